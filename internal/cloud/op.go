@@ -1,0 +1,111 @@
+package cloud
+
+import (
+	"fmt"
+	"strings"
+)
+
+// OpKind names what an Op does.
+type OpKind string
+
+// The kinds of operations. Every one of them is idempotent: applied to a cloud that already is in the wanted state it succeeds and
+// changes nothing.
+const (
+	// OpCreateGroup creates the group Op.Group with its tags, in one call, and removes the rules that the cloud adds by itself.
+	// A group of the same name in the network that carries the same ownership tags counts as created.
+	OpCreateGroup OpKind = "CreateGroup"
+	// OpAddRules adds Op.Rules to the group; rules that exist already are fine.
+	OpAddRules OpKind = "AddRules"
+	// OpRemoveRules removes Op.Rules from the group; rules that are gone already are fine.
+	OpRemoveRules OpKind = "RemoveRules"
+	// OpSetInterfaceGroups replaces the groups of the interface by Op.GroupIDs (and Op.GroupNames).
+	OpSetInterfaceGroups OpKind = "SetInterfaceGroups"
+	// OpTag sets Op.Tags on Op.Target and leaves other tags alone.
+	OpTag OpKind = "Tag"
+	// OpUntag removes the keys of Op.Tags from Op.Target.
+	OpUntag OpKind = "Untag"
+	// OpDeleteGroup deletes the group; one that is gone already is fine.
+	OpDeleteGroup OpKind = "DeleteGroup"
+)
+
+// Op is one idempotent operation on the cloud.
+type Op struct {
+	Kind OpKind
+	// Target is the ID of the group, interface or network. For a group that is still to be created it is empty and Group.Name
+	// (in Group.NetworkID) identifies it.
+	Target string
+	// Group describes the group of OpCreateGroup; of the other group operations only NetworkID and Name are set.
+	Group GroupSpec
+	Rules []Rule
+	// GroupIDs and GroupNames together are the whole wanted group set of OpSetInterfaceGroups; GroupNames are groups that this
+	// plan creates in the interface's network.
+	GroupIDs   []string
+	GroupNames []string
+	Tags       map[string]string
+	// Reason says in a few words why, for the plan that people read.
+	Reason string
+}
+
+// GroupSpec is a security group that is to be created.
+type GroupSpec struct {
+	NetworkID   string
+	Name        string
+	Description string
+	Tags        map[string]string
+}
+
+// Resolve returns the op with every group name that ids knows replaced by its ID. ids maps network ID + "/" + group name to group
+// ID; network is the network of the interface or group the op is about.
+func (o Op) Resolve(network string, ids map[string]string) Op {
+	find := func(name string) (string, bool) {
+		id, ok := ids[network+"/"+name]
+		return id, ok
+	}
+	if o.Target == "" && o.Group.Name != "" && o.Kind != OpCreateGroup {
+		if id, ok := find(o.Group.Name); ok {
+			o.Target = id
+		}
+	}
+	rules := make([]Rule, len(o.Rules))
+	for i, r := range o.Rules {
+		if id, ok := find(r.Peer.GroupName); r.Peer.GroupName != "" && ok {
+			r.Peer.GroupID, r.Peer.GroupName = id, ""
+		}
+		rules[i] = r
+	}
+	o.Rules = rules
+	groups := append([]string(nil), o.GroupIDs...)
+	var unresolved []string
+	for _, n := range o.GroupNames {
+		if id, ok := find(n); ok {
+			groups = append(groups, id)
+		} else {
+			unresolved = append(unresolved, n)
+		}
+	}
+	o.GroupIDs, o.GroupNames = groups, unresolved
+	return o
+}
+
+// subject is the printable name of what the op is about.
+func (o Op) subject() string {
+	if o.Target != "" {
+		return o.Target
+	}
+	return o.Group.Name
+}
+
+func (o Op) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", o.Kind, o.subject())
+	switch o.Kind {
+	case OpAddRules, OpRemoveRules:
+		fmt.Fprintf(&b, " (%d rules)", len(o.Rules))
+	case OpSetInterfaceGroups:
+		fmt.Fprintf(&b, " = %s", strings.Join(append(append([]string(nil), o.GroupIDs...), o.GroupNames...), " "))
+	}
+	if o.Reason != "" {
+		fmt.Fprintf(&b, ": %s", o.Reason)
+	}
+	return b.String()
+}

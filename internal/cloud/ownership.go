@@ -1,0 +1,31 @@
+package cloud
+
+import "strings"
+
+// Tags are Nephele's only memory in the cloud. A group is ours exactly if it carries TagCluster with our cluster's id.
+const (
+	// TagCluster holds the id of the controller that owns the object.
+	TagCluster = "nephele.io/cluster"
+	// TagKind holds what the object is to us: one of the Kind values.
+	TagKind = "nephele.io/kind"
+	// TagAccount holds the account, "namespace/name".
+	TagAccount = "nephele.io/account"
+	// TagClass holds the hash of the class that a group was created for.
+	TagClass = "nephele.io/class"
+	// TagFormer and its numbered continuations hold the groups an interface had before it was taken over, separated by spaces.
+	// A tag value is at most 256 characters, so TagFormer, TagFormer+".1", ... are concatenated in order.
+	TagFormer = "nephele.io/former-groups"
+	// TagClaim on a network holds the id of the controller that may enforce in it.
+	TagClaim = "nephele.io/claimed-by"
+)
+
+// KindClass is the TagKind of the group of a class of interfaces.
+const KindClass = "class"
+
+// NamePrefix starts the name of every group of ours.
+const NamePrefix = "nephele-"
+
+// OwnedBy reports whether the group belongs to the controller with this cluster id: tags and name pattern both say so.
+func (g *Group) OwnedBy(clusterID string) bool {
+	return clusterID != "" && g.Tags[TagCluster] == clusterID && g.Tags[TagKind] != "" && strings.HasPrefix(g.Name, NamePrefix)
+}

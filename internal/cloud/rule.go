@@ -1,0 +1,148 @@
+package cloud
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Direction says which half of a flow a rule decides.
+type Direction string
+
+// The two directions, seen from the interface that holds the group.
+const (
+	Ingress Direction = "ingress"
+	Egress  Direction = "egress"
+)
+
+// IP protocol numbers (IANA) that have a meaning of their own in rules. Any other number 0..255 is legal too.
+const (
+	AnyProtocol = -1
+	ICMP        = 1
+	TCP         = 6
+	UDP         = 17
+	ICMPv6      = 58
+	SCTP        = 132
+)
+
+// Rule is one allow rule of a security group: one protocol, one range, one peer, as clouds count them.
+type Rule struct {
+	// ID is the cloud's name for the rule ("sgr-..."); empty in a rule that is only wanted. It is not part of the rule's identity.
+	ID        string
+	Direction Direction
+	Match     Match
+	Peer      Peer
+	// Description is shown in the cloud's console; it is not part of the rule's identity.
+	Description string
+}
+
+// Match is what a rule matches besides the peer, canonical: see NewMatch.
+type Match struct {
+	// Protocol is AnyProtocol or an IP protocol number 0..255.
+	Protocol int
+	// From and To are the inclusive port range for TCP and UDP (0..65535), and the type and code for ICMP and ICMPv6 (-1 means
+	// all; a type of -1 forces a code of -1). For every other protocol both are -1.
+	From, To int
+}
+
+// Peer is the other end of a rule. Exactly one field is set.
+type Peer struct {
+	CIDR netip.Prefix
+	// GroupID is a security group that exists. GroupName stands for a group of this plan that is still to be created in the same
+	// network; the executor replaces it by the ID.
+	GroupID   string
+	GroupName string
+	// GroupOwner is the cloud account of GroupID if it is not the snapshot's own (reference over a peering); else empty.
+	GroupOwner   string
+	PrefixListID string
+}
+
+// NewMatch returns the canonical form: ports are dropped where the cloud ignores them, so that equal rules compare equal
+// after a round trip through the cloud.
+func NewMatch(protocol, from, to int) Match {
+	switch protocol {
+	case TCP, UDP:
+		return Match{protocol, from, to}
+	case ICMP, ICMPv6:
+		if from < 0 {
+			return Match{protocol, -1, -1}
+		}
+		return Match{protocol, from, max(to, -1)}
+	default:
+		return Match{protocol, -1, -1}
+	}
+}
+
+// Same reports whether two rules are the same rule to the cloud: direction, match and peer.
+func (r Rule) Same(o Rule) bool { return r.Compare(o) == 0 }
+
+// Key returns the rule without ID and description: usable as a map key, equal exactly if Same.
+func (r Rule) Key() Rule {
+	r.ID, r.Description = "", ""
+	return r
+}
+
+// Compare orders rules by direction, match and peer.
+func (r Rule) Compare(o Rule) int {
+	return cmp.Or(
+		cmp.Compare(r.Direction, o.Direction),
+		cmp.Compare(r.Match.Protocol, o.Match.Protocol),
+		cmp.Compare(r.Match.From, o.Match.From),
+		cmp.Compare(r.Match.To, o.Match.To),
+		r.Peer.Compare(o.Peer),
+	)
+}
+
+// Compare orders peers: CIDRs, then groups, then prefix lists.
+func (p Peer) Compare(o Peer) int {
+	return cmp.Or(
+		p.CIDR.Addr().Compare(o.CIDR.Addr()),
+		cmp.Compare(p.CIDR.Bits(), o.CIDR.Bits()),
+		cmp.Compare(p.GroupID, o.GroupID),
+		cmp.Compare(p.GroupName, o.GroupName),
+		cmp.Compare(p.GroupOwner, o.GroupOwner),
+		cmp.Compare(p.PrefixListID, o.PrefixListID),
+	)
+}
+
+func (p Peer) String() string {
+	switch {
+	case p.CIDR.IsValid():
+		return p.CIDR.String()
+	case p.GroupID != "":
+		return p.GroupID
+	case p.GroupName != "":
+		return "group " + p.GroupName
+	default:
+		return p.PrefixListID
+	}
+}
+
+func (m Match) String() string {
+	name := map[int]string{AnyProtocol: "all", ICMP: "icmp", TCP: "tcp", UDP: "udp", ICMPv6: "icmpv6"}[m.Protocol]
+	if name == "" {
+		name = fmt.Sprintf("protocol %d", m.Protocol)
+	}
+	switch {
+	case m.Protocol == TCP || m.Protocol == UDP:
+		if m.From == m.To {
+			return fmt.Sprintf("%s %d", name, m.From)
+		}
+		return fmt.Sprintf("%s %d-%d", name, m.From, m.To)
+	case (m.Protocol == ICMP || m.Protocol == ICMPv6) && m.From >= 0:
+		if m.To < 0 {
+			return fmt.Sprintf("%s type %d", name, m.From)
+		}
+		return fmt.Sprintf("%s type %d code %d", name, m.From, m.To)
+	}
+	return name
+}
+
+func (r Rule) String() string {
+	toFrom := "from"
+	if r.Direction == Egress {
+		toFrom = "to"
+	}
+	return strings.Join([]string{string(r.Direction), r.Match.String(), toFrom, r.Peer.String()}, " ")
+}

@@ -1,0 +1,122 @@
+package cloud
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Scope is what one Observe call covers: one region of one account.
+type Scope struct {
+	// Account is the Nephele account, "namespace/name" of the CloudProviderAccount.
+	Account string
+	// Region is the cloud's own region name, for example "us-west-2".
+	Region string
+}
+
+// Snapshot is one region of one account as it was at ObservedAt: all of it, or it would have been an error.
+// Slices are sorted by ID, except Rules, which are sorted by Rule.Compare.
+type Snapshot struct {
+	Scope
+	// OwnerID is the cloud's own account number.
+	OwnerID    string
+	ObservedAt time.Time
+
+	Networks    []Network
+	Peerings    []Peering
+	VMs         []VM
+	Interfaces  []Interface
+	Groups      []Group
+	PrefixLists []PrefixList
+}
+
+// Network is a VPC (AWS) or a VNet (Azure).
+type Network struct {
+	ID   string
+	Name string
+	// OwnerID is the cloud account that owns the network; it differs from the snapshot's for shared networks.
+	OwnerID string
+	CIDRs   []netip.Prefix
+	Tags    map[string]string
+}
+
+// Peering is an active peering between two networks. Only active peerings appear in a snapshot.
+type Peering struct {
+	ID   string
+	A, B PeeringEnd
+}
+
+// PeeringEnd names one of the two networks of a peering.
+type PeeringEnd struct {
+	NetworkID string
+	OwnerID   string
+	Region    string
+}
+
+// VMState is the life-cycle state of a VM, in the words of the VirtualMachine API.
+type VMState string
+
+// The states of a VM. A terminated VM has no interfaces and is left out of snapshots.
+const (
+	VMPending      VMState = "starting"
+	VMRunning      VMState = "running"
+	VMStopping     VMState = "stopping"
+	VMStopped      VMState = "stopped"
+	VMShuttingDown VMState = "shutting down"
+	VMUnknown      VMState = "unknown"
+)
+
+// VM is a virtual machine.
+type VM struct {
+	ID string
+	// Name is the cloud's display name (AWS: the tag Name); it may be empty and need not be unique.
+	Name      string
+	NetworkID string
+	State     VMState
+	Tags      map[string]string
+	// Interfaces are the IDs of the attached network interfaces, in device order.
+	Interfaces []string
+}
+
+// Interface is a network interface (AWS: ENI). Security groups hang on interfaces, not on VMs.
+type Interface struct {
+	ID        string
+	NetworkID string
+	SubnetID  string
+	OwnerID   string
+	// VMID is the VM that the interface is attached to; empty for a detached interface or one of a managed service.
+	VMID string
+	MAC  string
+	// PrivateIPs are all addresses that a group reference covers, IPv4 and IPv6, primary first.
+	PrivateIPs []netip.Addr
+	// PublicIPs are the public addresses translated to one of the private ones.
+	PublicIPs []netip.Addr
+	// GroupIDs are the security groups that the interface holds, sorted.
+	GroupIDs []string
+	Tags     map[string]string
+	// Managed is true if a service of the cloud owns the interface (load balancer, database, ...) and its groups cannot be set here.
+	Managed bool
+	// Description is the cloud's free text, for messages to people.
+	Description string
+}
+
+// Group is a security group.
+type Group struct {
+	ID          string
+	Name        string
+	NetworkID   string
+	OwnerID     string
+	Description string
+	Tags        map[string]string
+	// Default is true for the group a network cannot be without.
+	Default bool
+	Rules   []Rule
+}
+
+// PrefixList is a named set of CIDRs that rules can refer to.
+type PrefixList struct {
+	ID         string
+	Name       string
+	OwnerID    string
+	MaxEntries int
+	Entries    []netip.Prefix
+}

@@ -1,0 +1,2 @@
+// Package platform is the parent of the small technical packages that carry no domain words.
+package platform
