@@ -1,0 +1,215 @@
+package nephele
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/nephele-io/nephele"
+
+// layer is one line of the import rules of docs/ARCHITECTURE.md: what the non-test code below a folder may import.
+type layer struct {
+	folder string
+	// own lists the folders of this module that it may import, besides what lies below itself.
+	own []string
+	// foreign lists the prefixes of other modules' packages that it may import.
+	foreign []string
+	// noStd lists standard packages that it may not import.
+	noStd []string
+	why   string
+}
+
+var (
+	kubernetes = []string{"k8s.io/", "sigs.k8s.io/", "github.com/go-logr/logr", "github.com/prometheus/", "golang.org/x/time/"}
+	awsSDK     = []string{"github.com/aws/"}
+)
+
+// layers is ordered: the first folder that holds a package decides.
+var layers = []layer{
+	{folder: "api", foreign: []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "k8s.io/kube-openapi/"},
+		why: "the contract carries no clients and no logic"},
+	{folder: "internal/policy", noStd: []string{"context", "log", "log/slog", "net", "net/http", "os", "sync", "sync/atomic", "time"},
+		why: "the engine is pure: no I/O, no clock, no goroutines"},
+	{folder: "internal/cloud/plan", own: []string{"api", "internal/cloud"}, foreign: []string{"k8s.io/apimachinery/"},
+		noStd: []string{"net/http", "os", "log", "log/slog"}, why: "planning is pure and knows no SDK and no client"},
+	{folder: "internal/cloud/aws/lower", own: []string{"internal/cloud", "internal/cloud/plan"},
+		noStd: []string{"net/http", "os", "log", "log/slog"}, why: "lowering is pure"},
+	{folder: "internal/cloud/aws", own: []string{"internal/cloud", "internal/platform"}, foreign: awsSDK,
+		why: "an adapter knows its port and its SDK"},
+	{folder: "internal/cloud/inventory", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: kubernetes,
+		why: "loops never import one another"},
+	{folder: "internal/cloud/realize", own: []string{"api", "internal/cloud", "internal/cloud/plan", "internal/platform"}, foreign: kubernetes,
+		why: "loops never import one another"},
+	{folder: "internal/cloud/cloudtest", own: []string{"internal/cloud"}, foreign: []string{"github.com/google/go-cmp/"},
+		why: "the conformance suite knows the port only"},
+	{folder: "internal/cloud", own: []string{"api"}, why: "the port holds types only"},
+	{folder: "internal/control", own: []string{"api", "internal/policy", "internal/apiserver/watchstore", "internal/platform"}, foreign: kubernetes,
+		why: "loops never import one another; control alone drives the engine"},
+	{folder: "internal/apiserver/watchstore", own: []string{"api", "internal/platform"}, foreign: kubernetes,
+		why: "the store serves computed objects and knows nobody who fills or reads it"},
+	{folder: "internal/sim", own: []string{"internal/platform"}, foreign: []string{"sigs.k8s.io/yaml"},
+		why: "the simulator is the second opinion: it knows nothing of the rest"},
+	{folder: "internal/platform", foreign: kubernetes, why: "no domain words"},
+}
+
+// sourceFile is one parsed Go file of either module.
+type sourceFile struct {
+	path string // slash-separated, from the root
+	test bool
+	ast  *ast.File
+}
+
+func parseTree(t *testing.T) []sourceFile {
+	t.Helper()
+	var files []sourceFile
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && path != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" || name == "node_modules") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, path, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		files = append(files, sourceFile{filepath.ToSlash(path), strings.HasSuffix(name, "_test.go"), f})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 20 {
+		t.Fatalf("found only %d Go files: the test does not run at the root of the repository", len(files))
+	}
+	return files
+}
+
+func below(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, folder+"/")
+}
+
+// violation returns what is wrong with a package of the layer importing imp, or "".
+func (l layer) violation(imp string) string {
+	first, _, _ := strings.Cut(imp, "/")
+	switch {
+	case imp == module || strings.HasPrefix(imp, module+"/"):
+		target := strings.TrimPrefix(strings.TrimPrefix(imp, module), "/")
+		if below(target, l.folder) {
+			return ""
+		}
+		// Only the named folder itself, or the tree below api and platform.
+		for _, o := range l.own {
+			if target == o || ((o == "api" || o == "internal/platform") && below(target, o)) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("may import of this module only %v", l.own)
+	case !strings.Contains(first, "."):
+		if slices.Contains(l.noStd, imp) {
+			return "may not import " + imp
+		}
+		return ""
+	default:
+		for _, p := range l.foreign {
+			if strings.HasPrefix(imp, p) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("may import of other modules only %v", l.foreign)
+	}
+}
+
+func TestImportRules(t *testing.T) {
+	for _, f := range parseTree(t) {
+		if f.test {
+			continue
+		}
+		folder := filepath.ToSlash(filepath.Dir(f.path))
+		for _, l := range layers {
+			if !below(folder, l.folder) {
+				continue
+			}
+			for _, spec := range f.ast.Imports {
+				imp, _ := strconv.Unquote(spec.Path.Value)
+				if wrong := l.violation(imp); wrong != "" {
+					t.Errorf("%s imports %s: %s %s (%s)", f.path, imp, l.folder, wrong, l.why)
+				}
+			}
+			break
+		}
+		for _, spec := range f.ast.Imports {
+			imp, _ := strconv.Unquote(spec.Path.Value)
+			if strings.HasPrefix(imp, "k8s.io/kubernetes/") && !below(folder, "standalone") {
+				t.Errorf("%s imports %s: only standalone may", f.path, imp)
+			}
+		}
+	}
+}
+
+func TestPackageNamesAndComments(t *testing.T) {
+	documented := map[string]int{}
+	names := map[string]string{}
+	for _, f := range parseTree(t) {
+		folder := filepath.ToSlash(filepath.Dir(f.path))
+		if f.test {
+			continue
+		}
+		names[folder] = f.ast.Name.Name
+		if f.ast.Doc != nil && strings.TrimSpace(f.ast.Doc.Text()) != "" {
+			documented[folder]++
+		}
+	}
+	for folder, name := range names {
+		if slices.Contains([]string{"util", "utils", "common", "types", "helpers", "shared"}, name) {
+			t.Errorf("%s: a package is named for what it holds, not %q", folder, name)
+		}
+		if documented[folder] != 1 {
+			t.Errorf("%s: %d files carry a package comment, want exactly one", folder, documented[folder])
+		}
+	}
+}
+
+// TestNothingNamesTheMachine keeps paths and hosts of the place where the project is written out of the project.
+func TestNothingNamesTheMachine(t *testing.T) {
+	// Written in pieces so that this file does not find itself.
+	forbidden := []string{"/wo" + "rk/", "/ro" + "ot/", "proxy.go" + "lang.org", ".." + "/shared"}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if n := d.Name(); n == ".git" || n == "bin" || n == ".cache" || n == "data" || n == "testdata" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, f := range forbidden {
+			if i := strings.Index(string(raw), f); i >= 0 {
+				t.Errorf("%s: line %d names %s", path, 1+strings.Count(string(raw[:i]), "\n"), f)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
