@@ -1,0 +1,192 @@
+package policy
+
+import "net/netip"
+
+// ComputedPolicy is a policy as enforcers receive it. Its name is the UID of its source.
+type ComputedPolicy struct {
+	Source     PolicyRef
+	Generation int64
+	// TierPriority and Priority are nil for Kubernetes NetworkPolicies only.
+	TierPriority *int32
+	Priority     *float64
+	// AppliedToGroups are sorted names, without duplicates. Empty if every rule has its own.
+	AppliedToGroups []string
+	// Rules are the ingress rules in order, then the egress rules in order.
+	Rules []ComputedRule
+}
+
+// PolicyRef identifies the object a policy was made from.
+type PolicyRef struct {
+	Kind      PolicyKind
+	Namespace string
+	Name      string
+	UID       string
+}
+
+// ComputedRule is one rule of a ComputedPolicy.
+type ComputedRule struct {
+	Direction Direction
+	// From is set in ingress rules, To in egress rules.
+	From ComputedPeer
+	To   ComputedPeer
+	// Services is the traffic matched; empty means all.
+	Services []ServiceMatch
+	// Priority is the index of the source rule in its direction; -1 in Kubernetes NetworkPolicies.
+	Priority int32
+	// Action is empty in the deny-all rule of a Kubernetes NetworkPolicy, which also has Priority 0.
+	Action          Action
+	EnableLogging   bool
+	AppliedToGroups []string
+	Name            string
+	L7Protocols     []L7Protocol
+	LogLabel        string
+}
+
+// ComputedPeer is the other end of a rule: the union of its parts. All parts empty: nothing.
+type ComputedPeer struct {
+	// AddressGroups are sorted names. A name occurs once per source peer that resolves to it.
+	AddressGroups []string
+	IPBlocks      []CIDRBlock
+	FQDNs         []string
+	ToServices    []NamespacedName
+}
+
+// CIDRBlock is a parsed IPBlock. Host bits are kept as written.
+type CIDRBlock struct {
+	CIDR   netip.Prefix
+	Except []netip.Prefix
+}
+
+// ServiceMatch is traffic of one protocol. Nil fields match anything.
+type ServiceMatch struct {
+	// Protocol is empty for a named port of any protocol.
+	Protocol   Protocol
+	Port       *PortRef
+	EndPort    *int32
+	SrcPort    *int32
+	SrcEndPort *int32
+	ICMPType   *int32
+	ICMPCode   *int32
+	IGMPType   *int32
+	// GroupAddress is the multicast group of IGMP.
+	GroupAddress string
+}
+
+// Member is one member of a group. Its identity in the group is its reference together with its addresses (Node members
+// of address groups: the addresses alone).
+type Member struct {
+	EntityRef
+	// IPs are empty in applied-to groups.
+	IPs   []netip.Addr
+	Ports []NamedPort
+	// Host is the key of the enforcer the member belongs to; empty in address groups.
+	Host string
+	// Everywhere marks a member of an applied-to group that belongs to every Node: a Service.
+	Everywhere bool
+}
+
+// On reports whether the member of an applied-to group is for the enforcer with the given key.
+func (m *Member) On(key string) bool { return m.Everywhere || m.Host == key }
+
+// GroupRole tells address groups (peers) from applied-to groups. Names are unique per role only.
+type GroupRole uint8
+
+// The roles of groups.
+const (
+	AddressGroup GroupRole = iota
+	AppliedToGroup
+)
+
+// ChangeKind says what happened to an object since the last Commit.
+type ChangeKind uint8
+
+// The kinds of changes.
+const (
+	Added ChangeKind = iota + 1
+	Updated
+	Removed
+)
+
+// Delta is what one Commit changed. All lists are sorted: policies by UID, groups by name, members by reference, keys
+// by text.
+//
+// To keep every enforcer consistent at any moment, apply AddressGroups that are added or widen their span first, then
+// AppliedToGroups, then Policies, and removals in the opposite order.
+type Delta struct {
+	AddressGroups   []GroupDelta
+	AppliedToGroups []GroupDelta
+	Policies        []PolicyDelta
+	// Problems has an entry for every policy and group whose list of errors changed.
+	Problems []Problem
+}
+
+// Empty reports whether nothing changed.
+func (d *Delta) Empty() bool {
+	return len(d.AddressGroups)+len(d.AppliedToGroups)+len(d.Policies)+len(d.Problems) == 0
+}
+
+// PolicyDelta is the change of one policy, or of its span alone (Updated with Old == Policy).
+type PolicyDelta struct {
+	Change ChangeKind
+	// Policy is the new value; if Removed, the last one.
+	Policy *ComputedPolicy
+	// Old is the former value; nil if Added.
+	Old *ComputedPolicy
+	// SpanAdded and SpanRemoved are the enforcer keys the policy begins and ceases to concern. If Added, SpanAdded
+	// is the whole span; if Removed, SpanRemoved is.
+	SpanAdded   []string
+	SpanRemoved []string
+}
+
+// GroupDelta is the change of one group.
+type GroupDelta struct {
+	Change ChangeKind
+	Role   GroupRole
+	Name   string
+	// UID is that of the Group or ClusterGroup the group was made from, else equal to Name.
+	UID string
+	// Added are new members, members with a new host, and members with other named ports than before under the same
+	// identity: a receiver overwrites what it holds. Removed are members that left, in their last form. If the group
+	// is Removed both are empty.
+	//
+	// A member of an applied-to group that moves from one enforcer to another is in both lists, with different hosts;
+	// For gives each enforcer its part.
+	Added   []*Member
+	Removed []*Member
+	// SpanAdded and SpanRemoved are as in PolicyDelta.
+	SpanAdded   []string
+	SpanRemoved []string
+}
+
+// Problem says what is wrong with a policy or group. A policy with a problem has no computed form.
+type Problem struct {
+	// Policy is set for a problem of a policy; otherwise Group is, with an empty Namespace for a ClusterGroup.
+	Policy PolicyRef
+	Group  NamespacedName
+	// Errors is empty when the problem is gone.
+	Errors []FieldError
+}
+
+// ComputedGroup is the whole of a group, as listed.
+type ComputedGroup struct {
+	Role GroupRole
+	Name string
+	UID  string
+	// Members are sorted by reference.
+	Members []*Member
+	// Span is the sorted set of enforcer keys the group is for.
+	Span []string
+}
+
+// PolicySpan is a computed policy with the sorted set of enforcer keys it is for.
+type PolicySpan struct {
+	*ComputedPolicy
+	Span []string
+}
+
+// Listing is everything computed at one moment, sorted like Delta.
+type Listing struct {
+	Policies        []PolicySpan
+	AddressGroups   []ComputedGroup
+	AppliedToGroups []ComputedGroup
+}
