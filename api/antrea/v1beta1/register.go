@@ -1,0 +1,29 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupName is the API group of the policy kinds.
+const GroupName = "crd.antrea.io"
+
+// GroupVersion returns the group and version of the kinds of this package.
+func GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: GroupName, Version: "v1beta1"}
+}
+
+// AddToScheme registers the kinds of this package with a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	gv := GroupVersion()
+	s.AddKnownTypes(gv,
+		&NetworkPolicy{}, &NetworkPolicyList{},
+		&ClusterNetworkPolicy{}, &ClusterNetworkPolicyList{},
+		&Tier{}, &TierList{},
+		&ClusterGroup{}, &ClusterGroupList{},
+		&Group{}, &GroupList{},
+	)
+	metav1.AddToGroupVersion(s, gv)
+	return nil
+}

@@ -1,0 +1,149 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CloudProvider names a cloud.
+// +kubebuilder:validation:Enum=AWS;Azure
+type CloudProvider string
+
+// The clouds an account may belong to.
+const (
+	CloudProviderAWS   CloudProvider = "AWS"
+	CloudProviderAzure CloudProvider = "Azure"
+)
+
+// Bounds of CloudProviderAccountSpec.PollIntervalInSeconds, in seconds.
+const (
+	DefaultPollIntervalInSeconds int32 = 60
+	MinPollIntervalInSeconds     int32 = 30
+)
+
+// SecretReference points at one key of a Secret.
+type SecretReference struct {
+	// Name of the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Namespace of the Secret; it need not be the namespace of the account.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// Key in the data of the Secret. Its value is a JSON object: AWSCredential or AzureCredential.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key"`
+}
+
+// CloudProviderAccountAWSConfig is what is needed to work on an AWS account.
+type CloudProviderAccountAWSConfig struct {
+	// SecretRef points at the credentials.
+	SecretRef *SecretReference `json:"secretRef"`
+	// Region lists the regions of the account to work on, for example us-west-2.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]+(-[a-z0-9]+)*$`
+	// +listType=set
+	Region []string `json:"region"`
+	// Endpoint, when set, is the http or https URL used for EC2 and STS in every region instead of the public ones.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self == '' || (isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '')",message="endpoint must be an http or https URL with a host"
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+}
+
+// CloudProviderAccountAzureConfig is what is needed to work on an Azure subscription.
+type CloudProviderAccountAzureConfig struct {
+	// SecretRef points at the credentials.
+	SecretRef *SecretReference `json:"secretRef"`
+	// Region lists the locations of the subscription to work on, for example westus2.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`\S`
+	// +listType=set
+	Region []string `json:"region"`
+}
+
+// CloudProviderAccountSpec says which account of which cloud to work on, and how.
+// +kubebuilder:validation:XValidation:rule="has(self.awsConfig) != has(self.azureConfig)",message="exactly one of awsConfig and azureConfig must be set",reason=FieldValueRequired,fieldPath=".awsConfig"
+type CloudProviderAccountSpec struct {
+	// PollIntervalInSeconds is the longest time between two inventories of the account, in seconds.
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=30
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	PollIntervalInSeconds *int32 `json:"pollIntervalInSeconds,omitempty"`
+	// AWSConfig is set for an AWS account.
+	// +optional
+	AWSConfig *CloudProviderAccountAWSConfig `json:"awsConfig,omitempty"`
+	// AzureConfig is set for an Azure subscription.
+	// +optional
+	AzureConfig *CloudProviderAccountAzureConfig `json:"azureConfig,omitempty"`
+}
+
+// RegionStatus says how current the inventory of one region is.
+type RegionStatus struct {
+	// Name of the region.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// LastSyncTime is when the region was last read as a whole; absent if never. What is known of the region has this age.
+	// +optional
+	LastSyncTime *metav1.Time `json:"lastSyncTime,omitempty"`
+	// LastError is why the latest attempt to read the region failed; empty if it succeeded.
+	// +optional
+	LastError string `json:"lastError,omitempty"`
+	// VMs is the number of virtual machines selected in the region.
+	VMs int32 `json:"vms"`
+	// Vpcs is the number of virtual private clouds in the region.
+	Vpcs int32 `json:"vpcs"`
+}
+
+// CloudProviderAccountStatus says whether the account is usable and how current its inventory is.
+type CloudProviderAccountStatus struct {
+	// Error is the last account or inventory error; empty when there is none.
+	// +optional
+	Error string `json:"error,omitempty"`
+	// Conditions: Ready, CredentialsValid, Reachable.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// LastSyncTime is when all regions had been read as a whole; it is the oldest of the regions' times.
+	// +optional
+	LastSyncTime *metav1.Time `json:"lastSyncTime,omitempty"`
+	// Regions tells the same per region.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Regions []RegionStatus `json:"regions,omitempty"`
+}
+
+// CloudProviderAccount is a cloud account whose virtual machines may be imported and guarded.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=cpa,scope=Namespaced
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Last-Sync",type=date,JSONPath=`.status.lastSyncTime`
+// +kubebuilder:printcolumn:name="Error",type=string,priority=1,JSONPath=`.status.error`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type CloudProviderAccount struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   CloudProviderAccountSpec   `json:"spec"`
+	Status CloudProviderAccountStatus `json:"status,omitempty"`
+}
+
+// CloudProviderAccountList is a list of CloudProviderAccount.
+// +kubebuilder:object:root=true
+type CloudProviderAccountList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []CloudProviderAccount `json:"items"`
+}

@@ -1,0 +1,27 @@
+package v1alpha1
+
+// AWSCredential is the JSON object that the Secret of an AWS account holds. Either RoleArn, or both AccessKeyID and
+// AccessKeySecret, must be set; with both, the keys are used to assume the role.
+type AWSCredential struct {
+	// AccessKeyID and AccessKeySecret are the static key pair.
+	AccessKeyID     string `json:"accessKeyId,omitempty"`
+	AccessKeySecret string `json:"accessKeySecret,omitempty"`
+	// SessionToken goes with a temporary key pair.
+	SessionToken string `json:"sessionToken,omitempty"`
+	// RoleArn is the role to assume, with the keys if given, else with the identity of the process.
+	RoleArn string `json:"roleArn,omitempty"`
+	// ExternalID is handed over when the role is assumed.
+	ExternalID string `json:"externalId,omitempty"`
+}
+
+// AzureCredential is the JSON object that the Secret of an Azure account holds. SubscriptionID, TenantID and ClientID
+// must be set, and ClientKey or SessionToken; SessionToken wins when both are.
+type AzureCredential struct {
+	SubscriptionID string `json:"subscriptionId,omitempty"`
+	TenantID       string `json:"tenantId,omitempty"`
+	ClientID       string `json:"clientId,omitempty"`
+	// ClientKey is the client secret.
+	ClientKey string `json:"clientKey,omitempty"`
+	// SessionToken is a federated assertion.
+	SessionToken string `json:"sessionToken,omitempty"`
+}

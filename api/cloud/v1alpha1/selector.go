@@ -1,0 +1,118 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EntityMatch matches a cloud resource by its id or by its name, exactly one of which is set.
+// +kubebuilder:validation:XValidation:rule="(has(self.matchID) && self.matchID != ”) != (has(self.matchName) && self.matchName != ”)",message="exactly one of matchID and matchName must be set"
+type EntityMatch struct {
+	// MatchID is the id that the cloud gave the resource. On Azure, case does not matter.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	MatchID string `json:"matchID,omitempty"`
+	// MatchName is the name of the resource; on AWS, the value of its tag Name. There are no wildcards.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	MatchName string `json:"matchName,omitempty"`
+}
+
+// TagMatch matches a cloud resource by one of its tags. Key and values are compared exactly.
+type TagMatch struct {
+	// Key of the tag.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Key string `json:"key"`
+	// Values of which the tag must have one. None means that the tag need only be there.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=256
+	// +listType=set
+	// +optional
+	Values []string `json:"values,omitempty"`
+}
+
+// VirtualMachineSelector selects virtual machines. VpcMatch, VMMatch and TagMatch narrow one another; at least one of
+// them is set.
+// +kubebuilder:validation:XValidation:rule="has(self.vpcMatch) || (has(self.vmMatch) && size(self.vmMatch) > 0) || (has(self.tagMatch) && size(self.tagMatch) > 0)",message="one of vpcMatch, vmMatch and tagMatch must be set"
+type VirtualMachineSelector struct {
+	// VpcMatch selects the virtual machines of one VPC (VNET on Azure).
+	// +optional
+	VpcMatch *EntityMatch `json:"vpcMatch,omitempty"`
+	// VMMatch selects the virtual machines that any of the entries matches. None means all.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.matchID) || a.matchID == '' || self.exists_one(b, has(b.matchID) && b.matchID == a.matchID))",message="vmMatch must not name the same matchID twice",reason=FieldValueDuplicate
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.matchName) || a.matchName == '' || self.exists_one(b, has(b.matchName) && b.matchName == a.matchName))",message="vmMatch must not name the same matchName twice",reason=FieldValueDuplicate
+	// +listType=atomic
+	// +optional
+	VMMatch []EntityMatch `json:"vmMatch,omitempty"`
+	// TagMatch selects the virtual machines that all of the entries match. None means all.
+	// +kubebuilder:validation:MaxItems=50
+	// +listType=map
+	// +listMapKey=key
+	// +optional
+	TagMatch []TagMatch `json:"tagMatch,omitempty"`
+	// Agented says that an agent in the virtual machine enforces the policies, not the cloud.
+	// +optional
+	Agented bool `json:"agented,omitempty"`
+}
+
+// CloudEntitySelectorSpec says which virtual machines of an account to import into the namespace of the selector.
+type CloudEntitySelectorSpec struct {
+	// AccountName is the name of the CloudProviderAccount.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="accountName is immutable"
+	AccountName string `json:"accountName"`
+	// AccountNamespace is the namespace of the CloudProviderAccount.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="accountNamespace is immutable"
+	AccountNamespace string `json:"accountNamespace"`
+	// VMSelector lists what to import; a virtual machine is imported if any entry selects it.
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.vpcMatch) || !has(a.vpcMatch.matchID) || a.vpcMatch.matchID == '' || has(a.vmMatch) || has(a.tagMatch) || self.exists_one(b, has(b.vpcMatch) && has(b.vpcMatch.matchID) && b.vpcMatch.matchID == a.vpcMatch.matchID && !has(b.vmMatch) && !has(b.tagMatch)))",message="vmSelector must not select the same whole VPC twice",reason=FieldValueDuplicate
+	// +listType=atomic
+	VMSelector []VirtualMachineSelector `json:"vmSelector"`
+}
+
+// CloudEntitySelectorStatus says what the selector found.
+type CloudEntitySelectorStatus struct {
+	// Error is why the selector has no effect; empty when it has.
+	// +optional
+	Error string `json:"error,omitempty"`
+	// Conditions: Ready, Matched.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// MatchedVMs is the number of virtual machines that the selector selects; absent until the account was read.
+	// +optional
+	MatchedVMs *int32 `json:"matchedVMs,omitempty"`
+}
+
+// CloudEntitySelector selects the virtual machines of an account that are imported into its namespace.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=ces,scope=Namespaced
+// +kubebuilder:printcolumn:name="Account",type=string,JSONPath=`.spec.accountName`
+// +kubebuilder:printcolumn:name="Account-Namespace",type=string,JSONPath=`.spec.accountNamespace`
+// +kubebuilder:printcolumn:name="VMs",type=integer,JSONPath=`.status.matchedVMs`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Error",type=string,priority=1,JSONPath=`.status.error`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type CloudEntitySelector struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   CloudEntitySelectorSpec   `json:"spec"`
+	Status CloudEntitySelectorStatus `json:"status,omitempty"`
+}
+
+// CloudEntitySelectorList is a list of CloudEntitySelector.
+// +kubebuilder:object:root=true
+type CloudEntitySelectorList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []CloudEntitySelector `json:"items"`
+}

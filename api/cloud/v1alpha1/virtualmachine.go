@@ -1,0 +1,181 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// VMState is what a virtual machine is doing. Clouds may pass on states of their own beside the named ones.
+type VMState string
+
+// The states that both clouds have.
+const (
+	VMStateRunning      VMState = "running"
+	VMStateStopped      VMState = "stopped"
+	VMStateStopping     VMState = "stopping"
+	VMStateShuttingDown VMState = "shutting down"
+	VMStateStarting     VMState = "starting"
+	VMStateUnknown      VMState = "unknown"
+)
+
+// AddressType says from where an address can be reached.
+type AddressType string
+
+// The address types.
+const (
+	AddressTypeInternalIP AddressType = "InternalIP"
+	AddressTypeExternalIP AddressType = "ExternalIP"
+)
+
+// IPAddress is an address of a network interface.
+type IPAddress struct {
+	AddressType AddressType `json:"addressType"`
+	// Address in text form, IPv4 or IPv6.
+	Address string `json:"address"`
+}
+
+// NetworkInterface is a network interface of a virtual machine.
+type NetworkInterface struct {
+	// Name is the cloud id of the interface.
+	Name string `json:"name,omitempty"`
+	// MAC is the hardware address.
+	MAC string `json:"mac,omitempty"`
+	// IPs are the addresses, private and public.
+	// +listType=atomic
+	IPs []IPAddress `json:"ips,omitempty"`
+	// SecurityGroupIds are the security groups attached to the interface now.
+	// +listType=atomic
+	SecurityGroupIds []string `json:"securityGroupIds,omitempty"`
+	// FormerSecurityGroupIds are the security groups that the interface had when Nephele took it over, and gets back
+	// when it is released. Empty while the interface is not taken over.
+	// +listType=atomic
+	FormerSecurityGroupIds []string `json:"formerSecurityGroupIds,omitempty"`
+	// Groups are the application security groups of the interface (Azure).
+	// +listType=atomic
+	Groups []string `json:"groups,omitempty"`
+}
+
+// UnimportedTag is a cloud tag that did not become a label of the ExternalEntity.
+type UnimportedTag struct {
+	Key   string `json:"key"`
+	Value string `json:"value,omitempty"`
+	// Reason says in words which rule for labels the tag breaks.
+	Reason string `json:"reason"`
+}
+
+// PolicyPhase says how far a policy is realized on a virtual machine.
+// +kubebuilder:validation:Enum=Realized;Realizing;Failed
+type PolicyPhase string
+
+// The phases of a policy on a virtual machine.
+const (
+	PolicyPhaseRealized  PolicyPhase = "Realized"
+	PolicyPhaseRealizing PolicyPhase = "Realizing"
+	PolicyPhaseFailed    PolicyPhase = "Failed"
+)
+
+// VirtualMachinePolicyStatus says how far one policy is realized on the virtual machine.
+type VirtualMachinePolicyStatus struct {
+	// Name of the policy.
+	Name string `json:"name"`
+	// Namespace of the policy; empty for a cluster-wide one.
+	Namespace string `json:"namespace,omitempty"`
+	// Kind says what the policy is, in the words of the computed API: AntreaNetworkPolicy,
+	// AntreaClusterNetworkPolicy or K8sNetworkPolicy.
+	Kind string `json:"kind"`
+	// UID of the policy.
+	UID types.UID `json:"uid"`
+	// Generation of the policy that Phase is about.
+	Generation int64 `json:"generation,omitempty"`
+	// Phase says how far the policy is realized.
+	Phase PolicyPhase `json:"phase"`
+	// Message says why it is not realized, with the numbers, or what differs from the letter of the policy when it is.
+	Message string `json:"message,omitempty"`
+}
+
+// VirtualMachineSpec is what a user may add to what the cloud tells.
+type VirtualMachineSpec struct {
+	// Tags are added to the tags of the cloud, over which they take precedence, when labels are made of them.
+	// +kubebuilder:validation:MaxProperties=256
+	// +optional
+	Tags map[string]string `json:"tags,omitempty"`
+}
+
+// VirtualMachineStatus is what is known of the virtual machine.
+type VirtualMachineStatus struct {
+	// Provider is the cloud.
+	Provider CloudProvider `json:"provider,omitempty"`
+	// Tags of the virtual machine in the cloud.
+	Tags map[string]string `json:"tags,omitempty"`
+	// NetworkInterfaces, the primary one first.
+	// +listType=atomic
+	NetworkInterfaces []NetworkInterface `json:"networkInterfaces,omitempty"`
+	// State is what the virtual machine is doing.
+	State VMState `json:"state,omitempty"`
+	// Region it runs in.
+	Region string `json:"region,omitempty"`
+	// Agented says that an agent in the virtual machine enforces the policies.
+	Agented bool `json:"agented"`
+	// CloudId is the id of the virtual machine in the cloud.
+	CloudId string `json:"cloudId,omitempty"`
+	// CloudName is its name there.
+	CloudName string `json:"cloudName,omitempty"`
+	// CloudVpcId is the id of its VPC.
+	CloudVpcId string `json:"cloudVpcId,omitempty"`
+	// CloudVpcName is the name of its VPC.
+	CloudVpcName string `json:"cloudVpcName,omitempty"`
+
+	// Conditions: Observed, Realized.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// LastSeen is when the cloud was read for what this status says. It is not renewed while nothing changes; how
+	// current the knowledge is stands in the status of the account, per region.
+	// +optional
+	LastSeen *metav1.Time `json:"lastSeen,omitempty"`
+	// UnimportedTags are the tags that are no legal label, sorted by key.
+	// +listType=atomic
+	// +optional
+	UnimportedTags []UnimportedTag `json:"unimportedTags,omitempty"`
+	// Policies that apply to the virtual machine, sorted by kind, namespace and name.
+	// +listType=map
+	// +listMapKey=uid
+	// +optional
+	Policies []VirtualMachinePolicyStatus `json:"policies,omitempty"`
+	// PolicySummary is "realized/all" of Policies, for example 2/3; empty when no policy applies.
+	// +optional
+	PolicySummary string `json:"policySummary,omitempty"`
+}
+
+// VirtualMachine is an imported virtual machine.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=vm,scope=Namespaced
+// +kubebuilder:printcolumn:name="Cloud-Provider",type=string,JSONPath=`.status.provider`
+// +kubebuilder:printcolumn:name="Region",type=string,JSONPath=`.status.region`
+// +kubebuilder:printcolumn:name="Virtual-Private-Cloud",type=string,JSONPath=`.status.cloudVpcId`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Agented",type=boolean,JSONPath=`.status.agented`
+// +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.status.policySummary`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Name-In-Cloud",type=string,priority=1,JSONPath=`.status.cloudName`
+// +kubebuilder:selectablefield:JSONPath=`.status.cloudId`
+// +kubebuilder:selectablefield:JSONPath=`.status.cloudVpcId`
+// +kubebuilder:selectablefield:JSONPath=`.status.region`
+type VirtualMachine struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   VirtualMachineSpec   `json:"spec,omitempty"`
+	Status VirtualMachineStatus `json:"status,omitempty"`
+}
+
+// VirtualMachineList is a list of VirtualMachine.
+// +kubebuilder:object:root=true
+type VirtualMachineList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []VirtualMachine `json:"items"`
+}

@@ -1,0 +1,98 @@
+package v1alpha1
+
+// LabelPrefix is the prefix of all labels of imported objects.
+const LabelPrefix = "nephe.antrea.io/"
+
+// Labels of VirtualMachine objects. Vpc objects carry LabelCPAName, LabelCPANamespace and LabelCloudVPCUID.
+const (
+	LabelCPAName      = LabelPrefix + "cpa-name"
+	LabelCPANamespace = LabelPrefix + "cpa-namespace"
+	LabelCESName      = LabelPrefix + "ces-name"
+	LabelCESNamespace = LabelPrefix + "ces-namespace"
+	// LabelVPCName holds the name of the Vpc object.
+	LabelVPCName = LabelPrefix + "vpc-name"
+	// LabelCloudVMUID holds the instance id on AWS, the vmId GUID on Azure.
+	LabelCloudVMUID = LabelPrefix + "cloud-vm-uid"
+	// LabelCloudVPCUID holds the VPC id on AWS, the resource GUID of the VNET on Azure.
+	LabelCloudVPCUID = LabelPrefix + "cloud-vpc-uid"
+)
+
+// Labels of ExternalEntity and ExternalNode objects, beside LabelCloudVMUID and LabelCloudVPCUID.
+const (
+	// LabelKind always holds LabelKindVirtualMachine.
+	LabelKind = LabelPrefix + "kind"
+	// LabelOwnerVM holds the name of the VirtualMachine object, in lower case.
+	LabelOwnerVM = LabelPrefix + "owner-vm"
+	// LabelOwnerVMVPC holds the name of the Vpc object.
+	LabelOwnerVMVPC = LabelPrefix + "owner-vm-vpc"
+	// LabelNamespace holds the namespace of the VirtualMachine object.
+	LabelNamespace = LabelPrefix + "namespace"
+	// LabelCloudVMName holds the name of the virtual machine in the cloud, in lower case, if it is a legal label value.
+	LabelCloudVMName = LabelPrefix + "cloud-vm-name"
+	// LabelCloudVPCName holds the name of the VPC in the cloud, if it is a legal label value.
+	LabelCloudVPCName = LabelPrefix + "cloud-vpc-name"
+	// LabelCloudRegion holds the region.
+	LabelCloudRegion = LabelPrefix + "cloud-region"
+	// LabelTagPrefix followed by the key of a tag holds the value of the tag.
+	LabelTagPrefix = LabelPrefix + "tag-"
+
+	// LabelKindVirtualMachine is the value of LabelKind.
+	LabelKindVirtualMachine = "virtualmachine"
+)
+
+// EntityNamePrefix followed by the name of a VirtualMachine is the name of its ExternalEntity or ExternalNode.
+const EntityNamePrefix = "virtualmachine-"
+
+// Condition types.
+const (
+	// ConditionReady (account, selector): True when all is well, else False with the first reason why not.
+	ConditionReady = "Ready"
+	// ConditionCredentialsValid (account): the Secret was found and read, and the cloud accepts what it holds.
+	ConditionCredentialsValid = "CredentialsValid"
+	// ConditionReachable (account): every region was read at the latest attempt.
+	ConditionReachable = "Reachable"
+	// ConditionMatched (selector): the selector selects at least one virtual machine.
+	ConditionMatched = "Matched"
+	// ConditionObserved (virtual machine, VPC): the cloud showed the object when the account was last read.
+	ConditionObserved = "Observed"
+	// ConditionRealized (virtual machine): every policy that applies is realized.
+	ConditionRealized = "Realized"
+	// ConditionClaimed (VPC): this controller is the one that guards the VPC; False names the other one.
+	ConditionClaimed = "Claimed"
+)
+
+// Condition reasons.
+const (
+	// ReasonOK goes with every condition that is as one would wish.
+	ReasonOK = "OK"
+	// ReasonPending says that it is too early to tell.
+	ReasonPending = "Pending"
+	// ReasonSecretNotFound: the Secret, or its key, does not exist.
+	ReasonSecretNotFound = "SecretNotFound"
+	// ReasonSecretInvalid: the Secret holds no JSON object, or one that lacks what is needed.
+	ReasonSecretInvalid = "SecretInvalid"
+	// ReasonAuthFailed: the cloud refuses the credentials.
+	ReasonAuthFailed = "AuthFailed"
+	// ReasonUnknownRegion: the account has no such region.
+	ReasonUnknownRegion = "UnknownRegion"
+	// ReasonUnreachable: the cloud does not answer, or not in full.
+	ReasonUnreachable = "Unreachable"
+	// ReasonThrottled: the cloud asks to call less often.
+	ReasonThrottled = "Throttled"
+	// ReasonProviderUnsupported: this build cannot work on that cloud.
+	ReasonProviderUnsupported = "ProviderUnsupported"
+	// ReasonAccountNotFound: the selector names an account that does not exist.
+	ReasonAccountNotFound = "AccountNotFound"
+	// ReasonAccountNotReady: the account of the selector cannot be read.
+	ReasonAccountNotReady = "AccountNotReady"
+	// ReasonSelectorInvalid: the selector asks for something contradictory or unsupported.
+	ReasonSelectorInvalid = "SelectorInvalid"
+	// ReasonNoMatch: the selector selects nothing.
+	ReasonNoMatch = "NoMatch"
+	// ReasonStale: what is shown is the last that was known.
+	ReasonStale = "Stale"
+	// ReasonPolicyFailed: at least one policy cannot be realized.
+	ReasonPolicyFailed = "PolicyFailed"
+	// ReasonClaimedByOther: another controller guards the VPC.
+	ReasonClaimedByOther = "ClaimedByOther"
+)
