@@ -1,0 +1,98 @@
+// Command generate tightens the CustomResourceDefinitions that controller-gen writes, in place: the schema of a label
+// selector comes from apimachinery, which has no markers, so its operators, keys and values would go unchecked.
+//
+// Usage: generate FILE...
+//
+// It runs once and to the end; it is not safe to run twice at a time on the same files.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Patterns and bounds of label keys and values, as Kubernetes has them.
+const (
+	labelValuePattern = `^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
+	labelKeyPattern   = `^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`
+	maxLabelValue     = 63
+	maxLabelKey       = 317
+	maxRequirements   = 16
+	maxValues         = 64
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: generate FILE...")
+		os.Exit(2)
+	}
+	for _, path := range os.Args[1:] {
+		if err := tightenFile(path); err != nil {
+			fmt.Fprintln(os.Stderr, "generate:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+func tightenFile(path string) error {
+	in, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading a manifest: %w", err)
+	}
+	var doc any
+	if err := yaml.Unmarshal(in, &doc); err != nil {
+		return fmt.Errorf("parsing %s: %w", path, err)
+	}
+	walk(doc)
+	out, err := yaml.Marshal(doc)
+	if err != nil {
+		return fmt.Errorf("writing %s as YAML: %w", path, err)
+	}
+	if err := os.WriteFile(path, out, 0o644); err != nil {
+		return fmt.Errorf("writing a manifest: %w", err)
+	}
+	return nil
+}
+
+// walk visits every node of a manifest and tightens those that are the schema of a label selector.
+func walk(node any) {
+	switch n := node.(type) {
+	case map[string]any:
+		if props, ok := n["properties"].(map[string]any); ok && props["matchLabels"] != nil && props["matchExpressions"] != nil {
+			tightenSelector(props)
+			return
+		}
+		for _, child := range n {
+			walk(child)
+		}
+	case []any:
+		for _, child := range n {
+			walk(child)
+		}
+	}
+}
+
+func tightenSelector(props map[string]any) {
+	value := func() map[string]any {
+		return map[string]any{"type": "string", "maxLength": maxLabelValue, "pattern": labelValuePattern}
+	}
+	labels := props["matchLabels"].(map[string]any)
+	labels["additionalProperties"] = value()
+
+	exprs := props["matchExpressions"].(map[string]any)
+	exprs["maxItems"] = maxRequirements
+	item := exprs["items"].(map[string]any)
+	item["x-kubernetes-validations"] = []any{map[string]any{
+		"rule":      "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
+		"message":   "values must be set for the operators In and NotIn, and for no other",
+		"fieldPath": ".values",
+	}}
+	fields := item["properties"].(map[string]any)
+	key := fields["key"].(map[string]any)
+	key["pattern"], key["maxLength"] = labelKeyPattern, maxLabelKey
+	fields["operator"].(map[string]any)["enum"] = []any{"In", "NotIn", "Exists", "DoesNotExist"}
+	values := fields["values"].(map[string]any)
+	values["items"], values["maxItems"] = value(), maxValues
+}
