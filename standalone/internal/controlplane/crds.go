@@ -1,0 +1,139 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+)
+
+// fieldManager owns the fields that InstallCRDs applies.
+const fieldManager = "nephele"
+
+// establishedPoll is how often a CustomResourceDefinition is looked at until it is served.
+const establishedPoll = 20 * time.Millisecond
+
+// InstallCRDs applies every CustomResourceDefinition in manifests, files ending in .yaml with one object each, server-side and
+// whoever owned their fields before. It returns when each is established and all its served versions can be discovered. It waits
+// until ctx ends and can be repeated.
+func (cp *ControlPlane) InstallCRDs(ctx context.Context, manifests fs.FS) error {
+	crds, err := readCRDs(manifests)
+	if err != nil {
+		return err
+	}
+	client, err := apiextensions.NewForConfig(cp.RestConfig())
+	if err != nil {
+		return err
+	}
+	force := true
+	for _, crd := range crds {
+		data, err := json.Marshal(crd)
+		if err != nil {
+			return fmt.Errorf("encode CustomResourceDefinition %s: %w", crd.Name, err)
+		}
+		_, err = client.ApiextensionsV1().CustomResourceDefinitions().Patch(ctx, crd.Name, types.ApplyPatchType, data,
+			metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
+		if err != nil {
+			return fmt.Errorf("apply CustomResourceDefinition %s: %w", crd.Name, err)
+		}
+	}
+	for _, crd := range crds {
+		if err := awaitCRD(ctx, client, crd); err != nil {
+			return fmt.Errorf("wait for CustomResourceDefinition %s: %w", crd.Name, err)
+		}
+	}
+	return nil
+}
+
+func readCRDs(manifests fs.FS) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	err := fs.WalkDir(manifests, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) != ".yaml" {
+			return err
+		}
+		data, err := fs.ReadFile(manifests, name)
+		if err != nil {
+			return err
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(data, crd); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if crd.Kind != "CustomResourceDefinition" {
+			return fmt.Errorf("%s: kind is %q, want CustomResourceDefinition", name, crd.Kind)
+		}
+		// The generator writes an empty status, which is not ours to apply.
+		crd.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
+		crds = append(crds, crd)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read CustomResourceDefinitions: %w", err)
+	}
+	return crds, nil
+}
+
+// awaitCRD waits until crd is established and its served versions are in discovery. Names that another one holds are an error,
+// because waiting does not help.
+func awaitCRD(ctx context.Context, client apiextensions.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
+	tick := time.NewTicker(establishedPoll)
+	defer tick.Stop()
+	for {
+		served, err := isServed(ctx, client, crd)
+		if served || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func isServed(ctx context.Context, client apiextensions.Interface, crd *apiextensionsv1.CustomResourceDefinition) (bool, error) {
+	current, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, crd.Name, metav1.GetOptions{})
+	if err != nil {
+		return false, err
+	}
+	established := false
+	for _, c := range current.Status.Conditions {
+		switch {
+		case c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse:
+			return false, errors.New(c.Message)
+		case c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue:
+			established = true
+		}
+	}
+	if !established {
+		return false, nil
+	}
+	for _, v := range crd.Spec.Versions {
+		if !v.Served {
+			continue
+		}
+		list, err := client.Discovery().ServerResourcesForGroupVersion(crd.Spec.Group + "/" + v.Name)
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		isKind := func(r metav1.APIResource) bool { return r.Name == crd.Spec.Names.Plural }
+		if !slices.ContainsFunc(list.APIResources, isKind) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,84 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// dataDir is an open, locked data directory.
+type dataDir struct {
+	path string
+	lock *os.File
+}
+
+func (d *dataDir) kubeconfig() string { return filepath.Join(d.path, "kubeconfig") }
+func (d *dataDir) pki() string        { return filepath.Join(d.path, "pki") }
+func (d *dataDir) etcd() string       { return filepath.Join(d.path, "etcd") }
+func (d *dataDir) logs() string       { return filepath.Join(d.path, "logs") }
+
+// openDataDir creates what is missing and takes the lock.
+func openDataDir(path string) (*dataDir, error) {
+	bad := func(reason, hint string, err error) error {
+		return &InputError{Flag: "--data-dir", Value: path, Reason: reason, Hint: hint, Err: err}
+	}
+	unusable := func(err error) error {
+		const hint = "choose a directory that this user may write to"
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			return bad(fmt.Sprintf("cannot write there (%s: %v)", pe.Path, pe.Err), hint, err)
+		}
+		return bad("cannot write there ("+err.Error()+")", hint, err)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, unusable(err)
+	}
+	d := &dataDir{path: abs}
+	for _, dir := range []string{d.path, d.etcd(), d.logs()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, unusable(err)
+		}
+	}
+	// The lock belongs to the open file: the kernel drops it when the process ends, however it ends.
+	d.lock, err = os.OpenFile(filepath.Join(d.path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, unusable(err)
+	}
+	if err := syscall.Flock(int(d.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder := d.holder()
+		err = errors.Join(err, d.lock.Close())
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, bad("another nephele process"+holder+" is using it", "stop that process, or choose another directory", err)
+		}
+		return nil, unusable(err)
+	}
+	if err := d.sign(); err != nil {
+		return nil, errors.Join(unusable(err), d.lock.Close())
+	}
+	return d, nil
+}
+
+// sign writes the process id into the lock file, for the error message of the next one. It also finds out whether the file
+// system takes data at all.
+func (d *dataDir) sign() error {
+	if err := d.lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err := d.lock.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
+	return err
+}
+
+func (d *dataDir) holder() string {
+	data, err := os.ReadFile(d.lock.Name())
+	if pid := strings.TrimSpace(string(data)); err == nil && pid != "" {
+		return " (pid " + pid + ")"
+	}
+	return ""
+}
+
+func (d *dataDir) close() error { return d.lock.Close() }

@@ -1,0 +1,66 @@
+package controlplane
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"gopkg.in/natefinch/lumberjack.v2"
+	"k8s.io/klog/v2"
+)
+
+// logFiles receive what the libraries log; nothing of it may reach the terminal.
+type logFiles struct {
+	kubernetes *lumberjack.Logger
+	etcd       *lumberjack.Logger
+}
+
+// openLogs sends klog, which is one per process, to logs/kubernetes.log.
+func openLogs(dir *dataDir) (*logFiles, error) {
+	if err := klogToWriter(); err != nil {
+		return nil, fmt.Errorf("set up logging: %w", err)
+	}
+	rotated := func(name string) *lumberjack.Logger {
+		return &lumberjack.Logger{Filename: filepath.Join(dir.logs(), name), MaxSize: 20 /* MB */, MaxBackups: 3}
+	}
+	l := &logFiles{kubernetes: rotated("kubernetes.log"), etcd: rotated("etcd.log")}
+	klog.SetOutput(l.kubernetes)
+	// A library that gives up calls this. It must not return, but it can say where to look.
+	klog.OsExit = func(code int) {
+		fmt.Fprintf(os.Stderr, "nephele: the Kubernetes API server gave up (status %d); the last lines of %s say why\n", code, l.kubernetes.Filename)
+		os.Exit(1)
+	}
+	return l, nil
+}
+
+// klogToWriter makes klog write to what SetOutput names and to nothing else. These flags are plain variables read by every
+// goroutine that logs, so they are set once, before the first control plane of the process starts any.
+var klogToWriter = sync.OnceValue(func() error {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	return errors.Join(
+		flags.Set("logtostderr", "false"),
+		flags.Set("stderrthreshold", "FATAL"),
+		flags.Set("one_output", "true"),
+	)
+})
+
+// etcdLogger writes warnings and errors of etcd to logs/etcd.log.
+func (l *logFiles) etcdLogger() *zap.Logger {
+	encoder := zap.NewProductionEncoderConfig()
+	encoder.EncodeTime = zapcore.ISO8601TimeEncoder
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoder), zapcore.AddSync(l.etcd), zapcore.WarnLevel)
+	return zap.New(core)
+}
+
+func (l *logFiles) close() error {
+	klog.Flush()
+	klog.SetOutput(io.Discard)
+	return errors.Join(l.kubernetes.Close(), l.etcd.Close())
+}
