@@ -1,0 +1,427 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// firstWait is the first wait for something that was just created to become visible; it doubles up to maxWait.
+const (
+	firstWait = 200 * time.Millisecond
+	maxWait   = 3 * time.Second
+)
+
+// rereads bounds how often rules are read again because the cloud says that ours are there or gone and its listing disagrees.
+const rereads = 6
+
+// Apply implements cloud.Provider.
+func (p *Provider) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (string, error) {
+	w := writer{p: p, api: p.region(s.Region), op: op}
+	if op.Target == "" && op.Kind != cloud.OpCreateGroup {
+		return "", refuse(op, "the op has no target: the group %q has no id yet", op.Group.Name)
+	}
+	var err error
+	id := op.Target
+	switch op.Kind {
+	case cloud.OpCreateGroup:
+		id, err = w.createGroup(ctx)
+	case cloud.OpAddRules:
+		err = w.eachDirection(ctx, w.authorize)
+	case cloud.OpRemoveRules:
+		err = w.eachDirection(ctx, w.revoke)
+	case cloud.OpSetInterfaceGroups:
+		err = w.setInterfaceGroups(ctx)
+	case cloud.OpTag:
+		err = w.tag(ctx)
+	case cloud.OpUntag:
+		err = w.untag(ctx)
+	case cloud.OpDeleteGroup:
+		err = w.deleteGroup(ctx)
+	default:
+		err = refuse(op, "%q is not a kind of op", op.Kind)
+	}
+	if err != nil {
+		return "", p.explainAuth(ctx, s.Region, err)
+	}
+	return id, nil
+}
+
+// writer does one op.
+type writer struct {
+	p   *Provider
+	api *ec2.Client
+	op  cloud.Op
+}
+
+func (w writer) classify(call string, err error) error { return classify(call, err, w.p.cfg.Now()) }
+
+// visible repeats a call while it says that something is not found which this provider created moments ago.
+func (w writer) visible(ctx context.Context, call string, ids []string, do func() error) error {
+	wait := firstWait
+	for {
+		err := w.classify(call, do())
+		if err == nil || cloud.ClassOf(err) != cloud.NotFound || !w.p.isFresh(ids) {
+			return err
+		}
+		if sleepErr := w.p.cfg.Sleep(ctx, wait); sleepErr != nil {
+			return w.classify(call, sleepErr)
+		}
+		wait = min(2*wait, maxWait)
+	}
+}
+
+// created remembers a group as just created.
+func (p *Provider) created(id string) {
+	now := p.cfg.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for old, until := range p.fresh {
+		if now.After(until) {
+			delete(p.fresh, old)
+		}
+	}
+	p.fresh[id] = now.Add(p.cfg.Consistency)
+}
+
+func (p *Provider) isFresh(ids []string) bool {
+	now := p.cfg.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range ids {
+		if until, ok := p.fresh[id]; ok && now.Before(until) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w writer) createGroup(ctx context.Context) (string, error) {
+	spec := w.op.Group
+	if spec.Name == "" || spec.NetworkID == "" {
+		return "", refuse(w.op, "a group needs a name and a network; got %q in %q", spec.Name, spec.NetworkID)
+	}
+	description := allowedText(spec.Description)
+	if description == "" {
+		description = spec.Name
+	}
+	in := &ec2.CreateSecurityGroupInput{
+		GroupName: awssdk.String(spec.Name), Description: awssdk.String(description), VpcId: awssdk.String(spec.NetworkID),
+	}
+	if len(spec.Tags) > 0 {
+		in.TagSpecifications = []types.TagSpecification{{ResourceType: types.ResourceTypeSecurityGroup, Tags: tagList(spec.Tags)}}
+	}
+	out, err := w.api.CreateSecurityGroup(ctx, in)
+	switch err := w.classify("CreateSecurityGroup", err); {
+	case codeOf(err) == codeGroupDuplicate:
+		return w.adopt(ctx, err)
+	case err != nil:
+		return "", err
+	}
+	id := awssdk.ToString(out.GroupId)
+	w.p.created(id)
+	g, err := w.read(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return id, w.dropDefaultEgress(ctx, g)
+}
+
+// adopt returns the group that has the wanted name already, if it is ours: made by an earlier attempt whose answer was lost.
+func (w writer) adopt(ctx context.Context, duplicate error) (string, error) {
+	spec := w.op.Group
+	wait, deadline := firstWait, w.p.cfg.Now().Add(w.p.cfg.Consistency)
+	for {
+		g, err := w.find(ctx, types.Filter{Name: awssdk.String("vpc-id"), Values: []string{spec.NetworkID}},
+			types.Filter{Name: awssdk.String("group-name"), Values: []string{escapeFilter(spec.Name)}})
+		if err != nil {
+			return "", err
+		}
+		if g != nil {
+			if key := foreign(g.Tags, spec.Tags); key != "" {
+				return "", &cloud.Error{Class: cloud.Conflict, Call: "CreateSecurityGroup", Code: codeGroupDuplicate, Err: fmt.Errorf(
+					"%s has the name %q already and is not ours: its tag %s is %q, not %q", g.ID, g.Name, key, g.Tags[key], spec.Tags[key])}
+			}
+			return g.ID, w.dropDefaultEgress(ctx, g)
+		}
+		if !w.p.cfg.Now().Before(deadline) {
+			return "", duplicate
+		}
+		if err := w.p.cfg.Sleep(ctx, wait); err != nil {
+			return "", w.classify("DescribeSecurityGroups", err)
+		}
+		wait = min(2*wait, maxWait)
+	}
+}
+
+// foreign returns the ownership tag in which two sets of tags differ, or "".
+func foreign(have, want map[string]string) string {
+	for _, key := range []string{cloud.TagCluster, cloud.TagKind, cloud.TagAccount} {
+		if have[key] != want[key] {
+			return key
+		}
+	}
+	return ""
+}
+
+// escapeFilter keeps a filter from taking the value for a pattern.
+func escapeFilter(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`).Replace(s)
+}
+
+// dropDefaultEgress removes what the cloud puts into a new group. A group that has any other rule is past that stage, and a rule
+// with a description is not the cloud's.
+func (w writer) dropDefaultEgress(ctx context.Context, g *cloud.Group) error {
+	for _, r := range g.Rules {
+		if r.Direction != cloud.Egress || r.Match.Protocol != cloud.AnyProtocol || r.Description != "" ||
+			!r.Peer.CIDR.IsValid() || r.Peer.CIDR.Bits() != 0 {
+			return nil
+		}
+	}
+	if len(g.Rules) == 0 {
+		return nil
+	}
+	w.op.Target = g.ID
+	return w.revoke(ctx, cloud.Egress, g.Rules)
+}
+
+// find returns the one group that the filters name, or nil.
+func (w writer) find(ctx context.Context, filters ...types.Filter) (*cloud.Group, error) {
+	out, err := w.api.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{Filters: filters})
+	if err != nil {
+		return nil, w.classify("DescribeSecurityGroups", err)
+	}
+	if len(out.SecurityGroups) == 0 {
+		return nil, nil
+	}
+	return w.convert(out.SecurityGroups[0])
+}
+
+// read returns the group with its rules.
+func (w writer) read(ctx context.Context, id string) (*cloud.Group, error) {
+	var out *ec2.DescribeSecurityGroupsOutput
+	err := w.visible(ctx, "DescribeSecurityGroups", []string{id}, func() (err error) {
+		out, err = w.api.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{GroupIds: []string{id}})
+		if err == nil && len(out.SecurityGroups) == 0 {
+			err = &cloud.Error{Class: cloud.NotFound, Call: "DescribeSecurityGroups", Err: errors.New("the group is not there")}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w.convert(out.SecurityGroups[0])
+}
+
+func (w writer) convert(g types.SecurityGroup) (*cloud.Group, error) {
+	group, err := group(g)
+	if err != nil {
+		return nil, &cloud.Error{Class: cloud.Terminal, Call: "DescribeSecurityGroups", Err: err}
+	}
+	return &group, nil
+}
+
+// eachDirection does the ingress rules of the op in one call and the egress rules in another.
+func (w writer) eachDirection(ctx context.Context, do func(context.Context, cloud.Direction, []cloud.Rule) error) error {
+	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
+		if _, err := permissions(d, w.op.Rules); err != nil {
+			return refuse(w.op, "%w", err)
+		}
+	}
+	for _, r := range w.op.Rules {
+		if r.Direction != cloud.Ingress && r.Direction != cloud.Egress {
+			return refuse(w.op, "the rule %q has no direction", r)
+		}
+	}
+	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
+		if err := do(ctx, d, w.op.Rules); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// authorize adds the rules of one direction. The cloud refuses the whole call if one of them exists; then the group is read and
+// only what is missing is added.
+func (w writer) authorize(ctx context.Context, d cloud.Direction, rules []cloud.Rule) error {
+	return w.edit(ctx, edit{direction: d, rules: rules, call: "AuthorizeSecurityGroup", disagrees: codePermissionDuplicate, left: missing,
+		do: func(perms []types.IpPermission) (err error) {
+			if d == cloud.Ingress {
+				_, err = w.api.AuthorizeSecurityGroupIngress(ctx,
+					&ec2.AuthorizeSecurityGroupIngressInput{GroupId: awssdk.String(w.op.Target), IpPermissions: perms})
+				return err
+			}
+			_, err = w.api.AuthorizeSecurityGroupEgress(ctx,
+				&ec2.AuthorizeSecurityGroupEgressInput{GroupId: awssdk.String(w.op.Target), IpPermissions: perms})
+			return err
+		}})
+}
+
+// revoke removes the rules of one direction. The cloud refuses the whole call if one of them is gone; then the group is read and
+// only what is present is removed. A group that is gone has no rules.
+func (w writer) revoke(ctx context.Context, d cloud.Direction, rules []cloud.Rule) error {
+	err := w.edit(ctx, edit{direction: d, rules: rules, call: "RevokeSecurityGroup", disagrees: codePermissionNotFound, left: present,
+		do: func(perms []types.IpPermission) error { return w.revokeCall(ctx, d, perms, nil) }})
+	if err == nil || cloud.ClassOf(err) != cloud.NotFound {
+		return err
+	}
+	if _, err := w.read(ctx, w.op.Target); err != nil {
+		if cloud.ClassOf(err) == cloud.NotFound {
+			return nil
+		}
+		return err
+	}
+	return w.revokeByID(ctx, d, rules)
+}
+
+func (w writer) revokeCall(ctx context.Context, d cloud.Direction, perms []types.IpPermission, ids []string) (err error) {
+	group := awssdk.String(w.op.Target)
+	if d == cloud.Ingress {
+		_, err = w.api.RevokeSecurityGroupIngress(ctx,
+			&ec2.RevokeSecurityGroupIngressInput{GroupId: group, IpPermissions: perms, SecurityGroupRuleIds: ids})
+	} else {
+		_, err = w.api.RevokeSecurityGroupEgress(ctx,
+			&ec2.RevokeSecurityGroupEgressInput{GroupId: group, IpPermissions: perms, SecurityGroupRuleIds: ids})
+	}
+	return err
+}
+
+// revokeByID removes rules whose peer the cloud does not know any more, so that it cannot take them by their properties.
+func (w writer) revokeByID(ctx context.Context, d cloud.Direction, rules []cloud.Rule) error {
+	in := &ec2.DescribeSecurityGroupRulesInput{
+		MaxResults: awssdk.Int32(w.p.cfg.PageSize),
+		Filters:    []types.Filter{{Name: awssdk.String("group-id"), Values: []string{w.op.Target}}},
+	}
+	var ids []string
+	for pager := ec2.NewDescribeSecurityGroupRulesPaginator(w.api, in); pager.HasMorePages(); {
+		out, err := pager.NextPage(ctx)
+		if err != nil {
+			return w.classify("DescribeSecurityGroupRules", err)
+		}
+		for _, listed := range out.SecurityGroupRules {
+			rule, err := ruleOf(listed)
+			if err == nil && rule.Direction == d && hasRule(&cloud.Group{Rules: rules}, rule) {
+				ids = append(ids, rule.ID)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	err := w.revokeCall(ctx, d, nil, ids)
+	if err := w.classify("RevokeSecurityGroup", err); err != nil && cloud.ClassOf(err) != cloud.NotFound {
+		return err
+	}
+	return nil
+}
+
+// edit is a change of the rules of one direction of a group.
+type edit struct {
+	direction cloud.Direction
+	rules     []cloud.Rule
+	// call is the name of the call without its direction.
+	call string
+	// disagrees is the code with which the cloud refuses the call because it is done in part already; left is what then is left.
+	disagrees string
+	left      func(*cloud.Group, []cloud.Rule) []cloud.Rule
+	do        func([]types.IpPermission) error
+}
+
+func (w writer) edit(ctx context.Context, e edit) error {
+	call, ids := e.call+"Ingress", []string{w.op.Target}
+	if e.direction == cloud.Egress {
+		call = e.call + "Egress"
+	}
+	for _, r := range e.rules {
+		ids = append(ids, r.Peer.GroupID)
+	}
+	wait := firstWait
+	for attempt := 0; ; attempt++ {
+		perms, err := permissions(e.direction, e.rules)
+		if err != nil {
+			return refuse(w.op, "%w", err)
+		}
+		if len(perms) == 0 {
+			return nil
+		}
+		err = w.visible(ctx, call, ids, func() error { return e.do(perms) })
+		if err == nil || codeOf(err) != e.disagrees || attempt == rereads {
+			return err
+		}
+		if attempt > 0 {
+			// The listing lags behind: it showed a state in which this call could not have been refused.
+			if err := w.p.cfg.Sleep(ctx, wait); err != nil {
+				return w.classify(call, err)
+			}
+			wait = min(2*wait, maxWait)
+		}
+		g, err := w.read(ctx, w.op.Target)
+		if err != nil {
+			return err
+		}
+		e.rules = e.left(g, e.rules)
+	}
+}
+
+func (w writer) setInterfaceGroups(ctx context.Context) error {
+	if len(w.op.GroupNames) > 0 {
+		return refuse(w.op, "the groups %s have no id yet", strings.Join(w.op.GroupNames, ", "))
+	}
+	if len(w.op.GroupIDs) == 0 {
+		return refuse(w.op, "an interface cannot be without a group")
+	}
+	return w.visible(ctx, "ModifyNetworkInterfaceAttribute", w.op.GroupIDs, func() error {
+		_, err := w.api.ModifyNetworkInterfaceAttribute(ctx, &ec2.ModifyNetworkInterfaceAttributeInput{
+			NetworkInterfaceId: awssdk.String(w.op.Target), Groups: w.op.GroupIDs})
+		return err
+	})
+}
+
+func (w writer) tag(ctx context.Context) error {
+	if len(w.op.Tags) == 0 {
+		return nil
+	}
+	return w.visible(ctx, "CreateTags", []string{w.op.Target}, func() error {
+		_, err := w.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{w.op.Target}, Tags: tagList(w.op.Tags)})
+		return err
+	})
+}
+
+// untag removes the keys, whatever their values. Without keys it must not call: the cloud would remove all tags.
+func (w writer) untag(ctx context.Context) error {
+	tags := tagList(w.op.Tags)
+	if len(tags) == 0 {
+		return nil
+	}
+	for i := range tags {
+		tags[i].Value = nil
+	}
+	_, err := w.api.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: []string{w.op.Target}, Tags: tags})
+	if err := w.classify("DeleteTags", err); err != nil && cloud.ClassOf(err) != cloud.NotFound {
+		return err
+	}
+	return nil
+}
+
+// deleteGroup deletes the group. "Not found" is not believed of a group that was created moments ago: it would come back.
+func (w writer) deleteGroup(ctx context.Context) error {
+	err := w.visible(ctx, "DeleteSecurityGroup", []string{w.op.Target}, func() error {
+		_, err := w.api.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: awssdk.String(w.op.Target)})
+		return err
+	})
+	if err != nil && cloud.ClassOf(err) != cloud.NotFound {
+		return err
+	}
+	w.p.mu.Lock()
+	defer w.p.mu.Unlock()
+	delete(w.p.fresh, w.op.Target)
+	return nil
+}

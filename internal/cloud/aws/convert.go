@@ -1,0 +1,206 @@
+package aws
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// nameTag is the tag that holds the display name of a resource.
+const nameTag = "Name"
+
+func tagMap(tags []types.Tag) map[string]string {
+	if len(tags) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(tags))
+	for _, t := range tags {
+		m[awssdk.ToString(t.Key)] = awssdk.ToString(t.Value)
+	}
+	return m
+}
+
+// tagList is the inverse of tagMap, sorted by key.
+func tagList(m map[string]string) []types.Tag {
+	tags := make([]types.Tag, 0, len(m))
+	for k, v := range m {
+		tags = append(tags, types.Tag{Key: awssdk.String(k), Value: awssdk.String(v)})
+	}
+	slices.SortFunc(tags, func(a, b types.Tag) int { return cmp.Compare(*a.Key, *b.Key) })
+	return tags
+}
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR", s)
+	}
+	return p.Masked(), nil
+}
+
+func comparePrefix(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+// network keeps the address ranges that are in force, IPv4 first, in the order of the cloud (the primary range comes first).
+func network(v types.Vpc) (cloud.Network, error) {
+	n := cloud.Network{ID: awssdk.ToString(v.VpcId), OwnerID: awssdk.ToString(v.OwnerId), Tags: tagMap(v.Tags)}
+	n.Name = n.Tags[nameTag]
+	var ranges []string
+	for _, a := range v.CidrBlockAssociationSet {
+		if a.CidrBlockState == nil || a.CidrBlockState.State == types.VpcCidrBlockStateCodeAssociated {
+			ranges = append(ranges, awssdk.ToString(a.CidrBlock))
+		}
+	}
+	if len(v.CidrBlockAssociationSet) == 0 && v.CidrBlock != nil {
+		ranges = append(ranges, *v.CidrBlock)
+	}
+	for _, a := range v.Ipv6CidrBlockAssociationSet {
+		if a.Ipv6CidrBlockState == nil || a.Ipv6CidrBlockState.State == types.VpcCidrBlockStateCodeAssociated {
+			ranges = append(ranges, awssdk.ToString(a.Ipv6CidrBlock))
+		}
+	}
+	for _, s := range ranges {
+		prefix, err := parsePrefix(s)
+		if err != nil {
+			return n, fmt.Errorf("%s: %w", n.ID, err)
+		}
+		n.CIDRs = append(n.CIDRs, prefix)
+	}
+	return n, nil
+}
+
+func peeringEnd(v *types.VpcPeeringConnectionVpcInfo) cloud.PeeringEnd {
+	if v == nil {
+		return cloud.PeeringEnd{}
+	}
+	return cloud.PeeringEnd{
+		NetworkID: awssdk.ToString(v.VpcId), OwnerID: awssdk.ToString(v.OwnerId), Region: awssdk.ToString(v.Region),
+	}
+}
+
+func vm(i types.Instance) cloud.VM {
+	v := cloud.VM{
+		ID: awssdk.ToString(i.InstanceId), NetworkID: awssdk.ToString(i.VpcId), State: cloud.VMUnknown, Tags: tagMap(i.Tags),
+	}
+	v.Name = v.Tags[nameTag]
+	if i.State != nil {
+		v.State = vmState(i.State.Name)
+	}
+	return v
+}
+
+func vmState(name types.InstanceStateName) cloud.VMState {
+	switch name {
+	case types.InstanceStateNamePending:
+		return cloud.VMPending
+	case types.InstanceStateNameRunning:
+		return cloud.VMRunning
+	case types.InstanceStateNameStopping:
+		return cloud.VMStopping
+	case types.InstanceStateNameStopped:
+		return cloud.VMStopped
+	case types.InstanceStateNameShuttingDown:
+		return cloud.VMShuttingDown
+	default:
+		return cloud.VMUnknown
+	}
+}
+
+func netInterface(n types.NetworkInterface) (cloud.Interface, error) {
+	i := cloud.Interface{
+		ID: awssdk.ToString(n.NetworkInterfaceId), NetworkID: awssdk.ToString(n.VpcId), SubnetID: awssdk.ToString(n.SubnetId),
+		OwnerID: awssdk.ToString(n.OwnerId), MAC: awssdk.ToString(n.MacAddress), Tags: tagMap(n.TagSet),
+		Description: awssdk.ToString(n.Description),
+		Managed:     awssdk.ToBool(n.RequesterManaged) || !ordinary(n.InterfaceType),
+	}
+	if n.Attachment != nil {
+		i.VMID = awssdk.ToString(n.Attachment.InstanceId)
+	}
+	addrs, public, err := addresses(n)
+	if err != nil {
+		return i, fmt.Errorf("%s: %w", i.ID, err)
+	}
+	i.PrivateIPs, i.PublicIPs = addrs, public
+	for _, g := range n.Groups {
+		i.GroupIDs = append(i.GroupIDs, awssdk.ToString(g.GroupId))
+	}
+	slices.Sort(i.GroupIDs)
+	return i, nil
+}
+
+// ordinary reports whether an interface of this type is its owner's to change. All other types belong to a service.
+func ordinary(t types.NetworkInterfaceType) bool {
+	switch t {
+	case "", types.NetworkInterfaceTypeInterface, types.NetworkInterfaceTypeEfa, types.NetworkInterfaceTypeTrunk, "efa-only":
+		return true
+	}
+	return false
+}
+
+// addresses returns the private addresses, the primary one first, then IPv6, and the public ones behind them.
+func addresses(n types.NetworkInterface) (private, public []netip.Addr, err error) {
+	add := func(to *[]netip.Addr, s *string) {
+		if s == nil || *s == "" || err != nil {
+			return
+		}
+		a, parseErr := netip.ParseAddr(*s)
+		if parseErr != nil {
+			err = fmt.Errorf("%q is not an address", *s)
+			return
+		}
+		if !slices.Contains(*to, a) {
+			*to = append(*to, a)
+		}
+	}
+	add(&private, n.PrivateIpAddress)
+	if n.Association != nil {
+		add(&public, n.Association.PublicIp)
+	}
+	for _, ip := range n.PrivateIpAddresses {
+		add(&private, ip.PrivateIpAddress)
+		if ip.Association != nil {
+			add(&public, ip.Association.PublicIp)
+		}
+	}
+	add(&private, n.Ipv6Address)
+	for _, ip := range n.Ipv6Addresses {
+		add(&private, ip.Ipv6Address)
+	}
+	return private, public, err
+}
+
+func group(g types.SecurityGroup) (cloud.Group, error) {
+	out := cloud.Group{
+		ID: awssdk.ToString(g.GroupId), Name: awssdk.ToString(g.GroupName), NetworkID: awssdk.ToString(g.VpcId),
+		OwnerID: awssdk.ToString(g.OwnerId), Description: awssdk.ToString(g.Description), Tags: tagMap(g.Tags),
+	}
+	out.Default = out.Name == "default"
+	for _, half := range []struct {
+		direction cloud.Direction
+		perms     []types.IpPermission
+	}{{cloud.Ingress, g.IpPermissions}, {cloud.Egress, g.IpPermissionsEgress}} {
+		for _, perm := range half.perms {
+			rules, err := rulesOf(half.direction, perm, out.OwnerID)
+			if err != nil {
+				return out, fmt.Errorf("%s: %w", out.ID, err)
+			}
+			out.Rules = append(out.Rules, rules...)
+		}
+	}
+	slices.SortFunc(out.Rules, cloud.Rule.Compare)
+	return out, nil
+}
+
+func prefixList(l types.ManagedPrefixList) cloud.PrefixList {
+	return cloud.PrefixList{
+		ID: awssdk.ToString(l.PrefixListId), Name: awssdk.ToString(l.PrefixListName), OwnerID: awssdk.ToString(l.OwnerId),
+		MaxEntries: int(awssdk.ToInt32(l.MaxEntries)),
+	}
+}

@@ -1,0 +1,282 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// prefixListWorkers bounds the prefix lists that are read at the same time.
+const prefixListWorkers = 4
+
+// Observe implements cloud.Provider. Networks and peerings are read beside the rest; VMs, interfaces and groups are read in this
+// order, because then what a later answer lacks was really gone, and what an earlier one lacks appears in the next snapshot: an
+// interface never names a VM's device that nobody has, and every group that an interface holds is there unless it was just let go.
+func (p *Provider) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, error) {
+	owner, err := p.OwnerID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := reader{p: p, api: p.region(s.Region), page: awssdk.Int32(p.cfg.PageSize)}
+	snap := &cloud.Snapshot{Scope: s, OwnerID: owner, ObservedAt: p.cfg.Now()}
+	err = together(ctx,
+		func(ctx context.Context) error { return r.networks(ctx, snap) },
+		func(ctx context.Context) error { return r.peerings(ctx, snap) },
+		func(ctx context.Context) error {
+			if err := r.instances(ctx, snap); err != nil {
+				return err
+			}
+			if err := r.interfaces(ctx, snap); err != nil {
+				return err
+			}
+			if err := r.groups(ctx, snap); err != nil {
+				return err
+			}
+			return r.prefixLists(ctx, snap)
+		})
+	if err != nil {
+		return nil, p.explainAuth(ctx, s.Region, err)
+	}
+	return snap, nil
+}
+
+// explainAuth tells wrong credentials from a region that does not accept them: EC2 answers AuthFailure in both cases, so we ask
+// whether the same credentials are good for something else.
+func (p *Provider) explainAuth(ctx context.Context, region string, err error) error {
+	var e *cloud.Error
+	if codeOf(err) != codeAuthFailure || region == p.cfg.Region || !errors.As(err, &e) {
+		return err
+	}
+	out, probe := p.region(p.cfg.Region).DescribeRegions(ctx, &ec2.DescribeRegionsInput{AllRegions: awssdk.Bool(true)})
+	if probe != nil {
+		return err
+	}
+	for _, known := range out.Regions {
+		if awssdk.ToString(known.RegionName) == region && awssdk.ToString(known.OptInStatus) != "not-opted-in" {
+			return err
+		}
+	}
+	return &cloud.Error{Class: e.Class, Call: e.Call, Code: e.Code, Err: fmt.Errorf("%w: %w", cloud.ErrRegionUnknown, e.Err)}
+}
+
+// together runs the functions at the same time and returns the first error, having stopped and awaited the others.
+func together(ctx context.Context, fns ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var once sync.Once
+	var first error
+	for _, fn := range fns {
+		wg.Go(func() {
+			if err := fn(ctx); err != nil {
+				once.Do(func() { first = err; cancel() })
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+// reader reads one region.
+type reader struct {
+	p    *Provider
+	api  *ec2.Client
+	page *int32
+}
+
+// pages is what the SDK's paginators have in common.
+type pages[Out any] interface {
+	HasMorePages() bool
+	NextPage(ctx context.Context, opts ...func(*ec2.Options)) (Out, error)
+}
+
+// each hands every page to use; the first error ends it.
+func each[Out any](ctx context.Context, r reader, call string, p pages[Out], use func(Out) error) error {
+	for p.HasMorePages() {
+		out, err := p.NextPage(ctx)
+		if err != nil {
+			return classify(call, err, r.p.cfg.Now())
+		}
+		if err := use(out); err != nil {
+			return &cloud.Error{Class: cloud.Terminal, Call: call, Err: fmt.Errorf("the answer cannot be understood: %w", err)}
+		}
+	}
+	return nil
+}
+
+func (r reader) networks(ctx context.Context, snap *cloud.Snapshot) error {
+	pager := ec2.NewDescribeVpcsPaginator(r.api, &ec2.DescribeVpcsInput{MaxResults: r.page})
+	err := each(ctx, r, "DescribeVpcs", pager, func(out *ec2.DescribeVpcsOutput) error {
+		for _, v := range out.Vpcs {
+			n, err := network(v)
+			if err != nil {
+				return err
+			}
+			snap.Networks = append(snap.Networks, n)
+		}
+		return nil
+	})
+	slices.SortFunc(snap.Networks, func(a, b cloud.Network) int { return cmp.Compare(a.ID, b.ID) })
+	return err
+}
+
+func (r reader) peerings(ctx context.Context, snap *cloud.Snapshot) error {
+	pager := ec2.NewDescribeVpcPeeringConnectionsPaginator(r.api, &ec2.DescribeVpcPeeringConnectionsInput{MaxResults: r.page})
+	err := each(ctx, r, "DescribeVpcPeeringConnections", pager, func(out *ec2.DescribeVpcPeeringConnectionsOutput) error {
+		for _, c := range out.VpcPeeringConnections {
+			if c.Status == nil || c.Status.Code != types.VpcPeeringConnectionStateReasonCodeActive {
+				continue
+			}
+			snap.Peerings = append(snap.Peerings, cloud.Peering{
+				ID: awssdk.ToString(c.VpcPeeringConnectionId), A: peeringEnd(c.RequesterVpcInfo), B: peeringEnd(c.AccepterVpcInfo),
+			})
+		}
+		return nil
+	})
+	slices.SortFunc(snap.Peerings, func(a, b cloud.Peering) int { return cmp.Compare(a.ID, b.ID) })
+	return err
+}
+
+func (r reader) instances(ctx context.Context, snap *cloud.Snapshot) error {
+	pager := ec2.NewDescribeInstancesPaginator(r.api, &ec2.DescribeInstancesInput{MaxResults: r.page})
+	err := each(ctx, r, "DescribeInstances", pager, func(out *ec2.DescribeInstancesOutput) error {
+		for _, res := range out.Reservations {
+			for _, i := range res.Instances {
+				if i.State == nil || i.State.Name != types.InstanceStateNameTerminated {
+					snap.VMs = append(snap.VMs, vm(i))
+				}
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(snap.VMs, func(a, b cloud.VM) int { return cmp.Compare(a.ID, b.ID) })
+	return err
+}
+
+// interfaces reads the interfaces and hangs them on the VMs.
+func (r reader) interfaces(ctx context.Context, snap *cloud.Snapshot) error {
+	devices := map[string][]device{}
+	pager := ec2.NewDescribeNetworkInterfacesPaginator(r.api, &ec2.DescribeNetworkInterfacesInput{MaxResults: r.page})
+	err := each(ctx, r, "DescribeNetworkInterfaces", pager, func(out *ec2.DescribeNetworkInterfacesOutput) error {
+		for _, n := range out.NetworkInterfaces {
+			i, err := netInterface(n)
+			if err != nil {
+				return err
+			}
+			snap.Interfaces = append(snap.Interfaces, i)
+			if i.VMID != "" {
+				devices[i.VMID] = append(devices[i.VMID], device{awssdk.ToInt32(n.Attachment.DeviceIndex), i.ID})
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(snap.Interfaces, func(a, b cloud.Interface) int { return cmp.Compare(a.ID, b.ID) })
+	for i := range snap.VMs {
+		v := &snap.VMs[i]
+		ds := devices[v.ID]
+		slices.SortFunc(ds, func(a, b device) int { return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.id, b.id)) })
+		for _, d := range ds {
+			v.Interfaces = append(v.Interfaces, d.id)
+		}
+	}
+	return err
+}
+
+// device is an interface and its place in the VM.
+type device struct {
+	index int32
+	id    string
+}
+
+func (r reader) groups(ctx context.Context, snap *cloud.Snapshot) error {
+	pager := ec2.NewDescribeSecurityGroupsPaginator(r.api, &ec2.DescribeSecurityGroupsInput{MaxResults: r.page})
+	err := each(ctx, r, "DescribeSecurityGroups", pager, func(out *ec2.DescribeSecurityGroupsOutput) error {
+		for _, g := range out.SecurityGroups {
+			group, err := group(g)
+			if err != nil {
+				return err
+			}
+			snap.Groups = append(snap.Groups, group)
+		}
+		return nil
+	})
+	slices.SortFunc(snap.Groups, func(a, b cloud.Group) int { return cmp.Compare(a.ID, b.ID) })
+	return err
+}
+
+// prefixLists reads the lists that the groups refer to. Lists that are gone are left out.
+func (r reader) prefixLists(ctx context.Context, snap *cloud.Snapshot) error {
+	var ids []string
+	for _, g := range snap.Groups {
+		for _, rule := range g.Rules {
+			if rule.Peer.PrefixListID != "" {
+				ids = append(ids, rule.Peer.PrefixListID)
+			}
+		}
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	for chunk := range slices.Chunk(ids, 100) {
+		in := &ec2.DescribeManagedPrefixListsInput{
+			MaxResults: awssdk.Int32(min(*r.page, 100)),
+			Filters:    []types.Filter{{Name: awssdk.String("prefix-list-id"), Values: chunk}},
+		}
+		pager := ec2.NewDescribeManagedPrefixListsPaginator(r.api, in)
+		err := each(ctx, r, "DescribeManagedPrefixLists", pager, func(out *ec2.DescribeManagedPrefixListsOutput) error {
+			for _, l := range out.PrefixLists {
+				snap.PrefixLists = append(snap.PrefixLists, prefixList(l))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(snap.PrefixLists, func(a, b cloud.PrefixList) int { return cmp.Compare(a.ID, b.ID) })
+	return r.prefixListEntries(ctx, snap.PrefixLists)
+}
+
+func (r reader) prefixListEntries(ctx context.Context, lists []cloud.PrefixList) error {
+	workers := make([]func(context.Context) error, prefixListWorkers)
+	for w := range workers {
+		workers[w] = func(ctx context.Context) error {
+			for i := w; i < len(lists); i += prefixListWorkers {
+				if err := r.entries(ctx, &lists[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return together(ctx, workers...)
+}
+
+func (r reader) entries(ctx context.Context, l *cloud.PrefixList) error {
+	in := &ec2.GetManagedPrefixListEntriesInput{PrefixListId: awssdk.String(l.ID), MaxResults: awssdk.Int32(min(*r.page, 100))}
+	pager := ec2.NewGetManagedPrefixListEntriesPaginator(r.api, in)
+	err := each(ctx, r, "GetManagedPrefixListEntries", pager, func(out *ec2.GetManagedPrefixListEntriesOutput) error {
+		for _, e := range out.Entries {
+			prefix, err := parsePrefix(awssdk.ToString(e.Cidr))
+			if err != nil {
+				return fmt.Errorf("prefix list %s: %w", l.ID, err)
+			}
+			l.Entries = append(l.Entries, prefix)
+		}
+		return nil
+	})
+	if cloud.ClassOf(err) == cloud.NotFound && err != nil {
+		l.Entries = nil
+		return nil
+	}
+	slices.SortFunc(l.Entries, comparePrefix)
+	return err
+}

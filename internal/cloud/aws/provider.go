@@ -1,0 +1,240 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// Config is what a Provider is made of. Only Credential and Region must be set.
+type Config struct {
+	Credential v1alpha1.AWSCredential
+	// Region is where STS is asked: any region of the account.
+	Region string
+	// Endpoint, when set, is the URL of EC2 and STS in every region.
+	Endpoint string
+	// Ambient yields the identity of the process, which assumes the role if Credential has no keys. Nil means
+	// AmbientCredentials: environment, web identity token, container endpoint.
+	Ambient awssdk.CredentialsProvider
+	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults; zero fields mean the default.
+	Limits func(region string) cloud.Limits
+
+	// Client sends the HTTP requests; nil means one with a timeout per attempt.
+	Client awssdk.HTTPClient
+	// UserAgent is the product and version that is named to the cloud, for example "nephele/1.0"; empty means "nephele".
+	UserAgent string
+	// Admit, if set, is asked before every attempt of every call; it may wait, and its error ends the call. done is told the
+	// class of the attempt's error, "" for success. This is where callers that share an account share a rate.
+	Admit func(ctx context.Context, region, action string) (done func(cloud.Class), err error)
+	// MaxAttempts bounds the attempts per call that the SDK makes on throttling, server errors and lost connections; 0 means 4.
+	MaxAttempts int
+	// MaxBackoff bounds the wait between two attempts; 0 means 5 s.
+	MaxBackoff time.Duration
+	// Consistency is how long an object that was just created may be "not found" before that is believed; 0 means 20 s.
+	Consistency time.Duration
+	// PageSize is the number of items asked for per page, 5..1000; 0 means 1000.
+	PageSize int32
+
+	// Now and Sleep are the clock; nil means the real one. Sleep returns early with ctx's error when ctx ends.
+	Now   func() time.Time
+	Sleep func(ctx context.Context, d time.Duration) error
+}
+
+// Provider is one AWS account. Make it with New.
+type Provider struct {
+	cfg   Config
+	base  awssdk.Config
+	sts   *sts.Client
+	mu    sync.Mutex
+	ec2   map[string]*ec2.Client
+	owner string
+	fresh map[string]time.Time // IDs of groups just created, until when a "not found" is not believed
+}
+
+var _ cloud.Provider = (*Provider)(nil)
+
+// New returns the provider of the account. It calls nothing; wrong credentials show up in the first Observe.
+func New(cfg Config) (*Provider, error) {
+	if cfg.Region == "" {
+		return nil, errors.New("no region is given")
+	}
+	if err := checkEndpoint(cfg.Endpoint); err != nil {
+		return nil, err
+	}
+	cfg = withDefaults(cfg)
+	p := &Provider{cfg: cfg, ec2: map[string]*ec2.Client{}, fresh: map[string]time.Time{}}
+	base := awssdk.Config{
+		Region:     cfg.Region,
+		HTTPClient: cfg.Client,
+		APIOptions: p.middleware(),
+		Retryer:    p.retryer,
+	}
+	if cfg.Endpoint != "" {
+		base.BaseEndpoint = awssdk.String(cfg.Endpoint)
+	}
+	base.Credentials = credentialsOf(cfg, base)
+	p.base, p.sts = base, sts.NewFromConfig(base)
+	return p, nil
+}
+
+func checkEndpoint(endpoint string) error {
+	if endpoint == "" {
+		return nil
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return fmt.Errorf("endpoint %q is not an http or https URL with a host", endpoint)
+	}
+	return nil
+}
+
+func withDefaults(cfg Config) Config {
+	if cfg.Client == nil {
+		cfg.Client = awshttp.NewBuildableClient().WithTimeout(30 * time.Second)
+	}
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = "nephele"
+	}
+	if cfg.MaxAttempts == 0 {
+		cfg.MaxAttempts = 4
+	}
+	if cfg.MaxBackoff == 0 {
+		cfg.MaxBackoff = 5 * time.Second
+	}
+	if cfg.Consistency == 0 {
+		cfg.Consistency = 20 * time.Second
+	}
+	if cfg.PageSize == 0 {
+		cfg.PageSize = 1000
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Sleep == nil {
+		cfg.Sleep = sleep
+	}
+	return cfg
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// retryer is made once per client: attempts slow down for all callers of a region together when the cloud throttles one.
+func (p *Provider) retryer() awssdk.Retryer {
+	return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
+		o.StandardOptions = append(o.StandardOptions, func(s *retry.StandardOptions) {
+			s.MaxAttempts = p.cfg.MaxAttempts
+			s.MaxBackoff = p.cfg.MaxBackoff
+			s.Backoff = retry.NewExponentialJitterBackoff(p.cfg.MaxBackoff)
+		})
+	})
+}
+
+// credentialsOf returns the cached credentials of the account: static keys, or a role assumed with them or with the identity of
+// the process. base is the configuration without credentials.
+func credentialsOf(cfg Config, base awssdk.Config) awssdk.CredentialsProvider {
+	c := cfg.Credential
+	var own awssdk.CredentialsProvider
+	switch {
+	case c.AccessKeyID != "":
+		own = credentials.NewStaticCredentialsProvider(c.AccessKeyID, c.AccessKeySecret, c.SessionToken)
+	case cfg.Ambient != nil:
+		own = cfg.Ambient
+	default:
+		own = AmbientCredentials(base)
+	}
+	if c.RoleArn != "" {
+		base.Credentials = marked{awssdk.NewCredentialsCache(own)}
+		own = stscreds.NewAssumeRoleProvider(sts.NewFromConfig(base), c.RoleArn, func(o *stscreds.AssumeRoleOptions) {
+			o.RoleSessionName = "nephele"
+			if c.ExternalID != "" {
+				o.ExternalID = awssdk.String(c.ExternalID)
+			}
+		})
+	}
+	return marked{awssdk.NewCredentialsCache(own, func(o *awssdk.CredentialsCacheOptions) {
+		o.ExpiryWindow, o.ExpiryWindowJitterFrac = time.Minute, 0.5
+	})}
+}
+
+// marked marks the errors of a credentials provider.
+type marked struct{ provider awssdk.CredentialsProvider }
+
+// Retrieve implements the SDK's CredentialsProvider.
+func (m marked) Retrieve(ctx context.Context) (awssdk.Credentials, error) {
+	c, err := m.provider.Retrieve(ctx)
+	if err != nil {
+		return c, &credentialsError{err}
+	}
+	return c, nil
+}
+
+// region returns the EC2 client of a region.
+func (p *Provider) region(name string) *ec2.Client {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.ec2[name]
+	if c == nil {
+		c = ec2.NewFromConfig(p.base, func(o *ec2.Options) { o.Region = name })
+		p.ec2[name] = c
+	}
+	return c
+}
+
+// OwnerID returns the account number that the credentials belong to. It asks the cloud until it has answered once.
+func (p *Provider) OwnerID(ctx context.Context) (string, error) {
+	p.mu.Lock()
+	owner := p.owner
+	p.mu.Unlock()
+	if owner != "" {
+		return owner, nil
+	}
+	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return "", classify("GetCallerIdentity", err, p.cfg.Now())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.owner = awssdk.ToString(out.Account)
+	return p.owner, nil
+}
+
+// Limits returns the cloud's defaults, overridden by Config.Limits. It calls nothing.
+func (p *Provider) Limits(_ context.Context, s cloud.Scope) (cloud.Limits, error) {
+	l := cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 2500, TagsPerResource: 50}
+	if p.cfg.Limits == nil {
+		return l, nil
+	}
+	own := p.cfg.Limits(s.Region)
+	for _, f := range []struct{ value, override *int }{
+		{&l.RulesPerGroup, &own.RulesPerGroup}, {&l.GroupsPerInterface, &own.GroupsPerInterface},
+		{&l.GroupsPerRegion, &own.GroupsPerRegion}, {&l.TagsPerResource, &own.TagsPerResource},
+	} {
+		if *f.override > 0 {
+			*f.value = *f.override
+		}
+	}
+	return l, nil
+}
