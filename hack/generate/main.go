@@ -84,11 +84,21 @@ func tightenSelector(props map[string]any) {
 	exprs := props["matchExpressions"].(map[string]any)
 	exprs["maxItems"] = maxRequirements
 	item := exprs["items"].(map[string]any)
-	item["x-kubernetes-validations"] = []any{map[string]any{
-		"rule":      "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
-		"message":   "values must be set for the operators In and NotIn, and for no other",
-		"fieldPath": ".values",
-	}}
+	item["anyOf"] = []any{
+		map[string]any{
+			"properties": map[string]any{
+				"operator": map[string]any{"enum": []any{"In", "NotIn"}},
+				"values":   map[string]any{"minItems": 1},
+			},
+			"required": []any{"values"},
+		},
+		map[string]any{
+			"properties": map[string]any{
+				"operator": map[string]any{"enum": []any{"Exists", "DoesNotExist"}},
+				"values":   map[string]any{"maxItems": 0},
+			},
+		},
+	}
 	fields := item["properties"].(map[string]any)
 	key := fields["key"].(map[string]any)
 	key["pattern"], key["maxLength"] = labelKeyPattern, maxLabelKey

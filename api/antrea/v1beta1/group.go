@@ -35,6 +35,8 @@ type GroupStatus struct {
 
 // GroupSpec is the content of a Group and of a ClusterGroup. One field is set, but for NamespaceSelector, which may
 // go with PodSelector or ExternalEntitySelector.
+// +kubebuilder:validation:XValidation:rule="[has(self.podSelector), has(self.externalEntitySelector), has(self.nodeSelector), (has(self.ipBlocks) && size(self.ipBlocks) > 0), has(self.serviceReference), (has(self.childGroups) && size(self.childGroups) > 0)].filter(f, f).size() <= 1",message="at most one of podSelector, externalEntitySelector, nodeSelector, ipBlocks, serviceReference and childGroups may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.namespaceSelector) || !(has(self.nodeSelector) || (has(self.ipBlocks) && size(self.ipBlocks) > 0) || has(self.serviceReference) || (has(self.childGroups) && size(self.childGroups) > 0))",message="namespaceSelector may be combined only with podSelector or externalEntitySelector",fieldPath=".namespaceSelector"
 type GroupSpec struct {
 	// PodSelector selects Pods by label.
 	// +optional
@@ -49,6 +51,7 @@ type GroupSpec struct {
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 	// IPBlocks are sets of addresses.
+	// +kubebuilder:validation:XValidation:rule="self.all(b, !has(b.except) || b.except.all(e, isCIDR(b.cidr) && isCIDR(e) && cidr(b.cidr).containsCIDR(e) && cidr(e).prefixLength() > cidr(b.cidr).prefixLength()))",message="except must lie strictly inside cidr"
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=atomic
 	// +optional
@@ -68,6 +71,7 @@ type GroupSpec struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=cg,scope=Cluster
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.childGroups) || !self.spec.childGroups.exists(c, c == self.metadata.name)",message="a group must not be its own child",fieldPath=".spec.childGroups"
 type ClusterGroup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -89,10 +93,12 @@ type ClusterGroupList struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=grp,scope=Namespaced
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.childGroups) || !self.spec.childGroups.exists(c, c == self.metadata.name)",message="a group must not be its own child",fieldPath=".spec.childGroups"
 type Group struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +kubebuilder:validation:XValidation:rule="!has(self.nodeSelector)",message="a Group must not have nodeSelector",fieldPath=".nodeSelector"
 	Spec   GroupSpec   `json:"spec"`
 	Status GroupStatus `json:"status,omitempty"`
 }

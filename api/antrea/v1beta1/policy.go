@@ -50,8 +50,10 @@ type NetworkPolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// CurrentNodesRealized is the number of enforcers that have realized the policy.
+	// +optional
 	CurrentNodesRealized int32 `json:"currentNodesRealized"`
 	// DesiredNodesRealized is the number of enforcers that should.
+	// +optional
 	DesiredNodesRealized int32 `json:"desiredNodesRealized"`
 	// +listType=map
 	// +listMapKey=type
@@ -60,6 +62,12 @@ type NetworkPolicyStatus struct {
 }
 
 // NetworkPolicySpec is the content of a NetworkPolicy and of a ClusterNetworkPolicy.
+// +kubebuilder:validation:XValidation:rule="!(has(self.appliedTo) && size(self.appliedTo) > 0) || !((has(self.ingress) && self.ingress.exists(r, (has(r.appliedTo) && size(r.appliedTo) > 0))) || (has(self.egress) && self.egress.exists(r, (has(r.appliedTo) && size(r.appliedTo) > 0))))",message="appliedTo must not be set both in spec and in rules",fieldPath=".appliedTo"
+// +kubebuilder:validation:XValidation:rule="(has(self.appliedTo) && size(self.appliedTo) > 0) || ((has(self.ingress) && size(self.ingress) > 0) || (has(self.egress) && size(self.egress) > 0)) && !((has(self.ingress) && self.ingress.exists(r, !(has(r.appliedTo) && size(r.appliedTo) > 0))) || (has(self.egress) && self.egress.exists(r, !(has(r.appliedTo) && size(r.appliedTo) > 0))))",message="appliedTo must be set in spec or in every rule",fieldPath=".appliedTo"
+// +kubebuilder:validation:XValidation:rule="!has(self.tier) || !(self.tier in ['baseline', 'Baseline']) || !((has(self.ingress) && self.ingress.exists(r, r.action == 'Pass')) || (has(self.egress) && self.egress.exists(r, r.action == 'Pass')))",message="the action Pass must not be used in the tier baseline",fieldPath=".tier"
+// +kubebuilder:validation:XValidation:rule="!(has(self.egress) && size(self.egress) > 0) || !(has(self.appliedTo) && size(self.appliedTo) > 0) || !self.appliedTo.exists(a, has(a.service))",message="service must not be used in spec.appliedTo when there are egress rules",fieldPath=".appliedTo"
+// +kubebuilder:validation:XValidation:rule="!has(self.ingress) || !has(self.egress) || self.ingress.all(i, !(has(i.name) && size(i.name) > 0) || !self.egress.exists(e, has(e.name) && e.name == i.name))",message="the names of the rules must be unique in the policy",fieldPath=".egress",reason=FieldValueDuplicate
+// +kubebuilder:validation:XValidation:rule="!(has(self.appliedTo) && size(self.appliedTo) > 0) || !self.appliedTo.exists(a, has(a.service)) || !has(self.ingress) || self.ingress.all(r, !has(r.from) || r.from.all(p, has(p.ipBlock)))",message="rules applied to a service must have only ipBlock in from",fieldPath=".ingress"
 type NetworkPolicySpec struct {
 	// Tier is the name of the Tier that the policy is evaluated in; empty means application.
 	// +kubebuilder:validation:MaxLength=253
@@ -70,16 +78,27 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:Maximum=10000
 	Priority float64 `json:"priority"`
 	// AppliedTo says what the policy is applied to, unless all rules say it themselves.
+	// +kubebuilder:validation:XValidation:rule="!self.exists(a, has(a.service)) || self.all(a, has(a.service))",message="service must not be mixed with other kinds of entries"
 	// +kubebuilder:validation:MaxItems=128
 	// +listType=atomic
 	// +optional
 	AppliedTo []AppliedTo `json:"appliedTo,omitempty"`
 	// Ingress rules, the first match decides.
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.to) && !has(r.toServices))",message="an ingress rule must not have to or toServices"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.from) || r.from.all(p, !has(p.fqdn)))",message="fqdn must not be used in from"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.protocols) || r.protocols.all(p, !has(p.igmp) || !has(p.igmp.igmpType) || p.igmp.igmpType == 17))",message="igmpType of an ingress rule must be 17 (0x11)"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !(has(a.name) && size(a.name) > 0) || self.exists_one(b, has(b.name) && b.name == a.name))",message="the names of the rules must be unique in the policy",reason=FieldValueDuplicate
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !(has(r.appliedTo) && size(r.appliedTo) > 0) || !r.appliedTo.exists(a, has(a.service)) || (r.appliedTo.all(a, has(a.service)) && (!has(r.from) || r.from.all(p, has(p.ipBlock)))))",message="a rule applied to a service must have only services in appliedTo and only ipBlock in from"
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
 	// +optional
 	Ingress []Rule `json:"ingress,omitempty"`
 	// Egress rules, the first match decides.
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.from))",message="an egress rule must not have from"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.to) || r.to.all(p, !has(p.scope)))",message="scope must not be used in to"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.protocols) || r.protocols.all(p, !has(p.igmp) || !has(p.igmp.igmpType) || p.igmp.igmpType in [18, 22, 34]))",message="igmpType of an egress rule must be 18 (0x12), 22 (0x16) or 34 (0x22)"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.appliedTo) || !r.appliedTo.exists(a, has(a.service)))",message="an egress rule must not be applied to a service"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !(has(a.name) && size(a.name) > 0) || self.exists_one(b, has(b.name) && b.name == a.name))",message="the names of the rules must be unique in the policy",reason=FieldValueDuplicate
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
 	// +optional
@@ -99,6 +118,11 @@ type NetworkPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +kubebuilder:validation:XValidation:rule="!has(self.appliedTo) || self.appliedTo.all(a, !has(a.namespaceSelector) && !has(a.serviceAccount) && !has(a.service) && !has(a.nodeSelector))",message="appliedTo of a NetworkPolicy must not have namespaceSelector, serviceAccount, service or nodeSelector",fieldPath=".appliedTo"
+	// +kubebuilder:validation:XValidation:rule="!has(self.ingress) || self.ingress.all(r, !has(r.appliedTo) || r.appliedTo.all(a, !has(a.namespaceSelector) && !has(a.serviceAccount) && !has(a.service) && !has(a.nodeSelector)))",message="appliedTo of a NetworkPolicy must not have namespaceSelector, serviceAccount, service or nodeSelector",fieldPath=".ingress"
+	// +kubebuilder:validation:XValidation:rule="!has(self.ingress) || self.ingress.all(r, !has(r.from) || r.from.all(p, !has(p.namespaces) && !has(p.serviceAccount)))",message="from of a NetworkPolicy must not have namespaces or serviceAccount",fieldPath=".ingress"
+	// +kubebuilder:validation:XValidation:rule="!has(self.egress) || self.egress.all(r, !has(r.appliedTo) || r.appliedTo.all(a, !has(a.namespaceSelector) && !has(a.serviceAccount) && !has(a.service) && !has(a.nodeSelector)))",message="appliedTo of a NetworkPolicy must not have namespaceSelector, serviceAccount, service or nodeSelector",fieldPath=".egress"
+	// +kubebuilder:validation:XValidation:rule="!has(self.egress) || self.egress.all(r, !has(r.to) || r.to.all(p, !has(p.namespaces) && !has(p.serviceAccount)))",message="to of a NetworkPolicy must not have namespaces or serviceAccount",fieldPath=".egress"
 	Spec   NetworkPolicySpec   `json:"spec"`
 	Status NetworkPolicyStatus `json:"status,omitempty"`
 }
@@ -125,6 +149,7 @@ type ClusterNetworkPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +kubebuilder:validation:XValidation:rule="!has(self.egress) || self.egress.all(r, !has(r.toServices) || r.toServices.all(s, has(s.__namespace__) && size(s.__namespace__) > 0))",message="toServices of a ClusterNetworkPolicy must have a namespace",fieldPath=".egress"
 	Spec   NetworkPolicySpec   `json:"spec"`
 	Status NetworkPolicyStatus `json:"status,omitempty"`
 }

@@ -46,6 +46,9 @@ type NamespaceMatchType string
 const NamespaceMatchSelf NamespaceMatchType = "Self"
 
 // Rule is one ingress or egress rule. In an ingress rule To and ToServices are absent; in an egress rule From is.
+// +kubebuilder:validation:XValidation:rule="!(has(self.toServices) && size(self.toServices) > 0) || !((has(self.to) && size(self.to) > 0) || (has(self.ports) && size(self.ports) > 0) || (has(self.protocols) && size(self.protocols) > 0))",message="toServices must not be combined with to, ports or protocols",fieldPath=".toServices"
+// +kubebuilder:validation:XValidation:rule="!(has(self.l7Protocols) && size(self.l7Protocols) > 0) || self.action == 'Allow'",message="l7Protocols requires the action Allow",fieldPath=".l7Protocols"
+// +kubebuilder:validation:XValidation:rule="!(has(self.l7Protocols) && size(self.l7Protocols) > 0) || !(has(self.toServices) && size(self.toServices) > 0)",message="l7Protocols must not be combined with toServices",fieldPath=".l7Protocols"
 type Rule struct {
 	// Action is what happens to the traffic that the rule matches.
 	Action RuleAction `json:"action"`
@@ -100,7 +103,7 @@ type Rule struct {
 
 // NetworkPolicyPort is a range of transport ports.
 // +kubebuilder:validation:XValidation:rule="!has(self.port) || type(self.port) != int || (self.port >= 0 && self.port <= 65535)",message="port must be in 0..65535",fieldPath=".port"
-// +kubebuilder:validation:XValidation:rule="!has(self.port) || type(self.port) != string || self.port.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)$')",message="a named port must consist of lower case letters, digits and '-'",fieldPath=".port"
+// +kubebuilder:validation:XValidation:rule="!has(self.port) || type(self.port) != string || self.port.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="a named port must consist of lower case letters, digits and '-'",fieldPath=".port"
 // +kubebuilder:validation:XValidation:rule="!has(self.endPort) || (has(self.port) && type(self.port) == int && self.endPort >= int(self.port))",message="endPort requires a numeric port and must not be less than it",fieldPath=".endPort"
 // +kubebuilder:validation:XValidation:rule="!has(self.sourceEndPort) || (has(self.sourcePort) && self.sourceEndPort >= self.sourcePort)",message="sourceEndPort requires sourcePort and must not be less than it",fieldPath=".sourceEndPort"
 type NetworkPolicyPort struct {
@@ -196,6 +199,10 @@ type TLSProtocol struct {
 }
 
 // NetworkPolicyPeer is a set of sources or destinations.
+// +kubebuilder:validation:XValidation:rule="!(has(self.group) && size(self.group) > 0) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.ipBlock) || has(self.nodeSelector) || has(self.namespaces) || has(self.serviceAccount) || (has(self.fqdn) && size(self.fqdn) > 0))",message="group must not be combined with other fields",fieldPath=".group"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeSelector) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.ipBlock) || (has(self.group) && size(self.group) > 0) || has(self.namespaces) || has(self.serviceAccount) || (has(self.fqdn) && size(self.fqdn) > 0))",message="nodeSelector must not be combined with other fields",fieldPath=".nodeSelector"
+// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccount) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.ipBlock) || (has(self.group) && size(self.group) > 0) || has(self.nodeSelector) || has(self.namespaces) || (has(self.fqdn) && size(self.fqdn) > 0))",message="serviceAccount must not be combined with other fields",fieldPath=".serviceAccount"
+// +kubebuilder:validation:XValidation:rule="!has(self.namespaces) || !has(self.namespaceSelector)",message="namespaces must not be combined with namespaceSelector",fieldPath=".namespaces"
 type NetworkPolicyPeer struct {
 	// PodSelector selects Pods by label.
 	// +optional
@@ -285,6 +292,10 @@ type PeerService struct {
 }
 
 // AppliedTo is a set of workloads that a policy or rule is applied to.
+// +kubebuilder:validation:XValidation:rule="!(has(self.group) && size(self.group) > 0) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.serviceAccount) || has(self.service) || has(self.nodeSelector))",message="group must not be combined with other fields",fieldPath=".group"
+// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccount) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || (has(self.group) && size(self.group) > 0) || has(self.service) || has(self.nodeSelector))",message="serviceAccount must not be combined with other fields",fieldPath=".serviceAccount"
+// +kubebuilder:validation:XValidation:rule="!has(self.service) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || (has(self.group) && size(self.group) > 0) || has(self.serviceAccount) || has(self.nodeSelector))",message="service must not be combined with other fields",fieldPath=".service"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeSelector) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || (has(self.group) && size(self.group) > 0) || has(self.serviceAccount) || has(self.service))",message="nodeSelector must not be combined with other fields",fieldPath=".nodeSelector"
 type AppliedTo struct {
 	// PodSelector selects Pods by label.
 	// +optional

@@ -50,7 +50,7 @@ type CloudProviderAccountAWSConfig struct {
 	Region []string `json:"region"`
 	// Endpoint, when set, is the http or https URL used for EC2 and STS in every region instead of the public ones.
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self == '' || (isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '')",message="endpoint must be an http or https URL with a host"
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="endpoint must be an http or https URL with a host"
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 }
@@ -98,8 +98,10 @@ type RegionStatus struct {
 	// +optional
 	LastError string `json:"lastError,omitempty"`
 	// VMs is the number of virtual machines selected in the region.
+	// +optional
 	VMs int32 `json:"vms"`
 	// Vpcs is the number of virtual private clouds in the region.
+	// +optional
 	Vpcs int32 `json:"vpcs"`
 }
 

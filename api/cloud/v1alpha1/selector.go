@@ -5,7 +5,8 @@ import (
 )
 
 // EntityMatch matches a cloud resource by its id or by its name, exactly one of which is set.
-// +kubebuilder:validation:XValidation:rule="(has(self.matchID) && self.matchID != ”) != (has(self.matchName) && self.matchName != ”)",message="exactly one of matchID and matchName must be set"
+// +structType=atomic
+// +kubebuilder:validation:XValidation:rule="(has(self.matchID) && size(self.matchID) > 0) != (has(self.matchName) && size(self.matchName) > 0)",message="exactly one of matchID and matchName must be set"
 type EntityMatch struct {
 	// MatchID is the id that the cloud gave the resource. On Azure, case does not matter.
 	// +kubebuilder:validation:MaxLength=512
@@ -40,9 +41,7 @@ type VirtualMachineSelector struct {
 	VpcMatch *EntityMatch `json:"vpcMatch,omitempty"`
 	// VMMatch selects the virtual machines that any of the entries matches. None means all.
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.matchID) || a.matchID == '' || self.exists_one(b, has(b.matchID) && b.matchID == a.matchID))",message="vmMatch must not name the same matchID twice",reason=FieldValueDuplicate
-	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.matchName) || a.matchName == '' || self.exists_one(b, has(b.matchName) && b.matchName == a.matchName))",message="vmMatch must not name the same matchName twice",reason=FieldValueDuplicate
-	// +listType=atomic
+	// +listType=set
 	// +optional
 	VMMatch []EntityMatch `json:"vmMatch,omitempty"`
 	// TagMatch selects the virtual machines that all of the entries match. None means all.
@@ -70,7 +69,7 @@ type CloudEntitySelectorSpec struct {
 	AccountNamespace string `json:"accountNamespace"`
 	// VMSelector lists what to import; a virtual machine is imported if any entry selects it.
 	// +kubebuilder:validation:MaxItems=128
-	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.vpcMatch) || !has(a.vpcMatch.matchID) || a.vpcMatch.matchID == '' || has(a.vmMatch) || has(a.tagMatch) || self.exists_one(b, has(b.vpcMatch) && has(b.vpcMatch.matchID) && b.vpcMatch.matchID == a.vpcMatch.matchID && !has(b.vmMatch) && !has(b.tagMatch)))",message="vmSelector must not select the same whole VPC twice",reason=FieldValueDuplicate
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.vpcMatch) || !has(a.vpcMatch.matchID) || size(a.vpcMatch.matchID) == 0 || has(a.vmMatch) || has(a.tagMatch) || self.exists_one(b, has(b.vpcMatch) && has(b.vpcMatch.matchID) && b.vpcMatch.matchID == a.vpcMatch.matchID && !has(b.vmMatch) && !has(b.tagMatch)))",message="vmSelector must not select the same whole VPC twice",reason=FieldValueDuplicate
 	// +listType=atomic
 	VMSelector []VirtualMachineSelector `json:"vmSelector"`
 }

@@ -115,6 +115,7 @@ type VirtualMachineStatus struct {
 	// Region it runs in.
 	Region string `json:"region,omitempty"`
 	// Agented says that an agent in the virtual machine enforces the policies.
+	// +optional
 	Agented bool `json:"agented"`
 	// CloudId is the id of the virtual machine in the cloud.
 	CloudId string `json:"cloudId,omitempty"`

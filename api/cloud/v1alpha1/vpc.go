@@ -20,6 +20,7 @@ type VpcStatus struct {
 	// +listType=atomic
 	Cidrs []string `json:"cidrs,omitempty"`
 	// Managed says that at least one selected virtual machine is in it.
+	// +optional
 	Managed bool `json:"managed"`
 	// Conditions: Observed, Claimed.
 	// +listType=map
