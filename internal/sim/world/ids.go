@@ -55,3 +55,6 @@ func (w *World) newMAC() string {
 	d := w.digest()
 	return fmt.Sprintf("02:%02x:%02x:%02x:%02x:%02x", d[0], d[1], d[2], d[3], d[4])
 }
+
+// hash is a digest of s, for ids that must depend on s alone.
+func hash(s string) [sha256.Size]byte { return sha256.Sum256([]byte(s)) }

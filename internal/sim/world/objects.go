@@ -90,9 +90,10 @@ type GroupName struct {
 
 // PrivateIP is one private IPv4 address of a network interface, with the public address mapped to it, if any.
 type PrivateIP struct {
-	Addr    netip.Addr `json:"addr"`
-	Primary bool       `json:"primary,omitempty"`
-	Public  netip.Addr `json:"public,omitzero"` // public or Elastic IPv4 address; invalid = none
+	Addr       netip.Addr `json:"addr"`
+	Primary    bool       `json:"primary,omitempty"`
+	Public     netip.Addr `json:"public,omitzero"`      // public or Elastic IPv4 address; invalid = none
+	AutoPublic bool       `json:"autoPublic,omitempty"` // Public is lent by the cloud (owner "amazon") while the instance runs
 }
 
 // Attachment ties a network interface to an instance.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -37,7 +38,8 @@ type World struct {
 	roles              map[string]*Role       // by ARN
 	regions            map[scope]*regionData
 	peerings           map[string]*PeeringConnection
-	due                []transition
+	due                []Transition // by time
+	index              atomic.Pointer[addressIndex]
 
 	hooks    []hook // guarded by state
 	nextHook int
@@ -191,6 +193,7 @@ func (w *World) change(at scope, action string, f func(time.Time) ([]string, err
 		return Mutation{}, nil, err
 	}
 	w.seq++
+	w.index.Store(nil)
 	return Mutation{w.seq, now, at.account, at.region, action, touched}, w.hooks, nil
 }
 
@@ -198,7 +201,7 @@ func (w *World) change(at scope, action string, f func(time.Time) ([]string, err
 func (w *World) read(f func(now time.Time)) {
 	now := w.clock()
 	w.state.RLock()
-	if len(w.due) > 0 && !w.due[0].at.After(now) {
+	if len(w.due) > 0 && !w.due[0].At.After(now) {
 		w.state.RUnlock()
 		w.state.Lock()
 		w.settle(now)
