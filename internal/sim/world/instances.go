@@ -184,14 +184,19 @@ func (r *Region) StartInstances(ids []string) ([]StateChange, error) {
 }
 
 // StopInstances stops running instances; they keep interfaces, private addresses and groups, and give back public
-// addresses that were lent to them. All or nothing.
-func (r *Region) StopInstances(ids []string) ([]StateChange, error) {
+// addresses that were lent to them. With force the guest is not waited for: the stopping state has no length. All or
+// nothing.
+func (r *Region) StopInstances(ids []string, force bool) ([]StateChange, error) {
+	delay := r.w.transition
+	if force {
+		delay = 0
+	}
 	from := []InstanceState{Running, Pending, Stopping, Stopped}
 	return r.power("StopInstances", "stopped", ids, from, func(i *Instance, now time.Time) {
 		if i.State == Running || i.State == Pending {
 			i.State, i.TransitionReason = Stopping, userInitiated(now)
 			r.takeBackPublicIPs(i)
-			r.w.later(now, r.w.transition, r.at, i.ID, Stopping.String(), Stopped.String())
+			r.w.later(now, delay, r.at, i.ID, Stopping.String(), Stopped.String())
 		}
 	})
 }
