@@ -1,0 +1,225 @@
+// Package plan decides what has to change in a cloud account: computed policies and the observed cloud go in, an ordered list of
+// idempotent operations and a status for every policy and VM come out.
+//
+// It owns the meaning of policies on interfaces (the algebra of rules, tiers, Pass, the native tier), the forming of classes of
+// interfaces that share security groups, and the order of changes. It promises, for one Compute call:
+//
+//   - Exactness: once the plan is done and further calls return empty plans, every interface under control allows exactly the
+//     flows that the policies (and, in open directions, its former groups) allow.
+//   - No gap, no leak: after every single operation the verdict on every flow lies between (before and after) and (before or
+//     after), where after is the state that this plan leads to; so a crash at any point is harmless.
+//   - No memory: everything is derived from Input. Planning again from any intermediate state leads to the same end.
+//   - Whatever the cloud cannot hold is refused with the numbers, and nothing is touched for it.
+//
+// A plan may be one of several rounds (Plan.Partial): observe, compute and apply until the plan is empty.
+//
+// Compute is a pure function: no I/O, no clock, no randomness, no goroutines. It may be called concurrently; it does not change its
+// input, and its result shares no memory that anybody writes to.
+package plan
+
+import (
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// Input is everything that one computation depends on: one account with all its regions.
+type Input struct {
+	// ClusterID identifies this controller; it marks every object of ours in the cloud. Compute refuses to do anything if it is empty.
+	ClusterID string
+	// Account is the account, "namespace/name", as in cloud.Scope.
+	Account string
+
+	// Policies, AddressGroups and AppliedToGroups are the computed objects for the account's enforcer key.
+	Policies        []*v1beta2.NetworkPolicy
+	AddressGroups   []*v1beta2.AddressGroup
+	AppliedToGroups []*v1beta2.AppliedToGroup
+
+	// Entities maps the ExternalEntities of this account to its VMs. A VM with an entity is selected: its interfaces may be taken
+	// over. Several entities may map to the same VM; the policies of all of them apply to it.
+	Entities map[EntityRef]VMRef
+
+	// Regions holds one entry per region of the account that could be observed. VMs of other regions are left alone.
+	Regions []Region
+}
+
+// EntityRef names an ExternalEntity.
+type EntityRef struct{ Namespace, Name string }
+
+// VMRef names a VM of the account.
+type VMRef struct{ Region, ID string }
+
+// Region is what is known of one region.
+type Region struct {
+	Snapshot *cloud.Snapshot
+	Limits   cloud.Limits
+}
+
+// Lowerer is the part of the compilation that depends on the cloud. All methods are pure.
+type Lowerer interface {
+	// Unsupported says why the cloud cannot hold rules for the service exactly; empty if it can.
+	Unsupported(s Service) string
+	// Lower returns the rules that allow exactly the traffic, sorted by cloud.Rule.Compare and without duplicates.
+	Lower(t Traffic) []cloud.Rule
+	// Pack distributes the wanted rules over as few groups as possible within the limits. held[i] are the rules of the class's
+	// i-th group as it is now; wanted rules that are in it stay there. It always returns at least one group. A shortage is
+	// described by a non-nil *Shortage, and then the groups are nil.
+	Pack(wanted []cloud.Rule, held [][]cloud.Rule, limits cloud.Limits) ([][]cloud.Rule, *Shortage)
+	// Fits reports whether one group can hold the rules within the limits.
+	Fits(rules []cloud.Rule, limits cloud.Limits) bool
+}
+
+// Shortage is a quota that a set of rules exceeds.
+type Shortage struct {
+	Direction cloud.Direction
+	// Family is "IPv4" or "IPv6".
+	Family string
+	// Needed and Available count rules of one interface in that direction and family.
+	Needed, Available int
+	// RulesPerGroup is the smallest quota "rules per group" that would do, other quotas unchanged.
+	RulesPerGroup int
+}
+
+// Result is the outcome of one computation.
+type Result struct {
+	Plan Plan
+	// VMs has one entry per selected VM that was observed, sorted by region and ID.
+	VMs []VMStatus
+	// Policies has one entry per policy of the input, in the order of evaluation.
+	Policies []PolicyStatus
+	// Refusals are the things that cannot be done, sorted. Each one also shows in the statuses.
+	Refusals []Refusal
+	// Drift is what others have changed by hand on objects that we control; the plan repairs it.
+	Drift []Drift
+	// Notes are remarks for people that refuse nothing: interfaces that cannot be controlled, former groups that are gone, ...
+	Notes []Note
+}
+
+// PolicyRef names a policy and its version.
+type PolicyRef struct {
+	Kind       v1beta2.NetworkPolicyType
+	Namespace  string
+	Name       string
+	UID        string
+	Generation int64
+}
+
+// VMStatus says what applies to one VM.
+type VMStatus struct {
+	VM VMRef
+	// Policies are those that select the VM, in the order of evaluation.
+	Policies []VMPolicy
+	// Interfaces are the interfaces of the VM and their state after the plan, in device order.
+	Interfaces []InterfaceStatus
+}
+
+// VMPolicy is the state of one policy on one VM.
+type VMPolicy struct {
+	PolicyRef
+	// Realized is true if the cloud already is as the policy wants it for this VM: no operation is pending for its interfaces.
+	Realized bool
+	// Message says why the policy is refused on this VM; empty while it is realized or being realized.
+	Message string
+	// Warning says what differs without being refused, for example Reject realized as Drop.
+	Warning string
+}
+
+// InterfaceState is our relation to an interface.
+type InterfaceState string
+
+// The states of an interface.
+const (
+	// Untouched: it holds nothing of ours.
+	Untouched InterfaceState = "Untouched"
+	// Member: it keeps its groups and additionally holds an empty group of ours, by which rules elsewhere refer to it.
+	Member InterfaceState = "Member"
+	// Guarded: it holds only groups of ours; its former groups are recorded in its tags.
+	Guarded InterfaceState = "Guarded"
+)
+
+// InterfaceStatus is the state of one interface when the plan is done.
+type InterfaceStatus struct {
+	ID     string
+	State  InterfaceState
+	Former []string
+}
+
+// PolicyStatus is the state of one policy in the account.
+type PolicyStatus struct {
+	PolicyRef
+	// Realized, Pending and Failed partition the selected VMs that the policy applies to. Each is sorted.
+	Realized []VMRef
+	Pending  []VMRef
+	Failed   []FailedVM
+}
+
+// FailedVM is a VM on which a policy is refused.
+type FailedVM struct {
+	VM      VMRef
+	Message string
+}
+
+// Refusal is something that cannot be done as wanted.
+type Refusal struct {
+	// Policy is the zero value if no single policy is to blame.
+	Policy PolicyRef
+	// VM is the zero value if a whole network or region is concerned.
+	VM VMRef
+	// Region and Network say where.
+	Region, Network string
+	// Direction is empty if both are concerned.
+	Direction cloud.Direction
+	// Message is a full sentence with the reason, the numbers where a quota is concerned, and what helps.
+	Message string
+	// Kept is true if the interfaces stay as they were last realized; false if the policy is left out there.
+	Kept bool
+}
+
+// Drift is a change that somebody else made.
+type Drift struct {
+	Region string
+	// Object is the ID of the interface or group.
+	Object  string
+	Message string
+}
+
+// Note is a remark about an object.
+type Note struct {
+	Region  string
+	Object  string
+	Message string
+}
+
+// Step is one operation in one region.
+type Step struct {
+	Scope cloud.Scope
+	// Network is the network that the op's group or interface belongs to, as cloud.Op.Resolve needs it.
+	Network string
+	Op      cloud.Op
+}
+
+// Plan is an ordered list of steps. The steps are to be applied one after the other, in this order, and not beyond a failed one.
+type Plan struct {
+	Account string
+	Steps   []Step
+	// Partial is true if the wanted state is reached only by a further plan, computed on what is observed after this one.
+	Partial bool
+}
+
+// Empty reports whether there is nothing to do.
+func (p Plan) Empty() bool { return len(p.Steps) == 0 }
+
+// Summary counts what a plan does.
+type Summary struct {
+	GroupsCreated int `json:"groupsCreated"`
+	GroupsChanged int `json:"groupsChanged"`
+	GroupsDeleted int `json:"groupsDeleted"`
+	RulesAdded    int `json:"rulesAdded"`
+	RulesRemoved  int `json:"rulesRemoved"`
+	// Interfaces is the number of interfaces whose groups are set; InterfaceEdits the number of calls for it.
+	Interfaces     int `json:"interfaces"`
+	InterfaceEdits int `json:"interfaceEdits"`
+	Tagged         int `json:"tagged"`
+	// Steps is the number of operations. An adapter needs one mutating call for most of them, two for rule changes of both
+	// directions and for the creation of a group whose default rules have to go.
+	Steps int `json:"steps"`
+}
