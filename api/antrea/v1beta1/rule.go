@@ -102,7 +102,7 @@ type Rule struct {
 }
 
 // NetworkPolicyPort is a range of transport ports.
-// +kubebuilder:validation:XValidation:rule="!has(self.port) || type(self.port) != int || (self.port >= 0 && self.port <= 65535)",message="port must be in 0..65535",fieldPath=".port"
+// +kubebuilder:validation:XValidation:rule="!has(self.port) || type(self.port) != int || (self.port >= 1 && self.port <= 65535)",message="port must be in 1..65535",fieldPath=".port"
 // +kubebuilder:validation:XValidation:rule="!has(self.port) || type(self.port) != string || self.port.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="a named port must consist of lower case letters, digits and '-'",fieldPath=".port"
 // +kubebuilder:validation:XValidation:rule="!has(self.endPort) || (has(self.port) && type(self.port) == int && self.endPort >= int(self.port))",message="endPort requires a numeric port and must not be less than it",fieldPath=".endPort"
 // +kubebuilder:validation:XValidation:rule="!has(self.sourceEndPort) || (has(self.sourcePort) && self.sourceEndPort >= self.sourcePort)",message="sourceEndPort requires sourcePort and must not be less than it",fieldPath=".sourceEndPort"
