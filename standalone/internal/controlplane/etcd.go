@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -18,6 +19,8 @@ func startEtcd(ctx context.Context, dir *dataDir, creds *credentials, logger *za
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	cfg.Logger = "zap"
 	cfg.EnableGRPCGateway = false
+	// Zero, the default of the embedded server, would log every request as slow.
+	cfg.WarningUnaryRequestDuration = 300 * time.Millisecond
 	// With a single member nobody else can be elected; short ticks only shorten the wait for oneself.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
 

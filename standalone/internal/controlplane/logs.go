@@ -26,6 +26,7 @@ func openLogs(dir *dataDir) (*logFiles, error) {
 	if err := klogToWriter(); err != nil {
 		return nil, fmt.Errorf("set up logging: %w", err)
 	}
+	quietEtcdClients()
 	rotated := func(name string) *lumberjack.Logger {
 		return &lumberjack.Logger{Filename: filepath.Join(dir.logs(), name), MaxSize: 20 /* MB */, MaxBackups: 3}
 	}

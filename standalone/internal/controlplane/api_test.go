@@ -1,0 +1,223 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+var widgets = schema.GroupVersionResource{Group: "test.nephele.example", Version: "v1", Resource: "widgets"}
+
+func newNamespace(t *testing.T, name string) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := clientset(t).CoreV1().Namespaces().Create(t.Context(), ns, create); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func configMap(name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners}, Data: map[string]string{"k": "v"}}
+}
+
+func widget(name string, size int64) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "test.nephele.example/v1", "kind": "Widget",
+		"metadata": map[string]any{"name": name}, "spec": map[string]any{"size": size},
+	}}
+}
+
+// widgetClient installs the CustomResourceDefinition of the tests.
+func widgetClient(t *testing.T, namespace string) dynamic.ResourceInterface {
+	t.Helper()
+	cp := server(t)
+	if err := cp.InstallCRDs(t.Context(), os.DirFS("testdata/crd")); err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(cp.RestConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Resource(widgets).Namespace(namespace)
+}
+
+func TestVersionIsThatOfTheModule(t *testing.T) {
+	mod, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes ` + regexp.QuoteMeta(KubernetesVersion) + `$`).Match(mod) {
+		t.Errorf("go.mod does not require k8s.io/kubernetes %s", KubernetesVersion)
+	}
+	info, err := clientset(t).Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := version.ParseSemantic(info.GitVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if "v"+got.String() != KubernetesVersion || info.Major != "1" || info.Minor != fmt.Sprint(got.Minor()) {
+		t.Errorf("server version = %s, %s.%s; want %s", info.GitVersion, info.Major, info.Minor, KubernetesVersion)
+	}
+}
+
+func TestKubeconfigWorksAndSecretsAreClosed(t *testing.T) {
+	cp := server(t)
+	config, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.BearerToken != "" || config.Insecure {
+		t.Errorf("kubeconfig has token %q, insecure = %v", config.BearerToken, config.Insecure)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", get); err != nil {
+		t.Error(err)
+	}
+	keys, err := filepath.Glob(filepath.Join(shared.dir, "pki", "*.key"))
+	if err != nil || len(keys) < 9 {
+		t.Fatalf("found %d keys (error %v), want at least 9", len(keys), err)
+	}
+	for _, path := range append(keys, cp.Kubeconfig()) {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %o, want 600", path, info.Mode().Perm())
+		}
+	}
+}
+
+func TestInstallCRDs(t *testing.T) {
+	newNamespace(t, "crds")
+	client := widgetClient(t, "crds")
+	if _, err := client.Create(t.Context(), widget("w", 1), create); err != nil {
+		t.Errorf("create at once after InstallCRDs: %v", err)
+	}
+	if _, err := client.Create(t.Context(), widget("w0", 0), create); !apierrors.IsInvalid(err) {
+		t.Errorf("an object against the schema: error %v, want Invalid", err)
+	}
+	if err := server(t).InstallCRDs(t.Context(), os.DirFS("testdata/crd")); err != nil {
+		t.Errorf("install again: %v", err)
+	}
+}
+
+func TestInstallCRDsRefusesOtherFiles(t *testing.T) {
+	for name, text := range map[string]string{
+		"kind.yaml":   "kind: ConfigMap\napiVersion: v1\n",
+		"field.yaml":  "kind: CustomResourceDefinition\nspek: {}\n",
+		"broken.yaml": "a: [\n",
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := server(t).InstallCRDs(t.Context(), os.DirFS(dir))
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: error %v, want one that names the file", name, err)
+		}
+	}
+}
+
+func TestNamespaceDeletionFinishes(t *testing.T) {
+	newNamespace(t, "doomed")
+	client := clientset(t)
+	custom := widgetClient(t, "doomed")
+	if _, err := client.CoreV1().ConfigMaps("doomed").Create(t.Context(), configMap("c"), create); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := custom.Create(t.Context(), widget("w", 1), create); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().Namespaces().Delete(t.Context(), "doomed", del); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "namespace", func(ctx context.Context) error {
+		_, err := client.CoreV1().Namespaces().Get(ctx, "doomed", get)
+		return gone(err)
+	})
+	if _, err := custom.Get(t.Context(), "w", get); gone(err) != nil {
+		t.Errorf("custom resource: %v", gone(err))
+	}
+}
+
+func TestDependentsGoWithTheirOwner(t *testing.T) {
+	newNamespace(t, "owners")
+	maps := clientset(t).CoreV1().ConfigMaps("owners")
+	custom := widgetClient(t, "owners")
+	owner, err := maps.Create(t.Context(), configMap("owner"), create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}
+	dependent := widget("dependent", 1)
+	dependent.SetOwnerReferences([]metav1.OwnerReference{ref})
+	made, err := custom.Create(t.Context(), dependent, create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := metav1.OwnerReference{APIVersion: "test.nephele.example/v1", Kind: "Widget", Name: made.GetName(), UID: made.GetUID()}
+	if _, err := maps.Create(t.Context(), configMap("dependent-of-dependent", second), create); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := maps.Create(t.Context(), configMap("bystander"), create); err != nil {
+		t.Fatal(err)
+	}
+	if err := maps.Delete(t.Context(), "owner", del); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "dependent", func(ctx context.Context) error {
+		_, err := custom.Get(ctx, "dependent", get)
+		return gone(err)
+	})
+	eventually(t, "dependent of the dependent", func(ctx context.Context) error {
+		_, err := maps.Get(ctx, "dependent-of-dependent", get)
+		return gone(err)
+	})
+	if _, err := maps.Get(t.Context(), "bystander", get); err != nil {
+		t.Errorf("bystander: %v", err)
+	}
+}
+
+func TestClusterRolesAreAggregated(t *testing.T) {
+	roles := clientset(t).RbacV1().ClusterRoles()
+	part := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets-view", Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{widgets.Group}, Resources: []string{"widgets"}, Verbs: []string{"get"}}},
+	}
+	if _, err := roles.Create(t.Context(), part, create); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "view", func(ctx context.Context) error {
+		view, err := roles.Get(ctx, "view", get)
+		if err != nil {
+			return err
+		}
+		for _, rule := range view.Rules {
+			if len(rule.APIGroups) == 1 && rule.APIGroups[0] == widgets.Group {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d rules, none for %s", len(view.Rules), widgets.Group)
+	})
+}

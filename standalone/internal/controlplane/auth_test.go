@@ -1,0 +1,270 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"github.com/nephele-io/nephele/internal/platform/certs"
+)
+
+// as returns a client of the shared server with other credentials than the administrator's.
+func as(t *testing.T, change func(*rest.Config)) *kubernetes.Clientset {
+	t.Helper()
+	config := rest.AnonymousClientConfig(server(t).RestConfig())
+	change(config)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// certified returns credentials from a certificate for user, signed by the authority called signer.
+func certified(t *testing.T, signer, user string) func(*rest.Config) {
+	t.Helper()
+	a, err := server(t).creds.store.Authority(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := certs.Open(t.TempDir(), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Certificate(user, a, certs.Profile{CommonName: user, Client: true}); err != nil {
+		t.Fatal(err)
+	}
+	return func(c *rest.Config) {
+		c.CertFile, c.KeyFile = store.CertFile(user), store.KeyFile(user)
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	strangers := map[string]func(*rest.Config){
+		"anonymous":                     func(*rest.Config) {},
+		"made-up token":                 func(c *rest.Config) { c.BearerToken = "token" },
+		"certificate for another trust": certified(t, frontProxyAuthority, "system:admin"),
+	}
+	for name, credentials := range strangers {
+		client := as(t, credentials)
+		for _, path := range []string{"/api", "/apis", "/healthz", "/readyz", "/version", "/metrics", "/openapi/v2", "/api/v1/secrets"} {
+			err := client.Discovery().RESTClient().Get().AbsPath(path).Do(t.Context()).Error()
+			if !apierrors.IsUnauthorized(err) {
+				t.Errorf("%s: GET %s: error %v, want Unauthorized", name, path, err)
+			}
+		}
+	}
+}
+
+func TestEtcdAsksForACertificate(t *testing.T) {
+	cp := server(t)
+	addr := cp.etcd.Clients[0].Addr().String()
+	if host, _, err := net.SplitHostPort(addr); err != nil || host != "127.0.0.1" {
+		t.Errorf("etcd listens on %s (error %v)", addr, err)
+	}
+	roots := x509.NewCertPool()
+	ca, err := os.ReadFile(cp.creds.store.CertFile(etcdAuthority))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots.AppendCertsFromPEM(ca)
+	status := func(cert, key string) (int, error) {
+		config := &tls.Config{RootCAs: roots}
+		if cert != "" {
+			pair, err := tls.LoadX509KeyPair(cp.creds.store.CertFile(cert), cp.creds.store.KeyFile(key))
+			if err != nil {
+				return 0, err
+			}
+			config.Certificates = []tls.Certificate{pair}
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+		resp, err := client.Get("https://" + addr + "/version")
+		if err != nil {
+			return 0, err
+		}
+		return resp.StatusCode, resp.Body.Close()
+	}
+	if _, err := status("", ""); err == nil {
+		t.Error("etcd serves a client without a certificate")
+	}
+	if _, err := status(adminCert, adminCert); err == nil {
+		t.Error("etcd serves a client of the API server")
+	}
+	if code, err := status(etcdClientCert, etcdClientCert); err != nil || code != http.StatusOK {
+		t.Errorf("the API server's own certificate: status %d, error %v", code, err)
+	}
+}
+
+func TestRBACDecidesForCertificates(t *testing.T) {
+	newNamespace(t, "rbac")
+	jane := as(t, certified(t, clusterAuthority, "jane"))
+	list := func() error {
+		_, err := jane.CoreV1().ConfigMaps("rbac").List(t.Context(), metav1.ListOptions{})
+		return err
+	}
+	if err := list(); !apierrors.IsForbidden(err) {
+		t.Fatalf("without a role: error %v, want Forbidden", err)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "jane"},
+		Subjects:   []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "jane"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+	}
+	if _, err := clientset(t).RbacV1().RoleBindings("rbac").Create(t.Context(), binding, create); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "with a role", func(context.Context) error { return list() })
+	if _, err := jane.CoreV1().Secrets("rbac").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("secrets, which the role leaves out: error %v, want Forbidden", err)
+	}
+}
+
+func TestServiceAccounts(t *testing.T) {
+	newNamespace(t, "accounts")
+	admin := clientset(t).CoreV1()
+	eventually(t, "default service account", func(ctx context.Context) error {
+		_, err := admin.ServiceAccounts("accounts").Get(ctx, "default", get)
+		return err
+	})
+	eventually(t, "root certificate", func(ctx context.Context) error {
+		cm, err := admin.ConfigMaps("accounts").Get(ctx, "kube-root-ca.crt", get)
+		if err == nil && !strings.Contains(cm.Data["ca.crt"], "BEGIN CERTIFICATE") {
+			return errors.New("no certificate in it")
+		}
+		return err
+	})
+	request, err := admin.ServiceAccounts("accounts").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkAccount(t, "requested token", request.Status.Token)
+
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "lasting", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+	}
+	if _, err := admin.Secrets("accounts").Create(t.Context(), secret, create); err != nil {
+		t.Fatal(err)
+	}
+	var token string
+	eventually(t, "token secret", func(ctx context.Context) error {
+		s, err := admin.Secrets("accounts").Get(ctx, "lasting", get)
+		if err != nil {
+			return err
+		}
+		token = string(s.Data[corev1.ServiceAccountTokenKey])
+		if token == "" {
+			return errors.New("no token in it")
+		}
+		return nil
+	})
+	checkAccount(t, "token in a secret", token)
+}
+
+// checkAccount expects token to be the default account of namespace accounts, and that to have no rights.
+func checkAccount(t *testing.T, what, token string) {
+	t.Helper()
+	client := as(t, func(c *rest.Config) { c.BearerToken = token })
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, create)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if got, want := review.Status.UserInfo.Username, "system:serviceaccount:accounts:default"; got != want {
+		t.Errorf("%s: user %q, want %q", what, got, want)
+	}
+	if _, err := client.CoreV1().Secrets("accounts").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("%s: error %v, want Forbidden", what, err)
+	}
+}
+
+// TestAggregatedServerLearnsTheCaller registers a server of its own and checks what an aggregated API server needs: that the call
+// arrives, that it comes with the front proxy's certificate, and who is behind it.
+func TestAggregatedServerLearnsTheCaller(t *testing.T) {
+	cp := server(t)
+	admin := clientset(t)
+	published, err := admin.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", get)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(published.Data["client-ca-file"], "BEGIN CERTIFICATE") {
+		t.Error("the certificate authority of clients is not published")
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(published.Data["requestheader-client-ca-file"])) {
+		t.Fatal("the certificate authority of the front proxy is not published")
+	}
+	var allowed []string
+	if err := json.Unmarshal([]byte(published.Data["requestheader-allowed-names"]), &allowed); err != nil {
+		t.Fatal(err)
+	}
+
+	backend := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.TLS.PeerCertificates[0].Subject.CommonName
+		fmt.Fprintf(w, "%v %s %s %s", len(allowed) == 1 && allowed[0] == name, r.URL.Path,
+			r.Header.Get("X-Remote-User"), r.Header.Get("X-Remote-Group"))
+	}))
+	backend.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots}
+	backend.StartTLS()
+	defer backend.Close()
+	port := int32(backend.Listener.Addr().(*net.TCPAddr).Port)
+
+	newNamespace(t, "aggregated")
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "backend"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+	}
+	if _, err := admin.CoreV1().Services("aggregated").Create(t.Context(), service, create); err != nil {
+		t.Fatal(err)
+	}
+	registry, err := aggregator.NewForConfig(cp.RestConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: "v1.aggregated.nephele.example"},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Service: &apiregistrationv1.ServiceReference{Namespace: "aggregated", Name: "backend", Port: &port},
+			Group:   "aggregated.nephele.example", Version: "v1", GroupPriorityMinimum: 100, VersionPriority: 100,
+			InsecureSkipTLSVerify: true,
+		},
+	}
+	if _, err := registry.ApiregistrationV1().APIServices().Create(t.Context(), api, create); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := registry.ApiregistrationV1().APIServices().Delete(context.Background(), api.Name, del); err != nil {
+			t.Error(err)
+		}
+	})
+	const path = "/apis/aggregated.nephele.example/v1/things"
+	eventually(t, "call through the aggregator", func(ctx context.Context) error {
+		got, err := admin.Discovery().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+		if want := "true " + path + " nephele-admin system:masters"; string(got) != want {
+			return fmt.Errorf("the backend saw %q, want %q", got, want)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,249 @@
+package controlplane
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func TestDataOutlivesARestart(t *testing.T) {
+	newNamespace(t, "restart")
+	if _, err := clientset(t).CoreV1().ConfigMaps("restart").Create(t.Context(), configMap("kept"), create); err != nil {
+		t.Fatal(err)
+	}
+	custom := widgetClient(t, "restart")
+	if _, err := custom.Create(t.Context(), widget("kept", 3), create); err != nil {
+		t.Fatal(err)
+	}
+	if err := stopShared(); err != nil {
+		t.Fatal(err)
+	}
+
+	// One that is stopped while it comes up must end cleanly too, and harm nothing.
+	cp, err := Start(t.Context(), Options{DataDir: shared.dir, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cp.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := cp.Err(); !errors.Is(err, errStopped) {
+		t.Errorf("Err() after Stop = %v", err)
+	}
+	if err := cp.Stop(t.Context()); err != nil {
+		t.Errorf("second Stop: %v", err)
+	}
+
+	if _, err := clientset(t).CoreV1().ConfigMaps("restart").Get(t.Context(), "kept", get); err != nil {
+		t.Error(err)
+	}
+	if _, err := widgetClient(t, "restart").Get(t.Context(), "kept", get); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStopDoesNotWaitForWatchers(t *testing.T) {
+	watcher, err := clientset(t).CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	begin := time.Now()
+	if err := stopShared(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took > 15*time.Second {
+		t.Errorf("Stop took %v with an open watch", took)
+	}
+}
+
+// TestBadInput checks that what a user can get wrong is reported at once, with the flag, the value and a way out, and that the exit
+// status is the one for bad input.
+func TestBadInput(t *testing.T) {
+	server(t)
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const free = "127.0.0.1:0"
+	tests := map[string]struct {
+		dir, listen string
+		want        []string
+	}{
+		"port in use":        {t.TempDir(), busy.Addr().String(), []string{"--listen " + busy.Addr().String(), "is in use", "choose another port"}},
+		"no port":            {t.TempDir(), "127.0.0.1", []string{"--listen 127.0.0.1", "HOST:PORT"}},
+		"port out of range":  {t.TempDir(), "127.0.0.1:65536", []string{"--listen", `"65536"`, "HOST:PORT"}},
+		"foreign address":    {t.TempDir(), "192.0.2.1:0", []string{"--listen 192.0.2.1:0", "no address 192.0.2.1"}},
+		"no directory":       {"", free, []string{"--data-dir", "name a directory"}},
+		"file as directory":  {file, free, []string{"--data-dir " + file, "cannot write", "not a directory"}},
+		"below a file":       {filepath.Join(file, "d"), free, []string{"--data-dir " + file, "not a directory"}},
+		"no place for files": {"/proc/nephele", free, []string{"--data-dir /proc/nephele", "cannot write", "choose a directory"}},
+		"in use": {shared.dir, free, []string{
+			"--data-dir " + shared.dir, "another nephele process (pid " + strconv.Itoa(os.Getpid()) + ")", "stop that process"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Start(t.Context(), Options{DataDir: test.dir, Listen: test.listen})
+			var input *InputError
+			if !errors.As(err, &input) || input.ExitCode() != 2 {
+				t.Fatalf("error %v, want an InputError", err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not say %q", err, want)
+				}
+			}
+		})
+	}
+	if _, err := clientset(t).CoreV1().Namespaces().Get(t.Context(), "default", get); err != nil {
+		t.Errorf("the running control plane after all this: %v", err)
+	}
+}
+
+// child is a control plane in a process of its own, which can be killed.
+type child struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	ready chan struct{}
+}
+
+func startChild(t *testing.T, dir string) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{cmd: exec.Command(exe), ready: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), childDir+"="+dir)
+	c.cmd.Stderr = os.Stderr
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if line, _ := bufio.NewReader(out).ReadString('\n'); line == "ready\n" {
+			close(c.ready)
+		}
+	}()
+	return c
+}
+
+func (c *child) awaitReady(t *testing.T) {
+	t.Helper()
+	select {
+	case <-c.ready:
+	case <-time.After(time.Minute):
+		c.kill(t)
+		t.Fatal("the process is not ready after a minute")
+	}
+}
+
+func (c *child) kill(t *testing.T) {
+	t.Helper()
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := c.cmd.Wait(); !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+}
+
+// TestSurvivesSIGKILL kills a control plane while it comes up and while it is written to. Whatever was acknowledged must be there
+// at the end.
+func TestSurvivesSIGKILL(t *testing.T) {
+	// Two control planes at a time would only make both slow.
+	if err := stopShared(); err != nil {
+		t.Fatal(err)
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	dir := t.TempDir()
+	acknowledged := map[string]bool{}
+	for round := range 2 {
+		early := startChild(t, dir)
+		time.Sleep(time.Duration(random.IntN(2500)) * time.Millisecond)
+		early.kill(t)
+
+		late := startChild(t, dir)
+		late.awaitReady(t)
+		stop := time.AfterFunc(time.Duration(100+random.IntN(900))*time.Millisecond, func() { _ = late.cmd.Process.Kill() })
+		written := writeUntilItFails(t, dir, fmt.Sprintf("round-%d", round), acknowledged)
+		stop.Stop()
+		_ = late.cmd.Wait()
+		t.Logf("round %d: %d writes acknowledged", round, written)
+	}
+
+	last := startChild(t, dir)
+	last.awaitReady(t)
+	client := childClient(t, dir)
+	for name := range acknowledged {
+		if _, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), name, get); err != nil {
+			t.Errorf("%s was acknowledged: %v", name, err)
+		}
+	}
+	if err := last.stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := last.cmd.Wait(); err != nil {
+		t.Errorf("orderly end after all: %v", err)
+	}
+}
+
+func writeUntilItFails(t *testing.T, dir, prefix string, acknowledged map[string]bool) int {
+	t.Helper()
+	client := childClient(t, dir)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for n := 0; ; n++ {
+		name := fmt.Sprintf("%s-%d", prefix, n)
+		if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap(name), create); err != nil {
+			if ctx.Err() != nil {
+				t.Fatal("the process was not killed")
+			}
+			return n
+		}
+		acknowledged[name] = true
+	}
+}
+
+func childClient(t *testing.T, dir string) *kubernetes.Clientset {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
