@@ -1,0 +1,155 @@
+package convert
+
+import (
+	"net/netip"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// Delta converts what a Commit changed into what the store publishes.
+func Delta(d *policy.Delta) watchstore.Changes {
+	var c watchstore.Changes
+	for i := range d.AddressGroups {
+		c.AddressGroups = append(c.AddressGroups, groupChange(&d.AddressGroups[i]))
+	}
+	for i := range d.AppliedToGroups {
+		c.AppliedToGroups = append(c.AppliedToGroups, groupChange(&d.AppliedToGroups[i]))
+	}
+	for i := range d.Policies {
+		p := &d.Policies[i]
+		c.Policies = append(c.Policies, watchstore.PolicyChange{
+			Policy: ComputedPolicy(p.Policy), Removed: p.Change == policy.Removed, SpanAdded: p.SpanAdded, SpanRemoved: p.SpanRemoved,
+		})
+	}
+	return c
+}
+
+func groupChange(g *policy.GroupDelta) watchstore.GroupChange {
+	return watchstore.GroupChange{
+		Name: g.Name, UID: types.UID(g.UID), Deleted: g.Change == policy.Removed,
+		Added: members(g.Added), Removed: members(g.Removed), SpanAdded: g.SpanAdded, SpanRemoved: g.SpanRemoved,
+	}
+}
+
+func members(in []*policy.Member) []*watchstore.Member {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]*watchstore.Member, len(in))
+	for i, m := range in {
+		out[i] = &watchstore.Member{GroupMember: GroupMember(m), Host: m.Host, Everywhere: m.Everywhere}
+	}
+	return out
+}
+
+// GroupMember converts a member of a computed group.
+func GroupMember(m *policy.Member) v1beta2.GroupMember {
+	var out v1beta2.GroupMember
+	switch m.Kind {
+	case policy.KindExternalEntity:
+		out.ExternalEntity = &v1beta2.ExternalEntityReference{Name: m.Name, Namespace: m.Namespace}
+	case policy.KindPod:
+		out.Pod = &v1beta2.PodReference{Name: m.Name, Namespace: m.Namespace}
+	case policy.KindNode:
+		out.Node = &v1beta2.NodeReference{Name: m.Name}
+	case policy.KindService:
+		out.Service = &v1beta2.ServiceReference{Name: m.Name, Namespace: m.Namespace}
+	}
+	for _, ip := range m.IPs {
+		out.IPs = append(out.IPs, address(ip))
+	}
+	for _, p := range m.Ports {
+		out.Ports = append(out.Ports, v1beta2.NamedPort{Port: p.Port, Name: p.Name, Protocol: v1beta2.Protocol(p.Protocol)})
+	}
+	return out
+}
+
+// ComputedPolicy converts a computed policy.
+func ComputedPolicy(p *policy.ComputedPolicy) *v1beta2.NetworkPolicy {
+	out := &v1beta2.NetworkPolicy{
+		ObjectMeta:      metav1.ObjectMeta{Name: p.Source.UID, UID: types.UID(p.Source.UID), Generation: p.Generation},
+		AppliedToGroups: p.AppliedToGroups, Priority: p.Priority, TierPriority: p.TierPriority,
+		SourceRef: &v1beta2.NetworkPolicyReference{
+			Type: v1beta2.NetworkPolicyType(p.Source.Kind), Namespace: p.Source.Namespace, Name: p.Source.Name, UID: types.UID(p.Source.UID),
+		},
+	}
+	for i := range p.Rules {
+		out.Rules = append(out.Rules, computedRule(&p.Rules[i]))
+	}
+	return out
+}
+
+func computedRule(r *policy.ComputedRule) v1beta2.NetworkPolicyRule {
+	out := v1beta2.NetworkPolicyRule{
+		Direction: v1beta2.Direction(r.Direction), From: computedPeer(&r.From), To: computedPeer(&r.To), Priority: r.Priority,
+		EnableLogging: r.EnableLogging, AppliedToGroups: r.AppliedToGroups, Name: r.Name, LogLabel: r.LogLabel,
+	}
+	if r.Action != "" {
+		a := v1beta2.RuleAction(r.Action)
+		out.Action = &a
+	}
+	for i := range r.Services {
+		out.Services = append(out.Services, computedService(&r.Services[i]))
+	}
+	for _, l := range r.L7Protocols {
+		var x v1beta2.L7Protocol
+		if l.HTTP != nil {
+			x.HTTP = &v1beta2.HTTPProtocol{Host: l.HTTP.Host, Method: l.HTTP.Method, Path: l.HTTP.Path}
+		}
+		if l.TLS != nil {
+			x.TLS = &v1beta2.TLSProtocol{SNI: l.TLS.SNI}
+		}
+		out.L7Protocols = append(out.L7Protocols, x)
+	}
+	return out
+}
+
+func computedPeer(p *policy.ComputedPeer) v1beta2.NetworkPolicyPeer {
+	out := v1beta2.NetworkPolicyPeer{AddressGroups: p.AddressGroups, FQDNs: p.FQDNs}
+	for _, b := range p.IPBlocks {
+		block := v1beta2.IPBlock{CIDR: prefix(b.CIDR)}
+		for _, e := range b.Except {
+			block.Except = append(block.Except, prefix(e))
+		}
+		out.IPBlocks = append(out.IPBlocks, block)
+	}
+	for _, s := range p.ToServices {
+		out.ToServices = append(out.ToServices, v1beta2.ServiceReference{Name: s.Name, Namespace: s.Namespace})
+	}
+	return out
+}
+
+func computedService(s *policy.ServiceMatch) v1beta2.Service {
+	out := v1beta2.Service{
+		EndPort: s.EndPort, SrcPort: s.SrcPort, SrcEndPort: s.SrcEndPort,
+		ICMPType: s.ICMPType, ICMPCode: s.ICMPCode, IGMPType: s.IGMPType, GroupAddress: s.GroupAddress,
+	}
+	if s.Protocol != "" {
+		p := v1beta2.Protocol(s.Protocol)
+		out.Protocol = &p
+	}
+	if s.Port != nil {
+		port := intstr.FromInt32(s.Port.Number)
+		if s.Port.Name != "" {
+			port = intstr.FromString(s.Port.Name)
+		}
+		out.Port = &port
+	}
+	return out
+}
+
+// address writes an address as 16 bytes, an IPv4 address as ::ffff:a.b.c.d.
+func address(a netip.Addr) v1beta2.IPAddress {
+	b := a.As16()
+	return b[:]
+}
+
+func prefix(p netip.Prefix) v1beta2.IPNet {
+	return v1beta2.IPNet{IP: address(p.Addr()), PrefixLength: int32(p.Bits())}
+}
