@@ -1,0 +1,285 @@
+package ec2
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+func describeSecurityGroups(r *request) ([]wire.Element, error) {
+	names := r.params.Strings("GroupName")
+	ids := r.params.Strings("GroupId")
+	var groups []world.SecurityGroup
+	var err error
+	if len(ids) > 0 || len(names) == 0 {
+		if groups, err = r.region.SecurityGroups(ids...); err != nil {
+			return nil, err
+		}
+	}
+	named, err := groupsByName(r, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range named {
+		if !slices.Contains(ids, g.ID) {
+			groups = append(groups, g)
+		}
+	}
+	region := r.region.Name()
+	page, err := list(r, listing[world.SecurityGroup]{
+		items: groups,
+		key:   func(g world.SecurityGroup) string { return g.ID },
+		known: groupAttributes(),
+		tags:  func(g world.SecurityGroup) map[string]string { return g.Tags },
+		page:  pageRule{min: 5, max: 1000},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf("securityGroupInfo", page, func(g world.SecurityGroup) []wire.Element { return groupBody(region, g) }), nil
+}
+
+// groupsByName looks groups up by name, which works in the default VPC only.
+func groupsByName(r *request, names []string) ([]world.SecurityGroup, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	vpcs, err := r.region.VPCs()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(vpcs, func(v world.VPC) bool { return v.IsDefault })
+	if i < 0 {
+		return nil, fail("VPCIdNotSpecified", "No default VPC for this user")
+	}
+	all, err := r.region.SecurityGroups()
+	if err != nil {
+		return nil, err
+	}
+	var out []world.SecurityGroup
+	for _, name := range names {
+		n := slices.IndexFunc(all, func(g world.SecurityGroup) bool { return g.VPCID == vpcs[i].ID && g.Name == name })
+		if n < 0 {
+			return nil, fail("InvalidGroup.NotFound", "The security group '%s' does not exist in default VPC '%s'", name, vpcs[i].ID)
+		}
+		out = append(out, all[n])
+	}
+	return out, nil
+}
+
+func describeSecurityGroupRules(r *request) ([]wire.Element, error) {
+	rules, err := r.region.SecurityGroupRules(r.params.Strings("SecurityGroupRuleId")...)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkGroupFilter(r); err != nil {
+		return nil, err
+	}
+	region := r.region.Name()
+	page, err := list(r, listing[world.SecurityGroupRule]{
+		items: rules,
+		key:   func(g world.SecurityGroupRule) string { return g.ID },
+		known: wire.Attributes[world.SecurityGroupRule]{
+			"group-id":               func(g world.SecurityGroupRule) []string { return []string{g.GroupID} },
+			"security-group-rule-id": func(g world.SecurityGroupRule) []string { return []string{g.ID} },
+		},
+		tags: func(g world.SecurityGroupRule) map[string]string { return g.Tags },
+		page: pageRule{min: 5, max: 1000},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf("securityGroupRuleSet", page, func(g world.SecurityGroupRule) []wire.Element {
+		return ruleBody(region, g)
+	}), nil
+}
+
+// checkGroupFilter refuses a group-id filter whose value is no group id, as this one action does.
+func checkGroupFilter(r *request) error {
+	filters, err := r.params.Filters()
+	if err != nil {
+		return err
+	}
+	for _, f := range filters {
+		for _, v := range f.Values {
+			if f.Name != "group-id" || strings.ContainsAny(v, `*?\`) {
+				continue
+			}
+			if err := world.CheckID("sg", v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func createSecurityGroup(r *request) ([]wire.Element, error) {
+	tags, err := tagSpec(r.params, "security-group")
+	if err != nil {
+		return nil, err
+	}
+	name, err := need(r, "GroupName")
+	if err != nil {
+		return nil, err
+	}
+	description, err := need(r, "GroupDescription")
+	if err != nil {
+		return nil, err
+	}
+	group, err := r.region.CreateSecurityGroup(world.CreateSecurityGroupInput{
+		Name: name, Description: description, VPCID: r.params.String("VpcId"), Tags: tags,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []wire.Element{
+		wire.Bool("return", true),
+		wire.Text("groupId", group.ID),
+		wire.Text("securityGroupArn", world.ARN(r.region.Name(), group.Account, group.ID)),
+		tagSet(group.Tags),
+	}, nil
+}
+
+func deleteSecurityGroup(r *request) ([]wire.Element, error) {
+	id, name := r.params.String("GroupId"), r.params.String("GroupName")
+	if id == "" && name == "" {
+		return nil, needGroup()
+	}
+	deleted, err := r.region.DeleteSecurityGroup(id, name)
+	if err != nil {
+		return nil, err
+	}
+	return []wire.Element{wire.Bool("return", true), wire.Text("groupId", deleted)}, nil
+}
+
+func needGroup() error {
+	return fail("MissingParameter", "The request must contain the parameter groupName or groupId")
+}
+
+func authorize(egress bool) action {
+	return func(r *request) ([]wire.Element, error) {
+		tags, err := tagSpec(r.params, "security-group-rule")
+		if err != nil {
+			return nil, err
+		}
+		in := world.AuthorizeInput{Egress: egress, RuleTags: tags}
+		if in.GroupID, in.GroupName, err = targetGroup(r); err != nil {
+			return nil, err
+		}
+		if in.Permissions, err = ruleRequest(r.params); err != nil {
+			return nil, err
+		}
+		if len(in.Permissions) == 0 {
+			return nil, missing("ipPermissions")
+		}
+		rules, err := r.region.AuthorizeSecurityGroup(in)
+		if err != nil {
+			return nil, err
+		}
+		region := r.region.Name()
+		return []wire.Element{
+			wire.Bool("return", true),
+			wire.List("securityGroupRuleSet", rules, func(g world.SecurityGroupRule) []wire.Element { return ruleBody(region, g) }),
+		}, nil
+	}
+}
+
+func targetGroup(r *request) (id, name string, err error) {
+	id, name = r.params.String("GroupId"), r.params.String("GroupName")
+	if id == "" && name == "" {
+		return "", "", needGroup()
+	}
+	return id, name, nil
+}
+
+func revoke(egress bool) action {
+	return func(r *request) ([]wire.Element, error) {
+		in := world.RevokeInput{Egress: egress, RuleIDs: r.params.Strings("SecurityGroupRuleId")}
+		var err error
+		if in.GroupID, in.GroupName, err = targetGroup(r); err != nil {
+			return nil, err
+		}
+		if in.Permissions, err = ruleRequest(r.params); err != nil {
+			return nil, err
+		}
+		switch {
+		case len(in.Permissions) == 0 && len(in.RuleIDs) == 0:
+			return nil, missing("ipPermissions or securityGroupRuleIds")
+		case len(in.Permissions) > 0 && len(in.RuleIDs) > 0:
+			return nil, fail("InvalidParameterCombination",
+				"The parameter securityGroupRuleIds cannot be used with the parameter ipPermissions")
+		}
+		result, err := r.region.RevokeSecurityGroup(in)
+		if err != nil {
+			return nil, err
+		}
+		return []wire.Element{
+			wire.Bool("return", true),
+			wire.List("revokedSecurityGroupRuleSet", result.Revoked, revokedBody),
+			wire.List("unknownIpPermissionSet", result.Unknown, permissionBody),
+		}, nil
+	}
+}
+
+func modifySecurityGroupRules(r *request) ([]wire.Element, error) {
+	group, err := need(r, "GroupId")
+	if err != nil {
+		return nil, err
+	}
+	var updates []world.RuleUpdate
+	for _, e := range r.params.Elements("SecurityGroupRule") {
+		update, err := ruleUpdate(e)
+		if err != nil {
+			return nil, err
+		}
+		updates = append(updates, update)
+	}
+	if len(updates) == 0 {
+		return nil, missing("SecurityGroupRule")
+	}
+	return done(r.region.ModifySecurityGroupRules(group, updates))
+}
+
+func ruleUpdate(e wire.Params) (world.RuleUpdate, error) {
+	u := world.RuleUpdate{RuleID: e.String("SecurityGroupRuleId")}
+	if u.RuleID == "" {
+		return u, missing(e.Name("SecurityGroupRuleId"))
+	}
+	rule := e.Sub("SecurityGroupRule")
+	u.Protocol = stringPtr(rule, "IpProtocol")
+	u.CIDRIPv4 = rule.String("CidrIpv4")
+	u.CIDRIPv6 = rule.String("CidrIpv6")
+	u.PrefixListID = rule.String("PrefixListId")
+	u.ReferencedGroupID = rule.String("ReferencedGroupId")
+	u.Description = stringPtr(rule, "Description")
+	var err error
+	if u.FromPort, err = intPtr(rule, "FromPort"); err != nil {
+		return u, err
+	}
+	u.ToPort, err = intPtr(rule, "ToPort")
+	return u, err
+}
+
+func updateRuleDescriptions(egress bool) action {
+	return func(r *request) ([]wire.Element, error) {
+		in := world.UpdateDescriptionsInput{Egress: egress}
+		var err error
+		if in.GroupID, in.GroupName, err = targetGroup(r); err != nil {
+			return nil, err
+		}
+		if in.Permissions, err = permissions(r.params); err != nil {
+			return nil, err
+		}
+		for _, e := range r.params.Elements("SecurityGroupRuleDescription") {
+			in.Rules = append(in.Rules, world.RuleDescription{
+				RuleID: e.String("SecurityGroupRuleId"), Description: stringPtr(e, "Description"),
+			})
+		}
+		if len(in.Permissions) == 0 && len(in.Rules) == 0 {
+			return nil, missing("ipPermissions or securityGroupRuleDescriptions")
+		}
+		return done(r.region.UpdateSecurityGroupRuleDescriptions(in))
+	}
+}

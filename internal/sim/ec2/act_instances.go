@@ -1,0 +1,196 @@
+package ec2
+
+import (
+	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+func describeInstances(r *request) ([]wire.Element, error) {
+	instances, err := r.region.Instances(r.params.Strings("InstanceId")...)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := r.params.Bool("IncludeManagedResources"); err != nil {
+		return nil, err
+	}
+	region := r.region.Name()
+	page, err := list(r, listing[world.Instance]{
+		items: instances,
+		key:   func(i world.Instance) string { return i.ID },
+		known: instanceAttributes(),
+		tags:  func(i world.Instance) map[string]string { return i.Tags },
+		// Instances named by id are all returned; otherwise a page never holds more than 1000.
+		page: pageRule{min: 5, max: 1000, whole: 1000, ids: "InstanceId", idsName: "instancesSet"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Instances of one launch come back as one reservation, as far as they are on the same page.
+	var order []string
+	byReservation := map[string][]world.Instance{}
+	for _, i := range page.Items {
+		if byReservation[i.ReservationID] == nil {
+			order = append(order, i.ReservationID)
+		}
+		byReservation[i.ReservationID] = append(byReservation[i.ReservationID], i)
+	}
+	set := wire.List("reservationSet", order, func(id string) []wire.Element {
+		members := byReservation[id]
+		return reservationBody(region, world.Reservation{ID: id, OwnerID: members[0].Account, Instances: members})
+	})
+	return []wire.Element{set, wire.Text("nextToken", page.Next)}, nil
+}
+
+func reservationBody(region string, res world.Reservation) []wire.Element {
+	return []wire.Element{
+		wire.Text("reservationId", res.ID),
+		wire.Text("ownerId", res.OwnerID),
+		wire.Node("groupSet"),
+		wire.List("instancesSet", res.Instances, func(i world.Instance) []wire.Element { return instanceBody(region, i) }),
+	}
+}
+
+func runInstances(r *request) ([]wire.Element, error) {
+	in := world.RunInstancesInput{
+		ImageID:      r.params.String("ImageId"),
+		InstanceType: r.params.String("InstanceType"),
+		KeyName:      r.params.String("KeyName"),
+		SubnetID:     r.params.String("SubnetId"),
+		GroupIDs:     r.params.Strings("SecurityGroupId"),
+		PrivateIP:    r.params.String("PrivateIpAddress"),
+		ClientToken:  r.params.String("ClientToken"),
+	}
+	var err error
+	if in.MinCount, err = needCount(r, "MinCount"); err != nil {
+		return nil, err
+	}
+	if in.MaxCount, err = needCount(r, "MaxCount"); err != nil {
+		return nil, err
+	}
+	if in.IPv6Count, _, err = r.params.Int("Ipv6AddressCount"); err != nil {
+		return nil, err
+	}
+	if in.Interfaces, err = interfaceSpecs(r.params); err != nil {
+		return nil, err
+	}
+	if in.Tags, err = tagSpecs(r.params, "instance", "network-interface", "volume"); err != nil {
+		return nil, err
+	}
+	names, err := groupsByName(r, r.params.Strings("SecurityGroup"))
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range names {
+		in.GroupIDs = append(in.GroupIDs, g.ID)
+	}
+	res, err := r.region.RunInstances(in)
+	if err != nil {
+		return nil, err
+	}
+	return reservationBody(r.region.Name(), res), nil
+}
+
+func needCount(r *request, key string) (int, error) {
+	n, ok, err := r.params.Int(key)
+	if err == nil && !ok {
+		err = missing(key)
+	}
+	return n, err
+}
+
+func startInstances(r *request) ([]wire.Element, error) {
+	return changeState(r, r.region.StartInstances)
+}
+
+func stopInstances(r *request) ([]wire.Element, error) {
+	force, _, err := r.params.Bool("Force")
+	if err != nil {
+		return nil, err
+	}
+	return changeState(r, func(ids []string) ([]world.StateChange, error) { return r.region.StopInstances(ids, force) })
+}
+
+func terminateInstances(r *request) ([]wire.Element, error) {
+	return changeState(r, r.region.TerminateInstances)
+}
+
+func changeState(r *request, change func([]string) ([]world.StateChange, error)) ([]wire.Element, error) {
+	ids, err := needList(r, "InstanceId")
+	if err != nil {
+		return nil, err
+	}
+	changes, err := change(ids)
+	if err != nil {
+		return nil, err
+	}
+	return []wire.Element{wire.List("instancesSet", changes, func(c world.StateChange) []wire.Element {
+		return []wire.Element{
+			wire.Text("instanceId", c.InstanceID),
+			instanceState("currentState", c.Current),
+			instanceState("previousState", c.Previous),
+		}
+	})}, nil
+}
+
+func modifyInstanceAttribute(r *request) ([]wire.Element, error) {
+	id, err := need(r, "InstanceId")
+	if err != nil {
+		return nil, err
+	}
+	groups := r.params.Strings("GroupId")
+	if len(groups) == 0 {
+		return nil, unsupportedAttribute(r, "GroupId")
+	}
+	return done(r.region.ModifyInstanceGroups(id, groups))
+}
+
+func describeNetworkInterfaces(r *request) ([]wire.Element, error) {
+	nics, err := r.region.NetworkInterfaces(r.params.Strings("NetworkInterfaceId")...)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := r.params.Bool("IncludeManagedResources"); err != nil {
+		return nil, err
+	}
+	region := r.region.Name()
+	page, err := list(r, listing[world.NetworkInterface]{
+		items: nics,
+		key:   func(n world.NetworkInterface) string { return n.ID },
+		known: interfaceAttributes(),
+		tags:  func(n world.NetworkInterface) map[string]string { return n.Tags },
+		page:  pageRule{min: 5, max: 1000, ids: "NetworkInterfaceId", idsName: "networkInterfaceIdSet"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf("networkInterfaceSet", page, func(n world.NetworkInterface) []wire.Element {
+		return interfaceBody(region, n)
+	}), nil
+}
+
+func modifyNetworkInterfaceAttribute(r *request) ([]wire.Element, error) {
+	id, err := need(r, "NetworkInterfaceId")
+	if err != nil {
+		return nil, err
+	}
+	groups := r.params.Strings("SecurityGroupId")
+	others := r.params.Unread()
+	switch {
+	case len(groups) == 0 && len(others) > 0:
+		return nil, unsupportedAttribute(r, "SecurityGroupId")
+	case len(others) > 0:
+		return nil, fail("InvalidParameterCombination", "Fields for multiple attribute types specified: SecurityGroupId, %s", others[0])
+	}
+	// The protocol cannot carry an empty list: a client that means one sends no group at all, and is refused there.
+	return done(r.region.ModifyNetworkInterfaceGroups(id, groups))
+}
+
+// unsupportedAttribute answers a change of an attribute other than the one the simulator can change. It must not
+// pretend to have changed it.
+func unsupportedAttribute(r *request, supported string) error {
+	others := r.params.Unread()
+	if len(others) == 0 {
+		return fail("InvalidParameterCombination", "No attributes specified.")
+	}
+	return fail("UnsupportedOperation", "The simulator changes only %s, not %s", supported, others[0])
+}

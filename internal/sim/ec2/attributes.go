@@ -1,0 +1,187 @@
+package ec2
+
+import (
+	"strconv"
+
+	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// instanceAttributes are the filters of DescribeInstances. The filters network-interface.* hold for any of the
+// interfaces.
+func instanceAttributes() wire.Attributes[world.Instance] {
+	known := wire.Attributes[world.Instance]{
+		"instance-id":         func(i world.Instance) []string { return []string{i.ID} },
+		"image-id":            func(i world.Instance) []string { return []string{i.ImageID} },
+		"instance-type":       func(i world.Instance) []string { return []string{i.InstanceType} },
+		"key-name":            func(i world.Instance) []string { return []string{i.KeyName} },
+		"client-token":        func(i world.Instance) []string { return []string{i.ClientToken} },
+		"owner-id":            func(i world.Instance) []string { return []string{i.Account} },
+		"reservation-id":      func(i world.Instance) []string { return []string{i.ReservationID} },
+		"availability-zone":   func(i world.Instance) []string { return []string{i.Zone} },
+		"tenancy":             func(i world.Instance) []string { return []string{i.Tenancy} },
+		"vpc-id":              func(i world.Instance) []string { return []string{i.VPCID} },
+		"subnet-id":           func(i world.Instance) []string { return []string{i.SubnetID} },
+		"instance-state-name": func(i world.Instance) []string { return []string{i.State.String()} },
+		"instance-state-code": func(i world.Instance) []string { return []string{strconv.Itoa(int(i.State))} },
+	}
+	primary := map[string]string{
+		"instance.group-id":   "group-id",
+		"instance.group-name": "group-name",
+		"source-dest-check":   "source-dest-check",
+		"private-ip-address":  "private-ip-address",
+		"ip-address":          "association.public-ip",
+		"ipv6-address":        "ipv6-addresses.ipv6-address",
+	}
+	onNIC := interfaceAttributes()
+	for name, attribute := range primary {
+		get := onNIC[attribute]
+		known[name] = func(i world.Instance) []string {
+			if nic := i.Primary(); nic != nil {
+				return get(*nic)
+			}
+			return nil
+		}
+	}
+	for name, get := range onNIC {
+		known["network-interface."+name] = func(i world.Instance) []string {
+			var out []string
+			for _, nic := range i.NetworkInterfaces {
+				out = append(out, get(nic)...)
+			}
+			return out
+		}
+	}
+	return known
+}
+
+// interfaceAttributes are the filters of DescribeNetworkInterfaces.
+func interfaceAttributes() wire.Attributes[world.NetworkInterface] {
+	type nic = world.NetworkInterface
+	onAttachment := func(get func(world.Attachment) string) func(nic) []string {
+		return func(n nic) []string {
+			if n.Attachment == nil {
+				return nil
+			}
+			return []string{get(*n.Attachment)}
+		}
+	}
+	return wire.Attributes[nic]{
+		"network-interface-id": func(n nic) []string { return []string{n.ID} },
+		"vpc-id":               func(n nic) []string { return []string{n.VPCID} },
+		"subnet-id":            func(n nic) []string { return []string{n.SubnetID} },
+		"availability-zone":    func(n nic) []string { return []string{n.Zone} },
+		"description":          func(n nic) []string { return []string{n.Description} },
+		"owner-id":             func(n nic) []string { return []string{n.Account} },
+		"status":               func(n nic) []string { return []string{n.Status} },
+		"mac-address":          func(n nic) []string { return []string{n.MAC} },
+		"interface-type":       func(n nic) []string { return []string{n.InterfaceType} },
+		"requester-id":         func(n nic) []string { return []string{n.RequesterID} },
+		"requester-managed":    func(n nic) []string { return []string{strconv.FormatBool(n.RequesterManaged)} },
+		"source-dest-check":    func(n nic) []string { return []string{strconv.FormatBool(n.SourceDestCheck)} },
+		"group-id":             func(n nic) []string { return groupField(n, func(g world.GroupName) string { return g.ID }) },
+		"group-name":           func(n nic) []string { return groupField(n, func(g world.GroupName) string { return g.Name }) },
+		"private-ip-address":   func(n nic) []string { return addrs(n.PrimaryIP().Addr) },
+		"association.public-ip": func(n nic) []string {
+			return addrs(n.PrimaryIP().Public)
+		},
+		"addresses.private-ip-address": func(n nic) []string {
+			return addressField(n, func(p world.PrivateIP) []string { return addrs(p.Addr) })
+		},
+		"addresses.primary": func(n nic) []string {
+			return addressField(n, func(p world.PrivateIP) []string { return []string{strconv.FormatBool(p.Primary)} })
+		},
+		"addresses.association.public-ip": func(n nic) []string {
+			return addressField(n, func(p world.PrivateIP) []string { return addrs(p.Public) })
+		},
+		"ipv6-addresses.ipv6-address": func(n nic) []string { return addrs(n.IPv6...) },
+		"attachment.instance-id":      onAttachment(func(a world.Attachment) string { return a.InstanceID }),
+		"attachment.attachment-id":    onAttachment(func(a world.Attachment) string { return a.ID }),
+		"attachment.status":           onAttachment(func(a world.Attachment) string { return a.Status }),
+		"attachment.device-index":     onAttachment(func(a world.Attachment) string { return strconv.Itoa(a.DeviceIndex) }),
+		"attachment.delete-on-termination": onAttachment(func(a world.Attachment) string {
+			return strconv.FormatBool(a.DeleteOnTermination)
+		}),
+	}
+}
+
+func groupField(n world.NetworkInterface, get func(world.GroupName) string) []string {
+	var out []string
+	for _, g := range n.Groups {
+		out = append(out, get(g))
+	}
+	return out
+}
+
+func addressField(n world.NetworkInterface, get func(world.PrivateIP) []string) []string {
+	var out []string
+	for _, p := range n.PrivateIPs {
+		out = append(out, get(p)...)
+	}
+	return out
+}
+
+// groupAttributes are the filters of DescribeSecurityGroups. Each of several filters on rules may be met by another
+// rule of the group.
+func groupAttributes() wire.Attributes[world.SecurityGroup] {
+	type group = world.SecurityGroup
+	known := wire.Attributes[group]{
+		"group-id":    func(g group) []string { return []string{g.ID} },
+		"group-name":  func(g group) []string { return []string{g.Name} },
+		"description": func(g group) []string { return []string{g.Description} },
+		"owner-id":    func(g group) []string { return []string{g.Account} },
+		"vpc-id":      func(g group) []string { return []string{g.VPCID} },
+	}
+	type rule = world.SecurityGroupRule
+	block := func(v4 bool) func(rule) string {
+		return func(r rule) string {
+			if !r.CIDR.IsValid() || r.CIDR.Addr().Is4() != v4 {
+				return ""
+			}
+			return r.CIDR.String()
+		}
+	}
+	port := func(get func(rule) int32) func(rule) string {
+		return func(r rule) string {
+			if r.Protocol == "-1" {
+				return ""
+			}
+			return strconv.Itoa(int(get(r)))
+		}
+	}
+	peer := func(get func(world.GroupPeer) string) func(rule) string {
+		return func(r rule) string {
+			if r.Group == nil {
+				return ""
+			}
+			return get(*r.Group)
+		}
+	}
+	fields := map[string]func(rule) string{
+		"cidr":           block(true),
+		"ipv6-cidr":      block(false),
+		"protocol":       func(r rule) string { return r.Protocol },
+		"from-port":      port(func(r rule) int32 { return r.FromPort }),
+		"to-port":        port(func(r rule) int32 { return r.ToPort }),
+		"group-id":       peer(func(p world.GroupPeer) string { return p.GroupID }),
+		"user-id":        peer(func(p world.GroupPeer) string { return p.UserID }),
+		"prefix-list-id": func(r rule) string { return r.PrefixListID },
+	}
+	for name, get := range fields {
+		known["ip-permission."+name] = ruleField(false, get)
+		known["egress.ip-permission."+name] = ruleField(true, get)
+	}
+	return known
+}
+
+func ruleField(egress bool, get func(world.SecurityGroupRule) string) func(world.SecurityGroup) []string {
+	return func(g world.SecurityGroup) []string {
+		var out []string
+		for _, r := range g.Rules {
+			if v := get(r); r.Egress == egress && v != "" {
+				out = append(out, v)
+			}
+		}
+		return out
+	}
+}

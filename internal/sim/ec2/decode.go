@@ -1,0 +1,228 @@
+package ec2
+
+import (
+	"math"
+
+	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// intPtr reads an optional number that fits into 32 bits.
+func intPtr(p wire.Params, key string) (*int32, error) {
+	v, ok, err := p.Int(key)
+	if err != nil || !ok {
+		return nil, err
+	}
+	if v < math.MinInt32 || v > math.MaxInt32 {
+		return nil, &wire.ParamError{Key: p.Name(key), Value: p.String(key), Want: "a 32-bit integer."}
+	}
+	n := int32(v)
+	return &n, nil
+}
+
+func stringPtr(p wire.Params, key string) *string {
+	if !p.Has(key) {
+		return nil
+	}
+	v := p.String(key)
+	return &v
+}
+
+// permissions reads the list IpPermissions.
+func permissions(p wire.Params) ([]world.Permission, error) {
+	var out []world.Permission
+	for _, e := range p.Elements("IpPermissions") {
+		perm := world.Permission{Protocol: e.String("IpProtocol")}
+		var err error
+		if perm.FromPort, err = intPtr(e, "FromPort"); err != nil {
+			return nil, err
+		}
+		if perm.ToPort, err = intPtr(e, "ToPort"); err != nil {
+			return nil, err
+		}
+		for _, r := range e.Elements("IpRanges") {
+			perm.CIDRs = append(perm.CIDRs, world.CIDRPeer{CIDR: r.String("CidrIp"), Description: r.String("Description")})
+		}
+		for _, r := range e.Elements("Ipv6Ranges") {
+			peer := world.CIDRPeer{CIDR: r.String("CidrIpv6"), IPv6: true, Description: r.String("Description")}
+			perm.CIDRs = append(perm.CIDRs, peer)
+		}
+		for _, g := range e.Elements("Groups") {
+			perm.Groups = append(perm.Groups, groupRef(g))
+		}
+		for _, l := range e.Elements("PrefixListIds") {
+			peer := world.PrefixListPeer{PrefixListID: l.String("PrefixListId"), Description: l.String("Description")}
+			perm.PrefixLists = append(perm.PrefixLists, peer)
+		}
+		out = append(out, perm)
+	}
+	return out, nil
+}
+
+func groupRef(g wire.Params) world.GroupRef {
+	return world.GroupRef{
+		GroupID:     g.String("GroupId"),
+		GroupName:   g.String("GroupName"),
+		UserID:      g.String("UserId"),
+		VPCID:       g.String("VpcId"),
+		PeeringID:   g.String("VpcPeeringConnectionId"),
+		Description: g.String("Description"),
+	}
+}
+
+// flatPermission reads the older form of a rule, whose parts are parameters of the request itself; nil when the
+// request does not use it.
+func flatPermission(p wire.Params) (*world.Permission, error) {
+	if !p.Has("IpProtocol") && !p.Has("CidrIp") && !p.Has("SourceSecurityGroupName") {
+		return nil, nil
+	}
+	perm := &world.Permission{Protocol: p.String("IpProtocol")}
+	var err error
+	if perm.FromPort, err = intPtr(p, "FromPort"); err != nil {
+		return nil, err
+	}
+	if perm.ToPort, err = intPtr(p, "ToPort"); err != nil {
+		return nil, err
+	}
+	if cidr := p.String("CidrIp"); cidr != "" {
+		perm.CIDRs = []world.CIDRPeer{{CIDR: cidr}}
+	}
+	if name := p.String("SourceSecurityGroupName"); name != "" {
+		ref := world.GroupRef{GroupName: name, UserID: p.String("SourceSecurityGroupOwnerId")}
+		perm.Groups = []world.GroupRef{ref}
+	}
+	return perm, nil
+}
+
+// ruleRequest reads what Authorize and Revoke have in common.
+func ruleRequest(p wire.Params) ([]world.Permission, error) {
+	flat, err := flatPermission(p)
+	if err != nil {
+		return nil, err
+	}
+	perms, err := permissions(p)
+	if err != nil {
+		return nil, err
+	}
+	if flat == nil {
+		return perms, nil
+	}
+	if len(perms) > 0 {
+		return nil, fail("InvalidParameterCombination", "The parameter ipPermissions cannot be used with the parameter ipProtocol")
+	}
+	return []world.Permission{*flat}, nil
+}
+
+// tagList reads the list Tag.N.Key, Tag.N.Value. A tag without a value has the empty one.
+func tagList(p wire.Params, key string) (world.Tags, error) {
+	var tags world.Tags
+	for _, t := range p.Elements(key) {
+		name := t.String("Key")
+		if name == "" {
+			return nil, invalidValue("Tag keys cannot be empty")
+		}
+		if _, dup := tags[name]; dup {
+			return nil, invalidValue("Duplicate tag key '%s' specified.", name)
+		}
+		if tags == nil {
+			tags = world.Tags{}
+		}
+		tags[name] = t.String("Value")
+	}
+	return tags, nil
+}
+
+// tagSpecs reads the list TagSpecification; only the resource types that the action creates are accepted.
+func tagSpecs(p wire.Params, types ...string) (map[string]world.Tags, error) {
+	out := map[string]world.Tags{}
+	for _, spec := range p.Elements("TagSpecification") {
+		kind := spec.String("ResourceType")
+		known := false
+		for _, t := range types {
+			known = known || t == kind
+		}
+		if !known {
+			return nil, invalidValue("'%s' is not a valid taggable resource type for this operation.", kind)
+		}
+		if out[kind] != nil {
+			return nil, invalidValue("Duplicate resource type '%s' in tag specifications", kind)
+		}
+		tags, err := tagList(spec, "Tag")
+		if err != nil {
+			return nil, err
+		}
+		out[kind] = tags
+	}
+	return out, nil
+}
+
+// tagSpec is tagSpecs for an action that creates one kind of resource.
+func tagSpec(p wire.Params, kind string) (world.Tags, error) {
+	specs, err := tagSpecs(p, kind)
+	return specs[kind], err
+}
+
+func entries(p wire.Params, key string) []world.EntrySpec {
+	var out []world.EntrySpec
+	for _, e := range p.Elements(key) {
+		out = append(out, world.EntrySpec{CIDR: e.String("Cidr"), Description: e.String("Description")})
+	}
+	return out
+}
+
+// interfaceSpecs reads the list NetworkInterface of RunInstances.
+func interfaceSpecs(p wire.Params) ([]world.InterfaceSpec, error) {
+	var out []world.InterfaceSpec
+	for _, e := range p.Elements("NetworkInterface") {
+		index, ok, err := e.Int("DeviceIndex")
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, missing(e.Name("DeviceIndex"))
+		}
+		spec := world.InterfaceSpec{
+			DeviceIndex:        index,
+			NetworkInterfaceID: e.String("NetworkInterfaceId"),
+			SubnetID:           e.String("SubnetId"),
+			GroupIDs:           e.Strings("SecurityGroupId"),
+			PrivateIP:          e.String("PrivateIpAddress"),
+			Description:        e.String("Description"),
+		}
+		for _, a := range e.Elements("PrivateIpAddresses") {
+			primary, _, err := a.Bool("Primary")
+			if err != nil {
+				return nil, err
+			}
+			if primary {
+				spec.PrivateIP = a.String("PrivateIpAddress")
+			} else {
+				spec.SecondaryIPs = append(spec.SecondaryIPs, a.String("PrivateIpAddress"))
+			}
+		}
+		for _, a := range e.Elements("Ipv6Addresses") {
+			spec.IPv6 = append(spec.IPv6, a.String("Ipv6Address"))
+		}
+		if spec.IPv6Count, _, err = e.Int("Ipv6AddressCount"); err != nil {
+			return nil, err
+		}
+		if err := interfaceSwitches(e, &spec); err != nil {
+			return nil, err
+		}
+		out = append(out, spec)
+	}
+	return out, nil
+}
+
+func interfaceSwitches(e wire.Params, spec *world.InterfaceSpec) error {
+	public, ok, err := e.Bool("AssociatePublicIpAddress")
+	if err != nil {
+		return err
+	}
+	if ok {
+		spec.AssociatePublicIP = &public
+	}
+	deleted, ok, err := e.Bool("DeleteOnTermination")
+	spec.KeepOnTermination = ok && !deleted
+	return err
+}

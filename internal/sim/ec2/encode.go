@@ -1,0 +1,271 @@
+package ec2
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// Every function here writes one shape of the EC2 answers; the names of the elements are those of the service.
+
+func tagSet(tags world.Tags) wire.Element {
+	return wire.List("tagSet", tags.Keys(), func(k string) []wire.Element {
+		// An empty value is written as an empty element, unlike an absent one.
+		return []wire.Element{{Name: "key", Text: k}, {Name: "value", Text: tags[k]}}
+	})
+}
+
+func cidr(name string, p netip.Prefix) wire.Element {
+	if !p.IsValid() {
+		return wire.Element{}
+	}
+	return wire.Text(name, p.String())
+}
+
+func vpcBody(v world.VPC) []wire.Element {
+	var v4, v6 []world.CIDRBlock
+	for _, b := range v.CIDRs {
+		if b.Prefix.Addr().Is4() {
+			v4 = append(v4, b)
+		} else {
+			v6 = append(v6, b)
+		}
+	}
+	body := []wire.Element{
+		wire.Text("vpcId", v.ID),
+		wire.Text("ownerId", v.Account),
+		wire.Text("state", v.State),
+		wire.Text("dhcpOptionsId", v.DHCPOptionsID),
+		wire.Text("instanceTenancy", v.Tenancy),
+		wire.Bool("isDefault", v.IsDefault),
+		tagSet(v.Tags),
+	}
+	if len(v4) > 0 {
+		body = append(body, cidr("cidrBlock", v4[0].Prefix))
+	}
+	body = append(body, wire.List("cidrBlockAssociationSet", v4, func(b world.CIDRBlock) []wire.Element {
+		return association(b, "cidrBlock", "cidrBlockState")
+	}))
+	return append(body, ipv6Associations(v6))
+}
+
+func ipv6Associations(blocks []world.CIDRBlock) wire.Element {
+	return wire.List("ipv6CidrBlockAssociationSet", blocks, func(b world.CIDRBlock) []wire.Element {
+		return association(b, "ipv6CidrBlock", "ipv6CidrBlockState")
+	})
+}
+
+func association(b world.CIDRBlock, block, state string) []wire.Element {
+	return []wire.Element{
+		wire.Text("associationId", b.AssociationID),
+		cidr(block, b.Prefix),
+		wire.Node(state, wire.Text("state", "associated")),
+	}
+}
+
+func subnetBody(region string, s world.Subnet) []wire.Element {
+	return []wire.Element{
+		wire.Text("subnetId", s.ID),
+		wire.Text("subnetArn", world.ARN(region, s.Account, s.ID)),
+		wire.Text("vpcId", s.VPCID),
+		wire.Text("ownerId", s.Account),
+		wire.Text("state", s.State),
+		cidr("cidrBlock", s.CIDR),
+		ipv6Associations(s.IPv6),
+		wire.Text("availabilityZone", s.Zone.Name),
+		wire.Text("availabilityZoneId", s.Zone.ID),
+		wire.Int("availableIpAddressCount", s.AvailableIPs),
+		wire.Bool("defaultForAz", s.DefaultForAZ),
+		wire.Bool("mapPublicIpOnLaunch", s.MapPublicIPOnLaunch),
+		tagSet(s.Tags),
+	}
+}
+
+func groupSet(groups []world.GroupName) wire.Element {
+	return wire.List("groupSet", groups, func(g world.GroupName) []wire.Element {
+		return []wire.Element{wire.Text("groupId", g.ID), wire.Text("groupName", g.Name)}
+	})
+}
+
+func instanceState(name string, s world.InstanceState) wire.Element {
+	return wire.Node(name, wire.Int("code", int(s)), wire.Text("name", s.String()))
+}
+
+func instanceBody(region string, i world.Instance) []wire.Element {
+	body := []wire.Element{
+		wire.Text("instanceId", i.ID),
+		wire.Text("imageId", i.ImageID),
+		instanceState("instanceState", i.State),
+		{Name: "reason", Text: i.TransitionReason},
+		wire.Text("keyName", i.KeyName),
+		wire.Text("clientToken", i.ClientToken),
+		wire.Int("amiLaunchIndex", i.LaunchIndex),
+		wire.Text("instanceType", i.InstanceType),
+		wire.Time("launchTime", i.LaunchTime),
+		wire.Node("placement", wire.Text("availabilityZone", i.Zone), wire.Text("tenancy", i.Tenancy)),
+		wire.Text("subnetId", i.SubnetID),
+		wire.Text("vpcId", i.VPCID),
+		tagSet(i.Tags),
+	}
+	var groups []world.GroupName
+	if nic := i.Primary(); nic != nil {
+		groups = nic.Groups
+		ip := nic.PrimaryIP()
+		body = append(body,
+			privateDNS("privateDnsName", region, ip.Addr),
+			publicDNS("dnsName", region, ip.Public),
+			wire.Addr("privateIpAddress", ip.Addr),
+			wire.Addr("ipAddress", ip.Public),
+			wire.Bool("sourceDestCheck", nic.SourceDestCheck))
+		if len(nic.IPv6) > 0 {
+			body = append(body, wire.Addr("ipv6Address", nic.IPv6[0]))
+		}
+	}
+	return append(body, groupSet(groups),
+		wire.List("networkInterfaceSet", i.NetworkInterfaces, func(n world.NetworkInterface) []wire.Element {
+			return append(interfaceCore(region, n), attachment(n, false))
+		}))
+}
+
+// interfaceCore is what an interface looks like both on its own and inside an instance.
+func interfaceCore(region string, n world.NetworkInterface) []wire.Element {
+	primary := n.PrimaryIP()
+	return []wire.Element{
+		wire.Text("networkInterfaceId", n.ID),
+		wire.Text("subnetId", n.SubnetID),
+		wire.Text("vpcId", n.VPCID),
+		{Name: "description", Text: n.Description},
+		wire.Text("ownerId", n.Account),
+		wire.Text("status", n.Status),
+		wire.Text("macAddress", n.MAC),
+		wire.Addr("privateIpAddress", primary.Addr),
+		privateDNS("privateDnsName", region, primary.Addr),
+		wire.Bool("sourceDestCheck", n.SourceDestCheck),
+		wire.Text("interfaceType", n.InterfaceType),
+		groupSet(n.Groups),
+		publicAssociation(region, n.Account, primary.Public),
+		wire.List("privateIpAddressesSet", n.PrivateIPs, func(p world.PrivateIP) []wire.Element {
+			return []wire.Element{
+				wire.Addr("privateIpAddress", p.Addr),
+				privateDNS("privateDnsName", region, p.Addr),
+				wire.Bool("primary", p.Primary),
+				publicAssociation(region, n.Account, p.Public),
+			}
+		}),
+		wire.List("ipv6AddressesSet", n.IPv6, func(a netip.Addr) []wire.Element {
+			return []wire.Element{wire.Addr("ipv6Address", a)}
+		}),
+	}
+}
+
+func interfaceBody(region string, n world.NetworkInterface) []wire.Element {
+	return append(interfaceCore(region, n),
+		wire.Text("availabilityZone", n.Zone),
+		wire.Text("requesterId", n.RequesterID),
+		wire.Bool("requesterManaged", n.RequesterManaged),
+		attachment(n, true),
+		tagSet(n.Tags))
+}
+
+func attachment(n world.NetworkInterface, withInstance bool) wire.Element {
+	a := n.Attachment
+	if a == nil {
+		return wire.Element{}
+	}
+	e := wire.Node("attachment",
+		wire.Text("attachmentId", a.ID),
+		wire.Int("deviceIndex", a.DeviceIndex),
+		wire.Text("status", a.Status),
+		wire.Time("attachTime", a.AttachTime),
+		wire.Bool("deleteOnTermination", a.DeleteOnTermination))
+	if withInstance {
+		owner := n.Account
+		if a.InstanceID == "" {
+			owner = "amazon-aws"
+		}
+		e.Children = append(e.Children, wire.Text("instanceId", a.InstanceID), wire.Text("instanceOwnerId", owner))
+	}
+	return e
+}
+
+func publicAssociation(region, owner string, public netip.Addr) wire.Element {
+	if !public.IsValid() {
+		return wire.Element{}
+	}
+	return wire.Node("association", wire.Addr("publicIp", public),
+		publicDNS("publicDnsName", region, public), wire.Text("ipOwnerId", owner))
+}
+
+func dashed(a netip.Addr) string {
+	b := a.As4()
+	out := ""
+	for _, n := range b {
+		out += "-" + strconv.Itoa(int(n))
+	}
+	return out
+}
+
+func privateDNS(name, region string, a netip.Addr) wire.Element {
+	if !a.Is4() {
+		return wire.Element{}
+	}
+	if region == "us-east-1" {
+		return wire.Text(name, "ip"+dashed(a)+".ec2.internal")
+	}
+	return wire.Text(name, "ip"+dashed(a)+"."+region+".compute.internal")
+}
+
+// publicDNS is written as an empty element when there is no public address, as the service does for dnsName.
+func publicDNS(name, region string, a netip.Addr) wire.Element {
+	if !a.Is4() {
+		return wire.Element{Name: name}
+	}
+	if region == "us-east-1" {
+		return wire.Text(name, "ec2"+dashed(a)+".compute-1.amazonaws.com")
+	}
+	return wire.Text(name, "ec2"+dashed(a)+"."+region+".compute.amazonaws.com")
+}
+
+func peeringBody(p world.PeeringConnection) []wire.Element {
+	return []wire.Element{
+		wire.Text("vpcPeeringConnectionId", p.ID),
+		wire.Node("status", wire.Text("code", p.Status), wire.Text("message", p.Message)),
+		peeringSide("requesterVpcInfo", p.Requester),
+		peeringSide("accepterVpcInfo", p.Accepter),
+		tagSet(p.Tags),
+	}
+}
+
+func peeringSide(name string, s world.PeeringVPC) wire.Element {
+	v4 := slices.DeleteFunc(slices.Clone(s.CIDRs), func(p netip.Prefix) bool { return !p.Addr().Is4() })
+	v6 := slices.DeleteFunc(slices.Clone(s.CIDRs), func(p netip.Prefix) bool { return p.Addr().Is4() })
+	side := wire.Node(name, wire.Text("vpcId", s.VPCID), wire.Text("ownerId", s.Account), wire.Text("region", s.Region))
+	if len(v4) > 0 {
+		side.Children = append(side.Children, cidr("cidrBlock", v4[0]))
+	}
+	side.Children = append(side.Children,
+		wire.List("cidrBlockSet", v4, func(p netip.Prefix) []wire.Element { return []wire.Element{cidr("cidrBlock", p)} }),
+		wire.List("ipv6CidrBlockSet", v6, func(p netip.Prefix) []wire.Element {
+			return []wire.Element{cidr("ipv6CidrBlock", p)}
+		}))
+	return side
+}
+
+func prefixListBody(region string, l world.PrefixList) []wire.Element {
+	body := []wire.Element{
+		wire.Text("prefixListId", l.ID),
+		wire.Text("prefixListName", l.Name),
+		wire.Text("prefixListArn", world.ARN(region, l.OwnerID, l.ID)),
+		wire.Text("addressFamily", l.Family),
+		wire.Text("state", l.State),
+		wire.Text("ownerId", l.OwnerID),
+		tagSet(l.Tags),
+	}
+	if l.OwnerID != world.AWSOwned {
+		body = append(body, wire.Int("maxEntries", l.MaxEntries), wire.Int("version", l.Version()))
+	}
+	return body
+}

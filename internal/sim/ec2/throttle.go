@@ -1,0 +1,159 @@
+package ec2
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bucket is the size of a token bucket and how many tokens per second flow back into it.
+type Bucket struct {
+	Size   float64
+	Refill float64
+}
+
+// Throttle limits the rate of calls as EC2 does: one token bucket per account, region and action, and for some
+// actions one more that is paid per instance touched. It is safe for concurrent use. A nil *Throttle lets
+// everything pass.
+type Throttle struct {
+	now   func() time.Time
+	speed float64
+
+	mu      sync.Mutex
+	buckets map[bucketKey]*level
+	custom  map[string]Bucket
+}
+
+type bucketKey struct {
+	account, region, name string
+}
+
+type level struct {
+	tokens float64
+	at     time.Time
+}
+
+// NewThrottle returns a throttle with all buckets full. Buckets refill speed times as fast as the real ones; a
+// speed of 0 means 1.
+func NewThrottle(now func() time.Time, speed float64) *Throttle {
+	if speed <= 0 {
+		speed = 1
+	}
+	return &Throttle{now: now, speed: speed, buckets: map[bucketKey]*level{}, custom: map[string]Bucket{}}
+}
+
+// Set replaces the bucket of one action, in every account and region, and fills it.
+func (t *Throttle) Set(action string, b Bucket) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.custom[action] = b
+	for key := range t.buckets {
+		if key.name == action {
+			delete(t.buckets, key)
+		}
+	}
+}
+
+// demand is what one call takes.
+type demand struct {
+	account, region, action string
+	// bare marks a describe call with neither ids, filters nor paging.
+	bare bool
+	// instances is the number of instances that the call starts, stops or terminates.
+	instances int
+}
+
+// take reports whether the call may go on. A refused call takes nothing.
+func (t *Throttle) take(d demand) bool {
+	if t == nil {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	name, size := d.action, t.bucketOf(d)
+	if d.bare && hasBareBucket(d.action) {
+		name += "/unfiltered"
+	}
+	calls := t.level(bucketKey{d.account, d.region, name}, size)
+	resources := (*level)(nil)
+	if b, ok := resourceBucket(d.action); ok && d.instances > 0 {
+		resources = t.level(bucketKey{d.account, d.region, d.action + "/resources"}, b)
+	}
+	if calls.tokens < 1 || resources != nil && resources.tokens < float64(d.instances) {
+		return false
+	}
+	calls.tokens--
+	if resources != nil {
+		resources.tokens -= float64(d.instances)
+	}
+	return true
+}
+
+// level returns the bucket as it is now.
+func (t *Throttle) level(key bucketKey, b Bucket) *level {
+	now := t.now()
+	l, ok := t.buckets[key]
+	if !ok {
+		l = &level{tokens: b.Size, at: now}
+		t.buckets[key] = l
+		return l
+	}
+	if passed := now.Sub(l.at).Seconds(); passed > 0 {
+		l.tokens = min(b.Size, l.tokens+passed*b.Refill*t.speed)
+		l.at = now
+	}
+	return l
+}
+
+func (t *Throttle) bucketOf(d demand) Bucket {
+	if b, ok := t.custom[d.action]; ok {
+		return b
+	}
+	if b, ok := ownBucket(d.action); ok {
+		return b
+	}
+	switch {
+	case d.bare && hasBareBucket(d.action):
+		return Bucket{Size: 50, Refill: 10}
+	case isRead(d.action):
+		return Bucket{Size: 100, Refill: 20}
+	}
+	return Bucket{Size: 50, Refill: 5}
+}
+
+func isRead(action string) bool {
+	return strings.HasPrefix(action, "Describe") || strings.HasPrefix(action, "Get")
+}
+
+// hasBareBucket reports whether the action has a second, smaller bucket for calls that read everything at once.
+func hasBareBucket(action string) bool {
+	switch action {
+	case "DescribeInstances", "DescribeNetworkInterfaces", "DescribeSecurityGroups":
+		return true
+	}
+	return false
+}
+
+// ownBucket returns the bucket of an action that does not follow its category.
+func ownBucket(action string) (Bucket, bool) {
+	switch action {
+	case "ModifyNetworkInterfaceAttribute", "TerminateInstances":
+		return Bucket{Size: 100, Refill: 5}, true
+	case "CreateTags", "DeleteTags":
+		return Bucket{Size: 100, Refill: 10}, true
+	case "RunInstances", "StartInstances":
+		return Bucket{Size: 5, Refill: 2}, true
+	}
+	return Bucket{}, false
+}
+
+// resourceBucket returns the bucket that is paid per instance touched.
+func resourceBucket(action string) (Bucket, bool) {
+	switch action {
+	case "RunInstances", "StartInstances":
+		return Bucket{Size: 1000, Refill: 2}, true
+	case "StopInstances", "TerminateInstances":
+		return Bucket{Size: 1000, Refill: 20}, true
+	}
+	return Bucket{}, false
+}

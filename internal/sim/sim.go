@@ -1,0 +1,230 @@
+// Package sim runs the cloud simulator as a server: one HTTP listener with the EC2 and STS endpoints of all
+// accounts and regions (package ec2) over one World (package world), and beside them admin endpoints below /_sim/.
+//
+// A Server owns its listener, its goroutines and, if it has one, its state file; Close ends all of them and waits.
+// All methods may be called concurrently. The simulator knows nothing of the rest of the repository: it is the
+// second opinion on what security groups do.
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// Options say what to simulate. The zero value of each field is a sensible default.
+type Options struct {
+	// State is the cloud to begin with (package estate loads one). It is ignored when StateFile exists.
+	State world.State
+	// StateFile, if set, keeps the state: it is read when it exists, and holds every change before the call that
+	// made it is answered.
+	StateFile string
+	// Listen is the TCP address to serve on; "" means a free port of 127.0.0.1.
+	Listen string
+
+	// Clock is the base of the simulated time; nil means time.Now. Advance moves the simulated time ahead of it.
+	Clock func() time.Time
+	// Seed drives the ids that the simulator makes up.
+	Seed uint64
+	// VisibilityDelay and TransitionDelay are those of world.Options.
+	VisibilityDelay time.Duration
+	TransitionDelay time.Duration
+
+	// NoAuth accepts any key and any signature.
+	NoAuth bool
+	// Latency is waited before each call is executed.
+	Latency time.Duration
+	// Throttle turns on the token buckets of EC2, refilled ThrottleSpeed times as fast as the real ones (0 = 1).
+	Throttle      bool
+	ThrottleSpeed float64
+	// JournalSize is how many calls the journal remembers; 0 means 10000.
+	JournalSize int
+	// OnCall sees every finished call before its answer leaves; see ec2.Config.
+	OnCall func(context.Context, ec2.Call) error
+}
+
+const (
+	defaultJournal = 10000
+	closeGrace     = 2 * time.Second
+)
+
+// Server is a running simulator.
+type Server struct {
+	world    *world.World
+	clock    *clock
+	journal  *ec2.Journal
+	faults   *ec2.Faults
+	throttle *ec2.Throttle
+	saver    *saver
+
+	listener net.Listener
+	http     *http.Server
+	cancel   context.CancelFunc
+	served   chan struct{}
+	serveErr error
+
+	calls    sync.RWMutex // held for reading by every call
+	closed   bool         // guarded by calls
+	closing  sync.Once
+	closeErr error
+}
+
+// Start loads the world, opens the listener and serves until Close. ctx bounds the calls: when it is cancelled,
+// calls that wait (latency, faults) are cut off; the server itself goes on until Close.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	s := &Server{clock: &clock{base: o.Clock}, faults: &ec2.Faults{}, served: make(chan struct{})}
+	if o.Clock == nil {
+		s.clock.base = time.Now
+	}
+	var err error
+	if s.world, err = loadWorld(o, s.clock.now); err != nil {
+		return nil, err
+	}
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:0"
+	}
+	if s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen); err != nil {
+		return nil, fmt.Errorf("start the simulator: %w", err)
+	}
+	if o.StateFile != "" {
+		if s.saver, err = newSaver(s.world, o.StateFile); err != nil {
+			return nil, errors.Join(err, s.listener.Close())
+		}
+	}
+	if o.Throttle {
+		s.throttle = ec2.NewThrottle(s.clock.now, o.ThrottleSpeed)
+	}
+	size := o.JournalSize
+	if size <= 0 {
+		size = defaultJournal
+	}
+	s.journal = ec2.NewJournal(size)
+	s.serve(ctx, o)
+	return s, nil
+}
+
+func loadWorld(o Options, now func() time.Time) (*world.World, error) {
+	wo := world.Options{Clock: now, Seed: o.Seed, VisibilityDelay: o.VisibilityDelay, TransitionDelay: o.TransitionDelay}
+	if o.StateFile != "" {
+		_, err := os.Stat(o.StateFile)
+		switch {
+		case err == nil:
+			w, err := world.Load(o.StateFile, wo)
+			if err != nil {
+				return nil, fmt.Errorf("load the state: %w", err)
+			}
+			return w, nil
+		case !errors.Is(err, os.ErrNotExist):
+			return nil, fmt.Errorf("load the state: %w", err)
+		}
+	}
+	w, err := world.New(o.State, wo)
+	if err != nil {
+		return nil, fmt.Errorf("build the world: %w", err)
+	}
+	return w, nil
+}
+
+func (s *Server) serve(ctx context.Context, o Options) {
+	handler := ec2.NewHandler(ec2.Config{
+		World: s.world, Clock: s.clock.now, NoAuth: o.NoAuth, Latency: o.Latency,
+		Throttle: s.throttle, Faults: s.faults, Journal: s.journal, OnCall: s.onCall(o.OnCall),
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/_sim/", s.admin())
+	mux.Handle("/{$}", handler)
+	base, cancel := context.WithCancel(ctx)
+	s.cancel = cancel
+	s.http = &http.Server{
+		Handler:           s.counted(mux),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+	go func() {
+		defer close(s.served)
+		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			s.serveErr = fmt.Errorf("serve the simulator: %w", err)
+		}
+	}()
+}
+
+// onCall joins the state file and the caller's own hook.
+func (s *Server) onCall(hook func(context.Context, ec2.Call) error) func(context.Context, ec2.Call) error {
+	return func(ctx context.Context, c ec2.Call) error {
+		if s.saver != nil {
+			if err := s.saver.flush(); err != nil {
+				return err
+			}
+		}
+		if hook != nil {
+			return hook(ctx, c)
+		}
+		return nil
+	}
+}
+
+// counted lets Close wait for calls that http.Server gives up waiting for: it cuts their connection, but they run on.
+func (s *Server) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.calls.RLock()
+		defer s.calls.RUnlock()
+		if s.closed {
+			panic(http.ErrAbortHandler)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// URL is the endpoint of EC2 and STS in every region.
+func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
+
+// World is the simulated cloud.
+func (s *Server) World() *world.World { return s.world }
+
+// Journal holds the calls.
+func (s *Server) Journal() *ec2.Journal { return s.journal }
+
+// Faults are the faults in force; add to them to disturb calls.
+func (s *Server) Faults() *ec2.Faults { return s.faults }
+
+// Throttle is nil unless Options.Throttle is set.
+func (s *Server) Throttle() *ec2.Throttle { return s.throttle }
+
+// Now is the simulated time.
+func (s *Server) Now() time.Time { return s.clock.now() }
+
+// Advance moves the simulated time forward by d.
+func (s *Server) Advance(d time.Duration) { s.clock.advance(d) }
+
+// Done is closed when the server has stopped serving, by Close or because the listener failed.
+func (s *Server) Done() <-chan struct{} { return s.served }
+
+// Close cuts waiting calls off, lets the others finish for a moment, stops serving and writes the state file. It
+// returns when everything has ended, with what went wrong at any time; further calls return the same.
+func (s *Server) Close() error {
+	s.closing.Do(func() {
+		s.cancel()
+		ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+		defer cancel()
+		if err := s.http.Shutdown(ctx); err != nil {
+			s.closeErr = s.http.Close()
+		}
+		<-s.served
+		s.calls.Lock()
+		s.closed = true
+		s.calls.Unlock()
+		if s.saver != nil {
+			s.closeErr = errors.Join(s.closeErr, s.saver.close())
+		}
+		s.closeErr = errors.Join(s.closeErr, s.serveErr)
+	})
+	return s.closeErr
+}
