@@ -1,0 +1,38 @@
+package realize
+
+import (
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// Accounts is what the realizer needs to know of the cloud accounts; the inventory provides it. All methods are cheap and may be
+// called at any time.
+type Accounts interface {
+	// Keys lists the accounts, "namespace/name", including those that are being deleted.
+	Keys() []string
+	// Account returns what is known of an account now; false if there is no such account (any more).
+	Account(key string) (Account, bool)
+	// Subscribe returns a channel that receives an account's key whenever something about the account may have changed: a new
+	// snapshot, other credentials, other selected VMs, deletion. A key may come more often than needed; none is lost. cancel
+	// releases the channel.
+	Subscribe() (changes <-chan string, cancel func())
+	// Trigger asks for a new observation of the account soon.
+	Trigger(key string)
+}
+
+// Account is what is known of one account at one moment.
+type Account struct {
+	// Key is "namespace/name" of the CloudProviderAccount.
+	Key string
+	// EnforcerKey is the key whose computed objects the account enforces.
+	EnforcerKey string
+	Provider    cloud.Provider
+	// Regions are all regions of the account, observed or not.
+	Regions []string
+	// Snapshots has the last whole observation of every region that has been observed since start; other regions are left alone.
+	Snapshots map[string]*cloud.Snapshot
+	// Entities maps the ExternalEntity objects of the account to VMs.
+	Entities map[plan.EntityRef]plan.VMRef
+	// Releasing is true while the account is being deleted: everything it holds in the cloud is to be given back.
+	Releasing bool
+}

@@ -1,0 +1,152 @@
+package realize
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// Options is what a Realizer needs. All fields but Settle are required.
+type Options struct {
+	// ClusterID marks everything we own in the cloud. It must never change for a cluster.
+	ClusterID string
+	Source    Source
+	Accounts  Accounts
+	Lowerer   plan.Lowerer
+	// Sink takes the outcome of every round.
+	Sink  Sink
+	Clock clock.Clock
+	Log   logr.Logger
+	// Settle is how long a worker waits after a change for more changes, so that they become one plan.
+	Settle time.Duration
+}
+
+// Realizer runs one worker per account. See the package comment.
+type Realizer struct {
+	Options
+
+	mu      sync.Mutex
+	workers map[string]*running
+	// released holds the accounts that were given back completely since they began to be deleted.
+	released map[string]bool
+}
+
+// running is a worker and how to end it.
+type running struct {
+	*worker
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// New checks the options and returns a Realizer that does nothing before Start.
+func New(o Options) (*Realizer, error) {
+	switch {
+	case o.ClusterID == "":
+		return nil, errors.New("realize: ClusterID is empty; it would mark objects in the cloud as nobody's")
+	case o.Source == nil || o.Accounts == nil || o.Lowerer == nil || o.Sink == nil || o.Clock == nil:
+		return nil, errors.New("realize: Source, Accounts, Lowerer, Sink and Clock are required")
+	}
+	return &Realizer{Options: o, workers: map[string]*running{}, released: map[string]bool{}}, nil
+}
+
+// Start works until ctx ends and returns after all workers have stopped.
+func (r *Realizer) Start(ctx context.Context) error {
+	changes, cancel := r.Accounts.Subscribe()
+	defer cancel()
+	defer r.stopAll()
+	for _, key := range r.Accounts.Keys() {
+		r.touch(ctx, key)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case key, ok := <-changes:
+			if !ok {
+				return errors.New("realize: the inventory ended its stream of changes")
+			}
+			r.touch(ctx, key)
+		}
+	}
+}
+
+// touch starts, wakes or ends the worker of an account, as the account's existence demands.
+func (r *Realizer) touch(ctx context.Context, key string) {
+	acct, exists := r.Accounts.Account(key)
+	r.mu.Lock()
+	w := r.workers[key]
+	if !exists {
+		delete(r.workers, key)
+		delete(r.released, key)
+	} else if w == nil {
+		w = r.newWorker(ctx, acct)
+		r.workers[key] = w
+	}
+	r.mu.Unlock()
+	switch {
+	case exists:
+		w.notify()
+	case w != nil:
+		w.cancel()
+		<-w.done
+	}
+}
+
+func (r *Realizer) newWorker(ctx context.Context, acct Account) *running {
+	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), report: Report{Account: acct.Key}}
+	w.mirror = newMirror(acct.EnforcerKey, r.Clock, w.notify)
+	wctx, cancel := context.WithCancel(ctx)
+	run := &running{worker: w, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(run.done)
+		w.run(wctx)
+	}()
+	return run
+}
+
+func (r *Realizer) stopAll() {
+	r.mu.Lock()
+	workers := r.workers
+	r.workers = map[string]*running{}
+	r.mu.Unlock()
+	for _, w := range workers {
+		w.cancel()
+		<-w.done
+	}
+}
+
+// Released reports whether an account that is being deleted has been given back completely: no interface, group or tag of ours is left.
+func (r *Realizer) Released(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.released[key]
+}
+
+// Report returns the last report on an account.
+func (r *Realizer) Report(key string) (Report, bool) {
+	r.mu.Lock()
+	w := r.workers[key]
+	r.mu.Unlock()
+	if w == nil {
+		return Report{}, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.report, true
+}
+
+func sortedKeys[T any](m map[string]T) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,90 @@
+package realize
+
+import (
+	"context"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// Report is what is known of the realization of an account. It is a value; Result is never changed after it was published.
+type Report struct {
+	// Account is "namespace/name".
+	Account string
+	// EnforcerKey is the key whose policies were realized, and Entities the VMs they may apply to.
+	EnforcerKey string
+	Entities    map[plan.EntityRef]plan.VMRef
+	// Waiting says what the worker waits for before it may plan; empty once it has planned.
+	Waiting string
+	// Result is the last plan with its statuses; nil before the first one.
+	Result *plan.Result
+	// Err is the failure that the last round ended with; nil if it did not fail.
+	Err error
+	// Ops is the number of operations of the round that is running or ran last with any, and Took how long it took until all was realized.
+	Ops  int
+	Took time.Duration
+	// RealizedAt is when the account was last seen to be exactly as planned; zero before.
+	RealizedAt time.Time
+
+	began time.Time
+}
+
+// Sink takes the outcome of rounds and brings it to the objects: the status of policies and VMs, events.
+type Sink interface {
+	// Publish is called after every plan and after every failure, in order for one account, from the account's worker. It must not
+	// block for long; what it cannot write it keeps and repeats.
+	Publish(ctx context.Context, r Report)
+}
+
+func (w *worker) setWaiting(reason string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.report.Waiting = reason
+}
+
+// begin starts the counting of a round that has something to do.
+func (w *worker) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.report.began, w.report.Ops, w.report.Took = w.r.Clock.Now(), 0, 0
+}
+
+func (w *worker) count() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.report.Ops++
+}
+
+// publish records a plan or failure and hands it on.
+func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, err error) {
+	w.mu.Lock()
+	w.report.EnforcerKey, w.report.Entities = acct.EnforcerKey, acct.Entities
+	w.report.Waiting, w.report.Err = "", err
+	if res != nil {
+		w.report.Result = res
+		if err == nil && res.Plan.Empty() {
+			now := w.r.Clock.Now()
+			w.report.RealizedAt = now
+			if !w.report.began.IsZero() {
+				w.report.Took, w.report.began = now.Sub(w.report.began), time.Time{}
+			}
+		}
+	}
+	report := w.report
+	w.mu.Unlock()
+	w.r.Sink.Publish(ctx, report)
+}
+
+// settled notes that nothing is left to do; an account that is being deleted is then released.
+func (w *worker) settled(acct Account) {
+	if !acct.Releasing {
+		return
+	}
+	w.r.mu.Lock()
+	changed := !w.r.released[w.key]
+	w.r.released[w.key] = true
+	w.r.mu.Unlock()
+	if changed {
+		w.r.Accounts.Trigger(w.key)
+	}
+}

@@ -1,0 +1,262 @@
+package realize
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// PolicyStatuses takes what an enforcer reports about a policy: POST networkpolicies/UID/status of the computed API.
+type PolicyStatuses interface {
+	UpdateStatus(ctx context.Context, status *v1beta2.NetworkPolicyStatus) error
+}
+
+// StatusWriter is the Sink that writes reports into the cluster: which policies apply to each VirtualMachine and how far they are
+// realized, the realization status of each policy, and events for what a person must know.
+//
+// It owns status.policies, status.policySummary and the condition Realized of VirtualMachine objects; the rest of the status is the
+// inventory's. Publish only keeps the report; Start writes the newest one of each account, repeats what failed, and returns when
+// its context ends.
+type StatusWriter struct {
+	Client   client.Client
+	Policies PolicyStatuses
+	Events   events.EventRecorder
+	Clock    clock.Clock
+	Log      logr.Logger
+
+	mu      sync.Mutex
+	pending map[string]Report
+	wake    chan struct{}
+	// drift holds, per account, what was reported last, so that a lasting difference is one event.
+	drift map[string][]plan.Drift
+}
+
+// NewStatusWriter returns a StatusWriter without pending reports.
+func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
+	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}}
+}
+
+// Publish keeps the report to be written; a newer one takes its place.
+func (s *StatusWriter) Publish(_ context.Context, r Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending[r.Account] = r
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Start writes reports until ctx ends.
+func (s *StatusWriter) Start(ctx context.Context) error {
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		case <-again:
+		}
+		again = nil
+		s.mu.Lock()
+		batch := s.pending
+		s.pending = map[string]Report{}
+		s.mu.Unlock()
+		for _, key := range sortedKeys(batch) {
+			if err := s.write(ctx, batch[key]); err != nil && ctx.Err() == nil {
+				s.Log.Error(err, "Status could not be written, will be repeated", "account", key)
+				s.keep(batch[key])
+				again = s.Clock.After(5 * time.Second)
+			}
+		}
+	}
+}
+
+// keep puts a report back unless a newer one has come.
+func (s *StatusWriter) keep(r Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, newer := s.pending[r.Account]; !newer {
+		s.pending[r.Account] = r
+	}
+}
+
+func (s *StatusWriter) write(ctx context.Context, r Report) error {
+	if r.Result == nil {
+		return nil
+	}
+	var errs []error
+	for _, p := range r.Result.Policies {
+		errs = append(errs, s.writePolicy(ctx, r, p))
+	}
+	vms := map[plan.VMRef]plan.VMStatus{}
+	for _, vm := range r.Result.VMs {
+		vms[vm.VM] = vm
+	}
+	for ref, target := range r.Entities {
+		if vm, observed := vms[target]; observed {
+			errs = append(errs, s.writeVM(ctx, r, ref, vm))
+		}
+	}
+	s.reportDrift(ctx, r)
+	return errors.Join(errs...)
+}
+
+// writePolicy posts the status of one policy once it is decided: realized everywhere, or failed somewhere and pending nowhere.
+func (s *StatusWriter) writePolicy(ctx context.Context, r Report, p plan.PolicyStatus) error {
+	if len(p.Pending) > 0 && r.Err == nil {
+		return nil
+	}
+	node := v1beta2.NetworkPolicyNodeStatus{NodeName: r.EnforcerKey, Generation: p.Generation}
+	switch {
+	case len(p.Failed) > 0:
+		node.RealizationFailure = true
+		node.Message = fmt.Sprintf("%d of %d VMs: %s", len(p.Failed), len(p.Failed)+len(p.Realized)+len(p.Pending), p.Failed[0].Message)
+	case len(p.Pending) > 0:
+		node.RealizationFailure = true
+		node.Message = r.Err.Error()
+	}
+	return s.Policies.UpdateStatus(ctx, &v1beta2.NetworkPolicyStatus{
+		ObjectMeta: metav1.ObjectMeta{Name: p.UID}, Nodes: []v1beta2.NetworkPolicyNodeStatus{node},
+	})
+}
+
+// vmPolicies is the part of a VirtualMachine's status that says which policies apply, sorted by kind, namespace and name.
+func vmPolicies(r Report, vm plan.VMStatus) []cloudv1.VirtualMachinePolicyStatus {
+	var out []cloudv1.VirtualMachinePolicyStatus
+	for _, p := range vm.Policies {
+		st := cloudv1.VirtualMachinePolicyStatus{
+			Name: p.Name, Namespace: p.Namespace, Kind: string(p.Kind), UID: types.UID(p.UID), Generation: p.Generation,
+			Phase: cloudv1.PolicyPhaseRealizing, Message: p.Warning,
+		}
+		switch {
+		case p.Message != "":
+			st.Phase, st.Message = cloudv1.PolicyPhaseFailed, p.Message
+		case p.Realized:
+			st.Phase = cloudv1.PolicyPhaseRealized
+		case r.Err != nil:
+			st.Phase, st.Message = cloudv1.PolicyPhaseFailed, r.Err.Error()
+		}
+		out = append(out, st)
+	}
+	slices.SortFunc(out, func(a, b cloudv1.VirtualMachinePolicyStatus) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return out
+}
+
+// realizedCondition sums the policies of a VM up.
+func realizedCondition(policies []cloudv1.VirtualMachinePolicyStatus) (cond metav1.Condition, summary string) {
+	cond = metav1.Condition{Type: cloudv1.ConditionRealized, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonOK, Message: "no policy applies"}
+	if len(policies) == 0 {
+		return cond, ""
+	}
+	realized, failed := 0, []string(nil)
+	for _, p := range policies {
+		switch p.Phase {
+		case cloudv1.PolicyPhaseRealized:
+			realized++
+		case cloudv1.PolicyPhaseFailed:
+			failed = append(failed, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"))
+		}
+	}
+	cond.Message = fmt.Sprintf("%d of %d policies are realized", realized, len(policies))
+	switch {
+	case len(failed) > 0:
+		cond.Status, cond.Reason = metav1.ConditionFalse, cloudv1.ReasonPolicyFailed
+		cond.Message += "; failed: " + strings.Join(failed, ", ")
+	case realized < len(policies):
+		cond.Status, cond.Reason = metav1.ConditionFalse, cloudv1.ReasonPending
+	}
+	return cond, fmt.Sprintf("%d/%d", realized, len(policies))
+}
+
+// writeVM brings a VM's status to the VirtualMachine object behind an entity.
+func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef, vm plan.VMStatus) error {
+	policies := vmPolicies(r, vm)
+	cond, summary := realizedCondition(policies)
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: strings.TrimPrefix(ref.Name, cloudv1.EntityNamePrefix)}
+	var before []cloudv1.VirtualMachinePolicyStatus
+	var obj cloudv1.VirtualMachine
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		obj = cloudv1.VirtualMachine{}
+		if err := s.Client.Get(ctx, key, &obj); err != nil {
+			return err
+		}
+		before = obj.Status.Policies
+		changed := meta.SetStatusCondition(&obj.Status.Conditions, cond)
+		if !changed && obj.Status.PolicySummary == summary && equality.Semantic.DeepEqual(before, policies) {
+			return nil
+		}
+		obj.Status.Policies, obj.Status.PolicySummary = policies, summary
+		return s.Client.Status().Update(ctx, &obj)
+	})
+	if apierrors.IsNotFound(err) {
+		return nil // deselected or gone in the meantime
+	}
+	if err != nil {
+		return fmt.Errorf("status of VirtualMachine %s: %w", key, err)
+	}
+	s.tellVM(&obj, before, policies)
+	return nil
+}
+
+// tellVM writes the events of a change of a VM's policies. Comparing with what the object said keeps them single across restarts.
+func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, before, after []cloudv1.VirtualMachinePolicyStatus) {
+	phase := map[types.UID]cloudv1.VirtualMachinePolicyStatus{}
+	for _, p := range before {
+		phase[p.UID] = p
+	}
+	for _, p := range after {
+		old, name := phase[p.UID], strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")
+		switch {
+		case p.Phase == cloudv1.PolicyPhaseFailed && (old.Phase != p.Phase || old.Message != p.Message):
+			s.Events.Eventf(vm, nil, corev1.EventTypeWarning, "PolicyFailed", "Realize", "%s: %s", name, p.Message)
+		case p.Phase == cloudv1.PolicyPhaseRealized && (old.Phase != p.Phase || old.Generation != p.Generation):
+			s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "PolicyRealized", "Realize", "%s is enforced on this VM", name)
+		}
+	}
+	if len(before) > 0 && len(after) == 0 {
+		s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "Released", "Realize", "no policy applies any more; the VM is under its own security groups")
+	}
+}
+
+// reportDrift tells, once per difference, what somebody else changed on objects that we control.
+func (s *StatusWriter) reportDrift(ctx context.Context, r Report) {
+	s.mu.Lock()
+	known := s.drift[r.Account]
+	s.drift[r.Account] = r.Result.Drift
+	s.mu.Unlock()
+	ns, name, _ := strings.Cut(r.Account, "/")
+	var account cloudv1.CloudProviderAccount
+	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, &account); err != nil {
+		return // deleted: nobody to tell
+	}
+	for _, d := range r.Result.Drift {
+		if !slices.Contains(known, d) {
+			s.Events.Eventf(&account, nil, corev1.EventTypeWarning, "DriftRepaired", "Realize", "%s %s: %s", d.Region, d.Object, d.Message)
+		}
+	}
+}
