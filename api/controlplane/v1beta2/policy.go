@@ -103,11 +103,11 @@ type NetworkPolicyRule struct {
 	// EnableLogging asks to log the first packet of every matching connection.
 	EnableLogging bool `json:"enableLogging" protobuf:"varint,7,opt,name=enableLogging"`
 	// AppliedToGroups are the names of the groups the rule is applied to; empty when the policy names them.
-	AppliedToGroups []string `json:"appliedToGroups,omitempty" protobuf:"bytes,8,opt,name=appliedToGroups"`
+	AppliedToGroups []string `json:"appliedToGroups,omitempty" protobuf:"bytes,8,rep,name=appliedToGroups"`
 	// Name of the rule; empty for Kubernetes rules.
 	Name string `json:"name,omitempty" protobuf:"bytes,9,opt,name=name"`
 	// L7Protocols narrow allowed traffic.
-	L7Protocols []L7Protocol `json:"l7Protocols,omitempty" protobuf:"bytes,10,opt,name=l7Protocols"`
+	L7Protocols []L7Protocol `json:"l7Protocols,omitempty" protobuf:"bytes,10,rep,name=l7Protocols"`
 	// LogLabel is written with every log line of the rule.
 	LogLabel string `json:"logLabel,omitempty" protobuf:"bytes,11,opt,name=logLabel"`
 }
