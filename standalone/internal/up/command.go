@@ -1,0 +1,78 @@
+package up
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/nephele-io/nephele/standalone/internal/controlplane"
+)
+
+// DefaultDataDir is where data is kept unless told otherwise, below the working directory.
+const DefaultDataDir = "nephele-data"
+
+// NewCommand returns the command "up". It ends in order when the context that the command is executed with ends.
+func NewCommand(crds fs.FS, controller RunController) *cobra.Command {
+	cfg := Config{CRDs: crds, Controller: controller}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run everything in one process: etcd, the Kubernetes API server and the controller",
+		Long: `Run everything in one process: etcd, the Kubernetes API server and the controller.
+
+All state is in the data directory and survives restarts, also after a crash. The API server listens on this machine only
+unless --listen says otherwise. Callers need the client certificate in the kubeconfig written to the data directory, or a
+ServiceAccount token; RBAC decides what they may do.`,
+		Example: `  nephele up
+  nephele up --data-dir /var/lib/nephele --listen 127.0.0.1:7443
+  kubectl --kubeconfig nephele-data/kubeconfig get cpa,ces,vpc,vm,ee -A`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.Progress, cfg.Terminal = cmd.ErrOrStderr(), IsTerminal(cmd.ErrOrStderr())
+			return Run(cmd.Context(), cfg, func(ctx context.Context, s Session) error {
+				explain(cmd.OutOrStdout(), cfg, s)
+				<-ctx.Done()
+				fmt.Fprintln(cmd.OutOrStdout(), "Stopping. Ctrl-C again ends at once; nothing is lost.")
+				return nil
+			})
+		},
+	}
+	AddFlags(cmd, &cfg)
+	return cmd
+}
+
+// AddFlags adds --data-dir and --listen to cmd, for every command that runs a control plane.
+func AddFlags(cmd *cobra.Command, cfg *Config) {
+	cmd.Flags().StringVar(&cfg.DataDir, "data-dir", DefaultDataDir, "directory for all data; created if missing")
+	cmd.Flags().StringVar(&cfg.Listen, "listen", controlplane.DefaultListen, "HOST:PORT of the API server; port 0 takes a free one")
+}
+
+// IsTerminal says whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// explain says what runs and how to go on.
+func explain(out io.Writer, cfg Config, s Session) {
+	fmt.Fprintf(out, `Nephele is ready after %s.
+
+  API server  %s
+  kubeconfig  %s
+  logs        %s
+
+In another terminal:
+
+  export KUBECONFIG=%s
+  kubectl get cpa,ces,vpc,vm,ee -A      # accounts, selectors and what they have found
+  kubectl apply -f FILE.yaml            # an account, a selector, a policy
+  kubectl get anp,acnp -A               # policies and their status
+
+Ctrl-C stops; the data stays in %s.
+`, s.StartUp.Round(100*time.Millisecond), s.URL, s.Kubeconfig, s.LogDir, quote(s.Kubeconfig), cfg.DataDir)
+}

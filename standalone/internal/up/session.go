@@ -1,0 +1,129 @@
+// Package up runs the whole of Nephele in one process: a control plane, its API types, and the controller, until it is told to
+// stop.
+//
+// Run owns everything it starts: when it returns, the controller has ended, the control plane has been stopped in order, and the
+// data directory is free. The Kubernetes libraries allow one control plane per process, hence one Run at a time.
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/nephele-io/nephele/internal/platform/progress"
+	"github.com/nephele-io/nephele/standalone/internal/controlplane"
+)
+
+// stopLimit bounds an orderly stop. Beyond it the process ends as if killed, which loses nothing.
+const stopLimit = 30 * time.Second
+
+// errFinished is the cause for which a session ends when it is over, rather than interrupted or broken.
+var errFinished = errors.New("finished")
+
+// RunController runs the controller against an API server until ctx ends. It returns nil then, or why it cannot go on.
+type RunController func(ctx context.Context, cfg *rest.Config) error
+
+// Config says what to run and where.
+type Config struct {
+	// DataDir and Listen are those of the control plane.
+	DataDir string
+	Listen  string
+	// CRDs are the CustomResourceDefinitions to install, one per file.
+	CRDs fs.FS
+	// Controller is run as soon as these are served. With nil only the control plane runs.
+	Controller RunController
+	// Progress receives a line when something takes longer than a second; Terminal says whether its lines can be rewritten.
+	Progress io.Writer
+	Terminal bool
+}
+
+// Session is what is running.
+type Session struct {
+	// RestConfig is the administrator's client configuration.
+	RestConfig *rest.Config
+	// URL is the address of the API server, Kubeconfig and LogDir are paths.
+	URL        string
+	Kubeconfig string
+	LogDir     string
+	// StartUp is how long it took until everything ran.
+	StartUp time.Duration
+}
+
+// Run starts everything, calls during, and stops everything when that returns. The context of during ends when ctx ends, and also
+// when the controller or the control plane fails. Run returns nil after an interruption (ctx has ended), else the first error of
+// these parties.
+func Run(ctx context.Context, cfg Config, during func(ctx context.Context, s Session) error) (err error) {
+	begin := time.Now()
+	steps := progress.New(cfg.Progress, cfg.Terminal)
+	defer steps.Close()
+	cp, err := controlplane.Start(ctx, controlplane.Options{DataDir: cfg.DataDir, Listen: cfg.Listen, Progress: steps.Step})
+	if err != nil {
+		return unlessInterrupted(ctx, err)
+	}
+	defer func() {
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+		defer cancel()
+		err = errors.Join(unlessInterrupted(ctx, err), cp.Stop(stopCtx))
+	}()
+	if err := cp.Ready(ctx); err != nil {
+		return err
+	}
+	steps.Step("installing CustomResourceDefinitions")
+	if err := cp.InstallCRDs(ctx, cfg.CRDs); err != nil {
+		return err
+	}
+	steps.Step("")
+	return attend(ctx, cp, cfg.Controller, func(ctx context.Context) error {
+		return during(ctx, Session{
+			RestConfig: cp.RestConfig(), URL: cp.URL(), Kubeconfig: cp.Kubeconfig(), LogDir: cp.LogDir(),
+			StartUp: time.Since(begin),
+		})
+	})
+}
+
+// attend calls during with the controller running beside it, and waits for that to end.
+func attend(ctx context.Context, cp *controlplane.ControlPlane, run RunController, during func(ctx context.Context) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	var parties sync.WaitGroup
+	defer parties.Wait()
+	defer end(errFinished)
+	parties.Go(func() {
+		select {
+		case <-cp.Done():
+			end(cp.Err())
+		case <-ctx.Done():
+		}
+	})
+	if run != nil {
+		parties.Go(func() {
+			err := run(ctx, cp.RestConfig())
+			switch {
+			case ctx.Err() != nil:
+			case err != nil:
+				end(fmt.Errorf("controller: %w", err))
+			default:
+				end(errors.New("the controller has ended by itself"))
+			}
+		})
+	}
+	err := during(ctx)
+	// A party that broke is the reason for what during then met.
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// unlessInterrupted drops errors that only say that ctx has ended.
+func unlessInterrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		return nil
+	}
+	return err
+}
