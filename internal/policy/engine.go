@@ -12,52 +12,321 @@ type Options struct {
 // Engine computes policies. See the package comment for its contract; use New.
 type Engine struct {
 	options Options
+
+	// Inputs.
+	labels          labelTable
+	namespaces      map[string]*namespace
+	knownNamespaces labelIndex[*namespace]
+	entities        map[EntityRef]*entity
+	services        map[NamespacedName]*Service
+	byService       map[NamespacedName]map[*groupDef]struct{}
+	tiers           map[string]int32
+	groupDefs       map[NamespacedName]*groupDef
+	policies        map[string]*policyState
+	hosts           map[string]*host
+	freeHostIDs     []uint32
+
+	// Shared parts.
+	everywhere *scope
+	scopes     map[string]*scope
+	scopeIndex selectorIndex[*scope]
+	selections map[string]*selection
+	groups     [2]map[string]*group
+	reaches    map[string]*reach
+	reported   map[reportKey]report
+	// serviceGroups are the applied-to groups of Services, present at every Node; nodeHosts counts the Nodes.
+	serviceGroups map[*group]struct{}
+	nodeHosts     hostCounts
+	// byTier and relative are the policies to compute again when a Tier or any Namespace changes.
+	byTier   map[string]map[*policyState]struct{}
+	relative map[*policyState]struct{}
+
+	// Work for the next Commit.
+	dirtyDefs     []*groupDef
+	dirtyPolicies []*policyState
+	dirtyGroups   []*group
+	dirtyReaches  []*reach
+	freshReaches  []*reach
+	emptyReaches  []*reach
+	keyedReaches  []*reach
+	dirtyReports  map[reportKey]struct{}
+	dead          []*entity
+	idleHosts     []*host
+	nodeShifts    map[*host]int
+	translations  uint64
 }
 
 // New returns an Engine that knows the system tiers and nothing else.
-func New(options Options) *Engine { return &Engine{options: options} }
+func New(options Options) *Engine {
+	e := &Engine{
+		options:       options,
+		labels:        labelTable{sets: make(map[string]*labelSet)},
+		namespaces:    make(map[string]*namespace),
+		entities:      make(map[EntityRef]*entity),
+		services:      make(map[NamespacedName]*Service),
+		byService:     make(map[NamespacedName]map[*groupDef]struct{}),
+		tiers:         make(map[string]int32),
+		groupDefs:     make(map[NamespacedName]*groupDef),
+		policies:      make(map[string]*policyState),
+		hosts:         make(map[string]*host),
+		scopes:        make(map[string]*scope),
+		selections:    make(map[string]*selection),
+		groups:        [2]map[string]*group{make(map[string]*group), make(map[string]*group)},
+		reaches:       make(map[string]*reach),
+		reported:      make(map[reportKey]report),
+		serviceGroups: make(map[*group]struct{}),
+		byTier:        make(map[string]map[*policyState]struct{}),
+		relative:      make(map[*policyState]struct{}),
+		dirtyReports:  make(map[reportKey]struct{}),
+		nodeShifts:    make(map[*host]int),
+	}
+	for _, t := range SystemTiers() {
+		e.tiers[t.Name] = t.Priority
+	}
+	return e
+}
 
 // PutNamespace adds or replaces a Namespace.
-func (e *Engine) PutNamespace(n Namespace) {}
+func (e *Engine) PutNamespace(in Namespace) {
+	n := e.namespaceNamed(in.Name)
+	labels := e.labels.acquire(in.Labels, label{})
+	if n.logKNP != in.LogNetworkPolicies {
+		n.logKNP = in.LogNetworkPolicies
+		e.touchKubernetesPolicies(in.Name)
+	}
+	if n.known && n.labels == labels {
+		e.labels.release(labels)
+		return
+	}
+	e.relabelNamespace(n, labels)
+}
 
 // DeleteNamespace forgets a Namespace. Its entities and policies stay until they are deleted themselves.
-func (e *Engine) DeleteNamespace(name string) {}
+func (e *Engine) DeleteNamespace(name string) {
+	n := e.namespaces[name]
+	if n == nil || !n.known {
+		return
+	}
+	if n.logKNP {
+		n.logKNP = false
+		e.touchKubernetesPolicies(name)
+	}
+	e.relabelNamespace(n, nil)
+	e.dropNamespace(n)
+}
+
+// relabelNamespace gives a Namespace other labels, or with nil makes it unknown, and moves it between scopes.
+func (e *Engine) relabelNamespace(n *namespace, labels *labelSet) {
+	if n.known {
+		e.knownNamespaces.remove(n)
+		e.labels.release(n.labels)
+	}
+	n.known, n.labels = labels != nil, labels
+	wanted := make(map[*scope]struct{})
+	if labels != nil {
+		e.knownNamespaces.insert(n)
+		e.scopeIndex.each(labels, func(s *scope) { wanted[s] = struct{}{} })
+	}
+	for s := range n.scopes {
+		if _, ok := wanted[s]; !ok && s != e.everywhere {
+			e.exitScope(n, s)
+		}
+	}
+	for s := range wanted {
+		if _, ok := n.scopes[s]; !ok {
+			e.enterScope(n, s)
+		}
+	}
+	for p := range e.relative {
+		e.touchPolicy(p)
+	}
+}
+
+func (e *Engine) touchKubernetesPolicies(namespace string) {
+	for _, p := range e.policies {
+		if p.in.Kind == KubernetesNetworkPolicy && p.in.Namespace == namespace {
+			e.touchPolicy(p)
+		}
+	}
+}
 
 // PutEntity adds or replaces an entity.
-func (e *Engine) PutEntity(x Entity) {}
+func (e *Engine) PutEntity(in Entity) {
+	x := e.entities[in.EntityRef]
+	if x == nil {
+		x = &entity{ref: in.EntityRef}
+		e.entities[in.EntityRef] = x
+	}
+	var account label
+	if in.Kind == KindPod && in.ServiceAccount != "" {
+		account = label{serviceAccountLabel, in.ServiceAccount}
+	}
+	labels := e.labels.acquire(in.Labels, account)
+	if x.alive && x.cell.labels == labels {
+		e.labels.release(labels)
+		e.updateContent(x, &in)
+		return
+	}
+	c := e.cellFor(e.namespaceNamed(in.Namespace), in.Kind, labels)
+	if x.alive {
+		e.noteEntity(x, x.cell)
+		e.leave(x)
+	} else if in.Kind == KindNode {
+		e.nodeShifts[e.useHost(in.Name)]++
+	}
+	e.assignHost(x, &in)
+	x.assign(&in)
+	x.alive = true
+	e.enter(x, c)
+	for _, link := range c.selectedBy {
+		for _, g := range link.selection.groups {
+			e.note(g, x, nil)
+		}
+	}
+}
+
+// updateContent changes what does not concern selectors.
+func (e *Engine) updateContent(x *entity, in *Entity) {
+	was := [2]*Member{x.asPeer, x.asApplied}
+	e.assignHost(x, in)
+	var changed [2]bool
+	changed[AddressGroup], changed[AppliedToGroup] = x.assign(in)
+	if !changed[0] && !changed[1] {
+		return
+	}
+	for _, link := range x.cell.selectedBy {
+		for _, g := range link.selection.groups {
+			if changed[g.role] {
+				e.note(g, x, was[g.role])
+			}
+		}
+	}
+}
+
+// noteEntity records that x may leave or change in all groups that contain its cell.
+func (e *Engine) noteEntity(x *entity, c *cell) {
+	for _, link := range c.selectedBy {
+		for _, g := range link.selection.groups {
+			e.note(g, x, x.member(g.role))
+		}
+	}
+}
 
 // DeleteEntity forgets an entity.
-func (e *Engine) DeleteEntity(ref EntityRef) {}
+func (e *Engine) DeleteEntity(ref EntityRef) {
+	x := e.entities[ref]
+	if x == nil || !x.alive {
+		return
+	}
+	e.noteEntity(x, x.cell)
+	e.leave(x)
+	x.alive = false
+	if x.host != "" {
+		e.freeHost(e.hosts[x.host])
+		x.host = ""
+	}
+	if ref.Kind == KindNode {
+		h := e.hosts[ref.Name]
+		e.nodeShifts[h]--
+		e.freeHost(h)
+	}
+	e.dead = append(e.dead, x)
+}
+
+// assignHost counts the entity's use of its host.
+func (e *Engine) assignHost(x *entity, in *Entity) {
+	key := in.Host
+	if in.Kind == KindNode {
+		key = in.Name
+	}
+	if x.host == key {
+		return
+	}
+	if x.host != "" {
+		e.freeHost(e.hosts[x.host])
+	}
+	if key != "" {
+		e.useHost(key)
+	}
+}
+
+// useHost returns the host with a key and counts one more use.
+func (e *Engine) useHost(key string) *host {
+	h := e.hosts[key]
+	if h == nil {
+		h = &host{key: key, id: uint32(len(e.hosts))}
+		if n := len(e.freeHostIDs); n > 0 {
+			h.id = e.freeHostIDs[n-1]
+			e.freeHostIDs = e.freeHostIDs[:n-1]
+		}
+		e.hosts[key] = h
+	}
+	h.uses++
+	return h
+}
+
+// freeHost gives up a use. Hosts without are forgotten at the end of Commit, when nothing counts them any more.
+func (e *Engine) freeHost(h *host) {
+	if h.uses--; h.uses == 0 {
+		e.idleHosts = append(e.idleHosts, h)
+	}
+}
 
 // PutService adds or replaces a Service.
-func (e *Engine) PutService(s Service) {}
+func (e *Engine) PutService(s Service) {
+	name := NamespacedName{s.Namespace, s.Name}
+	e.services[name] = &s
+	e.redefine(name)
+}
 
 // DeleteService forgets a Service.
-func (e *Engine) DeleteService(name NamespacedName) {}
+func (e *Engine) DeleteService(name NamespacedName) {
+	if _, ok := e.services[name]; ok {
+		delete(e.services, name)
+		e.redefine(name)
+	}
+}
 
 // PutTier adds or replaces a Tier.
-func (e *Engine) PutTier(t Tier) {}
+func (e *Engine) PutTier(t Tier) {
+	if old, ok := e.tiers[t.Name]; ok && old == t.Priority {
+		return
+	}
+	e.tiers[t.Name] = t.Priority
+	e.touchTier(t.Name)
+}
 
 // DeleteTier forgets a Tier; a system tier falls back to its built-in priority.
-func (e *Engine) DeleteTier(name string) {}
+func (e *Engine) DeleteTier(name string) {
+	if _, ok := e.tiers[name]; !ok {
+		return
+	}
+	delete(e.tiers, name)
+	for _, t := range SystemTiers() {
+		if t.Name == name {
+			e.tiers[name] = t.Priority
+		}
+	}
+	e.touchTier(name)
+}
+
+func (e *Engine) touchTier(name string) {
+	for p := range e.byTier[name] {
+		e.touchPolicy(p)
+	}
+}
 
 // PutGroup adds or replaces a Group or ClusterGroup.
-func (e *Engine) PutGroup(g Group) {}
+func (e *Engine) PutGroup(g Group) {
+	e.defineGroup(e.groupDefNamed(NamespacedName{g.Namespace, g.Name}), &g)
+}
 
 // DeleteGroup forgets a Group, or with an empty Namespace a ClusterGroup.
-func (e *Engine) DeleteGroup(name NamespacedName) {}
-
-// PutPolicy adds the policy, or replaces the one with the same UID.
-func (e *Engine) PutPolicy(p Policy) {}
-
-// DeletePolicy forgets the policy with the given UID.
-func (e *Engine) DeletePolicy(uid string) {}
-
-// Commit brings everything computed up to date and returns what changed since the last Commit.
-func (e *Engine) Commit() *Delta { return &Delta{} }
-
-// Listing returns everything computed as of the last Commit. Its cost is the size of the result.
-func (e *Engine) Listing() *Listing { return &Listing{} }
+func (e *Engine) DeleteGroup(name NamespacedName) {
+	if d := e.groupDefs[name]; d != nil && d.in != nil {
+		e.defineGroup(d, nil)
+	}
+}
 
 // SystemTiers returns the tiers that always exist, in order of priority.
 func SystemTiers() []Tier {
@@ -65,7 +334,3 @@ func SystemTiers() []Tier {
 		{"emergency", 50}, {"securityops", 100}, {"networkops", 150}, {"platform", 200}, {"application", 250}, {"baseline", 253},
 	}
 }
-
-// For returns the part of the change that the enforcer with the given key sees; an empty key stands for a receiver of
-// all keys. No identity is in both lists.
-func (d *GroupDelta) For(key string) (added, removed []*Member) { return nil, nil }

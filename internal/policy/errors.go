@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -27,4 +28,16 @@ func JoinErrors(errs []FieldError) string {
 		parts[i] = e.Error()
 	}
 	return strings.Join(parts, "; ")
+}
+
+// errorList collects field errors while an input is compiled.
+type errorList struct{ list []FieldError }
+
+func (l *errorList) add(field, value, want string) {
+	l.list = append(l.list, FieldError{Field: field, Value: value, Want: want})
+}
+
+// indexed names an element of a list field.
+func indexed(field string, i int) string {
+	return field + "[" + strconv.Itoa(i) + "]"
 }

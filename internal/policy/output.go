@@ -116,7 +116,8 @@ type Delta struct {
 	AddressGroups   []GroupDelta
 	AppliedToGroups []GroupDelta
 	Policies        []PolicyDelta
-	// Problems has an entry for every policy and group whose list of errors changed.
+	// Problems has an entry for every policy and group whose errors or warnings changed. Objects that never had any
+	// have none; a deleted object that had some gets an empty one.
 	Problems []Problem
 }
 
@@ -165,6 +166,8 @@ type Problem struct {
 	Group  NamespacedName
 	// Errors is empty when the problem is gone.
 	Errors []FieldError
+	// Warnings name references to groups that do not exist; the object is computed as if they were empty.
+	Warnings []FieldError
 }
 
 // ComputedGroup is the whole of a group, as listed.

@@ -1,0 +1,205 @@
+package policy
+
+import "slices"
+
+// group is a computed address group or applied-to group. It lives while a policy refers to it.
+type group struct {
+	role      GroupRole
+	name, uid string
+	// selection holds the members; nil in the applied-to group of a Service.
+	selection *selection
+	service   *Member
+	// refs counts the policies that refer to the group.
+	refs int
+	// fresh groups did not exist at the last Commit; dirty ones are on the Engine's list.
+	fresh, dirty bool
+	// pending are the entities whose membership may have changed since the last Commit, with their member value at
+	// that time; nil: not a member. Not kept for fresh groups.
+	pending map[*entity]*Member
+
+	// hosts of an applied-to group counts its members by host.
+	hosts hostCounts
+	// reaches are the reaches an applied-to group is part of, or that use an address group. An address group in several
+	// reaches counts them by host in hosts (counting is then set).
+	reaches  reachSet
+	counting bool
+	span     spanChange
+	// mark is the translation that last used the group.
+	mark uint64
+}
+
+// hostSpan returns the hosts the group concerns, as of the last Commit or, during Commit, as far as brought up to date.
+func (g *group) hostSpan() *hostCounts {
+	if g.role == AddressGroup && g.reaches.len() == 1 {
+		return g.reaches.one.hostSpan()
+	}
+	return &g.hosts
+}
+
+// touch puts the group on the list of groups to bring up to date.
+func (e *Engine) touch(g *group) {
+	if !g.dirty {
+		g.dirty = true
+		e.dirtyGroups = append(e.dirtyGroups, g)
+	}
+}
+
+// note records that the membership of x in g may change from now on; was is its present member value.
+func (e *Engine) note(g *group, x *entity, was *Member) {
+	if g.fresh {
+		return
+	}
+	if _, ok := g.pending[x]; ok {
+		return
+	}
+	if g.pending == nil {
+		g.pending = make(map[*entity]*Member)
+	}
+	g.pending[x] = was
+	e.touch(g)
+}
+
+// noteCell records that the membership in g of all entities of the cell may change.
+func (e *Engine) noteCell(g *group, c *cell, areMembers bool) {
+	if g.fresh {
+		return
+	}
+	for _, x := range c.entities {
+		var was *Member
+		if areMembers {
+			was = x.member(g.role)
+		}
+		e.note(g, x, was)
+	}
+}
+
+// acquireGroup counts a policy's reference to the group of a selector.
+func (e *Engine) acquireGroup(role GroupRole, t *terms) *group {
+	s := e.acquireSelection(t)
+	if g := s.own[role]; g != nil {
+		e.releaseSelection(s) // the group holds a use already
+		g.refs++
+		return g
+	}
+	g := e.newGroup(role, s.uuid, s.uuid)
+	g.selection = s
+	s.groups = append(s.groups, g)
+	s.own[role] = g
+	return g
+}
+
+// newGroup makes a group with one reference.
+func (e *Engine) newGroup(role GroupRole, name, uid string) *group {
+	g := &group{role: role, name: name, uid: uid, refs: 1, fresh: true}
+	e.groups[role][name] = g
+	e.touch(g)
+	return g
+}
+
+// releaseGroup gives up a policy's reference. Groups left without are swept in the next Commit.
+func (e *Engine) releaseGroup(g *group) {
+	if g.refs--; g.refs == 0 {
+		e.touch(g)
+	}
+}
+
+// reselect gives the group other members.
+func (e *Engine) reselect(g *group, s *selection) {
+	old := g.selection
+	g.selection = s
+	s.uses++
+	if !g.fresh {
+		for _, link := range old.cells {
+			e.noteCell(g, link.cell, true)
+		}
+		for _, link := range s.cells {
+			e.noteCell(g, link.cell, false)
+		}
+	}
+	old.dropGroup(g)
+	s.groups = append(s.groups, g)
+	e.releaseSelection(old)
+}
+
+func (s *selection) dropGroup(g *group) {
+	if i := slices.Index(s.groups, g); i >= 0 {
+		s.groups = slices.Delete(s.groups, i, i+1)
+	}
+	if s.own[g.role] == g {
+		s.own[g.role] = nil
+	}
+}
+
+// forget removes a group without references.
+func (e *Engine) forget(g *group) {
+	delete(e.groups[g.role], g.name)
+	if g.selection != nil {
+		g.selection.dropGroup(g)
+		e.releaseSelection(g.selection)
+	} else {
+		delete(e.serviceGroups, g)
+	}
+	g.pending = nil
+}
+
+// eachMember calls f for the present members, in no order.
+func (g *group) eachMember(f func(*Member)) {
+	if g.selection == nil {
+		f(g.service)
+		return
+	}
+	for _, link := range g.selection.cells {
+		for _, x := range link.cell.entities {
+			if m := x.member(g.role); m != nil {
+				f(m)
+			}
+		}
+	}
+}
+
+// members returns the present members in order.
+func (g *group) members() []*Member {
+	n := 0
+	if g.selection != nil {
+		for _, link := range g.selection.cells {
+			n += len(link.cell.entities)
+		}
+	}
+	out := make([]*Member, 0, max(n, 1))
+	g.eachMember(func(m *Member) { out = append(out, m) })
+	slices.SortFunc(out, compareMembers)
+	return out
+}
+
+// resolve turns the pending entities of a group that is not fresh into added and removed members, and calls count for
+// every member that came to (1) or left (-1) a host.
+func (g *group) resolve(count func(*Member, int)) (added, removed []*Member) {
+	for x, was := range g.pending {
+		var now *Member
+		if x.alive && g.selection.contains(x.cell) {
+			now = x.member(g.role)
+		}
+		if now == was {
+			continue
+		}
+		stays := now != nil && was != nil && now.Host == was.Host
+		if now != nil {
+			added = append(added, now)
+			if !stays {
+				count(now, 1)
+			}
+		}
+		if was != nil {
+			if !stays || !sameIdentity(was, now) {
+				removed = append(removed, was)
+			}
+			if !stays {
+				count(was, -1)
+			}
+		}
+	}
+	g.pending = nil
+	slices.SortFunc(added, compareMembers)
+	slices.SortFunc(removed, compareMembers)
+	return added, removed
+}

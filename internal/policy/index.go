@@ -1,0 +1,208 @@
+package policy
+
+// smallIndex is the number of items up to which an index is a plain list: most Namespaces hold a handful of label sets
+// and selectors, and maps for each of them would cost more memory than they save time.
+const smallIndex = 12
+
+// labelled is an item found by selectors.
+type labelled interface {
+	comparable
+	labelsOf() *labelSet
+}
+
+// labelIndex holds labelled items and finds those a selector matches.
+type labelIndex[T labelled] struct {
+	items   map[T]struct{}
+	byLabel map[label]map[T]struct{}
+	list    []T // instead of the maps while small
+}
+
+func (x *labelIndex[T]) insert(item T) {
+	if x.items == nil {
+		if len(x.list) < smallIndex {
+			x.list = append(x.list, item)
+			return
+		}
+		x.items = make(map[T]struct{}, 2*smallIndex)
+		x.byLabel = make(map[label]map[T]struct{})
+		for _, old := range x.list {
+			x.insert(old)
+		}
+		x.list = nil
+	}
+	x.items[item] = struct{}{}
+	for _, l := range item.labelsOf().pairs {
+		at := x.byLabel[l]
+		if at == nil {
+			at = make(map[T]struct{}, 1)
+			x.byLabel[l] = at
+		}
+		at[item] = struct{}{}
+	}
+}
+
+func (x *labelIndex[T]) remove(item T) {
+	if x.items == nil {
+		for i, it := range x.list {
+			if it == item {
+				last := len(x.list) - 1
+				x.list[i] = x.list[last]
+				var zero T
+				x.list[last] = zero
+				x.list = x.list[:last]
+				return
+			}
+		}
+		return
+	}
+	delete(x.items, item)
+	for _, l := range item.labelsOf().pairs {
+		at := x.byLabel[l]
+		if delete(at, item); len(at) == 0 {
+			delete(x.byLabel, l)
+		}
+	}
+}
+
+// each calls f for every item that s matches; a nil s matches all. f must not change the index.
+func (x *labelIndex[T]) each(s *selector, f func(T)) {
+	if x.items == nil {
+		for _, it := range x.list {
+			if s == nil || s.matches(it.labelsOf()) {
+				f(it)
+			}
+		}
+		return
+	}
+	if s != nil {
+		if anchors := s.anchors(); anchors != nil {
+			for _, a := range anchors {
+				for it := range x.byLabel[a] {
+					if s.matches(it.labelsOf()) {
+						f(it)
+					}
+				}
+			}
+			return
+		}
+	}
+	for it := range x.items {
+		if s == nil || s.matches(it.labelsOf()) {
+			f(it)
+		}
+	}
+}
+
+// selecting is an item that selects by labels; a nil selector selects everything.
+type selecting interface {
+	comparable
+	selectorOf() *selector
+}
+
+// selectorIndex holds selecting items and finds those that match a label set.
+type selectorIndex[T selecting] struct {
+	anchored map[label]map[T]struct{}
+	rest     map[T]struct{}
+	list     []T // instead of the maps while small
+	large    bool
+}
+
+func (x *selectorIndex[T]) insert(item T) {
+	if !x.large {
+		if len(x.list) < smallIndex {
+			x.list = append(x.list, item)
+			return
+		}
+		x.large = true
+		x.anchored = make(map[label]map[T]struct{})
+		x.rest = make(map[T]struct{})
+		for _, old := range x.list {
+			x.insert(old)
+		}
+		x.list = nil
+	}
+	anchors := anchorsOf(item.selectorOf())
+	if anchors == nil {
+		x.rest[item] = struct{}{}
+		return
+	}
+	for _, a := range anchors {
+		at := x.anchored[a]
+		if at == nil {
+			at = make(map[T]struct{}, 1)
+			x.anchored[a] = at
+		}
+		at[item] = struct{}{}
+	}
+}
+
+func (x *selectorIndex[T]) remove(item T) {
+	if !x.large {
+		for i, it := range x.list {
+			if it == item {
+				last := len(x.list) - 1
+				x.list[i] = x.list[last]
+				var zero T
+				x.list[last] = zero
+				x.list = x.list[:last]
+				return
+			}
+		}
+		return
+	}
+	delete(x.rest, item)
+	for _, a := range anchorsOf(item.selectorOf()) {
+		at := x.anchored[a]
+		if delete(at, item); len(at) == 0 {
+			delete(x.anchored, a)
+		}
+	}
+}
+
+// each calls f once for every item whose selector matches the labels. f must not change the index.
+func (x *selectorIndex[T]) each(set *labelSet, f func(T)) {
+	try := func(item T) {
+		if s := item.selectorOf(); s == nil || s.matches(set) {
+			f(item)
+		}
+	}
+	for _, it := range x.list {
+		try(it)
+	}
+	if !x.large {
+		return
+	}
+	for _, l := range set.pairs {
+		for it := range x.anchored[l] {
+			try(it)
+		}
+	}
+	for it := range x.rest {
+		try(it)
+	}
+}
+
+// all calls f for every item. f must not change the index.
+func (x *selectorIndex[T]) all(f func(T)) {
+	for _, it := range x.list {
+		f(it)
+	}
+	for it := range x.rest {
+		f(it)
+	}
+	for a, at := range x.anchored {
+		for it := range at {
+			// An item with several anchors stands under each: report it under the first only.
+			if anchorsOf(it.selectorOf())[0] == a {
+				f(it)
+			}
+		}
+	}
+}
+
+func anchorsOf(s *selector) []label {
+	if s == nil {
+		return nil
+	}
+	return s.anchors()
+}

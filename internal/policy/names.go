@@ -1,0 +1,64 @@
+package policy
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"slices"
+	"strings"
+)
+
+// groupNamespace is the UUID in which the names of groups are made.
+var groupNamespace = [16]byte{0xe4, 0xf2, 0x4a, 0x48, 0xca, 0x1f, 0x4d, 0x5b, 0x81, 0x9c, 0xea, 0x76, 0x32, 0xb2, 0x21, 0x15}
+
+// groupUUID returns the UUIDv5 of a normalized name: the name of the group on the wire.
+func groupUUID(normalized string) string {
+	h := sha1.New()
+	h.Write(groupNamespace[:])
+	h.Write([]byte(normalized))
+	var sum [sha1.Size]byte
+	u := h.Sum(sum[:0])[:16]
+	u[6] = u[6]&0x0f | 0x50
+	u[8] = u[8]&0x3f | 0x80
+	var out [36]byte
+	hex.Encode(out[0:8], u[0:4])
+	hex.Encode(out[9:13], u[4:6])
+	hex.Encode(out[14:18], u[6:8])
+	hex.Encode(out[19:23], u[8:10])
+	hex.Encode(out[24:36], u[10:16])
+	out[8], out[13], out[18], out[23] = '-', '-', '-', '-'
+	return string(out[:])
+}
+
+// terms are what a selecting peer or appliedTo says, compiled. Exactly one of pod, external and node may be set.
+type terms struct {
+	// namespace pins the selection to one Namespace; it is ignored if namespaces is set.
+	namespace  string
+	namespaces *selector
+	pod        *selector
+	external   *selector
+	node       *selector
+}
+
+// normalized returns the text that identifies the selection, from which its group's name is made.
+func (t *terms) normalized() string {
+	var parts [4]string
+	n := 0
+	put := func(prefix string, s *selector) {
+		if s != nil {
+			parts[n] = prefix + s.text
+			n++
+		}
+	}
+	put("namespaceSelector=", t.namespaces)
+	if t.namespaces == nil && t.namespace != "" {
+		parts[n] = "namespace=" + t.namespace
+		n++
+	}
+	if t.external == nil {
+		put("podSelector=", t.pod)
+	}
+	put("eeSelector=", t.external)
+	put("nodeSelector=", t.node)
+	slices.Sort(parts[:n])
+	return strings.Join(parts[:n], " And ")
+}

@@ -1,0 +1,184 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+)
+
+// indexedPeer is a peer with its path in the policy.
+type indexedPeer struct {
+	*Peer
+	path string
+}
+
+// matchAll is every address.
+var matchAll = [2]netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
+
+// peers translates a list of peers; an empty list is every address.
+func (t *translation) peers(d Direction, in []Peer, path string, named bool) ComputedPeer {
+	list := make([]indexedPeer, len(in))
+	for i := range in {
+		list[i] = indexedPeer{&in[i], indexed(path, i)}
+	}
+	return t.indexedPeers(d, list, named)
+}
+
+func (t *translation) indexedPeers(d Direction, in []indexedPeer, named bool) ComputedPeer {
+	var out ComputedPeer
+	if len(in) == 0 {
+		out.IPBlocks = []CIDRBlock{{CIDR: matchAll[0]}, {CIDR: matchAll[1]}}
+		if d == Egress && named {
+			// Enforcers look a named port up in the members of the peer, so the peer must list who could have it.
+			all := &terms{namespaces: &selector{}}
+			out.AddressGroups = []string{t.use(t.e.acquireGroup(AddressGroup, all)).name}
+		}
+		return out
+	}
+	for _, p := range in {
+		t.peer(d, p, &out)
+	}
+	slices.Sort(out.AddressGroups)
+	return out
+}
+
+// peer adds one peer to out.
+func (t *translation) peer(d Direction, p indexedPeer, out *ComputedPeer) {
+	var g *group
+	switch {
+	case p.IPBlock != nil:
+		out.IPBlocks = append(out.IPBlocks, compileIPBlock(p.IPBlock, p.path+".ipBlock", &t.errs))
+		return
+	case p.Group != "":
+		def := t.def(p.Group, p.path+".group")
+		if def.usable() {
+			out.IPBlocks = append(out.IPBlocks, def.ipBlocks()...)
+		}
+		if g = t.e.groupOf(AddressGroup, def); g == nil {
+			return
+		}
+	case p.FQDN != "":
+		if d == Ingress {
+			t.errs.add(p.path+".fqdn", p.FQDN, "no fqdn in an ingress rule: names can be destinations only")
+		}
+		out.FQDNs = append(out.FQDNs, p.FQDN)
+		return
+	case p.ServiceAccount != nil:
+		g = t.e.acquireGroup(AddressGroup, serviceAccountTerms(p.ServiceAccount))
+	case p.NodeSelector != nil:
+		g = t.e.acquireGroup(AddressGroup, &terms{node: compileSelector(p.NodeSelector, p.path+".nodeSelector", &t.errs)})
+	default:
+		g = t.e.acquireGroup(AddressGroup, t.peerTerms(p))
+	}
+	out.AddressGroups = append(out.AddressGroups, t.use(g).name)
+}
+
+// peerTerms compiles the selectors of a peer.
+func (t *translation) peerTerms(p indexedPeer) *terms {
+	return &terms{
+		namespace:  t.in.Namespace,
+		namespaces: compileSelector(p.NamespaceSelector, p.path+".namespaceSelector", &t.errs),
+		pod:        compileSelector(p.PodSelector, p.path+".podSelector", &t.errs),
+		external:   compileSelector(p.ExternalEntitySelector, p.path+".externalEntitySelector", &t.errs),
+	}
+}
+
+// compileIPBlock parses an ipBlock.
+func compileIPBlock(b *IPBlock, path string, errs *errorList) CIDRBlock {
+	var out CIDRBlock
+	cidr, ok := parseCIDR(b.CIDR, path+".cidr", errs)
+	if !ok {
+		return out
+	}
+	out.CIDR = cidr
+	for i, text := range b.Except {
+		at := indexed(path+".except", i)
+		except, ok := parseCIDR(text, at, errs)
+		if !ok {
+			continue
+		}
+		if except.Bits() <= cidr.Bits() || !cidr.Contains(except.Addr()) {
+			errs.add(at, text, "a strict subset of "+b.CIDR)
+			continue
+		}
+		out.Except = append(out.Except, except)
+	}
+	return out
+}
+
+// parseCIDR parses a CIDR, keeping host bits as written.
+func parseCIDR(text, path string, errs *errorList) (netip.Prefix, bool) {
+	p, err := netip.ParsePrefix(text)
+	if err != nil || p.Addr().Is4In6() {
+		errs.add(path, text, "a CIDR, for example 10.0.0.0/8 or 2001:db8::/32")
+		return netip.Prefix{}, false
+	}
+	return p, true
+}
+
+// services translates ports and protocols and reports whether a port is named.
+func (t *translation) services(in *Rule, path string) (out []ServiceMatch, named bool) {
+	for i := range in.Ports {
+		p := &in.Ports[i]
+		t.checkPort(p, indexed(path+".ports", i))
+		named = named || p.Port != nil && p.Port.Name != ""
+		protocol := p.Protocol
+		if protocol == "" && !p.AnyProtocol {
+			protocol = TCP
+		}
+		out = append(out, ServiceMatch{
+			Protocol: protocol, Port: p.Port, EndPort: p.EndPort, SrcPort: p.SourcePort, SrcEndPort: p.SourceEndPort,
+		})
+	}
+	for i, p := range in.Protocols {
+		switch {
+		case p.ICMP != nil:
+			at := indexed(path+".protocols", i) + ".icmp"
+			t.checkRange(p.ICMP.Type, 0, 255, at+".icmpType")
+			t.checkRange(p.ICMP.Code, 0, 255, at+".icmpCode")
+			out = append(out, ServiceMatch{Protocol: ICMP, ICMPType: p.ICMP.Type, ICMPCode: p.ICMP.Code})
+		case p.IGMP != nil:
+			out = append(out, ServiceMatch{Protocol: IGMP, IGMPType: p.IGMP.Type, GroupAddress: p.IGMP.GroupAddress})
+		default:
+			t.errs.add(indexed(path+".protocols", i), "", "icmp or igmp")
+		}
+	}
+	return out, named
+}
+
+// checkPort checks one port of a rule.
+func (t *translation) checkPort(p *Port, path string) {
+	switch p.Protocol {
+	case "", TCP, UDP, SCTP:
+	default:
+		t.errs.add(path+".protocol", string(p.Protocol), "one of TCP, UDP, SCTP")
+	}
+	if p.Port != nil && p.Port.Name == "" {
+		t.checkRange(&p.Port.Number, 1, 65535, path+".port")
+	}
+	t.checkRange(p.SourcePort, 1, 65535, path+".sourcePort")
+	if p.EndPort != nil {
+		switch {
+		case p.Port == nil:
+			t.errs.add(path+".endPort", strconv.Itoa(int(*p.EndPort)), "no endPort without port")
+		case p.Port.Name != "":
+			t.errs.add(path+".endPort", strconv.Itoa(int(*p.EndPort)), "no endPort with a named port")
+		default:
+			t.checkRange(p.EndPort, p.Port.Number, 65535, path+".endPort")
+		}
+	}
+	if p.SourceEndPort != nil {
+		if p.SourcePort == nil {
+			t.errs.add(path+".sourceEndPort", strconv.Itoa(int(*p.SourceEndPort)), "no sourceEndPort without sourcePort")
+		} else {
+			t.checkRange(p.SourceEndPort, *p.SourcePort, 65535, path+".sourceEndPort")
+		}
+	}
+}
+
+// checkRange checks an optional number.
+func (t *translation) checkRange(v *int32, low, high int32, path string) {
+	if v != nil && (*v < low || *v > high) {
+		t.errs.add(path, strconv.Itoa(int(*v)), "a number from "+strconv.Itoa(int(low))+" to "+strconv.Itoa(int(high)))
+	}
+}

@@ -1,0 +1,134 @@
+package policy
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// policyState is a policy and what it computes to.
+type policyState struct {
+	in    Policy
+	alive bool
+	dirty bool
+	// out is the computed form, nil if there is none; former is that of the last Commit.
+	out, former *ComputedPolicy
+	// changed policies have been computed again since the last Commit; moved ones have another reach than they had, and
+	// formerSpan is what they concerned.
+	changed, moved bool
+	formerSpan     []*host
+	errs, warns    []FieldError
+
+	// What the computed form refers to: each group and def once. atgs and ags are groups.
+	atgs, ags []*group
+	defs      []*groupDef
+	tier      string
+	relative  bool
+	reach     *reach
+	at        int // index in reach.policies
+}
+
+func (p *policyState) ref() PolicyRef {
+	return PolicyRef{p.in.Kind, p.in.Namespace, p.in.Name, p.in.UID}
+}
+
+// touchPolicy puts a policy on the list of policies to compute again.
+func (e *Engine) touchPolicy(p *policyState) {
+	if !p.dirty {
+		p.dirty = true
+		e.dirtyPolicies = append(e.dirtyPolicies, p)
+	}
+}
+
+// PutPolicy adds the policy, or replaces the one with the same UID.
+func (e *Engine) PutPolicy(in Policy) {
+	p := e.policies[in.UID]
+	if p == nil {
+		p = &policyState{}
+		e.policies[in.UID] = p
+	}
+	p.in, p.alive = in, true
+	e.touchPolicy(p)
+}
+
+// DeletePolicy forgets the policy with the given UID.
+func (e *Engine) DeletePolicy(uid string) {
+	if p := e.policies[uid]; p != nil && p.alive {
+		p.alive = false
+		e.touchPolicy(p)
+	}
+}
+
+// updatePolicies computes the dirty policies again.
+func (e *Engine) updatePolicies() []*policyState {
+	done := e.dirtyPolicies
+	for _, p := range done {
+		p.dirty = false
+		var t translation
+		if p.alive {
+			t = e.translate(&p.in)
+		}
+		p.changed = true
+		p.former = p.out
+		if t.out == nil || p.out == nil || !reflect.DeepEqual(p.out, t.out) {
+			p.out = t.out
+		}
+		e.rebind(p, &t)
+		p.errs, p.warns = t.errs.list, t.warns.list
+		e.touchReport(reportKey{policy: p.in.UID})
+	}
+	e.dirtyPolicies = nil
+	return done
+}
+
+// rebind makes the policy refer to what its new translation uses, then gives up what the old one used: what both use
+// never goes away in between.
+func (e *Engine) rebind(p *policyState, t *translation) {
+	oldReach, oldAt, oldAGs, oldATGs, oldDefs := p.reach, p.at, p.ags, p.atgs, p.defs
+	p.reach = nil
+	if t.out != nil {
+		slices.SortFunc(t.atgs, func(a, b *group) int { return strings.Compare(a.name, b.name) })
+		e.join(e.reachOf(t.atgs), p, t.ags)
+	}
+	p.moved = p.former != nil && oldReach != p.reach
+	if p.moved && oldReach != nil {
+		p.formerSpan = oldReach.hostSpan().snapshot()
+	}
+	if oldReach != nil {
+		at := p.at
+		e.quit(oldReach, oldAt, oldAGs)
+		if p.reach != nil && oldReach != p.reach {
+			p.at = at
+		}
+	}
+	for _, g := range oldAGs {
+		e.releaseGroup(g)
+	}
+	for _, g := range oldATGs {
+		e.releaseGroup(g)
+	}
+	p.ags, p.atgs, p.defs = t.ags, t.atgs, t.defs
+	for _, d := range t.defs {
+		d.policies[p] = struct{}{}
+	}
+	for _, d := range oldDefs {
+		if !slices.Contains(t.defs, d) {
+			delete(d.policies, p)
+			e.dropGroupDef(d)
+		}
+	}
+	if p.tier != t.tier {
+		if p.tier != "" {
+			removeFrom(e.byTier, p.tier, p)
+		}
+		if t.tier != "" {
+			addTo(e.byTier, t.tier, p)
+		}
+		p.tier = t.tier
+	}
+	if p.relative = t.relative; t.relative {
+		e.relative[p] = struct{}{}
+	} else {
+		delete(e.relative, p)
+	}
+}

@@ -1,0 +1,258 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// reach is the span shared by the policies that apply to the same applied-to groups.
+type reach struct {
+	key  string
+	atgs []*group // sorted by name
+	// fresh reaches did not exist at the last Commit: their span is computed as a whole, late in Commit.
+	fresh, dirty bool
+	hosts        hostCounts // with several groups: by host, how many of them have it
+	// policies are those with this reach; each knows its place.
+	policies []*policyState
+	// ags counts the policies that use each address group.
+	ags  map[*group]int
+	span spanChange
+	// keys caches the whole span for the policies added in one Commit; added and removed its change.
+	keys           []string
+	added, removed []string
+}
+
+func (r *reach) hostSpan() *hostCounts {
+	if len(r.atgs) == 1 {
+		return &r.atgs[0].hosts
+	}
+	return &r.hosts
+}
+
+// reachSet is a set of reaches, each with a mark: whether its hosts are counted in the address group that holds the set.
+type reachSet struct {
+	one  *reach // while there is just one
+	many map[*reach]bool
+}
+
+func (s *reachSet) len() int {
+	if s.one != nil {
+		return 1
+	}
+	return len(s.many)
+}
+
+func (s *reachSet) insert(r *reach) {
+	switch {
+	case s.one == nil && len(s.many) == 0:
+		s.one = r
+	case s.one != nil:
+		s.many = map[*reach]bool{s.one: false, r: false}
+		s.one = nil
+	default:
+		s.many[r] = false
+	}
+}
+
+func (s *reachSet) remove(r *reach) {
+	if s.one == r {
+		s.one = nil
+		return
+	}
+	delete(s.many, r)
+	if len(s.many) == 1 {
+		for last := range s.many {
+			s.one = last
+		}
+		s.many = nil
+	}
+}
+
+func (s *reachSet) each(f func(*reach)) {
+	if s.one != nil {
+		f(s.one)
+	}
+	for r := range s.many {
+		f(r)
+	}
+}
+
+// reachOf returns the reach of a sorted list of distinct applied-to groups.
+func (e *Engine) reachOf(atgs []*group) *reach {
+	key := ""
+	if len(atgs) == 1 {
+		key = atgs[0].name
+	} else {
+		names := make([]string, len(atgs))
+		for i, g := range atgs {
+			names[i] = g.name
+		}
+		key = strings.Join(names, "\x00")
+	}
+	if r := e.reaches[key]; r != nil {
+		return r
+	}
+	r := &reach{key: key, atgs: slices.Clone(atgs), fresh: true, ags: make(map[*group]int, 1)}
+	e.reaches[key] = r
+	e.freshReaches = append(e.freshReaches, r)
+	for _, g := range atgs {
+		g.reaches.insert(r)
+	}
+	return r
+}
+
+// join makes the policy one of the reach, using these address groups.
+func (e *Engine) join(r *reach, p *policyState, ags []*group) {
+	p.reach, p.at = r, len(r.policies)
+	r.policies = append(r.policies, p)
+	for _, g := range ags {
+		if r.ags[g]++; r.ags[g] == 1 {
+			if !g.fresh {
+				g.span.keep(g.hostSpan())
+			}
+			g.reaches.insert(r)
+			e.touch(g)
+		}
+	}
+}
+
+// quit is the opposite of join for a policy that was at the given place with these address groups. It must be called
+// before the hosts of applied-to groups are brought up to date.
+func (e *Engine) quit(r *reach, at int, ags []*group) {
+	last := len(r.policies) - 1
+	r.policies[at] = r.policies[last]
+	r.policies[at].at = at
+	r.policies[last] = nil
+	r.policies = r.policies[:last]
+	for _, g := range ags {
+		if r.ags[g]--; r.ags[g] > 0 {
+			continue
+		}
+		delete(r.ags, g)
+		if !g.fresh {
+			g.span.keep(g.hostSpan())
+		}
+		if g.counting && g.reaches.many[r] {
+			for _, c := range r.hostSpan().list {
+				g.hosts.add(c.host, -1)
+			}
+		}
+		if g.reaches.remove(r); g.reaches.len() < 2 {
+			g.counting, g.hosts = false, hostCounts{}
+		}
+		e.touch(g)
+	}
+	if last == 0 {
+		e.emptyReaches = append(e.emptyReaches, r)
+	}
+}
+
+// sweepReaches forgets the reaches without policies.
+func (e *Engine) sweepReaches() {
+	for _, r := range e.emptyReaches {
+		if len(r.policies) > 0 || e.reaches[r.key] != r {
+			continue
+		}
+		delete(e.reaches, r.key)
+		for _, g := range r.atgs {
+			g.reaches.remove(r)
+		}
+	}
+	e.emptyReaches = e.emptyReaches[:0]
+	e.freshReaches = slices.DeleteFunc(e.freshReaches, func(r *reach) bool { return e.reaches[r.key] != r })
+}
+
+// shift counts n more members of the applied-to group at the host and carries a change of its span on to the reaches
+// that existed before this Commit and their address groups.
+func (e *Engine) shift(g *group, h *host, n int) {
+	before, after := g.hosts.add(h, n)
+	if before == after {
+		return
+	}
+	if !g.fresh {
+		g.span.flip(h, before)
+	}
+	g.reaches.each(func(r *reach) {
+		if r.fresh {
+			return
+		}
+		was, is := before, after
+		if len(r.atgs) > 1 {
+			step := 1
+			if before {
+				step = -1
+			}
+			was, is = r.hosts.add(h, step)
+		}
+		if was != is {
+			e.flipReach(r, h, was)
+		}
+	})
+}
+
+// flipReach carries a host that came to or went from a reach on to its address groups.
+func (e *Engine) flipReach(r *reach, h *host, was bool) {
+	r.span.flip(h, was)
+	if !r.dirty {
+		r.dirty = true
+		e.dirtyReaches = append(e.dirtyReaches, r)
+	}
+	step := 1
+	if was {
+		step = -1
+	}
+	for g := range r.ags {
+		if g.counting {
+			if !g.reaches.many[r] {
+				continue // counted later, as a whole
+			}
+			if before, after := g.hosts.add(h, step); before == after {
+				continue
+			}
+		}
+		if !g.fresh {
+			g.span.flip(h, was)
+		}
+		e.touch(g)
+	}
+}
+
+// fillReaches computes the hosts of the reaches made in this Commit.
+func (e *Engine) fillReaches() {
+	for _, r := range e.freshReaches {
+		r.fresh = false
+		if len(r.atgs) == 1 {
+			continue
+		}
+		r.hosts = hostCounts{}
+		for _, g := range r.atgs {
+			for _, c := range g.hosts.list {
+				r.hosts.add(c.host, 1)
+			}
+		}
+	}
+	e.freshReaches = e.freshReaches[:0]
+}
+
+// recount brings the host counts of an address group in line with its reaches.
+func (g *group) recount() {
+	if g.reaches.len() < 2 {
+		g.counting, g.hosts = false, hostCounts{}
+		return
+	}
+	if !g.counting {
+		g.counting, g.hosts = true, hostCounts{}
+		for r := range g.reaches.many {
+			g.reaches.many[r] = false
+		}
+	}
+	for r, counted := range g.reaches.many {
+		if counted {
+			continue
+		}
+		for _, c := range r.hostSpan().list {
+			g.hosts.add(c.host, 1)
+		}
+		g.reaches.many[r] = true
+	}
+}

@@ -1,0 +1,157 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// space is a Namespace in which a rule with peers relative to the Namespace applies, with its applied-to groups there.
+type space struct {
+	ns     *namespace
+	groups []*group
+}
+
+// isRelative reports whether any rule has a peer relative to the Namespace.
+func (t *translation) isRelative(rules []Rule) bool {
+	for i := range rules {
+		for j := range rules[i].Peers {
+			if rules[i].Peers[j].Namespaces != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// affected returns, sorted by name, the Namespaces that appliedTo reaches into, with one applied-to group for each entry
+// that does, narrowed to the Namespace.
+func (t *translation) affected(appliedTo []AppliedTo, path string) []space {
+	found := make(map[*namespace][]*group)
+	add := func(n *namespace, narrowed *terms) {
+		g := t.use(t.e.acquireGroup(AppliedToGroup, narrowed))
+		if t.e.options.ReferenceNamespacePeers {
+			found[n] = []*group{g}
+		} else if !slices.Contains(found[n], g) {
+			found[n] = append(found[n], g)
+		}
+	}
+	for i := range appliedTo {
+		at := &appliedTo[i]
+		for _, s := range t.appliedLeaves(at, indexed(path, i)) {
+			for _, n := range t.namespacesOf(s) {
+				add(n, &terms{namespace: n.name, pod: s.pod, external: s.external})
+			}
+		}
+	}
+	out := make([]space, 0, len(found))
+	for n, groups := range found {
+		out = append(out, space{n, groups})
+	}
+	slices.SortFunc(out, func(a, b space) int { return strings.Compare(a.ns.name, b.ns.name) })
+	return out
+}
+
+// appliedLeaves returns the selections that make up one appliedTo. Services and Nodes are in no Namespace.
+func (t *translation) appliedLeaves(at *AppliedTo, path string) []*terms {
+	switch {
+	case at.Service != nil || at.NodeSelector != nil:
+		return nil
+	case at.Group == "":
+		s := t.appliedTerms(at, path)
+		if s.normalized() == "" && !t.e.options.ReferenceNamespacePeers {
+			return nil // no selector at all selects nothing
+		}
+		return []*terms{s}
+	}
+	d := t.def(at.Group, path+".group")
+	if !d.usable() {
+		return nil
+	}
+	if t.e.options.ReferenceNamespacePeers {
+		s := &terms{}
+		if len(d.children) == 0 && d.terms != nil {
+			s.namespaces = d.terms.namespaces
+		}
+		return []*terms{s}
+	}
+	return d.leaves()
+}
+
+// namespacesOf returns the known Namespaces that a selection reaches into.
+func (t *translation) namespacesOf(s *terms) []*namespace {
+	var out []*namespace
+	collect := func(n *namespace) { out = append(out, n) }
+	switch {
+	case s.namespaces != nil:
+		t.e.knownNamespaces.each(s.namespaces, collect)
+	case s.namespace != "":
+		if n := t.e.namespaces[s.namespace]; n != nil && n.known {
+			collect(n)
+		}
+	default:
+		t.e.knownNamespaces.each(nil, collect)
+	}
+	return out
+}
+
+// selfRules adds one rule per Namespace, for peers in the same Namespace.
+func (t *translation) selfRules(out ComputedRule, peers []indexedPeer, spaces []space) {
+	if len(peers) == 0 {
+		return
+	}
+	for _, s := range spaces {
+		r := out
+		r.AppliedToGroups = groupNames(s.groups)
+		var p ComputedPeer
+		for _, peer := range peers {
+			narrowed := t.peerTerms(peer)
+			narrowed.namespace, narrowed.namespaces = s.ns.name, nil
+			p.AddressGroups = append(p.AddressGroups, t.use(t.e.acquireGroup(AddressGroup, narrowed)).name)
+		}
+		slices.Sort(p.AddressGroups)
+		t.setPeer(&r, p)
+		t.out.Rules = append(t.out.Rules, r)
+	}
+}
+
+// sameLabelRules adds, for one peer, a rule per combination of label values that the Namespaces have. Namespaces that
+// lack one of the labels get none.
+func (t *translation) sameLabelRules(out ComputedRule, peer indexedPeer, spaces []space) {
+	keys := peer.Namespaces.SameLabels
+	type class struct {
+		labels map[string]string
+		groups []*group
+	}
+	classes := make(map[string]*class)
+	for _, s := range spaces {
+		values := make(map[string]string, len(keys))
+		id := ""
+		for _, k := range keys {
+			v, ok := s.ns.labels.get(k)
+			if !ok {
+				values = nil
+				break
+			}
+			values[k] = v
+			id += v + "\x00"
+		}
+		if values == nil {
+			continue
+		}
+		if classes[id] == nil {
+			classes[id] = &class{labels: values}
+		}
+		classes[id].groups = append(classes[id].groups, s.groups...)
+	}
+	for _, id := range slices.Sorted(maps.Keys(classes)) {
+		c := classes[id]
+		r := out
+		r.AppliedToGroups = groupNames(c.groups)
+		narrowed := t.peerTerms(peer)
+		narrowed.namespaces = compileSelector(&Selector{MatchLabels: c.labels}, peer.path+".namespaces.sameLabels", &t.errs)
+		name := t.use(t.e.acquireGroup(AddressGroup, narrowed)).name
+		t.setPeer(&r, ComputedPeer{AddressGroups: []string{name}})
+		t.out.Rules = append(t.out.Rules, r)
+	}
+}

@@ -1,0 +1,288 @@
+package policy
+
+// scope is a set of Namespaces chosen by their labels, shared by all selections with that namespaceSelector. A nil
+// selector, and an empty one, choose every Namespace, also unknown ones.
+type scope struct {
+	sel        *selector
+	namespaces map[*namespace]struct{}
+	selections [KindNode + 1]selectorIndex[*selection]
+	uses       int
+}
+
+func (s *scope) selectorOf() *selector { return s.sel }
+
+// selection is a set of entities, kept as a set of cells: what one selector selects, or the union of other selections.
+type selection struct {
+	name string // normalized; empty for unions
+	uuid string
+	// nothing marks the selection without any selector, which is empty.
+	nothing bool
+	kind    EntityKind
+	sel     *selector // nil: all entities of the kind
+	// Either pinned or in is set, unless nothing.
+	pinned *namespace
+	in     *scope
+	// children make this a union; parents are the unions over this.
+	children []*selection
+	parents  []*selection
+	// counts says in how many children each cell of a union is.
+	counts map[*cell]int
+
+	cells []selectionLink
+	// groups are the computed groups with these members.
+	groups []*group
+	// own are the groups named by uuid, by role.
+	own  [2]*group
+	uses int
+}
+
+func (s *selection) selectorOf() *selector { return s.sel }
+
+// acquireSelection returns the one selection with these terms and counts a use of it.
+func (e *Engine) acquireSelection(t *terms) *selection {
+	name := t.normalized()
+	if s := e.selections[name]; s != nil {
+		s.uses++
+		return s
+	}
+	s := &selection{name: name, uuid: groupUUID(name), uses: 1}
+	e.selections[name] = s
+	switch {
+	case t.external != nil:
+		s.kind, s.sel = KindExternalEntity, t.external
+	case t.node != nil:
+		s.kind, s.sel = KindNode, t.node
+	default:
+		s.kind, s.sel = KindPod, t.pod
+	}
+	switch {
+	case s.kind == KindNode:
+		s.pinned = e.namespaceNamed("")
+	case t.namespaces != nil:
+		s.in = e.acquireScope(t.namespaces)
+	case t.namespace != "":
+		s.pinned = e.namespaceNamed(t.namespace)
+	case s.sel != nil:
+		s.in = e.acquireScope(nil)
+	default:
+		s.nothing = true
+		return s
+	}
+	attach := func(c *cell) { e.attach(s, c) }
+	if s.pinned != nil {
+		s.pinned.uses++
+		s.pinned.pinned[s.kind].insert(s)
+		s.pinned.cells[s.kind].each(s.sel, attach)
+		return s
+	}
+	s.in.selections[s.kind].insert(s)
+	for n := range s.in.namespaces {
+		n.cells[s.kind].each(s.sel, attach)
+	}
+	return s
+}
+
+// acquireUnion returns a new selection of everything in the children, over whose uses it takes.
+func (e *Engine) acquireUnion(children []*selection) *selection {
+	u := &selection{children: children, counts: make(map[*cell]int), uses: 1}
+	for _, child := range children {
+		child.parents = append(child.parents, u)
+		for _, link := range child.cells {
+			e.attach(u, link.cell)
+		}
+	}
+	return u
+}
+
+// releaseSelection gives up a use.
+func (e *Engine) releaseSelection(s *selection) {
+	if s.uses--; s.uses > 0 {
+		return
+	}
+	for len(s.cells) > 0 {
+		c := s.cells[len(s.cells)-1].cell
+		if s.children != nil {
+			s.counts[c] = 1
+		}
+		e.detach(s, c)
+	}
+	for _, child := range s.children {
+		for i, p := range child.parents {
+			if p == s {
+				child.parents = append(child.parents[:i], child.parents[i+1:]...)
+				break
+			}
+		}
+		e.releaseSelection(child)
+	}
+	if s.children != nil {
+		return
+	}
+	delete(e.selections, s.name)
+	switch {
+	case s.pinned != nil:
+		s.pinned.pinned[s.kind].remove(s)
+		s.pinned.uses--
+		e.dropNamespace(s.pinned)
+	case s.in != nil:
+		s.in.selections[s.kind].remove(s)
+		e.releaseScope(s.in)
+	}
+}
+
+// attach puts a cell into a selection and the unions over it.
+func (e *Engine) attach(s *selection, c *cell) {
+	if s.children != nil {
+		s.counts[c]++
+		if s.counts[c] > 1 {
+			return
+		}
+	}
+	for _, g := range s.groups {
+		e.noteCell(g, c, false)
+	}
+	s.cells = append(s.cells, selectionLink{c, len(c.selectedBy)})
+	c.selectedBy = append(c.selectedBy, cellLink{s, len(s.cells) - 1})
+	for _, p := range s.parents {
+		e.attach(p, c)
+	}
+}
+
+// detach takes a cell out of a selection and the unions over it.
+func (e *Engine) detach(s *selection, c *cell) {
+	if s.children != nil {
+		s.counts[c]--
+		if s.counts[c] > 0 {
+			return
+		}
+		delete(s.counts, c)
+	}
+	for _, g := range s.groups {
+		e.noteCell(g, c, true)
+	}
+	s.unlink(c)
+	for _, p := range s.parents {
+		e.detach(p, c)
+	}
+}
+
+// unlink removes the link between the selection and one of its cells.
+func (s *selection) unlink(c *cell) {
+	i := 0
+	// The shorter list finds the link.
+	if len(s.cells) <= len(c.selectedBy) {
+		for s.cells[i].cell != c {
+			i++
+		}
+	} else {
+		j := 0
+		for c.selectedBy[j].selection != s {
+			j++
+		}
+		i = c.selectedBy[j].at
+	}
+	j := s.cells[i].at
+	last := len(s.cells) - 1
+	moved := s.cells[last]
+	s.cells[i] = moved
+	moved.cell.selectedBy[moved.at].at = i
+	s.cells[last] = selectionLink{}
+	s.cells = s.cells[:last]
+
+	end := len(c.selectedBy) - 1
+	other := c.selectedBy[end]
+	c.selectedBy[j] = other
+	if other.selection != s {
+		other.selection.cells[other.at].at = j
+	}
+	c.selectedBy[end] = cellLink{}
+	c.selectedBy = c.selectedBy[:end]
+}
+
+// contains reports whether the selection contains the cell.
+func (s *selection) contains(c *cell) bool {
+	if c == nil {
+		return false
+	}
+	if len(s.cells) <= len(c.selectedBy) {
+		for i := range s.cells {
+			if s.cells[i].cell == c {
+				return true
+			}
+		}
+		return false
+	}
+	for i := range c.selectedBy {
+		if c.selectedBy[i].selection == s {
+			return true
+		}
+	}
+	return false
+}
+
+// acquireScope returns the scope of a namespaceSelector.
+func (e *Engine) acquireScope(sel *selector) *scope {
+	all := sel == nil || len(sel.reqs) == 0
+	if all && e.everywhere != nil {
+		e.everywhere.uses++
+		return e.everywhere
+	}
+	if !all {
+		if s := e.scopes[sel.text]; s != nil {
+			s.uses++
+			return s
+		}
+	}
+	s := &scope{uses: 1, namespaces: make(map[*namespace]struct{})}
+	if all {
+		e.everywhere = s
+		for _, n := range e.namespaces {
+			e.enterScope(n, s)
+		}
+		return s
+	}
+	s.sel = sel
+	e.scopes[sel.text] = s
+	e.scopeIndex.insert(s)
+	e.knownNamespaces.each(sel, func(n *namespace) { e.enterScope(n, s) })
+	return s
+}
+
+func (e *Engine) releaseScope(s *scope) {
+	if s.uses--; s.uses > 0 {
+		return
+	}
+	for n := range s.namespaces {
+		delete(n.scopes, s)
+	}
+	if s == e.everywhere {
+		e.everywhere = nil
+		return
+	}
+	e.scopeIndex.remove(s)
+	delete(e.scopes, s.sel.text)
+}
+
+// enterScope makes the Namespace's cells available to the scope's selections; exitScope takes them away.
+func (e *Engine) enterScope(n *namespace, s *scope) {
+	if n.scopes == nil {
+		n.scopes = make(map[*scope]struct{}, 1)
+	}
+	n.scopes[s] = struct{}{}
+	s.namespaces[n] = struct{}{}
+	for kind := range s.selections {
+		s.selections[kind].all(func(sel *selection) {
+			n.cells[kind].each(sel.sel, func(c *cell) { e.attach(sel, c) })
+		})
+	}
+}
+
+func (e *Engine) exitScope(n *namespace, s *scope) {
+	delete(n.scopes, s)
+	delete(s.namespaces, n)
+	for kind := range s.selections {
+		s.selections[kind].all(func(sel *selection) {
+			n.cells[kind].each(sel.sel, func(c *cell) { e.detach(sel, c) })
+		})
+	}
+}

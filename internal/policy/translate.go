@@ -1,0 +1,359 @@
+package policy
+
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+// defaultTier is the tier of policies that name none.
+const defaultTier = "application"
+
+// knpRulePriority is the priority of the rules of Kubernetes NetworkPolicies.
+const knpRulePriority = -1
+
+// translation is one policy on its way from input to computed form.
+type translation struct {
+	e           *Engine
+	in          *Policy
+	out         *ComputedPolicy
+	errs, warns errorList
+	// serial marks the groups that are in atgs and ags already.
+	serial    uint64
+	atgs, ags []*group
+	defs      []*groupDef
+	tier      string
+	// relative policies have rules per Namespace.
+	relative bool
+	// spaces are, for relative policies with appliedTo in their spec, the applied-to groups per Namespace.
+	spaces []space
+}
+
+// translate computes the policy. The groups in the result have been acquired. If anything is wrong, out is nil.
+func (e *Engine) translate(in *Policy) translation {
+	e.translations++
+	t := translation{e: e, in: in, serial: e.translations}
+	t.out = &ComputedPolicy{
+		Source:     PolicyRef{in.Kind, in.Namespace, in.Name, in.UID},
+		Generation: in.Generation,
+	}
+	if in.UID == "" {
+		t.errs.add("metadata.uid", "", "a unique id")
+	}
+	if in.Kind == KubernetesNetworkPolicy {
+		t.kubernetes()
+	} else {
+		t.antrea()
+	}
+	if len(t.errs.list) > 0 {
+		t.out = nil
+		for _, g := range t.atgs {
+			e.releaseGroup(g)
+		}
+		for _, g := range t.ags {
+			e.releaseGroup(g)
+		}
+		t.atgs, t.ags = nil, nil
+	}
+	return t
+}
+
+// kubernetes translates a Kubernetes NetworkPolicy.
+func (t *translation) kubernetes() {
+	for i := range t.in.AppliedTo {
+		t.appliedGroup(&t.in.AppliedTo[i], "spec")
+	}
+	t.out.AppliedToGroups = groupNames(t.atgs)
+	isolates := func(d Direction) bool {
+		if len(t.in.PolicyTypes) > 0 {
+			return slices.Contains(t.in.PolicyTypes, d)
+		}
+		return d == Ingress || len(t.in.Egress) > 0
+	}
+	logging := false
+	if n := t.e.namespaces[t.in.Namespace]; n != nil {
+		logging = n.logKNP
+	}
+	each := func(d Direction, rules []Rule, path string) {
+		for i := range rules {
+			at := indexed(path, i)
+			out := ComputedRule{Direction: d, Priority: knpRulePriority, Action: Allow, EnableLogging: logging}
+			var named bool
+			out.Services, named = t.services(&rules[i], at)
+			t.setPeer(&out, t.peers(d, rules[i].Peers, peerPath(d, at), named))
+			t.out.Rules = append(t.out.Rules, out)
+		}
+	}
+	// A direction that is not in policyTypes is not restricted, whatever rules are written for it.
+	if isolates(Ingress) {
+		each(Ingress, t.in.Ingress, "spec.ingress")
+	}
+	if isolates(Egress) {
+		each(Egress, t.in.Egress, "spec.egress")
+	}
+	if isolates(Ingress) && len(t.in.Ingress) == 0 {
+		t.out.Rules = append(t.out.Rules, ComputedRule{Direction: Ingress, EnableLogging: logging})
+	}
+	if isolates(Egress) && len(t.in.Egress) == 0 {
+		t.out.Rules = append(t.out.Rules, ComputedRule{Direction: Egress, EnableLogging: logging})
+	}
+}
+
+// antrea translates a policy with tier, priority and actions.
+func (t *translation) antrea() {
+	t.rank()
+	t.relative = t.isRelative(t.in.Ingress) || t.isRelative(t.in.Egress)
+	perRule := t.checkAppliedTo()
+	if t.relative && !perRule {
+		t.spaces = t.affected(t.in.AppliedTo, "spec.appliedTo")
+	}
+	if !perRule && !t.relative {
+		for i := range t.in.AppliedTo {
+			t.appliedGroup(&t.in.AppliedTo[i], indexed("spec.appliedTo", i))
+		}
+		t.out.AppliedToGroups = groupNames(t.atgs)
+	}
+	for i := range t.in.Ingress {
+		t.rule(Ingress, i, &t.in.Ingress[i], indexed("spec.ingress", i))
+	}
+	for i := range t.in.Egress {
+		t.rule(Egress, i, &t.in.Egress[i], indexed("spec.egress", i))
+	}
+}
+
+// rank sets the tier and priority.
+func (t *translation) rank() {
+	priority := t.in.Priority
+	if math.IsNaN(priority) || math.IsInf(priority, 0) {
+		t.errs.add("spec.priority", "not finite", "a number from 1 to 10000")
+	}
+	t.out.Priority = &priority
+	if t.in.TierPriority != nil {
+		t.out.TierPriority = t.in.TierPriority
+		return
+	}
+	t.tier = t.in.Tier
+	if t.tier == "" {
+		t.tier = defaultTier
+	}
+	if legacy, ok := legacyTiers[t.tier]; ok {
+		t.tier = legacy
+	}
+	p, ok := t.e.tiers[t.tier]
+	if !ok {
+		t.errs.add("spec.tier", t.in.Tier, "the name of an existing Tier")
+	}
+	t.out.TierPriority = &p
+}
+
+// legacyTiers are the names that the system tiers once had.
+var legacyTiers = map[string]string{
+	"Emergency": "emergency", "SecurityOps": "securityops", "NetworkOps": "networkops",
+	"Platform": "platform", "Application": "application", "Baseline": "baseline",
+}
+
+// checkAppliedTo reports whether appliedTo stands in the rules.
+func (t *translation) checkAppliedTo() (perRule bool) {
+	with, without := 0, 0
+	for _, rules := range [][]Rule{t.in.Ingress, t.in.Egress} {
+		for i := range rules {
+			if len(rules[i].AppliedTo) > 0 {
+				with++
+			} else {
+				without++
+			}
+		}
+	}
+	switch {
+	case len(t.in.AppliedTo) > 0 && with > 0:
+		t.errs.add("spec.appliedTo", "", "appliedTo either in spec or in every rule, not in both")
+	case len(t.in.AppliedTo) == 0 && (without > 0 || with == 0):
+		t.errs.add("spec.appliedTo", "", "appliedTo in spec or in every rule")
+	}
+	return with > 0
+}
+
+// rule translates one rule, into several if it has peers relative to a Namespace.
+func (t *translation) rule(d Direction, index int, in *Rule, path string) {
+	out := ComputedRule{
+		Direction: d, Priority: int32(index), Action: in.Action, EnableLogging: in.EnableLogging,
+		Name: in.Name, L7Protocols: in.L7Protocols, LogLabel: in.LogLabel,
+	}
+	switch in.Action {
+	case Allow, Drop, Reject, Pass:
+	default:
+		t.errs.add(path+".action", string(in.Action), "one of Allow, Drop, Reject, Pass")
+	}
+	var named bool
+	out.Services, named = t.services(in, path)
+
+	var plain, self, same []indexedPeer
+	for i := range in.Peers {
+		p := indexedPeer{&in.Peers[i], indexed(peerPath(d, path), i)}
+		switch ns := in.Peers[i].Namespaces; {
+		case ns == nil:
+			plain = append(plain, p)
+		case len(ns.SameLabels) > 0:
+			same = append(same, p)
+		default:
+			self = append(self, p)
+		}
+	}
+	if len(plain) > 0 || len(in.Peers) == 0 {
+		t.plainRule(out, in, plain, path, named)
+	}
+	if len(self)+len(same) == 0 {
+		return
+	}
+	spaces := t.spaces
+	if len(in.AppliedTo) > 0 {
+		spaces = t.affected(in.AppliedTo, path+".appliedTo")
+	}
+	t.selfRules(out, self, spaces)
+	for _, p := range same {
+		t.sameLabelRules(out, p, spaces)
+	}
+}
+
+// plainRule adds the rule for peers that do not depend on the Namespace.
+func (t *translation) plainRule(out ComputedRule, in *Rule, plain []indexedPeer, path string, named bool) {
+	applied := in.AppliedTo
+	at := path + ".appliedTo"
+	if t.relative && len(t.in.AppliedTo) > 0 {
+		applied, at = t.in.AppliedTo, "spec.appliedTo"
+	}
+	var groups []*group
+	for i := range applied {
+		if g := t.appliedGroup(&applied[i], indexed(at, i)); g != nil {
+			groups = append(groups, g)
+		}
+	}
+	out.AppliedToGroups = groupNames(groups)
+	if out.Direction == Egress && len(in.ToServices) > 0 {
+		out.To.ToServices = t.toServices(in.ToServices)
+	} else {
+		t.setPeer(&out, t.indexedPeers(out.Direction, plain, named))
+	}
+	t.out.Rules = append(t.out.Rules, out)
+}
+
+func (t *translation) setPeer(r *ComputedRule, p ComputedPeer) {
+	if r.Direction == Ingress {
+		r.From = p
+	} else {
+		r.To = p
+	}
+}
+
+func peerPath(d Direction, path string) string {
+	if d == Ingress {
+		return path + ".from"
+	}
+	return path + ".to"
+}
+
+// use keeps a group that has been acquired for the policy: once, however often it is named.
+func (t *translation) use(g *group) *group {
+	if g.mark == t.serial {
+		t.e.releaseGroup(g)
+		return g
+	}
+	g.mark = t.serial
+	if g.role == AddressGroup {
+		t.ags = append(t.ags, g)
+	} else {
+		t.atgs = append(t.atgs, g)
+	}
+	return g
+}
+
+// def keeps the def of a group named by the policy, and warns if there is no such group.
+func (t *translation) def(name, path string) *groupDef {
+	d := t.e.groupDefNamed(NamespacedName{t.in.Namespace, name})
+	if !slices.Contains(t.defs, d) {
+		t.defs = append(t.defs, d)
+	}
+	if d.in == nil {
+		t.warns.add(path, name, "an existing group")
+	}
+	return d
+}
+
+// appliedGroup acquires the group for one appliedTo; nil if it names a group that has no members to list.
+func (t *translation) appliedGroup(at *AppliedTo, path string) *group {
+	switch {
+	case at.Group != "":
+		g := t.e.groupOf(AppliedToGroup, t.def(at.Group, path+".group"))
+		if g != nil {
+			t.use(g)
+		}
+		return g
+	case at.Service != nil:
+		return t.use(t.e.acquireServiceGroup(*at.Service))
+	}
+	return t.use(t.e.acquireGroup(AppliedToGroup, t.appliedTerms(at, path)))
+}
+
+// appliedTerms compiles the selectors of one appliedTo.
+func (t *translation) appliedTerms(at *AppliedTo, path string) *terms {
+	switch {
+	case at.ServiceAccount != nil:
+		return serviceAccountTerms(at.ServiceAccount)
+	case at.NodeSelector != nil:
+		return &terms{node: compileSelector(at.NodeSelector, path+".nodeSelector", &t.errs)}
+	}
+	return &terms{
+		namespace:  t.in.Namespace,
+		namespaces: compileSelector(at.NamespaceSelector, path+".namespaceSelector", &t.errs),
+		pod:        compileSelector(at.PodSelector, path+".podSelector", &t.errs),
+		external:   compileSelector(at.ExternalEntitySelector, path+".externalEntitySelector", &t.errs),
+	}
+}
+
+func serviceAccountTerms(account *NamespacedName) *terms {
+	l := requirement{key: serviceAccountLabel, op: opEquals, values: []string{account.Name}}
+	return &terms{namespace: account.Namespace, pod: &selector{text: selectorText([]requirement{l}), reqs: []requirement{l}}}
+}
+
+// acquireServiceGroup counts a policy's reference to the applied-to group of a Service.
+func (e *Engine) acquireServiceGroup(name NamespacedName) *group {
+	full := groupUUID(name.Namespace + "/" + name.Name)
+	if g := e.groups[AppliedToGroup][full]; g != nil {
+		g.refs++
+		return g
+	}
+	g := e.newGroup(AppliedToGroup, full, full)
+	g.service = &Member{EntityRef: EntityRef{KindService, name.Namespace, name.Name}, Everywhere: true}
+	e.serviceGroups[g] = struct{}{}
+	return g
+}
+
+// groupNames returns the sorted, distinct names.
+func groupNames(groups []*group) []string {
+	if len(groups) == 0 {
+		return nil
+	}
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		names[i] = g.name
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (t *translation) toServices(in []ServicePeer) []NamespacedName {
+	out := make([]NamespacedName, len(in))
+	for i, s := range in {
+		if s.Namespace == "" {
+			s.Namespace = t.in.Namespace
+		}
+		if s.Scope == "ClusterSet" && !strings.HasPrefix(s.Name, multiclusterPrefix) {
+			s.Name = multiclusterPrefix + s.Name
+		}
+		out[i] = NamespacedName{s.Namespace, s.Name}
+	}
+	return out
+}
+
+// multiclusterPrefix begins the names of Services imported from other clusters of a ClusterSet.
+const multiclusterPrefix = "antrea-mc-"

@@ -1,0 +1,244 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// namespace is a Namespace, or the place of entities and selections that name one which is not (yet) known. The
+// namespace with the empty name holds the Nodes.
+type namespace struct {
+	name   string
+	known  bool
+	logKNP bool
+	labels *labelSet // nil unless known
+	// cells are the distinct label sets of its entities, by kind.
+	cells [KindNode + 1]labelIndex[*cell]
+	byKey map[cellKey]*cell
+	// pinned are the selections of this Namespace alone, by kind.
+	pinned [KindNode + 1]selectorIndex[*selection]
+	// scopes are the scopes that include this Namespace.
+	scopes map[*scope]struct{}
+	// uses counts the cells and pinned selections that keep an unknown Namespace alive.
+	uses int
+}
+
+func (n *namespace) labelsOf() *labelSet { return n.labels }
+
+// cellKey finds a cell in its Namespace.
+type cellKey struct {
+	kind   EntityKind
+	labels *labelSet
+}
+
+// cell holds the entities of one kind that have the same labels in one Namespace: no selector can tell them apart.
+type cell struct {
+	ns       *namespace
+	kind     EntityKind
+	labels   *labelSet
+	entities []*entity
+	// selectedBy are the selections that contain the cell.
+	selectedBy []cellLink
+}
+
+func (c *cell) labelsOf() *labelSet { return c.labels }
+
+// cellLink and selectionLink are the two ends of "selection contains cell"; each knows where the other is.
+type cellLink struct {
+	selection *selection
+	at        int // index in selection.cells
+}
+
+type selectionLink struct {
+	cell *cell
+	at   int // index in cell.selectedBy
+}
+
+// entity is the state of one entity. It survives, dead, until the Commit after its deletion.
+type entity struct {
+	ref   EntityRef
+	alive bool
+	cell  *cell
+	at    int // index in cell.entities
+	ips   []netip.Addr
+	ports []NamedPort
+	host  string
+	// excluded marks host-network and terminated Pods.
+	excluded bool
+	// asPeer and asApplied are the member values; nil if the entity cannot be a member in that role. They keep their
+	// identity while their content stays the same.
+	asPeer, asApplied *Member
+}
+
+// member returns the entity's value in groups of the role; nil if it cannot be a member.
+func (x *entity) member(role GroupRole) *Member {
+	if !x.alive {
+		return nil
+	}
+	if role == AddressGroup {
+		return x.asPeer
+	}
+	return x.asApplied
+}
+
+// assign takes over the content of an input and reports whether a member value changed.
+func (x *entity) assign(in *Entity) (peerChanged, appliedChanged bool) {
+	x.ips = unmapped(in.Addresses)
+	x.ports = normalPorts(in.Ports)
+	x.host = in.Host
+	if in.Kind == KindNode {
+		x.host = in.Name
+	}
+	x.excluded = in.HostNetwork || in.Terminated
+
+	var peer, applied *Member
+	if !x.excluded && (len(x.ips) > 0 || in.Kind == KindExternalEntity) {
+		peer = &Member{EntityRef: x.ref, IPs: x.ips, Ports: x.ports}
+	}
+	if !x.excluded && x.host != "" {
+		applied = &Member{EntityRef: x.ref, Ports: x.ports, Host: x.host}
+	}
+	if !equalMembers(x.asPeer, peer) {
+		x.asPeer, peerChanged = peer, true
+	}
+	if !equalMembers(x.asApplied, applied) {
+		x.asApplied, appliedChanged = applied, true
+	}
+	return peerChanged, appliedChanged
+}
+
+// unmapped returns the addresses with IPv4-mapped ones as IPv4 and zones removed.
+func unmapped(in []netip.Addr) []netip.Addr {
+	for i, a := range in {
+		if a.Is4In6() || a.Zone() != "" {
+			out := slices.Clone(in)
+			for j := i; j < len(out); j++ {
+				out[j] = out[j].Unmap().WithZone("")
+			}
+			return out
+		}
+	}
+	return in
+}
+
+// normalPorts fills in the default protocol.
+func normalPorts(in []NamedPort) []NamedPort {
+	for i, p := range in {
+		if p.Protocol == "" {
+			out := slices.Clone(in)
+			for j := i; j < len(out); j++ {
+				if out[j].Protocol == "" {
+					out[j].Protocol = TCP
+				}
+			}
+			return out
+		}
+	}
+	return in
+}
+
+func equalMembers(a, b *Member) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Host == b.Host && slices.Equal(a.IPs, b.IPs) && slices.Equal(a.Ports, b.Ports)
+}
+
+// sameIdentity reports whether enforcers take a and b, members of the same group made from the same entity, for the same
+// member.
+func sameIdentity(a, b *Member) bool { return slices.Equal(a.IPs, b.IPs) }
+
+func compareRefs(a, b EntityRef) int {
+	if a.Kind != b.Kind {
+		return int(a.Kind) - int(b.Kind)
+	}
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+func compareMembers(a, b *Member) int { return compareRefs(a.EntityRef, b.EntityRef) }
+
+// namespaceNamed returns the namespace state, making it if there is none.
+func (e *Engine) namespaceNamed(name string) *namespace {
+	n := e.namespaces[name]
+	if n == nil {
+		n = &namespace{name: name}
+		e.namespaces[name] = n
+		if s := e.everywhere; s != nil {
+			e.enterScope(n, s)
+		}
+	}
+	return n
+}
+
+// dropNamespace forgets an unknown namespace that nothing uses.
+func (e *Engine) dropNamespace(n *namespace) {
+	if n.known || n.uses > 0 {
+		return
+	}
+	for s := range n.scopes {
+		delete(s.namespaces, n)
+	}
+	delete(e.namespaces, n.name)
+}
+
+// cellFor returns the cell for entities of the kind and labels, attaching a new one to the selections that match. It
+// takes over one reference to the label set.
+func (e *Engine) cellFor(n *namespace, kind EntityKind, labels *labelSet) *cell {
+	key := cellKey{kind, labels}
+	if c := n.byKey[key]; c != nil {
+		e.labels.release(labels) // the cell holds one already
+		return c
+	}
+	c := &cell{ns: n, kind: kind, labels: labels}
+	if n.byKey == nil {
+		n.byKey = make(map[cellKey]*cell, 1)
+	}
+	n.byKey[key] = c
+	n.cells[kind].insert(c)
+	n.uses++
+	attach := func(s *selection) { e.attach(s, c) }
+	n.pinned[kind].each(labels, attach)
+	for s := range n.scopes {
+		s.selections[kind].each(labels, attach)
+	}
+	return c
+}
+
+// dropCell forgets an empty cell.
+func (e *Engine) dropCell(c *cell) {
+	// Leaf selections only: a union leaves when its last child does.
+	for i := len(c.selectedBy) - 1; i >= 0; i-- {
+		if i < len(c.selectedBy) && c.selectedBy[i].selection.children == nil {
+			e.detach(c.selectedBy[i].selection, c)
+		}
+	}
+	n := c.ns
+	n.cells[c.kind].remove(c)
+	delete(n.byKey, cellKey{c.kind, c.labels})
+	e.labels.release(c.labels)
+	n.uses--
+	e.dropNamespace(n)
+}
+
+// enter puts a live entity into a cell; leave takes it out, and forgets the cell if that was the last.
+func (e *Engine) enter(x *entity, c *cell) {
+	x.cell, x.at = c, len(c.entities)
+	c.entities = append(c.entities, x)
+}
+
+func (e *Engine) leave(x *entity) {
+	c := x.cell
+	last := len(c.entities) - 1
+	c.entities[x.at] = c.entities[last]
+	c.entities[x.at].at = x.at
+	c.entities[last] = nil
+	c.entities = c.entities[:last]
+	x.cell = nil
+	if last == 0 {
+		e.dropCell(c)
+	}
+}
