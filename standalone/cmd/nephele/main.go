@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/standalone/internal/up"
@@ -22,6 +23,9 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+
+	// Kubernetes libraries put flags of their own into this set, and cobra offers the set with every command.
+	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 
 	root := &cobra.Command{Use: "nephele", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(up.NewCommand(crd.FS(), nil))

@@ -1,0 +1,62 @@
+# Everything here needs the Go toolchain, bash and git; all else comes through Go modules.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help build build-slim demo test fmt vet generate verify-generated staticcheck race bench clean
+
+say = @printf '\n==> %s\n' $(1)
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | while IFS=: read -r name rest; do printf '  make %-18s %s\n' "$$name" "$${rest##*## }"; done
+
+build: ## Build bin/nephele, all in one: every command, with etcd and kube-apiserver inside
+	@hack/build.sh standalone ./cmd/nephele bin/nephele
+
+build-slim: ## Build bin/nephele-slim: the same without "up" and "demo", for use with an existing cluster
+	@hack/build.sh . ./cmd/nephele bin/nephele-slim
+
+demo: build ## Build and tell a story on a simulated AWS account (DEMO_FLAGS=--once ends after it)
+	@bin/nephele demo $(DEMO_FLAGS)
+
+test: ## Run all checks and tests; the first run compiles kube-apiserver and takes minutes
+	$(call say,"format")
+	@$(MAKE) --no-print-directory fmt
+	$(call say,"generated files")
+	@$(MAKE) --no-print-directory verify-generated
+	$(call say,"vet and tests of the main module")
+	go vet ./...
+	go test ./...
+	$(call say,"standalone binary")
+	@$(MAKE) --no-print-directory build
+	$(call say,"vet and tests of the standalone module: these start an API server")
+	cd standalone && go vet ./...
+	cd standalone && go test ./...
+	$(call say,"all checks and tests have passed")
+
+fmt: ## Fail if a file is not formatted as gofmt wants it
+	@files=$$(gofmt -l .); if [[ -n $$files ]]; then printf 'not formatted (gofmt -w FILE):\n%s\n' "$$files" >&2; exit 1; fi
+
+vet: ## Run go vet on both modules
+	go vet ./...
+	cd standalone && go vet ./...
+
+generate: ## Generate deepcopy functions and CustomResourceDefinitions from the Go types below api/
+	hack/generate.sh
+
+verify-generated: ## Fail if generated files are not what "make generate" writes
+	hack/verify-generated.sh
+
+staticcheck: ## Run staticcheck, at the version in go.tools.mod, on both modules
+	go tool -modfile=go.tools.mod staticcheck ./...
+	bin=$$(go tool -modfile=go.tools.mod -n staticcheck) && cd standalone && "$$bin" ./...
+
+race: ## Run all tests with the race detector; compiles everything once more
+	go test -race ./...
+	cd standalone && go test -race ./...
+
+bench: ## Run all benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+clean: ## Remove what was built
+	rm -rf bin
