@@ -136,8 +136,10 @@ type NetworkPolicyPort struct {
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=1
 type NetworkPolicyProtocol struct {
+	// ICMP is ICMP on IPv4 and ICMPv6 on IPv6.
 	// +optional
 	ICMP *ICMPProtocol `json:"icmp,omitempty"`
+	// IGMP is multicast group management.
 	// +optional
 	IGMP *IGMPProtocol `json:"igmp,omitempty"`
 }
@@ -172,20 +174,25 @@ type IGMPProtocol struct {
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=1
 type L7Protocol struct {
+	// HTTP matches requests.
 	// +optional
 	HTTP *HTTPProtocol `json:"http,omitempty"`
+	// TLS matches handshakes.
 	// +optional
 	TLS *TLSProtocol `json:"tls,omitempty"`
 }
 
 // HTTPProtocol matches HTTP requests. An empty field matches anything.
 type HTTPProtocol struct {
+	// Host of the request, in which * stands for any characters.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Host string `json:"host,omitempty"`
+	// Method of the request.
 	// +kubebuilder:validation:Enum=GET;POST;PUT;HEAD;DELETE;TRACE;OPTIONS;CONNECT;PATCH
 	// +optional
 	Method string `json:"method,omitempty"`
+	// Path of the request, in which * stands for any characters.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Path string `json:"path,omitempty"`
@@ -193,6 +200,7 @@ type HTTPProtocol struct {
 
 // TLSProtocol matches TLS handshakes. An empty field matches anything.
 type TLSProtocol struct {
+	// SNI is the server name asked for, in which * stands for any characters.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	SNI string `json:"sni,omitempty"`
@@ -272,14 +280,17 @@ type IPBlock struct {
 
 // NamespacedName points at an object in a namespace.
 type NamespacedName struct {
+	// Name of the object.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+	// Namespace of the object.
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 }
 
 // PeerService points at a Service.
 type PeerService struct {
+	// Name of the object.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// Namespace of the Service. In a NetworkPolicy its own namespace is the default.
