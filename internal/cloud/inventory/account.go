@@ -1,0 +1,191 @@
+package inventory
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// account is what is remembered of one account. Reconcile is the only writer and never runs twice at a time for one account; the
+// mutex guards the fields against readers of the exported methods.
+type account struct {
+	key types.NamespacedName
+
+	mu       sync.Mutex
+	provider cloud.Provider
+	regions  map[string]*region
+	refs     map[types.NamespacedName]VMRef
+	deleting bool
+	// triggered asks for an observation at once.
+	triggered bool
+	// inputs is what the provider and the selection were last made of; see fingerprint.
+	inputs fingerprint
+}
+
+// region is what is known of one region of an account.
+type region struct {
+	snapshot *cloud.Snapshot
+	// err is why the latest observation failed; nil if it succeeded or there was none yet.
+	err error
+	// failures counts the failed observations since the last good one.
+	failures int
+	// next is when to observe again.
+	next time.Time
+}
+
+// Keys returns the accounts, "namespace/name", sorted. An account that is being deleted is among them until it is released.
+func (i *Inventory) Keys() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Sorted(maps.Keys(i.accounts))
+}
+
+// lookup returns the account, or nil.
+func (i *Inventory) lookup(key string) *account {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.accounts[key]
+}
+
+// Regions returns the regions of the account, sorted; none if the account is unknown.
+func (i *Inventory) Regions(key string) []string {
+	a := i.lookup(key)
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Sorted(maps.Keys(a.regions))
+}
+
+// Latest returns the last whole snapshot of a region and the error of the latest observation. Both may be set: then the snapshot
+// is the one from before the failure. Both may be nil: then the region was not observed yet, or does not belong to the account.
+func (i *Inventory) Latest(key, regionName string) (*cloud.Snapshot, error) {
+	a := i.lookup(key)
+	if a == nil {
+		return nil, nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.regions[regionName]
+	if r == nil {
+		return nil, nil
+	}
+	return r.snapshot, r.err
+}
+
+// Entities returns the VM of every ExternalEntity of the account, those included that stand for VMs of regions that cannot be read.
+// The map must not be changed.
+func (i *Inventory) Entities(key string) map[types.NamespacedName]VMRef {
+	a := i.lookup(key)
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refs
+}
+
+// Provider returns the provider of the account; false while its Secret is missing or unusable.
+func (i *Inventory) Provider(key string) (cloud.Provider, bool) {
+	a := i.lookup(key)
+	if a == nil {
+		return nil, false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.provider, a.provider != nil
+}
+
+// Deleting reports whether the account is being deleted: everything that we hold in it is to be given back.
+func (i *Inventory) Deleting(key string) bool {
+	a := i.lookup(key)
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.deleting
+}
+
+// Trigger asks for an observation of the account as soon as possible. Regions that are failing keep their pace. Calls that come
+// while an observation runs lead to one more observation.
+func (i *Inventory) Trigger(key string) {
+	a := i.lookup(key)
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	a.triggered = true
+	a.mu.Unlock()
+	i.enqueue(a.key)
+}
+
+// Subscribe calls changed with the account whenever a snapshot, the entities, the provider or the deletion of an account changed,
+// in the goroutine that made the change: changed must not block. It is not called any more once the returned function has returned.
+func (i *Inventory) Subscribe(changed func(account string)) (cancel func()) {
+	i.subMu.Lock()
+	defer i.subMu.Unlock()
+	i.nextSub++
+	id := i.nextSub
+	i.subs[id] = changed
+	return func() {
+		i.subMu.Lock()
+		defer i.subMu.Unlock()
+		delete(i.subs, id)
+	}
+}
+
+func (i *Inventory) notify(key types.NamespacedName) {
+	i.subMu.RLock()
+	defer i.subMu.RUnlock()
+	for _, changed := range i.subs {
+		changed(cloud.AccountKey(key.Namespace, key.Name))
+	}
+}
+
+// snapshots returns the last whole snapshots by region name.
+func (a *account) snapshots() []*cloud.Snapshot {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []*cloud.Snapshot
+	for _, r := range a.regions {
+		if r.snapshot != nil {
+			out = append(out, r.snapshot)
+		}
+	}
+	slices.SortFunc(out, func(x, y *cloud.Snapshot) int { return cmp.Compare(x.Region, y.Region) })
+	return out
+}
+
+// due returns the regions to observe now: all if all is set, those whose time has come, and if triggered those that are well.
+func (a *account) due(now time.Time, all bool) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var names []string
+	for name, r := range a.regions {
+		if all || !now.Before(r.next) || (a.triggered && r.failures == 0) {
+			names = append(names, name)
+		}
+	}
+	a.triggered = false
+	slices.Sort(names)
+	return names
+}
+
+// wait returns how long from now until a region is due.
+func (a *account) wait(now time.Time, longest time.Duration) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	d := longest
+	for _, r := range a.regions {
+		d = min(d, r.next.Sub(now))
+	}
+	return max(d, time.Millisecond)
+}

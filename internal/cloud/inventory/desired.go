@@ -1,0 +1,278 @@
+package inventory
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// VMRef names a VM of an account.
+type VMRef struct {
+	VMID   string
+	Region string
+}
+
+// view is all that the objects of an account are computed from.
+type view struct {
+	account  types.NamespacedName
+	provider v1alpha1.CloudProvider
+	// snapshots are the last whole snapshots of the regions that have one.
+	snapshots []*cloud.Snapshot
+	// selectors are the selectors of the account, sorted.
+	selectors []v1alpha1.CloudEntitySelector
+	// userTags are spec.tags of the VirtualMachine objects that exist.
+	userTags map[types.NamespacedName]map[string]string
+}
+
+// desired is what there should be for an account, as far as its regions are known. Objects carry name, namespace, labels,
+// annotations, spec and the inventory part of the status.
+type desired struct {
+	vms      map[types.NamespacedName]*v1alpha1.VirtualMachine
+	vpcs     map[types.NamespacedName]*v1alpha1.Vpc
+	entities map[types.NamespacedName]*antreav1alpha2.ExternalEntity
+	nodes    map[types.NamespacedName]*antreav1alpha1.ExternalNode
+	// refs maps the entities to the VMs they stand for.
+	refs map[types.NamespacedName]VMRef
+	// matched counts the VMs that each selector selects; it runs parallel to view.selectors.
+	matched []int32
+	// counts are the selected VMs and the networks per region.
+	counts map[string]counts
+}
+
+type counts struct{ vms, vpcs int32 }
+
+// compute is a pure function of the view.
+func compute(v view) desired {
+	d := desired{
+		vms:      map[types.NamespacedName]*v1alpha1.VirtualMachine{},
+		vpcs:     map[types.NamespacedName]*v1alpha1.Vpc{},
+		entities: map[types.NamespacedName]*antreav1alpha2.ExternalEntity{},
+		nodes:    map[types.NamespacedName]*antreav1alpha1.ExternalNode{},
+		refs:     map[types.NamespacedName]VMRef{},
+		matched:  make([]int32, len(v.selectors)),
+		counts:   map[string]counts{},
+	}
+	for _, snap := range v.snapshots {
+		networks := map[string]*cloud.Network{}
+		for i := range snap.Networks {
+			networks[snap.Networks[i].ID] = &snap.Networks[i]
+		}
+		interfaces := map[string]*cloud.Interface{}
+		for i := range snap.Interfaces {
+			interfaces[snap.Interfaces[i].ID] = &snap.Interfaces[i]
+		}
+		managed := map[string]bool{}
+		selected := int32(0)
+		for i := range snap.VMs {
+			vm := &snap.VMs[i]
+			m := machine{vm: vm, network: networks[vm.NetworkID], region: snap.Region, seen: metav1.NewTime(snap.ObservedAt)}
+			for _, id := range vm.Interfaces {
+				if nic := interfaces[id]; nic != nil {
+					m.nics = append(m.nics, nic)
+				}
+			}
+			if d.addMachine(v, m) {
+				managed[vm.NetworkID] = true
+				selected++
+			}
+		}
+		for _, n := range snap.Networks {
+			d.addNetwork(v, n, snap.Region, managed[n.ID])
+		}
+		d.counts[snap.Region] = counts{vms: selected, vpcs: int32(len(snap.Networks))}
+	}
+	return d
+}
+
+// machine is a VM with what belongs to it.
+type machine struct {
+	vm      *cloud.VM
+	network *cloud.Network
+	nics    []*cloud.Interface
+	region  string
+	seen    metav1.Time
+}
+
+// addMachine adds the objects of a VM, one set per namespace that selects it, and reports whether any does.
+func (d *desired) addMachine(v view, m machine) bool {
+	chosen := choose(v.selectors, m.vm, m.network, func(i int) { d.matched[i]++ })
+	for namespace, c := range chosen {
+		key := types.NamespacedName{Namespace: namespace, Name: m.objectName()}
+		if d.vms[key] != nil {
+			continue
+		}
+		labels, left := tagLabels(m.vm.Tags, v.userTags[key])
+		m.entityLabels(labels, key)
+		vm := m.virtualMachine(v, key, c)
+		vm.Status.UnimportedTags = left
+		d.vms[key] = vm
+		meta := metav1.ObjectMeta{
+			Namespace: namespace, Name: v1alpha1.EntityNamePrefix + key.Name, Labels: labels, Annotations: mark(v.account),
+		}
+		entity := types.NamespacedName{Namespace: namespace, Name: meta.Name}
+		if c.agented {
+			if node := m.externalNode(meta); node != nil {
+				d.nodes[entity] = node
+			}
+			continue
+		}
+		d.entities[entity] = m.externalEntity(meta, cloud.EnforcerKey(v.account.Namespace, v.account.Name))
+		d.refs[entity] = VMRef{VMID: m.vm.ID, Region: m.region}
+	}
+	return len(chosen) > 0
+}
+
+// objectName is the name of the VirtualMachine object: the id, which AWS makes unique in the world.
+func (m machine) objectName() string { return strings.ToLower(m.vm.ID) }
+
+func mark(account types.NamespacedName) map[string]string {
+	return map[string]string{AnnotationAccount: cloud.AccountKey(account.Namespace, account.Name)}
+}
+
+func (m machine) networkName() string {
+	if m.network == nil {
+		return ""
+	}
+	return m.network.Name
+}
+
+// entityLabels adds all labels of an entity but those of the tags.
+func (m machine) entityLabels(labels map[string]string, vm types.NamespacedName) {
+	labels[v1alpha1.LabelKind] = v1alpha1.LabelKindVirtualMachine
+	labels[v1alpha1.LabelNamespace] = vm.Namespace
+	setIfLegal(labels, v1alpha1.LabelOwnerVM, strings.ToLower(vm.Name))
+	setIfLegal(labels, v1alpha1.LabelOwnerVMVPC, strings.ToLower(m.vm.NetworkID))
+	setIfLegal(labels, v1alpha1.LabelCloudVMUID, m.vm.ID)
+	setIfLegal(labels, v1alpha1.LabelCloudVMName, strings.ToLower(m.vm.Name))
+	setIfLegal(labels, v1alpha1.LabelCloudVPCUID, m.vm.NetworkID)
+	setIfLegal(labels, v1alpha1.LabelCloudVPCName, m.networkName())
+	setIfLegal(labels, v1alpha1.LabelCloudRegion, m.region)
+}
+
+func (m machine) virtualMachine(v view, key types.NamespacedName, c choice) *v1alpha1.VirtualMachine {
+	vm := &v1alpha1.VirtualMachine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name, Labels: accountLabels(v.account), Annotations: mark(v.account),
+		},
+		Status: v1alpha1.VirtualMachineStatus{
+			Provider: v.provider, Tags: m.vm.Tags, State: v1alpha1.VMState(m.vm.State), Region: m.region, Agented: c.agented,
+			CloudId: m.vm.ID, CloudName: m.vm.Name, CloudVpcId: m.vm.NetworkID, CloudVpcName: m.networkName(),
+			LastSeen: &m.seen,
+		},
+	}
+	setIfLegal(vm.Labels, v1alpha1.LabelCESName, c.selector)
+	setIfLegal(vm.Labels, v1alpha1.LabelCESNamespace, key.Namespace)
+	setIfLegal(vm.Labels, v1alpha1.LabelVPCName, strings.ToLower(m.vm.NetworkID))
+	setIfLegal(vm.Labels, v1alpha1.LabelCloudVMUID, m.vm.ID)
+	setIfLegal(vm.Labels, v1alpha1.LabelCloudVPCUID, m.vm.NetworkID)
+	for _, nic := range m.nics {
+		out := v1alpha1.NetworkInterface{
+			Name: nic.ID, MAC: nic.MAC, SecurityGroupIds: slices.Clone(nic.GroupIDs), FormerSecurityGroupIds: formerGroups(nic.Tags),
+		}
+		for _, a := range nic.PrivateIPs {
+			out.IPs = append(out.IPs, v1alpha1.IPAddress{AddressType: v1alpha1.AddressTypeInternalIP, Address: a.String()})
+		}
+		for _, a := range nic.PublicIPs {
+			out.IPs = append(out.IPs, v1alpha1.IPAddress{AddressType: v1alpha1.AddressTypeExternalIP, Address: a.String()})
+		}
+		vm.Status.NetworkInterfaces = append(vm.Status.NetworkInterfaces, out)
+	}
+	return vm
+}
+
+// formerGroups reads the groups that an interface had before it was taken over from its tags.
+func formerGroups(tags map[string]string) []string {
+	text := tags[cloud.TagFormer]
+	for i := 1; ; i++ {
+		more, ok := tags[cloud.TagFormer+"."+strconv.Itoa(i)]
+		if !ok {
+			return strings.Fields(text)
+		}
+		text += more
+	}
+}
+
+// accountLabels leaves out a name that is too long for a label; AnnotationAccount always has it.
+func accountLabels(account types.NamespacedName) map[string]string {
+	labels := map[string]string{v1alpha1.LabelCPANamespace: account.Namespace}
+	setIfLegal(labels, v1alpha1.LabelCPAName, account.Name)
+	return labels
+}
+
+// externalEntity has all addresses of the VM, the private ones first.
+func (m machine) externalEntity(meta metav1.ObjectMeta, enforcer string) *antreav1alpha2.ExternalEntity {
+	e := &antreav1alpha2.ExternalEntity{ObjectMeta: meta, Spec: antreav1alpha2.ExternalEntitySpec{ExternalNode: enforcer}}
+	var all []netip.Addr
+	for _, nic := range m.nics {
+		all = append(all, nic.PrivateIPs...)
+	}
+	for _, nic := range m.nics {
+		all = append(all, nic.PublicIPs...)
+	}
+	seen := map[netip.Addr]bool{}
+	for _, a := range all {
+		if !seen[a] {
+			seen[a] = true
+			e.Spec.Endpoints = append(e.Spec.Endpoints, antreav1alpha2.Endpoint{IP: a.String()})
+		}
+	}
+	return e
+}
+
+// externalNode has the first interface with an address: the API takes exactly one. Without any there is no node yet.
+func (m machine) externalNode(meta metav1.ObjectMeta) *antreav1alpha1.ExternalNode {
+	for _, nic := range m.nics {
+		var ips []string
+		for _, a := range slices.Concat(nic.PrivateIPs, nic.PublicIPs) {
+			ips = append(ips, a.String())
+		}
+		if len(ips) > 0 {
+			return &antreav1alpha1.ExternalNode{ObjectMeta: meta, Spec: antreav1alpha1.ExternalNodeSpec{
+				Interfaces: []antreav1alpha1.NetworkInterface{{Name: nic.ID, IPs: ips}},
+			}}
+		}
+	}
+	return nil
+}
+
+func (d *desired) addNetwork(v view, n cloud.Network, region string, managed bool) {
+	key := types.NamespacedName{Namespace: v.account.Namespace, Name: strings.ToLower(n.ID)}
+	if d.vpcs[key] != nil {
+		return
+	}
+	vpc := &v1alpha1.Vpc{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name, Labels: accountLabels(v.account), Annotations: mark(v.account),
+		},
+		Status: v1alpha1.VpcStatus{
+			CloudName: n.Name, CloudId: n.ID, Provider: v.provider, Region: region, Tags: n.Tags, Managed: managed,
+		},
+	}
+	setIfLegal(vpc.Labels, v1alpha1.LabelCloudVPCUID, n.ID)
+	for _, c := range n.CIDRs {
+		vpc.Status.Cidrs = append(vpc.Status.Cidrs, c.String())
+	}
+	d.vpcs[key] = vpc
+}
+
+// sortedKeys returns the keys of a map in order.
+func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
+	keys := make([]types.NamespacedName, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b types.NamespacedName) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return keys
+}

@@ -1,0 +1,20 @@
+// Package inventory is the loop that reads cloud accounts and keeps the objects that stand for what is in them.
+//
+// It owns, per CloudProviderAccount: the provider made of the account's Secret, the last whole snapshot of each region, the
+// VirtualMachine, Vpc, ExternalEntity and ExternalNode objects of the account, the inventory part of their status, and the status
+// of the account and of the CloudEntitySelectors that name it. Objects carry the annotation AnnotationAccount; what does not carry
+// it is never changed or deleted.
+//
+// It promises: a region is known as a whole or not at all. A region that cannot be read keeps its last snapshot and its objects,
+// and the status of the account says how old they are. Objects disappear only when the region was read and does not show the VM
+// any more, when no selector selects it any more, or when the account is gone. What a user puts into spec.tags of a VirtualMachine
+// stays. Nothing but the API and the clouds is remembered: after a restart the first observation picks up where the last one ended.
+//
+// An account is deleted in two steps: it keeps the finalizer Finalizer while the Releaser (the loop that edits the cloud) gives back
+// what it holds; until then the account is still observed, Deleting reports true, and its provider and snapshots stay available.
+// Whoever removes the finalizer by hand leaves security groups behind in the cloud.
+//
+// Concurrency: all exported methods may be called from any goroutine. Reconcile runs for one account at a time and for several
+// accounts beside one another; it starts goroutines only for the regions of one poll and awaits them. Snapshots and maps that are
+// handed out are never changed afterwards.
+package inventory

@@ -1,0 +1,227 @@
+package inventory
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// Finalizer keeps a deleted CloudProviderAccount until what we hold in the cloud is given back.
+const Finalizer = "nephele.io/release"
+
+// releasePoll is how often the Releaser is asked while an account is being deleted, if nothing else happens.
+const releasePoll = 2 * time.Second
+
+// Releaser gives back what we hold in the cloud accounts.
+type Releaser interface {
+	// Released reports that nothing of ours is left in the account, "namespace/name", as a snapshot shows it, and that nothing will
+	// be put there any more. It is only asked about accounts for which Deleting is true. It must not block.
+	Released(account string) bool
+}
+
+// AccountConfig is what the provider of an account is made of.
+type AccountConfig struct {
+	// Account is "namespace/name" of the CloudProviderAccount.
+	Account  string
+	Cloud    v1alpha1.CloudProvider
+	Regions  []string
+	Endpoint string
+	// Secret is "namespace/name" of the Secret, SecretKey the key in its data and SecretValue what that holds.
+	Secret      string
+	SecretKey   string
+	SecretValue []byte
+}
+
+// Open makes the provider of an account. It must not call the cloud. Its error says what is wrong with the configuration or the
+// Secret, for people, without repeating a secret value.
+type Open func(AccountConfig) (cloud.Provider, error)
+
+// Recorder records events on objects; an EventRecorder of client-go is one.
+type Recorder interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Options are the parts that an Inventory is made of; all but Releaser and the last group must be set.
+type Options struct {
+	// Client reads (from a cache or not) and writes the objects.
+	Client client.Client
+	// Secrets reads Secrets. It is not cached, so that Secrets that are none of our business are not kept in memory.
+	Secrets client.Reader
+	// Clouds opens the providers, one per supported cloud.
+	Clouds map[v1alpha1.CloudProvider]Open
+	Events Recorder
+	// Releaser is asked before a deleted account goes. Nil means that nothing is ever held in the cloud.
+	Releaser Releaser
+
+	// Now is the clock, nil the real one. Random returns a number in [0,1); nil means no jitter.
+	Now    func() time.Time
+	Random func() float64
+	// ObserveTimeout bounds one observation of one region; 0 means 2 minutes.
+	ObserveTimeout time.Duration
+}
+
+// Inventory is the loop. Make it with New and run it with SetupWithManager, or call Reconcile.
+type Inventory struct {
+	opts Options
+
+	mu       sync.Mutex
+	accounts map[string]*account
+	requeue  func(types.NamespacedName)
+
+	subMu   sync.RWMutex
+	subs    map[int]func(string)
+	nextSub int
+}
+
+// New returns an Inventory that knows no account yet.
+func New(opts Options) *Inventory {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Random == nil {
+		opts.Random = func() float64 { return 0.5 }
+	}
+	if opts.ObserveTimeout == 0 {
+		opts.ObserveTimeout = 2 * time.Minute
+	}
+	return &Inventory{opts: opts, accounts: map[string]*account{}, subs: map[int]func(string){}}
+}
+
+// fingerprint identifies the inputs of an account.
+type fingerprint struct {
+	config    [sha256.Size]byte // of the account's configuration and its Secret
+	selection string            // the selectors and their generations
+}
+
+// Reconcile brings one account up to date: observes the regions that are due and syncs objects and status. It returns when to be
+// called again. A cloud that cannot be read is not an error of Reconcile, an API server that cannot be written is.
+func (i *Inventory) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	selectors, err := i.selectorsOf(ctx, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	cpa := &v1alpha1.CloudProviderAccount{}
+	err = i.opts.Client.Get(ctx, req.NamespacedName, cpa)
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, i.forget(ctx, req.NamespacedName, selectors)
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("read account %s: %w", req.NamespacedName, err)
+	}
+	if !cpa.DeletionTimestamp.IsZero() && i.opts.Releaser != nil && !controllerutil.ContainsFinalizer(cpa, Finalizer) {
+		// We have let it go; somebody else's finalizer holds it.
+		return reconcile.Result{}, i.forget(ctx, req.NamespacedName, nil)
+	}
+	if err := i.hold(ctx, cpa); err != nil {
+		return reconcile.Result{}, err
+	}
+	p := &pass{Inventory: i, cpa: cpa, account: i.open(req.NamespacedName), selectors: selectors}
+	return p.run(ctx)
+}
+
+// hold puts the finalizer on an account that is not being deleted.
+func (i *Inventory) hold(ctx context.Context, cpa *v1alpha1.CloudProviderAccount) error {
+	if i.opts.Releaser == nil || !cpa.DeletionTimestamp.IsZero() || controllerutil.ContainsFinalizer(cpa, Finalizer) {
+		return nil
+	}
+	base := cpa.DeepCopy()
+	controllerutil.AddFinalizer(cpa, Finalizer)
+	if err := i.opts.Client.Patch(ctx, cpa, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("hold account %s: %w", client.ObjectKeyFromObject(cpa), err)
+	}
+	return nil
+}
+
+// open returns the account, new if need be.
+func (i *Inventory) open(key types.NamespacedName) *account {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	name := cloud.AccountKey(key.Namespace, key.Name)
+	a := i.accounts[name]
+	if a == nil {
+		a = &account{key: key, regions: map[string]*region{}}
+		i.accounts[name] = a
+	}
+	return a
+}
+
+// forget drops an account that does not exist any more, and its objects.
+func (i *Inventory) forget(ctx context.Context, key types.NamespacedName, selectors []v1alpha1.CloudEntitySelector) error {
+	i.mu.Lock()
+	name := cloud.AccountKey(key.Namespace, key.Name)
+	_, known := i.accounts[name]
+	delete(i.accounts, name)
+	i.mu.Unlock()
+	if known {
+		i.notify(key)
+	}
+	if err := i.clear(ctx, key); err != nil {
+		return err
+	}
+	for n := range selectors {
+		if err := i.reportAccountMissing(ctx, &selectors[n], key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clear deletes all objects of the account.
+func (i *Inventory) clear(ctx context.Context, key types.NamespacedName) error {
+	s := &syncer{Inventory: i, account: key}
+	if err := s.list(ctx); err != nil {
+		return err
+	}
+	return s.sync(ctx, desired{}, func(string, string) bool { return false })
+}
+
+// selectorsOf returns the selectors of the account, sorted, those that are being deleted left out.
+func (i *Inventory) selectorsOf(ctx context.Context, key types.NamespacedName) ([]v1alpha1.CloudEntitySelector, error) {
+	var list v1alpha1.CloudEntitySelectorList
+	if err := i.opts.Client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list selectors: %w", err)
+	}
+	mine := slices.DeleteFunc(list.Items, func(s v1alpha1.CloudEntitySelector) bool {
+		return s.Spec.AccountNamespace != key.Namespace || s.Spec.AccountName != key.Name || !s.DeletionTimestamp.IsZero()
+	})
+	sortSelectors(mine)
+	return mine, nil
+}
+
+// secretValue returns what the Secret holds under the key of the reference; found is false if there is no such Secret or key.
+func (i *Inventory) secretValue(ctx context.Context, ref v1alpha1.SecretReference) (value []byte, found bool, err error) {
+	secret := &corev1.Secret{}
+	err = i.opts.Secrets.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read secret %s/%s: %w", ref.Namespace, ref.Name, err)
+	}
+	value, found = secret.Data[ref.Key]
+	return value, found, nil
+}
+
+// enqueue asks the manager for a Reconcile of the account.
+func (i *Inventory) enqueue(key types.NamespacedName) {
+	i.mu.Lock()
+	requeue := i.requeue
+	i.mu.Unlock()
+	if requeue != nil {
+		requeue(key)
+	}
+}

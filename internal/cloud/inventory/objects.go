@@ -1,0 +1,229 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// writers bounds the objects of an account that are written at the same time.
+const writers = 8
+
+// syncer brings the objects of one account into the desired state. It is used once.
+type syncer struct {
+	*Inventory
+	account types.NamespacedName
+	// stale says of the regions whose snapshot is too old what to put on their objects.
+	stale map[string]string
+
+	vms      map[types.NamespacedName]*v1alpha1.VirtualMachine
+	vpcs     map[types.NamespacedName]*v1alpha1.Vpc
+	entities map[types.NamespacedName]*antreav1alpha2.ExternalEntity
+	nodes    map[types.NamespacedName]*antreav1alpha1.ExternalNode
+
+	mu sync.Mutex
+	// again says that an object was newer than we knew, so that another sync is needed.
+	again bool
+	// taken maps objects that we would write but that are not the account's to what is to be said about it.
+	taken map[types.NamespacedName]string
+}
+
+// list reads the objects of the account that exist.
+func (s *syncer) list(ctx context.Context) error {
+	s.vms, s.vpcs = map[types.NamespacedName]*v1alpha1.VirtualMachine{}, map[types.NamespacedName]*v1alpha1.Vpc{}
+	s.entities = map[types.NamespacedName]*antreav1alpha2.ExternalEntity{}
+	s.nodes = map[types.NamespacedName]*antreav1alpha1.ExternalNode{}
+	s.taken = map[types.NamespacedName]string{}
+
+	account := client.MatchingLabels{v1alpha1.LabelCPANamespace: s.account.Namespace}
+	kind := client.MatchingLabels{v1alpha1.LabelKind: v1alpha1.LabelKindVirtualMachine}
+	var vms v1alpha1.VirtualMachineList
+	var vpcs v1alpha1.VpcList
+	var entities antreav1alpha2.ExternalEntityList
+	var nodes antreav1alpha1.ExternalNodeList
+	for _, l := range []struct {
+		list  client.ObjectList
+		label client.MatchingLabels
+	}{{&vms, account}, {&vpcs, account}, {&entities, kind}, {&nodes, kind}} {
+		if err := s.opts.Client.List(ctx, l.list, l.label); err != nil {
+			return fmt.Errorf("list the objects of account %s: %w", s.account, err)
+		}
+	}
+	for i := range vms.Items {
+		pick(s, s.vms, &vms.Items[i])
+	}
+	for i := range vpcs.Items {
+		pick(s, s.vpcs, &vpcs.Items[i])
+	}
+	for i := range entities.Items {
+		pick(s, s.entities, &entities.Items[i])
+	}
+	for i := range nodes.Items {
+		pick(s, s.nodes, &nodes.Items[i])
+	}
+	return nil
+}
+
+// pick keeps an object if it is the account's.
+func pick[T client.Object](s *syncer, into map[types.NamespacedName]T, o T) {
+	if s.owns(o) {
+		into[client.ObjectKeyFromObject(o)] = o
+	}
+}
+
+func (s *syncer) owns(o client.Object) bool {
+	return o.GetAnnotations()[AnnotationAccount] == cloud.AccountKey(s.account.Namespace, s.account.Name)
+}
+
+func (s *syncer) userTags() map[types.NamespacedName]map[string]string {
+	tags := make(map[types.NamespacedName]map[string]string, len(s.vms))
+	for key, vm := range s.vms {
+		tags[key] = vm.Spec.Tags
+	}
+	return tags
+}
+
+// sync writes what differs. keep tells which objects stay although they are not desired. One object that cannot be written does not
+// stop the others.
+func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespace string) bool) error {
+	var errs []error
+	run := func(keys []types.NamespacedName, do func(types.NamespacedName) error) {
+		errs = append(errs, inParallel(ctx, keys, do))
+	}
+	run(sortedKeys(d.vpcs), func(k types.NamespacedName) error { return s.putVpc(ctx, d.vpcs[k], s.vpcs[k]) })
+	run(sortedKeys(d.vms), func(k types.NamespacedName) error { return s.putVM(ctx, d.vms[k], s.vms[k]) })
+	// An entity that becomes a node, or the reverse, is deleted first: never two of them for one VM.
+	run(sortedKeys(s.entities), func(k types.NamespacedName) error {
+		e := s.entities[k]
+		if d.entities[k] != nil || (d.nodes[k] == nil && keep(e.Labels[v1alpha1.LabelCloudRegion], k.Namespace)) {
+			return nil
+		}
+		return s.remove(ctx, e)
+	})
+	run(sortedKeys(s.nodes), func(k types.NamespacedName) error {
+		n := s.nodes[k]
+		if d.nodes[k] != nil || (d.entities[k] == nil && keep(n.Labels[v1alpha1.LabelCloudRegion], k.Namespace)) {
+			return nil
+		}
+		return s.remove(ctx, n)
+	})
+	run(sortedKeys(d.entities), func(k types.NamespacedName) error { return s.putEntity(ctx, d.entities[k], s.entities[k]) })
+	run(sortedKeys(d.nodes), func(k types.NamespacedName) error { return s.putNode(ctx, d.nodes[k], s.nodes[k]) })
+	run(sortedKeys(s.vms), func(k types.NamespacedName) error {
+		switch vm := s.vms[k]; {
+		case d.vms[k] != nil:
+			return nil
+		case keep(vm.Status.Region, k.Namespace):
+			return s.markVMStale(ctx, vm)
+		default:
+			return s.remove(ctx, vm)
+		}
+	})
+	run(sortedKeys(s.vpcs), func(k types.NamespacedName) error {
+		switch vpc := s.vpcs[k]; {
+		case d.vpcs[k] != nil:
+			return nil
+		case keep(vpc.Status.Region, ""):
+			return s.markVpcStale(ctx, vpc)
+		default:
+			return s.remove(ctx, vpc)
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// inParallel calls do for every key, with bounded concurrency, and returns all errors.
+func inParallel(ctx context.Context, keys []types.NamespacedName, do func(types.NamespacedName) error) error {
+	var wg sync.WaitGroup
+	errs := make([]error, min(writers, len(keys)))
+	for w := range errs {
+		wg.Go(func() {
+			for i := w; i < len(keys) && ctx.Err() == nil; i += len(errs) {
+				errs[w] = errors.Join(errs[w], do(keys[i]))
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// create creates an object and reports whether it did. An object of the same name that is not the account's is left alone and noted.
+func (s *syncer) create(ctx context.Context, o client.Object) (bool, error) {
+	key := client.ObjectKeyFromObject(o)
+	err := s.opts.Client.Create(ctx, o)
+	if err == nil {
+		return true, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return false, fmt.Errorf("create %T %s: %w", o, key, err)
+	}
+	there, ok := o.DeepCopyObject().(client.Object)
+	if !ok {
+		return false, fmt.Errorf("create %T %s: %w", o, key, err)
+	}
+	err = s.opts.Client.Get(ctx, key, there)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case apierrors.IsNotFound(err), err == nil && s.owns(there):
+		s.again = true
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read %T %s: %w", o, key, err)
+	}
+	owner := "nobody we know"
+	if a := there.GetAnnotations()[AnnotationAccount]; a != "" {
+		owner = "account " + a
+	}
+	s.taken[key] = fmt.Sprintf("%s exists already and belongs to %s", key, owner)
+	return false, nil
+}
+
+// remove deletes an object. One that is gone or being deleted already is fine.
+func (s *syncer) remove(ctx context.Context, o client.Object) error {
+	if !o.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	uid := o.GetUID()
+	err := s.opts.Client.Delete(ctx, o, client.Preconditions{UID: &uid})
+	if err = s.newer(client.IgnoreNotFound(err)); err != nil {
+		return fmt.Errorf("delete %T %s: %w", o, client.ObjectKeyFromObject(o), err)
+	}
+	return nil
+}
+
+// patch writes the difference between base and o, if the object is still the one that base was read as.
+func (s *syncer) patch(ctx context.Context, o, base client.Object, status bool) error {
+	how := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	var err error
+	if status {
+		err = s.opts.Client.Status().Patch(ctx, o, how)
+	} else {
+		err = s.opts.Client.Patch(ctx, o, how)
+	}
+	if err = s.newer(err); err != nil {
+		return fmt.Errorf("update %T %s: %w", o, client.ObjectKeyFromObject(o), err)
+	}
+	return nil
+}
+
+// newer takes a conflict, or an object that is gone, for a reason to look again.
+func (s *syncer) newer(err error) error {
+	if err != nil && (apierrors.IsConflict(err) || apierrors.IsNotFound(err)) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.again = true
+		return nil
+	}
+	return err
+}

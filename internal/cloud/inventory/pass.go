@@ -1,0 +1,258 @@
+package inventory
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// pass is one Reconcile of one account.
+type pass struct {
+	*Inventory
+	cpa       *v1alpha1.CloudProviderAccount
+	account   *account
+	selectors []v1alpha1.CloudEntitySelector
+	// problem is why the account has no provider; nil if it has one.
+	problem *problem
+}
+
+// problem is a fault of the account's configuration.
+type problem struct{ reason, message string }
+
+func (p *pass) key() types.NamespacedName { return client.ObjectKeyFromObject(p.cpa) }
+
+func (p *pass) deleting() bool { return !p.cpa.DeletionTimestamp.IsZero() }
+
+// interval is the account's poll interval.
+func (p *pass) interval() time.Duration {
+	seconds := v1alpha1.DefaultPollIntervalInSeconds
+	if s := p.cpa.Spec.PollIntervalInSeconds; s != nil {
+		seconds = max(*s, v1alpha1.MinPollIntervalInSeconds)
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
+	changed, err := p.configure(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var s *syncer
+	var d desired
+	publish := func() error {
+		s = &syncer{Inventory: p.Inventory, account: p.key()}
+		d, err = p.publish(ctx, s)
+		return err
+	}
+	due := p.account.due(p.opts.Now(), changed)
+	if p.problem == nil {
+		if err := p.observe(ctx, due, publish); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if err := publish(); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := p.report(ctx, d, s); err != nil {
+		return reconcile.Result{}, err
+	}
+	if p.deleting() {
+		return p.release(ctx)
+	}
+	wait := p.interval()
+	if p.problem == nil {
+		wait = p.account.wait(p.opts.Now(), wait)
+	}
+	if s.again {
+		wait = min(wait, 500*time.Millisecond)
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
+}
+
+// configure makes the account's provider and regions of its configuration and reports whether that, or the selection, changed.
+func (p *pass) configure(ctx context.Context) (changed bool, err error) {
+	config, err := p.config(ctx)
+	if err != nil {
+		return false, err
+	}
+	encoded, err := json.Marshal(config)
+	if err != nil {
+		return false, fmt.Errorf("encode the configuration of account %s: %w", p.key(), err)
+	}
+	var selection strings.Builder
+	for _, s := range p.selectors {
+		fmt.Fprintf(&selection, "%s/%s %d\n", s.Namespace, s.UID, s.Generation)
+	}
+	inputs := fingerprint{config: sha256.Sum256(encoded), selection: selection.String()}
+
+	a := p.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed = a.inputs != inputs || a.deleting != p.deleting()
+	if a.inputs.config != inputs.config || (a.provider == nil && p.problem == nil) {
+		a.provider = nil
+		if p.problem == nil {
+			a.provider, err = p.opts.Clouds[config.Cloud](config)
+			if err != nil {
+				a.provider, p.problem = nil, &problem{v1alpha1.ReasonSecretInvalid, err.Error()}
+			}
+		}
+	}
+	a.inputs, a.deleting = inputs, p.deleting()
+	if len(config.Regions) == 0 {
+		return changed, nil // a configuration without regions is none; what is known stays
+	}
+	maps.DeleteFunc(a.regions, func(name string, _ *region) bool { return !slices.Contains(config.Regions, name) })
+	for _, name := range config.Regions {
+		if a.regions[name] == nil {
+			a.regions[name] = &region{}
+		}
+	}
+	if p.problem != nil {
+		for _, r := range a.regions {
+			r.err = errors.New(p.problem.message)
+		}
+	}
+	return changed, nil
+}
+
+// config reads the configuration and the Secret. What is wrong with them becomes p.problem; an error is one of the API server.
+func (p *pass) config(ctx context.Context) (AccountConfig, error) {
+	c := AccountConfig{Account: cloud.AccountKey(p.cpa.Namespace, p.cpa.Name)}
+	var ref *v1alpha1.SecretReference
+	switch spec := p.cpa.Spec; {
+	case spec.AWSConfig != nil:
+		c.Cloud, c.Regions, c.Endpoint, ref = v1alpha1.CloudProviderAWS, spec.AWSConfig.Region, spec.AWSConfig.Endpoint, spec.AWSConfig.SecretRef
+	case spec.AzureConfig != nil:
+		c.Cloud, c.Regions, ref = v1alpha1.CloudProviderAzure, spec.AzureConfig.Region, spec.AzureConfig.SecretRef
+	default:
+		p.problem = &problem{v1alpha1.ReasonProviderUnsupported, "neither spec.awsConfig nor spec.azureConfig is set"}
+		return c, nil
+	}
+	switch {
+	case p.opts.Clouds[c.Cloud] == nil:
+		p.problem = &problem{v1alpha1.ReasonProviderUnsupported, fmt.Sprintf("accounts of %s are not supported", c.Cloud)}
+		return c, nil
+	case ref == nil:
+		p.problem = &problem{v1alpha1.ReasonSecretNotFound, "secretRef is not set"}
+		return c, nil
+	}
+	c.Secret, c.SecretKey = ref.Namespace+"/"+ref.Name, ref.Key
+	value, found, err := p.secretValue(ctx, *ref)
+	if err != nil {
+		return c, err
+	}
+	if !found {
+		p.problem = &problem{v1alpha1.ReasonSecretNotFound,
+			fmt.Sprintf("secret %s does not exist or has no key %q", c.Secret, c.SecretKey)}
+	}
+	c.SecretValue = value
+	return c, nil
+}
+
+// publish computes what there should be from what is known, lets the others know and writes the objects.
+func (p *pass) publish(ctx context.Context, s *syncer) (desired, error) {
+	if err := s.list(ctx); err != nil {
+		return desired{}, err
+	}
+	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots(), userTags: s.userTags()}
+	if !p.deleting() {
+		v.selectors = p.selectors
+	}
+	d := compute(v)
+	s.stale = p.stale()
+	keep := p.keep(v)
+	refs := maps.Clone(d.refs)
+	for key, vm := range s.vms {
+		if d.vms[key] == nil && keep(vm.Status.Region, key.Namespace) && !vm.Status.Agented && vm.Status.CloudId != "" {
+			entity := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.EntityNamePrefix + key.Name}
+			refs[entity] = VMRef{VMID: vm.Status.CloudId, Region: vm.Status.Region}
+		}
+	}
+	p.account.mu.Lock()
+	p.account.refs = refs
+	p.account.mu.Unlock()
+	p.notify(p.key())
+	return d, s.sync(ctx, d, keep)
+}
+
+func (p *pass) cloud() v1alpha1.CloudProvider {
+	if p.cpa.Spec.AzureConfig != nil && p.cpa.Spec.AWSConfig == nil {
+		return v1alpha1.CloudProviderAzure
+	}
+	return v1alpha1.CloudProviderAWS
+}
+
+// keep tells which objects that nothing shows are kept: those of regions that were not read since the start, in namespaces that
+// still have a selector of the account. namespace is "" for objects that no selector decides about.
+func (p *pass) keep(v view) func(region, namespace string) bool {
+	p.account.mu.Lock()
+	defer p.account.mu.Unlock()
+	if len(p.account.regions) == 0 {
+		return func(string, string) bool { return true }
+	}
+	unread := map[string]bool{}
+	for name, r := range p.account.regions {
+		if r.snapshot == nil {
+			unread[name] = true
+			unread[""] = true // an object that was created but never got a status may be of any region
+		}
+	}
+	selecting := map[string]bool{"": true}
+	for _, s := range v.selectors {
+		selecting[s.Namespace] = true
+	}
+	return func(region, namespace string) bool { return unread[region] && selecting[namespace] }
+}
+
+// stale returns, for the regions whose snapshot is too old to be called current, what to say about them.
+func (p *pass) stale() map[string]string {
+	p.account.mu.Lock()
+	defer p.account.mu.Unlock()
+	out := map[string]string{}
+	for name, r := range p.account.regions {
+		switch {
+		case r.err == nil:
+		case r.snapshot == nil:
+			out[name] = fmt.Sprintf("region %s could not be read since the controller started", name)
+		case p.opts.Now().Sub(r.snapshot.ObservedAt) > 2*p.interval():
+			out[name] = fmt.Sprintf("region %s could not be read since %s", name, r.snapshot.ObservedAt.UTC().Format(time.RFC3339))
+		}
+	}
+	return out
+}
+
+// release lets a deleted account go once nothing of ours is left in it.
+func (p *pass) release(ctx context.Context) (reconcile.Result, error) {
+	key := cloud.AccountKey(p.cpa.Namespace, p.cpa.Name)
+	if p.opts.Releaser != nil && !p.opts.Releaser.Released(key) {
+		wait := min(releasePoll, p.account.wait(p.opts.Now(), releasePoll))
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	if err := p.clear(ctx, p.key()); err != nil {
+		return reconcile.Result{}, err
+	}
+	if controllerutil.ContainsFinalizer(p.cpa, Finalizer) {
+		base := p.cpa.DeepCopy()
+		controllerutil.RemoveFinalizer(p.cpa, Finalizer)
+		err := p.opts.Client.Patch(ctx, p.cpa, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+		if client.IgnoreNotFound(err) != nil {
+			return reconcile.Result{}, fmt.Errorf("release account %s: %w", key, err)
+		}
+	}
+	return reconcile.Result{}, nil
+}

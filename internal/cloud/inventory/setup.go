@@ -1,0 +1,112 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+)
+
+// accountsAtOnce bounds the accounts that are observed at the same time.
+const accountsAtOnce = 16
+
+// SetupWithManager makes the manager call Reconcile: when an account, its Secret or a selector of it changes, when an object of ours
+// is created, changed or deleted by somebody, on Trigger, and when an observation is due.
+func (i *Inventory) SetupWithManager(mgr manager.Manager) error {
+	toAccount := func(f func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			var out []reconcile.Request
+			for _, key := range f(ctx, o) {
+				out = append(out, reconcile.Request{NamespacedName: key})
+			}
+			return out
+		})
+	}
+	marked := toAccount(func(_ context.Context, o client.Object) []types.NamespacedName { return markedBy(o) })
+	changed := builder.WithPredicates(edited())
+	b := builder.ControllerManagedBy(mgr).Named("inventory").
+		For(&v1alpha1.CloudProviderAccount{}, changed).
+		Watches(&v1alpha1.CloudEntitySelector{}, toAccount(accountOfSelector), changed).
+		WatchesMetadata(&corev1.Secret{}, toAccount(i.accountsOfSecret)).
+		Watches(&v1alpha1.VirtualMachine{}, marked, changed).
+		Watches(&v1alpha1.Vpc{}, marked, changed).
+		Watches(&antreav1alpha2.ExternalEntity{}, marked, changed).
+		Watches(&antreav1alpha1.ExternalNode{}, marked, changed).
+		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			i.mu.Lock()
+			defer i.mu.Unlock()
+			i.requeue = func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) }
+			return nil
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: accountsAtOnce})
+	if err := b.Complete(i); err != nil {
+		return fmt.Errorf("set up the inventory: %w", err)
+	}
+	return nil
+}
+
+// edited lets pass what somebody did to an object, and not what was written into its status.
+func edited() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+			!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+			!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
+			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	}}
+}
+
+// markedBy returns the account that an object of ours belongs to.
+func markedBy(o client.Object) []types.NamespacedName {
+	namespace, name, ok := strings.Cut(o.GetAnnotations()[AnnotationAccount], "/")
+	if !ok {
+		return nil
+	}
+	return []types.NamespacedName{{Namespace: namespace, Name: name}}
+}
+
+func accountOfSelector(_ context.Context, o client.Object) []types.NamespacedName {
+	s, ok := o.(*v1alpha1.CloudEntitySelector)
+	if !ok {
+		return nil
+	}
+	return []types.NamespacedName{{Namespace: s.Spec.AccountNamespace, Name: s.Spec.AccountName}}
+}
+
+// accountsOfSecret returns the accounts that refer to the Secret.
+func (i *Inventory) accountsOfSecret(ctx context.Context, o client.Object) []types.NamespacedName {
+	var list v1alpha1.CloudProviderAccountList
+	if err := i.opts.Client.List(ctx, &list); err != nil {
+		return nil // the cache is gone because we are stopping; every account reads its Secret again at its next observation
+	}
+	var out []types.NamespacedName
+	for n := range list.Items {
+		cpa := &list.Items[n]
+		var ref *v1alpha1.SecretReference
+		if c := cpa.Spec.AWSConfig; c != nil {
+			ref = c.SecretRef
+		} else if c := cpa.Spec.AzureConfig; c != nil {
+			ref = c.SecretRef
+		}
+		if ref != nil && ref.Namespace == o.GetNamespace() && ref.Name == o.GetName() {
+			out = append(out, client.ObjectKeyFromObject(cpa))
+		}
+	}
+	return out
+}

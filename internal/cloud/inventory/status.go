@@ -1,0 +1,324 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// Reasons beside those of the API package.
+const (
+	// reasonReleasing: the account is being deleted and something of ours is still in the cloud.
+	reasonReleasing = "Releasing"
+	// reasonNameTaken: an object that the selector asks for exists and is not the account's.
+	reasonNameTaken = "NameTaken"
+)
+
+// verdict is one condition to be.
+type verdict struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+func ok(message string) verdict { return verdict{metav1.ConditionTrue, v1alpha1.ReasonOK, message} }
+
+func no(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
+
+func pending(message string) verdict {
+	return verdict{metav1.ConditionUnknown, v1alpha1.ReasonPending, message}
+}
+
+// report writes the status of the account and its selectors.
+func (p *pass) report(ctx context.Context, d desired, s *syncer) error {
+	regions := p.regionStatuses(d)
+	credentials, reachable := p.judge()
+	ready := ok("all regions are read")
+	switch {
+	case p.deleting():
+		ready = no(reasonReleasing, "the account is being deleted; waiting until its interfaces have their former security groups back")
+		if p.problem != nil {
+			ready.message += ", which needs credentials: " + p.problem.message
+		}
+	case credentials.status == metav1.ConditionFalse:
+		ready = credentials
+	case reachable.status != metav1.ConditionTrue:
+		ready = reachable
+	}
+	errs := []error{p.reportAccount(ctx, regions, []verdict{ready, credentials, reachable})}
+	if !p.deleting() {
+		total := 0
+		for _, snap := range p.account.snapshots() {
+			total += len(snap.VMs)
+		}
+		for n := range p.selectors {
+			v := p.judgeSelector(&p.selectors[n], selectorFacts{matched: d.matched[n], all: total, account: ready, read: p.anyRead(), taken: s.taken})
+			errs = append(errs, p.reportSelector(ctx, &p.selectors[n], v))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *pass) anyRead() bool { return len(p.account.snapshots()) > 0 }
+
+func (p *pass) regionStatuses(d desired) []v1alpha1.RegionStatus {
+	a := p.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []v1alpha1.RegionStatus
+	for name, r := range a.regions {
+		st := v1alpha1.RegionStatus{Name: name, VMs: d.counts[name].vms, Vpcs: d.counts[name].vpcs}
+		if r.snapshot != nil {
+			at := metav1.NewTime(r.snapshot.ObservedAt).Rfc3339Copy()
+			st.LastSyncTime = &at
+		} else if old := oldRegion(p.cpa, name); old != nil {
+			// From before a restart: it still tells how old the objects are.
+			st.LastSyncTime, st.VMs, st.Vpcs = old.LastSyncTime, old.VMs, old.Vpcs
+		}
+		if r.err != nil {
+			st.LastError = r.err.Error()
+		}
+		out = append(out, st)
+	}
+	slices.SortFunc(out, func(x, y v1alpha1.RegionStatus) int { return strings.Compare(x.Name, y.Name) })
+	return out
+}
+
+func oldRegion(cpa *v1alpha1.CloudProviderAccount, name string) *v1alpha1.RegionStatus {
+	for i := range cpa.Status.Regions {
+		if cpa.Status.Regions[i].Name == name {
+			return &cpa.Status.Regions[i]
+		}
+	}
+	return nil
+}
+
+// judge decides the conditions CredentialsValid and Reachable.
+func (p *pass) judge() (credentials, reachable verdict) {
+	if p.problem != nil {
+		return no(p.problem.reason, p.problem.message), no(p.problem.reason, "the cloud is not called: "+p.problem.message)
+	}
+	a := p.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	credentials, reachable = ok("the cloud accepts the credentials"), ok("every region was read")
+	var failing []string
+	reason, answered, unread := "", 0, 0
+	for _, name := range sortedNames(a.regions) {
+		r := a.regions[name]
+		switch {
+		case r.err == nil && r.snapshot == nil:
+			unread++
+			continue
+		case r.err == nil:
+			answered++
+			continue
+		}
+		why := reasonOf(r.err)
+		if reason == "" || why == v1alpha1.ReasonAuthFailed {
+			reason = why
+		}
+		known := "never read since the controller started"
+		if r.snapshot != nil {
+			known = "known as of " + r.snapshot.ObservedAt.UTC().Format(time.RFC3339)
+		}
+		failing = append(failing, fmt.Sprintf("%s: %v (%s)", name, r.err, known))
+		if why == v1alpha1.ReasonAuthFailed {
+			credentials = no(why, fmt.Sprintf("region %s: %v", name, r.err))
+		}
+	}
+	switch {
+	case len(failing) > 0:
+		reachable = no(reason, strings.Join(failing, "; "))
+		if answered == 0 && credentials.status == metav1.ConditionTrue {
+			credentials = pending("no region has answered")
+		}
+	case unread > 0:
+		reachable = pending("not every region was read yet")
+		if answered == 0 {
+			credentials = pending("no region has answered")
+		}
+	}
+	return credentials, reachable
+}
+
+func sortedNames(m map[string]*region) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// reasonOf is the reason for a failed observation.
+func reasonOf(err error) string {
+	if errors.Is(err, cloud.ErrRegionUnknown) {
+		return v1alpha1.ReasonUnknownRegion
+	}
+	switch cloud.ClassOf(err) {
+	case cloud.Auth:
+		return v1alpha1.ReasonAuthFailed
+	case cloud.Throttled:
+		return v1alpha1.ReasonThrottled
+	default:
+		return v1alpha1.ReasonUnreachable
+	}
+}
+
+// set puts a verdict into conditions and reports whether status or reason changed.
+func (i *Inventory) set(conditions *[]metav1.Condition, kind string, v verdict, generation int64) bool {
+	old := meta.FindStatusCondition(*conditions, kind)
+	changed := old == nil || old.Status != v.status || old.Reason != v.reason
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: kind, Status: v.status, Reason: v.reason, Message: v.message, ObservedGeneration: generation,
+		LastTransitionTime: metav1.NewTime(i.opts.Now()),
+	})
+	return changed
+}
+
+// reportAccount writes the status of the account; verdicts are Ready, CredentialsValid, Reachable.
+func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatus, verdicts []verdict) error {
+	live, base := p.cpa.DeepCopy(), p.cpa
+	st := &live.Status
+	st.Regions, st.LastSyncTime, st.Error = regions, nil, ""
+	for n, r := range regions {
+		if r.LastSyncTime == nil {
+			st.LastSyncTime = nil
+			break
+		}
+		if n == 0 || r.LastSyncTime.Before(st.LastSyncTime) {
+			st.LastSyncTime = r.LastSyncTime
+		}
+	}
+	ready := verdicts[0]
+	if ready.status == metav1.ConditionFalse {
+		st.Error = ready.message
+	}
+	news := p.set(&st.Conditions, v1alpha1.ConditionReady, ready, live.Generation)
+	p.set(&st.Conditions, v1alpha1.ConditionCredentialsValid, verdicts[1], live.Generation)
+	p.set(&st.Conditions, v1alpha1.ConditionReachable, verdicts[2], live.Generation)
+	if equality.Semantic.DeepEqual(base.Status, live.Status) {
+		return nil
+	}
+	if err := p.opts.Client.Status().Patch(ctx, live, client.MergeFrom(base)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the status of account %s: %w", p.key(), err)
+	}
+	if news {
+		p.tell(live, ready, "Observe")
+	}
+	return nil
+}
+
+// tell records a state that has just been entered as an event.
+func (i *Inventory) tell(about client.Object, v verdict, action string) {
+	kind := corev1.EventTypeNormal
+	switch v.status {
+	case metav1.ConditionFalse:
+		kind = corev1.EventTypeWarning
+	case metav1.ConditionUnknown:
+		return
+	}
+	reason := v.reason
+	if reason == v1alpha1.ReasonOK {
+		reason = v1alpha1.ConditionReady
+	}
+	i.opts.Events.Eventf(about, nil, kind, reason, action, "%s", v.message)
+}
+
+// selectorFacts is what the verdict on a selector rests on.
+type selectorFacts struct {
+	// matched and all count VMs: selected by this selector, and in the account.
+	matched int32
+	all     int
+	// account is the verdict on the account, read whether any of its regions was ever read.
+	account verdict
+	read    bool
+	taken   map[types.NamespacedName]string
+}
+
+// selectorVerdict is the status of a selector.
+type selectorVerdict struct {
+	ready, matched verdict
+	count          *int32
+}
+
+func (p *pass) judgeSelector(s *v1alpha1.CloudEntitySelector, f selectorFacts) selectorVerdict {
+	account := cloud.AccountKey(p.cpa.Namespace, p.cpa.Name)
+	v := selectorVerdict{matched: pending("account " + account + " was not read yet")}
+	if f.read {
+		v.count = &f.matched
+		v.matched = ok(fmt.Sprintf("%d of the %d virtual machines of account %s", f.matched, f.all, account))
+		if f.matched == 0 {
+			v.matched = no(v1alpha1.ReasonNoMatch, fmt.Sprintf("selects none of the %d virtual machines of account %s", f.all, account))
+		}
+	}
+	invalid := checkSelector(s)
+	taken := f.takenIn(s.Namespace)
+	switch {
+	case invalid != "":
+		v.ready = no(v1alpha1.ReasonSelectorInvalid, invalid)
+	case f.account.status == metav1.ConditionFalse:
+		v.ready = no(v1alpha1.ReasonAccountNotReady, "account "+account+": "+f.account.message)
+	case taken != "":
+		v.ready = no(reasonNameTaken, taken)
+	case v.matched.status != metav1.ConditionTrue:
+		v.ready = v.matched
+	default:
+		v.ready = ok(v.matched.message)
+	}
+	return v
+}
+
+// takenIn returns what is to be said about the objects of a namespace that are not ours; "" if there are none.
+func (f selectorFacts) takenIn(namespace string) string {
+	var messages []string
+	for key, message := range f.taken {
+		if key.Namespace == namespace {
+			messages = append(messages, message)
+		}
+	}
+	slices.Sort(messages)
+	if len(messages) > 3 {
+		messages = append(messages[:3], fmt.Sprintf("and %d more", len(messages)-3))
+	}
+	return strings.Join(messages, "; ")
+}
+
+func (i *Inventory) reportSelector(ctx context.Context, s *v1alpha1.CloudEntitySelector, v selectorVerdict) error {
+	live := s.DeepCopy()
+	live.Status.MatchedVMs, live.Status.Error = v.count, ""
+	if v.ready.status == metav1.ConditionFalse {
+		live.Status.Error = v.ready.message
+	}
+	news := i.set(&live.Status.Conditions, v1alpha1.ConditionReady, v.ready, live.Generation)
+	i.set(&live.Status.Conditions, v1alpha1.ConditionMatched, v.matched, live.Generation)
+	if equality.Semantic.DeepEqual(s.Status, live.Status) {
+		return nil
+	}
+	if err := i.opts.Client.Status().Patch(ctx, live, client.MergeFrom(s)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the status of selector %s: %w", client.ObjectKeyFromObject(s), err)
+	}
+	if news {
+		i.tell(live, v.ready, "Select")
+	}
+	return nil
+}
+
+// reportAccountMissing says on a selector that its account does not exist.
+func (i *Inventory) reportAccountMissing(ctx context.Context, s *v1alpha1.CloudEntitySelector, account types.NamespacedName) error {
+	missing := no(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("there is no CloudProviderAccount %s", account))
+	return i.reportSelector(ctx, s, selectorVerdict{ready: missing, matched: no(v1alpha1.ReasonAccountNotFound, missing.message)})
+}
