@@ -92,7 +92,7 @@ func (r *Region) updated(g *SecurityGroup, old SecurityGroupRule, u *RuleUpdate,
 	if peers > 1 {
 		return old, refuse("InvalidParameterCombination", "Only one of cidrIp, cidrIpv6, prefixListId, or referencedGroupId can be specified")
 	}
-	rules, err := r.expandOne(g, old.Egress, &p, now)
+	rules, err := r.expand(g, old.Egress, []Permission{p}, now)
 	if err != nil {
 		return old, err
 	}

@@ -45,15 +45,35 @@ func (r *Region) defaultVPC() *VPC {
 	return nil
 }
 
-// expand turns permissions into canonical rules of g, one per peer, without ids. It checks everything that the request
-// alone can get wrong; what the peers must be is checkPeer's part.
+// Expand turns permissions into canonical rules of a group, one per peer, without ids. It checks everything that the text
+// alone can get wrong, as an authorize call would; group references must be by id.
+func Expand(groupID, account string, egress bool, perms []Permission) ([]SecurityGroupRule, error) {
+	base := SecurityGroupRule{GroupID: groupID, Account: account, Egress: egress}
+	return expandAll(base, perms, func(ref GroupRef) (GroupPeer, error) {
+		peer := GroupPeer{GroupID: ref.GroupID, UserID: ref.UserID, VPCID: ref.VPCID, PeeringID: ref.PeeringID}
+		if peer.UserID == "" {
+			peer.UserID = account
+		}
+		return peer, CheckID("sg", peer.GroupID)
+	})
+}
+
+// expand is Expand for a group of the region, where references may also be by name.
 func (r *Region) expand(g *SecurityGroup, egress bool, perms []Permission, now time.Time) ([]SecurityGroupRule, error) {
+	base := SecurityGroupRule{GroupID: g.ID, Account: g.Account, Egress: egress}
+	return expandAll(base, perms, func(ref GroupRef) (GroupPeer, error) { return r.groupPeer(g, ref, now) })
+}
+
+// resolver reads a group reference.
+type resolver func(GroupRef) (GroupPeer, error)
+
+func expandAll(base SecurityGroupRule, perms []Permission, group resolver) ([]SecurityGroupRule, error) {
 	if len(perms) == 0 {
 		return nil, refuse("MissingParameter", "The request must contain the parameter ipPermissions")
 	}
 	var out []SecurityGroupRule
 	for i := range perms {
-		rules, err := r.expandOne(g, egress, &perms[i], now)
+		rules, err := expandOne(base, &perms[i], group)
 		if err != nil {
 			return nil, err
 		}
@@ -69,8 +89,7 @@ func (r *Region) expand(g *SecurityGroup, egress bool, perms []Permission, now t
 	return out, nil
 }
 
-func (r *Region) expandOne(g *SecurityGroup, egress bool, p *Permission, now time.Time) ([]SecurityGroupRule, error) {
-	base := SecurityGroupRule{GroupID: g.ID, Account: g.Account, Egress: egress}
+func expandOne(base SecurityGroupRule, p *Permission, group resolver) ([]SecurityGroupRule, error) {
 	if p.Protocol == "" {
 		return nil, invalidValue("Invalid value 'null' for protocol. VPC security group rules must specify protocols explicitly.")
 	}
@@ -86,40 +105,34 @@ func (r *Region) expandOne(g *SecurityGroup, egress bool, p *Permission, now tim
 		return nil, refuse("InvalidPermission.Malformed", "The permission for protocol %s names no CIDR block, security group or prefix list", p.Protocol)
 	}
 	var out []SecurityGroupRule
-	add := func(description string, set func(*SecurityGroupRule)) error {
-		if err := checkRuleDescription(description); err != nil {
-			return err
-		}
+	add := func(description string, set func(*SecurityGroupRule)) {
 		rule := base
 		rule.Description = description
 		set(&rule)
 		out = append(out, rule)
-		return nil
 	}
 	for _, c := range p.CIDRs {
 		prefix, err := canonicalCIDR(c.CIDR, c.IPv6)
-		if err == nil {
-			err = add(c.Description, func(x *SecurityGroupRule) { x.CIDR = prefix })
-		}
 		if err != nil {
 			return nil, err
 		}
+		add(c.Description, func(x *SecurityGroupRule) { x.CIDR = prefix })
 	}
 	for _, ref := range p.Groups {
-		peer, err := r.groupPeer(g, ref, now)
-		if err == nil {
-			err = add(ref.Description, func(x *SecurityGroupRule) { x.Group = &peer })
-		}
+		peer, err := group(ref)
 		if err != nil {
 			return nil, err
 		}
+		add(ref.Description, func(x *SecurityGroupRule) { x.Group = &peer })
 	}
 	for _, l := range p.PrefixLists {
-		err := CheckID("pl", l.PrefixListID)
-		if err == nil {
-			err = add(l.Description, func(x *SecurityGroupRule) { x.PrefixListID = l.PrefixListID })
+		if err := CheckID("pl", l.PrefixListID); err != nil {
+			return nil, err
 		}
-		if err != nil {
+		add(l.Description, func(x *SecurityGroupRule) { x.PrefixListID = l.PrefixListID })
+	}
+	for i := range out {
+		if err := checkRuleDescription(out[i].Description); err != nil {
 			return nil, err
 		}
 	}

@@ -1,0 +1,356 @@
+package estate
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+var (
+	twelveDigits   = regexp.MustCompile(`^\d{12}$`)
+	trailingDigits = regexp.MustCompile(`\d{1,12}$`)
+)
+
+// idOf is a wire id that depends on its arguments alone.
+func idOf(prefix string, parts ...string) string {
+	d := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return prefix + "-" + hex.EncodeToString(d[:9])[:17]
+}
+
+// convert turns what a dump says into a State of one account.
+func (l *loader) convert(regions []rawRegion) (world.State, error) {
+	account := l.owner(regions)
+	s := world.State{Accounts: []world.Account{{ID: account}}}
+	for i := range regions {
+		b := &builder{
+			l: l, raw: &regions[i], account: account,
+			vpcs: map[string]*world.VPC{}, subnets: map[string]*world.Subnet{}, groups: map[string]*world.SecurityGroup{},
+			nics: map[string]*world.NetworkInterface{}, instances: map[string]*world.Instance{},
+			lists: map[string]*world.PrefixList{}, foreign: map[string]int{},
+		}
+		if err := b.build(); err != nil {
+			return s, err
+		}
+		s.Accounts[0].Regions = append(s.Accounts[0].Regions, b.raw.name)
+		s.Regions = append(s.Regions, b.state())
+		for _, p := range b.peerings {
+			if !slices.ContainsFunc(s.Peerings, func(x world.PeeringConnection) bool { return x.ID == p.ID }) {
+				s.Peerings = append(s.Peerings, p)
+			}
+		}
+	}
+	slices.Sort(l.report.Ignored)
+	return s, nil
+}
+
+// owner finds the account of a dump: the owner of most instances, interfaces and groups.
+func (l *loader) owner(regions []rawRegion) string {
+	votes := map[string]int{}
+	for i := range regions {
+		for _, r := range regions[i].reservations {
+			votes[r.OwnerId] += len(r.Instances)
+		}
+		for _, n := range regions[i].nics {
+			votes[n.OwnerId]++
+		}
+		for _, g := range regions[i].groups {
+			votes[g.OwnerId]++
+		}
+		for _, v := range regions[i].vpcs {
+			votes[v.OwnerId]++
+		}
+	}
+	delete(votes, "")
+	names := slices.SortedFunc(maps.Keys(votes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(votes[b], votes[a]), cmp.Compare(a, b))
+	})
+	for _, n := range names {
+		if twelveDigits.MatchString(n) {
+			return n
+		}
+	}
+	if len(names) > 0 {
+		id := fmt.Sprintf("%012s", trailingDigits.FindString(names[0]))
+		l.report.Renamed[names[0]] = id
+		l.report.warn("", names[0], "is no account id; taken as %s", id)
+		return id
+	}
+	l.report.warn("", "", "no object names its owner; the account is taken as 000000000000")
+	return "000000000000"
+}
+
+// builder builds one region.
+type builder struct {
+	l         *loader
+	raw       *rawRegion
+	account   string
+	zones     []world.Zone
+	vpcs      map[string]*world.VPC
+	subnets   map[string]*world.Subnet
+	groups    map[string]*world.SecurityGroup
+	nics      map[string]*world.NetworkInterface
+	instances map[string]*world.Instance
+	lists     map[string]*world.PrefixList
+	peerings  []world.PeeringConnection
+	foreign   map[string]int // owners other than the account, with how many objects say so
+	renamed   map[string]int // kinds of ids that were not wire ids
+}
+
+func (b *builder) warn(member, object, format string, args ...any) {
+	b.l.report.warn(b.raw.file(member), object, format, args...)
+}
+
+// fault is an error about one field of one object.
+func (b *builder) fault(member, object, field, format string, args ...any) error {
+	return fmt.Errorf("%s: %s: %s: %s", b.raw.file(member), object, field, fmt.Sprintf(format, args...))
+}
+
+// id returns the wire id for an id of the dump.
+func (b *builder) id(prefix, id string) string {
+	if world.WellFormed(prefix, id) {
+		return id
+	}
+	if mapped, ok := b.l.report.Renamed[id]; ok && strings.HasPrefix(mapped, prefix+"-") {
+		return mapped
+	}
+	mapped := idOf(prefix, b.raw.name, id)
+	if digits := trailingDigits.FindString(id); digits != "" && strings.Contains(id, ":") {
+		mapped = fmt.Sprintf("%s-%017s", prefix, digits)
+	}
+	b.l.report.Renamed[id] = mapped
+	if b.renamed == nil {
+		b.renamed = map[string]int{}
+	}
+	b.renamed[world.ResourceType(mapped)]++
+	return mapped
+}
+
+// own notes objects that name another owner than the account of the dump.
+func (b *builder) own(member, owner string) {
+	if owner == "" || owner == b.account || b.l.report.Renamed[owner] == b.account {
+		return
+	}
+	b.foreign[member+"\x00"+owner]++
+}
+
+func (b *builder) build() error {
+	for _, z := range b.raw.zones {
+		b.zones = append(b.zones, world.Zone{Name: z.ZoneName, ID: z.ZoneId})
+	}
+	for _, step := range []func() error{
+		b.buildVPCs, b.buildSubnets, b.buildPrefixLists, b.buildGroups, b.buildInstances, b.buildNICs, b.attachRules,
+		b.buildPeerings,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	b.defaultGroups()
+	b.applyTags()
+	b.checkAddresses()
+	b.fillZones()
+	for _, key := range slices.Sorted(maps.Keys(b.foreign)) {
+		member, owner, _ := strings.Cut(key, "\x00")
+		b.warn(member, "", "%d objects say that they belong to account %s; taken as of %s", b.foreign[key], owner, b.account)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(b.renamed)) {
+		b.warn("", "", "%d %s ids are no wire ids and were replaced (see Renamed)", b.renamed[kind], kind)
+	}
+	return nil
+}
+
+func (b *builder) state() world.RegionState {
+	return world.RegionState{
+		Account: b.account, Name: b.raw.name, Zones: b.zones,
+		VPCs: sorted(b.vpcs), Subnets: sorted(b.subnets), SecurityGroups: sorted(b.groups),
+		NetworkInterfaces: sorted(b.nics), Instances: sorted(b.instances), PrefixLists: sorted(b.lists),
+	}
+}
+
+func sorted[T any](m map[string]*T) []T {
+	var out []T
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, *m[k])
+	}
+	return out
+}
+
+func tagsOf(raw []rawTag) world.Tags {
+	if len(raw) == 0 {
+		return nil
+	}
+	out := world.Tags{}
+	for _, t := range raw {
+		out[t.Key] = t.Value
+	}
+	return out
+}
+
+// block parses an address block and masks it, with a warning if it had host bits.
+func (b *builder) block(member, object, field, text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return p, b.fault(member, object, field, "expected an address block such as 10.0.0.0/16, found %q", text)
+	}
+	if p != p.Masked() {
+		b.warn(member, object, "block %s has host bits set; taken as %s", p, p.Masked())
+	}
+	return p.Masked(), nil
+}
+
+func (b *builder) buildVPCs() error {
+	for i := range b.raw.vpcs {
+		raw := &b.raw.vpcs[i]
+		if raw.VpcId == "" {
+			return b.fault("Vpcs", fmt.Sprintf("element %d", i), "VpcId", "expected an id")
+		}
+		id := b.id("vpc", raw.VpcId)
+		if b.vpcs[id] != nil {
+			b.warn("Vpcs", raw.VpcId, "appears again; the first one is kept")
+			continue
+		}
+		b.own("Vpcs", raw.OwnerId)
+		v := &world.VPC{
+			ID: id, Account: b.account, Region: b.raw.name, IsDefault: raw.IsDefault, State: cmp.Or(raw.State, world.StateAvailable),
+			DHCPOptionsID: raw.DhcpOptionsId, Tenancy: cmp.Or(raw.InstanceTenancy, "default"), Tags: tagsOf(raw.Tags),
+		}
+		blocks := []rawBlock{}
+		for _, a := range raw.CidrBlockAssociationSet {
+			blocks = append(blocks, rawBlock{a.AssociationId, a.CidrBlock})
+		}
+		if len(blocks) == 0 {
+			blocks = []rawBlock{{"", raw.CidrBlock}}
+		}
+		slices.SortStableFunc(blocks, func(x, y rawBlock) int { return primary(x, raw) - primary(y, raw) })
+		for _, a := range raw.Ipv6CidrBlockAssociationSet {
+			blocks = append(blocks, rawBlock{a.AssociationId, a.Ipv6CidrBlock})
+		}
+		for _, a := range blocks {
+			p, err := b.block("Vpcs", raw.VpcId, "CidrBlock", a.cidr)
+			if err != nil {
+				return err
+			}
+			v.CIDRs = append(v.CIDRs, world.CIDRBlock{AssociationID: cmp.Or(a.id, idOf("vpc-cidr-assoc", id, a.cidr)), Prefix: p})
+		}
+		b.vpcs[id] = v
+	}
+	return nil
+}
+
+type rawBlock struct{ id, cidr string }
+
+// primary sorts the block that the VPC itself names to the front.
+func primary(x rawBlock, v *rawVPC) int {
+	if x.cidr == v.CidrBlock {
+		return 0
+	}
+	return 1
+}
+
+// vpc returns the VPC with this id of the dump; one that is not there is made up, around the block near.
+func (b *builder) vpc(member, object, rawID string, near netip.Prefix) *world.VPC {
+	id := b.id("vpc", cmp.Or(rawID, "unnamed"))
+	if v := b.vpcs[id]; v != nil {
+		return v
+	}
+	if near.Addr().Is4() && near.Bits() > 16 {
+		near = netip.PrefixFrom(near.Addr(), 16).Masked()
+	}
+	b.warn(member, object, "refers to VPC %q, which is not in the dump; a VPC with block %s was made up", rawID, near)
+	v := &world.VPC{
+		ID: id, Account: b.account, Region: b.raw.name, State: world.StateAvailable, Tenancy: "default",
+		CIDRs: []world.CIDRBlock{{AssociationID: idOf("vpc-cidr-assoc", id), Prefix: near}},
+	}
+	b.vpcs[id] = v
+	return v
+}
+
+func (b *builder) buildSubnets() error {
+	for i := range b.raw.subnets {
+		raw := &b.raw.subnets[i]
+		if raw.SubnetId == "" {
+			return b.fault("Subnets", fmt.Sprintf("element %d", i), "SubnetId", "expected an id")
+		}
+		id := b.id("subnet", raw.SubnetId)
+		if b.subnets[id] != nil {
+			b.warn("Subnets", raw.SubnetId, "appears again; the first one is kept")
+			continue
+		}
+		b.own("Subnets", raw.OwnerId)
+		p, err := b.block("Subnets", raw.SubnetId, "CidrBlock", raw.CidrBlock)
+		if err != nil {
+			return err
+		}
+		s := &world.Subnet{
+			ID: id, Account: b.account, VPCID: b.vpc("Subnets", raw.SubnetId, raw.VpcId, p).ID, CIDR: p,
+			Zone:         world.Zone{Name: raw.AvailabilityZone, ID: raw.AvailabilityZoneId},
+			DefaultForAZ: raw.DefaultForAz, MapPublicIPOnLaunch: raw.MapPublicIpOnLaunch,
+			State: cmp.Or(raw.State, world.StateAvailable), Tags: tagsOf(raw.Tags),
+		}
+		for _, a := range raw.Ipv6CidrBlockAssociationSet {
+			p, err := b.block("Subnets", raw.SubnetId, "Ipv6CidrBlock", a.Ipv6CidrBlock)
+			if err != nil {
+				return err
+			}
+			s.IPv6 = append(s.IPv6, world.CIDRBlock{AssociationID: a.AssociationId, Prefix: p})
+		}
+		b.subnets[id] = s
+	}
+	return nil
+}
+
+// subnet returns the subnet with this id of the dump; one that is not there is made up, around the address.
+func (b *builder) subnet(member, object, rawID, rawVPC string, near netip.Addr) *world.Subnet {
+	id := b.id("subnet", cmp.Or(rawID, "unnamed in "+rawVPC))
+	if s := b.subnets[id]; s != nil {
+		return s
+	}
+	if !near.IsValid() {
+		near = netip.AddrFrom4([4]byte{10})
+	}
+	block := netip.PrefixFrom(near, 28).Masked()
+	v := b.vpc(member, object, rawVPC, block)
+	b.warn(member, object, "refers to subnet %q, which is not in the dump; a subnet with block %s was made up", rawID, block)
+	s := &world.Subnet{ID: id, Account: b.account, VPCID: v.ID, CIDR: block, State: world.StateAvailable}
+	b.subnets[id] = s
+	return s
+}
+
+// fillZones gives every region zones, and every subnet one with an id.
+func (b *builder) fillZones() {
+	for _, id := range slices.Sorted(maps.Keys(b.subnets)) {
+		z := &b.subnets[id].Zone
+		if z.Name == "" {
+			z.Name = b.raw.name + "a"
+		}
+		i := slices.IndexFunc(b.zones, func(x world.Zone) bool { return x.Name == z.Name })
+		if i < 0 {
+			b.zones = append(b.zones, *z)
+			i = len(b.zones) - 1
+		}
+		if b.zones[i].ID == "" {
+			b.zones[i].ID = z.ID
+		}
+	}
+	slices.SortFunc(b.zones, func(x, y world.Zone) int { return cmp.Compare(x.Name, y.Name) })
+	for i := range b.zones {
+		if b.zones[i].ID == "" {
+			b.zones[i].ID = fmt.Sprintf("%s-az%d", strings.ReplaceAll(b.raw.name, "-", ""), i+1)
+		}
+	}
+	for _, s := range b.subnets {
+		i := slices.IndexFunc(b.zones, func(x world.Zone) bool { return x.Name == s.Zone.Name })
+		s.Zone = b.zones[i]
+	}
+	for _, n := range b.nics {
+		n.Zone = cmp.Or(n.Zone, b.subnets[n.SubnetID].Zone.Name)
+	}
+}

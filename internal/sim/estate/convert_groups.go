@@ -1,0 +1,270 @@
+package estate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+const (
+	defaultName        = "default"
+	defaultDescription = "default VPC security group"
+)
+
+// weights are the sizes that lists of the cloud count with in the rule quota. It is never written to.
+var weights = map[string]int{
+	"cloudfront.origin-facing": 55, "s3": 1, "dynamodb": 1, "vpc-lattice": 10, "groundstation": 5,
+}
+
+func (b *builder) buildPrefixLists() error {
+	for i := range b.raw.prefixLists {
+		raw := &b.raw.prefixLists[i]
+		if raw.PrefixListId == "" {
+			return b.fault("PrefixLists", fmt.Sprintf("element %d", i), "PrefixListId", "expected an id")
+		}
+		p := &world.PrefixList{
+			ID: b.id("pl", raw.PrefixListId), Name: raw.PrefixListName, OwnerID: raw.OwnerId,
+			Family: cmp.Or(raw.AddressFamily, "IPv4"), MaxEntries: raw.MaxEntries, State: "create-complete", Tags: tagsOf(raw.Tags),
+		}
+		if strings.HasPrefix(p.Name, "com.amazonaws.") || p.OwnerID == "" {
+			p.OwnerID = world.AWSOwned
+		}
+		entries := []world.PrefixListEntry{}
+		for _, e := range raw.Entries {
+			raw.Cidrs = append(raw.Cidrs, e.Cidr)
+		}
+		for _, text := range raw.Cidrs {
+			block, err := b.block("PrefixLists", raw.PrefixListId, "Cidrs", text)
+			if err != nil {
+				return err
+			}
+			entries = append(entries, world.PrefixListEntry{CIDR: block})
+		}
+		if len(raw.Cidrs) == 0 {
+			b.warn("PrefixLists", raw.PrefixListId, "the dump does not hold its entries; it matches nothing")
+		}
+		if p.MaxEntries == 0 {
+			p.MaxEntries = max(1, len(entries))
+			if p.OwnerID == world.AWSOwned {
+				p.MaxEntries = weight(p.Name)
+			}
+		}
+		p.Versions = [][]world.PrefixListEntry{entries}
+		b.lists[p.ID] = p
+	}
+	return nil
+}
+
+func weight(name string) int {
+	for suffix, n := range weights {
+		if strings.HasSuffix(name, "."+suffix) {
+			return n
+		}
+	}
+	return 1
+}
+
+func (b *builder) buildGroups() error {
+	for i := range b.raw.groups {
+		raw := &b.raw.groups[i]
+		if raw.GroupId == "" {
+			return b.fault("SecurityGroups", fmt.Sprintf("element %d", i), "GroupId", "expected an id")
+		}
+		id := b.id("sg", raw.GroupId)
+		if b.groups[id] != nil {
+			b.warn("SecurityGroups", raw.GroupId, "appears again; the first one is kept")
+			continue
+		}
+		b.own("SecurityGroups", raw.OwnerId)
+		g := &world.SecurityGroup{
+			ID: id, Account: b.account, Name: raw.GroupName, Description: raw.Description, Tags: tagsOf(raw.Tags),
+			VPCID: b.vpc("SecurityGroups", raw.GroupId, raw.VpcId, netip.MustParsePrefix("10.0.0.0/16")).ID,
+		}
+		if g.Description == defaultDescription && g.Name != defaultName {
+			b.warn("SecurityGroups", raw.GroupId, "is called %q but described as the default group; it is named default", g.Name)
+			g.Name = defaultName
+		}
+		if g.Name == "" {
+			b.warn("SecurityGroups", raw.GroupId, "has no name; it is named after its id")
+			g.Name = "group " + id
+		}
+		for n := 2; b.named(g.VPCID, g.Name) != nil; n++ {
+			name := fmt.Sprintf("%s (%d)", raw.GroupName, n)
+			b.warn("SecurityGroups", raw.GroupId, "VPC %s has a group named %q already, %s; this one is named %q", raw.VpcId, g.Name, b.named(g.VPCID, g.Name).ID, name)
+			g.Name = name
+		}
+		b.groups[id] = g
+	}
+	return nil
+}
+
+func (b *builder) named(vpcID, name string) *world.SecurityGroup {
+	for _, g := range b.groups {
+		if g.VPCID == vpcID && g.Name == name {
+			return g
+		}
+	}
+	return nil
+}
+
+// group returns the group of an interface; one that is not there, or is of another VPC, is made up without rules.
+func (b *builder) group(member, object string, raw rawGroupName, vpcID string) world.GroupName {
+	id := b.id("sg", raw.GroupId)
+	g := b.groups[id]
+	if g != nil && g.VPCID == vpcID {
+		if raw.GroupName != "" && raw.GroupName != g.Name && !strings.HasPrefix(raw.GroupName, "GroupName:") {
+			b.warn(member, object, "calls group %s %q, its name is %q", raw.GroupId, raw.GroupName, g.Name)
+		}
+		return world.GroupName{ID: id, Name: g.Name}
+	}
+	why := "is not in the dump"
+	if g != nil {
+		why, id = "is of VPC "+g.VPCID, idOf("sg", vpcID, id)
+	}
+	if g = b.groups[id]; g == nil {
+		name := cmp.Or(raw.GroupName, "missing "+raw.GroupId)
+		if b.named(vpcID, name) != nil {
+			name = "missing " + id
+		}
+		g = &world.SecurityGroup{ID: id, Account: b.account, VPCID: vpcID, Name: name, Description: "not in the dump"}
+		b.groups[id] = g
+		b.warn(member, object, "holds group %s (%s), which %s; an empty group was made up", raw.GroupId, raw.GroupName, why)
+	}
+	return world.GroupName{ID: id, Name: g.Name}
+}
+
+// defaultGroups gives every VPC that has none its default group.
+func (b *builder) defaultGroups() {
+	for _, id := range slices.Sorted(maps.Keys(b.vpcs)) {
+		if b.named(id, defaultName) != nil {
+			continue
+		}
+		b.warn("SecurityGroups", id, "has no default group in the dump; one was made up")
+		g := defaultGroupOf(b.vpcs[id])
+		b.groups[g.ID] = &g
+	}
+}
+
+// defaultGroupOf makes the default group of a VPC as the cloud does.
+func defaultGroupOf(v *world.VPC) world.SecurityGroup {
+	g := world.SecurityGroup{ID: idOf("sg", v.ID, defaultName), Account: v.Account, VPCID: v.ID, Name: defaultName, Description: defaultDescription}
+	g.Rules = append(g.Rules, world.SecurityGroupRule{
+		GroupID: g.ID, Account: g.Account, Protocol: world.AllProtocols, FromPort: -1, ToPort: -1,
+		Group: &world.GroupPeer{GroupID: g.ID, UserID: g.Account},
+	})
+	g.Rules = append(g.Rules, defaultEgress(v, g.ID)...)
+	numberRules(&g)
+	return g
+}
+
+// defaultEgress are the egress rules of a new group.
+func defaultEgress(v *world.VPC, groupID string) []world.SecurityGroupRule {
+	rule := world.SecurityGroupRule{GroupID: groupID, Account: v.Account, Egress: true, Protocol: world.AllProtocols, FromPort: -1, ToPort: -1}
+	rule.CIDR = netip.MustParsePrefix("0.0.0.0/0")
+	out := []world.SecurityGroupRule{rule}
+	if slices.ContainsFunc(v.CIDRs, func(c world.CIDRBlock) bool { return c.Prefix.Addr().Is6() }) {
+		rule.CIDR = netip.MustParsePrefix("::/0")
+		out = append(out, rule)
+	}
+	return out
+}
+
+// numberRules gives the rules of a group ids that depend on the group and on what the rules say.
+func numberRules(g *world.SecurityGroup) {
+	for i := range g.Rules {
+		g.Rules[i].ID = idOf("sgr", g.ID, g.Rules[i].String())
+	}
+}
+
+// attachRules fills the groups with their rules; all groups are known by now.
+func (b *builder) attachRules() error {
+	done := map[string]bool{}
+	for i := range b.raw.groups {
+		raw := &b.raw.groups[i]
+		g := b.groups[b.id("sg", raw.GroupId)]
+		if done[g.ID] {
+			continue
+		}
+		done[g.ID] = true
+		seen := map[string]bool{}
+		for _, half := range []struct {
+			field  string
+			perms  []rawPermission
+			egress bool
+		}{{"IpPermissions", raw.IpPermissions, false}, {"IpPermissionsEgress", raw.IpPermissionsEgress, true}} {
+			for k := range half.perms {
+				rules, err := b.rules(g, raw, &half.perms[k], half.egress)
+				if err != nil {
+					return fmt.Errorf("%s: %s: %s[%d]: %w", b.raw.file("SecurityGroups"), raw.GroupId, half.field, k, err)
+				}
+				for _, x := range rules {
+					if seen[x.String()] {
+						b.warn("SecurityGroups", raw.GroupId, "rule %q appears twice; it is kept once", &x)
+						continue
+					}
+					seen[x.String()] = true
+					g.Rules = append(g.Rules, x)
+				}
+			}
+		}
+		numberRules(g)
+	}
+	return nil
+}
+
+// rules turns one permission of a dump into rules.
+func (b *builder) rules(g *world.SecurityGroup, raw *rawGroup, p *rawPermission, egress bool) ([]world.SecurityGroupRule, error) {
+	perm := world.Permission{Protocol: p.IpProtocol, FromPort: p.FromPort, ToPort: p.ToPort}
+	for _, c := range p.IpRanges {
+		block, err := b.block("SecurityGroups", raw.GroupId, "CidrIp", c.CidrIp)
+		if err != nil {
+			return nil, err
+		}
+		perm.CIDRs = append(perm.CIDRs, world.CIDRPeer{CIDR: block.String(), Description: c.Description})
+	}
+	for _, c := range p.Ipv6Ranges {
+		block, err := b.block("SecurityGroups", raw.GroupId, "CidrIpv6", c.CidrIpv6)
+		if err != nil {
+			return nil, err
+		}
+		perm.CIDRs = append(perm.CIDRs, world.CIDRPeer{CIDR: block.String(), IPv6: true, Description: c.Description})
+	}
+	for _, x := range p.PrefixListIds {
+		id := b.id("pl", x.PrefixListId)
+		if b.lists[id] == nil {
+			b.warn("SecurityGroups", raw.GroupId, "refers to prefix list %s, which is not in the dump; an empty list of the cloud was made up", x.PrefixListId)
+			b.lists[id] = &world.PrefixList{ID: id, Name: "com.amazonaws." + b.raw.name + ".missing." + id, OwnerID: world.AWSOwned,
+				Family: "IPv4", MaxEntries: 1, State: "create-complete", Versions: [][]world.PrefixListEntry{{}}}
+		}
+		perm.PrefixLists = append(perm.PrefixLists, world.PrefixListPeer{PrefixListID: id, Description: x.Description})
+	}
+	for _, x := range p.UserIdGroupPairs {
+		ref := world.GroupRef{GroupID: b.id("sg", x.GroupId), UserID: b.account, Description: x.Description}
+		if twelveDigits.MatchString(x.UserId) {
+			ref.UserID = x.UserId
+		}
+		if b.groups[ref.GroupID] == nil && ref.UserID == b.account {
+			b.warn("SecurityGroups", raw.GroupId, "refers to group %s, which is not in the dump; the rule is kept as a stale one and matches nothing", x.GroupId)
+		}
+		if b.groups[ref.GroupID] == nil {
+			ref.VPCID, ref.PeeringID = x.VpcId, x.VpcPeeringConnectionId
+		}
+		perm.Groups = append(perm.Groups, ref)
+	}
+	if len(perm.CIDRs)+len(perm.Groups)+len(perm.PrefixLists) == 0 {
+		b.warn("SecurityGroups", raw.GroupId, "a permission for protocol %s has no peer; it allows nothing and is left out", p.IpProtocol)
+		return nil, nil
+	}
+	rules, err := world.Expand(g.ID, b.account, egress, []world.Permission{perm})
+	var refused *world.Error
+	if errors.As(err, &refused) {
+		return nil, errors.New(refused.Message)
+	}
+	return rules, err
+}

@@ -1,0 +1,152 @@
+package estate
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// calls maps the describe calls that matter, as the command line names them, to the member that their answer holds. It is
+// never written to.
+var calls = map[string]string{
+	"vpcs": "Vpcs", "subnets": "Subnets", "network-interfaces": "NetworkInterfaces", "instances": "Reservations",
+	"security-groups": "SecurityGroups", "vpc-peering-connections": "VpcPeeringConnections",
+	"prefix-lists": "PrefixLists", "managed-prefix-lists": "PrefixLists", "availability-zones": "AvailabilityZones",
+	"tags": "Tags",
+}
+
+// memberOf returns the member that a file of this name must hold, or "" if the simulator has no use for the file.
+func memberOf(file string) string {
+	stem, ok := strings.CutSuffix(file, ".json")
+	if !ok {
+		return ""
+	}
+	for _, member := range calls {
+		if stem == member {
+			return member
+		}
+	}
+	stem = strings.TrimPrefix(stem, "ec2-")
+	if call, ok := strings.CutPrefix(stem, "describe-"); ok {
+		return calls[call]
+	}
+	return ""
+}
+
+// isRegional reports whether a file shows that its folder is that of a region.
+func isRegional(file string) bool { return memberOf(file) != "" }
+
+// region reads the folder of one region. found is false when no file in it is a describe answer.
+func (l *loader) region(dir string) (r rawRegion, found bool, err error) {
+	r = rawRegion{name: path.Base(dir), files: map[string]string{}}
+	if dir == "." {
+		r.name = ""
+	}
+	entries, err := fs.ReadDir(l.fsys, dir)
+	if err != nil {
+		return r, false, fmt.Errorf("load an estate: %w", err)
+	}
+	for _, e := range entries {
+		full := path.Join(dir, e.Name())
+		member := memberOf(e.Name())
+		if e.IsDir() || member == "" {
+			l.report.Ignored = append(l.report.Ignored, full)
+			continue
+		}
+		found = true
+		data, err := l.read(full)
+		if err != nil {
+			return r, false, err
+		}
+		members, err := membersOf(full, data)
+		if err != nil {
+			return r, false, err
+		}
+		content, ok := members[member]
+		if !ok {
+			return r, false, fmt.Errorf("%s: not a describe answer: expected an object with the member %q, found %s", full, member, listMembers(members))
+		}
+		r.files[member] = full
+		if err := r.decode(full, member, content); err != nil {
+			return r, false, err
+		}
+	}
+	if found && len(r.vpcs)+len(r.groups)+len(r.reservations)+len(r.nics) > 0 && r.name == "" {
+		if r.name = r.guessName(); r.name == "" {
+			return r, false, fmt.Errorf("%s: expected the folder to be named after its region, such as us-west-2", dir)
+		}
+	}
+	return r, found, nil
+}
+
+// guessName reads the region off an availability zone.
+func (r *rawRegion) guessName() string {
+	for _, s := range r.subnets {
+		if n := len(s.AvailabilityZone); n > 1 {
+			return s.AvailabilityZone[:n-1]
+		}
+	}
+	return ""
+}
+
+func (r *rawRegion) decode(file, member string, content json.RawMessage) error {
+	into := map[string]any{
+		"Vpcs": &r.vpcs, "Subnets": &r.subnets, "NetworkInterfaces": &r.nics, "Reservations": &r.reservations,
+		"SecurityGroups": &r.groups, "VpcPeeringConnections": &r.peerings, "PrefixLists": &r.prefixLists,
+		"AvailabilityZones": &r.zones, "Tags": &r.tags,
+	}[member]
+	return decode(file, member, content, into)
+}
+
+// collector reads a collector dump: like the answers above, but in one object, with other names for the members and
+// instances without reservations.
+func (l *loader) collector(name string, members map[string]json.RawMessage) (world.State, error) {
+	r := rawRegion{files: map[string]string{}}
+	var instances []rawInstance
+	for member, into := range map[string]any{
+		"vpcs": &r.vpcs, "subnets": &r.subnets, "security_groups": &r.groups, "instances": &instances,
+		"network_interfaces": &r.nics, "vpc_peering_connections": &r.peerings,
+	} {
+		if members[member] == nil {
+			continue
+		}
+		if err := decode(name, member, members[member], into); err != nil {
+			return world.State{}, err
+		}
+	}
+	for member := range members {
+		switch member {
+		case "internet_gateways", "network_acls":
+			l.report.Ignored = append(l.report.Ignored, name+"#"+member)
+		}
+	}
+	for _, member := range calls {
+		r.files[member] = name
+	}
+	r.reservations = []rawReservation{{Instances: instances}}
+	return l.collectorRegions(name, r)
+}
+
+// collectorRegions splits a collector dump by the regions that its VPCs name.
+func (l *loader) collectorRegions(name string, all rawRegion) (world.State, error) {
+	region := ""
+	for _, v := range all.vpcs {
+		switch {
+		case v.Region == "":
+			return world.State{}, fmt.Errorf("%s: vpcs: %s: Region: expected the name of a region", name, v.VpcId)
+		case region == "":
+			region = v.Region
+		case region != v.Region:
+			return world.State{}, fmt.Errorf("%s: vpcs: %s: Region: expected %s as for the other VPCs, found %s; dumps of several regions must be split", name, v.VpcId, region, v.Region)
+		}
+	}
+	if region == "" {
+		return world.State{}, fmt.Errorf("%s: vpcs: expected at least one VPC", name)
+	}
+	all.name = region
+	return l.convert([]rawRegion{all})
+}

@@ -1,0 +1,53 @@
+package estate
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Report tells how a description was read.
+type Report struct {
+	Source   string   // the path that was given to Load
+	Format   string   // "describe answers", "collector dump", "estate YAML" or "saved state"
+	Files    []string // files that were read, in order
+	Ignored  []string // files that describe nothing the simulator has
+	Warnings []Warning
+	// Renamed maps ids of the input that are no wire ids to those that stand for them.
+	Renamed map[string]string
+}
+
+// Warning is one repair or oddity.
+type Warning struct {
+	File   string // empty when the whole description is meant
+	Object string // id of the object
+	Text   string
+}
+
+// String prints the warning in one line.
+func (w Warning) String() string {
+	var b strings.Builder
+	if w.File != "" {
+		b.WriteString(w.File + ": ")
+	}
+	if w.Object != "" {
+		b.WriteString(w.Object + ": ")
+	}
+	return b.String() + w.Text
+}
+
+// String prints the whole report.
+func (r Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s, %d files read", r.Source, r.Format, len(r.Files))
+	if len(r.Ignored) > 0 {
+		fmt.Fprintf(&b, ", not simulated: %s", strings.Join(r.Ignored, " "))
+	}
+	for _, w := range r.Warnings {
+		b.WriteString("\n  " + w.String())
+	}
+	return b.String()
+}
+
+func (r *Report) warn(file, object, format string, args ...any) {
+	r.Warnings = append(r.Warnings, Warning{file, object, fmt.Sprintf(format, args...)})
+}
