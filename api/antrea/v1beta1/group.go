@@ -15,18 +15,24 @@ const ReasonChildGroupsNestingExceeded = "ChildGroupsNestingExceeded"
 
 // GroupCondition is one condition of a group.
 type GroupCondition struct {
-	Type   GroupConditionType     `json:"type"`
+	// Type of the condition.
+	Type GroupConditionType `json:"type"`
+	// Status is True, False or Unknown.
 	Status metav1.ConditionStatus `json:"status"`
+	// LastTransitionTime is when Status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+	// Reason is one word for machines.
 	// +optional
 	Reason string `json:"reason,omitempty"`
+	// Message is the reason in words.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
 // GroupStatus says whether the members of the group are known.
 type GroupStatus struct {
+	// Conditions: GroupMembersComputed.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -32,18 +32,24 @@ const (
 
 // NetworkPolicyCondition is one condition of a policy.
 type NetworkPolicyCondition struct {
-	Type   NetworkPolicyConditionType `json:"type"`
-	Status metav1.ConditionStatus     `json:"status"`
+	// Type of the condition.
+	Type NetworkPolicyConditionType `json:"type"`
+	// Status is True, False or Unknown.
+	Status metav1.ConditionStatus `json:"status"`
+	// LastTransitionTime is when Status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+	// Reason is one word for machines.
 	// +optional
 	Reason string `json:"reason,omitempty"`
+	// Message is the reason in words.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
 // NetworkPolicyStatus says how far a policy is realized.
 type NetworkPolicyStatus struct {
+	// Phase sums up the reports of the enforcers.
 	// +optional
 	Phase NetworkPolicyPhase `json:"phase,omitempty"`
 	// ObservedGeneration of the policy that the status is about.
@@ -55,6 +61,7 @@ type NetworkPolicyStatus struct {
 	// DesiredNodesRealized is the number of enforcers that should.
 	// +optional
 	DesiredNodesRealized int32 `json:"desiredNodesRealized"`
+	// Conditions: Realizable, and RealizationFailure if any enforcer failed.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -17,6 +17,7 @@ type AWSCredential struct {
 // AzureCredential is the JSON object that the Secret of an Azure account holds. SubscriptionID, TenantID and ClientID
 // must be set, and ClientKey or SessionToken; SessionToken wins when both are.
 type AzureCredential struct {
+	// SubscriptionID, TenantID and ClientID say which application of which tenant works on which subscription.
 	SubscriptionID string `json:"subscriptionId,omitempty"`
 	TenantID       string `json:"tenantId,omitempty"`
 	ClientID       string `json:"clientId,omitempty"`

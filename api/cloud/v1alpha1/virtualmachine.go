@@ -29,6 +29,7 @@ const (
 
 // IPAddress is an address of a network interface.
 type IPAddress struct {
+	// AddressType says from where Address can be reached.
 	AddressType AddressType `json:"addressType"`
 	// Address in text form, IPv4 or IPv6.
 	Address string `json:"address"`
@@ -57,7 +58,9 @@ type NetworkInterface struct {
 
 // UnimportedTag is a cloud tag that did not become a label of the ExternalEntity.
 type UnimportedTag struct {
-	Key   string `json:"key"`
+	// Key of the tag.
+	Key string `json:"key"`
+	// Value of the tag.
 	Value string `json:"value,omitempty"`
 	// Reason says in words which rule for labels the tag breaks.
 	Reason string `json:"reason"`
