@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -72,6 +73,41 @@ func TestStrangersAreRefused(t *testing.T) {
 			if !apierrors.IsUnauthorized(err) {
 				t.Errorf("%s: GET %s: error %v, want Unauthorized", name, path, err)
 			}
+		}
+	}
+}
+
+// TestRenewedCertificatesAreTakenUp renews, in a running control plane, what its parts show each other.
+func TestRenewedCertificatesAreTakenUp(t *testing.T) {
+	cp := server(t)
+	before := clientset(t)
+	for _, name := range []string{apiServerCert, adminCert, frontProxyCert, etcdServerCert, etcdClientCert} {
+		if err := os.Remove(cp.creds.store.CertFile(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cp.creds.ensure(); err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(cp.creds.store.CertFile(apiServerCert), cp.creds.store.KeyFile(apiServerCert))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "new serving certificate", func(ctx context.Context) error {
+		dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+		conn, err := dialer.DialContext(ctx, "tcp", cp.creds.address.String())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if shown := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]; !bytes.Equal(shown.Raw, pair.Certificate[0]) {
+			return fmt.Errorf("the server still shows the one with serial number %x", shown.SerialNumber)
+		}
+		return nil
+	})
+	for name, client := range map[string]*kubernetes.Clientset{"made before": before, "made after": clientset(t)} {
+		if _, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Errorf("client %s: %v", name, err)
 		}
 	}
 }

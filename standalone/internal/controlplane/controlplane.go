@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 )
 
 const (
@@ -181,8 +182,9 @@ func (cp *ControlPlane) watch(ctx context.Context) {
 		case err := <-cp.etcd.Err():
 			cp.fail(fmt.Errorf("etcd: %w", err))
 		case <-tick.C:
+			// There are months left to succeed in.
 			if err := cp.creds.ensure(); err != nil {
-				cp.fail(fmt.Errorf("renew certificates: %w", err))
+				klog.ErrorS(err, "Certificates cannot be renewed", "retry", renewalPeriod)
 			}
 		case <-ctx.Done():
 			return

@@ -14,7 +14,7 @@
 // are authenticated by client certificate or ServiceAccount token and authorized by RBAC; nobody is anonymous, and there is no
 // fixed token. etcd listens on the loopback interface only and asks for a certificate that only the API server has.
 //
-// Concurrency: a ControlPlane's methods are safe for concurrent use. Every goroutine started here has ended when Stop returns
-// without an error. The Kubernetes libraries keep state per process (logging, metrics, feature gates), so one control plane may run
+// Concurrency: a ControlPlane's methods are safe for concurrent use. Every goroutine that this package starts has ended
+// when Stop returns without an error. The Kubernetes libraries keep state per process (logging, metrics, feature gates), so one control plane may run
 // in a process at a time; another one can be started after Stop.
 package controlplane

@@ -47,9 +47,6 @@ func (e *InputError) Error() string {
 // Unwrap returns the cause.
 func (e *InputError) Unwrap() error { return e.Err }
 
-// ExitCode is the process exit status for bad input.
-func (e *InputError) ExitCode() int { return 2 }
-
 func (o Options) withDefaults() (Options, error) {
 	if o.DataDir == "" {
 		return o, &InputError{Flag: "--data-dir", Value: `""`, Reason: "no directory given", Hint: "name a directory to keep the data in"}
