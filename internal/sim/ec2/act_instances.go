@@ -6,6 +6,11 @@ import (
 )
 
 func describeInstances(r *request) ([]wire.Element, error) {
+	// Instances named by id are all returned; otherwise a page never holds more than 1000.
+	rule := pageRule{min: 5, max: 1000, whole: 1000, ids: "InstanceId", idsName: "instancesSet"}
+	if _, err := pageSize(r, rule); err != nil {
+		return nil, err
+	}
 	instances, err := r.region.Instances(r.params.Strings("InstanceId")...)
 	if err != nil {
 		return nil, err
@@ -19,8 +24,7 @@ func describeInstances(r *request) ([]wire.Element, error) {
 		key:   func(i world.Instance) string { return i.ID },
 		known: instanceAttributes(),
 		tags:  func(i world.Instance) map[string]string { return i.Tags },
-		// Instances named by id are all returned; otherwise a page never holds more than 1000.
-		page: pageRule{min: 5, max: 1000, whole: 1000, ids: "InstanceId", idsName: "instancesSet"},
+		page:  rule,
 	})
 	if err != nil {
 		return nil, err
@@ -145,6 +149,10 @@ func modifyInstanceAttribute(r *request) ([]wire.Element, error) {
 }
 
 func describeNetworkInterfaces(r *request) ([]wire.Element, error) {
+	rule := pageRule{min: 5, max: 1000, ids: "NetworkInterfaceId", idsName: "networkInterfaceIdSet"}
+	if _, err := pageSize(r, rule); err != nil {
+		return nil, err
+	}
 	nics, err := r.region.NetworkInterfaces(r.params.Strings("NetworkInterfaceId")...)
 	if err != nil {
 		return nil, err
@@ -158,7 +166,7 @@ func describeNetworkInterfaces(r *request) ([]wire.Element, error) {
 		key:   func(n world.NetworkInterface) string { return n.ID },
 		known: interfaceAttributes(),
 		tags:  func(n world.NetworkInterface) map[string]string { return n.Tags },
-		page:  pageRule{min: 5, max: 1000, ids: "NetworkInterfaceId", idsName: "networkInterfaceIdSet"},
+		page:  rule,
 	})
 	if err != nil {
 		return nil, err

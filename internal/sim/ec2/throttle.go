@@ -42,7 +42,8 @@ func NewThrottle(now func() time.Time, speed float64) *Throttle {
 	return &Throttle{now: now, speed: speed, buckets: map[bucketKey]*level{}, custom: map[string]Bucket{}}
 }
 
-// Set replaces the bucket of one action, in every account and region, and fills it.
+// Set replaces the bucket of one action, in every account and region, and fills it. The action then has this one
+// bucket for all its calls.
 func (t *Throttle) Set(action string, b Bucket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,7 +72,7 @@ func (t *Throttle) take(d demand) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	name, size := d.action, t.bucketOf(d)
-	if d.bare && hasBareBucket(d.action) {
+	if _, replaced := t.custom[d.action]; !replaced && d.bare && hasBareBucket(d.action) {
 		name += "/unfiltered"
 	}
 	calls := t.level(bucketKey{d.account, d.region, name}, size)
