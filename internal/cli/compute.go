@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/cli/manifest"
+	"github.com/nephele-io/nephele/internal/control/convert"
+)
+
+func newComputeCommand() *cobra.Command {
+	var files []string
+	var key, output string
+	c := &cobra.Command{
+		Use:   "compute -f FILE_OR_DIR... [--node KEY] [-o json|yaml]",
+		Short: "Compute policies from manifests, as enforcers would receive them",
+		Long: `Compute reads Namespaces, Pods, Nodes, ExternalEntities, groups, tiers and policies from manifests and prints the policies
+and groups that the controller would compute from them, and what it would refuse.
+
+The part "span" has an entry for every enforcer key (the Node of a Pod, the externalNode of an ExternalEntity). Without
+--node it holds what a LIST with that key returns, which like that of the Antrea Controller is everything. With --node KEY
+the whole output is what a WATCH with that key is given: the policies and groups that concern the key, and of
+applied-to groups its own members.
+
+The exit code is 2 if an object was refused; the rest is computed and printed all the same.`,
+		Example: "  nephele policy compute -f policies/ -f inventory.yaml -o json\n  nephele policy compute -f all.yaml --node cloud/prod/aws-main -o yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(files) == 0 {
+				return fmt.Errorf("-f is missing: want a file or directory with manifests, or - for the standard input")
+			}
+			if output != "json" && output != "yaml" {
+				return fmt.Errorf("--output %q: want json or yaml", output)
+			}
+			w, err := loadWorld(files, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			notes(cmd, w.notes)
+			out, err := computeOutput(compute(w), key)
+			if err != nil {
+				return err
+			}
+			if err := printValue(cmd.OutOrStdout(), output, out); err != nil {
+				return err
+			}
+			return reportRefused(cmd, w.refused)
+		},
+	}
+	c.Flags().StringArrayVarP(&files, "filename", "f", nil, "file or directory with manifests, or - for the standard input; may be repeated")
+	c.Flags().StringVar(&key, "node", "", "enforcer key: print what a watch with this key is given")
+	c.Flags().StringVarP(&output, "output", "o", "json", "json or yaml")
+	return c
+}
+
+// computeOutput publishes what was computed and reads it back as enforcers do.
+func computeOutput(c *computation, key string) (computedOutput, error) {
+	store := watchstore.New(watchstore.Options{})
+	store.Publish(convert.Delta(c.delta))
+	v, err := viewOf(store, key)
+	if err != nil {
+		return computedOutput{}, err
+	}
+	out := v.output(c.refused)
+	if key != "" {
+		out.Span[key] = v.span()
+		return out, nil
+	}
+	for _, k := range c.keys() {
+		out.Span[k] = v.span()
+	}
+	return out, nil
+}
+
+// keys are the enforcers of the world's entities.
+func (c *computation) keys() []string {
+	var keys []string
+	for _, e := range c.ends {
+		if e.Host != "" {
+			keys = append(keys, e.Host)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// reportRefused says on standard error what was refused.
+func reportRefused(cmd *cobra.Command, refused []manifest.Refusal) error {
+	for _, r := range refused {
+		fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", r)
+	}
+	if len(refused) > 0 {
+		return errRefused
+	}
+	return nil
+}
+
+// printValue prints a value as JSON or YAML.
+func printValue(out io.Writer, format string, v any) error {
+	if format == "yaml" {
+		raw, err := yaml.Marshal(v)
+		if err != nil {
+			return fmt.Errorf("writing YAML: %w", err)
+		}
+		_, err = out.Write(raw)
+		return err
+	}
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

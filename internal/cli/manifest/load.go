@@ -1,0 +1,378 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// loader collects what the files hold.
+type loader struct {
+	schemas *schemas
+	kinds   map[schema.GroupVersionKind]func() Object
+	set     *Set
+	bad     []string
+	seen    map[string]Position
+}
+
+// Load reads files and directories (all .yaml, .yml and .json files below them); "-" stands for stdin. It fails with an
+// *InputError that lists everything that cannot be read as what it says it is.
+func Load(paths []string, stdin io.Reader) (*Set, error) {
+	s, err := loadSchemas()
+	if err != nil {
+		return nil, err
+	}
+	l := &loader{schemas: s, kinds: kinds(), set: &Set{}, seen: map[string]Position{}}
+	for _, path := range paths {
+		if path == "-" {
+			content, err := io.ReadAll(stdin)
+			if err != nil {
+				return nil, fmt.Errorf("reading the standard input: %w", err)
+			}
+			l.file("-", content)
+			continue
+		}
+		if err := l.path(path); err != nil {
+			return nil, err
+		}
+	}
+	if len(l.bad) > 0 {
+		return nil, &InputError{l.bad}
+	}
+	return l.set, nil
+}
+
+func (l *loader) path(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		l.bad = append(l.bad, fmt.Sprintf("%s: %v", path, err))
+		return nil
+	}
+	if !info.IsDir() {
+		return l.read(path)
+	}
+	found := false
+	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p)) {
+			return err
+		}
+		found = true
+		return l.read(p)
+	})
+	if err == nil && !found {
+		l.bad = append(l.bad, path+": there is no .yaml, .yml or .json file in this directory")
+	}
+	return err
+}
+
+func (l *loader) read(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading manifests: %w", err)
+	}
+	l.file(path, content)
+	return nil
+}
+
+var separator = regexp.MustCompile(`(?m)^---(?:[ \t].*)?\r?$`)
+
+// file takes one file apart into documents.
+func (l *loader) file(path string, content []byte) {
+	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
+	start := 0
+	cut := func(end int) {
+		chunk := content[start:end]
+		l.document(path, bytes.Count(content[:start], []byte("\n")), chunk)
+	}
+	for _, at := range separator.FindAllIndex(content, -1) {
+		cut(at[0])
+		start = at[1]
+	}
+	cut(len(content))
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+)`)
+
+// document reads one document; offset is the number of lines above it.
+func (l *loader) document(path string, offset int, chunk []byte) {
+	if t := bytes.TrimSpace(chunk); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
+		// JSON may be indented by tabs, which YAML forbids; inside strings JSON has none.
+		chunk = bytes.ReplaceAll(chunk, []byte("\t"), []byte(" "))
+	}
+	var root yamlv3.Node
+	if err := yamlv3.Unmarshal(chunk, &root); err != nil {
+		l.malformed(Position{path, 1 + offset}, offset, err)
+		return
+	}
+	if len(root.Content) == 0 || root.Content[0].Tag == "!!null" {
+		return
+	}
+	raw, err := yaml.YAMLToJSONStrict(chunk)
+	if err != nil {
+		l.malformed(Position{path, root.Content[0].Line + offset}, offset, err)
+		return
+	}
+	l.object(Position{path, root.Content[0].Line + offset}, root.Content[0], offset, raw)
+}
+
+// malformed words an error of the YAML parsers, which name a line of the document.
+func (l *loader) malformed(at Position, offset int, err error) {
+	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
+	text = strings.TrimSpace(strings.TrimPrefix(text, "unmarshal errors:"))
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		at.Line, text = n+offset, strings.TrimPrefix(text, m[0]+": ")
+	}
+	l.bad = append(l.bad, fmt.Sprintf("%s: not YAML or JSON: %s", at, text))
+}
+
+// head is what every object begins with.
+type head struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+}
+
+// object reads one object, which may be a List of others.
+func (l *loader) object(at Position, n *yamlv3.Node, offset int, raw []byte) {
+	var h head
+	if err := json.Unmarshal(raw, &h); err != nil || n.Kind != yamlv3.MappingNode {
+		l.bad = append(l.bad, fmt.Sprintf("%s: not a Kubernetes object: want a mapping with apiVersion, kind and metadata", at))
+		return
+	}
+	if h.APIVersion == "" || h.Kind == "" {
+		l.bad = append(l.bad, fmt.Sprintf("%s: not a Kubernetes object: want the fields apiVersion and kind", at))
+		return
+	}
+	gv, err := schema.ParseGroupVersion(h.APIVersion)
+	if err != nil {
+		l.bad = append(l.bad, fmt.Sprintf("%s: apiVersion: %v", at, err))
+		return
+	}
+	if strings.HasSuffix(h.Kind, "List") {
+		l.list(at, n, offset, raw)
+		return
+	}
+	gvk := gv.WithKind(h.Kind)
+	build, ok := l.kinds[gvk]
+	if !ok {
+		l.foreign(at, gvk, h)
+		return
+	}
+	if h.Metadata.Name == "" {
+		l.bad = append(l.bad, fmt.Sprintf("%s: %s without metadata.name", at, h.Kind))
+		return
+	}
+	d := &Document{Position: at, Object: build(), Group: gvk.Group, Kind: gvk.Kind, node: n, offset: offset}
+	d.Object.SetName(h.Metadata.Name)
+	switch {
+	case clusterScoped(gvk.Kind):
+	case h.Metadata.Namespace == "":
+		d.Object.SetNamespace("default")
+	default:
+		d.Object.SetNamespace(h.Metadata.Namespace)
+	}
+	l.take(d, gvk, raw)
+}
+
+func (l *loader) list(at Position, n *yamlv3.Node, offset int, raw []byte) {
+	var items struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(raw, &items); err != nil {
+		l.bad = append(l.bad, fmt.Sprintf("%s: items: want a list of objects", at))
+		return
+	}
+	for i, item := range items.Items {
+		if in := node(n, fmt.Sprintf("items[%d]", i)); in != nil {
+			l.object(Position{at.File, in.Line + offset}, in, offset, item)
+		}
+	}
+}
+
+// foreign deals with a kind that is not one of ours: a mistake if it nearly is, else a note.
+func (l *loader) foreign(at Position, gvk schema.GroupVersionKind, h head) {
+	for known := range l.kinds {
+		if known.Group == gvk.Group && known.Kind == gvk.Kind {
+			l.bad = append(l.bad, fmt.Sprintf("%s: apiVersion: %s has no version %q, want %s", at, gvk.Kind, gvk.Version, known.GroupVersion()))
+			return
+		}
+	}
+	l.set.Notes = append(l.set.Notes, fmt.Sprintf("%s: %s %s (%s) has no part in network policy and is left out",
+		at, h.Kind, strings.TrimPrefix(h.Metadata.Namespace+"/"+h.Metadata.Name, "/"), h.APIVersion))
+}
+
+// take checks one object of ours and adds it to the set.
+func (l *loader) take(d *Document, gvk schema.GroupVersionKind, raw []byte) {
+	key := gvk.Group + " " + d.Name()
+	if before, ok := l.seen[key]; ok {
+		l.bad = append(l.bad, fmt.Sprintf("%s: %s is already given at %s", d.Position, d.Name(), before))
+		return
+	}
+	l.seen[key] = d.Position
+	name, namespace := d.Object.GetName(), d.Object.GetNamespace()
+	raw, ok := l.checkSchema(d, gvk, raw)
+	if !ok || !l.checkMetadata(d, raw) {
+		return
+	}
+	unknown, err := kjson.UnmarshalStrict(raw, d.Object)
+	for _, u := range unknown {
+		l.bad = append(l.bad, l.strict(d, u))
+	}
+	if err != nil {
+		l.bad = append(l.bad, l.mistyped(d, err))
+	}
+	if err != nil || len(unknown) > 0 {
+		return
+	}
+	d.Object.SetName(name)
+	d.Object.SetNamespace(namespace)
+	l.set.Documents = append(l.set.Documents, d)
+}
+
+// checkSchema checks an object of a kind of ours. It returns the object with its defaults, and false if the object is
+// refused or not what it says it is.
+func (l *loader) checkSchema(d *Document, gvk schema.GroupVersionKind, raw []byte) ([]byte, bool) {
+	c, err := l.schemas.get(gvk)
+	if err != nil {
+		l.bad = append(l.bad, err.Error())
+		return nil, false
+	}
+	if c == nil {
+		return raw, true
+	}
+	var content map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
+		l.bad = append(l.bad, l.mistyped(d, err))
+		return nil, false
+	}
+	if unknown := l.unknownFields(d, gvk, raw); len(unknown) > 0 {
+		l.bad = append(l.bad, unknown...)
+		return nil, false
+	}
+	shape, rules := c.check(content)
+	if l.wrongTypes(d, shape) {
+		return nil, false
+	}
+	if len(shape) > 0 {
+		l.refuse(d, 422, shape)
+		return nil, false
+	}
+	if len(rules) > 0 {
+		l.refuse(d, 400, rules)
+		return nil, false
+	}
+	out, err := json.Marshal(content)
+	if err != nil {
+		l.bad = append(l.bad, fmt.Sprintf("%s: %s: %v", d.Position, d.Name(), err))
+		return nil, false
+	}
+	return out, true
+}
+
+// checkMetadata checks the name and the labels of an object.
+func (l *loader) checkMetadata(d *Document, raw []byte) bool {
+	var h struct {
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(raw, &h); err != nil {
+		return true // decoding the whole object will say it better
+	}
+	var errs field.ErrorList
+	check := apivalidation.NameIsDNSSubdomain
+	if d.Kind == "Namespace" || d.Kind == "Service" {
+		check = apivalidation.NameIsDNSLabel
+	}
+	for _, wrong := range check(d.Object.GetName(), false) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), d.Object.GetName(), wrong))
+	}
+	errs = append(errs, metav1validation.ValidateLabels(h.Metadata.Labels, field.NewPath("metadata", "labels"))...)
+	if len(errs) > 0 {
+		l.refuse(d, 422, errs)
+	}
+	return len(errs) == 0
+}
+
+// unknownFields finds fields that the kind does not have; they are worth telling even if types are wrong as well.
+func (l *loader) unknownFields(d *Document, gvk schema.GroupVersionKind, raw []byte) []string {
+	unknown, err := kjson.UnmarshalStrict(raw, l.kinds[gvk]())
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, u := range unknown {
+		out = append(out, l.strict(d, u))
+	}
+	return out
+}
+
+// wrongTypes reports the errors that are about types; it returns false if there are none.
+func (l *loader) wrongTypes(d *Document, errs field.ErrorList) bool {
+	found := false
+	for _, e := range errs {
+		if e.Type == field.ErrorTypeTypeInvalid {
+			found = true
+			l.bad = append(l.bad, fmt.Sprintf("%s: %s: %s: %s", d.At(e.Field), d.Name(), e.Field, e.ErrorBody()))
+		}
+	}
+	return found
+}
+
+func (l *loader) refuse(d *Document, code int, errs field.ErrorList) {
+	r := Refusal{Position: d.At(errs[0].Field), Kind: d.Kind, Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Code: code}
+	texts := make([]string, len(errs))
+	for i, e := range errs {
+		texts[i] = e.Error()
+	}
+	r.Text = strings.Join(texts, "; ")
+	l.set.Refused = append(l.set.Refused, r)
+}
+
+var quoted = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)
+
+// strict words an error of strict decoding.
+func (l *loader) strict(d *Document, err error) string {
+	if m := quoted.FindStringSubmatch(err.Error()); m != nil {
+		want := "the kind has no such field"
+		if m[1] == "duplicate" {
+			want = "the field is given twice"
+		}
+		return fmt.Sprintf("%s: %s: %s: %s", d.At(m[2]), d.Name(), m[2], want)
+	}
+	return fmt.Sprintf("%s: %s: %v", d.Position, d.Name(), err)
+}
+
+// mistyped words an error of decoding.
+func (l *loader) mistyped(d *Document, err error) string {
+	var te *json.UnmarshalTypeError
+	if errors.As(err, &te) && te.Field != "" {
+		return fmt.Sprintf("%s: %s: %s: got a %s, want a %s", d.At(te.Field), d.Name(), te.Field, te.Value, te.Type)
+	}
+	return fmt.Sprintf("%s: %s: %v", d.Position, d.Name(), strings.TrimPrefix(err.Error(), "json: "))
+}
