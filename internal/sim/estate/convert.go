@@ -21,8 +21,12 @@ var (
 
 // idOf is a wire id that depends on its arguments alone.
 func idOf(prefix string, parts ...string) string {
-	d := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	d := digestOf(parts...)
 	return prefix + "-" + hex.EncodeToString(d[:9])[:17]
+}
+
+func digestOf(parts ...string) [sha256.Size]byte {
+	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 }
 
 // convert turns what a dump says into a State of one account.

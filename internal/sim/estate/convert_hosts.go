@@ -131,8 +131,8 @@ func (b *builder) nic(member, owner string, raw *rawNIC) (*world.NetworkInterfac
 }
 
 func macOf(id string) string {
-	h := idOf("", id)[1:]
-	return fmt.Sprintf("02:%s:%s:%s:%s:%s", h[0:2], h[2:4], h[4:6], h[6:8], h[8:10])
+	d := digestOf("mac", id)
+	return fmt.Sprintf("02:%02x:%02x:%02x:%02x:%02x", d[0], d[1], d[2], d[3], d[4])
 }
 
 // fallbackGroup is the default group of the VPC, for an interface without groups.
