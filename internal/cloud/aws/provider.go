@@ -141,14 +141,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retryer is made once per client: attempts slow down for all callers of a region together when the cloud throttles one.
+// retryer is made once per client. It only bridges short disturbances; how fast an account may be called at all is for Config.Admit,
+// which knows all callers, and for the caller, who is told Throttled.
 func (p *Provider) retryer() awssdk.Retryer {
-	return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
-		o.StandardOptions = append(o.StandardOptions, func(s *retry.StandardOptions) {
-			s.MaxAttempts = p.cfg.MaxAttempts
-			s.MaxBackoff = p.cfg.MaxBackoff
-			s.Backoff = retry.NewExponentialJitterBackoff(p.cfg.MaxBackoff)
-		})
+	return retry.NewStandard(func(s *retry.StandardOptions) {
+		s.MaxAttempts = p.cfg.MaxAttempts
+		s.MaxBackoff = p.cfg.MaxBackoff
+		s.Backoff = retry.NewExponentialJitterBackoff(p.cfg.MaxBackoff)
 	})
 }
 
