@@ -1,0 +1,38 @@
+package policy
+
+// The Check functions are the engine's own checks of single parts, for admission.
+
+// CheckSelector returns what is wrong with a selector; nothing is wrong with a nil one.
+func CheckSelector(s *Selector, path string) []FieldError {
+	var errs errorList
+	compileSelector(s, path, &errs)
+	return errs.list
+}
+
+// CheckLabelKey returns what is wrong with a label key.
+func CheckLabelKey(key, path string) []FieldError {
+	var errs errorList
+	checkLabelKey(key, path, &errs)
+	return errs.list
+}
+
+// CheckLabelValue returns what is wrong with a label value.
+func CheckLabelValue(value, path string) []FieldError {
+	var errs errorList
+	checkLabelValue(value, path, &errs)
+	return errs.list
+}
+
+// CheckIPBlock returns what is wrong with an ipBlock.
+func CheckIPBlock(b *IPBlock, path string) []FieldError {
+	var errs errorList
+	compileIPBlock(b, path, &errs)
+	return errs.list
+}
+
+// CheckPort returns what is wrong with a port.
+func CheckPort(p *Port, path string) []FieldError {
+	t := translation{}
+	t.checkPort(p, path)
+	return t.errs.list
+}
