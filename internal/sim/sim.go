@@ -183,8 +183,14 @@ func (s *Server) counted(next http.Handler) http.Handler {
 	})
 }
 
-// URL is the endpoint of EC2 and STS in every region.
-func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
+// URL is the endpoint of EC2 and STS in every region. A server that listens on all addresses is named by a local one.
+func (s *Server) URL() string {
+	addr, ok := s.listener.Addr().(*net.TCPAddr)
+	if ok && addr.IP.IsUnspecified() {
+		return fmt.Sprintf("http://127.0.0.1:%d", addr.Port)
+	}
+	return "http://" + s.listener.Addr().String()
+}
 
 // World is the simulated cloud.
 func (s *Server) World() *world.World { return s.world }

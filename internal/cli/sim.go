@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// simFlags are the flags of nephele sim.
+type simFlags struct {
+	estate, listen, state   string
+	throttle, noAuth, quiet bool
+	throttleSpeed           float64
+	visibility, transition  time.Duration
+	latency                 time.Duration
+}
+
+// NewSimCommand returns the command nephele sim: the cloud simulator alone.
+func NewSimCommand() *cobra.Command {
+	var f simFlags
+	cmd := &cobra.Command{
+		Use:   "sim [--estate FILE_OR_DIR]",
+		Short: "Run the cloud simulator: EC2 and STS for any client, from a description of an account",
+		Long: `Run a simulated AWS account on this machine. It speaks the EC2 and STS query protocols (signatures, errors, pages, quotas)
+well enough for any EC2 client: the SDKs, the aws command line, Terraform, this controller.
+
+An estate is a folder of describe answers as the aws command line prints them, a collector dump, or a short YAML file of
+our own (docs/simulator.md). Without --estate it is the real account that the demonstration uses.
+
+Below /_sim/ it answers, to callers on this machine only, what no cloud answers: who reaches whom, which calls came in,
+and which of them shall fail. The command runs until it is interrupted.`,
+		Example: `  # The built-in account:
+  nephele sim
+
+  # Your own account, kept over restarts, with the rate limits and the delays of the real cloud:
+  nephele sim --estate ./my-account --state ./sim.json --throttle --visibility-delay 2s
+
+  # Who reaches whom:
+  curl 'http://127.0.0.1:8555/_sim/allowed?src=i-0a1b2c3d4e5f60718&dst=10.0.0.7&proto=tcp&port=443'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd, f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.estate, "estate", "", "file or folder that describes the account (default: a built-in account)")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8555", "address to serve on; port 0 takes a free one")
+	flags.StringVar(&f.state, "state", "", "file that keeps the state; when it exists, it is used instead of the estate")
+	flags.BoolVar(&f.throttle, "throttle", false, "limit the rate of calls as EC2 does")
+	flags.Float64Var(&f.throttleSpeed, "throttle-speed", 1, "how many times as fast as in EC2 the rate limits recover")
+	flags.DurationVar(&f.visibility, "visibility-delay", 0, "how long a new object is not found yet")
+	flags.DurationVar(&f.transition, "transition-delay", 0, "how long states such as pending and stopping last")
+	flags.DurationVar(&f.latency, "latency", 0, "how long each call takes")
+	flags.BoolVar(&f.noAuth, "no-auth", false, "accept any key and any signature")
+	flags.BoolVar(&f.quiet, "quiet", false, "print the endpoint only")
+	return cmd
+}
+
+func (f simFlags) check() error {
+	for name, d := range map[string]time.Duration{
+		"visibility-delay": f.visibility, "transition-delay": f.transition, "latency": f.latency,
+	} {
+		if d < 0 {
+			return fmt.Errorf("--%s is %s, expected a duration of zero or more", name, d)
+		}
+	}
+	if f.throttleSpeed <= 0 {
+		return fmt.Errorf("--throttle-speed is %v, expected a number above zero", f.throttleSpeed)
+	}
+	return nil
+}
+
+func runSim(cmd *cobra.Command, f simFlags) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := f.check(); err != nil {
+		return err
+	}
+	state, source, err := loadEstate(cmd, f)
+	if err != nil {
+		return err
+	}
+	// The interrupt ends the server through Close below, not by cutting its calls off.
+	server, err := sim.Start(context.WithoutCancel(ctx), sim.Options{
+		State: state, StateFile: f.state, Listen: f.listen, VisibilityDelay: f.visibility, TransitionDelay: f.transition,
+		NoAuth: f.noAuth, Latency: f.latency, Throttle: f.throttle, ThrottleSpeed: f.throttleSpeed,
+	})
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("--listen %s: the address is in use by another program; name another port, or 0 for a free one", f.listen)
+	}
+	if err != nil {
+		return err
+	}
+	if f.quiet {
+		fmt.Fprintln(cmd.OutOrStdout(), server.URL())
+	} else {
+		announce(cmd.OutOrStdout(), server, source)
+	}
+	select {
+	case <-ctx.Done():
+	case <-server.Done():
+	}
+	if err := server.Close(); err != nil {
+		return err
+	}
+	if !f.quiet {
+		fmt.Fprintf(cmd.OutOrStdout(), "\nStopped after %d calls.\n", server.Journal().Total())
+	}
+	return nil
+}
+
+// loadEstate returns the state to start from, and where it comes from in words. A state file that exists is left to
+// the server.
+func loadEstate(cmd *cobra.Command, f simFlags) (world.State, string, error) {
+	if f.state != "" {
+		_, err := os.Stat(f.state)
+		if err == nil {
+			return world.State{}, "the state kept in " + f.state, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return world.State{}, "", fmt.Errorf("--state: %w", err)
+		}
+	}
+	if f.estate == "" {
+		state, report, err := estate.HybridCloud()
+		return state, "the built-in account (" + report.Format + ")", err
+	}
+	state, report, err := estate.Load(f.estate)
+	if err != nil {
+		return world.State{}, "", fmt.Errorf("--estate: %w", err)
+	}
+	if !f.quiet {
+		lines := make([]string, 0, len(report.Warnings))
+		for _, w := range report.Warnings {
+			lines = append(lines, w.String())
+		}
+		const most = 10
+		if more := len(lines) - most; more > 0 {
+			lines = append(lines[:most], fmt.Sprintf("and %d more repairs of the description", more))
+		}
+		notes(cmd, lines)
+	}
+	return state, f.estate + " (" + report.Format + ")", nil
+}
+
+// announce prints what a person needs to use the simulator.
+func announce(out io.Writer, server *sim.Server, source string) {
+	state := server.World().State()
+	fmt.Fprintf(out, "Simulated AWS from %s\n\n", source)
+	fmt.Fprintf(out, "  endpoint  %s (EC2 and STS, every region)\n", server.URL())
+	for _, a := range state.Accounts {
+		fmt.Fprintf(out, "  account   %s%s\n", a.ID, inParentheses(a.Alias))
+		for _, r := range state.Regions {
+			if r.Account == a.ID && slices.Contains(a.Regions, r.Name) {
+				fmt.Fprintf(out, "            %s: %s\n", r.Name, census(r))
+			}
+		}
+	}
+	region := "us-east-1"
+	if len(state.Accounts) > 0 && len(state.Accounts[0].Regions) > 0 {
+		region = state.Accounts[0].Regions[0]
+	}
+	i := slices.IndexFunc(state.Credentials, func(c world.Credential) bool { return c.SessionToken == "" })
+	if i >= 0 {
+		key := state.Credentials[i]
+		fmt.Fprintf(out, `
+Point a client at it:
+
+  export AWS_ENDPOINT_URL=%s AWS_REGION=%s
+  export AWS_ACCESS_KEY_ID=%s AWS_SECRET_ACCESS_KEY=%s
+  aws ec2 describe-instances
+`, server.URL(), region, key.AccessKeyID, key.Secret)
+	}
+	fmt.Fprintf(out, "\nLook behind it: curl %s/_sim/ (docs/simulator.md). Ctrl-C stops it.\n", server.URL())
+}
+
+func census(r world.RegionState) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		noun string
+	}{
+		{len(r.VPCs), "VPC"}, {len(r.Instances), "instance"}, {len(r.NetworkInterfaces), "network interface"},
+		{len(r.SecurityGroups), "security group"},
+	} {
+		plural := "s"
+		if p.n == 1 {
+			plural = ""
+		}
+		parts = append(parts, fmt.Sprintf("%d %s%s", p.n, p.noun, plural))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func inParentheses(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
