@@ -43,7 +43,7 @@ var layers = []layer{
 		noStd: []string{"net/http", "os", "log", "log/slog"}, why: "planning is pure and knows no SDK and no client"},
 	{folder: "internal/cloud/aws/lower", own: []string{"internal/cloud", "internal/cloud/plan"},
 		noStd: []string{"net/http", "os", "log", "log/slog"}, why: "lowering is pure"},
-	{folder: "internal/cloud/aws", own: []string{"internal/cloud", "internal/platform"}, foreign: awsSDK,
+	{folder: "internal/cloud/aws", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: awsSDK,
 		why: "an adapter knows its port and its SDK"},
 	{folder: "internal/cloud/inventory", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: kubernetes,
 		why: "loops never import one another"},

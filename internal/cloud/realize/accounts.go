@@ -12,10 +12,9 @@ type Accounts interface {
 	Keys() []string
 	// Account returns what is known of an account now; false if there is no such account (any more).
 	Account(key string) (Account, bool)
-	// Subscribe returns a channel that receives an account's key whenever something about the account may have changed: a new
-	// snapshot, other credentials, other selected VMs, deletion. A key may come more often than needed; none is lost. cancel
-	// releases the channel.
-	Subscribe() (changes <-chan string, cancel func())
+	// Subscribe makes changed be called with an account's key whenever something about the account may have changed: a new
+	// snapshot, other credentials, other selected VMs, deletion. It may be called more often than needed; changed must not block.
+	Subscribe(changed func(key string)) (cancel func())
 	// Trigger asks for a new observation of the account soon.
 	Trigger(key string)
 }

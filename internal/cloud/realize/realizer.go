@@ -58,20 +58,35 @@ func New(o Options) (*Realizer, error) {
 
 // Start works until ctx ends and returns after all workers have stopped.
 func (r *Realizer) Start(ctx context.Context) error {
-	changes, cancel := r.Accounts.Subscribe()
+	var mu sync.Mutex
+	dirty := map[string]bool{}
+	wake := make(chan struct{}, 1)
+	changed := func(key string) {
+		mu.Lock()
+		dirty[key] = true
+		mu.Unlock()
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+	cancel := r.Accounts.Subscribe(changed)
 	defer cancel()
 	defer r.stopAll()
 	for _, key := range r.Accounts.Keys() {
-		r.touch(ctx, key)
+		changed(key)
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case key, ok := <-changes:
-			if !ok {
-				return errors.New("realize: the inventory ended its stream of changes")
-			}
+		case <-wake:
+		}
+		mu.Lock()
+		batch := dirty
+		dirty = map[string]bool{}
+		mu.Unlock()
+		for _, key := range sortedKeys(batch) {
 			r.touch(ctx, key)
 		}
 	}

@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/ec2"
+)
+
+// guard looks at every flow after every call that may have changed the cloud: nothing may be allowed that neither the former nor the
+// next policies allow, and nothing be cut that both allow.
+type guard struct {
+	mu         sync.Mutex
+	server     *sim.Server
+	flows      []flow
+	old, next  []bool
+	calls      map[string]int
+	violations []string
+}
+
+func (g *guard) onCall(_ context.Context, c ec2.Call) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.calls == nil {
+		g.calls = map[string]int{}
+	}
+	g.calls[c.Action]++
+	if g.server == nil || strings.HasPrefix(c.Action, "Describe") || strings.HasPrefix(c.Action, "Get") {
+		return nil
+	}
+	got := observe(g.server.World(), g.flows)
+	for i, f := range g.flows {
+		switch {
+		case got[i] && !g.old[i] && !g.next[i]:
+			g.violations = append(g.violations, fmt.Sprintf("call %d %s opened %s, which neither the old nor the new policies allow", c.Seq, c.Action, f))
+		case !got[i] && g.old[i] && g.next[i]:
+			g.violations = append(g.violations, fmt.Sprintf("call %d %s cut %s, which both the old and the new policies allow", c.Seq, c.Action, f))
+		}
+	}
+	return nil
+}
+
+// between sets what holds before and after the next step.
+func (g *guard) between(flows []flow, old, next []bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.flows, g.old, g.next = flows, old, next
+}
+
+// takeViolations returns what was found since the last time, at most a few of them.
+func (g *guard) takeViolations() (n int, text string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v := g.violations
+	g.violations = nil
+	return len(v), strings.Join(v[:min(len(v), 8)], "\n  ")
+}
+
+// takeCalls returns the number of calls per action since the last time.
+func (g *guard) takeCalls() map[string]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := g.calls
+	g.calls = map[string]int{}
+	return c
+}

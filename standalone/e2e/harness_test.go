@@ -1,0 +1,247 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+)
+
+// binary is the standalone build under test, made once by TestMain.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	// hack/build.sh sets the linker flags without which the API server reports a version that clients cannot parse.
+	build := exec.Command("../../hack/build.sh", "standalone", "./cmd/nephele", "bin/nephele")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "building the binary under test:", err)
+		return 1
+	}
+	var err error
+	if binary, err = filepath.Abs("../../bin/nephele"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// testScheme knows every kind that the tests use.
+func testScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, v1alpha2.AddToScheme} {
+		if err := add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// process is a running "nephele up".
+type process struct {
+	cmd    *exec.Cmd
+	output *safeBuffer
+	exited chan struct{}
+	err    error
+}
+
+// safeBuffer collects the output of a process.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// cluster is one data directory, with a process on it most of the time.
+type cluster struct {
+	t       *testing.T
+	dir     string
+	listen  string
+	process *process
+	client  client.Client
+}
+
+// newCluster starts a process on a new data directory and waits until it is ready. The process ends with the test.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{t: t, dir: t.TempDir(), listen: l.Addr().String()}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.printLogs()
+		}
+		c.stop()
+	})
+	c.start()
+	c.waitReady()
+	return c
+}
+
+func (c *cluster) start() {
+	c.t.Helper()
+	out := &safeBuffer{}
+	cmd := exec.Command(binary, "up", "--data-dir", c.dir, "--listen", c.listen)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	p := &process{cmd: cmd, output: out, exited: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.exited)
+	}()
+	c.process = p
+}
+
+// waitReady waits until the process says that it is ready, and makes a client from the kubeconfig it wrote.
+func (c *cluster) waitReady() {
+	c.t.Helper()
+	deadline := time.After(2 * time.Minute)
+	for !strings.Contains(c.process.output.String(), "Nephele is ready") {
+		select {
+		case <-c.process.exited:
+			c.t.Fatalf("nephele up ended before it was ready: %v\n%s", c.process.err, c.process.output)
+		case <-deadline:
+			c.t.Fatalf("nephele up is not ready after 2 minutes:\n%s", c.process.output)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(c.dir, "kubeconfig"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cfg.QPS, cfg.Burst = 200, 400
+	c.client = newClient(c.t, cfg)
+}
+
+func newClient(t *testing.T, cfg *rest.Config) client.Client {
+	t.Helper()
+	cl, err := client.New(cfg, client.Options{Scheme: testScheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cl
+}
+
+// kill ends the process as a power cut would.
+func (c *cluster) kill() {
+	c.t.Helper()
+	if err := c.process.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		c.t.Fatal(err)
+	}
+	<-c.process.exited
+}
+
+// stop ends the process in order; one that does not end is killed and reported.
+func (c *cluster) stop() {
+	select {
+	case <-c.process.exited:
+		return
+	default:
+	}
+	if err := c.process.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		c.t.Error(err)
+	}
+	select {
+	case <-c.process.exited:
+		if c.process.err != nil {
+			c.t.Errorf("nephele up did not end well after SIGTERM: %v\n%s", c.process.err, c.process.output)
+		}
+	case <-time.After(time.Minute):
+		c.kill()
+		c.t.Error("nephele up did not end within a minute after SIGTERM")
+	}
+}
+
+// printLogs shows the end of the process's output and log files in the log of a failed test.
+func (c *cluster) printLogs() {
+	c.t.Logf("output of nephele up:\n%s", tail(c.process.output.String(), 4000))
+	files, _ := filepath.Glob(filepath.Join(c.dir, "logs", "*"))
+	for _, f := range files {
+		if raw, err := os.ReadFile(f); err == nil && !strings.Contains(f, "apiserver") && !strings.Contains(f, "etcd") {
+			c.t.Logf("%s:\n%s", filepath.Base(f), tail(string(raw), 12000))
+		}
+	}
+}
+
+func tail(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return "..." + s[len(s)-n:]
+}
+
+// eventually waits until ok holds, and fails the test with what why says last.
+func eventually(t *testing.T, limit time.Duration, what string, ok func(ctx context.Context) (done bool, why string)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for {
+		done, why := ok(ctx)
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not after %s: %s", what, limit, why)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// run runs the binary to its end and returns its exit code and what it printed.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.Writer(&out), io.Writer(&errOut)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errOut.String()
+}

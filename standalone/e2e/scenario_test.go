@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+)
+
+// The policies of the scenario. Between them they use every action, policy- and rule-level appliedTo, three tiers, overlapping
+// ipBlocks with exceptions, port ranges, ICMP, and both directions.
+const policiesYAML = `
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {namespace: vms, name: db-from-app}
+spec:
+  priority: 5
+  tier: application
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: db}}}]
+  ingress:
+  - action: Allow
+    from: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: app}}}]
+    ports: [{protocol: TCP, port: 5432}, {protocol: TCP, port: 8000, endPort: 8010}]
+  - action: Allow
+    from: [{externalEntitySelector: {matchExpressions: [{key: nephe.antrea.io/tag-role, operator: In, values: [app, db]}]}}]
+    protocols: [{icmp: {icmpType: 8}}]
+  - action: Allow
+    from: [{ipBlock: {cidr: 198.51.100.0/24}}]
+    ports: [{protocol: TCP, port: 443}]
+---
+apiVersion: crd.antrea.io/v1beta1
+kind: ClusterNetworkPolicy
+metadata: {name: no-ssh-from-outside}
+spec:
+  priority: 10
+  tier: securityops
+  appliedTo: [{namespaceSelector: {}, externalEntitySelector: {matchExpressions: [{key: nephe.antrea.io/tag-role, operator: Exists}]}}]
+  ingress:
+  - action: Pass
+    from: [{ipBlock: {cidr: 198.51.100.0/25}}]
+    ports: [{protocol: TCP, port: 22}]
+  - action: Drop
+    from: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16]}}]
+    ports: [{protocol: TCP, port: 22}]
+---
+apiVersion: crd.antrea.io/v1beta1
+kind: ClusterNetworkPolicy
+metadata: {name: baseline-no-mysql}
+spec:
+  priority: 1
+  tier: baseline
+  appliedTo: [{externalEntitySelector: {matchExpressions: [{key: nephe.antrea.io/tag-role, operator: Exists}]}}]
+  ingress:
+  - action: Drop
+    ports: [{protocol: TCP, port: 3306}]
+---
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {namespace: vms, name: app-egress}
+spec:
+  priority: 7
+  tier: application
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: app}}}]
+  egress:
+  - action: Reject
+    to: [{ipBlock: {cidr: 203.0.113.0/24}}]
+  - action: Allow
+    to: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: db}}}]
+  - action: Allow
+    to: [{ipBlock: {cidr: 0.0.0.0/0}}]
+    ports: [{protocol: TCP, port: 443}]
+---
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {namespace: vms, name: per-rule}
+spec:
+  priority: 3.5
+  tier: platform
+  ingress:
+  - action: Allow
+    appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: web}}}]
+    ports: [{protocol: TCP, port: 443}]
+  - action: Drop
+    appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: db}}}]
+    from: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: web}}}]
+    ports: [{protocol: TCP, port: 8005}]
+`
+
+// decodePolicies reads the policies as a user's kubectl would.
+func decodePolicies(t *testing.T, text string) []client.Object {
+	t.Helper()
+	var out []client.Object
+	for _, doc := range strings.Split(text, "\n---\n") {
+		var o client.Object = &v1beta1.NetworkPolicy{}
+		if strings.Contains(doc, "kind: ClusterNetworkPolicy") {
+			o = &v1beta1.ClusterNetworkPolicy{}
+		}
+		if err := yaml.UnmarshalStrict([]byte(doc), o); err != nil {
+			t.Fatal(err)
+		}
+		// The oracle computes before the API server has given a UID.
+		o.SetUID(types.UID("expected-" + o.GetName()))
+		out = append(out, o)
+	}
+	return out
+}
+
+// TestAccounts drives every account from import to release and compares the simulator's verdict with the policy engine's for every
+// ordered pair of interfaces and every outside address, at every boundary port, after every step; and after every single call in
+// between, that nothing is open which neither the former nor the next policies allow.
+func TestAccounts(t *testing.T) {
+	for _, ac := range []accountCase{hybridCloud, webTier, collector(t)} {
+		t.Run(ac.name, func(t *testing.T) {
+			im := importAccount(t, newCluster(t), ac)
+			runScenario(im, ac)
+		})
+	}
+}
+
+// runScenario goes through the life of the policies of an account.
+func runScenario(im *imported, ac accountCase) {
+	t := im.t
+	policies := decodePolicies(t, policiesYAML)
+
+	for _, p := range policies {
+		next := im.oracle.copy()
+		next.policies = append(next.policies, p)
+		im.step("create "+p.GetName(), next, func() { im.create(p) })
+	}
+	im.waitForPhase(policies, v1beta1.NetworkPolicyRealized)
+	im.mustBeRealizedOnVMs()
+
+	moved, former := firstWithRole(ac, "app"), "app"
+	im.step("label change", im.oracle.withRole(moved, "db"), func() { im.setRole(moved, "db") })
+	im.step("label change back", im.oracle.withRole(moved, former), func() { im.setRole(moved, former) })
+
+	edited := policies[0].DeepCopyObject().(*v1beta1.NetworkPolicy)
+	edited.Spec.Ingress[0].Ports[0].Port.IntVal = 3306
+	edited.Spec.Ingress[2].Action = v1beta1.RuleActionDrop
+	next := im.oracle.copy()
+	next.policies[0] = edited
+	im.step("edit db-from-app", next, func() {
+		var live v1beta1.NetworkPolicy
+		im.must(im.c.client.Get(t.Context(), client.ObjectKeyFromObject(edited), &live))
+		live.Spec = edited.Spec
+		im.must(im.c.client.Update(t.Context(), &live))
+	})
+
+	im.launchAndTerminate(ac)
+
+	for len(im.oracle.policies) > 0 {
+		p := im.oracle.policies[0]
+		next := im.oracle.copy()
+		next.policies = next.policies[1:]
+		im.step("delete "+p.GetName(), next, func() { im.must(im.c.client.Delete(t.Context(), p)) })
+	}
+	im.mustBeReleased()
+}
+
+func (im *imported) must(err error) {
+	im.t.Helper()
+	if err != nil {
+		im.t.Fatal(err)
+	}
+}
+
+// create creates a copy of the object, without the UID that stands in for the real one.
+func (im *imported) create(o client.Object) {
+	im.t.Helper()
+	fresh := o.DeepCopyObject().(client.Object)
+	fresh.SetUID("")
+	im.apply(fresh)
+}
+
+func firstWithRole(ac accountCase, role string) string {
+	first := ""
+	for vm, r := range ac.roles {
+		if r == role && (first == "" || vm < first) {
+			first = vm
+		}
+	}
+	return first
+}
+
+// waitForPhase waits until the status of every policy is about its newest version and has the phase.
+func (im *imported) waitForPhase(policies []client.Object, phase v1beta1.NetworkPolicyPhase) {
+	im.t.Helper()
+	for _, p := range policies {
+		eventually(im.t, time.Minute, "status of "+p.GetName(), func(ctx context.Context) (bool, string) {
+			var st v1beta1.NetworkPolicyStatus
+			var generation int64
+			var err error
+			if p.GetNamespace() == "" {
+				var live v1beta1.ClusterNetworkPolicy
+				err = im.c.client.Get(ctx, client.ObjectKeyFromObject(p), &live)
+				st, generation = live.Status, live.Generation
+			} else {
+				var live v1beta1.NetworkPolicy
+				err = im.c.client.Get(ctx, client.ObjectKeyFromObject(p), &live)
+				st, generation = live.Status, live.Generation
+			}
+			if err != nil {
+				return false, err.Error()
+			}
+			return st.Phase == phase && st.ObservedGeneration == generation, fmt.Sprintf("generation %d, status %+v", generation, st)
+		})
+	}
+}
+
+// mustBeRealizedOnVMs checks what the VirtualMachine objects say about policies.
+func (im *imported) mustBeRealizedOnVMs() {
+	im.t.Helper()
+	eventually(im.t, 30*time.Second, "the policies in the status of the VMs", func(ctx context.Context) (bool, string) {
+		var vms cloudv1.VirtualMachineList
+		if err := im.c.client.List(ctx, &vms, client.InNamespace(vmNamespace)); err != nil {
+			return false, err.Error()
+		}
+		for _, vm := range vms.Items {
+			for _, p := range vm.Status.Policies {
+				if p.Phase != cloudv1.PolicyPhaseRealized {
+					return false, fmt.Sprintf("%s: %+v", vm.Name, p)
+				}
+			}
+			if vm.Spec.Tags["role"] == "db" && len(vm.Status.Policies) != 4 {
+				return false, fmt.Sprintf("%s names %d policies, want the 4 that apply to role db: %+v", vm.Name, len(vm.Status.Policies), vm.Status.Policies)
+			}
+			for _, n := range vm.Status.NetworkInterfaces {
+				if vm.Spec.Tags["role"] != "" && len(n.FormerSecurityGroupIds) == 0 {
+					return false, fmt.Sprintf("%s does not say which groups %s had before", vm.Name, n.Name)
+				}
+			}
+		}
+		return true, ""
+	})
+}
+
+// TestTakeOverThatWouldCutOthers: a service's interface refers to the bastion's group. A policy on the bastion would cut it off, so it is
+// refused, says why, and changes nothing.
+func TestTakeOverThatWouldCutOthers(t *testing.T) {
+	im := importAccount(t, newCluster(t), webTier)
+	const bastion = "i-00000000000000000"
+	im.setRole(bastion, "bastion")
+	im.waitForRoles(map[string]string{bastion: "bastion", "i-00000000000000001": "app", "i-00000000000000002": "db"})
+	p := decodePolicies(t, `
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {namespace: vms, name: bastion-ssh}
+spec:
+  priority: 5
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: bastion}}}]
+  ingress:
+  - {action: Allow, from: [{ipBlock: {cidr: 198.51.100.0/24}}], ports: [{protocol: TCP, port: 22}]}
+`)[0]
+	// The oracle does not get the policy: nothing may change.
+	im.step("refused policy", im.oracle, func() { im.create(p) })
+	im.waitForPhase([]client.Object{p}, v1beta1.NetworkPolicyFailed)
+	eventually(t, 30*time.Second, "the reason in the VM's status", func(ctx context.Context) (bool, string) {
+		var vm cloudv1.VirtualMachine
+		if err := im.c.client.Get(ctx, client.ObjectKey{Namespace: vmNamespace, Name: bastion}, &vm); err != nil {
+			return false, err.Error()
+		}
+		text := fmt.Sprintf("%+v", vm.Status.Policies)
+		return strings.Contains(text, "sg-00000002") && strings.Contains(text, "eni-00000001"), text
+	})
+	var events corev1.EventList
+	im.must(im.c.client.List(t.Context(), &events, client.InNamespace(vmNamespace)))
+	told := false
+	for _, e := range events.Items {
+		told = told || e.InvolvedObject.Name == bastion && e.Type == corev1.EventTypeWarning
+	}
+	if !told {
+		t.Error("no warning event on the VM tells that its policy is refused")
+	}
+	im.must(im.c.client.Delete(t.Context(), &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "bastion-ssh"}}))
+	im.mustBeReleased()
+}
