@@ -1,0 +1,329 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+const (
+	oregon    = "us-west-2"
+	ireland   = "eu-west-1"
+	vpc1      = "vpc-b390fad5"
+	vm1       = "i-075dc46a9bc347264"
+	goodCreds = `{"accessKeyId":"` + estate.DefaultAccessKeyID + `","accessKeySecret":"` + estate.DefaultSecret + `"}`
+)
+
+var accountKey = types.NamespacedName{Namespace: "clouds", Name: "acc"}
+
+// lab is an inventory between a simulated cloud and an API server's stand-in, with a clock of its own.
+type lab struct {
+	*testing.T
+	server *sim.Server
+	api    client.Client
+	inv    *Inventory
+	events *events
+	opens  int
+
+	mu  sync.Mutex
+	now time.Time
+}
+
+// events keeps what was recorded.
+type events struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (e *events) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	name := "?"
+	if o, ok := about.(client.Object); ok {
+		name = o.GetName()
+	}
+	e.all = append(e.all, fmt.Sprintf("%s %s %s: %s", name, kind, reason, fmt.Sprintf(note, args...)))
+}
+
+func (e *events) take() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := e.all
+	e.all = nil
+	return out
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	state, _, err := estate.HybridCloud()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Accounts[0].Regions = append(state.Accounts[0].Regions, ireland)
+	state.Regions = append(state.Regions, world.RegionState{Account: state.Accounts[0].ID, Name: ireland})
+	l := &lab{T: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), events: &events{}}
+	if l.server, err = sim.Start(t.Context(), sim.Options{State: state, Clock: l.clock, Seed: 1}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, v1alpha1.AddToScheme, antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.CloudProviderAccount{},
+		&v1alpha1.CloudEntitySelector{}, &v1alpha1.VirtualMachine{}, &v1alpha1.Vpc{}).Build()
+	l.restart(nil)
+	return l
+}
+
+func (l *lab) clock() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+func (l *lab) advance(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now = l.now.Add(d)
+}
+
+// restart replaces the inventory by one that remembers nothing.
+func (l *lab) restart(releaser Releaser) {
+	l.inv = New(Options{
+		Client: l.api, Secrets: l.api, Events: l.events, Releaser: releaser, Now: l.clock,
+		Clouds: map[v1alpha1.CloudProvider]Open{v1alpha1.CloudProviderAWS: func(c AccountConfig) (cloud.Provider, error) {
+			l.opens++
+			cred, err := aws.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
+			if err != nil {
+				return nil, err
+			}
+			return aws.New(aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Now: l.clock,
+				MaxAttempts: 1, MaxBackoff: time.Millisecond})
+		}},
+	})
+}
+
+func (l *lab) region(name string) *world.Region {
+	l.Helper()
+	r, err := l.server.World().Region(l.server.World().Accounts()[0].ID, name)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return r
+}
+
+func (l *lab) create(objects ...client.Object) {
+	l.Helper()
+	for _, o := range objects {
+		if err := l.api.Create(l.Context(), o); err != nil {
+			l.Fatal(err)
+		}
+	}
+}
+
+// cpa is the account and its Secret.
+func (l *lab) cpa(regions ...string) *v1alpha1.CloudProviderAccount {
+	if len(regions) == 0 {
+		regions = []string{oregon}
+	}
+	return &v1alpha1.CloudProviderAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: accountKey.Namespace, Name: accountKey.Name, Generation: 1},
+		Spec: v1alpha1.CloudProviderAccountSpec{AWSConfig: &v1alpha1.CloudProviderAccountAWSConfig{
+			SecretRef: &v1alpha1.SecretReference{Name: "aws", Namespace: "secrets", Key: "credentials"},
+			Region:    regions, Endpoint: l.server.URL(),
+		}},
+	}
+}
+
+func (l *lab) secret(value string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "secrets", Name: "aws"},
+		Data: map[string][]byte{"credentials": []byte(value)}}
+}
+
+func (l *lab) ces(namespace, name string, entries ...v1alpha1.VirtualMachineSelector) *v1alpha1.CloudEntitySelector {
+	return &v1alpha1.CloudEntitySelector{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name), Generation: 1},
+		Spec: v1alpha1.CloudEntitySelectorSpec{
+			AccountName: accountKey.Name, AccountNamespace: accountKey.Namespace, VMSelector: entries,
+		},
+	}
+}
+
+func wholeVPC(id string) v1alpha1.VirtualMachineSelector {
+	return v1alpha1.VirtualMachineSelector{VpcMatch: &v1alpha1.EntityMatch{MatchID: id}}
+}
+
+// reconcile runs one pass and returns when the next is due.
+func (l *lab) reconcile() time.Duration {
+	l.Helper()
+	result, err := l.inv.Reconcile(l.Context(), reconcile.Request{NamespacedName: accountKey})
+	if err != nil {
+		l.Fatal(err)
+	}
+	return result.RequeueAfter
+}
+
+// names lists the objects of a kind, "namespace/name", sorted.
+func names[T any, L interface {
+	*T
+	client.ObjectList
+}](l *lab) []string {
+	l.Helper()
+	list := L(new(T))
+	if err := l.api.List(l.Context(), list); err != nil {
+		l.Fatal(err)
+	}
+	out := []string{}
+	if err := meta.EachListItem(list, func(o runtime.Object) error {
+		a, err := meta.Accessor(o)
+		if err != nil {
+			return err
+		}
+		out = append(out, a.GetNamespace()+"/"+a.GetName())
+		return nil
+	}); err != nil {
+		l.Fatal(err)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (l *lab) vms() []string      { return names[v1alpha1.VirtualMachineList](l) }
+func (l *lab) vpcs() []string     { return names[v1alpha1.VpcList](l) }
+func (l *lab) entities() []string { return names[antreav1alpha2.ExternalEntityList](l) }
+func (l *lab) nodes() []string    { return names[antreav1alpha1.ExternalNodeList](l) }
+
+func get[T client.Object](l *lab, o T, namespace, name string) T {
+	l.Helper()
+	if err := l.api.Get(l.Context(), types.NamespacedName{Namespace: namespace, Name: name}, o); err != nil {
+		l.Fatal(err)
+	}
+	return o
+}
+
+func (l *lab) account() *v1alpha1.CloudProviderAccount {
+	l.Helper()
+	return get(l, &v1alpha1.CloudProviderAccount{}, accountKey.Namespace, accountKey.Name)
+}
+
+// condition returns "status reason" of a condition; "" if it is not there.
+func condition(conditions []metav1.Condition, kind string) string {
+	c := meta.FindStatusCondition(conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + " " + c.Reason
+}
+
+// wantAccount checks the conditions of the account and that its error says something, or nothing.
+func (l *lab) wantAccount(ready, credentials, reachable, errorText string) {
+	l.Helper()
+	st := l.account().Status
+	for kind, want := range map[string]string{
+		v1alpha1.ConditionReady: ready, v1alpha1.ConditionCredentialsValid: credentials, v1alpha1.ConditionReachable: reachable,
+	} {
+		if got := condition(st.Conditions, kind); got != want {
+			l.Errorf("%s is %q; want %q: %s", kind, got, want, st.Error)
+		}
+	}
+	if (errorText == "") != (st.Error == "") || !strings.Contains(st.Error, errorText) {
+		l.Errorf("status.error is %q; want %q in it", st.Error, errorText)
+	}
+}
+
+func (l *lab) wantEvents(want ...string) {
+	l.Helper()
+	got := l.events.take()
+	ok := len(got) == len(want)
+	for i := range got {
+		ok = ok && strings.HasPrefix(got[i], want[i])
+	}
+	if !ok {
+		l.Errorf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func (l *lab) want(what string, got []string, want ...string) {
+	l.Helper()
+	if !slices.Equal(got, want) {
+		l.Errorf("%s %v; want %v", what, got, want)
+	}
+}
+
+// calls counts the calls of an action so far.
+func (l *lab) calls(action string) int {
+	n := 0
+	for _, c := range l.server.Journal().Calls(0) {
+		if c.Action == action {
+			n++
+		}
+	}
+	return n
+}
+
+// releaser releases when told to.
+type releaser struct {
+	mu       sync.Mutex
+	released bool
+}
+
+func (r *releaser) Released(string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.released
+}
+
+func (r *releaser) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.released = true
+}
+
+func (l *lab) update(o client.Object) {
+	l.Helper()
+	if err := l.api.Update(l.Context(), o); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l *lab) delete(o client.Object) {
+	l.Helper()
+	if err := l.api.Delete(context.WithoutCancel(l.Context()), o); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func request(key types.NamespacedName) reconcile.Request {
+	return reconcile.Request{NamespacedName: key}
+}

@@ -1,0 +1,517 @@
+package inventory
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+func byIDs(ids ...string) v1alpha1.VirtualMachineSelector {
+	e := v1alpha1.VirtualMachineSelector{}
+	for _, i := range ids {
+		e.VMMatch = append(e.VMMatch, v1alpha1.EntityMatch{MatchID: i})
+	}
+	return e
+}
+
+func TestImport(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(), l.ces("web", "one", byIDs(vm1)), l.ces("db", "none", byIDs("i-00000000")))
+	if wait := l.reconcile(); wait != time.Minute {
+		t.Errorf("next in %s", wait)
+	}
+	l.want("VMs", l.vms(), "web/"+vm1)
+	l.want("entities", l.entities(), "web/virtualmachine-"+vm1)
+	if got := l.vpcs(); len(got) != 4 || !slices.Contains(got, "clouds/"+vpc1) {
+		t.Errorf("VPCs %v", got)
+	}
+	l.wantAccount("True OK", "True OK", "True OK", "")
+	st := l.account().Status
+	if st.LastSyncTime == nil || !st.LastSyncTime.Time.Equal(l.clock()) || len(st.Regions) != 1 || st.Regions[0].VMs != 1 || st.Regions[0].Vpcs != 4 {
+		t.Errorf("status %+v", st)
+	}
+	if vpc := get(l, &v1alpha1.Vpc{}, "clouds", vpc1); !vpc.Status.Managed || vpc.Status.CloudName != "Arista Demo" {
+		t.Errorf("VPC %+v", vpc.Status)
+	}
+	one := get(l, &v1alpha1.CloudEntitySelector{}, "web", "one").Status
+	if condition(one.Conditions, "Ready") != "True OK" || condition(one.Conditions, "Matched") != "True OK" || *one.MatchedVMs != 1 || one.Error != "" {
+		t.Errorf("selector one: %+v", one)
+	}
+	none := get(l, &v1alpha1.CloudEntitySelector{}, "db", "none").Status
+	if condition(none.Conditions, "Ready") != "False NoMatch" || *none.MatchedVMs != 0 || !strings.Contains(none.Error, "selects none of the") {
+		t.Errorf("selector none: %+v", none)
+	}
+	l.wantEvents("acc Normal Ready", "none Warning NoMatch", "one Normal Ready")
+	if got := l.inv.Entities("clouds/acc"); len(got) != 1 || got[types.NamespacedName{Namespace: "web", Name: "virtualmachine-" + vm1}] != (VMRef{vm1, oregon}) {
+		t.Errorf("entities %v", got)
+	}
+
+	// Nothing is due: nothing is called, nothing is written.
+	vm := get(l, &v1alpha1.VirtualMachine{}, "web", vm1)
+	calls := l.calls("DescribeInstances")
+	l.advance(20 * time.Second)
+	if wait := l.reconcile(); wait != 40*time.Second {
+		t.Errorf("next in %s", wait)
+	}
+	l.advance(40 * time.Second)
+	l.reconcile()
+	if got := l.calls("DescribeInstances"); got != calls+1 {
+		t.Errorf("%d observations; want 1", got-calls)
+	}
+	if again := get(l, &v1alpha1.VirtualMachine{}, "web", vm1); again.ResourceVersion != vm.ResourceVersion {
+		t.Error("an unchanged VM was written")
+	}
+	l.wantEvents()
+}
+
+func TestChangesInTheCloud(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(), l.ces("web", "all", wholeVPC(vpc1)))
+	l.reconcile()
+	before := l.vms()
+	if len(before) < 2 {
+		t.Fatalf("VMs %v", before)
+	}
+	// A user's tag survives what follows and takes precedence.
+	vm := get(l, &v1alpha1.VirtualMachine{}, "web", vm1)
+	vm.Spec.Tags = map[string]string{"Application": "mine", "extra": "1"}
+	l.update(vm)
+	ee := get(l, &antreav1alpha2.ExternalEntity{}, "web", "virtualmachine-"+vm1)
+	ee.Labels["somebody.else/label"] = "stays"
+	ee.Labels[v1alpha1.LabelCloudRegion] = "nonsense"
+	l.update(ee)
+
+	if err := l.region(oregon).CreateTags([]string{vm1}, []world.Tag{{Key: "Application", Value: "theirs"}, {Key: "not legal", Value: "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	gone := strings.TrimPrefix(before[0], "web/")
+	if gone == vm1 {
+		gone = strings.TrimPrefix(before[1], "web/")
+	}
+	if _, err := l.region(oregon).TerminateInstances([]string{gone}); err != nil {
+		t.Fatal(err)
+	}
+	l.advance(time.Minute)
+	l.reconcile()
+	if got := l.vms(); len(got) != len(before)-1 || slices.Contains(got, "web/"+gone) || len(l.entities()) != len(got) {
+		t.Errorf("VMs %v, entities %v", got, l.entities())
+	}
+	labels := get(l, &antreav1alpha2.ExternalEntity{}, "web", "virtualmachine-"+vm1).Labels
+	for key, want := range map[string]string{
+		v1alpha1.LabelTagPrefix + "Application": "mine", v1alpha1.LabelTagPrefix + "extra": "1",
+		v1alpha1.LabelCloudRegion: oregon, "somebody.else/label": "stays",
+	} {
+		if labels[key] != want {
+			t.Errorf("label %s is %q; want %q", key, labels[key], want)
+		}
+	}
+	vm = get(l, &v1alpha1.VirtualMachine{}, "web", vm1)
+	if vm.Spec.Tags["extra"] != "1" || vm.Status.Tags["Application"] != "theirs" {
+		t.Errorf("tags %v, %v", vm.Spec.Tags, vm.Status.Tags)
+	}
+	if !slices.ContainsFunc(vm.Status.UnimportedTags, func(u v1alpha1.UnimportedTag) bool { return u.Key == "not legal" }) {
+		t.Errorf("left out %v", vm.Status.UnimportedTags)
+	}
+}
+
+// TestStatusOfOthersStays: what realization writes into the status of a VM is not ours to change.
+func TestStatusOfOthersStays(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(), l.ces("web", "one", byIDs(vm1)))
+	l.reconcile()
+	vm := get(l, &v1alpha1.VirtualMachine{}, "web", vm1)
+	vm.Status.PolicySummary = "1/1"
+	vm.Status.Policies = []v1alpha1.VirtualMachinePolicyStatus{{Name: "p", UID: "u", Kind: "k", Phase: v1alpha1.PolicyPhaseRealized}}
+	vm.Status.Conditions = append(vm.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRealized, Status: "True", Reason: "OK"})
+	if err := l.api.Status().Update(t.Context(), vm); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.region(oregon).StartInstances([]string{vm1}); err != nil {
+		t.Fatal(err)
+	}
+	l.advance(time.Minute)
+	l.reconcile()
+	vm = get(l, &v1alpha1.VirtualMachine{}, "web", vm1)
+	if vm.Status.State == v1alpha1.VMStateStopped || vm.Status.PolicySummary != "1/1" || len(vm.Status.Policies) != 1 ||
+		condition(vm.Status.Conditions, v1alpha1.ConditionRealized) != "True OK" || condition(vm.Status.Conditions, v1alpha1.ConditionObserved) != "True OK" {
+		t.Errorf("status %+v", vm.Status)
+	}
+}
+
+func TestFailingRegionKeepsWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(oregon, ireland), l.ces("web", "all", wholeVPC(vpc1)))
+	l.reconcile()
+	before := l.vms()
+	l.events.take()
+	l.server.Faults().Add(ec2.Fault{Action: "DescribeNetworkInterfaces", Region: oregon, Code: "InternalError", Times: -1})
+
+	var waits []time.Duration
+	l.advance(time.Minute)
+	for range 8 {
+		wait := l.reconcile()
+		waits = append(waits, wait)
+		l.advance(wait)
+	}
+	// The healthy region goes on every minute; the failing one is asked at growing distances in between.
+	if waits[0] != 5*time.Second || waits[1] != 10*time.Second || waits[2] != 20*time.Second {
+		t.Errorf("waits %v", waits)
+	}
+	l.want("VMs", l.vms(), before...)
+	l.wantAccount("False Unreachable", "True OK", "False Unreachable", "us-west-2: DescribeNetworkInterfaces: InternalError")
+	l.wantEvents("acc Warning Unreachable", "all Warning AccountNotReady")
+	st := l.account().Status
+	first := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	if !st.LastSyncTime.Time.Equal(first) || st.Regions[0].Name != ireland || st.Regions[0].LastError != "" ||
+		!st.Regions[0].LastSyncTime.After(first) || st.Regions[1].LastError == "" || int(st.Regions[1].VMs) != len(before) {
+		t.Errorf("status %+v", st)
+	}
+	vm := get(l, &v1alpha1.VirtualMachine{}, "web", vm1).Status
+	if condition(vm.Conditions, v1alpha1.ConditionObserved) != "False Stale" {
+		t.Errorf("VM conditions %v", vm.Conditions)
+	}
+	snap, err := l.inv.Latest("clouds/acc", oregon)
+	if snap == nil || err == nil {
+		t.Errorf("latest %v, %v", snap != nil, err)
+	}
+
+	// After a restart the region is still down, and nothing is lost.
+	l.restart(nil)
+	l.reconcile()
+	l.want("VMs", l.vms(), before...)
+	if got := l.inv.Entities("clouds/acc"); len(got) != len(before) {
+		t.Errorf("entities %v", got)
+	}
+	if st := l.account().Status; !st.LastSyncTime.Time.Equal(first) {
+		t.Errorf("the age was forgotten: %+v", st)
+	}
+	// Not even a trigger makes a failing region faster.
+	calls := l.calls("DescribeNetworkInterfaces")
+	l.inv.Trigger("clouds/acc")
+	l.reconcile()
+	if got := l.calls("DescribeNetworkInterfaces") - calls; got != 1 {
+		t.Errorf("%d calls; want one, of the healthy region", got)
+	}
+
+	l.server.Faults().Clear()
+	l.advance(5 * time.Minute)
+	l.reconcile()
+	l.wantAccount("True OK", "True OK", "True OK", "")
+	if vm := get(l, &v1alpha1.VirtualMachine{}, "web", vm1).Status; condition(vm.Conditions, v1alpha1.ConditionObserved) != "True OK" {
+		t.Errorf("VM conditions %v", vm.Conditions)
+	}
+	l.want("VMs", l.vms(), before...)
+}
+
+func TestBadAccounts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, secret, reason, text string
+		change                     func(*v1alpha1.CloudProviderAccount)
+	}{
+		{name: "no secret", reason: "SecretNotFound", text: `secret secrets/aws does not exist or has no key "credentials"`},
+		{name: "no key", secret: goodCreds, reason: "SecretNotFound", text: `no key "other"`,
+			change: func(a *v1alpha1.CloudProviderAccount) { a.Spec.AWSConfig.SecretRef.Key = "other" }},
+		{name: "no JSON", secret: "AKIA", reason: "SecretInvalid", text: `secret secrets/aws, key "credentials": is not JSON`},
+		{name: "no secret key", secret: `{"accessKeyId":"A"}`, reason: "SecretInvalid", text: `field "accessKeySecret": is missing`},
+		{name: "wrong key", secret: `{"accessKeyId":"AKIA","accessKeySecret":"x"}`, reason: "AuthFailed", text: "InvalidClientTokenId"},
+		{name: "unknown region", secret: goodCreds, reason: "UnknownRegion", text: "eu-nowhere-1",
+			change: func(a *v1alpha1.CloudProviderAccount) { a.Spec.AWSConfig.Region = []string{oregon, "eu-nowhere-1"} }},
+		{name: "no such cloud", reason: "ProviderUnsupported", text: "accounts of Azure are not supported",
+			change: func(a *v1alpha1.CloudProviderAccount) {
+				a.Spec.AWSConfig, a.Spec.AzureConfig = nil, &v1alpha1.CloudProviderAccountAzureConfig{Region: []string{"x"}}
+			}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			cpa := l.cpa()
+			if c.change != nil {
+				c.change(cpa)
+			}
+			l.create(cpa, l.ces("web", "all", wholeVPC(vpc1)))
+			if c.secret != "" {
+				l.create(l.secret(c.secret))
+			}
+			l.reconcile()
+			st := l.account().Status
+			if got := condition(st.Conditions, v1alpha1.ConditionReady); got != "False "+c.reason || !strings.Contains(st.Error, c.text) {
+				t.Errorf("%s: %s", got, st.Error)
+			}
+			if got := l.events.take(); len(got) == 0 || !strings.HasPrefix(got[0], "acc Warning "+c.reason) {
+				t.Errorf("events %v", got)
+			}
+			ces := get(l, &v1alpha1.CloudEntitySelector{}, "web", "all").Status
+			if condition(ces.Conditions, "Ready") != "False AccountNotReady" || ces.Error == "" {
+				t.Errorf("selector %+v", ces)
+			}
+			// Nothing is new: no more events, whatever the messages say in detail.
+			l.advance(time.Hour)
+			l.reconcile()
+			l.wantEvents()
+		})
+	}
+}
+
+// TestSecretRotation breaks and mends the Secret under a running account.
+func TestSecretRotation(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	if err := l.server.World().AddCredential(world.Credential{AccessKeyID: "AKIANEW", Secret: "new", Account: l.server.World().Accounts()[0].ID}); err != nil {
+		t.Fatal(err)
+	}
+	secret := l.secret(goodCreds)
+	l.create(secret, l.cpa(), l.ces("web", "all", wholeVPC(vpc1)))
+	l.reconcile()
+	before := l.vms()
+	rotate := func(value string) {
+		t.Helper()
+		secret.Data["credentials"] = []byte(value)
+		l.update(secret)
+		l.reconcile()
+		l.want("VMs", l.vms(), before...)
+	}
+	rotate("{")
+	l.wantAccount("False SecretInvalid", "False SecretInvalid", "False SecretInvalid", "is not JSON")
+	if _, ok := l.inv.Provider("clouds/acc"); ok {
+		t.Error("the old credentials are still in use")
+	}
+	rotate(`{"accessKeyId":"AKIANEW","accessKeySecret":"old"}`)
+	l.wantAccount("False AuthFailed", "False AuthFailed", "False AuthFailed", "SignatureDoesNotMatch")
+	calls := l.calls("DescribeInstances")
+	rotate(`{"accessKeyId":"AKIANEW","accessKeySecret":"new"}`)
+	l.wantAccount("True OK", "True OK", "True OK", "")
+	if got := l.calls("DescribeInstances") - calls; got != 1 {
+		t.Errorf("%d observations; want one at once", got)
+	}
+	opens := l.opens
+	l.advance(time.Minute)
+	l.reconcile()
+	if l.opens != opens {
+		t.Error("an unchanged account was opened again")
+	}
+}
+
+func TestSelectorsComeAndGo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.ces("web", "a", byIDs(vm1)), l.ces("web", "b", wholeVPC(vpc1))
+	c := l.ces("db", "c", byIDs(vm1))
+	c.Spec.VMSelector[0].Agented = true
+	l.create(l.secret(goodCreds), l.cpa(), a)
+	l.reconcile()
+	l.want("VMs", l.vms(), "web/"+vm1)
+	uid := get(l, &v1alpha1.VirtualMachine{}, "web", vm1).ResourceVersion
+
+	calls := l.calls("DescribeInstances")
+	l.create(b)
+	l.reconcile()
+	if got := l.calls("DescribeInstances") - calls; got != 1 {
+		t.Errorf("%d observations after a change of the selectors", got)
+	}
+	all := l.vms()
+	if len(all) < 3 || get(l, &v1alpha1.VirtualMachine{}, "web", vm1).ResourceVersion != uid {
+		t.Errorf("VMs %v", all)
+	}
+	l.delete(a)
+	l.reconcile()
+	l.want("VMs", l.vms(), all...)
+	if got := get(l, &v1alpha1.VirtualMachine{}, "web", vm1).Labels[v1alpha1.LabelCESName]; got != "b" {
+		t.Errorf("selected by %q", got)
+	}
+	l.create(c)
+	l.reconcile()
+	l.want("nodes", l.nodes(), "db/virtualmachine-"+vm1)
+	if len(l.vms()) != len(all)+1 || len(l.entities()) != len(all) {
+		t.Errorf("VMs %v, entities %v", l.vms(), l.entities())
+	}
+	if vm := get(l, &v1alpha1.VirtualMachine{}, "db", vm1); !vm.Status.Agented {
+		t.Error("the VM is not agented")
+	}
+	c = get(l, c, "db", "c")
+	c.Spec.VMSelector[0].Agented = false
+	c.Generation = 2
+	l.update(c)
+	l.reconcile()
+	l.want("nodes", l.nodes())
+	if len(l.entities()) != len(all)+1 {
+		t.Errorf("entities %v", l.entities())
+	}
+	l.delete(b)
+	l.reconcile()
+	l.want("VMs", l.vms(), "db/"+vm1)
+	l.delete(c)
+	l.reconcile()
+	l.want("VMs", l.vms())
+	l.want("entities", l.entities())
+	if len(l.vpcs()) != 4 {
+		t.Errorf("VPCs %v", l.vpcs())
+	}
+}
+
+// TestDeletion: the account stays, observed, until everything is given back.
+func TestDeletion(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := &releaser{}
+	l.restart(r)
+	cpa := l.cpa()
+	l.create(l.secret(goodCreds), cpa, l.ces("web", "all", wholeVPC(vpc1)))
+	l.reconcile()
+	if got := l.account().Finalizers; !slices.Equal(got, []string{Finalizer}) {
+		t.Fatalf("finalizers %v", got)
+	}
+	l.delete(cpa)
+	if wait := l.reconcile(); wait > releasePoll {
+		t.Errorf("next in %s", wait)
+	}
+	l.want("VMs", l.vms())
+	l.want("entities", l.entities())
+	l.wantAccount("False Releasing", "True OK", "True OK", "former security groups")
+	_, hasProvider := l.inv.Provider("clouds/acc")
+	snap, _ := l.inv.Latest("clouds/acc", oregon)
+	if !l.inv.Deleting("clouds/acc") || !hasProvider || snap == nil || len(l.inv.Keys()) != 1 {
+		t.Errorf("deleting %t, provider %t, snapshot %t", l.inv.Deleting("clouds/acc"), hasProvider, snap != nil)
+	}
+	calls := l.calls("DescribeInstances")
+	l.inv.Trigger("clouds/acc")
+	l.reconcile()
+	if got := l.calls("DescribeInstances") - calls; got != 1 {
+		t.Errorf("%d observations while the account is released", got)
+	}
+	r.release()
+	l.reconcile()
+	l.reconcile()
+	l.want("VPCs", l.vpcs())
+	l.want("accounts", names[v1alpha1.CloudProviderAccountList](l))
+	if len(l.inv.Keys()) != 0 || l.inv.Entities("clouds/acc") != nil {
+		t.Errorf("remembered %v", l.inv.Keys())
+	}
+	ces := get(l, &v1alpha1.CloudEntitySelector{}, "web", "all").Status
+	if condition(ces.Conditions, "Ready") != "False AccountNotFound" || ces.Error != "there is no CloudProviderAccount clouds/acc" || ces.MatchedVMs != nil {
+		t.Errorf("selector %+v", ces)
+	}
+}
+
+// TestOrphans: an account that went while nobody looked leaves no objects.
+func TestOrphans(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	cpa := l.cpa()
+	l.create(l.secret(goodCreds), cpa, l.ces("web", "all", wholeVPC(vpc1)))
+	l.reconcile()
+	foreign := &antreav1alpha2.ExternalEntity{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "by-hand",
+		Labels: map[string]string{v1alpha1.LabelKind: v1alpha1.LabelKindVirtualMachine}}}
+	l.create(foreign)
+	l.delete(cpa)
+	l.restart(nil)
+	l.reconcile()
+	l.want("VMs", l.vms())
+	l.want("VPCs", l.vpcs())
+	l.want("entities", l.entities(), "web/by-hand")
+}
+
+// TestTwoAccountsOnOneCloud: objects belong to the account that made them first.
+func TestTwoAccountsOnOneCloud(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(), l.ces("web", "one", byIDs(vm1)))
+	l.reconcile()
+	first := get(l, &v1alpha1.VirtualMachine{}, "web", vm1)
+
+	second := types.NamespacedName{Namespace: "clouds2", Name: "other"}
+	cpa, ces := l.cpa(), l.ces("web", "two", byIDs(vm1))
+	cpa.Namespace, cpa.Name = second.Namespace, second.Name
+	ces.Spec.AccountNamespace, ces.Spec.AccountName = second.Namespace, second.Name
+	l.create(cpa, ces)
+	for range 2 {
+		if _, err := l.inv.Reconcile(t.Context(), request(second)); err != nil {
+			t.Fatal(err)
+		}
+		l.advance(time.Minute)
+	}
+	if again := get(l, &v1alpha1.VirtualMachine{}, "web", vm1); again.ResourceVersion != first.ResourceVersion {
+		t.Errorf("the other account changed %+v", again)
+	}
+	st := get(l, &v1alpha1.CloudEntitySelector{}, "web", "two").Status
+	if condition(st.Conditions, "Ready") != "False NameTaken" || !strings.Contains(st.Error, "belongs to account clouds/acc") {
+		t.Errorf("selector %+v", st)
+	}
+	if got := l.vpcs(); len(got) != 8 {
+		t.Errorf("VPCs %v", got)
+	}
+	// When the first lets go, the second takes over.
+	l.delete(get(l, &v1alpha1.CloudEntitySelector{}, "web", "one"))
+	l.reconcile()
+	if _, err := l.inv.Reconcile(t.Context(), request(second)); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(l, &v1alpha1.VirtualMachine{}, "web", vm1).Labels[v1alpha1.LabelCPAName]; got != "other" {
+		t.Errorf("the VM belongs to %q", got)
+	}
+}
+
+// TestReadersAndSubscribers uses the exported methods while accounts are reconciled; it is for the race detector too.
+func TestReadersAndSubscribers(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(oregon, ireland), l.ces("web", "all", wholeVPC(vpc1)))
+	var mu sync.Mutex
+	heard := map[string]int{}
+	cancel := l.inv.Subscribe(func(key string) { mu.Lock(); defer mu.Unlock(); heard[key]++ })
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			for _, key := range l.inv.Keys() {
+				for _, r := range l.inv.Regions(key) {
+					if s, _ := l.inv.Latest(key, r); s != nil && s.Region != r {
+						t.Error("snapshot of another region")
+					}
+				}
+				_, _ = l.inv.Provider(key)
+				_ = fmt.Sprint(l.inv.Entities(key), l.inv.Deleting(key))
+				l.inv.Trigger(key)
+			}
+		}
+	})
+	for range 5 {
+		l.reconcile()
+		l.advance(time.Minute)
+	}
+	close(done)
+	wg.Wait()
+	mu.Lock()
+	got := heard["clouds/acc"]
+	mu.Unlock()
+	if got < 5 {
+		t.Errorf("heard %d times", got)
+	}
+	cancel()
+	l.reconcile()
+	mu.Lock()
+	defer mu.Unlock()
+	if heard["clouds/acc"] != got {
+		t.Error("heard after cancel")
+	}
+}
