@@ -323,6 +323,11 @@ func (b *builder) subnet(member, object, rawID, rawVPC string, near netip.Addr) 
 	block := netip.PrefixFrom(near, 28).Masked()
 	v := b.vpc(member, object, rawVPC, block)
 	b.warn(member, object, "refers to subnet %q, which is not in the dump; a subnet with block %s was made up", rawID, block)
+	if !slices.ContainsFunc(v.CIDRs, func(c world.CIDRBlock) bool { return c.Prefix.Contains(block.Addr()) }) {
+		b.warn(member, object, "the made-up subnet %s is outside VPC %s; the VPC is given the block too", block, v.ID)
+		v.CIDRs = append(v.CIDRs, world.CIDRBlock{AssociationID: idOf("vpc-cidr-assoc", v.ID, block.String()), Prefix: block})
+		slices.SortStableFunc(v.CIDRs, func(x, y world.CIDRBlock) int { return x.Prefix.Addr().BitLen() - y.Prefix.Addr().BitLen() })
+	}
 	s := &world.Subnet{ID: id, Account: b.account, VPCID: v.ID, CIDR: block, State: world.StateAvailable}
 	b.subnets[id] = s
 	return s

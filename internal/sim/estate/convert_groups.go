@@ -261,10 +261,39 @@ func (b *builder) rules(g *world.SecurityGroup, raw *rawGroup, p *rawPermission,
 		b.warn("SecurityGroups", raw.GroupId, "a permission for protocol %s has no peer; it allows nothing and is left out", p.IpProtocol)
 		return nil, nil
 	}
-	rules, err := world.Expand(g.ID, b.account, egress, []world.Permission{perm})
-	var refused *world.Error
-	if errors.As(err, &refused) {
-		return nil, errors.New(refused.Message)
+	var out []world.SecurityGroupRule
+	for _, one := range singlePeers(perm) {
+		rules, err := world.Expand(g.ID, b.account, egress, []world.Permission{one})
+		var refused *world.Error
+		if errors.As(err, &refused) {
+			return nil, errors.New(refused.Message)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rules...)
 	}
-	return rules, err
+	return out, nil
+}
+
+// singlePeers splits a permission by its peers: equal peers are then no error of the whole.
+func singlePeers(p world.Permission) []world.Permission {
+	base := world.Permission{Protocol: p.Protocol, FromPort: p.FromPort, ToPort: p.ToPort}
+	var out []world.Permission
+	for i := range p.CIDRs {
+		one := base
+		one.CIDRs = p.CIDRs[i : i+1]
+		out = append(out, one)
+	}
+	for i := range p.Groups {
+		one := base
+		one.Groups = p.Groups[i : i+1]
+		out = append(out, one)
+	}
+	for i := range p.PrefixLists {
+		one := base
+		one.PrefixLists = p.PrefixLists[i : i+1]
+		out = append(out, one)
+	}
+	return out
 }

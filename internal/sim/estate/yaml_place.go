@@ -213,6 +213,9 @@ func (p *place) vm(at string, y *yamlVM) error {
 		if k == 0 {
 			x.VPCID, x.SubnetID, x.Zone = n.VPCID, n.SubnetID, n.Zone
 		}
+		if state == world.Stopped && n.PrivateIPs[0].AutoPublic {
+			n.PrivateIPs[0].Public = netip.Addr{}
+		}
 		n.Status = world.StatusInUse
 		n.Attachment = &world.Attachment{
 			ID: idOf("eni-attach", n.ID), InstanceID: x.ID, DeviceIndex: k, Status: "attached", AttachTime: launchTime, DeleteOnTermination: true,

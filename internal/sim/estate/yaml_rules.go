@@ -67,7 +67,12 @@ func (d *drawing) rules(p *place) error {
 			if err != nil {
 				return fmt.Errorf("%s.rules[%d]: %q: %w", at, k, text, err)
 			}
-			g.Rules = append(g.Rules, rules...)
+			for _, x := range rules {
+				if slices.ContainsFunc(g.Rules, func(o world.SecurityGroupRule) bool { return o.String() == x.String() }) {
+					return fmt.Errorf("%s.rules[%d]: %q: the group has the rule %q already", at, k, text, &x)
+				}
+				g.Rules = append(g.Rules, x)
+			}
 		}
 		egress := slices.ContainsFunc(g.Rules, func(x world.SecurityGroupRule) bool { return x.Egress })
 		if egress && y.Egress == "none" {
