@@ -193,6 +193,9 @@ func (m machine) virtualMachine(v view, key types.NamespacedName, c choice) *v1a
 // formerGroups reads the groups that an interface had before it was taken over from its tags.
 func formerGroups(tags map[string]string) []string {
 	text := tags[cloud.TagFormer]
+	if text == "" {
+		return nil
+	}
 	for i := 1; ; i++ {
 		more, ok := tags[cloud.TagFormer+"."+strconv.Itoa(i)]
 		if !ok {

@@ -1,0 +1,188 @@
+package inventory
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// oddCloud is a snapshot with everything that is unusual about VMs.
+func oddCloud() *cloud.Snapshot {
+	addr := netip.MustParseAddr
+	return &cloud.Snapshot{
+		Scope:      cloud.Scope{Account: "clouds/acc", Region: oregon},
+		ObservedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Networks: []cloud.Network{
+			{ID: "vpc-1", Name: "prod", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16"), netip.MustParsePrefix("2001:db8::/56")}},
+			{ID: "vpc-2", Name: "not a label"},
+		},
+		VMs: []cloud.VM{
+			{ID: "i-1", Name: "Twin", NetworkID: "vpc-1", State: cloud.VMRunning, Interfaces: []string{"eni-1", "eni-2"},
+				Tags: map[string]string{"Name": "Twin", "a": "b", "aws:x": "y"}},
+			{ID: "i-2", Name: "Twin", NetworkID: "vpc-1", State: cloud.VMStopped, Interfaces: []string{"eni-3"}},
+			{ID: "i-3", NetworkID: "vpc-2", State: cloud.VMRunning},
+			{ID: "i-4", Name: "name with spaces", NetworkID: "vpc-9", State: cloud.VMShuttingDown, Interfaces: []string{"eni-unknown"}},
+		},
+		Interfaces: []cloud.Interface{
+			{ID: "eni-1", VMID: "i-1", MAC: "02:00:00:00:00:01", GroupIDs: []string{"sg-1"},
+				PrivateIPs: []netip.Addr{addr("10.0.0.5"), addr("2001:db8::5")}, PublicIPs: []netip.Addr{addr("198.51.100.5")},
+				Tags: map[string]string{cloud.TagFormer: "sg-7 sg-", cloud.TagFormer + ".1": "8 sg-9"}},
+			{ID: "eni-2", VMID: "i-1", PrivateIPs: []netip.Addr{addr("10.0.0.6"), addr("10.0.0.5")}},
+			{ID: "eni-3", VMID: "i-2", PrivateIPs: []netip.Addr{addr("10.0.0.7")}},
+			{ID: "eni-9", PrivateIPs: []netip.Addr{addr("10.0.0.9")}, Description: "a load balancer"},
+		},
+	}
+}
+
+func TestComputeOddities(t *testing.T) {
+	t.Parallel()
+	all := []v1alpha1.CloudEntitySelector{selector("a", "all",
+		wholeVPC("vpc-1"), wholeVPC("vpc-2"), wholeVPC("vpc-9"))}
+	d := compute(view{account: accountKey, provider: v1alpha1.CloudProviderAWS, snapshots: []*cloud.Snapshot{oddCloud()}, selectors: all})
+	if len(d.vms) != 4 || len(d.entities) != 4 || len(d.refs) != 4 || len(d.vpcs) != 2 || len(d.nodes) != 0 || d.matched[0] != 4 {
+		t.Fatalf("%d VMs, %d entities, %d VPCs, matched %v", len(d.vms), len(d.entities), len(d.vpcs), d.matched)
+	}
+	endpoints := func(name string) (ips []string) {
+		for _, e := range d.entities[types.NamespacedName{Namespace: "a", Name: "virtualmachine-" + name}].Spec.Endpoints {
+			ips = append(ips, e.IP)
+		}
+		return ips
+	}
+	labels := func(name string) map[string]string {
+		return d.entities[types.NamespacedName{Namespace: "a", Name: "virtualmachine-" + name}].Labels
+	}
+	if got := endpoints("i-1"); !slices.Equal(got, []string{"10.0.0.5", "2001:db8::5", "10.0.0.6", "198.51.100.5"}) {
+		t.Errorf("endpoints of i-1: %v", got)
+	}
+	if got := endpoints("i-3"); got != nil {
+		t.Errorf("endpoints of i-3: %v", got)
+	}
+	for name, want := range map[string]string{
+		"i-1": "twin", "i-2": "twin", "i-3": "", "i-4": "",
+	} {
+		if got := labels(name)[v1alpha1.LabelCloudVMName]; got != want {
+			t.Errorf("name label of %s: %q; want %q", name, got, want)
+		}
+	}
+	if got := labels("i-1")[v1alpha1.LabelCloudVPCName]; got != "prod" {
+		t.Errorf("VPC name label %q", got)
+	}
+	for _, name := range []string{"i-3", "i-4"} {
+		if got, there := labels(name)[v1alpha1.LabelCloudVPCName]; there {
+			t.Errorf("VPC name label of %s: %q", name, got)
+		}
+	}
+	vm := d.vms[types.NamespacedName{Namespace: "a", Name: "i-1"}]
+	if got := vm.Status.NetworkInterfaces[0].FormerSecurityGroupIds; !slices.Equal(got, []string{"sg-7", "sg-8", "sg-9"}) {
+		t.Errorf("former groups %v", got)
+	}
+	if vm.Status.NetworkInterfaces[1].FormerSecurityGroupIds != nil {
+		t.Error("former groups of an interface that was never taken over")
+	}
+	if !d.vpcs[types.NamespacedName{Namespace: "clouds", Name: "vpc-1"}].Status.Managed {
+		t.Error("the VPC is not managed")
+	}
+}
+
+func TestComputeAgented(t *testing.T) {
+	t.Parallel()
+	e := wholeVPC("vpc-1")
+	e.Agented = true
+	e2 := wholeVPC("vpc-2")
+	e2.Agented = true
+	d := compute(view{account: accountKey, snapshots: []*cloud.Snapshot{oddCloud()},
+		selectors: []v1alpha1.CloudEntitySelector{selector("a", "agents", e, e2)}})
+	// i-3 has no address, and a node without one is not legal.
+	if len(d.vms) != 3 || len(d.nodes) != 2 || len(d.entities) != 0 || len(d.refs) != 0 {
+		t.Fatalf("%d VMs, %d nodes, %d entities", len(d.vms), len(d.nodes), len(d.entities))
+	}
+	n := d.nodes[types.NamespacedName{Namespace: "a", Name: "virtualmachine-i-1"}]
+	if got := fmt.Sprint(n.Spec.Interfaces); got != "[{eni-1 [10.0.0.5 2001:db8::5 198.51.100.5]}]" {
+		t.Errorf("interfaces %s", got)
+	}
+}
+
+// TestComputeIsStable: the result depends on the set of inputs only.
+func TestComputeIsStable(t *testing.T) {
+	t.Parallel()
+	v := view{account: accountKey, snapshots: []*cloud.Snapshot{oddCloud()},
+		selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", wholeVPC("vpc-1")), selector("a", "y", byIDs("i-1", "i-2"))}}
+	want := dump(t, compute(v))
+	for range 20 {
+		if got := dump(t, compute(v)); !bytes.Equal(got, want) {
+			t.Fatalf("differs:\n%s\n%s", got, want)
+		}
+	}
+}
+
+func dump(t *testing.T, d desired) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	add := func(o any) {
+		data, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&out, "---\n%s", data)
+	}
+	for _, k := range sortedKeys(d.vpcs) {
+		add(d.vpcs[k])
+	}
+	for _, k := range sortedKeys(d.vms) {
+		add(d.vms[k])
+	}
+	for _, k := range sortedKeys(d.entities) {
+		add(d.entities[k])
+	}
+	for _, k := range sortedKeys(d.nodes) {
+		add(d.nodes[k])
+	}
+	return out.Bytes()
+}
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestHybridCloud compares all objects made of a real account with what they were when somebody last looked at them.
+func TestHybridCloud(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	p, err := l.inv.opts.Clouds[v1alpha1.CloudProviderAWS](AccountConfig{Secret: "secrets/aws", SecretKey: "k", SecretValue: []byte(goodCreds),
+		Regions: []string{oregon}, Endpoint: l.server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := p.Observe(t.Context(), cloud.Scope{Account: "clouds/acc", Region: oregon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents := v1alpha1.VirtualMachineSelector{Agented: true, TagMatch: []v1alpha1.TagMatch{{Key: "Application", Values: []string{"Arista CVP"}}}}
+	got := dump(t, compute(view{account: accountKey, provider: v1alpha1.CloudProviderAWS, snapshots: []*cloud.Snapshot{snap},
+		selectors: []v1alpha1.CloudEntitySelector{
+			selector("agents", "cvp", agents), selector("vms", "arista", wholeVPC(vpc1)), selector("vms", "test2", wholeVPC("vpc-925131f4")),
+		}}))
+	file := filepath.Join("testdata", "hybrid-cloud.yaml")
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("the objects differ from %s (write it anew with -update and look at the difference):\n%s", file, got)
+	}
+}
