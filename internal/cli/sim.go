@@ -36,7 +36,7 @@ func NewSimCommand() *cobra.Command {
 		Use:   "sim [--estate FILE_OR_DIR]",
 		Short: "Run the cloud simulator: EC2 and STS for any client, from a description of an account",
 		Long: `Run a simulated AWS account on this machine. It speaks the EC2 and STS query protocols (signatures, errors, pages, quotas)
-well enough for any EC2 client: the SDKs, the aws command line, Terraform, this controller.
+well enough for any EC2 client that keeps to the actions listed in docs/simulator.md.
 
 An estate is a folder of describe answers as the aws command line prints them, a collector dump, or a short YAML file of
 our own (docs/simulator.md). Without --estate it is the real account that the demonstration uses.
@@ -161,16 +161,7 @@ func announce(out io.Writer, server *sim.Server, source string) {
 	fmt.Fprintf(out, "Simulated AWS from %s\n\n", source)
 	fmt.Fprintf(out, "  endpoint  %s (EC2 and STS, every region)\n", server.URL())
 	for _, a := range state.Accounts {
-		fmt.Fprintf(out, "  account   %s%s\n", a.ID, inParentheses(a.Alias))
-		for _, r := range state.Regions {
-			if r.Account == a.ID && slices.Contains(a.Regions, r.Name) {
-				fmt.Fprintf(out, "            %s: %s\n", r.Name, census(r))
-			}
-		}
-	}
-	region := "us-east-1"
-	if len(state.Accounts) > 0 && len(state.Accounts[0].Regions) > 0 {
-		region = state.Accounts[0].Regions[0]
+		announceAccount(out, state, a)
 	}
 	i := slices.IndexFunc(state.Credentials, func(c world.Credential) bool { return c.SessionToken == "" })
 	if i >= 0 {
@@ -181,9 +172,53 @@ Point a client at it:
   export AWS_ENDPOINT_URL=%s AWS_REGION=%s
   export AWS_ACCESS_KEY_ID=%s AWS_SECRET_ACCESS_KEY=%s
   aws ec2 describe-instances
-`, server.URL(), region, key.AccessKeyID, key.Secret)
+`, server.URL(), firstRegion(state, key.Account), key.AccessKeyID, key.Secret)
 	}
 	fmt.Fprintf(out, "\nLook behind it: curl %s/_sim/ (docs/simulator.md). Ctrl-C stops it.\n", server.URL())
+}
+
+func announceAccount(out io.Writer, state world.State, a world.Account) {
+	alias := ""
+	if a.Alias != "" {
+		alias = " (" + a.Alias + ")"
+	}
+	fmt.Fprintf(out, "  account   %s%s\n", a.ID, alias)
+	for _, r := range state.Regions {
+		if r.Account == a.ID {
+			fmt.Fprintf(out, "    region  %s: %s\n", r.Name, census(r))
+		}
+	}
+	for _, c := range state.Credentials {
+		if c.Account == a.ID && c.SessionToken == "" {
+			fmt.Fprintf(out, "    key     %s, secret %s\n", c.AccessKeyID, c.Secret)
+		}
+	}
+	for _, r := range state.Roles {
+		external := ""
+		if r.ExternalID != "" {
+			external = ", external id " + r.ExternalID
+		}
+		if r.Account == a.ID {
+			fmt.Fprintf(out, "    role    %s, trusts %s%s\n", r.ARN(), strings.Join(r.Trusted, " "), external)
+		}
+	}
+}
+
+// firstRegion is the first region of the account that holds something, or just its first one.
+func firstRegion(state world.State, account string) string {
+	first := ""
+	for _, r := range state.Regions {
+		if r.Account != account {
+			continue
+		}
+		if len(r.VPCs) > 0 {
+			return r.Name
+		}
+		if first == "" {
+			first = r.Name
+		}
+	}
+	return first
 }
 
 func census(r world.RegionState) string {
@@ -202,11 +237,4 @@ func census(r world.RegionState) string {
 		parts = append(parts, fmt.Sprintf("%d %s%s", p.n, p.noun, plural))
 	}
 	return strings.Join(parts, ", ")
-}
-
-func inParentheses(s string) string {
-	if s == "" {
-		return ""
-	}
-	return " (" + s + ")"
 }

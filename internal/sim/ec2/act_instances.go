@@ -8,10 +8,14 @@ import (
 func describeInstances(r *request) ([]wire.Element, error) {
 	// Instances named by id are all returned; otherwise a page never holds more than 1000.
 	rule := pageRule{min: 5, max: 1000, whole: 1000, ids: "InstanceId", idsName: "instancesSet"}
+	ids := r.params.Strings("InstanceId")
+	if len(ids) > 0 {
+		rule.whole = 0
+	}
 	if _, err := pageSize(r, rule); err != nil {
 		return nil, err
 	}
-	instances, err := r.region.Instances(r.params.Strings("InstanceId")...)
+	instances, err := r.region.Instances(ids...)
 	if err != nil {
 		return nil, err
 	}

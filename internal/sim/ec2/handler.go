@@ -114,7 +114,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			err = fail("InternalError", "An internal error has occurred: %v", hookErr)
 		}
 	}
-	if fault.Drop || fault.LoseAnswer || req.ctx.Err() != nil {
+	if fault.Drop || fault.LoseAnswer {
 		// net/http cuts the connection without an answer and without a log line.
 		panic(http.ErrAbortHandler)
 	}
@@ -150,8 +150,9 @@ func (h *Handler) process(r *http.Request, req *request, body []byte) ([]wire.El
 		return nil, Fault{}, fail("InvalidAction", "The action %s is not valid for this web service.", req.call.Action)
 	}
 	fault := h.cfg.Faults.strike(req.call)
-	if err := wait(req.ctx, h.cfg.Latency+fault.Delay); err != nil {
-		return nil, fault, err
+	if wait(req.ctx, h.cfg.Latency+fault.Delay) != nil {
+		// The client has gone, or the server ends: the call is not executed any more.
+		fault.Drop = true
 	}
 	switch {
 	case fault.Drop:
@@ -265,7 +266,7 @@ func errorRoot(service string, e *APIError, id string) wire.Element {
 	return wire.Node("Response", wire.Node("Errors", wire.Node("Error", code, message)), wire.Text("RequestID", id))
 }
 
-// wait sleeps unless the call or the server ends first.
+// wait sleeps; the error is that of the context, if the call or the server ends first.
 func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -276,6 +277,6 @@ func wait(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait: %w", ctx.Err())
+		return ctx.Err()
 	}
 }
