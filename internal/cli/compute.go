@@ -38,19 +38,19 @@ The exit code is 2 if an object was refused; the rest is computed and printed al
 			if output != "json" && output != "yaml" {
 				return fmt.Errorf("--output %q: want json or yaml", output)
 			}
-			w, err := loadWorld(files, cmd.InOrStdin())
+			in, err := loadInputs(files, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
-			notes(cmd, w.notes)
-			out, err := computeOutput(compute(w), key)
+			out, err := computeOutput(compute(in), key)
+			notes(cmd, in.notes)
 			if err != nil {
 				return err
 			}
 			if err := printValue(cmd.OutOrStdout(), output, out); err != nil {
 				return err
 			}
-			return reportRefused(cmd, w.refused)
+			return reportRefused(cmd, in.refused)
 		},
 	}
 	c.Flags().StringArrayVarP(&files, "filename", "f", nil, "file or directory with manifests, or - for the standard input; may be repeated")
@@ -78,7 +78,7 @@ func computeOutput(c *computation, key string) (computedOutput, error) {
 	return out, nil
 }
 
-// keys are the enforcers of the world's entities.
+// keys are the enforcers of the entities.
 func (c *computation) keys() []string {
 	var keys []string
 	for _, e := range c.ends {

@@ -236,9 +236,10 @@ func (l *loader) take(d *Document, gvk schema.GroupVersionKind, raw []byte) {
 	l.seen[key] = d.Position
 	name, namespace := d.Object.GetName(), d.Object.GetNamespace()
 	raw, ok := l.checkSchema(d, gvk, raw)
-	if !ok || !l.checkMetadata(d, raw) {
+	if !ok {
 		return
 	}
+	l.checkMetadata(d, raw)
 	unknown, err := kjson.UnmarshalStrict(raw, d.Object)
 	for _, u := range unknown {
 		l.bad = append(l.bad, l.strict(d, u))
@@ -278,14 +279,8 @@ func (l *loader) checkSchema(d *Document, gvk schema.GroupVersionKind, raw []byt
 	if l.wrongTypes(d, shape) {
 		return nil, false
 	}
-	if len(shape) > 0 {
-		l.refuse(d, 422, shape)
-		return nil, false
-	}
-	if len(rules) > 0 {
-		l.refuse(d, 400, rules)
-		return nil, false
-	}
+	d.refuse(422, shape)
+	d.refuse(400, rules)
 	out, err := json.Marshal(content)
 	if err != nil {
 		l.bad = append(l.bad, fmt.Sprintf("%s: %s: %v", d.Position, d.Name(), err))
@@ -295,14 +290,14 @@ func (l *loader) checkSchema(d *Document, gvk schema.GroupVersionKind, raw []byt
 }
 
 // checkMetadata checks the name and the labels of an object.
-func (l *loader) checkMetadata(d *Document, raw []byte) bool {
+func (l *loader) checkMetadata(d *Document, raw []byte) {
 	var h struct {
 		Metadata struct {
 			Labels map[string]string `json:"labels"`
 		} `json:"metadata"`
 	}
 	if err := json.Unmarshal(raw, &h); err != nil {
-		return true // decoding the whole object will say it better
+		return // decoding the whole object will say it better
 	}
 	var errs field.ErrorList
 	check := apivalidation.NameIsDNSSubdomain
@@ -313,10 +308,7 @@ func (l *loader) checkMetadata(d *Document, raw []byte) bool {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), d.Object.GetName(), wrong))
 	}
 	errs = append(errs, metav1validation.ValidateLabels(h.Metadata.Labels, field.NewPath("metadata", "labels"))...)
-	if len(errs) > 0 {
-		l.refuse(d, 422, errs)
-	}
-	return len(errs) == 0
+	d.refuse(422, errs)
 }
 
 // unknownFields finds fields that the kind does not have; they are worth telling even if types are wrong as well.
@@ -344,14 +336,17 @@ func (l *loader) wrongTypes(d *Document, errs field.ErrorList) bool {
 	return found
 }
 
-func (l *loader) refuse(d *Document, code int, errs field.ErrorList) {
-	r := Refusal{Position: d.At(errs[0].Field), Kind: d.Kind, Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Code: code}
+// refuse notes the first list of errors that is not empty as the reason why the API server would not take the object.
+func (d *Document) refuse(code int, errs field.ErrorList) {
+	if len(errs) == 0 || d.Refusal != nil {
+		return
+	}
 	texts := make([]string, len(errs))
 	for i, e := range errs {
-		texts[i] = e.Error()
+		texts[i] = strings.TrimPrefix(e.Error(), "<nil>: ")
 	}
-	r.Text = strings.Join(texts, "; ")
-	l.set.Refused = append(l.set.Refused, r)
+	r := d.Refuse(code, errs[0].Field, strings.Join(texts, "; "))
+	d.Refusal = &r
 }
 
 var quoted = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)

@@ -28,6 +28,8 @@ type Document struct {
 	Object Object
 	// Group and Kind of the object.
 	Group, Kind string
+	// Refusal is why the API server would not take the object; nil if it would.
+	Refusal *Refusal
 
 	node   *yamlv3.Node
 	offset int
@@ -63,6 +65,11 @@ type Refusal struct {
 	Text string
 }
 
+// Refuse returns a refusal of the object because of a field.
+func (d *Document) Refuse(code int, field, text string) Refusal {
+	return Refusal{Position: d.At(field), Kind: d.Kind, Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Code: code, Text: text}
+}
+
 // String returns the refusal as one line.
 func (r Refusal) String() string {
 	text := title(r.Kind, r.Namespace, r.Name) + ": " + r.Text
@@ -76,8 +83,6 @@ func (r Refusal) String() string {
 type Set struct {
 	// Documents in the order in which they were read.
 	Documents []*Document
-	// Refused are the objects that break their schema.
-	Refused []Refusal
 	// Notes say what was left out or supposed, for people.
 	Notes []string
 }

@@ -51,50 +51,39 @@ func ClusterNetworkPolicy(p *v1beta1.ClusterNetworkPolicy) policy.Policy {
 func antreaPolicy(kind policy.PolicyKind, m metav1.ObjectMeta, s v1beta1.NetworkPolicySpec) policy.Policy {
 	return policy.Policy{
 		Kind: kind, Namespace: m.Namespace, Name: m.Name, UID: string(m.UID), Generation: m.Generation,
-		Tier: TierName(s.Tier), Priority: s.Priority,
+		Tier: tierName(s.Tier), Priority: s.Priority,
 		AppliedTo: appliedTo(s.AppliedTo),
-		Ingress:   rules(s.Ingress, "ingress", m.Namespace),
-		Egress:    rules(s.Egress, "egress", m.Namespace),
+		Ingress:   rules(s.Ingress, policy.Ingress),
+		Egress:    rules(s.Egress, policy.Egress),
 	}
 }
 
-// TierName returns the name of the tier that a policy means: application if it names none, and the present name of a
-// system tier if it uses one of the capitalised names of old.
-func TierName(name string) string {
+// tierName returns the present name of a system tier for the capitalised one that it had of old, which is still accepted.
+func tierName(name string) string {
 	switch name {
-	case "":
-		return v1beta1.DefaultTier
 	case "Emergency", "SecurityOps", "NetworkOps", "Platform", "Application", "Baseline":
 		return strings.ToLower(name)
 	}
 	return name
 }
 
-func rules(in []v1beta1.Rule, direction, namespace string) []policy.Rule {
+func rules(in []v1beta1.Rule, direction policy.Direction) []policy.Rule {
 	out := make([]policy.Rule, 0, len(in))
 	for i := range in {
 		r := &in[i]
-		name := r.Name
-		if name == "" {
-			name = RuleName(direction, r)
-		}
 		p := policy.Rule{
-			Name: name, Action: policy.Action(r.Action), EnableLogging: r.EnableLogging, LogLabel: r.LogLabel,
+			Name: r.Name, Action: policy.Action(r.Action), EnableLogging: r.EnableLogging, LogLabel: r.LogLabel,
 			AppliedTo: appliedTo(r.AppliedTo), L7Protocols: l7Protocols(r.L7Protocols),
 		}
 		peers := r.From
-		if direction == "egress" {
+		if direction == policy.Egress {
 			peers = r.To
 		}
 		for j := range peers {
 			p.Peers = append(p.Peers, peer(&peers[j]))
 		}
 		for _, s := range r.ToServices {
-			ns := s.Namespace
-			if ns == "" {
-				ns = namespace
-			}
-			p.ToServices = append(p.ToServices, policy.ServicePeer{Namespace: ns, Name: s.Name, Scope: string(s.Scope)})
+			p.ToServices = append(p.ToServices, policy.ServicePeer{Namespace: s.Namespace, Name: s.Name, Scope: string(s.Scope)})
 		}
 		for _, port := range r.Ports {
 			p.Ports = append(p.Ports, antreaPort(port))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
@@ -18,10 +19,11 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/manifest"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/admission"
 )
 
-// world is what policies are computed from, read from manifests or from a cluster.
-type world struct {
+// inputs is what policies are computed from, read from manifests or from a cluster.
+type inputs struct {
 	namespaces      []*corev1.Namespace
 	pods            []*corev1.Pod
 	nodes           []*corev1.Node
@@ -48,22 +50,27 @@ func objectKey(group, kind, namespace, name string) string {
 	return group + " " + kind + " " + namespace + "/" + name
 }
 
-// loadWorld reads manifests.
-func loadWorld(files []string, stdin io.Reader) (*world, error) {
+// loadInputs reads manifests.
+func loadInputs(files []string, stdin io.Reader) (*inputs, error) {
 	set, err := manifest.Load(files, stdin)
 	if err != nil {
 		return nil, err
 	}
-	w := &world{documents: map[string]*manifest.Document{}, refused: set.Refused, notes: set.Notes}
+	in := &inputs{documents: map[string]*manifest.Document{}, notes: set.Notes}
+	tiers := tierPriorities(set)
 	for _, d := range set.Documents {
 		if d.Object.GetUID() == "" {
 			d.Object.SetUID(offlineUID(d.Group, d.Kind, d.Object))
 		}
-		w.documents[objectKey(d.Group, d.Kind, d.Object.GetNamespace(), d.Object.GetName())] = d
-		w.add(d.Object)
+		in.documents[objectKey(d.Group, d.Kind, d.Object.GetNamespace(), d.Object.GetName())] = d
+		if r := admit(d, tiers); r != nil {
+			in.refused = append(in.refused, *r)
+			continue
+		}
+		in.add(d.Object)
 	}
-	w.supposeNamespaces()
-	return w, nil
+	in.supposeNamespaces()
+	return in, nil
 }
 
 // offlineUID is a uid for an object that was never stored. It depends on the name only.
@@ -71,63 +78,104 @@ func offlineUID(group, kind string, o metav1.Object) types.UID {
 	return types.UID(uuid.NewSHA1(uuid.NameSpaceURL, []byte(objectKey(group, kind, o.GetNamespace(), o.GetName()))).String())
 }
 
-func (w *world) add(object manifest.Object) {
+// tierPriorities are the priorities of the tiers that policies may name.
+func tierPriorities(set *manifest.Set) map[string]int32 {
+	out := map[string]int32{}
+	for _, t := range policy.SystemTiers() {
+		out[t.Name] = t.Priority
+	}
+	for _, d := range set.Documents {
+		if t, ok := d.Object.(*v1beta1.Tier); ok && d.Refusal == nil {
+			out[t.Name] = t.Spec.Priority
+		}
+	}
+	return out
+}
+
+// admit returns why admission would refuse an object, or nil. Where both find fault, the words are those of the rules that
+// the webhooks share, and the code is that of the schema.
+func admit(d *manifest.Document, tiers map[string]int32) *manifest.Refusal {
+	var p policy.Policy
+	switch o := d.Object.(type) {
+	case *v1beta1.NetworkPolicy:
+		p = convert.NetworkPolicy(o)
+	case *v1beta1.ClusterNetworkPolicy:
+		p = convert.ClusterNetworkPolicy(o)
+	default:
+		return d.Refusal
+	}
+	admission.Default(&p)
+	code, errs := 422, admission.Schema(&p)
+	if len(errs) == 0 {
+		code, errs = 400, admission.ValidatePolicy(&p, tiers)
+	}
+	if len(errs) == 0 {
+		return d.Refusal
+	}
+	if d.Refusal != nil {
+		code = d.Refusal.Code
+	}
+	r := d.Refuse(code, errs[0].Field, policy.JoinErrors(errs))
+	return &r
+}
+
+func (in *inputs) add(object manifest.Object) {
 	switch o := object.(type) {
 	case *corev1.Namespace:
-		w.namespaces = append(w.namespaces, o)
+		in.namespaces = append(in.namespaces, o)
 	case *corev1.Pod:
-		w.pods = append(w.pods, o)
+		in.pods = append(in.pods, o)
 	case *corev1.Node:
-		w.nodes = append(w.nodes, o)
+		in.nodes = append(in.nodes, o)
 	case *corev1.Service:
-		w.services = append(w.services, o)
+		in.services = append(in.services, o)
 	case *v1alpha2.ExternalEntity:
-		w.entities = append(w.entities, o)
+		in.entities = append(in.entities, o)
 	case *v1alpha1.ExternalNode:
-		w.externalNodes = append(w.externalNodes, o)
+		in.externalNodes = append(in.externalNodes, o)
 	case *v1beta1.Tier:
-		w.tiers = append(w.tiers, o)
+		in.tiers = append(in.tiers, o)
 	case *v1beta1.Group:
-		w.groups = append(w.groups, o)
+		in.groups = append(in.groups, o)
 	case *v1beta1.ClusterGroup:
-		w.clusterGroups = append(w.clusterGroups, o)
+		in.clusterGroups = append(in.clusterGroups, o)
 	case *v1beta1.NetworkPolicy:
-		w.policies = append(w.policies, o)
+		in.policies = append(in.policies, o)
 	case *v1beta1.ClusterNetworkPolicy:
-		w.clusterPolicies = append(w.clusterPolicies, o)
+		in.clusterPolicies = append(in.clusterPolicies, o)
 	case *networkingv1.NetworkPolicy:
-		w.k8sPolicies = append(w.k8sPolicies, o)
+		in.k8sPolicies = append(in.k8sPolicies, o)
 	case *cloudv1alpha1.CloudProviderAccount:
-		w.accounts = append(w.accounts, o)
+		in.accounts = append(in.accounts, o)
 	case *cloudv1alpha1.CloudEntitySelector:
-		w.selectors = append(w.selectors, o)
+		in.selectors = append(in.selectors, o)
 	case *cloudv1alpha1.VirtualMachine:
-		w.vms = append(w.vms, o)
+		in.vms = append(in.vms, o)
 	}
 }
 
 // supposeNamespaces adds the Namespaces that objects are in but no manifest defines: they must exist where the manifests
 // are applied. Their labels are not known.
-func (w *world) supposeNamespaces() {
+func (in *inputs) supposeNamespaces() {
 	known := map[string]bool{}
-	for _, n := range w.namespaces {
+	for _, n := range in.namespaces {
 		known[n.Name] = true
 	}
-	for _, d := range w.documents {
+	for _, d := range in.documents {
 		ns := d.Object.GetNamespace()
 		if ns == "" || known[ns] {
 			continue
 		}
 		known[ns] = true
-		w.namespaces = append(w.namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
-		w.notes = append(w.notes, fmt.Sprintf("Namespace %s is not in the manifests; it is supposed to have no labels but its name", ns))
+		in.namespaces = append(in.namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+		in.notes = append(in.notes, fmt.Sprintf("Namespace %s is not in the manifests; it is supposed to have no labels but its name", ns))
 	}
-	slices.Sort(w.notes)
+	slices.Sort(in.notes)
 }
 
-// computation is a world and what the engine makes of it.
+// computation is what inputs mean: they and what the engine makes of them.
 type computation struct {
-	*world
+	*inputs
 	engine  *policy.Engine
 	delta   *policy.Delta
 	listing *policy.Listing
@@ -135,33 +183,33 @@ type computation struct {
 	ends map[policy.EntityRef]policy.Entity
 }
 
-// compute runs the engine over the world. What the engine refuses is added to w.refused.
-func compute(w *world) *computation {
-	c := &computation{world: w, engine: policy.New(policy.Options{}), ends: map[policy.EntityRef]policy.Entity{}}
-	for _, n := range w.namespaces {
+// compute runs the engine over the inputs. What the engine refuses is added to in.refused.
+func compute(in *inputs) *computation {
+	c := &computation{inputs: in, engine: policy.New(policy.Options{}), ends: map[policy.EntityRef]policy.Entity{}}
+	for _, n := range in.namespaces {
 		c.engine.PutNamespace(convert.Namespace(n))
 	}
 	c.putEntities()
-	for _, s := range w.services {
+	for _, s := range in.services {
 		c.engine.PutService(convert.Service(s))
 	}
-	for _, t := range w.tiers {
+	for _, t := range in.tiers {
 		c.engine.PutTier(convert.Tier(t))
 	}
-	for _, g := range w.groups {
+	for _, g := range in.groups {
 		c.engine.PutGroup(convert.Group(g))
 	}
-	for _, g := range w.clusterGroups {
+	for _, g := range in.clusterGroups {
 		c.engine.PutGroup(convert.ClusterGroup(g))
 	}
-	for _, p := range w.k8sPolicies {
+	for _, p := range in.k8sPolicies {
 		c.engine.PutPolicy(convert.KubernetesNetworkPolicy(p))
 	}
-	for _, p := range w.policies {
-		c.engine.PutPolicy(convert.NetworkPolicy(p))
+	for _, p := range in.policies {
+		c.put(convert.NetworkPolicy(p))
 	}
-	for _, p := range w.clusterPolicies {
-		c.engine.PutPolicy(convert.ClusterNetworkPolicy(p))
+	for _, p := range in.clusterPolicies {
+		c.put(convert.ClusterNetworkPolicy(p))
 	}
 	c.delta = c.engine.Commit()
 	c.listing = c.engine.Listing()
@@ -169,6 +217,12 @@ func compute(w *world) *computation {
 		c.refuseProblem(p)
 	}
 	return c
+}
+
+// put gives the engine an Antrea policy, completed.
+func (c *computation) put(p policy.Policy) {
+	admission.Default(&p)
+	c.engine.PutPolicy(p)
 }
 
 func (c *computation) putEntities() {
@@ -208,11 +262,8 @@ func (c *computation) putEntities() {
 	}
 }
 
-// refuseProblem reports what the engine finds wrong with a policy or group.
+// refuseProblem reports what the engine finds wrong, or strange, with a policy or group.
 func (c *computation) refuseProblem(p policy.Problem) {
-	if len(p.Errors) == 0 {
-		return
-	}
 	group, kind, namespace, name := v1beta1.GroupName, "", p.Policy.Namespace, p.Policy.Name
 	switch {
 	case p.Policy.Kind == policy.KubernetesNetworkPolicy:
@@ -226,7 +277,16 @@ func (c *computation) refuseProblem(p policy.Problem) {
 	default:
 		kind, name = "ClusterGroup", p.Group.Name
 	}
-	c.refuse(group, kind, namespace, name, 400, p.Errors)
+	if len(p.Errors) > 0 {
+		c.refuse(group, kind, namespace, name, 400, p.Errors)
+	}
+	if len(p.Warnings) > 0 {
+		note := fmt.Sprintf("%s %s: %s", kind, strings.TrimPrefix(namespace+"/"+name, "/"), policy.JoinErrors(p.Warnings))
+		if d := c.documents[objectKey(group, kind, namespace, name)]; d != nil {
+			note = fmt.Sprintf("%s: %s", d.At(p.Warnings[0].Field), note)
+		}
+		c.notes = append(c.notes, note)
+	}
 }
 
 func (c *computation) refuse(group, kind, namespace, name string, code int, errs []policy.FieldError) {

@@ -1,0 +1,234 @@
+package control
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// Reasons of Realizable False, besides those of the API.
+const (
+	// ReasonInvalid: the policy cannot be computed, the message says why.
+	ReasonInvalid = "NetworkPolicyInvalid"
+	// ReasonGroupInvalid is the reason of GroupMembersComputed False, unless children nest too deep.
+	ReasonGroupInvalid = "GroupInvalid"
+)
+
+// maxFailureMessage is the length at which the list of failed enforcers in a condition is cut.
+const maxFailureMessage = 256
+
+// book is what is known of policies and groups besides what the engine holds: what enforcers report, and what is wrong.
+type book struct {
+	mu       sync.Mutex
+	policies map[types.UID]*policyPage
+	groups   map[policy.NamespacedName]policy.Problem
+}
+
+// policyPage is what is known of one policy.
+type policyPage struct {
+	kind kind
+	policy.PolicyRef
+	declared int64
+	// told is the last problem for which an Event was recorded.
+	told string
+	// refused is what admission finds wrong with the policy, errors what the engine does; warnings do not stand in the way.
+	refused, errors, warnings []policy.FieldError
+	// computed is false until the engine has computed the policy, and again while it cannot.
+	computed   bool
+	generation int64
+	span       sets.Set[string]
+	reports    map[string]v1beta2.NetworkPolicyNodeStatus
+}
+
+func newBook() *book {
+	return &book{policies: map[types.UID]*policyPage{}, groups: map[policy.NamespacedName]policy.Problem{}}
+}
+
+// declare notes a policy as its author wants it, and what is wrong with it. It reports false if that is known already.
+func (b *book) declare(uid types.UID, k kind, p policy.Policy, refused []policy.FieldError) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	page, ok := b.policies[uid]
+	if ok && page.declared == p.Generation && p.Generation != 0 {
+		return false
+	}
+	if !ok {
+		page = &policyPage{span: sets.New[string](), reports: map[string]v1beta2.NetworkPolicyNodeStatus{}}
+		b.policies[uid] = page
+	}
+	page.kind, page.declared, page.refused = k, p.Generation, refused
+	page.PolicyRef = policy.PolicyRef{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+	return true
+}
+
+func (b *book) forgetPolicy(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.policies, uid)
+}
+
+func (b *book) forgetGroup(name policy.NamespacedName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.groups, name)
+}
+
+// record notes what the engine computed and returns whose status that may change.
+func (b *book) record(d *policy.Delta) []task {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []task
+	for i := range d.Policies {
+		p := &d.Policies[i]
+		page := b.policies[types.UID(p.Policy.Source.UID)]
+		if page == nil {
+			continue
+		}
+		page.computed = p.Change != policy.Removed
+		page.generation = p.Policy.Generation
+		page.span.Insert(p.SpanAdded...)
+		for _, key := range p.SpanRemoved {
+			page.span.Delete(key)
+			delete(page.reports, key)
+		}
+		out = append(out, task{kind: taskPolicy, name: page.UID})
+	}
+	for _, p := range d.Problems {
+		if p.Policy.UID == "" {
+			b.groups[p.Group] = p
+			out = append(out, task{kind: taskGroup, namespace: p.Group.Namespace, name: p.Group.Name})
+			continue
+		}
+		if page := b.policies[types.UID(p.Policy.UID)]; page != nil {
+			page.errors, page.warnings = p.Errors, p.Warnings
+			out = append(out, task{kind: taskPolicy, name: page.UID})
+		}
+	}
+	return out
+}
+
+// report notes what enforcers say about a policy; false means that the policy is not known.
+func (b *book) report(uid types.UID, nodes []v1beta2.NetworkPolicyNodeStatus) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	page := b.policies[uid]
+	if page == nil {
+		return false
+	}
+	for _, n := range nodes {
+		page.reports[n.NodeName] = n
+	}
+	return true
+}
+
+// verdict is what the status of a policy should say.
+type verdict struct {
+	kind kind
+	policy.PolicyRef
+	status v1beta1.NetworkPolicyStatus
+	// problem is what is wrong with the policy itself, once per problem: tell says whether it is new.
+	problem string
+	tell    bool
+}
+
+// policyVerdict returns what is known of a policy, or false if nothing is.
+func (b *book) policyVerdict(uid types.UID) (verdict, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	page := b.policies[uid]
+	if page == nil {
+		return verdict{}, false
+	}
+	v := verdict{kind: page.kind, PolicyRef: page.PolicyRef, problem: policy.JoinErrors(slices.Concat(page.refused, page.errors, page.warnings))}
+	v.tell = v.problem != "" && v.problem != page.told
+	page.told = v.problem
+	v.status = page.status()
+	return v, true
+}
+
+func (p *policyPage) status() v1beta1.NetworkPolicyStatus {
+	realizable := v1beta1.NetworkPolicyCondition{Type: v1beta1.NetworkPolicyConditionRealizable, Status: metav1.ConditionTrue}
+	s := v1beta1.NetworkPolicyStatus{Phase: v1beta1.NetworkPolicyPending, ObservedGeneration: p.declared}
+	if wrong := slices.Concat(p.refused, p.errors); len(wrong) > 0 {
+		s.Phase = v1beta1.NetworkPolicyFailed
+		realizable.Status, realizable.Reason, realizable.Message = metav1.ConditionFalse, ReasonInvalid, policy.JoinErrors(wrong)
+		s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}
+		return s
+	}
+	if !p.computed {
+		s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}
+		return s
+	}
+	s.ObservedGeneration = p.generation
+	s.DesiredNodesRealized = int32(len(p.span))
+	var failed []v1beta2.NetworkPolicyNodeStatus
+	for key := range p.span {
+		r, ok := p.reports[key]
+		switch {
+		case !ok || r.Generation != p.generation:
+		case r.RealizationFailure:
+			failed = append(failed, r)
+		default:
+			s.CurrentNodesRealized++
+		}
+	}
+	switch {
+	case s.CurrentNodesRealized == s.DesiredNodesRealized:
+		s.Phase = v1beta1.NetworkPolicyRealized
+	case s.CurrentNodesRealized+int32(len(failed)) == s.DesiredNodesRealized:
+		s.Phase = v1beta1.NetworkPolicyFailed
+	default:
+		s.Phase = v1beta1.NetworkPolicyRealizing
+	}
+	realizable.Message = policy.JoinErrors(p.warnings)
+	if len(p.span) == 0 && realizable.Message == "" {
+		realizable.Message = "nothing is selected that an enforcer is responsible for"
+	}
+	s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}
+	if len(failed) > 0 {
+		s.Conditions = append(s.Conditions, v1beta1.NetworkPolicyCondition{
+			Type: v1beta1.NetworkPolicyConditionRealizationFailure, Status: metav1.ConditionTrue,
+			Reason: v1beta1.ReasonRealizationFailedOnNode, Message: failureMessage(failed),
+		})
+	}
+	return s
+}
+
+func failureMessage(failed []v1beta2.NetworkPolicyNodeStatus) string {
+	slices.SortFunc(failed, func(a, b v1beta2.NetworkPolicyNodeStatus) int { return cmp.Compare(a.NodeName, b.NodeName) })
+	parts := make([]string, len(failed))
+	for i, f := range failed {
+		parts[i] = fmt.Sprintf("%q:%q", f.NodeName, f.Message)
+	}
+	m := fmt.Sprintf("Failed Nodes count %d: %s", len(failed), strings.Join(parts, ", "))
+	if len(m) > maxFailureMessage {
+		m = strings.ToValidUTF8(m[:maxFailureMessage-3], "") + "..."
+	}
+	return m
+}
+
+// groupCondition is what the status of a group should say.
+func (b *book) groupCondition(name policy.NamespacedName) v1beta1.GroupCondition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := v1beta1.GroupCondition{Type: v1beta1.GroupMembersComputed, Status: metav1.ConditionTrue}
+	problem := b.groups[name]
+	c.Message = policy.JoinErrors(problem.Warnings)
+	if errs := problem.Errors; len(errs) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonGroupInvalid, policy.JoinErrors(errs)
+		if slices.ContainsFunc(errs, func(e policy.FieldError) bool { return strings.HasPrefix(e.Field, "spec.childGroups") }) {
+			c.Reason = v1beta1.ReasonChildGroupsNestingExceeded
+		}
+	}
+	return c
+}

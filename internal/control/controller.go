@@ -1,0 +1,161 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// Informers gives out informers; a cache.Cache does.
+type Informers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}
+
+// Options are what a Controller needs. All fields but Store and Workers are required.
+type Options struct {
+	Informers Informers
+	// Client reads (from the cache of the same informers, if it likes) and writes.
+	Client client.Client
+	// Recorder takes Events on objects for what a person must know.
+	Recorder events.EventRecorder
+	Clock    clock.WithTicker
+	Logger   logr.Logger
+	// Store is published to; nil makes a new one.
+	Store *watchstore.Store
+	// Workers write to the API; 0 means 4.
+	Workers int
+}
+
+// Controller is the loop. See the package comment; use New.
+type Controller struct {
+	Options
+	engine *policy.Engine
+	intake *intake
+	book   *book
+	tasks  workqueue.TypedRateLimitingInterface[task]
+	// due are the tasks that the present round brings; they are queued when it is over, so that each looks at its result.
+	due []task
+}
+
+// New returns a Controller that does nothing until Start.
+func New(o Options) (*Controller, error) {
+	if o.Informers == nil || o.Client == nil || o.Recorder == nil || o.Clock == nil {
+		return nil, fmt.Errorf("policy controller: Informers, Client, Recorder and Clock must be given")
+	}
+	if o.Store == nil {
+		o.Store = watchstore.New(watchstore.Options{})
+	}
+	if o.Workers == 0 {
+		o.Workers = 4
+	}
+	return &Controller{
+		Options: o,
+		engine:  policy.New(policy.Options{}),
+		intake:  newIntake(),
+		book:    newBook(),
+		tasks: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[task](retryFirst, retryMost),
+			workqueue.TypedRateLimitingQueueConfig[task]{Name: "policy-status", Clock: o.Clock},
+		),
+	}, nil
+}
+
+// What failed is tried again after retryFirst, then twice as long each time, up to retryMost.
+const (
+	retryFirst = 50 * time.Millisecond
+	retryMost  = 8 * time.Second
+)
+
+// Store returns the store with the computed objects. It is closed until everything known has been computed once.
+func (c *Controller) Store() *watchstore.Store { return c.Options.Store }
+
+// Start runs until ctx ends. It may be called once. It is a manager.Runnable that needs to lead.
+func (c *Controller) Start(ctx context.Context) error {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer c.tasks.ShutDown()
+	sources, err := c.listen(ctx)
+	if err != nil {
+		return err
+	}
+	c.tasks.Add(task{kind: taskTiers})
+	for range c.Workers {
+		workers.Go(func() { c.work(ctx) })
+	}
+	if !c.awaitSources(ctx, sources) {
+		return nil
+	}
+	for {
+		c.round()
+		select {
+		case <-c.intake.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// awaitSources waits until every source has delivered what it began with; false means that ctx has ended.
+func (c *Controller) awaitSources(ctx context.Context, sources []source) bool {
+	ticker := c.Clock.NewTicker(10 * time.Second)
+	defer ticker.Stop()
+	for _, s := range sources {
+		for waiting := true; waiting; {
+			select {
+			case <-s.synced:
+				waiting = false
+			case <-ticker.C():
+				c.Logger.Info("Waiting for the first listing before policies are computed", "kind", s.name)
+			case <-ctx.Done():
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// later notes a task for the end of the round.
+func (c *Controller) later(t task) { c.due = append(c.due, t) }
+
+// maxNote is the longest text that the API takes for an Event.
+const maxNote = 1024
+
+// event records an Event on an object.
+func (c *Controller) event(o client.Object, eventType, reason, action, note string) {
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
+	}
+	c.Recorder.Eventf(o, nil, eventType, reason, action, "%s", note)
+}
+
+// round gives the engine what has arrived, publishes what that changes and notes whose status may change.
+func (c *Controller) round() {
+	batch := c.intake.take()
+	for _, in := range batch {
+		c.apply(in)
+	}
+	delta := c.engine.Commit()
+	c.due = append(c.due, c.book.record(delta)...)
+	c.Options.Store.Publish(convert.Delta(delta))
+	for _, t := range c.due {
+		c.tasks.Add(t)
+	}
+	c.due = c.due[:0]
+	if !delta.Empty() {
+		c.Logger.V(1).Info("Computed policies", "inputs", len(batch), "policies", len(delta.Policies),
+			"addressGroups", len(delta.AddressGroups), "appliedToGroups", len(delta.AppliedToGroups), "problems", len(delta.Problems))
+	}
+}

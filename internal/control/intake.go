@@ -1,0 +1,262 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/admission"
+)
+
+// kind names a watched kind.
+type kind string
+
+const (
+	kindNamespace     kind = "Namespace"
+	kindPod           kind = "Pod"
+	kindNode          kind = "Node"
+	kindService       kind = "Service"
+	kindEntity        kind = "ExternalEntity"
+	kindExternalNode  kind = "ExternalNode"
+	kindTier          kind = "Tier"
+	kindGroup         kind = "Group"
+	kindClusterGroup  kind = "ClusterGroup"
+	kindPolicy        kind = "NetworkPolicy (crd.antrea.io)"
+	kindClusterPolicy kind = "ClusterNetworkPolicy"
+	kindK8sPolicy     kind = "NetworkPolicy (networking.k8s.io)"
+)
+
+// watched are all the kinds, with an object of each.
+func watched() map[kind]client.Object {
+	return map[kind]client.Object{
+		kindNamespace: &corev1.Namespace{}, kindPod: &corev1.Pod{}, kindNode: &corev1.Node{}, kindService: &corev1.Service{},
+		kindEntity: &v1alpha2.ExternalEntity{}, kindExternalNode: &v1alpha1.ExternalNode{},
+		kindTier: &v1beta1.Tier{}, kindGroup: &v1beta1.Group{}, kindClusterGroup: &v1beta1.ClusterGroup{},
+		kindPolicy: &v1beta1.NetworkPolicy{}, kindClusterPolicy: &v1beta1.ClusterNetworkPolicy{}, kindK8sPolicy: &networkingv1.NetworkPolicy{},
+	}
+}
+
+// isPolicy tells the kinds that are identified by uid: one that is deleted and made again is another one.
+func (k kind) isPolicy() bool { return k == kindPolicy || k == kindClusterPolicy || k == kindK8sPolicy }
+
+// input is the last word about one object; object is nil when it is gone.
+type input struct {
+	inputKey
+	object client.Object
+}
+
+type inputKey struct {
+	kind kind
+	types.NamespacedName
+	// uid is set for policies only.
+	uid types.UID
+}
+
+func keyOf(k kind, o client.Object) inputKey {
+	key := inputKey{kind: k, NamespacedName: client.ObjectKeyFromObject(o)}
+	if k.isPolicy() {
+		key.uid = o.GetUID()
+	}
+	return key
+}
+
+// intake collects inputs until the loop takes them: of several about one object, the last counts.
+type intake struct {
+	wake chan struct{}
+
+	mu      sync.Mutex
+	pending map[inputKey]client.Object
+	order   []inputKey
+}
+
+func newIntake() *intake {
+	return &intake{wake: make(chan struct{}, 1), pending: map[inputKey]client.Object{}}
+}
+
+func (q *intake) add(k inputKey, o client.Object) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, ok := q.pending[k]; !ok {
+		q.order = append(q.order, k)
+	}
+	q.pending[k] = o
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *intake) take() []input {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := make([]input, len(q.order))
+	for i, k := range q.order {
+		out[i] = input{k, q.pending[k]}
+	}
+	q.pending, q.order = map[inputKey]client.Object{}, nil
+	return out
+}
+
+// source is an informer that feeds the intake; synced is closed once it has delivered what it began with.
+type source struct {
+	name   kind
+	synced <-chan struct{}
+}
+
+// listen registers with the informers of all kinds.
+func (c *Controller) listen(ctx context.Context) ([]source, error) {
+	var sources []source
+	for k, object := range watched() {
+		informer, err := c.Informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return nil, fmt.Errorf("watching %s: %w", k, err)
+		}
+		registration, err := informer.AddEventHandler(c.handler(k))
+		if err != nil {
+			return nil, fmt.Errorf("watching %s: %w", k, err)
+		}
+		sources = append(sources, source{k, registration.HasSyncedChecker().Done()})
+	}
+	return sources, nil
+}
+
+func (c *Controller) handler(k kind) toolscache.ResourceEventHandler {
+	gone := func(o client.Object) { c.intake.add(keyOf(k, o), nil) }
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) { c.intake.add(keyOf(k, o.(client.Object)), o.(client.Object)) },
+		UpdateFunc: func(before, after any) {
+			old, o := before.(client.Object), after.(client.Object)
+			if k.isPolicy() && old.GetUID() != o.GetUID() {
+				gone(old)
+			}
+			c.intake.add(keyOf(k, o), o)
+		},
+		DeleteFunc: func(o any) {
+			if d, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = d.Obj
+			}
+			if o, ok := o.(client.Object); ok {
+				gone(o)
+			}
+		},
+	}
+}
+
+// apply gives one input to the engine.
+func (c *Controller) apply(in input) {
+	switch {
+	case in.kind.isPolicy():
+		c.applyPolicy(in)
+	case in.object == nil:
+		c.applyDeletion(in)
+	default:
+		c.applyObject(in)
+	}
+}
+
+func (c *Controller) applyPolicy(in input) {
+	if in.object == nil {
+		c.engine.DeletePolicy(string(in.uid))
+		c.book.forgetPolicy(in.uid)
+		return
+	}
+	var p policy.Policy
+	switch o := in.object.(type) {
+	case *v1beta1.NetworkPolicy:
+		p = convert.NetworkPolicy(o)
+	case *v1beta1.ClusterNetworkPolicy:
+		p = convert.ClusterNetworkPolicy(o)
+	case *networkingv1.NetworkPolicy:
+		p = convert.KubernetesNetworkPolicy(o)
+	}
+	var refused []policy.FieldError
+	if p.Kind != policy.KubernetesNetworkPolicy {
+		admission.Default(&p)
+		// Whether the tier exists is for the engine to say: it may come later.
+		refused = admission.ValidatePolicy(&p, map[string]int32{p.Tier: 0})
+	}
+	// A change of the status alone is no input, but it may be somebody else's, which is to be corrected.
+	switch fresh := c.book.declare(in.uid, in.kind, p, refused); {
+	case fresh && len(refused) > 0:
+		c.engine.DeletePolicy(string(in.uid))
+	case fresh:
+		c.engine.PutPolicy(p)
+	}
+	c.later(task{kind: taskPolicy, name: string(in.uid)})
+}
+
+func (c *Controller) applyDeletion(in input) {
+	name := policy.NamespacedName{Namespace: in.Namespace, Name: in.Name}
+	switch in.kind {
+	case kindNamespace:
+		c.engine.DeleteNamespace(in.Name)
+	case kindPod:
+		c.engine.DeleteEntity(policy.EntityRef{Kind: policy.KindPod, Namespace: in.Namespace, Name: in.Name})
+	case kindNode:
+		c.engine.DeleteEntity(policy.EntityRef{Kind: policy.KindNode, Name: in.Name})
+	case kindEntity:
+		c.engine.DeleteEntity(policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: in.Namespace, Name: in.Name})
+		c.later(task{kind: taskExternalNodes, namespace: in.Namespace})
+	case kindExternalNode:
+		c.later(task{kind: taskExternalNodes, namespace: in.Namespace})
+	case kindService:
+		c.engine.DeleteService(name)
+	case kindTier:
+		c.engine.DeleteTier(in.Name)
+		c.later(task{kind: taskTiers})
+	case kindGroup, kindClusterGroup:
+		c.engine.DeleteGroup(name)
+		c.book.forgetGroup(name)
+	}
+}
+
+func (c *Controller) applyObject(in input) {
+	switch o := in.object.(type) {
+	case *corev1.Namespace:
+		c.engine.PutNamespace(convert.Namespace(o))
+	case *corev1.Pod:
+		c.putEntity(in)(convert.Pod(o))
+	case *corev1.Node:
+		c.putEntity(in)(convert.Node(o))
+	case *v1alpha2.ExternalEntity:
+		c.putEntity(in)(convert.ExternalEntity(o))
+		if len(o.OwnerReferences) > 0 {
+			c.later(task{kind: taskExternalNodes, namespace: in.Namespace})
+		}
+	case *v1alpha1.ExternalNode:
+		c.later(task{kind: taskExternalNodes, namespace: in.Namespace})
+	case *corev1.Service:
+		c.engine.PutService(convert.Service(o))
+	case *v1beta1.Tier:
+		c.engine.PutTier(convert.Tier(o))
+		c.later(task{kind: taskTiers})
+	case *v1beta1.Group:
+		c.engine.PutGroup(convert.Group(o))
+		c.later(task{kind: taskGroup, namespace: in.Namespace, name: in.Name})
+	case *v1beta1.ClusterGroup:
+		c.engine.PutGroup(convert.ClusterGroup(o))
+		c.later(task{kind: taskGroup, name: in.Name})
+	}
+}
+
+// putEntity gives an entity to the engine. An address that is none is told, and left out: no packet carries it.
+func (c *Controller) putEntity(in input) func(policy.Entity, []policy.FieldError) {
+	return func(e policy.Entity, errs []policy.FieldError) {
+		if len(errs) > 0 {
+			c.event(in.object, corev1.EventTypeWarning, "InvalidAddress", "ComputePolicies", policy.JoinErrors(errs))
+		}
+		c.engine.PutEntity(e)
+	}
+}
