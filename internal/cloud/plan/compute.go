@@ -1,6 +1,285 @@
 package plan
 
-// Compute plans one round for an account.
+import (
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// computation is one call of Compute.
+type computation struct {
+	in            Input
+	lower         Lowerer
+	policies      []*policy
+	addressGroups map[string]*v1beta2.AddressGroup
+	observed      map[string]bool // regions
+	regions       []*regionState
+}
+
+// Compute plans one round for an account: the operations that bring the cloud from what was observed to what the policies want, or
+// a safe part of the way (Plan.Partial).
 func Compute(in Input, lower Lowerer) *Result {
-	return &Result{Plan: Plan{Account: in.Account}}
+	c := &computation{in: in, lower: lower, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{}}
+	if in.ClusterID == "" {
+		return &Result{
+			Plan:     Plan{Account: in.Account},
+			Refusals: []Refusal{{Message: "the controller has no cluster id, so it could not tell its own security groups from others"}},
+		}
+	}
+	for _, g := range in.AddressGroups {
+		c.addressGroups[g.Name] = g
+	}
+	c.policies = parsePolicies(in.Policies, lower)
+	c.findMissingGroups()
+	for _, r := range in.Regions {
+		c.observed[r.Snapshot.Region] = true
+	}
+	for _, r := range in.Regions {
+		c.regions = append(c.regions, newRegionState(c, r))
+	}
+	slices.SortFunc(c.regions, func(a, b *regionState) int { return strings.Compare(a.snap.Region, b.snap.Region) })
+	c.bindVMs()
+	for _, s := range c.regions {
+		s.settle()
+	}
+	if c.restrictConflicts() {
+		for _, s := range c.regions {
+			s.settle()
+		}
+	}
+	return c.result()
+}
+
+// findMissingGroups refuses policies whose address groups have not arrived: without them a rule would mean something else.
+func (c *computation) findMissingGroups() {
+	for _, p := range c.policies {
+		for _, r := range p.rules {
+			for _, g := range r.groups {
+				if c.addressGroups[g] == nil && p.problem == "" {
+					p.problem = "the address group " + g + " is not known yet"
+				}
+			}
+		}
+	}
+}
+
+// bindVMs finds out which rules apply to which VMs, and which address groups they belong to.
+func (c *computation) bindVMs() {
+	byRegion := map[string]*regionState{}
+	for _, s := range c.regions {
+		byRegion[s.snap.Region] = s
+	}
+	find := func(m *v1beta2.GroupMember) (*vmState, EntityRef) {
+		if m.ExternalEntity == nil {
+			return nil, EntityRef{}
+		}
+		e := EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}
+		ref, ok := c.in.Entities[e]
+		if s := byRegion[ref.Region]; ok && s != nil {
+			return s.vms[ref.ID], e
+		}
+		return nil, e
+	}
+	for _, s := range c.regions {
+		s.selectVMs()
+	}
+	for _, name := range sortedKeys(c.addressGroups) {
+		for i := range c.addressGroups[name].GroupMembers {
+			if vm, _ := find(&c.addressGroups[name].GroupMembers[i]); vm != nil {
+				if k := len(vm.groups); k == 0 || vm.groups[k-1] != name {
+					vm.groups = append(vm.groups, name)
+				}
+			}
+		}
+	}
+	rulesOf := map[string][]*rule{}
+	for _, p := range c.policies {
+		for _, r := range p.rules {
+			for _, g := range r.appliedTo {
+				rulesOf[g] = append(rulesOf[g], r)
+			}
+		}
+	}
+	hits := map[*vmState]map[*rule]*bound{}
+	for _, g := range c.in.AppliedToGroups {
+		for i := range g.GroupMembers {
+			m := &g.GroupMembers[i]
+			vm, _ := find(m)
+			if vm == nil {
+				continue
+			}
+			if hits[vm] == nil {
+				hits[vm] = map[*rule]*bound{}
+			}
+			for _, r := range rulesOf[g.Name] {
+				bind(hits[vm], r, m)
+			}
+		}
+	}
+	for vm, rules := range hits {
+		vm.apply(rules)
+	}
+	for _, s := range c.regions {
+		for _, vm := range s.order {
+			for p, message := range vm.left {
+				s.leaveOut(vm, p, message)
+			}
+		}
+	}
+}
+
+// bind makes the rule apply, and resolves its named ports with those of the member.
+func bind(rules map[*rule]*bound, r *rule, m *v1beta2.GroupMember) {
+	b := rules[r]
+	if b == nil {
+		b = &bound{rule: r, services: r.services, any: r.matchesAny()}
+		rules[r] = b
+	}
+	for _, named := range r.named {
+		for _, p := range m.Ports {
+			protocol := p.Protocol
+			if protocol == "" {
+				protocol = v1beta2.ProtocolTCP
+			}
+			number := map[v1beta2.Protocol]int{v1beta2.ProtocolTCP: cloud.TCP, v1beta2.ProtocolUDP: cloud.UDP}[protocol]
+			if p.Name != named.name || named.protocol != "" && named.protocol != protocol || number == 0 {
+				continue
+			}
+			s := Service{number, uint16(p.Port), uint16(p.Port)}
+			if !slices.Contains(b.services, s) {
+				b.services = append(slices.Clip(b.services), s)
+			}
+		}
+	}
+}
+
+// apply sets what applies to the VM, and leaves out what cannot be expressed for it.
+func (vm *vmState) apply(rules map[*rule]*bound) {
+	for _, b := range rules {
+		vm.applied = append(vm.applied, b)
+	}
+	slices.SortFunc(vm.applied, func(a, b *bound) int { return a.number - b.number })
+	for _, b := range vm.applied {
+		if !slices.Contains(vm.policies, b.policy) {
+			vm.policies = append(vm.policies, b.policy)
+		}
+		if len(b.named) > 0 && len(b.services) == len(b.rule.services) && vm.left[b.policy] == "" {
+			vm.left[b.policy] = "named port \"" + b.named[0].name + "\" is not a port of this VM's entity"
+		}
+	}
+	slices.SortFunc(vm.policies, comparePolicies)
+	for _, p := range vm.policies {
+		if p.problem != "" {
+			vm.left[p] = p.problem
+		}
+	}
+}
+
+// selectVMs makes the VMs that have an entity known, with their interfaces.
+func (s *regionState) selectVMs() {
+	entities := map[string][]EntityRef{}
+	for e, ref := range s.in.Entities {
+		if ref.Region == s.snap.Region {
+			entities[ref.ID] = append(entities[ref.ID], e)
+		}
+	}
+	byVM := map[string][]*nic{}
+	for _, n := range s.nics {
+		if n.VMID != "" {
+			byVM[n.VMID] = append(byVM[n.VMID], n)
+		}
+	}
+	for i := range s.snap.VMs {
+		v := &s.snap.VMs[i]
+		if len(entities[v.ID]) == 0 {
+			continue
+		}
+		vm := &vmState{
+			ref: VMRef{s.snap.Region, v.ID}, vm: v, entities: entities[v.ID], nics: byVM[v.ID],
+			left: map[*policy]string{}, kept: map[*policy]string{},
+		}
+		position := func(n *nic) int { return slices.Index(v.Interfaces, n.ID) }
+		slices.SortStableFunc(vm.nics, func(a, b *nic) int { return position(a) - position(b) })
+		for _, n := range vm.nics {
+			n.vm = vm
+		}
+		s.vms[v.ID] = vm
+		s.order = append(s.order, vm)
+	}
+	slices.SortFunc(s.order, func(a, b *vmState) int { return strings.Compare(a.ref.ID, b.ref.ID) })
+}
+
+// restrictConflicts finds the pairs of interfaces where one half of a flow becomes wider while the other becomes narrower, so that
+// in between a flow could pass that neither the old nor the new state allows. The widening half is held back to what is allowed
+// both before and after; the next round widens it. It reports whether there is any such pair.
+func (c *computation) restrictConflicts() bool {
+	type change struct {
+		*atom
+		region          *regionState
+		addrs           Set
+		wider, narrower [2][]halfCell
+	}
+	var changes []*change
+	for _, s := range c.regions {
+		for _, a := range s.atoms {
+			ch := &change{atom: a, region: s, addrs: a.addrs()}
+			any := false
+			for i := range directions {
+				ch.wider[i], ch.narrower[i] = a.want[i].minus(a.now[i]), a.now[i].minus(a.want[i])
+				any = any || len(ch.wider[i]) > 0 || len(ch.narrower[i]) > 0
+			}
+			if any {
+				changes = append(changes, ch)
+			}
+		}
+	}
+	found := false
+	for _, a := range changes {
+		for i := range directions {
+			if len(a.wider[i]) == 0 {
+				continue
+			}
+			for _, b := range changes {
+				if meet(a.wider[i], b.addrs, b.narrower[1-i], a.addrs) {
+					for _, n := range a.nics {
+						r := a.region.restrict[n]
+						r[i] = true
+						a.region.restrict[n] = r
+					}
+					found = true
+					break
+				}
+			}
+		}
+	}
+	return found
+}
+
+// meet reports whether there is a service for which x has an address of xs and y one of ys.
+func meet(x []halfCell, xs Set, y []halfCell, ys Set) bool {
+	if len(y) == 0 {
+		return false
+	}
+	for _, a := range x {
+		if !a.all.Overlaps(xs) {
+			continue
+		}
+		for _, b := range y {
+			if overlapping(a.service, b.service) && b.all.Overlaps(ys) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// overlapping reports whether two cells of different partitions may share packets; a cell of all other protocols is taken to share
+// some with any.
+func overlapping(a, b Service) bool {
+	if a.Protocol == cloud.AnyProtocol || b.Protocol == cloud.AnyProtocol {
+		return true
+	}
+	return a.Protocol == b.Protocol && a.From <= b.To && b.From <= a.To
 }

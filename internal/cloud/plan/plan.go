@@ -38,6 +38,12 @@ type Input struct {
 	// over. Several entities may map to the same VM; the policies of all of them apply to it.
 	Entities map[EntityRef]VMRef
 
+	// Realized holds what the caller remembers of earlier results: the UIDs of the policies that were realized on a VM. It only
+	// matters for policies that cannot be realized as they are now: on a VM that is in the map, one that was never realized is left
+	// out, and any other makes the VM's interfaces stay as they are. A VM that is not in the map (after a restart, say) stays as it
+	// is if it is under control.
+	Realized map[VMRef]map[string]bool
+
 	// Regions holds one entry per region of the account that could be observed. VMs of other regions are left alone.
 	Regions []Region
 }
@@ -60,12 +66,19 @@ type Lowerer interface {
 	Unsupported(s Service) string
 	// Lower returns the rules that allow exactly the traffic, sorted by cloud.Rule.Compare and without duplicates.
 	Lower(t Traffic) []cloud.Rule
-	// Pack distributes the wanted rules over as few groups as possible within the limits. held[i] are the rules of the class's
-	// i-th group as it is now; wanted rules that are in it stay there. It always returns at least one group. A shortage is
-	// described by a non-nil *Shortage, and then the groups are nil.
-	Pack(wanted []cloud.Rule, held [][]cloud.Rule, limits cloud.Limits) ([][]cloud.Rule, *Shortage)
-	// Fits reports whether one group can hold the rules within the limits.
-	Fits(rules []cloud.Rule, limits cloud.Limits) bool
+	// Pack distributes the wanted rules over groups within the quota. held[i] are the rules of the class's i-th group as it is now;
+	// wanted rules that are in it stay there if possible. It returns at least one group. A shortage is described by a non-nil
+	// *Shortage, and then the groups are nil.
+	Pack(wanted []cloud.Rule, held [][]cloud.Rule, q Quota) ([][]cloud.Rule, *Shortage)
+	// Fits reports whether one group can hold the rules within the quota.
+	Fits(rules []cloud.Rule, q Quota) bool
+}
+
+// Quota is what bounds the rules of an interface.
+type Quota struct {
+	cloud.Limits
+	// Lists are the prefix lists of the region by ID, whose size counts.
+	Lists map[string]*cloud.PrefixList
 }
 
 // Shortage is a quota that a set of rules exceeds.

@@ -1,0 +1,300 @@
+// Package lower turns allowed traffic into the rules of AWS security groups, and distributes rules over groups within the quotas.
+//
+// It owns the encoding (protocols, port ranges, ICMP types, CIDRs, group references) and the arithmetic of AWS quotas. The rules it
+// returns allow exactly the given traffic, never more, never less; among several exact forms it takes the one with the fewest rules.
+//
+// Everything is a pure function; values may be used from any number of goroutines.
+package lower
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// AWS implements plan.Lowerer for EC2 security groups.
+type AWS struct{}
+
+var _ plan.Lowerer = AWS{}
+
+// Unsupported implements plan.Lowerer: AWS knows ports of TCP and UDP only, and would allow the whole of any other protocol.
+func (AWS) Unsupported(s plan.Service) string {
+	switch s.Protocol {
+	case cloud.AnyProtocol, cloud.TCP, cloud.UDP, cloud.ICMP, cloud.ICMPv6:
+		return ""
+	}
+	if s.From == 0 && s.To == 0xffff {
+		return ""
+	}
+	return fmt.Sprintf("security groups do not match ports of protocol %d (range %d-%d); the whole protocol would be open", s.Protocol, s.From, s.To)
+}
+
+// Lower implements plan.Lowerer.
+func (AWS) Lower(t plan.Traffic) []cloud.Rule {
+	var out []cloud.Rule
+	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
+		c := compiler{direction: d, cells: t.Cells(d)}
+		out = append(out, c.groupRules()...)
+		out = append(out, c.addressRules()...)
+	}
+	slices.SortFunc(out, cloud.Rule.Compare)
+	return slices.CompactFunc(out, cloud.Rule.Same)
+}
+
+// compiler works on one direction.
+type compiler struct {
+	direction cloud.Direction
+	cells     []plan.Cell
+}
+
+// need says what the rules of one peer do with a cell.
+type need uint8
+
+const (
+	never  need = iota // must not be allowed
+	always             // must be allowed
+	either             // no packet is concerned, or another rule allows it already
+)
+
+func (c *compiler) groupRules() []cloud.Rule {
+	needs := map[cloud.Peer][]need{}
+	var order []cloud.Peer
+	at := func(p cloud.Peer) []need {
+		if needs[p] == nil {
+			needs[p] = make([]need, len(c.cells))
+			order = append(order, p)
+		}
+		return needs[p]
+	}
+	for i, cell := range c.cells {
+		for _, p := range cell.Groups {
+			at(p)[i] = always
+		}
+		for _, p := range cell.Idle {
+			at(p)[i] = either
+		}
+	}
+	var out []cloud.Rule
+	for _, p := range order {
+		for _, m := range c.matches(needs[p]) {
+			out = append(out, cloud.Rule{Direction: c.direction, Match: m, Peer: p})
+		}
+	}
+	return out
+}
+
+// addressRules tries several exact ways to cut the allowed addresses into prefixes and takes the cheapest.
+func (c *compiler) addressRules() []cloud.Rule {
+	sets := make([]plan.Set, len(c.cells))
+	empty := true
+	for i, cell := range c.cells {
+		sets[i] = cell.Addrs
+		empty = empty && cell.Addrs.Empty()
+	}
+	if empty {
+		return nil
+	}
+	best := c.common(sets)
+	for _, try := range [][]cloud.Rule{c.byCell(sets, sets), c.bySignature(sets)} {
+		if len(try) < len(best) {
+			best = try
+		}
+	}
+	return best
+}
+
+// common allows everything to the addresses that may use every service, and the rest service by service.
+func (c *compiler) common(sets []plan.Set) []cloud.Rule {
+	all := plan.Everything()
+	for i, cell := range c.cells {
+		// Where a cell has no packets of a family, it does not narrow what is common in that family.
+		all = all.Intersect(sets[i].Union(withoutPackets(cell.Service)))
+	}
+	var out []cloud.Rule
+	for _, p := range all.Prefixes() {
+		out = append(out, cloud.Rule{Direction: c.direction, Match: cloud.NewMatch(cloud.AnyProtocol, -1, -1), Peer: cloud.Peer{CIDR: p}})
+	}
+	rest := make([]plan.Set, len(sets))
+	for i := range sets {
+		rest[i] = sets[i].Minus(all)
+	}
+	return append(out, c.byCell(rest, sets)...)
+}
+
+// withoutPackets returns the addresses that no packet of the service can have.
+func withoutPackets(s plan.Service) plan.Set {
+	switch s.Protocol {
+	case cloud.ICMP:
+		return plan.SetOfPrefixes(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
+	case cloud.ICMPv6:
+		return plan.SetOfPrefixes(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+	default:
+		return plan.Set{}
+	}
+}
+
+// byCell cuts every cell into prefixes by itself and merges the services of equal prefixes. required is what has to be allowed,
+// allowed what may be.
+func (c *compiler) byCell(required, allowed []plan.Set) []cloud.Rule {
+	needs := map[netip.Prefix][]need{}
+	var order []netip.Prefix
+	for i := range required {
+		for _, p := range required[i].Prefixes() {
+			if needs[p] == nil {
+				needs[p] = make([]need, len(c.cells))
+				order = append(order, p)
+			}
+			needs[p][i] = always
+		}
+	}
+	var out []cloud.Rule
+	for _, p := range order {
+		set := plan.SetOfPrefixes(p)
+		for i := range c.cells {
+			if needs[p][i] == never && set.Within(allowed[i].Union(withoutPackets(c.cells[i].Service))) {
+				needs[p][i] = either
+			}
+		}
+		out = append(out, c.prefixRules(p, needs[p])...)
+	}
+	return out
+}
+
+// bySignature cuts the address space into parts that may use exactly the same services.
+func (c *compiler) bySignature(sets []plan.Set) []cloud.Rule {
+	type part struct {
+		addrs plan.Set
+		needs []need
+	}
+	parts := []part{{plan.Everything(), make([]need, len(c.cells))}}
+	for i, set := range sets {
+		var next []part
+		for _, p := range parts {
+			if in := p.addrs.Intersect(set); !in.Empty() {
+				needs := slices.Clone(p.needs)
+				needs[i] = always
+				next = append(next, part{in, needs})
+			}
+			rest := p.addrs.Minus(set)
+			none := withoutPackets(c.cells[i].Service)
+			if free := rest.Intersect(none); !free.Empty() {
+				needs := slices.Clone(p.needs)
+				needs[i] = either
+				next = append(next, part{free, needs})
+			}
+			if rest = rest.Minus(none); !rest.Empty() {
+				next = append(next, part{rest, p.needs})
+			}
+		}
+		parts = next
+	}
+	var out []cloud.Rule
+	for _, p := range parts {
+		if !slices.Contains(p.needs, always) {
+			continue
+		}
+		for _, prefix := range p.addrs.Prefixes() {
+			out = append(out, c.prefixRules(prefix, p.needs)...)
+		}
+	}
+	return out
+}
+
+func (c *compiler) prefixRules(p netip.Prefix, needs []need) []cloud.Rule {
+	var out []cloud.Rule
+	for _, m := range c.matches(needs) {
+		if m.Protocol == cloud.ICMP && p.Addr().Is6() || m.Protocol == cloud.ICMPv6 && p.Addr().Is4() {
+			continue
+		}
+		out = append(out, cloud.Rule{Direction: c.direction, Match: m, Peer: cloud.Peer{CIDR: p}})
+	}
+	return out
+}
+
+// matches returns the fewest matches that allow all cells that must be allowed and none that must not.
+func (c *compiler) matches(needs []need) []cloud.Match {
+	if !slices.Contains(needs, always) {
+		return nil
+	}
+	if !slices.Contains(needs, never) {
+		return []cloud.Match{cloud.NewMatch(cloud.AnyProtocol, -1, -1)}
+	}
+	var out []cloud.Match
+	named := map[int]bool{}
+	for i := 0; i < len(c.cells); {
+		protocol := c.cells[i].Service.Protocol
+		j := i
+		for j < len(c.cells) && c.cells[j].Service.Protocol == protocol {
+			j++
+		}
+		if protocol == cloud.AnyProtocol {
+			if needs[i] == always {
+				for number := 0; number <= 255; number++ {
+					if !named[number] {
+						out = append(out, encode(plan.Service{Protocol: number, From: 0, To: 0xffff})...)
+					}
+				}
+			}
+		} else {
+			named[protocol] = true
+			out = append(out, c.runs(i, j, needs)...)
+		}
+		i = j
+	}
+	return out
+}
+
+// runs merges adjacent cells of one protocol.
+func (c *compiler) runs(i, j int, needs []need) []cloud.Match {
+	var out []cloud.Match
+	whole := slices.Contains(needs[i:j], always) && !slices.Contains(needs[i:j], never)
+	if whole {
+		return encode(plan.Service{Protocol: c.cells[i].Service.Protocol, From: 0, To: 0xffff})
+	}
+	for ; i < j; i++ {
+		if needs[i] != always {
+			continue
+		}
+		last := i
+		for k := i; k < j && needs[k] != never; k++ {
+			if needs[k] == always {
+				last = k
+			}
+		}
+		out = append(out, encode(plan.Service{
+			Protocol: c.cells[i].Service.Protocol, From: c.cells[i].Service.From, To: c.cells[last].Service.To,
+		})...)
+		i = last
+	}
+	return out
+}
+
+// encode writes a service as the cloud's matches: one for a port range, one for every ICMP type that is whole, and one for every
+// single type and code of those that are not.
+func encode(s plan.Service) []cloud.Match {
+	switch s.Protocol {
+	case cloud.ICMP, cloud.ICMPv6:
+	case cloud.TCP, cloud.UDP:
+		return []cloud.Match{cloud.NewMatch(s.Protocol, int(s.From), int(s.To))}
+	default:
+		return []cloud.Match{cloud.NewMatch(s.Protocol, -1, -1)}
+	}
+	if s.From == 0 && s.To == 0xffff {
+		return []cloud.Match{cloud.NewMatch(s.Protocol, -1, -1)}
+	}
+	var out []cloud.Match
+	for at := int(s.From); at <= int(s.To); {
+		kind, code := at>>8, at&0xff
+		if code == 0 && at+0xff <= int(s.To) {
+			out = append(out, cloud.NewMatch(s.Protocol, kind, -1))
+			at += 0x100
+			continue
+		}
+		out = append(out, cloud.NewMatch(s.Protocol, kind, code))
+		at++
+	}
+	return out
+}

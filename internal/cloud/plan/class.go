@@ -1,0 +1,386 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// kindSpill is the cloud.TagKind of the further groups of a class whose rules do not fit into one.
+const kindSpill = "class-spill"
+
+// class is a set of interfaces of one network that share groups of ours.
+type class struct {
+	key, hash string
+	network   *network
+	state     InterfaceState // Guarded or Member
+	nics      []*nic
+	addrs     Set     // private addresses of the interfaces
+	want      [2]half // what it must allow: ingress, egress
+	// existing are the groups that it goes on using: the one that rules refer to first, then spilled ones.
+	existing []*cloud.Group
+	groups   []*group
+	rules    []cloud.Rule // of all groups
+}
+
+// group is a security group of ours as it is wanted.
+type group struct {
+	class    *class
+	key      string // ID, or "+" and the name if it is to be created
+	name     string
+	existing *cloud.Group // nil if it is to be created
+	rules    []cloud.Rule
+}
+
+// peer is the group as a peer of rules.
+func (g *group) peer() cloud.Peer {
+	if g.existing != nil {
+		return cloud.Peer{GroupID: g.existing.ID}
+	}
+	return cloud.Peer{GroupName: g.name}
+}
+
+// peerKey is the key of the group that a peer refers to; empty for other peers.
+func groupKey(p cloud.Peer) string {
+	if p.GroupName != "" {
+		return "+" + p.GroupName
+	}
+	return p.GroupID
+}
+
+// design is the outcome of one attempt of settle.
+type design struct {
+	classes  []*class          // sorted by key
+	byKey    map[string]*group // wanted groups of ours
+	wantHeld map[string][]*nic // group key -> interfaces that shall hold it, native groups included
+	atoms    []*atom
+	edits    map[*group]*edit
+	directed []*atom // atoms that move in one step, in this order
+}
+
+// open tells which directions of the interface its former groups decide.
+func (n *nic) open() [2]bool {
+	out := [2]bool{true, true}
+	if n.vm != nil {
+		for _, r := range n.vm.effective {
+			if r.verdict == allow {
+				out[indexOf(r.direction)] = false
+			}
+		}
+	}
+	return out
+}
+
+// wanted is what the interface shall allow in the end, whoever enforces it.
+func (s *regionState) wanted(n *nic) [2]half {
+	var rules []*bound
+	profile := ""
+	if n.vm != nil && n.state == Guarded && s.controllable(n) == "" {
+		rules, profile = n.vm.effective, n.vm.profile
+	}
+	if s.frozen[n] != "" {
+		return s.actual(n.GroupIDs, n.network)
+	}
+	open := [2]bool{true, true}
+	if rules != nil {
+		open = n.open()
+	}
+	key := n.network.ID + "|" + profile
+	if open[0] || open[1] {
+		key += "|" + strings.Join(n.former, " ")
+	}
+	if h, ok := s.halfCache[key]; ok {
+		return h
+	}
+	var out [2]half
+	for i, d := range directions {
+		f := flattening{view: n.network}
+		for _, r := range rules {
+			if r.direction == d {
+				f.rules = append(f.rules, r)
+			}
+		}
+		for _, id := range n.former {
+			if g := s.groups[id]; g != nil {
+				for _, r := range g.Rules {
+					if r.Direction == d {
+						f.native = append(f.native, r)
+					}
+				}
+			}
+		}
+		out[i] = f.flatten(s)
+	}
+	s.halfCache[key] = out
+	return out
+}
+
+// formClasses groups the interfaces by what they must allow and by the peers they belong to.
+func (s *regionState) formClasses() {
+	used, native := s.usedPeers()
+	byKey := map[string]*class{}
+	s.classes = nil
+	for _, n := range s.nics {
+		if n.state == Untouched {
+			continue
+		}
+		key := s.classKey(n, used, native)
+		c := byKey[key]
+		if c == nil {
+			sum := sha256.Sum256([]byte(key))
+			c = &class{key: key, hash: hex.EncodeToString(sum[:6]), network: n.network, state: n.state}
+			if n.state == Guarded {
+				c.want = s.wanted(n)
+				for i := range directions {
+					if s.restrict[n][i] {
+						c.want[i] = c.want[i].intersect(s.actual(n.GroupIDs, n.network)[i])
+					}
+				}
+			}
+			byKey[key] = c
+			s.classes = append(s.classes, c)
+		}
+		c.nics = append(c.nics, n)
+		n.class = c
+	}
+	slices.SortFunc(s.classes, func(a, b *class) int { return strings.Compare(a.key, b.key) })
+	for _, c := range s.classes {
+		c.addrs = addrsOf(c.nics, c.network)
+	}
+}
+
+// usedPeers returns the address groups and the native groups that rules of guarded interfaces name as peers.
+func (s *regionState) usedPeers() (used, native map[string]bool) {
+	used, native = map[string]bool{}, map[string]bool{}
+	profiles, formers := map[string]bool{}, map[string]bool{}
+	for _, n := range s.nics {
+		if n.state != Guarded {
+			continue
+		}
+		open := [2]bool{true, true}
+		if n.vm != nil {
+			open = n.open()
+			if !profiles[n.vm.profile] {
+				profiles[n.vm.profile] = true
+				for _, r := range n.vm.effective {
+					for _, g := range r.groups {
+						used[g] = true
+					}
+				}
+			}
+		}
+		key := fmt.Sprint(n.former, open)
+		if formers[key] {
+			continue
+		}
+		formers[key] = true
+		for _, id := range n.former {
+			if g := s.groups[id]; g != nil {
+				for _, r := range g.Rules {
+					if r.Peer.GroupID != "" && open[indexOf(r.Direction)] {
+						native[r.Peer.GroupID] = true
+					}
+				}
+			}
+		}
+	}
+	return used, native
+}
+
+func (s *regionState) classKey(n *nic, used, native map[string]bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s|%s|", n.network.ID, n.state)
+	if n.vm != nil {
+		for _, g := range n.vm.groups {
+			if used[g] {
+				b.WriteString(g + " ")
+			}
+		}
+	}
+	if n.state == Member {
+		return b.String()
+	}
+	b.WriteByte('|')
+	open := [2]bool{true, true}
+	if n.vm != nil {
+		b.WriteString(n.vm.profile)
+		open = n.open()
+	}
+	b.WriteByte('|')
+	for _, g := range n.former {
+		if open[0] || open[1] || native[g] {
+			b.WriteString(g + " ")
+		}
+	}
+	switch {
+	case s.frozen[n] != "":
+		b.WriteString("|frozen " + strings.Join(n.GroupIDs, " "))
+	case s.restrict[n] != [2]bool{}:
+		fmt.Fprintf(&b, "|restricted %v %s", s.restrict[n], strings.Join(n.GroupIDs, " "))
+	}
+	return b.String()
+}
+
+// matchGroups gives every class the existing groups it goes on using: the one that most of its interfaces hold, or one that nobody
+// holds and that was made for exactly this class.
+func (s *regionState) matchGroups() {
+	type candidate struct {
+		class   *class
+		group   *cloud.Group
+		overlap int
+	}
+	var primary, spilled []candidate
+	for _, c := range s.classes {
+		c.existing, c.groups, c.rules = nil, nil, nil
+		overlap := map[string]int{}
+		for _, n := range c.nics {
+			for _, g := range n.ours {
+				overlap[g]++
+			}
+		}
+		for i := range s.snap.Groups {
+			g := &s.snap.Groups[i]
+			if !s.owned(g) || g.NetworkID != c.network.ID || s.banned[c.key][g.ID] {
+				continue
+			}
+			held := overlap[g.ID]
+			if held == 0 && (g.Tags[cloud.TagClass] != c.hash || len(s.byHeld[g.ID]) > 0) {
+				continue
+			}
+			switch {
+			case g.Tags[cloud.TagKind] == cloud.KindClass:
+				primary = append(primary, candidate{c, g, held})
+			case c.state == Guarded:
+				spilled = append(spilled, candidate{c, g, held})
+			}
+		}
+	}
+	order := func(a, b candidate) int {
+		if a.overlap != b.overlap {
+			return b.overlap - a.overlap
+		}
+		if a.class != b.class {
+			return strings.Compare(a.class.key, b.class.key)
+		}
+		return strings.Compare(a.group.ID, b.group.ID)
+	}
+	slices.SortStableFunc(primary, order)
+	slices.SortStableFunc(spilled, order)
+	taken := map[string]bool{}
+	for _, m := range primary {
+		if len(m.class.existing) == 0 && !taken[m.group.ID] {
+			m.class.existing = []*cloud.Group{m.group}
+			taken[m.group.ID] = true
+		}
+	}
+	for _, m := range spilled {
+		if len(m.class.existing) > 0 && !taken[m.group.ID] {
+			m.class.existing = append(m.class.existing, m.group)
+			taken[m.group.ID] = true
+		}
+	}
+	s.nameGroups()
+}
+
+// nameGroups makes the first group of every class, so that rules can refer to it.
+func (s *regionState) nameGroups() {
+	s.byKey = map[string]*group{}
+	for _, c := range s.classes {
+		s.addGroup(c)
+	}
+}
+
+// addGroup appends the next group of the class: an existing one, or a new one with a free name.
+func (s *regionState) addGroup(c *class) *group {
+	i := len(c.groups)
+	g := &group{class: c}
+	if i < len(c.existing) {
+		g.existing = c.existing[i]
+		g.name, g.key = g.existing.Name, g.existing.ID
+	} else {
+		g.name = s.freeName(c, i)
+		g.key = "+" + g.name
+	}
+	c.groups = append(c.groups, g)
+	s.byKey[g.key] = g
+	return g
+}
+
+func (s *regionState) freeName(c *class, index int) string {
+	base := cloud.NamePrefix + shortID(s.in.ClusterID) + "-" + c.hash
+	if index > 0 {
+		base += fmt.Sprintf("-s%d", index)
+	}
+	free := func(name string) bool {
+		if s.byKey["+"+name] != nil {
+			return false
+		}
+		return !slices.ContainsFunc(c.network.groupNames, func(n string) bool { return strings.EqualFold(n, name) })
+	}
+	name := base
+	for i := 2; !free(name); i++ {
+		name = fmt.Sprintf("%s.%d", base, i)
+	}
+	return name
+}
+
+// shortID is a short form of the cluster id that may stand in a group's name.
+func shortID(clusterID string) string {
+	sum := sha256.Sum256([]byte(clusterID))
+	return hex.EncodeToString(sum[:3])
+}
+
+// setTargets decides which groups every interface shall hold.
+func (s *regionState) setTargets() {
+	s.wantHeld = map[string][]*nic{}
+	for _, n := range s.nics {
+		switch {
+		case n.state == Guarded:
+			n.target = nil
+			for _, g := range n.class.groups {
+				n.target = append(n.target, g.key)
+			}
+		case n.state == Member:
+			n.target = append(slices.Clone(n.foreign), n.class.groups[0].key)
+			if n.taken() {
+				n.target = append(s.restorable(n), n.class.groups[0].key)
+			}
+		case n.alien != "" || n.network.foreign != "" || len(n.ours) == 0:
+			n.target = slices.Clone(n.GroupIDs)
+		default:
+			n.target = s.restorable(n)
+		}
+		slices.Sort(n.target)
+		for _, g := range n.target {
+			s.wantHeld[g] = append(s.wantHeld[g], n)
+		}
+	}
+}
+
+// restorable returns the former groups of the interface that still exist, or else the default group of its network.
+func (s *regionState) restorable(n *nic) []string {
+	var out, gone []string
+	for _, id := range n.former {
+		if s.groups[id] != nil {
+			out = append(out, id)
+		} else {
+			gone = append(gone, id)
+		}
+	}
+	if len(gone) > 0 {
+		s.note(n.ID, "of its former groups "+strings.Join(gone, ", ")+" no longer exist and cannot be restored")
+	}
+	if len(out) == 0 {
+		for i := range s.snap.Groups {
+			if g := &s.snap.Groups[i]; g.Default && g.NetworkID == n.NetworkID {
+				out = []string{g.ID}
+				s.note(n.ID, "none of its former groups exists any more; it gets the default group of the network, "+g.ID)
+			}
+		}
+	}
+	return out
+}

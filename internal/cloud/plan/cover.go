@@ -1,0 +1,240 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// candidate is a group that rules of a class may refer to instead of naming addresses.
+type candidate struct {
+	peer  cloud.Peer
+	addrs Set // what the reference will mean
+}
+
+// traffic decides for everything that the class must allow whether to name it by group or by address. What is allowed whoever has
+// the address is named by address, so that a change of members does not change such rules; the rest by the groups whose
+// interfaces are all allowed, and what remains by address.
+func (s *regionState) traffic(c *class, want [2]half) Traffic {
+	var t Traffic
+	classes := s.classCandidates(c)
+	for i, d := range directions {
+		cells := cover(want[i], append(s.nativeCandidates(c, d), classes...))
+		if d == cloud.Ingress {
+			t.Ingress = cells
+		} else {
+			t.Egress = cells
+		}
+	}
+	return t
+}
+
+func (s *regionState) classCandidates(c *class) []candidate {
+	var out []candidate
+	for _, o := range s.classes {
+		if !o.addrs.Empty() && c.network.reaches(o.network) {
+			out = append(out, candidate{o.groups[0].peer(), o.addrs})
+		}
+	}
+	return out
+}
+
+// nativeCandidates are the groups that the native rules of the class refer to and that are still held.
+func (s *regionState) nativeCandidates(c *class, d cloud.Direction) []candidate {
+	ids := map[string]bool{}
+	collect := func(g *cloud.Group) {
+		if g == nil {
+			return
+		}
+		for _, r := range g.Rules {
+			if id := r.Peer.GroupID; r.Direction == d && s.groups[id] != nil && !s.owned(s.groups[id]) && !s.unfit[c.key][id] {
+				ids[id] = true
+			}
+		}
+	}
+	n := c.nics[0]
+	for _, id := range n.former {
+		collect(s.groups[id])
+	}
+	if s.frozen[n] != "" {
+		for _, id := range n.GroupIDs {
+			collect(s.groups[id])
+		}
+	}
+	var out []candidate
+	for _, id := range sortedKeys(ids) {
+		if addrs := addrsOf(s.wantHeld[id], c.network); !addrs.Empty() {
+			out = append(out, candidate{cloud.Peer{GroupID: id}, addrs})
+		}
+	}
+	return out
+}
+
+func cover(want half, candidates []candidate) []Cell {
+	out := make([]Cell, 0, len(want.cells))
+	usable := make([][]bool, len(want.cells))
+	referred := make([]bool, len(candidates))
+	for k, h := range want.cells {
+		family := familyOf(h.service.Protocol)
+		usable[k] = make([]bool, len(candidates))
+		rest := h.all.Minus(h.anonymous)
+		cell := Cell{Service: h.service, Groups: slices.Clone(h.opaque)}
+		for i, c := range candidates {
+			addrs := c.addrs
+			if family.ranges[0] != everything.ranges[0] || len(family.ranges) == 1 {
+				addrs = addrs.Intersect(family)
+			}
+			usable[k][i] = addrs.Within(h.all)
+			if usable[k][i] && addrs.Overlaps(rest) {
+				cell.Groups = append(cell.Groups, c.peer)
+				rest = rest.Minus(addrs)
+				referred[i] = true
+			}
+		}
+		cell.Addrs = h.anonymous.Union(rest)
+		out = append(out, cell)
+	}
+	for k := range out {
+		for i, c := range candidates {
+			if referred[i] && usable[k][i] && !slices.Contains(out[k].Groups, c.peer) {
+				out[k].Idle = append(out[k].Idle, c.peer)
+			}
+		}
+		slices.SortFunc(out[k].Groups, cloud.Peer.Compare)
+		slices.SortFunc(out[k].Idle, cloud.Peer.Compare)
+	}
+	return out
+}
+
+var everything = Everything()
+
+// lowerClasses turns what the classes must allow into rules and groups. It reports whether something did not fit, so that the
+// design has to be made again.
+func (s *regionState) lowerClasses() (retry bool) {
+	for _, c := range s.classes {
+		if c.state != Guarded {
+			continue
+		}
+		if s.literal[c.key] {
+			s.keepRules(c)
+			continue
+		}
+		held := make([][]cloud.Rule, len(c.existing))
+		for i, g := range c.existing {
+			held[i] = ruleKeys(g.Rules)
+		}
+		rules := s.lower.Lower(s.traffic(c, c.want))
+		packed, shortage := s.lower.Pack(rules, held, s.quota())
+		if shortage != nil {
+			s.shortage(c, held, *shortage)
+			retry = true
+			continue
+		}
+		c.rules = rules
+		for i, rules := range packed {
+			g := c.groups[0]
+			if i > 0 {
+				g = s.addGroup(c)
+			}
+			g.rules = rules
+		}
+	}
+	return retry
+}
+
+// keepRules makes the class keep the rules of the groups that it holds now word for word.
+func (s *regionState) keepRules(c *class) {
+	held := slices.Clone(c.existing)
+	for _, id := range c.nics[0].ours {
+		if g := s.groups[id]; !slices.Contains(held, g) {
+			held = append(held, g)
+		}
+	}
+	for i, g := range held {
+		wanted := c.groups[0]
+		if i > 0 {
+			wanted = s.addGroup(c)
+		}
+		wanted.rules = ruleKeys(g.Rules)
+		c.rules = append(c.rules, wanted.rules...)
+	}
+}
+
+// ruleKeys returns the rules without identity and description, sorted.
+func ruleKeys(rules []cloud.Rule) []cloud.Rule {
+	out := make([]cloud.Rule, len(rules))
+	for i, r := range rules {
+		out[i] = r.Key()
+	}
+	slices.SortFunc(out, cloud.Rule.Compare)
+	return slices.Compact(out)
+}
+
+// shortage deals with a class whose rules exceed a quota.
+func (s *regionState) shortage(c *class, held [][]cloud.Rule, short Shortage) {
+	first := c.nics[0]
+	message := short.message(s.limits)
+	switch {
+	case s.frozen[first] != "":
+		s.literal[c.key] = true
+		return
+	case s.restrict[first] != [2]bool{}:
+		// The state in between does not fit. Those that are under control wait for the others to become narrower first.
+		for _, n := range c.nics {
+			delete(s.restrict, n)
+			if n.taken() {
+				s.frozen[n] = message
+			} else {
+				s.refused[n] = "the interface " + n.ID + " cannot be taken over without a moment of too much access: " + message
+			}
+		}
+		return
+	case first.vm == nil || len(first.vm.effective) == 0:
+		for _, n := range c.nics {
+			if n.taken() {
+				s.frozen[n] = message
+			} else {
+				s.refused[n] = "taking over the interface " + n.ID + " with its present rules: " + message
+			}
+		}
+		return
+	}
+	offender := s.offender(c, held)
+	for _, n := range c.nics {
+		s.leaveOut(n.vm, offender, message)
+	}
+}
+
+// offender returns the policy of the lowest precedence without which the class would fit; if there is none, that of the lowest
+// precedence.
+func (s *regionState) offender(c *class, held [][]cloud.Rule) *policy {
+	n := c.nics[0]
+	vm := n.vm
+	var inForce []*policy
+	for _, p := range vm.policies {
+		if vm.left[p] == "" && slices.ContainsFunc(vm.effective, func(b *bound) bool { return b.policy == p }) {
+			inForce = append(inForce, p)
+		}
+	}
+	slices.Reverse(inForce)
+	effective, profile := vm.effective, vm.profile
+	defer func() { vm.effective, vm.profile = effective, profile }()
+	for _, p := range inForce {
+		vm.left[p] = "tried"
+		vm.effective, vm.profile = effectiveRules(vm)
+		delete(vm.left, p)
+		if len(vm.effective) == 0 {
+			return p
+		}
+		if _, short := s.lower.Pack(s.lower.Lower(s.traffic(c, s.wanted(n))), held, s.quota()); short == nil {
+			return p
+		}
+	}
+	return inForce[0]
+}
+
+func (sh Shortage) message(l cloud.Limits) string {
+	return fmt.Sprintf("needs %d %s rules for %s on one interface, and %d groups of at most %d rules hold %d; a quota of %d rules per group would do",
+		sh.Needed, sh.Direction, sh.Family, l.GroupsPerInterface, l.RulesPerGroup, sh.Available, sh.RulesPerGroup)
+}

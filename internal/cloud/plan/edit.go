@@ -1,0 +1,239 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// edit is how the rules of one wanted group change, in the four moments at which a plan changes rules: the early changes come before
+// interfaces move, the late ones after all of them have.
+type edit struct {
+	group                 *group
+	earlyRemove, earlyAdd []cloud.Rule
+	lateAdd, lateRemove   []cloud.Rule
+	current, stale        []cloud.Rule
+}
+
+// checker holds what checkEdits knows of one attempt.
+type checker struct {
+	*regionState
+	holders, wanters map[string][]*atom
+	retry            bool
+}
+
+// checkEdits decides when which rule changes, such that at every moment every interface allows at least what it is allowed both before
+// and after, and at most what it is allowed before or after. Where no moment is right it rules out the reuse of an existing group, and
+// reports that the design has to be made again.
+//
+// What can go wrong, seen from an interface y whose rules refer to a group g: others join g while y still has an old rule that
+// refers to it; others have not left g yet while y already has a new rule that does; and y, being about to join or to leave a group
+// whose rules change, is subject to rules that are not meant for it.
+func (s *regionState) checkEdits() (retry bool) {
+	k := &checker{regionState: s, holders: map[string][]*atom{}, wanters: map[string][]*atom{}}
+	for _, a := range s.atoms {
+		for _, key := range a.current {
+			k.holders[key] = append(k.holders[key], a)
+		}
+		for _, key := range a.target {
+			k.wanters[key] = append(k.wanters[key], a)
+		}
+	}
+	s.edits = map[*group]*edit{}
+	keys := sortedKeys(s.byKey)
+	for _, key := range keys {
+		g := s.byKey[key]
+		s.edits[g] = k.begin(g)
+	}
+	k.checkJoinedPeers()
+	for _, key := range keys {
+		g := s.byKey[key]
+		e := s.edits[g]
+		k.checkJoiners(e)
+		k.placeAdditions(e)
+		if len(k.holders[key]) > 0 && !s.lower.Fits(union(without(e.current, e.earlyRemove), g.rules), s.quota()) {
+			k.ban(g)
+		}
+	}
+	return k.retry
+}
+
+func union(a, b []cloud.Rule) []cloud.Rule { return ruleKeys(slices.Concat(a, b)) }
+
+// ban rules out that the class goes on using the group; it gets a fresh one instead.
+func (k *checker) ban(g *group) {
+	if g.existing == nil {
+		return
+	}
+	key := g.class.key
+	if k.banned[key] == nil {
+		k.banned[key] = map[string]bool{}
+	}
+	if !k.banned[key][g.existing.ID] {
+		k.banned[key][g.existing.ID] = true
+		k.retry = true
+	}
+}
+
+// addresses returns what a rule's peer means now, and what it will mean; known is false for peers whose members cannot be seen.
+func (k *checker) addresses(p cloud.Peer, view *network) (now, then Set, known bool) {
+	key := groupKey(p)
+	if key == "" {
+		addrs, _, known := k.nativePeer(p, view)
+		return addrs, addrs, known
+	}
+	if p.GroupID != "" && k.groups[p.GroupID] == nil {
+		return Set{}, Set{}, false
+	}
+	if p.GroupID != "" {
+		now = addrsOf(k.byHeld[p.GroupID], view)
+	}
+	return now, addrsOf(k.wantHeld[key], view), true
+}
+
+// begin compares the group with what it is now, and finds the rules that may go at once: those that only open what no holder shall
+// keep.
+func (k *checker) begin(g *group) *edit {
+	e := &edit{group: g}
+	if g.existing == nil {
+		return e
+	}
+	e.current = ruleKeys(g.existing.Rules)
+	e.stale = without(e.current, g.rules)
+	for _, r := range e.stale {
+		now, then, known := k.addresses(r.Peer, g.class.network)
+		early := known || len(k.holders[g.key]) == 0
+		for _, y := range k.holders[g.key] {
+			early = early && !y.want[indexOf(r.Direction)].touches(ServiceOf(r.Match), now.Union(then))
+		}
+		if early {
+			e.earlyRemove = append(e.earlyRemove, r)
+		} else {
+			e.lateRemove = append(e.lateRemove, r)
+		}
+	}
+	return e
+}
+
+// checkJoinedPeers looks at the groups that interfaces join while rules refer to them that stay until later.
+func (k *checker) checkJoinedPeers() {
+	type reference struct {
+		holder string
+		rule   cloud.Rule
+	}
+	refs := map[string][]reference{}
+	for i := range k.snap.Groups {
+		h := &k.snap.Groups[i]
+		if !k.owned(h) || len(k.holders[h.ID]) == 0 {
+			continue
+		}
+		var gone []cloud.Rule
+		if g := k.byKey[h.ID]; g != nil {
+			gone = k.edits[g].earlyRemove
+		}
+		for _, r := range without(ruleKeys(h.Rules), gone) {
+			if r.Peer.GroupID != "" {
+				refs[r.Peer.GroupID] = append(refs[r.Peer.GroupID], reference{h.ID, r})
+			}
+		}
+	}
+	for _, z := range k.atoms {
+		for _, key := range z.joining {
+			for _, ref := range refs[key] {
+				for _, y := range k.holders[ref.holder] {
+					if !y.network.reaches(z.network) || y.may(ref.rule.Direction, ServiceOf(ref.rule.Match), z.private) {
+						continue
+					}
+					if g := k.byKey[key]; g != nil {
+						k.ban(g)
+					} else {
+						k.holdBack(z)
+					}
+				}
+			}
+		}
+	}
+}
+
+// holdBack keeps interfaces guarded that were to be given back; meanwhile their former groups decide everything.
+func (k *checker) holdBack(a *atom) {
+	for _, n := range a.nics {
+		if !k.hold[n] {
+			k.hold[n] = true
+			k.partial = true
+			k.retry = true
+		}
+	}
+}
+
+// checkJoiners looks at interfaces that join the group while it still has rules that are not meant for them.
+func (k *checker) checkJoiners(e *edit) {
+	for _, r := range e.lateRemove {
+		now, then, known := k.addresses(r.Peer, e.group.class.network)
+		for _, j := range k.wanters[e.group.key] {
+			if !j.holds(e.group.key) && !(known && j.may(r.Direction, ServiceOf(r.Match), now.Union(then))) {
+				k.ban(e.group)
+				return
+			}
+		}
+	}
+}
+
+// placeAdditions decides when the new rules come, and checks the rules that stay for the sake of the interfaces that join.
+func (k *checker) placeAdditions(e *edit) {
+	g := e.group
+	for _, r := range g.rules {
+		stays := slices.Contains(e.current, r)
+		now, then, known := k.addresses(r.Peer, g.class.network)
+		if !known {
+			now, then = Set{}, Set{}
+		}
+		d, s := r.Direction, ServiceOf(r.Match)
+		peerFits := true
+		for _, y := range k.wanters[g.key] {
+			peerFits = peerFits && (stays && y.holds(g.key) || y.may(d, s, now))
+		}
+		leaversFit := true
+		for _, x := range k.holders[g.key] {
+			leaversFit = leaversFit && (stays || x.keeps(g.key) || known && x.may(d, s, now.Union(then)))
+		}
+		switch {
+		case stays && peerFits:
+		case peerFits && leaversFit:
+			e.earlyAdd = append(e.earlyAdd, r)
+		case !stays && k.mayWait(g, d, s, then):
+			e.lateAdd = append(e.lateAdd, r)
+		case !peerFits:
+			k.banPeer(g, r.Peer)
+		default:
+			k.ban(g)
+		}
+	}
+}
+
+// mayWait reports whether nobody who shall hold the group is allowed any of it now, so that nothing is missing until the end.
+func (k *checker) mayWait(g *group, d cloud.Direction, s Service, then Set) bool {
+	for _, y := range k.wanters[g.key] {
+		if y.now[indexOf(d)].touches(s, then) {
+			return false
+		}
+	}
+	return true
+}
+
+// banPeer rules out that the group's rules refer to the peer while others still have to leave it.
+func (k *checker) banPeer(g *group, p cloud.Peer) {
+	if other := k.byKey[groupKey(p)]; other != nil {
+		k.ban(other)
+		return
+	}
+	key := g.class.key
+	if k.unfit[key] == nil {
+		k.unfit[key] = map[string]bool{}
+	}
+	if !k.unfit[key][p.GroupID] {
+		k.unfit[key][p.GroupID] = true
+		k.partial = true
+		k.retry = true
+	}
+}

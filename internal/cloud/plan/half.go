@@ -1,0 +1,213 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// half is what one kind of interface allows in one direction, in terms of addresses. Its cells are disjoint and together all
+// packets; the cell of cloud.AnyProtocol, which stands for all protocols without a cell of their own, is the last one.
+type half struct {
+	cells []halfCell
+}
+
+type halfCell struct {
+	service Service
+	// all are the allowed addresses; anonymous those that are allowed whoever has them, that is, without any membership in a group.
+	all, anonymous Set
+	// opaque are allowed peers whose addresses are not known: groups of other accounts, prefix lists of the cloud. Sorted.
+	opaque []cloud.Peer
+}
+
+// partition returns the disjoint cells that every one of the services is a union of, sorted; the last one stands for all protocols
+// that no service names.
+func partition(services []Service) []Service {
+	cuts := map[int][]int{}
+	for _, s := range services {
+		if s.Protocol != cloud.AnyProtocol {
+			cuts[s.Protocol] = append(cuts[s.Protocol], int(s.From), int(s.To)+1)
+		}
+	}
+	var out []Service
+	for protocol, at := range cuts {
+		at = append(at, 0, 0x10000)
+		slices.Sort(at)
+		at = slices.Compact(at)
+		for i := 1; i < len(at); i++ {
+			out = append(out, Service{protocol, uint16(at[i-1]), uint16(at[i] - 1)})
+		}
+	}
+	slices.SortFunc(out, compareServices)
+	return append(out, anyService)
+}
+
+func compareServices(a, b Service) int {
+	return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+}
+
+// flattening is the input of flatten: one direction of one kind of interface.
+type flattening struct {
+	rules []*bound // in the order of evaluation
+	view  *network // where addresses are looked at from
+	// native are the rules of the former groups; used only in an open direction.
+	native []cloud.Rule
+}
+
+// flatten turns ordered rules into what is allowed; c knows the addresses behind the peers.
+func (f flattening) flatten(c *regionState) half {
+	isolated := false
+	var services []Service
+	for _, r := range f.rules {
+		isolated = isolated || r.verdict == allow
+		services = append(services, r.services...)
+	}
+	native := f.native
+	if isolated {
+		native = nil
+	}
+	for _, r := range native {
+		services = append(services, ServiceOf(r.Match))
+	}
+	var out half
+	for _, s := range partition(services) {
+		out.cells = append(out.cells, f.cell(c, s, native))
+	}
+	return out
+}
+
+func (f flattening) cell(c *regionState, s Service, native []cloud.Rule) halfCell {
+	family := familyOf(s.Protocol)
+	all, allLeft := f.walk(s, family, func(r *bound) Set { return c.peerAddrs(r.rule, f.view) })
+	anonymous, anonymousLeft := f.walk(s, family, func(r *bound) Set { return r.blocks })
+	out := halfCell{service: s}
+	for _, r := range native {
+		if !ServiceOf(r.Match).covers(s) {
+			continue
+		}
+		addrs, byAddr, known := c.nativePeer(r.Peer, f.view)
+		switch {
+		case !known && allLeft.Equal(family):
+			out.opaque = append(out.opaque, r.Peer)
+		case !known:
+			c.opaqueDropped(f.view, r.Peer)
+		case byAddr:
+			anonymous = anonymous.Union(addrs.Intersect(anonymousLeft))
+			fallthrough
+		default:
+			all = all.Union(addrs.Intersect(allLeft))
+		}
+	}
+	slices.SortFunc(out.opaque, cloud.Peer.Compare)
+	out.opaque = slices.Compact(out.opaque)
+	out.all, out.anonymous = all, anonymous.Intersect(all)
+	return out
+}
+
+// walk applies the rules to one cell and returns what they allow and what they leave to the native tier.
+func (f flattening) walk(s Service, family Set, match func(*bound) Set) (allowed, left Set) {
+	pool, passed, at := family, Set{}, stageAntrea
+	for _, r := range f.rules {
+		if r.policy.stage != at {
+			pool, passed, at = pool.Union(passed), Set{}, r.policy.stage
+		}
+		if pool.Empty() || !r.matches(s) {
+			continue
+		}
+		hit := match(r).Intersect(pool)
+		switch r.verdict {
+		case allow:
+			allowed = allowed.Union(hit)
+		case pass:
+			passed = passed.Union(hit)
+		}
+		pool = pool.Minus(hit)
+	}
+	return allowed, pool.Union(passed)
+}
+
+// find returns the index of the cell that holds the service, which must lie in one cell.
+func (h half) find(s Service) int {
+	for i, c := range h.cells {
+		if c.service.Protocol == s.Protocol && c.service.covers(s) {
+			return i
+		}
+	}
+	return len(h.cells) - 1
+}
+
+// overlay calls f for every cell of the common refinement of a, b and the extra services.
+func overlay(a, b half, f func(s Service, x, y halfCell), extra ...Service) {
+	services := extra
+	for _, c := range a.cells {
+		services = append(services, c.service)
+	}
+	for _, c := range b.cells {
+		services = append(services, c.service)
+	}
+	for _, s := range partition(services) {
+		f(s, a.at(s), b.at(s))
+	}
+}
+
+// at returns the cell that holds the service, cut down to the addresses that the service can have.
+func (h half) at(s Service) halfCell {
+	if len(h.cells) == 0 {
+		return halfCell{service: s}
+	}
+	c := h.cells[h.find(s)]
+	if c.service.Protocol == cloud.AnyProtocol && (s.Protocol == cloud.ICMP || s.Protocol == cloud.ICMPv6) {
+		family := familyOf(s.Protocol)
+		c.all, c.anonymous = c.all.Intersect(family), c.anonymous.Intersect(family)
+	}
+	c.service = s
+	return c
+}
+
+// intersect returns what both allow.
+func (h half) intersect(o half) half {
+	var out half
+	overlay(h, o, func(s Service, x, y halfCell) {
+		c := halfCell{service: s, all: x.all.Intersect(y.all), anonymous: x.anonymous.Intersect(y.anonymous)}
+		for _, p := range x.opaque {
+			if slices.Contains(y.opaque, p) {
+				c.opaque = append(c.opaque, p)
+			}
+		}
+		out.cells = append(out.cells, c)
+	})
+	return out
+}
+
+// minus returns what h allows and o does not, as cells that are not empty. Opaque peers are left out: nobody's verdict here
+// depends on them.
+func (h half) minus(o half) []halfCell {
+	var out []halfCell
+	overlay(h, o, func(s Service, x, y halfCell) {
+		if rest := x.all.Minus(y.all); !rest.Empty() {
+			out = append(out, halfCell{service: s, all: rest})
+		}
+	})
+	return out
+}
+
+// allows reports whether the addresses are allowed for the whole of the service by h or, together with it, by o.
+func (h half) allows(o half, s Service, addrs Set) bool {
+	ok := true
+	overlay(h, o, func(cell Service, x, y halfCell) {
+		if ok && s.covers(cell) {
+			ok = addrs.Intersect(familyOf(cell.Protocol)).Within(x.all.Union(y.all))
+		}
+	}, s)
+	return ok
+}
+
+// touches reports whether any of the addresses is allowed for any part of the service.
+func (h half) touches(s Service, addrs Set) bool {
+	found := false
+	overlay(h, half{}, func(cell Service, x, _ halfCell) {
+		found = found || s.covers(cell) && addrs.Overlaps(x.all)
+	}, s)
+	return found
+}

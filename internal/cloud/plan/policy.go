@@ -1,0 +1,305 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// stage is one of the three passes in which the rules are walked. What a Pass rule matches goes on in the next stage.
+type stage int
+
+const (
+	stageAntrea stage = iota
+	stageKubernetes
+	stageBaseline
+)
+
+const (
+	// kubernetesTier is where Kubernetes NetworkPolicies, which have no tier, sort.
+	kubernetesTier = 251
+	// baselineTier is the first tier after the Kubernetes NetworkPolicies.
+	baselineTier = 253
+)
+
+type verdict int
+
+const (
+	allow verdict = iota
+	drop
+	pass
+)
+
+// policy is a computed policy, parsed.
+type policy struct {
+	ref      PolicyRef
+	stage    stage
+	tier     int32
+	priority float64
+	rules    []*rule
+	// problem says why the policy cannot be expressed at all in this cloud; empty if it can.
+	problem string
+	// reject tells that a rule says Reject, which is realized as Drop.
+	reject bool
+}
+
+// rule is one rule of a policy, parsed.
+type rule struct {
+	policy    *policy
+	index     int32
+	number    int // position in the order of evaluation, over all policies and both directions
+	direction cloud.Direction
+	verdict   verdict
+	// services is nil for any service.
+	services []Service
+	// named are ports that every VM resolves with the named ports of its entities; ingress only.
+	named []namedService
+	// groups are the address groups of the peer, blocks its addresses.
+	groups []string
+	blocks Set
+	// appliedTo are names of applied-to groups.
+	appliedTo []string
+}
+
+// namedService is a port given by name; protocol is empty if that of the member's port counts.
+type namedService struct {
+	protocol v1beta2.Protocol
+	name     string
+}
+
+// parsePolicies returns the policies in the order of evaluation, with all their rules numbered in that order.
+func parsePolicies(in []*v1beta2.NetworkPolicy, lower Lowerer) []*policy {
+	out := make([]*policy, 0, len(in))
+	for _, np := range in {
+		out = append(out, parsePolicy(np, lower))
+	}
+	slices.SortStableFunc(out, comparePolicies)
+	var rules []*rule
+	for _, p := range out {
+		rules = append(rules, p.rules...)
+	}
+	slices.SortStableFunc(rules, compareRules)
+	for i, r := range rules {
+		r.number = i
+	}
+	return out
+}
+
+func comparePolicies(a, b *policy) int {
+	return cmp.Or(
+		cmp.Compare(a.stage, b.stage), cmp.Compare(a.tier, b.tier), cmp.Compare(a.priority, b.priority),
+		cmp.Compare(a.ref.Namespace, b.ref.Namespace), cmp.Compare(a.ref.Name, b.ref.Name), cmp.Compare(a.ref.UID, b.ref.UID),
+	)
+}
+
+func compareRules(a, b *rule) int {
+	p, q := a.policy, b.policy
+	return cmp.Or(
+		cmp.Compare(p.stage, q.stage), cmp.Compare(p.tier, q.tier), cmp.Compare(p.priority, q.priority),
+		cmp.Compare(a.index, b.index), comparePolicies(p, q),
+	)
+}
+
+func parsePolicy(np *v1beta2.NetworkPolicy, lower Lowerer) *policy {
+	p := &policy{ref: PolicyRef{UID: string(np.UID), Name: np.Name, Generation: np.Generation}, stage: stageAntrea}
+	if p.ref.UID == "" {
+		p.ref.UID = np.Name
+	}
+	if src := np.SourceRef; src != nil {
+		p.ref.Kind, p.ref.Namespace, p.ref.Name = src.Type, src.Namespace, src.Name
+	}
+	p.tier = kubernetesTier
+	switch {
+	case np.TierPriority == nil || p.ref.Kind == v1beta2.K8sNetworkPolicy:
+		p.stage = stageKubernetes
+	default:
+		p.tier = *np.TierPriority
+		if p.tier >= baselineTier {
+			p.stage = stageBaseline
+		}
+	}
+	if np.Priority != nil {
+		p.priority = *np.Priority
+	}
+	for i := range np.Rules {
+		p.rules = append(p.rules, p.parseRule(&np.Rules[i], np.AppliedToGroups, lower))
+	}
+	return p
+}
+
+// refuse records the first reason why the policy cannot be expressed.
+func (p *policy) refuse(r *v1beta2.NetworkPolicyRule, format string, args ...any) {
+	if p.problem != "" {
+		return
+	}
+	name := r.Name
+	if name == "" {
+		name = fmt.Sprintf("%d", r.Priority)
+	}
+	p.problem = fmt.Sprintf("rule %q (%s): ", name, r.Direction) + fmt.Sprintf(format, args...)
+}
+
+func (p *policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lower Lowerer) *rule {
+	r := &rule{policy: p, index: in.Priority, direction: cloud.Ingress, appliedTo: in.AppliedToGroups}
+	if len(r.appliedTo) == 0 {
+		r.appliedTo = appliedTo
+	}
+	peer := in.From
+	if in.Direction == v1beta2.DirectionOut {
+		r.direction, peer = cloud.Egress, in.To
+	}
+	switch {
+	case in.Action == nil:
+		r.verdict, r.blocks = drop, Everything()
+	case *in.Action == v1beta2.RuleActionAllow:
+		r.verdict = allow
+	case *in.Action == v1beta2.RuleActionPass:
+		r.verdict = pass
+	case *in.Action == v1beta2.RuleActionReject:
+		r.verdict, p.reject = drop, true
+	default:
+		r.verdict = drop
+	}
+	switch {
+	case len(peer.FQDNs) > 0:
+		p.refuse(in, "the peer is a domain name (%s); security groups know addresses only", peer.FQDNs[0])
+	case len(peer.ToServices) > 0:
+		p.refuse(in, "the peer is the Service %s/%s; security groups know addresses only", peer.ToServices[0].Namespace, peer.ToServices[0].Name)
+	case len(peer.LabelIdentities) > 0:
+		p.refuse(in, "the peer is a label set of another cluster; security groups know addresses only")
+	case len(in.L7Protocols) > 0:
+		p.refuse(in, "security groups do not see layer 7 protocols")
+	}
+	r.groups = peer.AddressGroups
+	for _, b := range peer.IPBlocks {
+		set, err := parseBlock(b)
+		if err != nil {
+			p.refuse(in, "%v", err)
+		}
+		r.blocks = r.blocks.Union(set)
+	}
+	for i := range in.Services {
+		p.parseService(r, in, &in.Services[i], lower)
+	}
+	return r
+}
+
+func parseBlock(b v1beta2.IPBlock) (Set, error) {
+	block, err := parsePrefix(b.CIDR)
+	if err != nil {
+		return Set{}, err
+	}
+	out := SetOfPrefixes(block)
+	for _, e := range b.Except {
+		except, err := parsePrefix(e)
+		if err != nil {
+			return Set{}, err
+		}
+		out = out.Minus(SetOfPrefixes(except))
+	}
+	return out, nil
+}
+
+func parsePrefix(n v1beta2.IPNet) (netip.Prefix, error) {
+	addr, ok := netip.AddrFromSlice(n.IP)
+	if !ok {
+		return netip.Prefix{}, fmt.Errorf("an address of %d bytes in an ipBlock", len(n.IP))
+	}
+	p := netip.PrefixFrom(addr.Unmap(), int(n.PrefixLength))
+	if !p.IsValid() {
+		return netip.Prefix{}, fmt.Errorf("prefix length %d of %s in an ipBlock", n.PrefixLength, addr.Unmap())
+	}
+	return p.Masked(), nil
+}
+
+// parseService adds one service to the rule. A rule with services that all failed to parse would match anything; its policy is
+// refused as a whole, so that is never looked at.
+func (p *policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2.Service, lower Lowerer) {
+	if s.SrcPort != nil {
+		p.refuse(in, "security groups do not match source ports (%d)", *s.SrcPort)
+		return
+	}
+	protocol := v1beta2.Protocol("")
+	if s.Protocol != nil {
+		protocol = *s.Protocol
+	}
+	if s.Port != nil && s.Port.StrVal != "" {
+		if r.direction == cloud.Egress {
+			p.refuse(in, "named port %q: the ports of a peer are not known; use the number", s.Port.StrVal)
+		}
+		r.named = append(r.named, namedService{protocol, s.Port.StrVal})
+		return
+	}
+	switch protocol {
+	case v1beta2.ProtocolICMP:
+		for _, number := range []int{cloud.ICMP, cloud.ICMPv6} {
+			match := cloud.NewMatch(number, -1, -1)
+			if s.ICMPType != nil {
+				match.From = int(*s.ICMPType)
+				if s.ICMPCode != nil {
+					match.To = int(*s.ICMPCode)
+				}
+			}
+			p.addService(r, in, ServiceOf(match), lower)
+		}
+	case v1beta2.ProtocolIGMP:
+		if s.IGMPType != nil || s.GroupAddress != "" {
+			p.refuse(in, "security groups do not match IGMP types and multicast groups")
+			return
+		}
+		p.addService(r, in, whole(2), lower)
+	case v1beta2.ProtocolTCP, v1beta2.ProtocolUDP, v1beta2.ProtocolSCTP, "":
+		number := map[v1beta2.Protocol]int{v1beta2.ProtocolUDP: cloud.UDP, v1beta2.ProtocolSCTP: cloud.SCTP}[protocol]
+		if number == 0 {
+			number = cloud.TCP
+		}
+		service := whole(number)
+		if s.Port != nil {
+			from, to := s.Port.IntVal, s.Port.IntVal
+			if s.EndPort != nil {
+				to = *s.EndPort
+			}
+			if from < 0 || to > 0xffff || from > to {
+				p.refuse(in, "port range %d-%d is not valid", from, to)
+				return
+			}
+			service.From, service.To = uint16(from), uint16(to)
+		}
+		p.addService(r, in, service, lower)
+	default:
+		p.refuse(in, "protocol %q is not known", protocol)
+	}
+}
+
+func (p *policy) addService(r *rule, in *v1beta2.NetworkPolicyRule, s Service, lower Lowerer) {
+	if why := lower.Unsupported(s); why != "" {
+		p.refuse(in, "%s", why)
+	}
+	r.services = append(r.services, s)
+}
+
+// matchesAny reports whether the rule is not restricted to services.
+func (r *rule) matchesAny() bool { return len(r.services) == 0 && len(r.named) == 0 }
+
+// bound is a rule as it applies to one kind of VM: named ports are resolved.
+type bound struct {
+	*rule
+	services []Service
+	any      bool
+}
+
+func (b *bound) matches(s Service) bool {
+	if b.any {
+		return true
+	}
+	for _, o := range b.services {
+		if o.covers(s) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,466 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// regionState is one region, indexed, with the caches of one computation.
+type regionState struct {
+	*computation
+	snap   *cloud.Snapshot
+	limits cloud.Limits
+
+	networks map[string]*network
+	groups   map[string]*cloud.Group
+	lists    map[string]*cloud.PrefixList
+	nics     []*nic // sorted by ID
+	vms      map[string]*vmState
+	order    []*vmState // selected VMs, sorted by ID
+
+	byFormer map[string][]*nic // native group -> interfaces that natively belong to it
+	byHeld   map[string][]*nic // group -> interfaces that hold it now
+
+	peerCache   map[peerKey]Set
+	nativeCache map[nativeKey]Set
+	groupCache  map[nativeKey]Set
+	actualCache map[string][2]half
+	halfCache   map[string][2]half
+	noted       map[Note]bool
+
+	// What the attempts so far have ruled out; see settle.
+	banned   map[string]map[string]bool // class key -> groups that it must not be given
+	unfit    map[string]map[string]bool // class key -> native groups that its rules must not refer to
+	hold     map[*nic]bool              // interfaces that stay guarded although they could be released
+	restrict map[*nic][2]bool           // directions that must not become wider in this round
+	literal  map[string]bool            // classes that keep their rules as they are, word for word
+	refused  map[*nic]string            // interfaces that are not taken over, with the reason
+	frozen   map[*nic]string            // interfaces that stay as they are, with the reason
+	partial  bool
+	design
+}
+
+type peerKey struct {
+	rule *rule
+	view *network
+}
+
+type nativeKey struct {
+	group string
+	view  *network
+}
+
+// network is a VPC that is seen in the region.
+type network struct {
+	*cloud.Network
+	// scope are the networks whose interfaces can be referenced by group: itself and those with an active peering in the region.
+	scope []*network
+	// local are the addresses of the networks of the scope.
+	local Set
+	// foreign says why we must not work here; empty if we may.
+	foreign string
+	nics    []*nic
+	// groupNames are the names in use.
+	groupNames []string
+}
+
+func (n *network) reaches(o *network) bool { return slices.Contains(n.scope, o) }
+
+// nic is a network interface.
+type nic struct {
+	*cloud.Interface
+	network *network
+	vm      *vmState
+	private Set // addresses that group references cover
+	all     Set // private and public
+	// ours and foreign are the groups that it holds now.
+	ours, foreign []string
+	// former are its native groups: what its owner wants it to hold.
+	former []string
+	// recorded is the content of the former-groups tag; nil without tag.
+	recorded []string
+	// alien says why it cannot be controlled at all; empty if it can.
+	alien string
+
+	// The rest is decided by each attempt of settle.
+	state  InterfaceState
+	class  *class
+	target []string // keys of the wanted groups: IDs, or "+" and the name of a group that is to be created
+}
+
+// taken reports whether the interface is under our control now.
+func (n *nic) taken() bool { return len(n.ours) > 0 && n.recorded != nil }
+
+// vmState is a selected VM.
+type vmState struct {
+	ref      VMRef
+	vm       *cloud.VM
+	entities []EntityRef
+	nics     []*nic
+	applied  []*bound  // rules that apply, in the order of evaluation, before anything is left out
+	policies []*policy // those of the rules, in the order of evaluation
+	groups   []string  // address groups that it is a member of, sorted
+	// left are the policies that are left out on this VM, with the reason; kept those for whose sake its interfaces stay as they
+	// are.
+	left, kept map[*policy]string
+
+	// effective are the applied rules without those of left, and profile identifies them.
+	effective []*bound
+	profile   string
+}
+
+func newRegionState(c *computation, r Region) *regionState {
+	s := &regionState{
+		computation: c, snap: r.Snapshot, limits: r.Limits,
+		networks: map[string]*network{}, groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{},
+		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, byHeld: map[string][]*nic{},
+		peerCache: map[peerKey]Set{}, nativeCache: map[nativeKey]Set{}, groupCache: map[nativeKey]Set{},
+		actualCache: map[string][2]half{}, halfCache: map[string][2]half{}, noted: map[Note]bool{},
+		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, restrict: map[*nic][2]bool{},
+		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{},
+	}
+	s.indexNetworks()
+	for i := range s.snap.Groups {
+		g := &s.snap.Groups[i]
+		s.groups[g.ID] = g
+		if n := s.networks[g.NetworkID]; n != nil {
+			n.groupNames = append(n.groupNames, g.Name)
+		}
+	}
+	for i := range s.snap.PrefixLists {
+		s.lists[s.snap.PrefixLists[i].ID] = &s.snap.PrefixLists[i]
+	}
+	s.indexInterfaces()
+	return s
+}
+
+func (s *regionState) quota() Quota { return Quota{s.limits, s.lists} }
+
+func (s *regionState) indexNetworks() {
+	for i := range s.snap.Networks {
+		n := &network{Network: &s.snap.Networks[i]}
+		if by := n.Tags[cloud.TagClaim]; by != "" && by != s.in.ClusterID {
+			n.foreign = "the network " + n.ID + " is claimed by the controller " + by + " (tag " + cloud.TagClaim + ")"
+		}
+		n.scope = []*network{n}
+		s.networks[n.ID] = n
+	}
+	for _, p := range s.snap.Peerings {
+		a, b := s.networks[p.A.NetworkID], s.networks[p.B.NetworkID]
+		if a == nil || b == nil || a == b || p.A.Region != p.B.Region && p.A.Region != "" && p.B.Region != "" {
+			continue
+		}
+		if !a.reaches(b) {
+			a.scope, b.scope = append(a.scope, b), append(b.scope, a)
+		}
+	}
+	for _, n := range s.networks {
+		slices.SortFunc(n.scope, func(a, b *network) int { return strings.Compare(a.ID, b.ID) })
+		for _, o := range n.scope {
+			n.local = n.local.Union(SetOfPrefixes(o.CIDRs...))
+		}
+	}
+}
+
+func (s *regionState) indexInterfaces() {
+	for i := range s.snap.Interfaces {
+		in := &s.snap.Interfaces[i]
+		n := &nic{Interface: in, network: s.networks[in.NetworkID], state: Untouched}
+		if n.network == nil {
+			continue
+		}
+		n.private = SetOf(in.PrivateIPs...)
+		n.all = n.private.Union(SetOf(in.PublicIPs...))
+		s.sortGroups(n)
+		s.nics = append(s.nics, n)
+		n.network.nics = append(n.network.nics, n)
+	}
+	slices.SortFunc(s.nics, func(a, b *nic) int { return strings.Compare(a.ID, b.ID) })
+	for _, n := range s.nics {
+		for _, g := range n.former {
+			s.byFormer[g] = append(s.byFormer[g], n)
+		}
+		for _, g := range n.GroupIDs {
+			s.byHeld[g] = append(s.byHeld[g], n)
+		}
+	}
+}
+
+// owned reports whether the group is ours, that is, of this controller and this account.
+func (s *regionState) owned(g *cloud.Group) bool {
+	return g != nil && g.OwnedBy(s.in.ClusterID) && g.Tags[cloud.TagAccount] == s.in.Account
+}
+
+// sortGroups finds out which groups of the interface are ours and what its native groups are.
+func (s *regionState) sortGroups(n *nic) {
+	for _, id := range n.GroupIDs {
+		g := s.groups[id]
+		switch {
+		case s.owned(g):
+			n.ours = append(n.ours, id)
+		case g != nil && g.Tags[cloud.TagCluster] != "" && g.Tags[cloud.TagKind] != "" && strings.HasPrefix(g.Name, cloud.NamePrefix):
+			n.alien = "the interface " + n.ID + " is held by the controller " + g.Tags[cloud.TagCluster] + " for the account " + g.Tags[cloud.TagAccount]
+			n.foreign = append(n.foreign, id)
+		default:
+			n.foreign = append(n.foreign, id)
+		}
+	}
+	if n.Managed {
+		n.alien = "the interface " + n.ID + " belongs to a service of the cloud, its groups cannot be set"
+	}
+	slices.Sort(n.foreign)
+	n.recorded = formerFromTags(n.Tags)
+	n.former = n.foreign
+	if n.recorded != nil && n.alien == "" && (len(n.ours) > 0 || !slices.Equal(n.recorded, n.foreign)) {
+		n.former = n.recorded
+	}
+}
+
+// formerTagSize is the length of a tag value in AWS, the shortest among the clouds.
+const formerTagSize = 256
+
+// formerFromTags reads the recorded groups of an interface; nil if nothing is recorded.
+func formerFromTags(tags map[string]string) []string {
+	value, ok := tags[cloud.TagFormer]
+	if !ok {
+		return nil
+	}
+	for i := 1; ; i++ {
+		more, ok := tags[formerTagKey(i)]
+		if !ok {
+			break
+		}
+		value += more
+	}
+	out := strings.Fields(value)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func formerTagKey(i int) string {
+	if i == 0 {
+		return cloud.TagFormer
+	}
+	return cloud.TagFormer + "." + string(rune('0'+i))
+}
+
+// formerTags are the tags that record the groups.
+func formerTags(groups []string) map[string]string {
+	value := strings.Join(groups, " ")
+	out := map[string]string{}
+	for i := 0; i == 0 || value != ""; i++ {
+		part := value[:min(len(value), formerTagSize-1)]
+		if cut := strings.LastIndexByte(part, ' '); len(part) < len(value) && cut > 0 {
+			part = part[:cut+1]
+		}
+		// Clouds may trim tag values, so the separator goes to the front of the next part.
+		value = value[len(part):]
+		if trimmed := strings.TrimRight(part, " "); trimmed != part {
+			part, value = trimmed, " "+value
+		}
+		out[formerTagKey(i)] = part
+	}
+	return out
+}
+
+// peerAddrs returns the addresses of the rule's peer as they are seen from a network.
+func (s *regionState) peerAddrs(r *rule, view *network) Set {
+	if len(r.groups) == 0 {
+		return r.blocks
+	}
+	key := peerKey{r, view}
+	if set, ok := s.peerCache[key]; ok {
+		return set
+	}
+	out := r.blocks
+	for _, g := range r.groups {
+		out = out.Union(s.groupAddrs(g, view))
+	}
+	s.peerCache[key] = out
+	return out
+}
+
+// groupAddrs returns the addresses that the members of an address group have when seen from a network: the private addresses of
+// interfaces in reach of group references, else all known addresses except those that denote another host there.
+func (s *regionState) groupAddrs(name string, view *network) Set {
+	key := nativeKey{name, view}
+	if set, ok := s.groupCache[key]; ok {
+		return set
+	}
+	var addrs []netip.Addr
+	if g := s.addressGroups[name]; g != nil {
+		for i := range g.GroupMembers {
+			addrs = s.memberAddrs(addrs, &g.GroupMembers[i], view)
+		}
+	}
+	set := SetOf(addrs...)
+	s.groupCache[key] = set
+	return set
+}
+
+func (s *regionState) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *network) []netip.Addr {
+	var near Set // all addresses of interfaces in reach
+	if m.ExternalEntity != nil {
+		ref, ok := s.in.Entities[EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}]
+		if ok && s.observed[ref.Region] {
+			vm := s.vms[ref.ID]
+			if ref.Region == s.snap.Region {
+				if vm == nil {
+					return out // gone in the cloud; its addresses may already denote somebody else
+				}
+				far := false
+				for _, n := range vm.nics {
+					if view.reaches(n.network) {
+						out = append(out, n.PrivateIPs...)
+						near = near.Union(n.all)
+					} else {
+						far = true
+					}
+				}
+				if !far {
+					return out
+				}
+			}
+		}
+	}
+	for _, raw := range m.IPs {
+		a, ok := netip.AddrFromSlice(raw)
+		if a = a.Unmap(); ok && !view.local.Contains(a) && !near.Contains(a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// nativePeer returns the addresses that the peer of a native rule means, and whether it names them itself. known is false if the
+// peer's members cannot be seen from this account.
+func (s *regionState) nativePeer(p cloud.Peer, view *network) (addrs Set, byAddr, known bool) {
+	switch {
+	case p.CIDR.IsValid():
+		return SetOfPrefixes(p.CIDR), true, true
+	case p.PrefixListID != "":
+		list := s.lists[p.PrefixListID]
+		if list == nil || list.OwnerID == "AWS" || list.Entries == nil && list.MaxEntries == 0 {
+			return Set{}, false, false
+		}
+		return SetOfPrefixes(list.Entries...), true, true
+	default:
+		g := s.groups[p.GroupID]
+		if g == nil {
+			// A group of this account that is not there is a stale reference and means nobody.
+			return Set{}, false, p.GroupOwner == "" || p.GroupOwner == s.snap.OwnerID
+		}
+		return s.membersOf(g, s.byFormer[g.ID], view), false, true
+	}
+}
+
+func (s *regionState) membersOf(g *cloud.Group, holders []*nic, view *network) Set {
+	owner := s.networks[g.NetworkID]
+	if owner == nil || !view.reaches(owner) {
+		return Set{}
+	}
+	key := nativeKey{g.ID, owner}
+	if set, ok := s.nativeCache[key]; ok {
+		return set
+	}
+	var addrs []netip.Addr
+	for _, n := range holders {
+		addrs = append(addrs, n.PrivateIPs...)
+	}
+	set := SetOf(addrs...)
+	s.nativeCache[key] = set
+	return set
+}
+
+// opaqueDropped notes that an opaque native peer lost its access because rules restrict the same traffic.
+func (s *regionState) opaqueDropped(view *network, p cloud.Peer) {
+	s.note(view.ID, "the native rules that refer to "+p.String()+" are left out where policies drop part of the same traffic, because its members are not known here")
+}
+
+func (s *regionState) note(object, message string) {
+	s.noted[Note{s.snap.Region, object, message}] = true
+}
+
+// actual is what the interfaces with exactly these groups allow now, in both directions: ingress, egress.
+func (s *regionState) actual(groups []string, view *network) [2]half {
+	key := view.ID + " " + strings.Join(groups, " ")
+	if h, ok := s.actualCache[key]; ok {
+		return h
+	}
+	var out [2]half
+	for i, d := range directions {
+		var rules []cloud.Rule
+		for _, id := range groups {
+			if g := s.groups[id]; g != nil {
+				for _, r := range g.Rules {
+					if r.Direction == d {
+						rules = append(rules, r)
+					}
+				}
+			}
+		}
+		out[i] = s.evaluate(rules, view, func(id string) Set { return addrsOf(s.byHeld[id], view) })
+	}
+	s.actualCache[key] = out
+	return out
+}
+
+var directions = [2]cloud.Direction{cloud.Ingress, cloud.Egress}
+
+func indexOf(d cloud.Direction) int {
+	if d == cloud.Ingress {
+		return 0
+	}
+	return 1
+}
+
+// addrsOf returns the private addresses of those interfaces that can be referenced from the network.
+func addrsOf(nics []*nic, view *network) Set {
+	var addrs []netip.Addr
+	for _, n := range nics {
+		if view.reaches(n.network) {
+			addrs = append(addrs, n.PrivateIPs...)
+		}
+	}
+	return SetOf(addrs...)
+}
+
+// evaluate returns what rules of one direction allow, given the members of groups.
+func (s *regionState) evaluate(rules []cloud.Rule, view *network, members func(id string) Set) half {
+	var services []Service
+	for _, r := range rules {
+		services = append(services, ServiceOf(r.Match))
+	}
+	var out half
+	for _, sv := range partition(services) {
+		family := familyOf(sv.Protocol)
+		cell := halfCell{service: sv}
+		for _, r := range rules {
+			if !ServiceOf(r.Match).covers(sv) {
+				continue
+			}
+			addrs, byAddr, known := s.nativePeer(r.Peer, view)
+			switch {
+			case !known:
+				cell.opaque = append(cell.opaque, r.Peer)
+			case byAddr:
+				cell.anonymous = cell.anonymous.Union(addrs.Intersect(family))
+			default:
+				cell.all = cell.all.Union(members(r.Peer.GroupID).Intersect(family))
+			}
+		}
+		cell.all = cell.all.Union(cell.anonymous)
+		slices.SortFunc(cell.opaque, cloud.Peer.Compare)
+		cell.opaque = slices.Compact(cell.opaque)
+		out.cells = append(out.cells, cell)
+	}
+	return out
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,183 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// result puts the designs of all regions together.
+func (c *computation) result() *Result {
+	out := &Result{Plan: Plan{Account: c.in.Account}}
+	perPolicy := map[*policy]*PolicyStatus{}
+	for _, p := range c.policies {
+		perPolicy[p] = &PolicyStatus{PolicyRef: p.ref}
+	}
+	for _, s := range c.regions {
+		steps, dirty, partial := s.emit()
+		if full := s.overfull(); full != nil {
+			out.Refusals = append(out.Refusals, *full)
+			steps = nil
+		}
+		out.Plan.Steps = append(out.Plan.Steps, steps...)
+		out.Plan.Partial = out.Plan.Partial || partial && len(steps) > 0
+		for _, vm := range s.order {
+			status := s.vmStatus(vm, dirty)
+			for i, p := range vm.policies {
+				perPolicy[p].count(vm.ref, status.Policies[i])
+			}
+			out.Refusals = append(out.Refusals, s.vmRefusals(vm)...)
+			out.VMs = append(out.VMs, status)
+		}
+		out.Drift = append(out.Drift, s.drift()...)
+		for note := range s.noted {
+			out.Notes = append(out.Notes, note)
+		}
+	}
+	for _, p := range c.policies {
+		out.Policies = append(out.Policies, *perPolicy[p])
+	}
+	out.sort()
+	return out
+}
+
+func (r *Result) sort() {
+	slices.SortFunc(r.VMs, func(a, b VMStatus) int { return compareVMs(a.VM, b.VM) })
+	slices.SortStableFunc(r.Refusals, func(a, b Refusal) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), compareVMs(a.VM, b.VM), cmp.Compare(a.Message, b.Message))
+	})
+	slices.SortFunc(r.Drift, func(a, b Drift) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
+	})
+	slices.SortFunc(r.Notes, func(a, b Note) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
+	})
+}
+
+func compareVMs(a, b VMRef) int {
+	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.ID, b.ID))
+}
+
+func (p *PolicyStatus) count(vm VMRef, on VMPolicy) {
+	switch {
+	case on.Message != "":
+		p.Failed = append(p.Failed, FailedVM{vm, on.Message})
+	case on.Realized:
+		p.Realized = append(p.Realized, vm)
+	default:
+		p.Pending = append(p.Pending, vm)
+	}
+}
+
+// overfull refuses a plan that needs more groups than the region may have.
+func (s *regionState) overfull() *Refusal {
+	needed := 0
+	for _, c := range s.classes {
+		for _, g := range c.groups {
+			if g.existing == nil {
+				needed++
+			}
+		}
+	}
+	if have := len(s.snap.Groups); needed > 0 && have+needed > s.limits.GroupsPerRegion {
+		return &Refusal{
+			Region: s.snap.Region,
+			Message: fmt.Sprintf("the region %s needs %d more security groups; it has %d of at most %d: a quota of %d groups would do",
+				s.snap.Region, needed, have, s.limits.GroupsPerRegion, have+needed),
+			Kept: true,
+		}
+	}
+	return nil
+}
+
+func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
+	out := VMStatus{VM: vm.ref}
+	full := s.overfull()
+	pending := full != nil
+	blocked := ""
+	if full != nil {
+		blocked = full.Message
+	}
+	for _, n := range vm.nics {
+		st := InterfaceStatus{ID: n.ID, State: n.state}
+		if n.state == Guarded {
+			st.Former = slices.Clone(n.former)
+		}
+		out.Interfaces = append(out.Interfaces, st)
+		pending = pending || dirty[n.ID] || s.restrict[n] != [2]bool{} || s.hold[n]
+		for _, g := range n.target {
+			pending = pending || dirty[g]
+		}
+		if why := s.controllable(n); why != "" && blocked == "" && !n.Managed {
+			blocked = why
+		}
+		if why := s.frozen[n]; why != "" && blocked == "" {
+			blocked = "the interface " + n.ID + " stays as it is: " + why
+		}
+	}
+	guarded := slices.ContainsFunc(vm.nics, func(n *nic) bool { return n.state == Guarded })
+	for _, p := range vm.policies {
+		on := VMPolicy{PolicyRef: p.ref, Message: vm.left[p]}
+		if on.Message == "" {
+			on.Message = blocked
+		}
+		on.Realized = on.Message == "" && !pending && guarded
+		if p.reject {
+			on.Warning = "Reject is realized as Drop: security groups cannot answer"
+		}
+		if i := slices.IndexFunc(vm.nics, func(n *nic) bool { return n.Managed }); i >= 0 {
+			on.Warning = strings.TrimSpace(on.Warning + " The interface " + vm.nics[i].ID + " belongs to a service of the cloud and is not controlled.")
+		}
+		if on.Message == "" && len(vm.nics) == 0 {
+			on.Message = "the VM has no interface"
+		}
+		out.Policies = append(out.Policies, on)
+	}
+	return out
+}
+
+func (s *regionState) vmRefusals(vm *vmState) []Refusal {
+	var out []Refusal
+	for _, p := range vm.policies {
+		if message := vm.left[p]; message != "" {
+			out = append(out, Refusal{
+				Policy: p.ref, VM: vm.ref, Region: s.snap.Region, Network: vm.vm.NetworkID, Message: message, Kept: vm.kept[p] != "",
+			})
+		}
+	}
+	for _, n := range vm.nics {
+		if why := s.controllable(n); why != "" && len(vm.effective) > 0 {
+			out = append(out, Refusal{VM: vm.ref, Region: s.snap.Region, Network: n.NetworkID, Message: why})
+		}
+	}
+	return out
+}
+
+// drift lists what others changed on interfaces that we hold and groups that we own.
+func (s *regionState) drift() []Drift {
+	var out []Drift
+	for _, n := range s.nics {
+		if n.recorded == nil || n.alien != "" || n.state != Guarded {
+			continue
+		}
+		if extra := without(n.foreign, n.recorded); len(extra) > 0 {
+			out = append(out, Drift{s.snap.Region, n.ID, "somebody put the interface into " + strings.Join(extra, ", ")})
+		}
+		if len(n.ours) == 0 && !slices.Equal(n.foreign, n.recorded) {
+			out = append(out, Drift{s.snap.Region, n.ID, "somebody took the interface out of its group of ours"})
+		}
+	}
+	for i := range s.snap.Groups {
+		g := &s.snap.Groups[i]
+		if !s.owned(g) {
+			continue
+		}
+		for _, r := range g.Rules {
+			if r.Description != ruleDescription {
+				out = append(out, Drift{s.snap.Region, g.ID, "somebody added the rule: " + r.Key().String()})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,248 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// leaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the policy may be realized there in
+// an earlier form; everywhere else the VM goes on without the policy.
+func (s *regionState) leaveOut(vm *vmState, p *policy, message string) {
+	vm.left[p] = message
+	if known, ok := s.in.Realized[vm.ref]; ok && !known[p.ref.UID] {
+		return
+	}
+	for _, n := range vm.nics {
+		if n.taken() && n.alien == "" && s.frozen[n] == "" {
+			s.frozen[n] = message
+			vm.kept[p] = message
+		}
+	}
+}
+
+// controllable reports why the groups of the interface cannot be set by us; empty if they can.
+func (s *regionState) controllable(n *nic) string {
+	switch {
+	case n.alien != "":
+		return n.alien
+	case n.network.foreign != "":
+		return n.network.foreign
+	case s.refused[n] != "":
+		return s.refused[n]
+	case n.recorded == nil && len(n.Tags)+len(formerTags(n.former)) > s.limits.TagsPerResource:
+		return fmt.Sprintf("the interface %s needs %d tags to remember its groups, it has %d of at most %d",
+			n.ID, len(formerTags(n.former)), len(n.Tags), s.limits.TagsPerResource)
+	}
+	return ""
+}
+
+// decideStates decides which interfaces are guarded, members or untouched.
+func (s *regionState) decideStates() {
+	for _, vm := range s.order {
+		vm.effective, vm.profile = effectiveRules(vm)
+	}
+	for again := true; again; {
+		for _, n := range s.nics {
+			n.state, n.class, n.target = Untouched, nil, nil
+			if s.controllable(n) == "" && s.wantsGuard(n) {
+				n.state = Guarded
+			}
+		}
+		again = s.guardDependents()
+	}
+	s.decideMembers()
+}
+
+func effectiveRules(vm *vmState) (rules []*bound, profile string) {
+	var b strings.Builder
+	for _, r := range vm.applied {
+		if vm.left[r.policy] != "" {
+			continue
+		}
+		rules = append(rules, r)
+		fmt.Fprintf(&b, "%s %s %d", r.policy.ref.UID, r.direction, r.index)
+		if len(r.named) > 0 {
+			fmt.Fprint(&b, r.services)
+		}
+		b.WriteByte(';')
+	}
+	return rules, b.String()
+}
+
+func (s *regionState) wantsGuard(n *nic) bool {
+	switch {
+	case s.frozen[n] != "", s.hold[n], s.restrict[n] != [2]bool{}:
+		return true
+	}
+	return n.vm != nil && len(n.vm.effective) > 0
+}
+
+// reference is a native rule that refers to a native group.
+type reference struct {
+	holder *cloud.Group // the group with the rule
+	rule   cloud.Rule
+}
+
+// references indexes the native rules by the group they refer to.
+func (s *regionState) references() map[string][]reference {
+	out := map[string][]reference{}
+	for i := range s.snap.Groups {
+		g := &s.snap.Groups[i]
+		if s.owned(g) {
+			continue
+		}
+		for _, r := range g.Rules {
+			if r.Peer.GroupID != "" {
+				out[r.Peer.GroupID] = append(out[r.Peer.GroupID], reference{g, r})
+			}
+		}
+	}
+	return out
+}
+
+// guardDependents deals with the interfaces that lose something when others leave their groups: rules of their own groups refer to
+// a group that a guarded interface no longer holds. Where we may, the dependent interface is guarded too, its former groups
+// deciding everything; else the taking over of the other is refused. It reports whether something was refused, so that the
+// states have to be decided again.
+func (s *regionState) guardDependents() (refused bool) {
+	refs := s.references()
+	var queue []string
+	queued := map[string]bool{}
+	vacate := func(n *nic) {
+		for _, g := range n.former {
+			if !queued[g] && len(refs[g]) > 0 {
+				queued[g] = true
+				queue = append(queue, g)
+			}
+		}
+	}
+	for _, n := range s.nics {
+		if n.state == Guarded {
+			vacate(n)
+		}
+	}
+	for len(queue) > 0 {
+		group := queue[0]
+		queue = queue[1:]
+		queued[group] = false
+		for _, ref := range refs[group] {
+			for _, dependent := range s.byFormer[ref.holder.ID] {
+				if dependent.state == Guarded {
+					continue
+				}
+				lost := s.lost(dependent, ref, group)
+				if len(lost) == 0 {
+					continue
+				}
+				if dependent.vm != nil && s.controllable(dependent) == "" {
+					dependent.state = Guarded
+					vacate(dependent)
+					continue
+				}
+				refused = s.refuseTakeover(lost, dependent, ref) || refused
+			}
+		}
+	}
+	return refused
+}
+
+// lost returns the guarded interfaces that natively hold the group and that the dependent's rule no longer matches.
+func (s *regionState) lost(dependent *nic, ref reference, group string) []*nic {
+	var out []*nic
+	var open Set
+	known := false
+	for _, n := range s.byFormer[group] {
+		if n.state != Guarded || n == dependent || !dependent.network.reaches(n.network) {
+			continue
+		}
+		if !known {
+			open, known = s.openedByAddress(dependent, ref.rule), true
+		}
+		if !n.private.Within(open) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// openedByAddress returns the addresses to which the interface's groups give all that the rule gives, without any group reference.
+func (s *regionState) openedByAddress(n *nic, rule cloud.Rule) Set {
+	var out Set
+	for _, id := range n.former {
+		g := s.groups[id]
+		if g == nil {
+			continue
+		}
+		for _, r := range g.Rules {
+			if r.Direction != rule.Direction || !ServiceOf(r.Match).covers(ServiceOf(rule.Match)) {
+				continue
+			}
+			if addrs, byAddr, known := s.nativePeer(r.Peer, n.network); known && byAddr {
+				out = out.Union(addrs)
+			}
+		}
+	}
+	return out
+}
+
+// refuseTakeover refuses to take over interfaces whose leaving would cut off the dependent. Those that are under control already
+// stay so: giving up protection because somebody else started to depend on them would be worse.
+func (s *regionState) refuseTakeover(lost []*nic, dependent *nic, ref reference) (refused bool) {
+	for _, n := range lost {
+		message := fmt.Sprintf("the group %s of the interface %s refers to the group %s, and the interface %s would no longer match it; "+
+			"%s cannot be taken over itself (%s): select its VM, or let %s allow addresses instead of the group",
+			ref.holder.ID, dependent.ID, ref.rule.Peer.GroupID, n.ID, dependent.ID, s.whyNot(dependent), ref.holder.ID)
+		if n.taken() {
+			s.note(dependent.ID, message)
+			continue
+		}
+		s.refused[n] = message
+		refused = true
+	}
+	return refused
+}
+
+func (s *regionState) whyNot(n *nic) string {
+	if why := s.controllable(n); why != "" {
+		return why
+	}
+	return "it belongs to no selected VM"
+}
+
+// decideMembers decides which unguarded interfaces get a group by which the rules of others refer to them: those of the members of
+// address groups from which rules in reach allow something.
+func (s *regionState) decideMembers() {
+	used := map[*network]map[string]bool{}
+	for _, vm := range s.order {
+		for _, n := range vm.nics {
+			if n.state != Guarded {
+				continue
+			}
+			if used[n.network] == nil {
+				used[n.network] = map[string]bool{}
+			}
+			for _, r := range vm.effective {
+				if r.verdict == drop {
+					continue
+				}
+				for _, g := range r.groups {
+					used[n.network][g] = true
+				}
+			}
+		}
+	}
+	for _, n := range s.nics {
+		if n.state == Guarded || n.vm == nil || s.controllable(n) != "" || len(n.former)+1 > s.limits.GroupsPerInterface {
+			continue
+		}
+		for _, o := range n.network.scope {
+			if slices.ContainsFunc(n.vm.groups, func(g string) bool { return used[o][g] }) {
+				n.state = Member
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,308 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// ruleDescription marks the rules of ours in the cloud's console; a rule of one of our groups without it was made by somebody else.
+const ruleDescription = "managed by Nephele"
+
+// emitter turns the design of one region into steps.
+type emitter struct {
+	*regionState
+	steps []Step
+	// dirty are the groups and interfaces that some step changes.
+	dirty map[string]bool
+}
+
+// emit returns the steps of the region in their order, and whether a further round is needed.
+func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool) {
+	e := &emitter{regionState: s, dirty: map[string]bool{}}
+	e.claim()
+	e.create()
+	prepared := len(e.steps)
+	e.editRules(func(ed *edit) (remove, add []cloud.Rule) { return ed.earlyRemove, ed.earlyAdd }, "")
+	e.record()
+	e.move()
+	e.editRules(func(ed *edit) (remove, add []cloud.Rule) { return nil, ed.lateAdd }, "")
+	e.editRules(func(ed *edit) (remove, add []cloud.Rule) { return ed.lateRemove, nil }, "")
+	e.forget()
+	e.discard()
+	if e.foreignNames() {
+		// Rules can refer to a new group of another network only by its ID, which is known in the next round.
+		return e.steps[:prepared], e.dirty, true
+	}
+	return e.steps, e.dirty, s.partial || len(s.restrict) > 0
+}
+
+func (e *emitter) add(network string, op cloud.Op) {
+	e.steps = append(e.steps, Step{Scope: e.snap.Scope, Network: network, Op: op})
+	if op.Target != "" {
+		e.dirty[op.Target] = true
+	} else {
+		e.dirty["+"+op.Group.Name] = true
+	}
+}
+
+// onGroup addresses an op to a wanted group.
+func onGroup(g *group, op cloud.Op) cloud.Op {
+	if g.existing != nil {
+		op.Target = g.existing.ID
+	}
+	op.Group.NetworkID, op.Group.Name = g.class.network.ID, g.name
+	return op
+}
+
+// sortedGroups returns the wanted groups by network and name.
+func (e *emitter) sortedGroups() []*group {
+	var out []*group
+	for _, c := range e.classes {
+		out = append(out, c.groups...)
+	}
+	return out
+}
+
+func (e *emitter) claim() {
+	seen := map[string]bool{}
+	for _, c := range e.classes {
+		if n := c.network; !seen[n.ID] && n.Tags[cloud.TagClaim] != e.in.ClusterID {
+			e.add(n.ID, cloud.Op{
+				Kind: cloud.OpTag, Target: n.ID, Tags: map[string]string{cloud.TagClaim: e.in.ClusterID},
+				Reason: "policies apply in this network",
+			})
+		}
+		seen[c.network.ID] = true
+	}
+}
+
+func (e *emitter) create() {
+	for _, g := range e.sortedGroups() {
+		if g.existing != nil {
+			continue
+		}
+		kind := cloud.KindClass
+		if g != g.class.groups[0] {
+			kind = kindSpill
+		}
+		e.add(g.class.network.ID, cloud.Op{
+			Kind: cloud.OpCreateGroup,
+			Group: cloud.GroupSpec{
+				NetworkID: g.class.network.ID, Name: g.name, Description: "Nephele: one class of interfaces of the account " + e.in.Account,
+				Tags: map[string]string{
+					cloud.TagCluster: e.in.ClusterID, cloud.TagKind: kind, cloud.TagAccount: e.in.Account, cloud.TagClass: g.class.hash,
+				},
+			},
+			Reason: fmt.Sprintf("%s class of %d interfaces", strings.ToLower(string(g.class.state)), len(g.class.nics)),
+		})
+	}
+}
+
+func (e *emitter) editRules(pick func(*edit) (remove, add []cloud.Rule), reason string) {
+	for _, g := range e.sortedGroups() {
+		remove, add := pick(e.edits[g])
+		e.ruleOp(g, cloud.OpRemoveRules, remove, reason)
+		e.ruleOp(g, cloud.OpAddRules, add, reason)
+	}
+}
+
+func (e *emitter) ruleOp(g *group, kind cloud.OpKind, rules []cloud.Rule, reason string) {
+	if len(rules) == 0 {
+		return
+	}
+	rules = slices.Clone(rules)
+	for i := range rules {
+		rules[i].Description = ruleDescription
+	}
+	e.add(g.class.network.ID, onGroup(g, cloud.Op{Kind: kind, Rules: rules, Reason: reason}))
+}
+
+// record writes the former groups of interfaces that are about to be taken over on them.
+func (e *emitter) record() {
+	for _, n := range e.nics {
+		if n.state == Guarded && n.recorded == nil {
+			e.add(n.NetworkID, cloud.Op{
+				Kind: cloud.OpTag, Target: n.ID, Tags: formerTags(n.former), Reason: "remember its groups",
+			})
+		}
+	}
+}
+
+// move sets the groups of the interfaces: first those that only join, then those that move in one step, then those that only leave.
+func (e *emitter) move() {
+	direct := map[*atom]bool{}
+	for _, a := range e.directed {
+		direct[a] = true
+	}
+	for _, a := range e.atoms {
+		if !direct[a] && len(a.joining) > 0 {
+			groups := append(slices.Clone(a.current), a.joining...)
+			reason := "join"
+			if len(a.leaving) > 0 {
+				reason = "join the new groups before leaving the old ones"
+			}
+			e.set(a, groups, reason)
+		}
+	}
+	for _, a := range e.directed {
+		e.set(a, a.target, "")
+	}
+	for _, a := range e.atoms {
+		if !direct[a] && len(a.leaving) > 0 {
+			e.set(a, a.target, "leave the old groups")
+		}
+	}
+}
+
+func (e *emitter) set(a *atom, keys []string, reason string) {
+	slices.Sort(keys)
+	for _, n := range a.nics {
+		op := cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID, Reason: reason}
+		for _, key := range keys {
+			if name, ok := strings.CutPrefix(key, "+"); ok {
+				op.GroupNames = append(op.GroupNames, name)
+			} else {
+				op.GroupIDs = append(op.GroupIDs, key)
+			}
+		}
+		if reason == "" {
+			op.Reason = e.purpose(n)
+		}
+		e.add(n.NetworkID, op)
+	}
+}
+
+func (e *emitter) purpose(n *nic) string {
+	switch {
+	case n.state == Guarded && len(n.ours) == 0:
+		return "take over"
+	case n.state == Guarded:
+		return "change class"
+	case len(n.ours) > 0 && n.state == Untouched:
+		return "give back"
+	default:
+		return ""
+	}
+}
+
+// forget removes the record of former groups from interfaces that have them back.
+func (e *emitter) forget() {
+	for _, n := range e.nics {
+		if n.state == Guarded || n.recorded == nil || n.alien != "" || n.network.foreign != "" {
+			continue
+		}
+		tags := map[string]string{}
+		for i := 0; ; i++ {
+			key := formerTagKey(i)
+			if _, ok := n.Tags[key]; !ok {
+				break
+			}
+			tags[key] = n.Tags[key]
+		}
+		e.add(n.NetworkID, cloud.Op{Kind: cloud.OpUntag, Target: n.ID, Tags: tags, Reason: "its groups are restored"})
+	}
+}
+
+// discard deletes the groups of ours that are no longer wanted, and gives up the claim on networks where nothing is left.
+func (e *emitter) discard() {
+	doomed := map[string][]*cloud.Group{}
+	blocked := e.stillNeeded()
+	busy := map[string]bool{}
+	for i := range e.snap.Groups {
+		g := &e.snap.Groups[i]
+		if !e.owned(g) {
+			continue
+		}
+		if e.byKey[g.ID] != nil || blocked[g.ID] || e.networks[g.NetworkID] == nil || e.networks[g.NetworkID].foreign != "" {
+			busy[g.NetworkID] = true
+			continue
+		}
+		doomed[g.NetworkID] = append(doomed[g.NetworkID], g)
+	}
+	for _, c := range e.classes {
+		busy[c.network.ID] = true
+	}
+	for _, id := range sortedKeys(doomed) {
+		for _, g := range doomed[id] {
+			e.loosen(g)
+		}
+	}
+	for _, id := range sortedKeys(doomed) {
+		for _, g := range doomed[id] {
+			e.add(id, cloud.Op{
+				Kind: cloud.OpDeleteGroup, Target: g.ID, Group: cloud.GroupSpec{NetworkID: id, Name: g.Name}, Reason: "no class needs it",
+			})
+		}
+	}
+	for _, id := range sortedKeys(e.networks) {
+		if n := e.networks[id]; !busy[id] && n.Tags[cloud.TagClaim] == e.in.ClusterID && e.in.ClusterID != "" {
+			e.add(id, cloud.Op{
+				Kind: cloud.OpUntag, Target: id, Tags: map[string]string{cloud.TagClaim: e.in.ClusterID}, Reason: "nothing of ours is left in this network",
+			})
+		}
+	}
+}
+
+// loosen removes the rules of a doomed group that refer to other groups, which could not be deleted otherwise.
+func (e *emitter) loosen(g *cloud.Group) {
+	var rules []cloud.Rule
+	for _, r := range ruleKeys(g.Rules) {
+		if r.Peer.GroupID != "" && r.Peer.GroupID != g.ID {
+			rules = append(rules, r)
+		}
+	}
+	if len(rules) > 0 {
+		e.add(g.NetworkID, cloud.Op{
+			Kind: cloud.OpRemoveRules, Target: g.ID, Group: cloud.GroupSpec{NetworkID: g.NetworkID, Name: g.Name}, Rules: rules,
+			Reason: "before it is deleted",
+		})
+	}
+}
+
+// stillNeeded returns the groups of ours that cannot be deleted: somebody else refers to them or holds them, or rules that stay do.
+func (e *emitter) stillNeeded() map[string]bool {
+	out := map[string]bool{}
+	for i := range e.snap.Groups {
+		g := &e.snap.Groups[i]
+		if e.owned(g) {
+			continue
+		}
+		for _, r := range g.Rules {
+			if o := e.groups[r.Peer.GroupID]; o != nil && e.owned(o) {
+				out[o.ID] = true
+				if e.byKey[o.ID] == nil {
+					e.note(o.ID, "it is no longer needed, but cannot be deleted while the group "+g.ID+" refers to it")
+				}
+			}
+		}
+	}
+	for _, g := range e.sortedGroups() {
+		for _, r := range g.rules {
+			out[r.Peer.GroupID] = true
+		}
+	}
+	for key, nics := range e.wantHeld {
+		if g := e.groups[key]; g != nil && e.owned(g) && len(nics) > 0 {
+			out[key] = true
+			if e.byKey[key] == nil {
+				e.note(key, "it is no longer needed, but cannot be deleted while the interface "+nics[0].ID+" holds it")
+			}
+		}
+	}
+	return out
+}
+
+// foreignNames reports whether a rule refers to a group that is still to be created in another network.
+func (e *emitter) foreignNames() bool {
+	for _, g := range e.sortedGroups() {
+		for _, r := range g.rules {
+			if o := e.byKey[groupKey(r.Peer)]; o != nil && o.existing == nil && o.class.network != g.class.network {
+				return true
+			}
+		}
+	}
+	return false
+}
