@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -79,6 +81,7 @@ func Run(ctx context.Context, cfg Config, during func(ctx context.Context, s Ses
 		return err
 	}
 	steps.Step("")
+	defer trimHeap()()
 	return attend(ctx, cp, cfg.Controller, func(ctx context.Context) error {
 		return during(ctx, Session{
 			RestConfig: cp.RestConfig(), URL: cp.URL(), Kubeconfig: cp.Kubeconfig(), LogDir: cp.LogDir(),
@@ -118,6 +121,19 @@ func attend(ctx context.Context, cp *controlplane.ControlPlane, run RunControlle
 		return cause
 	}
 	return err
+}
+
+// trimHeap gives back what starting up has used beyond what is kept, which is more than half, and lets the heap grow by half of
+// that only: memory is scarcer than time in a process that mostly waits. GOGC in the environment takes precedence. The returned function
+// undoes the latter.
+func trimHeap() func() {
+	restore := func() {}
+	if os.Getenv("GOGC") == "" {
+		former := debug.SetGCPercent(50)
+		restore = func() { debug.SetGCPercent(former) }
+	}
+	debug.FreeOSMemory()
+	return restore
 }
 
 // unlessInterrupted drops errors that only say that ctx has ended.
