@@ -1,0 +1,65 @@
+package control
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+)
+
+// entities lists the ExternalEntities as "name -> external node, addresses".
+func (w *testWorld) entities() []string {
+	w.t.Helper()
+	var list v1alpha2.ExternalEntityList
+	if err := w.api.List(w.t.Context(), &list); err != nil {
+		w.t.Fatal(err)
+	}
+	var out []string
+	for _, x := range list.Items {
+		s := x.Name + " -> " + x.Spec.ExternalNode
+		for _, e := range x.Spec.Endpoints {
+			s += " " + e.Name + "=" + e.IP
+		}
+		out = append(out, s)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestExternalNodesBecomeEntities(t *testing.T) {
+	w := newTestWorld(t)
+	node := func(nic, ip string) *v1alpha1.ExternalNode {
+		return decode[v1alpha1.ExternalNode](t, `
+metadata: {namespace: vms, name: host, uid: uid-host, labels: {role: db}}
+spec: {interfaces: [{name: "`+nic+`", ips: [`+ip+`]}]}`)
+	}
+	want := func(step string, want ...string) {
+		t.Helper()
+		w.settle()
+		if diff := cmp.Diff(want, w.entities()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step, diff)
+		}
+	}
+	foreign := vm(t, "own", "x", "cloud-a")
+	w.put(foreign)
+	stale := vm(t, "stale", "x", "gone")
+	stale.OwnerReferences = decode[v1alpha2.ExternalEntity](t, `
+metadata: {ownerReferences: [{apiVersion: crd.antrea.io/v1alpha1, kind: ExternalNode, name: gone, uid: u}]}`).OwnerReferences
+	w.put(stale)
+	w.put(node("", "10.0.0.9"))
+	want("created; what a deleted node left is removed", "host -> host =10.0.0.9", "own -> cloud-a =10.0.0.1")
+	w.put(node("", "10.0.0.10"))
+	want("changed", "host -> host =10.0.0.10", "own -> cloud-a =10.0.0.1")
+	w.put(node("eth0", "10.0.0.10"))
+	want("interface named", "host-3e616 -> host eth0=10.0.0.10", "own -> cloud-a =10.0.0.1")
+	w.remove(node("eth0", "10.0.0.10"))
+	want("deleted", "own -> cloud-a =10.0.0.1")
+
+	w.put(decode[v1alpha1.ExternalNode](t, `
+metadata: {namespace: vms, name: own, uid: uid-own}
+spec: {interfaces: [{ips: [10.9.9.9]}]}`))
+	want("an entity of that name that somebody else made is left alone", "own -> cloud-a =10.0.0.1")
+}
