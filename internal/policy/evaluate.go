@@ -45,6 +45,7 @@ type Flow struct {
 	Destination Endpoint
 	Protocol    Protocol
 	// SourcePort and Port are for TCP, UDP and SCTP. A SourcePort of 0 is matched by rules without source port only.
+	// Rules about application protocols are matched by their ports.
 	SourcePort uint16
 	Port       uint16
 	// ICMPType and ICMPCode are for ICMP; IGMPType for IGMP.
@@ -57,8 +58,8 @@ type Flow struct {
 type RuleRef struct {
 	Policy    PolicyRef
 	Direction Direction
-	// Rule is the rule; nil stands for the isolation by the policy.
-	Rule         *ComputedRule
+	Rule      *ComputedRule
+	// TierPriority is 251 for a Kubernetes NetworkPolicy.
 	TierPriority int32
 	Priority     float64
 }
@@ -73,21 +74,13 @@ type Decision struct {
 	IsolatedBy []PolicyRef
 	// Passed are matching Pass rules on the way, in order.
 	Passed []RuleRef
-	// Uncertain are the rules that may match, depending on what a name or Service resolves to.
+	// Uncertain are the rules that may match, depending on what a name or Service resolves to. If they could change the
+	// outcome it is OutcomeUnknown, and By is nil.
 	Uncertain []RuleRef
 }
 
-// Verdict is the verdict on a flow: Egress at the source, Ingress at the destination.
+// Verdict is the verdict on a flow: Egress at the source, Ingress at the destination. The flow passes if both let it.
 type Verdict struct {
 	Egress  Decision
 	Ingress Decision
 }
-
-// Evaluator answers for flows from computed objects. It is immutable and safe for concurrent use.
-type Evaluator struct{}
-
-// NewEvaluator indexes a Listing.
-func NewEvaluator(l *Listing) *Evaluator { return &Evaluator{} }
-
-// Evaluate returns the verdict on a flow.
-func (v *Evaluator) Evaluate(f Flow) Verdict { return Verdict{} }

@@ -59,10 +59,7 @@ func (t *translation) appliedLeaves(at *AppliedTo, path string) []*terms {
 		return nil
 	case at.Group == "":
 		s := t.appliedTerms(at, path)
-		if s.normalized() == "" && !t.e.options.ReferenceNamespacePeers {
-			return nil // no selector at all selects nothing
-		}
-		return []*terms{s}
+		return t.inNamespaces(s)
 	}
 	d := t.def(at.Group, path+".group")
 	if !d.usable() {
@@ -75,7 +72,16 @@ func (t *translation) appliedLeaves(at *AppliedTo, path string) []*terms {
 		}
 		return []*terms{s}
 	}
-	return d.leaves()
+	return t.inNamespaces(d.leaves()...)
+}
+
+// inNamespaces returns the selections that can be narrowed to a Namespace: not those of Nodes, nor that without any
+// selector, which selects nothing.
+func (t *translation) inNamespaces(list ...*terms) []*terms {
+	if t.e.options.ReferenceNamespacePeers {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(s *terms) bool { return s.node != nil || s.normalized() == "" })
 }
 
 // namespacesOf returns the known Namespaces that a selection reaches into.
@@ -97,17 +103,22 @@ func (t *translation) namespacesOf(s *terms) []*namespace {
 
 // selfRules adds one rule per Namespace, for peers in the same Namespace.
 func (t *translation) selfRules(out ComputedRule, peers []indexedPeer, spaces []space) {
-	if len(peers) == 0 {
-		return
+	selections := make([]*terms, len(peers))
+	for i, peer := range peers {
+		selections[i] = t.peerTerms(peer)
+		selections[i].namespaces = nil
 	}
 	for _, s := range spaces {
+		if len(peers) == 0 {
+			return
+		}
 		r := out
 		r.AppliedToGroups = groupNames(s.groups)
 		var p ComputedPeer
-		for _, peer := range peers {
-			narrowed := t.peerTerms(peer)
-			narrowed.namespace, narrowed.namespaces = s.ns.name, nil
-			p.AddressGroups = append(p.AddressGroups, t.use(t.e.acquireGroup(AddressGroup, narrowed)).name)
+		for _, selection := range selections {
+			narrowed := *selection
+			narrowed.namespace = s.ns.name
+			p.AddressGroups = append(p.AddressGroups, t.use(t.e.acquireGroup(AddressGroup, &narrowed)).name)
 		}
 		slices.Sort(p.AddressGroups)
 		t.setPeer(&r, p)
@@ -124,6 +135,7 @@ func (t *translation) sameLabelRules(out ComputedRule, peer indexedPeer, spaces 
 		groups []*group
 	}
 	classes := make(map[string]*class)
+	selection := t.peerTerms(peer)
 	for _, s := range spaces {
 		values := make(map[string]string, len(keys))
 		id := ""
@@ -148,9 +160,9 @@ func (t *translation) sameLabelRules(out ComputedRule, peer indexedPeer, spaces 
 		c := classes[id]
 		r := out
 		r.AppliedToGroups = groupNames(c.groups)
-		narrowed := t.peerTerms(peer)
+		narrowed := *selection
 		narrowed.namespaces = compileSelector(&Selector{MatchLabels: c.labels}, peer.path+".namespaces.sameLabels", &t.errs)
-		name := t.use(t.e.acquireGroup(AddressGroup, narrowed)).name
+		name := t.use(t.e.acquireGroup(AddressGroup, &narrowed)).name
 		t.setPeer(&r, ComputedPeer{AddressGroups: []string{name}})
 		t.out.Rules = append(t.out.Rules, r)
 	}

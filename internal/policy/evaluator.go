@@ -1,0 +1,275 @@
+package policy
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// Priorities that order policies beside their tiers.
+const (
+	// knpTierPriority is where Kubernetes NetworkPolicies stand among the tiers.
+	knpTierPriority = 251
+	// baselineTierPriority is the first tier that comes after Kubernetes NetworkPolicies.
+	baselineTierPriority = 253
+)
+
+// stage is one of the three stages of evaluation.
+type stage uint8
+
+const (
+	stageTiers stage = iota
+	stageKubernetes
+	stageBaseline
+)
+
+// rankedRule is a rule with its place in the order of evaluation.
+type rankedRule struct {
+	policy *ComputedPolicy
+	rule   *ComputedRule
+	stage  stage
+}
+
+func (r *rankedRule) ref() RuleRef {
+	out := RuleRef{Policy: r.policy.Source, Direction: r.rule.Direction, Rule: r.rule, TierPriority: knpTierPriority}
+	if r.policy.TierPriority != nil {
+		out.TierPriority = *r.policy.TierPriority
+	}
+	if r.policy.Priority != nil {
+		out.Priority = *r.policy.Priority
+	}
+	return out
+}
+
+// CompareRules orders rules of computed policies as they are evaluated in one direction: by stage, tier priority, policy
+// priority and rule index. Antrea leaves the order of equals undefined; here the policies' kind, namespace, name and UID
+// decide.
+func CompareRules(p *ComputedPolicy, r *ComputedRule, q *ComputedPolicy, s *ComputedRule) int {
+	tier := func(p *ComputedPolicy) (stage, int32, float64) {
+		if p.TierPriority == nil {
+			return stageKubernetes, 0, 0
+		}
+		st := stageTiers
+		if *p.TierPriority >= baselineTierPriority {
+			st = stageBaseline
+		}
+		priority := 0.0
+		if p.Priority != nil {
+			priority = *p.Priority
+		}
+		return st, *p.TierPriority, priority
+	}
+	stage1, tier1, priority1 := tier(p)
+	stage2, tier2, priority2 := tier(q)
+	return cmp.Or(
+		cmp.Compare(stage1, stage2), cmp.Compare(tier1, tier2), cmp.Compare(priority1, priority2),
+		cmp.Compare(r.Priority, s.Priority),
+		cmp.Compare(p.Source.Kind, q.Source.Kind), cmp.Compare(p.Source.Namespace, q.Source.Namespace),
+		cmp.Compare(p.Source.Name, q.Source.Name), cmp.Compare(p.Source.UID, q.Source.UID),
+	)
+}
+
+// Evaluator answers for flows from computed objects, reading them as an enforcer does: address groups by the addresses of
+// their members, applied-to groups by reference. It is immutable and safe for concurrent use.
+type Evaluator struct {
+	// rules are all rules in order of evaluation; applied lists, by applied-to group, the indexes of its rules.
+	rules   []rankedRule
+	applied map[string][]int
+	// groupsOf lists the applied-to groups of an entity with its member value there.
+	groupsOf map[EntityRef][]membership
+	// byAddress and byRef find the members of an address group.
+	byAddress map[string]map[netip.Addr][]*Member
+	byRef     map[string]map[EntityRef]*Member
+}
+
+type membership struct {
+	group  string
+	member *Member
+}
+
+// NewEvaluator indexes a Listing.
+func NewEvaluator(l *Listing) *Evaluator {
+	v := &Evaluator{
+		applied:   make(map[string][]int),
+		groupsOf:  make(map[EntityRef][]membership),
+		byAddress: make(map[string]map[netip.Addr][]*Member),
+		byRef:     make(map[string]map[EntityRef]*Member),
+	}
+	for _, p := range l.Policies {
+		for i := range p.Rules {
+			r := rankedRule{policy: p.ComputedPolicy, rule: &p.Rules[i]}
+			switch {
+			case p.TierPriority == nil:
+				r.stage = stageKubernetes
+			case *p.TierPriority >= baselineTierPriority:
+				r.stage = stageBaseline
+			}
+			v.rules = append(v.rules, r)
+		}
+	}
+	slices.SortStableFunc(v.rules, func(a, b rankedRule) int { return CompareRules(a.policy, a.rule, b.policy, b.rule) })
+	for i, r := range v.rules {
+		groups := r.rule.AppliedToGroups
+		if len(groups) == 0 {
+			groups = r.policy.AppliedToGroups
+		}
+		for _, g := range groups {
+			v.applied[g] = append(v.applied[g], i)
+		}
+	}
+	for _, g := range l.AppliedToGroups {
+		for _, m := range g.Members {
+			v.groupsOf[m.EntityRef] = append(v.groupsOf[m.EntityRef], membership{g.Name, m})
+		}
+	}
+	for _, g := range l.AddressGroups {
+		addresses := make(map[netip.Addr][]*Member, len(g.Members))
+		refs := make(map[EntityRef]*Member, len(g.Members))
+		for _, m := range g.Members {
+			refs[m.EntityRef] = m
+			for _, a := range m.IPs {
+				addresses[a] = append(addresses[a], m)
+			}
+		}
+		v.byAddress[g.Name], v.byRef[g.Name] = addresses, refs
+	}
+	return v
+}
+
+// Evaluate returns the verdict on a flow.
+func (v *Evaluator) Evaluate(f Flow) Verdict {
+	f.Source.Addr = f.Source.Addr.Unmap().WithZone("")
+	f.Destination.Addr = f.Destination.Addr.Unmap().WithZone("")
+	return Verdict{
+		Egress:  v.decide(&f, Egress, &f.Source, &f.Destination),
+		Ingress: v.decide(&f, Ingress, &f.Destination, &f.Source),
+	}
+}
+
+// candidates returns the rules of a direction that apply to an endpoint, in order, and its member values.
+func (v *Evaluator) candidates(d Direction, local *Endpoint) ([]*rankedRule, []*Member) {
+	var indexes []int
+	var members []*Member
+	if local.EntityRef == (EntityRef{}) {
+		return nil, nil
+	}
+	for _, m := range v.groupsOf[local.EntityRef] {
+		members = append(members, m.member)
+		for _, i := range v.applied[m.group] {
+			if v.rules[i].rule.Direction == d {
+				indexes = append(indexes, i)
+			}
+		}
+	}
+	slices.Sort(indexes)
+	indexes = slices.Compact(indexes)
+	out := make([]*rankedRule, len(indexes))
+	for i, at := range indexes {
+		out[i] = &v.rules[at]
+	}
+	return out, members
+}
+
+// decide evaluates one direction at the local endpoint.
+//
+// Rules that may or may not match split the evaluation: live says in which states it can be, and possible collects the
+// outcomes that the branches left behind have.
+func (v *Evaluator) decide(f *Flow, d Direction, local, remote *Endpoint) Decision {
+	rules, members := v.candidates(d, local)
+	w := walk{flow: f, direction: d, remote: remote, members: members, evaluator: v, inTiers: true}
+	w.out.IsolatedBy = isolating(rules, local.Semantics)
+	w.out.Isolated = len(w.out.IsolatedBy) > 0
+	isolatedByKubernetes := slices.ContainsFunc(rules, func(r *rankedRule) bool { return r.stage == stageKubernetes })
+	for _, r := range rules {
+		if r.stage == stageBaseline && isolatedByKubernetes {
+			break
+		}
+		if w.step(r); !w.inTiers && !w.passed {
+			break
+		}
+	}
+	if w.inTiers || w.passed {
+		outcome := OutcomeNative
+		if w.out.Isolated {
+			outcome = OutcomeDrop
+		}
+		w.end(outcome, nil)
+	}
+	return w.out
+}
+
+// isolating returns the policies that make Drop the default of the direction in which the rules apply.
+func isolating(rules []*rankedRule, semantics Semantics) []PolicyRef {
+	var out []PolicyRef
+	for _, r := range rules {
+		isolates := r.stage == stageKubernetes || semantics == VMSemantics && r.rule.Action == Allow
+		if isolates && !slices.Contains(out, r.policy.Source) {
+			out = append(out, r.policy.Source)
+		}
+	}
+	return out
+}
+
+// walk is the evaluation of one direction.
+type walk struct {
+	evaluator *Evaluator
+	flow      *Flow
+	direction Direction
+	remote    *Endpoint
+	members   []*Member
+	// inTiers and passed are the states the evaluation can be in: before, and after a Pass rule.
+	inTiers, passed bool
+	// possible are the outcomes of branches that an uncertain rule would have ended.
+	possible []Outcome
+	out      Decision
+}
+
+// step takes one rule into account.
+func (w *walk) step(r *rankedRule) {
+	if r.stage == stageTiers && !w.inTiers || r.rule.Action == "" {
+		return
+	}
+	switch w.evaluator.matches(w, r.rule) {
+	case matchMaybe:
+		w.out.Uncertain = append(w.out.Uncertain, r.ref())
+		if r.rule.Action == Pass {
+			w.passed = true
+			return
+		}
+		w.possible = append(w.possible, outcomeOf(r.rule.Action))
+	case matchYes:
+		ref := r.ref()
+		switch {
+		case r.rule.Action == Pass:
+			w.out.Passed = append(w.out.Passed, ref)
+			w.inTiers, w.passed = false, true
+		case r.stage == stageTiers && w.passed:
+			// Only the branch that has not passed ends here.
+			w.possible = append(w.possible, outcomeOf(r.rule.Action))
+			w.inTiers = false
+		default:
+			w.end(outcomeOf(r.rule.Action), &ref)
+		}
+	}
+}
+
+// end ends the evaluation with the outcome of the branches that are left.
+func (w *walk) end(o Outcome, by *RuleRef) {
+	w.inTiers, w.passed = false, false
+	w.out.Outcome, w.out.By = o, by
+	for _, p := range w.possible {
+		if p != o {
+			w.out.Outcome, w.out.By = OutcomeUnknown, nil
+		}
+	}
+}
+
+func outcomeOf(a Action) Outcome {
+	switch a {
+	case Allow:
+		return OutcomeAllow
+	case Reject:
+		return OutcomeReject
+	}
+	return OutcomeDrop
+}
