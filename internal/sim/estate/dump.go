@@ -62,22 +62,22 @@ func (l *loader) region(dir string) (r rawRegion, found bool, err error) {
 		if err != nil {
 			return r, false, err
 		}
-		members, err := membersOf(full, data)
+		members, err := membersOf(l.path(full), data)
 		if err != nil {
 			return r, false, err
 		}
 		content, ok := members[member]
 		if !ok {
-			return r, false, fmt.Errorf("%s: not a describe answer: expected an object with the member %q, found %s", full, member, listMembers(members))
+			return r, false, fmt.Errorf("%s: not a describe answer: expected an object with the member %q, found %s", l.path(full), member, listMembers(members))
 		}
-		r.files[member] = full
-		if err := r.decode(full, member, content); err != nil {
+		r.files[member] = l.path(full)
+		if err := r.decode(l.path(full), member, content); err != nil {
 			return r, false, err
 		}
 	}
 	if found && len(r.vpcs)+len(r.groups)+len(r.reservations)+len(r.nics) > 0 && r.name == "" {
 		if r.name = r.guessName(); r.name == "" {
-			return r, false, fmt.Errorf("%s: expected the folder to be named after its region, such as us-west-2", dir)
+			return r, false, fmt.Errorf("%s: expected the folder to be named after its region, such as us-west-2", l.path(dir))
 		}
 	}
 	return r, found, nil
@@ -114,7 +114,7 @@ func (l *loader) collector(name string, members map[string]json.RawMessage) (wor
 		if members[member] == nil {
 			continue
 		}
-		if err := decode(name, member, members[member], into); err != nil {
+		if err := decode(l.path(name), member, members[member], into); err != nil {
 			return world.State{}, err
 		}
 	}
@@ -125,10 +125,10 @@ func (l *loader) collector(name string, members map[string]json.RawMessage) (wor
 		}
 	}
 	for _, member := range calls {
-		r.files[member] = name
+		r.files[member] = l.path(name)
 	}
 	r.reservations = []rawReservation{{Instances: instances}}
-	return l.collectorRegions(name, r)
+	return l.collectorRegions(l.path(name), r)
 }
 
 // collectorRegions splits a collector dump by the regions that its VPCs name.

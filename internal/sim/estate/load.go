@@ -52,17 +52,17 @@ func Load(name string) (world.State, Report, error) {
 	if dir == "" {
 		dir = "."
 	}
-	s, report, err := LoadFS(os.DirFS(dir), base)
+	s, report, err := load(os.DirFS(dir), base, dir)
 	report.Source = name
-	if base == "." && err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
-	}
 	return s, report, err
 }
 
 // LoadFS is Load for a file or folder of a file system.
-func LoadFS(fsys fs.FS, name string) (world.State, Report, error) {
-	l := &loader{fsys: fsys, report: Report{Source: name, Renamed: map[string]string{}}}
+func LoadFS(fsys fs.FS, name string) (world.State, Report, error) { return load(fsys, name, "") }
+
+// load reads name below fsys, which messages call root.
+func load(fsys fs.FS, name, root string) (world.State, Report, error) {
+	l := &loader{fsys: fsys, root: root, report: Report{Source: name, Renamed: map[string]string{}}}
 	s, err := l.load(name)
 	if err != nil {
 		return world.State{}, l.report, err
@@ -71,7 +71,7 @@ func LoadFS(fsys fs.FS, name string) (world.State, Report, error) {
 		s.Credentials = []world.Credential{{AccessKeyID: DefaultAccessKeyID, Secret: DefaultSecret, Account: s.Accounts[0].ID}}
 	}
 	if err := s.Check(); err != nil {
-		return world.State{}, l.report, fmt.Errorf("%s: the estate is not consistent: %w", name, err)
+		return world.State{}, l.report, fmt.Errorf("%s: the estate is not consistent: %w", l.path(name), err)
 	}
 	return s, l.report, nil
 }
@@ -79,8 +79,12 @@ func LoadFS(fsys fs.FS, name string) (world.State, Report, error) {
 // loader is one run of Load.
 type loader struct {
 	fsys   fs.FS
+	root   string // where fsys is, for messages
 	report Report
 }
+
+// path is the name of a file as messages spell it.
+func (l *loader) path(name string) string { return path.Join(l.root, name) }
 
 func (l *loader) load(name string) (world.State, error) {
 	info, err := fs.Stat(l.fsys, name)
@@ -117,7 +121,7 @@ func (l *loader) read(name string) ([]byte, error) {
 
 // jsonFile reads one file that is a whole description: a collector dump or a saved state.
 func (l *loader) jsonFile(name string, data []byte) (world.State, error) {
-	members, err := membersOf(name, data)
+	members, err := membersOf(l.path(name), data)
 	if err != nil {
 		return world.State{}, err
 	}
@@ -128,12 +132,12 @@ func (l *loader) jsonFile(name string, data []byte) (world.State, error) {
 	case members["version"] != nil && members["accounts"] != nil:
 		l.report.Format = "saved state"
 		var s world.State
-		if err := decode(name, "", data, &s); err != nil {
+		if err := decode(l.path(name), "", data, &s); err != nil {
 			return world.State{}, err
 		}
 		return s, nil
 	}
-	return world.State{}, fmt.Errorf("%s: not a description of an account: expected a collector dump (vpcs, security_groups, ...) or a saved state (version, accounts), found %s", name, listMembers(members))
+	return world.State{}, fmt.Errorf("%s: not a description of an account: expected a collector dump (vpcs, security_groups, ...) or a saved state (version, accounts), found %s", l.path(name), listMembers(members))
 }
 
 // dir reads a folder of YAML files or of describe answers.
@@ -173,7 +177,7 @@ func (l *loader) dir(name string) (world.State, error) {
 		}
 	}
 	if len(regions) == 0 {
-		return world.State{}, fmt.Errorf("%s: no description of an account here: expected region folders with describe answers (Vpcs.json or ec2-describe-vpcs.json, ...) or estate YAML files", name)
+		return world.State{}, fmt.Errorf("%s: no description of an account here: expected region folders with describe answers (Vpcs.json or ec2-describe-vpcs.json, ...) or estate YAML files", l.path(name))
 	}
 	return l.convert(regions)
 }

@@ -158,12 +158,12 @@ func (l *loader) yamlFiles(names []string) (world.State, error) {
 		}
 		var e yamlEstate
 		if err := yaml.UnmarshalStrict(data, &e); err != nil {
-			return s, fmt.Errorf("%s: not an estate: %w", name, err)
+			return s, fmt.Errorf("%s: not an estate: %w", l.path(name), err)
 		}
 		if len(e.Accounts) == 0 && len(e.Peerings) == 0 {
-			return s, fmt.Errorf("%s: accounts: expected at least one account", name)
+			return s, fmt.Errorf("%s: accounts: expected at least one account", l.path(name))
 		}
-		d.files = append(d.files, yamlFile{name, e})
+		d.files = append(d.files, yamlFile{l.path(name), e})
 	}
 	return s, d.draw()
 }

@@ -90,24 +90,24 @@ func (w *World) Credential(accessKeyID string) (Credential, bool) {
 
 // AddCredential adds or replaces a key.
 func (w *World) AddCredential(c Credential) error {
-	w.state.Lock()
-	defer w.state.Unlock()
-	if c.AccessKeyID == "" || c.Secret == "" || w.accounts[c.Account] == nil {
-		return invalidValue("a credential needs an access key id, a secret and a known account, not '%s'", c.Account)
-	}
-	w.credentials[c.AccessKeyID] = &c
-	return nil
+	return w.mutate(scope{account: c.Account}, "AddCredential", func(time.Time) ([]string, error) {
+		if c.AccessKeyID == "" || c.Secret == "" || w.accounts[c.Account] == nil {
+			return nil, invalidValue("a credential needs an access key id, a secret and a known account, not '%s'", c.Account)
+		}
+		w.credentials[c.AccessKeyID] = &c
+		return []string{c.AccessKeyID}, nil
+	})
 }
 
 // RemoveCredential removes a key, as when it is deactivated.
 func (w *World) RemoveCredential(accessKeyID string) error {
-	w.state.Lock()
-	defer w.state.Unlock()
-	if _, ok := w.credentials[accessKeyID]; !ok {
-		return invalidValue("there is no access key %s", accessKeyID)
-	}
-	delete(w.credentials, accessKeyID)
-	return nil
+	return w.mutate(scope{}, "RemoveCredential", func(time.Time) ([]string, error) {
+		if _, ok := w.credentials[accessKeyID]; !ok {
+			return nil, invalidValue("there is no access key %s", accessKeyID)
+		}
+		delete(w.credentials, accessKeyID)
+		return []string{accessKeyID}, nil
+	})
 }
 
 var sessionName = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)

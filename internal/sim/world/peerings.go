@@ -1,8 +1,10 @@
 package world
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"time"
 )
 
 // activePeering returns the active peering connection between two VPCs, the one with the lowest id if there are several.
@@ -22,29 +24,24 @@ func (w *World) activePeering(a, b string) *PeeringConnection {
 // AddPeering adds a peering connection between two existing VPCs. ID, status and blocks are filled in when empty: a new
 // connection is active.
 func (w *World) AddPeering(p PeeringConnection) (PeeringConnection, error) {
-	w.state.Lock()
-	defer w.state.Unlock()
-	for _, side := range []*PeeringVPC{&p.Requester, &p.Accepter} {
-		v := w.vpcOf(*side)
-		if v == nil {
-			return p, invalidValue("there is no VPC %s of account %s in %s", side.VPCID, side.Account, side.Region)
-		}
-		if side.CIDRs == nil {
-			for _, c := range v.CIDRs {
-				side.CIDRs = append(side.CIDRs, c.Prefix)
+	err := w.mutate(sideScope(p.Requester), "AddPeering", func(time.Time) ([]string, error) {
+		for _, side := range []*PeeringVPC{&p.Requester, &p.Accepter} {
+			v := w.vpcOf(*side)
+			if v == nil {
+				return nil, invalidValue("there is no VPC %s of account %s in %s", side.VPCID, side.Account, side.Region)
+			}
+			if side.CIDRs == nil {
+				for _, c := range v.CIDRs {
+					side.CIDRs = append(side.CIDRs, c.Prefix)
+				}
 			}
 		}
-	}
-	if p.ID == "" {
-		p.ID = w.newID("pcx")
-	}
-	if p.Status == "" {
-		p.Status = PeeringActive
-	}
-	c := clonePeering(&p)
-	w.peerings[p.ID] = &c
-	w.index.Store(nil)
-	return p, nil
+		p.ID, p.Status = cmp.Or(p.ID, w.newID("pcx")), cmp.Or(p.Status, PeeringActive)
+		c := clonePeering(&p)
+		w.peerings[p.ID] = &c
+		return []string{p.ID}, nil
+	})
+	return p, err
 }
 
 func (w *World) vpcOf(side PeeringVPC) *VPC {
@@ -56,13 +53,12 @@ func (w *World) vpcOf(side PeeringVPC) *VPC {
 
 // SetPeeringStatus changes the status of a peering connection, as its other side or its deletion would.
 func (w *World) SetPeeringStatus(id, status string) error {
-	w.state.Lock()
-	defer w.state.Unlock()
-	p, ok := w.peerings[id]
-	if !ok {
-		return NotFound(id)
-	}
-	p.Status = status
-	w.index.Store(nil)
-	return nil
+	return w.mutate(scope{}, "SetPeeringStatus", func(time.Time) ([]string, error) {
+		p, ok := w.peerings[id]
+		if !ok {
+			return nil, NotFound(id)
+		}
+		p.Status = status
+		return []string{id}, nil
+	})
 }

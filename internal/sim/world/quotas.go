@@ -1,5 +1,7 @@
 package world
 
+import "time"
+
 // Quotas are the service quotas of an account; they hold in each of its regions. A zero field means the default of AWS.
 type Quotas struct {
 	GroupsPerRegion      int `json:"groupsPerRegion,omitempty"`      // default 2500
@@ -74,12 +76,12 @@ func (w *World) SetQuotas(account string, q Quotas) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
-	w.state.Lock()
-	defer w.state.Unlock()
-	a, ok := w.accounts[account]
-	if !ok {
-		return invalidValue("there is no account %s", account)
-	}
-	a.Quotas = q
-	return nil
+	return w.mutate(scope{account: account}, "SetQuotas", func(time.Time) ([]string, error) {
+		a, ok := w.accounts[account]
+		if !ok {
+			return nil, invalidValue("there is no account %s", account)
+		}
+		a.Quotas = q
+		return []string{account}, nil
+	})
 }

@@ -189,8 +189,8 @@ type Mutation struct {
 	Seq       uint64 // from 1, without holes
 	Time      time.Time
 	Account   string
-	Region    string // empty for AssumeRole
-	Action    string // EC2 or STS action name
+	Region    string // empty for calls that are of no region
+	Action    string // EC2 or STS action name, or the method of World that no action stands for
 	Resources []string
 }
 
