@@ -42,8 +42,8 @@ func (im *imported) launchAndTerminate(ac accountCase) {
 			}
 		}
 	}
-	// The inventory sees the VM at its next poll; a user who does not want to wait touches the selector.
-	im.touchSelector("launch")
+	// The inventory sees the VM at its next poll; a user who does not want to wait edits the account.
+	im.readNow()
 	eventually(t, time.Minute, "the new VM as ExternalEntity", func(ctx context.Context) (bool, string) {
 		why := im.readEntities(ctx)
 		return why == "" && im.entityOf(vm) != nil, fmt.Sprintf("%d entities %s", len(im.oracle.entities), why)
@@ -55,7 +55,7 @@ func (im *imported) launchAndTerminate(ac accountCase) {
 
 	_, err = api.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{vm}})
 	im.must(err)
-	im.touchSelector("terminate")
+	im.readNow()
 	eventually(t, time.Minute, "the terminated VM's ExternalEntity is gone", func(ctx context.Context) (bool, string) {
 		why := im.readEntities(ctx)
 		return why == "" && im.entityOf(vm) == nil, fmt.Sprintf("%d entities %s", len(im.oracle.entities), why)

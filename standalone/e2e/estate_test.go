@@ -50,8 +50,10 @@ func collector(t *testing.T) accountCase {
 		t.Fatal(err)
 	}
 	for _, r := range s.Regions {
-		for i, vm := range r.Instances {
-			c.roles[vm.ID] = []string{"app", "db", "web"}[i%3]
+		for _, vm := range r.Instances {
+			if vm.State != world.Terminated {
+				c.roles[vm.ID] = []string{"app", "db", "web"}[len(c.roles)%3]
+			}
 		}
 	}
 	return c
@@ -104,7 +106,11 @@ func importAccount(t *testing.T, c *cluster, ac accountCase) *imported {
 				im.vpcs = append(im.vpcs, n.VPCID)
 			}
 		}
-		vms += len(r.Instances)
+		for _, vm := range r.Instances {
+			if vm.State != world.Terminated {
+				vms++
+			}
+		}
 	}
 	im.flows = flowsOf(state, outsideAddresses, boundaryServices(policyPorts...))
 	before := observe(server.World(), im.flows)
@@ -309,11 +315,16 @@ func ownTags(id string, tags world.Tags) string {
 	return ""
 }
 
-// touchSelector changes the selector in a way that means nothing but makes the account be read at once.
-func (im *imported) touchSelector(why string) {
+// readNow makes the account be read at once instead of at its next poll, by a change of its configuration.
+func (im *imported) readNow() {
 	im.t.Helper()
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"test/touched":%q}}}`, why))
-	if err := im.c.client.Patch(im.t.Context(), &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: "all"}}, patch); err != nil {
-		im.t.Fatal(err)
+	var cpa cloudv1.CloudProviderAccount
+	im.must(im.c.client.Get(im.t.Context(), client.ObjectKey{Namespace: "cloud", Name: "real"}, &cpa))
+	interval := int32(60)
+	if cpa.Spec.PollIntervalInSeconds != nil {
+		interval = *cpa.Spec.PollIntervalInSeconds
 	}
+	interval++
+	cpa.Spec.PollIntervalInSeconds = &interval
+	im.must(im.c.client.Update(im.t.Context(), &cpa))
 }

@@ -199,7 +199,7 @@ func (c *cluster) printLogs() {
 	c.t.Logf("output of nephele up:\n%s", tail(c.process.output.String(), 4000))
 	files, _ := filepath.Glob(filepath.Join(c.dir, "logs", "*"))
 	for _, f := range files {
-		if raw, err := os.ReadFile(f); err == nil && !strings.Contains(f, "apiserver") && !strings.Contains(f, "etcd") {
+		if raw, err := os.ReadFile(f); err == nil && filepath.Base(f) == "nephele.log" {
 			c.t.Logf("%s:\n%s", filepath.Base(f), tail(string(raw), 12000))
 		}
 	}

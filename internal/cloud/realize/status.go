@@ -29,7 +29,7 @@ import (
 
 // PolicyStatuses takes what an enforcer reports about a policy: POST networkpolicies/UID/status of the computed API.
 type PolicyStatuses interface {
-	UpdateStatus(ctx context.Context, status *v1beta2.NetworkPolicyStatus) error
+	Report(ctx context.Context, status *v1beta2.NetworkPolicyStatus) error
 }
 
 // StatusWriter is the Sink that writes reports into the cluster: which policies apply to each VirtualMachine and how far they are
@@ -138,7 +138,7 @@ func (s *StatusWriter) writePolicy(ctx context.Context, r Report, p plan.PolicyS
 		node.RealizationFailure = true
 		node.Message = r.Err.Error()
 	}
-	return s.Policies.UpdateStatus(ctx, &v1beta2.NetworkPolicyStatus{
+	return s.Policies.Report(ctx, &v1beta2.NetworkPolicyStatus{
 		ObjectMeta: metav1.ObjectMeta{Name: p.UID}, Nodes: []v1beta2.NetworkPolicyNodeStatus{node},
 	})
 }

@@ -3,16 +3,15 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
 	"github.com/nephele-io/nephele/api/generated/crd"
+	"github.com/nephele-io/nephele/internal/cli"
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
 
@@ -27,15 +26,11 @@ func run() int {
 	// Kubernetes libraries put flags of their own into this set, and cobra offers the set with every command.
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 
-	root := &cobra.Command{Use: "nephele", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(up.NewCommand(crd.FS(), nil))
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "nephele:", err)
-		var coded interface{ ExitCode() int }
-		if errors.As(err, &coded) {
-			return coded.ExitCode()
-		}
-		return 1
-	}
-	return 0
+	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+	return cli.Main(ctx, os.Args[1:], streams, up.NewCommand(crd.FS(), runController))
+}
+
+// runController runs the loops of the controller in this process.
+func runController(ctx context.Context, cfg *rest.Config) error {
+	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(os.Stderr, false)})
 }

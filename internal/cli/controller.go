@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/control"
+)
+
+// settleTime is how long the realizer waits after a change for more changes: long enough to see what one "kubectl apply" of several
+// objects brings as one plan, short enough not to be noticed.
+const settleTime = 100 * time.Millisecond
+
+// ControllerOptions say how the controller runs.
+type ControllerOptions struct {
+	Log logr.Logger
+	// MetricsAddress serves Prometheus metrics; "0" or empty serves none.
+	MetricsAddress string
+	// HealthAddress serves /healthz and /readyz; empty serves none.
+	HealthAddress string
+	// LeaderElection lets one of several replicas work at a time; LeaderNamespace is where the lock is.
+	LeaderElection  bool
+	LeaderNamespace string
+}
+
+// Scheme returns a scheme with every kind that the controller and the commands read or write.
+func Scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme,
+		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("build the scheme: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// RunController runs the policy controller, the inventory and the realizer against an API server until ctx ends.
+func RunController(ctx context.Context, cfg *rest.Config, o ControllerOptions) error {
+	scheme, err := Scheme()
+	if err != nil {
+		return err
+	}
+	cfg = rest.CopyConfig(cfg)
+	if cfg.QPS == 0 {
+		cfg.QPS, cfg.Burst = 200, 400
+	}
+	if o.MetricsAddress == "" {
+		o.MetricsAddress = "0"
+	}
+	mgr, err := ctrl.NewManager(cfg, manager.Options{
+		Scheme: scheme, Logger: o.Log, Metrics: metricsserver.Options{BindAddress: o.MetricsAddress},
+		HealthProbeBindAddress: o.HealthAddress,
+		LeaderElection:         o.LeaderElection, LeaderElectionID: "nephele-controller", LeaderElectionNamespace: o.LeaderNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+	})
+	if err != nil {
+		return fmt.Errorf("start the controller: %w", err)
+	}
+	id, err := clusterID(ctx, mgr.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	if err := assemble(mgr, id, o.Log); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	return nil
+}
+
+// clusterID is the identity under which we own objects in the cloud: the uid of the namespace that every cluster has and none loses.
+func clusterID(ctx context.Context, r client.Reader) (string, error) {
+	var ns corev1.Namespace
+	if err := r.Get(ctx, client.ObjectKey{Name: "kube-system"}, &ns); err != nil {
+		return "", fmt.Errorf("read namespace kube-system, whose uid identifies the cluster: %w", err)
+	}
+	return string(ns.UID), nil
+}
+
+// assemble joins the loops. This is the only place where they meet.
+func assemble(mgr manager.Manager, id string, log logr.Logger) error {
+	clk := clock.RealClock{}
+	policies, err := control.New(control.Options{
+		Informers: mgr.GetCache(), Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("nephele-policy"), Clock: clk, Logger: log.WithName("policy"),
+	})
+	if err != nil {
+		return err
+	}
+	// The inventory asks the realizer whether an account is given back, and the realizer asks the inventory what there is.
+	released := &lateReleaser{}
+	inv := inventory.New(inventory.Options{
+		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
+		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: openAWS},
+		Releaser: released, Now: clk.Now, Random: rand.Float64,
+	})
+	status := realize.NewStatusWriter(mgr.GetClient(), policies, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
+	realizer, err := realize.New(realize.Options{
+		ClusterID: id, Source: inProcess{policies.Store()}, Accounts: accounts{inv}, Lowerer: lower.AWS{}, Sink: status,
+		Clock: clk, Log: log.WithName("realize"), Settle: settleTime,
+	})
+	if err != nil {
+		return err
+	}
+	released.Realizer = realizer
+	if err := inv.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	for _, r := range []manager.Runnable{policies, status, realizer} {
+		if err := mgr.Add(r); err != nil {
+			return fmt.Errorf("start the controller: %w", err)
+		}
+	}
+	return nil
+}
+
+// lateReleaser breaks the circle between inventory and realizer; Realizer is set before anything runs.
+type lateReleaser struct{ *realize.Realizer }
+
+// inProcess lets the realizer watch the store of the same process.
+type inProcess struct{ store *watchstore.Store }
+
+func (s inProcess) Watch(r realize.Resource, key string) (realize.Stream, error) {
+	return s.store.Watch(watchstore.Resource(r), key)
+}
+
+// openAWS makes the provider of an AWS account.
+func openAWS(c inventory.AccountConfig) (cloud.Provider, error) {
+	cred, err := aws.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Regions) == 0 {
+		return nil, errors.New("spec.awsConfig.region names no region")
+	}
+	return aws.New(aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, UserAgent: "nephele"})
+}
+
+// cutAccount splits "namespace/name".
+func cutAccount(key string) (namespace, name string, ok bool) { return strings.Cut(key, "/") }
+
+// NewControllerCommand returns the command nephele controller.
+func NewControllerCommand() *cobra.Command {
+	var kubeconfig, kubeContext string
+	var o ControllerOptions
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Run the controller against a Kubernetes API",
+		Long: `Run the controller: it computes the policies of the cluster, imports the VMs of the cloud accounts, and enforces the policies
+on them through the clouds' security groups.
+
+The CustomResourceDefinitions must be installed (kubectl apply -f api/generated/crd). Inside a cluster the Pod's own ServiceAccount is
+used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
+		Example: `  nephele controller --kubeconfig nephele-data/kubeconfig
+  nephele controller --leader-elect --leader-namespace nephele-system --metrics 0.0.0.0:8080 --health 0.0.0.0:8081`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rules := clientcmd.NewDefaultClientConfigLoadingRules()
+			rules.ExplicitPath = kubeconfig
+			cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubeContext}).ClientConfig()
+			if err != nil {
+				return fmt.Errorf("find the Kubernetes API: %w", err)
+			}
+			o.Log = NewLogger(os.Stderr, verbose)
+			return RunController(cmd.Context(), cfg, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "file that says how to reach the API server")
+	f.StringVar(&kubeContext, "context", "", "context of the kubeconfig; empty means its current one")
+	f.StringVar(&o.MetricsAddress, "metrics", "127.0.0.1:8080", "HOST:PORT for Prometheus metrics; 0 for none")
+	f.StringVar(&o.HealthAddress, "health", "", "HOST:PORT for /healthz and /readyz; empty for none")
+	f.BoolVar(&o.LeaderElection, "leader-elect", false, "work only while holding the lock that several replicas compete for")
+	f.StringVar(&o.LeaderNamespace, "leader-namespace", "", "namespace of the lock; empty means the Pod's own")
+	f.BoolVarP(&verbose, "verbose", "v", false, "log every round of computation")
+	return cmd
+}
