@@ -24,6 +24,8 @@ type account struct {
 	deleting bool
 	// triggered asks for an observation at once.
 	triggered bool
+	// told is what was last said in events about the account and its selectors. Only Reconcile uses it.
+	told map[types.UID]string
 	// inputs is what the provider and the selection were last made of; see fingerprint.
 	inputs fingerprint
 }

@@ -26,6 +26,9 @@ const Finalizer = "nephele.io/release"
 // releasePoll is how often the Releaser is asked while an account is being deleted, if nothing else happens.
 const releasePoll = 2 * time.Second
 
+// staleWait is how long to wait for the cache when the API server has newer objects than it.
+const staleWait = 200 * time.Millisecond
+
 // Releaser gives back what we hold in the cloud accounts.
 type Releaser interface {
 	// Released reports that nothing of ours is left in the account, "namespace/name", as a snapshot shows it, and that nothing will
@@ -110,6 +113,14 @@ type fingerprint struct {
 // Reconcile brings one account up to date: observes the regions that are due and syncs objects and status. It returns when to be
 // called again. A cloud that cannot be read is not an error of Reconcile, an API server that cannot be written is.
 func (i *Inventory) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	result, err := i.reconcile(ctx, req)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: staleWait}, nil
+	}
+	return result, err
+}
+
+func (i *Inventory) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	selectors, err := i.selectorsOf(ctx, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -153,7 +164,7 @@ func (i *Inventory) open(key types.NamespacedName) *account {
 	name := cloud.AccountKey(key.Namespace, key.Name)
 	a := i.accounts[name]
 	if a == nil {
-		a = &account{key: key, regions: map[string]*region{}}
+		a = &account{key: key, regions: map[string]*region{}, told: map[types.UID]string{}}
 		i.accounts[name] = a
 	}
 	return a

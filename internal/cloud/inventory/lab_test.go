@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
@@ -46,6 +47,8 @@ type lab struct {
 	inv    *Inventory
 	events *events
 	opens  int
+	// refuse, if set, is asked before the API server's stand-in creates an object.
+	refuse func(client.Object) error
 
 	mu  sync.Mutex
 	now time.Time
@@ -101,7 +104,17 @@ func newLab(t *testing.T) *lab {
 		}
 	}
 	l.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.CloudProviderAccount{},
-		&v1alpha1.CloudEntitySelector{}, &v1alpha1.VirtualMachine{}, &v1alpha1.Vpc{}).Build()
+		&v1alpha1.CloudEntitySelector{}, &v1alpha1.VirtualMachine{}, &v1alpha1.Vpc{}).
+		WithInterceptorFuncs(interceptor.Funcs{Create: func(
+			ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption,
+		) error {
+			if l.refuse != nil {
+				if err := l.refuse(o); err != nil {
+					return err
+				}
+			}
+			return c.Create(ctx, o, opts...)
+		}}).Build()
 	l.restart(nil)
 	return l
 }

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,8 +9,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -513,5 +518,67 @@ func TestReadersAndSubscribers(t *testing.T) {
 	defer mu.Unlock()
 	if heard["clouds/acc"] != got {
 		t.Error("heard after cancel")
+	}
+}
+
+// TestRefusedObjects: one object that the API server does not take stops no other, and is said on the account.
+func TestRefusedObjects(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(), l.ces("web", "all", wholeVPC(vpc1)), l.ces("going", "all", wholeVPC(vpc1)))
+	refused := "virtualmachine-" + vm1
+	l.refuse = func(o client.Object) error {
+		switch {
+		case o.GetNamespace() == "going":
+			err := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, o.GetName(), errors.New("the namespace is going"))
+			err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+			return err
+		case o.GetName() == refused:
+			return errors.New("no thanks")
+		}
+		return nil
+	}
+	if _, err := l.inv.Reconcile(t.Context(), request(accountKey)); err == nil || !strings.Contains(err.Error(), "no thanks") {
+		t.Errorf("error %v", err)
+	}
+	if got := l.entities(); len(got) != len(l.vms())-1 || len(got) < 2 || slices.Contains(got, "web/"+refused) {
+		t.Errorf("entities %v", got)
+	}
+	l.wantAccount("False NotWritten", "True OK", "True OK", "no thanks")
+	l.refuse = nil
+	l.reconcile()
+	l.wantAccount("True OK", "True OK", "True OK", "")
+	if got := l.entities(); len(got) != len(l.vms()) || !slices.Contains(got, "going/"+refused) {
+		t.Errorf("entities %v", got)
+	}
+}
+
+// TestSubscribersHearNewsOnly: a pass that finds nothing new is silent.
+func TestSubscribersHearNewsOnly(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	ces := l.ces("web", "all", wholeVPC(vpc1))
+	l.create(l.secret(goodCreds), l.cpa(), ces)
+	heard := 0
+	l.inv.Subscribe(func(string) { heard++ })
+	for i, c := range []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"the first observation", func() {}, 1},
+		{"nothing", func() {}, 0},
+		{"an entity deleted by hand", func() { l.delete(get(l, &antreav1alpha2.ExternalEntity{}, "web", "virtualmachine-"+vm1)) }, 0},
+		{"an observation", func() { l.advance(time.Minute) }, 1},
+		{"a trigger", func() { l.inv.Trigger("clouds/acc") }, 1},
+		{"a selector less", func() { l.delete(ces) }, 1},
+		{"the account gone", func() { l.delete(l.account()) }, 1},
+	} {
+		heard = 0
+		c.do()
+		l.reconcile()
+		if heard != c.want {
+			t.Errorf("%d: heard %d times of %s; want %d", i, heard, c.what, c.want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -163,6 +164,9 @@ func (s *syncer) create(ctx context.Context, o client.Object) (bool, error) {
 	err := s.opts.Client.Create(ctx, o)
 	if err == nil {
 		return true, nil
+	}
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return false, nil // the selector that asks for it is on its way out too
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return false, fmt.Errorf("create %T %s: %w", o, key, err)

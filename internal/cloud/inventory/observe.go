@@ -25,16 +25,16 @@ type outcome struct {
 
 // observe reads the regions beside one another. Whenever some are done and others are not, publish is called, so that a slow region
 // does not hold up the others. All goroutines have ended when it returns.
-func (p *pass) observe(ctx context.Context, names []string, publish func() error) error {
+// What publish fails to write then is written, or fails for good, at the end of the pass.
+func (p *pass) observe(ctx context.Context, names []string, publish func() error) {
 	provider, ok := p.Provider(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name))
 	if !ok || len(names) == 0 {
-		return nil
+		return
 	}
 	done := make(chan outcome, len(names))
 	for _, name := range names {
 		go func() { done <- p.observeRegion(ctx, provider, name) }()
 	}
-	var failed error
 	for pending := len(names); pending > 0; {
 		p.record(<-done)
 		pending--
@@ -47,11 +47,10 @@ func (p *pass) observe(ctx context.Context, names []string, publish func() error
 				more = false
 			}
 		}
-		if pending > 0 && failed == nil && ctx.Err() == nil {
-			failed = publish()
+		if pending > 0 && ctx.Err() == nil {
+			_ = publish()
 		}
 	}
-	return errors.Join(failed, ctx.Err())
 }
 
 func (p *pass) observeRegion(ctx context.Context, provider cloud.Provider, name string) outcome {
@@ -76,6 +75,7 @@ func (p *pass) record(o outcome) {
 	if errors.Is(o.err, context.Canceled) {
 		return
 	}
+	p.news = true
 	a := p.account
 	a.mu.Lock()
 	defer a.mu.Unlock()

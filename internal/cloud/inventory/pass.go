@@ -28,6 +28,8 @@ type pass struct {
 	selectors []v1alpha1.CloudEntitySelector
 	// problem is why the account has no provider; nil if it has one.
 	problem *problem
+	// news says that something changed that subscribers want to know.
+	news bool
 }
 
 // problem is a fault of the account's configuration.
@@ -53,21 +55,23 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	}
 	var s *syncer
 	var d desired
-	publish := func() error {
+	publish := func() (written error) {
 		s = &syncer{Inventory: p.Inventory, account: p.key()}
-		d, err = p.publish(ctx, s)
-		return err
+		d, written, err = p.publish(ctx, s)
+		return written
 	}
 	due := p.account.due(p.opts.Now(), changed)
 	if p.problem == nil {
-		if err := p.observe(ctx, due, publish); err != nil {
-			return reconcile.Result{}, err
-		}
+		p.observe(ctx, due, publish)
 	}
-	if err := publish(); err != nil {
+	if ctx.Err() != nil {
+		return reconcile.Result{}, ctx.Err()
+	}
+	written := publish()
+	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := p.report(ctx, d, s); err != nil {
+	if err := errors.Join(written, p.report(ctx, d, s, written)); err != nil {
 		return reconcile.Result{}, err
 	}
 	if p.deleting() {
@@ -78,7 +82,7 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 		wait = p.account.wait(p.opts.Now(), wait)
 	}
 	if s.again {
-		wait = min(wait, 500*time.Millisecond)
+		wait = min(wait, staleWait)
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
@@ -103,6 +107,7 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	changed = a.inputs != inputs || a.deleting != p.deleting()
+	p.news = a.inputs.config != inputs.config || a.deleting != p.deleting()
 	if a.inputs.config != inputs.config || (a.provider == nil && p.problem == nil) {
 		a.provider = nil
 		if p.problem == nil {
@@ -164,16 +169,17 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	return c, nil
 }
 
-// publish computes what there should be from what is known, lets the others know and writes the objects.
-func (p *pass) publish(ctx context.Context, s *syncer) (desired, error) {
+// publish computes what there should be from what is known, lets the subscribers know and writes the objects.
+// written is what went wrong with the latter; err that the objects could not be read, so that nothing was done.
+func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err error) {
 	if err := s.list(ctx); err != nil {
-		return desired{}, err
+		return desired{}, nil, err
 	}
 	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots(), userTags: s.userTags()}
 	if !p.deleting() {
 		v.selectors = p.selectors
 	}
-	d := compute(v)
+	d = compute(v)
 	s.stale = p.stale()
 	keep := p.keep(v)
 	refs := maps.Clone(d.refs)
@@ -184,10 +190,14 @@ func (p *pass) publish(ctx context.Context, s *syncer) (desired, error) {
 		}
 	}
 	p.account.mu.Lock()
+	p.news = p.news || !maps.Equal(p.account.refs, refs)
 	p.account.refs = refs
 	p.account.mu.Unlock()
-	p.notify(p.key())
-	return d, s.sync(ctx, d, keep)
+	if p.news {
+		p.news = false
+		p.notify(p.key())
+	}
+	return d, s.sync(ctx, d, keep), nil
 }
 
 func (p *pass) cloud() v1alpha1.CloudProvider {

@@ -23,6 +23,8 @@ import (
 const (
 	// reasonReleasing: the account is being deleted and something of ours is still in the cloud.
 	reasonReleasing = "Releasing"
+	// reasonNotWritten: the API server refuses objects of the account.
+	reasonNotWritten = "NotWritten"
 	// reasonNameTaken: an object that the selector asks for exists and is not the account's.
 	reasonNameTaken = "NameTaken"
 )
@@ -41,8 +43,8 @@ func pending(message string) verdict {
 	return verdict{metav1.ConditionUnknown, v1alpha1.ReasonPending, message}
 }
 
-// report writes the status of the account and its selectors.
-func (p *pass) report(ctx context.Context, d desired, s *syncer) error {
+// report writes the status of the account and its selectors. written is what went wrong with their objects.
+func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) error {
 	regions := p.regionStatuses(d)
 	credentials, reachable := p.judge()
 	ready := ok("all regions are read")
@@ -56,6 +58,9 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer) error {
 		ready = credentials
 	case reachable.status != metav1.ConditionTrue:
 		ready = reachable
+	case written != nil:
+		first, _, _ := strings.Cut(written.Error(), "\n")
+		ready = no(reasonNotWritten, first)
 	}
 	errs := []error{p.reportAccount(ctx, regions, []verdict{ready, credentials, reachable})}
 	if !p.deleting() {
@@ -65,7 +70,7 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer) error {
 		}
 		for n := range p.selectors {
 			v := p.judgeSelector(&p.selectors[n], selectorFacts{matched: d.matched[n], all: total, account: ready, read: p.anyRead(), taken: s.taken})
-			errs = append(errs, p.reportSelector(ctx, &p.selectors[n], v))
+			errs = append(errs, p.reportSelector(ctx, &p.selectors[n], v, p.account.told))
 		}
 	}
 	return errors.Join(errs...)
@@ -213,17 +218,29 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	if equality.Semantic.DeepEqual(base.Status, live.Status) {
 		return nil
 	}
-	if err := p.opts.Client.Status().Patch(ctx, live, client.MergeFrom(base)); client.IgnoreNotFound(err) != nil {
+	if err := p.opts.Client.Status().Patch(ctx, live, client.MergeFrom(base)); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil
+		}
 		return fmt.Errorf("write the status of account %s: %w", p.key(), err)
 	}
+	p.cpa = live
 	if news {
-		p.tell(live, ready, "Observe")
+		p.tell(live, ready, "Observe", p.account.told)
 	}
 	return nil
 }
 
-// tell records a state that has just been entered as an event.
-func (i *Inventory) tell(about client.Object, v verdict, action string) {
+// tell records a state that has just been entered as an event. told remembers it, for when the cache still shows the state before;
+// it may be nil.
+func (i *Inventory) tell(about client.Object, v verdict, action string, told map[types.UID]string) {
+	if told != nil {
+		state := string(v.status) + v.reason
+		if told[about.GetUID()] == state {
+			return
+		}
+		told[about.GetUID()] = state
+	}
 	kind := corev1.EventTypeNormal
 	switch v.status {
 	case metav1.ConditionFalse:
@@ -297,7 +314,9 @@ func (f selectorFacts) takenIn(namespace string) string {
 	return strings.Join(messages, "; ")
 }
 
-func (i *Inventory) reportSelector(ctx context.Context, s *v1alpha1.CloudEntitySelector, v selectorVerdict) error {
+func (i *Inventory) reportSelector(
+	ctx context.Context, s *v1alpha1.CloudEntitySelector, v selectorVerdict, told map[types.UID]string,
+) error {
 	live := s.DeepCopy()
 	live.Status.MatchedVMs, live.Status.Error = v.count, ""
 	if v.ready.status == metav1.ConditionFalse {
@@ -312,7 +331,7 @@ func (i *Inventory) reportSelector(ctx context.Context, s *v1alpha1.CloudEntityS
 		return fmt.Errorf("write the status of selector %s: %w", client.ObjectKeyFromObject(s), err)
 	}
 	if news {
-		i.tell(live, v.ready, "Select")
+		i.tell(live, v.ready, "Select", told)
 	}
 	return nil
 }
@@ -320,5 +339,5 @@ func (i *Inventory) reportSelector(ctx context.Context, s *v1alpha1.CloudEntityS
 // reportAccountMissing says on a selector that its account does not exist.
 func (i *Inventory) reportAccountMissing(ctx context.Context, s *v1alpha1.CloudEntitySelector, account types.NamespacedName) error {
 	missing := no(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("there is no CloudProviderAccount %s", account))
-	return i.reportSelector(ctx, s, selectorVerdict{ready: missing, matched: no(v1alpha1.ReasonAccountNotFound, missing.message)})
+	return i.reportSelector(ctx, s, selectorVerdict{ready: missing, matched: missing}, nil)
 }
