@@ -1,7 +1,9 @@
 package estate
 
 import (
+	"fmt"
 	"net/netip"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,62 +13,20 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// story is the example of docs/simulator.md.
-const story = `
-accounts:
-- id: "111122223333"
-  alias: shop
-  credentials:
-  - accessKeyId: AKIASHOPEXAMPLE00000
-    secret: shop-secret-of-any-length
-  roles:
-  - name: nephele
-    trusted: ["444455556666"]
-    externalId: four-eyes
-  quotas: {rulesPerGroup: 40}
-  regions:
-  - name: eu-west-1
-    prefixLists:
-    - name: offices
-      maxEntries: 5
-      entries: [198.51.100.0/24 Berlin, 203.0.113.7 Oslo]
-    vpcs:
-    - name: shop
-      cidrs: [10.1.0.0/16, "2001:db8:1::/56"]
-      subnets:
-      - {name: front, cidr: 10.1.1.0/24, ipv6: "2001:db8:1:1::/64", publicIPs: true}
-      - {name: back, cidr: 10.1.2.0/24, zone: eu-west-1b}
-      groups:
-      - name: web
-        rules:
-        - tcp 80,443 from any -- the world
-        - tcp 22 from list:offices
-        - icmp 8 from 10.0.0.0/8
-      - name: db
-        egress: none
-        rules:
-        - tcp 5432 from web, ops/bastion
-      vms:
-      - {name: web-1, subnet: front, ip: 10.1.1.10, ipv6: auto, public: auto, groups: [web], tags: {app: shop}}
-      - {name: db-1, subnet: back, groups: [db], state: stopped}
-      - name: router
-        nics:
-        - {subnet: front, ip: [10.1.1.20, 10.1.1.21], groups: [web]}
-        - {subnet: back, groups: [db]}
-      nics:
-      - {name: balancer, subnet: front, managed: true, groups: [web]}
-    - name: ops
-      cidrs: [10.2.0.0/16]
-      groups:
-      - name: bastion
-        rules: [tcp 22 from list:offices, all to any]
-      vms:
-      - {name: jump, groups: [bastion]}
-- id: "444455556666"
-  regions: [{name: eu-west-1}]
-peerings:
-- between: [shop, ops]
-`
+// documented returns the example of docs/simulator.md, so that it stays true.
+func documented(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/simulator.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	example, _, ok := strings.Cut(rest, "```\n")
+	if !ok || !strings.HasPrefix(example, "accounts:") {
+		t.Fatal("docs/simulator.md has no example of an estate")
+	}
+	return example
+}
 
 func loadYAML(t *testing.T, text string) world.State {
 	t.Helper()
@@ -179,8 +139,8 @@ func TestEmbeddedEstate(t *testing.T) {
 	}
 }
 
-func TestStory(t *testing.T) {
-	s := loadYAML(t, story)
+func TestDocumentedEstate(t *testing.T) {
+	s := loadYAML(t, documented(t))
 	w, err := world.New(s, world.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -334,5 +294,63 @@ func TestRepairs(t *testing.T) {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("the report does not say %q:\n%s", want, r)
 		}
+	}
+}
+
+// TestPeeredRegions loads a dump of two regions with a peering between two accounts, prefix lists, IPv6 and tags apart.
+func TestPeeredRegions(t *testing.T) {
+	vpcs := `{"Vpcs": [{"VpcId": "vpc-1234567%d", "CidrBlock": "10.%d.0.0/16", "OwnerId": "123456789012", "State": "available",
+		"CidrBlockAssociationSet": [{"CidrBlock": "100.64.0.0/16"}, {"CidrBlock": "10.%[2]d.0.0/16"}],
+		"Ipv6CidrBlockAssociationSet": [{"Ipv6CidrBlock": "2001:db8:%[2]d::/56"}]}]}`
+	peerings := `{"VpcPeeringConnections": [{"VpcPeeringConnectionId": "pcx-12345678", "Status": {"Code": "active", "Message": "Active"},
+		"RequesterVpcInfo": {"VpcId": "vpc-12345671", "OwnerId": "123456789012", "Region": "us-west-2", "CidrBlock": "10.1.0.0/16"},
+		"AccepterVpcInfo": {"VpcId": "vpc-abcdef01", "OwnerId": "210987654321", "Region": "us-west-2", "CidrBlockSet": [{"CidrBlock": "10.9.0.0/16"}]}}]}`
+	groups := `{"SecurityGroups": [{"GroupId": "sg-12345678", "GroupName": "default", "Description": "default VPC security group", "VpcId": "vpc-12345671",
+		"IpPermissions": [{"IpProtocol": "-1", "PrefixListIds": [{"PrefixListId": "pl-12345678"}, {"PrefixListId": "pl-87654321"}],
+			"UserIdGroupPairs": [{"GroupId": "sg-abcdef01", "UserId": "210987654321", "VpcId": "vpc-abcdef01", "VpcPeeringConnectionId": "pcx-12345678"}]}]}]}`
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	s, r, err := LoadFS(fstest.MapFS{
+		"us-west-2/ec2-describe-vpcs.json":                    file(fmt.Sprintf(vpcs, 1, 1)),
+		"us-west-2/ec2-describe-vpc-peering-connections.json": file(peerings),
+		"us-west-2/ec2-describe-security-groups.json":         file(groups),
+		"us-west-2/ec2-describe-managed-prefix-lists.json": file(`{"PrefixLists": [{"PrefixListId": "pl-12345678", "PrefixListName": "com.amazonaws.global.cloudfront.origin-facing", "OwnerId": "AWS"},
+			{"PrefixListId": "pl-87654321", "PrefixListName": "mine", "OwnerId": "123456789012", "MaxEntries": 7, "AddressFamily": "IPv6", "Entries": [{"Cidr": "2001:db8::/32"}]}]}`),
+		"us-west-2/describe-tags.json":       file(`{"Tags": [{"ResourceId": "vpc-12345671", "Key": "Name", "Value": "west"}]}`),
+		"us-east-1/describe-vpcs.json":       file(fmt.Sprintf(vpcs, 2, 2)),
+		"us-east-1/describe-key-pairs.json":  file(`{}`),
+		"describe-regions.json":              file(`{}`),
+		"eu-west-1/describe-something.json":  file(`{}`),
+		"eu-west-1/describe-everything.json": file(`[]`),
+	}, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := world.New(s, world.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Accounts()[0].Regions; !slices.Equal(got, []string{"us-east-1", "us-west-2"}) {
+		t.Errorf("regions %v", got)
+	}
+	west := s.Regions[1]
+	if v := west.VPCs[0]; v.CIDRs[0].Prefix.String() != "10.1.0.0/16" || len(v.CIDRs) != 3 || v.Tags["Name"] != "west" {
+		t.Errorf("VPC %+v", v)
+	}
+	if l := west.PrefixLists; l[0].MaxEntries != 55 || l[0].OwnerID != world.AWSOwned || l[1].MaxEntries != 7 || len(l[1].Entries()) != 1 {
+		t.Errorf("prefix lists %+v", l)
+	}
+	region, err := w.Region("123456789012", "us-west-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := region.SecurityGroups("sg-12345678")
+	if err != nil || len(g[0].Rules) != 3 || g[0].Rules[0].Group.UserID != "210987654321" || g[0].Rules[0].Group.PeeringStatus != "active" {
+		t.Errorf("group %+v (%v)", g, err)
+	}
+	if p, err := region.PeeringConnections(); err != nil || len(p) != 1 || p[0].Accepter.Account != "210987654321" || p[0].Accepter.CIDRs[0].String() != "10.9.0.0/16" {
+		t.Errorf("peerings %+v (%v)", p, err)
+	}
+	if len(r.Ignored) != 3 || !strings.Contains(r.String(), "pl-12345678: the dump does not hold its entries") {
+		t.Errorf("report %s", r)
 	}
 }

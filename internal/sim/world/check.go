@@ -111,7 +111,7 @@ func (c *checker) rule(g *SecurityGroup, x *SecurityGroupRule, lists map[string]
 	}
 	if x.Group != nil {
 		peers++
-		if !wellFormed("sg", x.Group.GroupID) || !accountID.MatchString(x.Group.UserID) {
+		if !WellFormed("sg", x.Group.GroupID) || !accountID.MatchString(x.Group.UserID) {
 			c.bad("%s of %s: group reference %q of account %q is malformed", x.ID, g.ID, x.Group.GroupID, x.Group.UserID)
 		}
 	}

@@ -54,7 +54,7 @@ var kinds = []kind{
 // gives: Malformed. Both the short (8 hex digits) and the long (17) form are good.
 func CheckID(prefix, id string) error {
 	for _, k := range kinds {
-		if k.prefix == prefix && !wellFormed(prefix, id) {
+		if k.prefix == prefix && !WellFormed(prefix, id) {
 			return refuse(k.malformed, k.garbled, id)
 		}
 	}
@@ -64,7 +64,7 @@ func CheckID(prefix, id string) error {
 // NotFound is the refusal that EC2 gives for a well-formed id that is unknown, by the prefix of the id.
 func NotFound(id string) *Error {
 	for _, k := range kinds {
-		if wellFormed(k.prefix, id) {
+		if WellFormed(k.prefix, id) {
 			return refuse(k.notFound, k.missing, id)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// wellFormed reports whether id is prefix, a dash and 8 or 17 lower-case hexadecimal digits.
-func wellFormed(prefix, id string) bool {
+// WellFormed reports whether id is prefix, a dash and 8 or 17 lower-case hexadecimal digits.
+func WellFormed(prefix, id string) bool {
 	hexes, ok := strings.CutPrefix(id, prefix+"-")
 	if !ok || len(hexes) != 8 && len(hexes) != 17 {
 		return false
@@ -21,9 +21,6 @@ func wellFormed(prefix, id string) bool {
 	}
 	return true
 }
-
-// WellFormed reports whether id is a valid wire id with this prefix.
-func WellFormed(prefix, id string) bool { return wellFormed(prefix, id) }
 
 // ResourceType names the kind of resource that an id denotes by its prefix (instance, security-group, ...), or "".
 func ResourceType(id string) string {

@@ -224,7 +224,7 @@ func (c *checker) bad(format string, args ...any) {
 }
 
 func (c *checker) id(prefix, id string) {
-	if !wellFormed(prefix, id) {
+	if !WellFormed(prefix, id) {
 		c.bad("id %q: expected %s- and 8 or 17 hexadecimal digits", id, prefix)
 	}
 	if c.ids[id] {
