@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
@@ -39,6 +41,9 @@ type region struct {
 	failures int
 	// next is when to observe again.
 	next time.Time
+	// left is when the region was found to be no longer among those of the account; zero while it is. A region that has left is
+	// observed until nothing of ours is in it.
+	left time.Time
 }
 
 // Keys returns the accounts, "namespace/name", sorted. An account that is being deleted is among them until it is released.
@@ -55,7 +60,8 @@ func (i *Inventory) lookup(key string) *account {
 	return i.accounts[key]
 }
 
-// Regions returns the regions of the account, sorted; none if the account is unknown.
+// Regions returns the regions of the account, sorted; none if the account is unknown. A region that was removed from the account is
+// among them, without entities, until nothing of ours is in it.
 func (i *Inventory) Regions(key string) []string {
 	a := i.lookup(key)
 	if a == nil {
@@ -152,18 +158,63 @@ func (i *Inventory) notify(key types.NamespacedName) {
 	}
 }
 
-// snapshots returns the last whole snapshots by region name.
+// snapshots returns the last whole snapshots by region name, without those of regions that have left.
 func (a *account) snapshots() []*cloud.Snapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []*cloud.Snapshot
 	for _, r := range a.regions {
-		if r.snapshot != nil {
+		if r.snapshot != nil && r.left.IsZero() {
 			out = append(out, r.snapshot)
 		}
 	}
 	slices.SortFunc(out, func(x, y *cloud.Snapshot) int { return cmp.Compare(x.Region, y.Region) })
 	return out
+}
+
+// setRegions makes the account have the named regions. Regions that it had stay for now if they are to be released first.
+func (a *account) setRegions(names []string, had []v1alpha1.RegionStatus, release bool, now time.Time) {
+	for _, name := range names {
+		if r := a.regions[name]; r == nil {
+			a.regions[name] = &region{}
+		} else {
+			r.left = time.Time{}
+		}
+	}
+	for _, st := range had {
+		if a.regions[st.Name] == nil {
+			a.regions[st.Name] = &region{}
+		}
+	}
+	for name, r := range a.regions {
+		switch {
+		case slices.Contains(names, name):
+		case !release:
+			delete(a.regions, name)
+		case r.left.IsZero():
+			r.left, r.next = now, now
+		}
+	}
+}
+
+// dropReleased forgets the regions that have left and, some time after, showed nothing of ours; or that do not even exist.
+func (a *account) dropReleased(grace time.Duration) (dropped bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, r := range a.regions {
+		if r.left.IsZero() {
+			continue
+		}
+		clean := r.err == nil && r.snapshot != nil && r.snapshot.ObservedAt.Sub(r.left) >= grace &&
+			!slices.ContainsFunc(r.snapshot.Groups, func(g cloud.Group) bool {
+				return g.Tags[cloud.TagAccount] == cloud.AccountKey(a.key.Namespace, a.key.Name)
+			})
+		if clean || errors.Is(r.err, cloud.ErrRegionUnknown) {
+			delete(a.regions, name)
+			dropped = true
+		}
+	}
+	return dropped
 }
 
 // due returns the regions to observe now: all if all is set, those whose time has come, and if triggered those that are well.

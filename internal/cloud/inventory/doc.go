@@ -12,7 +12,8 @@
 //
 // An account is deleted in two steps: it keeps the finalizer Finalizer while the Releaser (the loop that edits the cloud) gives back
 // what it holds; until then the account is still observed, Deleting reports true, and its provider and snapshots stay available.
-// Whoever removes the finalizer by hand leaves security groups behind in the cloud.
+// A region that is removed from an account goes the same way by itself: without objects, but observed until no group of the account is
+// left in it. Whoever removes the finalizer by hand leaves security groups behind in the cloud.
 //
 // Concurrency: all exported methods may be called from any goroutine. Reconcile runs for one account at a time and for several
 // accounts beside one another; it starts goroutines only for the regions of one poll and awaits them. Snapshots and maps that are

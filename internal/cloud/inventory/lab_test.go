@@ -49,6 +49,8 @@ type lab struct {
 	opens  int
 	// refuse, if set, is asked before the API server's stand-in creates an object.
 	refuse func(client.Object) error
+	// gate holds up the observation of a region until it is closed.
+	gate map[string]chan struct{}
 
 	mu  sync.Mutex
 	now time.Time
@@ -141,8 +143,9 @@ func (l *lab) restart(releaser Releaser) {
 			if err != nil {
 				return nil, err
 			}
-			return aws.New(aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Now: l.clock,
+			p, err := aws.New(aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Now: l.clock,
 				MaxAttempts: 1, MaxBackoff: time.Millisecond})
+			return gated{p, l}, err
 		}},
 	})
 }
@@ -339,4 +342,21 @@ func (l *lab) delete(o client.Object) {
 
 func request(key types.NamespacedName) reconcile.Request {
 	return reconcile.Request{NamespacedName: key}
+}
+
+// gated is a provider whose observations wait for the lab's gates.
+type gated struct {
+	cloud.Provider
+	lab *lab
+}
+
+func (g gated) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, error) {
+	if gate := g.lab.gate[s.Region]; gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return g.Provider.Observe(ctx, s)
 }

@@ -18,6 +18,7 @@ import (
 
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -581,4 +582,76 @@ func TestSubscribersHearNewsOnly(t *testing.T) {
 			t.Errorf("%d: heard %d times of %s; want %d", i, heard, c.what, c.want)
 		}
 	}
+}
+
+// TestRegionRemoved: a region that is taken out of the account stays observed until nothing of ours is in it, even over a restart.
+func TestRegionRemoved(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.restart(&releaser{})
+	l.create(l.secret(goodCreds), l.cpa(ireland, oregon), l.ces("web", "all", wholeVPC(vpc1)))
+	g, err := l.region(oregon).CreateSecurityGroup(world.CreateSecurityGroupInput{
+		Name: "nephele-x", Description: "d", VPCID: vpc1, Tags: world.Tags{cloud.TagAccount: "clouds/acc"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.reconcile()
+	cpa := l.account()
+	cpa.Spec.AWSConfig.Region = []string{ireland}
+	cpa.Generation++
+	l.update(cpa)
+	l.reconcile()
+	l.want("VMs", l.vms())
+	l.want("entities", l.entities())
+	l.want("VPCs", l.vpcs())
+	l.restart(&releaser{})
+	for range 3 {
+		l.advance(time.Minute)
+		l.reconcile()
+		l.want("regions", l.inv.Regions("clouds/acc"), ireland, oregon)
+	}
+	if snap, err := l.inv.Latest("clouds/acc", oregon); snap == nil || err != nil {
+		t.Errorf("latest %v, %v", snap != nil, err)
+	}
+	if st := l.account().Status.Regions; len(st) != 2 || !strings.Contains(st[1].LastError, "no longer a region") {
+		t.Errorf("status %+v", st)
+	}
+	if _, err := l.region(oregon).DeleteSecurityGroup(g.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	l.advance(time.Minute)
+	l.reconcile()
+	l.want("regions", l.inv.Regions("clouds/acc"), ireland)
+	l.wantAccount("True OK", "True OK", "True OK", "")
+	l.restart(&releaser{})
+	l.reconcile()
+	l.want("regions", l.inv.Regions("clouds/acc"), ireland)
+}
+
+// TestSlowRegion: what one region shows is published while another one is still being read.
+func TestSlowRegion(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(oregon, ireland), l.ces("web", "all", wholeVPC(vpc1)))
+	l.gate = map[string]chan struct{}{ireland: make(chan struct{})}
+	published := make(chan int, 10)
+	l.inv.Subscribe(func(string) { published <- len(l.inv.Entities("clouds/acc")) })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := l.inv.Reconcile(t.Context(), request(accountKey)); err != nil {
+			t.Error(err)
+		}
+	}()
+	if got := <-published; got < 2 {
+		t.Errorf("%d entities published", got)
+	}
+	select {
+	case <-done:
+		t.Error("the slow region was not waited for")
+	default:
+	}
+	close(l.gate[ireland])
+	<-done
+	l.wantAccount("True OK", "True OK", "True OK", "")
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -67,6 +66,7 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	if ctx.Err() != nil {
 		return reconcile.Result{}, ctx.Err()
 	}
+	p.news = p.account.dropReleased(p.interval()) || p.news
 	written := publish()
 	if err != nil {
 		return reconcile.Result{}, err
@@ -121,12 +121,7 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	if len(config.Regions) == 0 {
 		return changed, nil // a configuration without regions is none; what is known stays
 	}
-	maps.DeleteFunc(a.regions, func(name string, _ *region) bool { return !slices.Contains(config.Regions, name) })
-	for _, name := range config.Regions {
-		if a.regions[name] == nil {
-			a.regions[name] = &region{}
-		}
-	}
+	a.setRegions(config.Regions, p.cpa.Status.Regions, p.opts.Releaser != nil, p.opts.Now())
 	if p.problem != nil {
 		for _, r := range a.regions {
 			r.err = errors.New(p.problem.message)
@@ -217,7 +212,7 @@ func (p *pass) keep(v view) func(region, namespace string) bool {
 	}
 	unread := map[string]bool{}
 	for name, r := range p.account.regions {
-		if r.snapshot == nil {
+		if r.snapshot == nil && r.left.IsZero() {
 			unread[name] = true
 			unread[""] = true // an object that was created but never got a status may be of any region
 		}

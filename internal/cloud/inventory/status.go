@@ -92,8 +92,11 @@ func (p *pass) regionStatuses(d desired) []v1alpha1.RegionStatus {
 			// From before a restart: it still tells how old the objects are.
 			st.LastSyncTime, st.VMs, st.Vpcs = old.LastSyncTime, old.VMs, old.Vpcs
 		}
-		if r.err != nil {
+		switch {
+		case r.err != nil:
 			st.LastError = r.err.Error()
+		case !r.left.IsZero():
+			st.LastError = "no longer a region of the account; waiting until nothing of ours is left in it"
 		}
 		out = append(out, st)
 	}
