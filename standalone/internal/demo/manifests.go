@@ -1,0 +1,93 @@
+package demo
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"text/template"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// The manifests of the story, in the order in which they are applied.
+const (
+	fileAccount  = "10-account.yaml"
+	fileSelector = "20-selector.yaml"
+	fileRoles    = "30-roles.yaml"
+	fileNoSSH    = "40-no-ssh-from-outside.yaml"
+	fileSwitches = "50-switches.yaml"
+	fileMoved    = "60-core-01-is-cvp.yaml"
+)
+
+//go:embed manifests/*.yaml
+var embedded embed.FS
+
+// login is what the manifest of the account must say about the simulator.
+type login struct{ Endpoint, Region, AccessKeyID, Secret string }
+
+func loginOf(endpoint string, s world.State) (login, error) {
+	for _, c := range s.Credentials {
+		if c.SessionToken == "" {
+			return login{endpoint, region, c.AccessKeyID, c.Secret}, nil
+		}
+	}
+	return login{}, fmt.Errorf("the simulated account has no access key")
+}
+
+// writeManifests writes the manifests to dir, filled in. A policy that is there already is kept: the user may have edited it. What the
+// simulator decides (its address, its keys) is written anew.
+func writeManifests(dir string, l login, keep bool) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, name := range []string{fileAccount, fileSelector, fileRoles, fileNoSSH, fileSwitches, fileMoved} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err == nil && keep && name != fileAccount {
+			continue
+		}
+		text, err := render(name, l)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func render(name string, l login) ([]byte, error) {
+	t, err := template.ParseFS(embedded, "manifests/"+name)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := t.Option("missingkey=error").Execute(&b, l); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// readManifest returns the objects of a file.
+func readManifest(path string) ([]*unstructured.Unstructured, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []*unstructured.Unstructured
+	for i, document := range bytes.Split(text, []byte("\n---\n")) {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, &o.Object); err != nil {
+			return nil, fmt.Errorf("%s, document %d: %w", path, i+1, err)
+		}
+		if len(o.Object) > 0 {
+			out = append(out, o)
+		}
+	}
+	return out, nil
+}
