@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+)
+
+// clusterFlags say which cluster a command reads.
+type clusterFlags struct {
+	kubeconfig, context string
+}
+
+func (f *clusterFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster (default: $KUBECONFIG, or ~/.kube/config)")
+	flags.StringVar(&f.context, "context", "", "context of the kubeconfig file to use")
+}
+
+func (f clusterFlags) config() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster (give manifests with -f to work without one): %w", err)
+	}
+	return cfg, nil
+}
+
+// client returns a client that reads the cluster as it is now.
+func (f clusterFlags) client() (client.Client, error) {
+	cfg, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("reaching the cluster: %w", err)
+	}
+	return c, nil
+}
+
+// reader lists kinds until one fails.
+type reader struct {
+	ctx context.Context
+	client.Reader
+	err error
+}
+
+func list[L client.ObjectList](r *reader, into L) L {
+	if r.err == nil {
+		r.err = r.List(r.ctx, into)
+	}
+	return into
+}
+
+func pointers[T any](items []T) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
+}
+
+// readInputs reads what policies are computed from, from a cluster.
+func readInputs(ctx context.Context, c client.Reader) (*inputs, error) {
+	r := &reader{ctx: ctx, Reader: c}
+	in := &inputs{
+		namespaces:      pointers(list(r, &corev1.NamespaceList{}).Items),
+		pods:            pointers(list(r, &corev1.PodList{}).Items),
+		nodes:           pointers(list(r, &corev1.NodeList{}).Items),
+		services:        pointers(list(r, &corev1.ServiceList{}).Items),
+		entities:        pointers(list(r, &v1alpha2.ExternalEntityList{}).Items),
+		externalNodes:   pointers(list(r, &v1alpha1.ExternalNodeList{}).Items),
+		tiers:           pointers(list(r, &v1beta1.TierList{}).Items),
+		groups:          pointers(list(r, &v1beta1.GroupList{}).Items),
+		clusterGroups:   pointers(list(r, &v1beta1.ClusterGroupList{}).Items),
+		policies:        pointers(list(r, &v1beta1.NetworkPolicyList{}).Items),
+		clusterPolicies: pointers(list(r, &v1beta1.ClusterNetworkPolicyList{}).Items),
+		k8sPolicies:     pointers(list(r, &networkingv1.NetworkPolicyList{}).Items),
+		accounts:        pointers(list(r, &cloudv1alpha1.CloudProviderAccountList{}).Items),
+		selectors:       pointers(list(r, &cloudv1alpha1.CloudEntitySelectorList{}).Items),
+		vms:             pointers(list(r, &cloudv1alpha1.VirtualMachineList{}).Items),
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("reading the cluster: %w", r.err)
+	}
+	return in, nil
+}
