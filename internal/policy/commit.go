@@ -81,7 +81,7 @@ func (e *Engine) updateNodes() {
 			}
 		}
 	}
-	clear(e.nodeShifts)
+	e.nodeShifts = nil
 }
 
 // updateAppliedToGroups works out the members of applied-to groups and the hosts they are on. It may find more address

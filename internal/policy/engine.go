@@ -77,8 +77,6 @@ func New(options Options) *Engine {
 		serviceGroups: make(map[*group]struct{}),
 		byTier:        make(map[string]map[*policyState]struct{}),
 		relative:      make(map[*policyState]struct{}),
-		dirtyReports:  make(map[reportKey]struct{}),
-		nodeShifts:    make(map[*host]int),
 	}
 	for _, t := range SystemTiers() {
 		e.tiers[t.Name] = t.Priority
@@ -172,7 +170,7 @@ func (e *Engine) PutEntity(in Entity) {
 		e.noteEntity(x, x.cell)
 		e.leave(x)
 	} else if in.Kind == KindNode {
-		e.nodeShifts[e.useHost(in.Name)]++
+		e.shiftNode(e.useHost(in.Name), 1)
 	}
 	e.assignHost(x, &in)
 	x.assign(&in)
@@ -227,7 +225,7 @@ func (e *Engine) DeleteEntity(ref EntityRef) {
 	}
 	if ref.Kind == KindNode {
 		h := e.hosts[ref.Name]
-		e.nodeShifts[h]--
+		e.shiftNode(h, -1)
 		e.freeHost(h)
 	}
 	e.dead = append(e.dead, x)
@@ -270,6 +268,14 @@ func (e *Engine) freeHost(h *host) {
 	if h.uses--; h.uses == 0 {
 		e.idleHosts = append(e.idleHosts, h)
 	}
+}
+
+// shiftNode has a Node that came (1) or went (-1) taken into account in the next Commit.
+func (e *Engine) shiftNode(h *host, n int) {
+	if e.nodeShifts == nil {
+		e.nodeShifts = make(map[*host]int)
+	}
+	e.nodeShifts[h] += n
 }
 
 // PutService adds or replaces a Service.

@@ -90,13 +90,14 @@ func (e *Engine) groupDefNamed(name NamespacedName) *groupDef {
 
 // dropGroupDef forgets a def without object that nobody refers to.
 func (e *Engine) dropGroupDef(d *groupDef) {
-	if d.in == nil && len(d.parents) == 0 && len(d.policies) == 0 && !d.dirty {
+	if d.in == nil && len(d.parents) == 0 && len(d.policies) == 0 && !d.dirty && e.groupDefs[d.name] == d {
 		delete(e.groupDefs, d.name)
 	}
 }
 
 // defineGroup replaces the object of a def.
 func (e *Engine) defineGroup(d *groupDef, in *Group) {
+	e.touchGroupDef(d) // dirty, it is not forgotten meanwhile
 	former := d.children
 	if d.in != in {
 		e.referToService(d, d.in, in)
@@ -114,7 +115,6 @@ func (e *Engine) defineGroup(d *groupDef, in *Group) {
 	for _, c := range d.children {
 		c.parents[d] = struct{}{}
 	}
-	e.touchGroupDef(d)
 }
 
 // touchGroupDef puts a def and its parents on the list of defs to bring up to date.
@@ -221,7 +221,8 @@ func (e *Engine) selectionOf(d *groupDef) *selection {
 // groupOf counts a policy's reference to the computed group made from a def; nil if there is none. As a peer, a group
 // of ipBlocks only has no members to list.
 func (e *Engine) groupOf(role GroupRole, d *groupDef) *group {
-	if !d.usable() || role == AddressGroup && len(d.leaves()) == 0 {
+	leaves := len(d.leaves())
+	if !d.usable() || leaves == 0 && (role == AddressGroup || len(d.children) == 0) {
 		return nil
 	}
 	if g := d.computed[role]; g != nil && e.groups[role][g.name] == g {

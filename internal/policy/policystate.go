@@ -74,8 +74,10 @@ func (e *Engine) updatePolicies() []*policyState {
 			p.out = t.out
 		}
 		e.rebind(p, &t)
+		if len(p.errs)+len(p.warns)+len(t.errs.list)+len(t.warns.list) > 0 {
+			e.touchReport(reportKey{policy: p.in.UID})
+		}
 		p.errs, p.warns = t.errs.list, t.warns.list
-		e.touchReport(reportKey{policy: p.in.UID})
 	}
 	e.dirtyPolicies = nil
 	return done

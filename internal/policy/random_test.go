@@ -2,7 +2,9 @@ package policy_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,8 +21,17 @@ var enforcers = []string{"h0", "h1", "h2"}
 // and what receivers of the deltas hold against the listing. rapid prints the seed and shrinks what fails.
 func TestRandomHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		draw := func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "") }
-		history(t, draw, 1+draw(60))
+		// One draw for the whole history: a tape of numbers, zero beyond its end.
+		tape := rapid.SliceOfN(rapid.Uint16(), 600, 1500).Draw(t, "tape")
+		steps := rapid.IntRange(1, 60).Draw(t, "steps")
+		at := 0
+		history(t, func(n int) int {
+			at++
+			if at > len(tape) {
+				return 0
+			}
+			return int(tape[at-1]) % n
+		}, steps)
 	})
 }
 
@@ -69,4 +80,30 @@ func check(t fataler, step int, e *policy.Engine, w *policytest.World, replay *p
 	if d := e.Commit(); !d.Empty() {
 		t.Fatalf("step %d: a second Commit is not empty: %s", step, fmt.Sprintf("%+v", d))
 	}
+}
+
+// TestLongHistories does the same over long histories, in which what one step leaves behind has time to do harm.
+func TestLongHistories(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) {
+			history(&quiet{T: t}, r.IntN, 600)
+		})
+	}
+}
+
+// quiet keeps the last log lines back until something fails.
+type quiet struct {
+	*testing.T
+	lines []string
+}
+
+func (q *quiet) Logf(format string, args ...any) {
+	q.lines = append(q.lines, fmt.Sprintf(format, args...))
+}
+
+func (q *quiet) Fatalf(format string, args ...any) {
+	q.T.Helper()
+	q.T.Log(strings.Join(q.lines[max(0, len(q.lines)-20):], "\n"))
+	q.T.Fatalf(format, args...)
 }

@@ -19,7 +19,12 @@ type report struct {
 }
 
 // touchReport has the object's report compared with the last one in this Commit.
-func (e *Engine) touchReport(k reportKey) { e.dirtyReports[k] = struct{}{} }
+func (e *Engine) touchReport(k reportKey) {
+	if e.dirtyReports == nil {
+		e.dirtyReports = make(map[reportKey]struct{})
+	}
+	e.dirtyReports[k] = struct{}{}
+}
 
 // takeProblems returns the reports that changed since the last Commit.
 func (e *Engine) takeProblems() []Problem {
@@ -38,7 +43,8 @@ func (e *Engine) takeProblems() []Problem {
 		}
 		out = append(out, Problem{Policy: now.ref, Group: k.group, Errors: now.errs, Warnings: now.warns})
 	}
-	clear(e.dirtyReports)
+	// A cleared map would keep the size of the largest Commit ever, and the cost of going through it.
+	e.dirtyReports = nil
 	slices.SortFunc(out, func(a, b Problem) int {
 		for _, c := range [...]int{
 			strings.Compare(a.Policy.UID, b.Policy.UID),
