@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/nephele-io/nephele/internal/cli"
+	"github.com/nephele-io/nephele/internal/sim"
 )
 
 // simRun is nephele sim running in the background.
@@ -90,6 +92,7 @@ func simClient(lines []string) *ec2.Client {
 	return ec2.New(ec2.Options{
 		Region:       printed(lines, "AWS_REGION"),
 		BaseEndpoint: aws.String(printed(lines, "AWS_ENDPOINT_URL")),
+		HTTPClient:   &http.Client{Transport: sim.Transport(&http.Transport{})},
 		Credentials:  credentials.NewStaticCredentialsProvider(printed(lines, "AWS_ACCESS_KEY_ID"), printed(lines, "AWS_SECRET_ACCESS_KEY"), ""),
 	})
 }

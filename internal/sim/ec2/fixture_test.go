@@ -124,7 +124,7 @@ func (f *fixture) config(key, secret, token string) aws.Config {
 		Region:       region,
 		Credentials:  credentials.NewStaticCredentialsProvider(key, secret, token),
 		BaseEndpoint: aws.String(f.URL()),
-		HTTPClient:   &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{}},
+		HTTPClient:   &http.Client{Timeout: 30 * time.Second, Transport: sim.Transport(&http.Transport{})},
 		Retryer: func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = 5 * time.Millisecond })
 		},
