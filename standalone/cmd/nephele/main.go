@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -31,6 +32,6 @@ func run() int {
 }
 
 // runController runs the loops of the controller in this process.
-func runController(ctx context.Context, cfg *rest.Config) error {
-	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(os.Stderr, false)})
+func runController(ctx context.Context, cfg *rest.Config, log io.Writer) error {
+	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(log, false)})
 }

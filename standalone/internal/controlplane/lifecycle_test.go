@@ -90,7 +90,7 @@ func TestBadInput(t *testing.T) {
 		want        []string
 	}{
 		"port in use":        {t.TempDir(), busy.Addr().String(), []string{"--listen " + busy.Addr().String(), "is in use", "choose another port"}},
-		"no port":            {t.TempDir(), "127.0.0.1", []string{"--listen 127.0.0.1", "HOST:PORT"}},
+		"no port":            {filepath.Join(t.TempDir(), "untouched"), "127.0.0.1", []string{"--listen 127.0.0.1", "HOST:PORT"}},
 		"port out of range":  {t.TempDir(), "127.0.0.1:65536", []string{"--listen", `"65536"`, "HOST:PORT"}},
 		"foreign address":    {t.TempDir(), "192.0.2.1:0", []string{"--listen 192.0.2.1:0", "no address 192.0.2.1"}},
 		"no directory":       {"", free, []string{"--data-dir", "name a directory"}},
@@ -106,6 +106,9 @@ func TestBadInput(t *testing.T) {
 			var input *InputError
 			if !errors.As(err, &input) {
 				t.Fatalf("error %v, want an InputError", err)
+			}
+			if _, err := os.Stat(test.dir); filepath.Base(test.dir) == "untouched" && !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the data directory was touched before the flags were understood (error %v)", err)
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {

@@ -54,6 +54,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Listen == "" {
 		o.Listen = DefaultListen
 	}
+	if err := checkListen(o.Listen); err != nil {
+		return o, err
+	}
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
@@ -63,30 +66,42 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// listen opens the API server's port, so that a port in use is found before anything is started.
-func listen(addr string) (net.Listener, error) {
-	bad := func(reason, hint string, err error) error {
-		return &InputError{Flag: "--listen", Value: addr, Reason: reason, Hint: hint, Err: err}
-	}
-	host, port, err := net.SplitHostPort(addr)
+// badListen reports what is wrong with --listen.
+func badListen(addr, reason, hint string, err error) error {
+	return &InputError{Flag: "--listen", Value: addr, Reason: reason, Hint: hint, Err: err}
+}
+
+// checkListen finds what can be seen to be wrong in addr without touching anything.
+func checkListen(addr string) error {
+	const form = "write HOST:PORT, for example " + DefaultListen
+	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, bad("not an address", "write HOST:PORT, for example "+DefaultListen, err)
+		return badListen(addr, "not an address", form, err)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return nil, bad(fmt.Sprintf("port %q is not a number from 0 to 65535", port), "write HOST:PORT, for example "+DefaultListen, err)
+		return badListen(addr, fmt.Sprintf("port %q is not a number from 0 to 65535", port), form, err)
+	}
+	return nil
+}
+
+// listen opens the API server's port, so that a port in use is found before anything is started.
+func listen(addr string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
 	}
 	l, err := net.Listen("tcp", addr)
 	switch {
 	case err == nil:
 		return l, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, bad("port "+port+" is in use by another program", "choose another port, or stop that program (port 0 takes a free one)", err)
+		return nil, badListen(addr, "port "+port+" is in use by another program", "choose another port, or stop that program (port 0 takes a free one)", err)
 	case errors.Is(err, syscall.EACCES):
-		return nil, bad("no permission to listen on port "+port, "choose a port above 1023", err)
+		return nil, badListen(addr, "no permission to listen on port "+port, "choose a port above 1023", err)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, bad("this machine has no address "+host, "use 127.0.0.1, or an address of one of its interfaces", err)
+		return nil, badListen(addr, "this machine has no address "+host, "use 127.0.0.1, or an address of one of its interfaces", err)
 	default:
-		return nil, bad("cannot listen: "+err.Error(), "use 127.0.0.1, or an address of one of its interfaces", err)
+		return nil, badListen(addr, "cannot listen: "+err.Error(), "use 127.0.0.1, or an address of one of its interfaces", err)
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 const DefaultDataDir = "nephele-data"
 
 // NewCommand returns the command "up". It ends in order when the context that the command is executed with ends.
-func NewCommand(crds fs.FS, controller RunController) *cobra.Command {
-	cfg := Config{CRDs: crds, Controller: controller}
+func NewCommand(crds fs.FS, controller LoggingController) *cobra.Command {
+	cfg := Config{CRDs: crds}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run everything in one process: etcd, the Kubernetes API server and the controller",
@@ -33,6 +33,7 @@ ServiceAccount token; RBAC decides what they may do.`,
   kubectl --kubeconfig nephele-data/kubeconfig get cpa,ces,vpc,vm,ee -A`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.Controller = WithLogFile(cfg.DataDir, controller)
 			cfg.Progress, cfg.Terminal = cmd.ErrOrStderr(), IsTerminal(cmd.ErrOrStderr())
 			return Run(cmd.Context(), cfg, func(ctx context.Context, s Session) error {
 				explain(cmd.OutOrStdout(), cfg, s)
