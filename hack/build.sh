@@ -62,7 +62,7 @@ while kill -0 "$build" 2>/dev/null; do
 	sleep 0.2
 	((SECONDS >= next)) || continue
 	if [[ -z $announced && -n $kubernetes && $(wc -l <"$tmp/stderr") -ge 200 ]]; then
-		echo "The first build compiles kube-apiserver: about 7 minutes on 2 cores. Later builds take seconds."
+		echo "The first build compiles kube-apiserver, which takes minutes. Later builds take seconds."
 		announced=1
 	fi
 	if [[ -t 1 ]]; then
