@@ -282,3 +282,79 @@ func TestPageSizes(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryFilter asks for each thing by each of its own attributes, and by another value of the same attribute.
+func TestEveryFilter(t *testing.T) {
+	f := start(t, sim.Options{})
+	c := f.client()
+	for what, ask := range map[string]struct {
+		filters []string
+		count   func([]types.Filter) (int, error)
+	}{
+		"vpcs": {[]string{
+			"vpc-id=" + defaultID, "owner-id=" + home, "state=available", "is-default=true", "cidr=10.0.0.0/16", "dhcp-options-id=dopt-00000001",
+			"cidr-block-association.cidr-block=10.0.0.0/16", "cidr-block-association.association-id=vpc-cidr-assoc-1",
+			"ipv6-cidr-block-association.ipv6-cidr-block=2001:db8:1::/64", "ipv6-cidr-block-association.association-id=vpc-cidr-assoc-2",
+			"tag:Name=first", "tag-key=empty", "tag-value=first",
+		}, func(fs []types.Filter) (int, error) {
+			out, err := c.DescribeVpcs(f.ctx, &awsec2.DescribeVpcsInput{Filters: fs})
+			if err != nil {
+				return 0, err
+			}
+			return len(out.Vpcs), nil
+		}},
+		"subnets": {[]string{
+			"subnet-id=" + subnetID, "subnet-arn=arn:aws:ec2:" + region + ":" + home + ":subnet/" + subnetID, "vpc-id=" + defaultID, "owner-id=" + home,
+			"state=available", "availability-zone=eu-west-1a", "availability-zone-id=euw1-az1", "cidr-block=10.0.0.0/16", "default-for-az=true",
+			"available-ip-address-count=65531", "map-public-ip-on-launch=true", "ipv6-cidr-block-association.ipv6-cidr-block=2001:db8:1::/64",
+		}, func(fs []types.Filter) (int, error) {
+			out, err := c.DescribeSubnets(f.ctx, &awsec2.DescribeSubnetsInput{Filters: fs})
+			if err != nil {
+				return 0, err
+			}
+			return len(out.Subnets), nil
+		}},
+		"peerings": {[]string{
+			"vpc-peering-connection-id=" + peeringID, "status-code=active", "status-message=Active", "requester-vpc-info.vpc-id=" + defaultID,
+			"requester-vpc-info.owner-id=" + home, "requester-vpc-info.cidr-block=10.0.0.0/16", "accepter-vpc-info.vpc-id=" + otherVPC,
+			"accepter-vpc-info.owner-id=" + other, "accepter-vpc-info.cidr-block=10.1.0.0/16", "tag:Name=bridge",
+		}, func(fs []types.Filter) (int, error) {
+			out, err := c.DescribeVpcPeeringConnections(f.ctx, &awsec2.DescribeVpcPeeringConnectionsInput{Filters: fs})
+			if err != nil {
+				return 0, err
+			}
+			return len(out.VpcPeeringConnections), nil
+		}},
+		"zones": {[]string{"zone-name=eu-west-1b", "zone-id=euw1-az2"}, func(fs []types.Filter) (int, error) {
+			out, err := c.DescribeAvailabilityZones(f.ctx, &awsec2.DescribeAvailabilityZonesInput{Filters: fs})
+			if err != nil {
+				return 0, err
+			}
+			return len(out.AvailabilityZones), nil
+		}},
+		"regions": {[]string{"region-name=us-east-1", "endpoint=ec2.us-east-1.amazonaws.com"}, func(fs []types.Filter) (int, error) {
+			out, err := c.DescribeRegions(f.ctx, &awsec2.DescribeRegionsInput{Filters: fs})
+			if err != nil {
+				return 0, err
+			}
+			return len(out.Regions), nil
+		}},
+		"tags": {[]string{"key=Name", "value=first", "tag:Name=first"}, func(fs []types.Filter) (int, error) {
+			out, err := c.DescribeTags(f.ctx, &awsec2.DescribeTagsInput{Filters: append(fs, filters("resource-id="+defaultID)...)})
+			if err != nil {
+				return 0, err
+			}
+			return len(out.Tags), nil
+		}},
+	} {
+		for _, filter := range ask.filters {
+			if n, err := ask.count(filters(filter)); n != 1 || err != nil {
+				t.Errorf("%s by %s: %d, %v", what, filter, n, err)
+			}
+			name, _, _ := strings.Cut(filter, "=")
+			if n, err := ask.count(filters(name + "=no-such-value")); n != 0 || err != nil {
+				t.Errorf("%s by another %s: %d, %v", what, name, n, err)
+			}
+		}
+	}
+}
