@@ -42,7 +42,7 @@ func (im *imported) launchAndTerminate(ac accountCase) {
 			}
 		}
 	}
-	// The inventory sees the VM at its next poll; a user who does not want to wait edits the account.
+	// The inventory sees the VM at its next poll; a user who does not want to wait edits the selector.
 	im.readNow()
 	eventually(t, time.Minute, "the new VM as ExternalEntity", func(ctx context.Context) (bool, string) {
 		why := im.readEntities(ctx)

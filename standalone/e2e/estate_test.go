@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -112,6 +113,11 @@ func importAccount(t *testing.T, c *cluster, ac accountCase) *imported {
 			}
 		}
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			im.printStatus()
+		}
+	})
 	im.flows = flowsOf(state, outsideAddresses, boundaryServices(policyPorts...))
 	before := observe(server.World(), im.flows)
 	g.mu.Lock()
@@ -315,16 +321,36 @@ func ownTags(id string, tags world.Tags) string {
 	return ""
 }
 
-// readNow makes the account be read at once instead of at its next poll, by a change of its configuration.
+// readNow makes the account be read at once instead of at its next poll, by an edit of the selector that selects nothing more.
 func (im *imported) readNow() {
 	im.t.Helper()
-	var cpa cloudv1.CloudProviderAccount
-	im.must(im.c.client.Get(im.t.Context(), client.ObjectKey{Namespace: "cloud", Name: "real"}, &cpa))
-	interval := int32(60)
-	if cpa.Spec.PollIntervalInSeconds != nil {
-		interval = *cpa.Spec.PollIntervalInSeconds
+	var ces cloudv1.CloudEntitySelector
+	im.must(im.c.client.Get(im.t.Context(), client.ObjectKey{Namespace: vmNamespace, Name: "all"}, &ces))
+	ces.Spec.VMSelector = append(ces.Spec.VMSelector[:len(im.vpcs):len(im.vpcs)], cloudv1.VirtualMachineSelector{
+		VMMatch: []cloudv1.EntityMatch{{MatchName: fmt.Sprintf("nothing-%d", ces.Generation)}}})
+	im.must(im.c.client.Update(im.t.Context(), &ces))
+}
+
+// printStatus shows what the cluster says about accounts, VMs and policies in the log of a failed test.
+func (im *imported) printStatus() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var accounts cloudv1.CloudProviderAccountList
+	var vms cloudv1.VirtualMachineList
+	var warnings corev1.EventList
+	if err := errors.Join(im.c.client.List(ctx, &accounts), im.c.client.List(ctx, &vms), im.c.client.List(ctx, &warnings)); err != nil {
+		im.t.Log(err)
+		return
 	}
-	interval++
-	cpa.Spec.PollIntervalInSeconds = &interval
-	im.must(im.c.client.Update(im.t.Context(), &cpa))
+	for _, a := range accounts.Items {
+		im.t.Logf("account %s: %+v", a.Name, a.Status)
+	}
+	for _, vm := range vms.Items {
+		im.t.Logf("VM %s role=%s state=%s: %s %+v", vm.Name, vm.Spec.Tags["role"], vm.Status.State, vm.Status.PolicySummary, vm.Status.Policies)
+	}
+	for _, e := range warnings.Items {
+		if e.Type == corev1.EventTypeWarning {
+			im.t.Logf("warning on %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
+		}
+	}
 }

@@ -19,6 +19,9 @@ type guard struct {
 	old, next  []bool
 	calls      map[string]int
 	violations []string
+	// fuse counts the calls that change something; when it gets to zero, blow is called before the call is answered.
+	fuse int
+	blow func()
 }
 
 func (g *guard) onCall(_ context.Context, c ec2.Call) error {
@@ -30,6 +33,11 @@ func (g *guard) onCall(_ context.Context, c ec2.Call) error {
 	g.calls[c.Action]++
 	if g.server == nil || strings.HasPrefix(c.Action, "Describe") || strings.HasPrefix(c.Action, "Get") {
 		return nil
+	}
+	if g.fuse > 0 {
+		if g.fuse--; g.fuse == 0 {
+			g.blow()
+		}
 	}
 	got := observe(g.server.World(), g.flows)
 	for i, f := range g.flows {
@@ -66,4 +74,12 @@ func (g *guard) takeCalls() map[string]int {
 	c := g.calls
 	g.calls = map[string]int{}
 	return c
+}
+
+// blowAfter calls blow, once, in the middle of the nth call from now that changes something: after it took effect, and before its
+// caller learns of it.
+func (g *guard) blowAfter(n int, blow func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fuse, g.blow = n, blow
 }

@@ -159,10 +159,7 @@ func runScenario(im *imported, ac accountCase) {
 	im.launchAndTerminate(ac)
 
 	for len(im.oracle.policies) > 0 {
-		p := im.oracle.policies[0]
-		next := im.oracle.copy()
-		next.policies = next.policies[1:]
-		im.step("delete "+p.GetName(), next, func() { im.must(im.c.client.Delete(t.Context(), p)) })
+		im.deleteFirst()
 	}
 	im.mustBeReleased()
 }
