@@ -1,8 +1,10 @@
 package manifest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -19,10 +21,10 @@ import (
 	"github.com/nephele-io/nephele/api/generated/crd"
 )
 
-// schemas holds the schemas of our CustomResourceDefinitions, compiled when a kind first occurs.
+// schemas holds the schemas of our CustomResourceDefinitions, read and compiled when a kind first occurs.
 type schemas struct {
-	definitions map[schema.GroupVersionKind]*apiextensionsv1.JSONSchemaProps
-	compiled    map[schema.GroupVersionKind]*compiledSchema
+	manifests []crd.Manifest
+	compiled  map[schema.GroupVersionKind]*compiledSchema
 }
 
 type compiledSchema struct {
@@ -36,18 +38,27 @@ func loadSchemas() (*schemas, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the definitions of our kinds: %w", err)
 	}
-	s := &schemas{definitions: map[schema.GroupVersionKind]*apiextensionsv1.JSONSchemaProps{}, compiled: map[schema.GroupVersionKind]*compiledSchema{}}
-	for _, m := range manifests {
+	return &schemas{manifests, map[schema.GroupVersionKind]*compiledSchema{}}, nil
+}
+
+// definition returns the schema of a kind as it is written down, or nil if the kind is not one of ours.
+func (s *schemas) definition(gvk schema.GroupVersionKind) (*apiextensionsv1.JSONSchemaProps, error) {
+	for _, m := range s.manifests {
+		// Reading one of these takes longer than reading most inputs: look before.
+		if !strings.HasPrefix(m.File, gvk.Group+"_") || !bytes.Contains(m.YAML, []byte("kind: "+gvk.Kind+"\n")) {
+			continue
+		}
 		var d apiextensionsv1.CustomResourceDefinition
 		if err := yaml.Unmarshal(m.YAML, &d); err != nil {
 			return nil, fmt.Errorf("reading the definition %s: %w", m.File, err)
 		}
 		for _, v := range d.Spec.Versions {
-			gvk := schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind}
-			s.definitions[gvk] = v.Schema.OpenAPIV3Schema
+			if d.Spec.Names.Kind == gvk.Kind && v.Name == gvk.Version {
+				return v.Schema.OpenAPIV3Schema, nil
+			}
 		}
 	}
-	return s, nil
+	return nil, nil
 }
 
 // get returns the schema of a kind, or nil if the kind is not one of ours.
@@ -55,9 +66,9 @@ func (s *schemas) get(gvk schema.GroupVersionKind) (*compiledSchema, error) {
 	if c, ok := s.compiled[gvk]; ok {
 		return c, nil
 	}
-	props, ok := s.definitions[gvk]
-	if !ok {
-		return nil, nil
+	props, err := s.definition(gvk)
+	if props == nil {
+		return nil, err
 	}
 	internal := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
