@@ -90,7 +90,10 @@ func (l *lab) open(cfg aws.Config) *aws.Provider {
 		cfg.Region = region
 	}
 	cfg.Endpoint, cfg.Now, cfg.Sleep = l.server.URL(), l.clock.read, l.clock.sleep
-	cfg.MaxBackoff, cfg.MaxAttempts, cfg.Consistency, cfg.UserAgent = time.Millisecond, 3, 20*time.Second, "nephele/test"
+	if cfg.MaxAttempts == 0 {
+		cfg.MaxAttempts = 3
+	}
+	cfg.MaxBackoff, cfg.Consistency, cfg.UserAgent = time.Millisecond, 20*time.Second, "nephele/test"
 	p, err := aws.New(cfg)
 	if err != nil {
 		l.Fatal(err)

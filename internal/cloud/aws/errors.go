@@ -140,16 +140,26 @@ func unanswered(err error) cloud.Class {
 	return cloud.Unavailable
 }
 
-// plain is the error for people: what the cloud said, without the SDK's layers around it. The whole error stays reachable.
+// plain is the error for people: what the cloud said, or why nothing could be asked, without the SDK's layers around it. The whole
+// error stays reachable.
 func plain(err error) error {
 	var api smithy.APIError
-	if !errors.As(err, &api) || api.ErrorMessage() == "" {
+	var noCredentials *credentialsError
+	var unsent *smithyhttp.RequestSendError
+	msg := ""
+	switch {
+	case errors.As(err, &noCredentials):
+		msg = "no usable credentials: " + plain(noCredentials.err).Error()
+	case errors.As(err, &api) && api.ErrorMessage() != "":
+		msg = api.ErrorMessage()
+		var answer interface{ ServiceRequestID() string }
+		if errors.As(err, &answer) && answer.ServiceRequestID() != "" {
+			msg += " [request " + answer.ServiceRequestID() + "]"
+		}
+	case errors.As(err, &unsent):
+		msg = unsent.Err.Error()
+	default:
 		return err
-	}
-	msg := api.ErrorMessage()
-	var answer interface{ ServiceRequestID() string }
-	if errors.As(err, &answer) && answer.ServiceRequestID() != "" {
-		msg += " [request " + answer.ServiceRequestID() + "]"
 	}
 	return &said{msg: msg, err: err}
 }

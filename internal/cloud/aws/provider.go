@@ -10,7 +10,6 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -104,8 +103,9 @@ func checkEndpoint(endpoint string) error {
 
 func withDefaults(cfg Config) Config {
 	if cfg.Client == nil {
-		cfg.Client = awshttp.NewBuildableClient().WithTimeout(30 * time.Second)
+		cfg.Client = defaultClient()
 	}
+	cfg.Client = calmClient{cfg.Client}
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "nephele"
 	}

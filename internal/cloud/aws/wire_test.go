@@ -382,3 +382,42 @@ func TestRealQuotas(t *testing.T) {
 		t.Errorf("6 groups: %v", err)
 	}
 }
+
+// TestNoBrokenConnections: without retries, many fast calls beside one another all succeed; see calmClient.
+func TestNoBrokenConnections(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, sim.Options{})
+	p := l.open(aws.Config{MaxAttempts: 1})
+	for range 60 {
+		if _, err := p.Observe(t.Context(), l.scope()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMessages: errors say what people need, without the layers of the SDK.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, sim.Options{})
+	l.server.Faults().Add(ec2.Fault{Action: "AssumeRole", Code: "AccessDenied", Message: "not yours", Times: -1})
+	for want, p := range map[string]*aws.Provider{
+		"GetCallerIdentity: AccessDenied (Auth): no usable credentials: not yours [request": l.open(aws.Config{
+			Credential: v1alpha1.AWSCredential{RoleArn: "arn:aws:iam::123456789012:role/x"},
+			Ambient:    credentials.NewStaticCredentialsProvider(estate.DefaultAccessKeyID, estate.DefaultSecret, "")}),
+		"GetCallerIdentity (Auth): no usable credentials: none here": l.open(aws.Config{
+			Credential: v1alpha1.AWSCredential{RoleArn: "arn:aws:iam::123456789012:role/x"},
+			Ambient: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
+				return awssdk.Credentials{}, errors.New("none here")
+			})}),
+		"GetCallerIdentity (Unavailable): the wire is cut": l.open(aws.Config{Client: cut{}}),
+	} {
+		if _, err := p.Observe(t.Context(), l.scope()); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
+}
+
+// cut is a client without a network.
+type cut struct{}
+
+func (cut) Do(*http.Request) (*http.Response, error) { return nil, errors.New("the wire is cut") }

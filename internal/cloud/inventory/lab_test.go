@@ -243,7 +243,7 @@ func (l *lab) nodes() []string    { return names[antreav1alpha1.ExternalNodeList
 func get[T client.Object](l *lab, o T, namespace, name string) T {
 	l.Helper()
 	if err := l.api.Get(l.Context(), types.NamespacedName{Namespace: namespace, Name: name}, o); err != nil {
-		l.Fatal(err)
+		l.Fatalf("%v; events %v", err, l.events.take())
 	}
 	return o
 }
