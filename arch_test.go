@@ -52,7 +52,7 @@ var layers = []layer{
 	{folder: "internal/cloud/cloudtest", own: []string{"internal/cloud"}, foreign: []string{"github.com/google/go-cmp/"},
 		why: "the conformance suite knows the port only"},
 	{folder: "internal/cloud", own: []string{"api"}, why: "the port holds types only"},
-	{folder: "internal/control", own: []string{"api", "internal/policy", "internal/apiserver/watchstore", "internal/platform"}, foreign: kubernetes,
+	{folder: "internal/control", own: []string{"api", "internal/policy", "internal/policy/admission", "internal/apiserver/watchstore", "internal/platform"}, foreign: kubernetes,
 		why: "loops never import one another; control alone drives the engine"},
 	{folder: "internal/apiserver/watchstore", own: []string{"api", "internal/platform"}, foreign: kubernetes,
 		why: "the store serves computed objects and knows nobody who fills or reads it"},
