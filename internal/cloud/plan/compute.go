@@ -16,17 +16,27 @@ type computation struct {
 	addressGroups map[string]*v1beta2.AddressGroup
 	observed      map[string]bool // regions
 	regions       []*regionState
+	// impatient is set when a first attempt found nothing that could be done without something else being done before it.
+	impatient bool
 }
 
 // Compute plans one round for an account: the operations that bring the cloud from what was observed to what the policies want, or
 // a safe part of the way (Plan.Partial).
 func Compute(in Input, lower Lowerer) *Result {
-	c := &computation{in: in, lower: lower, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{}}
+	out, waiting := compute(in, lower, false)
+	if waiting && out.Plan.Empty() {
+		out, _ = compute(in, lower, true)
+	}
+	return out
+}
+
+func compute(in Input, lower Lowerer, impatient bool) (out *Result, waiting bool) {
+	c := &computation{in: in, lower: lower, impatient: impatient, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{}}
 	if in.ClusterID == "" {
 		return &Result{
 			Plan:     Plan{Account: in.Account},
 			Refusals: []Refusal{{Message: "the controller has no cluster id, so it could not tell its own security groups from others"}},
-		}
+		}, false
 	}
 	for _, g := range in.AddressGroups {
 		c.addressGroups[g.Name] = g
@@ -49,7 +59,10 @@ func Compute(in Input, lower Lowerer) *Result {
 			s.settle()
 		}
 	}
-	return c.result()
+	for _, s := range c.regions {
+		waiting = waiting || len(s.waiting) > 0
+	}
+	return c.result(), waiting
 }
 
 // findMissingGroups refuses policies whose address groups have not arrived: without them a rule would mean something else.
@@ -242,6 +255,9 @@ func (c *computation) restrictConflicts() bool {
 				continue
 			}
 			for _, b := range changes {
+				if a == b && len(a.nics) == 1 {
+					continue // an interface does not filter what it sends to itself
+				}
 				if meet(a.wider[i], b.addrs, b.narrower[1-i], a.addrs) {
 					for _, n := range a.nics {
 						r := a.region.restrict[n]

@@ -125,6 +125,9 @@ func (s *regionState) lowerClasses() (retry bool) {
 			held[i] = ruleKeys(g.Rules)
 		}
 		rules := s.lower.Lower(s.traffic(c, c.want))
+		if s.coarse[c.key] {
+			rules = s.coarseRules(c)
+		}
 		packed, shortage := s.lower.Pack(rules, held, s.quota())
 		if shortage != nil {
 			s.shortage(c, held, *shortage)
@@ -141,6 +144,27 @@ func (s *regionState) lowerClasses() (retry bool) {
 		}
 	}
 	return retry
+}
+
+// coarseRules gives a class whose intermediate state does not fit a part of that state: those of the rules that it shall have in the
+// end, or has now, that open nothing that is not allowed both before and after. What the class must allow is changed to exactly that.
+func (s *regionState) coarseRules(c *class) []cloud.Rule {
+	n := c.nics[0]
+	pool := s.lower.Lower(s.traffic(c, s.wanted(n)))
+	var out []cloud.Rule
+	for i, d := range directions {
+		var kept []cloud.Rule
+		for _, r := range pool {
+			_, then, known := s.addresses(r.Peer, c.network)
+			if r.Direction == d && known && c.want[i].allows(half{}, ServiceOf(r.Match), then) {
+				kept = append(kept, r)
+			}
+		}
+		c.want[i] = s.evaluateThen(kept, c.network)
+		out = append(out, kept...)
+	}
+	s.note(c.nics[0].ID, "its rules and those of its peers change in opposite directions, and the state in between does not fit into the quota, so some new connections may pause for a moment")
+	return out
 }
 
 // keepRules makes the class keep the rules of the groups that it holds now word for word.
@@ -180,13 +204,19 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short Shortage) {
 		s.literal[c.key] = true
 		return
 	case s.restrict[first] != [2]bool{}:
-		// The state in between does not fit. Those that are under control wait for the others to become narrower first.
+		// The state in between does not fit. These interfaces wait for the others to become narrower first; if everybody waits for
+		// everybody, they make do with a part of it.
+		if s.impatient {
+			s.coarse[c.key] = true
+			return
+		}
 		for _, n := range c.nics {
 			delete(s.restrict, n)
+			s.waiting[n] = true
 			if n.taken() {
 				s.frozen[n] = message
 			} else {
-				s.refused[n] = "the interface " + n.ID + " cannot be taken over without a moment of too much access: " + message
+				s.refused[n] = "the interface " + n.ID + " waits for others to become narrower, because the state in between does not fit: " + message
 			}
 		}
 		return

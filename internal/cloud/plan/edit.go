@@ -75,22 +75,6 @@ func (k *checker) ban(g *group) {
 	}
 }
 
-// addresses returns what a rule's peer means now, and what it will mean; known is false for peers whose members cannot be seen.
-func (k *checker) addresses(p cloud.Peer, view *network) (now, then Set, known bool) {
-	key := groupKey(p)
-	if key == "" {
-		addrs, _, known := k.nativePeer(p, view)
-		return addrs, addrs, known
-	}
-	if p.GroupID != "" && k.groups[p.GroupID] == nil {
-		return Set{}, Set{}, false
-	}
-	if p.GroupID != "" {
-		now = addrsOf(k.byHeld[p.GroupID], view)
-	}
-	return now, addrsOf(k.wantHeld[key], view), true
-}
-
 // begin compares the group with what it is now, and finds the rules that may go at once: those that only open what no holder shall
 // keep.
 func (k *checker) begin(g *group) *edit {

@@ -42,6 +42,8 @@ type regionState struct {
 	literal  map[string]bool            // classes that keep their rules as they are, word for word
 	refused  map[*nic]string            // interfaces that are not taken over, with the reason
 	frozen   map[*nic]string            // interfaces that stay as they are, with the reason
+	waiting  map[*nic]bool              // those of refused and frozen that need only wait for a round
+	coarse   map[string]bool            // restricted classes that make do with a part of what is allowed before and after
 	partial  bool
 	design
 }
@@ -123,7 +125,7 @@ func newRegionState(c *computation, r Region) *regionState {
 		peerCache: map[peerKey]Set{}, nativeCache: map[nativeKey]Set{}, groupCache: map[nativeKey]Set{},
 		actualCache: map[string][2]half{}, halfCache: map[string][2]half{}, noted: map[Note]bool{},
 		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, restrict: map[*nic][2]bool{},
-		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{},
+		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
 	}
 	s.indexNetworks()
 	for i := range s.snap.Groups {
@@ -405,7 +407,7 @@ func (s *regionState) actual(groups []string, view *network) [2]half {
 				}
 			}
 		}
-		out[i] = s.evaluate(rules, view, func(id string) Set { return addrsOf(s.byHeld[id], view) })
+		out[i] = s.evaluate(rules, view, func(p cloud.Peer) Set { return addrsOf(s.byHeld[p.GroupID], view) })
 	}
 	s.actualCache[key] = out
 	return out
@@ -431,8 +433,32 @@ func addrsOf(nics []*nic, view *network) Set {
 	return SetOf(addrs...)
 }
 
+// addresses returns what a rule's peer means now, and what it will mean; known is false for peers whose members cannot be seen.
+func (s *regionState) addresses(p cloud.Peer, view *network) (now, then Set, known bool) {
+	key := groupKey(p)
+	if key == "" {
+		addrs, _, known := s.nativePeer(p, view)
+		return addrs, addrs, known
+	}
+	if p.GroupID != "" && s.groups[p.GroupID] == nil {
+		return Set{}, Set{}, false
+	}
+	if p.GroupID != "" {
+		now = addrsOf(s.byHeld[p.GroupID], view)
+	}
+	return now, addrsOf(s.wantHeld[key], view), true
+}
+
+// evaluateThen returns what rules of one direction will allow when all interfaces hold the groups that they shall.
+func (s *regionState) evaluateThen(rules []cloud.Rule, view *network) half {
+	return s.evaluate(rules, view, func(p cloud.Peer) Set {
+		_, then, _ := s.addresses(p, view)
+		return then
+	})
+}
+
 // evaluate returns what rules of one direction allow, given the members of groups.
-func (s *regionState) evaluate(rules []cloud.Rule, view *network, members func(id string) Set) half {
+func (s *regionState) evaluate(rules []cloud.Rule, view *network, members func(p cloud.Peer) Set) half {
 	var services []Service
 	for _, r := range rules {
 		services = append(services, ServiceOf(r.Match))
@@ -447,12 +473,14 @@ func (s *regionState) evaluate(rules []cloud.Rule, view *network, members func(i
 			}
 			addrs, byAddr, known := s.nativePeer(r.Peer, view)
 			switch {
+			case r.Peer.GroupName != "":
+				cell.all = cell.all.Union(members(r.Peer).Intersect(family))
 			case !known:
 				cell.opaque = append(cell.opaque, r.Peer)
 			case byAddr:
 				cell.anonymous = cell.anonymous.Union(addrs.Intersect(family))
 			default:
-				cell.all = cell.all.Union(members(r.Peer.GroupID).Intersect(family))
+				cell.all = cell.all.Union(members(r.Peer).Intersect(family))
 			}
 		}
 		cell.all = cell.all.Union(cell.anonymous)

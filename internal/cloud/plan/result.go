@@ -109,6 +109,10 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 		for _, g := range n.target {
 			pending = pending || dirty[g]
 		}
+		if s.waiting[n] {
+			pending = true
+			continue
+		}
 		if why := s.controllable(n); why != "" && blocked == "" && !n.Managed {
 			blocked = why
 		}
@@ -147,7 +151,7 @@ func (s *regionState) vmRefusals(vm *vmState) []Refusal {
 		}
 	}
 	for _, n := range vm.nics {
-		if why := s.controllable(n); why != "" && len(vm.effective) > 0 {
+		if why := s.controllable(n); why != "" && len(vm.effective) > 0 && !s.waiting[n] {
 			out = append(out, Refusal{VM: vm.ref, Region: s.snap.Region, Network: n.NetworkID, Message: why})
 		}
 	}

@@ -1,0 +1,567 @@
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// estate is a random world before anything of ours is in it, with a history of policy sets. It is plain data, so that a failing one
+// can be made smaller piece by piece.
+type estate struct {
+	Networks []netSpec
+	Peerings [][2]int
+	Groups   []groupSpec
+	Lists    [][]string
+	NICs     []nicSpec
+	VMs      []vmSpec
+	Limits   cloud.Limits
+	History  []policySet
+}
+
+type netSpec struct{ V4, V6 string }
+
+type groupSpec struct {
+	Net     int
+	Default bool
+	Rules   []cloud.Rule // GroupID "#n" stands for the n-th group, PrefixListID "#n" for the n-th list
+}
+
+type nicSpec struct {
+	Net     int
+	VM      int // -1: none
+	IPs     []string
+	Public  string
+	Groups  []int
+	Managed bool
+}
+
+type vmSpec struct{ Selected bool }
+
+// policySet is what the policy engine computed at one time: members are indexes of VMs; an index beyond them is somebody outside.
+type policySet struct {
+	Address  [][]int
+	Applied  [][]int
+	Policies []policySpec
+}
+
+type policySpec struct {
+	Tier     int32
+	Priority float64
+	K8s      bool
+	Applied  []int
+	Rules    []ruleSpec
+}
+
+type ruleSpec struct {
+	Out      bool
+	Action   v1beta2.RuleAction
+	Applied  []int // rule-level; used if the policy has none
+	Address  []int
+	Blocks   []blockSpec
+	Services []serviceSpec
+}
+
+type blockSpec struct {
+	CIDR   string
+	Except []string
+}
+
+type serviceSpec struct {
+	Protocol v1beta2.Protocol
+	From, To int32 // 0: any
+	Type     int32 // -1: any
+	Code     int32
+}
+
+var outsiders = []string{"203.0.113.7", "198.51.100.9", "2001:db8:ffff::7", "10.9.0.5"}
+
+func randomEstate(r *rand.Rand) estate {
+	e := estate{Limits: cloud.Limits{RulesPerGroup: pick(r, []int{60, 1000, 1000}), GroupsPerInterface: 5, GroupsPerRegion: 500, TagsPerResource: 50}}
+	nets := 1 + r.IntN(3)
+	for i := range nets {
+		n := netSpec{V4: fmt.Sprintf("10.%d.0.0/24", i)}
+		if r.IntN(2) == 0 {
+			n.V6 = fmt.Sprintf("2001:db8:%d::/64", i)
+		}
+		e.Networks = append(e.Networks, n)
+	}
+	for i := range nets {
+		for j := range i {
+			if r.IntN(2) == 0 {
+				e.Peerings = append(e.Peerings, [2]int{j, i})
+			}
+		}
+	}
+	if nets == 3 && r.IntN(3) == 0 && len(e.Peerings) == 0 {
+		e.Networks[2] = e.Networks[0] // same addresses in two networks that cannot reach each other
+	}
+	for range r.IntN(3) {
+		e.Lists = append(e.Lists, randomList(r))
+	}
+	for i := range nets {
+		e.Groups = append(e.Groups, groupSpec{Net: i, Default: true})
+		for range r.IntN(4) {
+			e.Groups = append(e.Groups, groupSpec{Net: i})
+		}
+	}
+	for i := range e.Groups {
+		e.Groups[i].Rules = e.randomNative(r, i)
+	}
+	e.randomMachines(r)
+	for range 1 + r.IntN(3) {
+		e.History = append(e.History, e.randomPolicies(r))
+	}
+	for i := 1; i < len(e.History); i++ {
+		if r.IntN(2) == 0 { // a small change instead of everything anew
+			e.History[i] = e.mutate(r, e.History[i-1])
+		}
+	}
+	return e
+}
+
+func randomList(r *rand.Rand) []string {
+	var out []string
+	for range 1 + r.IntN(3) {
+		out = append(out, pick(r, []string{"10.0.0.0/28", "10.1.0.8/29", "203.0.113.0/24", "10.0.0.6/32", "198.51.100.9/32"}))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+
+func (e *estate) randomNative(r *rand.Rand, self int) []cloud.Rule {
+	var out []cloud.Rule
+	add := func(rule cloud.Rule) {
+		if !slices.ContainsFunc(out, rule.Same) {
+			out = append(out, rule)
+		}
+	}
+	if r.IntN(3) > 0 {
+		for _, c := range []string{"0.0.0.0/0", "::/0"} {
+			add(cloud.Rule{Direction: cloud.Egress, Match: cloud.NewMatch(-1, -1, -1), Peer: cloud.Peer{CIDR: netip.MustParsePrefix(c)}})
+		}
+	}
+	for range r.IntN(4) {
+		rule := cloud.Rule{Direction: cloud.Ingress, Match: randomMatch(r)}
+		if r.IntN(3) == 0 {
+			rule.Direction = cloud.Egress
+		}
+		switch r.IntN(4) {
+		case 0:
+			rule.Peer.CIDR = netip.MustParsePrefix(pick(r, []string{"0.0.0.0/0", "10.0.0.0/8", "10.0.0.0/24", "10.0.0.4/30", "10.1.0.0/25", "::/0", "2001:db8::/48", "203.0.113.7/32"}))
+		case 1:
+			if len(e.Lists) > 0 {
+				rule.Peer.PrefixListID = fmt.Sprintf("#%d", r.IntN(len(e.Lists)))
+				break
+			}
+			fallthrough
+		default:
+			var reach []int
+			for i, g := range e.Groups {
+				if g.Net == e.Groups[self].Net || e.arePeered(g.Net, e.Groups[self].Net) {
+					reach = append(reach, i)
+				}
+			}
+			rule.Peer.GroupID = fmt.Sprintf("#%d", pick(r, reach))
+			if r.IntN(3) == 0 {
+				rule.Peer.GroupID = fmt.Sprintf("#%d", self)
+			}
+		}
+		add(rule)
+	}
+	return out
+}
+
+func (e *estate) arePeered(a, b int) bool {
+	return slices.ContainsFunc(e.Peerings, func(p [2]int) bool { return p == [2]int{a, b} || p == [2]int{b, a} })
+}
+
+func randomMatch(r *rand.Rand) cloud.Match {
+	switch r.IntN(6) {
+	case 0:
+		return cloud.NewMatch(cloud.TCP, 22, 22)
+	case 1:
+		return cloud.NewMatch(cloud.TCP, 80, 443)
+	case 2:
+		return cloud.NewMatch(cloud.UDP, 0, 65535)
+	case 3:
+		return cloud.NewMatch(cloud.ICMP, pick(r, []int{-1, 8}), pick(r, []int{-1, 0}))
+	case 4:
+		return cloud.NewMatch(47, -1, -1)
+	default:
+		return cloud.NewMatch(-1, -1, -1)
+	}
+}
+
+func (e *estate) randomMachines(r *rand.Rand) {
+	used := map[int]int{}
+	nic := func(vm, net int) {
+		used[net]++
+		n := nicSpec{Net: net, VM: vm}
+		for range 1 + r.IntN(6)/5 {
+			used[net]++
+			n.IPs = append(n.IPs, fmt.Sprintf("10.%d.0.%d", netIndex(e.Networks[net].V4), 3+used[net]))
+		}
+		if v6 := e.Networks[net].V6; v6 != "" && r.IntN(2) == 0 {
+			n.IPs = append(n.IPs, fmt.Sprintf("%s%x", strings.TrimSuffix(v6, "/64"), used[net]))
+		}
+		if r.IntN(4) == 0 {
+			n.Public = fmt.Sprintf("203.0.113.%d", 100+len(e.NICs))
+		}
+		var own []int
+		for i, g := range e.Groups {
+			if g.Net == net {
+				own = append(own, i)
+			}
+		}
+		for range 1 + r.IntN(3) {
+			if g := pick(r, own); !slices.Contains(n.Groups, g) {
+				n.Groups = append(n.Groups, g)
+			}
+		}
+		n.Managed = vm < 0 && r.IntN(2) == 0
+		e.NICs = append(e.NICs, n)
+	}
+	for i := range 1 + r.IntN(6) {
+		e.VMs = append(e.VMs, vmSpec{Selected: r.IntN(6) > 0})
+		net := r.IntN(len(e.Networks))
+		nic(i, net)
+		if r.IntN(5) == 0 {
+			nic(i, net)
+		}
+	}
+	if r.IntN(6) == 0 {
+		nic(-1, r.IntN(len(e.Networks)))
+	}
+}
+
+func netIndex(cidr string) int { return int(netip.MustParsePrefix(cidr).Addr().As4()[1]) }
+
+func (e *estate) randomPolicies(r *rand.Rand) policySet {
+	var out policySet
+	subset := func(of int, percent int) []int {
+		var s []int
+		for i := range of {
+			if r.IntN(100) < percent {
+				s = append(s, i)
+			}
+		}
+		return s
+	}
+	for range 1 + r.IntN(3) {
+		out.Address = append(out.Address, subset(len(e.VMs)+len(outsiders), 40))
+		out.Applied = append(out.Applied, subset(len(e.VMs), 60))
+	}
+	for range r.IntN(4) {
+		p := policySpec{Tier: pick(r, []int32{50, 250, 250, 253}), Priority: float64(1 + r.IntN(3)), K8s: r.IntN(12) == 0}
+		if r.IntN(4) > 0 {
+			p.Applied = []int{r.IntN(len(out.Applied))}
+		}
+		for range 1 + r.IntN(3) {
+			p.Rules = append(p.Rules, e.randomRule(r, out, p))
+		}
+		out.Policies = append(out.Policies, p)
+	}
+	return out
+}
+
+func (e *estate) randomRule(r *rand.Rand, set policySet, p policySpec) ruleSpec {
+	rule := ruleSpec{Out: r.IntN(2) == 0}
+	rule.Action = pick(r, []v1beta2.RuleAction{"Allow", "Allow", "Allow", "Drop", "Reject", "Pass"})
+	if p.Tier >= 253 && rule.Action == "Pass" || p.K8s {
+		rule.Action = "Allow"
+	}
+	if len(p.Applied) == 0 {
+		rule.Applied = []int{r.IntN(len(set.Applied))}
+	}
+	for range 1 + r.IntN(2) {
+		if r.IntN(2) == 0 {
+			rule.Address = append(rule.Address, r.IntN(len(set.Address)))
+			continue
+		}
+		b := blockSpec{CIDR: pick(r, []string{"0.0.0.0/0", "::/0", "10.0.0.0/8", "10.0.0.0/24", "10.0.0.4/31", "10.1.0.0/24", "203.0.113.0/24", "2001:db8::/32"})}
+		if r.IntN(3) == 0 && b.CIDR[0] != ':' {
+			b.Except = append(b.Except, pick(r, []string{"10.0.0.5/32", "10.0.0.8/29", "10.1.0.0/28", "203.0.113.7/32"}))
+		}
+		rule.Blocks = append(rule.Blocks, b)
+	}
+	for range r.IntN(3) {
+		s := serviceSpec{Protocol: pick(r, []v1beta2.Protocol{"TCP", "TCP", "UDP", "ICMP", "SCTP"}), Type: -1, Code: -1}
+		switch s.Protocol {
+		case "TCP", "UDP":
+			s.From = pick(r, []int32{0, 22, 80, 81, 443})
+			s.To = s.From + pick(r, []int32{0, 0, 1, 400})
+			if s.From == 0 {
+				s.To = 0
+			}
+		case "ICMP":
+			if r.IntN(2) == 0 {
+				s.Type = pick(r, []int32{8, 128})
+				if r.IntN(2) == 0 {
+					s.Code = 0
+				}
+			}
+		}
+		rule.Services = append(rule.Services, s)
+	}
+	return rule
+}
+
+// mutate makes a small change of a policy set.
+func (e *estate) mutate(r *rand.Rand, from policySet) policySet {
+	out := from.clone()
+	toggle := func(s []int, of int) []int {
+		i := r.IntN(of)
+		if at := slices.Index(s, i); at >= 0 {
+			return slices.Delete(s, at, at+1)
+		}
+		return append(s, i)
+	}
+	for range 1 + r.IntN(2) {
+		switch k := r.IntN(5); {
+		case k == 0:
+			i := r.IntN(len(out.Address))
+			out.Address[i] = toggle(out.Address[i], len(e.VMs)+len(outsiders))
+		case k == 1:
+			i := r.IntN(len(out.Applied))
+			out.Applied[i] = toggle(out.Applied[i], len(e.VMs))
+		case k == 2 && len(out.Policies) > 0:
+			i := r.IntN(len(out.Policies))
+			out.Policies = slices.Delete(out.Policies, i, i+1)
+		default:
+			p := policySpec{Tier: pick(r, []int32{50, 250, 253}), Priority: float64(1 + r.IntN(3)), Applied: []int{r.IntN(len(out.Applied))}}
+			p.Rules = []ruleSpec{e.randomRule(r, out, p)}
+			out.Policies = append(out.Policies, p)
+		}
+	}
+	return out
+}
+
+func (p policySet) clone() policySet {
+	out := policySet{Policies: slices.Clone(p.Policies)}
+	for _, a := range p.Address {
+		out.Address = append(out.Address, slices.Clone(a))
+	}
+	for _, a := range p.Applied {
+		out.Applied = append(out.Applied, slices.Clone(a))
+	}
+	return out
+}
+
+const (
+	testCluster = "11111111-2222-3333-4444-555555555555"
+	testAccount = "vms/aws"
+	testRegion  = "eu-west-1"
+)
+
+// cloud builds the account as it is before Nephele.
+func (e *estate) cloud() *fakeCloud {
+	s := &cloud.Snapshot{Scope: cloud.Scope{Account: testAccount, Region: testRegion}, OwnerID: "123456789012"}
+	for i, n := range e.Networks {
+		net := cloud.Network{ID: netID(i), OwnerID: s.OwnerID, CIDRs: []netip.Prefix{netip.MustParsePrefix(n.V4)}}
+		if n.V6 != "" {
+			net.CIDRs = append(net.CIDRs, netip.MustParsePrefix(n.V6))
+		}
+		s.Networks = append(s.Networks, net)
+	}
+	for i, p := range e.Peerings {
+		end := func(k int) cloud.PeeringEnd {
+			return cloud.PeeringEnd{NetworkID: netID(k), OwnerID: s.OwnerID, Region: testRegion}
+		}
+		s.Peerings = append(s.Peerings, cloud.Peering{ID: fmt.Sprintf("pcx-%d", i), A: end(p[0]), B: end(p[1])})
+	}
+	for i, l := range e.Lists {
+		list := cloud.PrefixList{ID: listID(i), Name: listID(i), OwnerID: s.OwnerID, MaxEntries: 4}
+		for _, entry := range l {
+			list.Entries = append(list.Entries, netip.MustParsePrefix(entry))
+		}
+		s.PrefixLists = append(s.PrefixLists, list)
+	}
+	for i, g := range e.Groups {
+		out := cloud.Group{ID: groupID(i), Name: groupID(i), NetworkID: netID(g.Net), OwnerID: s.OwnerID, Default: g.Default}
+		for _, r := range g.Rules {
+			var k int
+			if r.Peer.GroupID != "" {
+				fmt.Sscanf(r.Peer.GroupID, "#%d", &k)
+				r.Peer.GroupID = groupID(k)
+			}
+			if r.Peer.PrefixListID != "" {
+				fmt.Sscanf(r.Peer.PrefixListID, "#%d", &k)
+				r.Peer.PrefixListID = listID(k)
+			}
+			out.Rules = append(out.Rules, r)
+		}
+		slices.SortFunc(out.Rules, cloud.Rule.Compare)
+		s.Groups = append(s.Groups, out)
+	}
+	for i := range e.VMs {
+		s.VMs = append(s.VMs, cloud.VM{ID: vmID(i), State: cloud.VMRunning})
+	}
+	for i, n := range e.NICs {
+		nic := cloud.Interface{ID: nicID(i), NetworkID: netID(n.Net), OwnerID: s.OwnerID, Managed: n.Managed}
+		for _, ip := range n.IPs {
+			nic.PrivateIPs = append(nic.PrivateIPs, netip.MustParseAddr(ip))
+		}
+		if n.Public != "" {
+			nic.PublicIPs = []netip.Addr{netip.MustParseAddr(n.Public)}
+		}
+		for _, g := range n.Groups {
+			nic.GroupIDs = append(nic.GroupIDs, groupID(g))
+		}
+		slices.Sort(nic.GroupIDs)
+		if n.VM >= 0 {
+			nic.VMID = vmID(n.VM)
+			s.VMs[n.VM].Interfaces = append(s.VMs[n.VM].Interfaces, nic.ID)
+			s.VMs[n.VM].NetworkID = nic.NetworkID
+		}
+		s.Interfaces = append(s.Interfaces, nic)
+	}
+	return &fakeCloud{snap: s, limits: e.Limits}
+}
+
+func netID(i int) string   { return fmt.Sprintf("vpc-%d", i) }
+func listID(i int) string  { return fmt.Sprintf("pl-%d", i) }
+func groupID(i int) string { return fmt.Sprintf("sg-%02d", i) }
+func vmID(i int) string    { return fmt.Sprintf("i-%02d", i) }
+func nicID(i int) string   { return fmt.Sprintf("eni-%02d", i) }
+
+// input builds what the planner is given for a policy set.
+func (e *estate) input(set policySet, f *fakeCloud) plan.Input {
+	in := plan.Input{
+		ClusterID: testCluster, Account: testAccount, Entities: map[plan.EntityRef]plan.VMRef{},
+		Regions: []plan.Region{{Snapshot: f.snap, Limits: f.limits}},
+	}
+	for i, vm := range e.VMs {
+		if vm.Selected {
+			in.Entities[plan.EntityRef{Namespace: "vms", Name: vmID(i)}] = plan.VMRef{Region: testRegion, ID: vmID(i)}
+		}
+	}
+	for i, members := range set.Address {
+		g := &v1beta2.AddressGroup{}
+		g.Name = fmt.Sprintf("ag-%d", i)
+		for _, m := range members {
+			if member, ok := e.member(m); ok {
+				for _, a := range e.memberAddrs(m) {
+					b := a.As16()
+					member.IPs = append(member.IPs, b[:])
+				}
+				g.GroupMembers = append(g.GroupMembers, member)
+			}
+		}
+		in.AddressGroups = append(in.AddressGroups, g)
+	}
+	for i, members := range set.Applied {
+		g := &v1beta2.AppliedToGroup{}
+		g.Name = fmt.Sprintf("atg-%d", i)
+		for _, m := range members {
+			if member, ok := e.member(m); ok {
+				g.GroupMembers = append(g.GroupMembers, member)
+			}
+		}
+		in.AppliedToGroups = append(in.AppliedToGroups, g)
+	}
+	for i := range set.Policies {
+		in.Policies = append(in.Policies, e.policy(&set.Policies[i], i))
+	}
+	return in
+}
+
+func (e *estate) member(i int) (v1beta2.GroupMember, bool) {
+	if i >= len(e.VMs) {
+		return v1beta2.GroupMember{Pod: &v1beta2.PodReference{Namespace: "pods", Name: fmt.Sprintf("pod-%d", i)}}, true
+	}
+	return v1beta2.GroupMember{ExternalEntity: &v1beta2.ExternalEntityReference{Namespace: "vms", Name: vmID(i)}}, e.VMs[i].Selected
+}
+
+// memberAddrs are the addresses that a member's GroupMember carries.
+func (e *estate) memberAddrs(i int) []netip.Addr {
+	if i >= len(e.VMs) {
+		return []netip.Addr{netip.MustParseAddr(outsiders[(i-len(e.VMs))%len(outsiders)])}
+	}
+	var out []netip.Addr
+	for _, n := range e.NICs {
+		if n.VM == i {
+			for _, ip := range n.IPs {
+				out = append(out, netip.MustParseAddr(ip))
+			}
+			if n.Public != "" {
+				out = append(out, netip.MustParseAddr(n.Public))
+			}
+		}
+	}
+	return out
+}
+
+func (e *estate) policy(p *policySpec, i int) *v1beta2.NetworkPolicy {
+	np := &v1beta2.NetworkPolicy{}
+	np.Name = fmt.Sprintf("uid-%d-%v-%v-%d", i, p.Tier, p.Priority, len(p.Rules))
+	np.UID = types.UID(np.Name)
+	np.SourceRef = &v1beta2.NetworkPolicyReference{Type: v1beta2.AntreaNetworkPolicy, Namespace: "vms", Name: fmt.Sprintf("p%d", i), UID: np.UID}
+	np.Priority, np.TierPriority = &p.Priority, &p.Tier
+	if p.K8s {
+		np.SourceRef.Type, np.Priority, np.TierPriority = v1beta2.K8sNetworkPolicy, nil, nil
+	}
+	for _, a := range p.Applied {
+		np.AppliedToGroups = append(np.AppliedToGroups, fmt.Sprintf("atg-%d", a))
+	}
+	for k, r := range p.Rules {
+		out := v1beta2.NetworkPolicyRule{Direction: v1beta2.DirectionIn, Priority: int32(k), Action: &p.Rules[k].Action}
+		if p.K8s {
+			out.Priority = -1
+		}
+		for _, a := range r.Applied {
+			out.AppliedToGroups = append(out.AppliedToGroups, fmt.Sprintf("atg-%d", a))
+		}
+		peer := &out.From
+		if r.Out {
+			out.Direction, peer = v1beta2.DirectionOut, &out.To
+		}
+		for _, a := range r.Address {
+			peer.AddressGroups = append(peer.AddressGroups, fmt.Sprintf("ag-%d", a))
+		}
+		for _, b := range r.Blocks {
+			block := v1beta2.IPBlock{CIDR: ipNet(b.CIDR)}
+			for _, x := range b.Except {
+				block.Except = append(block.Except, ipNet(x))
+			}
+			peer.IPBlocks = append(peer.IPBlocks, block)
+		}
+		for _, s := range r.Services {
+			out.Services = append(out.Services, s.service())
+		}
+		np.Rules = append(np.Rules, out)
+	}
+	return np
+}
+
+func (s serviceSpec) service() v1beta2.Service {
+	out := v1beta2.Service{Protocol: &s.Protocol}
+	if s.From > 0 {
+		port := intstr.FromInt32(s.From)
+		out.Port, out.EndPort = &port, &s.To
+	}
+	if s.Type >= 0 {
+		out.ICMPType = &s.Type
+		if s.Code >= 0 {
+			out.ICMPCode = &s.Code
+		}
+	}
+	return out
+}
+
+func ipNet(s string) v1beta2.IPNet {
+	p := netip.MustParsePrefix(s)
+	b := p.Addr().As16()
+	return v1beta2.IPNet{IP: b[:], PrefixLength: int32(p.Bits())}
+}

@@ -1,0 +1,361 @@
+package plan_test
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// naive answers for single flows by walking the rules, straight from the text of the design. It shares no code with the planner.
+type naive struct {
+	*estate
+	set policySet
+	// without holds "policy uid/VM" of what the planner refused; guarded the interfaces that it took over.
+	without map[string]bool
+	guarded map[string]bool
+}
+
+func (v naive) half(nic int, d cloud.Direction, r remote, k packet) bool {
+	n := &v.NICs[nic]
+	if n.VM >= 0 && v.VMs[n.VM].Selected && v.guarded[nicID(nic)] {
+		rules, isolated := v.rules(n.VM, d)
+		at := 0 // the stage that decides: 0 Antrea, 1 Kubernetes, 2 baseline
+		for _, x := range rules {
+			if x.stage < at || !v.matches(nic, x.ruleSpec, r, k) {
+				continue
+			}
+			switch x.Action {
+			case "Allow":
+				return true
+			case "Pass":
+				at = x.stage + 1
+			default:
+				return false
+			}
+		}
+		if isolated {
+			return false
+		}
+	}
+	return v.native(nic, d, r, k)
+}
+
+type orderedRule struct {
+	ruleSpec
+	stage  int
+	policy policySpec
+	index  int
+	name   int
+}
+
+func (v naive) rules(vm int, d cloud.Direction) (out []orderedRule, isolated bool) {
+	for i, p := range v.set.Policies {
+		if v.without[policyName(p, i)+"/"+vmID(vm)] {
+			continue
+		}
+		for k, rule := range p.Rules {
+			applied := p.Applied
+			if len(applied) == 0 {
+				applied = rule.Applied
+			}
+			on := slices.ContainsFunc(applied, func(a int) bool { return slices.Contains(v.set.Applied[a], vm) })
+			if !on || rule.Out != (d == cloud.Egress) {
+				continue
+			}
+			x := orderedRule{ruleSpec: rule, policy: p, index: k, name: i}
+			switch {
+			case p.K8s:
+				x.stage, x.index, x.policy.Priority, x.policy.Tier = 1, -1, 0, 0
+			case p.Tier >= 253:
+				x.stage = 2
+			}
+			isolated = isolated || rule.Action == "Allow"
+			out = append(out, x)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b orderedRule) int {
+		return cmp.Or(cmp.Compare(a.stage, b.stage), cmp.Compare(a.policy.Tier, b.policy.Tier), cmp.Compare(a.policy.Priority, b.policy.Priority),
+			cmp.Compare(a.index, b.index), strings.Compare(fmt.Sprintf("p%d", a.name), fmt.Sprintf("p%d", b.name)))
+	})
+	return out, isolated
+}
+
+func policyName(p policySpec, i int) string {
+	return fmt.Sprintf("uid-%d-%v-%v-%d", i, p.Tier, p.Priority, len(p.Rules))
+}
+
+func (v naive) matches(nic int, rule ruleSpec, r remote, k packet) bool {
+	if len(rule.Services) > 0 && !slices.ContainsFunc(rule.Services, func(s serviceSpec) bool { return s.matches(k) }) {
+		return false
+	}
+	for _, b := range rule.Blocks {
+		in := netip.MustParsePrefix(b.CIDR).Contains(r.addr)
+		for _, x := range b.Except {
+			in = in && !netip.MustParsePrefix(x).Contains(r.addr)
+		}
+		if in {
+			return true
+		}
+	}
+	for _, a := range rule.Address {
+		for _, m := range v.set.Address[a] {
+			if v.isMember(nic, m, r) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s serviceSpec) matches(k packet) bool {
+	switch s.Protocol {
+	case "ICMP":
+		return (k.protocol == 1 || k.protocol == 58) && (s.Type < 0 || int(s.Type) == k.port>>8 && (s.Code < 0 || int(s.Code) == k.port&0xff))
+	case "SCTP":
+		return k.protocol == 132
+	}
+	number := map[string]int{"TCP": 6, "UDP": 17}[string(s.Protocol)]
+	return k.protocol == number && (s.From == 0 || int(s.From) <= k.port && k.port <= int(s.To))
+}
+
+// near reports whether two networks can refer to each other's groups.
+func (e *estate) near(a, b int) bool { return a == b || e.arePeered(a, b) }
+
+// isMember reports whether the remote end is the member, as seen from the interface.
+func (v naive) isMember(nic, member int, r remote) bool {
+	home := v.NICs[nic].Net
+	if member < len(v.VMs) {
+		if !v.VMs[member].Selected {
+			return false
+		}
+		for i, n := range v.NICs {
+			if nicID(i) == r.nic && v.near(home, n.Net) {
+				return n.VM == member
+			}
+		}
+	}
+	// Not a machine within reach: the addresses that are known of it, unless they mean somebody else here.
+	for i, n := range v.Networks {
+		if v.near(home, i) && (netip.MustParsePrefix(n.V4).Contains(r.addr) || n.V6 != "" && netip.MustParsePrefix(n.V6).Contains(r.addr)) {
+			return false
+		}
+	}
+	for _, n := range v.NICs {
+		if n.VM == member && v.near(home, n.Net) && (n.Public == r.addr.String() || slices.Contains(n.IPs, r.addr.String())) {
+			return false
+		}
+	}
+	return slices.Contains(v.memberAddrs(member), r.addr)
+}
+
+// native decides by the groups that the interface natively has.
+func (v naive) native(nic int, d cloud.Direction, r remote, k packet) bool {
+	for _, g := range v.NICs[nic].Groups {
+		for _, rule := range v.Groups[g].Rules {
+			if rule.Direction != d || !matches(rule.Match, k) {
+				continue
+			}
+			switch {
+			case rule.Peer.CIDR.IsValid():
+				if rule.Peer.CIDR.Contains(r.addr) {
+					return true
+				}
+			case rule.Peer.PrefixListID != "":
+				var i int
+				fmt.Sscanf(rule.Peer.PrefixListID, "#%d", &i)
+				if slices.ContainsFunc(v.Lists[i], func(c string) bool { return netip.MustParsePrefix(c).Contains(r.addr) }) {
+					return true
+				}
+			default:
+				var i int
+				fmt.Sscanf(rule.Peer.GroupID, "#%d", &i)
+				for j, n := range v.NICs {
+					if nicID(j) == r.nic && v.near(v.NICs[nic].Net, n.Net) && slices.Contains(n.Groups, i) {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+// flow is a new connection; src and dst are interfaces, -1 for an address outside.
+type flow struct {
+	src, dst         int
+	srcAddr, dstAddr netip.Addr // as the other end sees them
+	private          bool       // the two ends are interfaces that see each other's private addresses
+	packet
+}
+
+func (f flow) String() string {
+	name := func(i int, a netip.Addr) string {
+		if i < 0 {
+			return a.String()
+		}
+		return nicID(i) + "(" + a.String() + ")"
+	}
+	return fmt.Sprintf("%s -> %s protocol %d port %d", name(f.src, f.srcAddr), name(f.dst, f.dstAddr), f.protocol, f.port)
+}
+
+func (f flow) remoteOfSource() remote { return f.remote(f.dst, f.dstAddr) }
+func (f flow) remoteOfDest() remote   { return f.remote(f.src, f.srcAddr) }
+
+func (f flow) remote(i int, a netip.Addr) remote {
+	if i >= 0 && f.private {
+		return remote{a, nicID(i)}
+	}
+	return remote{a, ""}
+}
+
+// verdict combines the halves of both ends.
+func (f flow) verdict(half func(nic int, d cloud.Direction, r remote, k packet) bool) bool {
+	return (f.src < 0 || half(f.src, cloud.Egress, f.remoteOfSource(), f.packet)) &&
+		(f.dst < 0 || half(f.dst, cloud.Ingress, f.remoteOfDest(), f.packet))
+}
+
+// flows lists all flows worth looking at: every ordered pair of interfaces and of interfaces and boundary addresses, for every
+// boundary of a service.
+func (e *estate) flows() []flow {
+	packets := e.packets()
+	outside := e.outsideAddrs()
+	var out []flow
+	add := func(f flow) {
+		v6 := f.srcAddr.Is6()
+		if v6 != f.dstAddr.Is6() {
+			return
+		}
+		for _, p := range packets {
+			if p.protocol == 1 && v6 || p.protocol == 58 && !v6 {
+				continue
+			}
+			f.packet = p
+			out = append(out, f)
+		}
+	}
+	for i := range e.NICs {
+		for j := range e.NICs {
+			e.pairFlows(i, j, add)
+		}
+		for _, a := range outside {
+			for _, s := range e.NICs[i].IPs {
+				own := netip.MustParseAddr(s)
+				add(flow{src: i, dst: -1, srcAddr: own, dstAddr: a})
+				add(flow{src: -1, dst: i, srcAddr: a, dstAddr: own})
+			}
+		}
+	}
+	return out
+}
+
+func (e *estate) pairFlows(i, j int, add func(flow)) {
+	a, b := &e.NICs[i], &e.NICs[j]
+	if i == j {
+		return
+	}
+	if e.near(a.Net, b.Net) {
+		for _, x := range a.IPs {
+			for _, y := range b.IPs {
+				add(flow{src: i, dst: j, srcAddr: netip.MustParseAddr(x), dstAddr: netip.MustParseAddr(y), private: true})
+			}
+		}
+	}
+	if a.Public != "" && b.Public != "" {
+		add(flow{src: i, dst: j, srcAddr: netip.MustParseAddr(a.Public), dstAddr: netip.MustParseAddr(b.Public)})
+	}
+}
+
+func (e *estate) packets() []packet {
+	seen := map[packet]bool{{47, 0}: true, {132, 0}: true, {50, 0}: true, {1, 0}: true, {58, 0}: true}
+	edge := func(protocol, port int) {
+		if port >= 0 && port <= 0xffff {
+			seen[packet{protocol, port}] = true
+		}
+	}
+	for _, port := range []int{0, 21, 22, 23, 79, 80, 81, 82, 443, 444, 65535} {
+		edge(6, port)
+	}
+	for _, set := range e.History {
+		for _, p := range set.Policies {
+			for _, r := range p.Rules {
+				for _, s := range r.Services {
+					number := map[string]int{"TCP": 6, "UDP": 17, "ICMP": 1}[string(s.Protocol)]
+					if number == 6 || number == 17 {
+						for _, at := range []int{int(s.From) - 1, int(s.From), int(s.To), int(s.To) + 1} {
+							edge(number, at)
+						}
+					}
+					if number == 1 && s.Type >= 0 {
+						for _, at := range []int{int(s.Type) << 8, int(s.Type)<<8 + 1, int(s.Type)<<8 - 1, int(s.Type+1) << 8} {
+							edge(1, at)
+							edge(58, at)
+						}
+					}
+				}
+			}
+		}
+	}
+	edge(17, 53)
+	edge(1, 8<<8)
+	out := make([]packet, 0, len(seen))
+	for p := range seen {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b packet) int { return cmp.Or(cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.port, b.port)) })
+	return out
+}
+
+// outsideAddrs are addresses with no machine of the estate behind them: all ends of the policies' blocks and their neighbours.
+func (e *estate) outsideAddrs() []netip.Addr {
+	seen := map[netip.Addr]bool{}
+	for _, s := range outsiders {
+		seen[netip.MustParseAddr(s)] = true
+	}
+	for _, set := range e.History {
+		for _, p := range set.Policies {
+			for _, r := range p.Rules {
+				for _, b := range r.Blocks {
+					for _, c := range append([]string{b.CIDR}, b.Except...) {
+						first := netip.MustParsePrefix(c).Addr()
+						seen[first], seen[first.Prev()] = true, true
+					}
+				}
+			}
+		}
+	}
+	for _, n := range e.NICs {
+		for _, s := range append([]string{n.Public}, n.IPs...) {
+			if s != "" {
+				delete(seen, netip.MustParseAddr(s))
+			}
+		}
+	}
+	delete(seen, netip.Addr{})
+	var out []netip.Addr
+	for a := range seen {
+		out = append(out, a)
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out
+}
+
+// oracle returns the naive evaluator for a policy set, given what the planner says it refused.
+func (e *estate) oracle(set policySet, res *plan.Result) naive {
+	v := naive{estate: e, set: set, without: map[string]bool{}, guarded: map[string]bool{}}
+	for _, r := range res.Refusals {
+		if r.Policy.UID != "" {
+			v.without[r.Policy.UID+"/"+r.VM.ID] = true
+		}
+	}
+	for _, vm := range res.VMs {
+		for _, n := range vm.Interfaces {
+			v.guarded[n.ID] = n.State == plan.Guarded
+		}
+	}
+	return v
+}

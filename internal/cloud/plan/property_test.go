@@ -1,0 +1,296 @@
+package plan_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// TestWorlds is the proof of the planner: random accounts with random policies, checked at every single operation. The number of
+// worlds and the first seed can be set with NEPHELE_PLAN_WORLDS and NEPHELE_PLAN_SEED.
+func TestWorlds(t *testing.T) {
+	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", 150), envInt("NEPHELE_PLAN_SEED", 1)
+	var st stats
+	for i := range worlds {
+		at := uint64(seed + i)
+		e := randomEstate(rand.New(rand.NewPCG(at, 7)))
+		if err := checkEstate(&e, at, &st); err != nil {
+			t.Errorf("seed %d: %s", at, shorten(err.Error()))
+			small := shrink(e, 400, func(e *estate) bool { return checkEstate(e, at, &stats{}) != nil })
+			text, _ := json.Marshal(small)
+			t.Fatalf("made smaller: %s\n%s", shorten(fmt.Sprint(checkEstate(&small, at, &stats{}))), text)
+		}
+	}
+	t.Logf("seeds %d..%d: %+v", seed, seed+worlds-1, st)
+}
+
+type stats struct {
+	Phases, Ops, Rounds, Exact, WithRefusals, Flows, Restarts, TwoStep, Tight int
+}
+
+// shorten cuts long lines and long texts.
+func shorten(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		if len(l) > 400 {
+			lines[i] = l[:400] + "..."
+		}
+	}
+	if len(lines) > 80 {
+		lines = append(lines[:80], "...")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func envInt(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// checkEstate plays the history of an estate and then its end, when no policy is left.
+func checkEstate(e *estate, seed uint64, st *stats) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	f := e.cloud()
+	before := f.clone()
+	flows := e.flows()
+	r := rand.New(rand.NewPCG(seed, 99))
+	for i, set := range append(slices.Clone(e.History), policySet{}) {
+		ph := &phase{estate: e, set: set, flows: flows, st: st, rand: r}
+		if err := ph.run(f); err != nil {
+			return fmt.Errorf("policy set %d: %w", i, err)
+		}
+		st.Phases++
+	}
+	if !reflect.DeepEqual(leftOver(f), leftOver(before)) {
+		return fmt.Errorf("not everything was given back: %v", diffLeftOver(f, before))
+	}
+	return nil
+}
+
+func leftOver(f *fakeCloud) any {
+	type nic struct {
+		ID     string
+		Groups []string
+		Tags   int
+	}
+	var out []any
+	for _, n := range f.snap.Interfaces {
+		out = append(out, nic{n.ID, n.GroupIDs, len(n.Tags)})
+	}
+	for _, n := range f.snap.Networks {
+		out = append(out, len(n.Tags))
+	}
+	for _, g := range f.snap.Groups {
+		out = append(out, g.ID, len(g.Rules))
+	}
+	return out
+}
+
+func diffLeftOver(f, before *fakeCloud) string {
+	return fmt.Sprintf("%+v\nbut before: %+v", leftOver(f), leftOver(before))
+}
+
+// phase is the way from one policy set to the next.
+type phase struct {
+	*estate
+	set   policySet
+	flows []flow
+	st    *stats
+	rand  *rand.Rand
+
+	old    []bool
+	trace  []*fakeCloud // after every op
+	seen   [][]bool     // verdicts after every op
+	ops    []string
+	result *plan.Result
+	tight  bool // an interface had no slot for a change without a pause, as the planner said
+}
+
+func (p *phase) verdicts(f *fakeCloud) []bool {
+	pr := f.prober()
+	out := make([]bool, len(p.flows))
+	for i, fl := range p.flows {
+		out[i] = fl.verdict(func(nic int, d cloud.Direction, r remote, k packet) bool { return pr.half(nicID(nic), d, r, k) })
+	}
+	p.st.Flows += len(out)
+	return out
+}
+
+func (p *phase) run(f *fakeCloud) error {
+	p.old = p.verdicts(f)
+	start := f.clone()
+	if err := p.converge(f, true); err != nil {
+		return err
+	}
+	final := p.verdicts(f)
+	if err := p.exact(final); err != nil {
+		return err
+	}
+	for k, got := range p.seen {
+		if err := p.between(got, final, p.old); err != nil {
+			return fmt.Errorf("after op %d (%s): %w\nops:\n%s", k, p.ops[k], err, strings.Join(p.ops, "\n"))
+		}
+	}
+	return p.restarts(start, f, final)
+}
+
+// converge applies plans until there is nothing left to do.
+func (p *phase) converge(f *fakeCloud, record bool) error {
+	for round := 0; ; round++ {
+		if round > 12 {
+			return fmt.Errorf("no end after %d rounds; ops:\n%s", round, strings.Join(p.ops, "\n"))
+		}
+		observed := f.clone()
+		res := plan.Compute(p.input(p.set, observed), lower.AWS{})
+		p.result = res
+		if res.Plan.Empty() {
+			return nil
+		}
+		p.st.Rounds++
+		if slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return strings.Contains(n.Message, "for a moment") }) {
+			p.tight = true
+			p.st.Tight++
+		}
+		for _, step := range res.Plan.Steps {
+			text := fmt.Sprintf("round %d: %s %v%v", round, step.Op, step.Op.Rules, step.Op.Tags)
+			if record {
+				p.ops = append(p.ops, text)
+			}
+			if err := f.apply(step.Network, step.Op); err != nil {
+				return fmt.Errorf("%s: %w\nops:\n%s", text, err, strings.Join(p.ops, "\n"))
+			}
+			p.st.Ops++
+			if !record {
+				continue
+			}
+			p.trace = append(p.trace, f.clone())
+			switch step.Op.Kind {
+			case cloud.OpCreateGroup, cloud.OpTag, cloud.OpUntag, cloud.OpDeleteGroup:
+				if len(p.seen) > 0 {
+					p.seen = append(p.seen, p.seen[len(p.seen)-1])
+				} else {
+					p.seen = append(p.seen, p.old)
+				}
+			default:
+				p.seen = append(p.seen, p.verdicts(f))
+			}
+			if strings.HasPrefix(step.Op.Reason, "join the new") {
+				p.st.TwoStep++
+			}
+		}
+	}
+}
+
+// exact compares the end with the naive evaluator.
+func (p *phase) exact(final []bool) error {
+	if len(p.result.Refusals) > 0 {
+		p.st.WithRefusals++
+		if slices.ContainsFunc(p.result.Refusals, func(r plan.Refusal) bool { return r.Kept || r.VM == plan.VMRef{} }) {
+			return nil
+		}
+	}
+	p.st.Exact++
+	v := p.oracle(p.set, p.result)
+	for i, fl := range p.flows {
+		if want := fl.verdict(v.half); want != final[i] {
+			return fmt.Errorf("in the end %s: cloud %v, policies %v\nrefusals %v\nops:\n%s", fl, final[i], want, p.result.Refusals, strings.Join(p.ops, "\n"))
+		}
+	}
+	return nil
+}
+
+func (p *phase) between(got, final, old []bool) error {
+	for i, fl := range p.flows {
+		if got[i] && !old[i] && !final[i] {
+			return fmt.Errorf("opens %s, which neither the old nor the new state allows", fl)
+		}
+		if !got[i] && old[i] && final[i] && !p.tight {
+			return fmt.Errorf("blocks %s, which both the old and the new state allow", fl)
+		}
+	}
+	return nil
+}
+
+// restarts forgets everything at some operations and plans anew from there.
+func (p *phase) restarts(start, end *fakeCloud, final []bool) error {
+	if len(p.trace) == 0 {
+		return nil
+	}
+	for range min(2, len(p.trace)) {
+		k := p.rand.IntN(len(p.trace))
+		again := &phase{estate: p.estate, set: p.set, flows: p.flows, st: p.st, rand: p.rand, old: p.seen[k]}
+		f := p.trace[k].clone()
+		if err := again.converge(f, true); err != nil {
+			return fmt.Errorf("restarted after op %d (%s): %w", k, p.ops[k], err)
+		}
+		p.st.Restarts++
+		got := again.verdicts(f)
+		for i, fl := range p.flows {
+			if got[i] != final[i] && !kept(p.result) && !kept(again.result) {
+				return fmt.Errorf("restarted after op %d (%s): in the end %s is %v instead of %v\nops:\n%s\nthen:\n%s", k, p.ops[k], fl, got[i], final[i], strings.Join(p.ops, "\n"), strings.Join(again.ops, "\n"))
+			}
+		}
+		for j, mid := range again.seen {
+			if err := again.between(mid, got, p.seen[k]); err != nil {
+				return fmt.Errorf("restarted after op %d (%s), after op %d (%s): %w\nops:\n%s", k, p.ops[k], j, again.ops[j], err, strings.Join(again.ops, "\n"))
+			}
+		}
+		if !kept(p.result) && !kept(again.result) {
+			if a, b := shape(end), shape(f); !reflect.DeepEqual(a, b) {
+				return fmt.Errorf("restarted after op %d (%s): other groups in the end:\n%v\ninstead of\n%v", k, p.ops[k], b, a)
+			}
+		}
+	}
+	return nil
+}
+
+func kept(r *plan.Result) bool {
+	return slices.ContainsFunc(r.Refusals, func(r plan.Refusal) bool { return r.Kept })
+}
+
+// shape describes the groups of ours without their names: which interfaces hold each, and its rules with the peers named by their
+// holders.
+func shape(f *fakeCloud) []string {
+	holders := map[string]string{}
+	for _, n := range f.snap.Interfaces {
+		for _, g := range n.GroupIDs {
+			holders[g] += n.ID + " "
+		}
+	}
+	var out []string
+	for _, g := range f.snap.Groups {
+		if g.Tags[cloud.TagCluster] == "" {
+			continue
+		}
+		var rules []string
+		for _, r := range g.Rules {
+			text := fmt.Sprintf("%s %s ", r.Direction, r.Match)
+			if peer := f.group(r.Peer.GroupID); peer != nil && peer.Tags[cloud.TagCluster] != "" {
+				text += "holders " + holders[peer.ID]
+			} else {
+				text += r.Peer.String()
+			}
+			rules = append(rules, text)
+		}
+		slices.Sort(rules)
+		out = append(out, fmt.Sprintf("%s held by %s: %s", g.Tags[cloud.TagKind], holders[g.ID], strings.Join(rules, "; ")))
+	}
+	slices.Sort(out)
+	return out
+}
