@@ -149,6 +149,9 @@ func plain(err error) error {
 	msg := ""
 	switch {
 	case errors.As(err, &noCredentials):
+		for inner := noCredentials; errors.As(inner.err, &inner); {
+			noCredentials = inner // an assumed role needs credentials of its own
+		}
 		msg = "no usable credentials: " + plain(noCredentials.err).Error()
 	case errors.As(err, &api) && api.ErrorMessage() != "":
 		msg = api.ErrorMessage()

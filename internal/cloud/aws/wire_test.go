@@ -404,7 +404,7 @@ func TestMessages(t *testing.T) {
 		"GetCallerIdentity: AccessDenied (Auth): no usable credentials: not yours [request": l.open(aws.Config{
 			Credential: v1alpha1.AWSCredential{RoleArn: "arn:aws:iam::123456789012:role/x"},
 			Ambient:    credentials.NewStaticCredentialsProvider(estate.DefaultAccessKeyID, estate.DefaultSecret, "")}),
-		"GetCallerIdentity (Auth): no usable credentials: none here": l.open(aws.Config{
+		"GetCallerIdentity (Auth): no usable credentials: failed to refresh cached credentials, none here": l.open(aws.Config{
 			Credential: v1alpha1.AWSCredential{RoleArn: "arn:aws:iam::123456789012:role/x"},
 			Ambient: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
 				return awssdk.Credentials{}, errors.New("none here")
