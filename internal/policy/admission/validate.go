@@ -162,7 +162,7 @@ func (c *checker) rule(p *policy.Policy, d policy.Direction, r *policy.Rule, pat
 		side = ".to"
 	}
 	for i := range r.Peers {
-		c.peer(d, &r.Peers[i], at(path+side, i), toService)
+		c.peer(d, &r.Peers[i], at(path+side, i), toService && d == policy.Ingress)
 	}
 	if len(r.ToServices) > 0 {
 		switch {

@@ -1,0 +1,211 @@
+package policytest
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// Decide is the naive evaluator: the outcome of one direction at the local end, from a listing. Rules that only the
+// enforcer can resolve are tried both ways, in all combinations.
+func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome {
+	local, remote := f.Destination, f.Source
+	if d == policy.Egress {
+		local, remote = f.Source, f.Destination
+	}
+	var rules []plainRule
+	isolated := false
+	for _, p := range l.Policies {
+		for i, r := range p.Rules {
+			groups := append(append([]string(nil), r.AppliedToGroups...), p.AppliedToGroups...)
+			if r.Direction != d || !memberOf(l.AppliedToGroups, groups, local.EntityRef) {
+				continue
+			}
+			if p.TierPriority == nil || local.Semantics == policy.VMSemantics && r.Action == policy.Allow {
+				isolated = true
+			}
+			rules = append(rules, plainRule{
+				p: p.ComputedPolicy, index: i, action: r.Action,
+				yes: hits(l, f, local, remote, r, false), maybe: hits(l, f, local, remote, r, true),
+			})
+		}
+	}
+	sort.SliceStable(rules, func(i, j int) bool { return rules[i].before(rules[j]) })
+	var open []int
+	for i, r := range rules {
+		if r.maybe && !r.yes {
+			open = append(open, i)
+		}
+	}
+	var outcomes []policy.Outcome
+	for combination := range 1 << len(open) {
+		tried := slices.Clone(rules)
+		for bit, i := range open {
+			tried[i].yes = combination>>bit&1 == 1
+		}
+		o := run(tried, isolated)
+		if !slices.Contains(outcomes, o) {
+			outcomes = append(outcomes, o)
+		}
+	}
+	if len(outcomes) > 1 {
+		return policy.OutcomeUnknown
+	}
+	return outcomes[0]
+}
+
+type plainRule struct {
+	p          *policy.ComputedPolicy
+	index      int
+	action     policy.Action
+	yes, maybe bool
+}
+
+func (r plainRule) stage() int {
+	switch {
+	case r.p.TierPriority == nil:
+		return 1
+	case *r.p.TierPriority >= 253:
+		return 2
+	}
+	return 0
+}
+
+func (r plainRule) before(s plainRule) bool {
+	if r.stage() != s.stage() {
+		return r.stage() < s.stage()
+	}
+	if r.stage() != 1 {
+		if *r.p.TierPriority != *s.p.TierPriority {
+			return *r.p.TierPriority < *s.p.TierPriority
+		}
+		if *r.p.Priority != *s.p.Priority {
+			return *r.p.Priority < *s.p.Priority
+		}
+	}
+	if x, y := r.p.Rules[r.index].Priority, s.p.Rules[s.index].Priority; x != y {
+		return x < y
+	}
+	key := func(p *policy.ComputedPolicy) string {
+		return string(p.Source.Kind) + "\x00" + p.Source.Namespace + "\x00" + p.Source.Name + "\x00" + p.Source.UID
+	}
+	return key(r.p) < key(s.p)
+}
+
+// run decides when it is known which rules match.
+func run(rules []plainRule, isolated bool) policy.Outcome {
+	passed, kubernetes := false, false
+	for _, r := range rules {
+		kubernetes = kubernetes || r.stage() == 1
+	}
+	for _, r := range rules {
+		if !r.yes || r.stage() == 0 && passed || r.stage() == 2 && kubernetes {
+			continue
+		}
+		switch r.action {
+		case policy.Allow:
+			return policy.OutcomeAllow
+		case policy.Drop:
+			return policy.OutcomeDrop
+		case policy.Reject:
+			return policy.OutcomeReject
+		case policy.Pass:
+			passed = true // without effect in the baseline stage
+		}
+	}
+	return byDefault(isolated)
+}
+
+func byDefault(isolated bool) policy.Outcome {
+	if isolated {
+		return policy.OutcomeDrop
+	}
+	return policy.OutcomeNative
+}
+
+func memberOf(list []policy.ComputedGroup, names []string, ref policy.EntityRef) bool {
+	for _, g := range list {
+		for _, m := range g.Members {
+			if slices.Contains(names, g.Name) && m.EntityRef == ref {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hits reports whether the rule matches; with hopeful, whether it may.
+func hits(l *policy.Listing, f policy.Flow, local, remote policy.Endpoint, r policy.ComputedRule, hopeful bool) bool {
+	peer := r.From
+	if r.Direction == policy.Egress {
+		peer = r.To
+	}
+	found := hopeful && len(peer.FQDNs)+len(peer.ToServices) > 0
+	var ports []policy.NamedPort
+	for _, g := range l.AddressGroups {
+		for _, m := range g.Members {
+			same := slices.Contains(m.IPs, remote.Addr)
+			if !remote.Addr.IsValid() {
+				same = m.EntityRef == remote.EntityRef
+			}
+			if slices.Contains(peer.AddressGroups, g.Name) && same {
+				found = true
+				if r.Direction == policy.Egress {
+					ports = append(ports, m.Ports...)
+				}
+			}
+		}
+	}
+	for _, b := range peer.IPBlocks {
+		in := remote.Addr.IsValid() && b.CIDR.Contains(remote.Addr)
+		for _, e := range b.Except {
+			in = in && !e.Contains(remote.Addr)
+		}
+		found = found || in
+	}
+	if r.Direction == policy.Ingress {
+		for _, g := range l.AppliedToGroups {
+			for _, m := range g.Members {
+				if m.EntityRef == local.EntityRef {
+					ports = append(ports, m.Ports...)
+				}
+			}
+		}
+	}
+	service := len(r.Services) == 0
+	for _, s := range r.Services {
+		service = service || covers(f, s, ports)
+	}
+	return found && service
+}
+
+func covers(f policy.Flow, s policy.ServiceMatch, ports []policy.NamedPort) bool {
+	if f.Protocol == policy.ICMP {
+		return s.Protocol == policy.ICMP && (s.ICMPType == nil || *s.ICMPType == int32(f.ICMPType)) &&
+			(s.ICMPCode == nil || *s.ICMPCode == int32(f.ICMPCode))
+	}
+	if s.Protocol != f.Protocol {
+		return false
+	}
+	if s.SrcPort != nil {
+		last := *s.SrcPort
+		if s.SrcEndPort != nil {
+			last = *s.SrcEndPort
+		}
+		if int32(f.SourcePort) < *s.SrcPort || int32(f.SourcePort) > last {
+			return false
+		}
+	}
+	if s.Port == nil {
+		return true
+	}
+	if s.Port.Name != "" {
+		return slices.Contains(ports, policy.NamedPort{Name: s.Port.Name, Protocol: f.Protocol, Port: int32(f.Port)})
+	}
+	last := s.Port.Number
+	if s.EndPort != nil {
+		last = *s.EndPort
+	}
+	return int32(f.Port) >= s.Port.Number && int32(f.Port) <= last
+}

@@ -1,0 +1,180 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"net/netip"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/policytest"
+)
+
+// watchEvent is one recorded event.
+type watchEvent struct {
+	Step   string
+	Type   string
+	Object map[string]any
+}
+
+// TestWatchScript replays the recorded script of changes and turns the deltas into the events of every watch.
+func TestWatchScript(t *testing.T) {
+	text, err := os.ReadFile("../../testdata/conformance/watch/membership.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var script struct {
+		Setup   []json.RawMessage
+		Steps   []string
+		Watches map[string][]watchEvent
+	}
+	if err := json.Unmarshal(text, &script); err != nil {
+		t.Fatal(err)
+	}
+	e := policy.New(policy.Options{})
+	for _, doc := range script.Setup {
+		err := policytest.ReadManifests(string(doc), func(o policytest.Object) error {
+			policytest.Put(e, o)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := e.Commit(); !d.Empty() {
+		t.Fatalf("without policies there are computed objects: %+v", d)
+	}
+	got := map[string][]watchEvent{}
+	for watch := range script.Watches {
+		got[watch] = nil
+	}
+	steps := scriptSteps()
+	for _, step := range script.Steps {
+		change, ok := steps[step]
+		if !ok {
+			t.Fatalf("unknown step %q", step)
+		}
+		change(e)
+		d := e.Commit()
+		for _, key := range []string{"cloud-a", "cloud-b", "n1"} {
+			collect(got, d, e.Listing(), key, step)
+		}
+	}
+	for watch, want := range script.Watches {
+		want = slices.DeleteFunc(slices.Clone(want), func(w watchEvent) bool { return w.Type == "BOOKMARK" })
+		if diff := cmp.Diff(want, got[watch]); diff != "" && len(want)+len(got[watch]) > 0 {
+			t.Errorf("%s (-want +got):\n%s", watch, diff)
+		}
+	}
+}
+
+// scriptSteps are the changes that the names of the script's steps stand for.
+func scriptSteps() map[string]func(*policy.Engine) {
+	vm := func(name, role, address, host string) func(*policy.Engine) {
+		return func(e *policy.Engine) {
+			e.PutEntity(policy.Entity{
+				EntityRef: policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: "vms", Name: name},
+				Labels:    map[string]string{"role": role}, Host: host,
+				Addresses: []netip.Addr{netip.MustParseAddr(address)},
+			})
+		}
+	}
+	role := func(r string) *policy.Selector { return &policy.Selector{MatchLabels: map[string]string{"role": r}} }
+	p := policy.Policy{
+		Kind: policy.AntreaNetworkPolicy, Namespace: "vms", Name: "p", UID: "uid-p", Priority: 1,
+		AppliedTo: []policy.AppliedTo{{ExternalEntitySelector: role("db")}},
+		Ingress: []policy.Rule{{
+			Name: "r", Action: policy.Allow, Peers: []policy.Peer{{ExternalEntitySelector: role("web")}},
+			Ports: []policy.Port{{Protocol: policy.TCP, Port: &policy.PortRef{Number: 5432}}},
+		}},
+	}
+	withPods := p
+	withPods.Priority = 2
+	withPods.Ingress = slices.Clone(p.Ingress)
+	withPods.Ingress[0].Peers = append(slices.Clone(p.Ingress[0].Peers),
+		policy.Peer{PodSelector: role("client"), NamespaceSelector: &policy.Selector{}})
+	return map[string]func(*policy.Engine){
+		"create policy":                 func(e *policy.Engine) { e.PutPolicy(p) },
+		"add peer member web2":          vm("web2", "web", "10.0.1.2", "cloud-a"),
+		"change peer ip":                vm("web2", "web", "10.0.1.22", "cloud-a"),
+		"add applied member on cloud-a": vm("db3", "db", "10.0.2.3", "cloud-a"),
+		"relabel db3 out":               vm("db3", "none", "10.0.2.3", "cloud-a"),
+		"relabel web2 out":              vm("web2", "none", "10.0.1.22", "cloud-a"),
+		"add pod peer to policy":        func(e *policy.Engine) { e.PutPolicy(withPods) },
+		"move last cloud-b member away": vm("db2", "db", "10.0.2.2", "cloud-a"),
+		"move back":                     vm("db2", "db", "10.0.2.2", "cloud-b"),
+		"delete web1": func(e *policy.Engine) {
+			e.DeleteEntity(policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: "vms", Name: "web1"})
+		},
+		"delete policy": func(e *policy.Engine) { e.DeletePolicy("uid-p") },
+	}
+}
+
+// collect appends the events that the three watches of a key see.
+func collect(into map[string][]watchEvent, d *policy.Delta, l *policy.Listing, key, step string) {
+	add := func(watch, kind, event string, object map[string]any) {
+		object["kind"] = kind
+		into[key+"/"+watch] = append(into[key+"/"+watch], watchEvent{step, event, object})
+	}
+	// has reports whether the key is in the span now.
+	has := func(role policy.GroupRole, name string) bool {
+		for _, g := range append(l.AddressGroups, l.AppliedToGroups...) {
+			if g.Role == role && g.Name == name {
+				return slices.Contains(g.Span, key)
+			}
+		}
+		return false
+	}
+	members := func(in []*policy.Member) []any {
+		var out []any
+		for _, m := range in {
+			out = append(out, policytest.WireMember(m))
+		}
+		return out
+	}
+	for _, list := range [][]policy.GroupDelta{d.AddressGroups, d.AppliedToGroups} {
+		for _, g := range list {
+			watch, kind := "addressgroups", "AddressGroup"
+			if g.Role == policy.AppliedToGroup {
+				watch, kind = "appliedtogroups", "AppliedToGroup"
+			}
+			object := map[string]any{"metadata": map[string]any{"name": g.Name}}
+			added, removed := g.For(key)
+			switch {
+			case slices.Contains(g.SpanRemoved, key):
+				add(watch, kind, "DELETED", object)
+			case slices.Contains(g.SpanAdded, key):
+				all := append(slices.Clone(l.AddressGroups), l.AppliedToGroups...)
+				i := slices.IndexFunc(all, func(c policy.ComputedGroup) bool { return c.Role == g.Role && c.Name == g.Name })
+				mine := slices.DeleteFunc(slices.Clone(all[i].Members), func(m *policy.Member) bool {
+					return g.Role == policy.AppliedToGroup && !m.On(key)
+				})
+				object["groupMembers"] = members(mine)
+				add(watch, kind, "ADDED", object)
+			case has(g.Role, g.Name) && len(added)+len(removed) > 0:
+				if len(added) > 0 {
+					object["addedGroupMembers"] = members(added)
+				}
+				if len(removed) > 0 {
+					object["removedGroupMembers"] = members(removed)
+				}
+				add(watch, kind+"Patch", "MODIFIED", object)
+			}
+		}
+	}
+	for _, p := range d.Policies {
+		i := slices.IndexFunc(l.Policies, func(s policy.PolicySpan) bool { return s.Source == p.Policy.Source })
+		object := policytest.WirePolicy(p.Policy).(map[string]any)
+		switch {
+		case slices.Contains(p.SpanRemoved, key):
+			add("networkpolicies", "NetworkPolicy", "DELETED", map[string]any{"sourceRef": object["sourceRef"]})
+		case slices.Contains(p.SpanAdded, key):
+			add("networkpolicies", "NetworkPolicy", "ADDED", object)
+		case i >= 0 && slices.Contains(l.Policies[i].Span, key):
+			add("networkpolicies", "NetworkPolicy", "MODIFIED", object)
+		}
+	}
+}
