@@ -43,7 +43,7 @@ func newCluster(cfg *rest.Config) (cluster, error) {
 		}
 	}
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst = 100, 200 // the waits below ask often
+	cfg.QPS = -1 // no limit: the waits below ask often, and a limiter would refuse to wait near a deadline
 	c, err := client.New(cfg, client.Options{Scheme: s})
 	return cluster{c}, err
 }

@@ -29,8 +29,9 @@ type Preview func(ctx context.Context, cfg *rest.Config, files []string) (*plan.
 type Parts struct {
 	// CRDs are the CustomResourceDefinitions to install, one per file.
 	CRDs fs.FS
-	// Controller is what the story demonstrates.
-	Controller up.RunController
+	// Controller is what the story demonstrates: it runs until ctx ends, and writes what it has to say to log, a file in the data
+	// directory.
+	Controller func(ctx context.Context, cfg *rest.Config, log io.Writer) error
 	// Preview computes the plan that is shown before anything is enforced.
 	Preview Preview
 	// No is the error that the command returns when a check of the story did not hold and this has been printed.
@@ -41,6 +42,7 @@ type Parts struct {
 type flags struct {
 	once            bool
 	dataDir, listen string
+	timeout         time.Duration
 }
 
 // NewCommand returns the command "demo". It ends in order when the context that the command is executed with ends.
@@ -69,12 +71,16 @@ Exit codes: 0 all checks held; 1 a check did not hold, or the story was interrup
 	}
 	cmd.Flags().BoolVar(&f.once, "once", false, "end after the story, with everything restored")
 	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "directory for all data; default: a temporary one, removed at the end")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", defaultLimit, "how long to wait for each step of the story before it has failed")
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "HOST:PORT of the API server; port 0 takes a free one")
 	return cmd
 }
 
 // run prepares the data directory, runs everything, and cleans up.
 func run(ctx context.Context, p Parts, f flags, out, errOut io.Writer) error {
+	if f.timeout <= 0 {
+		return fmt.Errorf("--timeout is %s, expected a duration above zero, such as 2m", f.timeout)
+	}
 	temporary := f.dataDir == ""
 	if temporary {
 		dir, err := os.MkdirTemp("", "nephele-demo-")
@@ -85,25 +91,27 @@ func run(ctx context.Context, p Parts, f flags, out, errOut io.Writer) error {
 	}
 	d := demonstration{Parts: p, flags: f, temporary: temporary, teller: &teller{out: out}}
 	cfg := up.Config{
-		DataDir: f.dataDir, Listen: f.listen, CRDs: p.CRDs, Controller: p.Controller,
+		DataDir: f.dataDir, Listen: f.listen, CRDs: p.CRDs, Controller: d.controller,
 		Progress: errOut, Terminal: up.IsTerminal(errOut),
 	}
 	d.steps = progress.New(errOut, cfg.Terminal)
-	d.say("Starting etcd, the Kubernetes API server, the controller and a simulated AWS account. This takes some seconds.")
+	d.say("Starting etcd, the Kubernetes API server, the controller and a simulated AWS account: some seconds.")
 	err := up.Run(ctx, cfg, d.during)
 	d.steps.Close()
 	if d.server != nil {
 		err = errors.Join(err, d.server.Close())
 	}
-	held := err == nil && d.held
+	if err == nil && !d.over {
+		d.say("Interrupted before the end of the story.")
+	}
 	if temporary {
 		if err == nil && d.over && !d.held {
-			d.say("The data directory is kept for you to look into: %s", f.dataDir)
+			d.say("The data directory is kept for you to look into: %s (the logs are in %s)", f.dataDir, d.logDir())
 		} else {
 			err = errors.Join(err, os.RemoveAll(f.dataDir))
 		}
 	}
-	if err == nil && !held {
+	if err == nil && !d.held {
 		return p.No
 	}
 	return err
@@ -121,8 +129,33 @@ type demonstration struct {
 	over, held bool
 }
 
+func (d *demonstration) logDir() string { return filepath.Join(d.dataDir, "logs") }
+
+// controller runs the controller, with its log in a file: the terminal belongs to the story.
+func (d *demonstration) controller(ctx context.Context, cfg *rest.Config) (err error) {
+	if err := os.MkdirAll(d.logDir(), 0o700); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(d.logDir(), "controller.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	return d.Controller(ctx, cfg, log)
+}
+
 // during runs while everything is up.
 func (d *demonstration) during(ctx context.Context, session up.Session) error {
+	err := d.present(ctx, session)
+	if ctx.Err() != nil {
+		// Whatever was under way then failed because of it.
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// present starts the simulator and tells the story.
+func (d *demonstration) present(ctx context.Context, session up.Session) error {
 	state, report, err := estate.HybridCloud()
 	if err != nil {
 		return err
@@ -141,7 +174,7 @@ func (d *demonstration) during(ctx context.Context, session up.Session) error {
 		return err
 	}
 	s := &story{
-		teller: d.teller, steps: d.steps, session: session, cluster: c, account: account{d.server}, preview: d.Preview,
+		teller: d.teller, limit: d.timeout, steps: d.steps, session: session, cluster: c, account: account{d.server}, preview: d.Preview,
 		dir: filepath.Join(filepath.Dir(file), "story"),
 	}
 	pristine, err := regionOf(state)
@@ -169,7 +202,12 @@ func (d *demonstration) story(ctx context.Context, s *story) error {
 	}
 	switch {
 	case goOn:
-		err = s.goOn(ctx)
+		if err := s.goOn(ctx); err != nil {
+			return err
+		}
+		d.over, d.held = true, true
+		s.byHand(l)
+		return s.watch(ctx)
 	case former:
 		if err = s.reset(ctx); err == nil {
 			err = s.tell(ctx)

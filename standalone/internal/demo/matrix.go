@@ -114,9 +114,6 @@ func ask(a, b place, s service, allowed func(world.Flow) (world.Verdict, error))
 	return partly, flows, nil
 }
 
-// equal says whether two matrices of the same places say the same.
-func (m matrix) equal(o matrix) bool { return len(m.differences(o.cells)) == 0 }
-
 // difference is one cell that is not as it was, or as it should be.
 type difference struct {
 	from, to  string

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// limit bounds every wait of the story; on a slow machine each takes seconds.
-	limit = 2 * time.Minute
+	// defaultLimit bounds every wait of the story; on a slow machine each takes seconds.
+	defaultLimit = 2 * time.Minute
 	// poll is the time between two looks while waiting, and so the precision of the times that the story prints.
 	poll = 50 * time.Millisecond
 	// grace is how long the cloud may be behind what the status says before the story goes on with what is there.
@@ -26,6 +26,8 @@ const (
 // story is one telling.
 type story struct {
 	*teller
+	// limit bounds every wait.
+	limit   time.Duration
 	steps   *progress.Reporter
 	session up.Session
 	cluster cluster
@@ -45,17 +47,20 @@ type story struct {
 }
 
 // timeout is the error of a wait that was in vain.
-type timeout struct{ what, last string }
+type timeout struct {
+	what, last string
+	after      time.Duration
+}
 
 func (e *timeout) Error() string {
-	return fmt.Sprintf("gave up after %s of waiting until %s; last seen: %s", limit, e.what, e.last)
+	return fmt.Sprintf("gave up after %s of waiting until %s; last seen: %s", e.after, e.what, e.last)
 }
 
 // await waits until missing says nothing.
 func (s *story) await(ctx context.Context, what string, missing func(context.Context) (string, error)) error {
 	s.steps.Step("waiting until " + what)
 	defer s.steps.Step("")
-	bounded, cancel := context.WithTimeout(ctx, limit)
+	bounded, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	last := "nothing"
 	for {
@@ -66,7 +71,9 @@ func (s *story) await(ctx context.Context, what string, missing func(context.Con
 		case err != nil && !transient(err):
 			return err
 		case err != nil:
-			last = err.Error()
+			if bounded.Err() == nil {
+				last = err.Error()
+			}
 		case text == "":
 			return nil
 		default:
@@ -77,7 +84,7 @@ func (s *story) await(ctx context.Context, what string, missing func(context.Con
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return &timeout{what, last}
+			return &timeout{what, last, s.limit}
 		case <-time.After(poll):
 		}
 	}
@@ -434,7 +441,7 @@ func (s *story) leave(ctx context.Context) error {
 func (s *story) sum(err error) bool {
 	var late *timeout
 	if errors.As(err, &late) {
-		s.check([]string{late.last}, "%s", "within "+limit.String()+", "+late.what)
+		s.check([]string{"last seen: " + late.last}, "within %s, %s", late.after, late.what)
 	}
 	fmt.Fprintln(s.out)
 	if len(s.failed) == 0 && err == nil {

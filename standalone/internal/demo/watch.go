@@ -82,21 +82,25 @@ func (s *story) byHand(l login) {
 	fmt.Fprintf(s.out, `
   export KUBECONFIG=%[1]s
   kubectl get vm,ee,cpa,ces,anp,acnp -A
-  kubectl describe vm -n %[2]s %[3]s         # which policies apply to core_01, and its groups
+  kubectl describe vm -n %[2]s %[3]s
 
+  # core_01 is a switch again:
   kubectl apply -f %[4]s
-                                                       # core_01 is a switch again
-  Edit %[5]s, then
+
+  # Edit a policy and apply it, delete it, bring it back:
   kubectl apply -f %[5]s
   kubectl delete -f %[5]s
+
 `, shellWord(s.session.Kubeconfig), namespace, core, shellWord(s.file(fileRoles)), shellWord(s.file(fileSwitches)))
-	s.say("")
-	s.say("The cloud, from its own side. Change a group by hand, and see it repaired:")
+	s.say("The cloud from its own side, with any EC2 client. Change a group of ours by hand, and it is repaired at the next poll, within 30 s:")
 	fmt.Fprintf(s.out, `
-  curl '%[1]s/_sim/allowed?src=%[2]s&dst=%[3]s&proto=tcp&port=22'
-  export AWS_ENDPOINT_URL=%[1]s AWS_REGION=%[4]s
-  export AWS_ACCESS_KEY_ID=%[5]s AWS_SECRET_ACCESS_KEY=%[6]s
+  export AWS_ENDPOINT_URL=%[1]s AWS_DEFAULT_REGION=%[4]s
+  export AWS_ACCESS_KEY_ID=%[5]s
+  export AWS_SECRET_ACCESS_KEY=%[6]s
   aws ec2 describe-security-groups --filters Name=tag-key,Values=%[7]scluster
+
+  # May border_01 use ssh to core_01, and which rules decide?
+  curl '%[1]s/_sim/allowed?src=%[2]s&dst=%[3]s&proto=tcp&port=22'
 
 `, l.Endpoint, border01, core01, l.Region, l.AccessKeyID, shellWord(l.Secret), tagPrefix)
 	s.say("Whatever changes who reaches whom is printed here. Ctrl-C stops.")
