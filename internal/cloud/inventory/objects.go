@@ -101,8 +101,7 @@ func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespac
 	run := func(keys []types.NamespacedName, do func(types.NamespacedName) error) {
 		errs = append(errs, inParallel(ctx, keys, do))
 	}
-	run(sortedKeys(d.vpcs), func(k types.NamespacedName) error { return s.putVpc(ctx, d.vpcs[k], s.vpcs[k]) })
-	run(sortedKeys(d.vms), func(k types.NamespacedName) error { return s.putVM(ctx, d.vms[k], s.vms[k]) })
+	// Entities come first: policies wait for them, people for the rest.
 	// An entity that becomes a node, or the reverse, is deleted first: never two of them for one VM.
 	run(sortedKeys(s.entities), func(k types.NamespacedName) error {
 		e := s.entities[k]
@@ -120,6 +119,8 @@ func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespac
 	})
 	run(sortedKeys(d.entities), func(k types.NamespacedName) error { return s.putEntity(ctx, d.entities[k], s.entities[k]) })
 	run(sortedKeys(d.nodes), func(k types.NamespacedName) error { return s.putNode(ctx, d.nodes[k], s.nodes[k]) })
+	run(sortedKeys(d.vpcs), func(k types.NamespacedName) error { return s.putVpc(ctx, d.vpcs[k], s.vpcs[k]) })
+	run(sortedKeys(d.vms), func(k types.NamespacedName) error { return s.putVM(ctx, d.vms[k], s.vms[k]) })
 	run(sortedKeys(s.vms), func(k types.NamespacedName) error {
 		switch vm := s.vms[k]; {
 		case d.vms[k] != nil:
