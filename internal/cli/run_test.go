@@ -18,7 +18,7 @@ type ran struct {
 func nephele(t *testing.T, stdin string, args ...string) ran {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := Main(t.Context(), args, Streams{In: strings.NewReader(stdin), Out: &out, Err: &errs}, NewControllerCommand(), NewSimCommand())
+	code := Main(t.Context(), args, Streams{In: strings.NewReader(stdin), Out: &out, Err: &errs})
 	return ran{code, out.String(), errs.String()}
 }
 

@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/control/convert"
+)
+
+// planFlags are the flags of plan.
+type planFlags struct {
+	files     []string
+	snapshot  string
+	clusterID string
+	output    string
+	cluster   clusterFlags
+}
+
+func newPlanCommand() *cobra.Command {
+	var f planFlags
+	c := &cobra.Command{
+		Use:   "plan [-f FILE_OR_DIR...] [--snapshot FILE_OR_DIR] [-o json]",
+		Short: "Show what would change in the cloud",
+		Long: `Plan shows, for every cloud account, which security groups would be created, changed, attached and deleted to enforce the
+policies, in order, and what cannot be done. The cloud is only read; nothing is changed.
+
+Without flags it is about the cluster as it is. With -f it is about the cluster with these manifests applied. With
+--snapshot as well, nothing but files is read: the manifests hold accounts, selectors, entities and policies, and the
+snapshot is a description of the account as "nephele sim" takes it (for example a folder of answers of "aws ec2 describe-...").
+
+The exit code is 0 if nothing is to be done, 1 if something is or is refused, 2 if the plan cannot be made.`,
+		Example: `  nephele plan
+  nephele plan -f new-policy.yaml
+  nephele plan -f account.yaml -f selector.yaml -f policies/ --snapshot ./my-account -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runPlan(cmd, f) },
+	}
+	flags := c.Flags()
+	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory with manifests, or - for the standard input; may be repeated")
+	flags.StringVar(&f.snapshot, "snapshot", "", "file or folder that describes the cloud account; then no cluster and no cloud is asked")
+	flags.StringVar(&f.clusterID, "cluster-id", "", "with --snapshot: the id of the cluster whose groups in the account are ours (default: none is)")
+	flags.StringVarP(&f.output, "output", "o", "", "json or yaml, or nothing for text")
+	f.cluster.register(flags)
+	return c
+}
+
+// offlineCluster is the identity of a cluster that does not exist.
+const offlineCluster = "offline"
+
+func runPlan(cmd *cobra.Command, f planFlags) error {
+	if f.output != "" && f.output != "json" && f.output != "yaml" {
+		return fmt.Errorf("--output %q: want json or yaml, or nothing for text", f.output)
+	}
+	p, err := f.prepare(cmd)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if len(p.in.accounts) == 0 {
+		return errors.New("there is no CloudProviderAccount: nothing is to be enforced in any cloud")
+	}
+	answers, err := p.plan(cmd.Context())
+	notes(cmd, p.in.notes)
+	if err != nil {
+		return err
+	}
+	if f.output == "" {
+		err = printPlans(cmd.OutOrStdout(), answers)
+	} else {
+		err = printValue(cmd.OutOrStdout(), f.output, map[string]any{"accounts": answers})
+	}
+	if err != nil {
+		return err
+	}
+	for _, a := range answers {
+		if !a.Plan.Empty() || len(a.Refusals) > 0 {
+			return ErrNo
+		}
+	}
+	return nil
+}
+
+// prepare reads what the plan is made from.
+func (f planFlags) prepare(cmd *cobra.Command) (*planner, error) {
+	if f.snapshot != "" {
+		if len(f.files) == 0 {
+			return nil, errors.New("--snapshot needs -f: want the manifests of the account, the selectors and the policies")
+		}
+		in, err := f.manifests(cmd)
+		if err != nil {
+			return nil, err
+		}
+		id := f.clusterID
+		if id == "" {
+			id = offlineCluster
+		}
+		open, stop, err := simulate(cmd.Context(), in, f.snapshot)
+		if err != nil {
+			return nil, err
+		}
+		return &planner{in: in, clusterID: id, open: open, close: stop}, nil
+	}
+	c, err := f.cluster.client()
+	if err != nil {
+		return nil, err
+	}
+	id, err := clusterID(cmd.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	in, err := readInputs(cmd.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.files) > 0 {
+		over, err := f.manifests(cmd)
+		if err != nil {
+			return nil, err
+		}
+		in.overlay(over)
+	}
+	return &planner{in: in, clusterID: id, open: openFromCluster(c), close: func() {}}, nil
+}
+
+// manifests reads manifests, all of which must be accepted.
+func (f planFlags) manifests(cmd *cobra.Command) (*inputs, error) {
+	in, err := loadInputs(f.files, cmd.InOrStdin())
+	if err != nil {
+		return nil, err
+	}
+	return in, reportRefused(cmd, in.refused)
+}
+
+// planner makes the plans of all accounts.
+type planner struct {
+	in        *inputs
+	clusterID string
+	open      opener
+	close     func()
+}
+
+// accountPlan is the answer for one account.
+type accountPlan struct {
+	Account  string           `json:"account"`
+	Plan     plan.Plan        `json:"plan"`
+	Policies []plannedPolicy  `json:"policies"`
+	Refusals []plannedRefusal `json:"refusals"`
+	Drift    []plannedNote    `json:"drift"`
+	Notes    []plannedNote    `json:"notes"`
+}
+
+// plannedPolicy counts the VMs that a policy applies to, by how far it is realized there.
+type plannedPolicy struct {
+	Policy   string `json:"policy"`
+	Realized int    `json:"realized"`
+	Pending  int    `json:"pending"`
+	Failed   int    `json:"failed"`
+}
+
+type plannedRefusal struct {
+	Policy    string          `json:"policy,omitempty"`
+	VM        string          `json:"vm,omitempty"`
+	Region    string          `json:"region,omitempty"`
+	Network   string          `json:"network,omitempty"`
+	Direction cloud.Direction `json:"direction,omitempty"`
+	Message   string          `json:"message"`
+	// Kept says that what was last realized stays in force there.
+	Kept bool `json:"kept"`
+}
+
+type plannedNote struct {
+	Region  string `json:"region,omitempty"`
+	Object  string `json:"object,omitempty"`
+	Message string `json:"message"`
+}
+
+func (p *planner) plan(ctx context.Context) ([]accountPlan, error) {
+	var observed []*observedAccount
+	for _, a := range p.in.accounts {
+		o, err := p.observe(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		observed = append(observed, o)
+	}
+	c := compute(p.in)
+	for _, r := range c.refused {
+		p.in.notes = append(p.in.notes, "left out, as by the controller: "+r.String())
+	}
+	store := watchstore.New(watchstore.Options{})
+	store.Publish(convert.Delta(c.delta))
+	answers := []accountPlan{}
+	for _, o := range observed {
+		v, err := viewOf(store, o.enforcerKey)
+		if err != nil {
+			return nil, err
+		}
+		r := plan.Compute(plan.Input{
+			ClusterID: p.clusterID, Account: o.key, Regions: o.regions, Entities: o.entities(p.in),
+			Policies: v.policies, AddressGroups: v.addressGroups, AppliedToGroups: v.appliedToGroups,
+		}, lower.AWS{})
+		answers = append(answers, answerOf(o, r))
+	}
+	return answers, nil
+}
+
+func answerOf(o *observedAccount, r *plan.Result) accountPlan {
+	a := accountPlan{
+		Account: o.key, Plan: r.Plan, Policies: []plannedPolicy{}, Refusals: []plannedRefusal{}, Drift: []plannedNote{}, Notes: o.notes,
+	}
+	a.Plan.Account = o.key
+	if a.Notes == nil {
+		a.Notes = []plannedNote{}
+	}
+	for _, s := range r.Policies {
+		a.Policies = append(a.Policies, plannedPolicy{s.PolicyRef.String(), len(s.Realized), len(s.Pending), len(s.Failed)})
+	}
+	for _, x := range r.Refusals {
+		out := plannedRefusal{Region: x.Region, Network: x.Network, Direction: x.Direction, Message: x.Message, Kept: x.Kept}
+		if x.Policy.UID != "" || x.Policy.Name != "" {
+			out.Policy = x.Policy.String()
+		}
+		if x.VM.ID != "" {
+			out.VM = x.VM.String()
+		}
+		a.Refusals = append(a.Refusals, out)
+	}
+	for _, d := range r.Drift {
+		a.Drift = append(a.Drift, plannedNote{d.Region, d.Object, d.Message})
+	}
+	for _, n := range r.Notes {
+		a.Notes = append(a.Notes, plannedNote{n.Region, n.Object, n.Message})
+	}
+	return a
+}
+
+// printPlans prints the answers for people.
+func printPlans(w io.Writer, answers []accountPlan) error {
+	for _, a := range answers {
+		if _, err := fmt.Fprintf(w, "account %s\n", a.Account); err != nil {
+			return err
+		}
+		for _, x := range a.Refusals {
+			where := x.VM
+			if where == "" {
+				where = x.Region + " " + x.Network
+			}
+			fmt.Fprintf(w, "  ! refused: %s %s: %s\n", x.Policy, where, x.Message)
+		}
+		for _, d := range a.Drift {
+			fmt.Fprintf(w, "  ! changed by hand: %s %s: %s\n", d.Region, d.Object, d.Message)
+		}
+		for _, n := range a.Notes {
+			fmt.Fprintf(w, "  # %s %s: %s\n", n.Region, n.Object, n.Message)
+		}
+		if err := a.Plan.Print(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}

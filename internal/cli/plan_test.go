@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/nephele-io/nephele/internal/cli/manifest"
+)
+
+const realAccount = "../sim/estate/data/hybrid-cloud"
+
+// cloudManifests select the machines of a VPC of the real account; entities are as the inventory makes them.
+const cloudManifests = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: vms}
+---
+apiVersion: crd.cloud.antrea.io/v1alpha1
+kind: CloudProviderAccount
+metadata: {name: hybrid, namespace: vms}
+spec:
+  awsConfig:
+    region: [us-west-2]
+    secretRef: {name: s, namespace: vms, key: k}
+---
+apiVersion: crd.cloud.antrea.io/v1alpha1
+kind: CloudEntitySelector
+metadata: {name: two, namespace: vms}
+spec:
+  accountName: hybrid
+  accountNamespace: vms
+  vmSelector:
+  - vmMatch: [{matchID: i-075dc46a9bc347264}, {matchID: i-0837c877110427f2b}]
+---
+apiVersion: crd.antrea.io/v1alpha2
+kind: ExternalEntity
+metadata:
+  name: virtualmachine-i-075dc46a9bc347264
+  namespace: vms
+  labels: {nephe.antrea.io/cloud-vm-uid: i-075dc46a9bc347264, nephe.antrea.io/cloud-region: us-west-2}
+spec: {externalNode: cloud/vms/hybrid, endpoints: [{ip: 192.168.1.25}]}
+---
+apiVersion: crd.antrea.io/v1alpha2
+kind: ExternalEntity
+metadata:
+  name: virtualmachine-i-0837c877110427f2b
+  namespace: vms
+  labels: {nephe.antrea.io/cloud-vm-uid: i-0837c877110427f2b, nephe.antrea.io/cloud-region: us-west-2}
+spec: {externalNode: cloud/vms/hybrid, endpoints: [{ip: 192.168.1.138}]}
+`
+
+const sshPolicy = `
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {name: ssh, namespace: vms}
+spec:
+  priority: 5
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/cloud-vm-uid: i-075dc46a9bc347264}}}]
+  ingress:
+  - {name: ssh, action: Allow, from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 22}]}
+`
+
+func TestPlanOffline(t *testing.T) {
+	r := nephele(t, "", "plan", "-f", file(t, "cloud.yaml", cloudManifests), "-f", file(t, "policy.yaml", sshPolicy), "--snapshot", realAccount)
+	if r.code != ExitNo {
+		t.Fatalf("exit %d: %s", r.code, r.err)
+	}
+	for _, want := range []string{
+		"account vms/hybrid\n", "region us-west-2\n", "  + security group nephele-", "      + ingress tcp 22 from 10.0.0.0/8\n", "Plan: ",
+	} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("no %q in\n%s", want, r.stdout)
+		}
+	}
+	j := nephele(t, cloudManifests+"---"+sshPolicy, "plan", "-f", "-", "--snapshot", realAccount, "-o", "json")
+	var got struct {
+		Accounts []struct {
+			Account string
+			Plan    struct {
+				Summary struct{ GroupsCreated, Steps int }
+				Steps   []struct{ Kind string }
+			}
+			Policies []plannedPolicy
+			Refusals []plannedRefusal
+		}
+	}
+	if err := json.Unmarshal([]byte(j.stdout), &got); err != nil || j.code != ExitNo {
+		t.Fatalf("exit %d, %v: %s%s", j.code, err, j.stdout, j.err)
+	}
+	if len(got.Accounts) != 1 || got.Accounts[0].Plan.Summary.GroupsCreated == 0 || len(got.Accounts[0].Plan.Steps) != got.Accounts[0].Plan.Summary.Steps ||
+		len(got.Accounts[0].Policies) != 1 || got.Accounts[0].Policies[0].Pending != 1 || len(got.Accounts[0].Refusals) != 0 {
+		t.Errorf("%s", j.stdout)
+	}
+}
+
+func TestPlanWithNothingToDo(t *testing.T) {
+	r := nephele(t, cloudManifests, "plan", "-f", "-", "--snapshot", realAccount)
+	if r.code != ExitDone || !strings.Contains(r.stdout, "Plan: nothing to do.") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestPlanBadInput(t *testing.T) {
+	input := file(t, "cloud.yaml", cloudManifests)
+	missing := filepath.Join(t.TempDir(), "missing")
+	for name, c := range map[string]struct {
+		stdin string
+		args  []string
+		want  string
+	}{
+		"no manifests":      {"", []string{"--snapshot", realAccount}, "--snapshot needs -f"},
+		"no such snapshot":  {"", []string{"-f", input, "--snapshot", missing}, "--snapshot: "},
+		"not a snapshot":    {"", []string{"-f", input, "--snapshot", input}, "--snapshot: "},
+		"no account":        {sshPolicy, []string{"-f", "-", "--snapshot", realAccount}, "there is no CloudProviderAccount"},
+		"no such region":    {strings.ReplaceAll(cloudManifests, "us-west-2", "xx-east-9"), []string{"-f", "-", "--snapshot", realAccount}, "region xx-east-9"},
+		"refused policy":    {cloudManifests + "---" + strings.ReplaceAll(sshPolicy, "10.0.0.0/8", "10.0.0.0/99"), []string{"-f", "-", "--snapshot", realAccount}, "spec.ingress[0].from[0].ipBlock.cidr"},
+		"output":            {"", []string{"-f", input, "--snapshot", realAccount, "-o", "xml"}, `--output "xml"`},
+		"no cluster at all": {"", []string{"--kubeconfig", missing}, "finding the cluster"},
+	} {
+		r := nephele(t, c.stdin, append([]string{"plan"}, c.args...)...)
+		if r.code != ExitBadInput || !strings.Contains(r.err, c.want) || r.stdout != "" {
+			t.Errorf("%s: %+v, want %q", name, r, c.want)
+		}
+	}
+}
+
+// TestPlanOverCluster makes plans for a cluster as it is, and with manifests over it.
+func TestPlanOverCluster(t *testing.T) {
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := manifest.Load([]string{"-"}, strings.NewReader(cloudManifests+"---"+sshPolicy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme)
+	for _, d := range set.Documents {
+		d.Object.SetUID(offlineUID(d.Group, d.Kind, d.Object))
+		api.WithObjects(d.Object.(client.Object))
+	}
+	in, err := readInputs(t.Context(), api.Build())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := func(in *inputs) string {
+		t.Helper()
+		open, stop, err := simulate(context.WithoutCancel(t.Context()), in, realAccount)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &planner{in: in, clusterID: "test", open: open, close: stop}
+		defer p.close()
+		answers, err := p.plan(t.Context())
+		if err != nil || len(answers) != 1 {
+			t.Fatalf("%v, %d answers", err, len(answers))
+		}
+		var b strings.Builder
+		if err := printPlans(&b, answers); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if got := rules(in); !strings.Contains(got, "ingress tcp 22 from 10.0.0.0/8") {
+		t.Errorf("the cluster as it is:\n%s", got)
+	}
+	over, err := loadInputs([]string{"-"}, strings.NewReader(strings.ReplaceAll(sshPolicy, "port: 22", "port: 443")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.overlay(over)
+	if got := rules(in); !strings.Contains(got, "ingress tcp 443 from 10.0.0.0/8") || strings.Contains(got, "tcp 22 ") {
+		t.Errorf("the cluster with the policy changed:\n%s", got)
+	}
+}
