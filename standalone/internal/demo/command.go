@@ -29,9 +29,8 @@ type Preview func(ctx context.Context, cfg *rest.Config, files []string) (*plan.
 type Parts struct {
 	// CRDs are the CustomResourceDefinitions to install, one per file.
 	CRDs fs.FS
-	// Controller is what the story demonstrates: it runs until ctx ends, and writes what it has to say to log, a file in the data
-	// directory.
-	Controller func(ctx context.Context, cfg *rest.Config, log io.Writer) error
+	// Controller is what the story demonstrates. Its log is a file in the data directory: the terminal belongs to the story.
+	Controller up.LoggingController
 	// Preview computes the plan that is shown before anything is enforced.
 	Preview Preview
 	// No is the error that the command returns when a check of the story did not hold and this has been printed.
@@ -91,7 +90,7 @@ func run(ctx context.Context, p Parts, f flags, out, errOut io.Writer) error {
 	}
 	d := demonstration{Parts: p, flags: f, temporary: temporary, teller: &teller{out: out}}
 	cfg := up.Config{
-		DataDir: f.dataDir, Listen: f.listen, CRDs: p.CRDs, Controller: d.controller,
+		DataDir: f.dataDir, Listen: f.listen, CRDs: p.CRDs, Controller: up.WithLogFile(f.dataDir, p.Controller),
 		Progress: errOut, Terminal: up.IsTerminal(errOut),
 	}
 	d.steps = progress.New(errOut, cfg.Terminal)
@@ -106,7 +105,7 @@ func run(ctx context.Context, p Parts, f flags, out, errOut io.Writer) error {
 	}
 	if temporary {
 		if err == nil && d.over && !d.held {
-			d.say("The data directory is kept for you to look into: %s (the logs are in %s)", f.dataDir, d.logDir())
+			d.say("The data directory is kept for you to look into, with the logs: %s", f.dataDir)
 		} else {
 			err = errors.Join(err, os.RemoveAll(f.dataDir))
 		}
@@ -127,21 +126,6 @@ type demonstration struct {
 	server    *sim.Server
 	// over means that the story has been told to its end, held that every check held.
 	over, held bool
-}
-
-func (d *demonstration) logDir() string { return filepath.Join(d.dataDir, "logs") }
-
-// controller runs the controller, with its log in a file: the terminal belongs to the story.
-func (d *demonstration) controller(ctx context.Context, cfg *rest.Config) (err error) {
-	if err := os.MkdirAll(d.logDir(), 0o700); err != nil {
-		return err
-	}
-	log, err := os.OpenFile(filepath.Join(d.logDir(), "controller.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, log.Close()) }()
-	return d.Controller(ctx, cfg, log)
 }
 
 // during runs while everything is up.

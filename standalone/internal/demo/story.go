@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/platform/progress"
-	"github.com/nephele-io/nephele/internal/sim/world"
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
 
@@ -212,25 +209,6 @@ func (s *story) before(context.Context) error {
 	return nil
 }
 
-// vmTable lists VMs with their interfaces.
-func vmTable(machines []vm) string {
-	var b strings.Builder
-	for _, m := range machines {
-		for i, n := range m.nics {
-			name, id := "", ""
-			if i == 0 {
-				name, id = m.name, m.id
-			}
-			var groups []string
-			for _, g := range n.Groups {
-				groups = append(groups, fmt.Sprintf("%s (%s)", g.ID, g.Name))
-			}
-			fmt.Fprintf(&b, "  %-15s  %-19s  %-13s  %-13s  %s\n", name, id, n.ID, n.PrimaryIP().Addr, strings.Join(groups, " "))
-		}
-	}
-	return b.String()
-}
-
 func (s *story) importVMs(ctx context.Context) error {
 	s.heading("Import the VMs")
 	s.say("Two objects suffice: an account (with a Secret that holds its keys) and a selector that says which of its VMs to guard.")
@@ -296,74 +274,6 @@ func (s *story) after(context.Context) error {
 	s.say("The security groups that do this:")
 	s.print(s.groups())
 	return nil
-}
-
-// groups lists our security groups with their rules and interfaces, and what the interfaces had before.
-func (s *story) groups() string {
-	r := s.account.regionState()
-	owner := map[string]string{}
-	for _, m := range s.machines {
-		for _, n := range m.nics {
-			owner[n.ID] = m.name
-		}
-	}
-	names := map[string]string{}
-	for _, g := range r.SecurityGroups {
-		names[g.ID] = g.Name
-	}
-	var b strings.Builder
-	for _, g := range r.SecurityGroups {
-		if !ours(g) {
-			continue
-		}
-		fmt.Fprintf(&b, "  %s %s\n", g.ID, g.Name)
-		for _, text := range ruleLines(g, names) {
-			fmt.Fprintf(&b, "      %s\n", text)
-		}
-		fmt.Fprintf(&b, "      on %s\n", strings.Join(holders(r, g.ID, owner), ", "))
-	}
-	for _, n := range r.NetworkInterfaces {
-		if former := n.Tags[tagPrefix+"former-groups"]; former != "" {
-			fmt.Fprintf(&b, "  %s (%s) had %s, as its tag %sformer-groups records\n", n.ID, owner[n.ID], former, tagPrefix)
-		}
-	}
-	return b.String()
-}
-
-// ruleLines spells the rules of a group, ingress first.
-func ruleLines(g world.SecurityGroup, names map[string]string) []string {
-	var in, out []string
-	for i := range g.Rules {
-		rule := &g.Rules[i]
-		text := rule.String()
-		if rule.Group != nil && names[rule.Group.GroupID] != "" {
-			text += " (" + names[rule.Group.GroupID] + ")"
-		}
-		if rule.Egress {
-			out = append(out, "out: "+text)
-		} else {
-			in = append(in, "in:  "+text)
-		}
-	}
-	slices.Sort(in)
-	slices.Sort(out)
-	return append(in, out...)
-}
-
-// holders names the VMs of the interfaces that hold a group.
-func holders(r world.RegionState, group string, owner map[string]string) []string {
-	var out []string
-	for _, n := range r.NetworkInterfaces {
-		for _, g := range n.Groups {
-			if g.ID == group {
-				out = append(out, fmt.Sprintf("%s (%s)", n.ID, owner[n.ID]))
-			}
-		}
-	}
-	if out == nil {
-		return []string{"nothing"}
-	}
-	return out
 }
 
 func (s *story) change(ctx context.Context) error {
