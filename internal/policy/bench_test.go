@@ -51,6 +51,7 @@ func BenchmarkCompute(b *testing.B) {
 			}
 		})
 	}
+	b.Run("Churn", churn)
 }
 
 // deliver counts the events that the subscribers of all keys get, visiting every key and member as a publisher would.
@@ -80,58 +81,70 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkCompute's churn: single changes in the steady state of each world.
-func BenchmarkChurn(b *testing.B) {
+// change is one kind of single change in a steady state; i counts repetitions.
+type change struct {
+	name  string
+	apply func(i int)
+}
+
+// changes returns the changes measured under Churn: one label, one entity more or less, one policy edited.
+func changes(e *policy.Engine, s *policytest.Scale) []change {
+	var entities []policy.Entity
+	var policies []policy.Policy
+	for _, o := range s.Objects {
+		switch o := o.(type) {
+		case policy.Entity:
+			entities = append(entities, o)
+		case policy.Policy:
+			policies = append(policies, o)
+		}
+	}
+	return []change{
+		{"label", func(i int) {
+			x := entities[i%len(entities)]
+			if i%2 == 1 {
+				x.Labels = map[string]string{"app": "other"}
+			}
+			e.PutEntity(x)
+		}},
+		{"entity", func(i int) {
+			x := entities[i/2%len(entities)]
+			x.Name = "new"
+			if i%2 == 0 {
+				e.PutEntity(x)
+			} else {
+				e.DeleteEntity(x.EntityRef)
+			}
+		}},
+		{"policy", func(i int) {
+			p := policies[i%len(policies)]
+			p.Generation = int64(i)
+			p.Ingress = slices.Clone(p.Ingress)
+			for j := range p.Ingress {
+				p.Ingress[j].Ports = []policy.Port{{Port: &policy.PortRef{Number: int32(80 + i%2)}}}
+			}
+			e.PutPolicy(p)
+		}},
+	}
+}
+
+// churn measures single changes in the steady state of each world, each with its own Commit.
+func churn(b *testing.B) {
 	for _, world := range worlds {
 		s := world()
 		b.Run(s.Name, func(b *testing.B) {
 			e := policy.New(policy.Options{})
-			var entities []policy.Entity
-			var policies []policy.Policy
 			for _, o := range s.Objects {
 				policytest.Put(e, o)
-				switch o := o.(type) {
-				case policy.Entity:
-					entities = append(entities, o)
-				case policy.Policy:
-					policies = append(policies, o)
-				}
 			}
 			deliver(e.Commit())
-			for name, change := range map[string]func(i int){
-				"label": func(i int) {
-					x := entities[i%len(entities)]
-					if i%2 == 1 {
-						x.Labels = map[string]string{"app": "other"}
-					}
-					e.PutEntity(x)
-				},
-				"entity": func(i int) {
-					x := entities[i/2%len(entities)]
-					x.Name = "new"
-					if i%2 == 0 {
-						e.PutEntity(x)
-					} else {
-						e.DeleteEntity(x.EntityRef)
-					}
-				},
-				"policy": func(i int) {
-					p := policies[i%len(policies)]
-					p.Generation = int64(i)
-					n := int32(80 + i%2)
-					for j := range p.Ingress {
-						p.Ingress = slices.Clone(p.Ingress)
-						p.Ingress[j].Ports = []policy.Port{{Port: &policy.PortRef{Number: n}}}
-					}
-					e.PutPolicy(p)
-				},
-			} {
-				b.Run(name, func(b *testing.B) {
+			for _, c := range changes(e, s) {
+				b.Run(c.name, func(b *testing.B) {
 					b.ReportAllocs()
 					took := make([]time.Duration, 0, b.N)
 					for i := range b.N {
 						start := time.Now()
-						change(i)
+						c.apply(i)
 						deliver(e.Commit())
 						took = append(took, time.Since(start))
 					}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/policy"
@@ -36,8 +37,10 @@ func TestEvaluateAgainstNaive(t *testing.T) {
 			}
 			ends = append(ends, end)
 		}
-		ends = append(ends, policy.Endpoint{Addr: netip.MustParseAddr("10.0.0.4")}, policy.Endpoint{Addr: netip.MustParseAddr("192.0.2.1")})
-		slices.SortFunc(ends, func(a, b policy.Endpoint) int { return compareText(fmt.Sprint(a), fmt.Sprint(b)) })
+		for _, a := range []string{"10.0.0.4", "192.0.2.1"} {
+			ends = append(ends, policy.Endpoint{Addr: netip.MustParseAddr(a)})
+		}
+		slices.SortFunc(ends, func(a, b policy.Endpoint) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		for range 100 {
 			f := policy.Flow{
 				Source: ends[r.IntN(len(ends))], Destination: ends[r.IntN(len(ends))], SourcePort: uint16(999 + r.IntN(3)),
@@ -54,21 +57,13 @@ func TestEvaluateAgainstNaive(t *testing.T) {
 		}
 	}
 	t.Logf("outcomes: %v", seen)
-	for _, o := range []policy.Outcome{policy.OutcomeAllow, policy.OutcomeDrop, policy.OutcomeReject, policy.OutcomeNative, policy.OutcomeUnknown} {
+	for _, o := range []policy.Outcome{
+		policy.OutcomeAllow, policy.OutcomeDrop, policy.OutcomeReject, policy.OutcomeNative, policy.OutcomeUnknown,
+	} {
 		if seen[o] == 0 {
 			t.Errorf("no flow with outcome %s", o)
 		}
 	}
-}
-
-func compareText(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // story is a small world with everything an explanation can show.

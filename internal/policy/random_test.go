@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -14,6 +15,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
+
+// histories is the number of long histories to try; raise it for a soak.
+var histories = flag.Uint64("histories", 3, "number of long random histories")
 
 var enforcers = []string{"h0", "h1", "h2"}
 
@@ -84,7 +88,7 @@ func check(t fataler, step int, e *policy.Engine, w *policytest.World, replay *p
 
 // TestLongHistories does the same over long histories, in which what one step leaves behind has time to do harm.
 func TestLongHistories(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range *histories {
 		r := rand.New(rand.NewPCG(seed, 7))
 		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) {
 			history(&quiet{T: t}, r.IntN, 600)

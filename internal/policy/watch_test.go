@@ -115,19 +115,31 @@ func scriptSteps() map[string]func(*policy.Engine) {
 
 // collect appends the events that the three watches of a key see.
 func collect(into map[string][]watchEvent, d *policy.Delta, l *policy.Listing, key, step string) {
-	add := func(watch, kind, event string, object map[string]any) {
-		object["kind"] = kind
-		into[key+"/"+watch] = append(into[key+"/"+watch], watchEvent{step, event, object})
+	c := collector{into, l, key, step}
+	for i := range d.AddressGroups {
+		c.group(&d.AddressGroups[i], "addressgroups", "AddressGroup", l.AddressGroups)
 	}
-	// has reports whether the key is in the span now.
-	has := func(role policy.GroupRole, name string) bool {
-		for _, g := range append(l.AddressGroups, l.AppliedToGroups...) {
-			if g.Role == role && g.Name == name {
-				return slices.Contains(g.Span, key)
-			}
-		}
-		return false
+	for i := range d.AppliedToGroups {
+		c.group(&d.AppliedToGroups[i], "appliedtogroups", "AppliedToGroup", l.AppliedToGroups)
 	}
+	for _, p := range d.Policies {
+		c.policy(p)
+	}
+}
+
+type collector struct {
+	into      map[string][]watchEvent
+	listing   *policy.Listing
+	key, step string
+}
+
+func (c *collector) add(watch, kind, event string, object map[string]any) {
+	object["kind"] = kind
+	watch = c.key + "/" + watch
+	c.into[watch] = append(c.into[watch], watchEvent{c.step, event, object})
+}
+
+func (c *collector) group(g *policy.GroupDelta, watch, kind string, all []policy.ComputedGroup) {
 	members := func(in []*policy.Member) []any {
 		var out []any
 		for _, m := range in {
@@ -135,46 +147,38 @@ func collect(into map[string][]watchEvent, d *policy.Delta, l *policy.Listing, k
 		}
 		return out
 	}
-	for _, list := range [][]policy.GroupDelta{d.AddressGroups, d.AppliedToGroups} {
-		for _, g := range list {
-			watch, kind := "addressgroups", "AddressGroup"
-			if g.Role == policy.AppliedToGroup {
-				watch, kind = "appliedtogroups", "AppliedToGroup"
-			}
-			object := map[string]any{"metadata": map[string]any{"name": g.Name}}
-			added, removed := g.For(key)
-			switch {
-			case slices.Contains(g.SpanRemoved, key):
-				add(watch, kind, "DELETED", object)
-			case slices.Contains(g.SpanAdded, key):
-				all := append(slices.Clone(l.AddressGroups), l.AppliedToGroups...)
-				i := slices.IndexFunc(all, func(c policy.ComputedGroup) bool { return c.Role == g.Role && c.Name == g.Name })
-				mine := slices.DeleteFunc(slices.Clone(all[i].Members), func(m *policy.Member) bool {
-					return g.Role == policy.AppliedToGroup && !m.On(key)
-				})
-				object["groupMembers"] = members(mine)
-				add(watch, kind, "ADDED", object)
-			case has(g.Role, g.Name) && len(added)+len(removed) > 0:
-				if len(added) > 0 {
-					object["addedGroupMembers"] = members(added)
-				}
-				if len(removed) > 0 {
-					object["removedGroupMembers"] = members(removed)
-				}
-				add(watch, kind+"Patch", "MODIFIED", object)
-			}
+	at := slices.IndexFunc(all, func(l policy.ComputedGroup) bool { return l.Name == g.Name })
+	object := map[string]any{"metadata": map[string]any{"name": g.Name}}
+	added, removed := g.For(c.key)
+	switch {
+	case slices.Contains(g.SpanRemoved, c.key):
+		c.add(watch, kind, "DELETED", object)
+	case slices.Contains(g.SpanAdded, c.key):
+		object["groupMembers"] = members(slices.DeleteFunc(slices.Clone(all[at].Members), func(m *policy.Member) bool {
+			return g.Role == policy.AppliedToGroup && !m.On(c.key)
+		}))
+		c.add(watch, kind, "ADDED", object)
+	case at >= 0 && slices.Contains(all[at].Span, c.key) && len(added)+len(removed) > 0:
+		if len(added) > 0 {
+			object["addedGroupMembers"] = members(added)
 		}
+		if len(removed) > 0 {
+			object["removedGroupMembers"] = members(removed)
+		}
+		c.add(watch, kind+"Patch", "MODIFIED", object)
 	}
-	for _, p := range d.Policies {
-		i := slices.IndexFunc(l.Policies, func(s policy.PolicySpan) bool { return s.Source == p.Policy.Source })
-		object := policytest.WirePolicy(p.Policy).(map[string]any)
-		switch {
-		case slices.Contains(p.SpanRemoved, key):
-			add("networkpolicies", "NetworkPolicy", "DELETED", map[string]any{"sourceRef": object["sourceRef"]})
-		case slices.Contains(p.SpanAdded, key):
-			add("networkpolicies", "NetworkPolicy", "ADDED", object)
-		case i >= 0 && slices.Contains(l.Policies[i].Span, key):
-			add("networkpolicies", "NetworkPolicy", "MODIFIED", object)
-		}
+}
+
+func (c *collector) policy(p policy.PolicyDelta) {
+	all := c.listing.Policies
+	at := slices.IndexFunc(all, func(s policy.PolicySpan) bool { return s.Source == p.Policy.Source })
+	object := policytest.WirePolicy(p.Policy).(map[string]any)
+	switch {
+	case slices.Contains(p.SpanRemoved, c.key):
+		c.add("networkpolicies", "NetworkPolicy", "DELETED", map[string]any{"sourceRef": object["sourceRef"]})
+	case slices.Contains(p.SpanAdded, c.key):
+		c.add("networkpolicies", "NetworkPolicy", "ADDED", object)
+	case at >= 0 && slices.Contains(all[at].Span, c.key):
+		c.add("networkpolicies", "NetworkPolicy", "MODIFIED", object)
 	}
 }

@@ -200,23 +200,26 @@ func (o *oracle) rule(p *oraclePolicy, d policy.Direction, index int, in policy.
 	}
 	sort.Strings(names)
 	for _, n := range names {
-		if len(self) == 0 {
-			break
+		if len(self) > 0 {
+			o.sameNamespace(p, base, self, n, spaces[n])
 		}
-		out := base
-		out.AppliedToGroups = unique(spaces[n])
-		var peer policy.ComputedPeer
-		for _, x := range self {
-			g := o.group(policy.AddressGroup, pick{namespace: n, pod: x.PodSelector, ee: x.ExternalEntitySelector})
-			peer.AddressGroups = append(peer.AddressGroups, p.use(policy.AddressGroup, g))
-		}
-		sort.Strings(peer.AddressGroups)
-		setPeer(&out, peer)
-		p.out.Rules = append(p.out.Rules, out)
 	}
 	for _, x := range same {
 		o.sameLabels(p, base, x, spaces, names)
 	}
+}
+
+// sameNamespace adds the copy of a rule for one Namespace.
+func (o *oracle) sameNamespace(p *oraclePolicy, base policy.ComputedRule, peers []policy.Peer, namespace string, applied []string) {
+	base.AppliedToGroups = unique(applied)
+	var peer policy.ComputedPeer
+	for _, x := range peers {
+		g := o.group(policy.AddressGroup, pick{namespace: namespace, pod: x.PodSelector, ee: x.ExternalEntitySelector})
+		peer.AddressGroups = append(peer.AddressGroups, p.use(policy.AddressGroup, g))
+	}
+	sort.Strings(peer.AddressGroups)
+	setPeer(&base, peer)
+	p.out.Rules = append(p.out.Rules, base)
 }
 
 func (o *oracle) sameLabels(p *oraclePolicy, base policy.ComputedRule, x policy.Peer, spaces map[string][]string, names []string) {
@@ -274,7 +277,9 @@ func (o *oracle) spaces(p *oraclePolicy, appliedTo []policy.AppliedTo) map[strin
 				continue // selects nothing
 			}
 			for name, n := range o.w.Namespaces {
-				if s.node != nil && s.ee == nil || s.nsSel != nil && !selects(s.nsSel, n.Labels) || s.nsSel == nil && s.namespace != "" && s.namespace != name {
+				elsewhere := s.nsSel != nil && !selects(s.nsSel, n.Labels) ||
+					s.nsSel == nil && s.namespace != "" && s.namespace != name
+				if elsewhere || s.node != nil && s.ee == nil {
 					continue
 				}
 				g := o.group(policy.AppliedToGroup, pick{namespace: name, pod: s.pod, ee: s.ee})

@@ -14,6 +14,7 @@ func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome
 	if d == policy.Egress {
 		local, remote = f.Source, f.Destination
 	}
+	a := attempt{l, f, local, remote}
 	var rules []plainRule
 	isolated := false
 	for _, p := range l.Policies {
@@ -27,7 +28,7 @@ func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome
 			}
 			rules = append(rules, plainRule{
 				p: p.ComputedPolicy, index: i, action: r.Action,
-				yes: hits(l, f, local, remote, r, false), maybe: hits(l, f, local, remote, r, true),
+				yes: a.hits(r, false), maybe: a.hits(r, true),
 			})
 		}
 	}
@@ -135,8 +136,16 @@ func memberOf(list []policy.ComputedGroup, names []string, ref policy.EntityRef)
 	return false
 }
 
+// attempt is a flow in one direction.
+type attempt struct {
+	l             *policy.Listing
+	f             policy.Flow
+	local, remote policy.Endpoint
+}
+
 // hits reports whether the rule matches; with hopeful, whether it may.
-func hits(l *policy.Listing, f policy.Flow, local, remote policy.Endpoint, r policy.ComputedRule, hopeful bool) bool {
+func (a attempt) hits(r policy.ComputedRule, hopeful bool) bool {
+	l, local, remote := a.l, a.local, a.remote
 	peer := r.From
 	if r.Direction == policy.Egress {
 		peer = r.To
@@ -175,7 +184,7 @@ func hits(l *policy.Listing, f policy.Flow, local, remote policy.Endpoint, r pol
 	}
 	service := len(r.Services) == 0
 	for _, s := range r.Services {
-		service = service || covers(f, s, ports)
+		service = service || covers(a.f, s, ports)
 	}
 	return found && service
 }
