@@ -1,0 +1,279 @@
+package inventory
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+func TestBadAccounts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, secret, reason, text string
+		change                     func(*v1alpha1.CloudProviderAccount)
+	}{
+		{name: "no secret", reason: "SecretNotFound", text: `secret secrets/aws does not exist or has no key "credentials"`},
+		{name: "no key", secret: goodCreds, reason: "SecretNotFound", text: `no key "other"`,
+			change: func(a *v1alpha1.CloudProviderAccount) { a.Spec.AWSConfig.SecretRef.Key = "other" }},
+		{name: "no JSON", secret: "AKIA", reason: "SecretInvalid", text: `secret secrets/aws, key "credentials": is not JSON`},
+		{name: "no secret key", secret: `{"accessKeyId":"A"}`, reason: "SecretInvalid", text: `field "accessKeySecret": is missing`},
+		{name: "wrong key", secret: `{"accessKeyId":"AKIA","accessKeySecret":"x"}`, reason: "AuthFailed", text: "InvalidClientTokenId"},
+		{name: "unknown region", secret: goodCreds, reason: "UnknownRegion", text: "eu-nowhere-1",
+			change: func(a *v1alpha1.CloudProviderAccount) { a.Spec.AWSConfig.Region = []string{oregon, "eu-nowhere-1"} }},
+		{name: "no such cloud", reason: "ProviderUnsupported", text: "accounts of Azure are not supported",
+			change: func(a *v1alpha1.CloudProviderAccount) {
+				a.Spec.AWSConfig, a.Spec.AzureConfig = nil, &v1alpha1.CloudProviderAccountAzureConfig{Region: []string{"x"}}
+			}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			cpa := l.cpa()
+			if c.change != nil {
+				c.change(cpa)
+			}
+			l.create(cpa, l.ces("web", "all", wholeVPC(vpc1)))
+			if c.secret != "" {
+				l.create(l.secret(c.secret))
+			}
+			l.reconcile()
+			st := l.account().Status
+			if got := condition(st.Conditions, v1alpha1.ConditionReady); got != "False "+c.reason || !strings.Contains(st.Error, c.text) {
+				t.Errorf("%s: %s", got, st.Error)
+			}
+			if got := l.events.take(); len(got) == 0 || !strings.HasPrefix(got[0], "acc Warning "+c.reason) {
+				t.Errorf("events %v", got)
+			}
+			ces := get(l, &v1alpha1.CloudEntitySelector{}, "web", "all").Status
+			if condition(ces.Conditions, "Ready") != "False AccountNotReady" || ces.Error == "" {
+				t.Errorf("selector %+v", ces)
+			}
+			// Nothing is new: no more events, whatever the messages say in detail.
+			l.advance(time.Hour)
+			l.reconcile()
+			l.wantEvents()
+		})
+	}
+}
+
+// TestSecretRotation breaks and mends the Secret under a running account.
+func TestSecretRotation(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	if err := l.server.World().AddCredential(world.Credential{AccessKeyID: "AKIANEW", Secret: "new", Account: l.server.World().Accounts()[0].ID}); err != nil {
+		t.Fatal(err)
+	}
+	secret := l.secret(goodCreds)
+	l.create(secret, l.cpa(), l.ces("web", "all", wholeVPC(vpc1)))
+	l.reconcile()
+	before := l.vms()
+	rotate := func(value string) {
+		t.Helper()
+		secret.Data["credentials"] = []byte(value)
+		l.update(secret)
+		l.reconcile()
+		l.want("VMs", l.vms(), before...)
+	}
+	rotate("{")
+	l.wantAccount("False SecretInvalid", "False SecretInvalid", "False SecretInvalid", "is not JSON")
+	if _, ok := l.inv.Provider("clouds/acc"); ok {
+		t.Error("the old credentials are still in use")
+	}
+	rotate(`{"accessKeyId":"AKIANEW","accessKeySecret":"old"}`)
+	l.wantAccount("False AuthFailed", "False AuthFailed", "False AuthFailed", "SignatureDoesNotMatch")
+	calls := l.calls("DescribeInstances")
+	rotate(`{"accessKeyId":"AKIANEW","accessKeySecret":"new"}`)
+	l.wantAccount("True OK", "True OK", "True OK", "")
+	if got := l.calls("DescribeInstances") - calls; got != 1 {
+		t.Errorf("%d observations; want one at once", got)
+	}
+	opens := l.opens
+	l.advance(time.Minute)
+	l.reconcile()
+	if l.opens != opens {
+		t.Error("an unchanged account was opened again")
+	}
+}
+
+// TestDeletion: the account stays, observed, until everything is given back.
+func TestDeletion(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := &releaser{}
+	l.restart(r)
+	cpa := l.cpa()
+	l.create(l.secret(goodCreds), cpa, l.ces("web", "all", wholeVPC(vpc1)))
+	l.reconcile()
+	if got := l.account().Finalizers; !slices.Equal(got, []string{Finalizer}) {
+		t.Fatalf("finalizers %v", got)
+	}
+	l.delete(cpa)
+	if wait := l.reconcile(); wait > releasePoll {
+		t.Errorf("next in %s", wait)
+	}
+	l.want("VMs", l.vms())
+	l.want("entities", l.entities())
+	l.wantAccount("False Releasing", "True OK", "True OK", "former security groups")
+	_, hasProvider := l.inv.Provider("clouds/acc")
+	snap, _ := l.inv.Latest("clouds/acc", oregon)
+	if !l.inv.Deleting("clouds/acc") || !hasProvider || snap == nil || len(l.inv.Keys()) != 1 {
+		t.Errorf("deleting %t, provider %t, snapshot %t", l.inv.Deleting("clouds/acc"), hasProvider, snap != nil)
+	}
+	calls := l.calls("DescribeInstances")
+	l.inv.Trigger("clouds/acc")
+	l.reconcile()
+	if got := l.calls("DescribeInstances") - calls; got != 1 {
+		t.Errorf("%d observations while the account is released", got)
+	}
+	r.release()
+	l.reconcile()
+	l.reconcile()
+	l.want("VPCs", l.vpcs())
+	l.want("accounts", names[v1alpha1.CloudProviderAccountList](l))
+	if len(l.inv.Keys()) != 0 || l.inv.Entities("clouds/acc") != nil {
+		t.Errorf("remembered %v", l.inv.Keys())
+	}
+	ces := get(l, &v1alpha1.CloudEntitySelector{}, "web", "all").Status
+	if condition(ces.Conditions, "Ready") != "False AccountNotFound" || ces.Error != "there is no CloudProviderAccount clouds/acc" || ces.MatchedVMs != nil {
+		t.Errorf("selector %+v", ces)
+	}
+}
+
+// TestOrphans: an account that went while nobody looked leaves no objects.
+func TestOrphans(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	cpa := l.cpa()
+	l.create(l.secret(goodCreds), cpa, l.ces("web", "all", wholeVPC(vpc1)))
+	l.reconcile()
+	foreign := &antreav1alpha2.ExternalEntity{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "by-hand",
+		Labels: map[string]string{v1alpha1.LabelKind: v1alpha1.LabelKindVirtualMachine}}}
+	l.create(foreign)
+	l.delete(cpa)
+	l.restart(nil)
+	l.reconcile()
+	l.want("VMs", l.vms())
+	l.want("VPCs", l.vpcs())
+	l.want("entities", l.entities(), "web/by-hand")
+}
+
+// TestTwoAccountsOnOneCloud: objects belong to the account that made them first.
+func TestTwoAccountsOnOneCloud(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(), l.ces("web", "one", byIDs(vm1)))
+	l.reconcile()
+	first := get(l, &v1alpha1.VirtualMachine{}, "web", vm1)
+
+	second := types.NamespacedName{Namespace: "clouds2", Name: "other"}
+	cpa, ces := l.cpa(), l.ces("web", "two", byIDs(vm1))
+	cpa.Namespace, cpa.Name = second.Namespace, second.Name
+	ces.Spec.AccountNamespace, ces.Spec.AccountName = second.Namespace, second.Name
+	l.create(cpa, ces)
+	for range 2 {
+		if _, err := l.inv.Reconcile(t.Context(), request(second)); err != nil {
+			t.Fatal(err)
+		}
+		l.advance(time.Minute)
+	}
+	if again := get(l, &v1alpha1.VirtualMachine{}, "web", vm1); again.ResourceVersion != first.ResourceVersion {
+		t.Errorf("the other account changed %+v", again)
+	}
+	st := get(l, &v1alpha1.CloudEntitySelector{}, "web", "two").Status
+	if condition(st.Conditions, "Ready") != "False NameTaken" || !strings.Contains(st.Error, "belongs to account clouds/acc") {
+		t.Errorf("selector %+v", st)
+	}
+	if got := l.vpcs(); len(got) != 8 {
+		t.Errorf("VPCs %v", got)
+	}
+	// When the first lets go, the second takes over.
+	l.delete(get(l, &v1alpha1.CloudEntitySelector{}, "web", "one"))
+	l.reconcile()
+	if _, err := l.inv.Reconcile(t.Context(), request(second)); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(l, &v1alpha1.VirtualMachine{}, "web", vm1).Labels[v1alpha1.LabelCPAName]; got != "other" {
+		t.Errorf("the VM belongs to %q", got)
+	}
+}
+
+// TestRegionRemoved: a region that is taken out of the account stays observed until nothing of ours is in it, even over a restart.
+func TestRegionRemoved(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.restart(&releaser{})
+	l.create(l.secret(goodCreds), l.cpa(ireland, oregon), l.ces("web", "all", wholeVPC(vpc1)))
+	g, err := l.region(oregon).CreateSecurityGroup(world.CreateSecurityGroupInput{
+		Name: "nephele-x", Description: "d", VPCID: vpc1, Tags: world.Tags{cloud.TagAccount: "clouds/acc"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.reconcile()
+	cpa := l.account()
+	cpa.Spec.AWSConfig.Region = []string{ireland}
+	cpa.Generation++
+	l.update(cpa)
+	l.reconcile()
+	l.want("VMs", l.vms())
+	l.want("entities", l.entities())
+	l.want("VPCs", l.vpcs())
+	l.restart(&releaser{})
+	for range 3 {
+		l.advance(time.Minute)
+		l.reconcile()
+		l.want("regions", l.inv.Regions("clouds/acc"), ireland, oregon)
+	}
+	if snap, err := l.inv.Latest("clouds/acc", oregon); snap == nil || err != nil {
+		t.Errorf("latest %v, %v", snap != nil, err)
+	}
+	if st := l.account().Status.Regions; len(st) != 2 || !strings.Contains(st[1].LastError, "no longer a region") {
+		t.Errorf("status %+v", st)
+	}
+	if _, err := l.region(oregon).DeleteSecurityGroup(g.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	l.advance(time.Minute)
+	l.reconcile()
+	l.want("regions", l.inv.Regions("clouds/acc"), ireland)
+	l.wantAccount("True OK", "True OK", "True OK", "")
+	l.restart(&releaser{})
+	l.reconcile()
+	l.want("regions", l.inv.Regions("clouds/acc"), ireland)
+}
+
+// TestSlowRegion: what one region shows is published while another one is still being read.
+func TestSlowRegion(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(oregon, ireland), l.ces("web", "all", wholeVPC(vpc1)))
+	l.gate = map[string]chan struct{}{ireland: make(chan struct{})}
+	published := make(chan int, 10)
+	l.inv.Subscribe(func(string) { published <- len(l.inv.Entities("clouds/acc")) })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := l.inv.Reconcile(t.Context(), request(accountKey)); err != nil {
+			t.Error(err)
+		}
+	}()
+	if got := <-published; got < 2 {
+		t.Errorf("%d entities published", got)
+	}
+	select {
+	case <-done:
+		t.Error("the slow region was not waited for")
+	default:
+	}
+	close(l.gate[ireland])
+	<-done
+	l.wantAccount("True OK", "True OK", "True OK", "")
+}
