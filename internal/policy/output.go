@@ -11,7 +11,8 @@ type ComputedPolicy struct {
 	Priority     *float64
 	// AppliedToGroups are sorted names, without duplicates. Empty if every rule has its own.
 	AppliedToGroups []string
-	// Rules are the ingress rules in order, then the egress rules in order.
+	// Rules are the ingress rules in order, then the egress rules in order, then the deny-all rules of a Kubernetes
+	// NetworkPolicy. The copies of a rule with peers relative to the Namespace stand together, with equal Priority.
 	Rules []ComputedRule
 }
 
