@@ -26,7 +26,7 @@ func TestWorlds(t *testing.T) {
 		e := randomEstate(rand.New(rand.NewPCG(at, 7)))
 		if err := checkEstate(&e, at, &st); err != nil {
 			t.Errorf("seed %d: %s", at, shorten(err.Error()))
-			small := shrink(e, 400, func(e *estate) bool { return checkEstate(e, at, &stats{}) != nil })
+			small := shrink(e, 150, func(e *estate) bool { return checkEstate(e, at, &stats{}) != nil })
 			text, _ := json.Marshal(small)
 			t.Fatalf("made smaller: %s\n%s", shorten(fmt.Sprint(checkEstate(&small, at, &stats{}))), text)
 		}
@@ -264,33 +264,30 @@ func kept(r *plan.Result) bool {
 	return slices.ContainsFunc(r.Refusals, func(r plan.Refusal) bool { return r.Kept })
 }
 
-// shape describes the groups of ours without their names: which interfaces hold each, and its rules with the peers named by their
-// holders.
-func shape(f *fakeCloud) []string {
+// shape describes the classes without the names of their groups and without the distribution of rules over them: which interfaces
+// hold each, and its rules with the peers named by their holders.
+func shape(f *fakeCloud) map[string][]string {
 	holders := map[string]string{}
 	for _, n := range f.snap.Interfaces {
 		for _, g := range n.GroupIDs {
 			holders[g] += n.ID + " "
 		}
 	}
-	var out []string
+	out := map[string][]string{}
 	for _, g := range f.snap.Groups {
 		if g.Tags[cloud.TagCluster] == "" {
 			continue
 		}
-		var rules []string
+		rules := out[holders[g.ID]]
 		for _, r := range g.Rules {
-			text := fmt.Sprintf("%s %s ", r.Direction, r.Match)
-			if peer := f.group(r.Peer.GroupID); peer != nil && peer.Tags[cloud.TagCluster] != "" {
-				text += "holders " + holders[peer.ID]
-			} else {
-				text += r.Peer.String()
+			peer := r.Peer.String()
+			if o := f.group(r.Peer.GroupID); o != nil && o.Tags[cloud.TagCluster] != "" {
+				peer = "holders " + holders[o.ID]
 			}
-			rules = append(rules, text)
+			rules = append(rules, fmt.Sprintf("%s %s %s", r.Direction, r.Match, peer))
 		}
 		slices.Sort(rules)
-		out = append(out, fmt.Sprintf("%s held by %s: %s", g.Tags[cloud.TagKind], holders[g.ID], strings.Join(rules, "; ")))
+		out[holders[g.ID]] = rules
 	}
-	slices.Sort(out)
 	return out
 }

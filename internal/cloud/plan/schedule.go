@@ -110,12 +110,16 @@ func (s *regionState) precedence(atoms []*atom) map[*atom][]*atom {
 	for _, y := range atoms {
 		for _, r := range s.rulesOf(y.target, true) {
 			for _, x := range joiners[groupKey(r.Peer)] {
-				add(x, y)
+				if y.now[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) {
+					add(x, y) // y may reach x by its old rules until x can be reached by the new ones
+				}
 			}
 		}
 		for _, r := range s.rulesOf(y.current, false) {
 			for _, x := range leavers[groupKey(r.Peer)] {
-				add(y, x)
+				if y.want[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) {
+					add(y, x) // y needs its new rules before x can no longer be reached by the old ones
+				}
 			}
 		}
 	}
