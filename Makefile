@@ -5,6 +5,8 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
 .PHONY: help build build-slim demo test fmt vet generate verify-generated staticcheck race bench clean
 
+STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
 say = @printf '\n==> %s\n' $(1)
 
 help: ## Show this list
@@ -47,9 +49,9 @@ generate: ## Generate deepcopy functions and CustomResourceDefinitions from the 
 verify-generated: ## Fail if generated files are not what "make generate" writes
 	hack/verify-generated.sh
 
-staticcheck: ## Run staticcheck, at the version in go.tools.mod, on both modules
-	go tool -modfile=go.tools.mod staticcheck ./...
-	bin=$$(go tool -modfile=go.tools.mod -n staticcheck) && cd standalone && "$$bin" ./...
+staticcheck: ## Run staticcheck on both modules
+	$(STATICCHECK) ./...
+	cd standalone && $(STATICCHECK) ./...
 
 race: ## Run all tests with the race detector; compiles everything once more
 	go test -race ./...
