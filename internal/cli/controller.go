@@ -69,6 +69,8 @@ func RunController(ctx context.Context, cfg *rest.Config, o ControllerOptions) e
 	if err != nil {
 		return err
 	}
+	// The library wants its logger set for the whole process, and complains on standard error if it is not.
+	ctrl.SetLogger(o.Log)
 	cfg = rest.CopyConfig(cfg)
 	if cfg.QPS == 0 {
 		cfg.QPS, cfg.Burst = 200, 400

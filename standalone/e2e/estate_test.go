@@ -206,9 +206,10 @@ const roleLabel = cloudv1.LabelTagPrefix + "role"
 func (im *imported) setRole(vm, role string) {
 	im.t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"tags":{"role":%q}}}`, role))
-	if err := im.c.client.Patch(im.t.Context(), &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: vm}}, patch); err != nil {
-		im.t.Fatalf("role of %s: %v", vm, err)
-	}
+	eventually(im.t, 30*time.Second, "role of "+vm, func(ctx context.Context) (bool, string) {
+		err := im.c.client.Patch(ctx, &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: vm}}, patch)
+		return err == nil, fmt.Sprint(err)
+	})
 }
 
 // withRole returns the oracle as it will be when the VM has the role.

@@ -50,12 +50,14 @@ type StatusWriter struct {
 	wake    chan struct{}
 	// drift holds, per account, what was reported last, so that a lasting difference is one event.
 	drift map[string][]plan.Drift
+	// told holds, per VM, the versions of the policies that were reported as realized; only Start's goroutine uses it.
+	told map[types.UID]map[types.UID]int64
 }
 
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}}
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, told: map[types.UID]map[types.UID]int64{}}
 }
 
 // Publish keeps the report to be written; a newer one takes its place.
@@ -223,22 +225,37 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 	return nil
 }
 
-// tellVM writes the events of a change of a VM's policies. Comparing with what the object said keeps them single across restarts.
+// tellVM writes the events of a change of a VM's policies: each version of a policy is reported once as realized, and whenever it
+// begins to fail or fails for another reason.
 func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, before, after []cloudv1.VirtualMachinePolicyStatus) {
-	phase := map[types.UID]cloudv1.VirtualMachinePolicyStatus{}
+	known := map[types.UID]cloudv1.VirtualMachinePolicyStatus{}
 	for _, p := range before {
-		phase[p.UID] = p
+		known[p.UID] = p
 	}
+	told := map[types.UID]int64{}
 	for _, p := range after {
-		old, name := phase[p.UID], strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")
-		switch {
-		case p.Phase == cloudv1.PolicyPhaseFailed && (old.Phase != p.Phase || old.Message != p.Message):
-			s.Events.Eventf(vm, nil, corev1.EventTypeWarning, "PolicyFailed", "Realize", "%s: %s", name, p.Message)
-		case p.Phase == cloudv1.PolicyPhaseRealized && (old.Phase != p.Phase || old.Generation != p.Generation):
-			s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "PolicyRealized", "Realize", "%s is enforced on this VM", name)
+		old, name := known[p.UID], strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")
+		reported := s.told[vm.UID][p.UID]
+		if old.Phase == cloudv1.PolicyPhaseRealized {
+			reported = max(reported, old.Generation) // by a former process
 		}
+		switch p.Phase {
+		case cloudv1.PolicyPhaseFailed:
+			if old.Phase != p.Phase || old.Message != p.Message {
+				s.Events.Eventf(vm, nil, corev1.EventTypeWarning, "PolicyFailed", "Realize", "%s: %s", name, p.Message)
+			}
+			reported = 0
+		case cloudv1.PolicyPhaseRealized:
+			if reported != p.Generation {
+				s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "PolicyRealized", "Realize", "%s is enforced on this VM", name)
+			}
+			reported = p.Generation
+		}
+		told[p.UID] = reported
 	}
+	s.told[vm.UID] = told
 	if len(before) > 0 && len(after) == 0 {
+		delete(s.told, vm.UID)
 		s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "Released", "Realize", "no policy applies any more; the VM is under its own security groups")
 	}
 }

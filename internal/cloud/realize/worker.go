@@ -135,6 +135,9 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 			w.settled(acct)
 			return true, nil
 		}
+		sum := res.Plan.Summary()
+		w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
+			"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
 		err = w.apply(ctx, acct.Provider, res.Plan)
 		w.r.Accounts.Trigger(w.key)
 		if err != nil && !replannable(err) {
@@ -216,6 +219,7 @@ func (w *worker) apply(ctx context.Context, p cloud.Provider, pl plan.Plan) erro
 		err := unresolved(op)
 		id := ""
 		if err == nil {
+			w.r.Log.V(1).Info("Applying", "account", w.key, "region", step.Scope.Region, "operation", op.String())
 			id, err = w.applyPatiently(ctx, p, step.Scope, op)
 			w.lastOp = w.r.Clock.Now()
 			w.count()
