@@ -253,9 +253,12 @@ func serveListing(l *policy.Listing, r watchstore.Resource, key string) string {
 
 func servedMembers(g policy.ComputedGroup, key string) []v1beta2.GroupMember {
 	var out []v1beta2.GroupMember
+	seen := map[string]bool{}
 	for _, m := range g.Members {
-		if key == "" || m.On(key) {
-			out = append(out, convert.GroupMember(m))
+		// Of Nodes with the same addresses, which an agent cannot tell apart, the first stands for all.
+		if c := convert.GroupMember(m); (key == "" || m.On(key)) && !seen[identity(c)] {
+			seen[identity(c)] = true
+			out = append(out, c)
 		}
 	}
 	return out

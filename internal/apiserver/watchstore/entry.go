@@ -46,63 +46,128 @@ func policyTombstone(p *v1beta2.NetworkPolicy) *v1beta2.NetworkPolicy {
 	}
 }
 
-// groupEntry is an address group or an applied-to group. Members are held per host; address groups have one host, "".
+// place is where a group holds a member. Address groups have one place; applied-to groups have one per host, and one for
+// the members that every key sees.
+type place struct {
+	host       string
+	everywhere bool
+}
+
+// groupEntry is an address group or an applied-to group.
 type groupEntry struct {
 	resource Resource
 	name     string
 	uid      types.UID
 	revision uint64
 	span     sets.Set[string]
-	hosts    map[string]map[string]*Member
-	// everywhere are the members of an applied-to group that every key sees.
-	everywhere map[string]*Member
+	// members by place and identity.
+	members map[place]map[string]*Member
+	// twins are Nodes that have the same addresses, and so the same identity: more than one, sorted by name. The first of
+	// them stands for all.
+	twins map[string][]*Member
 	// shared caches the view that all receivers of an address group have in common.
 	shared atomic.Pointer[v1beta2.AddressGroup]
 }
 
 func newGroupEntry(r Resource, name string) *groupEntry {
-	return &groupEntry{resource: r, name: name, span: sets.New[string](),
-		hosts: map[string]map[string]*Member{}, everywhere: map[string]*Member{}}
+	return &groupEntry{
+		resource: r, name: name, span: sets.New[string](), members: map[place]map[string]*Member{}, twins: map[string][]*Member{},
+	}
 }
 
 func (e *groupEntry) concerns(key string) bool { return key == "" || e.span.Has(key) }
 
-// apply takes over the members of a change.
-func (e *groupEntry) apply(added, removed []*Member) {
-	for _, m := range removed {
-		set := e.holder(m)
-		delete(set, m.identity())
-		if len(set) == 0 && !m.Everywhere {
-			delete(e.hosts, e.host(m))
+// sees reports whether key sees the members of a place.
+func (e *groupEntry) sees(key string, p place) bool {
+	return key == "" || e.resource == AddressGroups || p.everywhere || p.host == key
+}
+
+func (e *groupEntry) placeOf(m *Member) place {
+	switch {
+	case e.resource == AddressGroups:
+		return place{}
+	case m.Everywhere:
+		return place{everywhere: true}
+	}
+	return place{host: m.Host}
+}
+
+// apply takes over the members of a change and returns what it made of every identity that it is about.
+func (e *groupEntry) apply(added, removed []*Member) []touchedMember {
+	index := map[place]map[string]int{}
+	var touched []touchedMember
+	touch := func(m *Member) (place, string) {
+		p, id := e.placeOf(m), m.identity()
+		if index[p] == nil {
+			index[p] = map[string]int{}
 		}
+		if _, ok := index[p][id]; !ok {
+			index[p][id] = len(touched)
+			touched = append(touched, touchedMember{place: p, id: id, before: e.members[p][id]})
+		}
+		return p, id
+	}
+	for _, m := range removed {
+		p, id := touch(m)
+		e.set(p, id, e.withoutTwin(id, m))
 	}
 	for _, m := range added {
-		set := e.holder(m)
-		if set == nil {
-			set = map[string]*Member{}
-			e.hosts[e.host(m)] = set
+		p, id := touch(m)
+		e.set(p, id, e.withTwin(id, e.members[p][id], m))
+	}
+	for i, t := range touched {
+		touched[i].after = e.members[t.place][t.id]
+	}
+	return touched
+}
+
+// set holds m, or nothing if it is nil.
+func (e *groupEntry) set(p place, id string, m *Member) {
+	set := e.members[p]
+	switch {
+	case m != nil && set == nil:
+		e.members[p] = map[string]*Member{id: m}
+	case m != nil:
+		set[id] = m
+	default:
+		if delete(set, id); len(set) == 0 {
+			delete(e.members, p)
 		}
-		set[m.identity()] = m
 	}
 }
 
-func (e *groupEntry) host(m *Member) string {
-	if e.resource == AddressGroups {
-		return ""
+// withTwin returns who stands for an identity when m joins the one that did.
+func (e *groupEntry) withTwin(id string, held, m *Member) *Member {
+	if m.Node == nil || held == nil || (held.Node.Name == m.Node.Name && e.twins[id] == nil) {
+		return m
 	}
-	return m.Host
+	twins := e.twins[id]
+	if twins == nil {
+		twins = []*Member{held}
+	}
+	twins = append(withoutNode(twins, m), m)
+	slices.SortFunc(twins, func(a, b *Member) int { return strings.Compare(a.Node.Name, b.Node.Name) })
+	e.twins[id] = twins
+	return twins[0]
 }
 
-func (e *groupEntry) holder(m *Member) map[string]*Member {
-	if e.resource == AppliedToGroups && m.Everywhere {
-		return e.everywhere
+// withoutTwin returns who stands for an identity when m leaves; nil if nobody is left.
+func (e *groupEntry) withoutTwin(id string, m *Member) *Member {
+	twins := e.twins[id]
+	if twins == nil {
+		return nil
 	}
-	return e.hosts[e.host(m)]
+	twins = withoutNode(twins, m)
+	if len(twins) == 1 {
+		delete(e.twins, id)
+	} else {
+		e.twins[id] = twins
+	}
+	return twins[0]
 }
 
-// sees reports whether the member belongs to the view of key.
-func (e *groupEntry) sees(key string, m *Member) bool {
-	return key == "" || e.resource == AddressGroups || m.Everywhere || m.Host == key
+func withoutNode(twins []*Member, m *Member) []*Member {
+	return slices.DeleteFunc(slices.Clone(twins), func(t *Member) bool { return t.Node.Name == m.Node.Name })
 }
 
 func (e *groupEntry) meta() metav1.ObjectMeta {
@@ -114,21 +179,20 @@ func (e *groupEntry) whole(key string) runtime.Object {
 		if v := e.shared.Load(); v != nil {
 			return v
 		}
-		v := &v1beta2.AddressGroup{ObjectMeta: e.meta(), GroupMembers: sortedMembers(e.hosts[""])}
+		v := &v1beta2.AddressGroup{ObjectMeta: e.meta(), GroupMembers: sortedMembers(e.members[place{}])}
 		e.shared.Store(v)
 		return v
 	}
-	members := e.hosts[key]
-	if key == "" || len(e.everywhere) > 0 {
-		members = map[string]*Member{}
-		maps.Copy(members, e.everywhere)
-		for host, set := range e.hosts {
-			if key == "" || host == key {
-				maps.Copy(members, set)
-			}
+	seen := map[string]*Member{}
+	if key == "" {
+		for _, set := range e.members {
+			maps.Copy(seen, set)
 		}
+	} else {
+		maps.Copy(seen, e.members[place{everywhere: true}])
+		maps.Copy(seen, e.members[place{host: key}])
 	}
-	return &v1beta2.AppliedToGroup{ObjectMeta: e.meta(), GroupMembers: sortedMembers(members)}
+	return &v1beta2.AppliedToGroup{ObjectMeta: e.meta(), GroupMembers: sortedMembers(seen)}
 }
 
 func (e *groupEntry) tombstone() runtime.Object {

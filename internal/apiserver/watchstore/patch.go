@@ -66,29 +66,20 @@ func sameMember(a, b *Member) bool {
 // groupDiff is one change of a group, from which each view's patch is cut.
 type groupDiff struct {
 	entry   *groupEntry
-	added   []addedMember
-	removed map[string]*Member
+	touched []touchedMember
 	// shared is the patch that all views have in common, if they do.
 	shared *memberPatch
 }
 
-type addedMember struct {
-	id     string
-	member *Member
-	// former is the member that the host held under this identity.
-	former *Member
+// touchedMember is what a change made of one identity in one place: members of one host, or those of everybody.
+type touchedMember struct {
+	place
+	id            string
+	before, after *Member
 }
 
-// newGroupDiff looks at the entry as it is before the change.
-func newGroupDiff(e *groupEntry, added, removed []*Member) *groupDiff {
-	d := &groupDiff{entry: e, removed: make(map[string]*Member, len(removed))}
-	for _, m := range removed {
-		d.removed[m.identity()] = m
-	}
-	for _, m := range added {
-		id := m.identity()
-		d.added = append(d.added, addedMember{id, m, e.holder(m)[id]})
-	}
+func newGroupDiff(e *groupEntry, touched []touchedMember) *groupDiff {
+	d := &groupDiff{entry: e, touched: touched}
 	if e.resource == AddressGroups {
 		d.shared = d.cut("")
 	}
@@ -104,23 +95,29 @@ func (d *groupDiff) patch(key string) *memberPatch {
 }
 
 func (d *groupDiff) cut(key string) *memberPatch {
+	// A member that moves from host to host is in two places, of which a view may see both.
+	before, after := map[string]*Member{}, map[string]*Member{}
+	for _, t := range d.touched {
+		if !d.entry.sees(key, t.place) {
+			continue
+		}
+		if t.before != nil {
+			before[t.id] = t.before
+		}
+		if t.after != nil {
+			after[t.id] = t.after
+		}
+	}
 	p := newMemberPatch()
-	for id, m := range d.removed {
-		if d.entry.sees(key, m) {
+	for id, m := range before {
+		if after[id] == nil {
 			p.removed[id] = m
 		}
 	}
-	for _, a := range d.added {
-		if !d.entry.sees(key, a.member) {
-			continue
-		}
-		former := a.former
-		if m, ok := p.removed[a.id]; ok {
-			former = m
-			delete(p.removed, a.id)
-		}
-		if former == nil || !sameMember(former, a.member) {
-			p.added[a.id] = addition{a.member, former != nil}
+	for id, m := range after {
+		former := before[id]
+		if former == nil || !sameMember(former, m) {
+			p.added[id] = addition{m, former != nil}
 		}
 	}
 	return p

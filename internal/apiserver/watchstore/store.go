@@ -124,8 +124,7 @@ func (s *Store) changeGroup(t *table, c GroupChange) {
 		tr.after = e.span
 		delete(t.entries, c.Name)
 	} else {
-		tr.diff = newGroupDiff(e, c.Added, c.Removed)
-		e.apply(c.Added, c.Removed)
+		tr.diff = newGroupDiff(e, e.apply(c.Added, c.Removed))
 		e.shared.Store(nil)
 		t.entries[c.Name] = e
 	}

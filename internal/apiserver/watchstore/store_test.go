@@ -129,6 +129,50 @@ func TestNextEnds(t *testing.T) {
 	wg.Wait()
 }
 
+// TestNodesWithTheSameAddress: an agent cannot tell them apart, so one stands for all, and the address stays in the group
+// until the last of them goes (a Node that is replaced by one of another name has both for a moment).
+func TestNodesWithTheSameAddress(t *testing.T) {
+	s := New(Options{})
+	s.Publish(Changes{})
+	w, c := mustWatch(t, s, AddressGroups, "a"), newClient(AddressGroups)
+	node := func(name string) *Member {
+		return &Member{GroupMember: v1beta2.GroupMember{Node: &v1beta2.NodeReference{Name: name}, IPs: []v1beta2.IPAddress{{10, 0, 0, 1}}}}
+	}
+	names := func(step string, want ...string) {
+		t.Helper()
+		if err := c.drain(w); err != nil {
+			t.Fatalf("%s: %v", step, err)
+		}
+		var got []string
+		for _, m := range c.groups["g"] {
+			got = append(got, m.Node.Name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step, diff)
+		}
+		if listed, err := listing(s, AddressGroups, "a"); err != nil || listed != c.state() {
+			t.Errorf("%s: List gives %s, the client holds %s (%v)", step, listed, c.state(), err)
+		}
+	}
+	change := func(added, removed []*Member) {
+		s.Publish(Changes{AddressGroups: []GroupChange{{Name: "g", Added: added, Removed: removed}}})
+	}
+	s.Publish(Changes{AddressGroups: []GroupChange{{Name: "g", Added: []*Member{node("m")}, SpanAdded: []string{"a"}}}})
+	names("one", "m")
+	change([]*Member{node("n")}, nil)
+	names("two", "m")
+	change([]*Member{node("l")}, nil)
+	names("three", "l")
+	change(nil, []*Member{node("l")})
+	names("the first goes", "m")
+	change([]*Member{node("m")}, nil)
+	names("one again", "m")
+	change([]*Member{node("k")}, []*Member{node("m"), node("n")})
+	names("replaced", "k")
+	change(nil, []*Member{node("k")})
+	names("all go")
+}
+
 func TestUnknownResource(t *testing.T) {
 	s := New(Options{})
 	s.Publish(Changes{})

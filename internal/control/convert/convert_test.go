@@ -41,8 +41,8 @@ func want(t *testing.T, want, got any) {
 }
 
 func TestNamespace(t *testing.T) {
-	n := decode[corev1.Namespace](t, `metadata: {name: a, labels: {x: y}, annotations: {networkpolicy.antrea.io/enable-logging: "true"}}`)
-	want(t, policy.Namespace{Name: "a", Labels: map[string]string{"x": "y", "kubernetes.io/metadata.name": "a"}, LogNetworkPolicies: true}, Namespace(n))
+	n := decode[corev1.Namespace](t, `metadata: {name: a, labels: {x: z}, annotations: {networkpolicy.antrea.io/enable-logging: "true"}}`)
+	want(t, policy.Namespace{Name: "a", Labels: map[string]string{"x": "z", "kubernetes.io/metadata.name": "a"}, LogNetworkPolicies: true}, Namespace(n))
 	if len(n.Labels) != 1 {
 		t.Error("the labels of the argument are modified")
 	}
@@ -50,7 +50,7 @@ func TestNamespace(t *testing.T) {
 
 func TestPod(t *testing.T) {
 	got, errs := Pod(decode[corev1.Pod](t, `
-metadata: {name: p, namespace: a, labels: {x: y}}
+metadata: {name: p, namespace: a, labels: {x: z}}
 spec:
   nodeName: n1
   serviceAccountName: sa
@@ -58,7 +58,7 @@ spec:
   containers: [{name: c, ports: [{name: http, containerPort: 80}, {containerPort: 81}, {name: dns, containerPort: 53, protocol: UDP}]}]
 status: {phase: Running, podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}, {ip: "2001:db8::1"}]}`))
 	want(t, policy.Entity{
-		EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "a", Name: "p"}, Labels: map[string]string{"x": "y"},
+		EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "a", Name: "p"}, Labels: map[string]string{"x": "z"},
 		Addresses: addresses("10.0.0.1", "2001:db8::1"), Host: "n1", ServiceAccount: "sa",
 		Ports: []policy.NamedPort{{Name: "http", Protocol: "TCP", Port: 80}, {Name: "dns", Protocol: "UDP", Port: 53}},
 	}, got)
@@ -77,9 +77,9 @@ spec: {podCIDRs: [10.244.1.0/24, "fd00:1::/64"]}
 status: {addresses: [{type: InternalIP, address: 192.168.0.1}, {type: Hostname, address: n1}, {type: ExternalIP, address: 52.0.0.1}]}`))
 	want(t, addresses("10.244.1.1", "172.16.0.9", "192.168.0.1", "52.0.0.1", "fd00:1::1"), got.Addresses)
 	want(t, 0, len(errs))
-	_, errs = Node(decode[corev1.Node](t, `{metadata: {name: n1}, spec: {podCIDR: x}, status: {addresses: [{type: InternalIP, address: y}]}}`))
+	_, errs = Node(decode[corev1.Node](t, `{metadata: {name: n1}, spec: {podCIDR: x}, status: {addresses: [{type: InternalIP, address: z}]}}`))
 	want(t, []policy.FieldError{
-		{Field: "status.addresses[0].address", Value: "y", Want: "an IPv4 or IPv6 address"}, {Field: "spec.podCIDRs[0]", Value: "x", Want: "a CIDR"},
+		{Field: "status.addresses[0].address", Value: "z", Want: "an IPv4 or IPv6 address"}, {Field: "spec.podCIDRs[0]", Value: "x", Want: "a CIDR"},
 	}, errs)
 }
 
@@ -97,7 +97,7 @@ spec: {externalNode: cloud-a, endpoints: [{ip: 10.0.0.2}, {ip: 10.0.0.1}, {ip: "
 
 func TestEntityOfExternalNode(t *testing.T) {
 	n := decode[v1alpha1.ExternalNode](t, `
-metadata: {name: host, namespace: a, uid: u, labels: {x: y}}
+metadata: {name: host, namespace: a, uid: u, labels: {x: z}}
 spec: {interfaces: [{ips: [10.0.0.1, "2001:db8::1"]}, {name: second, ips: [10.0.0.2]}]}`)
 	x := EntityOfExternalNode(n)
 	want(t, "host", x.Name)
