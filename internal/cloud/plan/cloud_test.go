@@ -15,6 +15,8 @@ type fakeCloud struct {
 	snap   *cloud.Snapshot
 	limits cloud.Limits
 	next   int
+	// mirror gets the same operations, unless it is nil.
+	mirror *mirror
 }
 
 func (f *fakeCloud) clone() *fakeCloud {
@@ -33,7 +35,7 @@ func (f *fakeCloud) clone() *fakeCloud {
 	for i := range s.Groups {
 		s.Groups[i].Rules = slices.Clone(s.Groups[i].Rules)
 	}
-	out.snap = &s
+	out.snap, out.mirror = &s, nil
 	return &out
 }
 
@@ -93,6 +95,14 @@ func (f *fakeCloud) apply(network string, op cloud.Op) error {
 		ids[g.NetworkID+"/"+g.Name] = g.ID
 	}
 	op = op.Resolve(network, ids)
+	created := ""
+	if f.mirror != nil {
+		id, err := f.mirror.apply(op)
+		if err != nil {
+			return fmt.Errorf("the simulator: %w", err)
+		}
+		created = id
+	}
 	switch op.Kind {
 	case cloud.OpCreateGroup:
 		if g := f.named(op.Group.NetworkID, op.Group.Name); g != nil {
@@ -102,8 +112,11 @@ func (f *fakeCloud) apply(network string, op cloud.Op) error {
 			return fmt.Errorf("SecurityGroupLimitExceeded")
 		}
 		f.next++
+		if created == "" {
+			created = fmt.Sprintf("sg-ffff%04x", f.next)
+		}
 		f.snap.Groups = append(f.snap.Groups, cloud.Group{
-			ID: fmt.Sprintf("sg-ours-%04d", f.next), Name: op.Group.Name, NetworkID: op.Group.NetworkID, OwnerID: f.snap.OwnerID,
+			ID: created, Name: op.Group.Name, NetworkID: op.Group.NetworkID, OwnerID: f.snap.OwnerID,
 			Description: op.Group.Description, Tags: maps.Clone(op.Group.Tags),
 		})
 	case cloud.OpAddRules, cloud.OpRemoveRules:

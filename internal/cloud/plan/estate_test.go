@@ -86,7 +86,7 @@ type serviceSpec struct {
 var outsiders = []string{"203.0.113.7", "198.51.100.9", "2001:db8:ffff::7", "10.9.0.5"}
 
 func randomEstate(r *rand.Rand) estate {
-	e := estate{Limits: cloud.Limits{RulesPerGroup: pick(r, []int{60, 1000, 1000}), GroupsPerInterface: 5, GroupsPerRegion: 500, TagsPerResource: 50}}
+	e := estate{Limits: cloud.Limits{RulesPerGroup: pick(r, []int{60, 200, 200}), GroupsPerInterface: 5, GroupsPerRegion: 500, TagsPerResource: 50}}
 	nets := 1 + r.IntN(3)
 	for i := range nets {
 		n := netSpec{V4: fmt.Sprintf("10.%d.0.0/24", i)}
@@ -389,7 +389,10 @@ func (e *estate) cloud() *fakeCloud {
 		s.PrefixLists = append(s.PrefixLists, list)
 	}
 	for i, g := range e.Groups {
-		out := cloud.Group{ID: groupID(i), Name: groupID(i), NetworkID: netID(g.Net), OwnerID: s.OwnerID, Default: g.Default}
+		out := cloud.Group{ID: groupID(i), Name: fmt.Sprintf("native-%d", i), NetworkID: netID(g.Net), OwnerID: s.OwnerID, Default: g.Default}
+		if g.Default {
+			out.Name = "default"
+		}
 		for _, r := range g.Rules {
 			var k int
 			if r.Peer.GroupID != "" {
@@ -430,11 +433,11 @@ func (e *estate) cloud() *fakeCloud {
 	return &fakeCloud{snap: s, limits: e.Limits}
 }
 
-func netID(i int) string   { return fmt.Sprintf("vpc-%d", i) }
-func listID(i int) string  { return fmt.Sprintf("pl-%d", i) }
-func groupID(i int) string { return fmt.Sprintf("sg-%02d", i) }
-func vmID(i int) string    { return fmt.Sprintf("i-%02d", i) }
-func nicID(i int) string   { return fmt.Sprintf("eni-%02d", i) }
+func netID(i int) string   { return fmt.Sprintf("vpc-%08x", i) }
+func listID(i int) string  { return fmt.Sprintf("pl-%08x", i) }
+func groupID(i int) string { return fmt.Sprintf("sg-%08x", i) }
+func vmID(i int) string    { return fmt.Sprintf("i-%08x", i) }
+func nicID(i int) string   { return fmt.Sprintf("eni-%08x", i) }
 
 // input builds what the planner is given for a policy set.
 func (e *estate) input(set policySet, f *fakeCloud) plan.Input {

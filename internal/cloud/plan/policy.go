@@ -51,6 +51,7 @@ type policy struct {
 type rule struct {
 	policy    *policy
 	index     int32
+	ordinal   int // position in the policy; several rules may have the same index
 	number    int // position in the order of evaluation, over all policies and both directions
 	direction cloud.Direction
 	verdict   verdict
@@ -126,7 +127,9 @@ func parsePolicy(np *v1beta2.NetworkPolicy, lower Lowerer) *policy {
 		p.priority = *np.Priority
 	}
 	for i := range np.Rules {
-		p.rules = append(p.rules, p.parseRule(&np.Rules[i], np.AppliedToGroups, lower))
+		r := p.parseRule(&np.Rules[i], np.AppliedToGroups, lower)
+		r.ordinal = i
+		p.rules = append(p.rules, r)
 	}
 	return p
 }

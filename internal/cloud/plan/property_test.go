@@ -35,7 +35,7 @@ func TestWorlds(t *testing.T) {
 }
 
 type stats struct {
-	Phases, Ops, Rounds, Exact, WithRefusals, Flows, Restarts, TwoStep, Tight int
+	Phases, Ops, Rounds, Exact, WithRefusals, Flows, Restarts, TwoStep, Tight, Mirrored int
 }
 
 // shorten cuts long lines and long texts.
@@ -68,6 +68,11 @@ func checkEstate(e *estate, seed uint64, st *stats) (err error) {
 	}()
 	f := e.cloud()
 	before := f.clone()
+	if seed%3 == 0 {
+		if f.mirror, err = e.newMirror(); err != nil {
+			return fmt.Errorf("the simulator does not accept the estate: %w", err)
+		}
+	}
 	flows := e.flows()
 	r := rand.New(rand.NewPCG(seed, 99))
 	for i, set := range append(slices.Clone(e.History), policySet{}) {
@@ -139,6 +144,11 @@ func (p *phase) run(f *fakeCloud) error {
 		return err
 	}
 	final := p.verdicts(f)
+	if f.mirror != nil {
+		if err := f.mirror.compare(p.rand, p.flows, final, 4000); err != nil {
+			return err
+		}
+	}
 	if err := p.exact(final); err != nil {
 		return err
 	}
@@ -189,6 +199,12 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 				}
 			default:
 				p.seen = append(p.seen, p.verdicts(f))
+				if f.mirror != nil {
+					if err := f.mirror.compare(p.rand, p.flows, p.seen[len(p.seen)-1], 100); err != nil {
+						return fmt.Errorf("%s: %w", text, err)
+					}
+					p.st.Mirrored++
+				}
 			}
 			if strings.HasPrefix(step.Op.Reason, "join the new") {
 				p.st.TwoStep++

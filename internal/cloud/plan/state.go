@@ -63,7 +63,7 @@ func effectiveRules(vm *vmState) (rules []*bound, profile string) {
 			continue
 		}
 		rules = append(rules, r)
-		fmt.Fprintf(&b, "%s %s %d", r.policy.ref.UID, r.direction, r.index)
+		fmt.Fprintf(&b, "%s %d", r.policy.ref.UID, r.ordinal)
 		if len(r.named) > 0 {
 			fmt.Fprint(&b, r.services)
 		}

@@ -1,0 +1,236 @@
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// mirror is the simulated AWS account beside a fakeCloud: it gets the same operations, must accept them, and must come to the same
+// verdicts.
+type mirror struct {
+	world  *world.World
+	region *world.Region
+}
+
+// newMirror builds the account of the estate in the simulator.
+func (e *estate) newMirror() (*mirror, error) {
+	f := e.cloud()
+	owner := f.snap.OwnerID
+	zone := world.Zone{Name: testRegion + "a", ID: "euw1-az1"}
+	rs := world.RegionState{Account: owner, Name: testRegion, Zones: []world.Zone{zone}}
+	for _, n := range f.snap.Networks {
+		vpc := world.VPC{ID: n.ID, Account: owner, Region: testRegion, State: world.StateAvailable}
+		subnet := world.Subnet{ID: strings.Replace(n.ID, "vpc-", "subnet-", 1), Account: owner, VPCID: n.ID, CIDR: n.CIDRs[0], Zone: zone, State: world.StateAvailable}
+		for _, c := range n.CIDRs {
+			vpc.CIDRs = append(vpc.CIDRs, world.CIDRBlock{Prefix: c})
+		}
+		for _, c := range n.CIDRs[1:] {
+			subnet.IPv6 = append(subnet.IPv6, world.CIDRBlock{Prefix: c})
+		}
+		rs.VPCs, rs.Subnets = append(rs.VPCs, vpc), append(rs.Subnets, subnet)
+	}
+	for _, l := range f.snap.PrefixLists {
+		list := world.PrefixList{ID: l.ID, Name: l.Name, OwnerID: owner, Family: "IPv4", MaxEntries: l.MaxEntries, State: "create-complete"}
+		var entries []world.PrefixListEntry
+		for _, p := range l.Entries {
+			entries = append(entries, world.PrefixListEntry{CIDR: p})
+		}
+		list.Versions = [][]world.PrefixListEntry{entries}
+		rs.PrefixLists = append(rs.PrefixLists, list)
+	}
+	next := 0
+	for _, g := range f.snap.Groups {
+		group := world.SecurityGroup{ID: g.ID, Account: owner, VPCID: g.NetworkID, Name: g.Name, Description: "native"}
+		for _, r := range g.Rules {
+			next++
+			rule := world.SecurityGroupRule{
+				ID: fmt.Sprintf("sgr-%08x", next), GroupID: g.ID, Account: owner, Egress: r.Direction == cloud.Egress,
+				Protocol: protocolName(r.Match.Protocol), FromPort: int32(r.Match.From), ToPort: int32(r.Match.To),
+				CIDR: r.Peer.CIDR, PrefixListID: r.Peer.PrefixListID,
+			}
+			if r.Peer.GroupID != "" {
+				rule.Group = &world.GroupPeer{GroupID: r.Peer.GroupID, UserID: owner}
+			}
+			group.Rules = append(group.Rules, rule)
+		}
+		rs.SecurityGroups = append(rs.SecurityGroups, group)
+	}
+	for i, vm := range f.snap.VMs {
+		if len(vm.Interfaces) == 0 {
+			continue
+		}
+		state, _ := world.ParseInstanceState("running")
+		rs.Instances = append(rs.Instances, world.Instance{
+			ID: vm.ID, Account: owner, ReservationID: fmt.Sprintf("r-%08x", i), State: state, VPCID: vm.NetworkID,
+			SubnetID: strings.Replace(vm.NetworkID, "vpc-", "subnet-", 1), InstanceType: "t3.micro", Zone: zone.Name,
+		})
+	}
+	device := map[string]int{}
+	for i, n := range f.snap.Interfaces {
+		nic := world.NetworkInterface{
+			ID: n.ID, Account: owner, VPCID: n.NetworkID, SubnetID: strings.Replace(n.NetworkID, "vpc-", "subnet-", 1), Zone: zone.Name,
+			InterfaceType: "interface", MAC: fmt.Sprintf("02:00:00:00:00:%02x", i), Status: world.StatusAvailable, RequesterManaged: n.Managed,
+		}
+		for _, a := range n.PrivateIPs {
+			if a.Is6() {
+				nic.IPv6 = append(nic.IPv6, a)
+				continue
+			}
+			p := world.PrivateIP{Addr: a, Primary: len(nic.PrivateIPs) == 0}
+			if p.Primary && len(n.PublicIPs) > 0 {
+				p.Public = n.PublicIPs[0]
+			}
+			nic.PrivateIPs = append(nic.PrivateIPs, p)
+		}
+		for _, id := range n.GroupIDs {
+			nic.Groups = append(nic.Groups, world.GroupName{ID: id, Name: f.group(id).Name})
+		}
+		if n.VMID != "" {
+			nic.Status = world.StatusInUse
+			nic.Attachment = &world.Attachment{ID: fmt.Sprintf("eni-attach-%08x", i), InstanceID: n.VMID, DeviceIndex: device[n.VMID], Status: "attached"}
+			device[n.VMID]++
+		}
+		rs.NetworkInterfaces = append(rs.NetworkInterfaces, nic)
+	}
+	st := world.State{
+		Version: world.StateVersion, Seed: 1,
+		Accounts: []world.Account{{ID: owner, Regions: []string{testRegion}, Quotas: world.Quotas{
+			RulesPerGroup: e.Limits.RulesPerGroup, GroupsPerInterface: e.Limits.GroupsPerInterface,
+		}}},
+		Regions: []world.RegionState{rs},
+	}
+	for i, p := range f.snap.Peerings {
+		side := func(end cloud.PeeringEnd) world.PeeringVPC {
+			return world.PeeringVPC{VPCID: end.NetworkID, Account: owner, Region: testRegion, CIDRs: f.network(end.NetworkID).CIDRs}
+		}
+		st.Peerings = append(st.Peerings, world.PeeringConnection{ID: fmt.Sprintf("pcx-%08x", i), Status: world.PeeringActive, Requester: side(p.A), Accepter: side(p.B)})
+	}
+	w, err := world.New(st, world.Options{Clock: func() time.Time { return time.Unix(1700000000, 0) }})
+	if err != nil {
+		return nil, err
+	}
+	region, err := w.Region(owner, testRegion)
+	return &mirror{w, region}, err
+}
+
+func protocolName(number int) string {
+	if name := map[int]string{-1: "-1", 6: "tcp", 17: "udp", 1: "icmp", 58: "icmpv6"}[number]; name != "" {
+		return name
+	}
+	return strconv.Itoa(number)
+}
+
+// apply does the operation in the simulator, as an adapter would; names are resolved already. It returns the ID of a created group.
+func (m *mirror) apply(op cloud.Op) (id string, err error) {
+	switch op.Kind {
+	case cloud.OpCreateGroup:
+		g, err := m.region.CreateSecurityGroup(world.CreateSecurityGroupInput{
+			Name: op.Group.Name, Description: op.Group.Description, VPCID: op.Group.NetworkID, Tags: op.Group.Tags,
+		})
+		if err != nil {
+			return "", err
+		}
+		var ids []string
+		for _, r := range g.Rules {
+			ids = append(ids, r.ID)
+		}
+		if len(ids) > 0 {
+			_, err = m.region.RevokeSecurityGroup(world.RevokeInput{GroupID: g.ID, Egress: true, RuleIDs: ids})
+		}
+		return g.ID, err
+	case cloud.OpAddRules, cloud.OpRemoveRules:
+		return "", m.applyRules(op)
+	case cloud.OpSetInterfaceGroups:
+		return "", m.region.ModifyNetworkInterfaceGroups(op.Target, op.GroupIDs)
+	case cloud.OpTag:
+		var tags []world.Tag
+		for k, v := range op.Tags {
+			tags = append(tags, world.Tag{Key: k, Value: v})
+		}
+		return "", m.region.CreateTags([]string{op.Target}, tags)
+	case cloud.OpUntag:
+		var keys []world.TagKey
+		for k := range op.Tags {
+			keys = append(keys, world.TagKey{Key: k})
+		}
+		return "", m.region.DeleteTags([]string{op.Target}, keys)
+	default:
+		_, err := m.region.DeleteSecurityGroup(op.Target, "")
+		return "", err
+	}
+}
+
+func (m *mirror) applyRules(op cloud.Op) error {
+	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
+		var perms []world.Permission
+		for _, r := range op.Rules {
+			if r.Direction != d {
+				continue
+			}
+			p := world.Permission{Protocol: protocolName(r.Match.Protocol)}
+			switch r.Match.Protocol {
+			case cloud.TCP, cloud.UDP, cloud.ICMP, cloud.ICMPv6:
+				from, to := int32(r.Match.From), int32(r.Match.To)
+				p.FromPort, p.ToPort = &from, &to
+			}
+			switch {
+			case r.Peer.CIDR.IsValid():
+				p.CIDRs = []world.CIDRPeer{{CIDR: r.Peer.CIDR.String(), IPv6: r.Peer.CIDR.Addr().Is6(), Description: r.Description}}
+			case r.Peer.PrefixListID != "":
+				p.PrefixLists = []world.PrefixListPeer{{PrefixListID: r.Peer.PrefixListID, Description: r.Description}}
+			default:
+				p.Groups = []world.GroupRef{{GroupID: r.Peer.GroupID, Description: r.Description}}
+			}
+			perms = append(perms, p)
+		}
+		if len(perms) == 0 {
+			continue
+		}
+		var err error
+		if op.Kind == cloud.OpAddRules {
+			_, err = m.region.AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: op.Target, Egress: d == cloud.Egress, Permissions: perms})
+		} else {
+			_, err = m.region.RevokeSecurityGroup(world.RevokeInput{GroupID: op.Target, Egress: d == cloud.Egress, Permissions: perms})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare asks the simulator for some of the flows.
+func (m *mirror) compare(r *rand.Rand, flows []flow, got []bool, samples int) error {
+	for range min(samples, len(flows)) {
+		i := r.IntN(len(flows))
+		fl := flows[i]
+		f := world.Flow{Protocol: fl.protocol, Port: fl.port, ICMPType: fl.port >> 8, ICMPCode: fl.port & 0xff}
+		f.Src, f.Dst = fl.end(fl.src, fl.srcAddr, fl.dst), fl.end(fl.dst, fl.dstAddr, fl.src)
+		v, err := m.world.Allowed(f)
+		if err != nil {
+			return fmt.Errorf("%s: %w", fl, err)
+		}
+		if v.Allowed != got[i] {
+			return fmt.Errorf("%s: the simulator says %v (%s), the test's own evaluator %v", fl, v.Allowed, v.Reason, got[i])
+		}
+	}
+	return nil
+}
+
+// end names one end for the simulator: an interface on a private path, or whose own half counts; an address otherwise.
+func (fl flow) end(nic int, addr netip.Addr, other int) world.End {
+	if nic < 0 {
+		return world.End{Addr: addr}
+	}
+	if fl.private || other < 0 {
+		return world.End{NIC: nicID(nic), Addr: addr}
+	}
+	return world.End{Addr: addr} // by its public address
+}
