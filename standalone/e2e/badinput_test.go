@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -80,6 +81,11 @@ func (im *imported) badAccounts(t *testing.T) {
 			return ok, fmt.Sprintf("want Ready=False, reason %s, a message with %q and status.error; got %+v", tc.reason, tc.says, cpa.Status)
 		})
 		im.must(im.c.client.Delete(t.Context(), cpa))
+		// Nothing was ever held in it, so it must not wait for keys that never come.
+		eventually(t, 30*time.Second, "account "+name+" is gone", func(ctx context.Context) (bool, string) {
+			err := im.c.client.Get(ctx, client.ObjectKeyFromObject(cpa), cpa)
+			return apierrors.IsNotFound(err), fmt.Sprintf("%v %+v", err, cpa.Status)
+		})
 	}
 }
 

@@ -74,6 +74,10 @@ func classOfForm(code string, status int) cloud.Class {
 	}
 }
 
+// scopedToValidRegion is what the security token service says, among others, to a request that is signed for a region that it does
+// not know; the code is that of a wrong signature.
+const scopedToValidRegion = "should be scoped to a valid region"
+
 // credentialsError marks a failure to obtain credentials, so that it is not taken for one of the call that needed them.
 type credentialsError struct{ err error }
 
@@ -108,7 +112,7 @@ func classify(call string, err error, now time.Time) error {
 			class = classOfForm(e.Code, status)
 		}
 		e.Class = class
-		if e.Code == codeOptInRequired || e.Code == "RegionDisabledException" {
+		if e.Code == codeOptInRequired || e.Code == "RegionDisabledException" || strings.Contains(api.ErrorMessage(), scopedToValidRegion) {
 			e.Err = fmt.Errorf("%w: %w", cloud.ErrRegionUnknown, e.Err)
 		}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -241,10 +242,16 @@ func (p *pass) stale() map[string]string {
 	return out
 }
 
+// everRead reports whether any region of the account was ever read. In an account that never was, nothing can be held, and it need
+// not wait for credentials that perhaps never come.
+func everRead(cpa *v1alpha1.CloudProviderAccount) bool {
+	return slices.ContainsFunc(cpa.Status.Regions, func(r v1alpha1.RegionStatus) bool { return r.LastSyncTime != nil })
+}
+
 // release lets a deleted account go once nothing of ours is left in it.
 func (p *pass) release(ctx context.Context) (reconcile.Result, error) {
 	key := cloud.AccountKey(p.cpa.Namespace, p.cpa.Name)
-	if p.opts.Releaser != nil && !p.opts.Releaser.Released(key) {
+	if p.opts.Releaser != nil && everRead(p.cpa) && !p.opts.Releaser.Released(key) {
 		wait := min(releasePoll, p.account.wait(p.opts.Now(), releasePoll))
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
