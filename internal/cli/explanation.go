@@ -189,18 +189,15 @@ func (x *explanation) text() string {
 	}
 	fmt.Fprintf(&b, "%s -> %s, %s: %s\n", x.From.title, x.To.title, what, x.Verdict)
 	if x.Egress != nil {
-		writeDecisions(&b, "  ", x.From.Kind, x.Egress, x.To.Kind, x.Ingress)
+		x.Egress.write(&b, "  ", "egress ", x.From.Kind)
+		x.Ingress.write(&b, "  ", "ingress", x.To.Kind)
 	}
 	for _, f := range x.Flows {
 		fmt.Fprintf(&b, "  %s -> %s: %s\n", f.From, f.To, f.Verdict)
-		writeDecisions(&b, "    ", x.From.Kind, f.Egress, x.To.Kind, f.Ingress)
+		f.Egress.write(&b, "    ", "egress ", x.From.Kind)
+		f.Ingress.write(&b, "    ", "ingress", x.To.Kind)
 	}
 	return b.String()
-}
-
-func writeDecisions(b *strings.Builder, indent, fromKind string, egress *explainedDecision, toKind string, ingress *explainedDecision) {
-	egress.write(b, indent, "egress ", fromKind)
-	ingress.write(b, indent, "ingress", toKind)
 }
 
 func (d *explainedDecision) write(b *strings.Builder, indent, direction, kind string) {

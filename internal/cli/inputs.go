@@ -232,7 +232,7 @@ func (c *computation) putEntities() {
 			if kind == "ExternalEntity" {
 				group = v1alpha2.GroupName
 			}
-			c.refuse(group, kind, e.Namespace, e.Name, 422, errs)
+			c.refuse(group, manifest.Refusal{Kind: kind, Namespace: e.Namespace, Name: e.Name, Code: 422}, errs)
 			return
 		}
 		c.ends[e.EntityRef] = e
@@ -278,7 +278,7 @@ func (c *computation) refuseProblem(p policy.Problem) {
 		kind, name = "ClusterGroup", p.Group.Name
 	}
 	if len(p.Errors) > 0 {
-		c.refuse(group, kind, namespace, name, 400, p.Errors)
+		c.refuse(group, manifest.Refusal{Kind: kind, Namespace: namespace, Name: name, Code: 400}, p.Errors)
 	}
 	if len(p.Warnings) > 0 {
 		note := fmt.Sprintf("%s %s: %s", kind, strings.TrimPrefix(namespace+"/"+name, "/"), policy.JoinErrors(p.Warnings))
@@ -289,9 +289,10 @@ func (c *computation) refuseProblem(p policy.Problem) {
 	}
 }
 
-func (c *computation) refuse(group, kind, namespace, name string, code int, errs []policy.FieldError) {
-	r := manifest.Refusal{Kind: kind, Namespace: namespace, Name: name, Code: code, Text: policy.JoinErrors(errs)}
-	if d := c.documents[objectKey(group, kind, namespace, name)]; d != nil {
+// refuse notes why an object of an API group is refused.
+func (c *computation) refuse(group string, r manifest.Refusal, errs []policy.FieldError) {
+	r.Text = policy.JoinErrors(errs)
+	if d := c.documents[objectKey(group, r.Kind, r.Namespace, r.Name)]; d != nil {
 		r.Position = d.At(errs[0].Field)
 	}
 	c.refused = append(c.refused, r)

@@ -146,29 +146,29 @@ func (s *Store) tell(t *table, tr transition) {
 	if !s.ready || t.count == 0 {
 		return
 	}
-	if set := t.watchers[""]; len(set) > 0 {
-		s.tellKey(t, "", set, tr, tr.existed, tr.exists)
-	}
+	s.tellKey(t, "", tr, tr.existed, tr.exists)
 	// The shorter of the two lists: the keys that are watched, or the keys that are concerned.
 	if len(t.watchers) <= len(tr.before)+len(tr.after) {
-		for key, set := range t.watchers {
+		for key := range t.watchers {
 			if key != "" {
-				s.tellKey(t, key, set, tr, tr.before.Has(key), tr.after.Has(key))
+				s.tellKey(t, key, tr, tr.before.Has(key), tr.after.Has(key))
 			}
 		}
 		return
 	}
 	for key := range tr.after {
-		s.tellKey(t, key, t.watchers[key], tr, tr.before.Has(key), true)
+		s.tellKey(t, key, tr, tr.before.Has(key), true)
 	}
 	for key := range tr.before {
 		if !tr.after.Has(key) {
-			s.tellKey(t, key, t.watchers[key], tr, true, false)
+			s.tellKey(t, key, tr, true, false)
 		}
 	}
 }
 
-func (s *Store) tellKey(t *table, key string, set sets.Set[*Watcher], tr transition, had, has bool) {
+// tellKey passes a transition to those who watch with a key, which the object concerned before (had) or concerns now (has).
+func (s *Store) tellKey(t *table, key string, tr transition, had, has bool) {
+	set := t.watchers[key]
 	if len(set) == 0 || (!had && !has) {
 		return
 	}
