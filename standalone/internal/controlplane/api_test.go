@@ -23,12 +23,15 @@ import (
 
 var widgets = schema.GroupVersionResource{Group: "test.nephele.example", Version: "v1", Resource: "widgets"}
 
-func newNamespace(t *testing.T, name string) {
+// newNamespace makes a namespace and returns its name, which begins with prefix.
+func newNamespace(t *testing.T, prefix string) string {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := clientset(t).CoreV1().Namespaces().Create(t.Context(), ns, create); err != nil {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"}}
+	made, err := clientset(t).CoreV1().Namespaces().Create(t.Context(), ns, create)
+	if err != nil {
 		t.Fatal(err)
 	}
+	return made.Name
 }
 
 func configMap(name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
@@ -109,8 +112,8 @@ func TestKubeconfigWorksAndSecretsAreClosed(t *testing.T) {
 }
 
 func TestInstallCRDs(t *testing.T) {
-	newNamespace(t, "crds")
-	client := widgetClient(t, "crds")
+	ns := newNamespace(t, "crds")
+	client := widgetClient(t, ns)
 	if _, err := client.Create(t.Context(), widget("w", 1), create); err != nil {
 		t.Errorf("create at once after InstallCRDs: %v", err)
 	}
@@ -140,20 +143,20 @@ func TestInstallCRDsRefusesOtherFiles(t *testing.T) {
 }
 
 func TestNamespaceDeletionFinishes(t *testing.T) {
-	newNamespace(t, "doomed")
+	ns := newNamespace(t, "doomed")
 	client := clientset(t)
-	custom := widgetClient(t, "doomed")
-	if _, err := client.CoreV1().ConfigMaps("doomed").Create(t.Context(), configMap("c"), create); err != nil {
+	custom := widgetClient(t, ns)
+	if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap("c"), create); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := custom.Create(t.Context(), widget("w", 1), create); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.CoreV1().Namespaces().Delete(t.Context(), "doomed", del); err != nil {
+	if err := client.CoreV1().Namespaces().Delete(t.Context(), ns, del); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "namespace", func(ctx context.Context) error {
-		_, err := client.CoreV1().Namespaces().Get(ctx, "doomed", get)
+		_, err := client.CoreV1().Namespaces().Get(ctx, ns, get)
 		return gone(err)
 	})
 	if _, err := custom.Get(t.Context(), "w", get); gone(err) != nil {
@@ -162,9 +165,9 @@ func TestNamespaceDeletionFinishes(t *testing.T) {
 }
 
 func TestDependentsGoWithTheirOwner(t *testing.T) {
-	newNamespace(t, "owners")
-	maps := clientset(t).CoreV1().ConfigMaps("owners")
-	custom := widgetClient(t, "owners")
+	ns := newNamespace(t, "owners")
+	maps := clientset(t).CoreV1().ConfigMaps(ns)
+	custom := widgetClient(t, ns)
 	owner, err := maps.Create(t.Context(), configMap("owner"), create)
 	if err != nil {
 		t.Fatal(err)
@@ -202,12 +205,18 @@ func TestDependentsGoWithTheirOwner(t *testing.T) {
 func TestClusterRolesAreAggregated(t *testing.T) {
 	roles := clientset(t).RbacV1().ClusterRoles()
 	part := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "widgets-view", Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "widgets-view-", Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{widgets.Group}, Resources: []string{"widgets"}, Verbs: []string{"get"}}},
 	}
-	if _, err := roles.Create(t.Context(), part, create); err != nil {
+	made, err := roles.Create(t.Context(), part, create)
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := roles.Delete(context.Background(), made.Name, del); err != nil {
+			t.Error(err)
+		}
+	})
 	eventually(t, "view", func(ctx context.Context) error {
 		view, err := roles.Get(ctx, "view", get)
 		if err != nil {

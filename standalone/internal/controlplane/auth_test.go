@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -152,10 +154,10 @@ func TestEtcdAsksForACertificate(t *testing.T) {
 }
 
 func TestRBACDecidesForCertificates(t *testing.T) {
-	newNamespace(t, "rbac")
+	ns := newNamespace(t, "rbac")
 	jane := as(t, certified(t, clusterAuthority, "jane"))
 	list := func() error {
-		_, err := jane.CoreV1().ConfigMaps("rbac").List(t.Context(), metav1.ListOptions{})
+		_, err := jane.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{})
 		return err
 	}
 	if err := list(); !apierrors.IsForbidden(err) {
@@ -166,45 +168,45 @@ func TestRBACDecidesForCertificates(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "jane"}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 	}
-	if _, err := clientset(t).RbacV1().RoleBindings("rbac").Create(t.Context(), binding, create); err != nil {
+	if _, err := clientset(t).RbacV1().RoleBindings(ns).Create(t.Context(), binding, create); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "with a role", func(context.Context) error { return list() })
-	if _, err := jane.CoreV1().Secrets("rbac").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := jane.CoreV1().Secrets(ns).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("secrets, which the role leaves out: error %v, want Forbidden", err)
 	}
 }
 
 func TestServiceAccounts(t *testing.T) {
-	newNamespace(t, "accounts")
+	ns := newNamespace(t, "accounts")
 	admin := clientset(t).CoreV1()
 	eventually(t, "default service account", func(ctx context.Context) error {
-		_, err := admin.ServiceAccounts("accounts").Get(ctx, "default", get)
+		_, err := admin.ServiceAccounts(ns).Get(ctx, "default", get)
 		return err
 	})
 	eventually(t, "root certificate", func(ctx context.Context) error {
-		cm, err := admin.ConfigMaps("accounts").Get(ctx, "kube-root-ca.crt", get)
+		cm, err := admin.ConfigMaps(ns).Get(ctx, "kube-root-ca.crt", get)
 		if err == nil && !strings.Contains(cm.Data["ca.crt"], "BEGIN CERTIFICATE") {
 			return errors.New("no certificate in it")
 		}
 		return err
 	})
-	request, err := admin.ServiceAccounts("accounts").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, create)
+	request, err := admin.ServiceAccounts(ns).CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, create)
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkAccount(t, "requested token", request.Status.Token)
+	checkAccount(t, ns, "requested token", request.Status.Token)
 
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "lasting", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}
-	if _, err := admin.Secrets("accounts").Create(t.Context(), secret, create); err != nil {
+	if _, err := admin.Secrets(ns).Create(t.Context(), secret, create); err != nil {
 		t.Fatal(err)
 	}
 	var token string
 	eventually(t, "token secret", func(ctx context.Context) error {
-		s, err := admin.Secrets("accounts").Get(ctx, "lasting", get)
+		s, err := admin.Secrets(ns).Get(ctx, "lasting", get)
 		if err != nil {
 			return err
 		}
@@ -214,21 +216,23 @@ func TestServiceAccounts(t *testing.T) {
 		}
 		return nil
 	})
-	checkAccount(t, "token in a secret", token)
+	checkAccount(t, ns, "token in a secret", token)
 }
 
-// checkAccount expects token to be the default account of namespace accounts, and that to have no rights.
-func checkAccount(t *testing.T, what, token string) {
+// checkAccount expects token to be the default account of namespace ns, and that to have no rights.
+func checkAccount(t *testing.T, ns, what, token string) {
 	t.Helper()
 	client := as(t, func(c *rest.Config) { c.BearerToken = token })
-	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, create)
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-	if got, want := review.Status.UserInfo.Username, "system:serviceaccount:accounts:default"; got != want {
+	var review *authenticationv1.SelfSubjectReview
+	// The server may see the secret a moment later than we do.
+	eventually(t, what, func(ctx context.Context) (err error) {
+		review, err = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, create)
+		return err
+	})
+	if got, want := review.Status.UserInfo.Username, "system:serviceaccount:"+ns+":default"; got != want {
 		t.Errorf("%s: user %q, want %q", what, got, want)
 	}
-	if _, err := client.CoreV1().Secrets("accounts").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := client.CoreV1().Secrets(ns).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("%s: error %v, want Forbidden", what, err)
 	}
 }
@@ -260,16 +264,18 @@ func TestAggregatedServerLearnsTheCaller(t *testing.T) {
 			r.Header.Get("X-Remote-User"), r.Header.Get("X-Remote-Group"))
 	}))
 	backend.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots}
+	// The aggregator's probes break connections off, which is nothing to report.
+	backend.Config.ErrorLog = log.New(io.Discard, "", 0)
 	backend.StartTLS()
 	defer backend.Close()
 	port := int32(backend.Listener.Addr().(*net.TCPAddr).Port)
 
-	newNamespace(t, "aggregated")
+	ns := newNamespace(t, "aggregated")
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "backend"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	}
-	if _, err := admin.CoreV1().Services("aggregated").Create(t.Context(), service, create); err != nil {
+	if _, err := admin.CoreV1().Services(ns).Create(t.Context(), service, create); err != nil {
 		t.Fatal(err)
 	}
 	registry, err := aggregator.NewForConfig(cp.RestConfig())
@@ -279,7 +285,7 @@ func TestAggregatedServerLearnsTheCaller(t *testing.T) {
 	api := &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: "v1.aggregated.nephele.example"},
 		Spec: apiregistrationv1.APIServiceSpec{
-			Service: &apiregistrationv1.ServiceReference{Namespace: "aggregated", Name: "backend", Port: &port},
+			Service: &apiregistrationv1.ServiceReference{Namespace: ns, Name: "backend", Port: &port},
 			Group:   "aggregated.nephele.example", Version: "v1", GroupPriorityMinimum: 100, VersionPriority: 100,
 			InsecureSkipTLSVerify: true,
 		},

@@ -22,11 +22,11 @@ import (
 )
 
 func TestDataOutlivesARestart(t *testing.T) {
-	newNamespace(t, "restart")
-	if _, err := clientset(t).CoreV1().ConfigMaps("restart").Create(t.Context(), configMap("kept"), create); err != nil {
+	ns := newNamespace(t, "restart")
+	if _, err := clientset(t).CoreV1().ConfigMaps(ns).Create(t.Context(), configMap("kept"), create); err != nil {
 		t.Fatal(err)
 	}
-	custom := widgetClient(t, "restart")
+	custom := widgetClient(t, ns)
 	if _, err := custom.Create(t.Context(), widget("kept", 3), create); err != nil {
 		t.Fatal(err)
 	}
@@ -49,10 +49,10 @@ func TestDataOutlivesARestart(t *testing.T) {
 		t.Errorf("second Stop: %v", err)
 	}
 
-	if _, err := clientset(t).CoreV1().ConfigMaps("restart").Get(t.Context(), "kept", get); err != nil {
+	if _, err := clientset(t).CoreV1().ConfigMaps(ns).Get(t.Context(), "kept", get); err != nil {
 		t.Error(err)
 	}
-	if _, err := widgetClient(t, "restart").Get(t.Context(), "kept", get); err != nil {
+	if _, err := widgetClient(t, ns).Get(t.Context(), "kept", get); err != nil {
 		t.Error(err)
 	}
 }
