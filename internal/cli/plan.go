@@ -189,6 +189,7 @@ func (p *planner) plan(ctx context.Context) ([]accountPlan, error) {
 		if err != nil {
 			return nil, err
 		}
+		p.in.importEntities(a, o)
 		observed = append(observed, o)
 	}
 	c := compute(p.in)

@@ -99,6 +99,15 @@ func TestPlanOffline(t *testing.T) {
 	}
 }
 
+// TestPlanFromSelectors: the entities are what the inventory would make of the selectors.
+func TestPlanFromSelectors(t *testing.T) {
+	before, _, _ := strings.Cut(cloudManifests, "---\napiVersion: crd.antrea.io/v1alpha2")
+	r := nephele(t, before+"---"+sshPolicy, "plan", "-f", "-", "--snapshot", realAccount)
+	if r.code != ExitNo || !strings.Contains(r.stdout, "      + ingress tcp 22 from 10.0.0.0/8\n") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestPlanWithNothingToDo(t *testing.T) {
 	r := nephele(t, cloudManifests, "plan", "-f", "-", "--snapshot", realAccount)
 	if r.code != ExitDone || !strings.Contains(r.stdout, "Plan: nothing to do.") {

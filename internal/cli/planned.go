@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
@@ -115,6 +116,21 @@ func (p *planner) observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAcc
 		return nil, fmt.Errorf("account %s: no region can be read: %s", o.key, o.notes[0].Message)
 	}
 	return o, nil
+}
+
+// importEntities adds what the selectors make of an account as it was read, as the inventory does. Entities of the account
+// that no selector selects any more are left out, as the inventory removes them.
+func (in *inputs) importEntities(a *cloudv1alpha1.CloudProviderAccount, o *observedAccount) {
+	snapshots := make([]*cloud.Snapshot, len(o.regions))
+	read := map[string]bool{}
+	for i, r := range o.regions {
+		snapshots[i] = r.Snapshot
+		read[r.Snapshot.Region] = true
+	}
+	in.entities = slices.DeleteFunc(in.entities, func(x *v1alpha2.ExternalEntity) bool {
+		return x.Spec.ExternalNode == o.enforcerKey && read[x.Labels[cloudv1alpha1.LabelCloudRegion]]
+	})
+	in.entities = append(in.entities, inventory.Preview(client.ObjectKeyFromObject(a), cloudv1alpha1.CloudProviderAWS, in.selectors, in.vms, snapshots)...)
 }
 
 // entities maps the ExternalEntities of the account to its VMs, as their labels tell.
