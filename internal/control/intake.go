@@ -187,11 +187,9 @@ func (c *Controller) applyPolicy(in input) {
 		// Whether the tier exists is for the engine to say: it may come later.
 		refused = admission.ValidatePolicy(&p, map[string]int32{p.Tier: 0})
 	}
-	// A change of the status alone is no input, but it may be somebody else's, which is to be corrected.
-	switch fresh := c.book.declare(in.uid, in.kind, p, refused); {
-	case fresh && len(refused) > 0:
-		c.engine.DeletePolicy(string(in.uid))
-	case fresh:
+	// A change of the status alone is no input, but it may be somebody else's, which is to be corrected. An invalid version does
+	// not reach the engine: the last valid one, if this process has seen one, stays in force, so that a slip opens nothing.
+	if fresh := c.book.declare(in.uid, in.kind, p, refused); fresh && len(refused) == 0 {
 		c.engine.PutPolicy(p)
 	}
 	c.later(task{kind: taskPolicy, name: string(in.uid)})

@@ -156,8 +156,13 @@ func TestInvalidPolicyHurtsNobodyElse(t *testing.T) {
 	broken.Spec.AppliedTo = nil
 	w.put(broken)
 	w.settle()
-	if objects, _, _ := w.Store().List(watchstore.NetworkPolicies, "cloud-a"); len(objects) != 2 {
-		t.Errorf("a policy that became invalid is still published: %d policies", len(objects))
+	objects, _, err = w.Store().List(watchstore.NetworkPolicies, "cloud-a")
+	if err != nil || len(objects) != 3 {
+		t.Fatalf("a policy that became invalid: %d policies are published (%v), want its last valid version to stay in force beside the others", len(objects), err)
+	}
+	p = get(w, &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "bad"}})
+	if got := line(p.Status); !strings.HasPrefix(got, "Failed") || !strings.Contains(got, "gen 3") || !strings.Contains(got, "appliedTo") {
+		t.Errorf("a policy that became invalid: %s", got)
 	}
 }
 
