@@ -29,6 +29,9 @@ type worker struct {
 	wake chan struct{}
 	// lastOp is when the last operation ended; only run's goroutine uses it. Older snapshots do not show it.
 	lastOp time.Time
+	// realized holds the UIDs of the policies last seen realized on each VM; only run's goroutine uses it. It is lost with the
+	// process, and the planner knows that.
+	realized map[plan.VMRef]map[string]bool
 
 	mu     sync.Mutex
 	report Report
@@ -204,11 +207,32 @@ func (w *worker) planAfresh(ctx context.Context, acct Account, want computed) (*
 }
 
 func (w *worker) compute(acct Account, want computed, regions []plan.Region) *plan.Result {
-	return plan.Compute(plan.Input{
+	res := plan.Compute(plan.Input{
 		ClusterID: w.r.ClusterID, Account: w.key,
 		Policies: want.Policies, AddressGroups: want.AddressGroups, AppliedToGroups: want.AppliedToGroups,
-		Entities: acct.Entities, Regions: regions,
+		Entities: acct.Entities, Realized: w.realized, Regions: regions,
 	}, w.r.Lowerer)
+	w.remember(res)
+	return res
+}
+
+// remember notes which policies are realized where. What was realized once counts until the policy does not apply to the VM any more.
+func (w *worker) remember(res *plan.Result) {
+	next := map[plan.VMRef]map[string]bool{}
+	for _, vm := range res.VMs {
+		known, seen := w.realized[vm.VM]
+		if !seen && !res.Plan.Empty() {
+			continue // nothing is known of this VM before it was once seen as it should be
+		}
+		uids := map[string]bool{}
+		for _, p := range vm.Policies {
+			if p.Realized || known[p.UID] {
+				uids[p.UID] = true
+			}
+		}
+		next[vm.VM] = uids
+	}
+	w.realized = next
 }
 
 // apply does the steps in order and stops at the first that fails.
