@@ -15,6 +15,8 @@ type atom struct {
 	leaving, joining []string
 	private          Set
 	now, want        [2]half
+	// bystander is true if the interfaces stay as they are, but others join or leave groups that their rules refer to.
+	bystander bool
 }
 
 // addrs are all addresses of the interfaces, public ones included.
@@ -44,17 +46,17 @@ func (a *atom) may(d cloud.Direction, s Service, addrs Set) bool {
 	return addrs.Empty() || a.want[i].allows(a.now[i], s, addrs)
 }
 
-// formAtoms collects the interfaces that are guarded or that move.
+// formAtoms collects the interfaces that hold or shall hold groups of ours.
 func (s *regionState) formAtoms() {
 	s.atoms = nil
 	byKey := map[string]*atom{}
 	for _, n := range s.nics {
-		if n.state != Guarded && slices.Equal(n.GroupIDs, n.target) {
+		if n.state == Untouched && slices.Equal(n.GroupIDs, n.target) {
 			continue
 		}
 		key := n.network.ID + "|" + strings.Join(n.GroupIDs, " ") + "|" + strings.Join(n.target, " ")
 		if n.state != Guarded {
-			key += "|" + strings.Join(n.former, " ")
+			key += "|" + string(n.state) + "|" + strings.Join(n.former, " ")
 		}
 		a := byKey[key]
 		if a == nil {
@@ -70,8 +72,44 @@ func (s *regionState) formAtoms() {
 		}
 		a.nics = append(a.nics, n)
 	}
+	s.addBystanders()
 	for _, a := range s.atoms {
 		a.private = addrsOf(a.nics, a.network)
+	}
+}
+
+// addBystanders adds the interfaces that are left alone but whose rules come to mean something else.
+func (s *regionState) addBystanders() {
+	changed := map[string]bool{}
+	for _, a := range s.atoms {
+		for _, key := range a.leaving {
+			changed[key] = true
+		}
+		for _, key := range a.joining {
+			changed[key] = true
+		}
+	}
+	byKey := map[string]*atom{} // nil for those that nothing changes for
+	for _, n := range s.nics {
+		if n.state != Untouched || !slices.Equal(n.GroupIDs, n.target) {
+			continue
+		}
+		key := n.network.ID + "|" + strings.Join(n.GroupIDs, " ")
+		a, known := byKey[key]
+		if !known {
+			rules := s.rulesOf(n.GroupIDs, false)
+			if slices.ContainsFunc(rules, func(r cloud.Rule) bool { return changed[r.Peer.GroupID] }) {
+				a = &atom{network: n.network, current: n.GroupIDs, target: n.target, bystander: true, now: s.actual(n.GroupIDs, n.network)}
+				for i, d := range directions {
+					a.want[i] = s.evaluateThen(s.groupRules(n.GroupIDs, d), n.network)
+				}
+				s.atoms = append(s.atoms, a)
+			}
+			byKey[key] = a
+		}
+		if a != nil {
+			a.nics = append(a.nics, n)
+		}
 	}
 }
 
@@ -87,14 +125,18 @@ func without[T comparable](a, b []T) []T {
 }
 
 // settle makes the design of the region. Every attempt decides everything from scratch; what an attempt finds impossible or unsafe
-// is ruled out for the following ones, which are therefore finitely many.
+// is ruled out for the following ones. Refusals stay for good, so there are finitely many; what was ruled out for the sake of a safe
+// change is forgotten after each of them, because the change is another one then.
 func (s *regionState) settle() {
-	for {
+	for refused := true; ; {
+		if refused {
+			s.banned, s.unfit, s.hold = map[string]map[string]bool{}, map[string]map[string]bool{}, map[*nic]bool{}
+		}
 		s.decideStates()
 		s.formClasses()
 		s.matchGroups()
 		s.setTargets()
-		if s.lowerClasses() {
+		if refused = s.lowerClasses(); refused {
 			continue
 		}
 		s.setTargets()
@@ -102,9 +144,8 @@ func (s *regionState) settle() {
 		if s.checkEdits() {
 			continue
 		}
-		if s.scheduleMoves() {
-			continue
+		if refused = s.scheduleMoves(); !refused {
+			return
 		}
-		return
 	}
 }

@@ -104,15 +104,7 @@ func (s *regionState) wanted(n *nic) [2]half {
 				f.rules = append(f.rules, r)
 			}
 		}
-		for _, id := range n.former {
-			if g := s.groups[id]; g != nil {
-				for _, r := range g.Rules {
-					if r.Direction == d {
-						f.native = append(f.native, r)
-					}
-				}
-			}
-		}
+		f.native = s.groupRules(n.former, d)
 		out[i] = f.flatten(s)
 	}
 	s.halfCache[key] = out

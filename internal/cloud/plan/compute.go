@@ -259,11 +259,7 @@ func (c *computation) restrictConflicts() bool {
 					continue // an interface does not filter what it sends to itself
 				}
 				if meet(a.wider[i], b.addrs, b.narrower[1-i], a.addrs) {
-					for _, n := range a.nics {
-						r := a.region.restrict[n]
-						r[i] = true
-						a.region.restrict[n] = r
-					}
+					a.region.restrain(a.atom, i)
 					found = true
 					break
 				}
@@ -271,6 +267,28 @@ func (c *computation) restrictConflicts() bool {
 		}
 	}
 	return found
+}
+
+// restrain keeps the interfaces from becoming wider in one direction in this round. Those that are left alone anyway become wider
+// because others come back to their groups, so that has to wait instead.
+func (s *regionState) restrain(a *atom, direction int) {
+	for _, n := range a.nics {
+		if !a.bystander {
+			r := s.restrict[n]
+			r[direction] = true
+			s.restrict[n] = r
+		}
+	}
+	if !a.bystander {
+		return
+	}
+	for _, z := range s.atoms {
+		for _, n := range z.nics {
+			if n.state != Guarded && n.taken() {
+				s.stay[n] = true
+			}
+		}
+	}
 }
 
 // meet reports whether there is a service for which x has an address of xs and y one of ys.

@@ -11,6 +11,7 @@ import (
 type candidate struct {
 	peer  cloud.Peer
 	addrs Set // what the reference will mean
+	reach Set // what it may come to mean: also the interfaces that natively belong to the group but are under our control now
 }
 
 // traffic decides for everything that the class must allow whether to name it by group or by address. What is allowed whoever has
@@ -34,7 +35,7 @@ func (s *regionState) classCandidates(c *class) []candidate {
 	var out []candidate
 	for _, o := range s.classes {
 		if !o.addrs.Empty() && c.network.reaches(o.network) {
-			out = append(out, candidate{o.groups[0].peer(), o.addrs})
+			out = append(out, candidate{o.groups[0].peer(), o.addrs, o.addrs})
 		}
 	}
 	return out
@@ -65,7 +66,7 @@ func (s *regionState) nativeCandidates(c *class, d cloud.Direction) []candidate 
 	var out []candidate
 	for _, id := range sortedKeys(ids) {
 		if addrs := addrsOf(s.wantHeld[id], c.network); !addrs.Empty() {
-			out = append(out, candidate{cloud.Peer{GroupID: id}, addrs})
+			out = append(out, candidate{cloud.Peer{GroupID: id}, addrs, addrs.Union(addrsOf(s.byFormer[id], c.network))})
 		}
 	}
 	return out
@@ -81,11 +82,11 @@ func cover(want half, candidates []candidate) []Cell {
 		rest := h.all.Minus(h.anonymous)
 		cell := Cell{Service: h.service, Groups: slices.Clone(h.opaque)}
 		for i, c := range candidates {
-			addrs := c.addrs
-			if family.ranges[0] != everything.ranges[0] || len(family.ranges) == 1 {
-				addrs = addrs.Intersect(family)
+			addrs, reach := c.addrs, c.reach
+			if len(family.ranges) == 1 {
+				addrs, reach = addrs.Intersect(family), reach.Intersect(family)
 			}
-			usable[k][i] = addrs.Within(h.all)
+			usable[k][i] = reach.Within(h.all)
 			if usable[k][i] && addrs.Overlaps(rest) {
 				cell.Groups = append(cell.Groups, c.peer)
 				rest = rest.Minus(addrs)
@@ -106,8 +107,6 @@ func cover(want half, candidates []candidate) []Cell {
 	}
 	return out
 }
-
-var everything = Everything()
 
 // lowerClasses turns what the classes must allow into rules and groups. It reports whether something did not fit, so that the
 // design has to be made again.
@@ -230,14 +229,15 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short Shortage) {
 		}
 		return
 	}
-	offender := s.offender(c, held)
-	for _, n := range c.nics {
-		s.leaveOut(n.vm, offender, message)
+	if offender := s.offender(c, held); offender != nil {
+		for _, n := range c.nics {
+			s.leaveOut(n.vm, offender, message)
+		}
 	}
 }
 
 // offender returns the policy of the lowest precedence without which the class would fit; if there is none, that of the lowest
-// precedence.
+// precedence. It is nil if everything was left out already, for the sake of another interface of the same VM.
 func (s *regionState) offender(c *class, held [][]cloud.Rule) *policy {
 	n := c.nics[0]
 	vm := n.vm
@@ -246,6 +246,9 @@ func (s *regionState) offender(c *class, held [][]cloud.Rule) *policy {
 		if vm.left[p] == "" && slices.ContainsFunc(vm.effective, func(b *bound) bool { return b.policy == p }) {
 			inForce = append(inForce, p)
 		}
+	}
+	if len(inForce) == 0 {
+		return nil
 	}
 	slices.Reverse(inForce)
 	effective, profile := vm.effective, vm.profile

@@ -46,6 +46,7 @@ func (s *regionState) checkEdits() (retry bool) {
 		s.edits[g] = k.begin(g)
 	}
 	k.checkJoinedPeers()
+	k.checkRestored()
 	for _, key := range keys {
 		g := s.byKey[key]
 		e := s.edits[g]
@@ -108,7 +109,7 @@ func (k *checker) checkJoinedPeers() {
 	refs := map[string][]reference{}
 	for i := range k.snap.Groups {
 		h := &k.snap.Groups[i]
-		if !k.owned(h) || len(k.holders[h.ID]) == 0 {
+		if len(k.holders[h.ID]) == 0 {
 			continue
 		}
 		var gone []cloud.Rule
@@ -139,12 +140,31 @@ func (k *checker) checkJoinedPeers() {
 	}
 }
 
+// checkRestored looks at interfaces that get native groups back whose rules refer to groups that somebody holds only until later.
+func (k *checker) checkRestored() {
+	for _, y := range k.atoms {
+		for _, key := range y.joining {
+			g := k.groups[key]
+			if g == nil || k.byKey[key] != nil {
+				continue
+			}
+			for _, r := range g.Rules {
+				if r.Peer.GroupID == "" {
+					continue
+				}
+				if now, _, known := k.addresses(r.Peer, y.network); known && !y.may(r.Direction, ServiceOf(r.Match), now) {
+					k.holdBack(y)
+				}
+			}
+		}
+	}
+}
+
 // holdBack keeps interfaces guarded that were to be given back; meanwhile their former groups decide everything.
 func (k *checker) holdBack(a *atom) {
 	for _, n := range a.nics {
 		if !k.hold[n] {
 			k.hold[n] = true
-			k.partial = true
 			k.retry = true
 		}
 	}
@@ -217,7 +237,6 @@ func (k *checker) banPeer(g *group, p cloud.Peer) {
 	}
 	if !k.unfit[key][p.GroupID] {
 		k.unfit[key][p.GroupID] = true
-		k.partial = true
 		k.retry = true
 	}
 }

@@ -38,13 +38,13 @@ type regionState struct {
 	banned   map[string]map[string]bool // class key -> groups that it must not be given
 	unfit    map[string]map[string]bool // class key -> native groups that its rules must not refer to
 	hold     map[*nic]bool              // interfaces that stay guarded although they could be released
+	stay     map[*nic]bool              // the same, for the rest of this computation
 	restrict map[*nic][2]bool           // directions that must not become wider in this round
 	literal  map[string]bool            // classes that keep their rules as they are, word for word
 	refused  map[*nic]string            // interfaces that are not taken over, with the reason
 	frozen   map[*nic]string            // interfaces that stay as they are, with the reason
 	waiting  map[*nic]bool              // those of refused and frozen that need only wait for a round
 	coarse   map[string]bool            // restricted classes that make do with a part of what is allowed before and after
-	partial  bool
 	design
 }
 
@@ -124,7 +124,7 @@ func newRegionState(c *computation, r Region) *regionState {
 		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, byHeld: map[string][]*nic{},
 		peerCache: map[peerKey]Set{}, nativeCache: map[nativeKey]Set{}, groupCache: map[nativeKey]Set{},
 		actualCache: map[string][2]half{}, halfCache: map[string][2]half{}, noted: map[Note]bool{},
-		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, restrict: map[*nic][2]bool{},
+		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, stay: map[*nic]bool{}, restrict: map[*nic][2]bool{},
 		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
 	}
 	s.indexNetworks()
@@ -397,19 +397,25 @@ func (s *regionState) actual(groups []string, view *network) [2]half {
 	}
 	var out [2]half
 	for i, d := range directions {
-		var rules []cloud.Rule
-		for _, id := range groups {
-			if g := s.groups[id]; g != nil {
-				for _, r := range g.Rules {
-					if r.Direction == d {
-						rules = append(rules, r)
-					}
-				}
-			}
-		}
+		rules := s.groupRules(groups, d)
 		out[i] = s.evaluate(rules, view, func(p cloud.Peer) Set { return addrsOf(s.byHeld[p.GroupID], view) })
 	}
 	s.actualCache[key] = out
+	return out
+}
+
+// groupRules returns the rules that existing groups have in a direction.
+func (s *regionState) groupRules(groups []string, d cloud.Direction) []cloud.Rule {
+	var out []cloud.Rule
+	for _, id := range groups {
+		if g := s.groups[id]; g != nil {
+			for _, r := range g.Rules {
+				if r.Direction == d {
+					out = append(out, r)
+				}
+			}
+		}
+	}
 	return out
 }
 

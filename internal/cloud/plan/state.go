@@ -74,7 +74,7 @@ func effectiveRules(vm *vmState) (rules []*bound, profile string) {
 
 func (s *regionState) wantsGuard(n *nic) bool {
 	switch {
-	case s.frozen[n] != "", s.hold[n], s.restrict[n] != [2]bool{}:
+	case s.frozen[n] != "", s.hold[n], s.stay[n], s.restrict[n] != [2]bool{}:
 		return true
 	}
 	return n.vm != nil && len(n.vm.effective) > 0

@@ -36,7 +36,7 @@ func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool)
 		// Rules can refer to a new group of another network only by its ID, which is known in the next round.
 		return e.steps[:prepared], e.dirty, true
 	}
-	return e.steps, e.dirty, s.partial || len(s.restrict) > 0 || len(s.waiting) > 0
+	return e.steps, e.dirty, len(s.restrict)+len(s.waiting)+len(s.hold)+len(s.stay)+len(s.unfit) > 0
 }
 
 func (e *emitter) add(network string, op cloud.Op) {
