@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -173,7 +171,7 @@ func cutAccount(key string) (namespace, name string, ok bool) { return strings.C
 
 // NewControllerCommand returns the command nephele controller.
 func NewControllerCommand() *cobra.Command {
-	var kubeconfig, kubeContext string
+	var cluster clusterFlags
 	var o ControllerOptions
 	var verbose bool
 	cmd := &cobra.Command{
@@ -188,19 +186,16 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
   nephele controller --leader-elect --leader-namespace nephele-system --metrics 0.0.0.0:8080 --health 0.0.0.0:8081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rules := clientcmd.NewDefaultClientConfigLoadingRules()
-			rules.ExplicitPath = kubeconfig
-			cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubeContext}).ClientConfig()
+			cfg, err := cluster.config()
 			if err != nil {
 				return fmt.Errorf("find the Kubernetes API: %w", err)
 			}
-			o.Log = NewLogger(os.Stderr, verbose)
+			o.Log = NewLogger(cmd.ErrOrStderr(), verbose)
 			return RunController(cmd.Context(), cfg, o)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "file that says how to reach the API server")
-	f.StringVar(&kubeContext, "context", "", "context of the kubeconfig; empty means its current one")
+	cluster.register(f)
 	f.StringVar(&o.MetricsAddress, "metrics", "127.0.0.1:8080", "HOST:PORT for Prometheus metrics; 0 for none")
 	f.StringVar(&o.HealthAddress, "health", "", "HOST:PORT for /healthz and /readyz; empty for none")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "work only while holding the lock that several replicas compete for")

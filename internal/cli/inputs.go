@@ -50,14 +50,24 @@ func objectKey(group, kind, namespace, name string) string {
 	return group + " " + kind + " " + namespace + "/" + name
 }
 
-// loadInputs reads manifests.
+// loadInputs reads manifests that are all there is.
 func loadInputs(files []string, stdin io.Reader) (*inputs, error) {
+	in, err := readManifests(files, stdin, nil)
+	if err != nil {
+		return nil, err
+	}
+	in.supposeNamespaces()
+	return in, nil
+}
+
+// readManifests reads manifests. Their policies may be in these tiers besides their own and the built-in ones.
+func readManifests(files []string, stdin io.Reader, given []*v1beta1.Tier) (*inputs, error) {
 	set, err := manifest.Load(files, stdin)
 	if err != nil {
 		return nil, err
 	}
 	in := &inputs{documents: map[string]*manifest.Document{}, notes: set.Notes}
-	tiers := tierPriorities(set)
+	tiers := tierPriorities(set, given)
 	for _, d := range set.Documents {
 		if d.Object.GetUID() == "" {
 			d.Object.SetUID(offlineUID(d.Group, d.Kind, d.Object))
@@ -69,7 +79,6 @@ func loadInputs(files []string, stdin io.Reader) (*inputs, error) {
 		}
 		in.add(d.Object)
 	}
-	in.supposeNamespaces()
 	return in, nil
 }
 
@@ -79,10 +88,13 @@ func offlineUID(group, kind string, o metav1.Object) types.UID {
 }
 
 // tierPriorities are the priorities of the tiers that policies may name.
-func tierPriorities(set *manifest.Set) map[string]int32 {
+func tierPriorities(set *manifest.Set, given []*v1beta1.Tier) map[string]int32 {
 	out := map[string]int32{}
 	for _, t := range policy.SystemTiers() {
 		out[t.Name] = t.Priority
+	}
+	for _, t := range given {
+		out[t.Name] = t.Spec.Priority
 	}
 	for _, d := range set.Documents {
 		if t, ok := d.Object.(*v1beta1.Tier); ok && d.Refusal == nil {

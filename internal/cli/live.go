@@ -30,19 +30,19 @@ func (f *clusterFlags) register(flags *pflag.FlagSet) {
 func (f clusterFlags) config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("finding the cluster (give manifests with -f to work without one): %w", err)
-	}
-	return cfg, nil
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
 }
 
 // client returns a client that reads the cluster as it is now.
 func (f clusterFlags) client() (client.Client, error) {
 	cfg, err := f.config()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("finding the cluster (give manifests with -f to work without one): %w", err)
 	}
+	return newClient(cfg)
+}
+
+func newClient(cfg *rest.Config) (client.Client, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, err

@@ -5,9 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
@@ -67,11 +73,12 @@ func runPlan(cmd *cobra.Command, f planFlags) error {
 	if len(p.in.accounts) == 0 {
 		return errors.New("there is no CloudProviderAccount: nothing is to be enforced in any cloud")
 	}
-	answers, err := p.plan(cmd.Context())
+	planned, err := p.plan(cmd.Context())
 	notes(cmd, p.in.notes)
 	if err != nil {
 		return err
 	}
+	answers := answersOf(planned)
 	if f.output == "" {
 		err = printPlans(cmd.OutOrStdout(), answers)
 	} else {
@@ -94,8 +101,11 @@ func (f planFlags) prepare(cmd *cobra.Command) (*planner, error) {
 		if len(f.files) == 0 {
 			return nil, errors.New("--snapshot needs -f: want the manifests of the account, the selectors and the policies")
 		}
-		in, err := f.manifests(cmd)
+		in, err := loadInputs(f.files, cmd.InOrStdin())
 		if err != nil {
+			return nil, err
+		}
+		if err := reportRefused(cmd, in.refused); err != nil {
 			return nil, err
 		}
 		id := f.clusterID
@@ -112,16 +122,25 @@ func (f planFlags) prepare(cmd *cobra.Command) (*planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := clusterID(cmd.Context(), c)
+	p, err := planOver(cmd.Context(), c, f.files, cmd.InOrStdin())
 	if err != nil {
 		return nil, err
 	}
-	in, err := readInputs(cmd.Context(), c)
+	return p, reportRefused(cmd, p.in.refused)
+}
+
+// planOver plans for a cluster with the manifests in files applied to it. What of these admission would refuse is in in.refused.
+func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Reader) (*planner, error) {
+	id, err := clusterID(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if len(f.files) > 0 {
-		over, err := f.manifests(cmd)
+	in, err := readInputs(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) > 0 {
+		over, err := readManifests(files, stdin, in.tiers)
 		if err != nil {
 			return nil, err
 		}
@@ -130,13 +149,32 @@ func (f planFlags) prepare(cmd *cobra.Command) (*planner, error) {
 	return &planner{in: in, clusterID: id, open: openFromCluster(c), close: func() {}}, nil
 }
 
-// manifests reads manifests, all of which must be accepted.
-func (f planFlags) manifests(cmd *cobra.Command) (*inputs, error) {
-	in, err := loadInputs(f.files, cmd.InOrStdin())
+// Preview computes what applying the manifests in files to a cluster would change in one of its accounts, as the command plan does.
+// The cluster and the cloud are only read. An object that admission would refuse is an error.
+func Preview(ctx context.Context, cfg *rest.Config, account types.NamespacedName, files []string) (*plan.Result, error) {
+	c, err := newClient(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return in, reportRefused(cmd, in.refused)
+	p, err := planOver(ctx, c, files, strings.NewReader(""))
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	if len(p.in.refused) > 0 {
+		return nil, errors.New(p.in.refused[0].String())
+	}
+	p.in.accounts = slices.DeleteFunc(p.in.accounts, func(a *cloudv1alpha1.CloudProviderAccount) bool {
+		return client.ObjectKeyFromObject(a) != account
+	})
+	if len(p.in.accounts) == 0 {
+		return nil, fmt.Errorf("there is no CloudProviderAccount %s", account)
+	}
+	planned, err := p.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return planned[0].result, nil
 }
 
 // planner makes the plans of all accounts.
@@ -182,7 +220,13 @@ type plannedNote struct {
 	Message string `json:"message"`
 }
 
-func (p *planner) plan(ctx context.Context) ([]accountPlan, error) {
+// plannedAccount is an account as it was read, and what is to be done there.
+type plannedAccount struct {
+	*observedAccount
+	result *plan.Result
+}
+
+func (p *planner) plan(ctx context.Context) ([]plannedAccount, error) {
 	var observed []*observedAccount
 	for _, a := range p.in.accounts {
 		o, err := p.observe(ctx, a)
@@ -198,7 +242,7 @@ func (p *planner) plan(ctx context.Context) ([]accountPlan, error) {
 	}
 	store := watchstore.New(watchstore.Options{})
 	store.Publish(convert.Delta(c.delta))
-	answers := []accountPlan{}
+	var planned []plannedAccount
 	for _, o := range observed {
 		v, err := viewOf(store, o.enforcerKey)
 		if err != nil {
@@ -208,9 +252,18 @@ func (p *planner) plan(ctx context.Context) ([]accountPlan, error) {
 			ClusterID: p.clusterID, Account: o.key, Regions: o.regions, Entities: o.entities(p.in),
 			Policies: v.policies, AddressGroups: v.addressGroups, AppliedToGroups: v.appliedToGroups,
 		}, lower.AWS{})
-		answers = append(answers, answerOf(o, r))
+		planned = append(planned, plannedAccount{o, r})
 	}
-	return answers, nil
+	return planned, nil
+}
+
+// answersOf is what is printed about the accounts.
+func answersOf(planned []plannedAccount) []accountPlan {
+	answers := make([]accountPlan, len(planned))
+	for i, p := range planned {
+		answers[i] = answerOf(p.observedAccount, p.result)
+	}
+	return answers
 }
 
 func answerOf(o *observedAccount, r *plan.Result) accountPlan {

@@ -7,9 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/cli/manifest"
 )
 
@@ -154,37 +157,36 @@ func TestPlanOverCluster(t *testing.T) {
 		d.Object.SetUID(offlineUID(d.Group, d.Kind, d.Object))
 		api.WithObjects(d.Object.(client.Object))
 	}
-	in, err := readInputs(t.Context(), api.Build())
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := func(in *inputs) string {
+	api.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "test"}},
+		&v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: v1beta1.TierSpec{Priority: 240}})
+	cluster := api.Build()
+	rules := func(files []string, over string) string {
 		t.Helper()
-		open, stop, err := simulate(context.WithoutCancel(t.Context()), in, realAccount)
-		if err != nil {
+		p, err := planOver(t.Context(), cluster, files, strings.NewReader(over))
+		if err != nil || len(p.in.refused) > 0 || len(p.in.notes) > 0 {
+			t.Fatalf("%v, refused %v, notes %v", err, p.in.refused, p.in.notes)
+		}
+		var stop func()
+		if p.open, stop, err = simulate(context.WithoutCancel(t.Context()), p.in, realAccount); err != nil {
 			t.Fatal(err)
 		}
-		p := &planner{in: in, clusterID: "test", open: open, close: stop}
-		defer p.close()
-		answers, err := p.plan(t.Context())
-		if err != nil || len(answers) != 1 {
-			t.Fatalf("%v, %d answers", err, len(answers))
+		defer stop()
+		planned, err := p.plan(t.Context())
+		if err != nil || len(planned) != 1 {
+			t.Fatalf("%v, %d accounts", err, len(planned))
 		}
 		var b strings.Builder
-		if err := printPlans(&b, answers); err != nil {
+		if err := printPlans(&b, answersOf(planned)); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
 	}
-	if got := rules(in); !strings.Contains(got, "ingress tcp 22 from 10.0.0.0/8") {
+	if got := rules(nil, ""); !strings.Contains(got, "ingress tcp 22 from 10.0.0.0/8") {
 		t.Errorf("the cluster as it is:\n%s", got)
 	}
-	over, err := loadInputs([]string{"-"}, strings.NewReader(strings.ReplaceAll(sshPolicy, "port: 22", "port: 443")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	in.overlay(over)
-	if got := rules(in); !strings.Contains(got, "ingress tcp 443 from 10.0.0.0/8") || strings.Contains(got, "tcp 22 ") {
+	// The changed policy is in a tier and a Namespace that only the cluster has.
+	over := strings.NewReplacer("port: 22", "port: 443", "spec:", "spec:\n  tier: late").Replace(sshPolicy)
+	if got := rules([]string{"-"}, over); !strings.Contains(got, "ingress tcp 443 from 10.0.0.0/8") || strings.Contains(got, "tcp 22 ") {
 		t.Errorf("the cluster with the policy changed:\n%s", got)
 	}
 }

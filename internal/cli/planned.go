@@ -147,7 +147,7 @@ func (o *observedAccount) entities(in *inputs) map[plan.EntityRef]plan.VMRef {
 
 // overlay replaces and adds objects, as applying manifests to a cluster does.
 func (in *inputs) overlay(over *inputs) {
-	in.namespaces = overlaid(in.namespaces, over.given(over.namespaces))
+	in.namespaces = overlaid(in.namespaces, over.namespaces)
 	in.pods = overlaid(in.pods, over.pods)
 	in.nodes = overlaid(in.nodes, over.nodes)
 	in.services = overlaid(in.services, over.services)
@@ -161,14 +161,7 @@ func (in *inputs) overlay(over *inputs) {
 	in.k8sPolicies = overlaid(in.k8sPolicies, over.k8sPolicies)
 	in.accounts = overlaid(in.accounts, over.accounts)
 	in.selectors = overlaid(in.selectors, over.selectors)
-	in.documents = over.documents
-}
-
-// given are the Namespaces that manifests define, without those that are supposed.
-func (in *inputs) given(namespaces []*corev1.Namespace) []*corev1.Namespace {
-	return slices.DeleteFunc(slices.Clone(namespaces), func(n *corev1.Namespace) bool {
-		return in.documents[objectKey("", "Namespace", "", n.Name)] == nil
-	})
+	in.documents, in.refused, in.notes = over.documents, over.refused, over.notes
 }
 
 // overlaid takes over the uid of what it replaces, and says by a new generation that it is another version.

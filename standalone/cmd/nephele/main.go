@@ -13,9 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/internal/cli"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/standalone/internal/demo"
-	"github.com/nephele-io/nephele/standalone/internal/demo/preview"
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
 
@@ -33,15 +31,10 @@ func run() int {
 	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 	return cli.Main(ctx, os.Args[1:], streams,
 		up.NewCommand(crd.FS(), runController),
-		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: previewDemo, No: cli.ErrNo}))
+		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: cli.Preview, No: cli.ErrNo}))
 }
 
 // runController runs the loops of the controller in this process.
 func runController(ctx context.Context, cfg *rest.Config, log io.Writer) error {
 	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(log, false)})
-}
-
-// previewDemo plans for the account of the demonstration.
-func previewDemo(ctx context.Context, cfg *rest.Config, files []string) (*plan.Result, error) {
-	return preview.Plan(ctx, cfg, preview.Account{Namespace: "demo", Name: "hybrid-cloud"}, files)
 }

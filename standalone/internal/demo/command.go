@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -21,9 +22,8 @@ import (
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
 
-// Preview computes what policies in manifest files, on top of what is in the cluster, would change in the account demo/hybrid-cloud. It
-// changes nothing.
-type Preview func(ctx context.Context, cfg *rest.Config, files []string) (*plan.Result, error)
+// Preview computes what policies in manifest files, on top of what is in the cluster, would change in an account. It changes nothing.
+type Preview func(ctx context.Context, cfg *rest.Config, account types.NamespacedName, files []string) (*plan.Result, error)
 
 // Parts are what the demonstration is made of. All must be set.
 type Parts struct {

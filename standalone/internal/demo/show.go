@@ -79,7 +79,8 @@ func (s *story) showPlan(ctx context.Context) error {
 		s.file(fileNoSSH), s.file(fileSwitches))
 	after := s.account.server.Journal().Total()
 	s.steps.Step("computing the plan")
-	result, err := s.preview(ctx, s.session.RestConfig, []string{s.file(fileNoSSH), s.file(fileSwitches)})
+	result, err := s.preview(ctx, s.session.RestConfig, types.NamespacedName{Namespace: namespace, Name: accountName},
+		[]string{s.file(fileNoSSH), s.file(fileSwitches)})
 	s.steps.Step("")
 	if err != nil {
 		return fmt.Errorf("compute the plan: %w", err)

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -26,7 +27,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cli"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/platform/progress"
-	"github.com/nephele-io/nephele/standalone/internal/demo/preview"
 )
 
 // asProgram, when set in the environment, makes the test binary the command "demo": a process can hold one control plane only, and
@@ -54,12 +54,10 @@ func program(variant string) int {
 		Controller: func(ctx context.Context, cfg *rest.Config, log io.Writer) error {
 			return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(log, false)})
 		},
-		Preview: func(ctx context.Context, cfg *rest.Config, files []string) (*plan.Result, error) {
-			return preview.Plan(ctx, cfg, preview.Account{Namespace: namespace, Name: accountName}, files)
-		},
+		Preview: cli.Preview,
 	}
 	if variant == emptyPlan {
-		parts.Preview = func(context.Context, *rest.Config, []string) (*plan.Result, error) { return &plan.Result{}, nil }
+		parts.Preview = func(context.Context, *rest.Config, types.NamespacedName, []string) (*plan.Result, error) { return &plan.Result{}, nil }
 	}
 	return cli.Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, NewCommand(parts))
 }
