@@ -11,6 +11,8 @@ import (
 // packets; the cell of cloud.AnyProtocol, which stands for all protocols without a cell of their own, is the last one.
 type half struct {
 	cells []halfCell
+	// reduced is set if the half allows less than the policies do: see thrifty.
+	reduced bool
 }
 
 type halfCell struct {
@@ -74,7 +76,7 @@ func (f flattening) flatten(c *regionState) half {
 	for _, s := range partition(services) {
 		out.cells = append(out.cells, f.cell(c, s, native))
 	}
-	return out
+	return out.thrifty()
 }
 
 func (f flattening) cell(c *regionState, s Service, native []cloud.Rule) halfCell {

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
 )
 
 // result puts the designs of all regions together.
@@ -130,6 +133,9 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 		if p.reject {
 			on.Warning = "Reject is realized as Drop: security groups cannot answer"
 		}
+		if d, ok := s.reducedBy(vm, p); ok {
+			on.Warning = strings.TrimSpace(on.Warning + " " + reducedWarning(d))
+		}
 		if i := slices.IndexFunc(vm.nics, func(n *nic) bool { return n.Managed }); i >= 0 {
 			on.Warning = strings.TrimSpace(on.Warning + " The interface " + vm.nics[i].ID + " belongs to a service of the cloud and is not controlled.")
 		}
@@ -139,6 +145,31 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 		out.Policies = append(out.Policies, on)
 	}
 	return out
+}
+
+// reducedBy returns a direction in which the policy has rules for the VM and the VM allows fewer protocols than the policies do.
+func (s *regionState) reducedBy(vm *vmState, p *policy) (cloud.Direction, bool) {
+	for _, n := range vm.nics {
+		if n.state != Guarded || s.frozen[n] != "" {
+			continue
+		}
+		want := s.wanted(n)
+		for i, d := range directions {
+			if want[i].reduced && slices.ContainsFunc(vm.effective, func(b *bound) bool { return b.policy == p && b.direction == d }) {
+				return d, true
+			}
+		}
+	}
+	return "", false
+}
+
+func reducedWarning(d cloud.Direction) string {
+	var numbers []string
+	for _, protocol := range told {
+		numbers = append(numbers, strconv.Itoa(protocol))
+	}
+	return "Where a rule takes some " + string(d) + " traffic out of what all protocols were allowed, of the others only these IP protocols stay open: " +
+		strings.Join(numbers, ", ") + "."
 }
 
 func (s *regionState) vmRefusals(vm *vmState) []Refusal {
