@@ -57,7 +57,9 @@ func program(variant string) int {
 		Preview: cli.Preview,
 	}
 	if variant == emptyPlan {
-		parts.Preview = func(context.Context, *rest.Config, types.NamespacedName, []string) (*plan.Result, error) { return &plan.Result{}, nil }
+		parts.Preview = func(context.Context, *rest.Config, types.NamespacedName, []string) (*plan.Result, error) {
+			return &plan.Result{}, nil
+		}
 	}
 	return cli.Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, NewCommand(parts))
 }
