@@ -580,3 +580,25 @@ func (l *lab) mutations() int {
 func mutating(c ec2.Call) bool {
 	return !strings.HasPrefix(c.Action, "Describe") && !strings.HasPrefix(c.Action, "Get")
 }
+
+// count returns a function that tells how many calls the realizer has made since.
+func (l *lab) count() func() int {
+	var n atomic.Int32
+	l.server.Faults().Add(ec2.Fault{Action: "*", Times: -1, Match: func(ec2.Call) bool {
+		if !l.accounts.reading.Load() {
+			n.Add(1)
+		}
+		return false
+	}})
+	return func() int { return int(n.Load()) }
+}
+
+// close ends everything before the test ends.
+func (l *lab) close() {
+	if l.stop != nil {
+		l.halt()
+	}
+	if err := l.server.Close(); err != nil {
+		l.Error(err)
+	}
+}

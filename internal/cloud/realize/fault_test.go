@@ -1,0 +1,182 @@
+package realize
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+var (
+	allFaults = flag.Bool("all-faults", false, "disturb every call in every way instead of a sample")
+	faultSeed = flag.Uint64("fault-seed", 0, "seed of the sample of disturbed calls; 0 takes the time")
+)
+
+// disturbance is one way in which a call can go wrong.
+type disturbance struct {
+	name  string
+	fault ec2.Fault
+}
+
+func disturbances() []disturbance {
+	return []disturbance{
+		{"server error, not executed", ec2.Fault{Code: "InternalError", Status: 500}},
+		{"unavailable for 3 calls", ec2.Fault{Code: "Unavailable", Status: 503, Times: 3}},
+		{"connection cut, not executed", ec2.Fault{Drop: true}},
+		{"answer lost after execution", ec2.Fault{LoseAnswer: true}},
+		{"answers of 4 calls lost", ec2.Fault{LoseAnswer: true, Times: 4}},
+		{"throttled for 3 calls", ec2.Fault{Code: "RequestLimitExceeded", Status: 503, Times: 3}},
+		{"credentials refused for 5 calls", ec2.Fault{Code: "AuthFailure", Times: 5}},
+		{"group not found", ec2.Fault{Code: "InvalidGroup.NotFound"}},
+		{"rule quota", ec2.Fault{Code: "RulesPerSecurityGroupLimitExceeded"}},
+	}
+}
+
+// witness checks every state of the cloud against what was wanted before and after the event that is being realized.
+type witness struct {
+	l *lab
+
+	mu            sync.Mutex
+	before, after verdicts
+	found         []string
+}
+
+func (w *witness) expect(before, after verdicts) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.before, w.after = before, after
+}
+
+func (w *witness) look(m world.Mutation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p, got := range w.l.actual() {
+		switch b, a := w.before[p], w.after[p]; {
+		case got && !b && !a:
+			w.found = append(w.found, fmt.Sprintf("%s %v opened %s", m.Action, m.Resources, p))
+		case !got && b && a:
+			w.found = append(w.found, fmt.Sprintf("%s %v cut %s", m.Action, m.Resources, p))
+		}
+	}
+}
+
+// outcome is how a history ended.
+type outcome struct {
+	calls int // of the realizer
+	wrong []string
+}
+
+func (o outcome) String() string { return strings.Join(o.wrong[:min(len(o.wrong), 5)], "\n") }
+
+// live runs the history under the faults.
+func live(t *testing.T, faults ...ec2.Fault) outcome {
+	t.Helper()
+	l := newLab(t, labConfig{})
+	defer l.close()
+	before := l.holdings()
+	l.publish()
+	counting := l.count()
+	for _, f := range faults {
+		l.fault(f)
+	}
+	w := &witness{l: l}
+	stop := l.server.World().OnMutation(w.look)
+	defer stop()
+	now := l.wanted()
+	l.start()
+	var out outcome
+	for _, e := range history() {
+		e.do(l)
+		delta := l.engine.Commit()
+		next := l.wanted()
+		w.expect(now, next)
+		l.store.Publish(convert.Delta(delta))
+		what := ""
+		if !eventually(func() bool { what = l.unsettled(); return what == "" }) {
+			out.wrong = append(out.wrong, fmt.Sprintf("%s: not settled: %s", e.name, what))
+			return out
+		}
+		if diff := compare(l.actual(), next); diff != "" {
+			out.wrong = append(out.wrong, e.name+": "+diff)
+		}
+		now = next
+	}
+	l.halt()
+	out.calls = counting()
+	if diff := gocmp.Diff(before, l.holdings()); diff != "" {
+		out.wrong = append(out.wrong, "left behind (-before +after):\n"+diff)
+	}
+	out.wrong = append(out.wrong, w.found...)
+	return out
+}
+
+// seeded returns the source of a sample and its seed.
+func seeded() (*rand.Rand, uint64) {
+	seed := *faultSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	return rand.New(rand.NewPCG(seed, 0)), seed
+}
+
+// TestFaults disturbs single calls of a history in every way. The end must be the same, and no state in between may allow what
+// neither the old nor the new policies allow, or cut what both allow.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	clean := live(t)
+	if len(clean.wrong) > 0 || clean.calls == 0 {
+		t.Fatalf("undisturbed, %d calls: %v", clean.calls, clean.wrong)
+	}
+	random, seed := seeded()
+	var table strings.Builder
+	fmt.Fprintf(&table, "%d calls, seed %d\n%-32s %8s %8s\n", clean.calls, seed, "disturbance", "runs", "survived")
+	for _, d := range disturbances() {
+		at := random.Perm(clean.calls)
+		if !*allFaults {
+			at = at[:2]
+		}
+		survived := 0
+		for _, k := range at {
+			f := d.fault
+			f.Nth = k + 1
+			if got := live(t, f); len(got.wrong) == 0 {
+				survived++
+			} else {
+				t.Errorf("%s, call %d: %s", d.name, k+1, got)
+			}
+		}
+		fmt.Fprintf(&table, "%-32s %8d %8d\n", d.name, len(at), survived)
+	}
+	t.Log("\n" + table.String())
+}
+
+// TestManyFaults disturbs many calls of one history.
+func TestManyFaults(t *testing.T) {
+	t.Parallel()
+	random, seed := seeded()
+	runs := 3
+	if *allFaults {
+		runs = 200
+	}
+	kinds := disturbances()
+	for run := range runs {
+		var faults []ec2.Fault
+		for range 15 {
+			f := kinds[random.IntN(len(kinds))].fault
+			f.Nth = 1 + random.IntN(120)
+			faults = append(faults, f)
+		}
+		if got := live(t, faults...); len(got.wrong) > 0 {
+			t.Errorf("seed %d, run %d: %s", seed, run, got)
+		}
+	}
+}
