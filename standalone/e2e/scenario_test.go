@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,7 @@ func runScenario(im *imported, ac accountCase) {
 	}
 	im.waitForPhase(policies, v1beta1.NetworkPolicyRealized)
 	im.mustBeRealizedOnVMs()
+	im.commandsAgree(ac)
 
 	moved, former := firstWithRole(ac, "app"), "app"
 	im.step("label change", im.oracle.withRole(moved, "db"), func() { im.setRole(moved, "db") })
@@ -280,4 +282,29 @@ spec:
 	}
 	im.must(im.c.client.Delete(t.Context(), &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "bastion-ssh"}}))
 	im.mustBeReleased()
+}
+
+// commandsAgree asks the commands about the live cluster: nothing is left to do, and the deciding rules are named.
+func (im *imported) commandsAgree(ac accountCase) {
+	t := im.t
+	t.Helper()
+	kubeconfig := filepath.Join(im.c.dir, "kubeconfig")
+	if code, out, errOut := run(t, "plan", "--kubeconfig", kubeconfig); code != 0 {
+		t.Errorf("nephele plan says %d, want 0: everything is realized\n%s%s", code, out, errOut)
+	}
+	db := vmNamespace + "/" + firstWithRole(ac, "db")
+	for _, tc := range []struct {
+		from, protocol, port string
+		code                 int
+		names                string
+	}{
+		{"203.0.113.7", "TCP", "22", 1, "no-ssh-from-outside"},
+		{vmNamespace + "/" + firstWithRole(ac, "app"), "TCP", "5432", 0, "db-from-app"},
+		{"203.0.113.7", "TCP", "8000", 1, "db-from-app"},
+	} {
+		code, out, errOut := run(t, "explain", "--kubeconfig", kubeconfig, "--from", tc.from, "--to", db, "--protocol", tc.protocol, "--port", tc.port)
+		if code != tc.code || !strings.Contains(out, tc.names) {
+			t.Errorf("nephele explain %s -> %s %s %s: exit code %d, want %d and the policy %s named\n%s%s", tc.from, db, tc.protocol, tc.port, code, tc.code, tc.names, out, errOut)
+		}
+	}
 }
