@@ -30,6 +30,14 @@ type account struct {
 	told map[types.UID]string
 	// inputs is what the provider and the selection were last made of; see fingerprint.
 	inputs fingerprint
+	// secret is what was last found where the account says that its credentials are. Only Reconcile uses it.
+	secret credentials
+}
+
+// credentials is a key of a Secret and what was there.
+type credentials struct {
+	ref   v1alpha1.SecretReference
+	value []byte
 }
 
 // region is what is known of one region of an account.

@@ -148,6 +148,45 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
+// TestDeletionWithSecret: a Secret that goes before its account, as when their namespace is deleted, is still used to release it.
+func TestDeletionWithSecret(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := &releaser{}
+	l.restart(r)
+	cpa, secret := l.cpa(), l.secret(goodCreds)
+	l.create(secret, cpa, l.ces("web", "all", wholeVPC(vpc1)))
+	l.reconcile()
+	l.delete(secret)
+	l.reconcile()
+	l.wantAccount("False SecretNotFound", "False SecretNotFound", "False SecretNotFound", "does not exist")
+	if _, ok := l.inv.Provider("clouds/acc"); ok {
+		t.Error("the account is used without a Secret")
+	}
+	l.delete(cpa)
+	l.reconcile()
+	l.wantAccount("False Releasing", "True OK", "True OK", "former security groups")
+	if _, ok := l.inv.Provider("clouds/acc"); !ok {
+		t.Error("the account cannot be released")
+	}
+
+	// A new process knows the API only, and needs a Secret to be named.
+	l.restart(r)
+	l.reconcile()
+	l.wantAccount("False Releasing", "False SecretNotFound", "False SecretNotFound", "another Secret")
+	other := l.secret(goodCreds)
+	other.Name = "other"
+	l.create(other)
+	cpa = l.account()
+	cpa.Spec.AWSConfig.SecretRef.Name = other.Name
+	l.update(cpa)
+	l.reconcile()
+	l.wantAccount("False Releasing", "True OK", "True OK", "former security groups")
+	r.release()
+	l.reconcile()
+	l.want("accounts", names[v1alpha1.CloudProviderAccountList](l))
+}
+
 // TestOrphans: an account that went while nobody looked leaves no objects.
 func TestOrphans(t *testing.T) {
 	t.Parallel()

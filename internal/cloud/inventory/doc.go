@@ -11,7 +11,8 @@
 // stays. Nothing but the API and the clouds is remembered: after a restart the first observation picks up where the last one ended.
 //
 // An account is deleted in two steps: it keeps the finalizer Finalizer while the Releaser (the loop that edits the cloud) gives back
-// what it holds; until then the account is still observed, Deleting reports true, and its provider and snapshots stay available.
+// what it holds; until then the account is still observed, Deleting reports true, and its provider and snapshots stay available. A
+// Secret that goes together with its account, as with their namespace, is remembered for that long.
 // A region that is removed from an account goes the same way by itself: without objects, but observed until no group of the account is
 // left in it. Whoever removes the finalizer by hand leaves security groups behind in the cloud.
 //

@@ -157,7 +157,14 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	if err != nil {
 		return c, err
 	}
-	if !found {
+	last := &p.account.secret
+	switch {
+	case found:
+		*last = credentials{*ref, value}
+	case p.deleting() && last.ref == *ref:
+		// Who deletes a namespace, or all of a manifest, deletes the Secret too, and perhaps first. The VMs must not stay guarded for ever.
+		value = last.value
+	default:
 		p.problem = &problem{v1alpha1.ReasonSecretNotFound,
 			fmt.Sprintf("secret %s does not exist or has no key %q", c.Secret, c.SecretKey)}
 	}

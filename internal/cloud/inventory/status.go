@@ -52,7 +52,7 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) 
 	case p.deleting():
 		ready = no(reasonReleasing, "the account is being deleted; waiting until its interfaces have their former security groups back")
 		if p.problem != nil {
-			ready.message += ", which needs credentials: " + p.problem.message
+			ready.message += ", which needs credentials (the account may be told to take another Secret): " + p.problem.message
 		}
 	case credentials.status == metav1.ConditionFalse:
 		ready = credentials
