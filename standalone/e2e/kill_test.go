@@ -34,13 +34,13 @@ func TestKilledAtAnyMoment(t *testing.T) {
 					t.Error(err)
 				}
 			}
+			change()                // while the process lives; what it does about it comes after, once changes have settled
 			wait := 2 * time.Second // a change that needs fewer calls than the fuse is long is done by then, and the process killed at rest
 			if rng.IntN(4) == 0 {
 				wait = time.Duration(rng.IntN(600)) * time.Millisecond
 			} else {
 				im.guard.blowAfter(1+rng.IntN(10), kill)
 			}
-			change()
 			select {
 			case <-process.exited:
 			case <-time.After(wait):
