@@ -423,13 +423,11 @@ func (l *lab) settle() {
 
 // unsettled says what the realizer has not done yet.
 func (l *lab) unsettled() string {
-	l.realizer.mu.Lock()
-	w := l.realizer.workers[labAccount]
-	l.realizer.mu.Unlock()
+	w := l.realizer.worker(labAccount)
 	if w == nil {
 		return "there is no worker"
 	}
-	mirrored, err := w.mirror.current()
+	mirrored, _, err := w.mirror.current()
 	if err != nil {
 		return err.Error()
 	}

@@ -45,7 +45,9 @@ type mirror struct {
 	clock  clock.Clock
 	notify func()
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// version counts the changes.
+	version  uint64
 	synced   map[Resource]bool
 	policies map[string]*v1beta2.NetworkPolicy
 	address  map[string]*v1beta2.AddressGroup
@@ -63,26 +65,45 @@ type computed struct {
 	AppliedToGroups []*v1beta2.AppliedToGroup
 }
 
-// current returns the mirrored objects, sorted by name. It fails while they are incomplete: before the first bookmark of every kind,
-// and while a policy names an address group that has not arrived yet (streams of different kinds are not ordered among themselves).
-func (m *mirror) current() (computed, error) {
+// current returns the mirrored objects, sorted by name, and their version. It fails while they are incomplete: before the first
+// bookmark of every kind, and while a policy names groups that have not arrived yet (streams of different kinds are not ordered among
+// themselves). Of the applied-to groups of a policy only those come that have members of this key, so one of them must do.
+func (m *mirror) current() (computed, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.incomplete(); err != nil {
+		return computed{}, 0, err
+	}
+	return computed{sorted(m.policies), sorted(m.address), sorted(m.applied)}, m.version, nil
+}
+
+// incomplete says what is missing. It needs mu.
+func (m *mirror) incomplete() error {
 	for _, r := range []Resource{NetworkPolicies, AddressGroups, AppliedToGroups} {
 		if !m.synced[r] {
-			return computed{}, fmt.Errorf("waiting for the computed %s of %s", r, m.key)
+			return fmt.Errorf("waiting for the computed %s of %s", r, m.key)
 		}
 	}
 	for _, p := range m.policies {
 		for _, r := range p.Rules {
 			for _, g := range slices.Concat(r.From.AddressGroups, r.To.AddressGroups) {
 				if m.address[g] == nil {
-					return computed{}, fmt.Errorf("policy %s names address group %s, which has not arrived", sourceName(p), g)
+					return fmt.Errorf("policy %s names address group %s, which has not arrived", sourceName(p), g)
 				}
 			}
 		}
+		if !slices.ContainsFunc(appliedToGroups(p), func(g string) bool { return m.applied[g] != nil }) {
+			return fmt.Errorf("no applied-to group of policy %s has arrived", sourceName(p))
+		}
 	}
-	return computed{sorted(m.policies), sorted(m.address), sorted(m.applied)}, nil
+	return nil
+}
+
+// unchanged reports whether the objects are still those of a version.
+func (m *mirror) unchanged(version uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.version == version
 }
 
 func sorted[T any](m map[string]T) []T {
@@ -180,6 +201,7 @@ func (m *mirror) replace(r Resource, objects []runtime.Object) error {
 		m.applied = applied
 	}
 	m.synced[r] = true
+	m.version++
 	return nil
 }
 
@@ -187,6 +209,7 @@ func (m *mirror) replace(r Resource, objects []runtime.Object) error {
 func (m *mirror) change(ev watch.Event) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.version++
 	deleted := ev.Type == watch.Deleted
 	switch o := ev.Object.(type) {
 	case *v1beta2.NetworkPolicy:

@@ -44,8 +44,13 @@ func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name}
 func bookmark(o runtime.Object) watch.Event { return watch.Event{Type: watch.Bookmark, Object: o} }
 
 func policyWithPeer(name, group string) *v1beta2.NetworkPolicy {
-	return &v1beta2.NetworkPolicy{ObjectMeta: named(name), Rules: []v1beta2.NetworkPolicyRule{
+	return &v1beta2.NetworkPolicy{ObjectMeta: named(name), AppliedToGroups: []string{"a"}, Rules: []v1beta2.NetworkPolicyRule{
 		{Direction: v1beta2.DirectionIn, From: v1beta2.NetworkPolicyPeer{AddressGroups: []string{group}}}}}
+}
+
+// appliedGroups is a stream of the one applied-to group that the policies here name.
+func appliedGroups() []watch.Event {
+	return []watch.Event{{Type: watch.Added, Object: &v1beta2.AppliedToGroup{ObjectMeta: named("a")}}, bookmark(&v1beta2.AppliedToGroup{})}
 }
 
 func play(t *testing.T, s scripted) (*mirror, map[Resource]error) {
@@ -66,14 +71,14 @@ func TestMirrorFollowsStreams(t *testing.T) {
 		AddressGroups: {{Type: watch.Added, Object: group}, bookmark(&v1beta2.AddressGroup{}),
 			{Type: watch.Modified, Object: &v1beta2.AddressGroupPatch{ObjectMeta: named("g"),
 				AddedGroupMembers: []v1beta2.GroupMember{entityMember("web2", "22")}, RemovedGroupMembers: []v1beta2.GroupMember{entityMember("web2", "2")}}}},
-		AppliedToGroups: {bookmark(&v1beta2.AppliedToGroup{})},
+		AppliedToGroups: appliedGroups(),
 	})
 	for r, err := range ends {
 		if !errors.Is(err, errScriptEnds) {
 			t.Errorf("%s: %v", r, err)
 		}
 	}
-	got, err := m.current()
+	got, _, err := m.current()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,10 +103,14 @@ func TestMirrorIsIncomplete(t *testing.T) {
 			NetworkPolicies: {bookmark(&v1beta2.NetworkPolicy{})}, AddressGroups: {bookmark(&v1beta2.AddressGroup{})}, AppliedToGroups: {}},
 		"a policy names a group that has not come": {
 			NetworkPolicies: {{Type: watch.Added, Object: policyWithPeer("p", "g")}, bookmark(&v1beta2.NetworkPolicy{})},
-			AddressGroups:   {bookmark(&v1beta2.AddressGroup{})}, AppliedToGroups: {bookmark(&v1beta2.AppliedToGroup{})}},
+			AddressGroups:   {bookmark(&v1beta2.AddressGroup{})}, AppliedToGroups: appliedGroups()},
+		"a policy names applied-to groups of which none has come": {
+			NetworkPolicies: {{Type: watch.Added, Object: policyWithPeer("p", "g")}, bookmark(&v1beta2.NetworkPolicy{})},
+			AddressGroups:   {{Type: watch.Added, Object: &v1beta2.AddressGroup{ObjectMeta: named("g")}}, bookmark(&v1beta2.AddressGroup{})},
+			AppliedToGroups: {bookmark(&v1beta2.AppliedToGroup{})}},
 	} {
 		m, _ := play(t, s)
-		if got, err := m.current(); err == nil {
+		if got, _, err := m.current(); err == nil {
 			t.Errorf("%s: current() = %v, want an error: planning on it would open or cut flows", name, got)
 		}
 	}
@@ -127,13 +136,13 @@ func TestBrokenStreamKeepsWhatIsKnown(t *testing.T) {
 	m, _ := play(t, scripted{
 		NetworkPolicies: {{Type: watch.Added, Object: policyWithPeer("p", "g")}, bookmark(&v1beta2.NetworkPolicy{})},
 		AddressGroups:   {{Type: watch.Added, Object: &v1beta2.AddressGroup{ObjectMeta: named("g")}}, bookmark(&v1beta2.AddressGroup{})},
-		AppliedToGroups: {bookmark(&v1beta2.AppliedToGroup{})},
+		AppliedToGroups: appliedGroups(),
 	})
 	again := scripted{NetworkPolicies: {}}
 	if err := m.follow(t.Context(), again, NetworkPolicies, func() {}); !errors.Is(err, errScriptEnds) {
 		t.Fatal(err)
 	}
-	if got, err := m.current(); err != nil || len(got.Policies) != 1 {
+	if got, _, err := m.current(); err != nil || len(got.Policies) != 1 {
 		t.Errorf("current() = %v, %v; want the one policy that was known", got.Policies, err)
 	}
 }

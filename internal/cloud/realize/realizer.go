@@ -34,8 +34,6 @@ type Realizer struct {
 
 	mu      sync.Mutex
 	workers map[string]*running
-	// released holds the accounts that were given back completely since they began to be deleted.
-	released map[string]bool
 }
 
 // running is a worker and how to end it.
@@ -53,7 +51,7 @@ func New(o Options) (*Realizer, error) {
 	case o.Source == nil || o.Accounts == nil || o.Lowerer == nil || o.Sink == nil || o.Clock == nil:
 		return nil, errors.New("realize: Source, Accounts, Lowerer, Sink and Clock are required")
 	}
-	return &Realizer{Options: o, workers: map[string]*running{}, released: map[string]bool{}}, nil
+	return &Realizer{Options: o, workers: map[string]*running{}}, nil
 }
 
 // Start works until ctx ends and returns after all workers have stopped.
@@ -99,24 +97,22 @@ func (r *Realizer) touch(ctx context.Context, key string) {
 	w := r.workers[key]
 	if !exists {
 		delete(r.workers, key)
-		delete(r.released, key)
 	} else if w == nil {
-		w = r.newWorker(ctx, acct)
+		w = r.launch(ctx, acct)
 		r.workers[key] = w
 	}
 	r.mu.Unlock()
 	switch {
 	case exists:
-		w.notify()
+		put(w.touched)
 	case w != nil:
 		w.cancel()
 		<-w.done
 	}
 }
 
-func (r *Realizer) newWorker(ctx context.Context, acct Account) *running {
-	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), report: Report{Account: acct.Key}}
-	w.mirror = newMirror(acct.EnforcerKey, r.Clock, w.notify)
+func (r *Realizer) launch(ctx context.Context, acct Account) *running {
+	w := newWorker(r, acct)
 	wctx, cancel := context.WithCancel(ctx)
 	run := &running{worker: w, cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -139,22 +135,33 @@ func (r *Realizer) stopAll() {
 
 // Released reports whether an account that is being deleted has been given back completely: no interface, group or tag of ours is left.
 func (r *Realizer) Released(key string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.released[key]
+	w := r.worker(key)
+	if w == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.released
 }
 
 // Report returns the last report on an account.
 func (r *Realizer) Report(key string) (Report, bool) {
-	r.mu.Lock()
-	w := r.workers[key]
-	r.mu.Unlock()
+	w := r.worker(key)
 	if w == nil {
 		return Report{}, false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.report, true
+}
+
+func (r *Realizer) worker(key string) *worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if run := r.workers[key]; run != nil {
+		return run.worker
+	}
+	return nil
 }
 
 func sortedKeys[T any](m map[string]T) []string {

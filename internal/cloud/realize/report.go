@@ -49,9 +49,12 @@ func (w *worker) begin() {
 	w.report.began, w.report.Ops, w.report.Took = w.r.Clock.Now(), 0, 0
 }
 
+// count notes an operation that has ended.
 func (w *worker) count() {
+	now := w.r.Clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.lastOp = now
 	w.report.Ops++
 }
 
@@ -75,16 +78,27 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	w.r.Sink.Publish(ctx, report)
 }
 
+// fail records a failure without a new plan and hands it on.
+func (w *worker) fail(ctx context.Context, err error) {
+	w.mu.Lock()
+	w.report.Err = err
+	report := w.report
+	w.mu.Unlock()
+	w.r.Sink.Publish(ctx, report)
+}
+
 // settled notes that nothing is left to do; an account that is being deleted is then released.
 func (w *worker) settled(acct Account) {
-	if !acct.Releasing {
-		return
-	}
-	w.r.mu.Lock()
-	changed := !w.r.released[w.key]
-	w.r.released[w.key] = true
-	w.r.mu.Unlock()
-	if changed {
+	if acct.Releasing && w.setReleased(true) {
 		w.r.Accounts.Trigger(w.key)
 	}
+}
+
+// setReleased reports whether that is a change.
+func (w *worker) setReleased(released bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	changed := w.released != released
+	w.released = released
+	return changed
 }

@@ -48,8 +48,9 @@ type StatusWriter struct {
 	mu      sync.Mutex
 	pending map[string]Report
 	wake    chan struct{}
-	// drift holds, per account, what was reported last, so that a lasting difference is one event.
-	drift map[string][]plan.Drift
+	// drift holds, per account, what the newest report says, so that a lasting difference is one event, and untold what is still to
+	// be told: repairs are quick, and the report that shows a difference may never be written.
+	drift, untold map[string][]plan.Drift
 	// told holds, per VM, the versions of the policies that were reported as realized; only Start's goroutine uses it.
 	told map[types.UID]map[types.UID]int64
 }
@@ -57,7 +58,7 @@ type StatusWriter struct {
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, told: map[types.UID]map[types.UID]int64{}}
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, told: map[types.UID]map[types.UID]int64{}}
 }
 
 // Publish keeps the report to be written; a newer one takes its place.
@@ -65,10 +66,15 @@ func (s *StatusWriter) Publish(_ context.Context, r Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[r.Account] = r
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	if r.Result != nil {
+		for _, d := range r.Result.Drift {
+			if !slices.Contains(s.drift[r.Account], d) {
+				s.untold[r.Account] = append(s.untold[r.Account], d)
+			}
+		}
+		s.drift[r.Account] = r.Result.Drift
 	}
+	put(s.wake)
 }
 
 // Start writes reports until ctx ends.
@@ -122,7 +128,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) error {
 			errs = append(errs, s.writeVM(ctx, r, ref, vm))
 		}
 	}
-	s.reportDrift(ctx, r)
+	errs = append(errs, s.reportDrift(ctx, r))
 	return errors.Join(errs...)
 }
 
@@ -261,19 +267,28 @@ func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, before, after []cloudv
 }
 
 // reportDrift tells, once per difference, what somebody else changed on objects that we control.
-func (s *StatusWriter) reportDrift(ctx context.Context, r Report) {
+func (s *StatusWriter) reportDrift(ctx context.Context, r Report) error {
 	s.mu.Lock()
-	known := s.drift[r.Account]
-	s.drift[r.Account] = r.Result.Drift
+	untold := s.untold[r.Account]
+	delete(s.untold, r.Account)
 	s.mu.Unlock()
+	if len(untold) == 0 {
+		return nil
+	}
 	ns, name, _ := strings.Cut(r.Account, "/")
 	var account cloudv1.CloudProviderAccount
-	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, &account); err != nil {
-		return // deleted: nobody to tell
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, &account)
+	if apierrors.IsNotFound(err) {
+		return nil // deleted: nobody to tell
 	}
-	for _, d := range r.Result.Drift {
-		if !slices.Contains(known, d) {
-			s.Events.Eventf(&account, nil, corev1.EventTypeWarning, "DriftRepaired", "Realize", "%s %s: %s", d.Region, d.Object, d.Message)
-		}
+	if err != nil {
+		s.mu.Lock()
+		s.untold[r.Account] = append(untold, s.untold[r.Account]...)
+		s.mu.Unlock()
+		return fmt.Errorf("events of CloudProviderAccount %s: %w", r.Account, err)
 	}
+	for _, d := range untold {
+		s.Events.Eventf(&account, nil, corev1.EventTypeWarning, "DriftRepaired", "Realize", "%s %s: %s", d.Region, d.Object, d.Message)
+	}
+	return nil
 }

@@ -2,8 +2,8 @@ package realize
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,9 +13,11 @@ import (
 )
 
 // Limits of one round of work. A round that does not come to an empty plan within maxPlans goes on after a pause, so that a cloud
-// that keeps changing under our hands cannot hold the worker forever.
+// that keeps changing under our hands cannot hold the worker forever. Of these plans, up to maxRestarts are given up because computed
+// objects came while the cloud was being observed.
 const (
 	maxPlans    = 12
+	maxRestarts = 3
 	firstPause  = time.Second
 	longestWait = time.Minute
 )
@@ -25,21 +27,32 @@ type worker struct {
 	r      *Realizer
 	key    string
 	mirror *mirror
-	// wake has room for one token: a change that comes while a round is running leads to one more round.
-	wake chan struct{}
-	// lastOp is when the last operation ended; only run's goroutine uses it. Older snapshots do not show it.
-	lastOp time.Time
+	// wake and touched have room for one token each: a change that comes while a round is running leads to one more round. wake is
+	// for the computed objects, touched for the account.
+	wake, touched chan struct{}
+	// last is the account as the last round saw it; only run's goroutine uses it.
+	last Account
 	// realized holds the UIDs of the policies last seen realized on each VM; only run's goroutine uses it. It is lost with the
 	// process, and the planner knows that.
 	realized map[plan.VMRef]map[string]bool
 
-	mu     sync.Mutex
-	report Report
+	mu sync.Mutex
+	// lastOp is when the last operation ended. Older snapshots do not show it.
+	lastOp   time.Time
+	report   Report
+	released bool
 }
 
-func (w *worker) notify() {
+func newWorker(r *Realizer, acct Account) *worker {
+	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), report: Report{Account: acct.Key}}
+	w.mirror = newMirror(acct.EnforcerKey, r.Clock, func() { put(w.wake) })
+	return w
+}
+
+// put leaves a token unless there is one.
+func put(c chan struct{}) {
 	select {
-	case w.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -56,20 +69,7 @@ func (w *worker) run(ctx context.Context) {
 		})
 	}
 	pause := time.Duration(0)
-	for {
-		var again <-chan time.Time
-		if pause > 0 {
-			again = w.r.Clock.After(pause)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.wake:
-			if !w.settle(ctx) {
-				return
-			}
-		case <-again:
-		}
+	for w.await(ctx, pause) {
 		done, err := w.round(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -85,6 +85,36 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
+// await waits for a reason to work; false if ctx ended. After a failure, a pause is such a reason. New snapshots then are none: our
+// own operations lead to them, so a failing round would bring about the next one at once.
+func (w *worker) await(ctx context.Context, pause time.Duration) bool {
+	var again <-chan time.Time
+	if pause > 0 {
+		again = w.r.Clock.After(pause)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-again:
+			return true
+		case <-w.wake:
+			return w.settle(ctx)
+		case <-w.touched:
+			if pause == 0 || w.accountChanged() {
+				return w.settle(ctx)
+			}
+		}
+	}
+}
+
+// accountChanged reports whether the account is another than in the last round, apart from its snapshots.
+func (w *worker) accountChanged() bool {
+	now, ok := w.r.Accounts.Account(w.key)
+	return !ok || now.Provider != w.last.Provider || now.Releasing != w.last.Releasing || !slices.Equal(now.Regions, w.last.Regions) ||
+		!maps.Equal(now.Entities, w.last.Entities)
+}
+
 // settle waits a moment, so that changes that come together become one plan; false if ctx ended.
 func (w *worker) settle(ctx context.Context) bool {
 	if w.r.Settle > 0 {
@@ -94,61 +124,99 @@ func (w *worker) settle(ctx context.Context) bool {
 		case <-w.r.Clock.After(w.r.Settle):
 		}
 	}
-	select {
-	case <-w.wake:
-	default:
+	for _, c := range []chan struct{}{w.wake, w.touched} {
+		select {
+		case <-c:
+		default:
+		}
 	}
 	return true
+}
+
+// task is what a plan is made for.
+type task struct {
+	acct Account
+	want computed
+	// version is that of want.
+	version uint64
+}
+
+// task returns what is to be done now. It is false if nothing may be done; what has to come first will wake the worker.
+func (w *worker) task() (t task, ok bool) {
+	if t.acct, ok = w.r.Accounts.Account(w.key); !ok {
+		return task{}, false
+	}
+	w.last = t.acct
+	if t.acct.Releasing {
+		t.acct.Entities = nil
+	} else {
+		var err error
+		if t.want, t.version, err = w.mirror.current(); err != nil {
+			w.setWaiting(err.Error())
+			return task{}, false
+		}
+		w.setReleased(false)
+	}
+	if t.acct.Provider == nil || len(t.acct.Snapshots) == 0 || t.acct.Releasing && len(t.acct.Snapshots) < len(t.acct.Regions) {
+		w.setWaiting("waiting for the first whole observation of the account")
+		return task{}, false
+	}
+	return t, true
 }
 
 // round observes, plans and applies until the plan is empty. It reports whether the account is as wanted, or can only become so by a
 // change that wakes the worker.
 func (w *worker) round(ctx context.Context) (bool, error) {
-	acct, ok := w.r.Accounts.Account(w.key)
-	if !ok {
-		return true, nil
-	}
-	want, err := w.mirror.current()
-	if err != nil && !acct.Releasing {
-		w.setWaiting(err.Error())
-		return true, nil // the mirror wakes us when it is complete
-	}
-	if acct.Releasing {
-		want = computed{}
-		acct.Entities = nil
-	}
-	if acct.Provider == nil || len(acct.Snapshots) == 0 || acct.Releasing && len(acct.Snapshots) < len(acct.Regions) {
-		w.setWaiting("waiting for the first whole observation of the account")
-		return true, nil // the inventory wakes us with the first snapshot
-	}
-	if res, ok := w.planOnLatest(ctx, acct, want); ok && res.Plan.Empty() {
-		w.publish(ctx, acct, res, nil)
-		w.settled(acct)
-		return true, nil
-	}
-	w.begin()
-	for range maxPlans {
-		res, err := w.planAfresh(ctx, acct, want)
-		if err != nil {
-			w.publish(ctx, acct, nil, err)
-			return false, err
-		}
-		w.publish(ctx, acct, res, nil)
-		if res.Plan.Empty() {
-			w.settled(acct)
+	for n := range maxPlans {
+		t, ok := w.task()
+		if !ok {
 			return true, nil
 		}
-		sum := res.Plan.Summary()
-		w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
-			"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
-		err = w.apply(ctx, acct.Provider, res.Plan)
-		w.r.Accounts.Trigger(w.key)
-		if err != nil && !replannable(err) {
-			w.publish(ctx, acct, res, err)
+		if n == 0 {
+			if res, ok := w.planOnLatest(ctx, t); ok && res.Plan.Empty() {
+				w.publish(ctx, t.acct, res, nil)
+				w.settled(t.acct)
+				return true, nil
+			}
+			w.begin()
+		}
+		seen, err := w.observe(ctx, t.acct)
+		if err != nil {
+			w.publish(ctx, t.acct, nil, err)
 			return false, err
 		}
+		if n < maxRestarts && !t.acct.Releasing && !w.mirror.unchanged(t.version) {
+			continue // objects that belong together may have come in part
+		}
+		done, err := w.realize(ctx, t, seen)
+		if done || err != nil {
+			return done && len(seen.unread) == 0, err
+		}
 	}
-	return false, fmt.Errorf("account %s: the cloud is still not as planned after %d plans", w.key, maxPlans)
+	err := fmt.Errorf("the cloud is still not as planned after %d plans in a row; does somebody else change it?", maxPlans)
+	w.fail(ctx, err)
+	return false, err
+}
+
+// realize plans on an observation and applies the plan. It reports whether there was nothing to apply; an error ends the round.
+func (w *worker) realize(ctx context.Context, t task, seen observation) (bool, error) {
+	res := w.compute(t, seen.regions)
+	seen.mark(res, t)
+	w.publish(ctx, t.acct, res, nil)
+	if res.Plan.Empty() {
+		w.settled(t.acct)
+		return true, nil
+	}
+	sum := res.Plan.Summary()
+	w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
+		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
+	err := w.apply(ctx, t.acct.Provider, res.Plan)
+	w.r.Accounts.Trigger(w.key)
+	if err != nil && !replannable(err) {
+		w.publish(ctx, t.acct, res, err)
+		return false, err
+	}
+	return false, nil
 }
 
 // replannable tells the errors after which a new observation and plan is the right answer at once.
@@ -159,66 +227,42 @@ func replannable(err error) bool {
 
 // planOnLatest plans on the inventory's last snapshots, which costs no call: enough to see that nothing is to be done. It is not good
 // enough to act on, for a take-over records the groups that an interface has now. False if the snapshots are older than our own
-// last operation, or if a region is missing.
-func (w *worker) planOnLatest(ctx context.Context, acct Account, want computed) (*plan.Result, bool) {
+// last operation.
+func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) {
+	w.mu.Lock()
+	lastOp := w.lastOp
+	w.mu.Unlock()
 	var regions []plan.Region
-	for _, name := range sortedKeys(acct.Snapshots) {
-		snap := acct.Snapshots[name]
-		limits, err := acct.Provider.Limits(ctx, snap.Scope)
-		if err != nil || !snap.ObservedAt.After(w.lastOp) {
+	for _, name := range sortedKeys(t.acct.Snapshots) {
+		snap := t.acct.Snapshots[name]
+		limits, err := t.acct.Provider.Limits(ctx, snap.Scope)
+		if err != nil || !snap.ObservedAt.After(lastOp) {
 			return nil, false
 		}
 		regions = append(regions, plan.Region{Snapshot: snap, Limits: limits})
 	}
-	return w.compute(acct, want, regions), true
+	return w.compute(t, regions), true
 }
 
-// planAfresh observes all regions and computes what to do.
-func (w *worker) planAfresh(ctx context.Context, acct Account, want computed) (*plan.Result, error) {
-	names := sortedKeys(acct.Snapshots)
-	regions := make([]plan.Region, len(names))
-	errs := make([]error, len(names))
-	var wg sync.WaitGroup
-	for i, name := range names {
-		wg.Go(func() {
-			scope := cloud.Scope{Account: w.key, Region: name}
-			if regions[i].Snapshot, errs[i] = acct.Provider.Observe(ctx, scope); errs[i] == nil {
-				regions[i].Limits, errs[i] = acct.Provider.Limits(ctx, scope)
-			}
-		})
-	}
-	wg.Wait()
-	// A region that cannot be read is left alone; the others go on. An account is given back only as a whole.
-	var readable []plan.Region
-	for i := range regions {
-		if errs[i] == nil {
-			readable = append(readable, regions[i])
-		}
-	}
-	if len(readable) == 0 || acct.Releasing && len(readable) < len(regions) {
-		return nil, errors.Join(errs...)
-	}
-	for i, err := range errs {
-		if err != nil {
-			w.r.Log.Error(err, "Region cannot be read and is left as it is", "account", w.key, "region", names[i])
-		}
-	}
-	return w.compute(acct, want, readable), nil
-}
-
-func (w *worker) compute(acct Account, want computed, regions []plan.Region) *plan.Result {
+func (w *worker) compute(t task, regions []plan.Region) *plan.Result {
 	res := plan.Compute(plan.Input{
 		ClusterID: w.r.ClusterID, Account: w.key,
-		Policies: want.Policies, AddressGroups: want.AddressGroups, AppliedToGroups: want.AppliedToGroups,
-		Entities: acct.Entities, Realized: w.realized, Regions: regions,
+		Policies: t.want.Policies, AddressGroups: t.want.AddressGroups, AppliedToGroups: t.want.AppliedToGroups,
+		Entities: t.acct.Entities, Realized: w.realized, Regions: regions,
 	}, w.r.Lowerer)
-	w.remember(res)
+	w.remember(res, regions)
 	return res
 }
 
 // remember notes which policies are realized where. What was realized once counts until the policy does not apply to the VM any more.
-func (w *worker) remember(res *plan.Result) {
+// Nothing is forgotten of a region that was not observed.
+func (w *worker) remember(res *plan.Result, regions []plan.Region) {
 	next := map[plan.VMRef]map[string]bool{}
+	for vm, uids := range w.realized {
+		if !slices.ContainsFunc(regions, func(r plan.Region) bool { return r.Snapshot.Region == vm.Region }) {
+			next[vm] = uids
+		}
+	}
 	for _, vm := range res.VMs {
 		known, seen := w.realized[vm.VM]
 		if !seen && !res.Plan.Empty() {
@@ -233,66 +277,4 @@ func (w *worker) remember(res *plan.Result) {
 		next[vm.VM] = uids
 	}
 	w.realized = next
-}
-
-// apply does the steps in order and stops at the first that fails.
-func (w *worker) apply(ctx context.Context, p cloud.Provider, pl plan.Plan) error {
-	ids := map[string]string{} // network/group name -> group ID, of groups created by this plan
-	for i, step := range pl.Steps {
-		op := step.Op.Resolve(step.Network, ids)
-		err := unresolved(op)
-		id := ""
-		if err == nil {
-			w.r.Log.V(1).Info("Applying", "account", w.key, "region", step.Scope.Region, "operation", op.String())
-			id, err = w.applyPatiently(ctx, p, step.Scope, op)
-			w.lastOp = w.r.Clock.Now()
-			w.count()
-		}
-		if err != nil {
-			return fmt.Errorf("step %d of %d, %s: %w", i+1, len(pl.Steps), op, err)
-		}
-		if op.Kind == cloud.OpCreateGroup {
-			ids[step.Network+"/"+op.Group.Name] = id
-		}
-	}
-	return nil
-}
-
-// applyPatiently repeats an op that the cloud throttles; it keeps the plan's order by waiting instead of going on.
-func (w *worker) applyPatiently(ctx context.Context, p cloud.Provider, scope cloud.Scope, op cloud.Op) (string, error) {
-	pause := 500 * time.Millisecond
-	for {
-		id, err := p.Apply(ctx, scope, op)
-		if err == nil || cloud.ClassOf(err) != cloud.Throttled {
-			return id, err
-		}
-		wait := pause
-		var e *cloud.Error
-		if errors.As(err, &e) && e.RetryAfter > wait {
-			wait = e.RetryAfter
-		}
-		select {
-		case <-ctx.Done():
-			return "", err
-		case <-w.r.Clock.After(wait):
-		}
-		pause = min(2*pause, 20*time.Second)
-	}
-}
-
-// unresolved says that an op still names a group that no step created: the plan and the cloud are out of step.
-func unresolved(op cloud.Op) error {
-	missing := slices.Clone(op.GroupNames)
-	for _, r := range op.Rules {
-		if r.Peer.GroupName != "" {
-			missing = append(missing, r.Peer.GroupName)
-		}
-	}
-	if op.Target == "" && op.Kind != cloud.OpCreateGroup {
-		missing = append(missing, op.Group.Name)
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	return &cloud.Error{Class: cloud.Conflict, Call: string(op.Kind), Err: fmt.Errorf("no step of the plan creates the groups %v", missing)}
 }

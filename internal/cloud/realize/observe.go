@@ -1,0 +1,100 @@
+package realize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// observation is what was read of an account at one moment.
+type observation struct {
+	regions []plan.Region
+	// unread are the regions that could not be read, with the reason.
+	unread map[string]error
+}
+
+// observe reads all regions of the account that were ever read. A region that cannot be read is left alone, and the others go on; it
+// fails if none can be read, or if the account is to be given back, which happens as a whole.
+func (w *worker) observe(ctx context.Context, acct Account) (observation, error) {
+	names := sortedKeys(acct.Snapshots)
+	regions := make([]plan.Region, len(names))
+	errs := make([]error, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() {
+			scope := cloud.Scope{Account: w.key, Region: name}
+			if regions[i].Snapshot, errs[i] = acct.Provider.Observe(ctx, scope); errs[i] == nil {
+				regions[i].Limits, errs[i] = acct.Provider.Limits(ctx, scope)
+			}
+		})
+	}
+	wg.Wait()
+	out := observation{unread: map[string]error{}}
+	for i, name := range names {
+		if errs[i] != nil {
+			out.unread[name] = errs[i]
+			continue
+		}
+		out.regions = append(out.regions, regions[i])
+	}
+	if len(out.regions) == 0 || acct.Releasing && len(out.unread) > 0 {
+		return observation{}, errors.Join(errs...)
+	}
+	for _, name := range sortedKeys(out.unread) {
+		w.r.Log.Error(out.unread[name], "Region cannot be read and is left as it is", "account", w.key, "region", name)
+	}
+	return out, nil
+}
+
+// mark notes in the statuses of the policies the VMs of regions that could not be read, for which the plan says nothing.
+func (o observation) mark(res *plan.Result, t task) {
+	if len(o.unread) == 0 {
+		return
+	}
+	groups := map[string][]plan.VMRef{}
+	for _, g := range t.want.AppliedToGroups {
+		for _, m := range g.GroupMembers {
+			if m.ExternalEntity == nil {
+				continue
+			}
+			vm, ok := t.acct.Entities[plan.EntityRef{Namespace: m.ExternalEntity.Namespace, Name: m.ExternalEntity.Name}]
+			if ok && o.unread[vm.Region] != nil {
+				groups[g.Name] = append(groups[g.Name], vm)
+			}
+		}
+	}
+	byUID := map[string]*v1beta2.NetworkPolicy{}
+	for _, p := range t.want.Policies {
+		byUID[p.Name] = p
+	}
+	for i := range res.Policies {
+		p := &res.Policies[i]
+		failed := map[plan.VMRef]bool{}
+		for _, name := range appliedToGroups(byUID[p.UID]) {
+			for _, vm := range groups[name] {
+				if !failed[vm] {
+					failed[vm] = true
+					p.Failed = append(p.Failed, plan.FailedVM{VM: vm, Message: fmt.Sprintf("the region %s cannot be read: %v", vm.Region, o.unread[vm.Region])})
+				}
+			}
+		}
+	}
+}
+
+// appliedToGroups are all names of applied-to groups in a policy; none for nil.
+func appliedToGroups(p *v1beta2.NetworkPolicy) []string {
+	if p == nil {
+		return nil
+	}
+	out := slices.Clone(p.AppliedToGroups)
+	for _, r := range p.Rules {
+		out = append(out, r.AppliedToGroups...)
+	}
+	return out
+}
