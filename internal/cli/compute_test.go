@@ -310,13 +310,13 @@ func TestManifestForms(t *testing.T) {
 	}
 	write("a.yaml", twoVMs)
 	write("b.json", "{\n\t\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n\t\t{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {\"name\": \"other\"}}\n\t]\n}\n")
-	write("c.yml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n---\n# nothing\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: x}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: unheard}\n")
+	write("c.yml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\n---\n# nothing\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: x}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: unheard}\n")
 	write("README.md", "not a manifest")
 	r := nephele(t, "", "policy", "compute", "-f", dir)
 	if r.code != ExitDone {
 		t.Fatalf("%+v", r)
 	}
-	for _, want := range []string{"c.yml:1: Secret s (v1) has no part", "c.yml:7: Deployment x/d (apps/v1)", "Namespace unheard is not in the manifests"} {
+	for _, want := range []string{"c.yml:1: ConfigMap s (v1) has no part", "c.yml:7: Deployment x/d (apps/v1)", "Namespace unheard is not in the manifests"} {
 		if !strings.Contains(r.err, want) {
 			t.Errorf("no note %q in\n%s", want, r.err)
 		}

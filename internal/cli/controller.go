@@ -180,9 +180,11 @@ func NewControllerCommand() *cobra.Command {
 		Long: `Run the controller: it computes the policies of the cluster, imports the VMs of the cloud accounts, and enforces the policies
 on them through the clouds' security groups.
 
+One controller works on a cluster at a time: "nephele up" has one already, and replicas need --leader-elect.
+
 The CustomResourceDefinitions must be installed (kubectl apply -f api/generated/crd). Inside a cluster the Pod's own ServiceAccount is
 used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
-		Example: `  nephele controller --kubeconfig nephele-data/kubeconfig
+		Example: `  nephele controller --kubeconfig ~/.kube/config
   nephele controller --leader-elect --leader-namespace nephele-system --metrics 0.0.0.0:8080 --health 0.0.0.0:8081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

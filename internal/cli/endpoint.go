@@ -69,7 +69,7 @@ func (c *computation) findEnd(flag, text string) (end, error) {
 	case len(words) == 3 && known && kind != policy.KindNode:
 		found = c.named(kind, words[1], words[2])
 	default:
-		return end{}, fmt.Errorf("--%s %q: want NAMESPACE/NAME, pod/NAMESPACE/NAME, ee/NAMESPACE/NAME, node/NAME or an IP address", flag, text)
+		return end{}, fmt.Errorf("--%s %q: want NAMESPACE/NAME (of a Pod, ExternalEntity or VM), the same after pod/, ee/ or vm/, node/NAME, or an IP address", flag, text)
 	}
 	switch len(found) {
 	case 0:

@@ -24,10 +24,12 @@ import (
 
 // inputs is what policies are computed from, read from manifests or from a cluster.
 type inputs struct {
-	namespaces      []*corev1.Namespace
-	pods            []*corev1.Pod
-	nodes           []*corev1.Node
-	services        []*corev1.Service
+	namespaces []*corev1.Namespace
+	pods       []*corev1.Pod
+	nodes      []*corev1.Node
+	services   []*corev1.Service
+	// secrets are those of manifests only; those of a cluster are read one by one, where an account needs one.
+	secrets         []*corev1.Secret
 	entities        []*v1alpha2.ExternalEntity
 	externalNodes   []*v1alpha1.ExternalNode
 	tiers           []*v1beta1.Tier
@@ -141,6 +143,8 @@ func (in *inputs) add(object manifest.Object) {
 		in.nodes = append(in.nodes, o)
 	case *corev1.Service:
 		in.services = append(in.services, o)
+	case *corev1.Secret:
+		in.secrets = append(in.secrets, o)
 	case *v1alpha2.ExternalEntity:
 		in.entities = append(in.entities, o)
 	case *v1alpha1.ExternalNode:

@@ -146,7 +146,7 @@ func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Rea
 		}
 		in.overlay(over)
 	}
-	return &planner{in: in, clusterID: id, open: openFromCluster(c), close: func() {}}, nil
+	return &planner{in: in, clusterID: id, open: openFromCluster(c, in.secrets), close: func() {}}, nil
 }
 
 // Preview computes what applying the manifests in files to a cluster would change in one of its accounts, as the command plan does.

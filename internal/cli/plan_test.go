@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/cli/manifest"
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
 const realAccount = "../sim/estate/data/hybrid-cloud"
@@ -188,5 +191,38 @@ func TestPlanOverCluster(t *testing.T) {
 	over := strings.NewReplacer("port: 22", "port: 443", "spec:", "spec:\n  tier: late").Replace(sshPolicy)
 	if got := rules([]string{"-"}, over); !strings.Contains(got, "ingress tcp 443 from 10.0.0.0/8") || strings.Contains(got, "tcp 22 ") {
 		t.Errorf("the cluster with the policy changed:\n%s", got)
+	}
+}
+
+// TestPlanBeforeAnythingIsApplied: the manifests bring the account, its Secret and the Namespace themselves.
+func TestPlanBeforeAnythingIsApplied(t *testing.T) {
+	state, _, err := estate.Load(realAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := sim.Start(t.Context(), sim.Options{State: state})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := fake.NewClientBuilder().WithScheme(scheme).
+		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "test"}}).Build()
+	account, _, _ := strings.Cut(cloudManifests, "---\napiVersion: crd.antrea.io")
+	account = strings.Replace(account, "  awsConfig:\n", "  awsConfig:\n    endpoint: "+server.URL()+"\n", 1)
+	value := `{"accessKeyId": "` + estate.DefaultAccessKeyID + `", "accessKeySecret": "` + estate.DefaultSecret + `"}`
+	for field, value := range map[string]string{"stringData": value, "data": base64.StdEncoding.EncodeToString([]byte(value))} {
+		secret := "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: vms}\n" + field + ": {k: '" + value + "'}\n"
+		p, err := planOver(t.Context(), cluster, []string{"-"}, strings.NewReader(account+secret+"---"+sshPolicy))
+		if err != nil || len(p.in.refused) > 0 {
+			t.Fatalf("%v, refused %v", err, p.in.refused)
+		}
+		planned, err := p.plan(t.Context())
+		if err != nil || len(planned) != 1 || len(planned[0].result.Plan.Steps) == 0 {
+			t.Errorf("%s: %v, %+v", field, err, planned)
+		}
 	}
 }

@@ -22,23 +22,39 @@ import (
 // opener makes the provider of an account.
 type opener func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error)
 
-// openFromCluster reads the credentials of accounts from the cluster.
-func openFromCluster(c client.Reader) opener {
+// openFromCluster takes the credentials of accounts from manifests, or else from the cluster.
+func openFromCluster(c client.Reader, secrets []*corev1.Secret) opener {
 	return func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error) {
 		ref := a.Spec.AWSConfig.SecretRef
 		if ref == nil {
 			return nil, fmt.Errorf("spec.awsConfig.secretRef is missing")
 		}
-		var secret corev1.Secret
-		if err := c.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &secret); err != nil {
+		value, err := secretValue(ctx, c, secrets, *ref)
+		if err != nil {
 			return nil, fmt.Errorf("reading the credentials: %w", err)
 		}
 		return openAWS(inventory.AccountConfig{
 			Account: cloud.AccountKey(a.Namespace, a.Name), Cloud: cloudv1alpha1.CloudProviderAWS,
 			Regions: a.Spec.AWSConfig.Region, Endpoint: a.Spec.AWSConfig.Endpoint,
-			Secret: ref.Namespace + "/" + ref.Name, SecretKey: ref.Key, SecretValue: secret.Data[ref.Key],
+			Secret: ref.Namespace + "/" + ref.Name, SecretKey: ref.Key, SecretValue: value,
 		})
 	}
+}
+
+// secretValue reads what a key of a Secret holds. In manifests it may be in stringData, as the API server takes it.
+func secretValue(ctx context.Context, c client.Reader, secrets []*corev1.Secret, ref cloudv1alpha1.SecretReference) ([]byte, error) {
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	if i := slices.IndexFunc(secrets, func(s *corev1.Secret) bool { return client.ObjectKeyFromObject(s) == key }); i >= 0 {
+		if text, ok := secrets[i].StringData[ref.Key]; ok {
+			return []byte(text), nil
+		}
+		return secrets[i].Data[ref.Key], nil
+	}
+	var secret corev1.Secret
+	if err := c.Get(ctx, key, &secret); err != nil {
+		return nil, err
+	}
+	return secret.Data[ref.Key], nil
 }
 
 // simulate brings a description of a cloud to life, so that it is read as a real one is. The returned function ends it.
@@ -151,6 +167,7 @@ func (in *inputs) overlay(over *inputs) {
 	in.pods = overlaid(in.pods, over.pods)
 	in.nodes = overlaid(in.nodes, over.nodes)
 	in.services = overlaid(in.services, over.services)
+	in.secrets = overlaid(in.secrets, over.secrets)
 	in.entities = overlaid(in.entities, over.entities)
 	in.externalNodes = overlaid(in.externalNodes, over.externalNodes)
 	in.tiers = overlaid(in.tiers, over.tiers)

@@ -166,11 +166,12 @@ func announce(out io.Writer, server *sim.Server, source string) {
 	i := slices.IndexFunc(state.Credentials, func(c world.Credential) bool { return c.SessionToken == "" })
 	if i >= 0 {
 		key := state.Credentials[i]
+		// Version 1 of the command line and old SDKs do not know AWS_REGION; the others do not look at AWS_DEFAULT_REGION.
 		fmt.Fprintf(out, `
 Point a client at it:
 
-  export AWS_ENDPOINT_URL=%s AWS_REGION=%s
-  export AWS_ACCESS_KEY_ID=%s AWS_SECRET_ACCESS_KEY=%s
+  export AWS_ENDPOINT_URL=%s AWS_REGION=%[2]s AWS_DEFAULT_REGION=%[2]s
+  export AWS_ACCESS_KEY_ID=%[3]s AWS_SECRET_ACCESS_KEY=%[4]s
   aws ec2 describe-instances
 `, server.URL(), firstRegion(state, key.Account), key.AccessKeyID, key.Secret)
 	}

@@ -103,6 +103,7 @@ func kinds() map[schema.GroupVersionKind]func() Object {
 		core.WithKind("Pod"):       func() Object { return &corev1.Pod{} },
 		core.WithKind("Node"):      func() Object { return &corev1.Node{} },
 		core.WithKind("Service"):   func() Object { return &corev1.Service{} },
+		core.WithKind("Secret"):    func() Object { return &corev1.Secret{} },
 		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"): func() Object { return &networkingv1.NetworkPolicy{} },
 		antrea.WithKind("NetworkPolicy"):                          func() Object { return &v1beta1.NetworkPolicy{} },
 		antrea.WithKind("ClusterNetworkPolicy"):                   func() Object { return &v1beta1.ClusterNetworkPolicy{} },
