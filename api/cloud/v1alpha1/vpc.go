@@ -21,6 +21,7 @@ type VpcStatus struct {
 	Cidrs []string `json:"cidrs,omitempty"`
 	// Managed says that at least one selected virtual machine is in it.
 	// +optional
+	// +kubebuilder:default=false
 	Managed bool `json:"managed"`
 	// Conditions: Observed, Claimed.
 	// +listType=map
