@@ -156,9 +156,9 @@ func (s *regionState) usedPeers() (used, native map[string]bool) {
 		open := [2]bool{true, true}
 		if n.vm != nil {
 			open = n.open()
-			if !profiles[n.vm.profile] {
+			if !profiles[n.vm.profile] || len(n.vm.kept) > 0 {
 				profiles[n.vm.profile] = true
-				for _, r := range n.vm.effective {
+				for _, r := range n.vm.inForce() {
 					for _, g := range r.groups {
 						used[g] = true
 					}
@@ -263,6 +263,17 @@ func (s *regionState) matchGroups() {
 	slices.SortStableFunc(primary, order)
 	slices.SortStableFunc(spilled, order)
 	taken := map[string]bool{}
+	for _, c := range s.classes {
+		if s.literal[c.key] {
+			for _, id := range c.nics[0].ours {
+				c.existing = append(c.existing, s.groups[id])
+				taken[id] = true
+			}
+			slices.SortStableFunc(c.existing, func(a, b *cloud.Group) int {
+				return strings.Compare(a.Tags[cloud.TagKind], b.Tags[cloud.TagKind]) // the group that rules refer to first
+			})
+		}
+	}
 	for _, m := range primary {
 		if len(m.class.existing) == 0 && !taken[m.group.ID] {
 			m.class.existing = []*cloud.Group{m.group}
@@ -270,7 +281,7 @@ func (s *regionState) matchGroups() {
 		}
 	}
 	for _, m := range spilled {
-		if len(m.class.existing) > 0 && !taken[m.group.ID] {
+		if len(m.class.existing) > 0 && !taken[m.group.ID] && !s.literal[m.class.key] {
 			m.class.existing = append(m.class.existing, m.group)
 			taken[m.group.ID] = true
 		}
@@ -284,6 +295,15 @@ func (s *regionState) nameGroups() {
 	for _, c := range s.classes {
 		s.addGroup(c)
 	}
+}
+
+// allGroups returns the wanted groups, class by class.
+func (s *regionState) allGroups() []*group {
+	var out []*group
+	for _, c := range s.classes {
+		out = append(out, c.groups...)
+	}
+	return out
 }
 
 // addGroup appends the next group of the class: an existing one, or a new one with a free name.
@@ -331,6 +351,8 @@ func (s *regionState) setTargets() {
 	s.wantHeld = map[string][]*nic{}
 	for _, n := range s.nics {
 		switch {
+		case n.state == Guarded && s.literal[n.class.key]:
+			n.target = slices.Clone(n.GroupIDs)
 		case n.state == Guarded:
 			n.target = nil
 			for _, g := range n.class.groups {

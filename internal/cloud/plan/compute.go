@@ -136,8 +136,10 @@ func (c *computation) bindVMs() {
 	}
 	for _, s := range c.regions {
 		for _, vm := range s.order {
-			for p, message := range vm.left {
-				s.leaveOut(vm, p, message)
+			for _, p := range vm.policies {
+				if message := vm.left[p]; message != "" {
+					s.leaveOut(vm, p, message)
+				}
 			}
 		}
 	}

@@ -168,13 +168,7 @@ func (s *regionState) coarseRules(c *class) []cloud.Rule {
 
 // keepRules makes the class keep the rules of the groups that it holds now word for word.
 func (s *regionState) keepRules(c *class) {
-	held := slices.Clone(c.existing)
-	for _, id := range c.nics[0].ours {
-		if g := s.groups[id]; !slices.Contains(held, g) {
-			held = append(held, g)
-		}
-	}
-	for i, g := range held {
+	for i, g := range c.existing {
 		wanted := c.groups[0]
 		if i > 0 {
 			wanted = s.addGroup(c)
@@ -202,7 +196,7 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short Shortage) {
 	case s.frozen[first] != "":
 		s.literal[c.key] = true
 		return
-	case s.restrict[first] != [2]bool{}:
+	case s.restrict[first] != [2]bool{} && !s.coarse[c.key]:
 		// The state in between does not fit. These interfaces wait for the others to become narrower first; if everybody waits for
 		// everybody, they make do with a part of it.
 		if s.impatient {

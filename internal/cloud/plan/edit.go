@@ -40,19 +40,17 @@ func (s *regionState) checkEdits() (retry bool) {
 		}
 	}
 	s.edits = map[*group]*edit{}
-	keys := sortedKeys(s.byKey)
-	for _, key := range keys {
-		g := s.byKey[key]
+	groups := s.allGroups()
+	for _, g := range groups {
 		s.edits[g] = k.begin(g)
 	}
 	k.checkJoinedPeers()
 	k.checkRestored()
-	for _, key := range keys {
-		g := s.byKey[key]
+	for _, g := range groups {
 		e := s.edits[g]
 		k.checkJoiners(e)
 		k.placeAdditions(e)
-		if len(k.holders[key]) > 0 && !s.lower.Fits(union(without(e.current, e.earlyRemove), g.rules), s.quota()) {
+		if len(k.holders[g.key]) > 0 && !s.lower.Fits(union(without(e.current, e.earlyRemove), g.rules), s.quota()) {
 			k.ban(g)
 		}
 	}

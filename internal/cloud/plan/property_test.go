@@ -241,6 +241,9 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 		observed := f.clone()
 		res := plan.Compute(p.input(p.set, observed), lower.AWS{})
 		p.result = res
+		if again := plan.Compute(p.input(p.set, observed), lower.AWS{}); !reflect.DeepEqual(again, res) {
+			return fmt.Errorf("the same input gives another result: %+v instead of %+v", again, res)
+		}
 		if res.Plan.Empty() {
 			return nil
 		}
@@ -251,6 +254,7 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 		}
 		for _, step := range res.Plan.Steps {
 			text := fmt.Sprintf("round %d: %s %v%v", round, step.Op, step.Op.Rules, step.Op.Tags)
+			text = text[:min(len(text), 300)]
 			if record {
 				p.ops = append(p.ops, text)
 			}

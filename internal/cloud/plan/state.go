@@ -72,6 +72,20 @@ func effectiveRules(vm *vmState) (rules []*bound, profile string) {
 	return rules, b.String()
 }
 
+// inForce are the rules whose peers matter: the effective ones, and those of policies that stay in force in an earlier form.
+func (vm *vmState) inForce() []*bound {
+	if len(vm.kept) == 0 {
+		return vm.effective
+	}
+	var out []*bound
+	for _, r := range vm.applied {
+		if vm.left[r.policy] == "" || vm.kept[r.policy] != "" {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 func (s *regionState) wantsGuard(n *nic) bool {
 	switch {
 	case s.frozen[n] != "", s.hold[n], s.stay[n], s.restrict[n] != [2]bool{}:
@@ -224,7 +238,7 @@ func (s *regionState) decideMembers() {
 			if used[n.network] == nil {
 				used[n.network] = map[string]bool{}
 			}
-			for _, r := range vm.effective {
+			for _, r := range vm.inForce() {
 				if r.verdict == drop {
 					continue
 				}

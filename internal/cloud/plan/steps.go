@@ -57,15 +57,6 @@ func onGroup(g *group, op cloud.Op) cloud.Op {
 	return op
 }
 
-// sortedGroups returns the wanted groups by network and name.
-func (e *emitter) sortedGroups() []*group {
-	var out []*group
-	for _, c := range e.classes {
-		out = append(out, c.groups...)
-	}
-	return out
-}
-
 func (e *emitter) claim() {
 	seen := map[string]bool{}
 	for _, c := range e.classes {
@@ -80,7 +71,7 @@ func (e *emitter) claim() {
 }
 
 func (e *emitter) create() {
-	for _, g := range e.sortedGroups() {
+	for _, g := range e.allGroups() {
 		if g.existing != nil {
 			continue
 		}
@@ -102,7 +93,7 @@ func (e *emitter) create() {
 }
 
 func (e *emitter) editRules(pick func(*edit) (remove, add []cloud.Rule), reason string) {
-	for _, g := range e.sortedGroups() {
+	for _, g := range e.allGroups() {
 		remove, add := pick(e.edits[g])
 		e.ruleOp(g, cloud.OpRemoveRules, remove, reason)
 		e.ruleOp(g, cloud.OpAddRules, add, reason)
@@ -279,7 +270,7 @@ func (e *emitter) stillNeeded() map[string]bool {
 			}
 		}
 	}
-	for _, g := range e.sortedGroups() {
+	for _, g := range e.allGroups() {
 		for _, r := range g.rules {
 			out[r.Peer.GroupID] = true
 		}
@@ -297,7 +288,7 @@ func (e *emitter) stillNeeded() map[string]bool {
 
 // foreignNames reports whether a rule refers to a group that is still to be created in another network.
 func (e *emitter) foreignNames() bool {
-	for _, g := range e.sortedGroups() {
+	for _, g := range e.allGroups() {
 		for _, r := range g.rules {
 			if o := e.byKey[groupKey(r.Peer)]; o != nil && o.existing == nil && o.class.network != g.class.network {
 				return true

@@ -1,0 +1,236 @@
+package plan
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// peerAddrs returns the addresses of the rule's peer as they are seen from a network.
+func (s *regionState) peerAddrs(r *rule, view *network) Set {
+	if len(r.groups) == 0 {
+		return r.blocks
+	}
+	key := peerKey{r, view}
+	if set, ok := s.peerCache[key]; ok {
+		return set
+	}
+	out := r.blocks
+	for _, g := range r.groups {
+		out = out.Union(s.groupAddrs(g, view))
+	}
+	s.peerCache[key] = out
+	return out
+}
+
+// groupAddrs returns the addresses that the members of an address group have when seen from a network: the private addresses of
+// interfaces in reach of group references, else all known addresses except those that denote another host there.
+func (s *regionState) groupAddrs(name string, view *network) Set {
+	key := nativeKey{name, view}
+	if set, ok := s.groupCache[key]; ok {
+		return set
+	}
+	var addrs []netip.Addr
+	if g := s.addressGroups[name]; g != nil {
+		for i := range g.GroupMembers {
+			addrs = s.memberAddrs(addrs, &g.GroupMembers[i], view)
+		}
+	}
+	set := SetOf(addrs...)
+	s.groupCache[key] = set
+	return set
+}
+
+func (s *regionState) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *network) []netip.Addr {
+	var near Set // all addresses of interfaces in reach
+	if m.ExternalEntity != nil {
+		ref, ok := s.in.Entities[EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}]
+		if ok && s.observed[ref.Region] {
+			vm := s.vms[ref.ID]
+			if ref.Region == s.snap.Region {
+				if vm == nil {
+					return out // gone in the cloud; its addresses may already denote somebody else
+				}
+				far := false
+				for _, n := range vm.nics {
+					if view.reaches(n.network) {
+						out = append(out, n.PrivateIPs...)
+						near = near.Union(n.all)
+					} else {
+						far = true
+					}
+				}
+				if !far {
+					return out
+				}
+			}
+		}
+	}
+	for _, raw := range m.IPs {
+		a, ok := netip.AddrFromSlice(raw)
+		if a = a.Unmap(); ok && !view.local.Contains(a) && !near.Contains(a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// nativePeer returns the addresses that the peer of a native rule means, and whether it names them itself. known is false if the
+// peer's members cannot be seen from this account.
+func (s *regionState) nativePeer(p cloud.Peer, view *network) (addrs Set, byAddr, known bool) {
+	switch {
+	case p.CIDR.IsValid():
+		return SetOfPrefixes(p.CIDR), true, true
+	case p.PrefixListID != "":
+		list := s.lists[p.PrefixListID]
+		if list == nil || list.OwnerID == "AWS" || list.Entries == nil && list.MaxEntries == 0 {
+			return Set{}, false, false
+		}
+		return SetOfPrefixes(list.Entries...), true, true
+	default:
+		g := s.groups[p.GroupID]
+		if g == nil {
+			// A group of this account that is not there is a stale reference and means nobody.
+			return Set{}, false, p.GroupOwner == "" || p.GroupOwner == s.snap.OwnerID
+		}
+		return s.membersOf(g, s.byFormer[g.ID], view), false, true
+	}
+}
+
+func (s *regionState) membersOf(g *cloud.Group, holders []*nic, view *network) Set {
+	owner := s.networks[g.NetworkID]
+	if owner == nil || !view.reaches(owner) {
+		return Set{}
+	}
+	key := nativeKey{g.ID, owner}
+	if set, ok := s.nativeCache[key]; ok {
+		return set
+	}
+	var addrs []netip.Addr
+	for _, n := range holders {
+		addrs = append(addrs, n.PrivateIPs...)
+	}
+	set := SetOf(addrs...)
+	s.nativeCache[key] = set
+	return set
+}
+
+// opaqueDropped notes that an opaque native peer lost its access because rules restrict the same traffic.
+func (s *regionState) opaqueDropped(view *network, p cloud.Peer) {
+	s.note(view.ID, "the native rules that refer to "+p.String()+" are left out where policies drop part of the same traffic, because its members are not known here")
+}
+
+func (s *regionState) note(object, message string) {
+	s.noted[Note{s.snap.Region, object, message}] = true
+}
+
+// actual is what the interfaces with exactly these groups allow now, in both directions: ingress, egress.
+func (s *regionState) actual(groups []string, view *network) [2]half {
+	key := view.ID + " " + strings.Join(groups, " ")
+	if h, ok := s.actualCache[key]; ok {
+		return h
+	}
+	var out [2]half
+	for i, d := range directions {
+		rules := s.groupRules(groups, d)
+		out[i] = s.evaluate(rules, view, func(p cloud.Peer) Set { return addrsOf(s.byHeld[p.GroupID], view) })
+	}
+	s.actualCache[key] = out
+	return out
+}
+
+// groupRules returns the rules that existing groups have in a direction.
+func (s *regionState) groupRules(groups []string, d cloud.Direction) []cloud.Rule {
+	var out []cloud.Rule
+	for _, id := range groups {
+		if g := s.groups[id]; g != nil {
+			for _, r := range g.Rules {
+				if r.Direction == d {
+					out = append(out, r)
+				}
+			}
+		}
+	}
+	return out
+}
+
+var directions = [2]cloud.Direction{cloud.Ingress, cloud.Egress}
+
+func indexOf(d cloud.Direction) int {
+	if d == cloud.Ingress {
+		return 0
+	}
+	return 1
+}
+
+// addrsOf returns the private addresses of those interfaces that can be referenced from the network.
+func addrsOf(nics []*nic, view *network) Set {
+	var addrs []netip.Addr
+	for _, n := range nics {
+		if view.reaches(n.network) {
+			addrs = append(addrs, n.PrivateIPs...)
+		}
+	}
+	return SetOf(addrs...)
+}
+
+// addresses returns what a rule's peer means now, and what it will mean; known is false for peers whose members cannot be seen.
+func (s *regionState) addresses(p cloud.Peer, view *network) (now, then Set, known bool) {
+	key := groupKey(p)
+	if key == "" {
+		addrs, _, known := s.nativePeer(p, view)
+		return addrs, addrs, known
+	}
+	if p.GroupID != "" && s.groups[p.GroupID] == nil {
+		return Set{}, Set{}, false
+	}
+	if p.GroupID != "" {
+		now = addrsOf(s.byHeld[p.GroupID], view)
+	}
+	return now, addrsOf(s.wantHeld[key], view), true
+}
+
+// evaluateThen returns what rules of one direction will allow when all interfaces hold the groups that they shall.
+func (s *regionState) evaluateThen(rules []cloud.Rule, view *network) half {
+	return s.evaluate(rules, view, func(p cloud.Peer) Set {
+		_, then, _ := s.addresses(p, view)
+		return then
+	})
+}
+
+// evaluate returns what rules of one direction allow, given the members of groups.
+func (s *regionState) evaluate(rules []cloud.Rule, view *network, members func(p cloud.Peer) Set) half {
+	var services []Service
+	for _, r := range rules {
+		services = append(services, ServiceOf(r.Match))
+	}
+	var out half
+	for _, sv := range partition(services) {
+		family := familyOf(sv.Protocol)
+		cell := halfCell{service: sv}
+		for _, r := range rules {
+			if !ServiceOf(r.Match).covers(sv) {
+				continue
+			}
+			addrs, byAddr, known := s.nativePeer(r.Peer, view)
+			switch {
+			case r.Peer.GroupName != "":
+				cell.all = cell.all.Union(members(r.Peer).Intersect(family))
+			case !known:
+				cell.opaque = append(cell.opaque, r.Peer)
+			case byAddr:
+				cell.anonymous = cell.anonymous.Union(addrs.Intersect(family))
+			default:
+				cell.all = cell.all.Union(members(r.Peer).Intersect(family))
+			}
+		}
+		cell.all = cell.all.Union(cell.anonymous)
+		slices.SortFunc(cell.opaque, cloud.Peer.Compare)
+		cell.opaque = slices.Compact(cell.opaque)
+		out.cells = append(out.cells, cell)
+	}
+	return out
+}
