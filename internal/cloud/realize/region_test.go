@@ -1,0 +1,348 @@
+package realize
+
+import (
+	"context"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/watch"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// until waits for a condition.
+func (l *lab) until(what string, condition func() bool) {
+	l.Helper()
+	if !eventually(condition) {
+		r, _ := l.realizer.Report(labAccount)
+		l.Fatalf("never: %s; report: waiting %q, error %v, result %+v", what, r.Waiting, r.Err, r.Result)
+	}
+}
+
+// waitsFor waits until the worker waits for something.
+func (l *lab) waitsFor(what string) {
+	l.Helper()
+	l.until("waiting for "+what, func() bool {
+		r, _ := l.realizer.Report(labAccount)
+		return strings.Contains(r.Waiting, what)
+	})
+}
+
+// gated withholds the events of one kind that come after the bookmark, until the gate is opened.
+type gated struct {
+	Source
+	resource Resource
+	open     chan struct{}
+}
+
+type gatedStream struct {
+	Stream
+	open   chan struct{}
+	inSync bool
+}
+
+func (g gated) Watch(r Resource, key string) (Stream, error) {
+	s, err := g.Source.Watch(r, key)
+	if err != nil || r != g.resource {
+		return s, err
+	}
+	return &gatedStream{Stream: s, open: g.open}, nil
+}
+
+func (s *gatedStream) Next(ctx context.Context) (watch.Event, error) {
+	if s.inSync {
+		select {
+		case <-s.open:
+		case <-ctx.Done():
+			return watch.Event{}, ctx.Err()
+		}
+	}
+	ev, err := s.Stream.Next(ctx)
+	s.inSync = s.inSync || ev.Type == watch.Bookmark
+	return ev, err
+}
+
+func TestNothingBeforeTheFirstBookmark(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	calls := l.count()
+	l.engine.PutPolicy(webIn())
+	l.start()
+	l.waitsFor("waiting for the computed")
+	l.accounts.observe(t.Context())
+	if n := calls(); n > 0 {
+		t.Errorf("%d calls before anything was computed", n)
+	}
+	l.publish()
+	l.settle()
+	if d := compare(l.actual(), l.wanted()); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestNothingWhileGroupsAreMissing: a policy comes, and later moves to another VM, before the groups that it names.
+func TestNothingWhileGroupsAreMissing(t *testing.T) {
+	t.Parallel()
+	for resource, message := range map[Resource]string{
+		AddressGroups: "names address group", AppliedToGroups: "no applied-to group of policy",
+	} {
+		t.Run(string(resource), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, labConfig{})
+			gate := gated{l.options.Source, resource, make(chan struct{})}
+			l.publish()
+			l.options.Source = gate
+			l.start()
+			l.settle()
+			calls := l.count()
+			l.engine.PutPolicy(webIn())
+			l.publish()
+			l.waitsFor(message)
+			if n := calls(); n > 0 {
+				t.Errorf("%d calls without the groups", n)
+			}
+			close(gate.open)
+			l.settle()
+			if d := compare(l.actual(), l.wanted()); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// everywhere applies to a VM of each region.
+func everywhere() policy.Policy {
+	p := webIn()
+	p.AppliedTo = applied("web", "far")
+	return p
+}
+
+func TestOneRegionIsDown(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{regions: []string{home, away}})
+	before := l.holdings()
+	l.publish()
+	l.start()
+	l.settle()
+	id := l.fault(ec2.Fault{Region: away, Action: "DescribeInstances", Code: "Unavailable", Times: -1})
+	l.engine.PutPolicy(everywhere())
+	l.publish()
+	l.until("the other region is enforced", func() bool {
+		want := l.wanted()
+		for p := range want {
+			if p.from == "far-1" || p.to == "far-1" {
+				delete(want, p)
+			}
+		}
+		r, _ := l.realizer.Report(labAccount)
+		return compare(l.actual(), want) == "" && r.Result.Plan.Empty() && len(r.Result.Policies) == 1
+	})
+	r, _ := l.realizer.Report(labAccount)
+	if p := r.Result.Policies[0]; len(p.Realized) != 2 || len(p.Failed) != 1 || !strings.Contains(p.Failed[0].Message, away+" cannot be read") {
+		t.Errorf("status %+v, want 2 realized and the unread VM failed", p)
+	}
+	l.server.Faults().Remove(id)
+	l.settle()
+	if d := compare(l.actual(), l.wanted()); d != "" {
+		t.Errorf("with both regions: %s", d)
+	}
+	if r, _ := l.realizer.Report(labAccount); len(r.Result.Policies[0].Failed) != 0 || len(r.Result.Policies[0].Realized) != 3 {
+		t.Errorf("status %+v, want 3 realized", r.Result.Policies[0])
+	}
+
+	// While a region is down the account is not given back.
+	id = l.fault(ec2.Fault{Region: away, Action: "DescribeInstances", Code: "Unavailable", Times: -1})
+	held := l.holdings()
+	l.accounts.change(func(a *Account) { a.Releasing = true })
+	l.until("the failure shows", func() bool {
+		r, _ := l.realizer.Report(labAccount)
+		return r.Err != nil && cloud.ClassOf(r.Err) == cloud.Unavailable
+	})
+	if d := gocmp.Diff(held, l.holdings()); d != "" || l.realizer.Released(labAccount) {
+		t.Errorf("released %t with a region down (-before +after):\n%s", l.realizer.Released(labAccount), d)
+	}
+	l.server.Faults().Remove(id)
+	l.until("released", func() bool { return l.realizer.Released(labAccount) })
+	if d := gocmp.Diff(before, l.holdings()); d != "" {
+		t.Errorf("something is left (-before +after):\n%s", d)
+	}
+}
+
+// TestRegionsFailApart: a region in which nothing can be changed does not keep the others from being changed.
+func TestRegionsFailApart(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{regions: []string{home, away}})
+	l.publish()
+	l.start()
+	l.fault(ec2.Fault{Region: home, Action: "CreateSecurityGroup", Code: "SecurityGroupLimitExceeded", Times: -1})
+	l.engine.PutPolicy(everywhere())
+	l.publish()
+	l.until("the other region is enforced, and the failure shows", func() bool {
+		v := l.ask(probe{"203.0.113.7", "far-1", 443})
+		r, _ := l.realizer.Report(labAccount)
+		return v.Allowed && r.Err != nil && cloud.ClassOf(r.Err) == cloud.Quota && strings.HasPrefix(r.Err.Error(), home)
+	})
+}
+
+func TestAccountIsGivenBack(t *testing.T) {
+	l := newLab(t, labConfig{})
+	before := l.holdings()
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	if l.realizer.Released(labAccount) {
+		t.Error("released while in use")
+	}
+	l.fault(ec2.Fault{Action: "DeleteSecurityGroup", Code: "DependencyViolation", Times: 3})
+	l.accounts.change(func(a *Account) { a.Releasing = true })
+	l.until("released", func() bool { return l.realizer.Released(labAccount) })
+	if d := gocmp.Diff(before, l.holdings()); d != "" {
+		t.Errorf("released with something left (-before +after):\n%s", d)
+	}
+	l.accounts.remove()
+	l.until("the worker ends", func() bool { return l.realizer.worker(labAccount) == nil })
+	if l.realizer.Released(labAccount) {
+		t.Error("the release outlives the account; another one of this name would be let go at once")
+	}
+	for _, r := range []Resource{NetworkPolicies, AddressGroups, AppliedToGroups} {
+		l.until("the watches end", func() bool { return l.store.Watchers(watchstore.Resource(r)) == 0 })
+	}
+	l.halt()
+	var stacks strings.Builder
+	if err := pprof.Lookup("goroutine").WriteTo(&stacks, 2); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range strings.Split(stacks.String(), "\n\n") {
+		if strings.Contains(g, "realize.(*worker)") || strings.Contains(g, "realize.(*mirror)") || strings.Contains(g, "realize.(*Realizer)") {
+			t.Errorf("a goroutine is left:\n%s", g)
+		}
+	}
+}
+
+func TestForeignClaim(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	if err := l.region(home).CreateTags([]string{homeVPC}, []world.Tag{{Key: cloud.TagClaim, Value: "another-cluster"}}); err != nil {
+		t.Fatal(err)
+	}
+	before := l.holdings()
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.until("refused", func() bool {
+		r, _ := l.realizer.Report(labAccount)
+		return r.Result != nil && len(r.Result.Refusals) > 0
+	})
+	r, _ := l.realizer.Report(labAccount)
+	if p := r.Result.Policies[0]; len(p.Failed) != 2 || !strings.Contains(p.Failed[0].Message, "claimed by the controller another-cluster") {
+		t.Errorf("status %+v, want both VMs failed, naming the other controller", p)
+	}
+	if d := gocmp.Diff(before, l.holdings()); d != "" || l.mutations() > 0 {
+		t.Errorf("%d mutating calls (-before +after):\n%s", l.mutations(), d)
+	}
+}
+
+// meddler adds a rule to one of our groups after every operation.
+type meddler struct {
+	cloud.Provider
+	l *lab
+
+	mu      sync.Mutex
+	stopped bool
+	plans   int
+}
+
+func (m *meddler) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, error) {
+	if !m.l.accounts.reading.Load() {
+		m.mu.Lock()
+		m.plans++
+		m.mu.Unlock()
+	}
+	return m.Provider.Observe(ctx, s)
+}
+
+func (m *meddler) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (string, error) {
+	id, err := m.Provider.Apply(ctx, s, op)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.stopped {
+		m.l.addRuleByHand(int32(1000 + m.plans))
+	}
+	return id, err
+}
+
+func (m *meddler) observed() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.plans
+}
+
+func TestRestlessCloudIsGivenPauses(t *testing.T) {
+	t.Parallel()
+	clk := clocktesting.NewFakeClock(time.Now())
+	l := newLab(t, labConfig{clock: clk})
+	m := &meddler{Provider: l.accounts.account.Provider, l: l}
+	l.accounts.account.Provider = m
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.until("the worker pauses", clk.HasWaiters)
+	first := m.observed()
+	if first > maxPlans {
+		t.Errorf("%d observations before the first pause, want at most %d", first, maxPlans)
+	}
+	if r, _ := l.realizer.Report(labAccount); r.Err == nil || !strings.Contains(r.Err.Error(), "still not as planned") {
+		t.Errorf("the report says %v, want the reason", r.Err)
+	}
+	w := l.realizer.worker(labAccount)
+	for range 5 {
+		l.accounts.observe(t.Context())
+		l.until("the snapshot is noticed", func() bool { return len(w.touched) == 0 })
+	}
+	if n := m.observed(); n != first {
+		t.Errorf("%d observations while it should pause", n-first)
+	}
+	m.mu.Lock()
+	m.stopped = true
+	m.mu.Unlock()
+	clk.Step(firstPause)
+	l.settle()
+}
+
+// TestFailureIsGivenPauses: calls that fail for good are repeated after pauses only, or when the account is given other credentials.
+func TestFailureIsGivenPauses(t *testing.T) {
+	t.Parallel()
+	clk := clocktesting.NewFakeClock(time.Now())
+	l := newLab(t, labConfig{clock: clk})
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.fault(ec2.Fault{Action: "CreateSecurityGroup", Code: "UnauthorizedOperation", Times: -1})
+	l.start()
+	l.until("the worker pauses", clk.HasWaiters)
+	w := l.realizer.worker(labAccount)
+	for range 5 {
+		l.accounts.observe(t.Context())
+		l.until("the snapshot is noticed", func() bool { return len(w.touched) == 0 })
+	}
+	if n := l.server.Journal().Counts()["CreateSecurityGroup"]; n != 1 {
+		t.Errorf("%d calls before the first pause is over, want 1", n)
+	}
+	if r, _ := l.realizer.Report(labAccount); cloud.ClassOf(r.Err) != cloud.Auth {
+		t.Errorf("the report says %v, want the refused call", r.Err)
+	}
+	clk.Step(firstPause)
+	l.until("it is repeated", func() bool { return l.server.Journal().Counts()["CreateSecurityGroup"] == 2 && clk.HasWaiters() })
+	l.server.Faults().Clear()
+	l.accounts.change(func(a *Account) { a.Provider = &meddler{Provider: a.Provider, l: l, stopped: true} })
+	l.settle()
+}
