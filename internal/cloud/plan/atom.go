@@ -28,9 +28,6 @@ func (a *atom) addrs() Set {
 	return out
 }
 
-// moves reports whether the interfaces have to be edited.
-func (a *atom) moves() bool { return len(a.leaving)+len(a.joining) > 0 }
-
 // holds reports whether the interfaces hold the group now.
 func (a *atom) holds(key string) bool { return slices.Contains(a.current, key) }
 

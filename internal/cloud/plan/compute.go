@@ -84,29 +84,42 @@ func (c *computation) bindVMs() {
 	for _, s := range c.regions {
 		byRegion[s.snap.Region] = s
 	}
-	find := func(m *v1beta2.GroupMember) (*vmState, EntityRef) {
+	find := func(m *v1beta2.GroupMember) *vmState {
 		if m.ExternalEntity == nil {
-			return nil, EntityRef{}
+			return nil
 		}
-		e := EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}
-		ref, ok := c.in.Entities[e]
+		ref, ok := c.in.Entities[EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}]
 		if s := byRegion[ref.Region]; ok && s != nil {
-			return s.vms[ref.ID], e
+			return s.vms[ref.ID]
 		}
-		return nil, e
+		return nil
 	}
 	for _, s := range c.regions {
 		s.selectVMs()
 	}
 	for _, name := range sortedKeys(c.addressGroups) {
 		for i := range c.addressGroups[name].GroupMembers {
-			if vm, _ := find(&c.addressGroups[name].GroupMembers[i]); vm != nil {
+			if vm := find(&c.addressGroups[name].GroupMembers[i]); vm != nil {
 				if k := len(vm.groups); k == 0 || vm.groups[k-1] != name {
 					vm.groups = append(vm.groups, name)
 				}
 			}
 		}
 	}
+	c.applyRules(find)
+	for _, s := range c.regions {
+		for _, vm := range s.order {
+			for _, p := range vm.policies {
+				if message := vm.left[p]; message != "" {
+					s.leaveOut(vm, p, message)
+				}
+			}
+		}
+	}
+}
+
+// applyRules gives every VM the rules that apply to it.
+func (c *computation) applyRules(find func(*v1beta2.GroupMember) *vmState) {
 	rulesOf := map[string][]*rule{}
 	for _, p := range c.policies {
 		for _, r := range p.rules {
@@ -119,7 +132,7 @@ func (c *computation) bindVMs() {
 	for _, g := range c.in.AppliedToGroups {
 		for i := range g.GroupMembers {
 			m := &g.GroupMembers[i]
-			vm, _ := find(m)
+			vm := find(m)
 			if vm == nil {
 				continue
 			}
@@ -133,15 +146,6 @@ func (c *computation) bindVMs() {
 	}
 	for vm, rules := range hits {
 		vm.apply(rules)
-	}
-	for _, s := range c.regions {
-		for _, vm := range s.order {
-			for _, p := range vm.policies {
-				if message := vm.left[p]; message != "" {
-					s.leaveOut(vm, p, message)
-				}
-			}
-		}
 	}
 }
 
@@ -317,5 +321,5 @@ func overlapping(a, b Service) bool {
 	if a.Protocol == cloud.AnyProtocol || b.Protocol == cloud.AnyProtocol {
 		return true
 	}
-	return a.Protocol == b.Protocol && a.From <= b.To && b.From <= a.To
+	return a.overlaps(b)
 }

@@ -139,9 +139,9 @@ func (h half) find(s Service) int {
 	return len(h.cells) - 1
 }
 
-// overlay calls f for every cell of the common refinement of a, b and the extra services.
-func overlay(a, b half, f func(s Service, x, y halfCell), extra ...Service) {
-	services := extra
+// overlay calls f for every cell of the common refinement of a and b.
+func overlay(a, b half, f func(s Service, x, y halfCell)) {
+	var services []Service
 	for _, c := range a.cells {
 		services = append(services, c.service)
 	}
@@ -196,20 +196,44 @@ func (h half) minus(o half) []halfCell {
 
 // allows reports whether the addresses are allowed for the whole of the service by h or, together with it, by o.
 func (h half) allows(o half, s Service, addrs Set) bool {
+	if s.Protocol != cloud.AnyProtocol {
+		addrs = addrs.Intersect(familyOf(s.Protocol))
+		ys := o.within(s)
+		for _, x := range h.within(s) {
+			for _, y := range ys {
+				if x.service.overlaps(y.service) && !addrs.Within(x.all.Union(y.all)) {
+					return false
+				}
+			}
+		}
+		return true
+	}
 	ok := true
 	overlay(h, o, func(cell Service, x, y halfCell) {
-		if ok && s.covers(cell) {
-			ok = addrs.Intersect(familyOf(cell.Protocol)).Within(x.all.Union(y.all))
-		}
-	}, s)
+		ok = ok && addrs.Intersect(familyOf(cell.Protocol)).Within(x.all.Union(y.all))
+	})
 	return ok
 }
 
 // touches reports whether any of the addresses is allowed for any part of the service.
 func (h half) touches(s Service, addrs Set) bool {
-	found := false
-	overlay(h, half{}, func(cell Service, x, _ halfCell) {
-		found = found || s.covers(cell) && addrs.Overlaps(x.all)
-	}, s)
-	return found
+	cells := h.cells
+	if s.Protocol != cloud.AnyProtocol {
+		cells = h.within(s)
+	}
+	return slices.ContainsFunc(cells, func(c halfCell) bool { return addrs.Overlaps(c.all) })
+}
+
+// within returns what is allowed for the parts of a service of one protocol; together the cells are the whole service, or more.
+func (h half) within(s Service) []halfCell {
+	var out []halfCell
+	for _, c := range h.cells {
+		if c.service.Protocol == s.Protocol && c.service.overlaps(s) {
+			out = append(out, c)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, h.at(s))
+	}
+	return out
 }

@@ -91,7 +91,15 @@ func netID(i int) string   { return fmt.Sprintf("vpc-%08x", i) }
 func listID(i int) string  { return fmt.Sprintf("pl-%08x", i) }
 func groupID(i int) string { return fmt.Sprintf("sg-%08x", i) }
 func vmID(i int) string    { return fmt.Sprintf("i-%08x", i) }
-func nicID(i int) string   { return fmt.Sprintf("eni-%08x", i) }
+func nicID(i int) string   { return nicIDs[i] }
+
+// nicIDs saves the formatting, which would take longer than the verdicts.
+var nicIDs = func() (ids [64]string) {
+	for i := range ids {
+		ids[i] = fmt.Sprintf("eni-%08x", i)
+	}
+	return ids
+}()
 
 // input builds what the planner is given for a policy set.
 func (e *estate) input(set policySet, f *fakeCloud) plan.Input {

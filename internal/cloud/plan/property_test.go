@@ -20,7 +20,7 @@ import (
 // TestWorlds is the proof of the planner: random accounts with random policies, checked at every single operation. The number of
 // worlds and the first seed can be set with NEPHELE_PLAN_WORLDS and NEPHELE_PLAN_SEED.
 func TestWorlds(t *testing.T) {
-	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", 150), envInt("NEPHELE_PLAN_SEED", 1)
+	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds), envInt("NEPHELE_PLAN_SEED", 1)
 	var st stats
 	for i := range worlds {
 		at := uint64(seed + i)

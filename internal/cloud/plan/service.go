@@ -48,6 +48,11 @@ func (s Service) covers(o Service) bool {
 	return s.Protocol == o.Protocol && s.From <= o.From && o.To <= s.To
 }
 
+// overlaps reports whether two services of the same protocol share packets.
+func (s Service) overlaps(o Service) bool {
+	return s.Protocol == o.Protocol && s.From <= o.To && o.From <= s.To
+}
+
 func (s Service) String() string {
 	if s.Protocol == cloud.AnyProtocol {
 		return "any protocol"

@@ -1,0 +1,143 @@
+package plan
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// matchGroups gives every class the existing groups it goes on using: the one that most of its interfaces hold, or one that nobody
+// holds and that was made for exactly this class.
+func (s *regionState) matchGroups() {
+	taken := map[string]bool{}
+	var first, spilled []match
+	for _, c := range s.classes {
+		c.existing, c.groups, c.rules = nil, nil, nil
+		if !s.literal[c.key] {
+			first, spilled = s.candidates(c, first, spilled)
+			continue
+		}
+		for _, id := range c.nics[0].ours {
+			c.existing = append(c.existing, s.groups[id])
+			taken[id] = true
+		}
+		slices.SortStableFunc(c.existing, func(a, b *cloud.Group) int {
+			return strings.Compare(a.Tags[cloud.TagKind], b.Tags[cloud.TagKind]) // the group that rules refer to first
+		})
+	}
+	slices.SortStableFunc(first, compareMatches)
+	slices.SortStableFunc(spilled, compareMatches)
+	for _, m := range first {
+		if len(m.class.existing) == 0 && !taken[m.group.ID] {
+			m.class.existing = []*cloud.Group{m.group}
+			taken[m.group.ID] = true
+		}
+	}
+	for _, m := range spilled {
+		if len(m.class.existing) > 0 && !taken[m.group.ID] {
+			m.class.existing = append(m.class.existing, m.group)
+			taken[m.group.ID] = true
+		}
+	}
+	s.nameGroups()
+}
+
+// match is an existing group that a class could go on using.
+type match struct {
+	class   *class
+	group   *cloud.Group
+	overlap int // interfaces of the class that hold it
+}
+
+func compareMatches(a, b match) int {
+	return cmp.Or(cmp.Compare(b.overlap, a.overlap), cmp.Compare(a.class.key, b.class.key), cmp.Compare(a.group.ID, b.group.ID))
+}
+
+// candidates appends the existing groups that the class could go on using.
+func (s *regionState) candidates(c *class, first, spilled []match) (_, _ []match) {
+	overlap := map[string]int{}
+	for _, n := range c.nics {
+		for _, g := range n.ours {
+			overlap[g]++
+		}
+	}
+	for i := range s.snap.Groups {
+		g := &s.snap.Groups[i]
+		if !s.owned(g) || g.NetworkID != c.network.ID || s.banned[c.key][g.ID] {
+			continue
+		}
+		held := overlap[g.ID]
+		if held == 0 && (g.Tags[cloud.TagClass] != c.hash || len(s.byHeld[g.ID]) > 0) {
+			continue
+		}
+		switch {
+		case g.Tags[cloud.TagKind] == cloud.KindClass:
+			first = append(first, match{c, g, held})
+		case c.state == Guarded:
+			spilled = append(spilled, match{c, g, held})
+		}
+	}
+	return first, spilled
+}
+
+// nameGroups makes the first group of every class, so that rules can refer to it.
+func (s *regionState) nameGroups() {
+	s.byKey = map[string]*group{}
+	for _, c := range s.classes {
+		s.addGroup(c)
+	}
+}
+
+// allGroups returns the wanted groups, class by class.
+func (s *regionState) allGroups() []*group {
+	var out []*group
+	for _, c := range s.classes {
+		out = append(out, c.groups...)
+	}
+	return out
+}
+
+// addGroup appends the next group of the class: an existing one, or a new one with a free name.
+func (s *regionState) addGroup(c *class) *group {
+	i := len(c.groups)
+	g := &group{class: c}
+	if i < len(c.existing) {
+		g.existing = c.existing[i]
+		g.name, g.key = g.existing.Name, g.existing.ID
+	} else {
+		g.name = s.freeName(c, i)
+		g.key = "+" + g.name
+	}
+	c.groups = append(c.groups, g)
+	s.byKey[g.key] = g
+	return g
+}
+
+func (s *regionState) freeName(c *class, index int) string {
+	base := cloud.NamePrefix + shortID(s.in.ClusterID) + "-" + c.hash
+	if index > 0 {
+		base += fmt.Sprintf("-s%d", index)
+	}
+	free := func(name string) bool {
+		if s.byKey["+"+name] != nil {
+			return false
+		}
+		return !slices.ContainsFunc(c.network.groupNames, func(n string) bool { return strings.EqualFold(n, name) })
+	}
+	name := base
+	for i := 2; !free(name); i++ {
+		name = fmt.Sprintf("%s.%d", base, i)
+	}
+	return name
+}
+
+// shortID is a short form of the cluster id that may stand in a group's name.
+func shortID(clusterID string) string {
+	sum := sha256.Sum256([]byte(clusterID))
+	return hex.EncodeToString(sum[:3])
+}
