@@ -52,7 +52,7 @@ func webInEdited() policy.Policy {
 		{Action: policy.Allow, Peers: from("ops"), Ports: ports(22)},
 		{Action: policy.Allow, Peers: from("web"), Ports: ports(8080)},
 	}
-	p.Egress = []policy.Rule{{Action: policy.Drop, Peers: block("198.51.100.0/24"), Ports: ports(443)}}
+	p.Egress = []policy.Rule{{Action: policy.Drop, Peers: block("198.51.100.0/24")}}
 	return p
 }
 

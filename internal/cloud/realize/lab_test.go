@@ -85,6 +85,7 @@ type lab struct {
 	vms      map[string]labVM // by name
 	native   map[probe][2]bool
 	probes   []probe
+	since    time.Time // of the last publish
 	stop     context.CancelFunc
 	done     chan struct{}
 }
@@ -335,7 +336,12 @@ func (l *lab) halt() {
 }
 
 // publish commits what was put into the engine.
-func (l *lab) publish() { l.store.Publish(convert.Delta(l.engine.Commit())) }
+func (l *lab) publish() { l.publishDelta(l.engine.Commit()) }
+
+func (l *lab) publishDelta(d *policy.Delta) {
+	l.since = l.options.Clock.Now()
+	l.store.Publish(convert.Delta(d))
+}
 
 // probe is a flow that is looked at. An end that is no VM is an address.
 type probe struct {
@@ -437,6 +443,8 @@ func (l *lab) unsettled() string {
 		return "no plan yet; " + r.Waiting
 	case r.Err != nil:
 		return r.Err.Error()
+	case r.RealizedAt.Before(l.since):
+		return "nothing was realized since the last change"
 	case !r.Result.Plan.Empty():
 		return "the plan is not empty:\n" + printed(r.Result.Plan)
 	}
@@ -490,7 +498,7 @@ func listed[T any](l *lab, r Resource) []T {
 
 // eventually polls until the condition holds; false if patience runs out.
 func eventually(condition func() bool) bool {
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 		if condition() {
 			return true
 		}
