@@ -5,7 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -64,22 +64,25 @@ type pkg struct {
 
 func parse(dir string) (*pkg, error) {
 	fset := token.NewFileSet()
-	parsed, err := parser.ParseDir(fset, dir, func(f fs.FileInfo) bool {
-		return !strings.HasSuffix(f.Name(), "_test.go") && !strings.HasPrefix(f.Name(), "zz_generated.")
-	}, 0)
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
-		return nil, fmt.Errorf("parse: %w", err)
-	}
-	if len(parsed) != 1 {
-		return nil, fmt.Errorf("found %d packages, want one", len(parsed))
+		return nil, err
 	}
 	p := &pkg{imports: map[string]string{}}
 	specs := map[string]ast.Expr{}
-	for name, syntax := range parsed {
-		p.name = name
-		for _, file := range syntax.Files {
-			collect(file, specs, p.imports)
+	for _, name := range files {
+		if base := filepath.Base(name); strings.HasSuffix(base, "_test.go") || strings.HasPrefix(base, "zz_generated.") {
+			continue
 		}
+		file, err := parser.ParseFile(fset, name, nil, 0)
+		if err != nil {
+			return nil, fmt.Errorf("parse: %w", err)
+		}
+		p.name = file.Name.Name
+		collect(file, specs, p.imports)
+	}
+	if p.name == "" {
+		return nil, fmt.Errorf("there are no Go files in %s", dir)
 	}
 	for name, expr := range specs {
 		s, ok := expr.(*ast.StructType)

@@ -126,8 +126,6 @@ func (s *spanChange) flip(h *host, was bool) {
 	s.hosts[h] = was
 }
 
-func (s *spanChange) changed() bool { return s.whole || len(s.hosts) > 0 }
-
 // take returns the difference to the present span and forgets it.
 func (s *spanChange) take(now *hostCounts) (added, removed []string) {
 	if s.whole {

@@ -150,13 +150,3 @@ func parse(t *testing.T, text string) []*unstructured.Unstructured {
 	}
 	return out
 }
-
-// one parses the only document of a text.
-func one(t *testing.T, text string) *unstructured.Unstructured {
-	t.Helper()
-	objs := parse(t, text)
-	if len(objs) != 1 {
-		t.Fatalf("%d objects in %s, want 1", len(objs), text)
-	}
-	return objs[0]
-}

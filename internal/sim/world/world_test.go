@@ -3,6 +3,7 @@ package world
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -69,7 +70,9 @@ func newBench(t *testing.T, o Options) *bench {
 	b.vpc = must[VPC](t)(b.r.CreateVPC(CreateVPCInput{CIDR: "10.0.0.0/16", AmazonProvidedIPv6: true, Tags: Tags{"Name": "main"}}))
 	b.clock.advance(o.VisibilityDelay)
 	for i := range b.subnet {
-		six := strings.Replace(b.vpc.CIDRs[1].Prefix.String(), "00::/56", fmt.Sprintf("%02x::/64", i), 1)
+		bytes := b.vpc.CIDRs[1].Prefix.Addr().As16()
+		bytes[7] = byte(i)
+		six := netip.PrefixFrom(netip.AddrFrom16(bytes), 64).String()
 		b.subnet[i] = must[Subnet](t)(b.r.CreateSubnet(CreateSubnetInput{VPCID: b.vpc.ID, CIDR: fmt.Sprintf("10.0.%d.0/24", i), IPv6CIDR: six}))
 	}
 	b.clock.advance(o.VisibilityDelay)
