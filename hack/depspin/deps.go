@@ -1,46 +1,11 @@
 //go:build depspin
 
-// Package depspin pins dependencies while the tree is being built up.
+// Package depspin keeps modules in go.mod until the package that serves the computed objects as an aggregated API imports them. The build
+// tag is never set.
 package depspin
 
 import (
-	_ "github.com/aws/aws-sdk-go-v2/aws"
-	_ "github.com/aws/aws-sdk-go-v2/aws/retry"
-	_ "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
-	_ "github.com/aws/aws-sdk-go-v2/credentials"
-	_ "github.com/aws/aws-sdk-go-v2/credentials/stscreds"
-	_ "github.com/aws/aws-sdk-go-v2/service/ec2"
-	_ "github.com/aws/aws-sdk-go-v2/service/sts"
-	_ "github.com/aws/smithy-go"
-	_ "github.com/go-logr/logr"
-	_ "github.com/go-logr/logr/slogr"
-	_ "github.com/google/go-cmp/cmp"
-	_ "github.com/google/go-cmp/cmp/cmpopts"
-	_ "github.com/google/uuid"
 	_ "github.com/prometheus/client_golang/prometheus"
-	_ "github.com/spf13/cobra"
-	_ "golang.org/x/term"
-	_ "golang.org/x/time/rate"
-	_ "k8s.io/api/core/v1"
-	_ "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	_ "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	_ "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	_ "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	_ "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	_ "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	_ "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	_ "k8s.io/apimachinery/pkg/runtime"
 	_ "k8s.io/apiserver/pkg/server"
-	_ "k8s.io/client-go/dynamic"
-	_ "k8s.io/client-go/kubernetes"
-	_ "k8s.io/client-go/tools/clientcmd"
-	_ "k8s.io/client-go/tools/leaderelection"
-	_ "k8s.io/klog/v2"
 	_ "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	_ "k8s.io/utils/clock/testing"
-	_ "pgregory.net/rapid"
-	_ "sigs.k8s.io/controller-runtime"
-	_ "sigs.k8s.io/controller-runtime/pkg/client/fake"
-	_ "sigs.k8s.io/controller-runtime/pkg/envtest"
-	_ "sigs.k8s.io/yaml"
 )
