@@ -27,7 +27,12 @@ type entry interface {
 	modified(key string, p *memberPatch) runtime.Object
 }
 
-func formatRevision(r uint64) string { return strconv.FormatUint(r, 10) }
+// formatRevision is the resource version of an object that last changed in a revision.
+func formatRevision(r uint64) string { return strconv.FormatUint(2*r, 10) }
+
+// Position is the resource version of everything there is at a revision; a BOOKMARK carries it. It differs from that of
+// every object: one who has received an object has not therefore received all that changed before it.
+func Position(revision uint64) string { return strconv.FormatUint(2*revision+1, 10) }
 
 type policyEntry struct {
 	policy *v1beta2.NetworkPolicy

@@ -13,8 +13,12 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-// ErrNotReady is the error of List and Get before the first Publish.
-var ErrNotReady = errors.New("policies are not computed yet")
+// ErrNotReady is the error of List and Get before the first Publish. ErrExpired is that of Resume: the receiver must begin
+// anew.
+var (
+	ErrNotReady = errors.New("policies are not computed yet")
+	ErrExpired  = errors.New("the store has moved on from this position")
+)
 
 // DefaultMaxPending is Options.MaxPending when that is 0.
 const DefaultMaxPending = 100_000
@@ -24,6 +28,9 @@ type Options struct {
 	// MaxPending is the number of changed objects by which a receiver may fall behind before it is cut off; what a watch
 	// begins with does not count. 0 means DefaultMaxPending.
 	MaxPending int
+	// FirstRevision is the revision before the first Publish. A store that takes the place of another one, in the eyes of
+	// the same receivers, is given one that the former never reached, such as the time in microseconds.
+	FirstRevision uint64
 }
 
 // Store is the store. See the package comment for its contract; use New.
@@ -49,7 +56,7 @@ func New(o Options) *Store {
 	if o.MaxPending == 0 {
 		o.MaxPending = DefaultMaxPending
 	}
-	s := &Store{maxPending: o.MaxPending, tables: map[Resource]*table{}}
+	s := &Store{maxPending: o.MaxPending, revision: o.FirstRevision, tables: map[Resource]*table{}}
 	for _, r := range Resources() {
 		s.tables[r] = &table{resource: r, entries: map[string]entry{}, watchers: map[string]sets.Set[*Watcher]{}}
 	}
@@ -203,16 +210,39 @@ func (s *Store) Watch(r Resource, key string) (*Watcher, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := newWatcher(s, r, key)
+	w := s.admit(t, key)
+	if s.ready {
+		w.begin(t.view(key), s.revision)
+	}
+	return w, nil
+}
+
+// Resume is Watch for a receiver that holds what concerned the key at a position: it delivers the bookmark and then what
+// changes. It fails with ErrExpired if that is not where the store stands, or no position at all.
+func (s *Store) Resume(r Resource, key, position string) (*Watcher, error) {
+	t, ok := s.tables[r]
+	if !ok {
+		return nil, fmt.Errorf("watch %q: no such resource, want one of %v", r, Resources())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ready || position != Position(s.revision) {
+		return nil, ErrExpired
+	}
+	w := s.admit(t, key)
+	w.begin(nil, s.revision)
+	return w, nil
+}
+
+// admit adds a watcher to a table. It needs the store locked for writing.
+func (s *Store) admit(t *table, key string) *Watcher {
+	w := newWatcher(s, t.resource, key)
 	if t.watchers[key] == nil {
 		t.watchers[key] = sets.New[*Watcher]()
 	}
 	t.watchers[key].Insert(w)
 	t.count++
-	if s.ready {
-		w.begin(t.view(key), s.revision)
-	}
-	return w, nil
+	return w
 }
 
 // Watchers returns the number of watches on a kind.
@@ -293,15 +323,15 @@ func emptyObject(r Resource, revision uint64) runtime.Object {
 	switch r {
 	case AddressGroups:
 		o := &v1beta2.AddressGroup{}
-		o.ResourceVersion = formatRevision(revision)
+		o.ResourceVersion = Position(revision)
 		return o
 	case AppliedToGroups:
 		o := &v1beta2.AppliedToGroup{}
-		o.ResourceVersion = formatRevision(revision)
+		o.ResourceVersion = Position(revision)
 		return o
 	default:
 		o := &v1beta2.NetworkPolicy{}
-		o.ResourceVersion = formatRevision(revision)
+		o.ResourceVersion = Position(revision)
 		return o
 	}
 }

@@ -238,3 +238,34 @@ func TestConcurrentReceivers(t *testing.T) {
 	})
 	receivers.Wait()
 }
+
+func TestResumeFromAPosition(t *testing.T) {
+	s := New(Options{FirstRevision: 100})
+	if _, err := s.Resume(NetworkPolicies, "", Position(100)); !errors.Is(err, ErrExpired) {
+		t.Errorf("before the first Publish: %v", err)
+	}
+	s.Publish(Changes{Policies: []PolicyChange{{Policy: &v1beta2.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}}}})
+	list, revision, err := s.List(NetworkPolicies, "")
+	if err != nil || revision != 101 {
+		t.Fatalf("revision %d, %v", revision, err)
+	}
+	for _, position := range []string{"", Position(100), Position(102), list[0].(*v1beta2.NetworkPolicy).ResourceVersion} {
+		if _, err := s.Resume(NetworkPolicies, "", position); !errors.Is(err, ErrExpired) {
+			t.Errorf("from %q: %v", position, err)
+		}
+	}
+	if _, err := s.Resume("pods", "", Position(101)); err == nil || errors.Is(err, ErrExpired) {
+		t.Errorf("of an unknown resource: %v", err)
+	}
+	w, err := s.Resume(NetworkPolicies, "", Position(101))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev, ok, err := w.TryNext()
+	if err != nil || !ok || ev.Type != watch.Bookmark || ev.Object.(*v1beta2.NetworkPolicy).ResourceVersion != Position(101) {
+		t.Errorf("got %v %t %v", ev, ok, err)
+	}
+	if ev, ok, _ := w.TryNext(); ok {
+		t.Errorf("then %v", ev)
+	}
+}

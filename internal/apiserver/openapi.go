@@ -1,0 +1,93 @@
+package apiserver
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/util"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+var ownPackage = reflect.TypeFor[v1beta2.NetworkPolicy]().PkgPath()
+
+// definitions describes the kinds that are served, and those of Kubernetes that they are made of.
+func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	all := apiextensions.GetOpenAPIDefinitions(ref)
+	d := describer{ref: ref, all: all}
+	for _, root := range []any{
+		v1beta2.NetworkPolicyList{}, v1beta2.AddressGroupList{}, v1beta2.AppliedToGroupList{}, v1beta2.AddressGroupPatch{},
+		v1beta2.AppliedToGroupPatch{}, v1beta2.NetworkPolicyStatus{},
+	} {
+		d.define(reflect.TypeOf(root))
+	}
+	return all
+}
+
+// describer derives the description of Go types from their JSON tags.
+type describer struct {
+	ref common.ReferenceCallback
+	all map[string]common.OpenAPIDefinition
+}
+
+// define describes a struct of ours, and those that its fields hold, and returns the name of its definition.
+func (d describer) define(typ reflect.Type) string {
+	name := util.GetCanonicalTypeName(reflect.Zero(typ).Interface())
+	if _, known := d.all[name]; known || typ.PkgPath() != ownPackage {
+		return name
+	}
+	// A type that refers to itself finds this one.
+	d.all[name] = common.OpenAPIDefinition{}
+	properties := map[string]spec.Schema{}
+	needs := map[string]bool{}
+	for field := range typ.Fields() {
+		if field.Type == reflect.TypeFor[metav1.TypeMeta]() {
+			properties["kind"], properties["apiVersion"] = *spec.StringProperty(), *spec.StringProperty()
+			continue
+		}
+		key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		properties[key] = d.describe(field.Type, needs)
+	}
+	d.all[name] = common.OpenAPIDefinition{
+		Schema:       spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Properties: properties}},
+		Dependencies: slices.Sorted(maps.Keys(needs)),
+	}
+	return name
+}
+
+func (d describer) describe(typ reflect.Type, needs map[string]bool) spec.Schema {
+	switch typ.Kind() {
+	case reflect.Pointer:
+		return d.describe(typ.Elem(), needs)
+	case reflect.Slice:
+		if typ.Elem().Kind() == reflect.Uint8 {
+			return *spec.StrFmtProperty("byte")
+		}
+		element := d.describe(typ.Elem(), needs)
+		return *spec.ArrayProperty(&element)
+	case reflect.Struct:
+		if typ == reflect.TypeFor[intstr.IntOrString]() {
+			return *spec.StrFmtProperty(intstr.IntOrString{}.OpenAPISchemaFormat())
+		}
+		name := d.define(typ)
+		needs[name] = true
+		return spec.Schema{SchemaProps: spec.SchemaProps{Ref: d.ref(name), Default: map[string]any{}}}
+	case reflect.Bool:
+		return *spec.BooleanProperty()
+	case reflect.Int32:
+		return *spec.Int32Property()
+	case reflect.Int64, reflect.Uint32:
+		return *spec.Int64Property()
+	case reflect.Float64:
+		return *spec.Float64Property()
+	default:
+		return *spec.StringProperty()
+	}
+}

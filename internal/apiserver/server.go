@@ -1,0 +1,133 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	restclient "k8s.io/client-go/rest"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+)
+
+const (
+	// watchLife is how long a watch lasts at least, unless the client sets a limit; at most it is twice that.
+	watchLife = 2 * time.Hour
+	// stopGrace bounds how long requests and watches may delay the end.
+	stopGrace = 2 * time.Second
+)
+
+// Options are what a Server needs. All fields but Logger are required.
+type Options struct {
+	// Listener is where it serves, over TCP. It is closed when Start returns.
+	Listener net.Listener
+	// Certificate is what it serves with.
+	Certificate *Certificate
+	// Access decides about callers; see Delegated.
+	Access Access
+	// Store holds what is served. It need not be open yet.
+	Store *watchstore.Store
+	// Reports takes the statuses that enforcers post.
+	Reports Reports
+	Logger  logr.Logger
+}
+
+// Server is the API server. See the package comment; use New.
+type Server struct {
+	Options
+	generic *server.GenericAPIServer
+}
+
+// New returns a server that does not serve before Start.
+func New(o Options) (*Server, error) {
+	if o.Listener == nil || o.Certificate == nil || o.Access.Authenticator == nil || o.Access.Authorizer == nil || o.Store == nil || o.Reports == nil {
+		return nil, errors.New("API server: Listener, Certificate, Access, Store and Reports must be given")
+	}
+	scheme, err := servingScheme()
+	if err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	codecs := serializer.NewCodecFactory(scheme)
+	config, err := genericConfig(o, codecs)
+	if err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	generic, err := config.Complete(nil).New("nephele", server.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	// The default is the request timeout, a minute, which any open connection would use up.
+	generic.ShutdownTimeout = stopGrace
+	group := server.NewDefaultAPIGroupInfo(v1beta2.GroupName, scheme, runtime.NewParameterCodec(scheme), codecs)
+	group.VersionedResourcesStorageMap[v1beta2.GroupVersion().Version] = map[string]rest.Storage{
+		"networkpolicies":        newObjects(watchstore.NetworkPolicies, "networkpolicy", o.Store),
+		"networkpolicies/status": &statuses{o.Reports},
+		"addressgroups":          newObjects(watchstore.AddressGroups, "addressgroup", o.Store),
+		"appliedtogroups":        newObjects(watchstore.AppliedToGroups, "appliedtogroup", o.Store),
+	}
+	if err := generic.InstallAPIGroup(&group); err != nil {
+		return nil, fmt.Errorf("API server: install %s: %w", v1beta2.GroupName, err)
+	}
+	return &Server{o, generic}, nil
+}
+
+func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, error) {
+	external, err := externalScheme()
+	if err != nil {
+		return nil, err
+	}
+	c := server.NewConfig(codecs)
+	c.SecureServing = &server.SecureServingInfo{
+		Listener: o.Listener, Cert: o.Certificate.pair, ClientCA: o.Access.ClientCA, MinTLSVersion: tls.VersionTLS12,
+	}
+	c.ExternalAddress = o.Listener.Addr().String()
+	c.Authentication.Authenticator = o.Access.Authenticator
+	c.Authorization.Authorizer = o.Access.Authorizer
+	// Nothing in this server calls itself, so it has no all-powerful token for that.
+	c.LoopbackClientConfig = &restclient.Config{}
+	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	c.EnableProfiling = false
+	c.MinRequestTimeout = int(watchLife / time.Second)
+	c.ShutdownWatchTerminationGracePeriod = stopGrace
+	namer := openapi.NewDefinitionNamer(external)
+	c.OpenAPIConfig = server.DefaultOpenAPIConfig(definitions, namer)
+	c.OpenAPIV3Config = server.DefaultOpenAPIV3Config(definitions, namer)
+	c.OpenAPIConfig.Info.Title, c.OpenAPIV3Config.Info.Title = "Nephele", "Nephele"
+	c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("policies-computed", func(*http.Request) error {
+		_, _, err := o.Store.Get(watchstore.NetworkPolicies, "")
+		return err
+	}))
+	if ready := o.Access.Ready; ready != nil {
+		c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("callers-recognized", func(*http.Request) error { return ready() }))
+	}
+	return c, nil
+}
+
+// Start serves until ctx ends. It may be called once. It is a manager.Runnable.
+func (s *Server) Start(ctx context.Context) error {
+	var renewal sync.WaitGroup
+	defer renewal.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	renewal.Go(func() {
+		s.Certificate.keep(ctx, func(err error) { s.Logger.Error(err, "Renewing the serving certificate failed, trying again later") })
+	})
+	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
+		return fmt.Errorf("API server: %w", err)
+	}
+	return nil
+}
