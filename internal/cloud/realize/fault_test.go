@@ -101,9 +101,9 @@ type outcome struct {
 func (o outcome) String() string { return strings.Join(o.wrong[:min(len(o.wrong), 5)], "\n") }
 
 // live runs the history under the faults.
-func live(t *testing.T, faults ...func(*lab)) outcome {
+func live(t *testing.T, cfg labConfig, faults ...func(*lab)) outcome {
 	t.Helper()
-	l := newLab(t, labConfig{})
+	l := newLab(t, cfg)
 	defer l.close()
 	before := l.holdings()
 	l.publish()
@@ -164,7 +164,7 @@ func seeded() (*rand.Rand, uint64) {
 // neither the old nor the new policies allow, or cut what both allow.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	clean := live(t)
+	clean := live(t, labConfig{})
 	if len(clean.wrong) > 0 || clean.calls == 0 {
 		t.Fatalf("undisturbed, %d calls: %v", clean.calls, clean.wrong)
 	}
@@ -178,7 +178,7 @@ func TestFaults(t *testing.T) {
 		}
 		survived := 0
 		for _, k := range at {
-			if got := live(t, d.at(k+1)); len(got.wrong) == 0 {
+			if got := live(t, labConfig{}, d.at(k+1)); len(got.wrong) == 0 {
 				survived++
 			} else {
 				t.Errorf("%s, call %d: %s", d.name, k+1, got)
@@ -187,6 +187,16 @@ func TestFaults(t *testing.T) {
 		fmt.Fprintf(&table, "%-32s %8d %8d\n", d.name, len(at), survived)
 	}
 	t.Log("\n" + table.String())
+}
+
+// TestSlowlyVisible: what was created is not found for a while.
+func TestSlowlyVisible(t *testing.T) {
+	t.Parallel()
+	for _, delay := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
+		if got := live(t, labConfig{visible: delay}); len(got.wrong) > 0 {
+			t.Errorf("%s: %s", delay, got)
+		}
+	}
 }
 
 // TestManyFaults disturbs many calls of one history.
@@ -205,7 +215,7 @@ func TestManyFaults(t *testing.T) {
 			faults = append(faults, d.at(1+random.IntN(120)))
 		}
 		faults = append(faults, kinds[len(kinds)-1].at(1+random.IntN(120)))
-		if got := live(t, faults...); len(got.wrong) > 0 {
+		if got := live(t, labConfig{}, faults...); len(got.wrong) > 0 {
 			t.Errorf("seed %d, run %d: %s", seed, run, got)
 		}
 	}

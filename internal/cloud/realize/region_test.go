@@ -37,17 +37,16 @@ func (l *lab) waitsFor(what string) {
 	})
 }
 
-// gated withholds the events of one kind that come after the bookmark, until the gate is opened.
+// gated withholds the events of one kind while the gate is locked.
 type gated struct {
 	Source
 	resource Resource
-	open     chan struct{}
+	gate     *sync.RWMutex
 }
 
 type gatedStream struct {
 	Stream
-	open   chan struct{}
-	inSync bool
+	gate *sync.RWMutex
 }
 
 func (g gated) Watch(r Resource, key string) (Stream, error) {
@@ -55,19 +54,13 @@ func (g gated) Watch(r Resource, key string) (Stream, error) {
 	if err != nil || r != g.resource {
 		return s, err
 	}
-	return &gatedStream{Stream: s, open: g.open}, nil
+	return &gatedStream{s, g.gate}, nil
 }
 
 func (s *gatedStream) Next(ctx context.Context) (watch.Event, error) {
-	if s.inSync {
-		select {
-		case <-s.open:
-		case <-ctx.Done():
-			return watch.Event{}, ctx.Err()
-		}
-	}
 	ev, err := s.Stream.Next(ctx)
-	s.inSync = s.inSync || ev.Type == watch.Bookmark
+	s.gate.RLock()
+	defer s.gate.RUnlock()
 	return ev, err
 }
 
@@ -89,31 +82,39 @@ func TestNothingBeforeTheFirstBookmark(t *testing.T) {
 	}
 }
 
-// TestNothingWhileGroupsAreMissing: a policy comes, and later moves to another VM, before the groups that it names.
+// TestNothingWhileGroupsAreMissing: a policy comes before the groups that it names, and later moves to others, which come late too.
 func TestNothingWhileGroupsAreMissing(t *testing.T) {
 	t.Parallel()
+	moved := webIn()
+	moved.Generation = 2
+	moved.AppliedTo = applied("db")
+	moved.Ingress[1].Peers = from("web")
 	for resource, message := range map[Resource]string{
 		AddressGroups: "names address group", AppliedToGroups: "no applied-to group of policy",
 	} {
 		t.Run(string(resource), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, labConfig{})
-			gate := gated{l.options.Source, resource, make(chan struct{})}
+			gate := &sync.RWMutex{}
+			l.options.Source = gated{l.options.Source, resource, gate}
 			l.publish()
-			l.options.Source = gate
 			l.start()
 			l.settle()
-			calls := l.count()
-			l.engine.PutPolicy(webIn())
-			l.publish()
-			l.waitsFor(message)
-			if n := calls(); n > 0 {
-				t.Errorf("%d calls without the groups", n)
-			}
-			close(gate.open)
-			l.settle()
-			if d := compare(l.actual(), l.wanted()); d != "" {
-				t.Error(d)
+			for _, p := range []policy.Policy{webIn(), moved} {
+				gate.Lock()
+				calls := l.count()
+				l.engine.PutPolicy(p)
+				l.publish()
+				l.waitsFor(message)
+				made := calls()
+				gate.Unlock()
+				if made > 0 {
+					t.Errorf("generation %d: %d calls without the groups", p.Generation, made)
+				}
+				l.settle()
+				if d := compare(l.actual(), l.wanted()); d != "" {
+					t.Error(d)
+				}
 			}
 		})
 	}
