@@ -1,0 +1,149 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+const (
+	// registrationCheck is how often a registration is looked after, registrationRetry how soon after a failure.
+	registrationCheck = 30 * time.Second
+	registrationRetry = time.Second
+	// managedBy marks the objects that a registration has made.
+	managedBy, managedByUs = "app.kubernetes.io/managed-by", "nephele"
+	// priority of the group and of the version among others.
+	priority = 100
+)
+
+// Registration makes kube-apiserver forward the API group to a server: it keeps the APIService with the current CA bundle, and
+// for a server outside the cluster network the Service that leads to it. An object of the same name that somebody else
+// has made, such as an Antrea Controller, is left alone, which is an error. All fields are required but Local and Logger.
+type Registration struct {
+	// Client is one that RegistrationClient returns.
+	Client client.Client
+	// Service is reached by kube-apiserver; the certificate must name NAME.NAMESPACE.svc.
+	Service types.NamespacedName
+	// Port of the Service.
+	Port int32
+	// Local says that server and kube-apiserver run on one machine: the Service is made, and stands for localhost.
+	Local bool
+	// CABundle returns the present bundle.
+	CABundle func() []byte
+	Clock    clock.WithTicker
+	Logger   logr.Logger
+}
+
+// RegistrationClient returns a client of the objects of a Registration.
+func RegistrationClient(cfg *rest.Config) (client.Client, error) {
+	scheme, err := registrationScheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("register the API: %w", err)
+	}
+	return c, nil
+}
+
+func registrationScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(s), apiregistrationv1.AddToScheme(s)); err != nil {
+		return nil, fmt.Errorf("build the scheme: %w", err)
+	}
+	return s, nil
+}
+
+// Start keeps the objects until ctx ends. They stay when it does. It is a manager.Runnable.
+func (r *Registration) Start(ctx context.Context) error {
+	for {
+		wait := registrationCheck
+		if err := r.ensure(ctx); err != nil && ctx.Err() == nil {
+			r.Logger.Error(err, "Registering the API failed, trying again")
+			wait = registrationRetry
+		}
+		timer := r.Clock.NewTimer(wait)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+func (r *Registration) ensure(ctx context.Context) error {
+	if r.Local {
+		service := &corev1.Service{
+			ObjectMeta: r.meta(r.Service),
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+		}
+		present := &corev1.Service{}
+		err := r.keep(ctx, service, present, func() bool {
+			same := present.Spec.Type == service.Spec.Type && present.Spec.ExternalName == service.Spec.ExternalName
+			present.Spec.Type, present.Spec.ExternalName = service.Spec.Type, service.Spec.ExternalName
+			return same
+		})
+		if err != nil {
+			return err
+		}
+	}
+	gv := v1beta2.GroupVersion()
+	api := &apiregistrationv1.APIService{
+		ObjectMeta: r.meta(types.NamespacedName{Name: gv.Version + "." + gv.Group}),
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: priority, VersionPriority: priority, CABundle: r.CABundle(),
+			Service: &apiregistrationv1.ServiceReference{Namespace: r.Service.Namespace, Name: r.Service.Name, Port: &r.Port},
+		},
+	}
+	present := &apiregistrationv1.APIService{}
+	return r.keep(ctx, api, present, func() bool {
+		same := equality.Semantic.DeepEqual(present.Spec, api.Spec)
+		present.Spec = api.Spec
+		return same
+	})
+}
+
+func (r *Registration) meta(name types.NamespacedName) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Labels: map[string]string{managedBy: managedByUs}}
+}
+
+// keep makes an object, or brings it up to date: adapt changes the present one to what it should be, and reports whether it
+// was so already.
+func (r *Registration) keep(ctx context.Context, want, present client.Object, adapt func() bool) error {
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(want), present)
+	switch {
+	case apierrors.IsNotFound(err):
+		if err := r.Client.Create(ctx, want); err != nil {
+			return fmt.Errorf("register the API: %w", err)
+		}
+		r.Logger.Info("Registered the API", "name", want.GetName())
+		return nil
+	case err != nil:
+		return fmt.Errorf("register the API: %w", err)
+	case present.GetLabels()[managedBy] != managedByUs:
+		return fmt.Errorf("register the API: %T %s is somebody else's: it lacks the label %s=%s", want, want.GetName(), managedBy, managedByUs)
+	case adapt():
+		return nil
+	}
+	if err := r.Client.Update(ctx, present); err != nil {
+		return fmt.Errorf("register the API: %w", err)
+	}
+	return nil
+}
