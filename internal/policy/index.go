@@ -1,5 +1,7 @@
 package policy
 
+import "slices"
+
 // smallIndex is the number of items up to which an index is a plain list: most Namespaces hold a handful of label sets
 // and selectors, and maps for each of them would cost more memory than they save time.
 const smallIndex = 12
@@ -43,16 +45,7 @@ func (x *labelIndex[T]) insert(item T) {
 
 func (x *labelIndex[T]) remove(item T) {
 	if x.items == nil {
-		for i, it := range x.list {
-			if it == item {
-				last := len(x.list) - 1
-				x.list[i] = x.list[last]
-				var zero T
-				x.list[last] = zero
-				x.list = x.list[:last]
-				return
-			}
-		}
+		x.list = without(x.list, item)
 		return
 	}
 	delete(x.items, item)
@@ -62,6 +55,18 @@ func (x *labelIndex[T]) remove(item T) {
 			delete(x.byLabel, l)
 		}
 	}
+}
+
+// without removes item from a list whose order does not matter. The list is reused.
+func without[T comparable](list []T, item T) []T {
+	i := slices.Index(list, item)
+	if i < 0 {
+		return list
+	}
+	last := len(list) - 1
+	list[i] = list[last]
+	clear(list[last:])
+	return list[:last]
 }
 
 // each calls f for every item that s matches; a nil s matches all. f must not change the index.
@@ -138,16 +143,7 @@ func (x *selectorIndex[T]) insert(item T) {
 
 func (x *selectorIndex[T]) remove(item T) {
 	if !x.large {
-		for i, it := range x.list {
-			if it == item {
-				last := len(x.list) - 1
-				x.list[i] = x.list[last]
-				var zero T
-				x.list[last] = zero
-				x.list = x.list[:last]
-				return
-			}
-		}
+		x.list = without(x.list, item)
 		return
 	}
 	delete(x.rest, item)

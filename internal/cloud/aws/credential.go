@@ -20,6 +20,7 @@ type CredentialError struct {
 	Problem string
 }
 
+// Error implements error.
 func (e *CredentialError) Error() string {
 	if e.Field == "" {
 		return fmt.Sprintf("secret %s, key %q: %s", e.Secret, e.Key, e.Problem)

@@ -105,17 +105,21 @@ func ruleBody(region string, r world.SecurityGroupRule) []wire.Element {
 		wire.Text("securityGroupRuleArn", world.ARN(region, r.Account, r.ID)),
 		tagSet(r.Tags),
 	}
-	switch {
-	case r.Group != nil:
-		body = append(body, wire.Node("referencedGroupInfo", groupPeer(*r.Group)...))
-	case r.PrefixListID != "":
-		body = append(body, wire.Text("prefixListId", r.PrefixListID))
-	case r.CIDR.Addr().Is4():
-		body = append(body, cidr("cidrIpv4", r.CIDR))
-	default:
-		body = append(body, cidr("cidrIpv6", r.CIDR))
+	if r.Group != nil {
+		return append(body, wire.Node("referencedGroupInfo", groupPeer(*r.Group)...))
 	}
-	return body
+	return append(body, plainPeer(r))
+}
+
+// plainPeer is the peer of a rule that is not a group.
+func plainPeer(r world.SecurityGroupRule) wire.Element {
+	switch {
+	case r.PrefixListID != "":
+		return wire.Text("prefixListId", r.PrefixListID)
+	case r.CIDR.Addr().Is4():
+		return cidr("cidrIpv4", r.CIDR)
+	}
+	return cidr("cidrIpv6", r.CIDR)
 }
 
 // revokedBody is a rule in the answer of a revoke call, which has its own names for some parts.
@@ -129,17 +133,10 @@ func revokedBody(r world.SecurityGroupRule) []wire.Element {
 		wire.Int("toPort", int(r.ToPort)),
 		wire.Text("description", r.Description),
 	}
-	switch {
-	case r.Group != nil:
-		body = append(body, wire.Text("referencedGroupId", r.Group.GroupID))
-	case r.PrefixListID != "":
-		body = append(body, wire.Text("prefixListId", r.PrefixListID))
-	case r.CIDR.Addr().Is4():
-		body = append(body, cidr("cidrIpv4", r.CIDR))
-	default:
-		body = append(body, cidr("cidrIpv6", r.CIDR))
+	if r.Group != nil {
+		return append(body, wire.Text("referencedGroupId", r.Group.GroupID))
 	}
-	return body
+	return append(body, plainPeer(r))
 }
 
 // permissionBody writes a permission of a request back, for the set of those that matched no rule.

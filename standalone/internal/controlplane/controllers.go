@@ -111,13 +111,18 @@ func (c *controllers) config(account string) *rest.Config {
 		"system:serviceaccounts", "system:serviceaccounts:kube-system")
 }
 
-func (c *controllers) startNamespaces(ctx context.Context) error {
-	cfg := c.config("namespace-controller")
+// clients are what a controller of objects of every kind needs.
+func clients(cfg *rest.Config) (kubernetes.Interface, metadata.Interface, error) {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	metadataClient, err := metadata.NewForConfig(cfg)
+	return client, metadataClient, err
+}
+
+func (c *controllers) startNamespaces(ctx context.Context) error {
+	client, metadataClient, err := clients(c.config("namespace-controller"))
 	if err != nil {
 		return err
 	}
@@ -141,11 +146,7 @@ func (c *controllers) startNamespaces(ctx context.Context) error {
 
 func (c *controllers) startGarbageCollector(ctx context.Context) error {
 	cfg := c.config("generic-garbage-collector")
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return err
-	}
-	metadataClient, err := metadata.NewForConfig(cfg)
+	client, metadataClient, err := clients(cfg)
 	if err != nil {
 		return err
 	}
