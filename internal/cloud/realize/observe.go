@@ -19,6 +19,23 @@ type observation struct {
 	unread map[string]error
 }
 
+func (o observation) snapshots() []*cloud.Snapshot {
+	var out []*cloud.Snapshot
+	for _, r := range o.regions {
+		out = append(out, r.Snapshot)
+	}
+	return out
+}
+
+// snapshots are the account's last ones.
+func snapshots(a Account) []*cloud.Snapshot {
+	var out []*cloud.Snapshot
+	for _, region := range sortedKeys(a.Snapshots) {
+		out = append(out, a.Snapshots[region])
+	}
+	return out
+}
+
 // observe reads all regions of the account that were ever read. A region that cannot be read is left alone, and the others go on; it
 // fails if none can be read, or if the account is to be given back, which happens as a whole.
 func (w *worker) observe(ctx context.Context, acct Account) (observation, error) {

@@ -230,6 +230,41 @@ func TestAccountIsGivenBack(t *testing.T) {
 	}
 }
 
+// TestAccountCannotBeGivenBack: somebody's own rule refers to our group, so that it cannot be deleted.
+func TestAccountCannotBeGivenBack(t *testing.T) {
+	t.Parallel()
+	clk := clocktesting.NewFakeClock(time.Now())
+	l := newLab(t, labConfig{clock: clk})
+	before := l.holdings()
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	ours, port := l.held("web-1")[0], int32(7)
+	rules, err := l.region(home).AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: l.groupNamed("db"), Permissions: []world.Permission{{
+		Protocol: "tcp", FromPort: &port, ToPort: &port, Groups: []world.GroupRef{{GroupID: ours}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.accounts.change(func(a *Account) { a.Releasing = true })
+	l.until("the reason shows", func() bool {
+		r, _ := l.realizer.Report(labAccount)
+		return r.Err != nil && strings.Contains(r.Err.Error(), ours+": it is no longer needed, but cannot be deleted while the group "+l.groupNamed("db")) && clk.HasWaiters()
+	})
+	if l.realizer.Released(labAccount) {
+		t.Error("released with a group of ours left")
+	}
+	if _, err := l.region(home).RevokeSecurityGroup(world.RevokeInput{GroupID: l.groupNamed("db"), RuleIDs: []string{rules[0].ID}}); err != nil {
+		t.Fatal(err)
+	}
+	l.accounts.observe(t.Context())
+	clk.Step(firstPause)
+	l.until("released", func() bool { return l.realizer.Released(labAccount) })
+	if d := gocmp.Diff(before, l.holdings()); d != "" {
+		t.Errorf("something is left (-before +after):\n%s", d)
+	}
+}
+
 func TestForeignClaim(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})

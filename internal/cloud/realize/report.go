@@ -87,13 +87,6 @@ func (w *worker) fail(ctx context.Context, err error) {
 	w.r.Sink.Publish(ctx, report)
 }
 
-// settled notes that nothing is left to do; an account that is being deleted is then released.
-func (w *worker) settled(acct Account) {
-	if acct.Releasing && w.setReleased(true) {
-		w.r.Accounts.Trigger(w.key)
-	}
-}
-
 // setReleased reports whether that is a change.
 func (w *worker) setReleased(released bool) bool {
 	w.mu.Lock()

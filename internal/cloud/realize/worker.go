@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -150,12 +151,12 @@ func (w *worker) task() (t task, ok bool) {
 	if t.acct.Releasing {
 		t.acct.Entities = nil
 	} else {
+		w.setReleased(false)
 		var err error
 		if t.want, t.version, err = w.mirror.current(); err != nil {
 			w.setWaiting(err.Error())
 			return task{}, false
 		}
-		w.setReleased(false)
 	}
 	if t.acct.Provider == nil || len(t.acct.Snapshots) == 0 || t.acct.Releasing && len(t.acct.Snapshots) < len(t.acct.Regions) {
 		w.setWaiting("waiting for the first whole observation of the account")
@@ -167,6 +168,7 @@ func (w *worker) task() (t task, ok bool) {
 // round observes, plans and applies until the plan is empty. It reports whether the account is as wanted, or can only become so by a
 // change that wakes the worker.
 func (w *worker) round(ctx context.Context) (bool, error) {
+	var last error
 	for n := range maxPlans {
 		t, ok := w.task()
 		if !ok {
@@ -174,9 +176,7 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 		}
 		if n == 0 {
 			if res, ok := w.planOnLatest(ctx, t); ok && res.Plan.Empty() {
-				w.publish(ctx, t.acct, res, nil)
-				w.settled(t.acct)
-				return true, nil
+				return w.done(ctx, t, res, snapshots(t.acct))
 			}
 			w.begin()
 		}
@@ -188,35 +188,77 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 		if n < maxRestarts && !t.acct.Releasing && !w.mirror.unchanged(t.version) {
 			continue // objects that belong together may have come in part
 		}
-		done, err := w.realize(ctx, t, seen)
-		if done || err != nil {
+		res := w.compute(t, seen.regions)
+		seen.mark(res, t)
+		if res.Plan.Empty() {
+			done, err := w.done(ctx, t, res, seen.snapshots())
 			return done && len(seen.unread) == 0, err
+		}
+		if last = w.realize(ctx, t, res); last != nil && !replannable(last) {
+			w.publish(ctx, t.acct, res, last)
+			return false, last
 		}
 	}
 	err := fmt.Errorf("the cloud is still not as planned after %d plans in a row; does somebody else change it?", maxPlans)
+	if last != nil {
+		err = fmt.Errorf("the cloud is still not as planned after %d plans in a row: %w", maxPlans, last)
+	}
 	w.fail(ctx, err)
 	return false, err
 }
 
-// realize plans on an observation and applies the plan. It reports whether there was nothing to apply; an error ends the round.
-func (w *worker) realize(ctx context.Context, t task, seen observation) (bool, error) {
-	res := w.compute(t, seen.regions)
-	seen.mark(res, t)
+// realize applies a plan.
+func (w *worker) realize(ctx context.Context, t task, res *plan.Result) error {
 	w.publish(ctx, t.acct, res, nil)
-	if res.Plan.Empty() {
-		w.settled(t.acct)
-		return true, nil
-	}
 	sum := res.Plan.Summary()
 	w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
 		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
 	err := w.apply(ctx, t.acct.Provider, res.Plan)
 	w.r.Accounts.Trigger(w.key)
-	if err != nil && !replannable(err) {
-		w.publish(ctx, t.acct, res, err)
-		return false, err
+	return err
+}
+
+// done ends a round that has nothing left to do on these snapshots. An account that is being deleted is released then; if something
+// of ours is left that the planner refuses to touch, that is a failure.
+func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud.Snapshot) (bool, error) {
+	if t.acct.Releasing {
+		if err := w.leftover(on, res); err != nil {
+			w.publish(ctx, t.acct, res, err)
+			return false, err
+		}
 	}
-	return false, nil
+	w.publish(ctx, t.acct, res, nil)
+	if t.acct.Releasing && w.setReleased(true) {
+		w.r.Accounts.Trigger(w.key)
+	}
+	return true, nil
+}
+
+// leftover says which group of ours is still there and why it stays, as far as the planner tells.
+func (w *worker) leftover(on []*cloud.Snapshot, res *plan.Result) error {
+	var ids []string
+	why := ""
+	for _, s := range on {
+		for i := range s.Groups {
+			g := &s.Groups[i]
+			if !g.OwnedBy(w.r.ClusterID) || g.Tags[cloud.TagAccount] != w.key {
+				continue
+			}
+			ids = append(ids, s.Region+"/"+g.ID)
+			for _, n := range res.Notes {
+				if why == "" && n.Region == s.Region && n.Object == g.ID {
+					why = ": " + g.ID + ": " + n.Message
+				}
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	if why == "" && len(res.Refusals) > 0 {
+		why = ": " + res.Refusals[0].Message
+	}
+	return fmt.Errorf("the account cannot be given back yet, groups of ours are left (%s)%s", strings.Join(ids[:min(len(ids), 5)], ", "), why)
 }
 
 // replannable tells the errors after which a new observation and plan is the right answer at once.
