@@ -3,8 +3,6 @@ package realize
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -125,95 +123,6 @@ func (s *reports) list() []Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.all)
-}
-
-// labAccounts is the inventory of one account: it observes when it is asked to.
-type labAccounts struct {
-	// reading is true while it calls the cloud for itself.
-	reading  atomic.Bool
-	triggers atomic.Int32
-
-	mu      sync.Mutex
-	account Account
-	gone    bool
-	subs    map[int]func(string)
-	next    int
-}
-
-func (a *labAccounts) Keys() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.gone {
-		return nil
-	}
-	return []string{a.account.Key}
-}
-
-func (a *labAccounts) Account(key string) (Account, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	out := a.account
-	out.Snapshots, out.Entities = maps.Clone(out.Snapshots), maps.Clone(out.Entities)
-	return out, key == out.Key && !a.gone
-}
-
-func (a *labAccounts) Subscribe(changed func(string)) (cancel func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.next++
-	id := a.next
-	a.subs[id] = changed
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.subs, id)
-	}
-}
-
-// Trigger observes at once; that makes the order of calls the same in every run.
-func (a *labAccounts) Trigger(string) {
-	a.triggers.Add(1)
-	a.observe(context.Background())
-}
-
-// observe reads all regions; one that cannot be read keeps its snapshot, as the inventory does it.
-func (a *labAccounts) observe(ctx context.Context) {
-	a.reading.Store(true)
-	a.mu.Lock()
-	provider, regions := a.account.Provider, a.account.Regions
-	a.mu.Unlock()
-	snaps := map[string]*cloud.Snapshot{}
-	for _, r := range regions {
-		if s, err := provider.Observe(ctx, cloud.Scope{Account: labAccount, Region: r}); err == nil {
-			snaps[r] = s
-		}
-	}
-	a.reading.Store(false)
-	a.change(func(acct *Account) { maps.Copy(acct.Snapshots, snaps) })
-}
-
-// change edits the account and tells.
-func (a *labAccounts) change(edit func(*Account)) {
-	a.mu.Lock()
-	next := a.account
-	next.Snapshots, next.Entities = maps.Clone(next.Snapshots), maps.Clone(next.Entities)
-	edit(&next)
-	a.account = next
-	subs := slices.Collect(maps.Values(a.subs))
-	a.mu.Unlock()
-	for _, f := range subs {
-		f(labAccount)
-	}
-}
-
-func (a *labAccounts) remove() {
-	a.mu.Lock()
-	a.gone = true
-	subs := slices.Collect(maps.Values(a.subs))
-	a.mu.Unlock()
-	for _, f := range subs {
-		f(labAccount)
-	}
 }
 
 // labConfig is what tests choose.
@@ -343,81 +252,6 @@ func (l *lab) publishDelta(d *policy.Delta) {
 	l.store.Publish(convert.Delta(d))
 }
 
-// probe is a flow that is looked at. An end that is no VM is an address.
-type probe struct {
-	from, to string
-	port     uint16
-}
-
-func (p probe) String() string { return fmt.Sprintf("%s -> %s:%d", p.from, p.to, p.port) }
-
-func (l *lab) allProbes() []probe {
-	ends := append(slices.Sorted(maps.Keys(l.vms)), "198.51.100.7", "203.0.113.7")
-	var out []probe
-	for _, from := range ends {
-		for _, to := range ends {
-			if from == to || l.vms[from].nic == "" && l.vms[to].nic == "" || l.vms[from].region != l.vms[to].region &&
-				l.vms[from].nic != "" && l.vms[to].nic != "" {
-				continue
-			}
-			for _, port := range []uint16{22, 80, 443, 5432, 8080, 9100} {
-				out = append(out, probe{from, to, port})
-			}
-		}
-	}
-	return out
-}
-
-func (l *lab) end(name string) world.End {
-	if vm, ok := l.vms[name]; ok {
-		return world.End{NIC: vm.nic}
-	}
-	return world.End{Addr: netip.MustParseAddr(name)}
-}
-
-// ask returns the simulator's verdict.
-func (l *lab) ask(p probe) world.Verdict {
-	v, err := l.server.World().Allowed(world.Flow{Src: l.end(p.from), Dst: l.end(p.to), Protocol: 6, Port: int(p.port)})
-	if err != nil {
-		l.Errorf("%s: %v", p, err)
-	}
-	return v
-}
-
-func (l *lab) endpoint(name string) policy.Endpoint {
-	if vm, ok := l.vms[name]; ok {
-		return policy.Endpoint{EntityRef: entityRef(name), Addr: vm.addr, Semantics: policy.VMSemantics}
-	}
-	return policy.Endpoint{Addr: netip.MustParseAddr(name)}
-}
-
-// verdicts says of every probe whether it passes.
-type verdicts map[probe]bool
-
-// wanted is what the policies in the engine mean, by its own evaluator and the verdicts of the groups that the VMs had at first.
-func (l *lab) wanted() verdicts {
-	e := policy.NewEvaluator(l.engine.Listing())
-	out := verdicts{}
-	for _, p := range l.probes {
-		v := e.Evaluate(policy.Flow{Source: l.endpoint(p.from), Destination: l.endpoint(p.to), Protocol: policy.TCP, Port: p.port})
-		out[p] = passes(v.Egress, l.native[p][0]) && passes(v.Ingress, l.native[p][1])
-	}
-	return out
-}
-
-func passes(d policy.Decision, native bool) bool {
-	return d.Outcome == policy.OutcomeAllow || d.Outcome == policy.OutcomeNative && native
-}
-
-// actual is what the simulator says.
-func (l *lab) actual() verdicts {
-	out := verdicts{}
-	for _, p := range l.probes {
-		out[p] = l.ask(p).Allowed
-	}
-	return out
-}
-
 // settle waits until the realizer has seen everything that was published and says that the account is as wanted.
 func (l *lab) settle() {
 	l.Helper()
@@ -505,63 +339,6 @@ func eventually(condition func() bool) bool {
 		if time.Now().After(deadline) {
 			return false
 		}
-	}
-}
-
-// compare reports how the verdicts differ.
-func compare(got, want verdicts) string {
-	var out []string
-	for p, w := range want {
-		if got[p] != w {
-			out = append(out, fmt.Sprintf("%s: passes = %t, want %t", p, got[p], w))
-		}
-	}
-	slices.Sort(out)
-	return strings.Join(out, "\n")
-}
-
-// holdings is what of the cloud may not be changed for good: the groups with their rules, and groups and tags of interfaces and VPCs.
-type holdings struct {
-	Groups map[string][]string
-	NICs   map[string][]string
-	Tags   map[string]world.Tags
-}
-
-func (l *lab) holdings() holdings {
-	l.Helper()
-	h := holdings{map[string][]string{}, map[string][]string{}, map[string]world.Tags{}}
-	for _, info := range l.server.World().Regions(l.account) {
-		r := l.region(info.Name)
-		groups, err := r.SecurityGroups()
-		nics, err2 := r.NetworkInterfaces()
-		vpcs, err3 := r.VPCs()
-		if err := cmp.Or(err, err2, err3); err != nil {
-			l.Fatal(err)
-		}
-		for _, g := range groups {
-			h.Groups[g.ID] = []string{g.Name}
-			for _, rule := range g.Rules {
-				h.Groups[g.ID] = append(h.Groups[g.ID], rule.String())
-			}
-			h.tags(g.ID, g.Tags)
-		}
-		for _, n := range nics {
-			for _, g := range n.Groups {
-				h.NICs[n.ID] = append(h.NICs[n.ID], g.ID)
-			}
-			slices.Sort(h.NICs[n.ID])
-			h.tags(n.ID, n.Tags)
-		}
-		for _, v := range vpcs {
-			h.tags(v.ID, v.Tags)
-		}
-	}
-	return h
-}
-
-func (h holdings) tags(id string, tags world.Tags) {
-	if len(tags) > 0 {
-		h.Tags[id] = tags
 	}
 }
 

@@ -97,7 +97,7 @@ func (o observation) mark(res *plan.Result, t task) {
 			for _, vm := range groups[name] {
 				if !failed[vm] {
 					failed[vm] = true
-					p.Failed = append(p.Failed, plan.FailedVM{VM: vm, Message: fmt.Sprintf("the region %s cannot be read: %v", vm.Region, o.unread[vm.Region])})
+					p.Failed = append(p.Failed, plan.FailedVM{VM: vm, Message: fmt.Sprintf("the region %s cannot be read: %s", vm.Region, failureText(o.unread[vm.Region]))})
 				}
 			}
 		}

@@ -51,6 +51,8 @@ type StatusWriter struct {
 	// drift holds, per account, what the newest report says, so that a lasting difference is one event, and untold what is still to
 	// be told: repairs are quick, and the report that shows a difference may never be written.
 	drift, untold map[string][]plan.Drift
+	// failing holds, per account, the failure that was told last; only Start's goroutine uses it.
+	failing map[string]string
 	// told holds, per VM, the versions of the policies that were reported as realized; only Start's goroutine uses it.
 	told map[types.UID]map[types.UID]int64
 }
@@ -58,7 +60,7 @@ type StatusWriter struct {
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, told: map[types.UID]map[types.UID]int64{}}
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}}
 }
 
 // Publish keeps the report to be written; a newer one takes its place.
@@ -112,10 +114,10 @@ func (s *StatusWriter) keep(r Report) {
 }
 
 func (s *StatusWriter) write(ctx context.Context, r Report) error {
+	errs := []error{s.reportFailure(ctx, r), s.reportDrift(ctx, r)}
 	if r.Result == nil {
-		return nil
+		return errors.Join(errs...)
 	}
-	var errs []error
 	for _, p := range r.Result.Policies {
 		errs = append(errs, s.writePolicy(ctx, r, p))
 	}
@@ -128,7 +130,6 @@ func (s *StatusWriter) write(ctx context.Context, r Report) error {
 			errs = append(errs, s.writeVM(ctx, r, ref, vm))
 		}
 	}
-	errs = append(errs, s.reportDrift(ctx, r))
 	return errors.Join(errs...)
 }
 
@@ -144,7 +145,7 @@ func (s *StatusWriter) writePolicy(ctx context.Context, r Report, p plan.PolicyS
 		node.Message = fmt.Sprintf("%d of %d VMs: %s", len(p.Failed), len(p.Failed)+len(p.Realized)+len(p.Pending), p.Failed[0].Message)
 	case len(p.Pending) > 0:
 		node.RealizationFailure = true
-		node.Message = r.Err.Error()
+		node.Message = failureText(r.Err)
 	}
 	return s.Policies.Report(ctx, &v1beta2.NetworkPolicyStatus{
 		ObjectMeta: metav1.ObjectMeta{Name: p.UID}, Nodes: []v1beta2.NetworkPolicyNodeStatus{node},
@@ -165,7 +166,7 @@ func vmPolicies(r Report, vm plan.VMStatus) []cloudv1.VirtualMachinePolicyStatus
 		case p.Realized:
 			st.Phase = cloudv1.PolicyPhaseRealized
 		case r.Err != nil:
-			st.Phase, st.Message = cloudv1.PolicyPhaseFailed, r.Err.Error()
+			st.Phase, st.Message = cloudv1.PolicyPhaseFailed, failureText(r.Err)
 		}
 		out = append(out, st)
 	}
@@ -248,7 +249,7 @@ func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, before, after []cloudv
 		switch p.Phase {
 		case cloudv1.PolicyPhaseFailed:
 			if old.Phase != p.Phase || old.Message != p.Message {
-				s.Events.Eventf(vm, nil, corev1.EventTypeWarning, "PolicyFailed", "Realize", "%s: %s", name, p.Message)
+				s.Events.Eventf(vm, nil, corev1.EventTypeWarning, "PolicyFailed", "Realize", "%s", note(name+": "+p.Message))
 			}
 			reported = 0
 		case cloudv1.PolicyPhaseRealized:
@@ -264,31 +265,4 @@ func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, before, after []cloudv
 		delete(s.told, vm.UID)
 		s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "Released", "Realize", "no policy applies any more; the VM is under its own security groups")
 	}
-}
-
-// reportDrift tells, once per difference, what somebody else changed on objects that we control.
-func (s *StatusWriter) reportDrift(ctx context.Context, r Report) error {
-	s.mu.Lock()
-	untold := s.untold[r.Account]
-	delete(s.untold, r.Account)
-	s.mu.Unlock()
-	if len(untold) == 0 {
-		return nil
-	}
-	ns, name, _ := strings.Cut(r.Account, "/")
-	var account cloudv1.CloudProviderAccount
-	err := s.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, &account)
-	if apierrors.IsNotFound(err) {
-		return nil // deleted: nobody to tell
-	}
-	if err != nil {
-		s.mu.Lock()
-		s.untold[r.Account] = append(untold, s.untold[r.Account]...)
-		s.mu.Unlock()
-		return fmt.Errorf("events of CloudProviderAccount %s: %w", r.Account, err)
-	}
-	for _, d := range untold {
-		s.Events.Eventf(&account, nil, corev1.EventTypeWarning, "DriftRepaired", "Realize", "%s %s: %s", d.Region, d.Object, d.Message)
-	}
-	return nil
 }

@@ -1,0 +1,114 @@
+package realize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// maxNote is the longest text that the API takes for an Event.
+const maxNote = 1024
+
+// note fits a text into an Event.
+func note(text string) string {
+	if len(text) > maxNote {
+		text = strings.ToValidUTF8(text[:maxNote-3], "") + "..."
+	}
+	return text
+}
+
+// account returns the account of a report; nil if it is gone and there is nobody to tell.
+func (s *StatusWriter) account(ctx context.Context, r Report) (*cloudv1.CloudProviderAccount, error) {
+	ns, name, _ := strings.Cut(r.Account, "/")
+	var account cloudv1.CloudProviderAccount
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, &account)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("events of CloudProviderAccount %s: %w", r.Account, err)
+	}
+	return &account, nil
+}
+
+func (s *StatusWriter) tellAccount(account *cloudv1.CloudProviderAccount, reason, text string) {
+	if account != nil {
+		s.Events.Eventf(account, nil, corev1.EventTypeWarning, reason, "Realize", "%s", note(text))
+	}
+}
+
+// reportFailure tells once why rounds fail, until one of them reaches its end or they fail for another reason.
+func (s *StatusWriter) reportFailure(ctx context.Context, r Report) error {
+	if r.Err == nil {
+		if r.Result != nil && r.Result.Plan.Empty() {
+			delete(s.failing, r.Account)
+		}
+		return nil
+	}
+	kind := failureKind(r.Err)
+	if s.failing[r.Account] == kind {
+		return nil
+	}
+	account, err := s.account(ctx, r)
+	if err != nil {
+		return err
+	}
+	s.failing[r.Account] = kind
+	s.tellAccount(account, "RealizationFailed", failureText(r.Err))
+	return nil
+}
+
+// failureText is the error for people, without the ids of requests: with them, every attempt would look like news. The log has them.
+func failureText(err error) string {
+	text := err.Error()
+	for {
+		before, rest, found := strings.Cut(text, " [request ")
+		if !found {
+			return text
+		}
+		_, after, closed := strings.Cut(rest, "]")
+		if !closed {
+			return text
+		}
+		text = before + after
+	}
+}
+
+// failureKind is what equal failures have in common.
+func failureKind(err error) string {
+	var e *cloud.Error
+	if errors.As(err, &e) {
+		return e.Call + " " + e.Code + " " + string(e.Class)
+	}
+	return failureText(err)
+}
+
+// reportDrift tells, once per difference, what somebody else changed on objects that we control.
+func (s *StatusWriter) reportDrift(ctx context.Context, r Report) error {
+	s.mu.Lock()
+	untold := s.untold[r.Account]
+	delete(s.untold, r.Account)
+	s.mu.Unlock()
+	if len(untold) == 0 {
+		return nil
+	}
+	account, err := s.account(ctx, r)
+	if err != nil {
+		s.mu.Lock()
+		s.untold[r.Account] = append(untold, s.untold[r.Account]...)
+		s.mu.Unlock()
+		return err
+	}
+	for _, d := range untold {
+		s.tellAccount(account, "DriftRepaired", d.Region+" "+d.Object+": "+d.Message)
+	}
+	return nil
+}

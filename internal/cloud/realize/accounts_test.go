@@ -1,0 +1,100 @@
+package realize
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// labAccounts is the inventory of one account: it observes when it is asked to.
+type labAccounts struct {
+	// reading is true while it calls the cloud for itself.
+	reading  atomic.Bool
+	triggers atomic.Int32
+
+	mu      sync.Mutex
+	account Account
+	gone    bool
+	subs    map[int]func(string)
+	next    int
+}
+
+func (a *labAccounts) Keys() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gone {
+		return nil
+	}
+	return []string{a.account.Key}
+}
+
+func (a *labAccounts) Account(key string) (Account, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := a.account
+	out.Snapshots, out.Entities = maps.Clone(out.Snapshots), maps.Clone(out.Entities)
+	return out, key == out.Key && !a.gone
+}
+
+func (a *labAccounts) Subscribe(changed func(string)) (cancel func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.next++
+	id := a.next
+	a.subs[id] = changed
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.subs, id)
+	}
+}
+
+// Trigger observes at once; that makes the order of calls the same in every run.
+func (a *labAccounts) Trigger(string) {
+	a.triggers.Add(1)
+	a.observe(context.Background())
+}
+
+// observe reads all regions; one that cannot be read keeps its snapshot, as the inventory does it.
+func (a *labAccounts) observe(ctx context.Context) {
+	a.reading.Store(true)
+	a.mu.Lock()
+	provider, regions := a.account.Provider, a.account.Regions
+	a.mu.Unlock()
+	snaps := map[string]*cloud.Snapshot{}
+	for _, r := range regions {
+		if s, err := provider.Observe(ctx, cloud.Scope{Account: labAccount, Region: r}); err == nil {
+			snaps[r] = s
+		}
+	}
+	a.reading.Store(false)
+	a.change(func(acct *Account) { maps.Copy(acct.Snapshots, snaps) })
+}
+
+// change edits the account and tells.
+func (a *labAccounts) change(edit func(*Account)) {
+	a.mu.Lock()
+	next := a.account
+	next.Snapshots, next.Entities = maps.Clone(next.Snapshots), maps.Clone(next.Entities)
+	edit(&next)
+	a.account = next
+	subs := slices.Collect(maps.Values(a.subs))
+	a.mu.Unlock()
+	for _, f := range subs {
+		f(labAccount)
+	}
+}
+
+func (a *labAccounts) remove() {
+	a.mu.Lock()
+	a.gone = true
+	subs := slices.Collect(maps.Values(a.subs))
+	a.mu.Unlock()
+	for _, f := range subs {
+		f(labAccount)
+	}
+}

@@ -1,0 +1,145 @@
+package realize
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// probe is a flow that is looked at. An end that is no VM is an address.
+type probe struct {
+	from, to string
+	port     uint16
+}
+
+func (p probe) String() string { return fmt.Sprintf("%s -> %s:%d", p.from, p.to, p.port) }
+
+func (l *lab) allProbes() []probe {
+	ends := append(slices.Sorted(maps.Keys(l.vms)), "198.51.100.7", "203.0.113.7")
+	var out []probe
+	for _, from := range ends {
+		for _, to := range ends {
+			if from == to || l.vms[from].nic == "" && l.vms[to].nic == "" || l.vms[from].region != l.vms[to].region &&
+				l.vms[from].nic != "" && l.vms[to].nic != "" {
+				continue
+			}
+			for _, port := range []uint16{22, 80, 443, 5432, 8080, 9100} {
+				out = append(out, probe{from, to, port})
+			}
+		}
+	}
+	return out
+}
+
+func (l *lab) end(name string) world.End {
+	if vm, ok := l.vms[name]; ok {
+		return world.End{NIC: vm.nic}
+	}
+	return world.End{Addr: netip.MustParseAddr(name)}
+}
+
+// ask returns the simulator's verdict.
+func (l *lab) ask(p probe) world.Verdict {
+	v, err := l.server.World().Allowed(world.Flow{Src: l.end(p.from), Dst: l.end(p.to), Protocol: 6, Port: int(p.port)})
+	if err != nil {
+		l.Errorf("%s: %v", p, err)
+	}
+	return v
+}
+
+func (l *lab) endpoint(name string) policy.Endpoint {
+	if vm, ok := l.vms[name]; ok {
+		return policy.Endpoint{EntityRef: entityRef(name), Addr: vm.addr, Semantics: policy.VMSemantics}
+	}
+	return policy.Endpoint{Addr: netip.MustParseAddr(name)}
+}
+
+// verdicts says of every probe whether it passes.
+type verdicts map[probe]bool
+
+// wanted is what the policies in the engine mean, by its own evaluator and the verdicts of the groups that the VMs had at first.
+func (l *lab) wanted() verdicts {
+	e := policy.NewEvaluator(l.engine.Listing())
+	out := verdicts{}
+	for _, p := range l.probes {
+		v := e.Evaluate(policy.Flow{Source: l.endpoint(p.from), Destination: l.endpoint(p.to), Protocol: policy.TCP, Port: p.port})
+		out[p] = passes(v.Egress, l.native[p][0]) && passes(v.Ingress, l.native[p][1])
+	}
+	return out
+}
+
+func passes(d policy.Decision, native bool) bool {
+	return d.Outcome == policy.OutcomeAllow || d.Outcome == policy.OutcomeNative && native
+}
+
+// actual is what the simulator says.
+func (l *lab) actual() verdicts {
+	out := verdicts{}
+	for _, p := range l.probes {
+		out[p] = l.ask(p).Allowed
+	}
+	return out
+}
+
+// compare reports how the verdicts differ.
+func compare(got, want verdicts) string {
+	var out []string
+	for p, w := range want {
+		if got[p] != w {
+			out = append(out, fmt.Sprintf("%s: passes = %t, want %t", p, got[p], w))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+// holdings is what of the cloud may not be changed for good: the groups with their rules, and groups and tags of interfaces and VPCs.
+type holdings struct {
+	Groups map[string][]string
+	NICs   map[string][]string
+	Tags   map[string]world.Tags
+}
+
+func (l *lab) holdings() holdings {
+	l.Helper()
+	h := holdings{map[string][]string{}, map[string][]string{}, map[string]world.Tags{}}
+	for _, info := range l.server.World().Regions(l.account) {
+		r := l.region(info.Name)
+		groups, err := r.SecurityGroups()
+		nics, err2 := r.NetworkInterfaces()
+		vpcs, err3 := r.VPCs()
+		if err := cmp.Or(err, err2, err3); err != nil {
+			l.Fatal(err)
+		}
+		for _, g := range groups {
+			h.Groups[g.ID] = []string{g.Name}
+			for _, rule := range g.Rules {
+				h.Groups[g.ID] = append(h.Groups[g.ID], rule.String())
+			}
+			h.tags(g.ID, g.Tags)
+		}
+		for _, n := range nics {
+			for _, g := range n.Groups {
+				h.NICs[n.ID] = append(h.NICs[n.ID], g.ID)
+			}
+			slices.Sort(h.NICs[n.ID])
+			h.tags(n.ID, n.Tags)
+		}
+		for _, v := range vpcs {
+			h.tags(v.ID, v.Tags)
+		}
+	}
+	return h
+}
+
+func (h holdings) tags(id string, tags world.Tags) {
+	if len(tags) > 0 {
+		h.Tags[id] = tags
+	}
+}
