@@ -94,7 +94,7 @@ func (s *story) byHand(l login) {
 `, shellWord(s.session.Kubeconfig), namespace, core, shellWord(s.file(fileRoles)), shellWord(s.file(fileSwitches)))
 	s.say("The cloud from its own side, with any EC2 client. Change a group of ours by hand, and it is repaired at the next poll, within 30 s:")
 	fmt.Fprintf(s.out, `
-  export AWS_ENDPOINT_URL=%[1]s AWS_DEFAULT_REGION=%[4]s
+  export AWS_ENDPOINT_URL=%[1]s AWS_REGION=%[4]s AWS_DEFAULT_REGION=%[4]s
   export AWS_ACCESS_KEY_ID=%[5]s
   export AWS_SECRET_ACCESS_KEY=%[6]s
   aws ec2 describe-security-groups --filters Name=tag-key,Values=%[7]scluster
