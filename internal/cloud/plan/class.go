@@ -229,6 +229,9 @@ func (s *regionState) setTargets() {
 			for _, g := range n.class.groups {
 				n.target = append(n.target, g.key)
 			}
+			if kept := s.keptNative(n); len(n.target)+len(kept) <= s.limits.GroupsPerInterface {
+				n.target = append(n.target, kept...)
+			}
 		case n.state == Member:
 			n.target = append(slices.Clone(n.foreign), n.class.groups[0].key)
 			if n.taken() {
@@ -244,6 +247,22 @@ func (s *regionState) setTargets() {
 			s.wantHeld[g] = append(s.wantHeld[g], n)
 		}
 	}
+}
+
+// keptNative returns the former groups that an interface holds already while it, or one it depends on, waits to be given back. What they allow is allowed
+// now and in the end, so they do no harm, and somebody else's rules may refer to them.
+func (s *regionState) keptNative(n *nic) []string {
+	waits := len(s.hold)+len(s.stay)+len(s.restrict) > 0 && n.taken()
+	if !waits || s.frozen[n] != "" || n.vm != nil && len(n.vm.effective) > 0 {
+		return nil
+	}
+	var out []string
+	for _, g := range n.GroupIDs {
+		if slices.Contains(n.former, g) {
+			out = append(out, g)
+		}
+	}
+	return out
 }
 
 // restorable returns the former groups of the interface that still exist, or else the default group of its network.

@@ -24,7 +24,7 @@ type computation struct {
 // a safe part of the way (Plan.Partial).
 func Compute(in Input, lower Lowerer) *Result {
 	out, waiting := compute(in, lower, false)
-	if waiting && out.Plan.Empty() {
+	if waiting && !out.Plan.progresses() {
 		out, _ = compute(in, lower, true)
 	}
 	return out
@@ -51,10 +51,7 @@ func compute(in Input, lower Lowerer, impatient bool) (out *Result, waiting bool
 	}
 	slices.SortFunc(c.regions, func(a, b *regionState) int { return strings.Compare(a.snap.Region, b.snap.Region) })
 	c.bindVMs()
-	for _, s := range c.regions {
-		s.settle()
-	}
-	if c.restrictConflicts() {
+	for again := true; again; again = c.restrictConflicts() {
 		for _, s := range c.regions {
 			s.settle()
 		}
@@ -232,7 +229,7 @@ func (s *regionState) selectVMs() {
 
 // restrictConflicts finds the pairs of interfaces where one half of a flow becomes wider while the other becomes narrower, so that
 // in between a flow could pass that neither the old nor the new state allows. The widening half is held back to what is allowed
-// both before and after; the next round widens it. It reports whether there is any such pair.
+// both before and after; the next round widens it. It reports whether anything was held back that was not before.
 func (c *computation) restrictConflicts() bool {
 	type change struct {
 		*atom
@@ -265,8 +262,7 @@ func (c *computation) restrictConflicts() bool {
 					continue // an interface does not filter what it sends to itself
 				}
 				if meet(a.wider[i], b.addrs, b.narrower[1-i], a.addrs) {
-					a.region.restrain(a.atom, i)
-					found = true
+					found = a.region.restrain(a.atom, i) || found
 					break
 				}
 			}
@@ -276,25 +272,26 @@ func (c *computation) restrictConflicts() bool {
 }
 
 // restrain keeps the interfaces from becoming wider in one direction in this round. Those that are left alone anyway become wider
-// because others come back to their groups, so that has to wait instead.
-func (s *regionState) restrain(a *atom, direction int) {
-	for _, n := range a.nics {
-		if !a.bystander {
+// because others come back to their groups, so that has to wait instead. It reports whether that changes anything.
+func (s *regionState) restrain(a *atom, direction int) (changed bool) {
+	if !a.bystander {
+		for _, n := range a.nics {
 			r := s.restrict[n]
+			changed = changed || !r[direction]
 			r[direction] = true
 			s.restrict[n] = r
 		}
-	}
-	if !a.bystander {
-		return
+		return changed
 	}
 	for _, z := range s.atoms {
 		for _, n := range z.nics {
-			if n.state != Guarded && n.taken() {
+			if n.state != Guarded && n.taken() && !s.stay[n] {
 				s.stay[n] = true
+				changed = true
 			}
 		}
 	}
+	return changed
 }
 
 // meet reports whether there is a service for which x has an address of xs and y one of ys.

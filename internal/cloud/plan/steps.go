@@ -11,6 +11,23 @@ import (
 // ruleDescription marks the rules of ours in the cloud's console; a rule of one of our groups without it was made by somebody else.
 const ruleDescription = "managed by Nephele"
 
+// reasonLoosen is the reason of rule changes that only prepare the deletion of a group.
+const reasonLoosen = "before it is deleted"
+
+// progresses reports whether the plan does more than clear away what is not needed.
+func (p Plan) progresses() bool {
+	return slices.ContainsFunc(p.Steps, func(st Step) bool {
+		switch st.Op.Kind {
+		case cloud.OpSetInterfaceGroups, cloud.OpCreateGroup, cloud.OpAddRules:
+			return true
+		case cloud.OpRemoveRules:
+			return st.Op.Reason != reasonLoosen
+		default:
+			return false
+		}
+	})
+}
+
 // emitter turns the design of one region into steps.
 type emitter struct {
 	*regionState
@@ -248,7 +265,7 @@ func (e *emitter) loosen(g *cloud.Group) {
 	if len(rules) > 0 {
 		e.add(g.NetworkID, cloud.Op{
 			Kind: cloud.OpRemoveRules, Target: g.ID, Group: cloud.GroupSpec{NetworkID: g.NetworkID, Name: g.Name}, Rules: rules,
-			Reason: "before it is deleted",
+			Reason: reasonLoosen,
 		})
 	}
 }
