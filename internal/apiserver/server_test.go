@@ -81,7 +81,7 @@ func tokenAccess() apiserver.Access {
 	}
 }
 
-func listen(t *testing.T, address string) net.Listener {
+func listen(t testing.TB, address string) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -91,7 +91,7 @@ func listen(t *testing.T, address string) net.Listener {
 }
 
 // serve starts a server for a store. It is stopped with the test, or before by stop.
-func serve(t *testing.T, store *watchstore.Store, address string) *world {
+func serve(t testing.TB, store *watchstore.Store, address string) *world {
 	t.Helper()
 	w := &world{store: store, reports: &reportBook{}, dir: t.TempDir()}
 	w.start(t, address)
@@ -105,7 +105,7 @@ func (w *world) restart(t *testing.T) {
 	w.start(t, w.address)
 }
 
-func (w *world) start(t *testing.T, address string) {
+func (w *world) start(t testing.TB, address string) {
 	t.Helper()
 	if w.clock == nil {
 		w.clock = clock.RealClock{}
@@ -175,7 +175,7 @@ func codecs() runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(s).WithoutConversion()
 }
 
-func (w *world) client(t *testing.T, token, contentType string) *rest.RESTClient {
+func (w *world) client(t testing.TB, token, contentType string) *rest.RESTClient {
 	t.Helper()
 	c, err := rest.RESTClientFor(w.config(token, contentType))
 	if err != nil {
@@ -187,7 +187,7 @@ func (w *world) client(t *testing.T, token, contentType string) *rest.RESTClient
 func newClock(now time.Time) *clocktesting.FakeClock { return clocktesting.NewFakeClock(now) }
 
 // eventually waits until check finds nothing wrong.
-func eventually(t *testing.T, what string, check func() error) {
+func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {

@@ -17,8 +17,6 @@ import (
 
 // entry is one stored object. Its methods are called with the store locked.
 type entry interface {
-	// concerns reports whether the object is in the view of key; every object is in the view of the empty key.
-	concerns(key string) bool
 	// whole is the object as key sees it.
 	whole(key string) runtime.Object
 	// tombstone is what DELETED carries.
@@ -39,7 +37,6 @@ type policyEntry struct {
 	span   sets.Set[string]
 }
 
-func (e *policyEntry) concerns(key string) bool                     { return key == "" || e.span.Has(key) }
 func (e *policyEntry) whole(string) runtime.Object                  { return e.policy }
 func (e *policyEntry) modified(string, *memberPatch) runtime.Object { return e.policy }
 func (e *policyEntry) tombstone() runtime.Object                    { return policyTombstone(e.policy) }
@@ -79,8 +76,6 @@ func newGroupEntry(r Resource, name string) *groupEntry {
 		resource: r, name: name, span: sets.New[string](), members: map[place]map[string]*Member{}, twins: map[string][]*Member{},
 	}
 }
-
-func (e *groupEntry) concerns(key string) bool { return key == "" || e.span.Has(key) }
 
 // sees reports whether key sees the members of a place.
 func (e *groupEntry) sees(key string, p place) bool {

@@ -3,6 +3,7 @@ package watchstore
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -47,8 +48,10 @@ type Store struct {
 type table struct {
 	resource Resource
 	entries  map[string]entry
-	watchers map[string]sets.Set[*Watcher]
-	count    int
+	// concerned are the names of the objects that concern a key.
+	concerned map[string]sets.Set[string]
+	watchers  map[string]sets.Set[*Watcher]
+	count     int
 }
 
 // New returns an empty store that waits for its first Publish.
@@ -58,7 +61,7 @@ func New(o Options) *Store {
 	}
 	s := &Store{maxPending: o.MaxPending, revision: o.FirstRevision, tables: map[Resource]*table{}}
 	for _, r := range Resources() {
-		s.tables[r] = &table{resource: r, entries: map[string]entry{}, watchers: map[string]sets.Set[*Watcher]{}}
+		s.tables[r] = &table{resource: r, entries: map[string]entry{}, concerned: map[string]sets.Set[string]{}, watchers: map[string]sets.Set[*Watcher]{}}
 	}
 	return s
 }
@@ -105,7 +108,9 @@ func (s *Store) changePolicy(t *table, c PolicyChange) {
 	before := next.span.Clone()
 	next.span.Insert(c.SpanAdded...)
 	next.span.Delete(c.SpanRemoved...)
+	t.index(p.Name, c.SpanAdded, c.SpanRemoved)
 	if c.Removed {
+		t.index(p.Name, nil, next.span.UnsortedList())
 		next.span = sets.New[string]()
 		delete(t.entries, p.Name)
 	} else {
@@ -126,7 +131,9 @@ func (s *Store) changeGroup(t *table, c GroupChange) {
 	e.span.Insert(c.SpanAdded...)
 	e.span.Delete(c.SpanRemoved...)
 	tr := transition{name: c.Name, entry: e, existed: existed, exists: !c.Deleted, before: before, after: e.span}
+	t.index(c.Name, c.SpanAdded, c.SpanRemoved)
 	if c.Deleted {
+		t.index(c.Name, nil, e.span.UnsortedList())
 		e.span = sets.New[string]()
 		tr.after = e.span
 		delete(t.entries, c.Name)
@@ -270,14 +277,31 @@ func (s *Store) forget(t *table, w *Watcher) {
 
 // view lists the names of what concerns key, sorted.
 func (t *table) view(key string) []string {
-	var names []string
-	for name, e := range t.entries {
-		if e.concerns(key) {
-			names = append(names, name)
-		}
+	names := make([]string, 0, len(t.concerned[key]))
+	if key == "" {
+		names = slices.AppendSeq(names, maps.Keys(t.entries))
+	} else {
+		names = slices.AppendSeq(names, maps.Keys(t.concerned[key]))
 	}
 	slices.SortFunc(names, strings.Compare)
 	return names
+}
+
+// index notes which keys an object begins and ceases to concern.
+func (t *table) index(name string, added, removed []string) {
+	for _, key := range added {
+		if t.concerned[key] == nil {
+			t.concerned[key] = sets.New[string]()
+		}
+		t.concerned[key].Insert(name)
+	}
+	for _, key := range removed {
+		if names := t.concerned[key]; names.Has(name) {
+			if names.Delete(name); len(names) == 0 {
+				delete(t.concerned, key)
+			}
+		}
+	}
 }
 
 // List returns what concerns the key, as a watch with that key would have it, sorted by name, and the revision of the
