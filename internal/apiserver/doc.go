@@ -8,7 +8,7 @@
 // A watch sends every object that concerns the key (field nodeName; all objects without it) as ADDED, exactly one BOOKMARK,
 // and then what changes, groups as patches. It ignores no position that it is given: one that a list or a bookmark of this
 // store had is resumed if nothing has happened since, any other is refused as expired, so that a client never goes on from
-// a state it does not have. A receiver that is too slow is cut off by the store and delays nobody.
+// a state it does not have. A receiver that is too slow is cut off, by the store and on the network, and delays nobody.
 //
 // A Server is started once. All its methods may be called from anywhere.
 package apiserver

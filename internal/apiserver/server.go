@@ -31,7 +31,7 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Logger are required.
+// Options are what a Server needs. All fields but Stall and Logger are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
 	Listener net.Listener
@@ -43,7 +43,9 @@ type Options struct {
 	Store *watchstore.Store
 	// Reports takes the statuses that enforcers post.
 	Reports Reports
-	Logger  logr.Logger
+	// Stall is how long a client of a watch may take to receive what was written before it is cut off; 0 means a minute.
+	Stall  time.Duration
+	Logger logr.Logger
 }
 
 // Server is the API server. See the package comment; use New.
@@ -56,6 +58,9 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	if o.Listener == nil || o.Certificate == nil || o.Access.Authenticator == nil || o.Access.Authorizer == nil || o.Store == nil || o.Reports == nil {
 		return nil, errors.New("API server: Listener, Certificate, Access, Store and Reports must be given")
+	}
+	if o.Stall == 0 {
+		o.Stall = defaultStall
 	}
 	scheme, err := servingScheme()
 	if err != nil {
@@ -103,6 +108,9 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 	c.EnableProfiling = false
 	c.MinRequestTimeout = int(watchLife / time.Second)
 	c.ShutdownWatchTerminationGracePeriod = stopGrace
+	c.BuildHandlerChainFunc = func(h http.Handler, c *server.Config) http.Handler {
+		return cutStalled(server.DefaultBuildHandlerChain(h, c), o.Stall)
+	}
 	namer := openapi.NewDefinitionNamer(external)
 	c.OpenAPIConfig = server.DefaultOpenAPIConfig(definitions, namer)
 	c.OpenAPIV3Config = server.DefaultOpenAPIV3Config(definitions, namer)

@@ -41,6 +41,7 @@ type world struct {
 	// access and clock are tokenAccess and the real one if nil.
 	access *apiserver.Access
 	clock  clock.WithTicker
+	stall  time.Duration
 }
 
 // reportBook keeps what was reported.
@@ -125,7 +126,7 @@ func (w *world) start(t testing.TB, address string) {
 	w.ca = cert.CABundle()
 	l := listen(t, address)
 	w.address = l.Addr().String()
-	s, err := apiserver.New(apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports})
+	s, err := apiserver.New(apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall})
 	if err != nil {
 		t.Fatal(err)
 	}
