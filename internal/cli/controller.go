@@ -47,6 +47,8 @@ type ControllerOptions struct {
 	// LeaderElection lets one of several replicas work at a time; LeaderNamespace is where the lock is.
 	LeaderElection  bool
 	LeaderNamespace string
+	// API serves the computed objects to enforcers; nil serves them in this process only.
+	API *APIOptions
 }
 
 // Scheme returns a scheme with every kind that the controller and the commands read or write.
@@ -90,7 +92,7 @@ func RunController(ctx context.Context, cfg *rest.Config, o ControllerOptions) e
 	if err != nil {
 		return err
 	}
-	if err := assemble(mgr, id, o.Log); err != nil {
+	if err := assemble(ctx, mgr, id, o); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -109,10 +111,12 @@ func clusterID(ctx context.Context, r client.Reader) (string, error) {
 }
 
 // assemble joins the loops. This is the only place where they meet.
-func assemble(mgr manager.Manager, id string, log logr.Logger) error {
-	clk := clock.RealClock{}
+func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerOptions) error {
+	clk, log := clock.RealClock{}, o.Log
 	policies, err := control.New(control.Options{
 		Informers: mgr.GetCache(), Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("nephele-policy"), Clock: clk, Logger: log.WithName("policy"),
+		// A client may come back with a position of the former process; it must not be taken for one of ours.
+		Store: watchstore.New(watchstore.Options{FirstRevision: uint64(clk.Now().UnixMicro())}),
 	})
 	if err != nil {
 		return err
@@ -141,7 +145,10 @@ func assemble(mgr manager.Manager, id string, log logr.Logger) error {
 			return fmt.Errorf("start the controller: %w", err)
 		}
 	}
-	return nil
+	if o.API == nil {
+		return nil
+	}
+	return serveAPI(ctx, mgr, policies, o)
 }
 
 // lateReleaser breaks the circle between inventory and realizer; Realizer is set before anything runs.
@@ -174,6 +181,7 @@ func NewControllerCommand() *cobra.Command {
 	var cluster clusterFlags
 	var o ControllerOptions
 	var verbose bool
+	var api APIOptions
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller against a Kubernetes API",
@@ -193,6 +201,12 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 				return fmt.Errorf("find the Kubernetes API: %w", err)
 			}
 			o.Log = NewLogger(cmd.ErrOrStderr(), verbose)
+			switch {
+			case api.Address != "" && api.CertDir == "":
+				return errors.New("--api needs --api-cert-dir: a directory that keeps the certificate over restarts")
+			case api.Address != "":
+				o.API = &api
+			}
 			return RunController(cmd.Context(), cfg, o)
 		},
 	}
@@ -202,6 +216,8 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	f.StringVar(&o.HealthAddress, "health", "", "HOST:PORT for /healthz and /readyz; empty for none")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "work only while holding the lock that several replicas compete for")
 	f.StringVar(&o.LeaderNamespace, "leader-namespace", "", "namespace of the lock; empty means the Pod's own")
+	f.StringVar(&api.Address, "api", "", "HOST:PORT to serve the computed policies on, to agents; empty for none. Service "+apiNamespace+"/"+apiService+" must lead there")
+	f.StringVar(&api.CertDir, "api-cert-dir", "", "directory that keeps the certificate of --api; created if missing")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log every round of computation")
 	return cmd
 }

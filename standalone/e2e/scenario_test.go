@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -292,6 +295,7 @@ func (im *imported) commandsAgree(ac accountCase) {
 	if code, out, errOut := run(t, "plan", "--kubeconfig", kubeconfig); code != 0 {
 		t.Errorf("nephele plan says %d, want 0: everything is realized\n%s%s", code, out, errOut)
 	}
+	im.servedPolicies()
 	db := vmNamespace + "/" + firstWithRole(ac, "db")
 	for _, tc := range []struct {
 		from, protocol, port string
@@ -307,4 +311,30 @@ func (im *imported) commandsAgree(ac accountCase) {
 			t.Errorf("nephele explain %s -> %s %s %s: exit code %d, want %d and the policy %s named\n%s%s", tc.from, db, tc.protocol, tc.port, code, tc.code, tc.names, out, errOut)
 		}
 	}
+}
+
+// servedPolicies lists the computed policies of the account's key through kube-apiserver, as any enforcer may.
+func (im *imported) servedPolicies() {
+	t := im.t
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(im.c.dir, "kubeconfig"))
+	im.must(err)
+	api, err := kubernetes.NewForConfig(cfg)
+	im.must(err)
+	eventually(t, 30*time.Second, "the computed policies through the aggregated API", func(ctx context.Context) (bool, string) {
+		raw, err := api.RESTClient().Get().AbsPath("/apis/controlplane.antrea.io/v1beta2/networkpolicies").
+			Param("fieldSelector", "nodeName=cloud/cloud/real").SetHeader("Accept", "application/json").DoRaw(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		var list struct {
+			Items []struct {
+				SourceRef struct{ Name string }
+			}
+		}
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return false, err.Error()
+		}
+		return len(list.Items) == len(im.oracle.policies), fmt.Sprintf("%d policies, want %d: %+v", len(list.Items), len(im.oracle.policies), list)
+	})
 }

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -34,7 +33,10 @@ func run() int {
 		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: cli.Preview, No: cli.ErrNo}))
 }
 
-// runController runs the loops of the controller in this process.
-func runController(ctx context.Context, cfg *rest.Config, log io.Writer) error {
-	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(log, false)})
+// runController runs the loops of the controller in this process, and serves what they compute.
+func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
+	return cli.RunController(ctx, cfg, cli.ControllerOptions{
+		Log: cli.NewLogger(home.Log, false),
+		API: &cli.APIOptions{Address: "127.0.0.1:0", CertDir: home.Certificates, Local: true},
+	})
 }

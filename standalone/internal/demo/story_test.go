@@ -27,6 +27,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/platform/progress"
+	"github.com/nephele-io/nephele/standalone/internal/up"
 )
 
 // asProgram, when set in the environment, makes the test binary the command "demo": a process can hold one control plane only, and
@@ -51,8 +52,8 @@ func program(variant string) int {
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	parts := Parts{
 		CRDs: crd.FS(), No: cli.ErrNo,
-		Controller: func(ctx context.Context, cfg *rest.Config, log io.Writer) error {
-			return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(log, false)})
+		Controller: func(ctx context.Context, cfg *rest.Config, home up.Home) error {
+			return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false)})
 		},
 		Preview: cli.Preview,
 	}

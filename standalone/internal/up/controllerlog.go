@@ -10,14 +10,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// LoggingController is a RunController that writes what it has to say to log.
-type LoggingController func(ctx context.Context, cfg *rest.Config, log io.Writer) error
+// Home is where a controller keeps what it writes.
+type Home struct {
+	// Log takes what the controller has to say.
+	Log io.Writer
+	// Certificates is a directory for the certificate of the API that the controller serves.
+	Certificates string
+}
+
+// LoggingController is a RunController that has a place for its log and its files.
+type LoggingController func(ctx context.Context, cfg *rest.Config, home Home) error
 
 // WithLogFile runs c with its log in logs/controller.log below dataDir, beside those of the control plane: the terminal is for the
 // person at it. The file is rotated at 20 MB, and three old ones are kept.
 func WithLogFile(dataDir string, c LoggingController) RunController {
 	return func(ctx context.Context, cfg *rest.Config) error {
 		log := &lumberjack.Logger{Filename: filepath.Join(dataDir, "logs", "controller.log"), MaxSize: 20 /* MB */, MaxBackups: 3}
-		return errors.Join(c(ctx, cfg, log), log.Close())
+		return errors.Join(c(ctx, cfg, Home{Log: log, Certificates: filepath.Join(dataDir, "api-pki")}), log.Close())
 	}
 }

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/platform/certs"
+)
+
+// The Service behind which enforcers look for the computed API.
+const (
+	apiService   = "antrea"
+	apiNamespace = "kube-system"
+	// apiServicePort is the Service's port in a cluster.
+	apiServicePort = 443
+)
+
+// APIOptions say how the computed objects are served.
+type APIOptions struct {
+	// Address is the HOST:PORT to serve on.
+	Address string
+	// CertDir keeps the serving certificate; it is for this purpose only, and created if missing.
+	CertDir string
+	// Local says that kube-apiserver runs on this machine, too, and reaches the address without a Service of the cluster.
+	Local bool
+}
+
+// serveAPI adds the API server of the computed objects, and its registration with kube-apiserver, to the manager.
+func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Controller, o ControllerOptions) error {
+	kube, err := kubernetes.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("serve the computed API: %w", err)
+	}
+	access, err := apiserver.Delegated(ctx, kube)
+	if err != nil {
+		return err
+	}
+	clk := clock.RealClock{}
+	dir, err := certs.Open(o.API.CertDir, clk.Now)
+	if err != nil {
+		return fmt.Errorf("certificates of the computed API: %w", err)
+	}
+	cert, err := apiserver.OpenCertificate(dir, []string{apiService + "." + apiNamespace + ".svc", "localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)}, clk)
+	if err != nil {
+		return err
+	}
+	client, err := apiserver.RegistrationClient(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.API.Address)
+	if err != nil {
+		return fmt.Errorf("serve the computed API: %w", err)
+	}
+	api, err := apiserver.New(apiserver.Options{
+		Listener: listener, Certificate: cert, Access: access, Store: policies.Store(), Reports: policies, Logger: o.Log.WithName("api"),
+	})
+	if err != nil {
+		return err
+	}
+	port := int32(apiServicePort)
+	if o.API.Local {
+		port = int32(listener.Addr().(*net.TCPAddr).Port)
+	}
+	registration := &apiserver.Registration{
+		Client: client, Service: types.NamespacedName{Namespace: apiNamespace, Name: apiService}, Port: port, Local: o.API.Local,
+		CABundle: cert.CABundle, Clock: clk, Logger: o.Log.WithName("register"),
+	}
+	for _, r := range []manager.Runnable{api, registration} {
+		if err := mgr.Add(r); err != nil {
+			return fmt.Errorf("serve the computed API: %w", err)
+		}
+	}
+	return nil
+}
