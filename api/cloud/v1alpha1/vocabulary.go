@@ -57,8 +57,6 @@ const (
 	ConditionObserved = "Observed"
 	// ConditionRealized (virtual machine): every policy that applies is realized.
 	ConditionRealized = "Realized"
-	// ConditionClaimed (VPC): this controller is the one that guards the VPC; False names the other one.
-	ConditionClaimed = "Claimed"
 )
 
 // Condition reasons.
@@ -93,6 +91,4 @@ const (
 	ReasonStale = "Stale"
 	// ReasonPolicyFailed: at least one policy cannot be realized.
 	ReasonPolicyFailed = "PolicyFailed"
-	// ReasonClaimedByOther: another controller guards the VPC.
-	ReasonClaimedByOther = "ClaimedByOther"
 )

@@ -23,7 +23,7 @@ type VpcStatus struct {
 	// +optional
 	// +kubebuilder:default=false
 	Managed bool `json:"managed"`
-	// Conditions: Observed, Claimed.
+	// Conditions: Observed.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
