@@ -62,7 +62,7 @@ func (s *regionState) formAtoms() {
 			if n.state == Guarded {
 				a.want = n.class.want
 			} else {
-				a.want = s.wanted(n)
+				a.want = s.nativeThen(a.target, n.network)
 			}
 			byKey[key] = a
 			s.atoms = append(s.atoms, a)
@@ -73,6 +73,15 @@ func (s *regionState) formAtoms() {
 	for _, a := range s.atoms {
 		a.private = addrsOf(a.nics, a.network)
 	}
+}
+
+// nativeThen is what interfaces that are not guarded will allow: what their native groups give when everybody holds what he shall.
+func (s *regionState) nativeThen(target []string, view *network) (out [2]half) {
+	native := slices.DeleteFunc(slices.Clone(target), func(key string) bool { return s.byKey[key] != nil })
+	for i, d := range directions {
+		out[i] = s.evaluateThen(s.groupRules(native, d), view)
+	}
+	return out
 }
 
 // addBystanders adds the interfaces that are left alone but whose rules come to mean something else.
@@ -97,9 +106,7 @@ func (s *regionState) addBystanders() {
 			rules := s.rulesOf(n.GroupIDs, false)
 			if slices.ContainsFunc(rules, func(r cloud.Rule) bool { return changed[r.Peer.GroupID] }) {
 				a = &atom{network: n.network, current: n.GroupIDs, target: n.target, bystander: true, now: s.actual(n.GroupIDs, n.network)}
-				for i, d := range directions {
-					a.want[i] = s.evaluateThen(s.groupRules(n.GroupIDs, d), n.network)
-				}
+				a.want = s.nativeThen(a.target, n.network)
 				s.atoms = append(s.atoms, a)
 			}
 			byKey[key] = a
