@@ -27,7 +27,7 @@ func (s *regionState) peerAddrs(r *rule, view *network) Set {
 }
 
 // groupAddrs returns the addresses that the members of an address group have when seen from a network: the private addresses of
-// interfaces in reach of group references, else all known addresses except those that denote another host there.
+// interfaces in reach of group references, else all known addresses except those of a VM that denote another host there.
 func (s *regionState) groupAddrs(name string, view *network) Set {
 	key := nativeKey{name, view}
 	if set, ok := s.groupCache[key]; ok {
@@ -71,7 +71,8 @@ func (s *regionState) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view
 	}
 	for _, raw := range m.IPs {
 		a, ok := netip.AddrFromSlice(raw)
-		if a = a.Unmap(); ok && !view.local.Contains(a) && !near.Contains(a) {
+		// A Pod whose address lies in the network is a host there (the cloud's own CNI); a VM that is known to be elsewhere is not.
+		if a = a.Unmap(); ok && (m.Pod != nil || !view.local.Contains(a)) && !near.Contains(a) {
 			out = append(out, a)
 		}
 	}
