@@ -104,7 +104,7 @@ func (e *emitter) create() {
 					cloud.TagCluster: e.in.ClusterID, cloud.TagKind: kind, cloud.TagAccount: e.in.Account, cloud.TagClass: g.class.hash,
 				},
 			},
-			Reason: fmt.Sprintf("%s class of %d interfaces", strings.ToLower(string(g.class.state)), len(g.class.nics)),
+			Reason: fmt.Sprintf("%s class, interfaces: %d", strings.ToLower(string(g.class.state)), len(g.class.nics)),
 		})
 	}
 }
