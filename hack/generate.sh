@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Generates what stands under api/ from the Go types there: deepcopy functions, protobuf encoding and CustomResourceDefinitions.
+# Generates what stands under api/ from the Go types there: deepcopy functions, protobuf encoding and CustomResourceDefinitions; and
+# the CustomResourceDefinitions of policy.networking.k8s.io from the Go types of the module that go.mod names.
 # Needs the Go toolchain only; controller-gen is built at the version that go.tools.mod names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -7,8 +8,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=api/generated/crd
 gen() { go tool -modfile=go.tools.mod controller-gen "$@"; }
 
-gen object paths=./api/cloud/... paths=./api/antrea/... paths=./api/controlplane/...
-go run ./hack/protobuf api/controlplane/v1beta2
+gen object paths=./api/cloud/... paths=./api/antrea/... paths=./api/controlplane/... paths=./api/stats/...
+go run ./hack/protobuf api/controlplane/v1beta2 api/stats/v1alpha1
 rm -f "$out"/*.yaml
 gen crd:allowDangerousTypes=true paths=./api/cloud/... paths=./api/antrea/... output:crd:dir="$out"
 go run ./hack/generate "$out"/*.yaml
+
+upstream=sigs.k8s.io/network-policy-api
+rm -rf "$out/upstream"
+mkdir "$out/upstream"
+gen crd paths="$upstream/apis/v1alpha1" paths="$upstream/apis/v1alpha2" output:crd:dir="$out/upstream"
+go run ./hack/generate -upstream "$(go list -m -f '{{.Version}}' "$upstream")" "$out"/upstream/*.yaml

@@ -1,12 +1,17 @@
-// Command generate tightens the CustomResourceDefinitions that controller-gen writes, in place: the schema of a label
-// selector comes from apimachinery, which has no markers, so its operators, keys and values would go unchecked.
+// Command generate completes the CustomResourceDefinitions that controller-gen writes, in place.
 //
-// Usage: generate FILE...
+// It tightens ours: the schema of a label selector comes from apimachinery, which has no markers, so its operators, keys and
+// values would go unchecked. With -upstream VERSION it leaves the schemas as they are and gives the definitions, which are
+// those of policy.networking.k8s.io, the annotations that their project publishes them with; an API server takes none of a
+// group below k8s.io without a link to its approval.
+//
+// Usage: generate [-upstream VERSION] FILE...
 //
 // It runs once and to the end; it is not safe to run twice at a time on the same files.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 
@@ -22,19 +27,44 @@ const (
 )
 
 func main() {
-	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: generate FILE...")
+	upstream := flag.String("upstream", "", "version of the module that the definitions come from")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: generate [-upstream VERSION] FILE...")
 		os.Exit(2)
 	}
-	for _, path := range os.Args[1:] {
-		if err := tightenFile(path); err != nil {
+	edit := func(doc any) { walk(doc) }
+	if *upstream != "" {
+		edit = func(doc any) { annotate(doc, *upstream) }
+	}
+	for _, path := range flag.Args() {
+		if err := editFile(path, edit); err != nil {
 			fmt.Fprintln(os.Stderr, "generate:", err)
 			os.Exit(1)
 		}
 	}
 }
 
-func tightenFile(path string) error {
+// approvals are the pull requests in which the kinds of policy.networking.k8s.io were approved, as their project says.
+var approvals = map[string]string{
+	"ClusterNetworkPolicy":       "https://github.com/kubernetes-sigs/network-policy-api/pull/347",
+	"AdminNetworkPolicy":         "https://github.com/kubernetes-sigs/network-policy-api/pull/30",
+	"BaselineAdminNetworkPolicy": "https://github.com/kubernetes-sigs/network-policy-api/pull/30",
+}
+
+// annotate replaces the annotations of a definition by those of its project. The Go types have every field, those of the
+// experimental channel included.
+func annotate(doc any, version string) {
+	definition := doc.(map[string]any)
+	names := definition["spec"].(map[string]any)["names"].(map[string]any)
+	definition["metadata"].(map[string]any)["annotations"] = map[string]any{
+		"api-approved.kubernetes.io":              approvals[names["kind"].(string)],
+		"policy.networking.k8s.io/bundle-version": version,
+		"policy.networking.k8s.io/channel":        "experimental",
+	}
+}
+
+func editFile(path string, edit func(doc any)) error {
 	in, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("reading a manifest: %w", err)
@@ -43,7 +73,7 @@ func tightenFile(path string) error {
 	if err := yaml.Unmarshal(in, &doc); err != nil {
 		return fmt.Errorf("parsing %s: %w", path, err)
 	}
-	walk(doc)
+	edit(doc)
 	out, err := yaml.Marshal(doc)
 	if err != nil {
 		return fmt.Errorf("writing %s as YAML: %w", path, err)
