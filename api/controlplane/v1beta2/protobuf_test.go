@@ -76,6 +76,15 @@ NetworkPolicyEvaluationRequest source Entity 1, destination Entity 2
 NetworkPolicyEvaluationResponse networkPolicy NetworkPolicyReference 1, ruleIndex int32 2, rule RuleRef 3
 RuleRef direction string 1, name string 2, action string 3
 Entity pod PodReference 1
+EgressGroup metadata ObjectMeta 1, groupMembers *GroupMember 2
+EgressGroupList metadata ListMeta 1, items *EgressGroup 2
+SupportBundleCollection metadata ObjectMeta 1, expiredAt Time 2, sinceTime string 3, fileServer BundleFileServer 4, authentication BundleServerAuthConfiguration 5
+SupportBundleCollectionList metadata ListMeta 1, items *SupportBundleCollection 2
+BundleFileServer url string 1, hostPublicKey bytes 2
+BundleServerAuthConfiguration bearerToken string 1, apiKey string 2, basicAuthentication BasicAuthentication 3
+BasicAuthentication username string 1, password string 2
+SupportBundleCollectionStatus metadata ObjectMeta 1, nodes *SupportBundleCollectionNodeStatus 2
+SupportBundleCollectionNodeStatus nodeName string 1, nodeNamespace string 2, nodeType string 3, completed bool 4, error string 5
 ObjectMeta name string 1, generateName string 2, namespace string 3, selfLink string 4, uid string 5, resourceVersion string 6, generation int64 7, creationTimestamp Time 8
 ListMeta selfLink string 1, resourceVersion string 2, continue string 3, remainingItemCount int64 4
 Time seconds int64 1, nanos int32 2

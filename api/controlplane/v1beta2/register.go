@@ -25,6 +25,8 @@ func AddToScheme(s *runtime.Scheme) error {
 		&GroupAssociation{}, &IPGroupAssociation{},
 		&NetworkPolicyEvaluation{},
 		&NodeStatsSummary{},
+		&EgressGroup{}, &EgressGroupList{},
+		&SupportBundleCollection{}, &SupportBundleCollectionList{}, &SupportBundleCollectionStatus{},
 	)
 	metav1.AddToGroupVersion(s, gv)
 	return nil

@@ -444,6 +444,184 @@ func (m *AppliedToGroupPatch) Unmarshal(data []byte) error {
 }
 
 // Reset makes m empty.
+func (m *BasicAuthentication) Reset() { *m = BasicAuthentication{} }
+
+// Marshal returns the protobuf encoding of m.
+func (m *BasicAuthentication) Marshal() ([]byte, error) {
+	b := make([]byte, m.Size())
+	n, err := m.MarshalToSizedBuffer(b)
+	if err != nil {
+		return nil, err
+	}
+	return b[len(b)-n:], nil
+}
+
+// MarshalTo writes the protobuf encoding of m to the start of b, which has at least Size bytes, and returns its length.
+func (m *BasicAuthentication) MarshalTo(b []byte) (int, error) {
+	return m.MarshalToSizedBuffer(b[:m.Size()])
+}
+
+// Size is the length of the protobuf encoding of m; 0 if m is nil.
+func (m *BasicAuthentication) Size() int {
+	if m == nil {
+		return 0
+	}
+	n := 0
+	n += 1 + wire.SizeLengthDelimited(len(m.Username))
+	n += 1 + wire.SizeLengthDelimited(len(m.Password))
+	return n
+}
+
+// MarshalToSizedBuffer writes the protobuf encoding of m to the end of b, which has at least Size bytes, and returns its length.
+func (m *BasicAuthentication) MarshalToSizedBuffer(b []byte) (int, error) {
+	i := len(b)
+	i = wire.PutString(b, i, 0x12, m.Password)
+	i = wire.PutString(b, i, 0x0a, m.Username)
+	return len(b) - i, nil
+}
+
+// Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
+func (m *BasicAuthentication) Unmarshal(data []byte) error {
+	r := wire.NewReader(data)
+	for r.Next() {
+		switch r.Number() {
+		case 1:
+			m.Username = r.String()
+		case 2:
+			m.Password = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	return r.Done("BasicAuthentication")
+}
+
+// Reset makes m empty.
+func (m *BundleFileServer) Reset() { *m = BundleFileServer{} }
+
+// Marshal returns the protobuf encoding of m.
+func (m *BundleFileServer) Marshal() ([]byte, error) {
+	b := make([]byte, m.Size())
+	n, err := m.MarshalToSizedBuffer(b)
+	if err != nil {
+		return nil, err
+	}
+	return b[len(b)-n:], nil
+}
+
+// MarshalTo writes the protobuf encoding of m to the start of b, which has at least Size bytes, and returns its length.
+func (m *BundleFileServer) MarshalTo(b []byte) (int, error) {
+	return m.MarshalToSizedBuffer(b[:m.Size()])
+}
+
+// Size is the length of the protobuf encoding of m; 0 if m is nil.
+func (m *BundleFileServer) Size() int {
+	if m == nil {
+		return 0
+	}
+	n := 0
+	n += 1 + wire.SizeLengthDelimited(len(m.URL))
+	if m.HostPublicKey != nil {
+		n += 1 + wire.SizeLengthDelimited(len(m.HostPublicKey))
+	}
+	return n
+}
+
+// MarshalToSizedBuffer writes the protobuf encoding of m to the end of b, which has at least Size bytes, and returns its length.
+func (m *BundleFileServer) MarshalToSizedBuffer(b []byte) (int, error) {
+	i := len(b)
+	if m.HostPublicKey != nil {
+		i = wire.PutBytes(b, i, 0x12, m.HostPublicKey)
+	}
+	i = wire.PutString(b, i, 0x0a, m.URL)
+	return len(b) - i, nil
+}
+
+// Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
+func (m *BundleFileServer) Unmarshal(data []byte) error {
+	r := wire.NewReader(data)
+	for r.Next() {
+		switch r.Number() {
+		case 1:
+			m.URL = r.String()
+		case 2:
+			m.HostPublicKey = r.Bytes()
+		default:
+			r.Skip()
+		}
+	}
+	return r.Done("BundleFileServer")
+}
+
+// Reset makes m empty.
+func (m *BundleServerAuthConfiguration) Reset() { *m = BundleServerAuthConfiguration{} }
+
+// Marshal returns the protobuf encoding of m.
+func (m *BundleServerAuthConfiguration) Marshal() ([]byte, error) {
+	b := make([]byte, m.Size())
+	n, err := m.MarshalToSizedBuffer(b)
+	if err != nil {
+		return nil, err
+	}
+	return b[len(b)-n:], nil
+}
+
+// MarshalTo writes the protobuf encoding of m to the start of b, which has at least Size bytes, and returns its length.
+func (m *BundleServerAuthConfiguration) MarshalTo(b []byte) (int, error) {
+	return m.MarshalToSizedBuffer(b[:m.Size()])
+}
+
+// Size is the length of the protobuf encoding of m; 0 if m is nil.
+func (m *BundleServerAuthConfiguration) Size() int {
+	if m == nil {
+		return 0
+	}
+	n := 0
+	n += 1 + wire.SizeLengthDelimited(len(m.BearerToken))
+	n += 1 + wire.SizeLengthDelimited(len(m.APIKey))
+	if m.BasicAuthentication != nil {
+		n += 1 + wire.SizeLengthDelimited(m.BasicAuthentication.Size())
+	}
+	return n
+}
+
+// MarshalToSizedBuffer writes the protobuf encoding of m to the end of b, which has at least Size bytes, and returns its length.
+func (m *BundleServerAuthConfiguration) MarshalToSizedBuffer(b []byte) (int, error) {
+	i := len(b)
+	if m.BasicAuthentication != nil {
+		n, err := m.BasicAuthentication.MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x1a, n)
+	}
+	i = wire.PutString(b, i, 0x12, m.APIKey)
+	i = wire.PutString(b, i, 0x0a, m.BearerToken)
+	return len(b) - i, nil
+}
+
+// Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
+func (m *BundleServerAuthConfiguration) Unmarshal(data []byte) error {
+	r := wire.NewReader(data)
+	for r.Next() {
+		switch r.Number() {
+		case 1:
+			m.BearerToken = r.String()
+		case 2:
+			m.APIKey = r.String()
+		case 3:
+			if m.BasicAuthentication == nil {
+				m.BasicAuthentication = &BasicAuthentication{}
+			}
+			r.Message(m.BasicAuthentication)
+		default:
+			r.Skip()
+		}
+	}
+	return r.Done("BundleServerAuthConfiguration")
+}
+
+// Reset makes m empty.
 func (m *ClusterGroupMembers) Reset() { *m = ClusterGroupMembers{} }
 
 // Marshal returns the protobuf encoding of m.
@@ -534,6 +712,142 @@ func (m *ClusterGroupMembers) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("ClusterGroupMembers")
+}
+
+// Reset makes m empty.
+func (m *EgressGroup) Reset() { *m = EgressGroup{} }
+
+// Marshal returns the protobuf encoding of m.
+func (m *EgressGroup) Marshal() ([]byte, error) {
+	b := make([]byte, m.Size())
+	n, err := m.MarshalToSizedBuffer(b)
+	if err != nil {
+		return nil, err
+	}
+	return b[len(b)-n:], nil
+}
+
+// MarshalTo writes the protobuf encoding of m to the start of b, which has at least Size bytes, and returns its length.
+func (m *EgressGroup) MarshalTo(b []byte) (int, error) {
+	return m.MarshalToSizedBuffer(b[:m.Size()])
+}
+
+// Size is the length of the protobuf encoding of m; 0 if m is nil.
+func (m *EgressGroup) Size() int {
+	if m == nil {
+		return 0
+	}
+	n := 0
+	n += 1 + wire.SizeLengthDelimited(m.ObjectMeta.Size())
+	for k := range m.GroupMembers {
+		n += 1 + wire.SizeLengthDelimited(m.GroupMembers[k].Size())
+	}
+	return n
+}
+
+// MarshalToSizedBuffer writes the protobuf encoding of m to the end of b, which has at least Size bytes, and returns its length.
+func (m *EgressGroup) MarshalToSizedBuffer(b []byte) (int, error) {
+	i := len(b)
+	for k := len(m.GroupMembers) - 1; k >= 0; k-- {
+		n, err := m.GroupMembers[k].MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x12, n)
+	}
+	{
+		n, err := m.ObjectMeta.MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x0a, n)
+	}
+	return len(b) - i, nil
+}
+
+// Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
+func (m *EgressGroup) Unmarshal(data []byte) error {
+	r := wire.NewReader(data)
+	for r.Next() {
+		switch r.Number() {
+		case 1:
+			r.Message(&m.ObjectMeta)
+		case 2:
+			m.GroupMembers = append(m.GroupMembers, GroupMember{})
+			r.Message(&m.GroupMembers[len(m.GroupMembers)-1])
+		default:
+			r.Skip()
+		}
+	}
+	return r.Done("EgressGroup")
+}
+
+// Reset makes m empty.
+func (m *EgressGroupList) Reset() { *m = EgressGroupList{} }
+
+// Marshal returns the protobuf encoding of m.
+func (m *EgressGroupList) Marshal() ([]byte, error) {
+	b := make([]byte, m.Size())
+	n, err := m.MarshalToSizedBuffer(b)
+	if err != nil {
+		return nil, err
+	}
+	return b[len(b)-n:], nil
+}
+
+// MarshalTo writes the protobuf encoding of m to the start of b, which has at least Size bytes, and returns its length.
+func (m *EgressGroupList) MarshalTo(b []byte) (int, error) {
+	return m.MarshalToSizedBuffer(b[:m.Size()])
+}
+
+// Size is the length of the protobuf encoding of m; 0 if m is nil.
+func (m *EgressGroupList) Size() int {
+	if m == nil {
+		return 0
+	}
+	n := 0
+	n += 1 + wire.SizeLengthDelimited(m.ListMeta.Size())
+	for k := range m.Items {
+		n += 1 + wire.SizeLengthDelimited(m.Items[k].Size())
+	}
+	return n
+}
+
+// MarshalToSizedBuffer writes the protobuf encoding of m to the end of b, which has at least Size bytes, and returns its length.
+func (m *EgressGroupList) MarshalToSizedBuffer(b []byte) (int, error) {
+	i := len(b)
+	for k := len(m.Items) - 1; k >= 0; k-- {
+		n, err := m.Items[k].MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x12, n)
+	}
+	{
+		n, err := m.ListMeta.MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x0a, n)
+	}
+	return len(b) - i, nil
+}
+
+// Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
+func (m *EgressGroupList) Unmarshal(data []byte) error {
+	r := wire.NewReader(data)
+	for r.Next() {
+		switch r.Number() {
+		case 1:
+			r.Message(&m.ListMeta)
+		case 2:
+			m.Items = append(m.Items, EgressGroup{})
+			r.Message(&m.Items[len(m.Items)-1])
+		default:
+			r.Skip()
+		}
+	}
+	return r.Done("EgressGroupList")
 }
 
 // Reset makes m empty.
@@ -2885,6 +3199,296 @@ func (m *ServiceReference) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("ServiceReference")
+}
+
+// Reset makes m empty.
+func (m *SupportBundleCollection) Reset() { *m = SupportBundleCollection{} }
+
+// Marshal returns the protobuf encoding of m.
+func (m *SupportBundleCollection) Marshal() ([]byte, error) {
+	b := make([]byte, m.Size())
+	n, err := m.MarshalToSizedBuffer(b)
+	if err != nil {
+		return nil, err
+	}
+	return b[len(b)-n:], nil
+}
+
+// MarshalTo writes the protobuf encoding of m to the start of b, which has at least Size bytes, and returns its length.
+func (m *SupportBundleCollection) MarshalTo(b []byte) (int, error) {
+	return m.MarshalToSizedBuffer(b[:m.Size()])
+}
+
+// Size is the length of the protobuf encoding of m; 0 if m is nil.
+func (m *SupportBundleCollection) Size() int {
+	if m == nil {
+		return 0
+	}
+	n := 0
+	n += 1 + wire.SizeLengthDelimited(m.ObjectMeta.Size())
+	n += 1 + wire.SizeLengthDelimited(m.ExpiredAt.Size())
+	n += 1 + wire.SizeLengthDelimited(len(m.SinceTime))
+	n += 1 + wire.SizeLengthDelimited(m.FileServer.Size())
+	n += 1 + wire.SizeLengthDelimited(m.Authentication.Size())
+	return n
+}
+
+// MarshalToSizedBuffer writes the protobuf encoding of m to the end of b, which has at least Size bytes, and returns its length.
+func (m *SupportBundleCollection) MarshalToSizedBuffer(b []byte) (int, error) {
+	i := len(b)
+	{
+		n, err := m.Authentication.MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x2a, n)
+	}
+	{
+		n, err := m.FileServer.MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x22, n)
+	}
+	i = wire.PutString(b, i, 0x1a, m.SinceTime)
+	{
+		n, err := m.ExpiredAt.MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x12, n)
+	}
+	{
+		n, err := m.ObjectMeta.MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x0a, n)
+	}
+	return len(b) - i, nil
+}
+
+// Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
+func (m *SupportBundleCollection) Unmarshal(data []byte) error {
+	r := wire.NewReader(data)
+	for r.Next() {
+		switch r.Number() {
+		case 1:
+			r.Message(&m.ObjectMeta)
+		case 2:
+			r.Message(&m.ExpiredAt)
+		case 3:
+			m.SinceTime = r.String()
+		case 4:
+			r.Message(&m.FileServer)
+		case 5:
+			r.Message(&m.Authentication)
+		default:
+			r.Skip()
+		}
+	}
+	return r.Done("SupportBundleCollection")
+}
+
+// Reset makes m empty.
+func (m *SupportBundleCollectionList) Reset() { *m = SupportBundleCollectionList{} }
+
+// Marshal returns the protobuf encoding of m.
+func (m *SupportBundleCollectionList) Marshal() ([]byte, error) {
+	b := make([]byte, m.Size())
+	n, err := m.MarshalToSizedBuffer(b)
+	if err != nil {
+		return nil, err
+	}
+	return b[len(b)-n:], nil
+}
+
+// MarshalTo writes the protobuf encoding of m to the start of b, which has at least Size bytes, and returns its length.
+func (m *SupportBundleCollectionList) MarshalTo(b []byte) (int, error) {
+	return m.MarshalToSizedBuffer(b[:m.Size()])
+}
+
+// Size is the length of the protobuf encoding of m; 0 if m is nil.
+func (m *SupportBundleCollectionList) Size() int {
+	if m == nil {
+		return 0
+	}
+	n := 0
+	n += 1 + wire.SizeLengthDelimited(m.ListMeta.Size())
+	for k := range m.Items {
+		n += 1 + wire.SizeLengthDelimited(m.Items[k].Size())
+	}
+	return n
+}
+
+// MarshalToSizedBuffer writes the protobuf encoding of m to the end of b, which has at least Size bytes, and returns its length.
+func (m *SupportBundleCollectionList) MarshalToSizedBuffer(b []byte) (int, error) {
+	i := len(b)
+	for k := len(m.Items) - 1; k >= 0; k-- {
+		n, err := m.Items[k].MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x12, n)
+	}
+	{
+		n, err := m.ListMeta.MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x0a, n)
+	}
+	return len(b) - i, nil
+}
+
+// Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
+func (m *SupportBundleCollectionList) Unmarshal(data []byte) error {
+	r := wire.NewReader(data)
+	for r.Next() {
+		switch r.Number() {
+		case 1:
+			r.Message(&m.ListMeta)
+		case 2:
+			m.Items = append(m.Items, SupportBundleCollection{})
+			r.Message(&m.Items[len(m.Items)-1])
+		default:
+			r.Skip()
+		}
+	}
+	return r.Done("SupportBundleCollectionList")
+}
+
+// Reset makes m empty.
+func (m *SupportBundleCollectionNodeStatus) Reset() { *m = SupportBundleCollectionNodeStatus{} }
+
+// Marshal returns the protobuf encoding of m.
+func (m *SupportBundleCollectionNodeStatus) Marshal() ([]byte, error) {
+	b := make([]byte, m.Size())
+	n, err := m.MarshalToSizedBuffer(b)
+	if err != nil {
+		return nil, err
+	}
+	return b[len(b)-n:], nil
+}
+
+// MarshalTo writes the protobuf encoding of m to the start of b, which has at least Size bytes, and returns its length.
+func (m *SupportBundleCollectionNodeStatus) MarshalTo(b []byte) (int, error) {
+	return m.MarshalToSizedBuffer(b[:m.Size()])
+}
+
+// Size is the length of the protobuf encoding of m; 0 if m is nil.
+func (m *SupportBundleCollectionNodeStatus) Size() int {
+	if m == nil {
+		return 0
+	}
+	n := 0
+	n += 1 + wire.SizeLengthDelimited(len(m.NodeName))
+	n += 1 + wire.SizeLengthDelimited(len(m.NodeNamespace))
+	n += 1 + wire.SizeLengthDelimited(len(m.NodeType))
+	n += 2
+	n += 1 + wire.SizeLengthDelimited(len(m.Error))
+	return n
+}
+
+// MarshalToSizedBuffer writes the protobuf encoding of m to the end of b, which has at least Size bytes, and returns its length.
+func (m *SupportBundleCollectionNodeStatus) MarshalToSizedBuffer(b []byte) (int, error) {
+	i := len(b)
+	i = wire.PutString(b, i, 0x2a, m.Error)
+	i = wire.PutBool(b, i, 0x20, m.Completed)
+	i = wire.PutString(b, i, 0x1a, string(m.NodeType))
+	i = wire.PutString(b, i, 0x12, m.NodeNamespace)
+	i = wire.PutString(b, i, 0x0a, m.NodeName)
+	return len(b) - i, nil
+}
+
+// Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
+func (m *SupportBundleCollectionNodeStatus) Unmarshal(data []byte) error {
+	r := wire.NewReader(data)
+	for r.Next() {
+		switch r.Number() {
+		case 1:
+			m.NodeName = r.String()
+		case 2:
+			m.NodeNamespace = r.String()
+		case 3:
+			m.NodeType = SupportBundleNodeType(r.String())
+		case 4:
+			m.Completed = r.Bool()
+		case 5:
+			m.Error = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	return r.Done("SupportBundleCollectionNodeStatus")
+}
+
+// Reset makes m empty.
+func (m *SupportBundleCollectionStatus) Reset() { *m = SupportBundleCollectionStatus{} }
+
+// Marshal returns the protobuf encoding of m.
+func (m *SupportBundleCollectionStatus) Marshal() ([]byte, error) {
+	b := make([]byte, m.Size())
+	n, err := m.MarshalToSizedBuffer(b)
+	if err != nil {
+		return nil, err
+	}
+	return b[len(b)-n:], nil
+}
+
+// MarshalTo writes the protobuf encoding of m to the start of b, which has at least Size bytes, and returns its length.
+func (m *SupportBundleCollectionStatus) MarshalTo(b []byte) (int, error) {
+	return m.MarshalToSizedBuffer(b[:m.Size()])
+}
+
+// Size is the length of the protobuf encoding of m; 0 if m is nil.
+func (m *SupportBundleCollectionStatus) Size() int {
+	if m == nil {
+		return 0
+	}
+	n := 0
+	n += 1 + wire.SizeLengthDelimited(m.ObjectMeta.Size())
+	for k := range m.Nodes {
+		n += 1 + wire.SizeLengthDelimited(m.Nodes[k].Size())
+	}
+	return n
+}
+
+// MarshalToSizedBuffer writes the protobuf encoding of m to the end of b, which has at least Size bytes, and returns its length.
+func (m *SupportBundleCollectionStatus) MarshalToSizedBuffer(b []byte) (int, error) {
+	i := len(b)
+	for k := len(m.Nodes) - 1; k >= 0; k-- {
+		n, err := m.Nodes[k].MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x12, n)
+	}
+	{
+		n, err := m.ObjectMeta.MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x0a, n)
+	}
+	return len(b) - i, nil
+}
+
+// Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
+func (m *SupportBundleCollectionStatus) Unmarshal(data []byte) error {
+	r := wire.NewReader(data)
+	for r.Next() {
+		switch r.Number() {
+		case 1:
+			r.Message(&m.ObjectMeta)
+		case 2:
+			m.Nodes = append(m.Nodes, SupportBundleCollectionNodeStatus{})
+			r.Message(&m.Nodes[len(m.Nodes)-1])
+		default:
+			r.Skip()
+		}
+	}
+	return r.Done("SupportBundleCollectionStatus")
 }
 
 // Reset makes m empty.
