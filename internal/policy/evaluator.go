@@ -189,11 +189,7 @@ func (v *Evaluator) decide(f *Flow, d Direction, local, remote *Endpoint) Decisi
 		}
 	}
 	if w.inTiers || w.passed {
-		outcome := OutcomeNative
-		if w.out.Isolated {
-			outcome = OutcomeDrop
-		}
-		w.end(outcome, nil)
+		w.end(w.byDefault(), nil)
 	}
 	return w.out
 }
@@ -232,14 +228,21 @@ func (w *walk) step(r *rankedRule) {
 	switch w.evaluator.matches(w, r.rule) {
 	case matchMaybe:
 		w.out.Uncertain = append(w.out.Uncertain, r.ref())
-		if r.rule.Action == Pass {
+		switch {
+		case r.rule.Action == Pass && r.stage == stageBaseline:
+			w.possible = append(w.possible, w.byDefault())
+		case r.rule.Action == Pass:
 			w.passed = true
-			return
+		default:
+			w.possible = append(w.possible, outcomeOf(r.rule.Action))
 		}
-		w.possible = append(w.possible, outcomeOf(r.rule.Action))
 	case matchYes:
 		ref := r.ref()
 		switch {
+		case r.rule.Action == Pass && r.stage == stageBaseline:
+			// There is no level below the last one but the default.
+			w.out.Passed = append(w.out.Passed, ref)
+			w.end(w.byDefault(), nil)
 		case r.rule.Action == Pass:
 			w.out.Passed = append(w.out.Passed, ref)
 			w.inTiers, w.passed = false, true
@@ -251,6 +254,14 @@ func (w *walk) step(r *rankedRule) {
 			w.end(outcomeOf(r.rule.Action), &ref)
 		}
 	}
+}
+
+// byDefault is the outcome if no rule decides.
+func (w *walk) byDefault() Outcome {
+	if w.out.Isolated {
+		return OutcomeDrop
+	}
+	return OutcomeNative
 }
 
 // end ends the evaluation with the outcome of the branches that are left.

@@ -132,7 +132,8 @@ type Group struct {
 // PolicyKind says what object a policy was made from. The values are those of sourceRef.type on the wire.
 type PolicyKind string
 
-// The kinds of policies. The last three have no Tier object: see Policy.TierPriority.
+// The kinds of policies. The last three are the upstream kinds, of policy.networking.k8s.io; they have no Tier object: see
+// Policy.TierPriority.
 const (
 	KubernetesNetworkPolicy    PolicyKind = "K8sNetworkPolicy"
 	AntreaNetworkPolicy        PolicyKind = "AntreaNetworkPolicy"
@@ -140,6 +141,22 @@ const (
 	AdminNetworkPolicy         PolicyKind = "AdminNetworkPolicy"
 	BaselineAdminNetworkPolicy PolicyKind = "BaselineAdminNetworkPolicy"
 	ClusterNetworkPolicy       PolicyKind = "ClusterNetworkPolicy"
+)
+
+// Upstream reports whether the kind is one of policy.networking.k8s.io.
+func (k PolicyKind) Upstream() bool {
+	return k == AdminNetworkPolicy || k == BaselineAdminNetworkPolicy || k == ClusterNetworkPolicy
+}
+
+// The priorities at which the fixed tiers of the upstream kinds stand among the Tiers.
+const (
+	// AdminTierPriority is that of ClusterNetworkPolicies of the tier Admin: between platform and application.
+	AdminTierPriority int32 = 220
+	// AdminNetworkPolicyTierPriority is that of AdminNetworkPolicies: right before Kubernetes NetworkPolicies.
+	AdminNetworkPolicyTierPriority int32 = 251
+	// UpstreamBaselineTierPriority is that of BaselineAdminNetworkPolicies and of ClusterNetworkPolicies of the tier
+	// Baseline: after all others.
+	UpstreamBaselineTierPriority int32 = 254
 )
 
 // Action is what a rule does with the traffic it matches.
@@ -200,6 +217,8 @@ type Policy struct {
 	// PolicyTypes are the directions in which a Kubernetes NetworkPolicy isolates. Empty means Ingress, and Egress if
 	// there are egress rules.
 	PolicyTypes []Direction
+	// Warnings are what its author should know of the policy besides what the Engine finds: reported with its Problem.
+	Warnings []FieldError
 }
 
 // AppliedTo selects what a policy or a rule applies to.
@@ -218,8 +237,10 @@ type AppliedTo struct {
 type Rule struct {
 	Name   string
 	Action Action
-	// Peers are the sources (ingress) or destinations (egress). Empty means every address.
+	// Peers are the sources (ingress) or destinations (egress). Empty means every address, unless NoPeers is set.
 	Peers []Peer
+	// NoPeers makes a rule without Peers match nothing: its peers are given but none is understood.
+	NoPeers bool
 	// ToServices takes the place of Peers in an egress rule.
 	ToServices []ServicePeer
 	// Ports and Protocols together are the traffic matched. Both empty means all traffic.
@@ -244,6 +265,9 @@ type Peer struct {
 	ServiceAccount *NamespacedName
 	// FQDN is a domain name or a pattern with "*", resolved by the enforcer.
 	FQDN string
+	// Networks are several CIDRs, and DomainNames several names like FQDN: in policies of upstream kinds.
+	Networks    []string
+	DomainNames []string
 	// Scope is "", "Cluster" or "ClusterSet".
 	Scope string
 }

@@ -63,6 +63,9 @@ func (t *translation) peer(d Direction, p indexedPeer, out *ComputedPeer) {
 		}
 		out.FQDNs = append(out.FQDNs, p.FQDN)
 		return
+	case len(p.Networks)+len(p.DomainNames) > 0:
+		t.lists(d, p, out)
+		return
 	case p.ServiceAccount != nil:
 		g = t.e.acquireGroup(AddressGroup, serviceAccountTerms(p.ServiceAccount))
 	case p.NodeSelector != nil:
@@ -71,6 +74,19 @@ func (t *translation) peer(d Direction, p indexedPeer, out *ComputedPeer) {
 		g = t.e.acquireGroup(AddressGroup, t.peerTerms(p))
 	}
 	out.AddressGroups = append(out.AddressGroups, t.use(g).name)
+}
+
+// lists adds the networks and domain names of one peer to out.
+func (t *translation) lists(d Direction, p indexedPeer, out *ComputedPeer) {
+	for i, cidr := range p.Networks {
+		if parsed, ok := parseCIDR(cidr, indexed(p.path+".networks", i), &t.errs); ok {
+			out.IPBlocks = append(out.IPBlocks, CIDRBlock{CIDR: parsed})
+		}
+	}
+	if d == Ingress && len(p.DomainNames) > 0 {
+		t.errs.add(p.path+".domainNames", p.DomainNames[0], "no domainNames in an ingress rule: names can be destinations only")
+	}
+	out.FQDNs = append(out.FQDNs, p.DomainNames...)
 }
 
 // peerTerms compiles the selectors of a peer.

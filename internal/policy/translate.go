@@ -37,6 +37,7 @@ func (e *Engine) translate(in *Policy) translation {
 		Source:     PolicyRef{in.Kind, in.Namespace, in.Name, in.UID},
 		Generation: in.Generation,
 	}
+	t.warns.list = slices.Clip(in.Warnings)
 	if in.UID == "" {
 		t.errs.add("metadata.uid", "", "a unique id")
 	}
@@ -229,9 +230,11 @@ func (t *translation) plainRule(out ComputedRule, in *Rule, plain []indexedPeer,
 		}
 	}
 	out.AppliedToGroups = groupNames(groups)
-	if out.Direction == Egress && len(in.ToServices) > 0 {
+	switch {
+	case out.Direction == Egress && len(in.ToServices) > 0:
 		out.To.ToServices = t.toServices(in.ToServices)
-	} else {
+	case in.NoPeers && len(in.Peers) == 0:
+	default:
 		t.setPeer(&out, t.indexedPeers(out.Direction, plain, named))
 	}
 	t.out.Rules = append(t.out.Rules, out)

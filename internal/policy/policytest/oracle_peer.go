@@ -100,7 +100,7 @@ func (o *oracle) peer(p *oraclePolicy, d policy.Direction, peers []policy.Peer, 
 		out.AddressGroups = append(out.AddressGroups, p.use(policy.AddressGroup, g))
 	}
 	if len(peers) == 0 {
-		if d == policy.Egress && len(r.ToServices) > 0 {
+		if d == policy.Egress && len(r.ToServices) > 0 || r.NoPeers {
 			return out
 		}
 		out.IPBlocks = blocks(p, []policy.IPBlock{{CIDR: "0.0.0.0/0"}, {CIDR: "::/0"}})
@@ -124,6 +124,14 @@ func (o *oracle) peer(p *oraclePolicy, d policy.Direction, peers []policy.Peer, 
 		case x.FQDN != "":
 			out.FQDNs = append(out.FQDNs, x.FQDN)
 			p.invalid = p.invalid || d == policy.Ingress
+		case x.Networks != nil || x.DomainNames != nil:
+			for _, n := range x.Networks {
+				out.IPBlocks = append(out.IPBlocks, blocks(p, []policy.IPBlock{{CIDR: n}})...)
+			}
+			for _, n := range x.DomainNames {
+				out.FQDNs = append(out.FQDNs, n)
+				p.invalid = p.invalid || d == policy.Ingress
+			}
 		case x.ServiceAccount != nil:
 			add(o.group(policy.AddressGroup, accountPick(x.ServiceAccount)))
 		case x.NodeSelector != nil:
@@ -161,7 +169,7 @@ func services(p *oraclePolicy, r policy.Rule) []policy.ServiceMatch {
 	var out []policy.ServiceMatch
 	for _, port := range r.Ports {
 		protocol := port.Protocol
-		if protocol == "" {
+		if protocol == "" && !port.AnyProtocol {
 			protocol = policy.TCP
 		}
 		if port.Port != nil && port.Port.Name == "" && (port.Port.Number < 1 || port.Port.Number > 65535) {

@@ -110,6 +110,9 @@ func (o *oracle) antrea(p *oraclePolicy) {
 		priorities[name] = t.Priority
 	}
 	n, ok := priorities[tier]
+	if in.TierPriority != nil {
+		n, ok = *in.TierPriority, true
+	}
 	if !ok {
 		p.invalid = true
 	}

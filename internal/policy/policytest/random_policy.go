@@ -7,7 +7,10 @@ import (
 )
 
 func (d Draw) policy() policy.Policy {
-	n := d(6)
+	n := d(8)
+	if n >= 6 {
+		return d.upstream(n - 6)
+	}
 	p := policy.Policy{Name: fmt.Sprintf("p%d", n), Generation: int64(d(3)), Priority: float64(1 + d(3))}
 	switch n % 3 {
 	case 0:

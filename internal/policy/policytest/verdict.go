@@ -112,7 +112,10 @@ func run(rules []plainRule, isolated bool) policy.Outcome {
 		case policy.Reject:
 			return policy.OutcomeReject
 		case policy.Pass:
-			passed = true // without effect in the baseline stage
+			if r.stage() == 2 {
+				return byDefault(isolated)
+			}
+			passed = true
 		}
 	}
 	return byDefault(isolated)
@@ -194,7 +197,7 @@ func covers(f policy.Flow, s policy.ServiceMatch, ports []policy.NamedPort) bool
 		return s.Protocol == policy.ICMP && (s.ICMPType == nil || *s.ICMPType == int32(f.ICMPType)) &&
 			(s.ICMPCode == nil || *s.ICMPCode == int32(f.ICMPCode))
 	}
-	if s.Protocol != f.Protocol {
+	if s.Protocol != f.Protocol && (s.Protocol != "" || f.Protocol == policy.IGMP) {
 		return false
 	}
 	if s.SrcPort != nil {
