@@ -103,7 +103,7 @@ func (s *regionState) addBystanders() {
 		key := n.network.ID + "|" + strings.Join(n.GroupIDs, " ")
 		a, known := byKey[key]
 		if !known {
-			rules := s.rulesOf(n.GroupIDs, false)
+			rules := s.rulesOf(n.GroupIDs)
 			if slices.ContainsFunc(rules, func(r cloud.Rule) bool { return changed[r.Peer.GroupID] }) {
 				a = &atom{network: n.network, current: n.GroupIDs, target: n.target, bystander: true, now: s.actual(n.GroupIDs, n.network)}
 				a.want = s.nativeThen(a.target, n.network)

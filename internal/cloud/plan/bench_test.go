@@ -122,7 +122,7 @@ func TestEditsPerChange(t *testing.T) {
 		}
 		return edits, rules
 	}
-	if edits, _ := sum(settleBig(t, &in, f)); edits > vms*3/2 {
+	if edits, _ := sum(settleBig(t, &in, f)); edits != vms {
 		t.Errorf("taking over %d VMs needs %d interface edits", vms, edits)
 	}
 	f = &fakeCloud{snap: in.Regions[0].Snapshot, limits: f.limits, next: 100}
@@ -146,7 +146,7 @@ func TestEditsPerChange(t *testing.T) {
 	b.GroupMembers = append(b.GroupMembers, a.GroupMembers[0])
 	a.GroupMembers = a.GroupMembers[1:]
 	summaries := settleBig(t, &in, f)
-	if edits, _ := sum(summaries); edits != 1 {
-		t.Errorf("one VM changes its role: %v", summaries)
+	if edits, rules := sum(summaries); edits != 1 || rules != 0 || len(summaries) != 1 || summaries[0].Steps != 1 {
+		t.Errorf("one VM changes its role: %v, want one edit of an interface and nothing else", summaries)
 	}
 }

@@ -60,6 +60,8 @@ type design struct {
 	atoms    []*atom
 	edits    map[*group]*edit
 	directed []*atom // atoms that move in one step, in this order
+	// bridges are rules that groups of ours that are given up get until they are deleted, by group ID; see bridging.
+	bridges map[string][]cloud.Rule
 }
 
 // open tells which directions of the interface its former groups decide.
@@ -204,10 +206,11 @@ func (s *regionState) classKey(n *nic, used, native map[string]bool) string {
 	}
 	b.WriteByte('|')
 	for _, g := range n.former {
-		if open[0] || open[1] || native[g] {
+		if native[g] {
 			b.WriteString(g + " ")
 		}
 	}
+	b.WriteString("|" + s.nativeMeaning(n.former, open))
 	switch {
 	case s.frozen[n] != "":
 		b.WriteString("|frozen " + strings.Join(n.GroupIDs, " "))
@@ -215,6 +218,31 @@ func (s *regionState) classKey(n *nic, used, native map[string]bool) string {
 		fmt.Fprintf(&b, "|restricted %v %s", s.restrict[n], strings.Join(n.GroupIDs, " "))
 	}
 	return b.String()
+}
+
+// nativeMeaning identifies what former groups allow in the open directions. Groups with equal rules mean the same, so that interfaces
+// with copies of one group need not be told apart.
+func (s *regionState) nativeMeaning(former []string, open [2]bool) string {
+	key := fmt.Sprint(former, open)
+	if id, ok := s.meanings[key]; ok {
+		return id
+	}
+	var b strings.Builder
+	for i, d := range directions {
+		if !open[i] {
+			continue
+		}
+		for _, r := range ruleKeys(s.groupRules(former, d)) {
+			fmt.Fprintf(&b, "%s/%s;", r, r.Peer.GroupOwner)
+		}
+	}
+	id := ""
+	if b.Len() > 0 {
+		sum := sha256.Sum256([]byte(b.String()))
+		id = hex.EncodeToString(sum[:6])
+	}
+	s.meanings[key] = id
+	return id
 }
 
 // setTargets decides which groups every interface shall hold.

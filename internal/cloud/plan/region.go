@@ -30,6 +30,7 @@ type regionState struct {
 	groupCache  map[nativeKey]Set
 	actualCache map[string][2]half
 	halfCache   map[string][2]half
+	meanings    map[string]string // see nativeMeaning
 	noted       map[Note]bool
 
 	// What the attempts so far have ruled out; see settle.
@@ -121,7 +122,7 @@ func newRegionState(c *computation, r Region) *regionState {
 		networks: map[string]*network{}, groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{},
 		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, byHeld: map[string][]*nic{},
 		peerCache: map[peerKey]Set{}, nativeCache: map[nativeKey]Set{}, groupCache: map[nativeKey]Set{},
-		actualCache: map[string][2]half{}, halfCache: map[string][2]half{}, noted: map[Note]bool{},
+		actualCache: map[string][2]half{}, halfCache: map[string][2]half{}, meanings: map[string]string{}, noted: map[Note]bool{},
 		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, stay: map[*nic]bool{}, restrict: map[*nic][2]bool{},
 		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
 	}

@@ -1,16 +1,36 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
+// edge says that the interfaces of one atom must move before those of another, if both move in one edit.
+type edge struct {
+	first, then *atom
+	causes      []cause
+	// bridged is set if every cause can be bridged; see bridge.
+	bridged bool
+}
+
+// cause is a rule for whose sake one atom must move before another.
+type cause struct {
+	holder string // the group with the rule
+	rule   cloud.Rule
+	peer   *atom // whom the rule refers to
+	// joins is true for a wanted rule that does not match the peer yet, false for a present one that no longer will.
+	joins   bool
+	bridges []cloud.Rule
+}
+
 // scheduleMoves decides which interfaces move from their old groups to the new ones in one edit, and in which order. An edit in one
 // step saves half of the calls, but needs that whoever is to reach the interface by its new groups has not given up the old rules
-// yet, and that whoever reaches it by its old groups has the new rules already. Where these demands contradict each other, the
-// interfaces move in two steps: all of them first join the new groups, and leave the old ones at the end.
+// yet, and that whoever reaches it by its old groups has the new rules already. Where these demands contradict each other, rules that
+// hold only while interfaces move bridge the gap, in the groups that are ours. Where that is impossible too, some interfaces move in
+// two steps: all of them first join the new groups, and leave the old ones at the end.
 //
 // It reports whether a taking over was refused because an interface has no free slot for the two steps.
 func (s *regionState) scheduleMoves() (retry bool) {
@@ -20,41 +40,70 @@ func (s *regionState) scheduleMoves() (retry bool) {
 			direct = append(direct, a)
 		}
 	}
+	edges := s.precedence(direct)
+	b := s.newBridging()
 	for {
-		before := s.precedence(direct)
-		order, cycle := topological(direct, before)
+		order, cycle := topological(direct, successors(edges))
 		if cycle == nil {
 			s.directed = order
+			s.build(b, order, edges)
 			return false
 		}
-		var stuck []*atom
-		keep := -1
-		for i, a := range cycle {
-			switch {
-			case s.tight(a):
-				stuck = append(stuck, a)
-			case !slices.Contains(before[a], a) && (keep < 0 || len(a.nics) > len(cycle[keep].nics)):
-				keep = i
+		if b.relax(cycle, edges) {
+			continue
+		}
+		out := s.leastUseful(cycle, edges)
+		if out == nil {
+			var stuck []*atom
+			for _, a := range cycle {
+				if s.tight(a) {
+					stuck = append(stuck, a)
+				}
 			}
-		}
-		if len(stuck) > 0 || len(cycle) == 1 {
-			keep = -1
-		}
-		var out []*atom
-		for i, a := range cycle {
-			if i != keep && !s.tight(a) {
-				out = append(out, a)
-			}
-		}
-		if len(out) == 0 {
 			if s.refuseTight(stuck) {
 				return true
 			}
 			s.forceOrder(direct, stuck)
+			s.build(b, s.directed, edges)
 			return false
 		}
-		direct = without(direct, out)
+		direct = without(direct, []*atom{out})
+		edges = slices.DeleteFunc(edges, func(e *edge) bool { return e.first == out || e.then == out })
 	}
+}
+
+// leastUseful returns the atom of a cycle that shall move in two steps, such that little is lost: one that cannot move in one step
+// whatever the others do, else the one with the fewest interfaces for the demands that it takes away. It is nil if none of them has
+// room for two steps.
+func (s *regionState) leastUseful(cycle []*atom, edges []*edge) *atom {
+	in, out, self := map[*atom]int{}, map[*atom]int{}, map[*atom]bool{}
+	member := map[*atom]bool{}
+	for _, a := range cycle {
+		member[a] = true
+	}
+	for _, e := range edges {
+		switch {
+		case e.bridged || !member[e.first] || !member[e.then]:
+		case e.first == e.then:
+			self[e.first] = true
+		default:
+			out[e.first]++
+			in[e.then]++
+		}
+	}
+	var best *atom
+	better := func(a, b *atom) bool {
+		if self[a] != self[b] {
+			return self[a]
+		}
+		return len(a.nics)*in[b]*out[b] < len(b.nics)*in[a]*out[a]
+	}
+	for _, a := range cycle {
+		if !s.tight(a) && (best == nil || better(a, best)) {
+			best = a
+		}
+	}
+	return best
 }
 
 // tight reports whether the interfaces have no room for the old and the new groups at the same time.
@@ -87,8 +136,8 @@ func (s *regionState) forceOrder(direct, stuck []*atom) {
 	}
 }
 
-// precedence returns, for every atom, those that must not move before it.
-func (s *regionState) precedence(atoms []*atom) map[*atom][]*atom {
+// precedence returns which atoms must move before which.
+func (s *regionState) precedence(atoms []*atom) []*edge {
 	joiners, leavers := map[string][]*atom{}, map[string][]*atom{}
 	for _, a := range atoms {
 		for _, key := range a.joining {
@@ -98,27 +147,36 @@ func (s *regionState) precedence(atoms []*atom) map[*atom][]*atom {
 			leavers[key] = append(leavers[key], a)
 		}
 	}
-	out := map[*atom][]*atom{}
-	seen := map[[2]*atom]bool{}
-	add := func(first, then *atom) {
-		if first == then && len(first.nics) == 1 || seen[[2]*atom{first, then}] {
+	var out []*edge
+	known := map[[2]*atom]*edge{}
+	add := func(first, then *atom, c cause) {
+		if first == then && len(first.nics) == 1 {
 			return
 		}
-		seen[[2]*atom{first, then}] = true
-		out[first] = append(out[first], then)
+		e := known[[2]*atom{first, then}]
+		if e == nil {
+			e = &edge{first: first, then: then}
+			known[[2]*atom{first, then}] = e
+			out = append(out, e)
+		}
+		e.causes = append(e.causes, c)
 	}
 	for _, y := range atoms {
-		for _, r := range s.rulesOf(y.target, true) {
-			for _, x := range joiners[groupKey(r.Peer)] {
-				if y.now[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) {
-					add(x, y) // y may reach x by its old rules until x can be reached by the new ones
+		for _, key := range y.target {
+			for _, r := range s.referring(key, true) {
+				for _, x := range joiners[groupKey(r.Peer)] {
+					if y.now[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) {
+						add(x, y, cause{key, r, x, true, nil}) // y may reach x by its old rules until x can be reached by the new ones
+					}
 				}
 			}
 		}
-		for _, r := range s.rulesOf(y.current, false) {
-			for _, x := range leavers[groupKey(r.Peer)] {
-				if y.want[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) {
-					add(y, x) // y needs its new rules before x can no longer be reached by the old ones
+		for _, key := range y.current {
+			for _, r := range s.referring(key, false) {
+				for _, x := range leavers[groupKey(r.Peer)] {
+					if y.want[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) {
+						add(y, x, cause{key, r, x, false, nil}) // y needs its new rules before x can no longer be reached by the old ones
+					}
 				}
 			}
 		}
@@ -126,26 +184,43 @@ func (s *regionState) precedence(atoms []*atom) map[*atom][]*atom {
 	return out
 }
 
-// rulesOf returns the rules of groups that refer to groups, as they are wanted or as they are.
-func (s *regionState) rulesOf(keys []string, wanted bool) []cloud.Rule {
+// successors returns, for every atom, those that must not move before it.
+func successors(edges []*edge) map[*atom][]*atom {
+	out := map[*atom][]*atom{}
+	for _, e := range edges {
+		if !e.bridged {
+			out[e.first] = append(out[e.first], e.then)
+		}
+	}
+	return out
+}
+
+// referring returns the rules of a group that refer to groups, as they are wanted or as they are.
+func (s *regionState) referring(key string, wanted bool) []cloud.Rule {
+	var rules, out []cloud.Rule
+	if g := s.byKey[key]; g != nil && wanted {
+		rules = g.rules
+	} else if g := s.groups[key]; g != nil {
+		rules = g.Rules
+	}
+	for _, r := range rules {
+		if groupKey(r.Peer) != "" {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// rulesOf returns the present rules of groups that refer to groups.
+func (s *regionState) rulesOf(keys []string) []cloud.Rule {
 	var out []cloud.Rule
 	for _, key := range keys {
-		var rules []cloud.Rule
-		if g := s.byKey[key]; g != nil && wanted {
-			rules = g.rules
-		} else if g := s.groups[key]; g != nil {
-			rules = g.Rules
-		}
-		for _, r := range rules {
-			if groupKey(r.Peer) != "" {
-				out = append(out, r)
-			}
-		}
+		out = append(out, s.referring(key, false)...)
 	}
 	return out
 }
 
-// topological orders the atoms, or returns one cycle: a strongly connected set of atoms.
+// topological orders the atoms, or returns one cycle: a strongly connected set of atoms, in the order of the input.
 func topological(atoms []*atom, before map[*atom][]*atom) (order, cycle []*atom) {
 	index, low := map[*atom]int{}, map[*atom]int{}
 	onStack := map[*atom]bool{}
@@ -186,6 +261,7 @@ func topological(atoms []*atom, before map[*atom][]*atom) (order, cycle []*atom)
 	}
 	slices.Reverse(order)
 	if cycle != nil {
+		slices.SortFunc(cycle, func(a, b *atom) int { return cmp.Compare(index[a], index[b]) })
 		return nil, cycle
 	}
 	return order, nil

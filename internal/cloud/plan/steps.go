@@ -34,20 +34,21 @@ type emitter struct {
 	steps []Step
 	// dirty are the groups and interfaces that some step changes.
 	dirty map[string]bool
+	// tagged are the interfaces whose tags were dealt with.
+	tagged map[*nic]bool
 }
 
 // emit returns the steps of the region in their order, and whether a further round is needed.
 func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool) {
-	e := &emitter{regionState: s, dirty: map[string]bool{}}
+	e := &emitter{regionState: s, dirty: map[string]bool{}, tagged: map[*nic]bool{}}
 	e.claim()
 	e.create()
 	prepared := len(e.steps)
 	e.editRules(func(ed *edit) (remove, add []cloud.Rule) { return ed.earlyRemove, ed.earlyAdd }, "")
-	e.record()
+	e.bridge()
 	e.move()
 	e.editRules(func(ed *edit) (remove, add []cloud.Rule) { return nil, ed.lateAdd }, "")
 	e.editRules(func(ed *edit) (remove, add []cloud.Rule) { return ed.lateRemove, nil }, "")
-	e.forget()
 	e.discard()
 	if e.foreignNames() {
 		// Rules can refer to a new group of another network only by its ID, which is known in the next round.
@@ -128,18 +129,39 @@ func (e *emitter) ruleOp(g *group, kind cloud.OpKind, rules []cloud.Rule, reason
 	e.add(g.class.network.ID, onGroup(g, cloud.Op{Kind: kind, Rules: rules, Reason: reason}))
 }
 
-// record writes the former groups of interfaces that are about to be taken over on them.
-func (e *emitter) record() {
-	for _, n := range e.nics {
-		if n.state == Guarded && n.recorded == nil {
-			e.add(n.NetworkID, cloud.Op{
-				Kind: cloud.OpTag, Target: n.ID, Tags: formerTags(n.former), Reason: "remember its groups",
-			})
-		}
+// bridge adds the rules that groups need until they are deleted.
+func (e *emitter) bridge() {
+	for _, id := range sortedKeys(e.bridges) {
+		e.ownRules(e.groups[id], cloud.OpAddRules, e.bridges[id], "while interfaces move")
 	}
 }
 
+// ownRules changes rules of a group of ours that is not wanted any more.
+func (e *emitter) ownRules(g *cloud.Group, kind cloud.OpKind, rules []cloud.Rule, reason string) {
+	if len(rules) == 0 {
+		return
+	}
+	rules = slices.Clone(rules)
+	for i := range rules {
+		rules[i].Description = ruleDescription
+	}
+	e.add(g.NetworkID, cloud.Op{
+		Kind: kind, Target: g.ID, Group: cloud.GroupSpec{NetworkID: g.NetworkID, Name: g.Name}, Rules: rules, Reason: reason,
+	})
+}
+
+// record writes the former groups of an interface that is about to be taken over on it.
+func (e *emitter) record(n *nic) {
+	if n.state != Guarded || n.recorded != nil || e.tagged[n] {
+		return
+	}
+	e.tagged[n] = true
+	e.add(n.NetworkID, cloud.Op{Kind: cloud.OpTag, Target: n.ID, Tags: formerTags(n.former), Reason: "remember its groups"})
+}
+
 // move sets the groups of the interfaces: first those that only join, then those that move in one step, then those that only leave.
+// The tags of an interface change next to its groups, not all at once before or after: clouds count both kinds of calls apart, so that
+// neither has to wait for the other.
 func (e *emitter) move() {
 	direct := map[*atom]bool{}
 	for _, a := range e.directed {
@@ -163,6 +185,10 @@ func (e *emitter) move() {
 			e.set(a, a.target, "leave the old groups")
 		}
 	}
+	for _, n := range e.nics {
+		e.record(n)
+		e.forget(n)
+	}
 }
 
 func (e *emitter) set(a *atom, keys []string, reason string) {
@@ -179,7 +205,11 @@ func (e *emitter) set(a *atom, keys []string, reason string) {
 		if reason == "" {
 			op.Reason = e.purpose(n)
 		}
+		e.record(n)
 		e.add(n.NetworkID, op)
+		if slices.Equal(keys, a.target) {
+			e.forget(n)
+		}
 	}
 }
 
@@ -196,22 +226,21 @@ func (e *emitter) purpose(n *nic) string {
 	}
 }
 
-// forget removes the record of former groups from interfaces that have them back.
-func (e *emitter) forget() {
-	for _, n := range e.nics {
-		if n.state == Guarded || n.recorded == nil || n.alien != "" || n.network.foreign != "" {
-			continue
-		}
-		tags := map[string]string{}
-		for i := 0; ; i++ {
-			key := formerTagKey(i)
-			if _, ok := n.Tags[key]; !ok {
-				break
-			}
-			tags[key] = n.Tags[key]
-		}
-		e.add(n.NetworkID, cloud.Op{Kind: cloud.OpUntag, Target: n.ID, Tags: tags, Reason: "its groups are restored"})
+// forget removes the record of former groups from an interface that has them back.
+func (e *emitter) forget(n *nic) {
+	if n.state == Guarded || n.recorded == nil || n.alien != "" || n.network.foreign != "" || e.tagged[n] {
+		return
 	}
+	e.tagged[n] = true
+	tags := map[string]string{}
+	for i := 0; ; i++ {
+		key := formerTagKey(i)
+		if _, ok := n.Tags[key]; !ok {
+			break
+		}
+		tags[key] = n.Tags[key]
+	}
+	e.add(n.NetworkID, cloud.Op{Kind: cloud.OpUntag, Target: n.ID, Tags: tags, Reason: "its groups are restored"})
 }
 
 // discard deletes the groups of ours that are no longer wanted, and gives up the claim on networks where nothing is left.
@@ -223,6 +252,9 @@ func (e *emitter) discard() {
 		g := &e.snap.Groups[i]
 		if !e.owned(g) {
 			continue
+		}
+		if blocked[g.ID] && e.byKey[g.ID] == nil {
+			e.ownRules(g, cloud.OpRemoveRules, e.bridges[g.ID], "all interfaces have moved")
 		}
 		if e.byKey[g.ID] != nil || blocked[g.ID] || e.networks[g.NetworkID] == nil || e.networks[g.NetworkID].foreign != "" {
 			busy[g.NetworkID] = true
@@ -262,12 +294,7 @@ func (e *emitter) loosen(g *cloud.Group) {
 			rules = append(rules, r)
 		}
 	}
-	if len(rules) > 0 {
-		e.add(g.NetworkID, cloud.Op{
-			Kind: cloud.OpRemoveRules, Target: g.ID, Group: cloud.GroupSpec{NetworkID: g.NetworkID, Name: g.Name}, Rules: rules,
-			Reason: reasonLoosen,
-		})
-	}
+	e.ownRules(g, cloud.OpRemoveRules, rules, reasonLoosen)
 }
 
 // stillNeeded returns the groups of ours that cannot be deleted: somebody else refers to them or holds them, or rules that stay do.
