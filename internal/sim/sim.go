@@ -1,4 +1,4 @@
-// Package sim runs the cloud simulator as a server: one HTTP listener with the EC2 and STS endpoints of all
+// Package sim runs the cloud simulator as a server: one HTTP listener with the EC2, STS and SQS endpoints of all
 // accounts and regions (package ec2) over one World (package world), and beside them admin endpoints below /_sim/.
 //
 // A Server owns its listener, its goroutines and, if it has one, its state file; Close ends all of them and waits.
@@ -7,6 +7,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/events"
+	"github.com/nephele-io/nephele/internal/sim/sqs"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -45,11 +48,29 @@ type Options struct {
 	// Throttle turns on the token buckets of EC2, refilled ThrottleSpeed times as fast as the real ones (0 = 1).
 	Throttle      bool
 	ThrottleSpeed float64
+	// Events say which queues get events, and how.
+	Events EventOptions
 	// JournalSize is how many calls the journal remembers; 0 means 10000.
 	JournalSize int
 	// OnCall sees every finished call before its answer leaves; see ec2.Config.
 	OnCall func(context.Context, ec2.Call) error
 }
+
+// EventOptions say how events about a region reach its queue.
+type EventOptions struct {
+	// Queue is the name of the queue that each region of each account has from the start and that its events are put into. If it is
+	// empty, no queue is made, and events go into a queue named DefaultEventQueue if a client creates one.
+	Queue string
+	// Delay is how long an event takes.
+	Delay time.Duration
+	// Copies is how often each event is delivered; 0 means once.
+	Copies int
+	// Shuffle hands messages out in a random order.
+	Shuffle bool
+}
+
+// DefaultEventQueue is the name of the queue that events go into unless another one is given.
+const DefaultEventQueue = "nephele-events"
 
 const (
 	defaultJournal = 10000
@@ -64,6 +85,8 @@ type Server struct {
 	faults   *ec2.Faults
 	throttle *ec2.Throttle
 	saver    *saver
+	queues   *sqs.Queues
+	emitter  *events.Emitter
 
 	listener net.Listener
 	http     *http.Server
@@ -107,6 +130,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		size = defaultJournal
 	}
 	s.journal = ec2.NewJournal(size)
+	if err := s.emit(o); err != nil {
+		return nil, errors.Join(err, s.listener.Close())
+	}
 	s.serve(ctx, o)
 	return s, nil
 }
@@ -136,7 +162,7 @@ func loadWorld(o Options, now func() time.Time) (*world.World, error) {
 func (s *Server) serve(ctx context.Context, o Options) {
 	handler := ec2.NewHandler(ec2.Config{
 		World: s.world, Clock: s.clock.now, NoAuth: o.NoAuth, Latency: o.Latency,
-		Throttle: s.throttle, Faults: s.faults, Journal: s.journal, OnCall: s.onCall(o.OnCall),
+		Throttle: s.throttle, Queues: s.queues, Faults: s.faults, Journal: s.journal, OnCall: s.onCall(o.OnCall),
 	})
 	mux := http.NewServeMux()
 	mux.Handle("/_sim/", s.admin())
@@ -154,6 +180,32 @@ func (s *Server) serve(ctx context.Context, o Options) {
 			s.serveErr = fmt.Errorf("serve the simulator: %w", err)
 		}
 	}()
+}
+
+// emit makes the queues and begins to fill them.
+func (s *Server) emit(o Options) error {
+	name := cmp.Or(o.Events.Queue, DefaultEventQueue)
+	s.queues = sqs.New(sqs.Options{Clock: s.clock.now, Shuffle: o.Events.Shuffle, Seed: o.Seed})
+	if o.Events.Queue != "" {
+		for _, a := range s.world.Accounts() {
+			for _, r := range s.world.Regions(a.ID) {
+				if err := s.queues.Create(sqs.Ref{Account: a.ID, Region: r.Name, Name: name}, nil); err != nil {
+					return fmt.Errorf("make the queue for events: %w", err)
+				}
+			}
+		}
+	}
+	s.emitter = events.Watch(s.world, events.Options{
+		Delay: o.Events.Delay, Copies: o.Events.Copies,
+		Wanted: func(account, region string) bool {
+			return s.queues.Exists(sqs.Ref{Account: account, Region: region, Name: name})
+		},
+		Send: func(account, region, body string, delay time.Duration) {
+			// If the queue has gone just now the event is lost, as with a rule whose target is gone.
+			_, _ = s.queues.Send(sqs.Ref{Account: account, Region: region, Name: name}, body, delay)
+		},
+	})
+	return nil
 }
 
 // onCall joins the state file and the caller's own hook.
@@ -183,7 +235,7 @@ func (s *Server) counted(next http.Handler) http.Handler {
 	})
 }
 
-// URL is the endpoint of EC2 and STS in every region. A server that listens on all addresses is named by a local one.
+// URL is the endpoint of EC2, STS and SQS in every region. A server that listens on all addresses is named by a local one.
 func (s *Server) URL() string {
 	addr, ok := s.listener.Addr().(*net.TCPAddr)
 	if ok && addr.IP.IsUnspecified() {
@@ -194,6 +246,12 @@ func (s *Server) URL() string {
 
 // World is the simulated cloud.
 func (s *Server) World() *world.World { return s.world }
+
+// Queues are the queues of all accounts. A queue's URL is URL() and its Ref's Path.
+func (s *Server) Queues() *sqs.Queues { return s.queues }
+
+// SetEventDelay changes Options.Events.Delay for events from now on.
+func (s *Server) SetEventDelay(d time.Duration) { s.emitter.SetDelay(d) }
 
 // Journal holds the calls.
 func (s *Server) Journal() *ec2.Journal { return s.journal }
@@ -227,6 +285,7 @@ func (s *Server) Close() error {
 		s.calls.Lock()
 		s.closed = true
 		s.calls.Unlock()
+		s.emitter.Close()
 		if s.saver != nil {
 			s.closeErr = errors.Join(s.closeErr, s.saver.close())
 		}

@@ -13,11 +13,11 @@ import (
 // that the service of the credential scope gives; without a scope, that of the service that the API version of
 // the request belongs to.
 func (h *Handler) authenticate(r *http.Request, req *request, body []byte) error {
-	req.call.Service = serviceByVersion(req.params.String("Version"))
 	signed, err := sigv4.Parse(r)
 	if err == nil {
 		req.call.Region = signed.Region
-		if signed.Service != serviceEC2 && signed.Service != serviceSTS {
+		// The two query protocols are told apart by the signature, SQS by its own protocol.
+		if (signed.Service == serviceSQS) != (req.call.Service == serviceSQS) || h.actions[signed.Service] == nil {
 			return signatureRefused(req.call.Service, "Credential should be scoped to correct service: '"+req.call.Service+"'.")
 		}
 		req.call.Service = signed.Service
@@ -61,7 +61,7 @@ func (h *Handler) verify(r *http.Request, req *request, signed sigv4.Authorizati
 		return unknownKey(req.call.Service)
 	}
 	if !cred.Expires.IsZero() && !h.cfg.Clock().Before(cred.Expires) {
-		if req.call.Service == serviceSTS {
+		if req.call.Service != serviceEC2 {
 			return fail("ExpiredToken", "The security token included in the request is expired")
 		}
 		return fail("RequestExpired", "Request has expired.")
@@ -111,7 +111,7 @@ func hasRegion(regions []world.RegionInfo, name string) bool {
 }
 
 func unknownKey(service string) error {
-	if service == serviceSTS {
+	if service != serviceEC2 {
 		return fail("InvalidClientTokenId", "The security token included in the request is invalid.")
 	}
 	return fail("AuthFailure", "AWS was not able to validate the provided access credentials")
@@ -119,7 +119,7 @@ func unknownKey(service string) error {
 
 func notSigned(service string, err error) error {
 	switch {
-	case service != serviceSTS:
+	case service == serviceEC2:
 		return fail("AuthFailure", "AWS was not able to validate the provided access credentials")
 	case errors.Is(err, sigv4.ErrMissing):
 		return fail("MissingAuthenticationToken", "Request is missing Authentication Token")
@@ -133,16 +133,16 @@ func badSignature(service string, err error) error {
 		return fail("RequestExpired", "Request has expired. %v", err)
 	case errors.Is(err, sigv4.ErrExpired):
 		return signatureRefused(service, "Signature expired: "+err.Error())
-	case errors.Is(err, sigv4.ErrMalformed) && service == serviceSTS:
+	case errors.Is(err, sigv4.ErrMalformed) && service != serviceEC2:
 		return &APIError{Code: "IncompleteSignature", Message: err.Error()}
 	}
 	return signatureRefused(service, "The request signature we calculated does not match the signature you provided. "+
 		"Check your AWS Secret Access Key and signing method. Consult the service documentation for details.")
 }
 
-// signatureRefused is AuthFailure in EC2, whatever the reason, and SignatureDoesNotMatch in STS.
+// signatureRefused is AuthFailure in EC2, whatever the reason, and SignatureDoesNotMatch elsewhere.
 func signatureRefused(service, message string) error {
-	if service == serviceSTS {
+	if service != serviceEC2 {
 		return fail("SignatureDoesNotMatch", "%s", message)
 	}
 	return fail("AuthFailure", "AWS was not able to validate the provided access credentials")

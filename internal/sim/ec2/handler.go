@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
+	"github.com/nephele-io/nephele/internal/sim/sqs"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -37,8 +38,10 @@ type Config struct {
 	// Latency is waited before each call is executed.
 	Latency  time.Duration
 	Throttle *Throttle
-	Faults   *Faults
-	Journal  *Journal
+	// Queues are the queues of SQS; nil means that there is no such service.
+	Queues  *sqs.Queues
+	Faults  *Faults
+	Journal *Journal
 	// OnCall sees every finished call before its answer leaves, including those whose answer will be lost. An
 	// error turns the answer into InternalError. It may be called concurrently.
 	OnCall func(context.Context, Call) error
@@ -62,6 +65,11 @@ type request struct {
 	world  *world.World
 	// region is nil for STS calls.
 	region *world.Region
+
+	// body is the JSON body of an SQS call, answer what it is answered with, endpoint the URL that it came to.
+	body     []byte
+	answer   any
+	endpoint string
 }
 
 // NewHandler returns a Handler over cfg.World.
@@ -78,7 +86,11 @@ func NewHandler(cfg Config) *Handler {
 	if cfg.Journal == nil {
 		cfg.Journal = NewJournal(1)
 	}
-	return &Handler{cfg: cfg, actions: map[string]map[string]action{serviceEC2: ec2Actions(), serviceSTS: stsActions()}}
+	h := &Handler{cfg: cfg, actions: map[string]map[string]action{serviceEC2: ec2Actions(), serviceSTS: stsActions()}}
+	if cfg.Queues != nil {
+		h.actions[serviceSQS] = h.sqsActions()
+	}
+	return h
 }
 
 // Actions returns how many actions each service knows, by service; for information.
@@ -94,16 +106,16 @@ func (h *Handler) Actions() map[string][]string {
 
 // ServeHTTP answers one call.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	values, body, err := readForm(r)
+	read := readFormCall
+	if target := r.Header.Get("X-Amz-Target"); target != "" {
+		read = func(r *http.Request) (*request, []byte, error) { return readJSONCall(r, target) }
+	}
+	req, body, err := read(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	req := &request{ctx: r.Context(), params: wire.NewParams(values), world: h.cfg.World}
-	req.call = Call{Time: h.cfg.Clock(), Action: req.params.String("Action"), Params: req.params.Map()}
-	req.params.String("Version")
-	delete(req.call.Params, "Action")
-	delete(req.call.Params, "Version")
+	req.world, req.endpoint, req.call.Time = h.cfg.World, "http://"+r.Host, h.cfg.Clock()
 	req.call.Seq = h.cfg.Journal.next(req.call.Action)
 
 	answer, fault, err := h.process(r, req, body)
@@ -119,6 +131,20 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	h.respond(w, req, answer, err)
+}
+
+// readFormCall makes the call of a request in the query protocol.
+func readFormCall(r *http.Request) (*request, []byte, error) {
+	values, body, err := readForm(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	req := &request{ctx: r.Context(), params: wire.NewParams(values)}
+	req.call = Call{Action: req.params.String("Action"), Params: req.params.Map()}
+	req.call.Service = serviceByVersion(req.params.String("Version"))
+	delete(req.call.Params, "Action")
+	delete(req.call.Params, "Version")
+	return req, body, nil
 }
 
 // readForm returns the parameters of body and query, and the body itself for the signature.
@@ -165,7 +191,14 @@ func (h *Handler) process(r *http.Request, req *request, body []byte) ([]wire.El
 	if err := dryRun(req); err != nil {
 		return nil, fault, err
 	}
+	if req.region != nil {
+		req.region = req.region.For(h.cause(r, req))
+	}
 	answer, err := run(req)
+	if req.ctx.Err() != nil && errors.Is(err, req.ctx.Err()) {
+		// A call that waited was cut off.
+		fault.Drop = true
+	}
 	return answer, fault, err
 }
 
@@ -220,12 +253,19 @@ func asAPIError(err error) *APIError {
 	if refused := (*world.Error)(nil); errors.As(err, &refused) {
 		return &APIError{Code: refused.Code, Message: refused.Message, Status: refused.HTTPStatus}
 	}
+	if refused := (*sqs.Error)(nil); errors.As(err, &refused) {
+		return &APIError{Code: refused.Code, Message: refused.Message}
+	}
 	return fail("InternalError", "An internal error has occurred: %v", err)
 }
 
 // respond writes the answer or the error in the form of the service.
 func (h *Handler) respond(w http.ResponseWriter, req *request, answer []wire.Element, err error) {
-	id := fmt.Sprintf("00000000-0000-4000-8000-%012x", req.call.Seq)
+	if req.call.Service == serviceSQS {
+		respondJSON(w, req, err)
+		return
+	}
+	id := requestID(req.call)
 	status, root := http.StatusOK, wire.Element{}
 	if err != nil {
 		e := asAPIError(err)

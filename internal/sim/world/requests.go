@@ -192,6 +192,8 @@ type Mutation struct {
 	Region    string // empty for calls that are of no region
 	Action    string // EC2 or STS action name, or the method of World that no action stands for
 	Resources []string
+	// Cause is who asked for it through the wire; nil for what happens behind the scenes.
+	Cause *Cause
 }
 
 // End is one end of a Flow.

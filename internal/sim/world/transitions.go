@@ -30,7 +30,11 @@ func (w *World) later(now time.Time, delay time.Duration, in scope, id, from, to
 func (w *World) settle(now time.Time) {
 	n := 0
 	for n < len(w.due) && !w.due[n].At.After(now) {
-		w.apply(w.due[n])
+		if w.apply(w.due[n]) {
+			for _, h := range w.turns {
+				h.f(w.due[n])
+			}
+		}
 		n++
 	}
 	if n > 0 {
@@ -39,15 +43,17 @@ func (w *World) settle(now time.Time) {
 	}
 }
 
-func (w *World) apply(t Transition) {
+// apply makes one transition and reports whether the object was still waiting for it.
+func (w *World) apply(t Transition) bool {
 	d, ok := w.regions[scope{t.Account, t.Region}]
 	if !ok {
-		return
+		return false
 	}
 	switch ResourceType(t.ID) {
 	case "vpc":
 		if v := d.vpcs[t.ID]; v != nil && v.State == t.From {
 			v.State = t.To
+			return true
 		}
 	case "prefix-list":
 		if p := d.prefixLists[t.ID]; p != nil && p.State == t.From {
@@ -55,12 +61,15 @@ func (w *World) apply(t Transition) {
 			if p.State == deleteComplete {
 				delete(d.prefixLists, t.ID)
 			}
+			return true
 		}
 	case "instance":
 		if i := d.instances[t.ID]; i != nil && i.State.String() == t.From {
 			d.turn(i, t.To)
+			return true
 		}
 	}
+	return false
 }
 
 // turn brings an instance into the named state; terminated takes its interfaces away, gone its record.

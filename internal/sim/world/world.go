@@ -41,7 +41,8 @@ type World struct {
 	due                []Transition // by time
 	index              atomic.Pointer[addressIndex]
 
-	hooks    []hook // guarded by state
+	hooks    []hook     // guarded by state
+	turns    []turnHook // guarded by state
 	nextHook int
 }
 
@@ -84,9 +85,10 @@ func newRegionData(zones []Zone) *regionData {
 
 // Region is a handle to the objects of one account in one region. Handles are cheap and stay good as long as their World.
 type Region struct {
-	w    *World
-	at   scope
-	data *regionData
+	w     *World
+	at    scope
+	data  *regionData
+	cause *Cause
 }
 
 // Region returns the handle for a region of an account. An unknown account gives AuthFailure, a region that is not enabled
@@ -103,7 +105,7 @@ func (w *World) Region(account, region string) (*Region, error) {
 	if !ok || !slices.Contains(a.Regions, region) {
 		return nil, &Error{"OptInRequired", "You are not subscribed to this service. Region '" + region + "' is not enabled for account " + account + ".", 401}
 	}
-	return &Region{w, at, data}, nil
+	return &Region{w: w, at: at, data: data}, nil
 }
 
 // Account is the id of the owning account.
@@ -168,9 +170,14 @@ var errNothingChanged = errors.New("nothing changed")
 
 // mutate runs f under the write lock and, if f succeeds, the hooks. f must check everything before it changes anything.
 func (w *World) mutate(at scope, action string, f func(now time.Time) (touched []string, err error)) error {
+	return w.mutateFor(nil, at, action, f)
+}
+
+func (w *World) mutateFor(c *Cause, at scope, action string, f func(now time.Time) (touched []string, err error)) error {
 	w.commit.Lock()
 	defer w.commit.Unlock()
 	m, hooks, err := w.change(at, action, f)
+	m.Cause = c
 	if errors.Is(err, errNothingChanged) {
 		return nil
 	}
@@ -194,7 +201,8 @@ func (w *World) change(at scope, action string, f func(time.Time) ([]string, err
 	}
 	w.seq++
 	w.index.Store(nil)
-	return Mutation{w.seq, now, at.account, at.region, action, touched}, w.hooks, nil
+	m := Mutation{Seq: w.seq, Time: now, Account: at.account, Region: at.region, Action: action, Resources: touched}
+	return m, w.hooks, nil
 }
 
 // read runs f under the read lock, after transitions that are due have been made.
