@@ -1,0 +1,263 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// The methods in this file answer questions about what the Engine holds. Like Listing they must be called right after
+// Commit. They change nothing, and cost what they touch. What they return never changes and may be read anywhere.
+
+// EntityState is what is known of an entity.
+type EntityState struct {
+	EntityRef
+	// Addresses are those of the entity, IPv4-mapped ones as IPv4.
+	Addresses []netip.Addr
+	// Excluded marks a Pod that is in no group: one that shares its Node's addresses, or has ended.
+	Excluded bool
+}
+
+// Entity returns what is known of an entity; false if there is none.
+func (e *Engine) Entity(ref EntityRef) (EntityState, bool) {
+	x := e.entities[ref]
+	if x == nil || !x.alive {
+		return EntityState{}, false
+	}
+	return EntityState{EntityRef: ref, Addresses: x.ips, Excluded: x.excluded}, true
+}
+
+// GroupRef points at a Group, or at a ClusterGroup if Namespace is empty.
+type GroupRef struct {
+	NamespacedName
+	UID string
+}
+
+func compareGroupRefs(a, b GroupRef) int {
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// GroupContent is everything in a Group or ClusterGroup, including what its child groups bring.
+type GroupContent struct {
+	GroupRef
+	// Members are in no order, each once. They are those that an address group made from the group has.
+	Members []*Member
+	Blocks  []CIDRBlock
+	// Problems say why the group counts as empty; nil if it does not.
+	Problems []FieldError
+}
+
+// GroupContent returns what is in a group, whether or not a policy refers to it; false if there is no such group.
+func (e *Engine) GroupContent(name NamespacedName) (GroupContent, bool) {
+	d := e.groupDefs[name]
+	if d == nil || d.in == nil {
+		return GroupContent{}, false
+	}
+	out := GroupContent{GroupRef: d.groupRef()}
+	if out.Problems = d.problems(); len(out.Problems) > 0 {
+		return out, true
+	}
+	out.Blocks = d.ipBlocks()
+	leaves := d.leaves()
+	var seen map[*cell]struct{}
+	if len(leaves) > 1 {
+		seen = make(map[*cell]struct{})
+	}
+	for _, t := range leaves {
+		e.eachCell(t, func(c *cell) {
+			if seen != nil {
+				if _, ok := seen[c]; ok {
+					return
+				}
+				seen[c] = struct{}{}
+			}
+			for _, x := range c.entities {
+				if x.asPeer != nil {
+					out.Members = append(out.Members, x.asPeer)
+				}
+			}
+		})
+	}
+	return out, true
+}
+
+// GroupsOf returns the groups that select the entity, sorted by namespace and name; false if there is no such entity. An
+// entity that is excluded is in no group.
+func (e *Engine) GroupsOf(ref EntityRef) ([]GroupRef, bool) {
+	x := e.entities[ref]
+	if x == nil || !x.alive {
+		return nil, false
+	}
+	var out []GroupRef
+	if x.excluded {
+		return out, true
+	}
+	for _, d := range e.groupDefs {
+		if d.usable() && slices.ContainsFunc(d.leaves(), func(t *terms) bool { return t.selects(x.cell) }) {
+			out = append(out, d.groupRef())
+		}
+	}
+	slices.SortFunc(out, compareGroupRefs)
+	return out, true
+}
+
+// BlockGroup is a group with ipBlocks, of its own or of its child groups.
+type BlockGroup struct {
+	GroupRef
+	blocks [][]CIDRBlock
+}
+
+// Contains reports whether a block of the group, less its exceptions, contains the address.
+func (g *BlockGroup) Contains(a netip.Addr) bool {
+	return slices.ContainsFunc(g.blocks, func(b []CIDRBlock) bool { return inBlocks(a, b) })
+}
+
+// BlockGroups returns the groups that contain addresses as such, sorted by namespace and name.
+func (e *Engine) BlockGroups() []BlockGroup {
+	var out []BlockGroup
+	for _, d := range e.groupDefs {
+		if !d.usable() {
+			continue
+		}
+		g := BlockGroup{GroupRef: d.groupRef()}
+		if len(d.blocks) > 0 {
+			g.blocks = append(g.blocks, d.blocks)
+		}
+		for _, c := range d.children {
+			if c.usable() && len(c.blocks) > 0 {
+				g.blocks = append(g.blocks, c.blocks)
+			}
+		}
+		if len(g.blocks) > 0 {
+			out = append(out, g)
+		}
+	}
+	slices.SortFunc(out, func(a, b BlockGroup) int { return compareGroupRefs(a.GroupRef, b.GroupRef) })
+	return out
+}
+
+// AppliedTo returns the part of the Listing that decides about flows between the given entities: the policies that apply
+// to any of them, the applied-to groups and address groups that they are in, and of the members of those the given
+// entities only. Spans are left out. An Evaluator made of it decides flows between these entities as one made of the
+// whole Listing does, if every entity that has an address of the flow is given.
+func (e *Engine) AppliedTo(refs ...EntityRef) *Listing { return e.around(refs, false) }
+
+// Naming is AppliedTo with the policies, too, whose rules have any of the entities in an address group.
+func (e *Engine) Naming(refs ...EntityRef) *Listing { return e.around(refs, true) }
+
+func (e *Engine) around(refs []EntityRef, named bool) *Listing {
+	found := [2]map[*group][]*Member{make(map[*group][]*Member), make(map[*group][]*Member)}
+	for _, ref := range refs {
+		x := e.entities[ref]
+		if x == nil || !x.alive {
+			continue
+		}
+		for _, link := range x.cell.selectedBy {
+			for _, g := range link.selection.groups {
+				m := x.member(g.role)
+				if m != nil && !slices.Contains(found[g.role][g], m) {
+					found[g.role][g] = append(found[g.role][g], m)
+				}
+			}
+		}
+	}
+	policies := make(map[*policyState]struct{})
+	for g := range found[AppliedToGroup] {
+		g.reaches.each(func(r *reach) {
+			for _, p := range r.policies {
+				policies[p] = struct{}{}
+			}
+		})
+	}
+	if named {
+		for g := range found[AddressGroup] {
+			g.reaches.each(func(r *reach) {
+				for _, p := range r.policies {
+					if slices.Contains(p.ags, g) {
+						policies[p] = struct{}{}
+					}
+				}
+			})
+		}
+	}
+	l := &Listing{AddressGroups: partial(found[AddressGroup]), AppliedToGroups: partial(found[AppliedToGroup])}
+	for p := range policies {
+		if p.out != nil {
+			l.Policies = append(l.Policies, PolicySpan{ComputedPolicy: p.out})
+		}
+	}
+	slices.SortFunc(l.Policies, func(a, b PolicySpan) int { return strings.Compare(a.Source.UID, b.Source.UID) })
+	return l
+}
+
+// partial lists groups with some of their members.
+func partial(found map[*group][]*Member) []ComputedGroup {
+	out := make([]ComputedGroup, 0, len(found))
+	for g, members := range found {
+		slices.SortFunc(members, compareMembers)
+		out = append(out, ComputedGroup{Role: g.role, Name: g.name, UID: g.uid, Members: members})
+	}
+	slices.SortFunc(out, func(a, b ComputedGroup) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func (d *groupDef) groupRef() GroupRef { return GroupRef{d.name, d.in.UID} }
+
+// target returns what kind of entities the terms select and by which labels; a nil selector selects all of the kind.
+func (t *terms) target() (EntityKind, *selector) {
+	switch {
+	case t.external != nil:
+		return KindExternalEntity, t.external
+	case t.node != nil:
+		return KindNode, t.node
+	}
+	return KindPod, t.pod
+}
+
+// selects reports whether a selection with these terms contains the cell.
+func (t *terms) selects(c *cell) bool {
+	kind, sel := t.target()
+	if c.kind != kind || sel != nil && !sel.matches(c.labels) {
+		return false
+	}
+	switch {
+	case kind == KindNode:
+		return true
+	case t.namespaces != nil:
+		return len(t.namespaces.reqs) == 0 || c.ns.known && t.namespaces.matches(c.ns.labels)
+	case t.namespace != "":
+		return c.ns.name == t.namespace
+	}
+	return sel != nil
+}
+
+// eachCell calls f once for every cell that a selection with these terms contains.
+func (e *Engine) eachCell(t *terms, f func(*cell)) {
+	if s := e.selections[t.normalized()]; s != nil {
+		for _, link := range s.cells {
+			f(link.cell)
+		}
+		return
+	}
+	kind, sel := t.target()
+	in := func(n *namespace) {
+		if n != nil {
+			n.cells[kind].each(sel, f)
+		}
+	}
+	switch {
+	case kind == KindNode:
+		in(e.namespaces[""])
+	case t.namespaces != nil && len(t.namespaces.reqs) > 0:
+		e.knownNamespaces.each(t.namespaces, in)
+	case t.namespaces == nil && t.namespace != "":
+		in(e.namespaces[t.namespace])
+	case t.namespaces != nil || sel != nil:
+		for _, n := range e.namespaces {
+			in(n)
+		}
+	}
+}
