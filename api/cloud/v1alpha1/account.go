@@ -48,11 +48,32 @@ type CloudProviderAccountAWSConfig struct {
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]+(-[a-z0-9]+)*$`
 	// +listType=set
 	Region []string `json:"region"`
-	// Endpoint, when set, is the http or https URL used for EC2 and STS in every region instead of the public ones.
+	// Endpoint, when set, is the http or https URL used for EC2, STS and SQS in every region instead of the public ones.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="endpoint must be an http or https URL with a host"
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
+	// EventQueue lists SQS queues that EventBridge puts events about the account into. They bring changes to attention within
+	// seconds; without them, and while they cannot be read, changes are found by polling.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=url
+	// +optional
+	EventQueue []AWSEventQueue `json:"eventQueue,omitempty"`
+}
+
+// AWSEventQueue is a standard SQS queue with EventBridge events, of one or several regions, of which nobody else takes messages.
+type AWSEventQueue struct {
+	// URL of the queue, for example https://sqs.us-west-2.amazonaws.com/111122223333/nephele-events.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0",message="url must be an http or https URL with a host"
+	URL string `json:"url"`
+	// Region of the queue; left out, it is the one in the host name of the URL, or else the first region of the account.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(-[a-z0-9]+)*$`
+	// +optional
+	Region string `json:"region,omitempty"`
 }
 
 // CloudProviderAccountAzureConfig is what is needed to work on an Azure subscription.
@@ -110,7 +131,7 @@ type CloudProviderAccountStatus struct {
 	// Error is the last account or inventory error; empty when there is none.
 	// +optional
 	Error string `json:"error,omitempty"`
-	// Conditions: Ready, CredentialsValid, Reachable.
+	// Conditions: Ready, CredentialsValid, Reachable, and EventsReceived if the account has event queues.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

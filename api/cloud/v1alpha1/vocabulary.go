@@ -51,6 +51,9 @@ const (
 	ConditionCredentialsValid = "CredentialsValid"
 	// ConditionReachable (account): every region was read at the latest attempt.
 	ConditionReachable = "Reachable"
+	// ConditionEventsReceived (account): every event queue was read at the latest attempt. While it is False, changes are found by
+	// polling. The account has it only if it names queues.
+	ConditionEventsReceived = "EventsReceived"
 	// ConditionMatched (selector): the selector selects at least one virtual machine.
 	ConditionMatched = "Matched"
 	// ConditionObserved (virtual machine, VPC): the cloud showed the object when the account was last read.
@@ -75,6 +78,8 @@ const (
 	ReasonUnknownRegion = "UnknownRegion"
 	// ReasonUnreachable: the cloud does not answer, or not in full.
 	ReasonUnreachable = "Unreachable"
+	// ReasonQueueNotFound: there is no such event queue.
+	ReasonQueueNotFound = "QueueNotFound"
 	// ReasonThrottled: the cloud asks to call less often.
 	ReasonThrottled = "Throttled"
 	// ReasonProviderUnsupported: this build cannot work on that cloud.
