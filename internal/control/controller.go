@@ -22,13 +22,17 @@ import (
 // Informers gives out informers; a cache.Cache does.
 type Informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+	// RemoveInformer stops the informer of a kind that is not served any more.
+	RemoveInformer(ctx context.Context, obj client.Object) error
 }
 
-// Options are what a Controller needs. All fields but Store and Workers are required.
+// Options are what a Controller needs. All fields but Discovery, Store and Workers are required.
 type Options struct {
 	Informers Informers
 	// Client reads (from the cache of the same informers, if it likes) and writes.
 	Client client.Client
+	// Discovery tells whether the upstream kinds of policies, which may come and go, are served; nil means never.
+	Discovery Discovery
 	// Recorder takes Events on objects for what a person must know.
 	Recorder events.EventRecorder
 	Clock    clock.WithTicker
@@ -45,7 +49,9 @@ type Controller struct {
 	engine *policy.Engine
 	intake *intake
 	book   *book
-	tasks  workqueue.TypedRateLimitingInterface[task]
+	// upstream are the informers of the upstream kinds of policies.
+	upstream *upstream
+	tasks    workqueue.TypedRateLimitingInterface[task]
 	// due are the tasks that the present round brings; they are queued when it is over, so that each looks at its result.
 	due []task
 }
@@ -61,7 +67,7 @@ func New(o Options) (*Controller, error) {
 	if o.Workers == 0 {
 		o.Workers = 4
 	}
-	return &Controller{
+	c := &Controller{
 		Options: o,
 		engine:  policy.New(policy.Options{}),
 		intake:  newIntake(),
@@ -70,7 +76,9 @@ func New(o Options) (*Controller, error) {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](retryFirst, retryMost),
 			workqueue.TypedRateLimitingQueueConfig[task]{Name: "policy-status", Clock: o.Clock},
 		),
-	}, nil
+	}
+	c.upstream = newUpstream(c)
+	return c, nil
 }
 
 // What failed is tried again after retryFirst, then twice as long each time, up to retryMost.
@@ -95,6 +103,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	for range c.Workers {
 		workers.Go(func() { c.work(ctx) })
 	}
+	workers.Go(func() { c.upstream.follow(ctx) })
 	if !c.awaitSources(ctx, sources) {
 		return nil
 	}

@@ -49,7 +49,9 @@ func watched() map[kind]client.Object {
 }
 
 // isPolicy tells the kinds that are identified by uid: one that is deleted and made again is another one.
-func (k kind) isPolicy() bool { return k == kindPolicy || k == kindClusterPolicy || k == kindK8sPolicy }
+func (k kind) isPolicy() bool {
+	return k == kindPolicy || k == kindClusterPolicy || k == kindK8sPolicy || k.isUpstream()
+}
 
 // input is the last word about one object; object is nil when it is gone.
 type input struct {
@@ -129,7 +131,7 @@ func (c *Controller) listen(ctx context.Context) ([]source, error) {
 		}
 		sources = append(sources, source{k, registration.HasSyncedChecker().Done()})
 	}
-	return sources, nil
+	return append(sources, c.upstream.begin(ctx)...), nil
 }
 
 func (c *Controller) handler(k kind) toolscache.ResourceEventHandler {
@@ -170,6 +172,7 @@ func (c *Controller) applyPolicy(in input) {
 	if in.object == nil {
 		c.engine.DeletePolicy(string(in.uid))
 		c.book.forgetPolicy(in.uid)
+		c.upstream.forget(in.uid)
 		return
 	}
 	var p policy.Policy
@@ -180,9 +183,15 @@ func (c *Controller) applyPolicy(in input) {
 		p = convert.ClusterNetworkPolicy(o)
 	case *networkingv1.NetworkPolicy:
 		p = convert.KubernetesNetworkPolicy(o)
+	default:
+		p = upstreamPolicy(o)
+		c.upstream.hold(o)
 	}
 	var refused []policy.FieldError
-	if p.Kind != policy.KubernetesNetworkPolicy {
+	switch {
+	case p.Kind.Upstream():
+		refused = admission.ValidateUpstream(&p)
+	case p.Kind != policy.KubernetesNetworkPolicy:
 		admission.Default(&p)
 		// Whether the tier exists is for the engine to say: it may come later.
 		refused = admission.ValidatePolicy(&p, map[string]int32{p.Tier: 0})

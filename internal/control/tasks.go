@@ -92,6 +92,9 @@ func (c *Controller) writePolicyStatus(ctx context.Context, uid types.UID) error
 	if !ok {
 		return nil
 	}
+	if v.kind.isUpstream() {
+		return c.writeUpstreamStatus(ctx, uid, v)
+	}
 	var object client.Object
 	var status *v1beta1.NetworkPolicyStatus
 	switch v.kind {

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
+	adminv1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	adminv2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
@@ -46,7 +48,9 @@ func (r *recordedEvents) Eventf(_, _ runtime.Object, eventType, reason, _, _ str
 
 func testScheme(t testing.TB) *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme, v1alpha2.AddToScheme, v1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		scheme.AddToScheme, v1alpha1.AddToScheme, v1alpha2.AddToScheme, v1beta1.AddToScheme, adminv1.AddToScheme, adminv2.AddToScheme,
+	} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
 		}
@@ -66,14 +70,26 @@ func (h *handInformers) GetInformer(_ context.Context, obj client.Object, _ ...c
 	return h.of(obj), nil
 }
 
-func (h *handInformers) of(obj client.Object) *controllertest.FakeInformer {
+func (h *handInformers) RemoveInformer(_ context.Context, obj client.Object) error {
+	name := h.name(obj)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	delete(h.informers, name)
+	return nil
+}
+
+func (h *handInformers) name(obj client.Object) string {
 	gvks, _, err := h.scheme.ObjectKinds(obj)
 	if err != nil {
 		panic(err)
 	}
-	name := gvks[0].GroupKind().String()
+	return gvks[0].GroupKind().String()
+}
+
+func (h *handInformers) of(obj client.Object) *controllertest.FakeInformer {
+	name := h.name(obj)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.informers[name] == nil {
 		if h.held[name] {
 			h.informers[name] = controllertest.NewFakeInformer()
@@ -88,6 +104,7 @@ func newTestWorld(t *testing.T) *testWorld {
 	s := testScheme(t)
 	api := fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
 		&v1beta1.NetworkPolicy{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.Group{}, &v1beta1.ClusterGroup{},
+		&adminv1.AdminNetworkPolicy{}, &adminv1.BaselineAdminNetworkPolicy{}, &adminv2.ClusterNetworkPolicy{},
 	).Build()
 	w := &testWorld{t: t, api: api, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), events: &recordedEvents{}}
 	c, err := New(Options{
@@ -128,6 +145,12 @@ func kindOf(o runtime.Object) kind {
 		return kindClusterPolicy
 	case *networkingv1.NetworkPolicy:
 		return kindK8sPolicy
+	case *adminv1.AdminNetworkPolicy:
+		return kindAdmin
+	case *adminv1.BaselineAdminNetworkPolicy:
+		return kindBaselineAdmin
+	case *adminv2.ClusterNetworkPolicy:
+		return kindUpstream
 	}
 	return ""
 }
