@@ -54,6 +54,10 @@ type Controller struct {
 	tasks    workqueue.TypedRateLimitingInterface[task]
 	// due are the tasks that the present round brings; they are queued when it is over, so that each looks at its result.
 	due []task
+	// questions are asked between rounds; computed is closed after the first round, ended with the loop.
+	questions       chan func(*policy.Engine)
+	computed, ended chan struct{}
+	directory       *directory
 }
 
 // New returns a Controller that does nothing until Start.
@@ -68,10 +72,12 @@ func New(o Options) (*Controller, error) {
 		o.Workers = 4
 	}
 	c := &Controller{
-		Options: o,
-		engine:  policy.New(policy.Options{}),
-		intake:  newIntake(),
-		book:    newBook(),
+		Options:   o,
+		engine:    policy.New(policy.Options{}),
+		intake:    newIntake(),
+		book:      newBook(),
+		questions: make(chan func(*policy.Engine)), computed: make(chan struct{}), ended: make(chan struct{}),
+		directory: newDirectory(),
 		tasks: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](retryFirst, retryMost),
 			workqueue.TypedRateLimitingQueueConfig[task]{Name: "policy-status", Clock: o.Clock},
@@ -95,8 +101,12 @@ func (c *Controller) Start(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer c.tasks.ShutDown()
+	defer close(c.ended)
 	sources, err := c.listen(ctx)
 	if err != nil {
+		return err
+	}
+	if err := c.directory.follow(ctx, c.Informers); err != nil {
 		return err
 	}
 	c.tasks.Add(task{kind: taskTiers})
@@ -107,10 +117,14 @@ func (c *Controller) Start(ctx context.Context) error {
 	if !c.awaitSources(ctx, sources) {
 		return nil
 	}
+	c.round()
+	close(c.computed)
 	for {
-		c.round()
 		select {
 		case <-c.intake.wake:
+			c.round()
+		case ask := <-c.questions:
+			ask(c.engine)
 		case <-ctx.Done():
 			return nil
 		}

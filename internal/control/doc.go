@@ -10,5 +10,6 @@
 // object says wrongly is told in its status and in an Event, and changes nothing for the others.
 //
 // One goroutine drives the engine; a few workers write to the API, each object by one of them at a time. All of them end
-// with Start. Store and Report are safe for concurrent use at any time.
+// with Start. Store, Report and the questions (GroupMembers, GroupsOf, GroupsOfAddress, Endpoint, EvaluatePods) are safe for
+// concurrent use at any time; questions are answered between two rounds.
 package control

@@ -1,0 +1,205 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// query has the loop ask the engine something between two rounds. The question runs on the loop and must be short: it takes
+// references out of the engine; what can be done with them afterwards is done by the caller. Before the first round it
+// fails with watchstore.ErrNotReady.
+func (c *Controller) query(ctx context.Context, ask func(*policy.Engine)) error {
+	select {
+	case <-c.computed:
+	default:
+		return watchstore.ErrNotReady
+	}
+	done := make(chan struct{})
+	select {
+	case c.questions <- func(e *policy.Engine) {
+		defer close(done)
+		ask(e)
+	}:
+		<-done
+		return nil
+	case <-c.ended:
+		return watchstore.ErrNotReady
+	case <-ctx.Done():
+		return fmt.Errorf("ask the policy engine: %w", ctx.Err())
+	}
+}
+
+// GroupMembers returns one page of what is in a Group, or without namespace in a ClusterGroup, sorted by reference. Without a
+// limit the page is everything. The counts are those of the whole. It returns nil if there is no such group; one that is
+// invalid is empty.
+func (c *Controller) GroupMembers(ctx context.Context, name types.NamespacedName, page v1beta2.PaginationGetOptions) (*v1beta2.GroupMembers, error) {
+	var content policy.GroupContent
+	var known bool
+	if err := c.query(ctx, func(e *policy.Engine) { content, known = e.GroupContent(policy.NamespacedName(name)) }); err != nil || !known {
+		return nil, err
+	}
+	slices.SortFunc(content.Members, func(a, b *policy.Member) int { return compareEntities(a.EntityRef, b.EntityRef) })
+	out := &v1beta2.GroupMembers{TotalMembers: int64(len(content.Members))}
+	out.Namespace, out.Name = name.Namespace, name.Name
+	for _, b := range content.Blocks {
+		out.EffectiveIPBlocks = append(out.EffectiveIPBlocks, convert.Effective(b)...)
+	}
+	chosen := content.Members
+	if out.TotalMembers > 0 {
+		out.TotalPages, out.CurrentPage = 1, 1
+	}
+	if page.Limit > 0 && out.TotalMembers > 0 {
+		out.TotalPages, out.CurrentPage = (out.TotalMembers-1)/page.Limit+1, page.Page
+		switch {
+		case page.Page > out.TotalPages:
+			chosen = nil
+		case page.Page > 0:
+			chosen = chosen[(page.Page-1)*page.Limit:]
+			chosen = chosen[:min(int64(len(chosen)), page.Limit)]
+		}
+	}
+	for _, m := range chosen {
+		out.EffectiveMembers = append(out.EffectiveMembers, convert.GroupMember(m))
+	}
+	return out, nil
+}
+
+// GroupsOf returns the groups that a Pod is in, or if there is no such Pod, the ExternalEntity of that name; false if there
+// is neither. They are sorted by namespace and name, ClusterGroups first.
+func (c *Controller) GroupsOf(ctx context.Context, name types.NamespacedName) (groups []v1beta2.GroupReference, known bool, err error) {
+	err = c.query(ctx, func(e *policy.Engine) {
+		for _, k := range []policy.EntityKind{policy.KindPod, policy.KindExternalEntity} {
+			var refs []policy.GroupRef
+			if refs, known = e.GroupsOf(policy.EntityRef{Kind: k, Namespace: name.Namespace, Name: name.Name}); known {
+				groups = groupReferences(refs)
+				return
+			}
+		}
+	})
+	return groups, known, err
+}
+
+// GroupsOfAddress returns the groups that an address is in: by the Pods, ExternalEntities and Nodes that have it, and by
+// ipBlocks. They are sorted by namespace and name, ClusterGroups first.
+func (c *Controller) GroupsOfAddress(ctx context.Context, a netip.Addr) ([]v1beta2.GroupReference, error) {
+	holders := c.directory.at(a)
+	var found []policy.GroupRef
+	var withBlocks []policy.BlockGroup
+	err := c.query(ctx, func(e *policy.Engine) {
+		for _, ref := range holders {
+			refs, _ := e.GroupsOf(ref)
+			found = append(found, refs...)
+		}
+		withBlocks = e.BlockGroups()
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range withBlocks {
+		if g.Contains(a.Unmap().WithZone("")) {
+			found = append(found, g.GroupRef)
+		}
+	}
+	slices.SortFunc(found, func(a, b policy.GroupRef) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return groupReferences(slices.Compact(found)), nil
+}
+
+func groupReferences(in []policy.GroupRef) []v1beta2.GroupReference {
+	out := make([]v1beta2.GroupReference, len(in))
+	for i, g := range in {
+		out[i] = v1beta2.GroupReference{Namespace: g.Namespace, Name: g.Name, UID: types.UID(g.UID)}
+	}
+	return out
+}
+
+// Endpoint returns which policies apply to a Pod, and which rules have it in a peer that selects; nil if there is no such
+// Pod. Rules that match its address by an ipBlock only are not listed. A Pod that is in no group, because it shares the
+// addresses of its Node or has ended, has none.
+func (c *Controller) Endpoint(ctx context.Context, name types.NamespacedName) (*v1beta2.Endpoint, error) {
+	ref := policy.EntityRef{Kind: policy.KindPod, Namespace: name.Namespace, Name: name.Name}
+	var part *policy.Listing
+	var known bool
+	if err := c.query(ctx, func(e *policy.Engine) {
+		if _, known = e.Entity(ref); known {
+			part = e.Naming(ref)
+		}
+	}); err != nil || !known {
+		return nil, err
+	}
+	out := &v1beta2.Endpoint{Namespace: name.Namespace, Name: name.Name}
+	applied, peers := groupNames(part.AppliedToGroups), groupNames(part.AddressGroups)
+	for _, p := range part.Policies {
+		source := policyReference(p.Source)
+		applies := anyIn(p.AppliedToGroups, applied)
+		for i := range p.Rules {
+			r := &p.Rules[i]
+			applies = applies || anyIn(r.AppliedToGroups, applied)
+			rule := v1beta2.EndpointRule{PolicyRef: source, Direction: v1beta2.Direction(r.Direction), RuleIndex: int(ruleIndex(p.ComputedPolicy, i))}
+			switch {
+			case anyIn(r.From.AddressGroups, peers):
+				out.IngressSrcRules = appendOnce(out.IngressSrcRules, rule)
+			case anyIn(r.To.AddressGroups, peers):
+				out.EgressDstRules = appendOnce(out.EgressDstRules, rule)
+			}
+		}
+		if applies {
+			out.AppliedPolicies = append(out.AppliedPolicies, source)
+		}
+	}
+	return out, nil
+}
+
+// appendOnce leaves out the copies of a rule, which stand together.
+func appendOnce(rules []v1beta2.EndpointRule, r v1beta2.EndpointRule) []v1beta2.EndpointRule {
+	if n := len(rules); n > 0 && rules[n-1] == r {
+		return rules
+	}
+	return append(rules, r)
+}
+
+func groupNames(groups []policy.ComputedGroup) map[string]bool {
+	out := make(map[string]bool, len(groups))
+	for _, g := range groups {
+		out[g.Name] = true
+	}
+	return out
+}
+
+func anyIn(names []string, set map[string]bool) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return set[n] })
+}
+
+// ruleIndex is the place of a rule among those of its direction as the author wrote them.
+func ruleIndex(p *policy.ComputedPolicy, at int) int32 {
+	if p.TierPriority != nil {
+		return p.Rules[at].Priority
+	}
+	var n int32
+	for i := range at {
+		if p.Rules[i].Direction == p.Rules[at].Direction {
+			n++
+		}
+	}
+	return n
+}
+
+func policyReference(p policy.PolicyRef) v1beta2.NetworkPolicyReference {
+	return v1beta2.NetworkPolicyReference{Type: v1beta2.NetworkPolicyType(p.Kind), Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}
+}
+
+func compareEntities(a, b policy.EntityRef) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
