@@ -162,13 +162,15 @@ func TestGroupsAndTiers(t *testing.T) {
 			`spec.priority: invalid value "251"`},
 		{"taken priority", admission.ValidateNewTier(policy.Tier{Name: "t", Priority: 250}, policy.SystemTiers()),
 			`spec.priority: invalid value "250": want a priority that no other Tier has; application has it`},
+		{"system priority", admission.ValidateNewTier(policy.Tier{Name: "t", Priority: 50}, policy.SystemTiers()),
+			`spec.priority: invalid value "50": want a priority that no other Tier has; emergency has it`},
 		{"too many", admission.ValidateNewTier(policy.Tier{Name: "t"}, make([]policy.Tier, 20)),
 			`metadata.name: invalid value "t": want no more than 20 tiers`},
 		{"fixed priority", admission.ValidateTierUpdate(policy.Tier{Name: "t", Priority: 1}, policy.Tier{Name: "t", Priority: 2}),
 			`spec.priority: invalid value "2"`},
 		{"system tier", admission.ValidateTierDelete("platform", nil), `metadata.name: invalid value "platform"`},
 		{"tier in use", admission.ValidateTierDelete("t", []policy.Policy{{Tier: "t", Namespace: "n", Name: "p"}}),
-			`metadata.name: invalid value "t": want a Tier to which no policy refers; n/p does`},
+			`metadata.name: invalid value "t": want a Tier to which no policy refers; NetworkPolicy n/p does`},
 	} {
 		if len(c.got) == 0 || !strings.HasPrefix(c.got[0].Error(), c.want) {
 			t.Errorf("%s: got %s, want %s", c.name, policy.JoinErrors(c.got), c.want)

@@ -64,9 +64,13 @@ func (c *checker) children(g *policy.Group, others []policy.Group) {
 // MaxTiers is the number of tiers that may exist.
 const MaxTiers = 20
 
-// ValidateNewTier returns what is wrong with a Tier about to be created, given the existing ones.
+// ValidateNewTier returns what is wrong with a Tier about to be created, given the existing ones. Nothing is wrong with a
+// system tier that has its priority, whatever else there is: it must be possible to put it back.
 func ValidateNewTier(t policy.Tier, existing []policy.Tier) []policy.FieldError {
 	c := &checker{}
+	if isSystemTier(t) {
+		return nil
+	}
 	priority := strconv.Itoa(int(t.Priority))
 	if len(existing) >= MaxTiers {
 		c.add("metadata.name", t.Name, "no more than "+strconv.Itoa(MaxTiers)+" tiers")
@@ -84,9 +88,12 @@ func ValidateNewTier(t policy.Tier, existing []policy.Tier) []policy.FieldError 
 	return c.errs
 }
 
-// ValidateTierUpdate returns what is wrong with a change of a Tier: its priority is fixed.
+// isSystemTier says whether t is a system tier as it ought to be.
+func isSystemTier(t policy.Tier) bool { return slices.Contains(policy.SystemTiers(), t) }
+
+// ValidateTierUpdate returns what is wrong with a change of a Tier: its priority is fixed. A system tier may be given back its own.
 func ValidateTierUpdate(old, now policy.Tier) []policy.FieldError {
-	if old.Priority == now.Priority {
+	if old.Priority == now.Priority || isSystemTier(now) {
 		return nil
 	}
 	return []policy.FieldError{{Field: "spec.priority", Value: strconv.Itoa(int(now.Priority)),
@@ -103,7 +110,11 @@ func ValidateTierDelete(name string, policies []policy.Policy) []policy.FieldErr
 	}
 	for i := range policies {
 		if policies[i].Tier == name {
-			c.add("metadata.name", name, "a Tier to which no policy refers; "+policies[i].Namespace+"/"+policies[i].Name+" does")
+			user := "ClusterNetworkPolicy " + policies[i].Name
+			if ns := policies[i].Namespace; ns != "" {
+				user = "NetworkPolicy " + ns + "/" + policies[i].Name
+			}
+			c.add("metadata.name", name, "a Tier to which no policy refers; "+user+" does")
 			break
 		}
 	}

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +24,11 @@ func Schema(p *policy.Policy) []policy.FieldError {
 	if !(p.Priority >= MinPriority && p.Priority <= MaxPriority) {
 		c.add("spec.priority", strconv.FormatFloat(p.Priority, 'g', -1, 64), "a number from 1 to 10000")
 	}
+	c.appliedToForm(p.AppliedTo, "spec.appliedTo")
 	eachRule(p, func(path string, r *policy.Rule) {
 		ingress := strings.HasPrefix(path, "spec.ingress")
+		c.appliedToForm(r.AppliedTo, path+".appliedTo")
+		c.peerForms(ingress, r.Peers, path)
 		switch r.Action {
 		case policy.Allow, policy.Drop, policy.Reject, policy.Pass:
 		default:
@@ -69,6 +73,11 @@ func (c *checker) protocol(ingress bool, p *policy.RuleProtocol, path string) {
 		c.octet(p.ICMP.Type, path+".icmp.icmpType")
 		c.octet(p.ICMP.Code, path+".icmp.icmpCode")
 		return
+	}
+	if g := p.IGMP.GroupAddress; g != "" {
+		if _, err := netip.ParseAddr(g); err != nil {
+			c.add(path+".igmp.groupAddress", g, "an IPv4 or IPv6 address")
+		}
 	}
 	if t := p.IGMP.Type; t != nil {
 		allowed, want := []int32{0x11}, "17 (query)"
