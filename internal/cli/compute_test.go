@@ -9,30 +9,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
 const recordedCases = "../../testdata/conformance/policy"
 
-// stricter are the cases of which we refuse an object that the recorded controller took
-// to compute something else than was written.
-var stricter = map[string]string{
-	"v10-fqdn-ingress":     "fqdn in an ingress rule is refused, not dropped",
-	"v13-invalid-selector": "operator In without values is refused",
-	"v22-port-string-bad":  "port 70000 is refused",
+// ambient are manifests of the Namespaces that the recorded cluster had besides those of each case.
+func ambient() string {
+	var out strings.Builder
+	for _, name := range policytest.Ambient() {
+		out.WriteString("---\n{apiVersion: v1, kind: Namespace, metadata: {name: " + name + "}}\n")
+	}
+	return out.String()
 }
-
-// ambient are the Namespaces that the recorded cluster had besides those of each case.
-const ambient = `
-{apiVersion: v1, kind: Namespace, metadata: {name: default}}
----
-{apiVersion: v1, kind: Namespace, metadata: {name: kube-node-lease}}
----
-{apiVersion: v1, kind: Namespace, metadata: {name: kube-public}}
----
-{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}
----
-{apiVersion: v1, kind: Namespace, metadata: {name: vm-ns}}
-`
 
 // TestComputeRecordedCases holds the whole output, spans and refusals included, against the recorded answers. What the
 // recorded cluster's schema removed without a word is removed from the input first; the engine's tests hold the answers
@@ -53,8 +43,8 @@ func TestComputeRecordedCases(t *testing.T) {
 				return
 			}
 			want := decodeOutput(t, readFile(t, filepath.Join(recordedCases, dir.Name(), "expected.json")))
-			r := nephele(t, input, "policy", "compute", "-f", "-", "-f", file(t, "ambient.yaml", ambient), "-o", "json")
-			if reason := stricter[dir.Name()]; reason != "" {
+			r := nephele(t, input, "policy", "compute", "-f", "-", "-f", file(t, "ambient.yaml", ambient()), "-o", "json")
+			if reason := policytest.Stricter()[dir.Name()]; reason != "" {
 				if r.code != ExitBadInput {
 					t.Errorf("exit %d: want %s", r.code, reason)
 				}
@@ -102,11 +92,7 @@ func recordedInput(t *testing.T, path string) (string, bool) {
 		if err := json.Unmarshal([]byte(doc), &o); err != nil {
 			t.Fatal(err)
 		}
-		version, _ := o["apiVersion"].(string)
-		kind, _ := o["kind"].(string)
-		if strings.HasPrefix(version, "crd.antrea.io/") && strings.HasSuffix(kind, "NetworkPolicy") {
-			departs = prune(o["spec"].(map[string]any), kind == "ClusterNetworkPolicy") || departs
-		}
+		departs = policytest.PruneManifest(o) || departs
 		raw, err := json.Marshal(o)
 		if err != nil {
 			t.Fatal(err)
@@ -124,30 +110,6 @@ func maps(o map[string]any, field string) []map[string]any {
 		out = append(out, x.(map[string]any))
 	}
 	return out
-}
-
-func prune(spec map[string]any, cluster bool) (departs bool) {
-	inGroup := false
-	for _, a := range maps(spec, "appliedTo") {
-		if cluster {
-			delete(a, "externalEntitySelector")
-		}
-		inGroup = inGroup || a["group"] != nil
-	}
-	for _, r := range append(maps(spec, "ingress"), maps(spec, "egress")...) {
-		group := inGroup
-		for _, a := range maps(r, "appliedTo") {
-			delete(a, "externalEntitySelector")
-			group = group || a["group"] != nil
-		}
-		for _, p := range append(maps(r, "from"), maps(r, "to")...) {
-			if cluster {
-				delete(p, "externalEntitySelector")
-			}
-			departs = departs || group && p["namespaces"] != nil
-		}
-	}
-	return departs
 }
 
 // decodeOutput reads an output; what is not fixed is left out: the words of refusals, and the order of the copies of a

@@ -19,17 +19,6 @@ import (
 
 const conformanceDir = "../../testdata/conformance/policy"
 
-// ambient are the Namespaces that the recorded cluster had besides those of each case. They show in the rules of
-// policies with peers relative to the Namespace.
-var ambient = []string{"default", "kube-node-lease", "kube-public", "kube-system", "vm-ns"}
-
-// refused are the cases with an object that the recorded controller accepted, to compute something else than was
-// written, and that we refuse. Their other objects must compute as recorded.
-var refused = map[string]string{
-	"v13-invalid-selector": "operator In without values: the recorded answer selects all Pods of the Namespace instead",
-	"v22-port-string-bad":  "port 70000: the recorded answer hands it to enforcers",
-}
-
 // TestConformance computes every recorded case. What the recorded cluster's schema removed from the input without a word
 // (externalEntitySelector where Antrea does not provide it) is removed here too, and the reading of `namespaces` peers
 // with appliedTo.group is the recorded one, so that the answers must be equal; TestConformanceDepartures has the cases
@@ -38,9 +27,9 @@ func TestConformance(t *testing.T) {
 	for _, c := range conformanceCases(t) {
 		t.Run(c.name, func(t *testing.T) {
 			run := c.compute(t, policy.Options{ReferenceNamespacePeers: true}, true)
-			if refused[c.name] != "" {
+			if reason := policytest.Stricter()[c.name]; reason != "" && !run.pruned {
 				if len(run.rejected) == len(c.rejected) {
-					t.Errorf("nothing more refused than recorded; want: %s", refused[c.name])
+					t.Errorf("nothing more refused than recorded; want: %s", reason)
 				}
 				return
 			}
@@ -72,10 +61,8 @@ func TestConformanceDepartures(t *testing.T) {
 		}
 		reason := ""
 		switch {
-		case refused[c.name] != "":
-			reason = "refused: " + refused[c.name]
-		case c.name == "v10-fqdn-ingress":
-			reason = "fqdn in an ingress rule is refused, not dropped (which leaves all Pods of the Namespace)"
+		case policytest.Stricter()[c.name] != "":
+			reason = "refused: " + policytest.Stricter()[c.name]
 		case run.pruned:
 			reason = "externalEntitySelector works where Antrea's schema drops it"
 		case run.relativeToGroup:
@@ -174,7 +161,7 @@ type conformanceRun struct {
 func (c *conformanceCase) compute(t *testing.T, options policy.Options, pruneInput bool) conformanceRun {
 	t.Helper()
 	e := policy.New(options)
-	for _, name := range ambient {
+	for _, name := range policytest.Ambient() {
 		e.PutNamespace(policy.Namespace{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}})
 	}
 	tiers := map[string]int32{}
