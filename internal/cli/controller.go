@@ -25,8 +25,6 @@ import (
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
-	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
@@ -125,7 +123,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	released := &lateReleaser{}
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
-		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: openAWS},
+		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: pacedAWS(nil)},
 		Releaser: released, Now: clk.Now, Random: rand.Float64,
 	})
 	status := realize.NewStatusWriter(mgr.GetClient(), policies, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
@@ -159,18 +157,6 @@ type inProcess struct{ store *watchstore.Store }
 
 func (s inProcess) Watch(r realize.Resource, key string) (realize.Stream, error) {
 	return s.store.Watch(watchstore.Resource(r), key)
-}
-
-// openAWS makes the provider of an AWS account.
-func openAWS(c inventory.AccountConfig) (cloud.Provider, error) {
-	cred, err := aws.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
-	if err != nil {
-		return nil, err
-	}
-	if len(c.Regions) == 0 {
-		return nil, errors.New("spec.awsConfig.region names no region")
-	}
-	return aws.New(aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, UserAgent: "nephele"})
 }
 
 // cutAccount splits "namespace/name".

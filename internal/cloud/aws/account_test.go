@@ -115,7 +115,7 @@ func TestAdmit(t *testing.T) {
 	var seen []string
 	full := errors.New("no more")
 	deny := false
-	p := l.open(aws.Config{Admit: func(_ context.Context, r, action string) (func(cloud.Class), error) {
+	p := l.open(aws.Config{Admit: func(_ context.Context, owner, r, action string) (func(cloud.Class), error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if deny {
@@ -124,7 +124,7 @@ func TestAdmit(t *testing.T) {
 		return func(c cloud.Class) {
 			mu.Lock()
 			defer mu.Unlock()
-			seen = append(seen, r+" "+action+" "+string(c))
+			seen = append(seen, strings.TrimSpace(owner+" "+r+" "+action+" "+string(c)))
 		}, nil
 	}})
 	l.server.Faults().Add(ec2.Fault{Action: "CreateTags", Code: "RequestLimitExceeded", Times: 2})
@@ -132,13 +132,44 @@ func TestAdmit(t *testing.T) {
 	if _, err := p.Apply(t.Context(), l.scope(), op); err != nil {
 		t.Fatal(err)
 	}
-	throttled := region + " CreateTags " + string(cloud.Throttled)
-	if want := []string{throttled, throttled, region + " CreateTags "}; !slices.Equal(seen, want) {
+	owner, err := p.OwnerID(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags := owner + " " + region + " CreateTags"
+	throttled := tags + " " + string(cloud.Throttled)
+	if want := []string{region + " GetCallerIdentity", throttled, throttled, tags}; !slices.Equal(seen, want) {
 		t.Errorf("seen %q; want %q", seen, want)
 	}
 	deny = true
 	if _, err := p.Apply(t.Context(), l.scope(), op); !errors.Is(err, full) || cloud.ClassOf(err) != cloud.Unavailable {
 		t.Errorf("refused admission: %v", err)
+	}
+}
+
+// TestOwnerChanged: with credentials of another cloud account than before, nothing is read or changed.
+func TestOwnerChanged(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, sim.Options{})
+	p := l.open(aws.Config{Owner: "999999999999"})
+	_, readErr := p.Observe(t.Context(), l.scope())
+	_, writeErr := p.Apply(t.Context(), l.scope(), cloud.Op{Kind: cloud.OpTag, Target: network, Tags: map[string]string{"a": "1"}})
+	for _, err := range []error{readErr, writeErr} {
+		if cloud.ClassOf(err) != cloud.Auth || !strings.Contains(err.Error(), "was 999999999999 until now") {
+			t.Errorf("got %v", err)
+		}
+	}
+	for _, action := range l.actions() {
+		if action != "GetCallerIdentity" {
+			t.Errorf("called %s", action)
+		}
+	}
+	owner, err := l.provider.OwnerID(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.open(aws.Config{Owner: owner}).Observe(t.Context(), l.scope()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -26,7 +26,10 @@ func (p *Provider) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (strin
 	if op.Target == "" && op.Kind != cloud.OpCreateGroup {
 		return "", refuse(op, "the op has no target: the group %q has no id yet", op.Group.Name)
 	}
-	var err error
+	_, err := p.OwnerID(ctx)
+	if err != nil {
+		return "", err
+	}
 	id := op.Target
 	switch op.Kind {
 	case cloud.OpCreateGroup:

@@ -23,6 +23,8 @@ const (
 	codePermissionNotFound  = "InvalidPermission.NotFound"
 	codeOptInRequired       = "OptInRequired"
 	codeAuthFailure         = "AuthFailure"
+	// codeOwnerChanged is our own: the credentials belong to another account than before.
+	codeOwnerChanged = "AccountChanged"
 )
 
 // classOfCode is the class of the codes whose class their form does not tell; see classOfForm for the others.

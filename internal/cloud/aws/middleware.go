@@ -31,7 +31,7 @@ func (p *Provider) admit(ctx context.Context, in middleware.FinalizeInput, next 
 	middleware.FinalizeOutput, middleware.Metadata, error,
 ) {
 	action := awsmiddleware.GetOperationName(ctx)
-	done, err := p.cfg.Admit(ctx, awsmiddleware.GetRegion(ctx), action)
+	done, err := p.cfg.Admit(ctx, p.knownOwner(), awsmiddleware.GetRegion(ctx), action)
 	if err != nil {
 		return middleware.FinalizeOutput{}, middleware.Metadata{}, &awssdk.RequestCanceledError{Err: err}
 	}

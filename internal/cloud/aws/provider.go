@@ -36,9 +36,13 @@ type Config struct {
 	Client awssdk.HTTPClient
 	// UserAgent is the product and version that is named to the cloud, for example "nephele/1.0"; empty means "nephele".
 	UserAgent string
+	// Owner, if set, is the cloud account that the credentials must belong to. Credentials of another one are refused before
+	// anything is read or changed: what is held in the first would be forgotten.
+	Owner string
 	// Admit, if set, is asked before every attempt of every call; it may wait, and its error ends the call. done is told the
-	// class of the attempt's error, "" for success. This is where callers that share an account share a rate.
-	Admit func(ctx context.Context, region, action string) (done func(cloud.Class), err error)
+	// class of the attempt's error, "" for success. This is where callers that share an account share a rate. owner is the cloud's
+	// account number; it is empty for calls by which we learn it.
+	Admit func(ctx context.Context, owner, region, action string) (done func(cloud.Class), err error)
 	// MaxAttempts bounds the attempts per call that the SDK makes on throttling, server errors and lost connections; 0 means 4.
 	MaxAttempts int
 	// MaxBackoff bounds the wait between two attempts; 0 means 5 s.
@@ -202,22 +206,37 @@ func (p *Provider) region(name string) *ec2.Client {
 	return c
 }
 
-// OwnerID returns the account number that the credentials belong to. It asks the cloud until it has answered once.
+// OwnerID returns the account number that the credentials belong to. It asks the cloud until it has answered once. It fails if that is
+// not the account that Config.Owner names.
 func (p *Provider) OwnerID(ctx context.Context) (string, error) {
-	p.mu.Lock()
-	owner := p.owner
-	p.mu.Unlock()
-	if owner != "" {
-		return owner, nil
+	if owner := p.knownOwner(); owner != "" {
+		return owner, p.checkOwner(owner)
 	}
 	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
 		return "", classify("GetCallerIdentity", err, p.cfg.Now())
 	}
+	owner := awssdk.ToString(out.Account)
+	p.mu.Lock()
+	p.owner = owner
+	p.mu.Unlock()
+	return owner, p.checkOwner(owner)
+}
+
+// knownOwner is the account number if the cloud has told it; else empty.
+func (p *Provider) knownOwner() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.owner = awssdk.ToString(out.Account)
-	return p.owner, nil
+	return p.owner
+}
+
+func (p *Provider) checkOwner(owner string) error {
+	if p.cfg.Owner == "" || owner == p.cfg.Owner {
+		return nil
+	}
+	return &cloud.Error{Class: cloud.Auth, Call: "GetCallerIdentity", Code: codeOwnerChanged, Err: fmt.Errorf(
+		"the credentials belong to the cloud account %s, but this account was %s until now; nothing is read or changed, for what is held in %s "+
+			"would be forgotten: give back the former credentials, or delete this account with them and make a new one", owner, p.cfg.Owner, p.cfg.Owner)}
 }
 
 // Limits returns the cloud's defaults, overridden by Config.Limits. It calls nothing.

@@ -145,6 +145,9 @@ func (l *lab) actions() []string {
 func TestCallsPerOp(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{})
+	if _, err := l.provider.OwnerID(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	before := len(l.actions())
 	id, err := l.provider.Apply(t.Context(), l.scope(), cloud.Op{Kind: cloud.OpCreateGroup,
 		Group: cloud.GroupSpec{NetworkID: network, Name: "nephele-x", Tags: map[string]string{cloud.TagCluster: "c"}}})

@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/cloud/aws/pace"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
+)
+
+// openAWS makes the provider of an AWS account that calls at its own pace.
+func openAWS(c inventory.AccountConfig) (cloud.Provider, error) { return newAWS(c, nil) }
+
+// pacedAWS makes providers of AWS accounts that keep together below the rates of their cloud accounts. ended, if set, is told of every
+// call.
+func pacedAWS(ended func(pace.Event)) inventory.Open {
+	limiter := pace.New(pace.Options{Now: time.Now, After: time.After, Ended: ended})
+	return func(c inventory.AccountConfig) (cloud.Provider, error) { return newAWS(c, limiter) }
+}
+
+func newAWS(c inventory.AccountConfig, limiter *pace.Limiter) (cloud.Provider, error) {
+	cred, err := aws.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Regions) == 0 {
+		return nil, errors.New("spec.awsConfig.region names no region")
+	}
+	cfg := aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, UserAgent: "nephele"}
+	if limiter != nil {
+		cfg.Admit = func(ctx context.Context, owner, region, action string) (func(cloud.Class), error) {
+			return limiter.Admit(ctx, pace.Key{Endpoint: c.Endpoint, Account: owner, Region: region, Action: action})
+		}
+	}
+	return aws.New(cfg)
+}
