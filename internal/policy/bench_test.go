@@ -1,12 +1,28 @@
 package policy_test
 
 import (
+	"context"
+	"reflect"
 	"runtime"
+	"runtime/metrics"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
@@ -25,133 +41,178 @@ var worlds = []func() *policytest.Scale{
 	},
 }
 
-// BenchmarkCompute measures a world from its objects in memory to the last event counted for every enforcer key, and the
-// heap that the engine and its delta hold then.
+// BenchmarkCompute measures a world from the start of a Controller whose informers hold all objects, decoded, to the last event
+// received by one subscriber for every enforcer key and kind. It reports the heap that the objects alone take (inputs-MB), all
+// that is in use at the end (live-MB, inputs included) and the most that there was at any time, garbage included (peak-MB).
 func BenchmarkCompute(b *testing.B) {
 	for _, world := range worlds {
-		s := world()
-		b.Run(s.Name, func(b *testing.B) {
+		b.Run(world().Name, func(b *testing.B) {
+			s := world()
+			objects, keys := decoded(s), keysOf(s)
+			s = nil
+			inputs := heap()
 			b.ReportAllocs()
-			for range b.N {
+			for b.Loop() {
 				b.StopTimer()
-				before := heap()
+				heap()
+				peak := watchHeap()
+				r := newRig(b, objects, keys)
 				b.StartTimer()
-				e := policy.New(policy.Options{})
-				for _, o := range s.Objects {
-					policytest.Put(e, o)
-				}
-				d := e.Commit()
-				events := deliver(d)
+				r.run()
+				r.synced.Wait()
 				b.StopTimer()
-				b.ReportMetric(float64(heap()-before)/1e6, "heapMB")
-				b.ReportMetric(float64(events), "events")
-				runtime.KeepAlive(e)
-				runtime.KeepAlive(d)
+				b.ReportMetric(float64(peak())/1e6, "peak-MB")
+				b.ReportMetric(float64(heap())/1e6, "live-MB")
+				b.ReportMetric(float64(r.events.Load()), "events")
+				r.stop()
 				b.StartTimer()
 			}
+			b.ReportMetric(float64(inputs)/1e6, "inputs-MB")
+			runtime.KeepAlive(objects)
 		})
 	}
-	b.Run("Churn", churn)
 }
 
-// deliver counts the events that the subscribers of all keys get, visiting every key and member as a publisher would.
-func deliver(d *policy.Delta) int {
-	n := len(d.Policies)
-	for i := range d.AddressGroups {
-		n += len(d.AddressGroups[i].SpanAdded)
+// rig is a Controller with informers that hold given objects, and subscribers to all it publishes.
+type rig struct {
+	controller *control.Controller
+	feed       *feed
+	ctx        context.Context
+	cancel     context.CancelFunc
+	running    sync.WaitGroup
+	// synced counts the subscribers that wait for their bookmark; events are those that any has received, arrived is signalled
+	// with each.
+	synced sync.WaitGroup
+	events atomic.Int64
+}
+
+func newRig(tb testing.TB, objects []client.Object, keys []string) *rig {
+	r := &rig{feed: &feed{objects: map[reflect.Type][]client.Object{}}}
+	for _, o := range objects {
+		t := reflect.TypeOf(o)
+		r.feed.objects[t] = append(r.feed.objects[t], o)
 	}
-	for i := range d.AppliedToGroups {
-		g := &d.AppliedToGroups[i]
-		for _, m := range g.Added {
-			if m.Host != "" {
-				n++
+	c, err := control.New(control.Options{Informers: r.feed, Client: nothingThere{}, Recorder: noEvents{}, Clock: clock.RealClock{}, Logger: logr.Discard()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r.controller = c
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	for _, key := range keys {
+		for _, resource := range watchstore.Resources() {
+			w, err := c.Store().Watch(resource, key)
+			if err != nil {
+				tb.Fatal(err)
 			}
+			r.synced.Add(1)
+			r.running.Go(func() { r.subscribe(w) })
 		}
 	}
-	for i := range d.Policies {
-		n += len(d.Policies[i].SpanAdded)
-	}
-	return n
+	return r
 }
 
+func (r *rig) subscribe(w *watchstore.Watcher) {
+	defer w.Stop()
+	into := make([]watchstore.Event, 64)
+	for {
+		n, err := w.Take(r.ctx, into)
+		if err != nil {
+			return
+		}
+		for i := range into[:n] {
+			if into[i].Type == watch.Bookmark {
+				r.synced.Done()
+			}
+		}
+		r.events.Add(int64(n))
+	}
+}
+
+func (r *rig) run() {
+	r.running.Go(func() { _ = r.controller.Start(r.ctx) })
+}
+
+func (r *rig) stop() {
+	r.cancel()
+	r.running.Wait()
+}
+
+// feed are informers that hold everything already: each gives its handler all its objects, in a goroutine of its own.
+type feed struct {
+	objects map[reflect.Type][]client.Object
+}
+
+type fedInformer struct {
+	cache.Informer
+	objects []client.Object
+	done    chan struct{}
+}
+
+func (f *feed) GetInformer(_ context.Context, o client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	return &fedInformer{objects: f.objects[reflect.TypeOf(o)], done: make(chan struct{})}, nil
+}
+
+// RemoveInformer implements control.Informers.
+func (f *feed) RemoveInformer(context.Context, client.Object) error { return nil }
+
+func (f *fedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	go func() {
+		for _, o := range f.objects {
+			h.OnAdd(o, true)
+		}
+		close(f.done)
+	}()
+	return f, nil
+}
+
+func (f *fedInformer) HasSynced() bool                          { <-f.done; return true }
+func (f *fedInformer) HasSyncedChecker() toolscache.DoneChecker { return f }
+func (f *fedInformer) Name() string                             { return "fed" }
+func (f *fedInformer) Done() <-chan struct{}                    { return f.done }
+
+// nothingThere is an API in which there is nothing, and which takes everything.
+type nothingThere struct{ client.Client }
+
+func (nothingThere) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, "")
+}
+
+func (nothingThere) Create(context.Context, client.Object, ...client.CreateOption) error { return nil }
+
+type noEvents struct{}
+
+func (noEvents) Eventf(apiruntime.Object, apiruntime.Object, string, string, string, string, ...any) {
+}
+
+// heap returns what is in use after a collection.
 func heap() uint64 {
+	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
 
-// change is one kind of single change in a steady state; i counts repetitions.
-type change struct {
-	name  string
-	apply func(i int)
-}
-
-// changes returns the changes measured under Churn: one label, one entity more or less, one policy edited.
-func changes(e *policy.Engine, s *policytest.Scale) []change {
-	var entities []policy.Entity
-	var policies []policy.Policy
-	for _, o := range s.Objects {
-		switch o := o.(type) {
-		case policy.Entity:
-			entities = append(entities, o)
-		case policy.Policy:
-			policies = append(policies, o)
+// watchHeap begins to note the heap in use; the function it returns ends that and returns the largest there was.
+func watchHeap() func() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	stop, most := make(chan struct{}), make(chan uint64)
+	go func() {
+		var peak uint64
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			metrics.Read(sample)
+			peak = max(peak, sample[0].Value.Uint64())
+			select {
+			case <-tick.C:
+			case <-stop:
+				most <- peak
+				return
+			}
 		}
-	}
-	return []change{
-		{"label", func(i int) {
-			x := entities[i%len(entities)]
-			if i%2 == 1 {
-				x.Labels = map[string]string{"app": "other"}
-			}
-			e.PutEntity(x)
-		}},
-		{"entity", func(i int) {
-			x := entities[i/2%len(entities)]
-			x.Name = "new"
-			if i%2 == 0 {
-				e.PutEntity(x)
-			} else {
-				e.DeleteEntity(x.EntityRef)
-			}
-		}},
-		{"policy", func(i int) {
-			p := policies[i%len(policies)]
-			p.Generation = int64(i)
-			p.Ingress = slices.Clone(p.Ingress)
-			for j := range p.Ingress {
-				p.Ingress[j].Ports = []policy.Port{{Port: &policy.PortRef{Number: int32(80 + i%2)}}}
-			}
-			e.PutPolicy(p)
-		}},
-	}
+	}()
+	return func() uint64 { close(stop); return <-most }
 }
 
-// churn measures single changes in the steady state of each world, each with its own Commit.
-func churn(b *testing.B) {
-	for _, world := range worlds {
-		s := world()
-		b.Run(s.Name, func(b *testing.B) {
-			e := policy.New(policy.Options{})
-			for _, o := range s.Objects {
-				policytest.Put(e, o)
-			}
-			deliver(e.Commit())
-			for _, c := range changes(e, s) {
-				b.Run(c.name, func(b *testing.B) {
-					b.ReportAllocs()
-					took := make([]time.Duration, 0, b.N)
-					for i := range b.N {
-						start := time.Now()
-						c.apply(i)
-						deliver(e.Commit())
-						took = append(took, time.Since(start))
-					}
-					slices.Sort(took)
-					b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
-				})
-			}
-		})
-	}
-}
+var _ = slices.Sort[[]int]

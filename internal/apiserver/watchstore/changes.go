@@ -16,8 +16,24 @@ const (
 	AppliedToGroups Resource = "appliedtogroups"
 )
 
+// kinds is the number of resources.
+const kinds = 3
+
 // Resources returns all of them, in the order in which additions are published.
 func Resources() []Resource { return []Resource{AddressGroups, AppliedToGroups, NetworkPolicies} }
+
+// index is the place of a resource among Resources.
+func (r Resource) index() (int, bool) {
+	switch r {
+	case AddressGroups:
+		return 0, true
+	case AppliedToGroups:
+		return 1, true
+	case NetworkPolicies:
+		return 2, true
+	}
+	return 0, false
+}
 
 // Changes are what one Publish changes. The store keeps what it is given: the caller must not modify it afterwards.
 type Changes struct {
@@ -31,15 +47,41 @@ func (c Changes) Empty() bool {
 	return len(c.AddressGroups)+len(c.AppliedToGroups)+len(c.Policies) == 0
 }
 
+// PolicySource makes a policy when it is needed, each time a new object: a store of a hundred thousand policies, most of which
+// nobody asks for at the moment, need not hold them as they are on the wire. It may be called at any time by any goroutine.
+type PolicySource interface {
+	NetworkPolicy() *v1beta2.NetworkPolicy
+}
+
 // PolicyChange adds, replaces or removes one policy.
 type PolicyChange struct {
-	// Policy is the new value. Of a removed policy, only the metadata and SourceRef are used.
+	// Policy is the new value, unless Source is given. Of a removed policy, only the metadata and SourceRef are used.
 	Policy *v1beta2.NetworkPolicy
+	// Name and Source stand for Policy.
+	Name   string
+	Source PolicySource
 	// Removed says that the policy is gone.
 	Removed bool
 	// SpanAdded and SpanRemoved are the enforcer keys that the policy begins and ceases to concern.
 	SpanAdded   []string
 	SpanRemoved []string
+}
+
+// source returns the name of the policy and what makes it.
+func (c *PolicyChange) source() (string, PolicySource) {
+	if c.Source != nil {
+		return c.Name, c.Source
+	}
+	return c.Policy.Name, givenPolicy{c.Policy}
+}
+
+// givenPolicy is a policy that there is already.
+type givenPolicy struct{ policy *v1beta2.NetworkPolicy }
+
+// NetworkPolicy implements PolicySource.
+func (g givenPolicy) NetworkPolicy() *v1beta2.NetworkPolicy {
+	p := *g.policy
+	return &p
 }
 
 // GroupChange adds, changes or removes one group.
@@ -57,7 +99,7 @@ type GroupChange struct {
 	SpanRemoved []string
 }
 
-// Member is a member of a group, and of an applied-to group also whose it is.
+// Member is a member of a group, and of an applied-to group also whose it is. It may be a member of several groups.
 type Member struct {
 	v1beta2.GroupMember
 	// Host is the key of the enforcer that the member of an applied-to group belongs to. Empty: nobody's, it is seen by
@@ -65,25 +107,4 @@ type Member struct {
 	Host string
 	// Everywhere marks a member of an applied-to group that belongs to every key the group concerns.
 	Everywhere bool
-}
-
-// identity is what tells members of one group apart: the reference and the addresses; for Nodes, the addresses alone.
-func (m *Member) identity() string {
-	b := make([]byte, 0, 96)
-	switch {
-	case m.Pod != nil:
-		b = append(append(append(append(b, "Pod:"...), m.Pod.Namespace...), '/'), m.Pod.Name...)
-	case m.ExternalEntity != nil:
-		b = append(append(append(append(b, "ExternalEntity:"...), m.ExternalEntity.Namespace...), '/'), m.ExternalEntity.Name...)
-	case m.Service != nil:
-		b = append(append(append(append(b, "Service:"...), m.Service.Namespace...), '/'), m.Service.Name...)
-	case m.Node != nil && len(m.IPs) == 0:
-		b = append(append(b, "Node:"...), m.Node.Name...)
-	case m.Node != nil:
-		b = append(b, "Node"...)
-	}
-	for _, ip := range m.IPs {
-		b = append(append(b, 0), ip...)
-	}
-	return string(b)
 }

@@ -119,7 +119,7 @@ func (m *model) changeGroup(t *rapid.T, r Resource) Changes {
 	}
 	for _, entity := range slices.Sorted(maps.Keys(old.members)) {
 		was := old.members[entity].member(r, entity)
-		if n, still := next.members[entity]; !still || n.member(r, entity).identity() != was.identity() || n.host != was.Host && r == AppliedToGroups {
+		if n, still := next.members[entity]; !still || identity(n.member(r, entity).GroupMember) != identity(was.GroupMember) || n.host != was.Host && r == AppliedToGroups {
 			c.Removed = append(c.Removed, was)
 		}
 	}

@@ -1,124 +1,208 @@
 package watchstore
 
 import (
-	"maps"
-
-	"k8s.io/apimachinery/pkg/api/equality"
+	"bytes"
+	"slices"
+	"sync/atomic"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-// memberPatch is the net change of a group's members in one view, from what the receiver holds. No identity is both in
-// added and in removed. A patch that was handed to a watcher is not modified any more, but replaced.
+// memberPatch is the net change of a group's members in one view, from what the receiver holds. It is not modified once made.
 type memberPatch struct {
-	added   map[string]addition
-	removed map[string]*Member
+	revision uint64
+	// changes are sorted by identity, which is in there once.
+	changes []memberChange
+	// shared is the patch as an event, once somebody has received it.
+	shared atomic.Pointer[rendering]
 }
 
-// addition is a member that is new, or that overwrites one the receiver holds under the same identity.
-type addition struct {
-	member    *Member
-	overwrite bool
+// memberChange is a member that came, that overwrites one of the same identity, or that left.
+type memberChange struct {
+	member *Member
+	verb   verb
 }
 
-func newMemberPatch() *memberPatch {
-	return &memberPatch{added: map[string]addition{}, removed: map[string]*Member{}}
-}
+type verb uint8
 
-func (p *memberPatch) empty() bool { return len(p.added)+len(p.removed) == 0 }
+const (
+	come verb = iota
+	overwrite
+	leave
+)
+
+func (p *memberPatch) empty() bool { return p == nil || len(p.changes) == 0 }
 
 // then returns the net change of p followed by next.
 func (p *memberPatch) then(next *memberPatch) *memberPatch {
-	out := &memberPatch{added: maps.Clone(p.added), removed: maps.Clone(p.removed)}
-	for id, m := range next.removed {
-		before, pending := out.added[id]
-		delete(out.added, id)
-		if !pending || before.overwrite {
-			out.removed[id] = m
-		}
+	if p.empty() {
+		return next
 	}
-	for id, a := range next.added {
-		if former, gone := out.removed[id]; gone {
-			delete(out.removed, id)
-			if !sameMember(former, a.member) {
-				out.added[id] = addition{a.member, true}
+	if next.empty() {
+		return p
+	}
+	out := &memberPatch{revision: next.revision, changes: make([]memberChange, 0, len(p.changes)+len(next.changes))}
+	a, b := p.changes, next.changes
+	for len(a) > 0 && len(b) > 0 {
+		switch c := compareIdentity(a[0].member, b[0].member); {
+		case c < 0:
+			out.changes = append(out.changes, a[0])
+			a = a[1:]
+		case c > 0:
+			out.changes = append(out.changes, b[0])
+			b = b[1:]
+		default:
+			if net, ok := a[0].then(b[0]); ok {
+				out.changes = append(out.changes, net)
 			}
-			continue
+			a, b = a[1:], b[1:]
 		}
-		before, pending := out.added[id]
-		out.added[id] = addition{a.member, (pending && before.overwrite) || (!pending && a.overwrite)}
 	}
+	out.changes = append(append(out.changes, a...), b...)
 	return out
 }
 
-func (p *memberPatch) lists() (added, removed []v1beta2.GroupMember) {
-	plain := make(map[string]*Member, len(p.added))
-	for id, a := range p.added {
-		plain[id] = a.member
+// then returns the net change of two of one identity, or false if they cancel each other out.
+func (c memberChange) then(next memberChange) (memberChange, bool) {
+	switch {
+	case c.verb == leave:
+		return memberChange{next.member, overwrite}, !sameMember(c.member, next.member)
+	case next.verb == leave:
+		return next, c.verb == overwrite
+	default:
+		return memberChange{next.member, c.verb}, true
 	}
-	return sortedMembers(plain), sortedMembers(p.removed)
 }
 
+// split cuts off what does not fit into one event; rest is nil if all does.
+func (p *memberPatch) split(limit int) (first, rest *memberPatch) {
+	size := 0
+	for i, c := range p.changes {
+		if size += c.member.weight(); size > limit && i > 0 {
+			return &memberPatch{revision: p.revision, changes: p.changes[:i]}, &memberPatch{revision: p.revision, changes: p.changes[i:]}
+		}
+	}
+	return p, nil
+}
+
+func (p *memberPatch) lists() (added, removed []v1beta2.GroupMember) {
+	left := 0
+	for _, c := range p.changes {
+		if c.verb == leave {
+			left++
+		}
+	}
+	if n := len(p.changes) - left; n > 0 {
+		added = make([]v1beta2.GroupMember, 0, n)
+	}
+	if left > 0 {
+		removed = make([]v1beta2.GroupMember, 0, left)
+	}
+	for _, c := range p.changes {
+		if c.verb == leave {
+			removed = append(removed, c.member.GroupMember)
+		} else {
+			added = append(added, c.member.GroupMember)
+		}
+	}
+	return added, removed
+}
+
+// sameMember reports whether two members of the same identity look the same.
 func sameMember(a, b *Member) bool {
-	return equality.Semantic.DeepEqual(a.GroupMember, b.GroupMember)
+	if a == b {
+		return true
+	}
+	if a.Node != nil && b.Node != nil && a.Node.Name != b.Node.Name {
+		return false
+	}
+	return slices.Equal(a.Ports, b.Ports) && compareIdentity(a, b) == 0 &&
+		slices.EqualFunc(a.IPs, b.IPs, func(x, y v1beta2.IPAddress) bool { return bytes.Equal(x, y) })
 }
 
 // groupDiff is one change of a group, from which each view's patch is cut.
 type groupDiff struct {
-	entry   *groupEntry
+	group   *memberList
 	touched []touchedMember
 	// shared is the patch that all views have in common, if they do.
-	shared *memberPatch
+	shared   *memberPatch
+	revision uint64
 }
 
-// touchedMember is what a change made of one identity in one place: members of one host, or those of everybody.
-type touchedMember struct {
-	place
-	id            string
-	before, after *Member
-}
-
-func newGroupDiff(e *groupEntry, touched []touchedMember) *groupDiff {
-	d := &groupDiff{entry: e, touched: touched}
-	if e.resource == AddressGroups {
-		d.shared = d.cut("")
+func newGroupDiff(g *memberList, revision uint64, touched []touchedMember) *groupDiff {
+	d := &groupDiff{group: g, touched: touched, revision: revision}
+	if !g.placed {
+		d.shared = d.cut("", nil)
+		if d.shared == nil {
+			d.shared = &memberPatch{}
+		}
 	}
 	return d
 }
 
-// patch is the change as key sees it.
+// patch is the change as key sees it; it may be nil.
 func (d *groupDiff) patch(key string) *memberPatch {
 	if d.shared != nil {
 		return d.shared
 	}
-	return d.cut(key)
+	return d.cut(key, nil)
 }
 
-func (d *groupDiff) cut(key string) *memberPatch {
-	// A member that moves from host to host is in two places, of which a view may see both.
-	before, after := map[string]*Member{}, map[string]*Member{}
+// cut is the change as key sees it who has been given the members up to one of them; nil stands for all. It is nil if nothing
+// changes.
+func (d *groupDiff) cut(key string, upTo *Member) *memberPatch {
+	sees := func(m *Member) bool {
+		return m != nil && (!d.group.placed || visible(key, m)) && (upTo == nil || d.group.order(m, upTo) <= 0)
+	}
+	var seen []touchedMember
 	for _, t := range d.touched {
-		if !d.entry.sees(key, t.place) {
-			continue
-		}
-		if t.before != nil {
-			before[t.id] = t.before
-		}
-		if t.after != nil {
-			after[t.id] = t.after
+		if sees(t.either()) {
+			seen = append(seen, t)
 		}
 	}
-	p := newMemberPatch()
-	for id, m := range before {
-		if after[id] == nil {
-			p.removed[id] = m
+	if seen == nil {
+		return nil
+	}
+	if d.group.placed {
+		seen = joinPlaces(seen)
+	}
+	p := &memberPatch{revision: d.revision, changes: make([]memberChange, 0, len(seen))}
+	for _, t := range seen {
+		switch {
+		case t.after == nil:
+			p.changes = append(p.changes, memberChange{t.before, leave})
+		case t.before == nil:
+			p.changes = append(p.changes, memberChange{t.after, come})
+		case !sameMember(t.before, t.after):
+			p.changes = append(p.changes, memberChange{t.after, overwrite})
 		}
 	}
-	for id, m := range after {
-		former := before[id]
-		if former == nil || !sameMember(former, m) {
-			p.added[id] = addition{m, former != nil}
-		}
+	if len(p.changes) == 0 {
+		return nil
 	}
 	return p
+}
+
+// joinPlaces makes one of what happened to one identity in several places: a member that moves from host to host is in two, of
+// which a view may see both.
+func joinPlaces(seen []touchedMember) []touchedMember {
+	if len(seen) == 1 {
+		return seen
+	}
+	slices.SortStableFunc(seen, func(a, b touchedMember) int { return compareIdentity(a.either(), b.either()) })
+	out := seen[:1]
+	for _, t := range seen[1:] {
+		last := &out[len(out)-1]
+		if compareIdentity(last.either(), t.either()) != 0 {
+			out = append(out, t)
+			continue
+		}
+		if last.before == nil {
+			last.before = t.before
+		}
+		if t.after != nil {
+			last.after = t.after
+		}
+	}
+	return out
 }

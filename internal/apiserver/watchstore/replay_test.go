@@ -79,7 +79,7 @@ func (c *client) receiveGroup(t watch.EventType, name string, members []v1beta2.
 	case t == watch.Added && !known:
 		c.groups[name] = map[string]v1beta2.GroupMember{}
 		for _, m := range members {
-			c.groups[name][(&Member{GroupMember: m}).identity()] = m
+			c.groups[name][identity(m)] = m
 		}
 		return nil
 	case t == watch.Deleted && known:
@@ -98,10 +98,10 @@ func (c *client) receivePatch(t watch.EventType, name string, added, removed []v
 		return fmt.Errorf("patch of group %s without members", name)
 	}
 	for _, m := range added {
-		set[(&Member{GroupMember: m}).identity()] = m
+		set[identity(m)] = m
 	}
 	for _, m := range removed {
-		id := (&Member{GroupMember: m}).identity()
+		id := identity(m)
 		if _, ok := set[id]; !ok {
 			return fmt.Errorf("patch of group %s removes %q, which is not there", name, id)
 		}
@@ -155,7 +155,7 @@ func printObject(o runtime.Object) string {
 func printGroup(name string, members []v1beta2.GroupMember) string {
 	var parts []string
 	for _, m := range members {
-		parts = append(parts, fmt.Sprintf("%q%v", (&Member{GroupMember: m}).identity(), m.Ports))
+		parts = append(parts, fmt.Sprintf("%q%v", identity(m), m.Ports))
 	}
 	slices.Sort(parts)
 	return fmt.Sprintf("group %s: %s", name, strings.Join(parts, " "))
@@ -173,4 +173,19 @@ func listing(s *Store, r Resource, key string) (string, error) {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n"), nil
+}
+
+// identity prints what tells members of one group apart.
+func identity(m v1beta2.GroupMember) string {
+	switch {
+	case m.Pod != nil:
+		return fmt.Sprintf("Pod:%s/%s %v", m.Pod.Namespace, m.Pod.Name, m.IPs)
+	case m.ExternalEntity != nil:
+		return fmt.Sprintf("ExternalEntity:%s/%s %v", m.ExternalEntity.Namespace, m.ExternalEntity.Name, m.IPs)
+	case m.Service != nil:
+		return fmt.Sprintf("Service:%s/%s %v", m.Service.Namespace, m.Service.Name, m.IPs)
+	case m.Node != nil && len(m.IPs) == 0:
+		return "Node:" + m.Node.Name
+	}
+	return fmt.Sprintf("Node %v", m.IPs)
 }

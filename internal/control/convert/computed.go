@@ -14,36 +14,58 @@ import (
 
 // Delta converts what a Commit changed into what the store publishes.
 func Delta(d *policy.Delta) watchstore.Changes {
-	var c watchstore.Changes
+	c := watchstore.Changes{
+		AddressGroups:   make([]watchstore.GroupChange, len(d.AddressGroups)),
+		AppliedToGroups: make([]watchstore.GroupChange, len(d.AppliedToGroups)),
+		Policies:        make([]watchstore.PolicyChange, len(d.Policies)),
+	}
+	conv := members{}
 	for i := range d.AddressGroups {
-		c.AddressGroups = append(c.AddressGroups, groupChange(&d.AddressGroups[i]))
+		c.AddressGroups[i] = conv.change(&d.AddressGroups[i])
 	}
 	for i := range d.AppliedToGroups {
-		c.AppliedToGroups = append(c.AppliedToGroups, groupChange(&d.AppliedToGroups[i]))
+		c.AppliedToGroups[i] = conv.change(&d.AppliedToGroups[i])
 	}
 	for i := range d.Policies {
 		p := &d.Policies[i]
-		c.Policies = append(c.Policies, watchstore.PolicyChange{
-			Policy: ComputedPolicy(p.Policy), Removed: p.Change == policy.Removed, SpanAdded: p.SpanAdded, SpanRemoved: p.SpanRemoved,
-		})
+		c.Policies[i] = watchstore.PolicyChange{
+			Name: p.Policy.Source.UID, Source: (*computed)(p.Policy), Removed: p.Change == policy.Removed,
+			SpanAdded: p.SpanAdded, SpanRemoved: p.SpanRemoved,
+		}
 	}
 	return c
 }
 
-func groupChange(g *policy.GroupDelta) watchstore.GroupChange {
+// computed makes policies as enforcers receive them, when somebody asks for them.
+type computed policy.ComputedPolicy
+
+// NetworkPolicy implements watchstore.PolicySource.
+func (c *computed) NetworkPolicy() *v1beta2.NetworkPolicy {
+	return ComputedPolicy((*policy.ComputedPolicy)(c))
+}
+
+// members converts members: one that is in several groups once.
+type members map[*policy.Member]*watchstore.Member
+
+func (c members) change(g *policy.GroupDelta) watchstore.GroupChange {
 	return watchstore.GroupChange{
 		Name: g.Name, UID: types.UID(g.UID), Deleted: g.Change == policy.Removed,
-		Added: members(g.Added), Removed: members(g.Removed), SpanAdded: g.SpanAdded, SpanRemoved: g.SpanRemoved,
+		Added: c.convert(g.Added), Removed: c.convert(g.Removed), SpanAdded: g.SpanAdded, SpanRemoved: g.SpanRemoved,
 	}
 }
 
-func members(in []*policy.Member) []*watchstore.Member {
+func (c members) convert(in []*policy.Member) []*watchstore.Member {
 	if len(in) == 0 {
 		return nil
 	}
 	out := make([]*watchstore.Member, len(in))
 	for i, m := range in {
-		out[i] = &watchstore.Member{GroupMember: GroupMember(m), Host: m.Host, Everywhere: m.Everywhere}
+		known := c[m]
+		if known == nil {
+			known = &watchstore.Member{GroupMember: GroupMember(m), Host: m.Host, Everywhere: m.Everywhere}
+			c[m] = known
+		}
+		out[i] = known
 	}
 	return out
 }

@@ -1,0 +1,232 @@
+package watchstore
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+// memberList holds the members of a group, sorted by place, then by identity. Address groups have one place; applied-to groups
+// have one for the members that every key sees, and one per host. Nodes with the same addresses have the same identity: they are
+// sorted by name, and the first stands for all.
+type memberList struct {
+	placed bool
+	list   []*Member
+}
+
+// comparePlace compares where applied-to groups hold members.
+func comparePlace(a, b *Member) int {
+	if a.Everywhere != b.Everywhere {
+		if a.Everywhere {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a.Host, b.Host)
+}
+
+// compareIdentity compares what tells members of one group apart: the reference and the addresses; for Nodes the addresses alone,
+// if they have any.
+func compareIdentity(a, b *Member) int {
+	ka, na, sa := a.reference()
+	kb, nb, sb := b.reference()
+	if c := cmp.Or(cmp.Compare(ka, kb), strings.Compare(sa, sb), strings.Compare(na, nb)); c != 0 {
+		return c
+	}
+	return slices.CompareFunc(a.IPs, b.IPs, func(x, y v1beta2.IPAddress) int { return bytes.Compare(x, y) })
+}
+
+// reference returns what a member is, its name and its namespace; the name of a Node with addresses does not count.
+func (m *Member) reference() (kind int, name, namespace string) {
+	switch {
+	case m.ExternalEntity != nil:
+		return 1, m.ExternalEntity.Name, m.ExternalEntity.Namespace
+	case m.Pod != nil:
+		return 2, m.Pod.Name, m.Pod.Namespace
+	case m.Node != nil && len(m.IPs) > 0:
+		return 3, "", ""
+	case m.Node != nil:
+		return 3, m.Node.Name, ""
+	case m.Service != nil:
+		return 4, m.Service.Name, m.Service.Namespace
+	}
+	return 0, "", ""
+}
+
+// order compares two members by place and identity.
+func (l *memberList) order(a, b *Member) int {
+	if l.placed {
+		if c := comparePlace(a, b); c != 0 {
+			return c
+		}
+	}
+	return compareIdentity(a, b)
+}
+
+// exact is order that tells Nodes of one identity apart.
+func (l *memberList) exact(a, b *Member) int {
+	if c := l.order(a, b); c != 0 || a.Node == nil {
+		return c
+	}
+	return strings.Compare(a.Node.Name, b.Node.Name)
+}
+
+// fill makes these the members. It takes over the list.
+func (l *memberList) fill(members []*Member) {
+	if !slices.IsSortedFunc(members, l.exact) {
+		slices.SortStableFunc(members, l.exact)
+	}
+	l.list = members
+}
+
+// at returns who stands for the identity of m at its place.
+func (l *memberList) at(m *Member) *Member {
+	if i, ok := slices.BinarySearchFunc(l.list, m, l.order); ok {
+		return l.list[i]
+	}
+	return nil
+}
+
+// touchedMember is what a change made of one identity in one place; nil means that nobody has it.
+type touchedMember struct{ before, after *Member }
+
+func (t touchedMember) either() *Member {
+	if t.after != nil {
+		return t.after
+	}
+	return t.before
+}
+
+// apply takes over a change and returns what it made of every identity that it is about, in order.
+func (l *memberList) apply(added, removed []*Member) []touchedMember {
+	about := make([]*Member, 0, len(added)+len(removed))
+	about = append(append(about, removed...), added...)
+	slices.SortStableFunc(about, l.order)
+	about = slices.CompactFunc(about, func(a, b *Member) bool { return l.order(a, b) == 0 })
+	touched := make([]touchedMember, len(about))
+	for i, m := range about {
+		touched[i].before = l.at(m)
+	}
+	if len(about) > 64 && len(about) > len(l.list)/64 {
+		l.merge(added, removed)
+	} else {
+		for _, m := range removed {
+			if i, ok := slices.BinarySearchFunc(l.list, m, l.exact); ok {
+				l.list = slices.Delete(l.list, i, i+1)
+			}
+		}
+		for _, m := range added {
+			i, ok := slices.BinarySearchFunc(l.list, m, l.exact)
+			if ok {
+				l.list[i] = m
+			} else {
+				l.list = slices.Insert(l.list, i, m)
+			}
+		}
+	}
+	for i, m := range about {
+		touched[i].after = l.at(m)
+	}
+	return slices.DeleteFunc(touched, func(t touchedMember) bool { return t.before == nil && t.after == nil })
+}
+
+// merge takes over a large change in one pass.
+func (l *memberList) merge(added, removed []*Member) {
+	added, removed = slices.Clone(added), slices.Clone(removed)
+	slices.SortStableFunc(added, l.exact)
+	slices.SortStableFunc(removed, l.exact)
+	out := make([]*Member, 0, len(l.list)+len(added))
+	held := l.list
+	for len(held)+len(added) > 0 {
+		switch {
+		case len(held) == 0 || (len(added) > 0 && l.exact(added[0], held[0]) <= 0):
+			if n := len(out); n > 0 && l.exact(out[n-1], added[0]) == 0 {
+				out[n-1] = added[0]
+			} else {
+				out = append(out, added[0])
+			}
+			if len(held) > 0 && l.exact(added[0], held[0]) == 0 {
+				held = held[1:]
+			}
+			added = added[1:]
+		default:
+			for len(removed) > 0 && l.exact(removed[0], held[0]) < 0 {
+				removed = removed[1:]
+			}
+			if len(removed) == 0 || l.exact(removed[0], held[0]) != 0 {
+				out = append(out, held[0])
+			}
+			held = held[1:]
+		}
+	}
+	l.list = out
+}
+
+// seen returns the members that a key sees, in two parts. The empty key sees all.
+func (l *memberList) seen(key string) (everywhere, own []*Member) {
+	if !l.placed || key == "" {
+		return nil, l.list
+	}
+	n := 0
+	for n < len(l.list) && l.list[n].Everywhere {
+		n++
+	}
+	rest := l.list[n:]
+	from, _ := slices.BinarySearchFunc(rest, key, func(m *Member, key string) int { return strings.Compare(m.Host, key) })
+	to := from
+	for to < len(rest) && rest[to].Host == key {
+		to++
+	}
+	return l.list[:n], rest[from:to]
+}
+
+// visible reports whether a key sees a member of an applied-to group.
+func visible(key string, m *Member) bool { return key == "" || m.Everywhere || m.Host == key }
+
+// weight estimates the size of a member in the larger of the encodings, JSON, in bytes.
+func (m *Member) weight() int {
+	_, name, namespace := m.reference()
+	n := 80 + len(name) + len(namespace) + 30*len(m.IPs)
+	for i := range m.Ports {
+		n += 50 + len(m.Ports[i].Name)
+	}
+	return n
+}
+
+// piece lists members behind one, or from the beginning, as far as they fit into one event; next is the last of them if there
+// are more.
+func (l *memberList) piece(key string, behind *Member, limit int) (members []v1beta2.GroupMember, next *Member) {
+	everywhere, own := l.seen(key)
+	size, last := 0, (*Member)(nil)
+	first := true
+	take := func(part []*Member) bool {
+		if behind != nil {
+			i, ok := slices.BinarySearchFunc(part, behind, l.order)
+			for ok && i < len(part) && l.order(part[i], behind) == 0 {
+				i++
+			}
+			part = part[i:]
+		}
+		for i, m := range part {
+			if last != nil && compareIdentity(last, m) == 0 {
+				continue
+			}
+			if size += m.weight(); size > limit && last != nil {
+				next = last
+				return false
+			}
+			if first {
+				members, first = make([]v1beta2.GroupMember, 0, min(len(part)-i, limit/80+1)), false
+			}
+			members, last = append(members, m.GroupMember), m
+		}
+		return true
+	}
+	if take(everywhere) {
+		take(own)
+	}
+	return members, next
+}
