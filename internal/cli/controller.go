@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -19,12 +20,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
@@ -53,7 +58,8 @@ type ControllerOptions struct {
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme,
-		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme} {
+		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme,
+		upstreamv1alpha1.AddToScheme, upstreamv1alpha2.AddToScheme} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
 		}
@@ -111,8 +117,12 @@ func clusterID(ctx context.Context, r client.Reader) (string, error) {
 // assemble joins the loops. This is the only place where they meet.
 func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerOptions) error {
 	clk, log := clock.RealClock{}, o.Log
+	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("start the controller: %w", err)
+	}
 	policies, err := control.New(control.Options{
-		Informers: mgr.GetCache(), Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("nephele-policy"), Clock: clk, Logger: log.WithName("policy"),
+		Informers: mgr.GetCache(), Client: mgr.GetClient(), Discovery: kinds, Recorder: mgr.GetEventRecorder("nephele-policy"), Clock: clk, Logger: log.WithName("policy"),
 		// A client may come back with a position of the former process; it must not be taken for one of ours.
 		Store: watchstore.New(watchstore.Options{FirstRevision: uint64(clk.Now().UnixMicro())}),
 	})
@@ -123,7 +133,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	released := &lateReleaser{}
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
-		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: pacedAWS(nil)},
+		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: openAWS},
 		Releaser: released, Now: clk.Now, Random: rand.Float64,
 	})
 	status := realize.NewStatusWriter(mgr.GetClient(), policies, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
@@ -157,6 +167,18 @@ type inProcess struct{ store *watchstore.Store }
 
 func (s inProcess) Watch(r realize.Resource, key string) (realize.Stream, error) {
 	return s.store.Watch(watchstore.Resource(r), key)
+}
+
+// openAWS makes the provider of an AWS account.
+func openAWS(c inventory.AccountConfig) (cloud.Provider, error) {
+	cred, err := aws.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Regions) == 0 {
+		return nil, errors.New("spec.awsConfig.region names no region")
+	}
+	return aws.New(aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, UserAgent: "nephele"})
 }
 
 // cutAccount splits "namespace/name".

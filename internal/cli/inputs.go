@@ -11,6 +11,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
@@ -38,9 +40,13 @@ type inputs struct {
 	policies        []*v1beta1.NetworkPolicy
 	clusterPolicies []*v1beta1.ClusterNetworkPolicy
 	k8sPolicies     []*networkingv1.NetworkPolicy
-	accounts        []*cloudv1alpha1.CloudProviderAccount
-	selectors       []*cloudv1alpha1.CloudEntitySelector
-	vms             []*cloudv1alpha1.VirtualMachine
+	// The upstream kinds, of policy.networking.k8s.io.
+	adminPolicies    []*upstreamv1alpha1.AdminNetworkPolicy
+	baselinePolicies []*upstreamv1alpha1.BaselineAdminNetworkPolicy
+	upstreamPolicies []*upstreamv1alpha2.ClusterNetworkPolicy
+	accounts         []*cloudv1alpha1.CloudProviderAccount
+	selectors        []*cloudv1alpha1.CloudEntitySelector
+	vms              []*cloudv1alpha1.VirtualMachine
 
 	// documents finds where an object of a manifest stands, by objectKey.
 	documents map[string]*manifest.Document
@@ -116,13 +122,12 @@ func admit(d *manifest.Document, tiers map[string]int32) *manifest.Refusal {
 	case *v1beta1.ClusterNetworkPolicy:
 		p = convert.ClusterNetworkPolicy(o)
 	default:
-		return d.Refusal
+		var ok bool
+		if p, ok = convert.Upstream(o); !ok || d.Refusal != nil {
+			return d.Refusal
+		}
 	}
-	admission.Default(&p)
-	code, errs := 422, admission.Schema(&p)
-	if len(errs) == 0 {
-		code, errs = 400, admission.ValidatePolicy(&p, tiers)
-	}
+	code, errs := findings(&p, tiers)
 	if len(errs) == 0 {
 		return d.Refusal
 	}
@@ -131,6 +136,18 @@ func admit(d *manifest.Document, tiers map[string]int32) *manifest.Refusal {
 	}
 	r := d.Refuse(code, errs[0].Field, policy.JoinErrors(errs))
 	return &r
+}
+
+// findings is what the rules that the webhooks share find wrong with a policy, and the code of the answer.
+func findings(p *policy.Policy, tiers map[string]int32) (code int, errs []policy.FieldError) {
+	if p.Kind.Upstream() {
+		return 400, admission.ValidateUpstream(p)
+	}
+	admission.Default(p)
+	if errs = admission.Schema(p); len(errs) > 0 {
+		return 422, errs
+	}
+	return 400, admission.ValidatePolicy(p, tiers)
 }
 
 func (in *inputs) add(object manifest.Object) {
@@ -161,6 +178,12 @@ func (in *inputs) add(object manifest.Object) {
 		in.clusterPolicies = append(in.clusterPolicies, o)
 	case *networkingv1.NetworkPolicy:
 		in.k8sPolicies = append(in.k8sPolicies, o)
+	case *upstreamv1alpha1.AdminNetworkPolicy:
+		in.adminPolicies = append(in.adminPolicies, o)
+	case *upstreamv1alpha1.BaselineAdminNetworkPolicy:
+		in.baselinePolicies = append(in.baselinePolicies, o)
+	case *upstreamv1alpha2.ClusterNetworkPolicy:
+		in.upstreamPolicies = append(in.upstreamPolicies, o)
 	case *cloudv1alpha1.CloudProviderAccount:
 		in.accounts = append(in.accounts, o)
 	case *cloudv1alpha1.CloudEntitySelector:
@@ -227,6 +250,15 @@ func compute(in *inputs) *computation {
 	for _, p := range in.clusterPolicies {
 		c.put(convert.ClusterNetworkPolicy(p))
 	}
+	for _, p := range in.adminPolicies {
+		c.engine.PutPolicy(convert.AdminNetworkPolicy(p))
+	}
+	for _, p := range in.baselinePolicies {
+		c.engine.PutPolicy(convert.BaselineAdminNetworkPolicy(p))
+	}
+	for _, p := range in.upstreamPolicies {
+		c.engine.PutPolicy(convert.UpstreamClusterNetworkPolicy(p))
+	}
 	c.delta = c.engine.Commit()
 	c.listing = c.engine.Listing()
 	for _, p := range c.delta.Problems {
@@ -288,6 +320,8 @@ func (c *computation) refuseProblem(p policy.Problem) {
 		kind = "NetworkPolicy"
 	case p.Policy.Kind == policy.AntreaClusterNetworkPolicy:
 		kind = "ClusterNetworkPolicy"
+	case p.Policy.Kind.Upstream():
+		group, kind = upstreamv1alpha2.GroupName, string(p.Policy.Kind)
 	case p.Group.Namespace != "":
 		kind, namespace, name = "Group", p.Group.Namespace, p.Group.Name
 	default:

@@ -7,9 +7,13 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
@@ -68,6 +72,17 @@ func list[L client.ObjectList](r *reader, into L) L {
 	return into
 }
 
+// listServed lists a kind whose definition need not be installed; then there are none.
+func listServed[L client.ObjectList](r *reader, into L) L {
+	if r.err != nil {
+		return into
+	}
+	if err := r.List(r.ctx, into); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		r.err = err
+	}
+	return into
+}
+
 func pointers[T any](items []T) []*T {
 	out := make([]*T, len(items))
 	for i := range items {
@@ -92,9 +107,14 @@ func readInputs(ctx context.Context, c client.Reader) (*inputs, error) {
 		policies:        pointers(list(r, &v1beta1.NetworkPolicyList{}).Items),
 		clusterPolicies: pointers(list(r, &v1beta1.ClusterNetworkPolicyList{}).Items),
 		k8sPolicies:     pointers(list(r, &networkingv1.NetworkPolicyList{}).Items),
-		accounts:        pointers(list(r, &cloudv1alpha1.CloudProviderAccountList{}).Items),
-		selectors:       pointers(list(r, &cloudv1alpha1.CloudEntitySelectorList{}).Items),
-		vms:             pointers(list(r, &cloudv1alpha1.VirtualMachineList{}).Items),
+
+		adminPolicies:    pointers(listServed(r, &upstreamv1alpha1.AdminNetworkPolicyList{}).Items),
+		baselinePolicies: pointers(listServed(r, &upstreamv1alpha1.BaselineAdminNetworkPolicyList{}).Items),
+		upstreamPolicies: pointers(listServed(r, &upstreamv1alpha2.ClusterNetworkPolicyList{}).Items),
+
+		accounts:  pointers(list(r, &cloudv1alpha1.CloudProviderAccountList{}).Items),
+		selectors: pointers(list(r, &cloudv1alpha1.CloudEntitySelectorList{}).Items),
+		vms:       pointers(list(r, &cloudv1alpha1.VirtualMachineList{}).Items),
 	}
 	if r.err != nil {
 		return nil, fmt.Errorf("reading the cluster: %w", r.err)

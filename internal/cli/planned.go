@@ -176,6 +176,9 @@ func (in *inputs) overlay(over *inputs) {
 	in.policies = overlaid(in.policies, over.policies)
 	in.clusterPolicies = overlaid(in.clusterPolicies, over.clusterPolicies)
 	in.k8sPolicies = overlaid(in.k8sPolicies, over.k8sPolicies)
+	in.adminPolicies = overlaid(in.adminPolicies, over.adminPolicies)
+	in.baselinePolicies = overlaid(in.baselinePolicies, over.baselinePolicies)
+	in.upstreamPolicies = overlaid(in.upstreamPolicies, over.upstreamPolicies)
 	in.accounts = overlaid(in.accounts, over.accounts)
 	in.selectors = overlaid(in.selectors, over.selectors)
 	in.documents, in.refused, in.notes = over.documents, over.refused, over.notes

@@ -184,7 +184,7 @@ func (c *Controller) applyPolicy(in input) {
 	case *networkingv1.NetworkPolicy:
 		p = convert.KubernetesNetworkPolicy(o)
 	default:
-		p = upstreamPolicy(o)
+		p, _ = convert.Upstream(o)
 		c.upstream.hold(o)
 	}
 	var refused []policy.FieldError

@@ -18,9 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
-
-	"github.com/nephele-io/nephele/internal/control/convert"
-	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // The upstream kinds: those of policy.networking.k8s.io. Their definitions are not ours, and need not be installed.
@@ -31,19 +28,6 @@ const (
 )
 
 func (k kind) isUpstream() bool { return k == kindAdmin || k == kindBaselineAdmin || k == kindUpstream }
-
-// upstreamPolicy converts a policy of an upstream kind.
-func upstreamPolicy(o client.Object) policy.Policy {
-	switch o := o.(type) {
-	case *v1alpha1.AdminNetworkPolicy:
-		return convert.AdminNetworkPolicy(o)
-	case *v1alpha1.BaselineAdminNetworkPolicy:
-		return convert.BaselineAdminNetworkPolicy(o)
-	case *v1alpha2.ClusterNetworkPolicy:
-		return convert.UpstreamClusterNetworkPolicy(o)
-	}
-	panic(fmt.Sprintf("not a policy: %T", o))
-}
 
 // Discovery says what an API server serves. It need not be safe for concurrent use.
 type Discovery interface {

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
+	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
@@ -97,6 +99,7 @@ func (e *InputError) Error() string { return strings.Join(e.Messages, "\n") }
 
 // kinds are those that matter here.
 func kinds() map[schema.GroupVersionKind]func() Object {
+	admin, upstream := schema.GroupVersion(upstreamv1alpha1.GroupVersion), schema.GroupVersion(upstreamv1alpha2.GroupVersion)
 	core, antrea, cloud := corev1.SchemeGroupVersion, v1beta1.GroupVersion(), cloudv1alpha1.GroupVersion()
 	return map[schema.GroupVersionKind]func() Object{
 		core.WithKind("Namespace"): func() Object { return &corev1.Namespace{} },
@@ -112,6 +115,9 @@ func kinds() map[schema.GroupVersionKind]func() Object {
 		antrea.WithKind("ClusterGroup"):                           func() Object { return &v1beta1.ClusterGroup{} },
 		v1alpha1.GroupVersion().WithKind("ExternalNode"):          func() Object { return &v1alpha1.ExternalNode{} },
 		v1alpha2.GroupVersion().WithKind("ExternalEntity"):        func() Object { return &v1alpha2.ExternalEntity{} },
+		admin.WithKind("AdminNetworkPolicy"):                      func() Object { return &upstreamv1alpha1.AdminNetworkPolicy{} },
+		admin.WithKind("BaselineAdminNetworkPolicy"):              func() Object { return &upstreamv1alpha1.BaselineAdminNetworkPolicy{} },
+		upstream.WithKind("ClusterNetworkPolicy"):                 func() Object { return &upstreamv1alpha2.ClusterNetworkPolicy{} },
 		cloud.WithKind("CloudProviderAccount"):                    func() Object { return &cloudv1alpha1.CloudProviderAccount{} },
 		cloud.WithKind("CloudEntitySelector"):                     func() Object { return &cloudv1alpha1.CloudEntitySelector{} },
 		cloud.WithKind("VirtualMachine"):                          func() Object { return &cloudv1alpha1.VirtualMachine{} },
@@ -122,7 +128,7 @@ func kinds() map[schema.GroupVersionKind]func() Object {
 // clusterScoped tells the kinds that have no namespace.
 func clusterScoped(kind string) bool {
 	switch kind {
-	case "Namespace", "Node", "ClusterNetworkPolicy", "Tier", "ClusterGroup":
+	case "Namespace", "Node", "ClusterNetworkPolicy", "AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "Tier", "ClusterGroup":
 		return true
 	}
 	return false

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
@@ -38,6 +39,19 @@ var (
 	baselineWords      = upstreamWords{"Allow", []string{"Allow", "Deny"}, "ports",
 		map[policy.Direction]string{policy.Ingress: "namespaces or pods", policy.Egress: "namespaces, pods, nodes or networks"}}
 )
+
+// Upstream converts a policy of any upstream kind; false for an object of another kind.
+func Upstream(o runtime.Object) (policy.Policy, bool) {
+	switch o := o.(type) {
+	case *v1alpha1.AdminNetworkPolicy:
+		return AdminNetworkPolicy(o), true
+	case *v1alpha1.BaselineAdminNetworkPolicy:
+		return BaselineAdminNetworkPolicy(o), true
+	case *v1alpha2.ClusterNetworkPolicy:
+		return UpstreamClusterNetworkPolicy(o), true
+	}
+	return policy.Policy{}, false
+}
 
 // UpstreamClusterNetworkPolicy converts a ClusterNetworkPolicy of policy.networking.k8s.io.
 func UpstreamClusterNetworkPolicy(o *v1alpha2.ClusterNetworkPolicy) policy.Policy {
