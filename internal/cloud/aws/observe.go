@@ -22,31 +22,50 @@ const prefixListWorkers = 4
 // order, because then what a later answer lacks was really gone, and what an earlier one lacks appears in the next snapshot: an
 // interface never names a VM's device that nobody has, and every group that an interface holds is there unless it was just let go.
 func (p *Provider) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, error) {
+	return p.observe(ctx, s, nil)
+}
+
+// observe reads a region whole, or if windows is set what lies in the networks that it chooses.
+func (p *Provider) observe(ctx context.Context, s cloud.Scope, windows window) (*cloud.Snapshot, error) {
 	owner, err := p.OwnerID(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := reader{p: p, api: p.region(s.Region), page: awssdk.Int32(p.cfg.PageSize)}
+	r := p.reader(s.Region)
 	snap := &cloud.Snapshot{Scope: s, OwnerID: owner, ObservedAt: p.cfg.Now()}
-	err = together(ctx,
-		func(ctx context.Context) error { return r.networks(ctx, snap) },
-		func(ctx context.Context) error { return r.peerings(ctx, snap) },
-		func(ctx context.Context) error {
-			if err := r.instances(ctx, snap); err != nil {
-				return err
-			}
-			if err := r.interfaces(ctx, snap); err != nil {
-				return err
-			}
-			if err := r.groups(ctx, snap); err != nil {
-				return err
-			}
-			return r.prefixLists(ctx, snap)
-		})
+	frame := func(ctx context.Context) error {
+		return together(ctx,
+			func(ctx context.Context) (err error) { snap.Networks, err = r.networks(ctx, nil); return err },
+			func(ctx context.Context) (err error) { snap.Peerings, err = r.peerings(ctx, nil); return err })
+	}
+	content := func(ctx context.Context) error { return r.content(ctx, snap) }
+	if windows == nil {
+		err = together(ctx, frame, content)
+	} else if err = r.look(ctx, windows, snap, frame); err == nil && !r.blind() {
+		err = content(ctx)
+	}
 	if err != nil {
 		return nil, p.explainAuth(ctx, s.Region, err)
 	}
 	return snap, nil
+}
+
+// content reads what lies in the networks.
+func (r *reader) content(ctx context.Context, snap *cloud.Snapshot) (err error) {
+	view := r.filters()
+	if snap.VMs, err = r.instances(ctx, view); err != nil {
+		return err
+	}
+	devices := map[string]int32{}
+	if snap.Interfaces, err = r.interfaces(ctx, view, devices); err != nil {
+		return err
+	}
+	attach(snap.VMs, snap.Interfaces, devices)
+	if snap.Groups, err = r.groups(ctx, view); err != nil {
+		return err
+	}
+	snap.PrefixLists, err = r.prefixLists(ctx, referredLists(snap.Groups))
+	return err
 }
 
 // explainAuth tells wrong credentials from a region that does not accept them: EC2 answers AuthFailure in both cases, so we ask
@@ -91,6 +110,12 @@ type reader struct {
 	p    *Provider
 	api  *ec2.Client
 	page *int32
+	// only are the networks whose content is read; nil means all.
+	only map[string]bool
+}
+
+func (p *Provider) reader(region string) *reader {
+	return &reader{p: p, api: p.region(region), page: awssdk.Int32(p.cfg.PageSize)}
 }
 
 // pages is what the SDK's paginators have in common.
@@ -100,7 +125,7 @@ type pages[Out any] interface {
 }
 
 // each hands every page to use; the first error ends it.
-func each[Out any](ctx context.Context, r reader, call string, p pages[Out], use func(Out) error) error {
+func each[Out any](ctx context.Context, r *reader, call string, p pages[Out], use func(Out) error) error {
 	for p.HasMorePages() {
 		out, err := p.NextPage(ctx)
 		if err != nil {
@@ -113,139 +138,155 @@ func each[Out any](ctx context.Context, r reader, call string, p pages[Out], use
 	return nil
 }
 
-func (r reader) networks(ctx context.Context, snap *cloud.Snapshot) error {
-	pager := ec2.NewDescribeVpcsPaginator(r.api, &ec2.DescribeVpcsInput{MaxResults: r.page})
-	err := each(ctx, r, "DescribeVpcs", pager, func(out *ec2.DescribeVpcsOutput) error {
+func filter(name string, values ...string) types.Filter {
+	return types.Filter{Name: awssdk.String(name), Values: values}
+}
+
+func (r *reader) networks(ctx context.Context, f []types.Filter) (all []cloud.Network, err error) {
+	pager := ec2.NewDescribeVpcsPaginator(r.api, &ec2.DescribeVpcsInput{MaxResults: r.page, Filters: f})
+	err = each(ctx, r, "DescribeVpcs", pager, func(out *ec2.DescribeVpcsOutput) error {
 		for _, v := range out.Vpcs {
 			n, err := network(v)
 			if err != nil {
 				return err
 			}
-			snap.Networks = append(snap.Networks, n)
+			all = append(all, n)
 		}
 		return nil
 	})
-	slices.SortFunc(snap.Networks, func(a, b cloud.Network) int { return cmp.Compare(a.ID, b.ID) })
-	return err
+	slices.SortFunc(all, func(a, b cloud.Network) int { return cmp.Compare(a.ID, b.ID) })
+	return all, err
 }
 
-func (r reader) peerings(ctx context.Context, snap *cloud.Snapshot) error {
-	pager := ec2.NewDescribeVpcPeeringConnectionsPaginator(r.api, &ec2.DescribeVpcPeeringConnectionsInput{MaxResults: r.page})
-	err := each(ctx, r, "DescribeVpcPeeringConnections", pager, func(out *ec2.DescribeVpcPeeringConnectionsOutput) error {
+// peerings returns the active ones.
+func (r *reader) peerings(ctx context.Context, f []types.Filter) (all []cloud.Peering, err error) {
+	pager := ec2.NewDescribeVpcPeeringConnectionsPaginator(r.api, &ec2.DescribeVpcPeeringConnectionsInput{MaxResults: r.page, Filters: f})
+	err = each(ctx, r, "DescribeVpcPeeringConnections", pager, func(out *ec2.DescribeVpcPeeringConnectionsOutput) error {
 		for _, c := range out.VpcPeeringConnections {
 			if c.Status == nil || c.Status.Code != types.VpcPeeringConnectionStateReasonCodeActive {
 				continue
 			}
-			snap.Peerings = append(snap.Peerings, cloud.Peering{
+			all = append(all, cloud.Peering{
 				ID: awssdk.ToString(c.VpcPeeringConnectionId), A: peeringEnd(c.RequesterVpcInfo), B: peeringEnd(c.AccepterVpcInfo),
 			})
 		}
 		return nil
 	})
-	slices.SortFunc(snap.Peerings, func(a, b cloud.Peering) int { return cmp.Compare(a.ID, b.ID) })
-	return err
+	slices.SortFunc(all, func(a, b cloud.Peering) int { return cmp.Compare(a.ID, b.ID) })
+	return all, err
 }
 
-func (r reader) instances(ctx context.Context, snap *cloud.Snapshot) error {
-	pager := ec2.NewDescribeInstancesPaginator(r.api, &ec2.DescribeInstancesInput{MaxResults: r.page})
-	err := each(ctx, r, "DescribeInstances", pager, func(out *ec2.DescribeInstancesOutput) error {
+// instances returns the VMs that are not terminated, without their interfaces.
+func (r *reader) instances(ctx context.Context, f []types.Filter) (all []cloud.VM, err error) {
+	pager := ec2.NewDescribeInstancesPaginator(r.api, &ec2.DescribeInstancesInput{MaxResults: r.page, Filters: f})
+	err = each(ctx, r, "DescribeInstances", pager, func(out *ec2.DescribeInstancesOutput) error {
 		for _, res := range out.Reservations {
 			for _, i := range res.Instances {
 				if i.State == nil || i.State.Name != types.InstanceStateNameTerminated {
-					snap.VMs = append(snap.VMs, vm(i))
+					if v := vm(i); r.sees(v.NetworkID) {
+						all = append(all, v)
+					}
 				}
 			}
 		}
 		return nil
 	})
-	slices.SortFunc(snap.VMs, func(a, b cloud.VM) int { return cmp.Compare(a.ID, b.ID) })
-	return err
+	slices.SortFunc(all, func(a, b cloud.VM) int { return cmp.Compare(a.ID, b.ID) })
+	return all, err
 }
 
-// interfaces reads the interfaces and hangs them on the VMs.
-func (r reader) interfaces(ctx context.Context, snap *cloud.Snapshot) error {
-	devices := map[string][]device{}
-	pager := ec2.NewDescribeNetworkInterfacesPaginator(r.api, &ec2.DescribeNetworkInterfacesInput{MaxResults: r.page})
-	err := each(ctx, r, "DescribeNetworkInterfaces", pager, func(out *ec2.DescribeNetworkInterfacesOutput) error {
+// interfaces returns the interfaces and notes in devices the places of those that are attached.
+func (r *reader) interfaces(ctx context.Context, f []types.Filter, devices map[string]int32) (all []cloud.Interface, err error) {
+	pager := ec2.NewDescribeNetworkInterfacesPaginator(r.api, &ec2.DescribeNetworkInterfacesInput{MaxResults: r.page, Filters: f})
+	err = each(ctx, r, "DescribeNetworkInterfaces", pager, func(out *ec2.DescribeNetworkInterfacesOutput) error {
 		for _, n := range out.NetworkInterfaces {
 			i, err := netInterface(n)
 			if err != nil {
 				return err
 			}
-			snap.Interfaces = append(snap.Interfaces, i)
+			if !r.sees(i.NetworkID) {
+				continue
+			}
+			all = append(all, i)
 			if i.VMID != "" {
-				devices[i.VMID] = append(devices[i.VMID], device{awssdk.ToInt32(n.Attachment.DeviceIndex), i.ID})
+				devices[i.ID] = awssdk.ToInt32(n.Attachment.DeviceIndex)
 			}
 		}
 		return nil
 	})
-	slices.SortFunc(snap.Interfaces, func(a, b cloud.Interface) int { return cmp.Compare(a.ID, b.ID) })
-	for i := range snap.VMs {
-		v := &snap.VMs[i]
-		ds := devices[v.ID]
-		slices.SortFunc(ds, func(a, b device) int { return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.id, b.id)) })
-		for _, d := range ds {
-			v.Interfaces = append(v.Interfaces, d.id)
+	slices.SortFunc(all, func(a, b cloud.Interface) int { return cmp.Compare(a.ID, b.ID) })
+	return all, err
+}
+
+// attach hangs the interfaces on the VMs, in the order of their places.
+func attach(vms []cloud.VM, nics []cloud.Interface, devices map[string]int32) {
+	byVM := make(map[string][]string, len(vms))
+	for i := range nics {
+		if nics[i].VMID != "" {
+			byVM[nics[i].VMID] = append(byVM[nics[i].VMID], nics[i].ID)
 		}
 	}
-	return err
+	for i := range vms {
+		ids := byVM[vms[i].ID]
+		slices.SortFunc(ids, func(a, b string) int { return cmp.Or(cmp.Compare(devices[a], devices[b]), cmp.Compare(a, b)) })
+		vms[i].Interfaces = ids
+	}
 }
 
-// device is an interface and its place in the VM.
-type device struct {
-	index int32
-	id    string
-}
-
-func (r reader) groups(ctx context.Context, snap *cloud.Snapshot) error {
-	pager := ec2.NewDescribeSecurityGroupsPaginator(r.api, &ec2.DescribeSecurityGroupsInput{MaxResults: r.page})
-	err := each(ctx, r, "DescribeSecurityGroups", pager, func(out *ec2.DescribeSecurityGroupsOutput) error {
+func (r *reader) groups(ctx context.Context, f []types.Filter) (all []cloud.Group, err error) {
+	pager := ec2.NewDescribeSecurityGroupsPaginator(r.api, &ec2.DescribeSecurityGroupsInput{MaxResults: r.page, Filters: f})
+	err = each(ctx, r, "DescribeSecurityGroups", pager, func(out *ec2.DescribeSecurityGroupsOutput) error {
 		for _, g := range out.SecurityGroups {
 			group, err := group(g)
 			if err != nil {
 				return err
 			}
-			snap.Groups = append(snap.Groups, group)
+			if r.sees(group.NetworkID) {
+				all = append(all, group)
+			}
 		}
 		return nil
 	})
-	slices.SortFunc(snap.Groups, func(a, b cloud.Group) int { return cmp.Compare(a.ID, b.ID) })
-	return err
+	slices.SortFunc(all, func(a, b cloud.Group) int { return cmp.Compare(a.ID, b.ID) })
+	return all, err
 }
 
-// prefixLists reads the lists that the groups refer to. Lists that are gone are left out.
-func (r reader) prefixLists(ctx context.Context, snap *cloud.Snapshot) error {
+// referredLists are the prefix lists that the groups refer to, sorted.
+func referredLists(groups []cloud.Group) []string {
 	var ids []string
-	for _, g := range snap.Groups {
-		for _, rule := range g.Rules {
+	for i := range groups {
+		for _, rule := range groups[i].Rules {
 			if rule.Peer.PrefixListID != "" {
 				ids = append(ids, rule.Peer.PrefixListID)
 			}
 		}
 	}
 	slices.Sort(ids)
-	ids = slices.Compact(ids)
+	return slices.Compact(ids)
+}
+
+// prefixLists reads the lists of these ids with their entries. Lists that are gone are left out.
+func (r *reader) prefixLists(ctx context.Context, ids []string) (all []cloud.PrefixList, err error) {
 	for chunk := range slices.Chunk(ids, 100) {
 		in := &ec2.DescribeManagedPrefixListsInput{
-			MaxResults: awssdk.Int32(min(*r.page, 100)),
-			Filters:    []types.Filter{{Name: awssdk.String("prefix-list-id"), Values: chunk}},
+			MaxResults: awssdk.Int32(min(*r.page, 100)), Filters: []types.Filter{filter("prefix-list-id", chunk...)},
 		}
 		pager := ec2.NewDescribeManagedPrefixListsPaginator(r.api, in)
 		err := each(ctx, r, "DescribeManagedPrefixLists", pager, func(out *ec2.DescribeManagedPrefixListsOutput) error {
 			for _, l := range out.PrefixLists {
-				snap.PrefixLists = append(snap.PrefixLists, prefixList(l))
+				all = append(all, prefixList(l))
 			}
 			return nil
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	slices.SortFunc(snap.PrefixLists, func(a, b cloud.PrefixList) int { return cmp.Compare(a.ID, b.ID) })
-	return r.prefixListEntries(ctx, snap.PrefixLists)
+	slices.SortFunc(all, func(a, b cloud.PrefixList) int { return cmp.Compare(a.ID, b.ID) })
+	return all, r.prefixListEntries(ctx, all)
 }
 
-func (r reader) prefixListEntries(ctx context.Context, lists []cloud.PrefixList) error {
+func (r *reader) prefixListEntries(ctx context.Context, lists []cloud.PrefixList) error {
 	workers := make([]func(context.Context) error, prefixListWorkers)
 	for w := range workers {
 		workers[w] = func(ctx context.Context) error {
@@ -260,7 +301,7 @@ func (r reader) prefixListEntries(ctx context.Context, lists []cloud.PrefixList)
 	return together(ctx, workers...)
 }
 
-func (r reader) entries(ctx context.Context, l *cloud.PrefixList) error {
+func (r *reader) entries(ctx context.Context, l *cloud.PrefixList) error {
 	in := &ec2.GetManagedPrefixListEntriesInput{PrefixListId: awssdk.String(l.ID), MaxResults: awssdk.Int32(min(*r.page, 100))}
 	pager := ec2.NewGetManagedPrefixListEntriesPaginator(r.api, in)
 	err := each(ctx, r, "GetManagedPrefixListEntries", pager, func(out *ec2.GetManagedPrefixListEntriesOutput) error {

@@ -1,0 +1,324 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// idKind is what an id of the cloud stands for.
+type idKind int
+
+// The kinds of objects that snapshots are made of.
+const (
+	otherID idKind = iota
+	instanceID
+	interfaceID
+	groupID
+	networkID
+	peeringID
+	prefixListID
+)
+
+func kindOf(id string) idKind {
+	prefix, _, _ := strings.Cut(id, "-")
+	switch prefix {
+	case "i":
+		return instanceID
+	case "eni":
+		return interfaceID
+	case "sg":
+		return groupID
+	case "vpc":
+		return networkID
+	case "pcx":
+		return peeringID
+	case "pl":
+		return prefixListID
+	}
+	return otherID
+}
+
+// Refresh implements cloud.Refresher.
+func (p *Provider) Refresh(ctx context.Context, last *cloud.Snapshot, ids []string) (*cloud.Snapshot, error) {
+	return p.refresh(ctx, last, ids, nil)
+}
+
+// refreshRounds bounds how often objects lead to further objects. A VM leads to its interfaces, these to groups and to other VMs
+// that had them before; more than this only happens while somebody moves interfaces about, and then everything is read.
+const refreshRounds = 6
+
+func (p *Provider) refresh(ctx context.Context, last *cloud.Snapshot, ids []string, only map[string]bool) (*cloud.Snapshot, error) {
+	r := p.reader(last.Region)
+	r.only = only
+	f := newRefreshing(r, last)
+	for _, id := range ids {
+		f.want(id)
+	}
+	for range refreshRounds {
+		if !f.pending() {
+			return f.snapshot(last), nil
+		}
+		if err := f.round(ctx); err != nil {
+			return nil, p.explainAuth(ctx, last.Region, err)
+		}
+	}
+	return nil, &cloud.Error{Class: cloud.Conflict, Call: "Refresh", Err: errors.New("what was read kept leading to more; the region must be read whole")}
+}
+
+// refreshing is a snapshot that is being brought up to date. The rule that makes the result a whole one: whenever an object is read,
+// everything is read with it that says the same fact from its own side, until nothing new turns up.
+//
+//   - A VM is read with all interfaces that it has now or had in the last snapshot.
+//   - An interface is read with the VM that it is attached to now, and the one that it was attached to.
+//   - A group that an interface holds and that is not known yet is read; so is a network that is not known yet.
+//   - A network is read with all its groups. The prefix lists that groups refer to are read if they are new.
+type refreshing struct {
+	r        *reader
+	networks overlay[cloud.Network]
+	peerings overlay[cloud.Peering]
+	vms      overlay[cloud.VM]
+	nics     overlay[cloud.Interface]
+	groups   overlay[cloud.Group]
+	lists    overlay[cloud.PrefixList]
+	// open are the ids that are still to be read, done those that were.
+	open, done map[string]bool
+	devices    map[string]int32
+}
+
+func newRefreshing(r *reader, last *cloud.Snapshot) *refreshing {
+	return &refreshing{
+		r:        r,
+		networks: over(last.Networks, func(x *cloud.Network) string { return x.ID }),
+		peerings: over(last.Peerings, func(x *cloud.Peering) string { return x.ID }),
+		vms:      over(last.VMs, func(x *cloud.VM) string { return x.ID }),
+		nics:     over(last.Interfaces, func(x *cloud.Interface) string { return x.ID }),
+		groups:   over(last.Groups, func(x *cloud.Group) string { return x.ID }),
+		lists:    over(last.PrefixLists, func(x *cloud.PrefixList) string { return x.ID }),
+		open:     map[string]bool{}, done: map[string]bool{}, devices: map[string]int32{},
+	}
+}
+
+// want asks for an object to be read, once.
+func (f *refreshing) want(id string) {
+	if kindOf(id) != otherID && !f.done[id] {
+		f.open[id] = true
+	}
+}
+
+func (f *refreshing) pending() bool { return len(f.open) > 0 }
+
+// take returns the ids of a kind that are to be read now, sorted.
+func (f *refreshing) take(kind idKind) []string {
+	var ids []string
+	for id := range f.open {
+		if kindOf(id) == kind {
+			ids = append(ids, id)
+			f.done[id] = true
+			delete(f.open, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// round reads what is open, in the order of Observe: VMs before interfaces before groups.
+func (f *refreshing) round(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		f.readNetworks, f.readPeerings, f.readVMs, f.readInterfaces, f.readGroups, f.readLists,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renew reads the objects of these ids by a filter and puts them over the old ones; those that do not come back are gone.
+func renew[T any](ctx context.Context, o *overlay[T], ids []string, name string, read func(context.Context, []types.Filter) ([]T, error)) error {
+	for chunk := range slices.Chunk(ids, filterValues) {
+		found, err := read(ctx, []types.Filter{filter(name, chunk...)})
+		if err != nil {
+			return err
+		}
+		for _, id := range chunk {
+			o.changed[id] = nil
+		}
+		o.put(found)
+	}
+	return nil
+}
+
+func (f *refreshing) readNetworks(ctx context.Context) error {
+	ids := f.take(networkID)
+	if err := renew(ctx, &f.networks, ids, "vpc-id", f.r.networks); err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(ids, filterValues) {
+		found, err := f.r.groups(ctx, []types.Filter{filter("vpc-id", chunk...)})
+		if err != nil {
+			return err
+		}
+		for i := range f.groups.base {
+			if g := &f.groups.base[i]; slices.Contains(chunk, g.NetworkID) {
+				f.groups.changed[g.ID] = nil
+			}
+		}
+		f.groups.put(found)
+	}
+	return nil
+}
+
+func (f *refreshing) readPeerings(ctx context.Context) error {
+	return renew(ctx, &f.peerings, f.take(peeringID), "vpc-peering-connection-id", f.r.peerings)
+}
+
+func (f *refreshing) readVMs(ctx context.Context) error {
+	ids := f.take(instanceID)
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := renew(ctx, &f.vms, ids, "instance-id", f.r.instances); err != nil {
+		return err
+	}
+	for i := range f.nics.base {
+		// What is asked for is done; a VM that is done now was asked for in this round or before.
+		if n := &f.nics.base[i]; n.VMID != "" && f.done[n.VMID] {
+			f.want(n.ID)
+		}
+	}
+	for chunk := range slices.Chunk(ids, filterValues) {
+		found, err := f.r.interfaces(ctx, []types.Filter{filter("attachment.instance-id", chunk...)}, f.devices)
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			f.done[found[i].ID] = true
+			delete(f.open, found[i].ID)
+		}
+		f.nics.put(found)
+		f.follow(found)
+	}
+	for _, id := range ids {
+		if v := f.vms.get(id); v != nil {
+			f.wantNetwork(v.NetworkID)
+		}
+	}
+	return nil
+}
+
+func (f *refreshing) readInterfaces(ctx context.Context) error {
+	ids := f.take(interfaceID)
+	before := make([]cloud.Interface, 0, len(ids))
+	for _, id := range ids {
+		if n := f.nics.get(id); n != nil {
+			before = append(before, *n)
+		}
+	}
+	read := func(ctx context.Context, by []types.Filter) ([]cloud.Interface, error) {
+		return f.r.interfaces(ctx, by, f.devices)
+	}
+	if err := renew(ctx, &f.nics, ids, "network-interface-id", read); err != nil {
+		return err
+	}
+	f.follow(before)
+	for _, id := range ids {
+		if n := f.nics.get(id); n != nil {
+			f.follow([]cloud.Interface{*n})
+		}
+	}
+	return nil
+}
+
+// follow asks for what interfaces lead to.
+func (f *refreshing) follow(nics []cloud.Interface) {
+	for i := range nics {
+		if nics[i].VMID != "" {
+			f.want(nics[i].VMID)
+		}
+		f.wantNetwork(nics[i].NetworkID)
+		for _, g := range nics[i].GroupIDs {
+			if f.groups.get(g) == nil {
+				f.want(g)
+			}
+		}
+	}
+}
+
+func (f *refreshing) wantNetwork(id string) {
+	if id != "" && f.networks.get(id) == nil {
+		f.want(id)
+	}
+}
+
+func (f *refreshing) readGroups(ctx context.Context) error {
+	ids := f.take(groupID)
+	if err := renew(ctx, &f.groups, ids, "group-id", f.r.groups); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if g := f.groups.get(id); g != nil {
+			f.wantNetwork(g.NetworkID)
+		}
+	}
+	return nil
+}
+
+// readLists reads the lists that are named and those that groups refer to and that are not known. Lists that nobody refers to any more
+// are left out, as in Observe.
+func (f *refreshing) readLists(ctx context.Context) error {
+	named := f.take(prefixListID)
+	if len(named) == 0 && len(f.groups.changed) == 0 {
+		return nil
+	}
+	referred := referredLists(f.groups.merged())
+	var ids []string
+	for _, id := range referred {
+		if slices.Contains(named, id) || f.lists.get(id) == nil && !f.done[id] {
+			ids = append(ids, id)
+			f.done[id] = true
+		}
+	}
+	for _, l := range f.lists.merged() {
+		if _, found := slices.BinarySearch(referred, l.ID); !found {
+			f.lists.changed[l.ID] = nil
+		}
+	}
+	found, err := f.r.prefixLists(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		f.lists.changed[id] = nil
+	}
+	f.lists.put(found)
+	return nil
+}
+
+// snapshot puts the parts together.
+func (f *refreshing) snapshot(last *cloud.Snapshot) *cloud.Snapshot {
+	out := *last
+	out.Networks, out.Peerings, out.Groups = f.networks.merged(), f.peerings.merged(), f.groups.merged()
+	out.Interfaces, out.PrefixLists = f.nics.merged(), f.lists.merged()
+	byVM := map[string][]cloud.Interface{}
+	for i := range out.Interfaces {
+		if n := &out.Interfaces[i]; n.VMID != "" && f.vms.changed[n.VMID] != nil {
+			byVM[n.VMID] = append(byVM[n.VMID], *n)
+		}
+	}
+	for id, v := range f.vms.changed {
+		if v == nil {
+			continue
+		}
+		one := []cloud.VM{*v}
+		attach(one, byVM[id], f.devices)
+		f.vms.changed[id] = &one[0]
+	}
+	out.VMs = f.vms.merged()
+	return &out
+}
