@@ -17,6 +17,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
+	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/control/convert"
 )
@@ -36,7 +37,8 @@ func newPlanCommand() *cobra.Command {
 		Use:   "plan [-f FILE_OR_DIR...] [--snapshot FILE_OR_DIR] [-o json]",
 		Short: "Show what would change in the cloud",
 		Long: `Plan shows, for every cloud account, which security groups would be created, changed, attached and deleted to enforce the
-policies, in order, and what cannot be done. The cloud is only read; nothing is changed.
+policies, in order, and what cannot be done; how full the quotas are before and after; and which flows open and which close.
+The cloud is only read; nothing is changed.
 
 Without flags it is about the cluster as it is. With -f it is about the cluster with these manifests applied. With
 --snapshot as well, nothing but files is read: the manifests hold accounts, selectors, entities and policies, and the
@@ -187,8 +189,14 @@ type planner struct {
 
 // accountPlan is the answer for one account.
 type accountPlan struct {
-	Account  string           `json:"account"`
-	Plan     plan.Plan        `json:"plan"`
+	Account string    `json:"account"`
+	Plan    plan.Plan `json:"plan"`
+	// Further are the plans that follow when this one is done, each made on what the one before leads to.
+	Further []plan.Plan `json:"further"`
+	// Quotas and Reachability compare the cloud as it is with what it is when nothing is left to do.
+	Quotas       []forecast.Quota  `json:"quotas"`
+	Reachability []forecast.Change `json:"reachability"`
+
 	Policies []plannedPolicy  `json:"policies"`
 	Refusals []plannedRefusal `json:"refusals"`
 	Drift    []plannedNote    `json:"drift"`
@@ -223,7 +231,8 @@ type plannedNote struct {
 // plannedAccount is an account as it was read, and what is to be done there.
 type plannedAccount struct {
 	*observedAccount
-	result *plan.Result
+	result   *plan.Result
+	forecast *forecast.Forecast
 }
 
 func (p *planner) plan(ctx context.Context) ([]plannedAccount, error) {
@@ -248,11 +257,14 @@ func (p *planner) plan(ctx context.Context) ([]plannedAccount, error) {
 		if err != nil {
 			return nil, err
 		}
-		r := plan.Compute(plan.Input{
+		f, err := forecast.Run(plan.Input{
 			ClusterID: p.clusterID, Account: o.key, Regions: o.regions, Entities: o.entities(p.in),
 			Policies: v.policies, AddressGroups: v.addressGroups, AppliedToGroups: v.appliedToGroups,
 		}, lower.AWS{})
-		planned = append(planned, plannedAccount{o, r})
+		if err != nil {
+			return nil, fmt.Errorf("account %s: %w", o.key, err)
+		}
+		planned = append(planned, plannedAccount{o, f.Rounds[0], f})
 	}
 	return planned, nil
 }
@@ -261,16 +273,32 @@ func (p *planner) plan(ctx context.Context) ([]plannedAccount, error) {
 func answersOf(planned []plannedAccount) []accountPlan {
 	answers := make([]accountPlan, len(planned))
 	for i, p := range planned {
-		answers[i] = answerOf(p.observedAccount, p.result)
+		answers[i] = p.answer()
 	}
 	return answers
 }
 
-func answerOf(o *observedAccount, r *plan.Result) accountPlan {
+func (p plannedAccount) answer() accountPlan {
+	o, r := p.observedAccount, p.result
 	a := accountPlan{
-		Account: o.key, Plan: r.Plan, Policies: []plannedPolicy{}, Refusals: []plannedRefusal{}, Drift: []plannedNote{}, Notes: o.notes,
+		Account: o.key, Plan: r.Plan, Further: []plan.Plan{}, Quotas: []forecast.Quota{}, Reachability: []forecast.Change{},
+		Policies: []plannedPolicy{}, Refusals: []plannedRefusal{}, Drift: []plannedNote{}, Notes: o.notes,
 	}
 	a.Plan.Account = o.key
+	for _, round := range p.forecast.Rounds[1:] {
+		if !round.Plan.Empty() {
+			a.Further = append(a.Further, round.Plan)
+		}
+	}
+	if !r.Plan.Empty() {
+		for i, region := range o.regions {
+			a.Quotas = append(a.Quotas, forecast.Quotas(region.Snapshot, p.forecast.After[i], region.Limits)...)
+			a.Reachability = append(a.Reachability, forecast.Reach(region.Snapshot, p.forecast.After[i])...)
+		}
+	}
+	if !p.forecast.Complete {
+		a.Notes = append(a.Notes, plannedNote{Message: fmt.Sprintf("planning does not come to an end within %d rounds; please report this", len(p.forecast.Rounds))})
+	}
 	if a.Notes == nil {
 		a.Notes = []plannedNote{}
 	}
@@ -294,30 +322,4 @@ func answerOf(o *observedAccount, r *plan.Result) accountPlan {
 		a.Notes = append(a.Notes, plannedNote{n.Region, n.Object, n.Message})
 	}
 	return a
-}
-
-// printPlans prints the answers for people.
-func printPlans(w io.Writer, answers []accountPlan) error {
-	for _, a := range answers {
-		if _, err := fmt.Fprintf(w, "account %s\n", a.Account); err != nil {
-			return err
-		}
-		for _, x := range a.Refusals {
-			where := x.VM
-			if where == "" {
-				where = x.Region + " " + x.Network
-			}
-			fmt.Fprintf(w, "  ! refused: %s %s: %s\n", x.Policy, where, x.Message)
-		}
-		for _, d := range a.Drift {
-			fmt.Fprintf(w, "  ! changed by hand: %s %s: %s\n", d.Region, d.Object, d.Message)
-		}
-		for _, n := range a.Notes {
-			fmt.Fprintf(w, "  # %s %s: %s\n", n.Region, n.Object, n.Message)
-		}
-		if err := a.Plan.Print(w); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -189,7 +189,7 @@ func TestPlanOverCluster(t *testing.T) {
 	}
 	// The changed policy is in a tier and a Namespace that only the cluster has.
 	over := strings.NewReplacer("port: 22", "port: 443", "spec:", "spec:\n  tier: late").Replace(sshPolicy)
-	if got := rules([]string{"-"}, over); !strings.Contains(got, "ingress tcp 443 from 10.0.0.0/8") || strings.Contains(got, "tcp 22 ") {
+	if got := rules([]string{"-"}, over); !strings.Contains(got, "ingress tcp 443 from 10.0.0.0/8") || strings.Contains(got, "ingress tcp 22 ") {
 		t.Errorf("the cluster with the policy changed:\n%s", got)
 	}
 }

@@ -1,0 +1,229 @@
+package forecast
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// changes collects differences cell by cell and puts them together.
+type changes struct {
+	region string
+	order  []string
+	byKey  map[string]*entry
+}
+
+// entry is all that changes in the same way between the same two ends.
+type entry struct {
+	Change
+	services, possible []plan.Service
+}
+
+func (c *changes) add(opens bool, from, to End, s plan.Service, possible []plan.Service) {
+	key := fmt.Sprint(opens, "|", from.key(), "|", to.key())
+	if c.byKey == nil {
+		c.byKey = map[string]*entry{}
+	}
+	e := c.byKey[key]
+	if e == nil {
+		e = &entry{Change: Change{Region: c.region, Opens: opens, From: from, To: to}, possible: possible}
+		c.byKey[key] = e
+		c.order = append(c.order, key)
+	}
+	e.services = append(e.services, s)
+}
+
+// merged returns the changes, those that differ in one end only put together.
+func (c *changes) merged() []Change {
+	var out []Change
+	for _, key := range c.order {
+		e := c.byKey[key]
+		e.Packets = packetsOf(e.services, e.possible)
+		out = append(out, e.Change)
+	}
+	out = merge(out, func(x *Change) string { return x.To.key() }, func(x, y *Change) { x.From = x.From.and(y.From) },
+		func(x *Change) *End { return &x.From })
+	out = merge(out, func(x *Change) string { return x.From.key() }, func(x, y *Change) { x.To = x.To.and(y.To) },
+		func(x *Change) *End { return &x.To })
+	slices.SortStableFunc(out, func(a, b Change) int {
+		return cmp.Or(b2i(b.Opens)-b2i(a.Opens), strings.Compare(a.To.key(), b.To.key()), strings.Compare(a.From.key(), b.From.key()),
+			strings.Compare(a.Packets.Text, b.Packets.Text))
+	})
+	return out
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// merge joins changes that agree in direction of change, services and one end, where the other ends are of the same form.
+func merge(in []Change, same func(*Change) string, join func(x, y *Change), other func(*Change) *End) []Change {
+	at := map[string]int{}
+	var out []Change
+	for i := range in {
+		x := &in[i]
+		key := fmt.Sprint(x.Opens, "|", x.Packets, "|", same(x), "|", other(x).form())
+		if j, ok := at[key]; ok {
+			join(&out[j], x)
+			continue
+		}
+		at[key] = len(out)
+		out = append(out, *x)
+	}
+	return out
+}
+
+func (e End) form() string {
+	switch {
+	case len(e.VMs) > 0:
+		return "vms"
+	case len(e.Unseen) > 0:
+		return "unseen"
+	default:
+		return "addresses"
+	}
+}
+
+func (e End) key() string {
+	return e.form() + strings.Join(e.VMs, " ") + strings.Join(e.Unseen, " ") + fmt.Sprint(e.Addresses)
+}
+
+func (e End) and(o End) End {
+	union := func(a, b []string) []string {
+		all := slices.Concat(a, b)
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	out := End{VMs: union(e.VMs, o.VMs), Unseen: union(e.Unseen, o.Unseen)}
+	if len(e.Addresses)+len(o.Addresses) > 0 {
+		out.Addresses = plan.SetOfPrefixes(slices.Concat(e.Addresses, o.Addresses)...).Prefixes()
+	}
+	return out
+}
+
+// named is how many VMs or addresses are listed before the rest is counted.
+const named = 4
+
+func (e End) String() string {
+	switch e.form() {
+	case "vms":
+		return list(e.VMs)
+	case "unseen":
+		return "the members of " + list(e.Unseen)
+	}
+	if len(e.Addresses) == 2 && e.Addresses[0].Bits() == 0 && e.Addresses[1].Bits() == 0 {
+		return "anywhere"
+	}
+	texts := make([]string, len(e.Addresses))
+	for i, p := range e.Addresses {
+		texts[i] = p.String()
+		if p.IsSingleIP() {
+			texts[i] = p.Addr().String()
+		}
+	}
+	return list(texts)
+}
+
+func list(items []string) string {
+	if len(items) <= named+1 {
+		return strings.Join(items, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(items[:named], ", "), len(items)-named)
+}
+
+// Packets is a set of packets as seen by protocol and port.
+type Packets struct {
+	// Text says it in words, for example "tcp 443" or "everything but udp 53".
+	Text string `json:"text"`
+	// Except means all packets that are possible between the two ends but those in Ranges.
+	Except bool `json:"except,omitempty"`
+	// Ranges are disjoint and sorted.
+	Ranges []Range `json:"ranges"`
+}
+
+// Range is an interval of the packets of one IP protocol.
+type Range struct {
+	Protocol int `json:"protocol"`
+	// From and To are destination ports (TCP, UDP), or type*256+code (ICMP, ICMPv6), inclusive. For other protocols they are 0 and 65535.
+	From int `json:"from"`
+	To   int `json:"to"`
+}
+
+// Contain reports whether a packet is in the set. Port is type*256+code for ICMP and ICMPv6, and of no meaning for other protocols
+// without ports.
+func (p Packets) Contain(protocol, port int) bool {
+	in := slices.ContainsFunc(p.Ranges, func(r Range) bool { return r.Protocol == protocol && r.From <= port && port <= r.To })
+	return in != p.Except
+}
+
+// packetsOf says which packets the cells hold, given all cells that are possible between the two ends.
+func packetsOf(in, possible []plan.Service) Packets {
+	if !slices.ContainsFunc(in, func(s plan.Service) bool { return s.Protocol == cloud.AnyProtocol }) {
+		out := Packets{Ranges: joined(in)}
+		out.Text = words(out.Ranges)
+		return out
+	}
+	var missing []plan.Service
+	for _, s := range possible {
+		if !slices.Contains(in, s) {
+			missing = append(missing, s)
+		}
+	}
+	out := Packets{Except: true, Ranges: joined(missing), Text: "everything"}
+	if len(missing) > 0 {
+		out.Text += " but " + words(out.Ranges)
+	}
+	return out
+}
+
+// joined returns the services as ranges, neighbours put together.
+func joined(services []plan.Service) []Range {
+	services = slices.Clone(services)
+	slices.SortFunc(services, compareServices)
+	out := []Range{}
+	for _, s := range slices.Compact(services) {
+		if k := len(out) - 1; k >= 0 && out[k].Protocol == s.Protocol && out[k].To+1 >= int(s.From) {
+			out[k].To = max(out[k].To, int(s.To))
+			continue
+		}
+		out = append(out, Range{s.Protocol, int(s.From), int(s.To)})
+	}
+	return out
+}
+
+func words(ranges []Range) string {
+	texts := make([]string, len(ranges))
+	for i, r := range ranges {
+		texts[i] = r.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (r Range) String() string {
+	name, _, _ := strings.Cut(cloud.Match{Protocol: r.Protocol, From: 0, To: 0}.String(), " type")
+	switch {
+	case r.Protocol == cloud.TCP || r.Protocol == cloud.UDP:
+		if r.From == 0 && r.To == last {
+			name, _, _ = strings.Cut(name, " ")
+			return name
+		}
+		return cloud.Match{Protocol: r.Protocol, From: r.From, To: r.To}.String()
+	case r.From == 0 && r.To == last:
+		return name
+	case r.From == r.To:
+		return fmt.Sprintf("%s type %d code %d", name, r.From>>8, r.From&0xff)
+	case r.From&0xff == 0 && r.To&0xff == 0xff && r.From>>8 == r.To>>8:
+		return fmt.Sprintf("%s type %d", name, r.From>>8)
+	case r.From&0xff == 0 && r.To&0xff == 0xff:
+		return fmt.Sprintf("%s types %d-%d", name, r.From>>8, r.To>>8)
+	default:
+		return fmt.Sprintf("%s type %d code %d to type %d code %d", name, r.From>>8, r.From&0xff, r.To>>8, r.To&0xff)
+	}
+}
