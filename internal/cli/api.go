@@ -19,6 +19,8 @@ import (
 const (
 	apiService   = "antrea"
 	apiNamespace = "kube-system"
+	// apiServerName is how a client on this machine, which needs no Service, knows the server's certificate.
+	apiServerName = apiService + "." + apiNamespace + ".svc"
 	// apiServicePort is the Service's port in a cluster.
 	apiServicePort = 443
 )
@@ -43,6 +45,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err != nil {
 		return err
 	}
+	access = access.WithEnforcer(o.loopback.token)
 	clk := clock.RealClock{}
 	dir, err := certs.Open(o.API.CertDir, clk.Now)
 	if err != nil {
@@ -66,6 +69,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err != nil {
 		return err
 	}
+	o.loopback.server = api
 	port := int32(apiServicePort)
 	if o.API.Local {
 		port = int32(listener.Addr().(*net.TCPAddr).Port)

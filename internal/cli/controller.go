@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
@@ -28,8 +29,6 @@ import (
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
-	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
@@ -50,8 +49,16 @@ type ControllerOptions struct {
 	// LeaderElection lets one of several replicas work at a time; LeaderNamespace is where the lock is.
 	LeaderElection  bool
 	LeaderNamespace string
-	// API serves the computed objects to enforcers; nil serves them in this process only.
+	// API serves the computed objects to enforcers; nil serves them to those of this process only.
 	API *APIOptions
+	// Antrea leads to an Antrea Controller that computes the policies instead of this one; nil computes them here. It is asked for
+	// every connection. With it there is no API to serve.
+	Antrea func() (*rest.Config, error)
+	// NoClouds leaves the cloud accounts to another process.
+	NoClouds bool
+
+	loopback *loopback
+	metrics  *controllerMetrics
 }
 
 // Scheme returns a scheme with every kind that the controller and the commands read or write.
@@ -92,6 +99,12 @@ func RunController(ctx context.Context, cfg *rest.Config, o ControllerOptions) e
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
+	o.loopback, o.metrics = newLoopback(), newControllerMetrics()
+	withdraw, err := o.metrics.publish(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	defer withdraw()
 	id, err := clusterID(ctx, mgr.GetAPIReader())
 	if err != nil {
 		return err
@@ -116,16 +129,11 @@ func clusterID(ctx context.Context, r client.Reader) (string, error) {
 
 // assemble joins the loops. This is the only place where they meet.
 func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerOptions) error {
-	clk, log := clock.RealClock{}, o.Log
-	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return fmt.Errorf("start the controller: %w", err)
+	if o.NoClouds {
+		return computePolicies(ctx, mgr, o)
 	}
-	policies, err := control.New(control.Options{
-		Informers: mgr.GetCache(), Client: mgr.GetClient(), Discovery: kinds, Recorder: mgr.GetEventRecorder("nephele-policy"), Clock: clk, Logger: log.WithName("policy"),
-		// A client may come back with a position of the former process; it must not be taken for one of ours.
-		Store: watchstore.New(watchstore.Options{FirstRevision: uint64(clk.Now().UnixMicro())}),
-	})
+	clk, log := clock.RealClock{}, o.Log
+	policies, err := newEnforcer(o, clk)
 	if err != nil {
 		return err
 	}
@@ -133,12 +141,12 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	released := &lateReleaser{}
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
-		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: openAWS},
+		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: pacedAWS(nil)},
 		Releaser: released, Now: clk.Now, Random: rand.Float64,
 	})
-	status := realize.NewStatusWriter(mgr.GetClient(), policies, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
+	status := realize.NewStatusWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
 	realizer, err := realize.New(realize.Options{
-		ClusterID: id, Source: inProcess{policies.Store()}, Accounts: accounts{inv}, Lowerer: lower.AWS{}, Sink: status,
+		ClusterID: id, Follower: policies.follower, Accounts: accounts{inv}, Lowerer: lower.AWS{}, Sink: status,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime,
 	})
 	if err != nil {
@@ -148,38 +156,43 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	if err := inv.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	for _, r := range []manager.Runnable{policies, status, realizer} {
+	for _, r := range []manager.Runnable{policies.reports, status, realizer} {
 		if err := mgr.Add(r); err != nil {
 			return fmt.Errorf("start the controller: %w", err)
 		}
 	}
-	if o.API == nil {
+	if o.Antrea != nil {
 		return nil
+	}
+	return computePolicies(ctx, mgr, o)
+}
+
+// computePolicies adds the policy controller and the server of what it computes to the manager.
+func computePolicies(ctx context.Context, mgr manager.Manager, o ControllerOptions) error {
+	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("start the controller: %w", err)
+	}
+	clk := clock.RealClock{}
+	policies, err := control.New(control.Options{
+		Informers: mgr.GetCache(), Client: mgr.GetClient(), Discovery: kinds, Recorder: mgr.GetEventRecorder("nephele-policy"), Clock: clk, Logger: o.Log.WithName("policy"),
+		// A client may come back with a position of the former process; it must not be taken for one of ours.
+		Store: watchstore.New(watchstore.Options{FirstRevision: uint64(clk.Now().UnixMicro())}),
+	})
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(policies); err != nil {
+		return fmt.Errorf("start the controller: %w", err)
+	}
+	if o.API == nil {
+		return servePrivately(ctx, mgr, policies, o)
 	}
 	return serveAPI(ctx, mgr, policies, o)
 }
 
 // lateReleaser breaks the circle between inventory and realizer; Realizer is set before anything runs.
 type lateReleaser struct{ *realize.Realizer }
-
-// inProcess lets the realizer watch the store of the same process.
-type inProcess struct{ store *watchstore.Store }
-
-func (s inProcess) Watch(r realize.Resource, key string) (realize.Stream, error) {
-	return s.store.Watch(watchstore.Resource(r), key)
-}
-
-// openAWS makes the provider of an AWS account.
-func openAWS(c inventory.AccountConfig) (cloud.Provider, error) {
-	cred, err := aws.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
-	if err != nil {
-		return nil, err
-	}
-	if len(c.Regions) == 0 {
-		return nil, errors.New("spec.awsConfig.region names no region")
-	}
-	return aws.New(aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, UserAgent: "nephele"})
-}
 
 // cutAccount splits "namespace/name".
 func cutAccount(key string) (namespace, name string, ok bool) { return strings.Cut(key, "/") }
@@ -190,6 +203,7 @@ func NewControllerCommand() *cobra.Command {
 	var o ControllerOptions
 	var verbose bool
 	var api APIOptions
+	var antrea antreaFlags
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller against a Kubernetes API",
@@ -209,7 +223,16 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 				return fmt.Errorf("find the Kubernetes API: %w", err)
 			}
 			o.Log = NewLogger(cmd.ErrOrStderr(), verbose)
+			if o.Antrea, err = antrea.config(cfg); err != nil {
+				return err
+			}
 			switch {
+			case o.Antrea != nil && api.Address != "":
+				return errors.New("--api serves what is computed here; with --antrea or --antrea-kubeconfig nothing is")
+			case o.Antrea != nil && o.NoClouds:
+				return errors.New("--no-clouds leaves nothing to do with --antrea or --antrea-kubeconfig")
+			case o.NoClouds && api.Address == "":
+				return errors.New("--no-clouds needs --api: without either nobody is served")
 			case api.Address != "" && api.CertDir == "":
 				return errors.New("--api needs --api-cert-dir: a directory that keeps the certificate over restarts")
 			case api.Address != "":
@@ -226,6 +249,9 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	f.StringVar(&o.LeaderNamespace, "leader-namespace", "", "namespace of the lock; empty means the Pod's own")
 	f.StringVar(&api.Address, "api", "", "HOST:PORT to serve the computed policies on, to agents; empty for none. Service "+apiNamespace+"/"+apiService+" must lead there")
 	f.StringVar(&api.CertDir, "api-cert-dir", "", "directory that keeps the certificate of --api; created if missing")
+	f.StringVar(&antrea.kubeconfig, "antrea-kubeconfig", "", "take the computed policies from the Antrea Controller that this kubeconfig file leads to, instead of computing them here")
+	f.BoolVar(&antrea.aggregated, "antrea", false, "the same through the cluster's own API server, where an Antrea Controller has registered its API")
+	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log every round of computation")
 	return cmd
 }

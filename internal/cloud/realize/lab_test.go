@@ -26,6 +26,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
@@ -98,7 +99,7 @@ type labVM struct {
 // storeSource lets the realizer watch the store, as the command wires them.
 type storeSource struct{ store *watchstore.Store }
 
-func (s storeSource) Watch(r Resource, key string) (Stream, error) {
+func (s storeSource) Watch(_ context.Context, r enforcer.Resource, key string) (enforcer.Stream, error) {
 	return s.store.Watch(watchstore.Resource(r), key)
 }
 
@@ -176,7 +177,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		v := l.ask(p)
 		l.native[p] = [2]bool{v.Egress.Allowed, v.Ingress.Allowed}
 	}
-	l.options = Options{ClusterID: cmp.Or(cfg.cluster, labCluster), Source: storeSource{l.store}, Accounts: l.accounts, Lowerer: lower.AWS{},
+	l.options = Options{ClusterID: cmp.Or(cfg.cluster, labCluster), Follower: enforcer.Follower{Source: storeSource{l.store}, Clock: cfg.clock}, Accounts: l.accounts, Lowerer: lower.AWS{},
 		Sink: l.sink, Clock: cfg.clock, Log: logr.Discard()}
 	return l
 }
@@ -267,7 +268,7 @@ func (l *lab) unsettled() string {
 	if w == nil {
 		return "there is no worker"
 	}
-	mirrored, _, err := w.mirror.current()
+	mirrored, _, err := w.mirror.Current()
 	if err != nil {
 		return err.Error()
 	}
@@ -311,13 +312,14 @@ func printed(p plan.Plan) string {
 }
 
 // published is what the store has for the account.
-func (l *lab) published() computed {
+func (l *lab) published() enforcer.Computed {
 	l.Helper()
-	return computed{listed[*v1beta2.NetworkPolicy](l, NetworkPolicies),
-		listed[*v1beta2.AddressGroup](l, AddressGroups), listed[*v1beta2.AppliedToGroup](l, AppliedToGroups)}
+	return enforcer.Computed{Policies: listed[*v1beta2.NetworkPolicy](l, enforcer.NetworkPolicies),
+		AddressGroups:   listed[*v1beta2.AddressGroup](l, enforcer.AddressGroups),
+		AppliedToGroups: listed[*v1beta2.AppliedToGroup](l, enforcer.AppliedToGroups)}
 }
 
-func listed[T any](l *lab, r Resource) []T {
+func listed[T any](l *lab, r enforcer.Resource) []T {
 	l.Helper()
 	out := []T{}
 	objects, _, err := l.store.List(watchstore.Resource(r), l.accounts.account.EnforcerKey)

@@ -11,15 +11,17 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
 // Options is what a Realizer needs. All fields but Settle are required.
 type Options struct {
 	// ClusterID marks everything we own in the cloud. It must never change for a cluster.
 	ClusterID string
-	Source    Source
-	Accounts  Accounts
-	Lowerer   plan.Lowerer
+	// Follower keeps copies of the computed objects of the accounts' enforcer keys.
+	Follower enforcer.Follower
+	Accounts Accounts
+	Lowerer  plan.Lowerer
 	// Sink takes the outcome of every round.
 	Sink  Sink
 	Clock clock.Clock
@@ -48,8 +50,8 @@ func New(o Options) (*Realizer, error) {
 	switch {
 	case o.ClusterID == "":
 		return nil, errors.New("realize: ClusterID is empty; it would mark objects in the cloud as nobody's")
-	case o.Source == nil || o.Accounts == nil || o.Lowerer == nil || o.Sink == nil || o.Clock == nil:
-		return nil, errors.New("realize: Source, Accounts, Lowerer, Sink and Clock are required")
+	case o.Follower.Source == nil || o.Follower.Clock == nil || o.Accounts == nil || o.Lowerer == nil || o.Sink == nil || o.Clock == nil:
+		return nil, errors.New("realize: Follower, Accounts, Lowerer, Sink and Clock are required")
 	}
 	return &Realizer{Options: o, workers: map[string]*running{}}, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -39,18 +40,18 @@ func (l *lab) waitsFor(what string) {
 
 // gated withholds the events of one kind while the gate is locked.
 type gated struct {
-	Source
-	resource Resource
+	enforcer.Source
+	resource enforcer.Resource
 	gate     *sync.RWMutex
 }
 
 type gatedStream struct {
-	Stream
+	enforcer.Stream
 	gate *sync.RWMutex
 }
 
-func (g gated) Watch(r Resource, key string) (Stream, error) {
-	s, err := g.Source.Watch(r, key)
+func (g gated) Watch(ctx context.Context, r enforcer.Resource, key string) (enforcer.Stream, error) {
+	s, err := g.Source.Watch(ctx, r, key)
 	if err != nil || r != g.resource {
 		return s, err
 	}
@@ -89,14 +90,14 @@ func TestNothingWhileGroupsAreMissing(t *testing.T) {
 	moved.Generation = 2
 	moved.AppliedTo = applied("db")
 	moved.Ingress[1].Peers = from("web")
-	for resource, message := range map[Resource]string{
-		AddressGroups: "names address group", AppliedToGroups: "no applied-to group of policy",
+	for resource, message := range map[enforcer.Resource]string{
+		enforcer.AddressGroups: "names address group", enforcer.AppliedToGroups: "no applied-to group of policy",
 	} {
 		t.Run(string(resource), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, labConfig{})
 			gate := &sync.RWMutex{}
-			l.options.Source = gated{l.options.Source, resource, gate}
+			l.options.Follower.Source = gated{l.options.Follower.Source, resource, gate}
 			l.publish()
 			l.start()
 			l.settle()
@@ -215,7 +216,7 @@ func TestAccountIsGivenBack(t *testing.T) {
 	if l.realizer.Released(labAccount) {
 		t.Error("the release outlives the account; another one of this name would be let go at once")
 	}
-	for _, r := range []Resource{NetworkPolicies, AddressGroups, AppliedToGroups} {
+	for _, r := range enforcer.Resources() {
 		l.until("the watches end", func() bool { return l.store.Watchers(watchstore.Resource(r)) == 0 })
 	}
 	l.halt()
@@ -224,7 +225,7 @@ func TestAccountIsGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, g := range strings.Split(stacks.String(), "\n\n") {
-		if strings.Contains(g, "realize.(*worker)") || strings.Contains(g, "realize.(*mirror)") || strings.Contains(g, "realize.(*Realizer)") {
+		if strings.Contains(g, "realize.(*worker)") || strings.Contains(g, "enforcer.(*Mirror)") || strings.Contains(g, "realize.(*Realizer)") {
 			t.Errorf("a goroutine is left:\n%s", g)
 		}
 	}

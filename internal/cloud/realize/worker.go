@@ -11,6 +11,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
 // Limits of one round of work. A round that does not come to an empty plan within maxPlans goes on after a pause, so that a cloud
@@ -27,7 +28,7 @@ const (
 type worker struct {
 	r      *Realizer
 	key    string
-	mirror *mirror
+	mirror *enforcer.Mirror
 	// wake and touched have room for one token each: a change that comes while a round is running leads to one more round. wake is
 	// for the computed objects, touched for the account.
 	wake, touched chan struct{}
@@ -46,7 +47,7 @@ type worker struct {
 
 func newWorker(r *Realizer, acct Account) *worker {
 	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), report: Report{Account: acct.Key}}
-	w.mirror = newMirror(acct.EnforcerKey, r.Clock, func() { put(w.wake) })
+	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake) })
 	return w
 }
 
@@ -62,13 +63,7 @@ func put(c chan struct{}) {
 func (w *worker) run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer streams.Wait()
-	for _, res := range []Resource{NetworkPolicies, AddressGroups, AppliedToGroups} {
-		streams.Go(func() {
-			w.mirror.run(ctx, w.r.Source, res, func(err error) {
-				w.r.Log.Info("Stream of computed objects broke", "account", w.key, "reason", err.Error())
-			})
-		})
-	}
+	streams.Go(func() { w.mirror.Run(ctx) })
 	pause := time.Duration(0)
 	for w.await(ctx, pause) {
 		done, err := w.round(ctx)
@@ -137,7 +132,7 @@ func (w *worker) settle(ctx context.Context) bool {
 // task is what a plan is made for.
 type task struct {
 	acct Account
-	want computed
+	want enforcer.Computed
 	// version is that of want.
 	version uint64
 }
@@ -153,7 +148,7 @@ func (w *worker) task() (t task, ok bool) {
 	} else {
 		w.setReleased(false)
 		var err error
-		if t.want, t.version, err = w.mirror.current(); err != nil {
+		if t.want, t.version, err = w.mirror.Current(); err != nil {
 			w.setWaiting(err.Error())
 			return task{}, false
 		}
@@ -185,7 +180,7 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 			w.publish(ctx, t.acct, nil, err)
 			return false, err
 		}
-		if n < maxRestarts && !t.acct.Releasing && !w.mirror.unchanged(t.version) {
+		if n < maxRestarts && !t.acct.Releasing && !w.mirror.Unchanged(t.version) {
 			continue // objects that belong together may have come in part
 		}
 		res := w.compute(t, seen.regions)

@@ -1,10 +1,11 @@
-package realize
+package enforcer
 
 import (
 	"context"
 	"errors"
 	"testing"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -20,8 +21,12 @@ type scriptedStream struct{ events []watch.Event }
 
 var errScriptEnds = errors.New("the script ends")
 
-func (s scripted) Watch(r Resource, _ string) (Stream, error) { return &scriptedStream{s[r]}, nil }
-func (s *scriptedStream) Stop()                               {}
+func (s scripted) Watch(_ context.Context, r Resource, _ string) (Stream, error) {
+	return &scriptedStream{s[r]}, nil
+}
+
+func (s *scriptedStream) Stop() {}
+
 func (s *scriptedStream) Next(context.Context) (watch.Event, error) {
 	if len(s.events) == 0 {
 		return watch.Event{}, errScriptEnds
@@ -53,12 +58,12 @@ func appliedGroups() []watch.Event {
 	return []watch.Event{{Type: watch.Added, Object: &v1beta2.AppliedToGroup{ObjectMeta: named("a")}}, bookmark(&v1beta2.AppliedToGroup{})}
 }
 
-func play(t *testing.T, s scripted) (*mirror, map[Resource]error) {
+func play(t *testing.T, s scripted) (*Mirror, map[Resource]error) {
 	t.Helper()
-	m := newMirror("cloud/ns/a", clocktesting.NewFakeClock(metav1.Now().Time), func() {})
+	m := Follower{Source: s, Clock: clocktesting.NewFakeClock(metav1.Now().Time), Log: logr.Discard()}.Mirror("cloud/ns/a", nil)
 	ends := map[Resource]error{}
 	for r := range s {
-		ends[r] = m.follow(t.Context(), s, r, func() {})
+		ends[r] = m.follow(t.Context(), r, func() {})
 	}
 	return m, ends
 }
@@ -78,7 +83,7 @@ func TestMirrorFollowsStreams(t *testing.T) {
 			t.Errorf("%s: %v", r, err)
 		}
 	}
-	got, _, err := m.current()
+	got, _, err := m.Current()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,19 +115,26 @@ func TestMirrorIsIncomplete(t *testing.T) {
 			AppliedToGroups: {bookmark(&v1beta2.AppliedToGroup{})}},
 	} {
 		m, _ := play(t, s)
-		if got, _, err := m.current(); err == nil {
-			t.Errorf("%s: current() = %v, want an error: planning on it would open or cut flows", name, got)
+		if got, _, err := m.Current(); err == nil {
+			t.Errorf("%s: Current() = %v, want an error: planning on it would open or cut flows", name, got)
 		}
 	}
 }
 
 func TestMirrorRefusesStreamsOutOfStep(t *testing.T) {
 	for name, events := range map[string][]watch.Event{
-		"a second bookmark":       {bookmark(&v1beta2.AddressGroup{}), bookmark(&v1beta2.AddressGroup{})},
-		"patch of unknown group":  {bookmark(&v1beta2.AddressGroup{}), {Type: watch.Modified, Object: &v1beta2.AddressGroupPatch{ObjectMeta: named("x")}}},
-		"change before bookmark":  {{Type: watch.Deleted, Object: &v1beta2.AddressGroup{ObjectMeta: named("x")}}},
-		"an error event":          {{Type: watch.Error, Object: &metav1.Status{Message: "too old"}}},
-		"an object of other kind": {{Type: watch.Added, Object: &metav1.Status{}}, bookmark(&v1beta2.AddressGroup{})},
+		"a second bookmark":           {bookmark(&v1beta2.AddressGroup{}), bookmark(&v1beta2.AddressGroup{})},
+		"patch of unknown group":      {bookmark(&v1beta2.AddressGroup{}), {Type: watch.Modified, Object: &v1beta2.AddressGroupPatch{ObjectMeta: named("x")}}},
+		"change before bookmark":      {{Type: watch.Deleted, Object: &v1beta2.AddressGroup{ObjectMeta: named("x")}}},
+		"an error event":              {{Type: watch.Error, Object: &metav1.Status{Message: "too old"}}},
+		"an object of other kind":     {{Type: watch.Added, Object: &metav1.Status{}}, bookmark(&v1beta2.AddressGroup{})},
+		"an object of another stream": {{Type: watch.Added, Object: &v1beta2.AppliedToGroup{}}, bookmark(&v1beta2.AddressGroup{})},
+		"a patch of another stream": {{Type: watch.Added, Object: &v1beta2.AddressGroup{ObjectMeta: named("x")}}, bookmark(&v1beta2.AddressGroup{}),
+			{Type: watch.Modified, Object: &v1beta2.AppliedToGroupPatch{ObjectMeta: named("x")}}},
+		"a whole group as change": {{Type: watch.Added, Object: &v1beta2.AddressGroup{ObjectMeta: named("x")}}, bookmark(&v1beta2.AddressGroup{}),
+			{Type: watch.Modified, Object: &v1beta2.AddressGroup{ObjectMeta: named("x")}}},
+		"a patch as addition": {bookmark(&v1beta2.AddressGroup{}), {Type: watch.Added, Object: &v1beta2.AddressGroupPatch{ObjectMeta: named("x")}}},
+		"an unknown type":     {bookmark(&v1beta2.AddressGroup{}), {Type: "RENAMED", Object: &v1beta2.AddressGroup{}}},
 	} {
 		_, ends := play(t, scripted{AddressGroups: events})
 		if err := ends[AddressGroups]; err == nil || errors.Is(err, errScriptEnds) {
@@ -138,11 +150,11 @@ func TestBrokenStreamKeepsWhatIsKnown(t *testing.T) {
 		AddressGroups:   {{Type: watch.Added, Object: &v1beta2.AddressGroup{ObjectMeta: named("g")}}, bookmark(&v1beta2.AddressGroup{})},
 		AppliedToGroups: appliedGroups(),
 	})
-	again := scripted{NetworkPolicies: {}}
-	if err := m.follow(t.Context(), again, NetworkPolicies, func() {}); !errors.Is(err, errScriptEnds) {
+	m.how.Source = scripted{NetworkPolicies: {}}
+	if err := m.follow(t.Context(), NetworkPolicies, func() {}); !errors.Is(err, errScriptEnds) {
 		t.Fatal(err)
 	}
-	if got, _, err := m.current(); err != nil || len(got.Policies) != 1 {
-		t.Errorf("current() = %v, %v; want the one policy that was known", got.Policies, err)
+	if got, _, err := m.Current(); err != nil || len(got.Policies) != 1 {
+		t.Errorf("Current() = %v, %v; want the one policy that was known", got.Policies, err)
 	}
 }

@@ -1,0 +1,166 @@
+package enforcer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+const (
+	// openLimit bounds the wait for the answer to a watch; its events may take any time.
+	openLimit = 30 * time.Second
+	// reportLimit bounds a report.
+	reportLimit = 10 * time.Second
+)
+
+// errEnded is the error of a stream that the server has ended in order, as servers do every few hours.
+var errEnded = errors.New("the server ended the watch")
+
+// ClientOptions say which server a Client uses. Config is required.
+type ClientOptions struct {
+	// Config leads to the server, directly or through kube-apiserver. It is asked for every watch and every report, so that authorities
+	// and credentials that were replaced are used from then on. Limits of time and rate in it are ignored.
+	Config func() (*rest.Config, error)
+	// JSON asks for JSON instead of protobuf, to look at the wire. A server may answer with JSON anyway.
+	JSON bool
+}
+
+// Client is a server of computed objects as a Source, and as the one who takes reports.
+type Client struct {
+	options ClientOptions
+	codecs  runtime.NegotiatedSerializer
+	told    ledger
+}
+
+// NewClient returns a Client. It connects to nothing yet.
+func NewClient(o ClientOptions) (*Client, error) {
+	if o.Config == nil {
+		return nil, errors.New("enforcer: Config must be given")
+	}
+	scheme := runtime.NewScheme()
+	if err := v1beta2.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("enforcer: build the scheme: %w", err)
+	}
+	return &Client{options: o, codecs: serializer.NewCodecFactory(scheme).WithoutConversion()}, nil
+}
+
+// rest returns a client with the present configuration. Connections are shared as long as that stays the same.
+func (c *Client) rest() (*rest.RESTClient, error) {
+	given, err := c.options.Config()
+	if err != nil {
+		return nil, fmt.Errorf("find the policy server: %w", err)
+	}
+	cfg, gv := rest.CopyConfig(given), v1beta2.GroupVersion()
+	cfg.APIPath, cfg.GroupVersion, cfg.NegotiatedSerializer = "/apis", &gv, c.codecs
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeProtobuf, ""
+	if c.options.JSON {
+		cfg.ContentType = runtime.ContentTypeJSON
+	}
+	cfg.Timeout, cfg.QPS, cfg.RateLimiter = 0, -1, nil
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = "nephele-enforcer"
+	}
+	client, err := rest.RESTClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("find the policy server: %w", err)
+	}
+	return client, nil
+}
+
+// Watch implements Source. An empty key stands for everything.
+func (c *Client) Watch(ctx context.Context, r Resource, key string) (Stream, error) {
+	client, err := c.rest()
+	if err != nil {
+		return nil, err
+	}
+	request := client.Get().Resource(string(r)).Param("watch", "true").MaxRetries(0)
+	if key != "" {
+		request = request.Param("fieldSelector", fields.OneTermEqualSelector("nodeName", key).String())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(openLimit, cancel)
+	w, err := request.Watch(ctx)
+	if !late.Stop() {
+		if err == nil {
+			w.Stop()
+		}
+		err = fmt.Errorf("the server does not answer within %s", openLimit)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	if r == NetworkPolicies {
+		c.told.forget(key)
+	}
+	return &stream{client: c, key: key, watch: w, cancel: cancel}, nil
+}
+
+// stream is a watch over the network.
+type stream struct {
+	client *Client
+	key    string
+	watch  watch.Interface
+	cancel context.CancelFunc
+}
+
+// Next implements Stream.
+func (s *stream) Next(ctx context.Context) (watch.Event, error) {
+	select {
+	case ev, ok := <-s.watch.ResultChan():
+		if !ok {
+			return watch.Event{}, errEnded
+		}
+		if p, ok := ev.Object.(*v1beta2.NetworkPolicy); ok && ev.Type != watch.Bookmark {
+			s.client.told.forgetPolicy(s.key, p.Name)
+		}
+		return ev, nil
+	case <-ctx.Done():
+		return watch.Event{}, ctx.Err()
+	}
+}
+
+// Stop implements Stream.
+func (s *stream) Stop() {
+	s.cancel()
+	s.watch.Stop()
+}
+
+// Report posts the status of one policy, whose uid is its name, unless the server has been told the same since the watch of the
+// key's policies began and since the policy last changed. It fails with an error of the API if the server has answered with one.
+func (c *Client) Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error {
+	known, note := c.told.check(s)
+	if known {
+		return nil
+	}
+	client, err := c.rest()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportLimit)
+	defer cancel()
+	if err := client.Post().Resource(string(NetworkPolicies)).Name(s.Name).SubResource("status").Body(s).MaxRetries(0).Do(ctx).Error(); err != nil {
+		return fmt.Errorf("report on policy %s: %w", s.Name, err)
+	}
+	note()
+	return nil
+}
+
+// statusError makes an error of the object of an Error event.
+func statusError(o runtime.Object) error {
+	if s, ok := o.(*metav1.Status); ok {
+		return apierrors.FromObject(s)
+	}
+	return fmt.Errorf("%T %v", o, o)
+}

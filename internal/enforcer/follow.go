@@ -1,0 +1,121 @@
+package enforcer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// rarest is how many intervals apart watches are begun after many failures in a row.
+	rarest = 6
+	// spread is the part of a wait by which Random lengthens it.
+	spread = 0.2
+)
+
+// Run keeps the copy current until ctx ends, and returns when its goroutines have ended.
+func (m *Mirror) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, r := range Resources() {
+		running.Go(func() { m.run(ctx, r) })
+	}
+	running.Wait()
+	m.how.Metrics.forget(m.key)
+}
+
+// run begins watches of one resource until ctx ends. What is known stays in force between them.
+func (m *Mirror) run(ctx context.Context, r Resource) {
+	log := m.how.Log.WithValues("key", m.key, "resource", r)
+	told := ""
+	for wait := m.how.Interval; ctx.Err() == nil; {
+		begun := m.how.Clock.Now()
+		err := m.follow(ctx, r, func() {
+			wait = m.how.Interval
+			if told != "" {
+				log.Info("Computed objects are received again")
+			}
+			told = ""
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		m.ended(r, err)
+		if text := err.Error(); text != told {
+			log.Info("The watch of computed objects has ended, what is known stays in force", "reason", text)
+			told = text
+		}
+		pause := wait - m.how.Clock.Since(begun)
+		pause = max(pause, 0) + time.Duration(m.how.Random()*spread*float64(wait))
+		wait = min(2*wait, rarest*m.how.Interval)
+		timer := m.how.Clock.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C():
+		}
+	}
+}
+
+// follow handles one watch from its beginning to its end, which is always an error.
+func (m *Mirror) follow(ctx context.Context, r Resource, onSync func()) error {
+	m.begins(r)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := m.how.Source.Watch(ctx, r, m.key)
+	if err != nil {
+		return err
+	}
+	defer stream.Stop()
+	var initial []runtime.Object
+	inSync := false
+	for {
+		ev, err := stream.Next(ctx)
+		if err != nil {
+			return err
+		}
+		m.how.Metrics.event(r, ev.Type)
+		switch {
+		case ev.Type == watch.Error:
+			return fmt.Errorf("the server ended the watch: %w", statusError(ev.Object))
+		case ev.Type == watch.Bookmark && inSync:
+			return errors.New("a second bookmark")
+		case ev.Type == watch.Bookmark:
+			if err := m.replace(r, initial); err != nil {
+				return err
+			}
+			initial, inSync = nil, true
+			m.how.Metrics.inSync(m.key, r, true)
+			onSync()
+		case inSync:
+			if err := m.change(r, ev); err != nil {
+				return err
+			}
+		case ev.Type == watch.Added:
+			initial = append(initial, ev.Object)
+			continue
+		default:
+			return fmt.Errorf("a %s event before the bookmark", ev.Type)
+		}
+		m.changed()
+	}
+}
+
+func (m *Mirror) begins(r Resource) {
+	m.how.Metrics.begins(m.key, r)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.streams[r].Begun++
+}
+
+func (m *Mirror) ended(r Resource, err error) {
+	m.how.Metrics.inSync(m.key, r, false)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.streams[r]
+	s.InSync, s.Err = false, err
+}

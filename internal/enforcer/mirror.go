@@ -1,0 +1,216 @@
+package enforcer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+// Follower follows computed objects, for any number of enforcer keys in the same manner.
+type Follower struct {
+	Source Source
+	Clock  clock.Clock
+	// Random returns a number of [0, 1), by which watches are begun later than they could be, so that the enforcers that lose a server
+	// together do not come back together. Nil stands for 0.
+	Random func() float64
+	// Interval is the least time between two watches of one kind; 0 means DefaultInterval.
+	Interval time.Duration
+	// Metrics may be nil.
+	Metrics *Metrics
+	Log     logr.Logger
+}
+
+// DefaultInterval is Follower.Interval when that is 0: that of an Antrea Agent.
+const DefaultInterval = 5 * time.Second
+
+// Mirror returns a copy for one key, which is empty and incomplete before its Run. changed is called after every change and must not
+// block; it may be nil.
+func (f Follower) Mirror(key string, changed func()) *Mirror {
+	if f.Random == nil {
+		f.Random = func() float64 { return 0 }
+	}
+	if f.Interval == 0 {
+		f.Interval = DefaultInterval
+	}
+	if changed == nil {
+		changed = func() {}
+	}
+	m := &Mirror{how: f, key: key, changed: changed, streams: map[Resource]*StreamState{}}
+	for _, r := range Resources() {
+		m.streams[r] = &StreamState{Resource: r}
+	}
+	return m
+}
+
+// Mirror is the local copy of what was computed for one key. See the package comment.
+type Mirror struct {
+	how     Follower
+	key     string
+	changed func()
+
+	mu sync.Mutex
+	// version counts the changes.
+	version  uint64
+	streams  map[Resource]*StreamState
+	policies policies
+	address  groups[v1beta2.AddressGroup]
+	applied  groups[v1beta2.AppliedToGroup]
+}
+
+// StreamState is how the watch of one kind stands.
+type StreamState struct {
+	Resource Resource
+	// Known says that the objects of the kind have been received, be it by an earlier watch.
+	Known bool
+	// InSync says that the watch that is running has delivered everything that there was when it began.
+	InSync bool
+	// Begun counts the watches that were tried.
+	Begun int
+	// Err is what the last watch ended with; nil while one is in sync.
+	Err error
+}
+
+// Computed is what an enforcer has to enforce at one moment: the objects sorted by name, the members of groups by identity.
+type Computed struct {
+	Policies        []*v1beta2.NetworkPolicy
+	AddressGroups   []*v1beta2.AddressGroup
+	AppliedToGroups []*v1beta2.AppliedToGroup
+}
+
+// Key returns the enforcer key.
+func (m *Mirror) Key() string { return m.key }
+
+// Current returns the mirrored objects and their version. It fails while they are incomplete: before the first bookmark of every kind,
+// and while a policy names groups that have not arrived yet (streams of different kinds are not ordered among themselves). Of the
+// applied-to groups of a policy only those come that have members of this key, so one of them must do.
+func (m *Mirror) Current() (Computed, uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.incomplete(); err != nil {
+		return Computed{}, 0, err
+	}
+	return m.computed(), m.version, nil
+}
+
+// Known returns what is mirrored, complete or not.
+func (m *Mirror) Known() Computed {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.computed()
+}
+
+// computed needs mu.
+func (m *Mirror) computed() Computed {
+	c := Computed{Policies: make([]*v1beta2.NetworkPolicy, 0, len(m.policies)), AddressGroups: m.address.all(), AppliedToGroups: m.applied.all()}
+	for _, name := range slices.Sorted(maps.Keys(m.policies)) {
+		c.Policies = append(c.Policies, m.policies[name])
+	}
+	return c
+}
+
+// Unchanged reports whether the objects are still those of a version that Current returned.
+func (m *Mirror) Unchanged(version uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.version == version
+}
+
+// Streams returns how the watches stand, one for each of Resources.
+func (m *Mirror) Streams() []StreamState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]StreamState, 0, len(m.streams))
+	for _, r := range Resources() {
+		out = append(out, *m.streams[r])
+	}
+	return out
+}
+
+// incomplete says what is missing. It needs mu.
+func (m *Mirror) incomplete() error {
+	for _, r := range Resources() {
+		switch s := m.streams[r]; {
+		case s.Known:
+		case s.Err != nil:
+			return fmt.Errorf("waiting for the computed %s of %s: %w", r, m.key, s.Err)
+		default:
+			return fmt.Errorf("waiting for the computed %s of %s", r, m.key)
+		}
+	}
+	for _, p := range m.policies {
+		applied := slices.Clone(p.AppliedToGroups)
+		for _, r := range p.Rules {
+			applied = append(applied, r.AppliedToGroups...)
+			for _, g := range slices.Concat(r.From.AddressGroups, r.To.AddressGroups) {
+				if m.address[g] == nil {
+					return fmt.Errorf("policy %s names address group %s, which has not arrived", sourceName(p), g)
+				}
+			}
+		}
+		if !slices.ContainsFunc(applied, func(g string) bool { return m.applied[g] != nil }) {
+			return fmt.Errorf("no applied-to group of policy %s has arrived", sourceName(p))
+		}
+	}
+	return nil
+}
+
+// replace puts what a watch began with in the place of everything that was known of the resource.
+func (m *Mirror) replace(r Resource, initial []runtime.Object) error {
+	next := newTable(r)
+	for _, o := range initial {
+		if err := next.put(o); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch t := next.(type) {
+	case policies:
+		m.policies = t
+	case groups[v1beta2.AddressGroup]:
+		m.address = t
+	case groups[v1beta2.AppliedToGroup]:
+		m.applied = t
+	}
+	s := m.streams[r]
+	s.Known, s.InSync, s.Err = true, true, nil
+	m.version++
+	return nil
+}
+
+// change applies a live event of a resource that is known.
+func (m *Mirror) change(r Resource, ev watch.Event) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.version++
+	switch r {
+	case AddressGroups:
+		return change(m.address, ev)
+	case AppliedToGroups:
+		return change(m.applied, ev)
+	case NetworkPolicies:
+		return change(m.policies, ev)
+	}
+	return errors.New("no such resource")
+}
+
+// sourceName is the printable name of the policy that a computed policy comes from.
+func sourceName(p *v1beta2.NetworkPolicy) string {
+	switch {
+	case p.SourceRef == nil:
+		return p.Name
+	case p.SourceRef.Namespace == "":
+		return p.SourceRef.Name
+	}
+	return p.SourceRef.Namespace + "/" + p.SourceRef.Name
+}

@@ -1,0 +1,201 @@
+package enforcer
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+// table holds the objects of one kind.
+type table interface {
+	// put adds an object, or takes it in the place of the one with its name.
+	put(o runtime.Object) error
+	// modify applies what a Modified event carries.
+	modify(o runtime.Object) error
+	// remove deletes the object that a Deleted event names.
+	remove(o runtime.Object) error
+}
+
+func newTable(r Resource) table {
+	switch r {
+	case AddressGroups:
+		return groups[v1beta2.AddressGroup]{}
+	case AppliedToGroups:
+		return groups[v1beta2.AppliedToGroup]{}
+	default:
+		return policies{}
+	}
+}
+
+// change applies a live event.
+func change(t table, ev watch.Event) error {
+	switch ev.Type {
+	case watch.Added:
+		return t.put(ev.Object)
+	case watch.Modified:
+		return t.modify(ev.Object)
+	case watch.Deleted:
+		return t.remove(ev.Object)
+	}
+	return fmt.Errorf("an event of the unknown type %q", ev.Type)
+}
+
+// policies are always whole.
+type policies map[string]*v1beta2.NetworkPolicy
+
+func (t policies) put(o runtime.Object) error {
+	p, ok := o.(*v1beta2.NetworkPolicy)
+	if !ok {
+		return unexpected(o, "a NetworkPolicy")
+	}
+	if p.TypeMeta != (metav1.TypeMeta{}) { // as it may be after decoding; a source in this process shares its objects
+		c := *p
+		c.TypeMeta = metav1.TypeMeta{}
+		p = &c
+	}
+	t[p.Name] = p
+	return nil
+}
+
+func (t policies) modify(o runtime.Object) error { return t.put(o) }
+
+func (t policies) remove(o runtime.Object) error {
+	p, ok := o.(*v1beta2.NetworkPolicy)
+	if !ok {
+		return unexpected(o, "a NetworkPolicy")
+	}
+	delete(t, p.Name)
+	return nil
+}
+
+// grouping is what the two kinds of groups are made of.
+type grouping interface {
+	v1beta2.AddressGroup | v1beta2.AppliedToGroup
+}
+
+// groups are the groups of one kind. They begin whole and are changed by patches.
+type groups[T grouping] map[string]*group[T]
+
+type group[T grouping] struct {
+	meta metav1.ObjectMeta
+	// members by identity.
+	members map[string]v1beta2.GroupMember
+	// built is the group as it is handed out; nil if a patch has come since.
+	built *T
+}
+
+func (t groups[T]) put(o runtime.Object) error {
+	x, ok := any(o).(*T)
+	if !ok {
+		return unexpected(o, fmt.Sprintf("%T", x))
+	}
+	g := &group[T]{members: map[string]v1beta2.GroupMember{}}
+	var members []v1beta2.GroupMember
+	switch o := any(x).(type) {
+	case *v1beta2.AddressGroup:
+		g.meta, members = o.ObjectMeta, o.GroupMembers
+	case *v1beta2.AppliedToGroup:
+		g.meta, members = o.ObjectMeta, o.GroupMembers
+	}
+	for _, m := range members {
+		g.members[memberKey(m)] = m
+	}
+	t[g.meta.Name] = g
+	return nil
+}
+
+// modify applies a patch: additions first, then removals. A member that is added although it is there takes its place: its named ports
+// have changed.
+func (t groups[T]) modify(o runtime.Object) error {
+	var meta metav1.ObjectMeta
+	var added, removed []v1beta2.GroupMember
+	var own any
+	switch p := o.(type) {
+	case *v1beta2.AddressGroupPatch:
+		meta, added, removed, own = p.ObjectMeta, p.AddedGroupMembers, p.RemovedGroupMembers, (*v1beta2.AddressGroup)(nil)
+	case *v1beta2.AppliedToGroupPatch:
+		meta, added, removed, own = p.ObjectMeta, p.AddedGroupMembers, p.RemovedGroupMembers, (*v1beta2.AppliedToGroup)(nil)
+	}
+	if _, fits := own.(*T); !fits {
+		return unexpected(o, "a patch of the group")
+	}
+	g := t[meta.Name]
+	if g == nil {
+		return fmt.Errorf("a patch for the unknown group %s", meta.Name)
+	}
+	for _, m := range added {
+		g.members[memberKey(m)] = m
+	}
+	for _, m := range removed {
+		delete(g.members, memberKey(m))
+	}
+	g.meta.ResourceVersion = meta.ResourceVersion
+	g.built = nil
+	return nil
+}
+
+func (t groups[T]) remove(o runtime.Object) error {
+	x, ok := any(o).(*T)
+	if !ok {
+		return unexpected(o, fmt.Sprintf("%T", x))
+	}
+	delete(t, any(x).(metav1.Object).GetName())
+	return nil
+}
+
+// all returns the groups sorted by name, with their members sorted by identity.
+func (t groups[T]) all() []*T {
+	out := make([]*T, 0, len(t))
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		g := t[name]
+		if g.built == nil {
+			g.built = g.build()
+		}
+		out = append(out, g.built)
+	}
+	return out
+}
+
+func (g *group[T]) build() *T {
+	members := make([]v1beta2.GroupMember, 0, len(g.members))
+	for _, key := range slices.Sorted(maps.Keys(g.members)) {
+		members = append(members, g.members[key])
+	}
+	var out T
+	switch o := any(&out).(type) {
+	case *v1beta2.AddressGroup:
+		o.ObjectMeta, o.GroupMembers = g.meta, members
+	case *v1beta2.AppliedToGroup:
+		o.ObjectMeta, o.GroupMembers = g.meta, members
+	}
+	return &out
+}
+
+// memberKey is the identity of a member: its reference and the raw bytes of its addresses in their order; of a Node the addresses alone.
+func memberKey(m v1beta2.GroupMember) string {
+	var b strings.Builder
+	switch {
+	case m.Pod != nil:
+		b.WriteString("Pod:" + m.Pod.Namespace + "/" + m.Pod.Name)
+	case m.ExternalEntity != nil:
+		b.WriteString("ExternalEntity:" + m.ExternalEntity.Namespace + "/" + m.ExternalEntity.Name)
+	case m.Service != nil:
+		b.WriteString("Service:" + m.Service.Namespace + "/" + m.Service.Name)
+	}
+	for _, ip := range m.IPs {
+		b.WriteByte(' ')
+		b.Write(ip)
+	}
+	return b.String()
+}
+
+func unexpected(o runtime.Object, want string) error {
+	return fmt.Errorf("unexpected %T in the stream, want %s", o, want)
+}
