@@ -1,0 +1,195 @@
+package stats
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/api/stats/v1alpha1"
+)
+
+// maxRules is how many rules of one policy are counted apart: more than a policy can have, so that reports of rules that do
+// not exist cannot fill the memory.
+const maxRules = 1024
+
+// Policy is what is counted for.
+type Policy struct {
+	// Kind is one of the three kinds that have statistics: K8sNetworkPolicy, AntreaNetworkPolicy, AntreaClusterNetworkPolicy.
+	Kind v1beta2.NetworkPolicyType
+	// Namespace is empty for AntreaClusterNetworkPolicy.
+	Namespace, Name string
+	UID             types.UID
+}
+
+// Counters are the sums of one policy.
+type Counters struct {
+	Policy
+	// Since is when counting began.
+	Since metav1.Time
+	Total v1alpha1.TrafficStats
+	// Rules are sorted by name; a Kubernetes policy has none.
+	Rules []v1alpha1.RuleTrafficStats
+}
+
+// Book holds the counters. See the package comment; use New.
+type Book struct {
+	clock clock.PassiveClock
+
+	mu       sync.RWMutex
+	policies map[types.UID]*page
+	// named finds the page of the policy that has the name now.
+	named map[nameKey]*page
+	// multicast is, by enforcer, what it said last; latency by Node.
+	multicast map[string][]v1beta2.MulticastGroupInfo
+	latency   map[string]*v1alpha1.NodeLatencyStats
+}
+
+type nameKey struct {
+	kind            v1beta2.NetworkPolicyType
+	namespace, name string
+}
+
+type page struct {
+	Policy
+	since metav1.Time
+	total v1alpha1.TrafficStats
+	rules map[string]*v1alpha1.TrafficStats
+}
+
+func (p *page) key() nameKey { return nameKey{p.Kind, p.Namespace, p.Name} }
+
+// New returns an empty Book.
+func New(c clock.PassiveClock) *Book {
+	return &Book{
+		clock: c, policies: map[types.UID]*page{}, named: map[nameKey]*page{},
+		multicast: map[string][]v1beta2.MulticastGroupInfo{}, latency: map[string]*v1alpha1.NodeLatencyStats{},
+	}
+}
+
+// Begin has a policy counted from now on. It does nothing for one that is counted already.
+func (b *Book) Begin(p Policy) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.policies[p.UID] != nil {
+		return
+	}
+	// Times on the wire are in seconds.
+	g := &page{Policy: p, since: metav1.NewTime(b.clock.Now()).Rfc3339Copy()}
+	b.policies[p.UID], b.named[g.key()] = g, g
+}
+
+// End forgets a policy.
+func (b *Book) End(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.policies[uid]; p != nil {
+		delete(b.policies, uid)
+		// The name may belong to a successor by now.
+		if b.named[p.key()] == p {
+			delete(b.named, p.key())
+		}
+	}
+}
+
+// Add takes the report of an enforcer with the given key. It does not keep the value.
+func (b *Book) Add(key string, s *v1beta2.NodeStatsSummary) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range s.NetworkPolicies {
+		b.add(v1beta2.K8sNetworkPolicy, &s.NetworkPolicies[i])
+	}
+	for i := range s.AntreaNetworkPolicies {
+		b.add(v1beta2.AntreaNetworkPolicy, &s.AntreaNetworkPolicies[i])
+	}
+	for i := range s.AntreaClusterNetworkPolicies {
+		b.add(v1beta2.AntreaClusterNetworkPolicy, &s.AntreaClusterNetworkPolicies[i])
+	}
+	if len(s.Multicast) == 0 {
+		delete(b.multicast, key)
+		return
+	}
+	b.multicast[key] = s.DeepCopy().Multicast
+}
+
+func (b *Book) add(kind v1beta2.NetworkPolicyType, s *v1beta2.NetworkPolicyStats) {
+	p := b.policies[s.NetworkPolicy.UID]
+	if p == nil || p.Kind != kind {
+		return
+	}
+	if kind == v1beta2.K8sNetworkPolicy || len(s.RuleTrafficStats) == 0 {
+		addUp(&p.total, s.TrafficStats)
+		return
+	}
+	for _, r := range s.RuleTrafficStats {
+		sum := p.rules[r.Name]
+		if sum == nil {
+			if len(p.rules) >= maxRules {
+				continue
+			}
+			if p.rules == nil {
+				p.rules = map[string]*v1alpha1.TrafficStats{}
+			}
+			sum = &v1alpha1.TrafficStats{}
+			p.rules[r.Name] = sum
+		}
+		addUp(sum, r.TrafficStats)
+		addUp(&p.total, r.TrafficStats)
+	}
+}
+
+func addUp(sum *v1alpha1.TrafficStats, more v1beta2.TrafficStats) {
+	sum.Packets = plus(sum.Packets, more.Packets)
+	sum.Bytes = plus(sum.Bytes, more.Bytes)
+	sum.Sessions = plus(sum.Sessions, more.Sessions)
+}
+
+// plus adds without overflow; less than nothing counts as nothing.
+func plus(a, b int64) int64 {
+	if b = max(b, 0); a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// Get returns the counters of a policy by name; false if there is none.
+func (b *Book) Get(kind v1beta2.NetworkPolicyType, namespace, name string) (Counters, bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	p := b.named[nameKey{kind, namespace, name}]
+	if p == nil {
+		return Counters{}, false
+	}
+	return p.counters(), true
+}
+
+// List returns the counters of the policies of a kind, sorted by namespace and name; with a namespace of those in it only.
+func (b *Book) List(kind v1beta2.NetworkPolicyType, namespace string) []Counters {
+	b.mu.RLock()
+	var out []Counters
+	for key, p := range b.named {
+		if key.kind == kind && (namespace == "" || key.namespace == namespace) {
+			out = append(out, p.counters())
+		}
+	}
+	b.mu.RUnlock()
+	slices.SortFunc(out, func(x, y Counters) int {
+		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
+	})
+	return out
+}
+
+func (p *page) counters() Counters {
+	c := Counters{Policy: p.Policy, Since: p.since, Total: p.total}
+	for _, name := range slices.Sorted(maps.Keys(p.rules)) {
+		c.Rules = append(c.Rules, v1alpha1.RuleTrafficStats{Name: name, TrafficStats: *p.rules[name]})
+	}
+	return c
+}
