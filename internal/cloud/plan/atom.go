@@ -21,11 +21,11 @@ type atom struct {
 
 // addrs are all addresses of the interfaces, public ones included.
 func (a *atom) addrs() Set {
-	var out Set
-	for _, n := range a.nics {
-		out = out.Union(n.all)
+	sets := make([]Set, len(a.nics))
+	for i, n := range a.nics {
+		sets[i] = n.all
 	}
-	return out
+	return unionAll(sets)
 }
 
 // holds reports whether the interfaces hold the group now.

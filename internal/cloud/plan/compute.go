@@ -240,13 +240,14 @@ func (c *computation) restrictConflicts() bool {
 	var changes []*change
 	for _, s := range c.regions {
 		for _, a := range s.atoms {
-			ch := &change{atom: a, region: s, addrs: a.addrs()}
+			ch := &change{atom: a, region: s}
 			any := false
 			for i := range directions {
 				ch.wider[i], ch.narrower[i] = a.want[i].minus(a.now[i]), a.now[i].minus(a.want[i])
 				any = any || len(ch.wider[i]) > 0 || len(ch.narrower[i]) > 0
 			}
 			if any {
+				ch.addrs = a.addrs()
 				changes = append(changes, ch)
 			}
 		}

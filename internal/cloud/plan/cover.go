@@ -83,7 +83,7 @@ func cover(want half, candidates []candidate) []Cell {
 		cell := Cell{Service: h.service, Groups: slices.Clone(h.opaque)}
 		for i, c := range candidates {
 			addrs, reach := c.addrs, c.reach
-			if len(family.ranges) == 1 {
+			if len(family.v4)+len(family.v6) == 1 {
 				addrs, reach = addrs.Intersect(family), reach.Intersect(family)
 			}
 			usable[k][i] = reach.Within(h.all)

@@ -1,36 +1,33 @@
 package plan
 
 import (
-	"encoding/binary"
-	"math/bits"
 	"net/netip"
 	"slices"
+	"sort"
 )
 
-// Set is a set of IP addresses, IPv4 and IPv6 in one. It is kept as sorted, disjoint, non-adjacent ranges and is never changed
-// after it was made; the zero value is the empty set. Addresses have no zone and IPv4 is never in its IPv6-mapped form.
-type Set struct{ ranges []addrRange }
+// Set is a set of IP addresses, IPv4 and IPv6 in one. It is kept as sorted, disjoint, non-adjacent ranges of each family and is never
+// changed after it was made; the zero value is the empty set. Addresses have no zone and IPv4 is never in its IPv6-mapped form.
+type Set struct{ v4, v6 []span }
 
-// addrRange is an inclusive range within one address family.
-type addrRange struct{ from, to netip.Addr }
+// span is an inclusive range of addresses of one family, as numbers.
+type span struct{ from, to u128 }
 
 var (
-	firstV4 = netip.AddrFrom4([4]byte{})
-	lastV4  = netip.AddrFrom4([4]byte{255, 255, 255, 255})
-	firstV6 = netip.IPv6Unspecified()
-	lastV6  = netip.AddrFrom16([16]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255})
+	everyV4 = []span{{u128{}, u128{0, 0xffffffff}}}
+	everyV6 = []span{{u128{}, u128{^uint64(0), ^uint64(0)}}}
 )
 
 // Everything returns the set of all addresses.
-func Everything() Set { return Set{[]addrRange{{firstV4, lastV4}, {firstV6, lastV6}}} }
+func Everything() Set { return Set{everyV4, everyV6} }
 
 // familyOf returns the addresses that packets of the protocol can have: ICMP is IPv4 only, ICMPv6 is IPv6 only.
 func familyOf(protocol int) Set {
 	switch protocol {
 	case 1:
-		return Set{[]addrRange{{firstV4, lastV4}}}
+		return Set{v4: everyV4}
 	case 58:
-		return Set{[]addrRange{{firstV6, lastV6}}}
+		return Set{v6: everyV6}
 	default:
 		return Everything()
 	}
@@ -38,174 +35,270 @@ func familyOf(protocol int) Set {
 
 // SetOf returns the set of the given addresses.
 func SetOf(addrs ...netip.Addr) Set {
-	ranges := make([]addrRange, 0, len(addrs))
+	var s Set
 	for _, a := range addrs {
 		if a.IsValid() {
-			a = a.Unmap().WithZone("")
-			ranges = append(ranges, addrRange{a, a})
+			a = a.Unmap()
+			s.add(a, span{toU128(a), toU128(a)})
 		}
 	}
-	return normalize(ranges)
+	return s.normal()
 }
 
 // SetOfPrefixes returns the union of the prefixes; host bits are ignored.
 func SetOfPrefixes(prefixes ...netip.Prefix) Set {
-	ranges := make([]addrRange, 0, len(prefixes))
+	var s Set
 	for _, p := range prefixes {
-		if p.IsValid() {
-			ranges = append(ranges, rangeOf(p))
-		}
-	}
-	return normalize(ranges)
-}
-
-func rangeOf(p netip.Prefix) addrRange {
-	if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
-		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
-	}
-	p = p.Masked()
-	return addrRange{p.Addr(), lastOf(p)}
-}
-
-func lastOf(p netip.Prefix) netip.Addr {
-	if p.Addr().Is4() {
-		b := p.Addr().As4()
-		v := binary.BigEndian.Uint32(b[:]) | uint32(uint64(0xffffffff)>>p.Bits())
-		binary.BigEndian.PutUint32(b[:], v)
-		return netip.AddrFrom4(b)
-	}
-	v := toU128(p.Addr()).or(mask128(p.Bits()))
-	return v.addr()
-}
-
-// normalize sorts and merges; it reuses the slice.
-func normalize(ranges []addrRange) Set {
-	if len(ranges) < 2 {
-		return Set{ranges}
-	}
-	slices.SortFunc(ranges, func(a, b addrRange) int { return a.from.Compare(b.from) })
-	out := ranges[:1]
-	for _, r := range ranges[1:] {
-		last := &out[len(out)-1]
-		if last.from.BitLen() == r.from.BitLen() && (r.from.Compare(last.to) <= 0 || last.to.Next() == r.from) {
-			if r.to.Compare(last.to) > 0 {
-				last.to = r.to
-			}
+		if !p.IsValid() {
 			continue
 		}
-		out = append(out, r)
+		if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+		}
+		from := toU128(p.Masked().Addr())
+		s.add(p.Addr(), span{from, from.or(mask128(p.Bits() + 128 - p.Addr().BitLen()))})
 	}
-	return Set{out}
+	return s.normal()
+}
+
+// add appends a range of the family of a.
+func (s *Set) add(a netip.Addr, r span) {
+	if a.Is4() {
+		s.v4 = append(s.v4, r)
+	} else {
+		s.v6 = append(s.v6, r)
+	}
+}
+
+// normal sorts and merges; it reuses the slices.
+func (s Set) normal() Set { return Set{normalize(s.v4), normalize(s.v6)} }
+
+func normalize(spans []span) []span {
+	if len(spans) < 2 {
+		return spans
+	}
+	slices.SortFunc(spans, func(a, b span) int { return a.from.compare(b.from) })
+	out := spans[:1]
+	for _, r := range spans[1:] {
+		out = appendSpan(out, r)
+	}
+	return out
+}
+
+// appendSpan appends a range that does not start before the last one, and merges the two if they touch.
+func appendSpan(out []span, r span) []span {
+	if len(out) == 0 {
+		return append(out, r)
+	}
+	last := &out[len(out)-1]
+	if last.to.less(r.from) && last.to.next() != r.from {
+		return append(out, r)
+	}
+	if last.to.less(r.to) {
+		last.to = r.to
+	}
+	return out
 }
 
 // Empty reports whether the set has no address.
-func (s Set) Empty() bool { return len(s.ranges) == 0 }
+func (s Set) Empty() bool { return len(s.v4) == 0 && len(s.v6) == 0 }
 
 // Equal reports whether both sets hold the same addresses.
-func (s Set) Equal(o Set) bool { return slices.Equal(s.ranges, o.ranges) }
+func (s Set) Equal(o Set) bool { return slices.Equal(s.v4, o.v4) && slices.Equal(s.v6, o.v6) }
+
+// hash is equal for equal sets.
+func (s Set) hash() uint64 {
+	h := uint64(14695981039346656037)
+	mix := func(x uint64) { h = (h ^ x) * 1099511628211; h ^= h >> 29 }
+	for _, r := range s.v4 {
+		mix(r.from.lo)
+		mix(r.to.lo)
+	}
+	mix(^uint64(0))
+	for _, r := range s.v6 {
+		mix(r.from.hi)
+		mix(r.from.lo)
+		mix(r.to.hi)
+		mix(r.to.lo)
+	}
+	return h
+}
+
+// family returns the ranges of the family of a.
+func (s Set) family(a netip.Addr) []span {
+	if a.Is4() {
+		return s.v4
+	}
+	return s.v6
+}
 
 // Contains reports whether the address is in the set.
 func (s Set) Contains(a netip.Addr) bool {
 	a = a.Unmap()
-	i, ok := slices.BinarySearchFunc(s.ranges, a, func(r addrRange, a netip.Addr) int { return r.from.Compare(a) })
-	return ok || i > 0 && s.ranges[i-1].to.Compare(a) >= 0
+	v := toU128(a)
+	spans := s.family(a)
+	i := reaching(spans, v)
+	return i < len(spans) && !v.less(spans[i].from)
+}
+
+// reaching returns the index of the first range that does not end before v.
+func reaching(spans []span, v u128) int {
+	return sort.Search(len(spans), func(i int) bool { return !spans[i].to.less(v) })
 }
 
 // Union returns the addresses in s or in o.
-func (s Set) Union(o Set) Set {
+func (s Set) Union(o Set) Set { return Set{unite(s.v4, o.v4), unite(s.v6, o.v6)} }
+
+func unite(a, b []span) []span {
 	switch {
-	case s.Empty():
-		return o
-	case o.Empty():
-		return s
+	case len(a) == 0:
+		return b
+	case len(b) == 0:
+		return a
 	}
-	return normalize(slices.Concat(s.ranges, o.ranges))
+	out := make([]span, 0, len(a)+len(b))
+	for len(a) > 0 || len(b) > 0 {
+		if len(b) == 0 || len(a) > 0 && a[0].from.less(b[0].from) {
+			a, b = b, a
+		}
+		out = appendSpan(out, b[0])
+		b = b[1:]
+	}
+	return out
+}
+
+// unionAll returns the addresses in any of the sets.
+func unionAll(sets []Set) Set {
+	switch len(sets) {
+	case 0:
+		return Set{}
+	case 1:
+		return sets[0]
+	case 2:
+		return sets[0].Union(sets[1])
+	}
+	v4, v6 := 0, 0
+	for _, s := range sets {
+		v4, v6 = v4+len(s.v4), v6+len(s.v6)
+	}
+	out := Set{make([]span, 0, v4), make([]span, 0, v6)}
+	for _, s := range sets {
+		out.v4, out.v6 = append(out.v4, s.v4...), append(out.v6, s.v6...)
+	}
+	return out.normal()
 }
 
 // Intersect returns the addresses in both.
-func (s Set) Intersect(o Set) Set {
-	var out []addrRange
-	for i, j := 0, 0; i < len(s.ranges) && j < len(o.ranges); {
-		a, b := s.ranges[i], o.ranges[j]
-		from, to := a.from, a.to
-		if b.from.Compare(from) > 0 {
-			from = b.from
+func (s Set) Intersect(o Set) Set { return Set{intersect(s.v4, o.v4), intersect(s.v6, o.v6)} }
+
+func intersect(a, b []span) []span {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	switch {
+	case len(a) == 0:
+		return nil
+	case len(b) == 1 && !a[0].from.less(b[0].from) && !b[0].to.less(a[len(a)-1].to):
+		return a
+	}
+	var out []span
+	sparse := len(b) > 16*len(a)
+	j := reaching(b, a[0].from)
+	for _, r := range a {
+		if sparse {
+			j = reaching(b, r.from)
 		}
-		if b.to.Compare(to) < 0 {
-			to = b.to
-		}
-		if from.Compare(to) <= 0 {
-			out = append(out, addrRange{from, to})
-		}
-		if a.to.Compare(b.to) < 0 {
-			i++
-		} else {
-			j++
+		for ; j < len(b) && !r.to.less(b[j].from); j++ {
+			from, to := r.from, r.to
+			if from.less(b[j].from) {
+				from = b[j].from
+			}
+			if b[j].to.less(to) {
+				to = b[j].to
+			}
+			if !to.less(from) {
+				out = append(out, span{from, to})
+			}
+			if r.to.less(b[j].to) {
+				break // it may reach into the next range too
+			}
 		}
 	}
-	return Set{out}
+	return out
 }
 
 // Minus returns the addresses in s that are not in o.
-func (s Set) Minus(o Set) Set {
-	if s.Empty() || o.Empty() {
-		return s
+func (s Set) Minus(o Set) Set { return Set{subtract(s.v4, o.v4), subtract(s.v6, o.v6)} }
+
+func subtract(a, b []span) []span {
+	if len(a) == 0 || len(b) == 0 || b[len(b)-1].to.less(a[0].from) || a[len(a)-1].to.less(b[0].from) {
+		return a
 	}
-	var out []addrRange
-	j := 0
-	for _, r := range s.ranges {
+	out := make([]span, 0, len(a))
+	j := reaching(b, a[0].from)
+	sparse := len(b) > 16*len(a)
+	for _, r := range a {
 		from, open := r.from, true
-		for j > 0 && o.ranges[j-1].to.Compare(from) >= 0 {
-			j--
+		if sparse {
+			j = reaching(b, from)
 		}
-		for ; j < len(o.ranges); j++ {
-			cut := o.ranges[j]
-			if cut.to.Compare(from) < 0 {
+		for ; j < len(b); j++ {
+			cut := b[j]
+			if cut.to.less(from) {
 				continue
 			}
-			if cut.from.Compare(r.to) > 0 {
+			if r.to.less(cut.from) {
 				break
 			}
-			if cut.from.Compare(from) > 0 {
-				out = append(out, addrRange{from, cut.from.Prev()})
+			if from.less(cut.from) {
+				out = append(out, span{from, cut.from.prev()})
 			}
-			if cut.to.Compare(r.to) >= 0 {
+			if !cut.to.less(r.to) {
 				open = false
-				break
+				break // it may reach into the next range too
 			}
-			from = cut.to.Next()
+			from = cut.to.next()
 		}
 		if open {
-			out = append(out, addrRange{from, r.to})
+			out = append(out, span{from, r.to})
 		}
 	}
-	return Set{out}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }
 
 // Within reports whether every address of s is in o.
-func (s Set) Within(o Set) bool {
-	for _, r := range s.ranges {
-		i, ok := slices.BinarySearchFunc(o.ranges, r.from, func(x addrRange, a netip.Addr) int { return x.from.Compare(a) })
-		if !ok {
-			i--
-		}
-		if i < 0 || o.ranges[i].to.Compare(r.to) < 0 {
+func (s Set) Within(o Set) bool { return within(s.v4, o.v4) && within(s.v6, o.v6) }
+
+func within(a, b []span) bool {
+	for _, r := range a {
+		i := reaching(b, r.from)
+		if i == len(b) || r.from.less(b[i].from) || b[i].to.less(r.to) {
 			return false
 		}
+		b = b[i:]
 	}
 	return true
 }
 
 // Overlaps reports whether the sets have an address in common.
-func (s Set) Overlaps(o Set) bool {
-	if len(s.ranges) > len(o.ranges) {
-		s, o = o, s
+func (s Set) Overlaps(o Set) bool { return overlap(s.v4, o.v4) || overlap(s.v6, o.v6) }
+
+func overlap(a, b []span) bool {
+	if len(a) > len(b) {
+		a, b = b, a
 	}
-	for _, r := range s.ranges {
-		i, ok := slices.BinarySearchFunc(o.ranges, r.from, func(x addrRange, a netip.Addr) int { return x.from.Compare(a) })
-		if ok || i > 0 && o.ranges[i-1].to.Compare(r.from) >= 0 || i < len(o.ranges) && o.ranges[i].from.Compare(r.to) <= 0 {
+	for _, r := range a {
+		i := reaching(b, r.from)
+		if i == len(b) {
+			return false
+		}
+		if !r.to.less(b[i].from) {
 			return true
 		}
+		b = b[i:]
 	}
 	return false
 }
@@ -213,78 +306,27 @@ func (s Set) Overlaps(o Set) bool {
 // Prefixes returns the smallest list of prefixes that is exactly the set, sorted.
 func (s Set) Prefixes() []netip.Prefix {
 	var out []netip.Prefix
-	for _, r := range s.ranges {
-		out = appendPrefixes(out, r)
+	for _, r := range s.v4 {
+		out = appendPrefixes(out, r, 32)
+	}
+	for _, r := range s.v6 {
+		out = appendPrefixes(out, r, 128)
 	}
 	return out
 }
 
-func appendPrefixes(out []netip.Prefix, r addrRange) []netip.Prefix {
-	width := r.from.BitLen()
-	from, to := toU128(r.from), toU128(r.to)
-	for {
+func appendPrefixes(out []netip.Prefix, r span, width int) []netip.Prefix {
+	for from := r.from; ; {
 		// The largest aligned block that starts at from and does not reach beyond to.
 		size := min(from.trailingZeros(), width)
-		for size > 0 && to.less(from.or(mask128(128-size))) {
+		for size > 0 && r.to.less(from.or(mask128(128-size))) {
 			size--
 		}
 		out = append(out, netip.PrefixFrom(from.sized(width), width-size))
 		end := from.or(mask128(128 - size))
-		if !end.less(to) {
+		if !end.less(r.to) {
 			return out
 		}
 		from = end.next()
 	}
-}
-
-// u128 is an address as a number.
-type u128 struct{ hi, lo uint64 }
-
-func toU128(a netip.Addr) u128 {
-	if a.Is4() {
-		b := a.As4()
-		return u128{0, uint64(binary.BigEndian.Uint32(b[:]))}
-	}
-	b := a.As16()
-	return u128{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
-}
-
-// mask128 has the lowest 128-n bits set.
-func mask128(n int) u128 {
-	switch {
-	case n >= 128:
-		return u128{}
-	case n >= 64:
-		return u128{0, ^uint64(0) >> (n - 64)}
-	default:
-		return u128{^uint64(0) >> n, ^uint64(0)}
-	}
-}
-
-func (v u128) or(o u128) u128   { return u128{v.hi | o.hi, v.lo | o.lo} }
-func (v u128) less(o u128) bool { return v.hi < o.hi || v.hi == o.hi && v.lo < o.lo }
-func (v u128) trailingZeros() int {
-	if v.lo != 0 {
-		return bits.TrailingZeros64(v.lo)
-	}
-	return 64 + bits.TrailingZeros64(v.hi)
-}
-
-func (v u128) next() u128 {
-	lo, carry := bits.Add64(v.lo, 1, 0)
-	return u128{v.hi + carry, lo}
-}
-
-func (v u128) addr() netip.Addr { return v.sized(128) }
-
-func (v u128) sized(width int) netip.Addr {
-	if width == 32 {
-		var b [4]byte
-		binary.BigEndian.PutUint32(b[:], uint32(v.lo))
-		return netip.AddrFrom4(b)
-	}
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], v.hi)
-	binary.BigEndian.PutUint64(b[8:], v.lo)
-	return netip.AddrFrom16(b)
 }

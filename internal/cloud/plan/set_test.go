@@ -74,19 +74,25 @@ func TestSetAlgebra(t *testing.T) {
 			if contained(got, all) != want {
 				t.Fatalf("seed %d case %d: %s of %v and %v is %v", seed, i, what, s.Prefixes(), o.Prefixes(), got.Prefixes())
 			}
-			for k := 1; k < len(got.ranges); k++ {
-				if p, q := got.ranges[k-1], got.ranges[k]; p.to.Compare(q.from) >= 0 || p.to.Next() == q.from && p.to.BitLen() == q.from.BitLen() {
-					t.Fatalf("seed %d case %d: %s is not canonical: %v", seed, i, what, got.ranges)
+			for _, spans := range [][]span{got.v4, got.v6} {
+				for k := 1; k < len(spans); k++ {
+					if p, q := spans[k-1], spans[k]; !p.to.less(q.from) || p.to.next() == q.from {
+						t.Fatalf("seed %d case %d: %s is not canonical: %v", seed, i, what, spans)
+					}
 				}
 			}
 			if again := SetOfPrefixes(got.Prefixes()...); !again.Equal(got) {
-				t.Fatalf("seed %d case %d: prefixes of %v give %v", seed, i, got.ranges, again.ranges)
+				t.Fatalf("seed %d case %d: prefixes of %v give %v", seed, i, got.Prefixes(), again.Prefixes())
 			}
 		}
 		check("set", s, x)
 		check("union", s.Union(o), combine(x, y, func(x, y bool) bool { return x || y }))
 		check("intersection", s.Intersect(o), combine(x, y, func(x, y bool) bool { return x && y }))
 		check("difference", s.Minus(o), combine(x, y, func(x, y bool) bool { return x && !y }))
+		check("union of all", unionAll([]Set{s, o, o, s}), combine(x, y, func(x, y bool) bool { return x || y }))
+		if s.Equal(o) && s.hash() != o.hash() {
+			t.Fatalf("seed %d case %d: equal sets with different hashes: %v", seed, i, s.Prefixes())
+		}
 		if s.Within(o) != s.Minus(o).Empty() {
 			t.Fatalf("seed %d case %d: %v within %v: %v", seed, i, s.Prefixes(), o.Prefixes(), s.Within(o))
 		}
