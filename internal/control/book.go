@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -29,6 +28,9 @@ const maxFailureMessage = 256
 
 // book is what is known of policies and groups besides what the engine holds: what enforcers report, and what is wrong.
 type book struct {
+	// concerns says whether a computed policy concerns an enforcer.
+	concerns func(uid types.UID, key string) bool
+
 	mu       sync.Mutex
 	policies map[types.UID]*policyPage
 	groups   map[policy.NamespacedName]policy.Problem
@@ -46,12 +48,13 @@ type policyPage struct {
 	// computed is false until the engine has computed the policy, and again while it cannot.
 	computed   bool
 	generation int64
-	span       sets.Set[string]
-	reports    map[string]v1beta2.NetworkPolicyNodeStatus
+	// desired is the number of enforcers that the policy concerns; reports are from them, or from some that it did concern.
+	desired int
+	reports map[string]v1beta2.NetworkPolicyNodeStatus
 }
 
-func newBook() *book {
-	return &book{policies: map[types.UID]*policyPage{}, groups: map[policy.NamespacedName]policy.Problem{}}
+func newBook(concerns func(types.UID, string) bool) *book {
+	return &book{concerns: concerns, policies: map[types.UID]*policyPage{}, groups: map[policy.NamespacedName]policy.Problem{}}
 }
 
 // declare notes a policy as its author wants it, and what is wrong with it. It reports false if that is known already.
@@ -63,7 +66,7 @@ func (b *book) declare(uid types.UID, k kind, p policy.Policy, refused []policy.
 		return false
 	}
 	if !ok {
-		page = &policyPage{span: sets.New[string](), reports: map[string]v1beta2.NetworkPolicyNodeStatus{}}
+		page = &policyPage{}
 		b.policies[uid] = page
 	}
 	page.kind, page.declared, page.refused = k, p.Generation, refused
@@ -87,7 +90,7 @@ func (b *book) forgetGroup(name policy.NamespacedName) {
 func (b *book) record(d *policy.Delta) []task {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var out []task
+	out := make([]task, 0, len(d.Policies)+len(d.Problems))
 	for i := range d.Policies {
 		p := &d.Policies[i]
 		page := b.policies[types.UID(p.Policy.Source.UID)]
@@ -96,12 +99,13 @@ func (b *book) record(d *policy.Delta) []task {
 		}
 		page.computed = p.Change != policy.Removed
 		page.generation = p.Policy.Generation
-		page.span.Insert(p.SpanAdded...)
+		page.desired += len(p.SpanAdded) - len(p.SpanRemoved)
 		for _, key := range p.SpanRemoved {
-			page.span.Delete(key)
 			delete(page.reports, key)
 		}
-		out = append(out, task{kind: taskPolicy, name: page.UID})
+		if page.kind.hasStatus() {
+			out = append(out, task{kind: taskPolicy, name: page.UID})
+		}
 	}
 	for _, p := range d.Problems {
 		if p.Policy.UID == "" {
@@ -117,13 +121,16 @@ func (b *book) record(d *policy.Delta) []task {
 	return out
 }
 
-// report notes what enforcers say about a policy; false means that the policy is not known.
+// report notes what enforcers say about a policy; false means that the policy is not known, or has no status to show it in.
 func (b *book) report(uid types.UID, nodes []v1beta2.NetworkPolicyNodeStatus) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	page := b.policies[uid]
-	if page == nil {
+	if page == nil || !page.kind.hasStatus() {
 		return false
+	}
+	if page.reports == nil {
+		page.reports = map[string]v1beta2.NetworkPolicyNodeStatus{}
 	}
 	for _, n := range nodes {
 		page.reports[n.NodeName] = n
@@ -152,11 +159,11 @@ func (b *book) policyVerdict(uid types.UID) (verdict, bool) {
 	v := verdict{kind: page.kind, PolicyRef: page.PolicyRef, problem: policy.JoinErrors(slices.Concat(page.refused, page.errors, page.warnings))}
 	v.tell = v.problem != "" && v.problem != page.told
 	page.told = v.problem
-	v.status = page.status()
+	v.status = page.status(func(key string) bool { return b.concerns(uid, key) })
 	return v, true
 }
 
-func (p *policyPage) status() v1beta1.NetworkPolicyStatus {
+func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolicyStatus {
 	realizable := v1beta1.NetworkPolicyCondition{Type: v1beta1.NetworkPolicyConditionRealizable, Status: metav1.ConditionTrue}
 	s := v1beta1.NetworkPolicyStatus{Phase: v1beta1.NetworkPolicyPending, ObservedGeneration: p.declared}
 	if wrong := slices.Concat(p.refused, p.errors); len(wrong) > 0 {
@@ -170,12 +177,11 @@ func (p *policyPage) status() v1beta1.NetworkPolicyStatus {
 		return s
 	}
 	s.ObservedGeneration = p.generation
-	s.DesiredNodesRealized = int32(len(p.span))
+	s.DesiredNodesRealized = int32(p.desired)
 	var failed []v1beta2.NetworkPolicyNodeStatus
-	for key := range p.span {
-		r, ok := p.reports[key]
+	for key, r := range p.reports {
 		switch {
-		case !ok || r.Generation != p.generation:
+		case r.Generation != p.generation || !concerns(key):
 		case r.RealizationFailure:
 			failed = append(failed, r)
 		default:
@@ -191,7 +197,7 @@ func (p *policyPage) status() v1beta1.NetworkPolicyStatus {
 		s.Phase = v1beta1.NetworkPolicyRealizing
 	}
 	realizable.Message = policy.JoinErrors(p.warnings)
-	if len(p.span) == 0 && realizable.Message == "" {
+	if p.desired == 0 && realizable.Message == "" {
 		realizable.Message = "nothing is selected that an enforcer is responsible for"
 	}
 	s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}

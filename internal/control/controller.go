@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -72,10 +73,12 @@ func New(o Options) (*Controller, error) {
 		o.Workers = 4
 	}
 	c := &Controller{
-		Options:   o,
-		engine:    policy.New(policy.Options{}),
-		intake:    newIntake(),
-		book:      newBook(),
+		Options: o,
+		engine:  policy.New(policy.Options{}),
+		intake:  newIntake(),
+		book: newBook(func(uid types.UID, key string) bool {
+			return o.Store.Concerns(watchstore.NetworkPolicies, string(uid), key)
+		}),
 		questions: make(chan func(*policy.Engine)), computed: make(chan struct{}), ended: make(chan struct{}),
 		directory: newDirectory(),
 		tasks: workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -131,7 +134,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-// awaitSources waits until every source has delivered what it began with; false means that ctx has ended.
+// awaitSources waits until every source has delivered what it began with; false means that ctx has ended. What has arrived goes to the
+// engine at once: that way it is taken in while the rest is still read and decoded.
 func (c *Controller) awaitSources(ctx context.Context, sources []source) bool {
 	ticker := c.Clock.NewTicker(10 * time.Second)
 	defer ticker.Stop()
@@ -140,6 +144,8 @@ func (c *Controller) awaitSources(ctx context.Context, sources []source) bool {
 			select {
 			case <-s.synced:
 				waiting = false
+			case <-c.intake.wake:
+				c.absorb()
 			case <-ticker.C():
 				c.Logger.Info("Waiting for the first listing before policies are computed", "kind", s.name)
 			case <-ctx.Done():
@@ -148,6 +154,15 @@ func (c *Controller) awaitSources(ctx context.Context, sources []source) bool {
 		}
 	}
 	return true
+}
+
+// absorb gives the engine what has arrived, and returns how much that was.
+func (c *Controller) absorb() int {
+	batch := c.intake.take()
+	for i := range batch {
+		c.apply(batch[i])
+	}
+	return len(batch)
 }
 
 // later notes a task for the end of the round.
@@ -166,10 +181,7 @@ func (c *Controller) event(o client.Object, eventType, reason, action, note stri
 
 // round gives the engine what has arrived, publishes what that changes and notes whose status may change.
 func (c *Controller) round() {
-	batch := c.intake.take()
-	for _, in := range batch {
-		c.apply(in)
-	}
+	inputs := c.absorb()
 	delta := c.engine.Commit()
 	c.due = append(c.due, c.book.record(delta)...)
 	c.Options.Store.Publish(convert.Delta(delta))
@@ -178,7 +190,7 @@ func (c *Controller) round() {
 	}
 	c.due = c.due[:0]
 	if !delta.Empty() {
-		c.Logger.V(1).Info("Computed policies", "inputs", len(batch), "policies", len(delta.Policies),
+		c.Logger.V(1).Info("Computed policies", "inputs", inputs, "policies", len(delta.Policies),
 			"addressGroups", len(delta.AddressGroups), "appliedToGroups", len(delta.AppliedToGroups), "problems", len(delta.Problems))
 	}
 }

@@ -53,6 +53,9 @@ func (k kind) isPolicy() bool {
 	return k == kindPolicy || k == kindClusterPolicy || k == kindK8sPolicy || k.isUpstream()
 }
 
+// hasStatus tells the policies whose status says how far they are realized.
+func (k kind) hasStatus() bool { return k.isPolicy() && k != kindK8sPolicy }
+
 // input is the last word about one object; object is nil when it is gone.
 type input struct {
 	inputKey
@@ -78,22 +81,25 @@ func keyOf(k kind, o client.Object) inputKey {
 type intake struct {
 	wake chan struct{}
 
-	mu      sync.Mutex
-	pending map[inputKey]client.Object
-	order   []inputKey
+	mu sync.Mutex
+	// pending are the inputs in order of arrival, place says where each is.
+	pending []input
+	place   map[inputKey]int
 }
 
 func newIntake() *intake {
-	return &intake{wake: make(chan struct{}, 1), pending: map[inputKey]client.Object{}}
+	return &intake{wake: make(chan struct{}, 1), place: map[inputKey]int{}}
 }
 
 func (q *intake) add(k inputKey, o client.Object) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, ok := q.pending[k]; !ok {
-		q.order = append(q.order, k)
+	if i, ok := q.place[k]; ok {
+		q.pending[i].object = o
+		return
 	}
-	q.pending[k] = o
+	q.place[k] = len(q.pending)
+	q.pending = append(q.pending, input{k, o})
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -103,13 +109,18 @@ func (q *intake) add(k inputKey, o client.Object) {
 func (q *intake) take() []input {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	out := make([]input, len(q.order))
-	for i, k := range q.order {
-		out[i] = input{k, q.pending[k]}
+	out := q.pending
+	q.pending = nil
+	if len(out) > maxReused {
+		q.place = map[inputKey]int{}
+	} else {
+		clear(q.place)
 	}
-	q.pending, q.order = map[inputKey]client.Object{}, nil
 	return out
 }
+
+// maxReused is the number of inputs up to which the map of their places is used again.
+const maxReused = 1000
 
 // source is an informer that feeds the intake; synced is closed once it has delivered what it began with.
 type source struct {
@@ -201,7 +212,9 @@ func (c *Controller) applyPolicy(in input) {
 	if fresh := c.book.declare(in.uid, in.kind, p, refused); fresh && len(refused) == 0 {
 		c.engine.PutPolicy(p)
 	}
-	c.later(task{kind: taskPolicy, name: string(in.uid)})
+	if in.kind.hasStatus() || len(refused) > 0 {
+		c.later(task{kind: taskPolicy, name: string(in.uid)})
+	}
 }
 
 func (c *Controller) applyDeletion(in input) {

@@ -161,9 +161,12 @@ func (r *registry) of(keys []*key) *span {
 	return s
 }
 
-// use and release count the objects that concern a span.
-func (s *span) use() { s.uses++ }
+func (s *span) has(k *key) bool {
+	_, ok := slices.BinarySearchFunc(s.keys, k.id, func(x *key, id uint32) int { return cmp.Compare(x.id, id) })
+	return ok
+}
 
+// release gives up one use of a span by an object.
 func (r *registry) release(s *span) {
 	if s.uses--; s.uses > 0 {
 		return

@@ -240,6 +240,18 @@ func (s *Store) List(r Resource, key string) ([]runtime.Object, uint64, error) {
 	return out, s.revision, nil
 }
 
+// Concerns reports whether the object of that name concerns the key.
+func (s *Store) Concerns(r Resource, name, key string) bool {
+	kind, ok := r.index()
+	if !ok {
+		return false
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e, k := s.tables[kind].entries[name], s.registry.keys[key]
+	return e != nil && k != nil && e.span.has(k)
+}
+
 // Get returns the whole of one object, or false if there is none of that name.
 func (s *Store) Get(r Resource, name string) (runtime.Object, bool, error) {
 	s.mu.RLock()
