@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,21 +20,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 )
 
 const (
 	// registrationCheck is how often a registration is looked after, registrationRetry how soon after a failure.
 	registrationCheck = 30 * time.Second
 	registrationRetry = time.Second
+	// availabilityCheck is how often kube-apiserver is asked whether it reaches the API, until it does.
+	availabilityCheck = 50 * time.Millisecond
 	// managedBy marks the objects that a registration has made.
 	managedBy, managedByUs = "app.kubernetes.io/managed-by", "nephele"
 	// priority of the group and of the version among others.
 	priority = 100
 )
 
-// Registration makes kube-apiserver forward the API group to a server: it keeps the APIService with the current CA bundle, and
-// for a server outside the cluster network the Service that leads to it. An object of the same name that somebody else
-// has made, such as an Antrea Controller, is left alone, which is an error. All fields are required but Local and Logger.
+// Registration makes kube-apiserver forward the API group to a server, and ask it about what is to be stored: it keeps the webhook
+// configurations and the APIService with the current CA bundle, and for a server outside the cluster network the Service
+// that leads to it. An object of the same name that somebody else has made, such as an Antrea Controller, is left alone, which is
+// an error. All fields are required but Local, Hooks, Changed, Registered and Logger.
 type Registration struct {
 	// Client is one that RegistrationClient returns.
 	Client client.Client
@@ -43,10 +48,16 @@ type Registration struct {
 	Port int32
 	// Local says that server and kube-apiserver run on one machine: the Service is made, and stands for localhost.
 	Local bool
-	// CABundle returns the present bundle.
+	// CABundle returns the present bundle; Changed says that it has changed.
 	CABundle func() []byte
-	Clock    clock.WithTicker
-	Logger   logr.Logger
+	Changed  <-chan struct{}
+	// Hooks are the webhooks of the server; without any there are no webhook configurations.
+	Hooks []webhook.Hook
+	// Registered is called once, when everything has been registered and kube-apiserver reaches the API, or when something will
+	// not be registered because it is somebody else's.
+	Registered func()
+	Clock      clock.WithTicker
+	Logger     logr.Logger
 }
 
 // RegistrationClient returns a client of the objects of a Registration.
@@ -64,7 +75,7 @@ func RegistrationClient(cfg *rest.Config) (client.Client, error) {
 
 func registrationScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(s), apiregistrationv1.AddToScheme(s)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(s), apiregistrationv1.AddToScheme(s), admissionregistrationv1.AddToScheme(s)); err != nil {
 		return nil, fmt.Errorf("build the scheme: %w", err)
 	}
 	return s, nil
@@ -72,23 +83,49 @@ func registrationScheme() (*runtime.Scheme, error) {
 
 // Start keeps the objects until ctx ends. They stay when it does. It is a manager.Runnable.
 func (r *Registration) Start(ctx context.Context) error {
-	for {
+	for registered := false; ; {
 		wait := registrationCheck
-		if err := r.ensure(ctx); err != nil && ctx.Err() == nil {
+		available, err := r.ensure(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
 			r.Logger.Error(err, "Registering the API failed, trying again")
 			wait = registrationRetry
+		case !available && !registered:
+			wait = availabilityCheck
+		}
+		if !registered && (available || errors.Is(err, errForeign)) {
+			registered = true
+			if r.Registered != nil {
+				r.Registered()
+			}
 		}
 		timer := r.Clock.NewTimer(wait)
 		select {
 		case <-timer.C():
+		case <-r.Changed:
 		case <-ctx.Done():
-			timer.Stop()
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
 			return nil
 		}
 	}
 }
 
-func (r *Registration) ensure(ctx context.Context) error {
+// errForeign is why an object is not registered that somebody else has made.
+var errForeign = errors.New("somebody else's")
+
+// ensure brings everything up to date. The webhooks come first: as long as they lead nowhere, what they are about cannot be
+// written by anybody. It reports whether kube-apiserver reaches the API.
+func (r *Registration) ensure(ctx context.Context) (available bool, err error) {
+	bundle := r.CABundle()
+	hooksErr := r.ensureWebhooks(ctx, bundle)
+	available, err = r.ensureAPI(ctx, bundle)
+	return available, errors.Join(hooksErr, err)
+}
+
+func (r *Registration) ensureAPI(ctx context.Context, bundle []byte) (available bool, err error) {
 	if r.Local {
 		service := &corev1.Service{
 			ObjectMeta: r.meta(r.Service),
@@ -101,23 +138,27 @@ func (r *Registration) ensure(ctx context.Context) error {
 			return same
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
 	gv := v1beta2.GroupVersion()
 	api := &apiregistrationv1.APIService{
 		ObjectMeta: r.meta(types.NamespacedName{Name: gv.Version + "." + gv.Group}),
 		Spec: apiregistrationv1.APIServiceSpec{
-			Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: priority, VersionPriority: priority, CABundle: r.CABundle(),
+			Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: priority, VersionPriority: priority, CABundle: bundle,
 			Service: &apiregistrationv1.ServiceReference{Namespace: r.Service.Namespace, Name: r.Service.Name, Port: &r.Port},
 		},
 	}
 	present := &apiregistrationv1.APIService{}
-	return r.keep(ctx, api, present, func() bool {
+	err = r.keep(ctx, api, present, func() bool {
 		same := equality.Semantic.DeepEqual(present.Spec, api.Spec)
 		present.Spec = api.Spec
+		for _, c := range present.Status.Conditions {
+			available = available || same && c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionTrue
+		}
 		return same
 	})
+	return available, err
 }
 
 func (r *Registration) meta(name types.NamespacedName) metav1.ObjectMeta {
@@ -138,7 +179,7 @@ func (r *Registration) keep(ctx context.Context, want, present client.Object, ad
 	case err != nil:
 		return fmt.Errorf("register the API: %w", err)
 	case present.GetLabels()[managedBy] != managedByUs:
-		return fmt.Errorf("register the API: %T %s is somebody else's: it lacks the label %s=%s", want, want.GetName(), managedBy, managedByUs)
+		return fmt.Errorf("register the API: %T %s is %w: it lacks the label %s=%s", want, want.GetName(), errForeign, managedBy, managedByUs)
 	case adapt():
 		return nil
 	}

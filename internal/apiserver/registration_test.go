@@ -99,7 +99,7 @@ func TestRegistrationLeavesForeignObjectsAlone(t *testing.T) {
 		Spec:       apiregistrationv1.APIServiceSpec{Group: "controlplane.antrea.io", Version: "v1beta2", CABundle: []byte("theirs")},
 	}
 	r := newRegistration(t, foreign)
-	if err := r.ensure(t.Context()); err == nil {
+	if _, err := r.ensure(t.Context()); err == nil {
 		t.Error("no error")
 	}
 	var got apiregistrationv1.APIService

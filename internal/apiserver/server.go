@@ -5,14 +5,19 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/path"
+	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/server"
@@ -31,7 +36,7 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Stall and Logger are required.
+// Options are what a Server needs. All fields but Webhooks, Stall and Logger are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
 	Listener net.Listener
@@ -43,6 +48,9 @@ type Options struct {
 	Store *watchstore.Store
 	// Reports takes the statuses that enforcers post.
 	Reports Reports
+	// Webhooks serve paths beside the API, to everybody: kube-apiserver asks without proving who it is. Whoever reaches the port may
+	// therefore learn from them which tiers and groups there are, and nothing else; they change nothing. It may be empty.
+	Webhooks map[string]http.Handler
 	// Stall is how long a client of a watch may take to receive what was written before it is cut off; 0 means a minute.
 	Stall  time.Duration
 	Logger logr.Logger
@@ -52,6 +60,18 @@ type Options struct {
 type Server struct {
 	Options
 	generic *server.GenericAPIServer
+}
+
+// asked returns the authorizer of the API with the paths of the webhooks open.
+func asked(o Options) (authorizer.Authorizer, error) {
+	if len(o.Webhooks) == 0 {
+		return o.Access.Authorizer, nil
+	}
+	open, err := path.NewAuthorizer(slices.Sorted(maps.Keys(o.Webhooks)))
+	if err != nil {
+		return nil, fmt.Errorf("open the webhooks: %w", err)
+	}
+	return union.New(open, o.Access.Authorizer), nil
 }
 
 // New returns a server that does not serve before Start.
@@ -75,6 +95,9 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
+	for at, handler := range o.Webhooks {
+		generic.Handler.NonGoRestfulMux.Handle(at, handler)
+	}
 	// The default is the request timeout, a minute, which any open connection would use up.
 	generic.ShutdownTimeout = stopGrace
 	group := server.NewDefaultAPIGroupInfo(v1beta2.GroupName, scheme, runtime.NewParameterCodec(scheme), codecs)
@@ -95,13 +118,17 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 	if err != nil {
 		return nil, err
 	}
+	access, err := asked(o)
+	if err != nil {
+		return nil, err
+	}
 	c := server.NewConfig(codecs)
 	c.SecureServing = &server.SecureServingInfo{
 		Listener: o.Listener, Cert: o.Certificate.pair, ClientCA: o.Access.ClientCA, MinTLSVersion: tls.VersionTLS12,
 	}
 	c.ExternalAddress = o.Listener.Addr().String()
 	c.Authentication.Authenticator = o.Access.Authenticator
-	c.Authorization.Authorizer = o.Access.Authorizer
+	c.Authorization.Authorizer = access
 	// Nothing in this server calls itself, so it has no all-powerful token for that.
 	c.LoopbackClientConfig = &restclient.Config{}
 	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
@@ -31,11 +32,26 @@ type APIOptions struct {
 	Address string
 	// CertDir keeps the serving certificate; it is for this purpose only, and created if missing.
 	CertDir string
+	// TLSDir, instead of CertDir, holds tls.crt, tls.key and ca.crt, which somebody else renews.
+	TLSDir string
 	// Local says that kube-apiserver runs on this machine, too, and reaches the address without a Service of the cluster.
 	Local bool
 }
 
-// serveAPI adds the API server of the computed objects, and its registration with kube-apiserver, to the manager.
+// apiCertificate opens the certificate of the API.
+func apiCertificate(o *APIOptions, clk clock.WithTicker) (*apiserver.Certificate, error) {
+	name := apiService + "." + apiNamespace + ".svc"
+	if o.TLSDir != "" {
+		return apiserver.MountedCertificate(o.TLSDir, name, clk)
+	}
+	dir, err := certs.Open(o.CertDir, clk.Now)
+	if err != nil {
+		return nil, err
+	}
+	return apiserver.OpenCertificate(dir, []string{name, "localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)}, clk)
+}
+
+// serveAPI adds the API server of the computed objects and the webhooks, and its registration with kube-apiserver, to the manager.
 func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Controller, o ControllerOptions) error {
 	kube, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
@@ -47,13 +63,9 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	}
 	access = access.WithEnforcer(o.loopback.token)
 	clk := clock.RealClock{}
-	dir, err := certs.Open(o.API.CertDir, clk.Now)
+	cert, err := apiCertificate(o.API, clk)
 	if err != nil {
-		return fmt.Errorf("certificates of the computed API: %w", err)
-	}
-	cert, err := apiserver.OpenCertificate(dir, []string{apiService + "." + apiNamespace + ".svc", "localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)}, clk)
-	if err != nil {
-		return err
+		return fmt.Errorf("certificate of the computed API: %w", err)
 	}
 	client, err := apiserver.RegistrationClient(mgr.GetConfig())
 	if err != nil {
@@ -64,7 +76,9 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		return fmt.Errorf("serve the computed API: %w", err)
 	}
 	api, err := apiserver.New(apiserver.Options{
-		Listener: listener, Certificate: cert, Access: access, Store: policies.Store(), Reports: policies, Logger: o.Log.WithName("api"),
+		Listener: listener, Certificate: cert, Access: access, Store: policies.Store(), Reports: policies,
+		Webhooks: webhook.Handlers(webhook.Reading{Reader: mgr.GetClient()}, webhook.Reading{Reader: mgr.GetAPIReader(), Live: true}),
+		Logger:   o.Log.WithName("api"),
 	})
 	if err != nil {
 		return err
@@ -76,7 +90,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	}
 	registration := &apiserver.Registration{
 		Client: client, Service: types.NamespacedName{Namespace: apiNamespace, Name: apiService}, Port: port, Local: o.API.Local,
-		CABundle: cert.CABundle, Clock: clk, Logger: o.Log.WithName("register"),
+		CABundle: cert.CABundle, Changed: cert.Changed(), Hooks: webhook.Hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
 	}
 	for _, r := range []manager.Runnable{api, registration} {
 		if err := mgr.Add(r); err != nil {

@@ -51,6 +51,9 @@ type ControllerOptions struct {
 	LeaderNamespace string
 	// API serves the computed objects to enforcers; nil serves them to those of this process only.
 	API *APIOptions
+	// Ready, if not nil, is called once when the controller works: when its caches are filled, and with API, when kube-apiserver
+	// has been told about the API and the webhooks.
+	Ready func()
 	// Antrea leads to an Antrea Controller that computes the policies instead of this one; nil computes them here. It is asked for
 	// every connection. With it there is no API to serve.
 	Antrea func() (*rest.Config, error)
@@ -162,7 +165,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 		}
 	}
 	if o.Antrea != nil {
-		return nil
+		return tellReady(mgr, o)
 	}
 	return computePolicies(ctx, mgr, o)
 }
@@ -186,9 +189,22 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o ControllerOptio
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	if o.API == nil {
-		return servePrivately(ctx, mgr, policies, o)
+		if err := servePrivately(ctx, mgr, policies, o); err != nil {
+			return err
+		}
+		return tellReady(mgr, o)
 	}
 	return serveAPI(ctx, mgr, policies, o)
+}
+
+// tellReady makes the manager call Ready when the caches are filled.
+func tellReady(mgr manager.Manager, o ControllerOptions) error {
+	return mgr.Add(manager.RunnableFunc(func(context.Context) error {
+		if o.Ready != nil {
+			o.Ready()
+		}
+		return nil
+	}))
 }
 
 // lateReleaser breaks the circle between inventory and realizer; Realizer is set before anything runs.
@@ -233,8 +249,8 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 				return errors.New("--no-clouds leaves nothing to do with --antrea or --antrea-kubeconfig")
 			case o.NoClouds && api.Address == "":
 				return errors.New("--no-clouds needs --api: without either nobody is served")
-			case api.Address != "" && api.CertDir == "":
-				return errors.New("--api needs --api-cert-dir: a directory that keeps the certificate over restarts")
+			case api.Address != "" && (api.CertDir == "") == (api.TLSDir == ""):
+				return errors.New("--api needs either --api-cert-dir, a directory that keeps the certificate over restarts, or --api-tls-dir")
 			case api.Address != "":
 				o.API = &api
 			}
@@ -247,8 +263,9 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	f.StringVar(&o.HealthAddress, "health", "", "HOST:PORT for /healthz and /readyz; empty for none")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "work only while holding the lock that several replicas compete for")
 	f.StringVar(&o.LeaderNamespace, "leader-namespace", "", "namespace of the lock; empty means the Pod's own")
-	f.StringVar(&api.Address, "api", "", "HOST:PORT to serve the computed policies on, to agents; empty for none. Service "+apiNamespace+"/"+apiService+" must lead there")
+	f.StringVar(&api.Address, "api", "", "HOST:PORT to serve the computed policies on, to agents, and the admission webhooks; empty for none. Service "+apiNamespace+"/"+apiService+" must lead there")
 	f.StringVar(&api.CertDir, "api-cert-dir", "", "directory that keeps the certificate of --api; created if missing")
+	f.StringVar(&api.TLSDir, "api-tls-dir", "", "directory with tls.crt, tls.key and ca.crt for --api, which somebody else (cert-manager) keeps current")
 	f.StringVar(&antrea.kubeconfig, "antrea-kubeconfig", "", "take the computed policies from the Antrea Controller that this kubeconfig file leads to, instead of computing them here")
 	f.BoolVar(&antrea.aggregated, "antrea", false, "the same through the cluster's own API server, where an Antrea Controller has registered its API")
 	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")

@@ -36,7 +36,8 @@ func run() int {
 // runController runs the loops of the controller in this process, and serves what they compute.
 func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
 	return cli.RunController(ctx, cfg, cli.ControllerOptions{
-		Log: cli.NewLogger(home.Log, false),
-		API: &cli.APIOptions{Address: "127.0.0.1:0", CertDir: home.Certificates, Local: true},
+		Log:   cli.NewLogger(home.Log, false),
+		API:   &cli.APIOptions{Address: "127.0.0.1:0", CertDir: home.Certificates, Local: true},
+		Ready: home.Ready,
 	})
 }

@@ -16,6 +16,8 @@ type Home struct {
 	Log io.Writer
 	// Certificates is a directory for the certificate of the API that the controller serves.
 	Certificates string
+	// Ready is to be called as a RunController calls it.
+	Ready func()
 }
 
 // LoggingController is a RunController that has a place for its log and its files.
@@ -24,8 +26,8 @@ type LoggingController func(ctx context.Context, cfg *rest.Config, home Home) er
 // WithLogFile runs c with its log in logs/controller.log below dataDir, beside those of the control plane: the terminal is for the
 // person at it. The file is rotated at 20 MB, and three old ones are kept.
 func WithLogFile(dataDir string, c LoggingController) RunController {
-	return func(ctx context.Context, cfg *rest.Config) error {
+	return func(ctx context.Context, cfg *rest.Config, ready func()) error {
 		log := &lumberjack.Logger{Filename: filepath.Join(dataDir, "logs", "controller.log"), MaxSize: 20 /* MB */, MaxBackups: 3}
-		return errors.Join(c(ctx, cfg, Home{Log: log, Certificates: filepath.Join(dataDir, "api-pki")}), log.Close())
+		return errors.Join(c(ctx, cfg, Home{Log: log, Certificates: filepath.Join(dataDir, "api-pki"), Ready: ready}), log.Close())
 	}
 }

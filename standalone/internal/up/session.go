@@ -28,8 +28,9 @@ const stopLimit = 30 * time.Second
 // errFinished is the cause for which a session ends when it is over, rather than interrupted or broken.
 var errFinished = errors.New("finished")
 
-// RunController runs the controller against an API server until ctx ends. It returns nil then, or why it cannot go on.
-type RunController func(ctx context.Context, cfg *rest.Config) error
+// RunController runs the controller against an API server until ctx ends. It returns nil then, or why it cannot go on. It calls
+// ready when the API server can do everything it does with the controller beside it.
+type RunController func(ctx context.Context, cfg *rest.Config, ready func()) error
 
 // Config says what to run and where.
 type Config struct {
@@ -38,7 +39,7 @@ type Config struct {
 	Listen  string
 	// CRDs are the CustomResourceDefinitions to install, one per file.
 	CRDs fs.FS
-	// Controller is run as soon as these are served. With nil only the control plane runs.
+	// Controller is run as soon as these are served, and awaited until it is ready. With nil only the control plane runs.
 	Controller RunController
 	// Progress receives a line when something takes longer than a second; Terminal says whether its lines can be rewritten.
 	Progress io.Writer
@@ -80,9 +81,10 @@ func Run(ctx context.Context, cfg Config, during func(ctx context.Context, s Ses
 	if err := cp.InstallCRDs(ctx, cfg.CRDs); err != nil {
 		return err
 	}
-	steps.Step("")
-	defer trimHeap()()
+	steps.Step("starting the controller")
 	return attend(ctx, cp, cfg.Controller, func(ctx context.Context) error {
+		steps.Step("")
+		defer trimHeap()()
 		return during(ctx, Session{
 			RestConfig: cp.RestConfig(), URL: cp.URL(), Kubeconfig: cp.Kubeconfig(), LogDir: cp.LogDir(),
 			StartUp: time.Since(begin),
@@ -90,7 +92,7 @@ func Run(ctx context.Context, cfg Config, during func(ctx context.Context, s Ses
 	})
 }
 
-// attend calls during with the controller running beside it, and waits for that to end.
+// attend calls during with the controller ready beside it, and waits for that to end.
 func attend(ctx context.Context, cp *controlplane.ControlPlane, run RunController, during func(ctx context.Context) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	var parties sync.WaitGroup
@@ -103,9 +105,12 @@ func attend(ctx context.Context, cp *controlplane.ControlPlane, run RunControlle
 		case <-ctx.Done():
 		}
 	})
-	if run != nil {
+	ready := make(chan struct{})
+	if run == nil {
+		close(ready)
+	} else {
 		parties.Go(func() {
-			err := run(ctx, cp.RestConfig())
+			err := run(ctx, cp.RestConfig(), sync.OnceFunc(func() { close(ready) }))
 			switch {
 			case ctx.Err() != nil:
 			case err != nil:
@@ -115,7 +120,13 @@ func attend(ctx context.Context, cp *controlplane.ControlPlane, run RunControlle
 			}
 		})
 	}
-	err := during(ctx)
+	var err error
+	select {
+	case <-ready:
+		err = during(ctx)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
 	// A party that broke is the reason for what during then met.
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause

@@ -24,7 +24,8 @@ func config(t *testing.T, controller RunController) Config {
 func TestRunServesTheAPITypesToTheController(t *testing.T) {
 	listed := make(chan error, 1)
 	ended := false
-	controller := func(ctx context.Context, cfg *rest.Config) error {
+	controller := func(ctx context.Context, cfg *rest.Config, ready func()) error {
+		ready()
 		listed <- listAccounts(ctx, cfg)
 		<-ctx.Done()
 		ended = true
@@ -63,7 +64,7 @@ func TestRunEndsWithTheController(t *testing.T) {
 	broken := errors.New("broken")
 	for name, result := range map[string]error{"with an error": broken, "by itself": nil} {
 		t.Run(name, func(t *testing.T) {
-			controller := func(context.Context, *rest.Config) error { return result }
+			controller := func(context.Context, *rest.Config, func()) error { return result }
 			err := Run(t.Context(), config(t, controller), func(ctx context.Context, _ Session) error {
 				<-ctx.Done()
 				return ctx.Err()

@@ -1,0 +1,76 @@
+package webhook
+
+import (
+	"context"
+	"net/http"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+)
+
+// Hook is one webhook: what is asked about, and where.
+type Hook struct {
+	// Name is the name in the webhook configuration.
+	Name string
+	// Path is where it is served.
+	Path string
+	// Mutating hooks are asked before the schema is looked at, and may change the object.
+	Mutating bool
+	// Group, Version and Resource are what it is asked about; Scope is that of the resource.
+	Group, Version, Resource string
+	Scope                    admissionregistrationv1.ScopeType
+	Operations               []admissionregistrationv1.OperationType
+
+	decide func(context.Context, *states, *question) answer
+}
+
+// Hooks returns all webhooks. They have the names and paths that they have with an Antrea Controller; the two mutating ones of
+// groups are ours, and change nothing.
+func Hooks() []Hook {
+	changes := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	hook := func(name, path, resource string, scope admissionregistrationv1.ScopeType, decide func(context.Context, *states, *question) answer) Hook {
+		gv := v1beta1.GroupVersion()
+		return Hook{
+			Name: name + ".antrea.io", Path: path, Mutating: path[1] == 'm', Group: gv.Group, Version: gv.Version, Resource: resource,
+			Scope: scope, Operations: changes, decide: decide,
+		}
+	}
+	const cluster, namespaced = admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope
+	hooks := []Hook{
+		hook("acnpmutator", "/mutate/acnp", "clusternetworkpolicies", cluster, completePolicy(clusterPolicy)),
+		hook("annpmutator", "/mutate/annp", "networkpolicies", namespaced, completePolicy(namespacedPolicy)),
+		hook("clustergroupmutator", "/mutate/clustergroup", "clustergroups", cluster, previewGroup(clusterGroup)),
+		hook("groupmutator", "/mutate/group", "groups", namespaced, previewGroup(namespacedGroup)),
+		hook("tiervalidator", "/validate/tier", "tiers", cluster, validateTier),
+		hook("acnpvalidator", "/validate/acnp", "clusternetworkpolicies", cluster, validatePolicy(clusterPolicy)),
+		hook("annpvalidator", "/validate/annp", "networkpolicies", namespaced, validatePolicy(namespacedPolicy)),
+		hook("clustergroupvalidator", "/validate/clustergroup", "clustergroups", cluster, validateGroup(clusterGroup)),
+		hook("groupvalidator", "/validate/group", "groups", namespaced, validateGroup(namespacedGroup)),
+	}
+	for i := range hooks {
+		if hooks[i].Path == "/validate/tier" {
+			hooks[i].Operations = append(changes[:2:2], admissionregistrationv1.Delete)
+		}
+	}
+	return hooks
+}
+
+// Paths are the paths of all webhooks.
+func Paths() []string {
+	var out []string
+	for _, h := range Hooks() {
+		out = append(out, h.Path)
+	}
+	return out
+}
+
+// Handlers returns what serves each path. Cached is asked first; Live, which reads from the API itself, before a refusal
+// that depends on other objects.
+func Handlers(cached, live State) map[string]http.Handler {
+	out := map[string]http.Handler{}
+	for _, h := range Hooks() {
+		out[h.Path] = &handler{h, &states{cached, live}}
+	}
+	return out
+}

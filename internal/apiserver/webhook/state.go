@@ -1,0 +1,126 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// State is what decisions look up about other objects.
+type State interface {
+	// Tiers returns all tiers.
+	Tiers(ctx context.Context) ([]policy.Tier, error)
+	// PolicyIn returns an Antrea policy that refers to a tier, or nil if there is none.
+	PolicyIn(ctx context.Context, tier string) (*policy.Policy, error)
+	// Groups returns the Groups of a Namespace, or the ClusterGroups if that is empty.
+	Groups(ctx context.Context, namespace string) ([]policy.Group, error)
+}
+
+// states are the two views of the same objects.
+type states struct{ cached, live State }
+
+// settled decides on the cache, and once more on the API if that finds fault.
+func (s *states) settled(decide func(State) ([]policy.FieldError, error)) answer {
+	errs, err := decide(s.cached)
+	if len(errs) > 0 || err != nil {
+		errs, err = decide(s.live)
+	}
+	return answer{errs: errs, err: err}
+}
+
+// pageSize is how many objects are read at a time where there may be many.
+const pageSize = 500
+
+// Reading is a State that reads from a cache or from the API.
+type Reading struct {
+	client.Reader
+	// Live says that it reads from the API, in pages.
+	Live bool
+}
+
+// Tiers implements State.
+func (r Reading) Tiers(ctx context.Context) ([]policy.Tier, error) {
+	var list v1beta1.TierList
+	if err := r.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list tiers: %w", err)
+	}
+	out := make([]policy.Tier, len(list.Items))
+	for i := range list.Items {
+		out[i] = convert.Tier(&list.Items[i])
+	}
+	return out, nil
+}
+
+// Groups implements State.
+func (r Reading) Groups(ctx context.Context, namespace string) ([]policy.Group, error) {
+	var out []policy.Group
+	if namespace == "" {
+		list := &v1beta1.ClusterGroupList{}
+		err := r.pages(ctx, list, "", func() bool {
+			for i := range list.Items {
+				out = append(out, convert.ClusterGroup(&list.Items[i]))
+			}
+			return true
+		})
+		return out, err
+	}
+	list := &v1beta1.GroupList{}
+	err := r.pages(ctx, list, namespace, func() bool {
+		for i := range list.Items {
+			out = append(out, convert.Group(&list.Items[i]))
+		}
+		return true
+	})
+	return out, err
+}
+
+// PolicyIn implements State.
+func (r Reading) PolicyIn(ctx context.Context, tier string) (*policy.Policy, error) {
+	var found *policy.Policy
+	cluster := &v1beta1.ClusterNetworkPolicyList{}
+	err := r.pages(ctx, cluster, "", func() bool {
+		for i := range cluster.Items {
+			if p := &cluster.Items[i]; p.Spec.Tier == tier {
+				found = &policy.Policy{Name: p.Name, Tier: tier}
+			}
+		}
+		return found == nil
+	})
+	if err != nil || found != nil {
+		return found, err
+	}
+	list := &v1beta1.NetworkPolicyList{}
+	err = r.pages(ctx, list, "", func() bool {
+		for i := range list.Items {
+			if p := &list.Items[i]; p.Spec.Tier == tier {
+				found = &policy.Policy{Namespace: p.Namespace, Name: p.Name, Tier: tier}
+			}
+		}
+		return found == nil
+	})
+	return found, err
+}
+
+// pages lists, and calls next after every page until it returns false. Objects of a cache are not copied: they are only read.
+func (r Reading) pages(ctx context.Context, list client.ObjectList, namespace string, next func() bool) error {
+	options := []client.ListOption{client.InNamespace(namespace)}
+	if r.Live {
+		options = append(options, client.Limit(pageSize))
+	} else {
+		options = append(options, client.UnsafeDisableDeepCopy)
+	}
+	for {
+		if err := r.List(ctx, list, options...); err != nil {
+			return fmt.Errorf("list %T: %w", list, err)
+		}
+		if !next() || list.GetContinue() == "" {
+			return nil
+		}
+		options = []client.ListOption{client.InNamespace(namespace), client.Limit(pageSize), client.Continue(list.GetContinue())}
+	}
+}
