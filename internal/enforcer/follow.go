@@ -52,12 +52,18 @@ func (m *Mirror) run(ctx context.Context, r Resource) {
 		pause := wait - m.how.Clock.Since(begun)
 		pause = max(pause, 0) + time.Duration(m.how.Random()*spread*float64(wait))
 		wait = min(2*wait, rarest*m.how.Interval)
-		timer := m.how.Clock.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C():
+		if pause > 0 {
+			m.sleep(ctx, pause)
 		}
+	}
+}
+
+func (m *Mirror) sleep(ctx context.Context, d time.Duration) {
+	timer := m.how.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
 	}
 }
 
