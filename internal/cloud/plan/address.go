@@ -137,7 +137,7 @@ func (s *regionState) actual(groups []string, view *network) [2]half {
 	var out [2]half
 	for i, d := range directions {
 		rules := s.groupRules(groups, d)
-		out[i] = s.evaluate(rules, view, func(p cloud.Peer) Set { return addrsOf(s.byHeld[p.GroupID], view) })
+		out[i] = s.evaluate(rules, view, func(p cloud.Peer) Set { return s.heldAddrs(p.GroupID, view) })
 	}
 	s.actualCache[key] = out
 	return out
@@ -189,9 +189,9 @@ func (s *regionState) addresses(p cloud.Peer, view *network) (now, then Set, kno
 		return Set{}, Set{}, false
 	}
 	if p.GroupID != "" {
-		now = addrsOf(s.byHeld[p.GroupID], view)
+		now = s.heldAddrs(p.GroupID, view)
 	}
-	return now, addrsOf(s.wantHeld[key], view), true
+	return now, s.thenAddrs(key, view), true
 }
 
 // evaluateThen returns what rules of one direction will allow when all interfaces hold the groups that they shall.
@@ -204,31 +204,48 @@ func (s *regionState) evaluateThen(rules []cloud.Rule, view *network) half {
 
 // evaluate returns what rules of one direction allow, given the members of groups.
 func (s *regionState) evaluate(rules []cloud.Rule, view *network, members func(p cloud.Peer) Set) half {
+	type peers struct {
+		service        Service
+		all, anonymous []Set
+		opaque         []cloud.Peer
+	}
+	var matched []*peers
 	var services []Service
+	at := map[cloud.Match]*peers{}
 	for _, r := range rules {
-		services = append(services, ServiceOf(r.Match))
+		m := at[r.Match]
+		if m == nil {
+			m = &peers{service: ServiceOf(r.Match)}
+			at[r.Match], matched, services = m, append(matched, m), append(services, m.service)
+		}
+		addrs, byAddr, known := s.nativePeer(r.Peer, view)
+		switch {
+		case r.Peer.GroupName != "":
+			m.all = append(m.all, members(r.Peer))
+		case !known:
+			m.opaque = append(m.opaque, r.Peer)
+		case byAddr:
+			m.anonymous = append(m.anonymous, addrs)
+		default:
+			m.all = append(m.all, members(r.Peer))
+		}
+	}
+	for _, m := range matched {
+		m.anonymous = []Set{unionAll(m.anonymous)}
+		m.all = []Set{unionAll(append(m.all, m.anonymous[0]))}
 	}
 	var out half
 	for _, sv := range partition(services) {
-		family := familyOf(sv.Protocol)
 		cell := halfCell{service: sv}
-		for _, r := range rules {
-			if !ServiceOf(r.Match).covers(sv) {
-				continue
-			}
-			addrs, byAddr, known := s.nativePeer(r.Peer, view)
-			switch {
-			case r.Peer.GroupName != "":
-				cell.all = cell.all.Union(members(r.Peer).Intersect(family))
-			case !known:
-				cell.opaque = append(cell.opaque, r.Peer)
-			case byAddr:
-				cell.anonymous = cell.anonymous.Union(addrs.Intersect(family))
-			default:
-				cell.all = cell.all.Union(members(r.Peer).Intersect(family))
+		var all, anonymous []Set
+		for _, m := range matched {
+			if m.service.covers(sv) {
+				all, anonymous = append(all, m.all[0]), append(anonymous, m.anonymous[0])
+				cell.opaque = append(cell.opaque, m.opaque...)
 			}
 		}
-		cell.all = cell.all.Union(cell.anonymous)
+		family := familyOf(sv.Protocol)
+		cell.all, cell.anonymous = unionAll(all).Intersect(family), unionAll(anonymous).Intersect(family)
 		slices.SortFunc(cell.opaque, cloud.Peer.Compare)
 		cell.opaque = slices.Compact(cell.opaque)
 		out.cells = append(out.cells, cell)

@@ -62,6 +62,7 @@ type design struct {
 	directed []*atom // atoms that move in one step, in this order
 	// bridges are rules that groups of ours that are given up get until they are deleted, by group ID; see bridging.
 	bridges map[string][]cloud.Rule
+	memory  memory
 }
 
 // open tells which directions of the interface its former groups decide.
@@ -117,6 +118,7 @@ func (s *regionState) wanted(n *nic) [2]half {
 func (s *regionState) formClasses() {
 	used, native := s.usedPeers()
 	byKey := map[string]*class{}
+	s.memory.reset()
 	s.classes = nil
 	for _, n := range s.nics {
 		if n.state == Untouched {
@@ -247,7 +249,7 @@ func (s *regionState) nativeMeaning(former []string, open [2]bool) string {
 
 // setTargets decides which groups every interface shall hold.
 func (s *regionState) setTargets() {
-	s.wantHeld = map[string][]*nic{}
+	s.wantHeld, s.memory.then = map[string][]*nic{}, nil
 	for _, n := range s.nics {
 		switch {
 		case n.state == Guarded && s.literal[n.class.key]:

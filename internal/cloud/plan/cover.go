@@ -14,30 +14,39 @@ type candidate struct {
 	reach Set // what it may come to mean: also the interfaces that natively belong to the group but are under our control now
 }
 
+// in returns the addresses of the candidate in a family, or in all of them.
+func (c candidate) in(family Set) Set {
+	if len(family.v4)+len(family.v6) == 1 {
+		return c.addrs.Intersect(family)
+	}
+	return c.addrs
+}
+
 // traffic decides for everything that the class must allow whether to name it by group or by address. What is allowed whoever has
 // the address is named by address, so that a change of members does not change such rules; the rest by the groups whose
 // interfaces are all allowed, and what remains by address.
 func (s *regionState) traffic(c *class, want [2]half) Traffic {
-	var t Traffic
-	classes := s.classCandidates(c)
-	for i, d := range directions {
-		cells := cover(want[i], append(s.nativeCandidates(c, d), classes...))
-		if d == cloud.Ingress {
-			t.Ingress = cells
-		} else {
-			t.Egress = cells
-		}
+	return Traffic{
+		Ingress: s.cover(c.network, want[0], s.nativeCandidates(c, cloud.Ingress)),
+		Egress:  s.cover(c.network, want[1], s.nativeCandidates(c, cloud.Egress)),
 	}
-	return t
 }
 
-func (s *regionState) classCandidates(c *class) []candidate {
+// classCandidates are the groups of the classes that can be referenced from the network.
+func (s *regionState) classCandidates(view *network) []candidate {
+	if out, ok := s.memory.classes[view]; ok {
+		return out
+	}
 	var out []candidate
 	for _, o := range s.classes {
-		if !o.addrs.Empty() && c.network.reaches(o.network) {
+		if !o.addrs.Empty() && view.reaches(o.network) {
 			out = append(out, candidate{o.groups[0].peer(), o.addrs, o.addrs})
 		}
 	}
+	if s.memory.classes == nil {
+		s.memory.classes = map[*network][]candidate{}
+	}
+	s.memory.classes[view] = out
 	return out
 }
 
@@ -72,33 +81,44 @@ func (s *regionState) nativeCandidates(c *class, d cloud.Direction) []candidate 
 	return out
 }
 
-func cover(want half, candidates []candidate) []Cell {
+// cover names what a half allows: first by native groups, then by classes, then by address.
+func (s *regionState) cover(view *network, want half, natives []candidate) []Cell {
 	out := make([]Cell, 0, len(want.cells))
-	usable := make([][]bool, len(want.cells))
-	referred := make([]bool, len(candidates))
+	classes := s.classCandidates(view)
+	found := make([]*covered, len(want.cells))
+	referred := map[int]bool{} // indexes of natives, then of classes
 	for k, h := range want.cells {
 		family := familyOf(h.service.Protocol)
-		usable[k] = make([]bool, len(candidates))
 		rest := h.all.Minus(h.anonymous)
 		cell := Cell{Service: h.service, Groups: slices.Clone(h.opaque)}
-		for i, c := range candidates {
-			addrs, reach := c.addrs, c.reach
-			if len(family.v4)+len(family.v6) == 1 {
-				addrs, reach = addrs.Intersect(family), reach.Intersect(family)
-			}
-			usable[k][i] = reach.Within(h.all)
-			if usable[k][i] && addrs.Overlaps(rest) {
+		for i, c := range natives {
+			if addrs := c.in(family); addrs.Overlaps(rest) && c.reach.Intersect(family).Within(h.all) {
 				cell.Groups = append(cell.Groups, c.peer)
 				rest = rest.Minus(addrs)
 				referred[i] = true
 			}
 		}
-		cell.Addrs = h.anonymous.Union(rest)
+		found[k] = s.coverByClasses(view, rest, h.all, family)
+		for _, i := range found[k].used {
+			referred[len(natives)+i] = true
+		}
+		cell.Groups = append(cell.Groups, found[k].peers...)
+		cell.Addrs = h.anonymous.Union(found[k].rest)
 		out = append(out, cell)
 	}
-	for k := range out {
-		for i, c := range candidates {
-			if referred[i] && usable[k][i] && !slices.Contains(out[k].Groups, c.peer) {
+	for k, h := range want.cells {
+		family := familyOf(h.service.Protocol)
+		for _, i := range sortedKeys(referred) {
+			c := candidate{}
+			if i >= len(natives) {
+				if _, used := slices.BinarySearch(found[k].used, i-len(natives)); used {
+					continue
+				}
+				c = classes[i-len(natives)]
+			} else if c = natives[i]; slices.Contains(out[k].Groups, c.peer) {
+				continue
+			}
+			if c.reach.Intersect(family).Within(h.all) {
 				out[k].Idle = append(out[k].Idle, c.peer)
 			}
 		}

@@ -1,0 +1,84 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// memory keeps what many classes and rules ask for again and again within one computation.
+type memory struct {
+	held map[nativeKey]Set // of the whole computation
+	then map[nativeKey]Set // of the present targets
+
+	// Of one attempt.
+	classes map[*network][]candidate
+	covers  map[coverKey][]*covered
+}
+
+// reset forgets what belongs to an attempt.
+func (m *memory) reset() { m.then, m.classes, m.covers = nil, nil, nil }
+
+// heldAddrs returns the addresses that a reference to the group means now.
+func (s *regionState) heldAddrs(id string, view *network) Set {
+	return s.groupMembers(&s.memory.held, s.byHeld[id], nativeKey{id, view})
+}
+
+// thenAddrs returns the addresses that a reference to the group will mean.
+func (s *regionState) thenAddrs(key string, view *network) Set {
+	return s.groupMembers(&s.memory.then, s.wantHeld[key], nativeKey{key, view})
+}
+
+func (s *regionState) groupMembers(known *map[nativeKey]Set, nics []*nic, key nativeKey) Set {
+	if set, ok := (*known)[key]; ok {
+		return set
+	}
+	if *known == nil {
+		*known = map[nativeKey]Set{}
+	}
+	set := addrsOf(nics, key.view)
+	(*known)[key] = set
+	return set
+}
+
+// coverKey stands for the question which classes cover addresses; the sets are compared where the hashes are equal.
+type coverKey struct {
+	view         *network
+	allowed, all uint64
+}
+
+// covered is the answer: the indexes of the class candidates, in their order, and what remains.
+type covered struct {
+	allowed, all Set
+	family       Set
+	used         []int
+	peers        []cloud.Peer // of used, sorted
+	rest         Set
+}
+
+// coverByClasses covers addresses by classes of which nothing is outside the allowed ones. Classes have no addresses in common.
+func (s *regionState) coverByClasses(view *network, addrs, allowed, family Set) *covered {
+	key := coverKey{view, allowed.hash(), addrs.hash()}
+	for _, c := range s.memory.covers[key] {
+		if c.all.Equal(addrs) && c.allowed.Equal(allowed) && c.family.Equal(family) {
+			return c
+		}
+	}
+	out := &covered{allowed: allowed, all: addrs, family: family, rest: addrs}
+	if !addrs.Empty() {
+		var taken []Set
+		for i, c := range s.classCandidates(view) {
+			if set := c.in(family); set.Overlaps(addrs) && set.Within(allowed) {
+				taken = append(taken, set)
+				out.used, out.peers = append(out.used, i), append(out.peers, c.peer)
+			}
+		}
+		out.rest = addrs.Minus(unionAll(taken))
+		slices.SortFunc(out.peers, cloud.Peer.Compare)
+	}
+	if s.memory.covers == nil {
+		s.memory.covers = map[coverKey][]*covered{}
+	}
+	s.memory.covers[key] = append(s.memory.covers[key], out)
+	return out
+}
