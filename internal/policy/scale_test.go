@@ -22,8 +22,13 @@ import (
 // anything, and with what nobody reads taken away.
 func decoded(s *policytest.Scale) []client.Object {
 	out := make([]client.Object, len(s.Objects))
+	trimmer := control.NewTrimmer()
 	for i, o := range s.Objects {
-		out[i] = apiObject(o, i)
+		trimmed, err := trimmer.Trim(apiObject(o, i))
+		if err != nil {
+			panic(err)
+		}
+		out[i] = trimmed.(client.Object)
 	}
 	return out
 }
@@ -53,11 +58,7 @@ func apiObject(o policytest.Object, serial int) client.Object {
 	default:
 		panic(fmt.Sprintf("no API object for %T", o))
 	}
-	trimmed, err := control.Trim(out)
-	if err != nil {
-		panic(err)
-	}
-	return trimmed.(client.Object)
+	return out
 }
 
 // remade encodes one object and decodes it into another one.
