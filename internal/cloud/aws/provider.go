@@ -24,11 +24,13 @@ type Config struct {
 	Credential v1alpha1.AWSCredential
 	// Region is where STS is asked: any region of the account.
 	Region string
-	// Endpoint, when set, is the URL of EC2 and STS in every region.
+	// Endpoint, when set, is the URL of EC2, STS and SQS in every region.
 	Endpoint string
 	// Ambient yields the identity of the process, which assumes the role if Credential has no keys. Nil means
 	// AmbientCredentials: environment, web identity token, container endpoint.
 	Ambient awssdk.CredentialsProvider
+	// Queues tell of changes; see Listen.
+	Queues []Queue
 	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults; zero fields mean the default.
 	Limits func(region string) cloud.Limits
 
@@ -76,6 +78,9 @@ func New(cfg Config) (*Provider, error) {
 		return nil, errors.New("no region is given")
 	}
 	if err := checkEndpoint(cfg.Endpoint); err != nil {
+		return nil, err
+	}
+	if err := checkQueues(cfg.Queues); err != nil {
 		return nil, err
 	}
 	cfg = withDefaults(cfg)

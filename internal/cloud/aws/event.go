@@ -1,0 +1,189 @@
+package aws
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// This file reads EventBridge events. It is pure. An event is a hint and may be forged by whoever can write to the queue: what it can
+// cause is reading, and its words are only ever shown.
+
+// The events that say something about a snapshot.
+const (
+	stateChange = "EC2 Instance State-change Notification"
+	apiCall     = "AWS API Call via CloudTrail"
+	tagChange   = "Tag Change on Resource"
+)
+
+const (
+	// maxEventIDs bounds the ids that are taken from one event; one that names more is about the whole region.
+	maxEventIDs = 500
+	// maxWords bounds what of an event is shown to people.
+	maxWords = 256
+)
+
+// event is what is read of an event.
+type event struct {
+	Kind      string    `json:"detail-type"`
+	Account   string    `json:"account"`
+	Region    string    `json:"region"`
+	Time      time.Time `json:"time"`
+	Resources []string  `json:"resources"`
+	Detail    struct {
+		Instance string `json:"instance-id"`
+
+		Source    string    `json:"eventSource"`
+		Name      string    `json:"eventName"`
+		Time      time.Time `json:"eventTime"`
+		Region    string    `json:"awsRegion"`
+		Recipient string    `json:"recipientAccountId"`
+		ErrorCode string    `json:"errorCode"`
+		ReadOnly  bool      `json:"readOnly"`
+		Identity  struct {
+			ARN       string `json:"arn"`
+			InvokedBy string `json:"invokedBy"`
+			Type      string `json:"type"`
+		} `json:"userIdentity"`
+		Request  any `json:"requestParameters"`
+		Response any `json:"responseElements"`
+	} `json:"detail"`
+}
+
+// identity is who we are to the cloud.
+type identity struct {
+	account, arn string
+}
+
+// readEvent returns what an event hints at; false if that is nothing, for whatever reason.
+func readEvent(body string, us identity) (cloud.Change, bool) {
+	var e event
+	if json.Unmarshal([]byte(body), &e) != nil || e.Account != us.account || !regionName.MatchString(e.Region) {
+		return cloud.Change{}, false
+	}
+	c := cloud.Change{Region: e.Region}
+	switch e.Kind {
+	case stateChange:
+		c.IDs = wellFormed([]string{e.Detail.Instance})
+		return c, len(c.IDs) > 0
+	case tagChange:
+		for _, arn := range e.Resources {
+			c.IDs = append(c.IDs, arn[strings.LastIndexByte(arn, '/')+1:])
+		}
+		c.IDs = wellFormed(c.IDs)
+		return c, len(c.IDs) > 0
+	case apiCall:
+		return e.call(c, us)
+	}
+	return cloud.Change{}, false
+}
+
+// regionName is the form of a region's name.
+var regionName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+){1,8}$`)
+
+// call reads CloudTrail's record of a call.
+func (e *event) call(c cloud.Change, us identity) (cloud.Change, bool) {
+	d := &e.Detail
+	kinds, relevant := kindsOfCall(d.Name)
+	if !relevant || d.Source != "ec2.amazonaws.com" || d.ErrorCode != "" || d.ReadOnly || d.Recipient != "" && d.Recipient != us.account {
+		return cloud.Change{}, false
+	}
+	found := map[string]bool{}
+	collect(d.Request, found)
+	collect(d.Response, found)
+	for id := range found {
+		if slices.Contains(kinds, kindOf(id)) {
+			c.IDs = append(c.IDs, id)
+		}
+	}
+	slices.Sort(c.IDs)
+	tags := d.Name == "CreateTags" || d.Name == "DeleteTags"
+	switch {
+	case len(c.IDs) > maxEventIDs:
+		c.IDs = nil
+	case len(c.IDs) == 0 && tags && len(found) > 0:
+		return cloud.Change{}, false // tags of volumes, images, ...
+	}
+	c.Author = cloud.Author{Who: words(firstOf(d.Identity.ARN, d.Identity.InvokedBy, d.Identity.Type)), Call: d.Name, At: d.Time}
+	c.Author.Ours = us.arn != "" && d.Identity.ARN == us.arn
+	return c, true
+}
+
+// kindsOfCall returns the kinds of objects that a call changes; false for calls that change nothing that we look at.
+func kindsOfCall(name string) ([]idKind, bool) {
+	switch name {
+	case "CreateTags", "DeleteTags":
+		return []idKind{instanceID, interfaceID, groupID, networkID}, true
+	case "RunInstances", "StartInstances", "StopInstances", "TerminateInstances", "ModifyInstanceAttribute",
+		"CreateNetworkInterface", "DeleteNetworkInterface", "AttachNetworkInterface", "DetachNetworkInterface",
+		"ModifyNetworkInterfaceAttribute", "ResetNetworkInterfaceAttribute", "AssignPrivateIpAddresses",
+		"UnassignPrivateIpAddresses", "AssignIpv6Addresses", "UnassignIpv6Addresses", "AssociateAddress", "DisassociateAddress":
+		return []idKind{instanceID, interfaceID}, true
+	case "CreateSecurityGroup", "DeleteSecurityGroup", "AuthorizeSecurityGroupIngress", "AuthorizeSecurityGroupEgress",
+		"RevokeSecurityGroupIngress", "RevokeSecurityGroupEgress", "ModifySecurityGroupRules",
+		"UpdateSecurityGroupRuleDescriptionsIngress", "UpdateSecurityGroupRuleDescriptionsEgress":
+		return []idKind{groupID}, true
+	case "CreateVpc", "CreateDefaultVpc", "DeleteVpc", "AssociateVpcCidrBlock", "DisassociateVpcCidrBlock":
+		return []idKind{networkID}, true
+	case "CreateVpcPeeringConnection", "AcceptVpcPeeringConnection", "RejectVpcPeeringConnection", "DeleteVpcPeeringConnection":
+		return []idKind{peeringID}, true
+	case "CreateManagedPrefixList", "ModifyManagedPrefixList", "DeleteManagedPrefixList", "RestoreManagedPrefixListVersion":
+		return []idKind{prefixListID}, true
+	}
+	return nil, false
+}
+
+// collect notes every id in a JSON value, wherever it stands, but not what people write as tags.
+func collect(v any, into map[string]bool) {
+	switch v := v.(type) {
+	case string:
+		if anyID.MatchString(v) {
+			into[v] = true
+		}
+	case []any:
+		for _, x := range v {
+			collect(x, into)
+		}
+	case map[string]any:
+		for key, x := range v {
+			if key != "tagSet" && key != "tagSpecificationSet" {
+				collect(x, into)
+			}
+		}
+	}
+}
+
+// anyID is the form of the ids of all resources.
+var anyID = regexp.MustCompile(`^[a-z]+-([0-9a-f]{8}|[0-9a-f]{17})$`)
+
+// wellFormed keeps the ids of objects that we look at.
+func wellFormed(ids []string) []string {
+	return slices.DeleteFunc(ids, func(id string) bool { return kindOf(id) == otherID || !anyID.MatchString(id) })
+}
+
+func firstOf(all ...string) string {
+	for _, s := range all {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// words makes a text that strangers wrote fit to be shown: no control characters, not longer than maxWords.
+func words(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == '\u2028' || r == '\u2029' {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+	if r := []rune(s); len(r) > maxWords {
+		return string(r[:maxWords])
+	}
+	return s
+}

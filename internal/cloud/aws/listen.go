@@ -1,0 +1,186 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// Queue is an SQS queue with events of the account.
+type Queue struct {
+	URL string
+	// Region of the queue; empty means the one that the URL names, else Config.Region.
+	Region string
+}
+
+const (
+	// longPoll is how long the cloud waits for the first message before it answers, in seconds: the longest that it offers.
+	longPoll = 20
+	// messagesAtOnce is the most that one answer holds.
+	messagesAtOnce = 10
+	// The wait after a failed attempt doubles from firstListenWait to lastListenWait.
+	firstListenWait = time.Second
+	lastListenWait  = time.Minute
+)
+
+var _ cloud.Listener = (*Provider)(nil)
+
+// Listen implements cloud.Listener: one goroutine per queue, all ended when it returns.
+func (p *Provider) Listen(ctx context.Context, h cloud.Hearer) {
+	var wg sync.WaitGroup
+	for _, q := range p.cfg.Queues {
+		wg.Go(func() {
+			l := &listening{p: p, queue: q, hearer: h, api: p.queueClient(q)}
+			l.run(ctx)
+		})
+	}
+	wg.Wait()
+}
+
+// checkQueues refuses what cannot be the URL of a queue.
+func checkQueues(queues []Queue) error {
+	for _, q := range queues {
+		u, err := url.Parse(q.URL)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return fmt.Errorf("event queue %q is not an http or https URL with a host", q.URL)
+		}
+	}
+	return nil
+}
+
+// region is where the queue is.
+func (q Queue) region(otherwise string) string {
+	if q.Region != "" {
+		return q.Region
+	}
+	if u, err := url.Parse(q.URL); err == nil {
+		parts := strings.Split(u.Hostname(), ".")
+		switch {
+		case len(parts) > 3 && parts[0] == "sqs": // sqs.us-west-2.amazonaws.com
+			return parts[1]
+		case len(parts) > 3 && parts[1] == "queue": // us-west-2.queue.amazonaws.com
+			return parts[0]
+		}
+	}
+	return otherwise
+}
+
+// queueClient is not admitted like the other calls: a queue has no rate worth minding, and waiting for messages must not hold up others.
+func (p *Provider) queueClient(q Queue) *sqs.Client {
+	base := p.base.Copy()
+	product, _, _ := strings.Cut(p.cfg.UserAgent, "/")
+	base.APIOptions = []func(*middleware.Stack) error{awsmiddleware.AddUserAgentKey(product)}
+	return sqs.NewFromConfig(base, func(o *sqs.Options) {
+		o.Region = q.region(p.cfg.Region)
+		o.Retryer = awssdk.NopRetryer{}
+	})
+}
+
+// listening is one queue being read.
+type listening struct {
+	p      *Provider
+	api    *sqs.Client
+	queue  Queue
+	hearer cloud.Hearer
+	us     identity
+}
+
+// run reads the queue until ctx ends.
+func (l *listening) run(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; {
+		err := l.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		l.hearer.Listening(l.queue.URL, err)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		wait := lastListenWait
+		if failures < 6 {
+			wait = min(firstListenWait<<failures, lastListenWait)
+		}
+		failures++
+		if l.p.cfg.Sleep(ctx, wait) != nil {
+			return
+		}
+	}
+}
+
+// once waits for messages, hands over what they say and deletes them: what they hint at is remembered then, and if we die before it is
+// looked at, everything is read at the next start. A message that we do not understand is deleted as well, for it will never be.
+func (l *listening) once(ctx context.Context) error {
+	if l.us.account == "" {
+		us, err := l.p.identity(ctx)
+		if err != nil {
+			return err
+		}
+		l.us = us
+	}
+	out, err := l.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl: awssdk.String(l.queue.URL), MaxNumberOfMessages: messagesAtOnce, WaitTimeSeconds: longPoll,
+	})
+	if err != nil {
+		return l.failed("ReceiveMessage", err)
+	}
+	if len(out.Messages) == 0 {
+		return nil
+	}
+	var changes []cloud.Change
+	for _, m := range out.Messages {
+		if c, relevant := readEvent(awssdk.ToString(m.Body), l.us); relevant {
+			changes = append(changes, c)
+		}
+	}
+	if len(changes) > 0 {
+		l.hearer.Heard(changes)
+	}
+	return l.forget(ctx, out.Messages)
+}
+
+// forget deletes messages. Those that cannot be deleted come again, which does no harm.
+func (l *listening) forget(ctx context.Context, messages []types.Message) error {
+	in := &sqs.DeleteMessageBatchInput{QueueUrl: awssdk.String(l.queue.URL)}
+	for i, m := range messages {
+		in.Entries = append(in.Entries, types.DeleteMessageBatchRequestEntry{Id: awssdk.String(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle})
+	}
+	_, err := l.api.DeleteMessageBatch(ctx, in)
+	return l.failed("DeleteMessageBatch", err)
+}
+
+// failed classifies an error, for which queues have codes of their own; nil for nil.
+func (l *listening) failed(call string, err error) error {
+	err = classify(call, err, l.p.cfg.Now())
+	var e *cloud.Error
+	if errors.As(err, &e) && (e.Code == codeNoQueue || e.Code == "QueueDoesNotExist") {
+		e.Class = cloud.NotFound
+	}
+	return err
+}
+
+// codeNoQueue is the code of a queue that does not exist, in the region and account of the request.
+const codeNoQueue = "AWS.SimpleQueueService.NonExistentQueue"
+
+// identity asks who we are.
+func (p *Provider) identity(ctx context.Context) (identity, error) {
+	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return identity{}, classify("GetCallerIdentity", err, p.cfg.Now())
+	}
+	return identity{account: awssdk.ToString(out.Account), arn: awssdk.ToString(out.Arn)}, nil
+}
