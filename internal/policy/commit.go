@@ -16,6 +16,7 @@ func (e *Engine) Commit() *Delta {
 	e.sweepReaches()
 	e.sweepGroups(d)
 	e.updateNodes()
+	d.room(e.dirtyGroups)
 	e.updateAppliedToGroups(d)
 	e.fillReaches()
 	e.updateAddressGroups(d)
@@ -38,6 +39,16 @@ func (d *Delta) list(role GroupRole) *[]GroupDelta {
 		return &d.AddressGroups
 	}
 	return &d.AppliedToGroups
+}
+
+// room makes the lists as long as the groups to look at may make them.
+func (d *Delta) room(dirty []*group) {
+	var n [2]int
+	for _, g := range dirty {
+		n[g.role]++
+	}
+	d.AddressGroups = slices.Grow(d.AddressGroups, n[AddressGroup])
+	d.AppliedToGroups = slices.Grow(d.AppliedToGroups, n[AppliedToGroup])
 }
 
 // sweepGroups removes the groups to which no policy refers any more.
@@ -163,6 +174,7 @@ func (e *Engine) wholeSpan(r *reach) []string {
 
 // collectPolicies lists the changes of the policies that were computed again and of those whose reach changed.
 func (e *Engine) collectPolicies(d *Delta, computed []*policyState) {
+	d.Policies = slices.Grow(d.Policies, len(computed))
 	for _, r := range e.dirtyReaches {
 		r.added, r.removed = r.span.take(r.hostSpan())
 		if len(r.added)+len(r.removed) == 0 {
