@@ -117,7 +117,7 @@ func TestUpstreamKinds(t *testing.T) {
 	})
 	created := time.Since(reinstalled).Round(10 * time.Millisecond)
 	all("conditions of policies after the kind is back")
-	t.Log(c.log(t)); t.Logf("the kind was installed again; its policy is created after %s and realized after %s", created, time.Since(reinstalled).Round(10*time.Millisecond))
+	t.Logf("the kind was installed again; its policy is created after %s and realized after %s", created, time.Since(reinstalled).Round(10*time.Millisecond))
 }
 
 // install creates the definition with a name.

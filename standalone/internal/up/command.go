@@ -72,7 +72,7 @@ In another terminal:
   export KUBECONFIG=%s
   kubectl get cpa,ces,vpc,vm,ee -A      # accounts, selectors and what they have found
   kubectl apply -f FILE.yaml            # an account, a selector, a policy
-  kubectl get anp,acnp -A               # policies and their status
+  kubectl get annp,acnp,cnp -A          # policies and their status
 
 Ctrl-C stops; the data stays in %s.
 `, s.StartUp.Round(100*time.Millisecond), s.URL, s.Kubeconfig, s.LogDir, quote(s.Kubeconfig), cfg.DataDir)
