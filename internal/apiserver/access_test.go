@@ -106,7 +106,8 @@ func (c *cluster) client(t *testing.T) kubernetes.Interface {
 		}
 		known := map[string]bool{"tokenuser": true, "certuser": true, "proxyuser": true}
 		x := r.Spec.ResourceAttributes
-		r.Status.Allowed = known[r.Spec.User] && x != nil && x.Group == "controlplane.antrea.io" && x.Resource == "networkpolicies" && x.Verb == "list"
+		r.Status.Allowed = known[r.Spec.User] && x != nil && x.Group == "controlplane.antrea.io" &&
+			(x.Resource == "networkpolicies" && x.Verb == "list" || x.Resource == "enforcers" && x.Verb == "enforce" && x.Name == "")
 		answer(w, http.StatusCreated, &r)
 	})
 	s := httptest.NewServer(mux)

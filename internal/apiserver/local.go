@@ -64,6 +64,8 @@ func enforces(r authorizer.Attributes) bool {
 	switch r.GetVerb() {
 	case "get", "list", "watch":
 		return r.GetSubresource() == ""
+	case VerbEnforce:
+		return r.GetResource() == ResourceEnforcers
 	case "create":
 		return r.GetResource() == string(watchstore.NetworkPolicies) && r.GetSubresource() == "status"
 	}

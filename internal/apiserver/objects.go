@@ -23,6 +23,7 @@ type objects struct {
 	resource watchstore.Resource
 	singular string
 	store    *watchstore.Store
+	gate     gate
 }
 
 var (
@@ -33,9 +34,9 @@ var (
 	_ rest.SingularNameProvider = (*objects)(nil)
 )
 
-func newObjects(r watchstore.Resource, singular string, store *watchstore.Store) *objects {
+func newObjects(r watchstore.Resource, singular string, store *watchstore.Store, g gate) *objects {
 	return &objects{
-		TableConvertor: rest.NewDefaultTableConvertor(groupResource(r)), resource: r, singular: singular, store: store,
+		TableConvertor: rest.NewDefaultTableConvertor(groupResource(r)), resource: r, singular: singular, store: store, gate: g,
 	}
 }
 
@@ -77,7 +78,10 @@ func (o *objects) NamespaceScoped() bool { return false }
 func (o *objects) GetSingularName() string { return o.singular }
 
 // Get implements rest.Getter.
-func (o *objects) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+func (o *objects) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	if err := o.gate.allow(ctx, groupResource(o.resource), name, ""); err != nil {
+		return nil, err
+	}
 	object, ok, err := o.store.Get(o.resource, name)
 	if err != nil {
 		return nil, unavailable(err)
@@ -89,9 +93,12 @@ func (o *objects) Get(_ context.Context, name string, _ *metav1.GetOptions) (run
 }
 
 // List implements rest.Lister.
-func (o *objects) List(_ context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+func (o *objects) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
 	f, err := newFilter(options)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.gate.allow(ctx, groupResource(o.resource), "", f.key); err != nil {
 		return nil, err
 	}
 	found, revision, err := o.store.List(o.resource, f.key)
@@ -150,6 +157,9 @@ func private(object runtime.Object) runtime.Object {
 func (o *objects) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
 	f, err := newFilter(options)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.gate.allow(ctx, groupResource(o.resource), "", f.key); err != nil {
 		return nil, err
 	}
 	position, err := resumeAt(options)

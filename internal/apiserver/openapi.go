@@ -8,27 +8,25 @@ import (
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-
-	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-var ownPackage = reflect.TypeFor[v1beta2.NetworkPolicy]().PkgPath()
-
-// definitions describes the kinds that are served, and those of Kubernetes that they are made of.
-func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	all := apiextensions.GetOpenAPIDefinitions(ref)
-	d := describer{ref: ref, all: all}
-	for _, root := range []any{
-		v1beta2.NetworkPolicyList{}, v1beta2.AddressGroupList{}, v1beta2.AppliedToGroupList{}, v1beta2.AddressGroupPatch{},
-		v1beta2.AppliedToGroupPatch{}, v1beta2.NetworkPolicyStatus{},
-	} {
-		d.define(reflect.TypeOf(root))
+// describe returns what describes the kinds of a scheme that are ours, and those of Kubernetes that they are made of.
+func describe(kinds *runtime.Scheme) common.GetOpenAPIDefinitions {
+	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		all := apiextensions.GetOpenAPIDefinitions(ref)
+		d := describer{ref: ref, all: all}
+		for gv := range apis() {
+			for _, typ := range kinds.KnownTypes(gv) {
+				d.define(typ)
+			}
+		}
+		return all
 	}
-	return all
 }
 
 // describer derives the description of Go types from their JSON tags.
@@ -40,7 +38,7 @@ type describer struct {
 // define describes a struct of ours, and those that its fields hold, and returns the name of its definition.
 func (d describer) define(typ reflect.Type) string {
 	name := util.GetCanonicalTypeName(reflect.Zero(typ).Interface())
-	if _, known := d.all[name]; known || typ.PkgPath() != ownPackage {
+	if _, known := d.all[name]; known || !isOwn(typ) {
 		return name
 	}
 	// A type that refers to itself finds this one.

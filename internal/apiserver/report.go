@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
 // Reports takes what enforcers say about policies. It must not keep the value. A policy that is not known is no error.
@@ -20,6 +21,7 @@ type Reports interface {
 // statuses serves networkpolicies/NAME/status.
 type statuses struct {
 	reports Reports
+	gate    gate
 }
 
 var _ rest.NamedCreater = (*statuses)(nil)
@@ -43,13 +45,16 @@ func (s *statuses) Create(ctx context.Context, name string, object runtime.Objec
 		if n.NodeName == "" {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("nodes[%d].nodeName is empty, want the key of the enforcer", i))
 		}
+		if err := s.gate.allow(ctx, groupResource(watchstore.NetworkPolicies), name, n.NodeName); err != nil {
+			return nil, err
+		}
 	}
 	if validate != nil {
 		if err := validate(ctx, object); err != nil {
 			return nil, err
 		}
 	}
-	if options == nil || len(options.DryRun) == 0 {
+	if !dryRun(options) {
 		if err := s.reports.Report(ctx, status); err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}

@@ -2,12 +2,17 @@ package apiserver
 
 import (
 	"fmt"
+	"net/url"
+	"reflect"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/api/stats/v1alpha1"
 )
 
 // The fields that objects can be selected by.
@@ -16,14 +21,29 @@ const (
 	fieldKey  = "nodeName"
 )
 
+// apis are the API groups of this server, with what adds their kinds to a scheme.
+func apis() map[schema.GroupVersion]func(*runtime.Scheme) error {
+	return map[schema.GroupVersion]func(*runtime.Scheme) error{
+		v1beta2.GroupVersion(): v1beta2.AddToScheme, v1alpha1.GroupVersion(): v1alpha1.AddToScheme,
+	}
+}
+
+// isOwn tells the types of the API groups from those of Kubernetes that stand in their versions as well.
+func isOwn(typ reflect.Type) bool {
+	return typ.PkgPath() == reflect.TypeFor[v1beta2.NetworkPolicy]().PkgPath() ||
+		typ.PkgPath() == reflect.TypeFor[v1alpha1.NetworkPolicyStats]().PkgPath()
+}
+
 // externalScheme knows the kinds as they are on the wire.
 func externalScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	if err := v1beta2.AddToScheme(s); err != nil {
-		return nil, err
-	}
-	if err := s.SetVersionPriority(v1beta2.GroupVersion()); err != nil {
-		return nil, fmt.Errorf("build the scheme: %w", err)
+	for gv, add := range apis() {
+		if err := add(s); err != nil {
+			return nil, err
+		}
+		if err := s.SetVersionPriority(gv); err != nil {
+			return nil, fmt.Errorf("build the scheme: %w", err)
+		}
 	}
 	unversioned := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(s, unversioned)
@@ -39,20 +59,23 @@ func servingScheme() (*runtime.Scheme, error) {
 	if err != nil {
 		return nil, err
 	}
-	gv := v1beta2.GroupVersion()
-	internal := schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}
-	for kind, typ := range s.KnownTypes(gv) {
-		if typ.PkgPath() != ownPackage {
-			continue
+	for gv := range apis() {
+		for kind, typ := range s.KnownTypes(gv) {
+			if !isOwn(typ) {
+				continue
+			}
+			object, err := s.New(gv.WithKind(kind))
+			if err != nil {
+				return nil, fmt.Errorf("build the scheme: %w", err)
+			}
+			s.AddKnownTypeWithName(schema.GroupVersionKind{Group: gv.Group, Version: runtime.APIVersionInternal, Kind: kind}, object)
 		}
-		object, err := s.New(gv.WithKind(kind))
-		if err != nil {
-			return nil, fmt.Errorf("build the scheme: %w", err)
-		}
-		s.AddKnownTypeWithName(internal.WithKind(kind), object)
 	}
-	for _, kind := range []string{"NetworkPolicy", "AddressGroup", "AppliedToGroup"} {
-		if err := s.AddFieldLabelConversionFunc(gv.WithKind(kind), checkField); err != nil {
+	if err := s.AddConversionFunc((*url.Values)(nil), (*v1beta2.PaginationGetOptions)(nil), readPage); err != nil {
+		return nil, fmt.Errorf("build the scheme: %w", err)
+	}
+	for _, kind := range []string{"NetworkPolicy", "AddressGroup", "AppliedToGroup", "EgressGroup", "SupportBundleCollection"} {
+		if err := s.AddFieldLabelConversionFunc(v1beta2.GroupVersion().WithKind(kind), checkField); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
 		}
 	}
@@ -66,4 +89,21 @@ func checkField(label, value string) (string, string, error) {
 		return label, value, nil
 	}
 	return "", "", fmt.Errorf("%q is not a field to select by, want %s or %s", label, fieldName, fieldKey)
+}
+
+// readPage reads which page of members is asked for.
+func readPage(in, out any, _ conversion.Scope) error {
+	query, page := *in.(*url.Values), out.(*v1beta2.PaginationGetOptions)
+	for name, target := range map[string]*int64{"page": &page.Page, "limit": &page.Limit} {
+		text := query.Get(name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s %q is no number", name, text)
+		}
+		*target = n
+	}
+	return nil
 }

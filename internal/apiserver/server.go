@@ -13,19 +13,17 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	restclient "k8s.io/client-go/rest"
 
-	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
@@ -36,7 +34,8 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Webhooks, Stall and Logger are required.
+// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Webhooks, Stall and Logger
+// are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
 	Listener net.Listener
@@ -48,6 +47,12 @@ type Options struct {
 	Store *watchstore.Store
 	// Reports takes the statuses that enforcers post.
 	Reports Reports
+	// Queries answers questions about groups and Pods; nil does not serve any.
+	Queries Queries
+	// Statistics adds up what enforcers count; nil serves no statistics.
+	Statistics *stats.Book
+	// Enforcers says whom callers may act for; empty means OwnKey.
+	Enforcers EnforcerAccess
 	// Webhooks serve paths beside the API, to everybody: kube-apiserver asks without proving who it is. Whoever reaches the port may
 	// therefore learn from them which tiers and groups there are, and nothing else; they change nothing. It may be empty.
 	Webhooks map[string]http.Handler
@@ -100,15 +105,8 @@ func New(o Options) (*Server, error) {
 	}
 	// The default is the request timeout, a minute, which any open connection would use up.
 	generic.ShutdownTimeout = stopGrace
-	group := server.NewDefaultAPIGroupInfo(v1beta2.GroupName, scheme, runtime.NewParameterCodec(scheme), codecs)
-	group.VersionedResourcesStorageMap[v1beta2.GroupVersion().Version] = map[string]rest.Storage{
-		"networkpolicies":        newObjects(watchstore.NetworkPolicies, "networkpolicy", o.Store),
-		"networkpolicies/status": &statuses{o.Reports},
-		"addressgroups":          newObjects(watchstore.AddressGroups, "addressgroup", o.Store),
-		"appliedtogroups":        newObjects(watchstore.AppliedToGroups, "appliedtogroup", o.Store),
-	}
-	if err := generic.InstallAPIGroup(&group); err != nil {
-		return nil, fmt.Errorf("API server: install %s: %w", v1beta2.GroupName, err)
+	if err := install(generic, o, scheme, codecs); err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
 	}
 	return &Server{o, generic}, nil
 }
@@ -139,8 +137,8 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 		return cutStalled(server.DefaultBuildHandlerChain(h, c), o.Stall)
 	}
 	namer := openapi.NewDefinitionNamer(external)
-	c.OpenAPIConfig = server.DefaultOpenAPIConfig(definitions, namer)
-	c.OpenAPIV3Config = server.DefaultOpenAPIV3Config(definitions, namer)
+	c.OpenAPIConfig = server.DefaultOpenAPIConfig(describe(external), namer)
+	c.OpenAPIV3Config = server.DefaultOpenAPIV3Config(describe(external), namer)
 	c.OpenAPIConfig.Info.Title, c.OpenAPIV3Config.Info.Title = "Nephele", "Nephele"
 	c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("policies-computed", func(*http.Request) error {
 		_, _, err := o.Store.Get(watchstore.NetworkPolicies, "")

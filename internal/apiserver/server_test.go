@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -21,7 +22,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	statsv1alpha1 "github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
@@ -42,6 +45,10 @@ type world struct {
 	access *apiserver.Access
 	clock  clock.WithTicker
 	stall  time.Duration
+	// enforcers, queries and book are options of the server.
+	enforcers apiserver.EnforcerAccess
+	queries   apiserver.Queries
+	book      *stats.Book
 }
 
 // reportBook keeps what was reported.
@@ -126,7 +133,8 @@ func (w *world) start(t testing.TB, address string) {
 	w.ca = cert.CABundle()
 	l := listen(t, address)
 	w.address = l.Addr().String()
-	s, err := apiserver.New(apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall})
+	s, err := apiserver.New(apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall,
+		Enforcers: w.enforcers, Queries: w.queries, Statistics: w.book})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +178,7 @@ func (w *world) config(token, contentType string) *rest.Config {
 
 func codecs() runtime.NegotiatedSerializer {
 	s := runtime.NewScheme()
-	if err := v1beta2.AddToScheme(s); err != nil {
+	if err := errors.Join(v1beta2.AddToScheme(s), statsv1alpha1.AddToScheme(s)); err != nil {
 		panic(err)
 	}
 	return serializer.NewCodecFactory(s).WithoutConversion()

@@ -21,6 +21,9 @@ const isolationRuleIndex = math.MaxInt32
 // UnknownPodError says that a Pod that was asked about does not exist.
 type UnknownPodError struct{ types.NamespacedName }
 
+// UnknownPod returns its name.
+func (e UnknownPodError) UnknownPod() types.NamespacedName { return e.NamespacedName }
+
 // Error implements error.
 func (e UnknownPodError) Error() string { return fmt.Sprintf("there is no Pod %s", e.NamespacedName) }
 

@@ -228,7 +228,9 @@ func TestEndpoint(t *testing.T) {
 
 func TestEvaluatePods(t *testing.T) {
 	tier := int32(254)
-	rule := func(a policy.Action, peers ...policy.Peer) policy.Rule { return policy.Rule{Name: string(a), Action: a, Peers: peers} }
+	rule := func(a policy.Action, peers ...policy.Peer) policy.Rule {
+		return policy.Rule{Name: string(a), Action: a, Peers: peers}
+	}
 	anp := func(name, tier string, priority float64, applied string, in, out []policy.Rule) policy.Policy {
 		return policy.Policy{Kind: policy.AntreaNetworkPolicy, Namespace: "n", Name: name, UID: name, Tier: tier, Priority: priority,
 			AppliedTo: []policy.AppliedTo{{PodSelector: app(applied)}}, Ingress: in, Egress: out}
@@ -255,7 +257,7 @@ func TestEvaluatePods(t *testing.T) {
 		"ipBlock": {[]policytest.Object{anp("in", "", 1, "b", []policy.Rule{rule(policy.Allow, b), rule(policy.Reject, policy.Peer{IPBlock: &policy.IPBlock{CIDR: "10.0.0.1/32"}})}, nil)}, "in In 1 Reject"},
 		"pass to a Kubernetes policy": {[]policytest.Object{
 			anp("in", "", 1, "b", []policy.Rule{rule(policy.Pass, a)}, nil), knp("k", "b", policy.Ingress, policy.Rule{Peers: []policy.Peer{b}}, policy.Rule{Peers: []policy.Peer{a}})}, "k In 1 Allow"},
-		"pass to isolation": {[]policytest.Object{anp("in", "", 1, "b", []policy.Rule{rule(policy.Pass, a)}, nil), knp("k", "b", policy.Ingress)}, "k In 2147483647 "},
+		"pass to isolation":         {[]policytest.Object{anp("in", "", 1, "b", []policy.Rule{rule(policy.Pass, a)}, nil), knp("k", "b", policy.Ingress)}, "k In 2147483647 "},
 		"isolation before baseline": {[]policytest.Object{anp("in", "baseline", 1, "b", []policy.Rule{rule(policy.Allow, a)}, nil), knp("k", "b", policy.Ingress)}, "k In 2147483647 "},
 		"baseline":                  {[]policytest.Object{anp("in", "baseline", 1, "b", []policy.Rule{rule(policy.Drop, a)}, nil)}, "in In 0 Drop"},
 		"upstream baseline": {[]policytest.Object{policy.Policy{Kind: policy.BaselineAdminNetworkPolicy, Name: "banp", UID: "banp", TierPriority: &tier,

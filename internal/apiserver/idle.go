@@ -1,0 +1,145 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+// idlePosition is the position of lists that never change.
+const idlePosition = "1"
+
+// idle is a resource of which there are no objects: enforcers watch it, learn that it is empty, and wait.
+type idle struct {
+	resource
+	newList func() runtime.Object
+	gate    gate
+}
+
+var (
+	_ rest.Getter  = (*idle)(nil)
+	_ rest.Lister  = (*idle)(nil)
+	_ rest.Watcher = (*idle)(nil)
+)
+
+func newEgressGroups(g gate) rest.Storage {
+	r := newResource(controlplane("egressgroups"), "egressgroup", false, func() runtime.Object { return &v1beta2.EgressGroup{} })
+	return &idle{r, func() runtime.Object { return &v1beta2.EgressGroupList{} }, g}
+}
+
+func newSupportBundleCollections(g gate) rest.Storage {
+	r := newResource(controlplane("supportbundlecollections"), "supportbundlecollection", false, func() runtime.Object { return &v1beta2.SupportBundleCollection{} })
+	return &idle{r, func() runtime.Object { return &v1beta2.SupportBundleCollectionList{} }, g}
+}
+
+// NewList implements rest.Lister.
+func (i *idle) NewList() runtime.Object { return i.newList() }
+
+// Get implements rest.Getter.
+func (i *idle) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	return nil, apierrors.NewNotFound(i.group, name)
+}
+
+// List implements rest.Lister.
+func (i *idle) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+	f, err := newFilter(options)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.gate.allow(ctx, i.group, "", f.key); err != nil {
+		return nil, err
+	}
+	if err := checkList(options, idlePosition); err != nil {
+		return nil, err
+	}
+	list := i.newList()
+	list.(metav1.ListMetaAccessor).GetListMeta().SetResourceVersion(idlePosition)
+	return list, nil
+}
+
+// Watch implements rest.Watcher: one bookmark, and then nothing until the client goes.
+func (i *idle) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
+	f, err := newFilter(options)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.gate.allow(ctx, i.group, "", f.key); err != nil {
+		return nil, err
+	}
+	if position, err := resumeAt(options); err != nil {
+		return nil, err
+	} else if position != "" && position != idlePosition {
+		return nil, apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion %s: the list has moved on", position))
+	}
+	bookmark := i.kind()
+	m := bookmark.(metav1.Object)
+	m.SetResourceVersion(idlePosition)
+	if marksInitialEvents(options) {
+		m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &silence{out: make(chan watch.Event, 1), cancel: cancel}
+	s.out <- watch.Event{Type: watch.Bookmark, Object: bookmark}
+	context.AfterFunc(ctx, func() { close(s.out) })
+	return s, nil
+}
+
+// silence is a watch that says what it has to say at once.
+type silence struct {
+	out    chan watch.Event
+	cancel context.CancelFunc
+}
+
+// Stop implements watch.Interface.
+func (s *silence) Stop() { s.cancel() }
+
+// ResultChan implements watch.Interface.
+func (s *silence) ResultChan() <-chan watch.Event { return s.out }
+
+// bundleStatuses takes what enforcers say about support bundles. As none is asked for, it keeps nothing.
+type bundleStatuses struct {
+	gate gate
+}
+
+var _ rest.NamedCreater = (*bundleStatuses)(nil)
+
+// New implements rest.Storage.
+func (s *bundleStatuses) New() runtime.Object { return &v1beta2.SupportBundleCollectionStatus{} }
+
+// Destroy implements rest.Storage.
+func (s *bundleStatuses) Destroy() {}
+
+// Create implements rest.NamedCreater.
+func (s *bundleStatuses) Create(ctx context.Context, name string, object runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+	status, ok := object.(*v1beta2.SupportBundleCollectionStatus)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %T, want a SupportBundleCollectionStatus", object))
+	}
+	if status.Name != name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.name is %q, but the path names collection %q", status.Name, name))
+	}
+	if len(status.Nodes) == 0 {
+		return nil, apierrors.NewBadRequest("nodes is empty, want the status of an enforcer")
+	}
+	for i, n := range status.Nodes {
+		if n.NodeName == "" {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("nodes[%d].nodeName is empty, want the name of the enforcer", i))
+		}
+		key := n.NodeName
+		if n.NodeNamespace != "" {
+			key = n.NodeNamespace + "/" + key
+		}
+		if err := s.gate.allow(ctx, controlplane("supportbundlecollections"), name, key); err != nil {
+			return nil, err
+		}
+	}
+	return &metav1.Status{Status: metav1.StatusSuccess}, nil
+}

@@ -1,0 +1,71 @@
+package apiserver
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/server"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/api/stats/v1alpha1"
+	"github.com/nephele-io/nephele/internal/apiserver/stats"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+)
+
+// install adds everything that is served to the server.
+func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme, codecs serializer.CodecFactory) error {
+	g := gate{access: o.Enforcers, authorizer: o.Access.Authorizer}
+	served := map[schema.GroupVersion]map[string]rest.Storage{v1beta2.GroupVersion(): computed(o, g)}
+	if o.Statistics != nil {
+		served[v1beta2.GroupVersion()]["nodestatssummaries"] = newSummaries(o.Statistics, g)
+		served[v1alpha1.GroupVersion()] = statistics(o.Statistics, g)
+	}
+	if o.Queries != nil {
+		generic.Handler.NonGoRestfulMux.HandleFunc(endpointPath, serveEndpoint(o.Queries))
+	}
+	var groups []*server.APIGroupInfo
+	for gv, storages := range served {
+		group := server.NewDefaultAPIGroupInfo(gv.Group, scheme, runtime.NewParameterCodec(scheme), codecs)
+		group.VersionedResourcesStorageMap[gv.Version] = storages
+		groups = append(groups, &group)
+	}
+	if err := generic.InstallAPIGroups(groups...); err != nil {
+		return fmt.Errorf("install the API groups: %w", err)
+	}
+	return nil
+}
+
+// computed are the resources of controlplane.antrea.io.
+func computed(o Options, g gate) map[string]rest.Storage {
+	out := map[string]rest.Storage{
+		"networkpolicies":                 newObjects(watchstore.NetworkPolicies, "networkpolicy", o.Store, g),
+		"networkpolicies/status":          &statuses{o.Reports, g},
+		"addressgroups":                   newObjects(watchstore.AddressGroups, "addressgroup", o.Store, g),
+		"appliedtogroups":                 newObjects(watchstore.AppliedToGroups, "appliedtogroup", o.Store, g),
+		"egressgroups":                    newEgressGroups(g),
+		"supportbundlecollections":        newSupportBundleCollections(g),
+		"supportbundlecollections/status": &bundleStatuses{g},
+	}
+	if q := o.Queries; q != nil {
+		out["groupassociations"] = newGroupAssociations(q)
+		out["ipgroupassociations"] = newIPGroupAssociations(q)
+		out["groupmembers"] = newGroupMembers(q)
+		out["clustergroupmembers"] = newClusterGroupMembers(q)
+		out["networkpolicyevaluation"] = newEvaluations(q)
+	}
+	return out
+}
+
+// statistics are the resources of stats.antrea.io.
+func statistics(b *stats.Book, g gate) map[string]rest.Storage {
+	return map[string]rest.Storage{
+		"networkpolicystats":              newNetworkPolicyStats(b),
+		"antreanetworkpolicystats":        newAntreaNetworkPolicyStats(b),
+		"antreaclusternetworkpolicystats": newAntreaClusterNetworkPolicyStats(b),
+		"multicastgroups":                 newMulticastGroups(b),
+		"nodelatencystats":                newLatencies(b, g),
+	}
+}

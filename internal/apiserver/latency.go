@@ -1,0 +1,95 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/nephele-io/nephele/api/stats/v1alpha1"
+	"github.com/nephele-io/nephele/internal/apiserver/stats"
+)
+
+// latencies serves what Nodes measure of the way to other Nodes. A report takes the place of the one before.
+type latencies struct {
+	*readings
+	book *stats.Book
+	gate gate
+}
+
+var (
+	_ rest.Creater         = (*latencies)(nil)
+	_ rest.GracefulDeleter = (*latencies)(nil)
+)
+
+func newLatencies(b *stats.Book, g gate) rest.Storage {
+	return &latencies{&readings{
+		resource: newResource(statistic("nodelatencystats"), "nodelatencystats", false, func() runtime.Object { return &v1alpha1.NodeLatencyStats{} }),
+		newList:  func() runtime.Object { return &v1alpha1.NodeLatencyStatsList{} },
+		items: func(string) []runtime.Object {
+			var out []runtime.Object
+			for _, s := range b.Latencies() {
+				out = append(out, &s)
+			}
+			return out
+		},
+		get: func(_, name string) (runtime.Object, bool) { return b.Latency(name) },
+		table: tabler([]column{
+			{"Node Name", "string", "name", "The Node that measured."},
+			{"Num Latency Entries", "integer", "int64", "Number of Nodes to which the latency is known."},
+			{"Avg Latency", "string", "", "Average over all addresses."},
+			{"Max Latency", "string", "", "The largest one."},
+		}, latencyCells),
+	}, b, g}
+}
+
+func latencyCells(o runtime.Object) []any {
+	s := o.(*v1alpha1.NodeLatencyStats)
+	var sum, largest, n int64
+	for _, peer := range s.PeerNodeLatencyStats {
+		for _, t := range peer.TargetIPLatencyStats {
+			n++
+			sum += t.LastMeasuredRTTNanoseconds
+			largest = max(largest, t.LastMeasuredRTTNanoseconds)
+		}
+	}
+	return []any{s.Name, int64(len(s.PeerNodeLatencyStats)), time.Duration(sum / max(n, 1)).String(), time.Duration(largest).String()}
+}
+
+// Create implements rest.Creater.
+func (l *latencies) Create(ctx context.Context, object runtime.Object, _ rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	s, ok := object.(*v1alpha1.NodeLatencyStats)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %T, want a NodeLatencyStats", object))
+	}
+	if s.Name == "" {
+		return nil, apierrors.NewBadRequest("metadata.name is empty, want the name of the Node")
+	}
+	if err := l.gate.allow(ctx, l.group, s.Name, s.Name); err != nil {
+		return nil, err
+	}
+	if dryRun(options) {
+		return s, nil
+	}
+	l.book.PutLatency(s)
+	return s, nil
+}
+
+// Delete implements rest.GracefulDeleter.
+func (l *latencies) Delete(ctx context.Context, name string, _ rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	if err := l.gate.allow(ctx, l.group, name, name); err != nil {
+		return nil, false, err
+	}
+	s, ok := l.book.Latency(name)
+	if !ok {
+		return nil, false, apierrors.NewNotFound(l.group, name)
+	}
+	if options == nil || len(options.DryRun) == 0 {
+		l.book.ForgetLatency(name)
+	}
+	return s, true, nil
+}
