@@ -27,6 +27,10 @@ func Compute(in Input, lower Lowerer) *Result {
 	if waiting && !out.Plan.progresses() {
 		out, _ = compute(in, lower, true)
 	}
+	if insisting, stuck := in.insist(out); stuck {
+		out, _ = compute(insisting, lower, true)
+		out.nameModes(in.Modes)
+	}
 	return out
 }
 
@@ -262,6 +266,9 @@ func (c *computation) restrictConflicts() bool {
 				if a == b && len(a.nics) == 1 {
 					continue // an interface does not filter what it sends to itself
 				}
+				if a.bystander && b.region.givenBackAtOnce(b.atom) || b.bystander && a.region.givenBackAtOnce(a.atom) {
+					continue // one edit changes both halves
+				}
 				if meet(a.wider[i], b.addrs, b.narrower[1-i], a.addrs) {
 					found = a.region.restrain(a.atom, i) || found
 					break
@@ -270,6 +277,12 @@ func (c *computation) restrictConflicts() bool {
 		}
 	}
 	return found
+}
+
+// givenBackAtOnce reports whether the interfaces get their own groups back by one edit each. Nothing else changes for them, or for
+// those whose rules refer to groups that they join or leave.
+func (s *regionState) givenBackAtOnce(a *atom) bool {
+	return !a.bystander && a.nics[0].state == Untouched && slices.Contains(s.directed, a)
 }
 
 // restrain keeps the interfaces from becoming wider in one direction in this round. Those that are left alone anyway become wider

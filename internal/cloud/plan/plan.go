@@ -44,6 +44,9 @@ type Input struct {
 	// is if it is under control.
 	Realized map[VMRef]map[string]bool
 
+	// Modes names the VMs that are not simply enforced.
+	Modes map[VMRef]Mode
+
 	// Regions holds one entry per region of the account that could be observed. VMs of other regions are left alone.
 	Regions []Region
 }
@@ -118,7 +121,8 @@ type PolicyRef struct {
 
 // VMStatus says what applies to one VM.
 type VMStatus struct {
-	VM VMRef
+	VM   VMRef
+	Mode Mode
 	// Policies are those that select the VM, in the order of evaluation.
 	Policies []VMPolicy
 	// Interfaces are the interfaces of the VM and their state after the plan, in device order.
@@ -163,6 +167,8 @@ type PolicyStatus struct {
 	Realized []VMRef
 	Pending  []VMRef
 	Failed   []FailedVM
+	// Suspended are the selected VMs that it would apply to if their mode let it. Sorted.
+	Suspended []VMRef
 }
 
 // FailedVM is a VM on which a policy is refused.

@@ -43,6 +43,7 @@ type regionState struct {
 	refused  map[*nic]string            // interfaces that are not taken over, with the reason
 	frozen   map[*nic]string            // interfaces that stay as they are, with the reason
 	waiting  map[*nic]bool              // those of refused and frozen that need only wait for a round
+	pinned   map[string]bool            // groups of ours that must not be changed; see pin
 	coarse   map[string]bool            // restricted classes that make do with a part of what is allowed before and after
 	design
 }
@@ -88,6 +89,8 @@ type nic struct {
 	recorded []string
 	// alien says why it cannot be controlled at all; empty if it can.
 	alien string
+	// released says why it must not hold anything of ours in the end; empty if it may.
+	released string
 
 	// The rest is decided by each attempt of settle.
 	state  InterfaceState
@@ -137,6 +140,7 @@ func newRegionState(c *computation, r Region) *regionState {
 	for i := range s.snap.PrefixLists {
 		s.lists[s.snap.PrefixLists[i].ID] = &s.snap.PrefixLists[i]
 	}
+	s.pin()
 	s.indexInterfaces()
 	return s
 }
@@ -179,6 +183,7 @@ func (s *regionState) indexInterfaces() {
 		n.private = SetOf(in.PrivateIPs...)
 		n.all = n.private.Union(SetOf(in.PublicIPs...))
 		s.sortGroups(n)
+		s.suspend(n)
 		s.nics = append(s.nics, n)
 		n.network.nics = append(n.network.nics, n)
 	}
@@ -193,17 +198,15 @@ func (s *regionState) indexInterfaces() {
 	}
 }
 
-// owned reports whether the group is ours, that is, of this controller and this account.
-func (s *regionState) owned(g *cloud.Group) bool {
-	return g != nil && g.OwnedBy(s.in.ClusterID) && g.Tags[cloud.TagAccount] == s.in.Account
-}
+// owned reports whether the group is ours to change: of this controller and this account, and not pinned.
+func (s *regionState) owned(g *cloud.Group) bool { return s.ours(g) && !s.pinned[g.ID] }
 
 // sortGroups finds out which groups of the interface are ours and what its native groups are.
 func (s *regionState) sortGroups(n *nic) {
 	for _, id := range n.GroupIDs {
 		g := s.groups[id]
 		switch {
-		case s.owned(g):
+		case s.ours(g):
 			n.ours = append(n.ours, id)
 		case g != nil && g.Tags[cloud.TagCluster] != "" && g.Tags[cloud.TagKind] != "" && strings.HasPrefix(g.Name, cloud.NamePrefix):
 			n.alien = "the interface " + n.ID + " is held by the controller " + g.Tags[cloud.TagCluster] + " for the account " + g.Tags[cloud.TagAccount]

@@ -28,9 +28,15 @@ func (c *computation) result() *Result {
 		for _, vm := range s.order {
 			status := s.vmStatus(vm, dirty)
 			for i, p := range vm.policies {
-				perPolicy[p].count(vm.ref, status.Policies[i])
+				if status.Mode == Enforce {
+					perPolicy[p].count(vm.ref, status.Policies[i])
+				} else {
+					perPolicy[p].Suspended = append(perPolicy[p].Suspended, vm.ref)
+				}
 			}
-			out.Refusals = append(out.Refusals, s.vmRefusals(vm)...)
+			if status.Mode == Enforce {
+				out.Refusals = append(out.Refusals, s.vmRefusals(vm)...)
+			}
 			out.VMs = append(out.VMs, status)
 		}
 		out.Drift = append(out.Drift, s.drift()...)
@@ -143,6 +149,9 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 			on.Message = "the VM has no interface"
 		}
 		out.Policies = append(out.Policies, on)
+	}
+	if m := s.in.Modes[vm.ref]; m != Enforce {
+		out.suspended(m)
 	}
 	return out
 }

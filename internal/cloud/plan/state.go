@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,9 @@ import (
 // an earlier form; everywhere else the VM goes on without the policy.
 func (s *regionState) leaveOut(vm *vmState, p *policy, message string) {
 	vm.left[p] = message
+	if s.in.Modes[vm.ref] != Enforce {
+		return
+	}
 	if known, ok := s.in.Realized[vm.ref]; ok && !known[p.ref.UID] {
 		return
 	}
@@ -42,7 +46,10 @@ func (s *regionState) controllable(n *nic) string {
 // decideStates decides which interfaces are guarded, members or untouched.
 func (s *regionState) decideStates() {
 	for _, vm := range s.order {
-		vm.effective, vm.profile = effectiveRules(vm)
+		vm.effective, vm.profile = nil, ""
+		if s.in.Modes[vm.ref] == Enforce {
+			vm.effective, vm.profile = effectiveRules(vm)
+		}
 	}
 	for again := true; again; {
 		for _, n := range s.nics {
@@ -151,7 +158,7 @@ func (s *regionState) guardDependents() (refused bool) {
 				if len(lost) == 0 {
 					continue
 				}
-				if dependent.vm != nil && s.controllable(dependent) == "" {
+				if dependent.vm != nil && s.controllable(dependent) == "" && dependent.released == "" {
 					dependent.state = Guarded
 					vacate(dependent)
 					continue
@@ -220,7 +227,7 @@ func (s *regionState) refuseTakeover(lost []*nic, dependent *nic, ref reference)
 }
 
 func (s *regionState) whyNot(n *nic) string {
-	if why := s.controllable(n); why != "" {
+	if why := cmp.Or(s.controllable(n), n.released); why != "" {
 		return why
 	}
 	return "it belongs to no selected VM"
@@ -249,7 +256,7 @@ func (s *regionState) decideMembers() {
 		}
 	}
 	for _, n := range s.nics {
-		if n.state == Guarded || n.vm == nil || s.controllable(n) != "" || len(n.former)+1 > s.limits.GroupsPerInterface {
+		if n.state == Guarded || n.vm == nil || n.released != "" || s.controllable(n) != "" || len(n.former)+1 > s.limits.GroupsPerInterface {
 			continue
 		}
 		for _, o := range n.network.scope {

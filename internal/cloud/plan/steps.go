@@ -255,6 +255,9 @@ func (e *emitter) discard() {
 		}
 		if blocked[g.ID] && e.byKey[g.ID] == nil {
 			e.ownRules(g, cloud.OpRemoveRules, e.bridges[g.ID], "all interfaces have moved")
+			if len(e.wantHeld[g.ID]) == 0 && e.networks[g.NetworkID] != nil && e.networks[g.NetworkID].foreign == "" {
+				e.loosen(g) // it has to stay, but need not keep others
+			}
 		}
 		if e.byKey[g.ID] != nil || blocked[g.ID] || e.networks[g.NetworkID] == nil || e.networks[g.NetworkID].foreign != "" {
 			busy[g.NetworkID] = true
@@ -322,6 +325,9 @@ func (e *emitter) stillNeeded() map[string]bool {
 	for key, nics := range e.wantHeld {
 		if g := e.groups[key]; g != nil && e.owned(g) && len(nics) > 0 {
 			out[key] = true
+			for _, r := range g.Rules {
+				out[r.Peer.GroupID] = true
+			}
 			if e.byKey[key] == nil {
 				e.note(key, "it is no longer needed, but cannot be deleted while the interface "+nics[0].ID+" holds it")
 			}

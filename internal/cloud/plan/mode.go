@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// Mode says what may be done to the interfaces of a VM.
+type Mode string
+
+// The modes.
+const (
+	// Enforce: the policies that apply are enforced. It is the mode of a VM that Input.Modes does not name.
+	Enforce Mode = ""
+	// Planned: the interfaces, and the groups of ours that they hold, stay exactly as they are, controlled or not, whatever the
+	// policies are and whatever others change on them. No interface of such a VM is taken over or becomes a member.
+	Planned Mode = "plan"
+	// Released: no policy applies, and what we hold is given back, in the order that keeps every promise; but it does not wait for
+	// planned VMs.
+	Released Mode = "released"
+	// BreakGlass: the same at once. Nothing makes these interfaces wait, not even for the sake of the flows of others.
+	BreakGlass Mode = "break-glass"
+)
+
+// whyMode is why the interfaces of a VM cannot be taken over in a mode; empty if they can.
+func (m Mode) whyMode(vm VMRef) string {
+	switch m {
+	case Planned:
+		return fmt.Sprintf("the VM %s is only planned for (mode plan)", vm.ID)
+	case Released, BreakGlass:
+		return fmt.Sprintf("the VM %s is released (mode %s)", vm.ID, m)
+	}
+	return ""
+}
+
+// mode returns the mode of an interface's VM. Only a selected VM has one.
+func (s *regionState) mode(n *nic) Mode {
+	if n.VMID == "" || len(s.in.Modes) == 0 {
+		return Enforce
+	}
+	return s.in.Modes[VMRef{s.snap.Region, n.VMID}]
+}
+
+// pin finds the groups of ours that are not to be changed, because interfaces hold them that have to stay as they are.
+func (s *regionState) pin() {
+	s.pinned = map[string]bool{}
+	for i := range s.snap.Interfaces {
+		in := &s.snap.Interfaces[i]
+		if in.VMID == "" || s.in.Modes[VMRef{s.snap.Region, in.VMID}] != Planned {
+			continue
+		}
+		for _, id := range in.GroupIDs {
+			if s.ours(s.groups[id]) {
+				s.pinned[id] = true
+			}
+		}
+	}
+}
+
+// suspend marks an interface by the mode of its VM.
+func (s *regionState) suspend(n *nic) {
+	m := s.mode(n)
+	why := m.whyMode(VMRef{s.snap.Region, n.VMID})
+	switch {
+	case n.alien != "":
+	case m == Planned:
+		n.alien = why
+	case m == Released:
+		n.released = why
+	case m == BreakGlass:
+		n.released = why
+		s.refused[n] = why
+	}
+}
+
+// suspended makes the status of a VM that is not enforced say nothing but that.
+func (st *VMStatus) suspended(m Mode) {
+	st.Mode = m
+	for i := range st.Policies {
+		p := &st.Policies[i]
+		p.Realized, p.Message, p.Warning = false, "", ""
+	}
+}
+
+// insist returns an input in which released VMs are given back at once, if the outcome is that nothing can be done and some are not given
+// back: planned VMs, which nothing is done to, make them wait for ever.
+func (in Input) insist(out *Result) (insisting Input, stuck bool) {
+	if !out.Plan.Empty() || len(in.Modes) == 0 {
+		return in, false
+	}
+	insisting = in
+	insisting.Modes = map[VMRef]Mode{}
+	for vm, m := range in.Modes {
+		insisting.Modes[vm] = m
+		if m == Released {
+			insisting.Modes[vm] = BreakGlass
+		}
+	}
+	for _, vm := range out.VMs {
+		for _, n := range vm.Interfaces {
+			stuck = stuck || vm.Mode == Released && n.State == Guarded
+		}
+	}
+	return insisting, stuck
+}
+
+// nameModes names the modes in the statuses as they were given.
+func (r *Result) nameModes(modes map[VMRef]Mode) {
+	for i := range r.VMs {
+		r.VMs[i].Mode = modes[r.VMs[i].VM]
+	}
+}
+
+// ours reports whether the group belongs to this controller and this account.
+func (s *regionState) ours(g *cloud.Group) bool {
+	return g != nil && g.OwnedBy(s.in.ClusterID) && g.Tags[cloud.TagAccount] == s.in.Account
+}
+
+// WithoutPlanned returns the input with the planned VMs enforced: what it leads to is what they are spared.
+func (in Input) WithoutPlanned() Input {
+	modes := map[VMRef]Mode{}
+	for vm, m := range in.Modes {
+		if m != Planned {
+			modes[vm] = m
+		}
+	}
+	in.Modes = modes
+	return in
+}
