@@ -13,13 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 )
 
@@ -141,7 +141,19 @@ func (r *Registration) ensureAPI(ctx context.Context, bundle []byte) (available 
 			return false, err
 		}
 	}
-	gv := v1beta2.GroupVersion()
+	available = true
+	for _, gv := range apiVersions() {
+		reached, err := r.ensureGroup(ctx, gv, bundle)
+		if err != nil {
+			return false, err
+		}
+		available = available && reached
+	}
+	return available, nil
+}
+
+// ensureGroup keeps the APIService of one version of a group.
+func (r *Registration) ensureGroup(ctx context.Context, gv schema.GroupVersion, bundle []byte) (available bool, err error) {
 	api := &apiregistrationv1.APIService{
 		ObjectMeta: r.meta(types.NamespacedName{Name: gv.Version + "." + gv.Group}),
 		Spec: apiregistrationv1.APIServiceSpec{

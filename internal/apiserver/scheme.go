@@ -2,9 +2,12 @@ package apiserver
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
@@ -26,6 +29,11 @@ func apis() map[schema.GroupVersion]func(*runtime.Scheme) error {
 	return map[schema.GroupVersion]func(*runtime.Scheme) error{
 		v1beta2.GroupVersion(): v1beta2.AddToScheme, v1alpha1.GroupVersion(): v1alpha1.AddToScheme,
 	}
+}
+
+// apiVersions lists the API groups in order.
+func apiVersions() []schema.GroupVersion {
+	return slices.SortedFunc(maps.Keys(apis()), func(a, b schema.GroupVersion) int { return strings.Compare(a.Group, b.Group) })
 }
 
 // isOwn tells the types of the API groups from those of Kubernetes that stand in their versions as well.

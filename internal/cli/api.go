@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/platform/certs"
@@ -36,6 +37,8 @@ type APIOptions struct {
 	TLSDir string
 	// Local says that kube-apiserver runs on this machine, too, and reaches the address without a Service of the cluster.
 	Local bool
+	// Enforcers says whom callers may act for; empty means themselves only.
+	Enforcers apiserver.EnforcerAccess
 }
 
 // apiCertificate opens the certificate of the API.
@@ -75,8 +78,13 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err != nil {
 		return fmt.Errorf("serve the computed API: %w", err)
 	}
+	book := stats.New(clk)
+	if err := book.Follow(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
 	api, err := apiserver.New(apiserver.Options{
 		Listener: listener, Certificate: cert, Access: access, Store: policies.Store(), Reports: policies,
+		Queries: policies, Statistics: book, Enforcers: o.API.Enforcers,
 		Webhooks: webhook.Handlers(webhook.Reading{Reader: mgr.GetClient()}, webhook.Reading{Reader: mgr.GetAPIReader(), Live: true}),
 		Logger:   o.Log.WithName("api"),
 	})

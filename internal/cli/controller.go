@@ -28,6 +28,7 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
@@ -219,6 +220,7 @@ func NewControllerCommand() *cobra.Command {
 	var o ControllerOptions
 	var verbose bool
 	var api APIOptions
+	var enforcers string
 	var antrea antreaFlags
 	cmd := &cobra.Command{
 		Use:   "controller",
@@ -252,6 +254,9 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 			case api.Address != "" && (api.CertDir == "") == (api.TLSDir == ""):
 				return errors.New("--api needs either --api-cert-dir, a directory that keeps the certificate over restarts, or --api-tls-dir")
 			case api.Address != "":
+				if api.Enforcers, err = apiserver.ParseEnforcerAccess(enforcers); err != nil {
+					return fmt.Errorf("--enforcer-access: %w", err)
+				}
 				o.API = &api
 			}
 			return RunController(cmd.Context(), cfg, o)
@@ -266,6 +271,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	f.StringVar(&api.Address, "api", "", "HOST:PORT to serve the computed policies on, to agents, and the admission webhooks; empty for none. Service "+apiNamespace+"/"+apiService+" must lead there")
 	f.StringVar(&api.CertDir, "api-cert-dir", "", "directory that keeps the certificate of --api; created if missing")
 	f.StringVar(&api.TLSDir, "api-tls-dir", "", "directory with tls.crt, tls.key and ca.crt for --api, which somebody else (cert-manager) keeps current")
+	f.StringVar(&enforcers, "enforcer-access", string(apiserver.OwnKey), "whom callers of --api may act for: own-key (themselves, and whom a rule with verb enforce names) or any (everybody, as with Antrea)")
 	f.StringVar(&antrea.kubeconfig, "antrea-kubeconfig", "", "take the computed policies from the Antrea Controller that this kubeconfig file leads to, instead of computing them here")
 	f.BoolVar(&antrea.aggregated, "antrea", false, "the same through the cluster's own API server, where an Antrea Controller has registered its API")
 	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")
