@@ -116,13 +116,13 @@ func (e *Engine) updateAppliedToGroups(d *Delta) {
 			out.Added, out.Removed = g.resolve(func(m *Member, n int) { e.shift(g, e.hosts[m.Host], n) })
 			out.SpanAdded, out.SpanRemoved = g.span.take(&g.hosts)
 		}
-		d.add(&out)
+		d.add(&out, g.replaced)
 	}
 }
 
 // add appends a group's delta unless nothing changed.
-func (d *Delta) add(g *GroupDelta) {
-	if g.Change == Updated && len(g.Added)+len(g.Removed)+len(g.SpanAdded)+len(g.SpanRemoved) == 0 {
+func (d *Delta) add(g *GroupDelta, replaced bool) {
+	if g.Change == Updated && !replaced && len(g.Added)+len(g.Removed)+len(g.SpanAdded)+len(g.SpanRemoved) == 0 {
 		return
 	}
 	list := d.list(g.Role)
@@ -159,7 +159,7 @@ func (e *Engine) updateAddressGroups(d *Delta) {
 			out.Added, out.Removed = g.resolve(func(*Member, int) {})
 			out.SpanAdded, out.SpanRemoved = g.span.take(g.hostSpan())
 		}
-		d.add(&out)
+		d.add(&out, g.replaced)
 	}
 }
 
@@ -221,7 +221,7 @@ func (e *Engine) clean(computed []*policyState) {
 		}
 	}
 	for _, g := range e.dirtyGroups {
-		g.fresh, g.dirty = false, false
+		g.fresh, g.dirty, g.replaced = false, false, false
 	}
 	e.dirtyGroups = nil
 	for _, r := range e.dirtyReaches {

@@ -11,8 +11,9 @@ type group struct {
 	service   *Member
 	// refs counts the policies that refer to the group.
 	refs int
-	// fresh groups did not exist at the last Commit; dirty ones are on the Engine's list.
-	fresh, dirty bool
+	// fresh groups did not exist at the last Commit; dirty ones are on the Engine's list; replaced ones are made from
+	// another object of the same name than at the last Commit.
+	fresh, dirty, replaced bool
 	// pending are the entities whose membership may have changed since the last Commit, with their member value at
 	// that time; nil: not a member. Not kept for fresh groups.
 	pending map[*entity]*Member

@@ -256,7 +256,10 @@ func (e *Engine) updateGroupDefs() {
 			if s := e.selectionOf(d); s != nil {
 				e.reselect(g, s)
 				e.releaseSelection(s) // reselect counted the group's own use
-				g.uid = d.in.UID
+				if g.uid != d.in.UID {
+					g.uid, g.replaced = d.in.UID, true
+					e.touch(g)
+				}
 			}
 		}
 		for p := range d.policies {

@@ -145,7 +145,8 @@ type GroupDelta struct {
 	Change ChangeKind
 	Role   GroupRole
 	Name   string
-	// UID is that of the Group or ClusterGroup the group was made from, else equal to Name.
+	// UID is that of the Group or ClusterGroup the group was made from, else equal to Name. If that object was deleted and
+	// made again between two Commits, the change is Updated, perhaps with nothing new but this.
 	UID string
 	// Added are new members, members with a new host, and members with other named ports than before under the same
 	// identity: a receiver overwrites what it holds. Removed are members that left, in their last form. If the group

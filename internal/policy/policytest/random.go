@@ -147,7 +147,7 @@ func (d Draw) group() policy.Group {
 	if d.chance(30) {
 		g.Namespace = pickOf(d, namespaces[:2])
 	}
-	g.UID = "uid-" + g.Namespace + "-" + g.Name
+	g.UID = fmt.Sprintf("uid-%s-%s-%d", g.Namespace, g.Name, d(2))
 	switch d(8) {
 	case 0, 1:
 		g.ExternalEntitySelector = d.Selector()

@@ -2,6 +2,7 @@ package policytest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -17,6 +18,7 @@ type Replay struct {
 	members [2]map[string]map[policy.EntityRef]*policy.Member
 	spans   [2]map[string]map[string]bool
 	objects map[string]*policy.ComputedPolicy
+	uids    [2]map[string]string
 }
 
 // view is what one receiver holds: policies by UID, members of groups by role, name and identity.
@@ -31,6 +33,7 @@ func NewReplay(keys []string) *Replay {
 	for role := range r.members {
 		r.members[role] = map[string]map[policy.EntityRef]*policy.Member{}
 		r.spans[role] = map[string]map[string]bool{}
+		r.uids[role] = map[string]string{}
 	}
 	for _, k := range append([]string{""}, keys...) {
 		v := &view{policies: map[string]*policy.ComputedPolicy{}}
@@ -76,6 +79,10 @@ func (r *Replay) group(g *policy.GroupDelta) error {
 		return fmt.Errorf("group %s: change %d, known before: %t", g.Name, g.Change, known != nil)
 	}
 	span := r.spans[g.Role][g.Name]
+	if g.Change == policy.Updated && len(g.Added)+len(g.Removed)+len(g.SpanAdded)+len(g.SpanRemoved) == 0 && r.uids[g.Role][g.Name] == g.UID {
+		return fmt.Errorf("group %s: an empty change", g.Name)
+	}
+	r.uids[g.Role][g.Name] = g.UID
 	if g.Change == policy.Added {
 		known, span = map[policy.EntityRef]*policy.Member{}, map[string]bool{}
 		r.members[g.Role][g.Name], r.spans[g.Role][g.Name] = known, span
@@ -117,6 +124,7 @@ func (r *Replay) group(g *policy.GroupDelta) error {
 		}
 		delete(r.members[g.Role], g.Name)
 		delete(r.spans[g.Role], g.Name)
+		delete(r.uids[g.Role], g.Name)
 	}
 	return nil
 }
@@ -209,6 +217,11 @@ func (r *Replay) Dump() string {
 		sort.Strings(lines)
 		fmt.Fprintf(&out, "== %q\n%s\n", key, strings.Join(lines, "\n"))
 	}
+	for role, uids := range r.uids {
+		for _, name := range slices.Sorted(maps.Keys(uids)) {
+			fmt.Fprintf(&out, "%d %s is %s\n", role, name, uids[name])
+		}
+	}
 	return out.String()
 }
 
@@ -232,6 +245,7 @@ func Serve(l *policy.Listing, keys []string) string {
 		}
 		for role, list := range [][]policy.ComputedGroup{l.AddressGroups, l.AppliedToGroups} {
 			for _, g := range list {
+				r.uids[role][g.Name] = g.UID
 				if key != "" && !slices.Contains(g.Span, key) {
 					continue
 				}
