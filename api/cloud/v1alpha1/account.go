@@ -99,6 +99,19 @@ type CloudProviderAccountSpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	PollIntervalInSeconds *int32 `json:"pollIntervalInSeconds,omitempty"`
+	// Mode is that of the selectors that name none; empty means enforce.
+	// +optional
+	Mode EnforcementMode `json:"mode,omitempty"`
+	// MaxPerWave bounds how many virtual machines and security groups in use are changed before the account is read again and found as
+	// planned. Absent means no bound.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	MaxPerWave *int32 `json:"maxPerWave,omitempty"`
+	// Failsafe is traffic that no policy can forbid.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	Failsafe []FailsafeFlow `json:"failsafe,omitempty"`
 	// AWSConfig is set for an AWS account.
 	// +optional
 	AWSConfig *CloudProviderAccountAWSConfig `json:"awsConfig,omitempty"`
@@ -131,6 +144,10 @@ type CloudProviderAccountStatus struct {
 	// Error is the last account or inventory error; empty when there is none.
 	// +optional
 	Error string `json:"error,omitempty"`
+	// CloudAccountID is the cloud's own number of the account that the credentials belonged to when it was first read. Credentials of
+	// another account are refused, for what is held in the first would be forgotten.
+	// +optional
+	CloudAccountID string `json:"cloudAccountId,omitempty"`
 	// Conditions: Ready, CredentialsValid, Reachable, and EventsReceived if the account has event queues.
 	// +listType=map
 	// +listMapKey=type

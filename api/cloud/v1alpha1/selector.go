@@ -72,6 +72,9 @@ type CloudEntitySelectorSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.vpcMatch) || !has(a.vpcMatch.matchID) || size(a.vpcMatch.matchID) == 0 || has(a.vmMatch) || has(a.tagMatch) || self.exists_one(b, has(b.vpcMatch) && has(b.vpcMatch.matchID) && b.vpcMatch.matchID == a.vpcMatch.matchID && !has(b.vmMatch) && !has(b.tagMatch)))",message="vmSelector must not select the same whole VPC twice"
 	// +listType=atomic
 	VMSelector []VirtualMachineSelector `json:"vmSelector"`
+	// Mode says what may be done to the virtual machines in the cloud. Empty means the mode of the account.
+	// +optional
+	Mode EnforcementMode `json:"mode,omitempty"`
 }
 
 // CloudEntitySelectorStatus says what the selector found.
@@ -79,7 +82,7 @@ type CloudEntitySelectorStatus struct {
 	// Error is why the selector has no effect; empty when it has.
 	// +optional
 	Error string `json:"error,omitempty"`
-	// Conditions: Ready, Matched.
+	// Conditions: Ready, Matched, and Planned if virtual machines are in mode plan.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -95,6 +98,7 @@ type CloudEntitySelectorStatus struct {
 // +kubebuilder:resource:shortName=ces,scope=Namespaced
 // +kubebuilder:printcolumn:name="Account",type=string,JSONPath=`.spec.accountName`
 // +kubebuilder:printcolumn:name="Account-Namespace",type=string,JSONPath=`.spec.accountNamespace`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="VMs",type=integer,JSONPath=`.status.matchedVMs`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Error",type=string,priority=1,JSONPath=`.status.error`

@@ -67,7 +67,7 @@ type UnimportedTag struct {
 }
 
 // PolicyPhase says how far a policy is realized on a virtual machine.
-// +kubebuilder:validation:Enum=Realized;Realizing;Failed
+// +kubebuilder:validation:Enum=Realized;Realizing;Failed;Suspended
 type PolicyPhase string
 
 // The phases of a policy on a virtual machine.
@@ -75,6 +75,8 @@ const (
 	PolicyPhaseRealized  PolicyPhase = "Realized"
 	PolicyPhaseRealizing PolicyPhase = "Realizing"
 	PolicyPhaseFailed    PolicyPhase = "Failed"
+	// PolicyPhaseSuspended: the mode of the virtual machine does not let policies be enforced.
+	PolicyPhaseSuspended PolicyPhase = "Suspended"
 )
 
 // VirtualMachinePolicyStatus says how far one policy is realized on the virtual machine.
@@ -129,7 +131,15 @@ type VirtualMachineStatus struct {
 	// CloudVpcName is the name of its VPC.
 	CloudVpcName string `json:"cloudVpcName,omitempty"`
 
-	// Conditions: Observed, Realized.
+	// Mode is what may be done to the virtual machine, all selectors and annotations considered; empty means enforce.
+	// +kubebuilder:validation:Enum=enforce;plan;released;break-glass
+	// +optional
+	Mode string `json:"mode,omitempty"`
+	// ModeReason says which object decides the mode, and for break-glass why.
+	// +optional
+	ModeReason string `json:"modeReason,omitempty"`
+
+	// Conditions: Observed, Realized; in mode plan, Planned; in mode break-glass, BreakGlass.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -162,6 +172,7 @@ type VirtualMachineStatus struct {
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Agented",type=boolean,JSONPath=`.status.agented`
 // +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.status.policySummary`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Name-In-Cloud",type=string,priority=1,JSONPath=`.status.cloudName`
 // +kubebuilder:selectablefield:JSONPath=`.status.cloudId`

@@ -60,6 +60,14 @@ const (
 	ConditionObserved = "Observed"
 	// ConditionRealized (virtual machine): every policy that applies is realized.
 	ConditionRealized = "Realized"
+	// ConditionPlanned (virtual machine, selector): what would be done if the mode were enforce. True: it can all be done.
+	ConditionPlanned = "Planned"
+	// ConditionBreakGlass (virtual machine): True while it is released by the annotation AnnotationBreakGlass.
+	ConditionBreakGlass = "BreakGlass"
+	// ConditionClaimed (VPC): True if this controller enforces in it, False if another one does.
+	ConditionClaimed = "Claimed"
+	// ConditionDrift (account): True while, and some time after, somebody else changes what we hold.
+	ConditionDrift = "Drift"
 )
 
 // Condition reasons.
@@ -96,4 +104,14 @@ const (
 	ReasonStale = "Stale"
 	// ReasonPolicyFailed: at least one policy cannot be realized.
 	ReasonPolicyFailed = "PolicyFailed"
+	// ReasonPlanOnly, ReasonReleased and ReasonBreakGlass: the mode of the virtual machine does not let policies be enforced.
+	ReasonPlanOnly   = "PlanOnly"
+	ReasonReleased   = "Released"
+	ReasonBreakGlass = "BreakGlass"
+	// ReasonClaimedElsewhere: another controller claims the VPC.
+	ReasonClaimedElsewhere = "ClaimedElsewhere"
+	// ReasonRepaired: it was put right again.
+	ReasonRepaired = "Repaired"
+	// ReasonKept: it is not put right, because the mode forbids to write.
+	ReasonKept = "Kept"
 )

@@ -23,7 +23,7 @@ type VpcStatus struct {
 	// +optional
 	// +kubebuilder:default=false
 	Managed bool `json:"managed"`
-	// Conditions: Observed.
+	// Conditions: Observed, and Claimed if policies apply in it.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
