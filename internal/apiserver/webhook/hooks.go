@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 )
@@ -53,7 +55,17 @@ func Hooks() []Hook {
 			hooks[i].Operations = append(changes[:2:2], admissionregistrationv1.Delete)
 		}
 	}
-	return hooks
+	upstream := func(name, path, resource, version string, empty func() (runtime.Object, func() any)) Hook {
+		return Hook{
+			Name: name + ".antrea.io", Path: path, Group: v1alpha2.GroupName, Version: version, Resource: resource,
+			Scope: cluster, Operations: changes, decide: validateUpstream(empty),
+		}
+	}
+	return append(hooks,
+		upstream("cnpvalidator", "/validate/cnp", "clusternetworkpolicies", "v1alpha2", upstreamPolicy),
+		upstream("anpvalidator", "/validate/anp", "adminnetworkpolicies", "v1alpha1", adminPolicy),
+		upstream("banpvalidator", "/validate/banp", "baselineadminnetworkpolicies", "v1alpha1", baselinePolicy),
+	)
 }
 
 // Paths are the paths of all webhooks.

@@ -20,9 +20,9 @@ const maxReview = 8 << 20
 
 // question is what the API server asks.
 type question struct {
-	operation       admissionv1.Operation
-	name, namespace string
-	object, old     []byte
+	operation   admissionv1.Operation
+	namespace   string
+	object, old []byte
 }
 
 // answer is what it is told. Without errs and err the object is accepted.
@@ -102,7 +102,7 @@ func readReview(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionR
 
 func (h *handler) respond(r *http.Request, in *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	a := h.hook.decide(r.Context(), h.state, &question{
-		operation: in.Operation, name: in.Name, namespace: in.Namespace, object: in.Object.Raw, old: in.OldObject.Raw,
+		operation: in.Operation, namespace: in.Namespace, object: in.Object.Raw, old: in.OldObject.Raw,
 	})
 	out := &admissionv1.AdmissionResponse{UID: in.UID, Warnings: a.warnings}
 	switch {

@@ -32,7 +32,7 @@ func validateTier(ctx context.Context, s *states, q *question) answer {
 	case admissionv1.Update:
 		return answer{errs: admission.ValidateTierUpdate(convert.Tier(&old), convert.Tier(&now))}
 	case admissionv1.Delete:
-		return deleteTier(ctx, s, q.name)
+		return deleteTier(ctx, s, old.Name)
 	}
 	return answer{}
 }

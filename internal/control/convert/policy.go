@@ -96,11 +96,11 @@ func rules(in []v1beta1.Rule, direction policy.Direction) []policy.Rule {
 	return out
 }
 
+// antreaPort leaves a protocol that is not given open, which the engine takes for TCP: the name of a rule without one is a hash over
+// what is given.
 func antreaPort(p v1beta1.NetworkPolicyPort) policy.Port {
-	out := policy.Port{
-		Protocol: policy.TCP, Port: portRef(p.Port), EndPort: p.EndPort, SourcePort: p.SourcePort, SourceEndPort: p.SourceEndPort,
-	}
-	if p.Protocol != nil && *p.Protocol != "" {
+	out := policy.Port{Port: portRef(p.Port), EndPort: p.EndPort, SourcePort: p.SourcePort, SourceEndPort: p.SourceEndPort}
+	if p.Protocol != nil {
 		out.Protocol = policy.Protocol(*p.Protocol)
 	}
 	return out
