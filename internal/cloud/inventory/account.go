@@ -32,6 +32,12 @@ type account struct {
 	inputs fingerprint
 	// secret is what was last found where the account says that its credentials are. Only Reconcile uses it.
 	secret credentials
+	// whole is the provider as it was opened; provider is it, narrowed to what the selectors need.
+	whole  cloud.Provider
+	narrow []cloud.NetworkMatch
+	feed   feed
+	// basis is what the objects were last brought in line with; nil if that is not known. Only Reconcile uses it.
+	basis *basis
 }
 
 // credentials is a key of a Secret and what was there.
@@ -52,6 +58,17 @@ type region struct {
 	// left is when the region was found to be no longer among those of the account; zero while it is. A region that has left is
 	// observed until nothing of ours is in it.
 	left time.Time
+	// hints are the ids that events have named since the last reading began; all asks for everything instead.
+	hints map[string]bool
+	all   bool
+	// patience is until when hints wait, so that a burst of events is one reading; misses counts the readings of hints that failed.
+	patience time.Time
+	misses   int
+}
+
+// hinted reports whether there is something to read because of events. A region that fails is read whole at its own pace.
+func (r *region) hinted() bool {
+	return (len(r.hints) > 0 || r.all) && r.snapshot != nil && r.failures == 0 && r.left.IsZero()
 }
 
 // Keys returns the accounts, "namespace/name", sorted. An account that is being deleted is among them until it is released.
@@ -225,28 +242,48 @@ func (a *account) dropReleased(grace time.Duration) (dropped bool) {
 	return dropped
 }
 
-// due returns the regions to observe now: all if all is set, those whose time has come, and if triggered those that are well.
-func (a *account) due(now time.Time, all bool) []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var names []string
-	for name, r := range a.regions {
-		if all || !now.Before(r.next) || (a.triggered && r.failures == 0) {
-			names = append(names, name)
-		}
-	}
-	a.triggered = false
-	slices.Sort(names)
-	return names
+// job is one reading of one region: of everything, or of the objects with these ids as they have changed since the snapshot.
+type job struct {
+	region string
+	ids    []string
+	since  *cloud.Snapshot
 }
 
-// wait returns how long from now until a region is due.
+// due returns what to read now: all regions if all is set, those whose time has come, if triggered those that are well, and of others
+// what events have named. What a job covers is no longer hinted at: what is heard of while it runs is read again.
+func (a *account) due(now time.Time, all bool) []job {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var jobs []job
+	for name, r := range a.regions {
+		j := job{region: name}
+		switch {
+		case all || !now.Before(r.next) || (a.triggered && r.failures == 0):
+		case r.hinted() && !now.Before(r.patience):
+			if !r.all {
+				j.ids, j.since = slices.Sorted(maps.Keys(r.hints)), r.snapshot
+			}
+		default:
+			continue
+		}
+		r.hints, r.all = nil, false
+		jobs = append(jobs, j)
+	}
+	a.triggered = false
+	slices.SortFunc(jobs, func(x, y job) int { return cmp.Compare(x.region, y.region) })
+	return jobs
+}
+
+// wait returns how long from now until there is something to read.
 func (a *account) wait(now time.Time, longest time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	d := longest
 	for _, r := range a.regions {
 		d = min(d, r.next.Sub(now))
+		if r.hinted() {
+			d = min(d, r.patience.Sub(now))
+		}
 	}
 	return max(d, time.Millisecond)
 }

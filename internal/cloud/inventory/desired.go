@@ -47,51 +47,82 @@ type desired struct {
 	matched []int32
 	// counts are the selected VMs and the networks per region.
 	counts map[string]counts
+	// inNetwork counts the selected VMs of a network, by region and id.
+	inNetwork map[objectID]int32
 }
 
 type counts struct{ vms, vpcs int32 }
 
+func newDesired(selectors int) desired {
+	return desired{
+		vms:       map[types.NamespacedName]*v1alpha1.VirtualMachine{},
+		vpcs:      map[types.NamespacedName]*v1alpha1.Vpc{},
+		entities:  map[types.NamespacedName]*antreav1alpha2.ExternalEntity{},
+		nodes:     map[types.NamespacedName]*antreav1alpha1.ExternalNode{},
+		refs:      map[types.NamespacedName]VMRef{},
+		matched:   make([]int32, selectors),
+		counts:    map[string]counts{},
+		inNetwork: map[objectID]int32{},
+	}
+}
+
 // compute is a pure function of the view.
 func compute(v view) desired {
-	d := desired{
-		vms:      map[types.NamespacedName]*v1alpha1.VirtualMachine{},
-		vpcs:     map[types.NamespacedName]*v1alpha1.Vpc{},
-		entities: map[types.NamespacedName]*antreav1alpha2.ExternalEntity{},
-		nodes:    map[types.NamespacedName]*antreav1alpha1.ExternalNode{},
-		refs:     map[types.NamespacedName]VMRef{},
-		matched:  make([]int32, len(v.selectors)),
-		counts:   map[string]counts{},
-	}
+	d := newDesired(len(v.selectors))
 	for _, snap := range v.snapshots {
-		networks := map[string]*cloud.Network{}
-		for i := range snap.Networks {
-			networks[snap.Networks[i].ID] = &snap.Networks[i]
-		}
-		interfaces := map[string]*cloud.Interface{}
-		for i := range snap.Interfaces {
-			interfaces[snap.Interfaces[i].ID] = &snap.Interfaces[i]
-		}
-		managed := map[string]bool{}
-		selected := int32(0)
-		for i := range snap.VMs {
-			vm := &snap.VMs[i]
-			m := machine{vm: vm, network: networks[vm.NetworkID], region: snap.Region, seen: metav1.NewTime(snap.ObservedAt)}
-			for _, id := range vm.Interfaces {
-				if nic := interfaces[id]; nic != nil {
-					m.nics = append(m.nics, nic)
-				}
-			}
-			if d.addMachine(v, m) {
-				managed[vm.NetworkID] = true
-				selected++
-			}
-		}
-		for _, n := range snap.Networks {
-			d.addNetwork(v, n, snap.Region, managed[n.ID])
-		}
-		d.counts[snap.Region] = counts{vms: selected, vpcs: int32(len(snap.Networks))}
+		d.addMachines(v, snap, nil)
 	}
+	d.addNetworks(v)
 	return d
+}
+
+// addMachines adds the objects of the VMs of a snapshot; if only is set, of those with these ids.
+func (d *desired) addMachines(v view, snap *cloud.Snapshot, only map[string]bool) {
+	add := func(vm *cloud.VM) {
+		m := machine{vm: vm, network: find(snap.Networks, vm.NetworkID, func(n *cloud.Network) string { return n.ID }),
+			region: snap.Region, seen: metav1.NewTime(snap.ObservedAt)}
+		for _, id := range vm.Interfaces {
+			if nic := find(snap.Interfaces, id, func(n *cloud.Interface) string { return n.ID }); nic != nil {
+				m.nics = append(m.nics, nic)
+			}
+		}
+		if d.addMachine(v, m) {
+			d.inNetwork[objectID{snap.Region, vm.NetworkID}]++
+			c := d.counts[snap.Region]
+			c.vms++
+			d.counts[snap.Region] = c
+		}
+	}
+	if only == nil {
+		for i := range snap.VMs {
+			add(&snap.VMs[i])
+		}
+		return
+	}
+	for id := range only {
+		if vm := find(snap.VMs, id, func(m *cloud.VM) string { return m.ID }); vm != nil {
+			add(vm)
+		}
+	}
+}
+
+// find looks an object up in a list that is sorted by id; nil if it is not there.
+func find[T any](all []T, id string, idOf func(*T) string) *T {
+	i, found := slices.BinarySearchFunc(all, id, func(x T, id string) int { return cmp.Compare(idOf(&x), id) })
+	if !found {
+		return nil
+	}
+	return &all[i]
+}
+
+// addNetworks adds the objects of the networks; the VMs are added already.
+func (d *desired) addNetworks(v view) {
+	for _, snap := range v.snapshots {
+		for _, n := range snap.Networks {
+			d.addNetwork(v, n, snap.Region, d.inNetwork[objectID{snap.Region, n.ID}] > 0)
+		}
+		d.counts[snap.Region] = counts{vms: d.counts[snap.Region].vms, vpcs: int32(len(snap.Networks))}
+	}
 }
 
 // machine is a VM with what belongs to it.

@@ -16,7 +16,14 @@
 // A region that is removed from an account goes the same way by itself: without objects, but observed until no group of the account is
 // left in it. Whoever removes the finalizer by hand leaves security groups behind in the cloud.
 //
+// Events are hints. Where an account names queues, Start listens to them, and what they name is read again at once and put into the last
+// snapshot; the whole observation at the poll interval stays the truth. Without events, or while a queue fails, that is all there is.
+//
+// What has not changed costs nothing: a snapshot that shows the same as the last keeps its parts and is no news, objects that are as they
+// were left are neither computed nor compared, and a changed VM is computed and written alone.
+//
 // Concurrency: all exported methods may be called from any goroutine. Reconcile runs for one account at a time and for several
-// accounts beside one another; it starts goroutines only for the regions of one poll and awaits them. Snapshots and maps that are
+// accounts beside one another; it starts goroutines for the regions of one poll, which it awaits, and one per account with
+// queues, which Start awaits. Snapshots and maps that are
 // handed out are never changed afterwards.
 package inventory

@@ -43,6 +43,8 @@ type AccountConfig struct {
 	Cloud    v1alpha1.CloudProvider
 	Regions  []string
 	Endpoint string
+	// Queues are the queues with events about the account.
+	Queues []v1alpha1.AWSEventQueue
 	// Secret is "namespace/name" of the Secret, SecretKey the key in its data and SecretValue what that holds.
 	Secret      string
 	SecretKey   string
@@ -84,6 +86,10 @@ type Inventory struct {
 	mu       sync.Mutex
 	accounts map[string]*account
 	requeue  func(types.NamespacedName)
+
+	// feeding is the context of the feeds while Start runs, else nil; feeds counts them.
+	feeding context.Context
+	feeds   sync.WaitGroup
 
 	subMu   sync.RWMutex
 	subs    map[int]func(string)
@@ -174,10 +180,13 @@ func (i *Inventory) open(key types.NamespacedName) *account {
 func (i *Inventory) forget(ctx context.Context, key types.NamespacedName, selectors []v1alpha1.CloudEntitySelector) error {
 	i.mu.Lock()
 	name := cloud.AccountKey(key.Namespace, key.Name)
-	_, known := i.accounts[name]
+	a, known := i.accounts[name]
 	delete(i.accounts, name)
 	i.mu.Unlock()
 	if known {
+		a.mu.Lock()
+		a.feed.end()
+		a.mu.Unlock()
 		i.notify(key)
 	}
 	if err := i.clear(ctx, key); err != nil {

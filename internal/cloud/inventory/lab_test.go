@@ -297,6 +297,14 @@ func (l *lab) want(what string, got []string, want ...string) {
 	}
 }
 
+// retag changes a tag of a VM in the cloud.
+func (l *lab) retag(value string) {
+	l.Helper()
+	if err := l.region(oregon).CreateTags([]string{vm1}, []world.Tag{{Key: "n", Value: value}}); err != nil {
+		l.Fatal(err)
+	}
+}
+
 // calls counts the calls of an action so far.
 func (l *lab) calls(action string) int {
 	n := 0

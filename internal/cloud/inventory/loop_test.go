@@ -309,9 +309,12 @@ func TestReadersAndSubscribers(t *testing.T) {
 			}
 		}
 	})
-	for range 5 {
+	for n := range 5 {
 		l.reconcile()
 		l.advance(time.Minute)
+		if err := l.region(oregon).CreateTags([]string{vm1}, []world.Tag{{Key: "n", Value: fmt.Sprint(n)}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	close(done)
 	wg.Wait()
@@ -378,8 +381,10 @@ func TestSubscribersHearNewsOnly(t *testing.T) {
 		{"the first observation", func() {}, 1},
 		{"nothing", func() {}, 0},
 		{"an entity deleted by hand", func() { l.delete(get(l, &antreav1alpha2.ExternalEntity{}, "web", "virtualmachine-"+vm1)) }, 0},
-		{"an observation", func() { l.advance(time.Minute) }, 1},
-		{"a trigger", func() { l.inv.Trigger("clouds/acc") }, 1},
+		{"an observation that shows the same", func() { l.advance(time.Minute) }, 0},
+		{"an observation that shows something else", func() { l.advance(time.Minute); l.retag("1") }, 1},
+		{"a trigger", func() { l.inv.Trigger("clouds/acc") }, 0},
+		{"a trigger after a change", func() { l.inv.Trigger("clouds/acc"); l.retag("2") }, 1},
 		{"a selector less", func() { l.delete(ces) }, 1},
 		{"the account gone", func() { l.delete(l.account()) }, 1},
 	} {

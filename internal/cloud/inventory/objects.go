@@ -33,6 +33,8 @@ type syncer struct {
 	nodes    map[types.NamespacedName]*antreav1alpha1.ExternalNode
 
 	mu sync.Mutex
+	// sum identifies the objects as they stand, what was written included.
+	sum uint64
 	// again says that an object was newer than we knew, so that another sync is needed.
 	again bool
 	// taken maps objects that we would write but that are not the account's to what is to be said about it.
@@ -56,7 +58,8 @@ func (s *syncer) list(ctx context.Context) error {
 		list  client.ObjectList
 		label client.MatchingLabels
 	}{{&vms, account}, {&vpcs, account}, {&entities, kind}, {&nodes, kind}} {
-		if err := s.opts.Client.List(ctx, l.list, l.label); err != nil {
+		// The objects are only read: what is changed is a copy (see put). Copying them all would be most of the work.
+		if err := s.opts.Client.List(ctx, l.list, l.label, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list the objects of account %s: %w", s.account, err)
 		}
 	}
@@ -79,6 +82,7 @@ func (s *syncer) list(ctx context.Context) error {
 func pick[T client.Object](s *syncer, into map[types.NamespacedName]T, o T) {
 	if s.owns(o) {
 		into[client.ObjectKeyFromObject(o)] = o
+		s.sum += version(o)
 	}
 }
 
@@ -86,10 +90,17 @@ func (s *syncer) owns(o client.Object) bool {
 	return o.GetAnnotations()[AnnotationAccount] == cloud.AccountKey(s.account.Namespace, s.account.Name)
 }
 
-func (s *syncer) userTags() map[types.NamespacedName]map[string]string {
-	tags := make(map[types.NamespacedName]map[string]string, len(s.vms))
+// userTags are the tags that users gave to the VMs; if only is set, to those with these ids.
+func (s *syncer) userTags(only map[string]bool) map[types.NamespacedName]map[string]string {
+	tags := map[types.NamespacedName]map[string]string{}
+	names := map[string]bool{}
+	for id := range only {
+		names[machine{vm: &cloud.VM{ID: id}}.objectName()] = true
+	}
 	for key, vm := range s.vms {
-		tags[key] = vm.Spec.Tags
+		if len(vm.Spec.Tags) > 0 && (only == nil || names[key.Name]) {
+			tags[key] = vm.Spec.Tags
+		}
 	}
 	return tags
 }
@@ -164,6 +175,7 @@ func (s *syncer) create(ctx context.Context, o client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(o)
 	err := s.opts.Client.Create(ctx, o)
 	if err == nil {
+		s.wrote(0, version(o))
 		return true, nil
 	}
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -201,6 +213,9 @@ func (s *syncer) remove(ctx context.Context, o client.Object) error {
 	}
 	uid := o.GetUID()
 	err := s.opts.Client.Delete(ctx, o, client.Preconditions{UID: &uid})
+	if err == nil {
+		s.wrote(version(o), 0)
+	}
 	if err = s.newer(client.IgnoreNotFound(err)); err != nil {
 		return fmt.Errorf("delete %T %s: %w", o, client.ObjectKeyFromObject(o), err)
 	}
@@ -210,11 +225,15 @@ func (s *syncer) remove(ctx context.Context, o client.Object) error {
 // patch writes the difference between base and o, if the object is still the one that base was read as.
 func (s *syncer) patch(ctx context.Context, o, base client.Object, status bool) error {
 	how := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	before := version(base)
 	var err error
 	if status {
 		err = s.opts.Client.Status().Patch(ctx, o, how)
 	} else {
 		err = s.opts.Client.Patch(ctx, o, how)
+	}
+	if err == nil {
+		s.wrote(before, version(o))
 	}
 	if err = s.newer(err); err != nil {
 		return fmt.Errorf("update %T %s: %w", o, client.ObjectKeyFromObject(o), err)

@@ -15,9 +15,20 @@ const (
 	maxBackoff   = 5 * time.Minute
 )
 
-// outcome is the end of one observation.
+// How long hints wait after a reading that events have led to: what comes meanwhile becomes one reading.
+const (
+	// hintPause follows the reading of named objects.
+	hintPause = 500 * time.Millisecond
+	// wholePause follows the reading of a whole region, or wholeShare times as long as that took if this is longer.
+	wholePause = 5 * time.Second
+	wholeShare = 4
+	// maxMisses readings of hints may fail in a row; then the region is read whole.
+	maxMisses = 3
+)
+
+// outcome is the end of one job.
 type outcome struct {
-	region   string
+	job
 	started  time.Time
 	snapshot *cloud.Snapshot
 	err      error
@@ -26,16 +37,17 @@ type outcome struct {
 // observe reads the regions beside one another. Whenever some are done and others are not, publish is called, so that a slow region
 // does not hold up the others. All goroutines have ended when it returns.
 // What publish fails to write then is written, or fails for good, at the end of the pass.
-func (p *pass) observe(ctx context.Context, names []string, publish func() error) {
+func (p *pass) observe(ctx context.Context, jobs []job, publish func() error) {
 	provider, ok := p.Provider(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name))
-	if !ok || len(names) == 0 {
+	if !ok || len(jobs) == 0 {
 		return
 	}
-	done := make(chan outcome, len(names))
-	for _, name := range names {
-		go func() { done <- p.observeRegion(ctx, provider, name) }()
+	ctx = cloud.WithPurpose(ctx, cloud.Inventory)
+	done := make(chan outcome, len(jobs))
+	for _, j := range jobs {
+		go func() { done <- p.observeRegion(ctx, provider, j) }()
 	}
-	for pending := len(names); pending > 0; {
+	for pending := len(jobs); pending > 0; {
 		p.record(<-done)
 		pending--
 		for more := true; more && pending > 0; {
@@ -53,11 +65,19 @@ func (p *pass) observe(ctx context.Context, names []string, publish func() error
 	}
 }
 
-func (p *pass) observeRegion(ctx context.Context, provider cloud.Provider, name string) outcome {
-	o := outcome{region: name, started: p.opts.Now()}
+func (p *pass) observeRegion(ctx context.Context, provider cloud.Provider, j job) outcome {
+	o := outcome{job: j, started: p.opts.Now()}
 	bounded, cancel := context.WithTimeout(ctx, p.opts.ObserveTimeout)
 	defer cancel()
-	o.snapshot, o.err = provider.Observe(bounded, cloud.Scope{Account: cloud.AccountKey(p.cpa.Namespace, p.cpa.Name), Region: name})
+	refresher, ok := provider.(cloud.Refresher)
+	if !ok {
+		o.ids = nil
+	}
+	if len(o.ids) > 0 {
+		o.snapshot, o.err = refresher.Refresh(bounded, j.since, o.ids)
+	} else {
+		o.snapshot, o.err = provider.Observe(bounded, cloud.Scope{Account: cloud.AccountKey(p.cpa.Namespace, p.cpa.Name), Region: j.region})
+	}
 	switch {
 	case o.err != nil && bounded.Err() != nil && ctx.Err() == nil:
 		o.err = &cloud.Error{Class: cloud.Unavailable, Call: "Observe",
@@ -75,7 +95,6 @@ func (p *pass) record(o outcome) {
 	if errors.Is(o.err, context.Canceled) {
 		return
 	}
-	p.news = true
 	a := p.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,14 +102,56 @@ func (p *pass) record(o outcome) {
 	if r == nil {
 		return
 	}
-	r.err = o.err
-	if o.err == nil {
-		r.snapshot, r.failures = o.snapshot, 0
-		r.next = o.started.Add(p.interval())
+	if len(o.ids) > 0 {
+		p.recordPart(r, o)
 		return
 	}
+	took := p.opts.Now().Sub(o.started)
+	r.patience, r.misses = p.opts.Now().Add(max(wholePause, wholeShare*took)), 0
+	p.news = p.news || (r.err == nil) != (o.err == nil)
+	r.err = o.err
+	if o.err == nil {
+		p.replace(r, o.snapshot)
+		r.failures, r.next = 0, o.started.Add(p.interval())
+		return
+	}
+	p.news = true
 	r.failures++
 	r.next = p.opts.Now().Add(p.backoff(r.failures, o.err))
+}
+
+// recordPart keeps what was read because of events. It says nothing about the rest of the region, and so does its failure: the time of
+// the next whole observation stays, unless hints fail again and again.
+func (p *pass) recordPart(r *region, o outcome) {
+	now := p.opts.Now()
+	if o.err == nil {
+		r.misses, r.patience = 0, now.Add(hintPause)
+		p.replace(r, o.snapshot)
+		return
+	}
+	if r.hints == nil {
+		r.hints = map[string]bool{}
+	}
+	for _, id := range o.ids {
+		r.hints[id] = true
+	}
+	r.misses++
+	r.patience = now.Add(p.backoff(r.misses, o.err))
+	if r.misses >= maxMisses || cloud.ClassOf(o.err) == cloud.Conflict {
+		r.next = now
+	}
+}
+
+// replace puts a snapshot in the place of the last one. One that shows the same keeps the parts of the last: whoever has worked
+// with them can tell by that that there is nothing to do.
+func (p *pass) replace(r *region, next *cloud.Snapshot) {
+	if r.snapshot != nil && sameContent(r.snapshot, next) {
+		kept := *r.snapshot
+		kept.ObservedAt = next.ObservedAt
+		r.snapshot = &kept
+		return
+	}
+	r.snapshot, p.news = next, true
 }
 
 // backoff is the wait after the nth failure in a row: doubling, at least as long as the cloud asked for, and spread by a fifth up and

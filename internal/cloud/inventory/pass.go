@@ -110,14 +110,16 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	changed = a.inputs != inputs || a.deleting != p.deleting()
 	p.news = a.inputs.config != inputs.config || a.deleting != p.deleting()
 	if a.inputs.config != inputs.config || (a.provider == nil && p.problem == nil) {
-		a.provider = nil
+		a.provider, a.whole = nil, nil
 		if p.problem == nil {
-			a.provider, err = p.opts.Clouds[config.Cloud](config)
+			a.whole, err = p.opts.Clouds[config.Cloud](config)
 			if err != nil {
-				a.provider, p.problem = nil, &problem{v1alpha1.ReasonSecretInvalid, err.Error()}
+				a.whole, p.problem = nil, &problem{v1alpha1.ReasonSecretInvalid, err.Error()}
 			}
 		}
+		p.Inventory.listen(a, config.Queues)
 	}
+	p.narrow(a)
 	a.inputs, a.deleting = inputs, p.deleting()
 	if len(config.Regions) == 0 {
 		return changed, nil // a configuration without regions is none; what is known stays
@@ -138,6 +140,7 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	switch spec := p.cpa.Spec; {
 	case spec.AWSConfig != nil:
 		c.Cloud, c.Regions, c.Endpoint, ref = v1alpha1.CloudProviderAWS, spec.AWSConfig.Region, spec.AWSConfig.Endpoint, spec.AWSConfig.SecretRef
+		c.Queues = spec.AWSConfig.EventQueue
 	case spec.AzureConfig != nil:
 		c.Cloud, c.Regions, ref = v1alpha1.CloudProviderAzure, spec.AzureConfig.Region, spec.AzureConfig.SecretRef
 	default:
@@ -172,26 +175,59 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	return c, nil
 }
 
-// publish computes what there should be from what is known, lets the subscribers know and writes the objects.
-// written is what went wrong with the latter; err that the objects could not be read, so that nothing was done.
+// publish computes what there should be from what is known, lets the subscribers know and writes the objects. What has not changed
+// since the last time is left alone: if nothing has, nothing is computed or compared.
+// written is what went wrong with the writing; err that the objects could not be read, so that nothing was done.
 func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err error) {
 	if err := s.list(ctx); err != nil {
 		return desired{}, nil, err
 	}
-	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots(), userTags: s.userTags()}
+	s.stale = p.stale()
+	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots()}
 	if !p.deleting() {
 		v.selectors = p.selectors
 	}
-	d = compute(v)
-	s.stale = p.stale()
+	inputs, last := p.inputsOf(s.stale), p.account.basis
 	keep := p.keep(v)
-	refs := maps.Clone(d.refs)
+	changed, partly := last.changes(s.sum, inputs, v.snapshots)
+	switch {
+	case partly && len(changed) == 0:
+		d = desired{matched: last.matched, counts: last.counts, inNetwork: last.inNetwork, refs: last.refs}
+		last.snapshots = v.snapshots
+		p.tellRefs(d.refs)
+		return d, nil, nil
+	case partly:
+		v.userTags = s.userTags(changed)
+		var gone desired
+		d, gone = last.part(v, changed)
+		s.only(d, gone)
+	default:
+		v.userTags = s.userTags(nil)
+		d = compute(v)
+		s.keepRefs(d, keep)
+	}
+	p.tellRefs(d.refs)
+	p.account.basis = nil
+	written = s.sync(ctx, d, keep)
+	if written == nil && !s.again && len(s.taken) == 0 {
+		p.account.basis = &basis{objects: s.sum, inputs: inputs, snapshots: v.snapshots, refs: d.refs, matched: d.matched,
+			counts: d.counts, inNetwork: d.inNetwork}
+	}
+	return d, written, nil
+}
+
+// keepRefs adds to d.refs the entities that are kept although nothing shows their VMs.
+func (s *syncer) keepRefs(d desired, keep func(region, namespace string) bool) {
 	for key, vm := range s.vms {
 		if d.vms[key] == nil && keep(vm.Status.Region, key.Namespace) && !vm.Status.Agented && vm.Status.CloudId != "" {
 			entity := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.EntityNamePrefix + key.Name}
-			refs[entity] = VMRef{VMID: vm.Status.CloudId, Region: vm.Status.Region}
+			d.refs[entity] = VMRef{VMID: vm.Status.CloudId, Region: vm.Status.Region}
 		}
 	}
+}
+
+// tellRefs keeps the entities' VMs, and lets subscribers know if they or anything else have changed. The map is not changed any more.
+func (p *pass) tellRefs(refs map[types.NamespacedName]VMRef) {
 	p.account.mu.Lock()
 	p.news = p.news || !maps.Equal(p.account.refs, refs)
 	p.account.refs = refs
@@ -200,7 +236,6 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 		p.news = false
 		p.notify(p.key())
 	}
-	return d, s.sync(ctx, d, keep), nil
 }
 
 func (p *pass) cloud() v1alpha1.CloudProvider {

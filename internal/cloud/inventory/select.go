@@ -141,3 +141,33 @@ func sortSelectors(s []v1alpha1.CloudEntitySelector) {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 }
+
+// networksOf returns the networks that selectors name; false if one of them may select VMs anywhere.
+func networksOf(selectors []v1alpha1.CloudEntitySelector) ([]cloud.NetworkMatch, bool) {
+	out := []cloud.NetworkMatch{}
+	for i := range selectors {
+		for _, e := range selectors[i].Spec.VMSelector {
+			if e.VpcMatch == nil {
+				return nil, false
+			}
+			m := cloud.NetworkMatch{ID: e.VpcMatch.MatchID, Name: e.VpcMatch.MatchName}
+			if m != (cloud.NetworkMatch{}) && !slices.Contains(out, m) {
+				out = append(out, m)
+			}
+		}
+	}
+	return out, true
+}
+
+// narrow makes the account's provider read what the selectors need. An account that is being deleted is read whole: nothing of ours may
+// be overlooked. The caller holds the account's lock.
+func (p *pass) narrow(a *account) {
+	networks, narrow := networksOf(p.selectors)
+	n, can := a.whole.(cloud.Narrower)
+	switch {
+	case !narrow || !can || p.deleting():
+		a.provider, a.narrow = a.whole, nil
+	case a.provider == nil || a.narrow == nil || !slices.Equal(a.narrow, networks):
+		a.provider, a.narrow = n.Narrow(networks), networks
+	}
+}

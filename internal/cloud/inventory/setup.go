@@ -28,7 +28,8 @@ import (
 const accountsAtOnce = 16
 
 // SetupWithManager makes the manager call Reconcile: when an account, its Secret or a selector of it changes, when an object of ours
-// is created, changed or deleted by somebody, on Trigger, and when an observation is due.
+// is created, changed or deleted by somebody, on Trigger, when
+// an event names something, and when an observation is due.
 func (i *Inventory) SetupWithManager(mgr manager.Manager) error {
 	toAccount := func(f func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
@@ -57,6 +58,9 @@ func (i *Inventory) SetupWithManager(mgr manager.Manager) error {
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: accountsAtOnce})
 	if err := b.Complete(i); err != nil {
+		return fmt.Errorf("set up the inventory: %w", err)
+	}
+	if err := mgr.Add(i); err != nil {
 		return fmt.Errorf("set up the inventory: %w", err)
 	}
 	return nil

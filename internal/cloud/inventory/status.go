@@ -218,6 +218,11 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	news := p.set(&st.Conditions, v1alpha1.ConditionReady, ready, live.Generation)
 	p.set(&st.Conditions, v1alpha1.ConditionCredentialsValid, verdicts[1], live.Generation)
 	p.set(&st.Conditions, v1alpha1.ConditionReachable, verdicts[2], live.Generation)
+	if v, has := p.judgeQueues(); has {
+		p.set(&st.Conditions, v1alpha1.ConditionEventsReceived, v, live.Generation)
+	} else {
+		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionEventsReceived)
+	}
 	if equality.Semantic.DeepEqual(base.Status, live.Status) {
 		return nil
 	}
@@ -343,4 +348,42 @@ func (i *Inventory) reportSelector(
 func (i *Inventory) reportAccountMissing(ctx context.Context, s *v1alpha1.CloudEntitySelector, account types.NamespacedName) error {
 	missing := no(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("there is no CloudProviderAccount %s", account))
 	return i.reportSelector(ctx, s, selectorVerdict{ready: missing, matched: missing}, nil)
+}
+
+// judgeQueues decides the condition EventsReceived; false if the account has no queues.
+func (p *pass) judgeQueues() (verdict, bool) {
+	a := p.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f := &a.feed
+	if len(f.wanted) == 0 || p.problem != nil {
+		return verdict{}, false
+	}
+	var failing []string
+	reason, unread := "", 0
+	for _, q := range f.wanted {
+		err, known := f.queues[q.URL]
+		switch {
+		case !known:
+			unread++
+		case err != nil:
+			reason = queueReason(err)
+			failing = append(failing, fmt.Sprintf("%s: %v", q.URL, err))
+		}
+	}
+	switch {
+	case len(failing) > 0:
+		return no(reason, fmt.Sprintf("changes are found by polling every %s: %s", p.interval(), strings.Join(failing, "; "))), true
+	case unread > 0:
+		return pending("not every event queue was read yet; changes are found by polling every " + p.interval().String()), true
+	}
+	return ok(fmt.Sprintf("%d event queues are read", len(f.wanted))), true
+}
+
+// queueReason is the reason for a queue that cannot be read.
+func queueReason(err error) string {
+	if cloud.ClassOf(err) == cloud.NotFound {
+		return v1alpha1.ReasonQueueNotFound
+	}
+	return reasonOf(err)
 }

@@ -1,0 +1,129 @@
+package inventory
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// basis is what the objects of an account were last brought in line with, in full. As long as it holds, what has not changed since need
+// not be looked at again: the objects would come out the same, and they are as we left them.
+type basis struct {
+	// objects identifies the objects as we left them; see syncer.sum.
+	objects uint64
+	// inputs are all that the objects depend on, beside the snapshots.
+	inputs string
+	// snapshots are in the order of their regions.
+	snapshots []*cloud.Snapshot
+	refs      map[types.NamespacedName]VMRef
+	matched   []int32
+	counts    map[string]counts
+	inNetwork map[objectID]int32
+}
+
+// version identifies an object at one moment. The sum over objects identifies them all.
+func version(o client.Object) uint64 {
+	h := fnv.New64a()
+	for _, part := range []string{fmt.Sprintf("%T", o), o.GetNamespace(), o.GetName(), o.GetResourceVersion()} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	return h.Sum64()
+}
+
+// wrote notes that an object has another version now; 0 stands for one that is not there.
+func (s *syncer) wrote(before, after uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sum += after - before
+}
+
+// inputsOf is basis.inputs for this pass.
+func (p *pass) inputsOf(stale map[string]string) string {
+	a := p.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	unread := map[string]bool{}
+	for name, r := range a.regions {
+		unread[name] = r.snapshot == nil && r.left.IsZero()
+	}
+	return fmt.Sprint(p.cloud(), p.deleting(), a.inputs.selection, len(a.regions), unread, stale)
+}
+
+// changes returns the VMs that are not shown as in the basis; false if more than VMs differs, so that everything has to be looked at.
+func (b *basis) changes(objects uint64, inputs string, snapshots []*cloud.Snapshot) (map[string]bool, bool) {
+	if b == nil || b.objects != objects || b.inputs != inputs || len(b.snapshots) != len(snapshots) {
+		return nil, false
+	}
+	changed := map[string]bool{}
+	for i, snap := range snapshots {
+		if b.snapshots[i].Scope != snap.Scope || !changedVMs(b.snapshots[i], snap, changed) {
+			return nil, false
+		}
+	}
+	return changed, true
+}
+
+// part computes what the changed VMs should have become, and with it what there should be of everything that is counted. gone are the
+// objects that the VMs had.
+func (b *basis) part(v view, changed map[string]bool) (d, gone desired) {
+	gone, d = newDesired(len(v.selectors)), newDesired(len(v.selectors))
+	before := v
+	before.snapshots = b.snapshots
+	for i := range v.snapshots {
+		gone.addMachines(before, b.snapshots[i], changed)
+		d.addMachines(v, v.snapshots[i], changed)
+	}
+	for i := range d.matched {
+		d.matched[i] += b.matched[i] - gone.matched[i]
+	}
+	total := maps.Clone(b.counts)
+	for region, c := range total {
+		c.vms += d.counts[region].vms - gone.counts[region].vms
+		total[region] = c
+	}
+	inNetwork := maps.Clone(b.inNetwork)
+	for id, n := range gone.inNetwork {
+		inNetwork[id] -= n
+	}
+	for id, n := range d.inNetwork {
+		inNetwork[id] += n
+	}
+	d.counts, d.inNetwork = total, inNetwork
+	d.addNetworks(v)
+	refs := maps.Clone(b.refs)
+	for key := range gone.refs {
+		delete(refs, key)
+	}
+	maps.Copy(refs, d.refs)
+	d.refs = refs
+	return d, gone
+}
+
+// only restricts the objects that are looked at to those of the VMs in either of two states, and the networks.
+func (s *syncer) only(a, b desired) {
+	vms, rest := map[types.NamespacedName]bool{}, map[types.NamespacedName]bool{}
+	for _, d := range []desired{a, b} {
+		for key := range d.vms {
+			vms[key] = true
+			rest[types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.EntityNamePrefix + key.Name}] = true
+		}
+	}
+	s.vms, s.entities, s.nodes = pickKeys(s.vms, vms), pickKeys(s.entities, rest), pickKeys(s.nodes, rest)
+}
+
+func pickKeys[T any](all map[types.NamespacedName]T, keys map[types.NamespacedName]bool) map[types.NamespacedName]T {
+	out := make(map[types.NamespacedName]T, len(keys))
+	for key := range keys {
+		if o, ok := all[key]; ok {
+			out[key] = o
+		}
+	}
+	return out
+}

@@ -1,0 +1,90 @@
+package inventory
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// sameContent reports whether two snapshots show the same, whenever that was.
+func sameContent(a, b *cloud.Snapshot) bool {
+	return a.Scope == b.Scope && a.OwnerID == b.OwnerID && slices.EqualFunc(a.Networks, b.Networks, sameNetwork) &&
+		slices.Equal(a.Peerings, b.Peerings) && sameSlice(a.VMs, b.VMs, sameVM) && sameSlice(a.Interfaces, b.Interfaces, sameInterface) &&
+		sameSlice(a.Groups, b.Groups, sameGroup) && slices.EqualFunc(a.PrefixLists, b.PrefixLists, samePrefixList)
+}
+
+// sameSlice is slices.EqualFunc for slices that are often one and the same.
+func sameSlice[T any](a, b []T, same func(x, y *T) bool) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	if len(a) > 0 && &a[0] == &b[0] {
+		return true
+	}
+	for i := range a {
+		if !same(&a[i], &b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameNetwork(x, y cloud.Network) bool {
+	return x.ID == y.ID && x.Name == y.Name && x.OwnerID == y.OwnerID && slices.Equal(x.CIDRs, y.CIDRs) && maps.Equal(x.Tags, y.Tags)
+}
+
+func sameVM(x, y *cloud.VM) bool {
+	return x.ID == y.ID && x.Name == y.Name && x.NetworkID == y.NetworkID && x.State == y.State &&
+		slices.Equal(x.Interfaces, y.Interfaces) && maps.Equal(x.Tags, y.Tags)
+}
+
+func sameInterface(x, y *cloud.Interface) bool {
+	return x.ID == y.ID && x.NetworkID == y.NetworkID && x.SubnetID == y.SubnetID && x.OwnerID == y.OwnerID && x.VMID == y.VMID &&
+		x.MAC == y.MAC && x.Managed == y.Managed && x.Description == y.Description && slices.Equal(x.PrivateIPs, y.PrivateIPs) &&
+		slices.Equal(x.PublicIPs, y.PublicIPs) && slices.Equal(x.GroupIDs, y.GroupIDs) && maps.Equal(x.Tags, y.Tags)
+}
+
+func sameGroup(x, y *cloud.Group) bool {
+	return x.ID == y.ID && x.Name == y.Name && x.NetworkID == y.NetworkID && x.OwnerID == y.OwnerID && x.Description == y.Description &&
+		x.Default == y.Default && slices.Equal(x.Rules, y.Rules) && maps.Equal(x.Tags, y.Tags)
+}
+
+func samePrefixList(x, y cloud.PrefixList) bool {
+	return x.ID == y.ID && x.Name == y.Name && x.OwnerID == y.OwnerID && x.MaxEntries == y.MaxEntries && slices.Equal(x.Entries, y.Entries)
+}
+
+// changedVMs notes the ids of the VMs that are not shown alike, with their interfaces, and reports whether the networks are alike. It
+// takes the time of a walk over both.
+func changedVMs(before, after *cloud.Snapshot, into map[string]bool) (sameFrame bool) {
+	eachDifference(before.VMs, after.VMs, func(v *cloud.VM) string { return v.ID }, sameVM, func(v *cloud.VM) { into[v.ID] = true })
+	eachDifference(before.Interfaces, after.Interfaces, func(n *cloud.Interface) string { return n.ID }, sameInterface, func(n *cloud.Interface) {
+		if n.VMID != "" {
+			into[n.VMID] = true
+		}
+	})
+	return before.OwnerID == after.OwnerID && slices.EqualFunc(before.Networks, after.Networks, sameNetwork)
+}
+
+// eachDifference walks two sorted lists and calls tell for each object that is not in both alike, in both its forms.
+func eachDifference[T any](a, b []T, id func(*T) string, same func(x, y *T) bool, tell func(*T)) {
+	if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) {
+		return
+	}
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && id(&a[0]) < id(&b[0]):
+			tell(&a[0])
+			a = a[1:]
+		case len(a) == 0 || id(&b[0]) < id(&a[0]):
+			tell(&b[0])
+			b = b[1:]
+		default:
+			if !same(&a[0], &b[0]) {
+				tell(&a[0])
+				tell(&b[0])
+			}
+			a, b = a[1:], b[1:]
+		}
+	}
+}
