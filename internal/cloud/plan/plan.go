@@ -214,9 +214,20 @@ type Step struct {
 	// Network is the network that the op's group or interface belongs to, as cloud.Op.Resolve needs it.
 	Network string
 	Op      cloud.Op
+	// Stage numbers the stages of a region's part of the plan, from 0.
+	Stage int
 }
 
-// Plan is an ordered list of steps. The steps are to be applied one after the other, in this order, and not beyond a failed one.
+// Subject identifies what the step is about: steps with different subjects do not need one another's order within a stage.
+func (s Step) Subject() string {
+	if s.Op.Target != "" {
+		return s.Op.Target
+	}
+	return s.Network + "/" + s.Op.Group.Name
+}
+
+// Plan is an ordered list of steps. They are to be applied in this order, and not beyond a failed one; but within one stage of a region,
+// steps about different subjects may be applied in any order and at the same time, and regions are independent of each other.
 type Plan struct {
 	Account string
 	Steps   []Step

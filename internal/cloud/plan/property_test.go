@@ -258,7 +258,7 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			p.tight = true
 			p.st.Tight++
 		}
-		for _, step := range res.Plan.Steps {
+		for _, step := range p.anyOrder(res.Plan.Steps) {
 			text := fmt.Sprintf("round %d: %s %v%v", round, step.Op, step.Op.Rules, step.Op.Tags)
 			text = text[:min(len(text), 300)]
 			if record {
@@ -293,6 +293,35 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			}
 		}
 	}
+}
+
+// anyOrder returns the steps in one of the orders that a plan allows: within a stage, those about different subjects are mixed.
+func (p *phase) anyOrder(steps []plan.Step) []plan.Step {
+	var out []plan.Step
+	for len(steps) > 0 {
+		n := 1
+		for n < len(steps) && steps[n].Stage == steps[0].Stage && steps[n].Scope == steps[0].Scope {
+			n++
+		}
+		queues := map[string][]plan.Step{}
+		var subjects []string
+		for _, s := range steps[:n] {
+			if queues[s.Subject()] == nil {
+				subjects = append(subjects, s.Subject())
+			}
+			queues[s.Subject()] = append(queues[s.Subject()], s)
+		}
+		for len(subjects) > 0 {
+			i := p.rand.IntN(len(subjects))
+			q := queues[subjects[i]]
+			out = append(out, q[0])
+			if queues[subjects[i]] = q[1:]; len(q) == 1 {
+				subjects = slices.Delete(subjects, i, i+1)
+			}
+		}
+		steps = steps[n:]
+	}
+	return out
 }
 
 // exact compares the end with the naive evaluator.

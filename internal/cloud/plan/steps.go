@@ -32,6 +32,8 @@ func (p Plan) progresses() bool {
 type emitter struct {
 	*regionState
 	steps []Step
+	// stage is that of the next step.
+	stage int
 	// dirty are the groups and interfaces that some step changes.
 	dirty map[string]bool
 	// tagged are the interfaces whose tags were dealt with.
@@ -42,6 +44,7 @@ type emitter struct {
 func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool) {
 	e := &emitter{regionState: s, dirty: map[string]bool{}, tagged: map[*nic]bool{}}
 	e.claim()
+	e.next()
 	e.create()
 	prepared := len(e.steps)
 	e.editRules(func(ed *edit) (remove, add []cloud.Rule) { return ed.earlyRemove, ed.earlyAdd }, "")
@@ -57,8 +60,15 @@ func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool)
 	return e.steps, e.dirty, len(s.restrict)+len(s.waiting)+len(s.hold)+len(s.stay)+len(s.unfit) > 0
 }
 
+// next begins a stage: what comes from now on has to wait for everything that was added so far.
+func (e *emitter) next() {
+	if k := len(e.steps); k > 0 {
+		e.stage = e.steps[k-1].Stage + 1
+	}
+}
+
 func (e *emitter) add(network string, op cloud.Op) {
-	e.steps = append(e.steps, Step{Scope: e.snap.Scope, Network: network, Op: op})
+	e.steps = append(e.steps, Step{Scope: e.snap.Scope, Network: network, Op: op, Stage: e.stage})
 	if op.Target != "" {
 		e.dirty[op.Target] = true
 	} else {
@@ -111,6 +121,7 @@ func (e *emitter) create() {
 }
 
 func (e *emitter) editRules(pick func(*edit) (remove, add []cloud.Rule), reason string) {
+	e.next()
 	for _, g := range e.allGroups() {
 		remove, add := pick(e.edits[g])
 		e.ruleOp(g, cloud.OpRemoveRules, remove, reason)
@@ -131,6 +142,7 @@ func (e *emitter) ruleOp(g *group, kind cloud.OpKind, rules []cloud.Rule, reason
 
 // bridge adds the rules that groups need until they are deleted.
 func (e *emitter) bridge() {
+	e.next()
 	for _, id := range sortedKeys(e.bridges) {
 		e.ownRules(e.groups[id], cloud.OpAddRules, e.bridges[id], "while interfaces move")
 	}
@@ -185,13 +197,16 @@ func (e *emitter) move() {
 			e.set(a, a.target, "leave the old groups")
 		}
 	}
+	e.next()
 	for _, n := range e.nics {
 		e.record(n)
 		e.forget(n)
 	}
 }
 
+// set gives all interfaces of an atom the same groups. They do not wait for one another, but the next atom waits for all of them.
 func (e *emitter) set(a *atom, keys []string, reason string) {
+	e.next()
 	slices.Sort(keys)
 	for _, n := range a.nics {
 		op := cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID, Reason: reason}
@@ -245,6 +260,7 @@ func (e *emitter) forget(n *nic) {
 
 // discard deletes the groups of ours that are no longer wanted, and gives up the claim on networks where nothing is left.
 func (e *emitter) discard() {
+	e.next()
 	doomed := map[string][]*cloud.Group{}
 	blocked := e.stillNeeded()
 	busy := map[string]bool{}
@@ -268,11 +284,13 @@ func (e *emitter) discard() {
 	for _, c := range e.classes {
 		busy[c.network.ID] = true
 	}
+	e.next()
 	for _, id := range sortedKeys(doomed) {
 		for _, g := range doomed[id] {
 			e.loosen(g)
 		}
 	}
+	e.next()
 	for _, id := range sortedKeys(doomed) {
 		for _, g := range doomed[id] {
 			e.add(id, cloud.Op{
@@ -280,6 +298,7 @@ func (e *emitter) discard() {
 			})
 		}
 	}
+	e.next()
 	for _, id := range sortedKeys(e.networks) {
 		if n := e.networks[id]; !busy[id] && n.Tags[cloud.TagClaim] == e.in.ClusterID && e.in.ClusterID != "" {
 			e.add(id, cloud.Op{

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// apply does the steps of each region in order and stops at the first that fails there; regions know nothing of one another.
+// apply does the stages of each region in order and stops at the first that fails there; regions know nothing of one another.
 // It returns the error of the first region that failed.
 func (w *worker) apply(ctx context.Context, p cloud.Provider, pl plan.Plan) error {
 	steps := map[string][]plan.Step{}
@@ -40,23 +41,91 @@ func worst(errs []error) error {
 	return out
 }
 
+// atOnce bounds the operations that are on their way at the same time in one region. The rate is for the adapter to keep; this only has
+// to be enough to reach it where a call takes long.
+const atOnce = 16
+
+// execution is a region's part of a plan on its way.
+type execution struct {
+	*worker
+	provider cloud.Provider
+	total    int
+
+	mu    sync.Mutex
+	ended int
+	ids   map[string]string // network/group name -> group ID, of groups created by this plan
+}
+
+// applyRegion applies stage after stage. Steps about different subjects go out together within a stage. After a failure nothing new is
+// begun, and what is on its way is waited for.
 func (w *worker) applyRegion(ctx context.Context, p cloud.Provider, steps []plan.Step) error {
-	ids := map[string]string{} // network/group name -> group ID, of groups created by this plan
-	for i, step := range steps {
-		op := step.Op.Resolve(step.Network, ids)
-		err := unresolved(op)
-		id := ""
-		if err == nil {
-			w.r.Log.V(1).Info("Applying", "account", w.key, "region", step.Scope.Region, "operation", op.String())
-			id, err = w.applyPatiently(ctx, p, step.Scope, op)
-			w.count()
+	e := &execution{worker: w, provider: p, total: len(steps), ids: map[string]string{}}
+	for len(steps) > 0 {
+		n := 1
+		for n < len(steps) && steps[n].Stage == steps[0].Stage {
+			n++
 		}
-		if err != nil {
-			return fmt.Errorf("%s: step %d of %d, %s: %w", step.Scope.Region, i+1, len(steps), op, err)
+		if err := e.stage(ctx, steps[:n]); err != nil {
+			return err
 		}
-		if op.Kind == cloud.OpCreateGroup {
-			ids[step.Network+"/"+op.Group.Name] = id
+		steps = steps[n:]
+	}
+	return nil
+}
+
+// stage applies the steps of one stage, those about the same subject one after the other.
+func (e *execution) stage(ctx context.Context, steps []plan.Step) error {
+	var subjects []string
+	bySubject := map[string][]plan.Step{}
+	for _, s := range steps {
+		name := s.Subject()
+		if bySubject[name] == nil {
+			subjects = append(subjects, name)
 		}
+		bySubject[name] = append(bySubject[name], s)
+	}
+	errs := make([]error, len(subjects))
+	var failed atomic.Bool
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for i, name := range subjects {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			for _, step := range bySubject[name] {
+				if failed.Load() {
+					return
+				}
+				if errs[i] = e.step(ctx, step); errs[i] != nil {
+					failed.Store(true)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return worst(errs)
+}
+
+func (e *execution) step(ctx context.Context, step plan.Step) error {
+	e.mu.Lock()
+	op := step.Op.Resolve(step.Network, e.ids)
+	e.mu.Unlock()
+	err := unresolved(op)
+	id := ""
+	if err == nil {
+		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
+		id, err = e.applyPatiently(ctx, e.provider, step.Scope, op)
+		e.count()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ended++
+	if err != nil {
+		return fmt.Errorf("%s: step %d of %d, %s: %w", step.Scope.Region, e.ended, e.total, op, err)
+	}
+	if op.Kind == cloud.OpCreateGroup {
+		e.ids[step.Network+"/"+op.Group.Name] = id
 	}
 	return nil
 }
