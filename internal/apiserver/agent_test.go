@@ -5,226 +5,234 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
+	"net"
 	"sync"
+	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// agent follows one kind by the protocol of an Antrea Agent, strictly: whatever that would drop its watch for is an error here.
-// Its state is policies with their generation, or groups with their members.
+// agent follows everything of one key by the protocol of an Antrea Agent. What that would drop a watch for, and what a server has
+// no reason to send, is a failure.
 type agent struct {
-	resource, key string
+	*enforcer.Mirror
+	name string
 
-	mu      sync.Mutex
-	synced  bool
-	state   map[string]any
-	initial map[string]any
-	failure error
-	// watches counts the watches that were begun.
-	watches int
+	mu       sync.Mutex
+	failures []error
 }
 
-type members map[string]v1beta2.GroupMember
-
-func newAgent(resource, key string) *agent {
-	return &agent{resource: resource, key: key, state: map[string]any{}}
+// newAgent runs an agent until the test ends. config leads to the server.
+func newAgent(t *testing.T, key, encoding string, config func() (*rest.Config, error)) *agent {
+	t.Helper()
+	client, err := enforcer.NewClient(enforcer.ClientOptions{Config: config, JSON: encoding == runtime.ContentTypeJSON})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &agent{name: fmt.Sprintf("agent %q (%s)", key, encoding)}
+	a.Mirror = enforcer.Follower{Source: suspicious{client, a.fail}, Clock: clock.RealClock{}, Interval: 10 * time.Millisecond, Log: logr.Discard()}.Mirror(key, nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.Run(t.Context())
+	}()
+	t.Cleanup(func() { <-done })
+	return a
 }
 
-// follow watches until ctx ends, anew whenever a watch ends in order.
-func (a *agent) follow(ctx context.Context, client *rest.RESTClient) {
-	for ctx.Err() == nil {
-		if err := a.watchOnce(ctx, client); err != nil && ctx.Err() == nil {
-			a.mu.Lock()
-			a.failure = err
-			a.mu.Unlock()
-			return
+func (a *agent) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failures = append(a.failures, err)
+}
+
+// inSync compares what the agent has with what a list returns.
+func (a *agent) inSync(ctx context.Context, client *rest.RESTClient) error {
+	a.mu.Lock()
+	failure := errors.Join(a.failures...)
+	a.mu.Unlock()
+	if failure != nil {
+		return fmt.Errorf("%s: %w", a.name, failure)
+	}
+	for _, s := range a.Streams() {
+		if !s.InSync {
+			return fmt.Errorf("%s: %+v", a.name, s)
 		}
 	}
-}
-
-func (a *agent) watchOnce(ctx context.Context, client *rest.RESTClient) error {
-	r := client.Get().Resource(a.resource).Param("watch", "true").MaxRetries(0)
-	if a.key != "" {
-		r = r.Param("fieldSelector", "nodeName="+a.key)
-	}
-	w, err := r.Watch(ctx)
-	if err != nil {
-		// A server that is being restarted is tried again.
-		return nil
-	}
-	defer w.Stop()
-	a.mu.Lock()
-	a.synced, a.initial = false, map[string]any{}
-	a.watches++
-	a.mu.Unlock()
-	for event := range w.ResultChan() {
-		a.mu.Lock()
-		err := a.take(event)
-		a.mu.Unlock()
-		if err != nil {
+	var p v1beta2.NetworkPolicyList
+	var ag v1beta2.AddressGroupList
+	var atg v1beta2.AppliedToGroupList
+	for r, into := range map[enforcer.Resource]runtime.Object{enforcer.NetworkPolicies: &p, enforcer.AddressGroups: &ag, enforcer.AppliedToGroups: &atg} {
+		request := client.Get().Resource(string(r))
+		if a.Key() != "" {
+			request = request.Param("fieldSelector", "nodeName="+a.Key())
+		}
+		if err := request.Do(ctx).Into(into); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func (a *agent) take(event watch.Event) error {
-	if event.Type == watch.Error {
-		return fmt.Errorf("ERROR %v", event.Object)
+	want := enforcer.Computed{Policies: pointers(p.Items), AddressGroups: pointers(ag.Items), AppliedToGroups: pointers(atg.Items)}
+	if d := cmp.Diff(want, a.Known(), cmpopts.EquateEmpty(), cmpopts.IgnoreTypes(metav1.TypeMeta{}),
+		cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion"), cmpopts.SortSlices(func(x, y v1beta2.GroupMember) bool { return identity(x) < identity(y) })); d != "" {
+		return fmt.Errorf("%s (-listed +known):\n%s", a.name, d)
 	}
-	if event.Type == watch.Bookmark {
-		if a.synced {
-			return errors.New("a second BOOKMARK")
-		}
-		a.synced, a.state = true, a.initial
-		return nil
-	}
-	if !a.synced {
-		if event.Type != watch.Added {
-			return fmt.Errorf("%s before the BOOKMARK", event.Type)
-		}
-		return a.add(a.initial, event)
-	}
-	switch event.Type {
-	case watch.Added:
-		return a.add(a.state, event)
-	case watch.Modified:
-		return a.modify(event)
-	default:
-		return a.remove(event)
-	}
-}
-
-func (a *agent) add(to map[string]any, event watch.Event) error {
-	name, value := "", any(nil)
-	switch o := event.Object.(type) {
-	case *v1beta2.NetworkPolicy:
-		if o.SourceRef == nil {
-			return errors.New("ADDED without sourceRef")
-		}
-		name, value = o.Name, o.Generation
-	case *v1beta2.AddressGroup:
-		name, value = o.Name, newMembers(o.GroupMembers)
-	case *v1beta2.AppliedToGroup:
-		name, value = o.Name, newMembers(o.GroupMembers)
-	default:
-		return fmt.Errorf("ADDED %T", event.Object)
-	}
-	if _, had := to[name]; had {
-		return fmt.Errorf("%s ADDED twice", name)
-	}
-	to[name] = value
-	return nil
-}
-
-func (a *agent) modify(event watch.Event) error {
-	var name string
-	var added, removed []v1beta2.GroupMember
-	switch o := event.Object.(type) {
-	case *v1beta2.NetworkPolicy:
-		if _, had := a.state[o.Name]; !had || o.SourceRef == nil {
-			return fmt.Errorf("MODIFIED %+v, which is not there", o)
-		}
-		a.state[o.Name] = o.Generation
-		return nil
-	case *v1beta2.AddressGroupPatch:
-		name, added, removed = o.Name, o.AddedGroupMembers, o.RemovedGroupMembers
-	case *v1beta2.AppliedToGroupPatch:
-		name, added, removed = o.Name, o.AddedGroupMembers, o.RemovedGroupMembers
-	default:
-		return fmt.Errorf("MODIFIED %T", event.Object)
-	}
-	set, had := a.state[name].(members)
-	if !had {
-		return fmt.Errorf("patch of %s, which is not there", name)
-	}
-	set = maps.Clone(set)
-	for _, m := range added {
-		set[identity(m)] = m
-	}
-	for _, m := range removed {
-		delete(set, identity(m))
-	}
-	a.state[name] = set
-	return nil
-}
-
-func (a *agent) remove(event watch.Event) error {
-	name := event.Object.(interface{ GetName() string }).GetName()
-	if p, ok := event.Object.(*v1beta2.NetworkPolicy); ok && (p.SourceRef == nil || p.UID == "") {
-		return fmt.Errorf("DELETED %s without sourceRef or uid", name)
-	}
-	if _, had := a.state[name]; !had {
-		return fmt.Errorf("DELETED %s, which is not there", name)
-	}
-	delete(a.state, name)
 	return nil
 }
 
 func identity(m v1beta2.GroupMember) string { return fmt.Sprintf("%+v %v", *m.Pod, m.IPs) }
 
-func newMembers(list []v1beta2.GroupMember) members {
-	set := members{}
-	for _, m := range list {
-		set[identity(m)] = m
+func pointers[T any](items []T) []*T {
+	var out []*T
+	for i := range items {
+		out = append(out, &items[i])
 	}
-	return set
+	return out
 }
 
-// describe prints a state so that equal states look equal.
-func describe(state map[string]any) string {
-	var lines []string
-	for name, value := range state {
-		if set, ok := value.(members); ok {
-			value = slices.Sorted(maps.Keys(set))
-		}
-		lines = append(lines, fmt.Sprintf("%s: %v", name, value))
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
+// suspicious is a Source that looks for events which a server has no reason to send, in streams that it otherwise passes on.
+type suspicious struct {
+	enforcer.Source
+	fail func(error)
 }
 
-// inSync compares the agent with what a list returns.
-func (a *agent) inSync(ctx context.Context, client *rest.RESTClient) error {
-	want := map[string]any{}
-	r := client.Get().Resource(a.resource)
-	if a.key != "" {
-		r = r.Param("fieldSelector", "nodeName="+a.key)
-	}
-	object, err := r.Do(ctx).Get()
+type suspiciousStream struct {
+	enforcer.Stream
+	fail   func(error)
+	marked bool
+	known  sets.Set[string]
+}
+
+func (s suspicious) Watch(ctx context.Context, r enforcer.Resource, key string) (enforcer.Stream, error) {
+	stream, err := s.Source.Watch(ctx, r, key)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	switch list := object.(type) {
-	case *v1beta2.NetworkPolicyList:
-		for _, p := range list.Items {
-			want[p.Name] = p.Generation
-		}
-	case *v1beta2.AddressGroupList:
-		for _, g := range list.Items {
-			want[g.Name] = newMembers(g.GroupMembers)
-		}
-	case *v1beta2.AppliedToGroupList:
-		for _, g := range list.Items {
-			want[g.Name] = newMembers(g.GroupMembers)
+	return &suspiciousStream{stream, s.fail, false, sets.New[string]()}, nil
+}
+
+func (s *suspiciousStream) Next(ctx context.Context) (watch.Event, error) {
+	ev, err := s.Stream.Next(ctx)
+	if err == nil {
+		if err := s.look(ev); err != nil {
+			s.fail(err)
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	return ev, err
+}
+
+func (s *suspiciousStream) look(ev watch.Event) error {
+	object, ok := ev.Object.(metav1.Object)
+	if !ok {
+		return nil // an error: such as that of a connection that broke within a frame
+	}
+	p, isPolicy := ev.Object.(*v1beta2.NetworkPolicy)
+	name, known := object.GetName(), s.known.Has(object.GetName())
 	switch {
-	case a.failure != nil && !errors.Is(a.failure, io.EOF):
-		return fmt.Errorf("%s of %q: %w", a.resource, a.key, a.failure)
-	case !a.synced:
-		return fmt.Errorf("%s of %q: no BOOKMARK yet", a.resource, a.key)
-	}
-	if got, want := describe(a.state), describe(want); got != want {
-		return fmt.Errorf("%s of %q has\n%s\nwant\n%s", a.resource, a.key, got, want)
+	case ev.Type == watch.Bookmark && s.marked:
+		return errors.New("a second BOOKMARK")
+	case ev.Type == watch.Bookmark:
+		s.marked = true
+		return nil
+	case !s.marked && ev.Type != watch.Added:
+		return fmt.Errorf("%s before the BOOKMARK", ev.Type)
+	case known == (ev.Type == watch.Added):
+		return fmt.Errorf("%s %s, which was sent: %t", ev.Type, name, known)
+	case isPolicy && (p.SourceRef == nil || p.UID == ""):
+		return fmt.Errorf("%s %s without sourceRef or uid", ev.Type, name)
+	case ev.Type == watch.Added:
+		s.known.Insert(name)
+	case ev.Type == watch.Deleted:
+		s.known.Delete(name)
 	}
 	return nil
 }
+
+// wire is the network between a server and its clients, which can be cut.
+type wire struct {
+	listener net.Listener
+	target   string
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func newWire(t *testing.T, target string) *wire {
+	t.Helper()
+	w := &wire{listener: listen(t, "127.0.0.1:0"), target: target}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			conn, err := w.listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { w.carry(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = w.listener.Close()
+		w.cut()
+		running.Wait()
+	})
+	return w
+}
+
+// carry passes bytes on until either end, or cut, ends the connection.
+func (w *wire) carry(from net.Conn) {
+	defer func() { _ = from.Close() }()
+	to, err := net.Dial("tcp", w.target)
+	if err != nil {
+		return
+	}
+	defer func() { _ = to.Close() }()
+	w.mu.Lock()
+	w.conns = append(w.conns, from, to)
+	w.mu.Unlock()
+	go func() {
+		_, _ = io.Copy(to, from)
+		_ = to.Close()
+	}()
+	_, _ = io.Copy(from, to)
+}
+
+// cut breaks all connections wherever they are.
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.conns {
+		_ = c.Close()
+	}
+	w.conns = nil
+}
+
+// config leads through the wire to a world.
+func (w *wire) config(to *world) func() (*rest.Config, error) {
+	cfg := to.config("agent", "")
+	cfg.Host = "https://" + w.listener.Addr().String()
+	return func() (*rest.Config, error) { return cfg, nil }
+}
+
+// watching counts the watches of the store.
+func watching(s *watchstore.Store) int {
+	n := 0
+	for _, r := range watchstore.Resources() {
+		n += s.Watchers(r)
+	}
+	return n
+}
+
+// churned are the keys that churn draws from, nobody's, and that of everything.
+func churned() []string { return []string{"", "a", "b", "ns/vm", "nobody"} }

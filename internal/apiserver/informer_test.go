@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -15,59 +16,75 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// An informer of client-go has what a list returns, under churn and after a restart of the server: of policies name, generation and
-// resource version, of groups (whose changes come as patches, which it takes for the group) the names.
+// Informers of client-go, of everything and of one key, have what a list returns, under churn, after connections broke and after a
+// restart of the server: of policies name, generation and resource version, of groups (whose changes come as patches, which they take
+// for the group) the names.
 func TestInformersStayInSync(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	w := newWorld(t)
-	cfg := w.config("agent", "")
+	network := newWire(t, w.address)
+	cfg, err := network.config(w)()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg.NegotiatedSerializer, cfg.GroupVersion = nil, nil
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer factory.Shutdown()
-	defer cancel()
-	for _, r := range watchstore.Resources() {
-		factory.ForResource(v1beta2.GroupVersion().WithResource(string(r))).Informer()
+	factories := map[string]dynamicinformer.DynamicSharedInformerFactory{}
+	for _, key := range []string{"", "ns/vm"} {
+		f := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, "", func(o *metav1.ListOptions) {
+			if key != "" {
+				o.FieldSelector = "nodeName=" + key
+			}
+		})
+		defer f.Shutdown()
+		for _, r := range watchstore.Resources() {
+			f.ForResource(v1beta2.GroupVersion().WithResource(string(r))).Informer()
+		}
+		factories[key] = f
 	}
-	factory.Start(ctx.Done())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, f := range factories {
+		f.Start(ctx.Done())
+	}
 	c := newChurn(seed)
-	for round := range 2 {
+	for round, disturb := range []func(){network.cut, func() { w.restart(t) }, func() {}} {
 		for i := range 300 {
 			w.store.Publish(c.step(int64(1000*round + i)))
 		}
-		for _, r := range watchstore.Resources() {
-			gvr := v1beta2.GroupVersion().WithResource(string(r))
-			informer := factory.ForResource(gvr).Informer()
-			eventually(t, "in sync", func() error {
-				want, _, err := w.store.List(r, "")
-				if err != nil {
-					return err
-				}
-				var got, expect []string
-				for _, o := range informer.GetStore().List() {
-					got = append(got, line(r, o.(*unstructured.Unstructured)))
-				}
-				for _, o := range want {
-					expect = append(expect, line(r, o.(object)))
-				}
-				slices.Sort(got)
-				slices.Sort(expect)
-				if !slices.Equal(got, expect) {
-					return fmt.Errorf("%s: informer has %v, want %v", r, got, expect)
-				}
-				return nil
-			})
+		for key, f := range factories {
+			for _, r := range watchstore.Resources() {
+				informer := f.ForResource(v1beta2.GroupVersion().WithResource(string(r))).Informer()
+				eventually(t, "in sync", func() error { return compareInformer(w.store, r, key, informer.GetStore().List()) })
+			}
 		}
-		if round == 0 {
-			w.restart(t)
-		}
+		disturb()
 	}
+}
+
+func compareInformer(store *watchstore.Store, r watchstore.Resource, key string, has []any) error {
+	want, _, err := store.List(r, key)
+	if err != nil {
+		return err
+	}
+	var got, expect []string
+	for _, o := range has {
+		got = append(got, line(r, o.(*unstructured.Unstructured)))
+	}
+	for _, o := range want {
+		expect = append(expect, line(r, o.(object)))
+	}
+	slices.Sort(got)
+	slices.Sort(expect)
+	if !slices.Equal(got, expect) {
+		return fmt.Errorf("%s of %q: informer has %v, want %v", r, key, got, expect)
+	}
+	return nil
 }
 
 // object is what both a typed and an unstructured object are.

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -264,46 +263,49 @@ func (c *churn) step(generation int64) watchstore.Changes {
 	return watchstore.Changes{Policies: []watchstore.PolicyChange{p}}
 }
 
-// Strict agents stay in sync while objects come, change and go, and through restarts of the server.
+// Agents stay in sync while objects come, change and go, while connections break anywhere, and through restarts of the server.
 func TestAgentsStayInSync(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	w := newWorld(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
+	network := newWire(t, w.address)
 	var agents []*agent
-	for _, key := range []string{"", "a", "b", "ns/vm", "nobody"} {
-		for _, r := range watchstore.Resources() {
-			for _, contentType := range encodings {
-				a := newAgent(string(r), key)
-				agents = append(agents, a)
-				c := w.client(t, "agent", contentType)
-				running.Go(func() { a.follow(ctx, c) })
-			}
+	for _, key := range churned() {
+		for _, contentType := range encodings {
+			agents = append(agents, newAgent(t, key, contentType, network.config(w)))
 		}
 	}
 	c := newChurn(seed)
-	for round := range 3 {
+	check := w.client(t, "agent", runtime.ContentTypeProtobuf)
+	for round := range 4 {
 		for i := range 400 {
 			w.store.Publish(c.step(int64(1000*round + i)))
+			if round == 1 && c.random.IntN(40) == 0 {
+				network.cut()
+			}
 		}
-		check := w.client(t, "agent", runtime.ContentTypeProtobuf)
 		for _, a := range agents {
-			eventually(t, "in sync", func() error { return a.inSync(ctx, check) })
+			eventually(t, "in sync", func() error { return a.inSync(t.Context(), check) })
 		}
-		if round == 1 {
+		if round == 2 {
 			// The same address and the same authority: the certificate of a restarted controller.
 			w.restart(t)
 		}
 	}
 	for _, a := range agents {
-		if a.watches < 2 {
-			t.Errorf("%s of %q began %d watches, want another one after the restart", a.resource, a.key, a.watches)
+		for _, s := range a.Streams() {
+			if s.Begun < 3 {
+				t.Errorf("%s of %q began %d watches, want more after the cuts and the restart", s.Resource, a.Key(), s.Begun)
+			}
 		}
 	}
+	eventually(t, "one watch per agent and resource", func() error {
+		if n := watching(w.store); n != 3*len(agents) {
+			return fmt.Errorf("%d watch", n)
+		}
+		return nil
+	})
 }
 
 // A client that does not read is cut off, by the store and on the network, and nobody else notices.
