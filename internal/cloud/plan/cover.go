@@ -24,11 +24,11 @@ func (c candidate) in(family Set) Set {
 
 // traffic decides for everything that the class must allow whether to name it by group or by address. What is allowed whoever has
 // the address is named by address, so that a change of members does not change such rules; the rest by the groups whose
-// interfaces are all allowed, and what remains by address.
-func (s *regionState) traffic(c *class, want [2]half) Traffic {
+// interfaces are all allowed, and what remains by address. Where f says so, members are named in the mixed form instead.
+func (s *regionState) traffic(c *class, want [2]half, f *forms) Traffic {
 	return Traffic{
-		Ingress: s.cover(c.network, want[0], s.nativeCandidates(c, cloud.Ingress)),
-		Egress:  s.cover(c.network, want[1], s.nativeCandidates(c, cloud.Egress)),
+		Ingress: s.cover(c.network, want[0], s.nativeCandidates(c, cloud.Ingress), f),
+		Egress:  s.cover(c.network, want[1], s.nativeCandidates(c, cloud.Egress), f),
 	}
 }
 
@@ -81,48 +81,63 @@ func (s *regionState) nativeCandidates(c *class, d cloud.Direction) []candidate 
 	return out
 }
 
-// cover names what a half allows: first by native groups, then by classes, then by address.
-func (s *regionState) cover(view *network, want half, natives []candidate) []Cell {
+// within reports whether everything that the reference may come to mean in a family is in the set.
+func (c candidate) within(set, family Set) bool {
+	return (len(family.v4) == 0 || within(c.reach.v4, set.v4)) && (len(family.v6) == 0 || within(c.reach.v6, set.v6))
+}
+
+// cover names what a half allows: first by native groups, then by classes, then by address. If f only counts, it does nothing else.
+func (s *regionState) cover(view *network, want half, natives []candidate, f *forms) []Cell {
 	out := make([]Cell, 0, len(want.cells))
 	classes := s.classCandidates(view)
 	found := make([]*covered, len(want.cells))
-	referred := map[int]bool{} // indexes of natives, then of classes
+	referred := make([]bool, len(natives)+len(classes))
 	for k, h := range want.cells {
 		family := familyOf(h.service.Protocol)
 		rest := h.all.Minus(h.anonymous)
 		cell := Cell{Service: h.service, Groups: slices.Clone(h.opaque)}
 		for i, c := range natives {
-			if addrs := c.in(family); addrs.Overlaps(rest) && c.reach.Intersect(family).Within(h.all) {
+			if addrs := c.in(family); addrs.Overlaps(rest) && c.within(h.all, family) {
 				cell.Groups = append(cell.Groups, c.peer)
 				rest = rest.Minus(addrs)
 				referred[i] = true
 			}
 		}
-		found[k] = s.coverByClasses(view, rest, h.all, family)
+		found[k] = f.choose(s.coverByClasses(view, rest, h.all, family))
 		for _, i := range found[k].used {
 			referred[len(natives)+i] = true
 		}
+		if f.counts {
+			continue
+		}
 		cell.Groups = append(cell.Groups, found[k].peers...)
 		cell.Addrs = h.anonymous.Union(found[k].rest)
+		slices.SortFunc(cell.Groups, cloud.Peer.Compare)
 		out = append(out, cell)
 	}
-	for k, h := range want.cells {
-		family := familyOf(h.service.Protocol)
-		for _, i := range sortedKeys(referred) {
-			c := candidate{}
-			if i >= len(natives) {
-				if _, used := slices.BinarySearch(found[k].used, i-len(natives)); used {
-					continue
-				}
+	f.count(referred)
+	if f.counts {
+		return nil
+	}
+	for i, used := range referred {
+		if !used {
+			continue
+		}
+		for k, h := range want.cells {
+			c, here := candidate{}, false
+			if i < len(natives) {
+				c = natives[i]
+				here = slices.Contains(out[k].Groups, c.peer)
+			} else {
 				c = classes[i-len(natives)]
-			} else if c = natives[i]; slices.Contains(out[k].Groups, c.peer) {
-				continue
+				_, here = slices.BinarySearch(found[k].used, i-len(natives))
 			}
-			if c.reach.Intersect(family).Within(h.all) {
+			if !here && c.within(h.all, familyOf(h.service.Protocol)) {
 				out[k].Idle = append(out[k].Idle, c.peer)
 			}
 		}
-		slices.SortFunc(out[k].Groups, cloud.Peer.Compare)
+	}
+	for k := range out {
 		slices.SortFunc(out[k].Idle, cloud.Peer.Compare)
 	}
 	return out
@@ -143,11 +158,11 @@ func (s *regionState) lowerClasses() (retry bool) {
 		for i, g := range c.existing {
 			held[i] = ruleKeys(g.Rules)
 		}
-		rules := s.lower.Lower(s.traffic(c, c.want))
+		rules, packed, shortage := s.fit(c, c.want, held)
 		if s.coarse[c.key] {
 			rules = s.coarseRules(c)
+			packed, shortage = s.lower.Pack(rules, held, s.quota())
 		}
-		packed, shortage := s.lower.Pack(rules, held, s.quota())
 		if shortage != nil {
 			s.shortage(c, held, *shortage)
 			retry = true
@@ -169,7 +184,7 @@ func (s *regionState) lowerClasses() (retry bool) {
 // end, or has now, that open nothing that is not allowed both before and after. What the class must allow is changed to exactly that.
 func (s *regionState) coarseRules(c *class) []cloud.Rule {
 	n := c.nics[0]
-	pool := s.lower.Lower(s.traffic(c, s.wanted(n)))
+	pool := s.lower.Lower(s.traffic(c, s.wanted(n), &forms{}))
 	var out []cloud.Rule
 	for i, d := range directions {
 		var kept []cloud.Rule
@@ -274,7 +289,7 @@ func (s *regionState) offender(c *class, held [][]cloud.Rule) *policy {
 		if len(vm.effective) == 0 {
 			return p
 		}
-		if _, short := s.lower.Pack(s.lower.Lower(s.traffic(c, s.wanted(n))), held, s.quota()); short == nil {
+		if s.fits(c, s.wanted(n), held) {
 			return p
 		}
 	}

@@ -82,7 +82,7 @@ type serviceSpec struct {
 var outsiders = []string{"203.0.113.7", "198.51.100.9", "2001:db8:ffff::7", "10.9.0.5"}
 
 func randomEstate(r *rand.Rand) estate {
-	e := estate{Limits: cloud.Limits{RulesPerGroup: pick(r, []int{60, 200, 200}), GroupsPerInterface: 5, GroupsPerRegion: 500, TagsPerResource: 50}}
+	e := estate{Limits: cloud.Limits{RulesPerGroup: pick(r, []int{12, 60, 200, 200}), GroupsPerInterface: 5, GroupsPerRegion: 500, TagsPerResource: 50}}
 	nets := 1 + r.IntN(3)
 	for i := range nets {
 		n := netSpec{V4: fmt.Sprintf("10.%d.0.0/24", i)}

@@ -54,6 +54,8 @@ type covered struct {
 	used         []int
 	peers        []cloud.Peer // of used, sorted
 	rest         Set
+	mixed        *covered // see mix
+	length       int      // see size
 }
 
 // coverByClasses covers addresses by classes of which nothing is outside the allowed ones. Classes have no addresses in common.

@@ -201,7 +201,7 @@ func intersect(a, b []span) []span {
 	case len(b) == 1 && !a[0].from.less(b[0].from) && !b[0].to.less(a[len(a)-1].to):
 		return a
 	}
-	var out []span
+	out := make([]span, 0, len(a))
 	sparse := len(b) > 16*len(a)
 	j := reaching(b, a[0].from)
 	for _, r := range a {

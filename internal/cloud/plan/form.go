@@ -1,0 +1,221 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// forms chooses, for the members that the rules of one class name, between a reference to every class of members and the mixed form
+// with fewer rules, in which blocks of addresses that members of several classes fill stand for these.
+type forms struct {
+	mixed map[*covered]bool
+	asked []*covered // everything that was to be named, once per service
+	// references is how many groups were referred to in the direction with more of them. If counts is set, nothing else is found out.
+	references int
+	counts     bool
+}
+
+// count takes note of the groups that are referred to in a direction.
+func (f *forms) count(referred []bool) {
+	n := 0
+	for _, r := range referred {
+		if r {
+			n++
+		}
+	}
+	f.references = max(f.references, n)
+}
+
+func (f *forms) choose(c *covered) *covered {
+	f.asked = append(f.asked, c)
+	if f.mixed[c] {
+		return c.mixed
+	}
+	return c
+}
+
+// change chooses the mixed form where it saves the most, until it has saved so many rules or no more can be saved. It reports whether
+// it changed anything.
+func (f *forms) change(s *regionState, view *network, surplus int) (changed bool) {
+	gain := map[*covered]int{}
+	var order []*covered
+	for _, c := range f.asked {
+		if len(c.used) < 2 || f.mixed[c] {
+			continue
+		}
+		if gain[c] == 0 {
+			order = append(order, c)
+		}
+		gain[c] += c.size() - s.mix(view, c).size()
+	}
+	slices.SortStableFunc(order, func(a, b *covered) int { return cmp.Compare(gain[b], gain[a]) })
+	for _, c := range order {
+		if gain[c] <= 0 || surplus <= 0 {
+			break
+		}
+		if f.mixed == nil {
+			f.mixed = map[*covered]bool{}
+		}
+		f.mixed[c], changed = true, true
+		surplus -= gain[c]
+	}
+	f.asked, f.references = nil, 0
+	return changed
+}
+
+// size is how many rules name the members, for one service and the family with more of them.
+func (c *covered) size() int {
+	if c.length == 0 {
+		v4 := len(Set{v4: c.rest.v4}.Prefixes())
+		c.length = len(c.peers) + max(v4, len(c.rest.Prefixes())-v4)
+	}
+	return c.length
+}
+
+// mix returns the mixed form: the largest blocks of which every address is a member's, except those that consist of the classes
+// that some other block needs for itself alone; these classes are referred to.
+func (s *regionState) mix(view *network, c *covered) *covered {
+	if c.mixed != nil {
+		return c.mixed
+	}
+	classes := s.classCandidates(view)
+	owner := newOwners(classes, c.used)
+	blocks := c.all.Prefixes()
+	inside := make([][]int, len(blocks)) // the classes with addresses in a block; -1 stands for none
+	chosen := map[int]bool{}
+	for i, p := range blocks {
+		if inside[i] = owner.of(SetOfPrefixes(p)); len(inside[i]) == 1 && inside[i][0] >= 0 {
+			chosen[inside[i][0]] = true
+		}
+	}
+	needed := func(i int) bool { return slices.ContainsFunc(inside[i], func(k int) bool { return !chosen[k] }) }
+	// A class that alone keeps several blocks from being dropped is cheaper to refer to.
+	for again := true; again; {
+		again = false
+		alone := map[int]int{}
+		for i := range blocks {
+			missing := slices.DeleteFunc(slices.Clone(inside[i]), func(k int) bool { return chosen[k] })
+			if len(missing) == 1 && missing[0] >= 0 {
+				alone[missing[0]]++
+			}
+		}
+		for _, k := range sortedKeys(alone) {
+			if alone[k] > 1 {
+				chosen[k], again = true, true
+			}
+		}
+	}
+	out := &covered{allowed: c.allowed, all: c.all, family: c.family, used: sortedKeys(chosen)}
+	for _, k := range out.used {
+		out.peers = append(out.peers, classes[k].peer)
+	}
+	slices.SortFunc(out.peers, cloud.Peer.Compare)
+	var rest []Set
+	for i, p := range blocks {
+		if needed(i) {
+			rest = append(rest, SetOfPrefixes(p))
+		}
+	}
+	out.rest = unionAll(rest)
+	if plain := (&covered{allowed: c.allowed, all: c.all, family: c.family, rest: c.all}); plain.size() < out.size() {
+		out = plain
+	}
+	c.mixed = out
+	return out
+}
+
+// owners finds the class that an address belongs to.
+type owners struct {
+	spans []ownedSpan // of IPv4, then of IPv6; sorted within each
+	v4    int         // how many of them are of IPv4
+}
+
+type ownedSpan struct {
+	span
+	class int
+}
+
+func newOwners(classes []candidate, used []int) owners {
+	var v4, v6 []ownedSpan
+	for _, k := range used {
+		for _, r := range classes[k].addrs.v4 {
+			v4 = append(v4, ownedSpan{r, k})
+		}
+		for _, r := range classes[k].addrs.v6 {
+			v6 = append(v6, ownedSpan{r, k})
+		}
+	}
+	for _, spans := range [][]ownedSpan{v4, v6} {
+		slices.SortFunc(spans, func(a, b ownedSpan) int { return a.from.compare(b.from) })
+	}
+	return owners{append(v4, v6...), len(v4)}
+}
+
+// of returns the classes with addresses in the set, sorted; -1 is among them if some addresses belong to none.
+func (o owners) of(set Set) []int {
+	var out []int
+	look := func(spans []ownedSpan, parts []span) {
+		for _, part := range parts {
+			at := part.from
+			i, _ := slices.BinarySearchFunc(spans, at, func(x ownedSpan, a u128) int { return x.to.compare(a) })
+			for ; i < len(spans) && !part.to.less(spans[i].from); i++ {
+				if at.less(spans[i].from) {
+					out = append(out, -1)
+				}
+				out = append(out, spans[i].class)
+				if at = spans[i].to.next(); !spans[i].to.less(part.to) {
+					break
+				}
+			}
+			if i == len(spans) || part.to.less(spans[i].from) {
+				out = append(out, -1)
+			}
+		}
+	}
+	look(o.spans[:o.v4], set.v4)
+	look(o.spans[o.v4:], set.v6)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// fit returns the rules of a class in the first form that fits into the quota: references first, because they need no edit when
+// members come and go, and then as many mixed forms as are necessary.
+func (s *regionState) fit(c *class, want [2]half, held [][]cloud.Rule) (rules []cloud.Rule, packed [][]cloud.Rule, short *Shortage) {
+	for f := (&forms{}); ; {
+		t := s.traffic(c, want, f)
+		if surplus := f.references - s.room(); surplus > 0 && f.change(s, c.network, surplus) {
+			continue
+		}
+		rules = s.lower.Lower(t)
+		packed, shortage := s.lower.Pack(rules, held, s.quota())
+		if shortage == nil {
+			return rules, packed, nil
+		}
+		if short == nil || shortage.Needed < short.Needed {
+			short = shortage
+		}
+		if !f.change(s, c.network, shortage.Needed-shortage.Available) {
+			return nil, nil, short
+		}
+	}
+}
+
+// fits reports whether the class would fit if it wanted something else.
+func (s *regionState) fits(c *class, want [2]half, held [][]cloud.Rule) bool {
+	for f := (&forms{counts: true}); ; {
+		s.traffic(c, want, f)
+		surplus := f.references - s.room()
+		if surplus <= 0 {
+			_, _, short := s.fit(c, want, held)
+			return short == nil
+		}
+		if !f.change(s, c.network, surplus) {
+			return false // as many rules are needed for the references alone
+		}
+	}
+}
+
+// room is how many rules of a direction and family an interface can have.
+func (s *regionState) room() int { return s.limits.RulesPerGroup * s.limits.GroupsPerInterface }
