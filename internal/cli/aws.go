@@ -29,7 +29,10 @@ func newAWS(c inventory.AccountConfig, limiter *pace.Limiter) (cloud.Provider, e
 	if len(c.Regions) == 0 {
 		return nil, errors.New("spec.awsConfig.region names no region")
 	}
-	cfg := aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, UserAgent: "nephele"}
+	cfg := aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, UserAgent: "nephele"}
+	for _, q := range c.Queues {
+		cfg.Queues = append(cfg.Queues, aws.Queue{URL: q.URL, Region: q.Region})
+	}
 	if limiter != nil {
 		cfg.Admit = func(ctx context.Context, owner, region, action string) (func(cloud.Class), error) {
 			return limiter.Admit(ctx, pace.Key{Endpoint: c.Endpoint, Account: owner, Region: region, Action: action})

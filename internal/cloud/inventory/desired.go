@@ -20,6 +20,9 @@ import (
 type VMRef struct {
 	VMID   string
 	Region string
+	// Mode is what may be done to the VM, in the words of status.mode of VirtualMachine, and ModeReason who says so. Both are empty
+	// if policies are enforced.
+	Mode, ModeReason string
 }
 
 // view is all that the objects of an account are computed from.
@@ -32,6 +35,7 @@ type view struct {
 	selectors []v1alpha1.CloudEntitySelector
 	// userTags are spec.tags of the VirtualMachine objects that exist.
 	userTags map[types.NamespacedName]map[string]string
+	modes    modes
 }
 
 // desired is what there should be for an account, as far as its regions are known. Objects carry name, namespace, labels,
@@ -137,6 +141,7 @@ type machine struct {
 // addMachine adds the objects of a VM, one set per namespace that selects it, and reports whether any does.
 func (d *desired) addMachine(v view, m machine) bool {
 	chosen := choose(v.selectors, m.vm, m.network, func(i int) { d.matched[i]++ })
+	mode, why := v.mode(m, chosen)
 	for namespace, c := range chosen {
 		key := types.NamespacedName{Namespace: namespace, Name: m.objectName()}
 		if d.vms[key] != nil {
@@ -145,7 +150,7 @@ func (d *desired) addMachine(v view, m machine) bool {
 		labels, left := tagLabels(m.vm.Tags, v.userTags[key])
 		m.entityLabels(labels, key)
 		vm := m.virtualMachine(v, key, c)
-		vm.Status.UnimportedTags = left
+		vm.Status.UnimportedTags, vm.Status.Mode, vm.Status.ModeReason = left, mode, why
 		d.vms[key] = vm
 		meta := metav1.ObjectMeta{
 			Namespace: namespace, Name: v1alpha1.EntityNamePrefix + key.Name, Labels: labels, Annotations: mark(v.account),
@@ -158,7 +163,7 @@ func (d *desired) addMachine(v view, m machine) bool {
 			continue
 		}
 		d.entities[entity] = m.externalEntity(meta, cloud.EnforcerKey(v.account.Namespace, v.account.Name))
-		d.refs[entity] = VMRef{VMID: m.vm.ID, Region: m.region}
+		d.refs[entity] = VMRef{VMID: m.vm.ID, Region: m.region, Mode: mode, ModeReason: why}
 	}
 	return len(chosen) > 0
 }

@@ -39,7 +39,9 @@ type Releaser interface {
 // AccountConfig is what the provider of an account is made of.
 type AccountConfig struct {
 	// Account is "namespace/name" of the CloudProviderAccount.
-	Account  string
+	Account string
+	// Owner is the cloud's own number of the account as it was first read; empty before.
+	Owner    string `json:"-"`
 	Cloud    v1alpha1.CloudProvider
 	Regions  []string
 	Endpoint string

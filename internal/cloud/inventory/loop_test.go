@@ -59,7 +59,7 @@ func TestImport(t *testing.T) {
 		t.Errorf("selector none: %+v", none)
 	}
 	l.wantEvents("acc Normal Ready", "none Warning NoMatch", "one Normal Ready")
-	if got := l.inv.Entities("clouds/acc"); len(got) != 1 || got[types.NamespacedName{Namespace: "web", Name: "virtualmachine-" + vm1}] != (VMRef{vm1, oregon}) {
+	if got := l.inv.Entities("clouds/acc"); len(got) != 1 || got[types.NamespacedName{Namespace: "web", Name: "virtualmachine-" + vm1}] != (VMRef{VMID: vm1, Region: oregon}) {
 		t.Errorf("entities %v", got)
 	}
 

@@ -135,7 +135,7 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 
 // config reads the configuration and the Secret. What is wrong with them becomes p.problem; an error is one of the API server.
 func (p *pass) config(ctx context.Context) (AccountConfig, error) {
-	c := AccountConfig{Account: cloud.AccountKey(p.cpa.Namespace, p.cpa.Name)}
+	c := AccountConfig{Account: cloud.AccountKey(p.cpa.Namespace, p.cpa.Name), Owner: p.cpa.Status.CloudAccountID}
 	var ref *v1alpha1.SecretReference
 	switch spec := p.cpa.Spec; {
 	case spec.AWSConfig != nil:
@@ -183,7 +183,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 		return desired{}, nil, err
 	}
 	s.stale = p.stale()
-	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots()}
+	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots(), modes: p.modes(s)}
 	if !p.deleting() {
 		v.selectors = p.selectors
 	}
@@ -221,7 +221,7 @@ func (s *syncer) keepRefs(d desired, keep func(region, namespace string) bool) {
 	for key, vm := range s.vms {
 		if d.vms[key] == nil && keep(vm.Status.Region, key.Namespace) && !vm.Status.Agented && vm.Status.CloudId != "" {
 			entity := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.EntityNamePrefix + key.Name}
-			d.refs[entity] = VMRef{VMID: vm.Status.CloudId, Region: vm.Status.Region}
+			d.refs[entity] = VMRef{VMID: vm.Status.CloudId, Region: vm.Status.Region, Mode: vm.Status.Mode, ModeReason: vm.Status.ModeReason}
 		}
 	}
 }

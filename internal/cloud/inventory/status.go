@@ -211,6 +211,9 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 			st.LastSyncTime = r.LastSyncTime
 		}
 	}
+	if snaps := p.account.snapshots(); st.CloudAccountID == "" && len(snaps) > 0 {
+		st.CloudAccountID = snaps[0].OwnerID
+	}
 	ready := verdicts[0]
 	if ready.status == metav1.ConditionFalse {
 		st.Error = ready.message

@@ -1,0 +1,69 @@
+package inventory
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// TestModes: who decides what may be done to a VM.
+func TestModes(t *testing.T) {
+	t.Parallel()
+	all := v1alpha1.VirtualMachineSelector{VpcMatch: &v1alpha1.EntityMatch{MatchID: "vpc-1"}}
+	one := v1alpha1.VirtualMachineSelector{VMMatch: []v1alpha1.EntityMatch{{MatchID: "i-1"}}}
+	other := v1alpha1.VirtualMachineSelector{VMMatch: []v1alpha1.EntityMatch{{MatchID: "i-2"}}}
+	selector := func(namespace, name string, mode v1alpha1.EnforcementMode, e v1alpha1.VirtualMachineSelector, glass ...string) v1alpha1.CloudEntitySelector {
+		s := v1alpha1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		s.Spec.Mode, s.Spec.VMSelector = mode, []v1alpha1.VirtualMachineSelector{e}
+		for _, why := range glass {
+			s.Annotations = map[string]string{v1alpha1.AnnotationBreakGlass: why}
+		}
+		return s
+	}
+	for name, c := range map[string]struct {
+		fallback  v1alpha1.EnforcementMode
+		selectors []v1alpha1.CloudEntitySelector
+		broken    map[types.NamespacedName]string
+		mode, by  string
+	}{
+		"nothing said": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)}},
+		"the account's": {fallback: "plan", selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
+			mode: "plan", by: "CloudEntitySelector a/x"},
+		"the selector's goes before the account's": {fallback: "plan", selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "enforce", all)}},
+		"the more specific entry of a namespace": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("a", "vpc", "plan", all), selector("a", "canary", "enforce", one)}},
+		"and the other way round": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("a", "vpc", "enforce", all), selector("a", "canary", "plan", one)}, mode: "plan", by: "CloudEntitySelector a/canary"},
+		"equally specific": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("a", "x", "enforce", all), selector("a", "y", "released", all)}, mode: "released", by: "CloudEntitySelector a/y"},
+		"several namespaces": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("a", "x", "enforce", one), selector("b", "y", "plan", all), selector("c", "z", "released", one)}, mode: "plan", by: "CloudEntitySelector b/y"},
+		"a selector that does not select it": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("a", "x", "enforce", all), selector("b", "y", "plan", other, "fire")}},
+		"break-glass on a selector": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("a", "x", "plan", all), selector("b", "y", "enforce", all, "fire")}, mode: "break-glass", by: "CloudEntitySelector b/y: fire"},
+		"break-glass on the object": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
+			broken: map[types.NamespacedName]string{{Namespace: "a", Name: "i-1"}: ""}, mode: "break-glass", by: "VirtualMachine a/i-1: "},
+		"break-glass on an object of a namespace that does not select it": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
+			broken: map[types.NamespacedName]string{{Namespace: "b", Name: "i-1"}: ""}},
+	} {
+		sortSelectors(c.selectors)
+		v := view{account: types.NamespacedName{Namespace: "a", Name: "acc"}, provider: v1alpha1.CloudProviderAWS, selectors: c.selectors,
+			modes: modes{fallback: c.fallback, broken: c.broken}, snapshots: []*cloud.Snapshot{{Scope: cloud.Scope{Region: "r"},
+				Networks: []cloud.Network{{ID: "vpc-1"}}, VMs: []cloud.VM{{ID: "i-1", NetworkID: "vpc-1"}}}}}
+		d := compute(v)
+		if len(d.refs) == 0 {
+			t.Fatalf("%s: not selected", name)
+		}
+		for entity, ref := range d.refs {
+			vm := d.vms[types.NamespacedName{Namespace: entity.Namespace, Name: "i-1"}]
+			if ref.Mode != c.mode || ref.ModeReason != c.by || vm.Status.Mode != c.mode || vm.Status.ModeReason != c.by {
+				t.Errorf("%s: %s has %q by %q, status %q by %q; want %q by %q", name, entity, ref.Mode, ref.ModeReason, vm.Status.Mode, vm.Status.ModeReason, c.mode, c.by)
+			}
+		}
+	}
+}
