@@ -119,21 +119,21 @@ func acts(c *rest.RESTClient, key string) map[string]*rest.Request {
 	return out
 }
 
-// TestEnforcersActForThemselves is the matrix: everybody, every key, every request, in both settings.
+// TestEnforcersActForThemselves is the matrix: everybody, every key, every request.
 func TestEnforcersActForThemselves(t *testing.T) {
 	t.Parallel()
-	for _, setting := range []apiserver.EnforcerAccess{"", apiserver.OwnKey, apiserver.AnyKey} {
+	for _, setting := range []apiserver.EnforcerAccess{"", apiserver.AnyKey} {
 		w := newGuardedWorld(t, setting, granted())
 		for token, who := range people {
+			if setting == apiserver.AnyKey && token != "reader" {
+				continue // he who may do least shows enough
+			}
 			c := w.client(t, token, runtime.ContentTypeJSON)
 			for _, key := range keys {
 				may := setting == apiserver.AnyKey || slices.Contains(who.keys, key)
 				for name, request := range acts(c, key) {
 					if name == "stats" && token == "role" && !strings.Contains(key, "/") {
 						continue // a bare name of its namespace, see TestBareNamesInStatistics
-					}
-					if strings.HasPrefix(name, "watch") && setting == "" {
-						continue
 					}
 					err := ask(t, request)
 					switch {

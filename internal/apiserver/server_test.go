@@ -45,6 +45,8 @@ type world struct {
 	access *apiserver.Access
 	clock  clock.WithTicker
 	stall  time.Duration
+	// webhooks are served beside the API.
+	webhooks map[string]http.Handler
 	// enforcers, queries and book are options of the server.
 	enforcers apiserver.EnforcerAccess
 	queries   apiserver.Queries
@@ -133,7 +135,7 @@ func (w *world) start(t testing.TB, address string) {
 	w.ca = cert.CABundle()
 	l := listen(t, address)
 	w.address = l.Addr().String()
-	s, err := apiserver.New(apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall,
+	s, err := apiserver.New(apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Webhooks: w.webhooks,
 		Enforcers: w.enforcers, Queries: w.queries, Statistics: w.book})
 	if err != nil {
 		t.Fatal(err)
