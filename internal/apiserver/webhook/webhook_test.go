@@ -285,4 +285,3 @@ func TestAccepted(t *testing.T) {
 		t.Errorf("a long logLabel on Nodes: %+v", got)
 	}
 }
-
