@@ -168,7 +168,9 @@ func (e *Engine) around(refs []EntityRef, named bool) *Listing {
 	for g := range found[AppliedToGroup] {
 		g.reaches.each(func(r *reach) {
 			for _, p := range r.policies {
-				policies[p] = struct{}{}
+				if p.appliesTo(g.name) {
+					policies[p] = struct{}{}
+				}
 			}
 		})
 	}
@@ -191,6 +193,15 @@ func (e *Engine) around(refs []EntityRef, named bool) *Listing {
 	}
 	slices.SortFunc(l.Policies, func(a, b PolicySpan) int { return strings.Compare(a.Source.UID, b.Source.UID) })
 	return l
+}
+
+// appliesTo reports whether a rule of the policy applies to the group. A policy with rules relative to the Namespace may refer to
+// groups in Namespaces for which none of its rules has come out.
+func (p *policyState) appliesTo(group string) bool {
+	if p.out == nil || !p.relative {
+		return p.out != nil
+	}
+	return slices.ContainsFunc(p.out.Rules, func(r ComputedRule) bool { return slices.Contains(r.AppliedToGroups, group) })
 }
 
 // partial lists groups with some of their members.
