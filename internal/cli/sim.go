@@ -26,7 +26,8 @@ type simFlags struct {
 	throttle, noAuth, quiet bool
 	throttleSpeed           float64
 	visibility, transition  time.Duration
-	latency                 time.Duration
+	latency, eventDelay     time.Duration
+	eventQueue              string
 }
 
 // NewSimCommand returns the command nephele sim: the cloud simulator alone.
@@ -34,7 +35,7 @@ func NewSimCommand() *cobra.Command {
 	var f simFlags
 	cmd := &cobra.Command{
 		Use:   "sim [--estate FILE_OR_DIR]",
-		Short: "Run the cloud simulator: EC2 and STS for any client, from a description of an account",
+		Short: "Run the cloud simulator: EC2, STS and SQS for any client, from a description of an account",
 		Long: `Run a simulated AWS account on this machine. It speaks the EC2 and STS query protocols (signatures, errors, pages, quotas)
 well enough for any EC2 client that keeps to the actions listed in docs/simulator.md.
 
@@ -63,6 +64,8 @@ and which of them shall fail. The command runs until it is interrupted.`,
 	flags.DurationVar(&f.visibility, "visibility-delay", 0, "how long a new object is not found yet")
 	flags.DurationVar(&f.transition, "transition-delay", 0, "how long states such as pending and stopping last")
 	flags.DurationVar(&f.latency, "latency", 0, "how long each call takes")
+	flags.StringVar(&f.eventQueue, "event-queue", "", "name of an SQS queue that every region has from the start and puts events into")
+	flags.DurationVar(&f.eventDelay, "event-delay", 0, "how long an event takes to its queue")
 	flags.BoolVar(&f.noAuth, "no-auth", false, "accept any key and any signature")
 	flags.BoolVar(&f.quiet, "quiet", false, "print the endpoint only")
 	return cmd
@@ -96,6 +99,7 @@ func runSim(cmd *cobra.Command, f simFlags) error {
 	server, err := sim.Start(context.WithoutCancel(ctx), sim.Options{
 		State: state, StateFile: f.state, Listen: f.listen, VisibilityDelay: f.visibility, TransitionDelay: f.transition,
 		NoAuth: f.noAuth, Latency: f.latency, Throttle: f.throttle, ThrottleSpeed: f.throttleSpeed,
+		Events: sim.EventOptions{Queue: f.eventQueue, Delay: f.eventDelay},
 	})
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("--listen %s: the address is in use by another program; name another port, or 0 for a free one", f.listen)
@@ -159,9 +163,12 @@ func loadEstate(cmd *cobra.Command, f simFlags) (world.State, string, error) {
 func announce(out io.Writer, server *sim.Server, source string) {
 	state := server.World().State()
 	fmt.Fprintf(out, "Simulated AWS from %s\n\n", source)
-	fmt.Fprintf(out, "  endpoint  %s (EC2 and STS, every region)\n", server.URL())
+	fmt.Fprintf(out, "  endpoint  %s (EC2, STS and SQS, every region)\n", server.URL())
 	for _, a := range state.Accounts {
 		announceAccount(out, state, a)
+	}
+	for _, ref := range server.Queues().Refs() {
+		fmt.Fprintf(out, "  events    %s%s (%s)\n", server.URL(), ref.Path(), ref.Region)
 	}
 	i := slices.IndexFunc(state.Credentials, func(c world.Credential) bool { return c.SessionToken == "" })
 	if i >= 0 {

@@ -97,12 +97,15 @@ type listening struct {
 	queue  Queue
 	hearer cloud.Hearer
 	us     identity
+	// well is true after an attempt that succeeded. Until then the queue is only looked at, so that its state is known at once.
+	well bool
 }
 
 // run reads the queue until ctx ends.
 func (l *listening) run(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
 		err := l.once(ctx)
+		l.well = err == nil
 		if ctx.Err() != nil {
 			return
 		}
@@ -132,9 +135,11 @@ func (l *listening) once(ctx context.Context) error {
 		}
 		l.us = us
 	}
-	out, err := l.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
-		QueueUrl: awssdk.String(l.queue.URL), MaxNumberOfMessages: messagesAtOnce, WaitTimeSeconds: longPoll,
-	})
+	in := &sqs.ReceiveMessageInput{QueueUrl: awssdk.String(l.queue.URL), MaxNumberOfMessages: messagesAtOnce}
+	if l.well {
+		in.WaitTimeSeconds = longPoll
+	}
+	out, err := l.api.ReceiveMessage(ctx, in)
 	if err != nil {
 		return l.failed("ReceiveMessage", err)
 	}

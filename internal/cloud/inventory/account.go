@@ -61,9 +61,10 @@ type region struct {
 	// hints are the ids that events have named since the last reading began; all asks for everything instead.
 	hints map[string]bool
 	all   bool
-	// patience is until when hints wait, so that a burst of events is one reading; misses counts the readings of hints that failed.
-	patience time.Time
-	misses   int
+	// patience is until when hints wait, so that a burst of events is one reading; calm the same for hints that ask for everything.
+	// misses counts the readings of hints that failed.
+	patience, calm time.Time
+	misses         int
 }
 
 // hinted reports whether there is something to read because of events. A region that fails is read whole at its own pace.
@@ -242,6 +243,14 @@ func (a *account) dropReleased(grace time.Duration) (dropped bool) {
 	return dropped
 }
 
+// ripe is when hints are read.
+func (r *region) ripe() time.Time {
+	if r.all {
+		return r.calm
+	}
+	return r.patience
+}
+
 // job is one reading of one region: of everything, or of the objects with these ids as they have changed since the snapshot.
 type job struct {
 	region string
@@ -259,7 +268,7 @@ func (a *account) due(now time.Time, all bool) []job {
 		j := job{region: name}
 		switch {
 		case all || !now.Before(r.next) || (a.triggered && r.failures == 0):
-		case r.hinted() && !now.Before(r.patience):
+		case r.hinted() && !now.Before(r.ripe()):
 			if !r.all {
 				j.ids, j.since = slices.Sorted(maps.Keys(r.hints)), r.snapshot
 			}
@@ -282,7 +291,7 @@ func (a *account) wait(now time.Time, longest time.Duration) time.Duration {
 	for _, r := range a.regions {
 		d = min(d, r.next.Sub(now))
 		if r.hinted() {
-			d = min(d, r.patience.Sub(now))
+			d = min(d, r.ripe().Sub(now))
 		}
 	}
 	return max(d, time.Millisecond)

@@ -19,7 +19,8 @@ const (
 const (
 	// hintPause follows the reading of named objects.
 	hintPause = 500 * time.Millisecond
-	// wholePause follows the reading of a whole region, or wholeShare times as long as that took if this is longer.
+	// wholePause follows the reading of a whole region, or wholeShare times as long as that took if this is longer. Named objects
+	// do not wait for it.
 	wholePause = 5 * time.Second
 	wholeShare = 4
 	// maxMisses readings of hints may fail in a row; then the region is read whole.
@@ -107,7 +108,7 @@ func (p *pass) record(o outcome) {
 		return
 	}
 	took := p.opts.Now().Sub(o.started)
-	r.patience, r.misses = p.opts.Now().Add(max(wholePause, wholeShare*took)), 0
+	r.calm, r.misses = p.opts.Now().Add(max(wholePause, wholeShare*took)), 0
 	p.news = p.news || (r.err == nil) != (o.err == nil)
 	r.err = o.err
 	if o.err == nil {
