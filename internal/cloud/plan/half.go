@@ -119,7 +119,7 @@ func (f flattening) walk(s Service, family Set, match func(*bound) Set) (allowed
 		}
 		hit := match(r).Intersect(pool)
 		switch r.verdict {
-		case allow:
+		case allow, grant:
 			allowed = allowed.Union(hit)
 		case pass:
 			passed = passed.Union(hit)

@@ -44,6 +44,9 @@ type Input struct {
 	// is if it is under control.
 	Realized map[VMRef]map[string]bool
 
+	// Failsafe is what VMs with policies are allowed whatever the policies say.
+	Failsafe []FailsafeFlow
+
 	// Modes names the VMs that are not simply enforced.
 	Modes map[VMRef]Mode
 

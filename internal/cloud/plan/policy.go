@@ -32,6 +32,8 @@ const (
 	allow verdict = iota
 	drop
 	pass
+	// grant allows like allow, but does not isolate: failsafe flows.
+	grant
 )
 
 // policy is a computed policy, parsed.

@@ -48,7 +48,7 @@ func (s *regionState) decideStates() {
 	for _, vm := range s.order {
 		vm.effective, vm.profile = nil, ""
 		if s.in.Modes[vm.ref] == Enforce {
-			vm.effective, vm.profile = effectiveRules(vm)
+			vm.effective, vm.profile = s.withFailsafe(effectiveRules(vm))
 		}
 	}
 	for again := true; again; {

@@ -1,0 +1,49 @@
+package plan
+
+import "github.com/nephele-io/nephele/internal/cloud"
+
+// Wave returns the beginning of the plan that touches at most limit VMs and existing groups, and whether anything is left for later;
+// all of the plan if limit is not positive. vmOf names the VM of an interface, "" for none: the interface then counts by itself.
+//
+// A plan may break off after any step, so a wave is as safe as the whole, and the next one is planned on what is observed after it.
+func (p Plan) Wave(limit int, vmOf func(region, networkInterface string) string) (wave Plan, more bool) {
+	if limit <= 0 {
+		return p, false
+	}
+	type subject struct{ region, id string }
+	touched, over := map[subject]bool{}, map[string]bool{}
+	wave = Plan{Account: p.Account, Partial: p.Partial}
+	for _, s := range p.Steps {
+		region := s.Scope.Region
+		if over[region] {
+			continue
+		}
+		if id := s.touches(); id != "" {
+			if vm := vmOf(region, id); vm != "" {
+				id = vm
+			}
+			on := subject{region, id}
+			if !touched[on] && len(touched) == limit {
+				over[region], more = true, true
+				continue
+			}
+			touched[on] = true
+		}
+		wave.Steps = append(wave.Steps, s)
+	}
+	wave.Partial = wave.Partial || more
+	return wave, more
+}
+
+// touches returns the interface or group whose traffic the step may change, or that is about to be changed; empty if there is none.
+func (s Step) touches() string {
+	switch s.Op.Kind {
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpSetInterfaceGroups:
+		return s.Op.Target
+	case cloud.OpTag, cloud.OpUntag:
+		if s.Op.Target != s.Network {
+			return s.Op.Target
+		}
+	}
+	return ""
+}
