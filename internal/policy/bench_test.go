@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"runtime"
 	"runtime/metrics"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -12,15 +13,20 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
@@ -75,6 +81,93 @@ func BenchmarkCompute(b *testing.B) {
 	}
 }
 
+// BenchmarkChurn measures single changes in the steady state of each world, from the informer's call to the last event received by
+// the last subscriber: a label of an entity, an entity more or less, the ports of a policy.
+func BenchmarkChurn(b *testing.B) {
+	for _, world := range worlds[:6] {
+		b.Run(world.name, func(b *testing.B) {
+			s := world.make(world.n)
+			objects, keys := decoded(s), keysOf(s)
+			r := newRig(b, objects, keys)
+			defer r.stop()
+			r.run()
+			r.synced.Wait()
+			for _, c := range changes(objects) {
+				turn := 0 // goes on where the last, shorter run ended
+				b.Run(c.name, func(b *testing.B) {
+					b.ReportAllocs()
+					took := make([]time.Duration, 0, b.N)
+					before := r.events.Load()
+					for range b.N {
+						object, apply := c.step(turn)
+						turn++
+						took = append(took, r.change(apply, object))
+					}
+					slices.Sort(took)
+					b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "p50-us")
+					b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "p99-us")
+					b.ReportMetric(float64(r.events.Load()-before)/float64(b.N), "events/op")
+				})
+			}
+		})
+	}
+}
+
+// change is one kind of single change. Every second step takes back the one before, and each brings at least one event.
+type change struct {
+	name string
+	step func(i int) (client.Object, func(toolscache.ResourceEventHandler))
+}
+
+func changes(objects []client.Object) []change {
+	var entities, policies []client.Object
+	for _, o := range objects {
+		switch o.(type) {
+		case *corev1.Pod, *v1alpha2.ExternalEntity:
+			entities = append(entities, o)
+		case *networkingv1.NetworkPolicy, *v1beta1.NetworkPolicy:
+			policies = append(policies, o)
+		}
+	}
+	// far spreads what is changed over all there is.
+	far := func(i int, list []client.Object) client.Object { return list[i/2*7919%len(list)] }
+	update := func(before, after client.Object, back bool) func(toolscache.ResourceEventHandler) {
+		if back {
+			before, after = after, before
+		}
+		return func(h toolscache.ResourceEventHandler) { h.OnUpdate(before, after) }
+	}
+	return []change{
+		{"label", func(i int) (client.Object, func(toolscache.ResourceEventHandler)) {
+			before := far(i, entities)
+			after := before.DeepCopyObject().(client.Object)
+			after.SetLabels(map[string]string{"app": "other"})
+			return before, update(before, after, i%2 == 1)
+		}},
+		{"entity", func(i int) (client.Object, func(toolscache.ResourceEventHandler)) {
+			o := far(i, entities).DeepCopyObject().(client.Object)
+			o.SetName("new")
+			if i%2 == 0 {
+				return o, func(h toolscache.ResourceEventHandler) { h.OnAdd(o, false) }
+			}
+			return o, func(h toolscache.ResourceEventHandler) { h.OnDelete(o) }
+		}},
+		{"policy", func(i int) (client.Object, func(toolscache.ResourceEventHandler)) {
+			before := far(i, policies)
+			after := before.DeepCopyObject().(client.Object)
+			after.SetGeneration(int64(2 + i))
+			port := intstr.FromInt32(80)
+			switch p := after.(type) {
+			case *networkingv1.NetworkPolicy:
+				p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: &port}}}}
+			case *v1beta1.NetworkPolicy:
+				p.Spec.Ingress[0].Ports = []v1beta1.NetworkPolicyPort{{Port: &port}}
+			}
+			return before, update(before, after, i%2 == 1)
+		}},
+	}
+}
+
 // rig is a Controller with informers that hold given objects, and subscribers to all it publishes.
 type rig struct {
 	controller *control.Controller
@@ -82,14 +175,15 @@ type rig struct {
 	ctx        context.Context
 	cancel     context.CancelFunc
 	running    sync.WaitGroup
-	// synced counts the subscribers that wait for their bookmark; events are those that any has received, arrived is signalled
-	// with each.
+	// synced counts the subscribers that wait for their bookmark; events are those that all have received.
 	synced sync.WaitGroup
 	events atomic.Int64
+	// quiet receives when there may be nothing left to receive.
+	quiet chan struct{}
 }
 
 func newRig(tb testing.TB, objects []client.Object, keys []string) *rig {
-	r := &rig{feed: &feed{objects: map[reflect.Type][]client.Object{}}}
+	r := &rig{feed: newFeed(), quiet: make(chan struct{}, 1)}
 	for _, o := range objects {
 		t := reflect.TypeOf(o)
 		r.feed.objects[t] = append(r.feed.objects[t], o)
@@ -128,11 +222,34 @@ func (r *rig) subscribe(w *watchstore.Watcher) {
 		}
 		r.events.Add(int64(n))
 		clear(into)
+		if _, behind := r.controller.Store().Progress(); behind == 0 {
+			select {
+			case r.quiet <- struct{}{}:
+			default:
+			}
+		}
 	}
 }
 
 func (r *rig) run() {
 	r.running.Go(func() { _ = r.controller.Start(r.ctx) })
+}
+
+// change makes a change and waits until everybody has received what it brought.
+func (r *rig) change(f func(h toolscache.ResourceEventHandler), object client.Object) time.Duration {
+	before, _ := r.controller.Store().Progress()
+	start := time.Now()
+	f(r.feed.handlers[reflect.TypeOf(object)])
+	for {
+		select {
+		case <-r.quiet:
+		case <-time.After(10 * time.Second):
+			panic("the change brings nothing")
+		}
+		if now, behind := r.controller.Store().Progress(); now > before && behind == 0 {
+			return time.Since(start)
+		}
+	}
 }
 
 func (r *rig) stop() {
@@ -143,24 +260,38 @@ func (r *rig) stop() {
 // feed are informers that hold everything already: each gives its handler all its objects, in a goroutine of its own.
 type feed struct {
 	objects map[reflect.Type][]client.Object
+	// handlers are the first for each kind: those of the loop.
+	mu       sync.Mutex
+	handlers map[reflect.Type]toolscache.ResourceEventHandler
+}
+
+func newFeed() *feed {
+	return &feed{objects: map[reflect.Type][]client.Object{}, handlers: map[reflect.Type]toolscache.ResourceEventHandler{}}
 }
 
 type fedInformer struct {
 	cache.Informer
-	objects []client.Object
-	done    chan struct{}
+	feed *feed
+	kind reflect.Type
+	done chan struct{}
 }
 
+// GetInformer implements control.Informers.
 func (f *feed) GetInformer(_ context.Context, o client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	return &fedInformer{objects: f.objects[reflect.TypeOf(o)], done: make(chan struct{})}, nil
+	return &fedInformer{feed: f, kind: reflect.TypeOf(o), done: make(chan struct{})}, nil
 }
 
 // RemoveInformer implements control.Informers.
 func (f *feed) RemoveInformer(context.Context, client.Object) error { return nil }
 
 func (f *fedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	f.feed.mu.Lock()
+	defer f.feed.mu.Unlock()
+	if f.feed.handlers[f.kind] == nil {
+		f.feed.handlers[f.kind] = h
+	}
 	go func() {
-		for _, o := range f.objects {
+		for _, o := range f.feed.objects[f.kind] {
 			h.OnAdd(o, true)
 		}
 		close(f.done)
@@ -179,6 +310,8 @@ type nothingThere struct{ client.Client }
 func (nothingThere) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{}, "")
 }
+
+func (nothingThere) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 func (nothingThere) Create(context.Context, client.Object, ...client.CreateOption) error { return nil }
 

@@ -53,9 +53,11 @@ type Store struct {
 	registry *registry
 	tables   [kinds]*table
 
-	// beginners counts the watches that have not delivered all they begin with; rendered are the objects that are kept as
+	// beginners counts the watches that have not delivered all they begin with, due the changed objects that all watches
+	// together have not delivered; rendered are the objects that are kept as
 	// receivers get them, for the others that need them.
 	beginners atomic.Int64
+	due       atomic.Int64
 	rendering sync.Mutex
 	rendered  []*entry
 }
@@ -198,6 +200,13 @@ func (s *Store) Watchers(r Resource) int {
 		return s.tables[kind].count
 	}
 	return 0
+}
+
+// Progress returns the revision of the store, and by how many changed objects its receivers are behind it, all together.
+func (s *Store) Progress() (revision uint64, behind int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.revision, int(s.due.Load())
 }
 
 // view lists what concerns a key, by age; nil stands for all keys. It needs the store locked for writing.

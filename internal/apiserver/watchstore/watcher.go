@@ -148,6 +148,7 @@ func (w *Watcher) deliver() (Event, bool) {
 		}
 		w.queue[w.head] = nil
 		w.head++
+		w.store.due.Add(-1)
 		delete(w.due, e)
 		switch d.step {
 		case add:
@@ -242,7 +243,8 @@ func (w *Watcher) end(reason error) {
 	if w.beginning {
 		w.store.beginners.Add(-1)
 	}
-	w.first, w.beginning, w.queue, w.due = nil, false, nil, nil
+	w.store.due.Add(int64(w.head - len(w.queue)))
+	w.first, w.beginning, w.queue, w.head, w.due = nil, false, nil, 0, nil
 	w.signal()
 }
 
@@ -341,4 +343,5 @@ func (w *Watcher) put(e *entry, d delivery) {
 		w.queue, w.head = slices.Delete(w.queue, 0, w.head), 0
 	}
 	w.queue = append(w.queue, e)
+	w.store.due.Add(1)
 }
