@@ -56,6 +56,8 @@ type message struct {
 
 // pkg is one package; its messages are sorted by name.
 type pkg struct {
+	// path is that of the folder from the root of the module, with slashes.
+	path     string
 	name     string
 	messages []message
 	// imports are the paths of imported packages by the name that the files give them.
@@ -68,7 +70,7 @@ func parse(dir string) (*pkg, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pkg{imports: map[string]string{}}
+	p := &pkg{path: filepath.ToSlash(filepath.Clean(dir)), imports: map[string]string{}}
 	specs := map[string]ast.Expr{}
 	for _, name := range files {
 		if base := filepath.Base(name); strings.HasSuffix(base, "_test.go") || strings.HasPrefix(base, "zz_generated.") {

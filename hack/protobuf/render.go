@@ -11,6 +11,9 @@ import (
 // wirePackage is what the methods are made of.
 const wirePackage = "github.com/nephele-io/nephele/api/internal/wire"
 
+// modelPrefix begins the names of all types in OpenAPI: the module, as Kubernetes writes such names.
+const modelPrefix = "com.github.nephele-io.nephele."
+
 // writer collects the generated file.
 type writer struct {
 	bytes.Buffer
@@ -26,6 +29,7 @@ func (w *writer) f(format string, args ...any) {
 func render(p *pkg) ([]byte, error) {
 	w := &writer{used: map[string]bool{}}
 	for _, m := range p.messages {
+		w.model(p, m)
 		w.whole(m)
 		w.size(m)
 		w.marshal(m)
@@ -69,6 +73,12 @@ func (f field) key() string {
 		t = 2
 	}
 	return fmt.Sprintf("%#02x", f.number<<3|t)
+}
+
+// model names the type in OpenAPI. Without that its name would be the path of its package, whose slashes no reference can hold.
+func (w *writer) model(p *pkg, m message) {
+	w.f("// OpenAPIModelName is the name of %s in the description of the API.", m.name)
+	w.f("func (%s) OpenAPIModelName() string {\nreturn %q\n}\n", m.name, modelPrefix+strings.ReplaceAll(p.path, "/", ".")+"."+m.name)
 }
 
 func (w *writer) whole(m message) {

@@ -242,27 +242,12 @@ func TestEndpointPath(t *testing.T) {
 func TestEmptyResources(t *testing.T) {
 	t.Parallel()
 	w, _ := newFullWorld(t)
-	for _, contentType := range encodings {
+	for encoding, contentType := range encodings {
 		for _, resource := range []string{"egressgroups", "supportbundlecollections"} {
-			c := w.client(t, "agent", contentType)
-			object, err := c.Get().Resource(resource).Param("fieldSelector", "nodeName=n1").Do(t.Context()).Get()
-			if err != nil {
-				t.Fatal(err)
-			}
-			list, ok := object.(metav1.ListMetaAccessor)
-			if !ok || list.GetListMeta().GetResourceVersion() == "" {
-				t.Errorf("%s: %+v", resource, object)
-			}
-			if err := c.Get().Resource(resource).Name("x").Do(t.Context()).Error(); !apierrors.IsNotFound(err) {
-				t.Errorf("%s: %v", resource, err)
-			}
-			if err := c.Get().Resource(resource).Param("fieldSelector", "spec.x=1").Do(t.Context()).Error(); !apierrors.IsBadRequest(err) {
-				t.Errorf("%s: %v", resource, err)
-			}
-			events := silentWatch(t, c, resource)
-			if len(events) != 1 || events[0].Type != watch.Bookmark {
-				t.Errorf("%s: got %+v", resource, events)
-			}
+			t.Run(resource+" in "+encoding, func(t *testing.T) {
+				t.Parallel()
+				checkEmpty(t, w.client(t, "agent", contentType), resource)
+			})
 		}
 	}
 	c := w.client(t, "agent", runtime.ContentTypeProtobuf)
@@ -279,6 +264,28 @@ func TestEmptyResources(t *testing.T) {
 	status.Nodes[0].NodeName = ""
 	if err := post("b"); !apierrors.IsBadRequest(err) {
 		t.Errorf("nobody's: %v", err)
+	}
+}
+
+func checkEmpty(t *testing.T, c *rest.RESTClient, resource string) {
+	t.Helper()
+	object, err := c.Get().Resource(resource).Param("fieldSelector", "nodeName=n1").Do(t.Context()).Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, ok := object.(metav1.ListMetaAccessor)
+	if !ok || list.GetListMeta().GetResourceVersion() == "" {
+		t.Errorf("%s: %+v", resource, object)
+	}
+	if err := c.Get().Resource(resource).Name("x").Do(t.Context()).Error(); !apierrors.IsNotFound(err) {
+		t.Errorf("%s: %v", resource, err)
+	}
+	if err := c.Get().Resource(resource).Param("fieldSelector", "spec.x=1").Do(t.Context()).Error(); !apierrors.IsBadRequest(err) {
+		t.Errorf("%s: %v", resource, err)
+	}
+	events := silentWatch(t, c, resource)
+	if len(events) != 1 || events[0].Type != watch.Bookmark {
+		t.Errorf("%s: got %+v", resource, events)
 	}
 }
 
@@ -365,6 +372,10 @@ func TestEverythingIsDiscovered(t *testing.T) {
 		}
 		if !json.Valid(raw) || strings.Contains(string(raw), "__internal") {
 			t.Errorf("%s is damaged, or names the internal version", path)
+		}
+		// kubectl looks references up as they are written.
+		if strings.Contains(string(raw), "~1nephele") {
+			t.Errorf("%s has references with escaped slashes", path)
 		}
 	}
 }

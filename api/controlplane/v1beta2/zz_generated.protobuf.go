@@ -9,6 +9,11 @@ import (
 	"github.com/nephele-io/nephele/api/internal/wire"
 )
 
+// OpenAPIModelName is the name of AddressGroup in the description of the API.
+func (AddressGroup) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.AddressGroup"
+}
+
 // Reset makes m empty.
 func (m *AddressGroup) Reset() { *m = AddressGroup{} }
 
@@ -77,6 +82,11 @@ func (m *AddressGroup) Unmarshal(data []byte) error {
 	return r.Done("AddressGroup")
 }
 
+// OpenAPIModelName is the name of AddressGroupList in the description of the API.
+func (AddressGroupList) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.AddressGroupList"
+}
+
 // Reset makes m empty.
 func (m *AddressGroupList) Reset() { *m = AddressGroupList{} }
 
@@ -143,6 +153,11 @@ func (m *AddressGroupList) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("AddressGroupList")
+}
+
+// OpenAPIModelName is the name of AddressGroupPatch in the description of the API.
+func (AddressGroupPatch) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.AddressGroupPatch"
 }
 
 // Reset makes m empty.
@@ -226,6 +241,11 @@ func (m *AddressGroupPatch) Unmarshal(data []byte) error {
 	return r.Done("AddressGroupPatch")
 }
 
+// OpenAPIModelName is the name of AppliedToGroup in the description of the API.
+func (AppliedToGroup) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.AppliedToGroup"
+}
+
 // Reset makes m empty.
 func (m *AppliedToGroup) Reset() { *m = AppliedToGroup{} }
 
@@ -294,6 +314,11 @@ func (m *AppliedToGroup) Unmarshal(data []byte) error {
 	return r.Done("AppliedToGroup")
 }
 
+// OpenAPIModelName is the name of AppliedToGroupList in the description of the API.
+func (AppliedToGroupList) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.AppliedToGroupList"
+}
+
 // Reset makes m empty.
 func (m *AppliedToGroupList) Reset() { *m = AppliedToGroupList{} }
 
@@ -360,6 +385,11 @@ func (m *AppliedToGroupList) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("AppliedToGroupList")
+}
+
+// OpenAPIModelName is the name of AppliedToGroupPatch in the description of the API.
+func (AppliedToGroupPatch) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.AppliedToGroupPatch"
 }
 
 // Reset makes m empty.
@@ -443,6 +473,11 @@ func (m *AppliedToGroupPatch) Unmarshal(data []byte) error {
 	return r.Done("AppliedToGroupPatch")
 }
 
+// OpenAPIModelName is the name of BasicAuthentication in the description of the API.
+func (BasicAuthentication) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.BasicAuthentication"
+}
+
 // Reset makes m empty.
 func (m *BasicAuthentication) Reset() { *m = BasicAuthentication{} }
 
@@ -494,6 +529,11 @@ func (m *BasicAuthentication) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("BasicAuthentication")
+}
+
+// OpenAPIModelName is the name of BundleFileServer in the description of the API.
+func (BundleFileServer) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.BundleFileServer"
 }
 
 // Reset makes m empty.
@@ -551,6 +591,11 @@ func (m *BundleFileServer) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("BundleFileServer")
+}
+
+// OpenAPIModelName is the name of BundleServerAuthConfiguration in the description of the API.
+func (BundleServerAuthConfiguration) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.BundleServerAuthConfiguration"
 }
 
 // Reset makes m empty.
@@ -619,6 +664,11 @@ func (m *BundleServerAuthConfiguration) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("BundleServerAuthConfiguration")
+}
+
+// OpenAPIModelName is the name of ClusterGroupMembers in the description of the API.
+func (ClusterGroupMembers) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.ClusterGroupMembers"
 }
 
 // Reset makes m empty.
@@ -714,6 +764,11 @@ func (m *ClusterGroupMembers) Unmarshal(data []byte) error {
 	return r.Done("ClusterGroupMembers")
 }
 
+// OpenAPIModelName is the name of EgressGroup in the description of the API.
+func (EgressGroup) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.EgressGroup"
+}
+
 // Reset makes m empty.
 func (m *EgressGroup) Reset() { *m = EgressGroup{} }
 
@@ -780,6 +835,11 @@ func (m *EgressGroup) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("EgressGroup")
+}
+
+// OpenAPIModelName is the name of EgressGroupList in the description of the API.
+func (EgressGroupList) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.EgressGroupList"
 }
 
 // Reset makes m empty.
@@ -850,6 +910,11 @@ func (m *EgressGroupList) Unmarshal(data []byte) error {
 	return r.Done("EgressGroupList")
 }
 
+// OpenAPIModelName is the name of Entity in the description of the API.
+func (Entity) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.Entity"
+}
+
 // Reset makes m empty.
 func (m *Entity) Reset() { *m = Entity{} }
 
@@ -910,6 +975,11 @@ func (m *Entity) Unmarshal(data []byte) error {
 	return r.Done("Entity")
 }
 
+// OpenAPIModelName is the name of ExternalEntityReference in the description of the API.
+func (ExternalEntityReference) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.ExternalEntityReference"
+}
+
 // Reset makes m empty.
 func (m *ExternalEntityReference) Reset() { *m = ExternalEntityReference{} }
 
@@ -961,6 +1031,11 @@ func (m *ExternalEntityReference) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("ExternalEntityReference")
+}
+
+// OpenAPIModelName is the name of GroupAssociation in the description of the API.
+func (GroupAssociation) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.GroupAssociation"
 }
 
 // Reset makes m empty.
@@ -1029,6 +1104,11 @@ func (m *GroupAssociation) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("GroupAssociation")
+}
+
+// OpenAPIModelName is the name of GroupMember in the description of the API.
+func (GroupMember) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.GroupMember"
 }
 
 // Reset makes m empty.
@@ -1157,6 +1237,11 @@ func (m *GroupMember) Unmarshal(data []byte) error {
 	return r.Done("GroupMember")
 }
 
+// OpenAPIModelName is the name of GroupMembers in the description of the API.
+func (GroupMembers) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.GroupMembers"
+}
+
 // Reset makes m empty.
 func (m *GroupMembers) Reset() { *m = GroupMembers{} }
 
@@ -1250,6 +1335,11 @@ func (m *GroupMembers) Unmarshal(data []byte) error {
 	return r.Done("GroupMembers")
 }
 
+// OpenAPIModelName is the name of GroupReference in the description of the API.
+func (GroupReference) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.GroupReference"
+}
+
 // Reset makes m empty.
 func (m *GroupReference) Reset() { *m = GroupReference{} }
 
@@ -1307,6 +1397,11 @@ func (m *GroupReference) Unmarshal(data []byte) error {
 	return r.Done("GroupReference")
 }
 
+// OpenAPIModelName is the name of HTTPProtocol in the description of the API.
+func (HTTPProtocol) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.HTTPProtocol"
+}
+
 // Reset makes m empty.
 func (m *HTTPProtocol) Reset() { *m = HTTPProtocol{} }
 
@@ -1362,6 +1457,11 @@ func (m *HTTPProtocol) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("HTTPProtocol")
+}
+
+// OpenAPIModelName is the name of IPBlock in the description of the API.
+func (IPBlock) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.IPBlock"
 }
 
 // Reset makes m empty.
@@ -1432,6 +1532,11 @@ func (m *IPBlock) Unmarshal(data []byte) error {
 	return r.Done("IPBlock")
 }
 
+// OpenAPIModelName is the name of IPGroupAssociation in the description of the API.
+func (IPGroupAssociation) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.IPGroupAssociation"
+}
+
 // Reset makes m empty.
 func (m *IPGroupAssociation) Reset() { *m = IPGroupAssociation{} }
 
@@ -1500,6 +1605,11 @@ func (m *IPGroupAssociation) Unmarshal(data []byte) error {
 	return r.Done("IPGroupAssociation")
 }
 
+// OpenAPIModelName is the name of IPNet in the description of the API.
+func (IPNet) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.IPNet"
+}
+
 // Reset makes m empty.
 func (m *IPNet) Reset() { *m = IPNet{} }
 
@@ -1555,6 +1665,11 @@ func (m *IPNet) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("IPNet")
+}
+
+// OpenAPIModelName is the name of L7Protocol in the description of the API.
+func (L7Protocol) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.L7Protocol"
 }
 
 // Reset makes m empty.
@@ -1632,6 +1747,11 @@ func (m *L7Protocol) Unmarshal(data []byte) error {
 	return r.Done("L7Protocol")
 }
 
+// OpenAPIModelName is the name of MulticastGroupInfo in the description of the API.
+func (MulticastGroupInfo) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.MulticastGroupInfo"
+}
+
 // Reset makes m empty.
 func (m *MulticastGroupInfo) Reset() { *m = MulticastGroupInfo{} }
 
@@ -1694,6 +1814,11 @@ func (m *MulticastGroupInfo) Unmarshal(data []byte) error {
 	return r.Done("MulticastGroupInfo")
 }
 
+// OpenAPIModelName is the name of NamedPort in the description of the API.
+func (NamedPort) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NamedPort"
+}
+
 // Reset makes m empty.
 func (m *NamedPort) Reset() { *m = NamedPort{} }
 
@@ -1749,6 +1874,11 @@ func (m *NamedPort) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("NamedPort")
+}
+
+// OpenAPIModelName is the name of NetworkPolicy in the description of the API.
+func (NetworkPolicy) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NetworkPolicy"
 }
 
 // Reset makes m empty.
@@ -1860,6 +1990,11 @@ func (m *NetworkPolicy) Unmarshal(data []byte) error {
 	return r.Done("NetworkPolicy")
 }
 
+// OpenAPIModelName is the name of NetworkPolicyEvaluation in the description of the API.
+func (NetworkPolicyEvaluation) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NetworkPolicyEvaluation"
+}
+
 // Reset makes m empty.
 func (m *NetworkPolicyEvaluation) Reset() { *m = NetworkPolicyEvaluation{} }
 
@@ -1945,6 +2080,11 @@ func (m *NetworkPolicyEvaluation) Unmarshal(data []byte) error {
 	return r.Done("NetworkPolicyEvaluation")
 }
 
+// OpenAPIModelName is the name of NetworkPolicyEvaluationRequest in the description of the API.
+func (NetworkPolicyEvaluationRequest) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NetworkPolicyEvaluationRequest"
+}
+
 // Reset makes m empty.
 func (m *NetworkPolicyEvaluationRequest) Reset() { *m = NetworkPolicyEvaluationRequest{} }
 
@@ -2008,6 +2148,11 @@ func (m *NetworkPolicyEvaluationRequest) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("NetworkPolicyEvaluationRequest")
+}
+
+// OpenAPIModelName is the name of NetworkPolicyEvaluationResponse in the description of the API.
+func (NetworkPolicyEvaluationResponse) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NetworkPolicyEvaluationResponse"
 }
 
 // Reset makes m empty.
@@ -2079,6 +2224,11 @@ func (m *NetworkPolicyEvaluationResponse) Unmarshal(data []byte) error {
 	return r.Done("NetworkPolicyEvaluationResponse")
 }
 
+// OpenAPIModelName is the name of NetworkPolicyList in the description of the API.
+func (NetworkPolicyList) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NetworkPolicyList"
+}
+
 // Reset makes m empty.
 func (m *NetworkPolicyList) Reset() { *m = NetworkPolicyList{} }
 
@@ -2147,6 +2297,11 @@ func (m *NetworkPolicyList) Unmarshal(data []byte) error {
 	return r.Done("NetworkPolicyList")
 }
 
+// OpenAPIModelName is the name of NetworkPolicyNodeStatus in the description of the API.
+func (NetworkPolicyNodeStatus) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NetworkPolicyNodeStatus"
+}
+
 // Reset makes m empty.
 func (m *NetworkPolicyNodeStatus) Reset() { *m = NetworkPolicyNodeStatus{} }
 
@@ -2206,6 +2361,11 @@ func (m *NetworkPolicyNodeStatus) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("NetworkPolicyNodeStatus")
+}
+
+// OpenAPIModelName is the name of NetworkPolicyPeer in the description of the API.
+func (NetworkPolicyPeer) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NetworkPolicyPeer"
 }
 
 // Reset makes m empty.
@@ -2303,6 +2463,11 @@ func (m *NetworkPolicyPeer) Unmarshal(data []byte) error {
 	return r.Done("NetworkPolicyPeer")
 }
 
+// OpenAPIModelName is the name of NetworkPolicyReference in the description of the API.
+func (NetworkPolicyReference) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NetworkPolicyReference"
+}
+
 // Reset makes m empty.
 func (m *NetworkPolicyReference) Reset() { *m = NetworkPolicyReference{} }
 
@@ -2362,6 +2527,11 @@ func (m *NetworkPolicyReference) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("NetworkPolicyReference")
+}
+
+// OpenAPIModelName is the name of NetworkPolicyRule in the description of the API.
+func (NetworkPolicyRule) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NetworkPolicyRule"
 }
 
 // Reset makes m empty.
@@ -2492,6 +2662,11 @@ func (m *NetworkPolicyRule) Unmarshal(data []byte) error {
 	return r.Done("NetworkPolicyRule")
 }
 
+// OpenAPIModelName is the name of NetworkPolicyStats in the description of the API.
+func (NetworkPolicyStats) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NetworkPolicyStats"
+}
+
 // Reset makes m empty.
 func (m *NetworkPolicyStats) Reset() { *m = NetworkPolicyStats{} }
 
@@ -2570,6 +2745,11 @@ func (m *NetworkPolicyStats) Unmarshal(data []byte) error {
 	return r.Done("NetworkPolicyStats")
 }
 
+// OpenAPIModelName is the name of NetworkPolicyStatus in the description of the API.
+func (NetworkPolicyStatus) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NetworkPolicyStatus"
+}
+
 // Reset makes m empty.
 func (m *NetworkPolicyStatus) Reset() { *m = NetworkPolicyStatus{} }
 
@@ -2638,6 +2818,11 @@ func (m *NetworkPolicyStatus) Unmarshal(data []byte) error {
 	return r.Done("NetworkPolicyStatus")
 }
 
+// OpenAPIModelName is the name of NodeReference in the description of the API.
+func (NodeReference) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NodeReference"
+}
+
 // Reset makes m empty.
 func (m *NodeReference) Reset() { *m = NodeReference{} }
 
@@ -2685,6 +2870,11 @@ func (m *NodeReference) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("NodeReference")
+}
+
+// OpenAPIModelName is the name of NodeStatsSummary in the description of the API.
+func (NodeStatsSummary) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.NodeStatsSummary"
 }
 
 // Reset makes m empty.
@@ -2794,6 +2984,11 @@ func (m *NodeStatsSummary) Unmarshal(data []byte) error {
 	return r.Done("NodeStatsSummary")
 }
 
+// OpenAPIModelName is the name of PaginationGetOptions in the description of the API.
+func (PaginationGetOptions) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.PaginationGetOptions"
+}
+
 // Reset makes m empty.
 func (m *PaginationGetOptions) Reset() { *m = PaginationGetOptions{} }
 
@@ -2847,6 +3042,11 @@ func (m *PaginationGetOptions) Unmarshal(data []byte) error {
 	return r.Done("PaginationGetOptions")
 }
 
+// OpenAPIModelName is the name of PodReference in the description of the API.
+func (PodReference) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.PodReference"
+}
+
 // Reset makes m empty.
 func (m *PodReference) Reset() { *m = PodReference{} }
 
@@ -2898,6 +3098,11 @@ func (m *PodReference) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("PodReference")
+}
+
+// OpenAPIModelName is the name of RuleRef in the description of the API.
+func (RuleRef) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.RuleRef"
 }
 
 // Reset makes m empty.
@@ -2962,6 +3167,11 @@ func (m *RuleRef) Unmarshal(data []byte) error {
 	return r.Done("RuleRef")
 }
 
+// OpenAPIModelName is the name of RuleTrafficStats in the description of the API.
+func (RuleTrafficStats) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.RuleTrafficStats"
+}
+
 // Reset makes m empty.
 func (m *RuleTrafficStats) Reset() { *m = RuleTrafficStats{} }
 
@@ -3019,6 +3229,11 @@ func (m *RuleTrafficStats) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("RuleTrafficStats")
+}
+
+// OpenAPIModelName is the name of Service in the description of the API.
+func (Service) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.Service"
 }
 
 // Reset makes m empty.
@@ -3148,6 +3363,11 @@ func (m *Service) Unmarshal(data []byte) error {
 	return r.Done("Service")
 }
 
+// OpenAPIModelName is the name of ServiceReference in the description of the API.
+func (ServiceReference) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.ServiceReference"
+}
+
 // Reset makes m empty.
 func (m *ServiceReference) Reset() { *m = ServiceReference{} }
 
@@ -3199,6 +3419,11 @@ func (m *ServiceReference) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("ServiceReference")
+}
+
+// OpenAPIModelName is the name of SupportBundleCollection in the description of the API.
+func (SupportBundleCollection) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.SupportBundleCollection"
 }
 
 // Reset makes m empty.
@@ -3290,6 +3515,11 @@ func (m *SupportBundleCollection) Unmarshal(data []byte) error {
 	return r.Done("SupportBundleCollection")
 }
 
+// OpenAPIModelName is the name of SupportBundleCollectionList in the description of the API.
+func (SupportBundleCollectionList) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.SupportBundleCollectionList"
+}
+
 // Reset makes m empty.
 func (m *SupportBundleCollectionList) Reset() { *m = SupportBundleCollectionList{} }
 
@@ -3358,6 +3588,11 @@ func (m *SupportBundleCollectionList) Unmarshal(data []byte) error {
 	return r.Done("SupportBundleCollectionList")
 }
 
+// OpenAPIModelName is the name of SupportBundleCollectionNodeStatus in the description of the API.
+func (SupportBundleCollectionNodeStatus) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.SupportBundleCollectionNodeStatus"
+}
+
 // Reset makes m empty.
 func (m *SupportBundleCollectionNodeStatus) Reset() { *m = SupportBundleCollectionNodeStatus{} }
 
@@ -3421,6 +3656,11 @@ func (m *SupportBundleCollectionNodeStatus) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("SupportBundleCollectionNodeStatus")
+}
+
+// OpenAPIModelName is the name of SupportBundleCollectionStatus in the description of the API.
+func (SupportBundleCollectionStatus) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.SupportBundleCollectionStatus"
 }
 
 // Reset makes m empty.
@@ -3491,6 +3731,11 @@ func (m *SupportBundleCollectionStatus) Unmarshal(data []byte) error {
 	return r.Done("SupportBundleCollectionStatus")
 }
 
+// OpenAPIModelName is the name of TLSProtocol in the description of the API.
+func (TLSProtocol) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.TLSProtocol"
+}
+
 // Reset makes m empty.
 func (m *TLSProtocol) Reset() { *m = TLSProtocol{} }
 
@@ -3538,6 +3783,11 @@ func (m *TLSProtocol) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("TLSProtocol")
+}
+
+// OpenAPIModelName is the name of TrafficStats in the description of the API.
+func (TrafficStats) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.TrafficStats"
 }
 
 // Reset makes m empty.

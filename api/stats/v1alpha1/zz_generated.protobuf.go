@@ -6,6 +6,11 @@ import (
 	"github.com/nephele-io/nephele/api/internal/wire"
 )
 
+// OpenAPIModelName is the name of AntreaClusterNetworkPolicyStats in the description of the API.
+func (AntreaClusterNetworkPolicyStats) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.AntreaClusterNetworkPolicyStats"
+}
+
 // Reset makes m empty.
 func (m *AntreaClusterNetworkPolicyStats) Reset() { *m = AntreaClusterNetworkPolicyStats{} }
 
@@ -84,6 +89,11 @@ func (m *AntreaClusterNetworkPolicyStats) Unmarshal(data []byte) error {
 	return r.Done("AntreaClusterNetworkPolicyStats")
 }
 
+// OpenAPIModelName is the name of AntreaClusterNetworkPolicyStatsList in the description of the API.
+func (AntreaClusterNetworkPolicyStatsList) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.AntreaClusterNetworkPolicyStatsList"
+}
+
 // Reset makes m empty.
 func (m *AntreaClusterNetworkPolicyStatsList) Reset() { *m = AntreaClusterNetworkPolicyStatsList{} }
 
@@ -150,6 +160,11 @@ func (m *AntreaClusterNetworkPolicyStatsList) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("AntreaClusterNetworkPolicyStatsList")
+}
+
+// OpenAPIModelName is the name of AntreaNetworkPolicyStats in the description of the API.
+func (AntreaNetworkPolicyStats) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.AntreaNetworkPolicyStats"
 }
 
 // Reset makes m empty.
@@ -230,6 +245,11 @@ func (m *AntreaNetworkPolicyStats) Unmarshal(data []byte) error {
 	return r.Done("AntreaNetworkPolicyStats")
 }
 
+// OpenAPIModelName is the name of AntreaNetworkPolicyStatsList in the description of the API.
+func (AntreaNetworkPolicyStatsList) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.AntreaNetworkPolicyStatsList"
+}
+
 // Reset makes m empty.
 func (m *AntreaNetworkPolicyStatsList) Reset() { *m = AntreaNetworkPolicyStatsList{} }
 
@@ -296,6 +316,11 @@ func (m *AntreaNetworkPolicyStatsList) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("AntreaNetworkPolicyStatsList")
+}
+
+// OpenAPIModelName is the name of MulticastGroup in the description of the API.
+func (MulticastGroup) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.MulticastGroup"
 }
 
 // Reset makes m empty.
@@ -370,6 +395,11 @@ func (m *MulticastGroup) Unmarshal(data []byte) error {
 	return r.Done("MulticastGroup")
 }
 
+// OpenAPIModelName is the name of MulticastGroupList in the description of the API.
+func (MulticastGroupList) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.MulticastGroupList"
+}
+
 // Reset makes m empty.
 func (m *MulticastGroupList) Reset() { *m = MulticastGroupList{} }
 
@@ -438,6 +468,11 @@ func (m *MulticastGroupList) Unmarshal(data []byte) error {
 	return r.Done("MulticastGroupList")
 }
 
+// OpenAPIModelName is the name of NetworkPolicyStats in the description of the API.
+func (NetworkPolicyStats) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.NetworkPolicyStats"
+}
+
 // Reset makes m empty.
 func (m *NetworkPolicyStats) Reset() { *m = NetworkPolicyStats{} }
 
@@ -501,6 +536,11 @@ func (m *NetworkPolicyStats) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("NetworkPolicyStats")
+}
+
+// OpenAPIModelName is the name of NetworkPolicyStatsList in the description of the API.
+func (NetworkPolicyStatsList) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.NetworkPolicyStatsList"
 }
 
 // Reset makes m empty.
@@ -571,6 +611,11 @@ func (m *NetworkPolicyStatsList) Unmarshal(data []byte) error {
 	return r.Done("NetworkPolicyStatsList")
 }
 
+// OpenAPIModelName is the name of NodeLatencyStats in the description of the API.
+func (NodeLatencyStats) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.NodeLatencyStats"
+}
+
 // Reset makes m empty.
 func (m *NodeLatencyStats) Reset() { *m = NodeLatencyStats{} }
 
@@ -637,6 +682,11 @@ func (m *NodeLatencyStats) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("NodeLatencyStats")
+}
+
+// OpenAPIModelName is the name of NodeLatencyStatsList in the description of the API.
+func (NodeLatencyStatsList) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.NodeLatencyStatsList"
 }
 
 // Reset makes m empty.
@@ -707,6 +757,11 @@ func (m *NodeLatencyStatsList) Unmarshal(data []byte) error {
 	return r.Done("NodeLatencyStatsList")
 }
 
+// OpenAPIModelName is the name of PeerNodeLatencyStats in the description of the API.
+func (PeerNodeLatencyStats) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.PeerNodeLatencyStats"
+}
+
 // Reset makes m empty.
 func (m *PeerNodeLatencyStats) Reset() { *m = PeerNodeLatencyStats{} }
 
@@ -769,6 +824,11 @@ func (m *PeerNodeLatencyStats) Unmarshal(data []byte) error {
 	return r.Done("PeerNodeLatencyStats")
 }
 
+// OpenAPIModelName is the name of PodReference in the description of the API.
+func (PodReference) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.PodReference"
+}
+
 // Reset makes m empty.
 func (m *PodReference) Reset() { *m = PodReference{} }
 
@@ -820,6 +880,11 @@ func (m *PodReference) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("PodReference")
+}
+
+// OpenAPIModelName is the name of RuleTrafficStats in the description of the API.
+func (RuleTrafficStats) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.RuleTrafficStats"
 }
 
 // Reset makes m empty.
@@ -879,6 +944,11 @@ func (m *RuleTrafficStats) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("RuleTrafficStats")
+}
+
+// OpenAPIModelName is the name of TargetIPLatencyStats in the description of the API.
+func (TargetIPLatencyStats) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.TargetIPLatencyStats"
 }
 
 // Reset makes m empty.
@@ -952,6 +1022,11 @@ func (m *TargetIPLatencyStats) Unmarshal(data []byte) error {
 		}
 	}
 	return r.Done("TargetIPLatencyStats")
+}
+
+// OpenAPIModelName is the name of TrafficStats in the description of the API.
+func (TrafficStats) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.stats.v1alpha1.TrafficStats"
 }
 
 // Reset makes m empty.
