@@ -34,7 +34,16 @@ func (a accounts) Account(key string) (realize.Account, bool) {
 		}
 	}
 	for ref, vm := range a.Entities(key) {
-		out.Entities[plan.EntityRef{Namespace: ref.Namespace, Name: ref.Name}] = plan.VMRef{Region: vm.Region, ID: vm.VMID}
+		at := plan.VMRef{Region: vm.Region, ID: vm.VMID}
+		out.Entities[plan.EntityRef{Namespace: ref.Namespace, Name: ref.Name}] = at
+		if vm.Mode != "" {
+			if out.Modes == nil {
+				out.Modes = map[plan.VMRef]realize.VMMode{}
+			}
+			out.Modes[at] = realize.VMMode{Mode: plan.Mode(vm.Mode), Reason: vm.ModeReason}
+		}
 	}
+	settings := a.Settings(key)
+	out.MaxPerWave, out.Failsafe = settings.MaxPerWave, plan.ParseFailsafe(settings.Failsafe)
 	return out, true
 }

@@ -24,6 +24,7 @@ type account struct {
 	regions  map[string]*region
 	refs     map[types.NamespacedName]VMRef
 	deleting bool
+	settings Settings
 	// triggered asks for an observation at once.
 	triggered bool
 	// told is what was last said in events about the account and its selectors. Only Reconcile uses it.

@@ -51,9 +51,12 @@ type lab struct {
 	refuse func(client.Object) error
 	// gate holds up the observation of a region until it is closed.
 	gate map[string]chan struct{}
+	// direct lets the inventory see all that the provider can do.
+	direct bool
 
-	mu  sync.Mutex
-	now time.Time
+	mu     sync.Mutex
+	now    time.Time
+	writes []string
 }
 
 // events keeps what was recorded.
@@ -82,6 +85,12 @@ func (e *events) take() []string {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
+	return newLabWith(t, sim.Options{})
+}
+
+// newLabWith is newLab with a simulator of one's own.
+func newLabWith(t *testing.T, o sim.Options) *lab {
+	t.Helper()
 	state, _, err := estate.HybridCloud()
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +98,7 @@ func newLab(t *testing.T) *lab {
 	state.Accounts[0].Regions = append(state.Accounts[0].Regions, ireland)
 	state.Regions = append(state.Regions, world.RegionState{Account: state.Accounts[0].ID, Name: ireland})
 	l := &lab{T: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), events: &events{}}
-	if l.server, err = sim.Start(t.Context(), sim.Options{State: state, Clock: l.clock, Seed: 1}); err != nil {
+	if l.server, err = sim.Start(t.Context(), with(o, state, l.clock)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -115,10 +124,42 @@ func newLab(t *testing.T) *lab {
 					return err
 				}
 			}
+			l.write("create", o)
 			return c.Create(ctx, o, opts...)
+		}, Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			l.write("patch", o)
+			return c.Patch(ctx, o, p, opts...)
+		}, Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			l.write("delete", o)
+			return c.Delete(ctx, o, opts...)
+		}, SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			l.write("patch "+sub, o)
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		}}).Build()
 	l.restart(nil)
 	return l
+}
+
+func with(o sim.Options, state world.State, clock func() time.Time) sim.Options {
+	o.State, o.Clock, o.Seed = state, clock, 1
+	return o
+}
+
+// write notes a call that changes something in the API server's stand-in.
+func (l *lab) write(how string, o client.Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writes = append(l.writes, fmt.Sprintf("%s %s/%s", how, o.GetNamespace(), o.GetName()))
+}
+
+// takeWrites returns what was written since it was last called, without what is written about the account itself, sorted.
+func (l *lab) takeWrites() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := slices.DeleteFunc(l.writes, func(w string) bool { return strings.HasSuffix(w, " clouds/acc") })
+	l.writes = nil
+	slices.Sort(out)
+	return out
 }
 
 func (l *lab) clock() time.Time {
@@ -143,8 +184,15 @@ func (l *lab) restart(releaser Releaser) {
 			if err != nil {
 				return nil, err
 			}
-			p, err := aws.New(aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Now: l.clock,
-				MaxAttempts: 1, MaxBackoff: time.Millisecond})
+			cfg := aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Now: l.clock,
+				MaxAttempts: 1, MaxBackoff: time.Millisecond, Sleep: shortSleep}
+			for _, q := range c.Queues {
+				cfg.Queues = append(cfg.Queues, aws.Queue{URL: q.URL, Region: q.Region})
+			}
+			p, err := aws.New(cfg)
+			if l.direct {
+				return p, err
+			}
 			return gated{p, l}, err
 		}},
 	})
@@ -346,6 +394,15 @@ func (l *lab) delete(o client.Object) {
 	if err := l.api.Delete(context.WithoutCancel(l.Context()), o); err != nil {
 		l.Fatal(err)
 	}
+}
+
+// shortSleep lets the adapter wait for a moment instead of for minutes.
+func shortSleep(ctx context.Context, _ time.Duration) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Millisecond):
+	}
+	return ctx.Err()
 }
 
 func request(key types.NamespacedName) reconcile.Request {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -112,4 +113,34 @@ func (v view) mode(m machine, chosen map[string]choice) (mode, reason string) {
 		return "", ""
 	}
 	return string(out.mode), out.by
+}
+
+// Settings are what an account says about enforcement beside the mode.
+type Settings struct {
+	// MaxPerWave is spec.maxPerWave; 0 means no bound.
+	MaxPerWave int
+	// Failsafe is spec.failsafe. It must not be changed.
+	Failsafe []v1alpha1.FailsafeFlow
+}
+
+// Settings returns what the account says about enforcement.
+func (i *Inventory) Settings(key string) Settings {
+	a := i.lookup(key)
+	if a == nil {
+		return Settings{}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.settings
+}
+
+// settle keeps the account's settings and reports whether they are others than before. The caller holds the account's lock.
+func (p *pass) settle(a *account) (changed bool) {
+	s := Settings{Failsafe: p.cpa.Spec.Failsafe}
+	if n := p.cpa.Spec.MaxPerWave; n != nil {
+		s.MaxPerWave = int(*n)
+	}
+	changed = !equality.Semantic.DeepEqual(a.settings, s)
+	a.settings = s
+	return changed
 }

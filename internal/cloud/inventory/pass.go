@@ -109,6 +109,7 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	defer a.mu.Unlock()
 	changed = a.inputs != inputs || a.deleting != p.deleting()
 	p.news = a.inputs.config != inputs.config || a.deleting != p.deleting()
+	p.news = p.settle(a) || p.news
 	if a.inputs.config != inputs.config || (a.provider == nil && p.problem == nil) {
 		a.provider, a.whole = nil, nil
 		if p.problem == nil {

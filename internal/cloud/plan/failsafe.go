@@ -3,6 +3,7 @@ package plan
 import (
 	"net/netip"
 
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
@@ -27,4 +28,44 @@ func (s *regionState) withFailsafe(rules []*bound, profile string) ([]*bound, st
 		out = append(out, &bound{rule: r, services: r.services, any: r.matchesAny()})
 	}
 	return append(out, rules...), "failsafe " + profile
+}
+
+// ParseFailsafe returns the flows as an account gives them. The schema has checked them; a range that cannot be read is left out, which
+// can only be narrower.
+func ParseFailsafe(flows []v1alpha1.FailsafeFlow) []FailsafeFlow {
+	var out []FailsafeFlow
+	for _, f := range flows {
+		flow := FailsafeFlow{Direction: cloud.Ingress}
+		if f.Direction == "Egress" {
+			flow.Direction = cloud.Egress
+		}
+		switch f.Protocol {
+		case "TCP":
+			flow.Services = []Service{portRange(cloud.TCP, f)}
+		case "UDP":
+			flow.Services = []Service{portRange(cloud.UDP, f)}
+		case "ICMP":
+			flow.Services = []Service{whole(cloud.ICMP), whole(cloud.ICMPv6)}
+		}
+		for _, text := range f.CIDRs {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				flow.Peers = append(flow.Peers, p.Masked())
+			}
+		}
+		if len(flow.Peers) > 0 {
+			out = append(out, flow)
+		}
+	}
+	return out
+}
+
+func portRange(protocol int, f v1alpha1.FailsafeFlow) Service {
+	s := whole(protocol)
+	if f.Port != nil {
+		s.From, s.To = uint16(*f.Port), uint16(*f.Port)
+	}
+	if f.EndPort != nil {
+		s.To = uint16(*f.EndPort)
+	}
+	return s
 }

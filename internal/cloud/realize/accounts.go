@@ -19,6 +19,12 @@ type Accounts interface {
 	Trigger(key string)
 }
 
+// VMMode is the mode of a VM and who says so.
+type VMMode struct {
+	Mode   plan.Mode
+	Reason string
+}
+
 // Account is what is known of one account at one moment.
 type Account struct {
 	// Key is "namespace/name" of the CloudProviderAccount.
@@ -32,6 +38,12 @@ type Account struct {
 	Snapshots map[string]*cloud.Snapshot
 	// Entities maps the ExternalEntity objects of the account to VMs.
 	Entities map[plan.EntityRef]plan.VMRef
+	// Modes names the VMs that are not simply enforced.
+	Modes map[plan.VMRef]VMMode
+	// MaxPerWave bounds how many VMs and groups in use are changed before the account is observed again; 0 means no bound.
+	MaxPerWave int
+	// Failsafe is always allowed on VMs with policies.
+	Failsafe []plan.FailsafeFlow
 	// Releasing is true while the account is being deleted: everything it holds in the cloud is to be given back.
 	Releasing bool
 }

@@ -112,6 +112,9 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 	op := step.Op.Resolve(step.Network, e.ids)
 	e.mu.Unlock()
 	err := unresolved(op)
+	if e.hurry.Load() {
+		err = &cloud.Error{Class: cloud.Conflict, Call: string(op.Kind), Err: errors.New("a VM is to be released at once, which goes first")}
+	}
 	id := ""
 	if err == nil {
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())

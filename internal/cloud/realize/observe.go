@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -25,6 +26,20 @@ func (o observation) snapshots() []*cloud.Snapshot {
 		out = append(out, r.Snapshot)
 	}
 	return out
+}
+
+// vmOf names the VM of an interface; "" if it has none.
+func (o observation) vmOf(region, networkInterface string) string {
+	for _, r := range o.regions {
+		if r.Snapshot.Region != region {
+			continue
+		}
+		i, found := slices.BinarySearchFunc(r.Snapshot.Interfaces, networkInterface, func(n cloud.Interface, id string) int { return strings.Compare(n.ID, id) })
+		if found {
+			return r.Snapshot.Interfaces[i].VMID
+		}
+	}
+	return ""
 }
 
 // snapshots are the account's last ones.

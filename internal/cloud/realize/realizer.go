@@ -106,6 +106,7 @@ func (r *Realizer) touch(ctx context.Context, key string) {
 	r.mu.Unlock()
 	switch {
 	case exists:
+		w.look(acct)
 		put(w.touched)
 	case w != nil:
 		w.cancel()

@@ -18,6 +18,10 @@ type Report struct {
 	Waiting string
 	// Result is the last plan with its statuses; nil before the first one.
 	Result *plan.Result
+	// Modes are the VMs that were not simply enforced, and Would what would be planned if those in mode plan were; nil if there are
+	// none.
+	Modes map[plan.VMRef]VMMode
+	Would *plan.Result
 	// Err is the failure that the last round ended with; nil if it did not fail.
 	Err error
 	// Ops is the number of operations of the round that is running or ran last with any, and Took how long it took until all was realized.
@@ -63,8 +67,9 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	w.mu.Lock()
 	w.report.EnforcerKey, w.report.Entities = acct.EnforcerKey, acct.Entities
 	w.report.Waiting, w.report.Err = "", err
+	w.report.Modes = acct.Modes
 	if res != nil {
-		w.report.Result = res
+		w.report.Result, w.report.Would = res, w.would
 		if err == nil && res.Plan.Empty() {
 			now := w.r.Clock.Now()
 			w.report.RealizedAt = now

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -38,7 +39,15 @@ type worker struct {
 	// process, and the planner knows that.
 	realized map[plan.VMRef]map[string]bool
 
+	// would is what the last computation says of the planned VMs if they were enforced; nil if there are none. Only run's goroutine
+	// uses it.
+	would *plan.Result
+	// hurry is set when a VM is to be released at once: the plan that is being applied breaks off.
+	hurry atomic.Bool
+
 	mu sync.Mutex
+	// broken are the VMs that the current task releases at once.
+	broken map[plan.VMRef]bool
 	// lastOp is when the last operation ended. Older snapshots do not show it.
 	lastOp   time.Time
 	report   Report
@@ -108,7 +117,7 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 func (w *worker) accountChanged() bool {
 	now, ok := w.r.Accounts.Account(w.key)
 	return !ok || now.Provider != w.last.Provider || now.Releasing != w.last.Releasing || !slices.Equal(now.Regions, w.last.Regions) ||
-		!maps.Equal(now.Entities, w.last.Entities)
+		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Modes, w.last.Modes)
 }
 
 // settle waits a moment, so that changes that come together become one plan; false if ctx ended.
@@ -139,12 +148,14 @@ type task struct {
 
 // task returns what is to be done now. It is false if nothing may be done; what has to come first will wake the worker.
 func (w *worker) task() (t task, ok bool) {
+	w.hurry.Store(false) // whoever sets it from now on may know more than what is read now
 	if t.acct, ok = w.r.Accounts.Account(w.key); !ok {
 		return task{}, false
 	}
 	w.last = t.acct
+	w.takeUp(t.acct)
 	if t.acct.Releasing {
-		t.acct.Entities = nil
+		t.acct.Entities, t.acct.Modes = nil, nil
 	} else {
 		w.setReleased(false)
 		var err error
@@ -164,7 +175,8 @@ func (w *worker) task() (t task, ok bool) {
 // change that wakes the worker.
 func (w *worker) round(ctx context.Context) (bool, error) {
 	var last error
-	for n := range maxPlans {
+	allowed := maxPlans
+	for n := 0; n < allowed; n++ {
 		t, ok := w.task()
 		if !ok {
 			return true, nil
@@ -189,7 +201,10 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 			done, err := w.done(ctx, t, res, seen.snapshots())
 			return done && len(seen.unread) == 0, err
 		}
-		if last = w.realize(ctx, t, res); last != nil && !replannable(last) {
+		if n == 0 && t.acct.MaxPerWave > 0 {
+			allowed += len(res.Plan.Steps) // every wave has a step
+		}
+		if last = w.realize(ctx, t, res, seen); last != nil && !replannable(last) {
 			w.publish(ctx, t.acct, res, last)
 			return false, last
 		}
@@ -203,12 +218,16 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 }
 
 // realize applies a plan.
-func (w *worker) realize(ctx context.Context, t task, res *plan.Result) error {
+func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen observation) error {
 	w.publish(ctx, t.acct, res, nil)
-	sum := res.Plan.Summary()
+	wave, more := res.Plan.Wave(t.acct.MaxPerWave, seen.vmOf)
+	if more {
+		w.r.Log.Info("Applying a part of a plan, the rest after that is seen to be done", "account", w.key, "steps", len(wave.Steps), "of", len(res.Plan.Steps))
+	}
+	sum := wave.Summary()
 	w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
 		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
-	err := w.apply(ctx, t.acct.Provider, res.Plan)
+	err := w.apply(ctx, t.acct.Provider, wave)
 	w.r.Accounts.Trigger(w.key)
 	return err
 }
@@ -282,11 +301,16 @@ func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) 
 }
 
 func (w *worker) compute(t task, regions []plan.Region) *plan.Result {
-	res := plan.Compute(plan.Input{
+	in := plan.Input{
 		ClusterID: w.r.ClusterID, Account: w.key,
 		Policies: t.want.Policies, AddressGroups: t.want.AddressGroups, AppliedToGroups: t.want.AppliedToGroups,
-		Entities: t.acct.Entities, Realized: w.realized, Regions: regions,
-	}, w.r.Lowerer)
+		Entities: t.acct.Entities, Realized: w.realized, Regions: regions, Modes: t.acct.planModes(), Failsafe: t.acct.Failsafe,
+	}
+	res := plan.Compute(in, w.r.Lowerer)
+	w.would = nil
+	if slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
+		w.would = plan.Compute(in.WithoutPlanned(), w.r.Lowerer)
+	}
 	w.remember(res, regions)
 	return res
 }

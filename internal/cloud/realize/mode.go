@@ -1,0 +1,39 @@
+package realize
+
+import "github.com/nephele-io/nephele/internal/cloud/plan"
+
+// planModes are the modes without those who say so.
+func (a Account) planModes() map[plan.VMRef]plan.Mode {
+	if len(a.Modes) == 0 {
+		return nil
+	}
+	out := make(map[plan.VMRef]plan.Mode, len(a.Modes))
+	for vm, m := range a.Modes {
+		out[vm] = m.Mode
+	}
+	return out
+}
+
+// takeUp notes the VMs that a task releases at once.
+func (w *worker) takeUp(a Account) {
+	broken := map[plan.VMRef]bool{}
+	for vm, m := range a.Modes {
+		if m.Mode == plan.BreakGlass {
+			broken[vm] = true
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken = broken
+}
+
+// look breaks off what is being applied if a VM is to be released at once that the current task does not know of.
+func (w *worker) look(a Account) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for vm, m := range a.Modes {
+		if m.Mode == plan.BreakGlass && !w.broken[vm] {
+			w.hurry.Store(true)
+		}
+	}
+}
