@@ -2,8 +2,10 @@ package apiserver
 
 import (
 	"context"
+	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
@@ -38,23 +40,66 @@ func (s *stream) ResultChan() <-chan watch.Event { return s.out }
 func (s *stream) run(ctx context.Context, f filter, mark bool) {
 	defer close(s.out)
 	defer s.source.Stop()
+	taken := make([]watchstore.Event, ahead)
 	for {
-		event, err := s.source.Next(ctx)
+		n, err := s.source.Take(ctx, taken)
 		if err != nil {
 			return
 		}
-		object := private(event.Object)
-		meta := object.(metav1.Object)
-		switch {
-		case event.Type == watch.Bookmark && mark:
-			meta.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-		case event.Type != watch.Bookmark && !f.wants(meta.GetName()):
-			continue
+		for i := range taken[:n] {
+			event, ok := outgoing(&taken[i], f, mark)
+			if !ok {
+				continue
+			}
+			select {
+			case s.out <- event:
+			case <-ctx.Done():
+				return
+			}
 		}
-		select {
-		case s.out <- watch.Event{Type: event.Type, Object: object}:
-		case <-ctx.Done():
-			return
-		}
+		clear(taken[:n])
 	}
+}
+
+// outgoing is an event as the server encodes it; false means that the client did not ask for it.
+func outgoing(e *watchstore.Event, f filter, mark bool) (watch.Event, bool) {
+	if e.Type == watch.Bookmark {
+		object := private(e.Object)
+		if mark {
+			object.(metav1.Object).SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		}
+		return watch.Event{Type: e.Type, Object: object}, true
+	}
+	if !f.wants(e.Object.(metav1.Object).GetName()) {
+		return watch.Event{}, false
+	}
+	if e.Frames == nil {
+		return watch.Event{Type: e.Type, Object: private(e.Object)}, true
+	}
+	return watch.Event{Type: e.Type, Object: &encodedOnce{e.Object, e.Frames}}, true
+}
+
+// encodedOnce is an object that many clients are sent: it is encoded once for each kind of event and media type.
+type encodedOnce struct {
+	runtime.Object
+	frames *watchstore.Frames
+}
+
+var _ runtime.CacheableObject = (*encodedOnce)(nil)
+
+// GetObject implements runtime.CacheableObject.
+func (o *encodedOnce) GetObject() runtime.Object { return private(o.Object) }
+
+// CacheEncode implements runtime.CacheableObject.
+func (o *encodedOnce) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	data, err := o.frames.Encode(string(id), func(w io.Writer) error { return encode(o.GetObject(), w) })
+	if err != nil {
+		return err
+	}
+	if s, ok := w.(runtime.Splice); ok {
+		s.Splice(data)
+		return nil
+	}
+	_, err = w.Write(data)
+	return err
 }
