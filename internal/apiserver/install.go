@@ -41,10 +41,10 @@ func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme
 // computed are the resources of controlplane.antrea.io.
 func computed(o Options, g gate) map[string]rest.Storage {
 	out := map[string]rest.Storage{
-		"networkpolicies":                 newObjects(watchstore.NetworkPolicies, "networkpolicy", o.Store, g),
-		"networkpolicies/status":          &statuses{o.Reports, g},
-		"addressgroups":                   newObjects(watchstore.AddressGroups, "addressgroup", o.Store, g),
-		"appliedtogroups":                 newObjects(watchstore.AppliedToGroups, "appliedtogroup", o.Store, g),
+		"networkpolicies":                 newObjects(watchstore.NetworkPolicies, "networkpolicy", o.Store, g, o.Metrics),
+		"networkpolicies/status":          &statuses{o.Metrics.counting(o.Reports), g},
+		"addressgroups":                   newObjects(watchstore.AddressGroups, "addressgroup", o.Store, g, o.Metrics),
+		"appliedtogroups":                 newObjects(watchstore.AppliedToGroups, "appliedtogroup", o.Store, g, o.Metrics),
 		"egressgroups":                    newEgressGroups(g),
 		"supportbundlecollections":        newSupportBundleCollections(g),
 		"supportbundlecollections/status": &bundleStatuses{g},

@@ -24,6 +24,7 @@ type objects struct {
 	singular string
 	store    *watchstore.Store
 	gate     gate
+	metrics  *Metrics
 }
 
 var (
@@ -34,9 +35,9 @@ var (
 	_ rest.SingularNameProvider = (*objects)(nil)
 )
 
-func newObjects(r watchstore.Resource, singular string, store *watchstore.Store, g gate) *objects {
+func newObjects(r watchstore.Resource, singular string, store *watchstore.Store, g gate, m *Metrics) *objects {
 	return &objects{
-		TableConvertor: rest.NewDefaultTableConvertor(groupResource(r)), resource: r, singular: singular, store: store, gate: g,
+		TableConvertor: rest.NewDefaultTableConvertor(groupResource(r)), resource: r, singular: singular, store: store, gate: g, metrics: m,
 	}
 }
 
@@ -178,7 +179,7 @@ func (o *objects) Watch(ctx context.Context, options *internalversion.ListOption
 	case err != nil:
 		return nil, apierrors.NewInternalError(err)
 	}
-	return startStream(ctx, source, f, marksInitialEvents(options)), nil
+	return startStream(ctx, source, f, marksInitialEvents(options), o.metrics), nil
 }
 
 // unavailable converts an error of the store.

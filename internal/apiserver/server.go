@@ -34,7 +34,7 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Webhooks, Stall and Logger
+// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Webhooks, Metrics, Stall and Logger
 // are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
@@ -56,6 +56,8 @@ type Options struct {
 	// Webhooks serve paths beside the API, to everybody: kube-apiserver asks without proving who it is. Whoever reaches the port may
 	// therefore learn from them which tiers and groups there are, and nothing else; they change nothing. It may be empty.
 	Webhooks map[string]http.Handler
+	// Metrics are those of Store; they may be nil.
+	Metrics *Metrics
 	// Stall is how long a client of a watch may take to receive what was written before it is cut off; 0 means a minute.
 	Stall  time.Duration
 	Logger logr.Logger

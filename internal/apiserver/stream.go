@@ -17,16 +17,17 @@ const ahead = 32
 
 // stream passes the events of one watch of the store on to the server.
 type stream struct {
-	source *watchstore.Watcher
-	out    chan watch.Event
-	cancel context.CancelFunc
+	source  *watchstore.Watcher
+	metrics *Metrics
+	out     chan watch.Event
+	cancel  context.CancelFunc
 }
 
 // startStream begins to pass on what source delivers. It ends when ctx ends, when it is stopped, or when the store cuts the
 // receiver off; then the channel is closed.
-func startStream(ctx context.Context, source *watchstore.Watcher, f filter, mark bool) *stream {
+func startStream(ctx context.Context, source *watchstore.Watcher, f filter, mark bool, m *Metrics) *stream {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &stream{source: source, out: make(chan watch.Event, ahead), cancel: cancel}
+	s := &stream{source: source, metrics: m, out: make(chan watch.Event, ahead), cancel: cancel}
 	go s.run(ctx, f, mark)
 	return s
 }
@@ -44,6 +45,7 @@ func (s *stream) run(ctx context.Context, f filter, mark bool) {
 	for {
 		n, err := s.source.Take(ctx, taken)
 		if err != nil {
+			s.metrics.ended(s.source.Resource(), err)
 			return
 		}
 		for i := range taken[:n] {
@@ -53,6 +55,7 @@ func (s *stream) run(ctx context.Context, f filter, mark bool) {
 			}
 			select {
 			case s.out <- event:
+				s.metrics.event(s.source.Resource(), event.Type)
 			case <-ctx.Done():
 				return
 			}

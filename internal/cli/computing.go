@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
@@ -44,6 +45,9 @@ func newEnforcer(o ControllerOptions, clk clock.WithTicker) (policyClient, error
 	config := o.loopback.config
 	if o.Antrea != nil {
 		config = o.Antrea
+	}
+	if err := o.metrics.show(o.metrics.enforcer); err != nil {
+		return policyClient{}, err
 	}
 	client, err := enforcer.NewClient(enforcer.ClientOptions{Config: config})
 	if err != nil {
@@ -84,7 +88,7 @@ func servePrivately(ctx context.Context, mgr manager.Manager, policies *control.
 	}
 	server, err := apiserver.New(apiserver.Options{
 		Listener: listener, Certificate: cert, Access: access.WithEnforcer(o.loopback.token), Store: policies.Store(), Reports: policies,
-		Logger: o.Log.WithName("api"),
+		Metrics: o.metrics.api, Logger: o.Log.WithName("api"),
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close(), os.RemoveAll(scratch))
@@ -113,14 +117,20 @@ func (d remover) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: those who never lead clean up, too.
 func (remover) NeedLeaderElection() bool { return false }
 
-// antreaFlags say whether an Antrea Controller computes the policies.
-type antreaFlags struct {
+// AntreaFlags say whether an Antrea Controller computes the policies, and where it is.
+type AntreaFlags struct {
 	kubeconfig string
 	aggregated bool
 }
 
-// config returns ControllerOptions.Antrea for the cluster that the controller works on; nil if the policies are computed here.
-func (f antreaFlags) config(cluster *rest.Config) (func() (*rest.Config, error), error) {
+// Register adds the flags to a command.
+func (f *AntreaFlags) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "antrea-kubeconfig", "", "take the computed policies from the Antrea Controller that this kubeconfig file leads to, instead of computing them here")
+	flags.BoolVar(&f.aggregated, "antrea", false, "the same through the cluster's own API server, where an Antrea Controller has registered its API")
+}
+
+// Config returns ControllerOptions.Antrea for the cluster that the controller works on; nil if the policies are computed here.
+func (f *AntreaFlags) Config(cluster *rest.Config) (func() (*rest.Config, error), error) {
 	switch {
 	case f.kubeconfig != "" && f.aggregated:
 		return nil, errors.New("--antrea and --antrea-kubeconfig say different things: give one of them")
@@ -136,4 +146,13 @@ func (f antreaFlags) config(cluster *rest.Config) (func() (*rest.Config, error),
 		}, nil
 	}
 	return nil, nil
+}
+
+// withdrawOurs makes room for a foreign API server.
+func withdrawOurs(ctx context.Context, cluster *rest.Config) error {
+	c, err := apiserver.RegistrationClient(cluster)
+	if err != nil {
+		return err
+	}
+	return apiserver.Withdraw(ctx, c)
 }

@@ -103,12 +103,13 @@ func RunController(ctx context.Context, cfg *rest.Config, o ControllerOptions) e
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
-	o.loopback, o.metrics = newLoopback(), newControllerMetrics()
-	withdraw, err := o.metrics.publish(metrics.Registry)
-	if err != nil {
-		return err
+	o.loopback, o.metrics = newLoopback(), newControllerMetrics(metrics.Registry)
+	defer o.metrics.hideAll()
+	if o.Antrea != nil {
+		if err := withdrawOurs(ctx, cfg); err != nil {
+			return err
+		}
 	}
-	defer withdraw()
 	id, err := clusterID(ctx, mgr.GetAPIReader())
 	if err != nil {
 		return err
@@ -178,10 +179,15 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o ControllerOptio
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	clk := clock.RealClock{}
+	// A client may come back with a position of the former process; it must not be taken for one of ours.
+	store := watchstore.New(watchstore.Options{FirstRevision: uint64(clk.Now().UnixMicro())})
+	o.metrics.api = apiserver.NewMetrics(store)
+	if err := o.metrics.show(o.metrics.policy, o.metrics.api); err != nil {
+		return err
+	}
 	policies, err := control.New(control.Options{
 		Informers: mgr.GetCache(), Client: mgr.GetClient(), Discovery: kinds, Recorder: mgr.GetEventRecorder("nephele-policy"), Clock: clk, Logger: o.Log.WithName("policy"),
-		// A client may come back with a position of the former process; it must not be taken for one of ours.
-		Store: watchstore.New(watchstore.Options{FirstRevision: uint64(clk.Now().UnixMicro())}),
+		Store: store, Metrics: o.metrics.policy,
 	})
 	if err != nil {
 		return err
@@ -221,7 +227,7 @@ func NewControllerCommand() *cobra.Command {
 	var verbose bool
 	var api APIOptions
 	var enforcers string
-	var antrea antreaFlags
+	var antrea AntreaFlags
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller against a Kubernetes API",
@@ -241,7 +247,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 				return fmt.Errorf("find the Kubernetes API: %w", err)
 			}
 			o.Log = NewLogger(cmd.ErrOrStderr(), verbose)
-			if o.Antrea, err = antrea.config(cfg); err != nil {
+			if o.Antrea, err = antrea.Config(cfg); err != nil {
 				return err
 			}
 			switch {
@@ -272,8 +278,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	f.StringVar(&api.CertDir, "api-cert-dir", "", "directory that keeps the certificate of --api; created if missing")
 	f.StringVar(&api.TLSDir, "api-tls-dir", "", "directory with tls.crt, tls.key and ca.crt for --api, which somebody else (cert-manager) keeps current")
 	f.StringVar(&enforcers, "enforcer-access", string(apiserver.OwnKey), "whom callers of --api may act for: own-key (themselves, and whom a rule with verb enforce names) or any (everybody, as with Antrea)")
-	f.StringVar(&antrea.kubeconfig, "antrea-kubeconfig", "", "take the computed policies from the Antrea Controller that this kubeconfig file leads to, instead of computing them here")
-	f.BoolVar(&antrea.aggregated, "antrea", false, "the same through the cluster's own API server, where an Antrea Controller has registered its API")
+	antrea.Register(f)
 	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log every round of computation")
 	return cmd

@@ -42,6 +42,8 @@ type Options struct {
 	Store *watchstore.Store
 	// Workers write to the API; 0 means 4.
 	Workers int
+	// Metrics may be nil.
+	Metrics *Metrics
 }
 
 // Controller is the loop. See the package comment; use New.
@@ -181,6 +183,7 @@ func (c *Controller) event(o client.Object, eventType, reason, action, note stri
 
 // round gives the engine what has arrived, publishes what that changes and notes whose status may change.
 func (c *Controller) round() {
+	begin := c.Clock.Now()
 	inputs := c.absorb()
 	delta := c.engine.Commit()
 	c.due = append(c.due, c.book.record(delta)...)
@@ -189,6 +192,7 @@ func (c *Controller) round() {
 		c.tasks.Add(t)
 	}
 	c.due = c.due[:0]
+	c.Metrics.round(inputs, delta, c.Clock.Since(begin))
 	if !delta.Empty() {
 		c.Logger.V(1).Info("Computed policies", "inputs", inputs, "policies", len(delta.Policies),
 			"addressGroups", len(delta.AddressGroups), "appliedToGroups", len(delta.AppliedToGroups), "problems", len(delta.Problems))

@@ -89,21 +89,23 @@ func (s *safeBuffer) String() string {
 
 // cluster is one data directory, with a process on it most of the time.
 type cluster struct {
-	t       *testing.T
-	dir     string
-	listen  string
+	t      *testing.T
+	dir    string
+	listen string
+	// args are given to the process in addition.
+	args    []string
 	process *process
 	client  client.Client
 }
 
 // newCluster starts a process on a new data directory and waits until it is ready. The process ends with the test.
-func newCluster(t *testing.T) *cluster {
+func newCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, dir: t.TempDir(), listen: l.Addr().String()}
+	c := &cluster{t: t, dir: t.TempDir(), listen: l.Addr().String(), args: args}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +123,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) start() {
 	c.t.Helper()
 	out := &safeBuffer{}
-	cmd := exec.Command(binary, "up", "--data-dir", c.dir, "--listen", c.listen)
+	cmd := exec.Command(binary, append([]string{"up", "--data-dir", c.dir, "--listen", c.listen}, c.args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
@@ -28,9 +29,25 @@ func run() int {
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 
 	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
-	return cli.Main(ctx, os.Args[1:], streams,
-		up.NewCommand(crd.FS(), runController),
+	return cli.Main(ctx, os.Args[1:], streams, upCommand(),
 		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: cli.Preview, No: cli.ErrNo}))
+}
+
+// upCommand is "up" with a choice of who computes the policies.
+func upCommand() *cobra.Command {
+	var antrea cli.AntreaFlags
+	cmd := up.NewCommand(crd.FS(), func(ctx context.Context, cfg *rest.Config, home up.Home) error {
+		foreign, err := antrea.Config(cfg)
+		if err != nil {
+			return err
+		}
+		if foreign == nil {
+			return runController(ctx, cfg, home)
+		}
+		return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Antrea: foreign, Ready: home.Ready})
+	})
+	antrea.Register(cmd.Flags())
+	return cmd
 }
 
 // runController runs the loops of the controller in this process, and serves what they compute.
