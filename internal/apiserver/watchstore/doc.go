@@ -11,6 +11,9 @@
 // Before the first Publish the store is closed: List fails, and a watch delivers nothing, not even its bookmark. So an
 // enforcer never takes a controller that has just started for one that has no policies.
 //
+// A group whose members do not fit into one event (Options.MaxEventBytes) is ADDED with as many as fit; the others follow in patches,
+// after the bookmark, and between them what else changes. So does a large patch.
+//
 // A watch keeps at most one pending change per object, so a slow receiver gets fewer, larger changes and costs no more
 // memory than the objects that changed. A receiver that falls behind by more than Options.MaxPending objects is cut off
 // and must watch anew. No receiver ever delays another one, or the writer. There are no goroutines.

@@ -166,7 +166,8 @@ func (m *model) listing(r Resource, key string) string {
 // see a legal stream, and in the end hold what the model says, which is what List says.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := New(Options{})
+		// With little room in an event, members follow one by one.
+		s := New(Options{MaxEventBytes: rapid.SampledFrom([]int{0, 1, 250}).Draw(t, "room")})
 		m := &model{policies: map[string]*modelPolicy{}, groups: map[Resource]map[string]*modelGroup{AddressGroups: {}, AppliedToGroups: {}}}
 		type watching struct {
 			*client

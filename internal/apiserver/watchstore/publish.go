@@ -9,6 +9,7 @@ type publication struct {
 	spans map[spanChange]*span
 	// late are watchers of whom some have fallen too far behind.
 	late []*Watcher
+	told int
 }
 
 // spanChange identifies a change of a span by where it stands in memory, which it does until the publication is over.
@@ -152,6 +153,7 @@ func (p *publication) tellAll(watchers []*Watcher, key string, tr *transition, h
 	if had && !has && tr.tombstone == nil {
 		tr.tombstone = tr.entry.tombstone()
 	}
+	p.told += len(watchers)
 	cutOff := false
 	for _, w := range watchers {
 		var err error

@@ -88,8 +88,9 @@ func New(o Options) *Store {
 }
 
 // Publish applies the changes as one step and tells everybody who watches. The first call opens the store; it must bring
-// everything that is known, also if that is nothing. It does not block on any receiver.
-func (s *Store) Publish(c Changes) {
+// everything that is known, also if that is nothing. It does not block on any receiver. It returns how many watches it told something,
+// once for each object; what a watch begins with does not count.
+func (s *Store) Publish(c Changes) (told int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !c.Empty() || !s.ready {
@@ -113,7 +114,7 @@ func (s *Store) Publish(c Changes) {
 		}
 	}
 	if s.ready {
-		return
+		return p.told
 	}
 	s.ready = true
 	for _, t := range s.tables {
@@ -126,6 +127,7 @@ func (s *Store) Publish(c Changes) {
 			}
 		}
 	}
+	return 0
 }
 
 // Watch begins to watch a kind with the given enforcer key, or with an empty key everything. The receiver must call
