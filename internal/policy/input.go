@@ -239,8 +239,6 @@ type Rule struct {
 	Action Action
 	// Peers are the sources (ingress) or destinations (egress). Empty means every address, unless NoPeers is set.
 	Peers []Peer
-	// NoPeers makes a rule without Peers match nothing: its peers are given but none is understood.
-	NoPeers bool
 	// ToServices takes the place of Peers in an egress rule.
 	ToServices []ServicePeer
 	// Ports and Protocols together are the traffic matched. Both empty means all traffic.
@@ -249,7 +247,9 @@ type Rule struct {
 	L7Protocols   []L7Protocol
 	AppliedTo     []AppliedTo
 	EnableLogging bool
-	LogLabel      string
+	// NoPeers makes a rule without Peers match nothing: its peers are given but none is understood.
+	NoPeers  bool
+	LogLabel string
 }
 
 // Peer is one entry of from or to.
