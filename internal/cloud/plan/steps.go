@@ -267,6 +267,7 @@ func (e *emitter) discard() {
 	for i := range e.snap.Groups {
 		g := &e.snap.Groups[i]
 		if !e.owned(g) {
+			busy[g.NetworkID] = busy[g.NetworkID] || e.pinned[g.ID]
 			continue
 		}
 		if blocked[g.ID] && e.byKey[g.ID] == nil {

@@ -55,12 +55,14 @@ type StatusWriter struct {
 	failing map[string]string
 	// told holds, per VM, the versions of the policies that were reported as realized; only Start's goroutine uses it.
 	told map[types.UID]map[types.UID]int64
+	// planned tells of the accounts known whether their selectors have an outlook; only Start's goroutine uses it.
+	planned map[string]bool
 }
 
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}}
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}}
 }
 
 // Publish keeps the report to be written; a newer one takes its place.
@@ -125,11 +127,26 @@ func (s *StatusWriter) write(ctx context.Context, r Report) error {
 	for _, vm := range r.Result.VMs {
 		vms[vm.VM] = vm
 	}
+	outlooks, bySelector := map[plan.VMRef]plan.Outlook(nil), map[client.ObjectKey][]plan.Outlook{}
+	if r.Would != nil {
+		outlooks = r.Would.Outlooks()
+	}
 	for ref, target := range r.Entities {
-		if vm, observed := vms[target]; observed {
-			errs = append(errs, s.writeVM(ctx, r, ref, vm))
+		vm, observed := vms[target]
+		if !observed {
+			continue
+		}
+		selector, err := s.writeVM(ctx, r, ref, vm, outlooks)
+		errs = append(errs, err)
+		if o, known := outlooks[target]; known && vm.Mode == plan.Planned && selector != "" {
+			key := client.ObjectKey{Namespace: ref.Namespace, Name: selector}
+			bySelector[key] = append(bySelector[key], o)
 		}
 	}
+	if planned, known := s.planned[r.Account]; len(bySelector) > 0 || planned || !known {
+		errs = append(errs, s.writeSelectors(ctx, r, bySelector))
+	}
+	s.planned[r.Account] = len(bySelector) > 0
 	return errors.Join(errs...)
 }
 
@@ -146,6 +163,8 @@ func (s *StatusWriter) writePolicy(ctx context.Context, r Report, p plan.PolicyS
 	case len(p.Pending) > 0:
 		node.RealizationFailure = true
 		node.Message = failureText(r.Err)
+	case len(p.Suspended) > 0:
+		node.Message = fmt.Sprintf("%d of %d VMs are in a mode in which policies are not enforced", len(p.Suspended), len(p.Suspended)+len(p.Realized))
 	}
 	return s.Policies.Report(ctx, &v1beta2.NetworkPolicyStatus{
 		ObjectMeta: metav1.ObjectMeta{Name: p.UID}, Nodes: []v1beta2.NetworkPolicyNodeStatus{node},
@@ -161,6 +180,8 @@ func vmPolicies(r Report, vm plan.VMStatus) []cloudv1.VirtualMachinePolicyStatus
 			Phase: cloudv1.PolicyPhaseRealizing, Message: p.Warning,
 		}
 		switch {
+		case vm.Mode != plan.Enforce:
+			st.Phase = cloudv1.PolicyPhaseSuspended
 		case p.Message != "":
 			st.Phase, st.Message = cloudv1.PolicyPhaseFailed, p.Message
 		case p.Realized:
@@ -202,20 +223,25 @@ func realizedCondition(policies []cloudv1.VirtualMachinePolicyStatus) (cond meta
 	return cond, fmt.Sprintf("%d/%d", realized, len(policies))
 }
 
-// writeVM brings a VM's status to the VirtualMachine object behind an entity.
-func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef, vm plan.VMStatus) error {
+// writeVM brings a VM's status to the VirtualMachine object behind an entity. It returns the name of the selector that imports it.
+func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef, vm plan.VMStatus, outlooks map[plan.VMRef]plan.Outlook) (string, error) {
 	policies := vmPolicies(r, vm)
 	cond, summary := realizedCondition(policies)
+	if vm.Mode != plan.Enforce {
+		cond = suspendedCondition(len(policies), vm, r.Modes[vm.VM].Reason)
+	}
 	key := client.ObjectKey{Namespace: ref.Namespace, Name: strings.TrimPrefix(ref.Name, cloudv1.EntityNamePrefix)}
 	var before []cloudv1.VirtualMachinePolicyStatus
+	var conditions []metav1.Condition
 	var obj cloudv1.VirtualMachine
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		obj = cloudv1.VirtualMachine{}
 		if err := s.Client.Get(ctx, key, &obj); err != nil {
 			return err
 		}
-		before = obj.Status.Policies
+		before, conditions = obj.Status.Policies, slices.Clone(obj.Status.Conditions)
 		changed := meta.SetStatusCondition(&obj.Status.Conditions, cond)
+		changed = s.setModeConditions(&obj.Status.Conditions, r, vm, outlooks) || changed
 		if !changed && obj.Status.PolicySummary == summary && equality.Semantic.DeepEqual(before, policies) {
 			return nil
 		}
@@ -223,13 +249,14 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 		return s.Client.Status().Update(ctx, &obj)
 	})
 	if apierrors.IsNotFound(err) {
-		return nil // deselected or gone in the meantime
+		return "", nil // deselected or gone in the meantime
 	}
 	if err != nil {
-		return fmt.Errorf("status of VirtualMachine %s: %w", key, err)
+		return "", fmt.Errorf("status of VirtualMachine %s: %w", key, err)
 	}
 	s.tellVM(&obj, before, policies)
-	return nil
+	s.tellMode(&obj, conditions, len(policies))
+	return obj.Labels[cloudv1.LabelCESName], nil
 }
 
 // tellVM writes the events of a change of a VM's policies: each version of a policy is reported once as realized, and whenever it

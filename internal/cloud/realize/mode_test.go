@@ -1,0 +1,187 @@
+package realize
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// setModes gives the named VMs a mode, and all others none.
+func (l *lab) setModes(m plan.Mode, names ...string) {
+	l.since = l.options.Clock.Now()
+	l.accounts.change(func(a *Account) {
+		a.Modes = map[plan.VMRef]VMMode{}
+		for _, name := range names {
+			a.Modes[plan.VMRef{Region: l.vms[name].region, ID: l.vms[name].id}] = VMMode{m, "CloudEntitySelector vms/all"}
+		}
+	})
+}
+
+// TestModesOfALife takes VMs through all modes, in the order of somebody who is careful, and back.
+func TestModesOfALife(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	before := l.holdings()
+	all := []string{"web-1", "web-2", "db-1", "ops-1"}
+	l.setModes(plan.Planned, all...)
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	if n := l.mutations(); n != 0 {
+		t.Errorf("mode plan: %d calls that change something", n)
+	}
+	r, _ := l.realizer.Report(labAccount)
+	if r.Would == nil || r.Would.Plan.Empty() || len(r.Result.Policies[0].Suspended) != 2 {
+		t.Errorf("mode plan says %+v of %+v", r.Would, r.Result.Policies)
+	}
+	enforced := func(when string) {
+		l.setModes(plan.Enforce)
+		l.settle()
+		if d := compare(l.actual(), l.wanted()); d != "" {
+			t.Errorf("%s: %s", when, d)
+		}
+	}
+	enforced("after plan")
+	held := l.holdings()
+	l.setModes(plan.Planned, all...)
+	l.engine.PutPolicy(webInEdited())
+	l.publish()
+	l.settle()
+	if d := gocmp.Diff(held, l.holdings()); d != "" {
+		t.Errorf("planned while held: changed\n%s", d)
+	}
+	enforced("after the edit")
+	for _, m := range []plan.Mode{plan.Released, plan.BreakGlass} {
+		l.setModes(m, all...)
+		l.settle()
+		if d := gocmp.Diff(before, l.holdings()); d != "" {
+			t.Errorf("%s: not as before\n%s", m, d)
+		}
+		enforced("after " + string(m))
+	}
+}
+
+// shatter breaks the glass for a VM when the first operation is on its way, and lets that go on once the worker has heard of it.
+type shatter struct {
+	cloud.Provider
+	l    *lab
+	vm   string
+	once atomic.Bool
+	// ops are those that ended after the glass was broken and before its VM was given back.
+	ops atomic.Int32
+}
+
+func (s *shatter) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (string, error) {
+	if s.once.CompareAndSwap(false, true) {
+		s.l.setModes(plan.BreakGlass, s.vm)
+		s.l.until("the worker hears of it", func() bool { return s.l.realizer.worker(labAccount).hurry.Load() })
+	}
+	if op.Target != s.l.vms[s.vm].nic && len(s.l.held(s.vm)) > 0 {
+		s.ops.Add(1)
+	}
+	return s.Provider.Apply(ctx, scope, op)
+}
+
+// TestBreakGlassBreaksOff: a plan that is being applied does not go on when a VM is to be released.
+func TestBreakGlassBreaksOff(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	native := l.groupNamed("web")
+	l.accounts.mu.Lock()
+	inner := l.accounts.account.Provider
+	l.accounts.mu.Unlock()
+	s := &shatter{Provider: inner, l: l, vm: "web-1"}
+	l.accounts.change(func(a *Account) { a.Provider = s })
+	l.engine.PutPolicy(webInEdited())
+	l.engine.PutPolicy(dbNoShell())
+	l.publish()
+	l.until("web-1 is given back", func() bool { return slices.Contains(l.held("web-1"), native) })
+	l.settle()
+	r, _ := l.realizer.Report(labAccount)
+	if r.Modes[plan.VMRef{Region: home, ID: l.vms["web-1"].id}].Mode != plan.BreakGlass {
+		t.Errorf("modes %v", r.Modes)
+	}
+}
+
+// TestModeStatus: what VirtualMachine and CloudEntitySelector say of the modes.
+func TestModeStatus(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, interceptor.Funcs{})
+	sel := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: "all"}}
+	sel.Spec.AccountNamespace, sel.Spec.AccountName = labNamespace, "shop"
+	if err := d.client.Create(t.Context(), sel); err != nil {
+		t.Fatal(err)
+	}
+	vm := d.vm()
+	vm.Labels = map[string]string{cloudv1.LabelCESName: "all"}
+	if err := d.client.Update(t.Context(), &vm); err != nil {
+		t.Fatal(err)
+	}
+	report := func(m plan.Mode, by string) Report {
+		r := reportOf(nil, nil, onVM("a", 1, false, ""))
+		r.Result.VMs[0].Mode = m
+		r.Modes = map[plan.VMRef]VMMode{webVM: {m, by}}
+		if m == plan.Planned {
+			r.Would = &plan.Result{VMs: []plan.VMStatus{{VM: webVM, Policies: []plan.VMPolicy{onVM("a", 1, false, ""), onVM("b", 1, false, "needs 73 rules")}}}}
+		}
+		return r
+	}
+	for _, c := range []struct {
+		name    string
+		report  Report
+		reason  string
+		planned string
+		broken  bool
+		events  []string
+	}{
+		{"plan", report(plan.Planned, "CloudEntitySelector vms/all"), cloudv1.ReasonPlanOnly,
+			"no interface would change; policies to enforce: 1; refused: 1, b: needs 73 rules", false, nil},
+		{"break-glass", report(plan.BreakGlass, "VirtualMachine vms/web-1: fire"), cloudv1.ReasonBreakGlass, "", true,
+			[]string{"Warning BreakGlass released at once (VirtualMachine vms/web-1: fire); policies that are not enforced: 1"}},
+		{"still", report(plan.BreakGlass, "VirtualMachine vms/web-1: fire"), cloudv1.ReasonBreakGlass, "", true, nil},
+		{"released", report(plan.Released, "CloudEntitySelector vms/all"), cloudv1.ReasonReleased, "", false,
+			[]string{"Normal BreakGlassOver policies are enforced again as the mode says"}},
+		{"enforced", reportOf(nil, nil, onVM("a", 1, true, "")), cloudv1.ReasonOK, "", false, []string{"Normal PolicyRealized a is enforced on this VM"}},
+	} {
+		d.write(c.report)
+		got := d.vm().Status
+		cond := meta.FindStatusCondition(got.Conditions, cloudv1.ConditionRealized)
+		if cond == nil || cond.Reason != c.reason || meta.IsStatusConditionTrue(got.Conditions, cloudv1.ConditionBreakGlass) != c.broken {
+			t.Errorf("%s: %+v", c.name, got.Conditions)
+		}
+		if phase := got.Policies[0].Phase; (phase == cloudv1.PolicyPhaseSuspended) != (c.reason != cloudv1.ReasonOK) {
+			t.Errorf("%s: phase %s", c.name, phase)
+		}
+		var live cloudv1.CloudEntitySelector
+		if err := d.client.Get(t.Context(), client.ObjectKeyFromObject(sel), &live); err != nil {
+			t.Fatal(err)
+		}
+		for on, p := range map[string]*metav1.Condition{
+			"if enforced, " + c.planned:                              meta.FindStatusCondition(got.Conditions, cloudv1.ConditionPlanned),
+			"VMs that are planned for: 1; if enforced, " + c.planned: meta.FindStatusCondition(live.Status.Conditions, cloudv1.ConditionPlanned),
+		} {
+			if (p != nil) != (c.planned != "") || p != nil && (p.Message != on || p.Status != metav1.ConditionFalse) {
+				t.Errorf("%s: condition %+v, want %q", c.name, p, on)
+			}
+		}
+		if diff := gocmp.Diff(c.events, d.events()); diff != "" {
+			t.Errorf("%s: events (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
