@@ -60,6 +60,8 @@ var layers = []layer{
 		why: "loops never import one another; control alone drives the engine"},
 	{folder: "internal/apiserver/watchstore", own: []string{"api", "internal/platform"}, foreign: kubernetes,
 		why: "the store serves computed objects and knows nobody who fills or reads it"},
+	{folder: "internal/apiserver/stats", own: []string{"api", "internal/platform"}, foreign: kubernetes,
+		why: "the counters know nobody who reports or reads them"},
 	{folder: "internal/sim", own: []string{"internal/platform"}, foreign: []string{"sigs.k8s.io/yaml"},
 		why: "the simulator is the second opinion: it knows nothing of the rest"},
 	{folder: "internal/platform", foreign: kubernetes, why: "no domain words"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
+	"github.com/nephele-io/nephele/api/system/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
@@ -18,7 +19,10 @@ import (
 // install adds everything that is served to the server.
 func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme, codecs serializer.CodecFactory) error {
 	g := gate{access: o.Enforcers, authorizer: o.Access.Authorizer}
-	served := map[schema.GroupVersion]map[string]rest.Storage{v1beta2.GroupVersion(): computed(o, g)}
+	served := map[schema.GroupVersion]map[string]rest.Storage{
+		v1beta2.GroupVersion(): computed(o, g),
+		v1beta1.GroupVersion(): {"controllerinfos": newControllerInfos(o)},
+	}
 	if o.Statistics != nil {
 		served[v1beta2.GroupVersion()]["nodestatssummaries"] = newSummaries(o.Statistics, g)
 		served[v1alpha1.GroupVersion()] = statistics(o.Statistics, g)

@@ -81,7 +81,7 @@ func (d describer) describe(typ reflect.Type, needs map[string]bool) spec.Schema
 		return *spec.BooleanProperty()
 	case reflect.Int32:
 		return *spec.Int32Property()
-	case reflect.Int64, reflect.Uint32:
+	case reflect.Int64, reflect.Int, reflect.Uint32:
 		return *spec.Int64Property()
 	case reflect.Float64:
 		return *spec.Float64Property()

@@ -34,6 +34,8 @@ type Queries interface {
 	// EvaluatePods returns the rule that decides between two Pods; nil if none does. An error that is an UnknownPod names one
 	// that does not exist.
 	EvaluatePods(ctx context.Context, source, destination types.NamespacedName) (*v1beta2.NetworkPolicyEvaluationResponse, error)
+	// Computed returns how much is computed.
+	Computed(ctx context.Context) (policies, addressGroups, appliedToGroups int, err error)
 }
 
 // UnknownPod is an error about a Pod that does not exist.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	systemv1beta1 "github.com/nephele-io/nephele/api/system/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
@@ -81,6 +82,10 @@ func (a *answers) EvaluatePods(_ context.Context, source, destination types.Name
 		return nil, a.check()
 	}
 	return &v1beta2.NetworkPolicyEvaluationResponse{RuleIndex: 3, Rule: v1beta2.RuleRef{Direction: v1beta2.DirectionOut, Name: "r", Action: &drop}}, a.check()
+}
+
+func (a *answers) Computed(context.Context) (policies, addressGroups, appliedToGroups int, err error) {
+	return 3, 2, 1, a.check()
 }
 
 // newFullWorld serves everything.
@@ -347,6 +352,7 @@ func TestEverythingIsDiscovered(t *testing.T) {
 		"stats antreaclusternetworkpolicystats":        "AntreaClusterNetworkPolicyStats cluster get,list",
 		"stats multicastgroups":                        "MulticastGroup cluster get,list",
 		"stats nodelatencystats":                       "NodeLatencyStats cluster create,delete,get,list",
+		"system controllerinfos":                       "AntreaControllerInfo cluster get,list",
 	} {
 		if got[name] != want {
 			t.Errorf("%s: %q, want %q", name, got[name], want)
@@ -359,6 +365,7 @@ func TestEverythingIsDiscovered(t *testing.T) {
 	for path, kinds := range map[string][]string{
 		"/openapi/v3/apis/controlplane.antrea.io/v1beta2": {"v1beta2.ClusterGroupMembers\"", "v1beta2.NodeStatsSummary\"", "v1beta2.SupportBundleCollection\"", "\"limit\""},
 		"/openapi/v3/apis/stats.antrea.io/v1alpha1":       {"v1alpha1.AntreaNetworkPolicyStats\"", "v1alpha1.NodeLatencyStats\"", "lastMeasuredRTTNanoseconds"},
+		"/openapi/v3/apis/system.antrea.io/v1beta1":       {"v1beta1.AntreaControllerInfo\"", "connectedAgentNum"},
 		"/openapi/v2": {"v1alpha1.MulticastGroup\"", "v1beta2.GroupAssociation\""},
 	} {
 		raw, err := w.client(t, "agent", "").Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(t.Context())
@@ -428,6 +435,43 @@ func TestTables(t *testing.T) {
 		if strings.Join(columns, " ") != tt.columns || !strings.HasPrefix(cells, tt.cells) || tt.cells == "" && cells != "" {
 			t.Errorf("%s: %v %q, want %q %q", name, columns, cells, tt.columns, tt.cells)
 		}
+	}
+}
+
+func TestControllerInfo(t *testing.T) {
+	t.Parallel()
+	w, a := newFullWorld(t)
+	body, err := w.client(t, "agent", "").Get().Resource("appliedtogroups").Param("watch", "true").Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	get := func(path string) (info systemv1beta1.AntreaControllerInfo) {
+		t.Helper()
+		raw, err := w.client(t, "agent", "").Get().AbsPath("/apis/system.antrea.io/v1beta1/controllerinfos"+path).SetHeader("Accept", "application/json").DoRaw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(raw, &info); err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	info := get("/antrea-controller")
+	if info.Kind != "AntreaControllerInfo" || info.Name != "antrea-controller" || info.ConnectedAgentNum != 1 || info.APIPort == 0 || info.Version != "v1" ||
+		info.NetworkPolicyControllerInfo != (systemv1beta1.NetworkPolicyControllerInfo{NetworkPolicyNum: 3, AddressGroupNum: 2, AppliedToGroupNum: 1}) ||
+		info.ControllerConditions[0].Status != metav1.ConditionTrue {
+		t.Errorf("got %+v", info)
+	}
+	a.ready = false
+	if c := get("/antrea-controller").ControllerConditions[0]; c.Status != metav1.ConditionFalse || c.Reason != "Starting" {
+		t.Errorf("got %+v", c)
+	}
+	if list := get(""); list.Kind != "AntreaControllerInfoList" {
+		t.Errorf("got %+v", list)
+	}
+	if err := w.client(t, "agent", "").Get().AbsPath("/apis/system.antrea.io/v1beta1/controllerinfos/other").Do(t.Context()).Error(); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v", err)
 	}
 }
 

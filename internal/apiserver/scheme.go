@@ -16,6 +16,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
+	"github.com/nephele-io/nephele/api/system/v1beta1"
 )
 
 // The fields that objects can be selected by.
@@ -28,6 +29,7 @@ const (
 func apis() map[schema.GroupVersion]func(*runtime.Scheme) error {
 	return map[schema.GroupVersion]func(*runtime.Scheme) error{
 		v1beta2.GroupVersion(): v1beta2.AddToScheme, v1alpha1.GroupVersion(): v1alpha1.AddToScheme,
+		v1beta1.GroupVersion(): v1beta1.AddToScheme,
 	}
 }
 
@@ -39,7 +41,8 @@ func apiVersions() []schema.GroupVersion {
 // isOwn tells the types of the API groups from those of Kubernetes that stand in their versions as well.
 func isOwn(typ reflect.Type) bool {
 	return typ.PkgPath() == reflect.TypeFor[v1beta2.NetworkPolicy]().PkgPath() ||
-		typ.PkgPath() == reflect.TypeFor[v1alpha1.NetworkPolicyStats]().PkgPath()
+		typ.PkgPath() == reflect.TypeFor[v1alpha1.NetworkPolicyStats]().PkgPath() ||
+		typ.PkgPath() == reflect.TypeFor[v1beta1.AntreaControllerInfo]().PkgPath()
 }
 
 // externalScheme knows the kinds as they are on the wire.

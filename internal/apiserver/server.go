@@ -34,7 +34,7 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Webhooks, Metrics, Stall and Logger
+// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Version, Webhooks, Metrics, Stall and Logger
 // are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
@@ -53,6 +53,8 @@ type Options struct {
 	Statistics *stats.Book
 	// Enforcers says whom callers may act for; empty means OwnKey.
 	Enforcers EnforcerAccess
+	// Version of the controller, for those who ask for it.
+	Version string
 	// Webhooks serve paths beside the API, to everybody: kube-apiserver asks without proving who it is. Whoever reaches the port may
 	// therefore learn from them which tiers and groups there are, and nothing else; they change nothing. It may be empty.
 	Webhooks map[string]http.Handler

@@ -136,7 +136,7 @@ func (w *world) start(t testing.TB, address string) {
 	l := listen(t, address)
 	w.address = l.Addr().String()
 	s, err := apiserver.New(apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Webhooks: w.webhooks,
-		Enforcers: w.enforcers, Queries: w.queries, Statistics: w.book})
+		Enforcers: w.enforcers, Queries: w.queries, Statistics: w.book, Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	}
 	api, err := apiserver.New(apiserver.Options{
 		Listener: listener, Certificate: cert, Access: access, Store: policies.Store(), Reports: policies,
-		Queries: policies, Statistics: book, Enforcers: o.API.Enforcers, Metrics: o.metrics.api,
+		Queries: policies, Statistics: book, Version: buildVersion().Version, Enforcers: o.API.Enforcers, Metrics: o.metrics.api,
 		Webhooks: webhook.Handlers(webhook.Reading{Reader: mgr.GetClient()}, webhook.Reading{Reader: mgr.GetAPIReader(), Live: true}),
 		Logger:   o.Log.WithName("api"),
 	})

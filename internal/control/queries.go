@@ -117,6 +117,12 @@ func (c *Controller) GroupsOfAddress(ctx context.Context, a netip.Addr) ([]v1bet
 	return groupReferences(slices.Compact(found)), nil
 }
 
+// Computed returns how many policies and groups are computed.
+func (c *Controller) Computed(ctx context.Context) (policies, addressGroups, appliedToGroups int, err error) {
+	err = c.query(ctx, func(e *policy.Engine) { policies, addressGroups, appliedToGroups = e.Size() })
+	return policies, addressGroups, appliedToGroups, err
+}
+
 func groupReferences(in []policy.GroupRef) []v1beta2.GroupReference {
 	out := make([]v1beta2.GroupReference, len(in))
 	for i, g := range in {

@@ -9,6 +9,11 @@ import (
 // The methods in this file answer questions about what the Engine holds. Like Listing they must be called right after
 // Commit. They change nothing, and cost what they touch. What they return never changes and may be read anywhere.
 
+// Size returns how many policies and groups there are. Policies that compute to nothing count.
+func (e *Engine) Size() (policies, addressGroups, appliedToGroups int) {
+	return len(e.policies), len(e.groups[AddressGroup]), len(e.groups[AppliedToGroup])
+}
+
 // EntityState is what is known of an entity.
 type EntityState struct {
 	EntityRef
@@ -61,6 +66,20 @@ func (e *Engine) GroupContent(name NamespacedName) (GroupContent, bool) {
 		return out, true
 	}
 	out.Blocks = d.ipBlocks()
+	cells, most := e.cellsOf(d)
+	out.Members = make([]*Member, 0, most)
+	for _, c := range cells {
+		for _, x := range c.entities {
+			if x.asPeer != nil {
+				out.Members = append(out.Members, x.asPeer)
+			}
+		}
+	}
+	return out, true
+}
+
+// cellsOf returns the cells that a group selects, each once, and how many entities they hold.
+func (e *Engine) cellsOf(d *groupDef) (cells []*cell, entities int) {
 	leaves := d.leaves()
 	var seen map[*cell]struct{}
 	if len(leaves) > 1 {
@@ -74,14 +93,11 @@ func (e *Engine) GroupContent(name NamespacedName) (GroupContent, bool) {
 				}
 				seen[c] = struct{}{}
 			}
-			for _, x := range c.entities {
-				if x.asPeer != nil {
-					out.Members = append(out.Members, x.asPeer)
-				}
-			}
+			cells = append(cells, c)
+			entities += len(c.entities)
 		})
 	}
-	return out, true
+	return cells, entities
 }
 
 // GroupsOf returns the groups that select the entity, sorted by namespace and name; false if there is no such entity. An
