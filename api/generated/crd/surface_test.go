@@ -40,8 +40,8 @@ func TestSurface(t *testing.T) {
 		"adminnetworkpolicies.policy.networking.k8s.io":         {"v1alpha1", "Cluster", "AdminNetworkPolicy", []string{"anp"}, []string{"Priority", "Age"}, true},
 		"baselineadminnetworkpolicies.policy.networking.k8s.io": {"v1alpha1", "Cluster", "BaselineAdminNetworkPolicy", []string{"banp"}, nil, true},
 		"cloudprovideraccounts.crd.cloud.antrea.io":             {"v1alpha1", "Namespaced", "CloudProviderAccount", []string{"cpa"}, []string{"Ready", "Last-Sync", "Age"}, true},
-		"cloudentityselectors.crd.cloud.antrea.io":              {"v1alpha1", "Namespaced", "CloudEntitySelector", []string{"ces"}, []string{"Account", "Account-Namespace", "VMs", "Ready", "Age"}, true},
-		"virtualmachines.crd.cloud.antrea.io":                   {"v1alpha1", "Namespaced", "VirtualMachine", []string{"vm"}, []string{"Cloud-Provider", "Region", "Virtual-Private-Cloud", "State", "Agented", "Policies", "Age"}, true},
+		"cloudentityselectors.crd.cloud.antrea.io":              {"v1alpha1", "Namespaced", "CloudEntitySelector", []string{"ces"}, []string{"Account", "Account-Namespace", "Mode", "VMs", "Ready", "Age"}, true},
+		"virtualmachines.crd.cloud.antrea.io":                   {"v1alpha1", "Namespaced", "VirtualMachine", []string{"vm"}, []string{"Cloud-Provider", "Region", "Virtual-Private-Cloud", "State", "Agented", "Policies", "Mode", "Age"}, true},
 		"vpcs.crd.cloud.antrea.io":                              {"v1alpha1", "Namespaced", "Vpc", []string{"vpc"}, []string{"Cloud Provider", "Region", "Managed", "Age"}, true},
 	}
 	got := map[string]surface{}
@@ -123,7 +123,8 @@ func TestSamplesAreAccepted(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, obj := range parse(t, string(content)) {
-			if !strings.HasSuffix(obj.GroupVersionKind().Group, "antrea.io") {
+			group := obj.GroupVersionKind().Group
+			if !strings.HasSuffix(group, "antrea.io") && group != "policy.networking.k8s.io" {
 				continue
 			}
 			seen[obj.GetKind()] = true
@@ -132,7 +133,8 @@ func TestSamplesAreAccepted(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"CloudProviderAccount", "CloudEntitySelector", "NetworkPolicy", "ClusterNetworkPolicy", "Tier", "Group", "ClusterGroup"} {
+	for _, kind := range []string{"CloudProviderAccount", "CloudEntitySelector", "NetworkPolicy", "ClusterNetworkPolicy", "Tier", "Group", "ClusterGroup",
+		"AdminNetworkPolicy", "BaselineAdminNetworkPolicy"} {
 		if !seen[kind] {
 			t.Errorf("no sample of a %s", kind)
 		}
