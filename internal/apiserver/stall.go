@@ -15,17 +15,23 @@ const defaultStall = time.Minute
 func cutStalled(next http.Handler, stall time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("watch") {
-			w = responsewriter.WrapForHTTP1Or2(&stallWriter{w, http.NewResponseController(w), stall})
+			s := &stallWriter{ResponseWriter: w, control: http.NewResponseController(w), stall: stall}
+			s.alarm = time.AfterFunc(stall, s.cut)
+			s.alarm.Stop() // until something is written
+			w = responsewriter.WrapForHTTP1Or2(s)
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// stallWriter gives every write its time.
+// stallWriter gives every write its time. A deadline on each would do the same, but HTTP/2 makes a timer and a message of
+// each, and of each that is lifted.
 type stallWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	stall   time.Duration
+	// alarm goes off in the middle of a write that takes too long.
+	alarm *time.Timer
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
@@ -33,19 +39,17 @@ func (w *stallWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Write implements http.ResponseWriter.
 func (w *stallWriter) Write(p []byte) (int, error) {
-	defer w.limit()()
+	w.alarm.Reset(w.stall)
+	defer w.alarm.Stop()
 	return w.ResponseWriter.Write(p)
 }
 
 // Flush implements http.Flusher. An error shows in the next Write.
 func (w *stallWriter) Flush() {
-	defer w.limit()()
+	w.alarm.Reset(w.stall)
+	defer w.alarm.Stop()
 	_ = w.control.Flush()
 }
 
-// limit sets a deadline and returns what lifts it: with HTTP/2 one that passes ends the stream even if nothing is being
-// written. A connection that knows no deadlines does without.
-func (w *stallWriter) limit() (lift func()) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.stall))
-	return func() { _ = w.control.SetWriteDeadline(time.Time{}) }
-}
+// cut makes the write that is under way fail, and all later ones. A connection that knows no deadlines does without.
+func (w *stallWriter) cut() { _ = w.control.SetWriteDeadline(time.Now()) }

@@ -67,17 +67,16 @@ func (s *stream) run(ctx context.Context, f filter, mark bool) {
 // outgoing is an event as the server encodes it; false means that the client did not ask for it.
 func outgoing(e *watchstore.Event, f filter, mark bool) (watch.Event, bool) {
 	if e.Type == watch.Bookmark {
-		object := private(e.Object)
 		if mark {
-			object.(metav1.Object).SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+			e.Object.(metav1.Object).SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 		}
-		return watch.Event{Type: e.Type, Object: object}, true
+		return watch.Event{Type: e.Type, Object: e.Object}, true
 	}
 	if !f.wants(e.Object.(metav1.Object).GetName()) {
 		return watch.Event{}, false
 	}
 	if e.Frames == nil {
-		return watch.Event{Type: e.Type, Object: private(e.Object)}, true
+		return watch.Event{Type: e.Type, Object: e.Object}, true
 	}
 	return watch.Event{Type: e.Type, Object: &encodedOnce{e.Object, e.Frames}}, true
 }

@@ -13,7 +13,8 @@ import (
 type Event struct {
 	Type   watch.EventType
 	Object runtime.Object
-	// Frames keeps how the object is encoded, for all receivers that get the same object; nil if this one alone does.
+	// Frames keeps how the object is encoded, for all receivers that get the same object; nil if the object was made for this
+	// one alone, which may then modify what does not point elsewhere.
 	Frames *Frames
 }
 
