@@ -51,6 +51,9 @@ type world struct {
 	enforcers apiserver.EnforcerAccess
 	queries   apiserver.Queries
 	book      *stats.Book
+	// dialled are the connections of all clients.
+	mu      sync.Mutex
+	dialled []net.Conn
 }
 
 // reportBook keeps what was reported.
@@ -154,7 +157,11 @@ func (w *world) start(t testing.TB, address string) {
 			t.Error("the server does not stop")
 		}
 	})
-	t.Cleanup(w.stop)
+	t.Cleanup(func() {
+		// A server that ends gives every open connection a second.
+		w.hangUp()
+		w.stop()
+	})
 	eventually(t, "the server answers", func() error {
 		_, err := w.client(t, "agent", "").Get().AbsPath("/livez").DoRaw(ctx)
 		return err
@@ -172,10 +179,30 @@ func newWorld(t *testing.T) *world {
 func (w *world) config(token, contentType string) *rest.Config {
 	gv := v1beta2.GroupVersion()
 	return &rest.Config{
-		Host: "https://" + w.address, BearerToken: token, APIPath: "/apis", QPS: -1,
+		Host: "https://" + w.address, BearerToken: token, APIPath: "/apis", QPS: -1, Dial: w.dial,
 		TLSClientConfig: rest.TLSClientConfig{CAData: w.ca, ServerName: "antrea.kube-system.svc"},
 		ContentConfig:   rest.ContentConfig{GroupVersion: &gv, NegotiatedSerializer: codecs(), ContentType: contentType, AcceptContentTypes: contentType},
 	}
+}
+
+func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.dialled = append(w.dialled, c)
+	}
+	return c, err
+}
+
+// hangUp closes the connections of all clients.
+func (w *world) hangUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.dialled {
+		c.Close()
+	}
+	w.dialled = nil
 }
 
 func codecs() runtime.NegotiatedSerializer {
