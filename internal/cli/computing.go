@@ -8,6 +8,7 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"os"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
@@ -20,6 +21,10 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
+
+// antreaQuiet is how long an Antrea Controller must have sent nothing before what it began with is taken for everything: unlike ours, it
+// serves while it computes for the first time.
+const antreaQuiet = 2 * time.Second
 
 // loopback is how the enforcers of this process reach its own server, which is set before anything runs.
 type loopback struct {
@@ -42,9 +47,9 @@ type policyClient struct {
 
 // newEnforcer returns the end of the computed API that enforcers of this process use: of the server of this process, or of a foreign one.
 func newEnforcer(o ControllerOptions, clk clock.WithTicker) (policyClient, error) {
-	config := o.loopback.config
+	config, quiet := o.loopback.config, time.Duration(0)
 	if o.Antrea != nil {
-		config = o.Antrea
+		config, quiet = o.Antrea, antreaQuiet
 	}
 	if err := o.metrics.show(o.metrics.enforcer); err != nil {
 		return policyClient{}, err
@@ -55,7 +60,7 @@ func newEnforcer(o ControllerOptions, clk clock.WithTicker) (policyClient, error
 	}
 	log := o.Log.WithName("enforcer")
 	return policyClient{
-		follower: enforcer.Follower{Source: client, Clock: clk, Random: mathrand.Float64, Metrics: o.metrics.enforcer, Log: log},
+		follower: enforcer.Follower{Source: client, Clock: clk, Random: mathrand.Float64, Quiet: quiet, Metrics: o.metrics.enforcer, Log: log},
 		reports: enforcer.NewReporter(enforcer.ReporterOptions{
 			Client: client, Clock: clk, Random: mathrand.Float64, Metrics: o.metrics.enforcer, Log: log,
 		}),

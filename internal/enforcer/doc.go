@@ -9,7 +9,8 @@
 //     takes the place of everything that was known of that kind.
 //   - A watch that is out of step is given up and begun anew. Out of step are a second bookmark, an error, an event or an object that
 //     the protocol does not have there, and a patch of a group that is not known. Nothing is ever guessed.
-//   - While there is no watch, the last known state stays. An unreachable server therefore deletes nothing.
+//   - While a watch is missing, what was last to be enforced stays so, as a whole: kinds that were received at different times would say
+//     what was never computed. An unreachable server therefore deletes nothing.
 //   - Watches of one kind are begun at least an interval apart, more and more rarely while they fail.
 //   - A report is repeated until the server has taken it, and sent again after every complete resend, because servers may keep
 //     reports in memory only. A newer report takes the place of an older one.

@@ -24,6 +24,7 @@ func (m *Mirror) Run(ctx context.Context) {
 	for _, r := range Resources() {
 		running.Go(func() { m.run(ctx, r) })
 	}
+	running.Go(func() { m.believe(ctx) })
 	running.Wait()
 	m.how.Metrics.forget(m.key)
 }
@@ -49,22 +50,83 @@ func (m *Mirror) run(ctx context.Context, r Resource) {
 			log.Info("The watch of computed objects has ended, what is known stays in force", "reason", text)
 			told = text
 		}
-		pause := wait - m.how.Clock.Since(begun)
-		pause = max(pause, 0) + time.Duration(m.how.Random()*spread*float64(wait))
+		m.pause(ctx, begun, wait)
 		wait = min(2*wait, rarest*m.how.Interval)
-		if pause > 0 {
-			m.sleep(ctx, pause)
-		}
 	}
 }
 
-func (m *Mirror) sleep(ctx context.Context, d time.Duration) {
+// pause waits until a watch may be begun when the last one was begun at a time. A watch of another kind that comes in sync shows that
+// there is a server again, so from then on the interval is enough.
+func (m *Mirror) pause(ctx context.Context, begun time.Time, wait time.Duration) {
+	m.mu.Lock()
+	synced := m.synced
+	m.mu.Unlock()
+	later := func(wait time.Duration) time.Duration {
+		return max(wait-m.how.Clock.Since(begun), 0) + time.Duration(m.how.Random()*spread*float64(wait))
+	}
+	if m.sleep(ctx, later(wait), synced) {
+		m.sleep(ctx, later(m.how.Interval), nil)
+	}
+}
+
+// sleep waits for a time. It reports whether it was woken before.
+func (m *Mirror) sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	if d <= 0 {
+		return false
+	}
 	timer := m.how.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C():
+	case <-wake:
+		return true
 	}
+	return false
+}
+
+// believe waits, whenever all watches have come in sync, until it has been quiet.
+func (m *Mirror) believe(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.whole:
+		}
+		begun := m.how.Clock.Now()
+		for {
+			rest, whole := m.noise(begun)
+			if !whole {
+				break
+			}
+			if rest <= 0 {
+				m.changed()
+				break
+			}
+			m.sleep(ctx, rest, nil)
+			if ctx.Err() != nil {
+				return
+			}
+		}
+	}
+}
+
+// noise returns how long it takes until what was received is believed, if nothing more comes, and does so if that is now. It is false
+// if a watch is not in sync any more.
+func (m *Mirror) noise(begun time.Time) (rest time.Duration, whole bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.streams {
+		if !s.InSync {
+			return 0, false
+		}
+	}
+	rest = min(m.how.Quiet-m.how.Clock.Since(m.latest), 10*m.how.Quiet-m.how.Clock.Since(begun))
+	if rest <= 0 {
+		m.believed = true
+		m.version++
+	}
+	return rest, true
 }
 
 // follow handles one watch from its beginning to its end, which is always an error.
@@ -123,5 +185,5 @@ func (m *Mirror) ended(r Resource, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.streams[r]
-	s.InSync, s.Err = false, err
+	s.InSync, s.Err, m.believed = false, err, false
 }

@@ -25,6 +25,10 @@ type Follower struct {
 	Random func() float64
 	// Interval is the least time between two watches of one kind; 0 means DefaultInterval.
 	Interval time.Duration
+	// Quiet is how long nothing may have come before what a server began with is believed. A server that watches nothing until it has
+	// computed everything, as ours, needs none; an Antrea Controller that has just started may begin with less than there is. A server that
+	// is never quiet is believed after ten times as long.
+	Quiet time.Duration
 	// Metrics may be nil.
 	Metrics *Metrics
 	Log     logr.Logger
@@ -45,7 +49,7 @@ func (f Follower) Mirror(key string, changed func()) *Mirror {
 	if changed == nil {
 		changed = func() {}
 	}
-	m := &Mirror{how: f, key: key, changed: changed, streams: map[Resource]*StreamState{}}
+	m := &Mirror{how: f, key: key, changed: changed, streams: map[Resource]*StreamState{}, synced: make(chan struct{}), whole: make(chan struct{}, 1)}
 	for _, r := range Resources() {
 		m.streams[r] = &StreamState{Resource: r}
 	}
@@ -58,9 +62,20 @@ type Mirror struct {
 	key     string
 	changed func()
 
+	// whole holds a token when the last of the watches has come in sync.
+	whole chan struct{}
+
 	mu sync.Mutex
-	// version counts the changes.
-	version  uint64
+	// version counts the changes, which last came at latest.
+	version uint64
+	latest  time.Time
+	// believed says that all watches are in sync, and were quiet.
+	believed bool
+	// last is what Current returned last, lastVersion its version; nothing at first.
+	last        *Computed
+	lastVersion uint64
+	// synced is closed, and renewed, when a watch has come in sync.
+	synced   chan struct{}
 	streams  map[Resource]*StreamState
 	policies policies
 	address  groups[v1beta2.AddressGroup]
@@ -90,16 +105,22 @@ type Computed struct {
 // Key returns the enforcer key.
 func (m *Mirror) Key() string { return m.key }
 
-// Current returns the mirrored objects and their version. It fails while they are incomplete: before the first bookmark of every kind,
-// and while a policy names groups that have not arrived yet (streams of different kinds are not ordered among themselves). Of the
-// applied-to groups of a policy only those come that have members of this key, so one of them must do.
+// Current returns what is to be enforced, and its version: the mirrored objects, or while not all kinds are in sync, what it returned
+// last, because kinds that were received at different times do not belong together. It fails while the objects are incomplete: before
+// the first bookmark of every kind, and while a policy names groups that have not arrived yet (streams of different kinds are not
+// ordered among themselves). Of the applied-to groups of a policy only those come that have members of this key, so one of them must do.
 func (m *Mirror) Current() (Computed, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.believed && m.last != nil {
+		return *m.last, m.lastVersion, nil
+	}
 	if err := m.incomplete(); err != nil {
 		return Computed{}, 0, err
 	}
-	return m.computed(), m.version, nil
+	c := m.computed()
+	m.last, m.lastVersion = &c, m.version
+	return c, m.version, nil
 }
 
 // Known returns what is mirrored, complete or not.
@@ -122,7 +143,7 @@ func (m *Mirror) computed() Computed {
 func (m *Mirror) Unchanged(version uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.version == version
+	return m.version == version || !m.believed && m.last != nil && m.lastVersion == version
 }
 
 // Streams returns how the watches stand, one for each of Resources.
@@ -146,6 +167,9 @@ func (m *Mirror) incomplete() error {
 		default:
 			return fmt.Errorf("waiting for the computed %s of %s", r, m.key)
 		}
+	}
+	if !m.believed {
+		return fmt.Errorf("waiting until no more comes of what was computed for %s", m.key)
 	}
 	for _, p := range m.policies {
 		applied := slices.Clone(p.AppliedToGroups)
@@ -185,6 +209,22 @@ func (m *Mirror) replace(r Resource, initial []runtime.Object) error {
 	s := m.streams[r]
 	s.Known, s.InSync, s.Err = true, true, nil
 	m.version++
+	m.latest = m.how.Clock.Now()
+	close(m.synced)
+	m.synced = make(chan struct{})
+	for _, s := range m.streams {
+		if !s.InSync {
+			return nil
+		}
+	}
+	if m.how.Quiet == 0 {
+		m.believed = true
+		return nil
+	}
+	select {
+	case m.whole <- struct{}{}:
+	default:
+	}
 	return nil
 }
 
@@ -193,6 +233,7 @@ func (m *Mirror) change(r Resource, ev watch.Event) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.version++
+	m.latest = m.how.Clock.Now()
 	switch r {
 	case AddressGroups:
 		return change(m.address, ev)

@@ -16,9 +16,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cli"
 )
 
-// antrea is a policy controller in the process of the test, which stands in for an Antrea Controller: all that "nephele up" of another
+// standIn is a policy controller in the process of the test, which stands in for an Antrea Controller: all that "nephele up" of another
 // process knows of it is its API.
-type antrea struct {
+type standIn struct {
 	t       *testing.T
 	cluster *cluster
 	address string
@@ -26,7 +26,7 @@ type antrea struct {
 	stop    func()
 }
 
-func newAntrea(t *testing.T, c *cluster) *antrea {
+func newStandIn(t *testing.T, c *cluster) *standIn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,11 +35,11 @@ func newAntrea(t *testing.T, c *cluster) *antrea {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return &antrea{t: t, cluster: c, address: l.Addr().String(), dir: t.TempDir()}
+	return &standIn{t: t, cluster: c, address: l.Addr().String(), dir: t.TempDir()}
 }
 
 // start runs the controller until stop, or the end of the test.
-func (a *antrea) start() {
+func (a *standIn) start() {
 	a.t.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(a.cluster.dir, "kubeconfig"))
 	if err != nil {
@@ -75,7 +75,7 @@ func (a *antrea) start() {
 }
 
 // kubeconfig writes one that leads to the controller's own port.
-func (a *antrea) kubeconfig() string {
+func (a *standIn) kubeconfig() string {
 	a.t.Helper()
 	config, err := clientcmd.LoadFromFile(filepath.Join(a.cluster.dir, "kubeconfig"))
 	if err != nil {
@@ -101,7 +101,7 @@ func TestAntreaControllerComputes(t *testing.T) {
 	c := newCluster(t, "--antrea")
 	im := importAccount(t, c, hybridCloud)
 	policies := decodePolicies(t, policiesYAML)
-	a := newAntrea(t, c)
+	a := newStandIn(t, c)
 	a.start()
 	create := func(n int) {
 		t.Helper()
