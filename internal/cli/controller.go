@@ -41,6 +41,9 @@ import (
 // objects brings as one plan, short enough not to be noticed.
 const settleTime = 100 * time.Millisecond
 
+// claimPause is longer than it takes another controller from having read that a VPC is free to having claimed it.
+const claimPause = 2 * time.Second
+
 // ControllerOptions say how the controller runs.
 type ControllerOptions struct {
 	Log logr.Logger
@@ -154,7 +157,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	status := realize.NewStatusWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
 	realizer, err := realize.New(realize.Options{
 		ClusterID: id, Follower: policies.follower, Accounts: accounts{inv}, Lowerer: lower.AWS{}, Sink: status,
-		Clock: clk, Log: log.WithName("realize"), Settle: settleTime,
+		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause,
 	})
 	if err != nil {
 		return err

@@ -247,10 +247,31 @@ func (w writer) tag(ctx context.Context) error {
 	if len(w.op.Tags) == 0 {
 		return nil
 	}
+	if by := w.op.Tags[cloud.TagClaim]; by != "" {
+		if err := w.checkClaim(ctx, by); err != nil {
+			return err
+		}
+	}
 	return w.visible(ctx, "CreateTags", []string{w.op.Target}, func() error {
 		_, err := w.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{w.op.Target}, Tags: tagList(w.op.Tags)})
 		return err
 	})
+}
+
+// checkClaim looks once more, immediately before the network is claimed, whether somebody else has.
+func (w writer) checkClaim(ctx context.Context, by string) error {
+	out, err := w.api.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{VpcIds: []string{w.op.Target}})
+	if err != nil {
+		return w.classify("DescribeVpcs", err)
+	}
+	for _, vpc := range out.Vpcs {
+		for _, tag := range vpc.Tags {
+			if other := awssdk.ToString(tag.Value); awssdk.ToString(tag.Key) == cloud.TagClaim && other != by {
+				return &cloud.Error{Class: cloud.Conflict, Call: "CreateTags", Err: fmt.Errorf("%s is claimed by the controller %s", w.op.Target, other)}
+			}
+		}
+	}
+	return nil
 }
 
 // untag removes the keys, whatever their values. Without keys it must not call: the cloud would remove all tags.

@@ -47,3 +47,15 @@ func (s Step) touches() string {
 	}
 	return ""
 }
+
+// Claims returns the steps that claim networks, which have to be seen to hold before anything else is done in the network; false if
+// there are none.
+func (p Plan) Claims() (Plan, bool) {
+	out := Plan{Account: p.Account, Partial: true}
+	for _, s := range p.Steps {
+		if s.Op.Kind == cloud.OpTag && s.Op.Target == s.Network && s.Op.Tags[cloud.TagClaim] != "" {
+			out.Steps = append(out.Steps, s)
+		}
+	}
+	return out, len(out.Steps) > 0
+}

@@ -141,8 +141,9 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		cfg.regions = []string{home}
 	}
 	w := newWarp()
+	pause := time.Duration(0)
 	if cfg.clock == nil {
-		cfg.clock = w
+		cfg.clock, pause = w, time.Second
 	}
 	state, _, err := estate.Load("testdata/shop.yaml")
 	if err != nil {
@@ -178,7 +179,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		l.native[p] = [2]bool{v.Egress.Allowed, v.Ingress.Allowed}
 	}
 	l.options = Options{ClusterID: cmp.Or(cfg.cluster, labCluster), Follower: enforcer.Follower{Source: storeSource{l.store}, Clock: cfg.clock}, Accounts: l.accounts, Lowerer: lower.AWS{},
-		Sink: l.sink, Clock: cfg.clock, Log: logr.Discard()}
+		Sink: l.sink, Clock: cfg.clock, Log: logr.Discard(), ClaimPause: pause}
 	return l
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// Options is what a Realizer needs. All fields but Settle are required.
+// Options is what a Realizer needs. All fields but the durations are required.
 type Options struct {
 	// ClusterID marks everything we own in the cloud. It must never change for a cluster.
 	ClusterID string
@@ -28,6 +28,9 @@ type Options struct {
 	Log   logr.Logger
 	// Settle is how long a worker waits after a change for more changes, so that they become one plan.
 	Settle time.Duration
+	// ClaimPause is how long a claim of a network must have stood before it is read again and trusted. Of two controllers that claim
+	// a network at the same time, both read the later claim after that, and the other one has done nothing yet.
+	ClaimPause time.Duration
 }
 
 // Realizer runs one worker per account. See the package comment.

@@ -22,6 +22,9 @@ type Report struct {
 	// none.
 	Modes map[plan.VMRef]VMMode
 	Would *plan.Result
+	// ClusterID is ours, and Claims says who claims the networks, by network.
+	ClusterID string
+	Claims    map[string]string
 	// Err is the failure that the last round ended with; nil if it did not fail.
 	Err error
 	// Ops is the number of operations of the round that is running or ran last with any, and Took how long it took until all was realized.
@@ -69,7 +72,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	w.report.Waiting, w.report.Err = "", err
 	w.report.Modes = acct.Modes
 	if res != nil {
-		w.report.Result, w.report.Would = res, w.would
+		w.report.Result, w.report.Would, w.report.Claims, w.report.ClusterID = res, w.would, w.claims, w.r.ClusterID
 		if err == nil && res.Plan.Empty() {
 			now := w.r.Clock.Now()
 			w.report.RealizedAt = now

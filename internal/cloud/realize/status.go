@@ -57,12 +57,14 @@ type StatusWriter struct {
 	told map[types.UID]map[types.UID]int64
 	// planned tells of the accounts known whether their selectors have an outlook; only Start's goroutine uses it.
 	planned map[string]bool
+	// claims holds, per account, what was told of who claims its networks; only Start's goroutine uses it.
+	claims map[string]map[string]string
 }
 
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}}
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, claims: map[string]map[string]string{}}
 }
 
 // Publish keeps the report to be written; a newer one takes its place.
@@ -120,6 +122,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) error {
 	if r.Result == nil {
 		return errors.Join(errs...)
 	}
+	errs = append(errs, s.writeClaims(ctx, r))
 	for _, p := range r.Result.Policies {
 		errs = append(errs, s.writePolicy(ctx, r, p))
 	}

@@ -42,6 +42,8 @@ type worker struct {
 	// would is what the last computation says of the planned VMs if they were enforced; nil if there are none. Only run's goroutine
 	// uses it.
 	would *plan.Result
+	// claims are those of the regions that were computed last; only run's goroutine uses it.
+	claims map[string]string
 	// hurry is set when a VM is to be released at once: the plan that is being applied breaks off.
 	hurry atomic.Bool
 
@@ -220,6 +222,11 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 // realize applies a plan.
 func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen observation) error {
 	w.publish(ctx, t.acct, res, nil)
+	if claims, any := res.Plan.Claims(); any {
+		err := w.claim(ctx, t.acct.Provider, claims)
+		w.r.Accounts.Trigger(w.key)
+		return err
+	}
 	wave, more := res.Plan.Wave(t.acct.MaxPerWave, seen.vmOf)
 	if more {
 		w.r.Log.Info("Applying a part of a plan, the rest after that is seen to be done", "account", w.key, "steps", len(wave.Steps), "of", len(res.Plan.Steps))
@@ -307,7 +314,7 @@ func (w *worker) compute(t task, regions []plan.Region) *plan.Result {
 		Entities: t.acct.Entities, Realized: w.realized, Regions: regions, Modes: t.acct.planModes(), Failsafe: t.acct.Failsafe,
 	}
 	res := plan.Compute(in, w.r.Lowerer)
-	w.would = nil
+	w.would, w.claims = nil, claimsOf(regions)
 	if slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
 		w.would = plan.Compute(in.WithoutPlanned(), w.r.Lowerer)
 	}
