@@ -2,12 +2,13 @@ package inventory
 
 import (
 	"fmt"
-	"hash/fnv"
 	"maps"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 )
@@ -29,12 +30,26 @@ type basis struct {
 
 // version identifies an object at one moment. The sum over objects identifies them all.
 func version(o client.Object) uint64 {
-	h := fnv.New64a()
-	for _, part := range []string{fmt.Sprintf("%T", o), o.GetNamespace(), o.GetName(), o.GetResourceVersion()} {
-		h.Write([]byte(part))
-		h.Write([]byte{0})
+	kind := "?"
+	switch o.(type) {
+	case *v1alpha1.VirtualMachine:
+		kind = "v"
+	case *v1alpha1.Vpc:
+		kind = "n"
+	case *antreav1alpha2.ExternalEntity:
+		kind = "e"
+	case *antreav1alpha1.ExternalNode:
+		kind = "x"
 	}
-	return h.Sum64()
+	// FNV-1a, written out because hash/fnv wants every string copied.
+	h := uint64(14695981039346656037)
+	for _, part := range [...]string{kind, o.GetNamespace(), o.GetName(), o.GetResourceVersion()} {
+		for i := range len(part) {
+			h = (h ^ uint64(part[i])) * 1099511628211
+		}
+		h = (h ^ 0xff) * 1099511628211
+	}
+	return h
 }
 
 // wrote notes that an object has another version now; 0 stands for one that is not there.
