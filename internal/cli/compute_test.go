@@ -295,3 +295,45 @@ func TestRefusedObjectsAreLeftOut(t *testing.T) {
 		t.Errorf("exit %d, %v, %s", r.code, rejected, r.err)
 	}
 }
+
+// TestTiersAndGroupsAreAdmitted: tiers and groups are held against those before them, with the words and the code of the webhooks.
+func TestTiersAndGroupsAreAdmitted(t *testing.T) {
+	tier := func(name, priority string) string {
+		return "---\n{apiVersion: crd.antrea.io/v1beta1, kind: Tier, metadata: {name: " + name + "}, spec: {priority: " + priority + "}}\n"
+	}
+	group := func(name, spec string) string {
+		return "---\n{apiVersion: crd.antrea.io/v1beta1, kind: ClusterGroup, metadata: {name: " + name + "}, spec: " + spec + "}\n"
+	}
+	for name, c := range map[string]struct {
+		input, kind, name, says string
+		code                    float64
+	}{
+		"clash":           {tier("a", "7") + tier("b", "7"), "Tier", "b", "spec.priority: invalid value \"7\": want a priority that no other Tier has; a has it", 400},
+		"of the system":   {tier("a", "50"), "Tier", "a", "emergency has it", 400},
+		"reserved":        {tier("a", "252"), "Tier", "a", "0 to 249", 400},
+		"out of range":    {tier("a", "256"), "Tier", "a", "spec.priority", 422},
+		"system tier":     {tier("emergency", "50") + tier("a", "51") + tier("a2", "51"), "Tier", "a2", "a has it", 400},
+		"nesting":         {group("leaf", "{podSelector: {}}") + group("mid", "{childGroups: [leaf]}") + group("top", "{childGroups: [mid]}"), "ClusterGroup", "top", "spec.childGroups[0]: invalid value \"mid\"", 400},
+		"nesting, before": {group("top", "{childGroups: [mid]}") + group("mid", "{childGroups: [leaf]}"), "ClusterGroup", "mid", "itself a child, of top", 400},
+		"own child":       {group("g", "{childGroups: [g]}"), "ClusterGroup", "g", "want another group", 400},
+		"two things":      {group("g", "{podSelector: {}, childGroups: [h]}"), "ClusterGroup", "g", "at most one of", 400},
+		"CIDR":            {group("g", "{ipBlocks: [{cidr: 10.0.0.0/33}]}"), "ClusterGroup", "g", "spec.ipBlocks[0].cidr", 422},
+		"label":           {group("g", "{podSelector: {matchExpressions: [{key: a, operator: Near}]}}"), "ClusterGroup", "g", "operator", 422},
+	} {
+		r := nephele(t, c.input, "policy", "compute", "-f", "-")
+		rejected := maps(decodeRaw(t, r.stdout), "rejected")
+		if r.code != ExitBadInput || len(rejected) != 1 || rejected[0]["code"] != c.code || rejected[0]["kind"] != c.kind || rejected[0]["name"] != c.name ||
+			!strings.Contains(rejected[0]["message"].(string), c.says) {
+			t.Errorf("%s: exit %d, %v, want %s of %s %s with code %v", name, r.code, rejected, c.says, c.kind, c.name, c.code)
+		}
+	}
+}
+
+func decodeRaw(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var out map[string]any
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return out
+}

@@ -75,13 +75,13 @@ func readManifests(files []string, stdin io.Reader, given []*v1beta1.Tier) (*inp
 		return nil, err
 	}
 	in := &inputs{documents: map[string]*manifest.Document{}, notes: set.Notes}
-	tiers := tierPriorities(set, given)
+	admits := newAdmission(set, given)
 	for _, d := range set.Documents {
 		if d.Object.GetUID() == "" {
 			d.Object.SetUID(offlineUID(d.Group, d.Kind, d.Object))
 		}
 		in.documents[objectKey(d.Group, d.Kind, d.Object.GetNamespace(), d.Object.GetName())] = d
-		if r := admit(d, tiers); r != nil {
+		if r := admits.refusal(d); r != nil {
 			in.refused = append(in.refused, *r)
 			continue
 		}
@@ -93,61 +93,6 @@ func readManifests(files []string, stdin io.Reader, given []*v1beta1.Tier) (*inp
 // offlineUID is a uid for an object that was never stored. It depends on the name only.
 func offlineUID(group, kind string, o metav1.Object) types.UID {
 	return types.UID(uuid.NewSHA1(uuid.NameSpaceURL, []byte(objectKey(group, kind, o.GetNamespace(), o.GetName()))).String())
-}
-
-// tierPriorities are the priorities of the tiers that policies may name.
-func tierPriorities(set *manifest.Set, given []*v1beta1.Tier) map[string]int32 {
-	out := map[string]int32{}
-	for _, t := range policy.SystemTiers() {
-		out[t.Name] = t.Priority
-	}
-	for _, t := range given {
-		out[t.Name] = t.Spec.Priority
-	}
-	for _, d := range set.Documents {
-		if t, ok := d.Object.(*v1beta1.Tier); ok && d.Refusal == nil {
-			out[t.Name] = t.Spec.Priority
-		}
-	}
-	return out
-}
-
-// admit returns why admission would refuse an object, or nil. Where both find fault, the words are those of the rules that
-// the webhooks share, and the code is that of the schema.
-func admit(d *manifest.Document, tiers map[string]int32) *manifest.Refusal {
-	var p policy.Policy
-	switch o := d.Object.(type) {
-	case *v1beta1.NetworkPolicy:
-		p = convert.NetworkPolicy(o)
-	case *v1beta1.ClusterNetworkPolicy:
-		p = convert.ClusterNetworkPolicy(o)
-	default:
-		var ok bool
-		if p, ok = convert.Upstream(o); !ok || d.Refusal != nil {
-			return d.Refusal
-		}
-	}
-	code, errs := findings(&p, tiers)
-	if len(errs) == 0 {
-		return d.Refusal
-	}
-	if d.Refusal != nil {
-		code = d.Refusal.Code
-	}
-	r := d.Refuse(code, errs[0].Field, policy.JoinErrors(errs))
-	return &r
-}
-
-// findings is what the rules that the webhooks share find wrong with a policy, and the code of the answer.
-func findings(p *policy.Policy, tiers map[string]int32) (code int, errs []policy.FieldError) {
-	if p.Kind.Upstream() {
-		return 400, admission.ValidateUpstream(p)
-	}
-	admission.Default(p)
-	if errs = admission.Schema(p); len(errs) > 0 {
-		return 422, errs
-	}
-	return 400, admission.ValidatePolicy(p, tiers)
 }
 
 func (in *inputs) add(object manifest.Object) {

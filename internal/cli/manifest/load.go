@@ -280,7 +280,7 @@ func (l *loader) checkSchema(d *Document, gvk schema.GroupVersionKind, raw []byt
 		return nil, false
 	}
 	d.refuse(422, shape)
-	d.refuse(400, rules)
+	d.refuse(422, rules)
 	out, err := json.Marshal(content)
 	if err != nil {
 		l.bad = append(l.bad, fmt.Sprintf("%s: %s: %v", d.Position, d.Name(), err))
@@ -324,11 +324,14 @@ func (l *loader) unknownFields(d *Document, gvk schema.GroupVersionKind, raw []b
 	return out
 }
 
+// jsonType finds that a value has another JSON type than it should; where a text only has not the right format, a type of ours is named.
+var jsonType = regexp.MustCompile(`must be of type (array|boolean|integer|null|number|object|string)\b`)
+
 // wrongTypes reports the errors that are about types; it returns false if there are none.
 func (l *loader) wrongTypes(d *Document, errs field.ErrorList) bool {
 	found := false
 	for _, e := range errs {
-		if e.Type == field.ErrorTypeTypeInvalid {
+		if e.Type == field.ErrorTypeTypeInvalid && jsonType.MatchString(e.Detail) {
 			found = true
 			l.bad = append(l.bad, fmt.Sprintf("%s: %s: %s: %s", d.At(e.Field), d.Name(), e.Field, e.ErrorBody()))
 		}
