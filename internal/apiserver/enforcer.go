@@ -53,11 +53,24 @@ const nodeUserPrefix = "system:node:"
 type gate struct {
 	access     EnforcerAccess
 	authorizer authorizer.Authorizer
+	metrics    *Metrics
 }
 
-// allow fails unless the caller may act for the enforcer with the key, or with an empty key for all of them. what is
-// forbidden is told in the error.
+// allow fails unless the caller may act for the enforcer with the key, or with an empty key for all of them. What is
+// forbidden, a resource and a name if there is one, is told in the error.
 func (g gate) allow(ctx context.Context, what schema.GroupResource, name, key string) error {
+	return g.counted(what, g.decide(ctx, what, name, key))
+}
+
+// counted counts an error that is a refusal.
+func (g gate) counted(what schema.GroupResource, err error) error {
+	if apierrors.IsForbidden(err) {
+		g.metrics.refuse(what.Resource)
+	}
+	return err
+}
+
+func (g gate) decide(ctx context.Context, what schema.GroupResource, name, key string) error {
 	if g.access == AnyKey {
 		return nil
 	}
@@ -114,19 +127,19 @@ func isNode(caller user.Info, node string) bool {
 // caller may act for it. An agent of an ExternalNode gives the bare name of that: then it is the one in the namespace of
 // its service account.
 func (g gate) reporter(ctx context.Context, what schema.GroupResource, name string) (string, error) {
-	err := g.allow(ctx, what, name, name)
+	err := g.decide(ctx, what, name, name)
 	if err == nil || !apierrors.IsForbidden(err) || strings.Contains(name, "/") {
-		return name, err
+		return name, g.counted(what, err)
 	}
 	caller, _ := request.UserFrom(ctx)
 	if caller == nil {
-		return "", err
+		return "", g.counted(what, err)
 	}
 	if namespace, _, wrong := serviceaccount.SplitUsername(caller.GetName()); wrong == nil {
 		key := namespace + "/" + name
-		if g.allow(ctx, what, name, key) == nil {
+		if g.decide(ctx, what, name, key) == nil {
 			return key, nil
 		}
 	}
-	return "", err
+	return "", g.counted(what, err)
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -81,6 +82,7 @@ func granted() *grants {
 func newGuardedWorld(t *testing.T, access apiserver.EnforcerAccess, g *grants) *world {
 	t.Helper()
 	w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), enforcers: access, book: stats.New(clock.RealClock{})}
+	w.metrics = apiserver.NewMetrics(w.store)
 	w.access = &apiserver.Access{Authorizer: g, Authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if p, ok := people[token]; ok {
@@ -188,6 +190,28 @@ func TestReportForOthers(t *testing.T) {
 	}
 }
 
+// refusals returns how often the server has counted a refusal, by resource.
+func (w *world) refusals(t *testing.T) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(w.metrics); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "nephele_api_refused_total" {
+				out[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	return out
+}
+
 // An agent of an ExternalNode names itself without namespace in statistics; it is taken for the one of its own namespace.
 func TestBareNamesInStatistics(t *testing.T) {
 	t.Parallel()
@@ -205,6 +229,9 @@ func TestBareNamesInStatistics(t *testing.T) {
 	}
 	if err := post("role", ""); !apierrors.IsBadRequest(err) {
 		t.Errorf("without a name: %v", err)
+	}
+	if got := w.refusals(t); len(got) != 1 || got["nodestatssummaries"] != 1 {
+		t.Errorf("refused %v", got)
 	}
 }
 

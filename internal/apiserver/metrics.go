@@ -20,6 +20,7 @@ type Metrics struct {
 	delivered *prometheus.CounterVec
 	cutOff    *prometheus.CounterVec
 	reports   prometheus.Counter
+	refused   *prometheus.CounterVec
 }
 
 // NewMetrics returns metrics of a store and of the server that serves it, not registered anywhere yet.
@@ -38,6 +39,9 @@ func NewMetrics(store *watchstore.Store) *Metrics {
 		reports: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "nephele_api_reports_total", Help: "Statuses of policies that enforcers have posted.",
 		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nephele_api_refused_total", Help: "Requests that were refused because the caller may not act for the enforcer they are about.",
+		}, resource),
 	}
 }
 
@@ -48,6 +52,7 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 	m.delivered.Describe(c)
 	m.cutOff.Describe(c)
 	m.reports.Describe(c)
+	m.refused.Describe(c)
 }
 
 // Collect implements prometheus.Collector.
@@ -63,6 +68,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	m.delivered.Collect(c)
 	m.cutOff.Collect(c)
 	m.reports.Collect(c)
+	m.refused.Collect(c)
 }
 
 func (m *Metrics) event(r watchstore.Resource, t watch.EventType) {
@@ -95,4 +101,11 @@ type countedReports struct {
 func (r countedReports) Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error {
 	r.count.Inc()
 	return r.next.Report(ctx, s)
+}
+
+// refuse counts a request for a resource that a caller may not make for an enforcer.
+func (m *Metrics) refuse(resource string) {
+	if m != nil {
+		m.refused.WithLabelValues(resource).Inc()
+	}
 }

@@ -51,6 +51,7 @@ type world struct {
 	enforcers apiserver.EnforcerAccess
 	queries   apiserver.Queries
 	book      *stats.Book
+	metrics   *apiserver.Metrics
 	// dialled are the connections of all clients.
 	mu      sync.Mutex
 	dialled []net.Conn
@@ -139,7 +140,7 @@ func (w *world) start(t testing.TB, address string) {
 	l := listen(t, address)
 	w.address = l.Addr().String()
 	s, err := apiserver.New(apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Webhooks: w.webhooks,
-		Enforcers: w.enforcers, Queries: w.queries, Statistics: w.book, Version: "v1"})
+		Enforcers: w.enforcers, Queries: w.queries, Statistics: w.book, Version: "v1", Metrics: w.metrics})
 	if err != nil {
 		t.Fatal(err)
 	}
