@@ -54,8 +54,9 @@ type region struct {
 	err error
 	// failures counts the failed observations since the last good one.
 	failures int
-	// next is when to observe again.
-	next time.Time
+	// next is when to observe again, decided when that was decided. A clock that shows less than that has been set back, and then
+	// next means nothing.
+	next, decided time.Time
 	// left is when the region was found to be no longer among those of the account; zero while it is. A region that has left is
 	// observed until nothing of ours is in it.
 	left time.Time
@@ -268,7 +269,7 @@ func (a *account) due(now time.Time, all bool) []job {
 	for name, r := range a.regions {
 		j := job{region: name}
 		switch {
-		case all || !now.Before(r.next) || (a.triggered && r.failures == 0):
+		case all || !now.Before(r.next) || now.Before(r.decided) || (a.triggered && r.failures == 0):
 		case r.hinted() && !now.Before(r.ripe()):
 			if !r.all {
 				j.ids, j.since = slices.Sorted(maps.Keys(r.hints)), r.snapshot

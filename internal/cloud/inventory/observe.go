@@ -108,6 +108,7 @@ func (p *pass) record(o outcome) {
 		return
 	}
 	took := p.opts.Now().Sub(o.started)
+	r.decided = p.opts.Now()
 	r.calm, r.misses = p.opts.Now().Add(max(wholePause, wholeShare*took)), 0
 	p.news = p.news || (r.err == nil) != (o.err == nil)
 	r.err = o.err
