@@ -59,6 +59,10 @@ func newBook(concerns func(types.UID, string) bool) *book {
 
 // declare notes a policy as its author wants it, and what is wrong with it. It reports false if that is known already.
 func (b *book) declare(uid types.UID, k kind, p policy.Policy, refused []policy.FieldError) bool {
+	// Policies without a status have a page only while there is a problem with them.
+	if !k.hasStatus() && len(refused) == 0 {
+		return true
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	page, ok := b.policies[uid]
@@ -113,7 +117,15 @@ func (b *book) record(d *policy.Delta) []task {
 			out = append(out, task{kind: taskGroup, namespace: p.Group.Namespace, name: p.Group.Name})
 			continue
 		}
-		if page := b.policies[types.UID(p.Policy.UID)]; page != nil {
+		uid := types.UID(p.Policy.UID)
+		if p.Policy.Kind == policy.KubernetesNetworkPolicy {
+			if len(p.Errors)+len(p.Warnings) == 0 {
+				delete(b.policies, uid)
+			} else if b.policies[uid] == nil {
+				b.policies[uid] = &policyPage{kind: kindK8sPolicy, PolicyRef: p.Policy}
+			}
+		}
+		if page := b.policies[uid]; page != nil {
 			page.errors, page.warnings = p.Errors, p.Warnings
 			out = append(out, task{kind: taskPolicy, name: page.UID})
 		}

@@ -6,6 +6,50 @@ import "slices"
 // and selectors, and maps for each of them would cost more memory than they save time.
 const smallIndex = 12
 
+// few is a set that mostly has one element, for which a map would be much too large.
+type few[T comparable] struct {
+	one  T // if not zero, the only one
+	many map[T]struct{}
+}
+
+func (s *few[T]) insert(item T) {
+	var none T
+	switch {
+	case s.one == item:
+	case s.one == none && len(s.many) == 0:
+		s.one = item
+	default:
+		if s.many == nil {
+			s.many = make(map[T]struct{}, 2)
+		}
+		if s.one != none {
+			s.many[s.one] = struct{}{}
+			s.one = none
+		}
+		s.many[item] = struct{}{}
+	}
+}
+
+// remove reports whether nothing is left.
+func (s *few[T]) remove(item T) (empty bool) {
+	var none T
+	if s.one == item {
+		s.one = none
+	}
+	delete(s.many, item)
+	return s.one == none && len(s.many) == 0
+}
+
+func (s *few[T]) each(f func(T)) {
+	var none T
+	if s.one != none {
+		f(s.one)
+	}
+	for item := range s.many {
+		f(item)
+	}
+}
+
 // labelled is an item found by selectors.
 type labelled interface {
 	comparable
@@ -15,7 +59,7 @@ type labelled interface {
 // labelIndex holds labelled items and finds those a selector matches.
 type labelIndex[T labelled] struct {
 	items   map[T]struct{}
-	byLabel map[label]map[T]struct{}
+	byLabel map[label]few[T]
 	list    []T // instead of the maps while small
 }
 
@@ -26,7 +70,7 @@ func (x *labelIndex[T]) insert(item T) {
 			return
 		}
 		x.items = make(map[T]struct{}, 2*smallIndex)
-		x.byLabel = make(map[label]map[T]struct{})
+		x.byLabel = make(map[label]few[T])
 		for _, old := range x.list {
 			x.insert(old)
 		}
@@ -35,11 +79,8 @@ func (x *labelIndex[T]) insert(item T) {
 	x.items[item] = struct{}{}
 	for _, l := range item.labelsOf().pairs {
 		at := x.byLabel[l]
-		if at == nil {
-			at = make(map[T]struct{}, 1)
-			x.byLabel[l] = at
-		}
-		at[item] = struct{}{}
+		at.insert(item)
+		x.byLabel[l] = at
 	}
 }
 
@@ -51,8 +92,10 @@ func (x *labelIndex[T]) remove(item T) {
 	delete(x.items, item)
 	for _, l := range item.labelsOf().pairs {
 		at := x.byLabel[l]
-		if delete(at, item); len(at) == 0 {
+		if at.remove(item) {
 			delete(x.byLabel, l)
+		} else {
+			x.byLabel[l] = at
 		}
 	}
 }
@@ -82,11 +125,12 @@ func (x *labelIndex[T]) each(s *selector, f func(T)) {
 	if s != nil {
 		if anchors := s.anchors(); anchors != nil {
 			for _, a := range anchors {
-				for it := range x.byLabel[a] {
+				at := x.byLabel[a]
+				at.each(func(it T) {
 					if s.matches(it.labelsOf()) {
 						f(it)
 					}
-				}
+				})
 			}
 			return
 		}
@@ -106,7 +150,7 @@ type selecting interface {
 
 // selectorIndex holds selecting items and finds those that match a label set.
 type selectorIndex[T selecting] struct {
-	anchored map[label]map[T]struct{}
+	anchored map[label]few[T]
 	rest     map[T]struct{}
 	list     []T // instead of the maps while small
 	large    bool
@@ -119,7 +163,7 @@ func (x *selectorIndex[T]) insert(item T) {
 			return
 		}
 		x.large = true
-		x.anchored = make(map[label]map[T]struct{})
+		x.anchored = make(map[label]few[T])
 		x.rest = make(map[T]struct{})
 		for _, old := range x.list {
 			x.insert(old)
@@ -133,11 +177,8 @@ func (x *selectorIndex[T]) insert(item T) {
 	}
 	for _, a := range anchors {
 		at := x.anchored[a]
-		if at == nil {
-			at = make(map[T]struct{}, 1)
-			x.anchored[a] = at
-		}
-		at[item] = struct{}{}
+		at.insert(item)
+		x.anchored[a] = at
 	}
 }
 
@@ -149,8 +190,10 @@ func (x *selectorIndex[T]) remove(item T) {
 	delete(x.rest, item)
 	for _, a := range anchorsOf(item.selectorOf()) {
 		at := x.anchored[a]
-		if delete(at, item); len(at) == 0 {
+		if at.remove(item) {
 			delete(x.anchored, a)
+		} else {
+			x.anchored[a] = at
 		}
 	}
 }
@@ -169,9 +212,8 @@ func (x *selectorIndex[T]) each(set *labelSet, f func(T)) {
 		return
 	}
 	for _, l := range set.pairs {
-		for it := range x.anchored[l] {
-			try(it)
-		}
+		at := x.anchored[l]
+		at.each(try)
 	}
 	for it := range x.rest {
 		try(it)
@@ -187,12 +229,12 @@ func (x *selectorIndex[T]) all(f func(T)) {
 		f(it)
 	}
 	for a, at := range x.anchored {
-		for it := range at {
+		at.each(func(it T) {
 			// An item with several anchors stands under each: report it under the first only.
 			if anchorsOf(it.selectorOf())[0] == a {
 				f(it)
 			}
-		}
+		})
 	}
 }
 

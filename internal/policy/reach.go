@@ -15,7 +15,7 @@ type reach struct {
 	// policies are those with this reach; each knows its place.
 	policies []*policyState
 	// ags counts the policies that use each address group.
-	ags  map[*group]int
+	ags  groupCounts
 	span spanChange
 	// keys caches the whole span for the policies added in one Commit; added and removed its change.
 	keys           []string
@@ -27,6 +27,49 @@ func (r *reach) hostSpan() *hostCounts {
 		return &r.atgs[0].hosts
 	}
 	return &r.hosts
+}
+
+// groupCounts counts uses of groups. Most reaches use one, for which a map would be the larger part of them.
+type groupCounts struct {
+	one  *group
+	n    int
+	many map[*group]int
+}
+
+// add changes the count of a group and returns it. A count of zero is forgotten.
+func (c *groupCounts) add(g *group, n int) int {
+	if c.one == nil && len(c.many) == 0 {
+		c.one, c.n = g, 0
+	}
+	if c.one == g {
+		if c.n += n; c.n == 0 {
+			c.one = nil
+			return 0
+		}
+		return c.n
+	}
+	if c.one != nil {
+		if c.many == nil {
+			c.many = make(map[*group]int)
+		}
+		c.many[c.one] = c.n
+		c.one = nil
+	}
+	c.many[g] += n
+	count := c.many[g]
+	if count == 0 {
+		delete(c.many, g)
+	}
+	return count
+}
+
+func (c *groupCounts) each(f func(*group)) {
+	if c.one != nil {
+		f(c.one)
+	}
+	for g := range c.many {
+		f(g)
+	}
 }
 
 // reachSet is a set of reaches, each with a mark: whether its hosts are counted in the address group that holds the set.
@@ -92,7 +135,7 @@ func (e *Engine) reachOf(atgs []*group) *reach {
 	if r := e.reaches[key]; r != nil {
 		return r
 	}
-	r := &reach{key: key, atgs: slices.Clone(atgs), fresh: true, ags: make(map[*group]int, 1)}
+	r := &reach{key: key, atgs: slices.Clone(atgs), fresh: true}
 	e.reaches[key] = r
 	e.freshReaches = append(e.freshReaches, r)
 	for _, g := range atgs {
@@ -106,7 +149,7 @@ func (e *Engine) join(r *reach, p *policyState, ags []*group) {
 	p.reach, p.at = r, len(r.policies)
 	r.policies = append(r.policies, p)
 	for _, g := range ags {
-		if r.ags[g]++; r.ags[g] == 1 {
+		if r.ags.add(g, 1) == 1 {
 			if !g.fresh {
 				g.span.keep(g.hostSpan())
 			}
@@ -125,10 +168,9 @@ func (e *Engine) quit(r *reach, at int, ags []*group) {
 	r.policies[last] = nil
 	r.policies = r.policies[:last]
 	for _, g := range ags {
-		if r.ags[g]--; r.ags[g] > 0 {
+		if r.ags.add(g, -1) > 0 {
 			continue
 		}
-		delete(r.ags, g)
 		if !g.fresh {
 			g.span.keep(g.hostSpan())
 		}
@@ -201,20 +243,20 @@ func (e *Engine) flipReach(r *reach, h *host, was bool) {
 	if was {
 		step = -1
 	}
-	for g := range r.ags {
+	r.ags.each(func(g *group) {
 		if g.counting {
 			if !g.reaches.many[r] {
-				continue // counted later, as a whole
+				return // counted later, as a whole
 			}
 			if before, after := g.hosts.add(h, step); before == after {
-				continue
+				return
 			}
 		}
 		if !g.fresh {
 			g.span.flip(h, was)
 		}
 		e.touch(g)
-	}
+	})
 }
 
 // fillReaches computes the hosts of the reaches made in this Commit.
