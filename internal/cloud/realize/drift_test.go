@@ -4,7 +4,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -46,6 +52,20 @@ func (l *lab) addRuleByHand(port int32) {
 	}
 }
 
+// removeRuleByHand closes what the first group of ours with rules opens first.
+func (l *lab) removeRuleByHand() {
+	l.Helper()
+	for _, g := range l.ours() {
+		for _, r := range g.Rules {
+			if _, err := l.region(home).RevokeSecurityGroup(world.RevokeInput{GroupID: g.ID, Egress: r.Egress, RuleIDs: []string{r.ID}}); err != nil {
+				l.Fatal(err)
+			}
+			return
+		}
+	}
+	l.Fatal("no rule of ours")
+}
+
 // TestDrift: what people change by hand is repaired at the next snapshot and told once.
 func TestDrift(t *testing.T) {
 	t.Parallel()
@@ -58,7 +78,13 @@ func TestDrift(t *testing.T) {
 		}, "somebody put the interface into"},
 		"a held interface gets its former groups back": {func(l *lab) {
 			l.setGroups("web-1", l.groupNamed("web"), l.groupNamed("watched"))
-		}, ""},
+		}, "somebody put the interface back into its former groups"},
+		"a rule is removed from our group": {func(l *lab) { l.removeRuleByHand() }, "somebody removed the rule"},
+		"the claim is removed": {func(l *lab) {
+			if err := l.region(home).DeleteTags([]string{homeVPC}, []world.TagKey{{Key: cloud.TagClaim}}); err != nil {
+				l.Fatal(err)
+			}
+		}, "somebody changed our claim"},
 		"a held interface gets other groups": {func(l *lab) {
 			l.setGroups("web-1", l.groupNamed("ops"))
 		}, "somebody took the interface out of its group of ours"},
@@ -151,5 +177,43 @@ func (l *lab) deleteOurGroups() {
 	}
 	if deleted == 0 {
 		l.Fatal("no group of ours could be deleted")
+	}
+}
+
+// TestDriftStatus: the account says what somebody changed, since when, and that it is repaired.
+func TestDriftStatus(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, interceptor.Funcs{})
+	one := plan.Drift{Region: home, Object: "eni-1", Message: "somebody put the interface into sg-9"}
+	kept := plan.Drift{Region: home, Object: "sg-1", Message: "somebody removed the rule: x" + notRepaired}
+	at := d.clock.Now().Add(time.Minute).UTC().Format(time.RFC3339)
+	for _, c := range []struct {
+		drift         []plan.Drift
+		pending       bool
+		reason, wants string // the time of the first difference is that of the second case
+	}{
+		{nil, false, "", ""},
+		{[]plan.Drift{one}, true, "BeingRepaired", "since " + at + ": eu-west-1 eni-1: somebody put the interface into sg-9"},
+		{[]plan.Drift{one}, true, "BeingRepaired", "since " + at},
+		{nil, false, cloudv1.ReasonRepaired, "seen at " + at + ": eu-west-1 eni-1"},
+		{[]plan.Drift{kept, one}, false, "BeingRepaired", ": eu-west-1 sg-1: somebody removed the rule: x (left as it is) (and 1 more)"},
+		{nil, false, cloudv1.ReasonKept, "sg-1"},
+	} {
+		r := reportOf(nil, c.drift)
+		if c.pending {
+			r.Result.Plan.Steps = []plan.Step{{}}
+		}
+		d.write(r)
+		d.clock.Step(time.Minute)
+		var account cloudv1.CloudProviderAccount
+		if err := d.client.Get(t.Context(), client.ObjectKey{Namespace: labNamespace, Name: "shop"}, &account); err != nil {
+			t.Fatal(err)
+		}
+		cond := meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionDrift)
+		switch {
+		case c.reason == "" && cond == nil:
+		case cond == nil, cond.Reason != c.reason, !strings.Contains(cond.Message, c.wants):
+			t.Errorf("drift %v: %+v, want %s %q", c.drift, cond, c.reason, c.wants)
+		}
 	}
 }

@@ -79,17 +79,12 @@ type shatter struct {
 	l    *lab
 	vm   string
 	once atomic.Bool
-	// ops are those that ended after the glass was broken and before its VM was given back.
-	ops atomic.Int32
 }
 
 func (s *shatter) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (string, error) {
 	if s.once.CompareAndSwap(false, true) {
 		s.l.setModes(plan.BreakGlass, s.vm)
 		s.l.until("the worker hears of it", func() bool { return s.l.realizer.worker(labAccount).hurry.Load() })
-	}
-	if op.Target != s.l.vms[s.vm].nic && len(s.l.held(s.vm)) > 0 {
-		s.ops.Add(1)
 	}
 	return s.Provider.Apply(ctx, scope, op)
 }

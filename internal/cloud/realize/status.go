@@ -51,6 +51,7 @@ type StatusWriter struct {
 	// drift holds, per account, what the newest report says, so that a lasting difference is one event, and untold what is still to
 	// be told: repairs are quick, and the report that shows a difference may never be written.
 	drift, untold map[string][]plan.Drift
+	drifting      map[string]drifting
 	// failing holds, per account, the failure that was told last; only Start's goroutine uses it.
 	failing map[string]string
 	// told holds, per VM, the versions of the policies that were reported as realized; only Start's goroutine uses it.
@@ -64,7 +65,7 @@ type StatusWriter struct {
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, claims: map[string]map[string]string{}}
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, claims: map[string]map[string]string{}, drifting: map[string]drifting{}}
 }
 
 // Publish keeps the report to be written; a newer one takes its place.
@@ -79,6 +80,7 @@ func (s *StatusWriter) Publish(_ context.Context, r Report) {
 			}
 		}
 		s.drift[r.Account] = r.Result.Drift
+		s.noteDrift(r)
 	}
 	put(s.wake)
 }
@@ -118,7 +120,7 @@ func (s *StatusWriter) keep(r Report) {
 }
 
 func (s *StatusWriter) write(ctx context.Context, r Report) error {
-	errs := []error{s.reportFailure(ctx, r), s.reportDrift(ctx, r)}
+	errs := []error{s.reportFailure(ctx, r), s.reportDrift(ctx, r), s.writeDrift(ctx, r)}
 	if r.Result == nil {
 		return errors.Join(errs...)
 	}

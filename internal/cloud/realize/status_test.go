@@ -84,7 +84,7 @@ func newDesk(t *testing.T, funcs interceptor.Funcs) *desk {
 	vm := &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: "web-1", UID: "vm-uid"}}
 	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: "shop"}}
 	d := &desk{T: t, recorder: events.NewFakeRecorder(100), posted: &posted{}, clock: clocktesting.NewFakeClock(time.Now()),
-		client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(vm, account).WithStatusSubresource(vm, &cloudv1.CloudEntitySelector{}, &cloudv1.Vpc{}).WithInterceptorFuncs(funcs).Build()}
+		client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(vm, account).WithStatusSubresource(vm, &cloudv1.CloudEntitySelector{}, &cloudv1.Vpc{}, account).WithInterceptorFuncs(funcs).Build()}
 	d.run()
 	return d
 }

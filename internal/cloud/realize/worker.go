@@ -44,6 +44,9 @@ type worker struct {
 	would *plan.Result
 	// claims are those of the regions that were computed last; only run's goroutine uses it.
 	claims map[string]string
+	// settled are the snapshots on which the account was last seen to be as planned, without regions that we have written to since.
+	// Only run's goroutine uses it.
+	settled map[string]*cloud.Snapshot
 	// hurry is set when a VM is to be released at once: the plan that is being applied breaks off.
 	hurry atomic.Bool
 
@@ -154,6 +157,9 @@ func (w *worker) task() (t task, ok bool) {
 	if t.acct, ok = w.r.Accounts.Account(w.key); !ok {
 		return task{}, false
 	}
+	if t.acct.Provider != w.last.Provider {
+		w.settled = nil // another provider may show another part of the account
+	}
 	w.last = t.acct
 	w.takeUp(t.acct)
 	if t.acct.Releasing {
@@ -222,6 +228,9 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 // realize applies a plan.
 func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen observation) error {
 	w.publish(ctx, t.acct, res, nil)
+	for _, s := range res.Plan.Steps {
+		delete(w.settled, s.Scope.Region)
+	}
 	if claims, any := res.Plan.Claims(); any {
 		err := w.claim(ctx, t.acct.Provider, claims)
 		w.r.Accounts.Trigger(w.key)
@@ -319,6 +328,10 @@ func (w *worker) compute(t task, regions []plan.Region) *plan.Result {
 		w.would = plan.Compute(in.WithoutPlanned(), w.r.Lowerer)
 	}
 	w.remember(res, regions)
+	w.drift(t, res, regions)
+	if res.Plan.Empty() {
+		w.remainAsPlanned(regions)
+	}
 	return res
 }
 
