@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -67,7 +70,7 @@ var refusals = map[string]struct {
 	"tier clash":            {antrea("Tier", "x", "{priority: 50}"), 400, []string{"spec.priority", "50", "emergency has it"}},
 	"tier reserved":         {antrea("Tier", "x", "{priority: 254}"), 400, []string{"spec.priority", "254", "0 to 249"}},
 	"tier out of range":     {antrea("Tier", "x", "{priority: 256}"), 422, []string{"spec.priority", "255"}},
-	"own child":             {antrea("ClusterGroup", "x", "{childGroups: [x]}"), 400, []string{"spec.childGroups[0]", "another group"}},
+	"own child":             {antrea("ClusterGroup", "own", "{childGroups: [own]}"), 400, []string{"spec.childGroups[0]", "another group"}},
 	"grandchildren":         {antrea("ClusterGroup", "x", "{childGroups: [parent]}"), 400, []string{"spec.childGroups[0]", "parent", "one level"}},
 	"cycle":                 {antrea("ClusterGroup", "missing", "{childGroups: [parent]}"), 400, []string{"spec.childGroups[0]", "parent"}},
 	"child with children":   {antrea("ClusterGroup", "missing", "{childGroups: [leaf]}"), 400, []string{"spec.childGroups", "itself a child, of parent"}},
@@ -103,6 +106,7 @@ func TestAdmissionLive(t *testing.T) {
 			}
 		}
 	}
+	t.Run("offline", refusedOffline)
 	t.Run("completed", func(t *testing.T) { completed(t, c) })
 	t.Run("tiers come and go", func(t *testing.T) { tiersComeAndGo(t, c) })
 	t.Run("groups come and go", func(t *testing.T) { groupsComeAndGo(t, c) })
@@ -113,6 +117,50 @@ func TestAdmissionLive(t *testing.T) {
 		c.waitReady()
 		completed(t, c)
 	})
+}
+
+// refusedOffline: the offline command refuses the same objects with the same codes. It does not go on with a manifest that has unknown
+// fields or values of another type.
+func refusedOffline(t *testing.T) {
+	var docs []string
+	for _, text := range []string{antrea("ClusterGroup", "leaf", "{podSelector: {}}"), antrea("ClusterGroup", "parent", "{childGroups: [leaf, missing]}")} {
+		docs = append(docs, text)
+	}
+	want := map[string]int32{}
+	for name, r := range refusals {
+		if strings.Contains(name, "unknown field") || strings.HasPrefix(name, "text for") || strings.Contains(name, "slash") && r.code != 400 {
+			continue
+		}
+		o := manifestOf(t, r.object)
+		if o.GetName() == "x" {
+			o.SetName("x" + strings.ToLower(strings.ReplaceAll(name, " ", "-")))
+		} else {
+			// One of the two that stand for a missing group.
+			continue
+		}
+		raw, err := json.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs = append(docs, string(raw))
+		want[o.GetName()] = r.code
+	}
+	path := filepath.Join(t.TempDir(), "input.yaml")
+	if err := os.WriteFile(path, []byte(strings.Join(docs, "\n---\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errOut := run(t, "policy", "compute", "-f", path)
+	var got struct{ Rejected []refusedObject }
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 2 {
+		t.Fatalf("exit %d, %v\n%s", code, err, errOut)
+	}
+	codes := map[string]int32{}
+	for _, r := range got.Rejected {
+		codes[r.Name] = r.Code
+	}
+	if diff := cmp.Diff(want, codes); diff != "" {
+		t.Errorf("codes (-API server +offline):\n%s\n%s", diff, errOut)
+	}
 }
 
 func asStatus(err error, into *apierrors.APIStatus) bool {
