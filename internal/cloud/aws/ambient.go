@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -19,7 +18,8 @@ import (
 const containerHost = "http://169.254.170.2"
 
 // AmbientCredentials returns the identity of the process, found when it is first asked for: the keys in the environment, a web
-// identity token (as EKS mounts it), or the credentials endpoint of the container. base is the configuration to call STS with.
+// identity token (as EKS mounts it), the credentials endpoint of the container, or the profile of the EC2 instance. base is the
+// configuration to call STS with.
 func AmbientCredentials(base awssdk.Config) awssdk.CredentialsProvider {
 	return awssdk.CredentialsProviderFunc(func(ctx context.Context) (awssdk.Credentials, error) {
 		p, err := ambient(base, os.Getenv)
@@ -44,8 +44,12 @@ func ambient(base awssdk.Config, env func(string) string) (awssdk.CredentialsPro
 		endpoint = containerHost + relative
 	}
 	if endpoint == "" {
-		return nil, errors.New("the Secret has no keys and the process has no identity of its own: neither AWS_ACCESS_KEY_ID and " +
-			"AWS_SECRET_ACCESS_KEY, AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN, nor AWS_CONTAINER_CREDENTIALS_*_URI is set")
+		p, err := newInstanceProfile(env)
+		if err != nil {
+			return nil, fmt.Errorf("the Secret has no keys and the process has no identity of its own: neither AWS_ACCESS_KEY_ID and "+
+				"AWS_SECRET_ACCESS_KEY, AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN, nor AWS_CONTAINER_CREDENTIALS_*_URI is set, and %w", err)
+		}
+		return p, nil
 	}
 	if err := checkContainerEndpoint(endpoint); err != nil {
 		return nil, err

@@ -223,8 +223,9 @@ func TestAmbientCredentials(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	for name, m := range map[string]map[string]string{
-		"nothing":        {},
-		"half a key":     {"AWS_ACCESS_KEY_ID": "A"},
+		"nothing":        {"AWS_EC2_METADATA_DISABLED": "true"},
+		"half a key":     {"AWS_ACCESS_KEY_ID": "A", "AWS_EC2_METADATA_DISABLED": "TRUE"},
+		"no metadata":    {"AWS_EC2_METADATA_SERVICE_ENDPOINT": "localhost"},
 		"token in clear": {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://example.org/creds"},
 	} {
 		if _, err := ambient(awssdk.Config{}, env(m)); err == nil {
