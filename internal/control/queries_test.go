@@ -9,10 +9,14 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -370,4 +374,55 @@ func TestQuestionsWhenNobodyAnswers(t *testing.T) {
 	if _, err := c.GroupMembers(t.Context(), key("n", "g"), v1beta2.PaginationGetOptions{}); !errors.Is(err, watchstore.ErrNotReady) {
 		t.Errorf("after: %v", err)
 	}
+}
+
+// TestQuestionsBetweenRounds asks the running loop, which learns of the world from its informers.
+func TestQuestionsBetweenRounds(t *testing.T) {
+	c := newTestWorld(t).Controller
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := c.Start(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer stop()
+	eventually(t, "the first round", func() bool {
+		_, _, _, err := c.Computed(ctx)
+		return err == nil
+	})
+	informers := c.Informers.(*handInformers)
+	informers.of(&v1beta1.ClusterGroup{}).Add(&v1beta1.ClusterGroup{
+		ObjectMeta: metav1.ObjectMeta{Name: "g", UID: "u"}, Spec: v1beta1.GroupSpec{PodSelector: &metav1.LabelSelector{}},
+	})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}, Spec: corev1.PodSpec{NodeName: "node"},
+		Status: corev1.PodStatus{PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}}
+	informers.of(pod).Add(pod)
+	in := func(address string) bool {
+		groups, err := c.GroupsOfAddress(ctx, netip.MustParseAddr(address))
+		return err == nil && len(groups) == 1 && groups[0] == v1beta2.GroupReference{Name: "g", UID: "u"}
+	}
+	eventually(t, "the Pod is found by its address", func() bool { return in("10.0.0.1") })
+	moved := pod.DeepCopy()
+	moved.Status.PodIP, moved.Status.PodIPs[0].IP = "10.0.0.2", "10.0.0.2"
+	informers.of(pod).Update(pod, moved)
+	eventually(t, "the Pod is found by its new address", func() bool { return in("10.0.0.2") && !in("10.0.0.1") })
+	// Many ask while rounds go on.
+	var asking sync.WaitGroup
+	for range 8 {
+		asking.Go(func() {
+			for range 50 {
+				if got, err := c.GroupMembers(ctx, key("", "g"), v1beta2.PaginationGetOptions{}); err != nil || got == nil {
+					t.Errorf("got %v, %v", got, err)
+				}
+			}
+		})
+	}
+	for range 50 {
+		informers.of(pod).Update(moved, moved)
+	}
+	asking.Wait()
+	informers.of(pod).Delete(moved)
+	eventually(t, "the Pod is gone", func() bool { return !in("10.0.0.2") })
 }
