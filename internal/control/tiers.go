@@ -2,7 +2,10 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,27 +32,55 @@ func systemTiers() []*v1beta1.Tier {
 	return out
 }
 
-// keepTiers creates the system tiers that are missing and corrects the priority of those that have another.
+// keepTiers creates the system tiers that are missing, corrects the priority of those that have another, and tells which tiers
+// have the priority of another one. One tier that cannot be written does not keep it from the others.
 func (c *Controller) keepTiers(ctx context.Context) error {
+	var errs []error
 	for _, want := range systemTiers() {
-		have := &v1beta1.Tier{}
-		err := c.Client.Get(ctx, types.NamespacedName{Name: want.Name}, have)
-		switch {
-		case apierrors.IsNotFound(err):
-			if err := c.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
-				return fmt.Errorf("creating the system tier %s: %w", want.Name, err)
-			}
-		case err != nil:
-			return fmt.Errorf("reading the system tier %s: %w", want.Name, err)
-		case have.Spec.Priority != want.Spec.Priority:
-			former := have.Spec.Priority
-			have.Spec.Priority = want.Spec.Priority
-			if err := c.Client.Update(ctx, have); err != nil {
-				return fmt.Errorf("correcting the system tier %s: %w", want.Name, err)
-			}
-			c.event(have, corev1.EventTypeWarning, "SystemTierCorrected", "KeepTiers",
-				fmt.Sprintf("The priority of a system tier is fixed: set from %d back to %d", former, want.Spec.Priority))
+		errs = append(errs, c.keepTier(ctx, want))
+	}
+	return errors.Join(append(errs, c.tellClashes(ctx))...)
+}
+
+func (c *Controller) keepTier(ctx context.Context, want *v1beta1.Tier) error {
+	have := &v1beta1.Tier{}
+	err := c.Client.Get(ctx, types.NamespacedName{Name: want.Name}, have)
+	switch {
+	case apierrors.IsNotFound(err):
+		if err := c.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating the system tier %s: %w", want.Name, err)
 		}
+	case err != nil:
+		return fmt.Errorf("reading the system tier %s: %w", want.Name, err)
+	case have.Spec.Priority != want.Spec.Priority:
+		former := have.Spec.Priority
+		have.Spec.Priority = want.Spec.Priority
+		if err := c.Client.Update(ctx, have); err != nil {
+			return fmt.Errorf("correcting the system tier %s: %w", want.Name, err)
+		}
+		c.event(have, corev1.EventTypeWarning, "SystemTierCorrected", "KeepTiers",
+			fmt.Sprintf("The priority of a system tier is fixed: set from %d back to %d", former, want.Spec.Priority))
+	}
+	return nil
+}
+
+// tellClashes records an Event on every tier that has the priority of one with a smaller name. Admission prevents that unless two are
+// made at the same instant, or there is none.
+func (c *Controller) tellClashes(ctx context.Context) error {
+	var tiers v1beta1.TierList
+	if err := c.Client.List(ctx, &tiers); err != nil {
+		return fmt.Errorf("listing the tiers: %w", err)
+	}
+	slices.SortFunc(tiers.Items, func(a, b v1beta1.Tier) int { return strings.Compare(a.Name, b.Name) })
+	first := map[int32]string{}
+	for i := range tiers.Items {
+		t := &tiers.Items[i]
+		if other, taken := first[t.Spec.Priority]; taken {
+			c.event(t, corev1.EventTypeWarning, "TierPriorityTaken", "KeepTiers",
+				fmt.Sprintf("Tier %s has the same priority, %d: their policies are compared as if they were in one tier", other, t.Spec.Priority))
+			continue
+		}
+		first[t.Spec.Priority] = t.Name
 	}
 	return nil
 }
