@@ -201,7 +201,7 @@ func (c *cluster) printLogs() {
 	c.t.Logf("output of nephele up:\n%s", tail(c.process.output.String(), 4000))
 	files, _ := filepath.Glob(filepath.Join(c.dir, "logs", "*"))
 	for _, f := range files {
-		if raw, err := os.ReadFile(f); err == nil && filepath.Base(f) == "nephele.log" {
+		if raw, err := os.ReadFile(f); err == nil && filepath.Base(f) == "controller.log" {
 			c.t.Logf("%s:\n%s", filepath.Base(f), tail(string(raw), 12000))
 		}
 	}
