@@ -151,13 +151,16 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	released := &lateReleaser{}
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
-		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: pacedAWS(nil)},
+		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: pacedAWS(o.metrics.aws.ended)},
 		Releaser: released, Now: clk.Now, Random: rand.Float64,
 	})
+	if err := o.metrics.show(o.metrics.realize, o.metrics.aws); err != nil {
+		return err
+	}
 	status := realize.NewStatusWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
 	realizer, err := realize.New(realize.Options{
 		ClusterID: id, Follower: policies.follower, Accounts: accounts{inv}, Lowerer: lower.AWS{}, Sink: status,
-		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause,
+		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
 	})
 	if err != nil {
 		return err

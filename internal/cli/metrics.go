@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
@@ -15,6 +16,8 @@ type controllerMetrics struct {
 	registry prometheus.Registerer
 	enforcer *enforcer.Metrics
 	policy   *control.Metrics
+	realize  *realize.Metrics
+	aws      *awsMetrics
 	// api are those of the server of this process; nil without one.
 	api *apiserver.Metrics
 	// shown are those that the registry shows.
@@ -22,7 +25,7 @@ type controllerMetrics struct {
 }
 
 func newControllerMetrics(r prometheus.Registerer) *controllerMetrics {
-	return &controllerMetrics{registry: r, enforcer: enforcer.NewMetrics(), policy: control.NewMetrics()}
+	return &controllerMetrics{registry: r, enforcer: enforcer.NewMetrics(), policy: control.NewMetrics(), realize: realize.NewMetrics(), aws: newAWSMetrics()}
 }
 
 // show publishes metrics until hideAll. The registry of the library is one for the whole process, in which controllers may follow one

@@ -120,6 +120,7 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
 		id, err = e.applyPatiently(ctx, e.provider, step.Scope, op)
 		e.count()
+		e.r.Metrics.op(e.key, op.Kind, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,6 +13,16 @@ import (
 // still to be done; after a restart that is all there is.
 func (w *worker) drift(t task, res *plan.Result, regions []plan.Region) {
 	modes := t.acct.planModes()
+	defer func() {
+		fresh := 0
+		for _, found := range res.Drift {
+			if !slices.Contains(w.seen, found) {
+				fresh++
+			}
+		}
+		w.seen = res.Drift
+		w.r.Metrics.drifted(w.key, fresh)
+	}()
 	for _, r := range regions {
 		base := w.settled[r.Snapshot.Region]
 		if base == nil || base == r.Snapshot || t.acct.Releasing {

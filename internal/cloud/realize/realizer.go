@@ -14,7 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// Options is what a Realizer needs. All fields but the durations are required.
+// Options is what a Realizer needs. All fields but Metrics and the durations are required.
 type Options struct {
 	// ClusterID marks everything we own in the cloud. It must never change for a cluster.
 	ClusterID string
@@ -26,6 +26,8 @@ type Options struct {
 	Sink  Sink
 	Clock clock.Clock
 	Log   logr.Logger
+	// Metrics, if set, counts what is done.
+	Metrics *Metrics
 	// Settle is how long a worker waits after a change for more changes, so that they become one plan.
 	Settle time.Duration
 	// ClaimPause is how long a claim of a network must have stood before it is read again and trusted. Of two controllers that claim
@@ -114,6 +116,7 @@ func (r *Realizer) touch(ctx context.Context, key string) {
 	case w != nil:
 		w.cancel()
 		<-w.done
+		r.Metrics.forget(key)
 	}
 }
 

@@ -83,6 +83,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	}
 	report := w.report
 	w.mu.Unlock()
+	w.r.Metrics.published(report)
 	w.r.Sink.Publish(ctx, report)
 }
 

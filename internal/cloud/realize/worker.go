@@ -47,6 +47,8 @@ type worker struct {
 	// settled are the snapshots on which the account was last seen to be as planned, without regions that we have written to since.
 	// Only run's goroutine uses it.
 	settled map[string]*cloud.Snapshot
+	// seen is the drift of the last computation; only run's goroutine uses it.
+	seen []plan.Drift
 	// hurry is set when a VM is to be released at once: the plan that is being applied breaks off.
 	hurry atomic.Bool
 
@@ -81,6 +83,7 @@ func (w *worker) run(ctx context.Context) {
 	pause := time.Duration(0)
 	for w.await(ctx, pause) {
 		done, err := w.round(ctx)
+		w.r.Metrics.round(w.key, err)
 		switch {
 		case ctx.Err() != nil:
 			return

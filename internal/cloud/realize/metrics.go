@@ -1,0 +1,124 @@
+package realize
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// Metrics counts what realizers of this process do. All methods work on nil.
+type Metrics struct {
+	rounds   *prometheus.CounterVec
+	ops      *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	refusals *prometheus.GaugeVec
+	pending  *prometheus.GaugeVec
+	drift    *prometheus.CounterVec
+	modes    *prometheus.GaugeVec
+}
+
+// NewMetrics returns metrics that are counted and not registered anywhere yet.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nephele_realize_rounds_total", Help: "Rounds that ended, by result: ok, or the class of the error.",
+		}, []string{"account", "result"}),
+		ops: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nephele_realize_operations_total", Help: "Operations on the cloud, by kind and result: ok, or the class of the error.",
+		}, []string{"account", "kind", "result"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "nephele_realize_seconds", Help: "Time from the beginning of a round that has something to do until all of it is realized.",
+			Buckets: []float64{.1, .2, .5, 1, 2, 5, 10, 20, 60, 180, 600, 1800, 3600},
+		}, []string{"account"}),
+		refusals: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nephele_realize_refusals", Help: "What cannot be realized as wanted at present.",
+		}, []string{"account"}),
+		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nephele_realize_pending_operations", Help: "Operations of the last plan; 0 when the account is as wanted.",
+		}, []string{"account"}),
+		drift: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nephele_realize_drift_total", Help: "Differences that somebody else made to what we hold.",
+		}, []string{"account"}),
+		modes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nephele_realize_vms", Help: "Selected VMs by mode: enforce, plan, released, break-glass.",
+		}, []string{"account", "mode"}),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
+	for _, v := range m.vectors() {
+		v.Describe(c)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(c chan<- prometheus.Metric) {
+	for _, v := range m.vectors() {
+		v.Collect(c)
+	}
+}
+
+func (m *Metrics) vectors() []prometheus.Collector {
+	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes}
+}
+
+func resultOf(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	return string(cloud.ClassOf(err))
+}
+
+func (m *Metrics) round(account string, err error) {
+	if m != nil {
+		m.rounds.WithLabelValues(account, resultOf(err)).Inc()
+	}
+}
+
+func (m *Metrics) op(account string, kind cloud.OpKind, err error) {
+	if m != nil {
+		m.ops.WithLabelValues(account, string(kind), resultOf(err)).Inc()
+	}
+}
+
+// published follows the reports of an account.
+func (m *Metrics) published(r Report) {
+	if m == nil || r.Result == nil {
+		return
+	}
+	m.refusals.WithLabelValues(r.Account).Set(float64(len(r.Result.Refusals)))
+	m.pending.WithLabelValues(r.Account).Set(float64(len(r.Result.Plan.Steps)))
+	if r.Took > 0 && r.Result.Plan.Empty() && r.Err == nil {
+		m.took.WithLabelValues(r.Account).Observe(r.Took.Seconds())
+	}
+	count := map[plan.Mode]int{plan.Enforce: 0, plan.Planned: 0, plan.Released: 0, plan.BreakGlass: 0}
+	for _, vm := range r.Result.VMs {
+		count[vm.Mode]++
+	}
+	for mode, n := range count {
+		name := string(mode)
+		if mode == plan.Enforce {
+			name = "enforce"
+		}
+		m.modes.WithLabelValues(r.Account, name).Set(float64(n))
+	}
+}
+
+func (m *Metrics) drifted(account string, differences int) {
+	if m != nil && differences > 0 {
+		m.drift.WithLabelValues(account).Add(float64(differences))
+	}
+}
+
+// forget drops what is said about an account that is gone.
+func (m *Metrics) forget(account string) {
+	if m == nil {
+		return
+	}
+	label := prometheus.Labels{"account": account}
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes} {
+		v.DeletePartialMatch(label)
+	}
+}
