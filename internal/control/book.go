@@ -181,6 +181,9 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 	if wrong := slices.Concat(p.refused, p.errors); len(wrong) > 0 {
 		s.Phase = v1beta1.NetworkPolicyFailed
 		realizable.Status, realizable.Reason, realizable.Message = metav1.ConditionFalse, ReasonInvalid, policy.JoinErrors(wrong)
+		if slices.ContainsFunc(wrong, func(e policy.FieldError) bool { return e.Want == policy.WantOwnNamespace }) {
+			realizable.Reason = v1beta1.ReasonAppliedToUnsupportedGroup
+		}
 		s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}
 		return s
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -214,4 +215,33 @@ func TestChangedPortsAreTold(t *testing.T) {
 	if events := takeAll(t, peers); len(events) > 0 {
 		t.Errorf("nothing changed, but: %+v", events)
 	}
+}
+
+// A Group as what a policy of its Namespace is applied to, while it has members elsewhere: the policy is not realized.
+func TestGroupAcrossNamespaces(t *testing.T) {
+	const fine = "Realizing 0/1 gen 1 [Realizable=True  ]"
+	w := newTestWorld(t)
+	w.put(decode[corev1.Namespace](t, "metadata: {name: vms, labels: {team: a}}"))
+	w.put(decode[corev1.Namespace](t, "metadata: {name: other, labels: {team: a}}"))
+	w.put(vm(t, "a", "db", "cloud-a"))
+	w.put(decode[v1beta1.Group](t, "{metadata: {namespace: vms, name: g}, spec: {namespaceSelector: {matchLabels: {team: a}}, externalEntitySelector: {}}}"))
+	p := allowSSH(t, "p", "db", 1)
+	p.Spec.AppliedTo = []v1beta1.AppliedTo{{Group: "g"}}
+	w.put(p)
+	w.settle()
+	w.wantStatus("nobody elsewhere", "p", fine)
+	stranger := vm(t, "b", "db", "cloud-b")
+	stranger.Namespace = "other"
+	w.put(stranger)
+	w.settle()
+	w.wantStatus("somebody elsewhere", "p", "Failed 0/0 gen 1 [Realizable=False NetworkPolicyAppliedToUnsupportedGroup "+
+		`spec.appliedTo[0].group: invalid value "g": want a group that selects nothing outside the Namespace of the policy]`)
+	for _, r := range watchstore.Resources() {
+		if objects, _, err := w.Store().List(r, ""); err != nil || len(objects) != 0 {
+			t.Errorf("%s: %d objects are published (%v)", r, len(objects), err)
+		}
+	}
+	w.put(decode[corev1.Namespace](t, "metadata: {name: other, labels: {team: b}}"))
+	w.settle()
+	w.wantStatus("its Namespace is not selected any more", "p", fine)
 }

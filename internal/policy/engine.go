@@ -40,6 +40,9 @@ type Engine struct {
 	// byTier and relative are the policies to compute again when a Tier or any Namespace changes.
 	byTier   map[string]map[*policyState]struct{}
 	relative map[*policyState]struct{}
+	// fences are those of the selections that have some, fenced those of the policies that have some.
+	fences map[*selection][]*fence
+	fenced map[*policyState][]*fence
 
 	// Work for the next Commit.
 	dirtyDefs     []*groupDef
@@ -77,6 +80,8 @@ func New(options Options) *Engine {
 		serviceGroups: make(map[*group]struct{}),
 		byTier:        make(map[string]map[*policyState]struct{}),
 		relative:      make(map[*policyState]struct{}),
+		fences:        make(map[*selection][]*fence),
+		fenced:        make(map[*policyState][]*fence),
 	}
 	for _, t := range SystemTiers() {
 		e.tiers[t.Name] = t.Priority

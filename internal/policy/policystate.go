@@ -110,6 +110,7 @@ func (e *Engine) rebind(p *policyState, t *translation) {
 		e.releaseGroup(g)
 	}
 	p.ags, p.atgs, p.defs = t.ags, t.atgs, t.defs
+	e.refence(p, t.fences)
 	for _, d := range t.defs {
 		d.policies[p] = struct{}{}
 	}

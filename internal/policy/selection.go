@@ -17,8 +17,10 @@ type selection struct {
 	uuid string
 	// nothing marks the selection without any selector, which is empty.
 	nothing bool
-	kind    EntityKind
-	sel     *selector // nil: all entities of the kind
+	// fenced selections have fences in the Engine.
+	fenced bool
+	kind   EntityKind
+	sel    *selector // nil: all entities of the kind
 	// Either pinned or in is set, unless nothing.
 	pinned *namespace
 	in     *scope
@@ -143,6 +145,9 @@ func (e *Engine) attach(s *selection, c *cell) {
 	}
 	s.cells = append(s.cells, selectionLink{c, len(c.selectedBy)})
 	c.selectedBy = append(c.selectedBy, cellLink{s, len(s.cells) - 1})
+	if s.fenced {
+		e.cross(s, c, 1)
+	}
 	for _, p := range s.parents {
 		e.attach(p, c)
 	}
@@ -161,6 +166,9 @@ func (e *Engine) detach(s *selection, c *cell) {
 		e.noteCell(g, c, true)
 	}
 	s.unlink(c)
+	if s.fenced {
+		e.cross(s, c, -1)
+	}
 	for _, p := range s.parents {
 		e.detach(p, c)
 	}

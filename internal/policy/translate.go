@@ -22,6 +22,7 @@ type translation struct {
 	serial    uint64
 	atgs, ags []*group
 	defs      []*groupDef
+	fences    []*fence
 	tier      string
 	// relative policies have rules per Namespace.
 	relative bool
@@ -286,7 +287,9 @@ func (t *translation) def(name, path string) *groupDef {
 func (t *translation) appliedGroup(at *AppliedTo, path string) *group {
 	switch {
 	case at.Group != "":
-		g := t.e.groupOf(AppliedToGroup, t.def(at.Group, path+".group"))
+		d := t.def(at.Group, path+".group")
+		t.fence(d, path+".group")
+		g := t.e.groupOf(AppliedToGroup, d)
 		if g != nil {
 			t.use(g)
 		}

@@ -304,6 +304,7 @@ func (o *oracle) applied(p *oraclePolicy, a policy.AppliedTo) []string {
 	var g *oracleGroup
 	switch {
 	case a.Group != "":
+		o.stayHome(p, a.Group)
 		if g = o.fromGroup(policy.AppliedToGroup, policy.NamespacedName{Namespace: p.in.Namespace, Name: a.Group}); g == nil {
 			return nil
 		}
@@ -321,4 +322,18 @@ func (o *oracle) applied(p *oraclePolicy, a policy.AppliedTo) []string {
 		g = o.group(policy.AppliedToGroup, pick{p.in.Namespace, a.NamespaceSelector, a.PodSelector, a.ExternalEntitySelector, nil})
 	}
 	return []string{p.use(policy.AppliedToGroup, g)}
+}
+
+// stayHome finds a policy invalid that is applied to a Group with anything in another Namespace.
+func (o *oracle) stayHome(p *oraclePolicy, group string) {
+	if p.in.Namespace == "" {
+		return
+	}
+	for _, s := range o.picks(policy.NamespacedName{Namespace: p.in.Namespace, Name: group}) {
+		for _, e := range o.w.Entities {
+			if e.Namespace != p.in.Namespace && o.has(s, e) {
+				p.invalid = true
+			}
+		}
+	}
 }
