@@ -91,9 +91,12 @@ func newLab(t *testing.T) *lab {
 // newLabWith is newLab with a simulator of one's own.
 func newLabWith(t *testing.T, o sim.Options) *lab {
 	t.Helper()
-	state, _, err := estate.HybridCloud()
-	if err != nil {
-		t.Fatal(err)
+	state := o.State
+	var err error
+	if state.Accounts == nil {
+		if state, _, err = estate.HybridCloud(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	state.Accounts[0].Regions = append(state.Accounts[0].Regions, ireland)
 	state.Regions = append(state.Regions, world.RegionState{Account: state.Accounts[0].ID, Name: ireland})
