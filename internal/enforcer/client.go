@@ -140,21 +140,27 @@ func (s *stream) Stop() {
 // Report posts the status of one policy, whose uid is its name, unless the server has been told the same since the watch of the
 // key's policies began and since the policy last changed. It fails with an error of the API if the server has answered with one.
 func (c *Client) Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error {
+	_, err := c.report(ctx, s)
+	return err
+}
+
+// report is Report, and says whether something was posted.
+func (c *Client) report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) (posted bool, err error) {
 	known, note := c.told.check(s)
 	if known {
-		return nil
+		return false, nil
 	}
 	client, err := c.rest()
 	if err != nil {
-		return err
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportLimit)
 	defer cancel()
 	if err := client.Post().Resource(string(NetworkPolicies)).Name(s.Name).SubResource("status").Body(s).MaxRetries(0).Do(ctx).Error(); err != nil {
-		return fmt.Errorf("report on policy %s: %w", s.Name, err)
+		return true, fmt.Errorf("report on policy %s: %w", s.Name, err)
 	}
 	note()
-	return nil
+	return true, nil
 }
 
 // statusError makes an error of the object of an Error event.

@@ -123,8 +123,9 @@ func (r *Reporter) post(ctx context.Context) error {
 			r.keep(about, s, false)
 			continue
 		}
-		err := r.Client.Report(ctx, s)
+		posted, err := r.Client.report(ctx, s)
 		switch {
+		case err == nil && !posted:
 		case err == nil:
 			r.Metrics.report(reportTaken)
 		case refused(err):

@@ -120,7 +120,9 @@ func TestAntreaControllerComputes(t *testing.T) {
 	im.setRole(moved, "db")
 	roles := maps.Clone(hybridCloud.roles)
 	roles[moved] = "db"
-	im.waitForRoles(roles)
+	enforced := im.oracle.copy()
+	im.waitForRoles(roles) // and the oracle has read them
+	im.oracle = enforced
 	im.settle("while nobody computes policies", want)
 	im.step("the controller is back", im.oracle.withRole(moved, "db"), a.start)
 	im.waitForPhase(policies[:1], v1beta1.NetworkPolicyRealized)
