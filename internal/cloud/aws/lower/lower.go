@@ -86,24 +86,33 @@ func (c *compiler) groupRules() []cloud.Rule {
 	return out
 }
 
-// addressRules tries several exact ways to cut the allowed addresses into prefixes and takes the cheapest.
+// addressRules tries several exact ways to cut the allowed addresses into prefixes and takes the cheapest, for each family by itself.
 func (c *compiler) addressRules() []cloud.Rule {
-	sets := make([]plan.Set, len(c.cells))
-	empty := true
-	for i, cell := range c.cells {
-		sets[i] = cell.Addrs
-		empty = empty && cell.Addrs.Empty()
-	}
-	if empty {
-		return nil
-	}
-	best := c.common(sets)
-	for _, try := range [][]cloud.Rule{c.byCell(sets, sets), c.bySignature(sets)} {
-		if len(try) < len(best) {
-			best = try
+	var out []cloud.Rule
+	for _, family := range []plan.Set{withoutPackets(plan.Service{Protocol: cloud.ICMPv6}), withoutPackets(plan.Service{Protocol: cloud.ICMP})} {
+		sets := make([]plan.Set, len(c.cells))
+		empty := true
+		for i, cell := range c.cells {
+			sets[i] = cell.Addrs.Intersect(family)
+			empty = empty && sets[i].Empty()
 		}
+		if empty {
+			continue
+		}
+		best := c.common(sets)
+		for _, try := range [][]cloud.Rule{c.byCell(sets, sets), c.bySignature(sets)} {
+			if len(try) < len(best) {
+				best = try
+			}
+		}
+		if len(best) > 2 {
+			if try := c.fewest(sets, len(best)); try != nil {
+				best = try
+			}
+		}
+		out = append(out, best...)
 	}
-	return best
+	return out
 }
 
 // common allows everything to the addresses that may use every service, and the rest service by service.

@@ -2,6 +2,7 @@ package lower
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -95,11 +96,61 @@ func (AWS) Pack(wanted []cloud.Rule, held [][]cloud.Rule, q plan.Quota) ([][]clo
 	if out := pack(wanted, held, q); out != nil {
 		return out, nil
 	}
-	if out := pack(wanted, nil, q); out != nil {
+	if out := packAnew(wanted, q); out != nil {
 		return out, nil
 	}
 	return nil, shortage(wanted, q)
 }
+
+// packAnew packs regardless of where rules are. Rules that count once are no problem in any order, if those that count in both families
+// come first; prefix lists, which a group has to hold whole, are tried in all the places they can have if the first choice does not do.
+func packAnew(wanted []cloud.Rule, q plan.Quota) [][]cloud.Rule {
+	if out := pack(wanted, nil, q); out != nil {
+		return out
+	}
+	lists := listsOf(wanted, q)
+	if len(lists) == 0 || len(lists) > triedLists {
+		return nil
+	}
+	groups, sums := make([][]cloud.Rule, q.GroupsPerInterface), make([]counts, q.GroupsPerInterface)
+	var place func(k int) [][]cloud.Rule
+	place = func(k int) [][]cloud.Rule {
+		if k == len(lists) {
+			return pack(wanted, groups, q)
+		}
+		w := weigh(lists[k], q)
+		for g := range groups {
+			if !sums[g].fits(w, q.RulesPerGroup) {
+				continue
+			}
+			before, empty := sums[g], len(groups[g]) == 0
+			sums[g].add(w)
+			groups[g] = append(groups[g], lists[k])
+			if out := place(k + 1); out != nil {
+				return out
+			}
+			sums[g], groups[g] = before, groups[g][:len(groups[g])-1]
+			if empty {
+				break // any other empty group is as good as this one
+			}
+		}
+		return nil
+	}
+	return place(0)
+}
+
+// listsOf returns the rules that count more than once in a family.
+func listsOf(rules []cloud.Rule, q plan.Quota) (out []cloud.Rule) {
+	for _, r := range rules {
+		if r.Peer.PrefixListID != "" && breadth(r, q) > 1 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// triedLists is how many prefix lists of one interface are tried in all places.
+const triedLists = 8
 
 func pack(wanted []cloud.Rule, held [][]cloud.Rule, q plan.Quota) [][]cloud.Rule {
 	groups := make([][]cloud.Rule, max(len(held), 1))
@@ -174,6 +225,15 @@ func shortage(wanted []cloud.Rule, q plan.Quota) *plan.Shortage {
 			}
 		}
 	}
-	out.RulesPerGroup = (out.Needed + q.GroupsPerInterface - 1) / q.GroupsPerInterface
+	// Without prefix lists the sum decides; a list may need more, because one group has to hold it whole.
+	least := (out.Needed + q.GroupsPerInterface - 1) / q.GroupsPerInterface
+	if out.RulesPerGroup = least; len(listsOf(wanted, q)) == 0 {
+		return out
+	}
+	out.RulesPerGroup += sort.Search(out.Needed-least, func(k int) bool {
+		q := q
+		q.RulesPerGroup = least + k
+		return packAnew(wanted, q) != nil
+	})
 	return out
 }
