@@ -25,6 +25,10 @@ type class struct {
 	existing []*cloud.Group
 	groups   []*group
 	rules    []cloud.Rule // of all groups
+	// gathers is set for what is no class by itself, but stands for all classes of members of an address group; see gathering.
+	gathers bool
+	// frozen is set if its interfaces stay as they are.
+	frozen bool
 }
 
 // group is a security group of ours as it is wanted.
@@ -63,6 +67,9 @@ type design struct {
 	// bridges are rules that groups of ours that are given up get until they are deleted, by group ID; see bridging.
 	bridges map[string][]cloud.Rule
 	memory  memory
+	// memberships are the gatherings that an interface belongs to; gathered and dispersed what this computation has decided about some.
+	memberships         map[*nic][]*class
+	gathered, dispersed map[gathering]bool
 }
 
 // open tells which directions of the interface its former groups decide.
@@ -128,7 +135,7 @@ func (s *regionState) formClasses() {
 		c := byKey[key]
 		if c == nil {
 			sum := sha256.Sum256([]byte(key))
-			c = &class{key: key, hash: hex.EncodeToString(sum[:6]), network: n.network, state: n.state}
+			c = &class{key: key, hash: hex.EncodeToString(sum[:6]), network: n.network, state: n.state, frozen: s.frozen[n] != ""}
 			if n.state == Guarded {
 				c.want = s.wanted(n)
 				for i := range directions {
@@ -143,6 +150,7 @@ func (s *regionState) formClasses() {
 		c.nics = append(c.nics, n)
 		n.class = c
 	}
+	s.formGatherings(used)
 	slices.SortFunc(s.classes, func(a, b *class) int { return strings.Compare(a.key, b.key) })
 	for _, c := range s.classes {
 		c.addrs = addrsOf(c.nics, c.network)
@@ -259,6 +267,7 @@ func (s *regionState) setTargets() {
 			for _, g := range n.class.groups {
 				n.target = append(n.target, g.key)
 			}
+			n.target = append(n.target, s.membershipKeys(n)...)
 			if kept := s.keptNative(n); len(n.target)+len(kept) <= s.limits.GroupsPerInterface {
 				n.target = append(n.target, kept...)
 			}
@@ -267,6 +276,7 @@ func (s *regionState) setTargets() {
 			if n.taken() {
 				n.target = append(s.restorable(n), n.class.groups[0].key)
 			}
+			n.target = append(n.target, s.membershipKeys(n)...)
 		case n.alien != "" || n.network.foreign != "" || len(n.ours) == 0:
 			n.target = slices.Clone(n.GroupIDs)
 		default:
@@ -277,6 +287,18 @@ func (s *regionState) setTargets() {
 			s.wantHeld[g] = append(s.wantHeld[g], n)
 		}
 	}
+	for _, c := range s.classes {
+		if c.gathers {
+			c.addrs = s.thenAddrs(c.groups[0].key, c.network)
+		}
+	}
+}
+
+func (s *regionState) membershipKeys(n *nic) (out []string) {
+	for _, c := range s.memberships[n] {
+		out = append(out, c.groups[0].key)
+	}
+	return out
 }
 
 // keptNative returns the former groups that an interface holds already while it, or one it depends on, waits to be given back. What they allow is allowed

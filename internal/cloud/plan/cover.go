@@ -27,21 +27,29 @@ func (c candidate) in(family Set) Set {
 // interfaces are all allowed, and what remains by address. Where f says so, members are named in the mixed form instead.
 func (s *regionState) traffic(c *class, want [2]half, f *forms) Traffic {
 	return Traffic{
-		Ingress: s.cover(c.network, want[0], s.nativeCandidates(c, cloud.Ingress), f),
-		Egress:  s.cover(c.network, want[1], s.nativeCandidates(c, cloud.Egress), f),
+		Ingress: s.cover(c.network, want[0], slices.Concat(f.trial, s.nativeCandidates(c, cloud.Ingress)), f),
+		Egress:  s.cover(c.network, want[1], slices.Concat(f.trial, s.nativeCandidates(c, cloud.Egress)), f),
 	}
 }
 
-// classCandidates are the groups of the classes that can be referenced from the network.
+// classCandidates are the groups of the classes that can be referenced from the network; first the gatherings, those of most addresses first.
 func (s *regionState) classCandidates(view *network) []candidate {
 	if out, ok := s.memory.classes[view]; ok {
 		return out
 	}
 	var out []candidate
+	gathered := map[cloud.Peer]int{}
 	for _, o := range s.classes {
-		if !o.addrs.Empty() && view.reaches(o.network) {
-			out = append(out, candidate{o.groups[0].peer(), o.addrs, o.addrs})
+		if o.addrs.Empty() || !view.reaches(o.network) {
+			continue
 		}
+		out = append(out, candidate{o.groups[0].peer(), o.addrs, o.addrs})
+		if o.gathers {
+			gathered[o.groups[0].peer()] = len(o.nics)
+		}
+	}
+	if len(gathered) > 0 {
+		slices.SortStableFunc(out, func(a, b candidate) int { return gathered[b.peer] - gathered[a.peer] })
 	}
 	if s.memory.classes == nil {
 		s.memory.classes = map[*network][]candidate{}
@@ -158,10 +166,13 @@ func (s *regionState) lowerClasses() (retry bool) {
 		for i, g := range c.existing {
 			held[i] = ruleKeys(g.Rules)
 		}
-		rules, packed, shortage := s.fit(c, c.want, held)
+		rules, packed, shortage := s.fit(c, c.want, held, forms{})
 		if s.coarse[c.key] {
 			rules = s.coarseRules(c)
-			packed, shortage = s.lower.Pack(rules, held, s.quota())
+			if packed, shortage = s.lower.Pack(rules, held, s.quotaOf(c, 0)); shortage != nil {
+				rules = s.truncated(c, rules)
+				packed, shortage = s.lower.Pack(rules, nil, s.quotaOf(c, 0))
+			}
 		}
 		if shortage != nil {
 			s.shortage(c, held, *shortage)
@@ -201,6 +212,20 @@ func (s *regionState) coarseRules(c *class) []cloud.Rule {
 	return out
 }
 
+// truncated returns as many of the rules as fit, and changes what the class must allow to exactly that.
+func (s *regionState) truncated(c *class, rules []cloud.Rule) []cloud.Rule {
+	var kept []cloud.Rule
+	for _, r := range rules {
+		if _, short := s.lower.Pack(append(kept, r), nil, s.quotaOf(c, 0)); short == nil {
+			kept = append(kept, r)
+		}
+	}
+	for i, d := range directions {
+		c.want[i] = s.evaluateThen(slices.DeleteFunc(slices.Clone(kept), func(r cloud.Rule) bool { return r.Direction != d }), c.network)
+	}
+	return kept
+}
+
 // keepRules makes the class keep the rules of the groups that it holds now word for word.
 func (s *regionState) keepRules(c *class) {
 	for i, g := range c.existing {
@@ -226,10 +251,15 @@ func ruleKeys(rules []cloud.Rule) []cloud.Rule {
 // shortage deals with a class whose rules exceed a quota.
 func (s *regionState) shortage(c *class, held [][]cloud.Rule, short Shortage) {
 	first := c.nics[0]
-	message := short.message(s.limits)
+	message := short.message(s.quotaOf(c, 0).Limits)
 	switch {
-	case s.frozen[first] != "":
+	case c.frozen:
 		s.literal[c.key] = true
+		return
+	case s.frozen[first] != "":
+		return // since this attempt began, for the sake of another interface of its VM; it will be in another class in the next one
+	case s.passing(first) && !s.coarse[c.key]:
+		s.coarse[c.key] = true
 		return
 	case s.restrict[first] != [2]bool{} && !s.coarse[c.key]:
 		// The state in between does not fit. These interfaces wait for the others to become narrower first; if everybody waits for
@@ -258,11 +288,19 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short Shortage) {
 		}
 		return
 	}
+	if s.gather(c, held) || s.disperse(c, held) {
+		return
+	}
 	if offender := s.offender(c, held); offender != nil {
 		for _, n := range c.nics {
 			s.leaveOut(n.vm, offender, message)
 		}
 	}
+}
+
+// passing reports whether the interface, with nothing but its native rules, is guarded only as long as others wait.
+func (s *regionState) passing(n *nic) bool {
+	return n.taken() && (n.vm == nil || len(n.vm.effective) == 0) && len(s.hold)+len(s.stay)+len(s.restrict) > 0
 }
 
 // offender returns the policy of the lowest precedence without which the class would fit; if there is none, that of the lowest
@@ -289,7 +327,7 @@ func (s *regionState) offender(c *class, held [][]cloud.Rule) *policy {
 		if len(vm.effective) == 0 {
 			return p
 		}
-		if s.fits(c, s.wanted(n), held) {
+		if s.fits(c, s.wanted(n), held, forms{}) {
 			return p
 		}
 	}
@@ -297,6 +335,10 @@ func (s *regionState) offender(c *class, held [][]cloud.Rule) *policy {
 }
 
 func (sh Shortage) message(l cloud.Limits) string {
+	if sh.Needed <= sh.Available {
+		return fmt.Sprintf("needs %d %s rules for %s on one interface, among them prefix lists that one group has to hold whole, and they do not fit into %d groups of at most %d rules; "+
+			"a quota of %d rules per group would do", sh.Needed, sh.Direction, sh.Family, l.GroupsPerInterface, l.RulesPerGroup, sh.RulesPerGroup)
+	}
 	return fmt.Sprintf("needs %d %s rules for %s on one interface, and %d groups of at most %d rules hold %d; a quota of %d rules per group would do",
 		sh.Needed, sh.Direction, sh.Family, l.GroupsPerInterface, l.RulesPerGroup, sh.Available, sh.RulesPerGroup)
 }

@@ -22,6 +22,8 @@ type estate struct {
 	VMs      []vmSpec
 	Limits   cloud.Limits
 	History  []policySet
+	// Stingy makes the quota hold hardly any references.
+	Stingy bool
 }
 
 type netSpec struct{ V4, V6 string }

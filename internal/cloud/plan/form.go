@@ -15,6 +15,9 @@ type forms struct {
 	// references is how many groups were referred to in the direction with more of them. If counts is set, nothing else is found out.
 	references int
 	counts     bool
+	// trial are gatherings that might be made, and slots how many of them would take a slot of the class itself.
+	trial []candidate
+	slots int
 }
 
 // count takes note of the groups that are referred to in a direction.
@@ -182,14 +185,15 @@ func (o owners) of(set Set) []int {
 
 // fit returns the rules of a class in the first form that fits into the quota: references first, because they need no edit when
 // members come and go, and then as many mixed forms as are necessary.
-func (s *regionState) fit(c *class, want [2]half, held [][]cloud.Rule) (rules []cloud.Rule, packed [][]cloud.Rule, short *Shortage) {
-	for f := (&forms{}); ; {
-		t := s.traffic(c, want, f)
-		if surplus := f.references - s.room(); surplus > 0 && f.change(s, c.network, surplus) {
+func (s *regionState) fit(c *class, want [2]half, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short *Shortage) {
+	q := s.quotaOf(c, f.slots)
+	for {
+		t := s.traffic(c, want, &f)
+		if surplus := f.references - room(q); surplus > 0 && f.change(s, c.network, surplus) {
 			continue
 		}
 		rules = s.lower.Lower(t)
-		packed, shortage := s.lower.Pack(rules, held, s.quota())
+		packed, shortage := s.lower.Pack(rules, held, q)
 		if shortage == nil {
 			return rules, packed, nil
 		}
@@ -203,19 +207,23 @@ func (s *regionState) fit(c *class, want [2]half, held [][]cloud.Rule) (rules []
 }
 
 // fits reports whether the class would fit if it wanted something else.
-func (s *regionState) fits(c *class, want [2]half, held [][]cloud.Rule) bool {
-	for f := (&forms{counts: true}); ; {
-		s.traffic(c, want, f)
-		surplus := f.references - s.room()
+func (s *regionState) fits(c *class, want [2]half, held [][]cloud.Rule, f forms) bool {
+	q := s.quotaOf(c, f.slots)
+	if q.GroupsPerInterface <= 0 {
+		return false
+	}
+	for quick := (forms{counts: true, trial: f.trial}); ; {
+		s.traffic(c, want, &quick)
+		surplus := quick.references - room(q)
 		if surplus <= 0 {
-			_, _, short := s.fit(c, want, held)
+			_, _, short := s.fit(c, want, held, f)
 			return short == nil
 		}
-		if !f.change(s, c.network, surplus) {
+		if !quick.change(s, c.network, surplus) {
 			return false // as many rules are needed for the references alone
 		}
 	}
 }
 
 // room is how many rules of a direction and family an interface can have.
-func (s *regionState) room() int { return s.limits.RulesPerGroup * s.limits.GroupsPerInterface }
+func room(q Quota) int { return q.RulesPerGroup * q.GroupsPerInterface }

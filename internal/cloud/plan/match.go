@@ -71,14 +71,20 @@ func (s *regionState) candidates(c *class, first, spilled []match) (_, _ []match
 		if !s.owned(g) || g.NetworkID != c.network.ID || s.banned[c.key][g.ID] {
 			continue
 		}
-		held := overlap[g.ID]
+		held, kind := overlap[g.ID], g.Tags[cloud.TagKind]
+		if c.gathers {
+			if kind == kindMembers && g.Tags[cloud.TagClass] == c.hash {
+				first = append(first, match{c, g, held})
+			}
+			continue
+		}
 		if held == 0 && (g.Tags[cloud.TagClass] != c.hash || len(s.byHeld[g.ID]) > 0) {
 			continue
 		}
 		switch {
-		case g.Tags[cloud.TagKind] == cloud.KindClass:
+		case kind == cloud.KindClass:
 			first = append(first, match{c, g, held})
-		case c.state == Guarded:
+		case kind == kindSpill && c.state == Guarded:
 			spilled = append(spilled, match{c, g, held})
 		}
 	}

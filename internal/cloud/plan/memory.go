@@ -58,7 +58,7 @@ type covered struct {
 	length       int      // see size
 }
 
-// coverByClasses covers addresses by classes of which nothing is outside the allowed ones. Classes have no addresses in common.
+// coverByClasses covers addresses by gatherings and classes of which nothing is outside the allowed ones. Classes have no addresses in common.
 func (s *regionState) coverByClasses(view *network, addrs, allowed, family Set) *covered {
 	key := coverKey{view, allowed.hash(), addrs.hash()}
 	for _, c := range s.memory.covers[key] {
@@ -70,12 +70,18 @@ func (s *regionState) coverByClasses(view *network, addrs, allowed, family Set) 
 	if !addrs.Empty() {
 		var taken []Set
 		for i, c := range s.classCandidates(view) {
-			if set := c.in(family); set.Overlaps(addrs) && set.Within(allowed) {
-				taken = append(taken, set)
-				out.used, out.peers = append(out.used, i), append(out.peers, c.peer)
+			set := c.in(family)
+			if !set.Overlaps(out.rest) || !set.Within(allowed) {
+				continue
 			}
+			out.used, out.peers = append(out.used, i), append(out.peers, c.peer)
+			if s.gathering(c.peer) {
+				out.rest = out.rest.Minus(set)
+				continue
+			}
+			taken = append(taken, set)
 		}
-		out.rest = addrs.Minus(unionAll(taken))
+		out.rest = out.rest.Minus(unionAll(taken))
 		slices.SortFunc(out.peers, cloud.Peer.Compare)
 	}
 	if s.memory.covers == nil {

@@ -20,11 +20,17 @@ import (
 // TestWorlds is the proof of the planner: random accounts with random policies, checked at every single operation. The number of
 // worlds and the first seed can be set with NEPHELE_PLAN_WORLDS and NEPHELE_PLAN_SEED.
 func TestWorlds(t *testing.T) {
-	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds), envInt("NEPHELE_PLAN_SEED", 1)
+	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds), func(*estate) {})
+}
+
+func checkWorlds(t *testing.T, worlds int, prepare func(*estate)) {
+	t.Helper()
+	seed := envInt("NEPHELE_PLAN_SEED", 1)
 	var st stats
 	for i := range worlds {
 		at := uint64(seed + i)
 		e := randomEstate(rand.New(rand.NewPCG(at, 7)))
+		prepare(&e)
 		if err := checkEstate(&e, at, &st); err != nil {
 			t.Errorf("seed %d: %s", at, shorten(err.Error()))
 			small := shrink(e, 150, func(e *estate) bool { return checkEstate(e, at, &stats{}) != nil })
@@ -119,6 +125,13 @@ func leftOver(f *fakeCloud) any {
 
 func diffLeftOver(f, before *fakeCloud) string {
 	return fmt.Sprintf("%+v\nbut before: %+v", leftOver(f), leftOver(before))
+}
+
+func (e *estate) lowerer() plan.Lowerer {
+	if e.Stingy {
+		return stingy{}
+	}
+	return lower.AWS{}
 }
 
 // disturb does what other people do: they edit their own groups, put interfaces that we hold into further groups, and change rules
@@ -245,9 +258,9 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			return fmt.Errorf("no end after %d rounds; ops:\n%s", round, strings.Join(p.ops, "\n"))
 		}
 		observed := f.clone()
-		res := plan.Compute(p.input(p.set, observed), lower.AWS{})
+		res := plan.Compute(p.input(p.set, observed), p.lowerer())
 		p.result = res
-		if again := plan.Compute(p.input(p.set, observed), lower.AWS{}); !reflect.DeepEqual(again, res) {
+		if again := plan.Compute(p.input(p.set, observed), p.lowerer()); !reflect.DeepEqual(again, res) {
 			return fmt.Errorf("the same input gives another result: %+v instead of %+v", again, res)
 		}
 		if res.Plan.Empty() {

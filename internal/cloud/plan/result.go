@@ -194,6 +194,11 @@ func (s *regionState) vmRefusals(vm *vmState) []Refusal {
 		if why := s.controllable(n); why != "" && len(vm.effective) > 0 && !s.waiting[n] {
 			out = append(out, Refusal{VM: vm.ref, Region: s.snap.Region, Network: n.NetworkID, Message: why})
 		}
+		if why := s.frozen[n]; why != "" && len(vm.kept) == 0 && !s.waiting[n] {
+			out = append(out, Refusal{
+				VM: vm.ref, Region: s.snap.Region, Network: n.NetworkID, Message: "the interface " + n.ID + " stays as it is: " + why, Kept: true,
+			})
+		}
 	}
 	return out
 }

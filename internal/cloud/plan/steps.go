@@ -104,7 +104,11 @@ func (e *emitter) create() {
 			continue
 		}
 		kind := cloud.KindClass
-		if g != g.class.groups[0] {
+		reason := fmt.Sprintf("%s class, interfaces: %d", strings.ToLower(string(g.class.state)), len(g.class.nics))
+		switch {
+		case g.class.gathers:
+			kind, reason = kindMembers, fmt.Sprintf("one reference for many classes, interfaces: %d", len(g.class.nics))
+		case g != g.class.groups[0]:
 			kind = kindSpill
 		}
 		e.add(g.class.network.ID, cloud.Op{
@@ -115,7 +119,7 @@ func (e *emitter) create() {
 					cloud.TagCluster: e.in.ClusterID, cloud.TagKind: kind, cloud.TagAccount: e.in.Account, cloud.TagClass: g.class.hash,
 				},
 			},
-			Reason: fmt.Sprintf("%s class, interfaces: %d", strings.ToLower(string(g.class.state)), len(g.class.nics)),
+			Reason: reason,
 		})
 	}
 }
