@@ -271,7 +271,8 @@ func (e *emitter) discard() {
 	for i := range e.snap.Groups {
 		g := &e.snap.Groups[i]
 		if !e.owned(g) {
-			busy[g.NetworkID] = busy[g.NetworkID] || e.pinned[g.ID]
+			// The claim is the controller's, for all its accounts.
+			busy[g.NetworkID] = busy[g.NetworkID] || g.OwnedBy(e.in.ClusterID)
 			continue
 		}
 		if blocked[g.ID] && e.byKey[g.ID] == nil {
