@@ -23,6 +23,8 @@ const (
 	maxRestarts = 3
 	firstPause  = time.Second
 	longestWait = time.Minute
+	// maxMoments bounds how often Options.Settle is waited for while changes keep coming.
+	maxMoments = 5
 )
 
 // worker realizes one account.
@@ -128,22 +130,32 @@ func (w *worker) accountChanged() bool {
 		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Modes, w.last.Modes)
 }
 
-// settle waits a moment, so that changes that come together become one plan; false if ctx ended.
+// settle waits a moment, and while changes keep coming for some more, so that changes that come together become one plan; false if ctx
+// ended.
 func (w *worker) settle(ctx context.Context) bool {
-	if w.r.Settle > 0 {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-w.r.Clock.After(w.r.Settle):
+	for more, n := true, 0; more && n < maxMoments; n++ {
+		if w.r.Settle > 0 {
+			select {
+			case <-ctx.Done():
+				return false
+			case <-w.r.Clock.After(w.r.Settle):
+			}
 		}
+		more = w.drain() && w.r.Settle > 0
 	}
+	return true
+}
+
+// drain takes the tokens of changes and reports whether there were any.
+func (w *worker) drain() (any bool) {
 	for _, c := range []chan struct{}{w.wake, w.touched} {
 		select {
 		case <-c:
+			any = true
 		default:
 		}
 	}
-	return true
+	return any
 }
 
 // task is what a plan is made for.
