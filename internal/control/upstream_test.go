@@ -1,27 +1,47 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 	adminv1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	adminv2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
 // servedKinds is a Discovery over what the test says.
 type servedKinds struct {
+	mu        sync.Mutex
 	resources map[string][]string
 	broken    bool
 }
 
+// serve sets what is served.
+func (s *servedKinds) serve(resources map[string][]string, broken bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resources, s.broken = resources, broken
+}
+
 func (s *servedKinds) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.broken {
 		return nil, errors.New("the server is starting")
 	}
@@ -165,4 +185,67 @@ spec: {priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [{nod
 	policies(2)
 	informers.of(admin).Delete(admin)
 	policies(1)
+}
+
+// The running loop waits until it knows what is served, and notices what comes and goes.
+func TestLoopFollowsUpstreamKinds(t *testing.T) {
+	s := testScheme(t)
+	api := fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&adminv2.ClusterNetworkPolicy{}).Build()
+	informers := &handInformers{scheme: s, informers: map[string]*controllertest.FakeInformer{}, held: map[string]bool{}}
+	served, clock := &servedKinds{broken: true}, clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	watching := make(chan struct{})
+	logger := funcr.New(func(_, args string) {
+		if strings.Contains(args, "Computing policies of this kind as well") {
+			close(watching)
+		}
+	}, funcr.Options{})
+	c, err := New(Options{Informers: informers, Client: api, Discovery: served, Recorder: &recordedEvents{}, Clock: clock, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := c.Start(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer stop()
+	published := func(what string, want int) {
+		t.Helper()
+		eventually(t, what, func() bool {
+			clock.Step(discoverEvery)
+			objects, _, err := c.Store().List(watchstore.NetworkPolicies, "")
+			return err == nil && len(objects) == want
+		})
+	}
+	clock.Step(discoverEvery)
+	if _, _, err := c.Store().List(watchstore.NetworkPolicies, ""); err == nil {
+		t.Error("something is published before it is known what is served")
+	}
+	served.serve(nil, false)
+	published("the first publication without the kinds", 0)
+	served.serve(map[string][]string{"policy.networking.k8s.io/v1alpha2": {"clusternetworkpolicies"}}, false)
+	guard := clusterPolicy(t, 1, "Deny")
+	if err := api.Create(ctx, guard.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the informer of the kind", func() bool {
+		clock.Step(discoverEvery)
+		select {
+		case <-watching:
+			return true
+		default:
+			return false
+		}
+	})
+	informers.of(guard).Add(guard)
+	published("the policy", 1)
+	eventually(t, "its conditions", func() bool {
+		p := &adminv2.ClusterNetworkPolicy{}
+		return api.Get(ctx, client.ObjectKeyFromObject(guard), p) == nil && len(p.Status.Conditions) == 2
+	})
+	served.serve(nil, false)
+	published("the removal of the kind", 0)
 }
