@@ -69,15 +69,18 @@ func previewGroup(decode decodeGroup) func(context.Context, *states, *question) 
 	}
 }
 
-// validateGroup checks a group that the schema accepts.
+// validateGroup checks a group that the schema accepts, as validatePolicy does.
 func validateGroup(decode decodeGroup) func(context.Context, *states, *question) answer {
 	return func(ctx context.Context, s *states, q *question) answer {
 		g, err := decode.read(q)
 		switch {
 		case err != nil:
-			return answer{errs: []policy.FieldError{unreadable(err)}}
+			return unreadable(err)
 		case g == nil:
 			return answer{}
+		}
+		if errs := admission.GroupSchema(g); len(errs) > 0 {
+			return answer{errs: errs, form: true}
 		}
 		return checkGroup(ctx, s, g)
 	}

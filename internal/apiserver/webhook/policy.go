@@ -83,27 +83,26 @@ func completePolicy(decode decodePolicy) func(context.Context, *states, *questio
 	}
 }
 
-// validatePolicy checks a policy that the schema accepts.
+// validatePolicy checks a policy that the schema accepts, also for what the schema ought to have refused.
 func validatePolicy(decode decodePolicy) func(context.Context, *states, *question) answer {
 	return func(ctx context.Context, s *states, q *question) answer {
 		given, undecided, err := decode.read(q)
 		switch {
 		case err != nil:
-			return answer{errs: []policy.FieldError{unreadable(err)}}
+			return unreadable(err)
 		case !undecided:
 			return answer{}
 		}
 		admission.Default(&given.policy)
+		if errs := admission.Schema(&given.policy); len(errs) > 0 {
+			return answer{errs: errs, form: true}
+		}
 		a := checkPolicy(ctx, s, &given.policy)
 		if len(a.errs) == 0 && a.err == nil {
 			a.warnings = warnings(&given.policy)
 		}
 		return a
 	}
-}
-
-func unreadable(err error) policy.FieldError {
-	return policy.FieldError{Field: "object", Want: "the form of its kind: " + err.Error()}
 }
 
 // checkPolicy applies the rules. The system tiers exist always: they are put back when they are missing.

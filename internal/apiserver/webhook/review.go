@@ -27,8 +27,9 @@ type question struct {
 
 // answer is what it is told. Without errs and err the object is accepted.
 type answer struct {
-	// errs are what is wrong with the object.
+	// errs are what is wrong with the object; form says that it is the form, which is otherwise for the schema to refuse.
 	errs []policy.FieldError
+	form bool
 	// err is why it cannot be decided.
 	err error
 	// patch completes the object.
@@ -107,7 +108,7 @@ func (h *handler) respond(r *http.Request, in *admissionv1.AdmissionRequest) (*a
 	out := &admissionv1.AdmissionResponse{UID: in.UID, Warnings: a.warnings}
 	switch {
 	case len(a.errs) > 0:
-		out.Result = refusal(a.errs)
+		out.Result = refusal(a.errs, a.form)
 	case a.err != nil:
 		out.Result = &metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,
@@ -128,11 +129,19 @@ func (h *handler) respond(r *http.Request, in *admissionv1.AdmissionRequest) (*a
 	return out, nil
 }
 
+// unreadable says that an object has not even the types of its kind.
+func unreadable(err error) answer {
+	return answer{form: true, errs: []policy.FieldError{{Field: "object", Want: "the form of its kind: " + err.Error()}}}
+}
+
 // refusal says what is wrong in one line, and field by field for programs.
-func refusal(errs []policy.FieldError) *metav1.Status {
+func refusal(errs []policy.FieldError, form bool) *metav1.Status {
 	s := &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest,
 		Message: policy.JoinErrors(errs), Details: &metav1.StatusDetails{},
+	}
+	if form {
+		s.Code, s.Reason = http.StatusUnprocessableEntity, metav1.StatusReasonInvalid
 	}
 	for _, e := range errs {
 		s.Details.Causes = append(s.Details.Causes, metav1.StatusCause{

@@ -23,7 +23,7 @@ func validateTier(ctx context.Context, s *states, q *question) answer {
 			continue
 		}
 		if err := json.Unmarshal(in.raw, in.into); err != nil {
-			return answer{errs: []policy.FieldError{unreadable(err)}}
+			return unreadable(err)
 		}
 	}
 	switch q.operation {

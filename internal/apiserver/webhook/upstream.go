@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/nephele-io/nephele/internal/control/convert"
-	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
 
@@ -37,7 +36,7 @@ func validateUpstream(empty func() (runtime.Object, func() any)) func(context.Co
 	return func(_ context.Context, _ *states, q *question) answer {
 		object, spec := empty()
 		if err := json.Unmarshal(q.object, object); err != nil {
-			return answer{errs: []policy.FieldError{unreadable(err)}}
+			return unreadable(err)
 		}
 		if q.operation == admissionv1.Update {
 			old, oldSpec := empty()

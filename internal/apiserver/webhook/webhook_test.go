@@ -242,6 +242,7 @@ func TestLeftToTheSchema(t *testing.T) {
 		"CIDR":           {"/mutate/annp", annp(`{priority: 5, tier: gold, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{ipBlock: {cidr: 10.0.0.0/99}}]}]}`)},
 		"scope":          {"/mutate/annp", annp(`{priority: 5, tier: gold, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{podSelector: {}, scope: World}]}]}`)},
 		"namespaces":     {"/mutate/acnp", acnp(`{priority: 5, tier: gold, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{namespaces: {match: Other}}]}]}`)},
+		"IGMP":           {"/mutate/annp", annp(`{priority: 5, tier: gold, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{igmp: {groupAddress: all}}]}]}`)},
 		"type":           {"/mutate/acnp", acnp(`{priority: 5, tier: gold, appliedTo: all}`)},
 		"group selector": {"/mutate/group", group("g", `{podSelector: {matchExpressions: [{key: a, operator: Near}]}, childGroups: [g]}`)},
 		"group block":    {"/mutate/clustergroup", clusterGroup("g", `{ipBlocks: [{cidr: x}], childGroups: [g]}`)},
@@ -251,8 +252,8 @@ func TestLeftToTheSchema(t *testing.T) {
 		}
 		// The last word: without a schema before it, it is refused all the same.
 		path := strings.Replace(c.path, "mutate", "validate", 1)
-		if got := ask(t, handlers, asked{path: path, operation: "CREATE", object: c.object}); got.Allowed {
-			t.Errorf("%s: accepted by %s", name, path)
+		if got := ask(t, handlers, asked{path: path, operation: "CREATE", object: c.object}); got.Allowed || got.Result.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %s answers %+v", name, path, got)
 		}
 	}
 }
