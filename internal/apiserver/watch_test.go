@@ -312,7 +312,7 @@ func TestAgentsStayInSync(t *testing.T) {
 func TestSlowWatcherDelaysNobody(t *testing.T) {
 	t.Parallel()
 	store := watchstore.New(watchstore.Options{MaxPending: 50})
-	w := &world{store: store, reports: &reportBook{}, dir: t.TempDir(), stall: 100 * time.Millisecond}
+	w := &world{store: store, reports: &reportBook{}, dir: t.TempDir(), stall: 500 * time.Millisecond}
 	w.start(t, "127.0.0.1:0")
 	store.Publish(watchstore.Changes{})
 	conn, err := tls.Dial("tcp", w.address, &tls.Config{InsecureSkipVerify: true})
@@ -356,7 +356,7 @@ func TestSlowWatcherDelaysNobody(t *testing.T) {
 		return nil
 	})
 	// The other one may be idle for longer than a client may stall.
-	time.Sleep(5 * w.stall)
+	time.Sleep(2 * w.stall)
 	store.Publish(watchstore.Changes{Policies: []watchstore.PolicyChange{gone("u0")}})
 	if e := next(t, quick); e.Type != watch.Deleted {
 		t.Fatalf("got %v", e)
