@@ -39,6 +39,8 @@ type account struct {
 	feed   feed
 	// basis is what the objects were last brought in line with; nil if that is not known. Only Reconcile uses it.
 	basis *basis
+	// touched says that somebody, perhaps ourselves, has edited an object of the account since they were last listed.
+	touched bool
 }
 
 // credentials is a key of a Secret and what was there.
@@ -283,6 +285,25 @@ func (a *account) due(now time.Time, all bool) []job {
 	a.triggered = false
 	slices.SortFunc(jobs, func(x, y job) int { return cmp.Compare(x.region, y.region) })
 	return jobs
+}
+
+// onlyHints reports whether jobs read named objects only and no object of the account was touched. It forgets that one was, as whoever
+// asks looks at all of them if the answer is no.
+func (a *account) onlyHints(jobs []job) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	only := !a.touched && len(jobs) > 0 && !slices.ContainsFunc(jobs, func(j job) bool { return len(j.ids) == 0 })
+	a.touched = false
+	return only
+}
+
+// touch notes that an object of the account was edited.
+func (i *Inventory) touch(key types.NamespacedName) {
+	if a := i.lookup(cloud.AccountKey(key.Namespace, key.Name)); a != nil {
+		a.mu.Lock()
+		a.touched = true
+		a.mu.Unlock()
+	}
 }
 
 // wait returns how long from now until there is something to read.

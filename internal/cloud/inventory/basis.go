@@ -1,9 +1,12 @@
 package inventory
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -119,6 +122,45 @@ func (b *basis) part(v view, changed map[string]bool) (d, gone desired) {
 	maps.Copy(refs, d.refs)
 	d.refs = refs
 	return d, gone
+}
+
+// fetch reads the objects of these VMs, and the networks, instead of all. sum is that of all objects, as it was left.
+func (s *syncer) fetch(ctx context.Context, v view, ids map[string]bool, sum uint64) error {
+	s.reset()
+	namespaces := map[string]bool{}
+	for i := range v.selectors {
+		namespaces[v.selectors[i].Namespace] = true
+	}
+	for id := range ids {
+		name := machine{vm: &cloud.VM{ID: id}}.objectName()
+		for namespace := range namespaces {
+			vm := types.NamespacedName{Namespace: namespace, Name: name}
+			rest := types.NamespacedName{Namespace: namespace, Name: v1alpha1.EntityNamePrefix + name}
+			err := errors.Join(fetch(ctx, s, s.vms, vm, &v1alpha1.VirtualMachine{}),
+				fetch(ctx, s, s.entities, rest, &antreav1alpha2.ExternalEntity{}), fetch(ctx, s, s.nodes, rest, &antreav1alpha1.ExternalNode{}))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.listVpcs(ctx); err != nil {
+		return err
+	}
+	s.sum = sum
+	return nil
+}
+
+// fetch reads one object, if it exists and is the account's.
+func fetch[T client.Object](ctx context.Context, s *syncer, into map[types.NamespacedName]T, key types.NamespacedName, o T) error {
+	err := s.opts.Client.Get(ctx, key, o)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %T %s: %w", o, key, err)
+	}
+	pick(s, into, o)
+	return nil
 }
 
 // only restricts the objects that are looked at to those of the VMs in either of two states, and the networks.

@@ -318,6 +318,9 @@ func TestPartIsWhole(t *testing.T) {
 	mine := l.inv
 	for step := range 40 {
 		what := l.randomChange(rnd)
+		if strings.Contains(what, "by hand") || strings.Contains(what, "user") {
+			l.inv.touch(accountKey) // as the watch on the objects would
+		}
 		l.follow()
 		if rnd.IntN(4) == 0 {
 			l.advance(time.Minute)

@@ -41,39 +41,57 @@ type syncer struct {
 	taken map[types.NamespacedName]string
 }
 
-// list reads the objects of the account that exist.
-func (s *syncer) list(ctx context.Context) error {
+// reset forgets all objects.
+func (s *syncer) reset() {
 	s.vms, s.vpcs = map[types.NamespacedName]*v1alpha1.VirtualMachine{}, map[types.NamespacedName]*v1alpha1.Vpc{}
 	s.entities = map[types.NamespacedName]*antreav1alpha2.ExternalEntity{}
 	s.nodes = map[types.NamespacedName]*antreav1alpha1.ExternalNode{}
 	s.taken = map[types.NamespacedName]string{}
+}
 
-	account := client.MatchingLabels{v1alpha1.LabelCPANamespace: s.account.Namespace}
+// list reads the objects of the account that exist.
+func (s *syncer) list(ctx context.Context) error {
+	s.reset()
 	kind := client.MatchingLabels{v1alpha1.LabelKind: v1alpha1.LabelKindVirtualMachine}
 	var vms v1alpha1.VirtualMachineList
-	var vpcs v1alpha1.VpcList
 	var entities antreav1alpha2.ExternalEntityList
 	var nodes antreav1alpha1.ExternalNodeList
-	for _, l := range []struct {
-		list  client.ObjectList
-		label client.MatchingLabels
-	}{{&vms, account}, {&vpcs, account}, {&entities, kind}, {&nodes, kind}} {
-		// The objects are only read: what is changed is a copy (see put). Copying them all would be most of the work.
-		if err := s.opts.Client.List(ctx, l.list, l.label, client.UnsafeDisableDeepCopy); err != nil {
-			return fmt.Errorf("list the objects of account %s: %w", s.account, err)
-		}
+	err := errors.Join(s.listOf(ctx, &vms, s.accountLabel()), s.listOf(ctx, &entities, kind), s.listOf(ctx, &nodes, kind), s.listVpcs(ctx))
+	if err != nil {
+		return err
 	}
 	for i := range vms.Items {
 		pick(s, s.vms, &vms.Items[i])
-	}
-	for i := range vpcs.Items {
-		pick(s, s.vpcs, &vpcs.Items[i])
 	}
 	for i := range entities.Items {
 		pick(s, s.entities, &entities.Items[i])
 	}
 	for i := range nodes.Items {
 		pick(s, s.nodes, &nodes.Items[i])
+	}
+	return nil
+}
+
+// listVpcs reads the networks of the account that exist.
+func (s *syncer) listVpcs(ctx context.Context) error {
+	var vpcs v1alpha1.VpcList
+	if err := s.listOf(ctx, &vpcs, s.accountLabel()); err != nil {
+		return err
+	}
+	for i := range vpcs.Items {
+		pick(s, s.vpcs, &vpcs.Items[i])
+	}
+	return nil
+}
+
+func (s *syncer) accountLabel() client.MatchingLabels {
+	return client.MatchingLabels{v1alpha1.LabelCPANamespace: s.account.Namespace}
+}
+
+func (s *syncer) listOf(ctx context.Context, into client.ObjectList, label client.MatchingLabels) error {
+	// The objects are only read: what is changed is a copy (see put). Copying them all would be most of the work.
+	if err := s.opts.Client.List(ctx, into, label, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the objects of account %s: %w", s.account, err)
 	}
 	return nil
 }

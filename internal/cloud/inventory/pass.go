@@ -30,6 +30,9 @@ type pass struct {
 	problem *problem
 	// news says that something changed that subscribers want to know.
 	news bool
+	// quick says that nothing but named objects was read, and that no object of ours was touched since the last pass: then the
+	// objects need not all be looked at.
+	quick bool
 }
 
 // problem is a fault of the account's configuration.
@@ -61,6 +64,7 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 		return written
 	}
 	due := p.account.due(p.opts.Now(), changed)
+	p.quick = p.account.onlyHints(due) && !p.deleting()
 	if p.problem == nil {
 		p.observe(ctx, due, publish)
 	}
@@ -180,17 +184,30 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 // since the last time is left alone: if nothing has, nothing is computed or compared.
 // written is what went wrong with the writing; err that the objects could not be read, so that nothing was done.
 func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err error) {
-	if err := s.list(ctx); err != nil {
-		return desired{}, nil, err
-	}
 	s.stale = p.stale()
-	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots(), modes: p.modes(s)}
+	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots()}
 	if !p.deleting() {
 		v.selectors = p.selectors
 	}
 	inputs, last := p.inputsOf(s.stale), p.account.basis
 	keep := p.keep(v)
-	changed, partly := last.changes(s.sum, inputs, v.snapshots)
+	var changed map[string]bool
+	partly := false
+	if p.quick && last != nil {
+		if changed, partly = last.changes(last.objects, inputs, v.snapshots); partly {
+			err = s.fetch(ctx, v, changed, last.objects)
+		}
+	}
+	if !partly {
+		if err = s.list(ctx); err == nil {
+			changed, partly = last.changes(s.sum, inputs, v.snapshots)
+		}
+	}
+	if err != nil {
+		p.account.basis = nil
+		return desired{}, nil, err
+	}
+	v.modes = p.modes(s)
 	switch {
 	case partly && len(changed) == 0:
 		d = desired{matched: last.matched, counts: last.counts, inNetwork: last.inNetwork, refs: last.refs}

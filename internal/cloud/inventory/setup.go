@@ -40,7 +40,13 @@ func (i *Inventory) SetupWithManager(mgr manager.Manager) error {
 			return out
 		})
 	}
-	marked := toAccount(func(_ context.Context, o client.Object) []types.NamespacedName { return markedBy(o) })
+	marked := toAccount(func(_ context.Context, o client.Object) []types.NamespacedName {
+		keys := markedBy(o)
+		for _, key := range keys {
+			i.touch(key)
+		}
+		return keys
+	})
 	changed := builder.WithPredicates(edited())
 	b := builder.ControllerManagedBy(mgr).Named("inventory").
 		For(&v1alpha1.CloudProviderAccount{}, changed).
