@@ -59,7 +59,7 @@ func (a *agent) fail(err error) {
 	a.failures = append(a.failures, err)
 }
 
-// inSync compares what the agent has with what a list returns.
+// inSync compares what the agent has with what a list returns. The uid of a group may be another one meanwhile, which no patch tells.
 func (a *agent) inSync(ctx context.Context, client *rest.RESTClient) error {
 	a.mu.Lock()
 	failure := errors.Join(a.failures...)
@@ -86,13 +86,16 @@ func (a *agent) inSync(ctx context.Context, client *rest.RESTClient) error {
 	}
 	want := enforcer.Computed{Policies: pointers(p.Items), AddressGroups: pointers(ag.Items), AppliedToGroups: pointers(atg.Items)}
 	if d := cmp.Diff(want, a.Known(), cmpopts.EquateEmpty(), cmpopts.IgnoreTypes(metav1.TypeMeta{}),
-		cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion"), cmpopts.SortSlices(func(x, y v1beta2.GroupMember) bool { return identity(x) < identity(y) })); d != "" {
+		cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion", "UID"), cmpopts.SortSlices(func(x, y v1beta2.GroupMember) bool { return identity(x) < identity(y) })); d != "" {
 		return fmt.Errorf("%s (-listed +known):\n%s", a.name, d)
 	}
 	return nil
 }
 
-func identity(m v1beta2.GroupMember) string { return fmt.Sprintf("%+v %v", *m.Pod, m.IPs) }
+// identity orders members; it need not be what agents go by.
+func identity(m v1beta2.GroupMember) string {
+	return fmt.Sprintf("%+v %+v %+v %+v %v", m.Pod, m.ExternalEntity, m.Service, m.Node, m.IPs)
+}
 
 func pointers[T any](items []T) []*T {
 	var out []*T

@@ -178,7 +178,8 @@ func (g *group[T]) build() *T {
 	return &out
 }
 
-// memberKey is the identity of a member: its reference and the raw bytes of its addresses in their order; of a Node the addresses alone.
+// memberKey is the identity of a member: its reference and the raw bytes of its addresses in their order, of a Node the addresses alone.
+// Where a Node has none, in applied-to groups, it is its name; an Antrea Agent takes all of those for one.
 func memberKey(m v1beta2.GroupMember) string {
 	var b strings.Builder
 	switch {
@@ -188,6 +189,8 @@ func memberKey(m v1beta2.GroupMember) string {
 		b.WriteString("ExternalEntity:" + m.ExternalEntity.Namespace + "/" + m.ExternalEntity.Name)
 	case m.Service != nil:
 		b.WriteString("Service:" + m.Service.Namespace + "/" + m.Service.Name)
+	case m.Node != nil && len(m.IPs) == 0:
+		b.WriteString("Node:" + m.Node.Name)
 	}
 	for _, ip := range m.IPs {
 		b.WriteByte(' ')
