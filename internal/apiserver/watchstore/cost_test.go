@@ -1,0 +1,126 @@
+package watchstore
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+// takeOne takes the next event of a watch.
+func takeOne(t *testing.T, w *Watcher) Event {
+	t.Helper()
+	var one [1]Event
+	if _, err := w.Take(context.Background(), one[:]); err != nil {
+		t.Fatal(err)
+	}
+	return one[0]
+}
+
+// TestManyReceiversShareOneObject: what is the same for all receivers is made once, and encoded once per encoding; nothing of
+// that is kept when everybody has it.
+func TestManyReceiversShareOneObject(t *testing.T) {
+	s := New(Options{})
+	s.Publish(Changes{
+		AddressGroups:   []GroupChange{hugeGroup(0, 3, "a", "b")},
+		AppliedToGroups: []GroupChange{hugeGroup(0, 3, "a", "b")},
+		Policies:        []PolicyChange{{Policy: policyNamed("p", 1), SpanAdded: []string{"a", "b"}}},
+	})
+	pairs := map[Resource][2]*Watcher{}
+	for _, r := range Resources() {
+		pairs[r] = [2]*Watcher{mustWatch(t, s, r, "a"), mustWatch(t, s, r, "b")}
+	}
+	same := func(r Resource, eventType watch.EventType) Event {
+		t.Helper()
+		x, y := takeOne(t, pairs[r][0]), takeOne(t, pairs[r][1])
+		if x.Type != eventType || x.Object != y.Object || x.Frames == nil || x.Frames != y.Frames {
+			t.Fatalf("%s of %s: %p and %p", x.Type, r, x.Object, y.Object)
+		}
+		return x
+	}
+	e := same(AddressGroups, watch.Added)
+	same(NetworkPolicies, watch.Added)
+	if x, y := takeOne(t, pairs[AppliedToGroups][0]), takeOne(t, pairs[AppliedToGroups][1]); x.Object == y.Object || x.Frames != nil {
+		t.Fatal("applied-to groups are each receiver's own")
+	}
+	for _, pair := range pairs {
+		for _, w := range pair {
+			if b := takeOne(t, w); b.Type != watch.Bookmark {
+				t.Fatal(b)
+			}
+		}
+	}
+	if len(s.rendered) != 0 {
+		t.Fatalf("%d objects are kept for nobody", len(s.rendered))
+	}
+	s.Publish(Changes{
+		AddressGroups: []GroupChange{{Name: "g", UID: "g", Added: hugeGroup(3, 4).Added}},
+		Policies:      []PolicyChange{{Policy: policyNamed("p", 2)}},
+	})
+	same(AddressGroups, watch.Modified)
+	same(NetworkPolicies, watch.Modified)
+
+	var times [2]int
+	var running sync.WaitGroup
+	for i := range 20 {
+		running.Go(func() {
+			data, err := e.Frames.Encode(fmt.Sprint("encoding ", i%2), func(w io.Writer) error {
+				times[i%2]++
+				_, err := fmt.Fprint(w, i%2)
+				return err
+			})
+			if string(data) != fmt.Sprint(i%2) || err != nil {
+				t.Errorf("%q, %v", data, err)
+			}
+		})
+	}
+	running.Wait()
+	if times != [2]int{1, 1} {
+		t.Fatal(times)
+	}
+}
+
+// TestStalledReceiverHoldsLittle: whatever happens while a receiver does not read, what is kept for it is no more than the
+// difference to what it has, and another receiver gets everything meanwhile.
+func TestStalledReceiverHoldsLittle(t *testing.T) {
+	const members, rounds = 50, 1000
+	s := New(Options{})
+	s.Publish(Changes{AddressGroups: []GroupChange{hugeGroup(0, members, "a")}})
+	stalled, quick := mustWatch(t, s, AddressGroups, "a"), mustWatch(t, s, AddressGroups, "a")
+	held, c := newClient(AddressGroups), newClient(AddressGroups)
+	if err := held.drain(stalled); err != nil {
+		t.Fatal(err)
+	}
+	for i := range rounds {
+		c0 := hugeGroup(i%members, i%members+1)
+		change := GroupChange{Name: "g", UID: "g", Added: c0.Added}
+		c0.Added[0].Ports = []v1beta2.NamedPort{{Name: "p", Port: int32(i)}}
+		if i%3 == 0 {
+			change.Added, change.Removed = nil, c0.Added
+		}
+		s.Publish(Changes{AddressGroups: []GroupChange{change}})
+		if err := c.drain(quick); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range stalled.due {
+			if n := len(d.patch.changes); len(stalled.due) != 1 || n > members {
+				t.Fatalf("after %d changes %d objects and %d members wait", i, len(stalled.due), n)
+			}
+		}
+	}
+	if len(c.events) < rounds/2 {
+		t.Fatalf("the quick receiver got %d events", len(c.events))
+	}
+	if err := held.drain(stalled); err != nil {
+		t.Fatal(err)
+	}
+	want, err := listing(s, AddressGroups, "a")
+	if err != nil || held.state() != want || c.state() != want {
+		t.Fatalf("the receivers differ from what List returns (%v)", err)
+	}
+}
