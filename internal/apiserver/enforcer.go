@@ -28,15 +28,23 @@ const (
 	AnyKey EnforcerAccess = "any"
 )
 
-// ParseEnforcerAccess reads a choice; empty means OwnKey.
-func ParseEnforcerAccess(s string) (EnforcerAccess, error) {
-	switch a := EnforcerAccess(s); a {
+// String implements pflag.Value.
+func (a *EnforcerAccess) String() string { return string(*a) }
+
+// Type implements pflag.Value.
+func (a *EnforcerAccess) Type() string { return "string" }
+
+// Set implements pflag.Value: it takes one of the choices, or nothing for OwnKey.
+func (a *EnforcerAccess) Set(s string) error {
+	switch choice := EnforcerAccess(s); choice {
 	case "":
-		return OwnKey, nil
+		*a = OwnKey
 	case OwnKey, AnyKey:
-		return a, nil
+		*a = choice
+	default:
+		return fmt.Errorf("want %s or %s", OwnKey, AnyKey)
 	}
-	return "", fmt.Errorf("enforcer access %q: want %s or %s", s, OwnKey, AnyKey)
+	return nil
 }
 
 // What a rule allows that lets an identity act for an enforcer: the verb, and the resource of controlplane.antrea.io, whose

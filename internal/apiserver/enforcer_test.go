@@ -280,14 +280,16 @@ func TestGrantsThatChange(t *testing.T) {
 	}
 }
 
-func TestParseEnforcerAccess(t *testing.T) {
+func TestEnforcerAccessIsAFlag(t *testing.T) {
 	for in, want := range map[string]apiserver.EnforcerAccess{"": apiserver.OwnKey, "own-key": apiserver.OwnKey, "any": apiserver.AnyKey} {
-		if got, err := apiserver.ParseEnforcerAccess(in); err != nil || got != want {
+		var got apiserver.EnforcerAccess
+		if err := got.Set(in); err != nil || got != want || got.String() != string(want) {
 			t.Errorf("%q: %q %v", in, got, err)
 		}
 	}
-	if _, err := apiserver.ParseEnforcerAccess("all"); err == nil {
-		t.Error("nonsense is taken")
+	got := apiserver.AnyKey
+	if err := got.Set("all"); err == nil || got != apiserver.AnyKey {
+		t.Errorf("nonsense is taken: %q %v", got, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -39,6 +40,12 @@ type APIOptions struct {
 	Local bool
 	// Enforcers says whom callers may act for; empty means themselves only.
 	Enforcers apiserver.EnforcerAccess
+}
+
+// RegisterEnforcers adds --enforcer-access, which sets Enforcers.
+func (o *APIOptions) RegisterEnforcers(f *pflag.FlagSet) {
+	o.Enforcers = apiserver.OwnKey
+	f.Var(&o.Enforcers, "enforcer-access", "whom callers of the computed API may act for: own-key (themselves, and whom a rule with verb enforce names) or any (everybody, as with Antrea)")
 }
 
 // apiCertificate opens the certificate of the API.

@@ -234,7 +234,6 @@ func NewControllerCommand() *cobra.Command {
 	var o ControllerOptions
 	var verbose bool
 	var api APIOptions
-	var enforcers string
 	var antrea AntreaFlags
 	cmd := &cobra.Command{
 		Use:   "controller",
@@ -268,9 +267,6 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 			case api.Address != "" && (api.CertDir == "") == (api.TLSDir == ""):
 				return errors.New("--api needs either --api-cert-dir, a directory that keeps the certificate over restarts, or --api-tls-dir")
 			case api.Address != "":
-				if api.Enforcers, err = apiserver.ParseEnforcerAccess(enforcers); err != nil {
-					return fmt.Errorf("--enforcer-access: %w", err)
-				}
 				o.API = &api
 			}
 			return RunController(cmd.Context(), cfg, o)
@@ -285,7 +281,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	f.StringVar(&api.Address, "api", "", "HOST:PORT to serve the computed policies on, to agents, and the admission webhooks; empty for none. Service "+apiNamespace+"/"+apiService+" must lead there")
 	f.StringVar(&api.CertDir, "api-cert-dir", "", "directory that keeps the certificate of --api; created if missing")
 	f.StringVar(&api.TLSDir, "api-tls-dir", "", "directory with tls.crt, tls.key and ca.crt for --api, which somebody else (cert-manager) keeps current")
-	f.StringVar(&enforcers, "enforcer-access", string(apiserver.OwnKey), "whom callers of --api may act for: own-key (themselves, and whom a rule with verb enforce names) or any (everybody, as with Antrea)")
+	api.RegisterEnforcers(f)
 	antrea.Register(f)
 	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log every round of computation")

@@ -36,25 +36,29 @@ func run() int {
 // upCommand is "up" with a choice of who computes the policies.
 func upCommand() *cobra.Command {
 	var antrea cli.AntreaFlags
+	var api cli.APIOptions
 	cmd := up.NewCommand(crd.FS(), func(ctx context.Context, cfg *rest.Config, home up.Home) error {
 		foreign, err := antrea.Config(cfg)
 		if err != nil {
 			return err
 		}
 		if foreign == nil {
-			return runController(ctx, cfg, home)
+			return serve(ctx, cfg, home, api)
 		}
 		return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Antrea: foreign, Ready: home.Ready})
 	})
 	antrea.Register(cmd.Flags())
+	api.RegisterEnforcers(cmd.Flags())
 	return cmd
 }
 
-// runController runs the loops of the controller in this process, and serves what they compute.
+// runController is serve with the usual options.
 func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
-	return cli.RunController(ctx, cfg, cli.ControllerOptions{
-		Log:   cli.NewLogger(home.Log, false),
-		API:   &cli.APIOptions{Address: "127.0.0.1:0", CertDir: home.Certificates, Local: true},
-		Ready: home.Ready,
-	})
+	return serve(ctx, cfg, home, cli.APIOptions{})
+}
+
+// serve runs the loops of the controller in this process, and serves what they compute on this machine.
+func serve(ctx context.Context, cfg *rest.Config, home up.Home, api cli.APIOptions) error {
+	api.Address, api.CertDir, api.Local = "127.0.0.1:0", home.Certificates, true
+	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), API: &api, Ready: home.Ready})
 }
