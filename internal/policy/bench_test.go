@@ -79,11 +79,12 @@ func BenchmarkCompute(b *testing.B) {
 			runtime.KeepAlive(objects)
 		})
 	}
+	b.Run("Churn", churn)
 }
 
-// BenchmarkChurn measures single changes in the steady state of each world, from the informer's call to the last event received by
+// churn measures single changes in the steady state of each world, from the informer's call to the last event received by
 // the last subscriber: a label of an entity, an entity more or less, the ports of a policy.
-func BenchmarkChurn(b *testing.B) {
+func churn(b *testing.B) {
 	for _, world := range worlds[:6] {
 		b.Run(world.name, func(b *testing.B) {
 			s := world.make(world.n)
