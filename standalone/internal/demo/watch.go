@@ -81,7 +81,7 @@ func (s *story) byHand(l login) {
 	}
 	fmt.Fprintf(s.out, `
   export KUBECONFIG=%[1]s
-  kubectl get vm,ee,cpa,ces,anp,acnp -A
+  kubectl get vm,ee,cpa,ces,annp,acnp -A
   kubectl describe vm -n %[2]s %[3]s
 
   # core_01 is a switch again:
