@@ -93,8 +93,12 @@ func (e *event) call(c cloud.Change, us identity) (cloud.Change, bool) {
 		return cloud.Change{}, false
 	}
 	found := map[string]bool{}
-	collect(d.Request, found)
-	collect(d.Response, found)
+	if id := ruledGroup(d.Name, d.Request); id != "" {
+		found[id] = true
+	} else {
+		collect(d.Request, found)
+		collect(d.Response, found)
+	}
 	for id := range found {
 		if slices.Contains(kinds, kindOf(id)) {
 			c.IDs = append(c.IDs, id)
@@ -135,6 +139,20 @@ func kindsOfCall(name string) ([]idKind, bool) {
 		return []idKind{prefixListID}, true
 	}
 	return nil, false
+}
+
+// ruledGroup returns the group whose rules a call changes, which is not one of those that the rules refer to; "" if it is another call
+// or names the group otherwise.
+func ruledGroup(call string, request any) string {
+	fields, ok := request.(map[string]any)
+	if !ok || !strings.Contains(call, "SecurityGroup") {
+		return ""
+	}
+	id, _ := fields["groupId"].(string)
+	if kindOf(id) != groupID || !anyID.MatchString(id) {
+		return ""
+	}
+	return id
 }
 
 // collect notes every id in a JSON value, wherever it stands, but not what people write as tags.

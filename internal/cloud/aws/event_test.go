@@ -28,7 +28,7 @@ func TestReadEvent(t *testing.T) {
 		"launch": {record(us, "RunInstances", "", `{"instancesSet":{"items":[{"imageId":"ami-01234567","minCount":1}]},"subnetId":"subnet-01234567"}`,
 			`{"reservationId":"r-01234567","instancesSet":{"items":[{"instanceId":"i-01234567","vpcId":"vpc-01234567",
 			"networkInterfaceSet":{"items":[{"networkInterfaceId":"eni-01234567"}]},"groupSet":{"items":[{"groupId":"sg-01234567"}]}}]}}`), "eni-01234567 i-01234567"},
-		"rule":          {record(us, "AuthorizeSecurityGroupIngress", "", `{"groupId":"sg-01234567","ipPermissions":{"items":[{"groups":{"items":[{"groupId":"sg-89abcdef"}]}}]}}`, `{"_return":true}`), "sg-01234567 sg-89abcdef"},
+		"rule":          {record(us, "AuthorizeSecurityGroupIngress", "", `{"groupId":"sg-01234567","ipPermissions":{"items":[{"groups":{"items":[{"groupId":"sg-89abcdef"}]}}]}}`, `{"_return":true}`), "sg-01234567"},
 		"new group":     {record(us, "CreateSecurityGroup", "", `{"groupName":"web","vpcId":"vpc-01234567"}`, `{"groupId":"sg-01234567"}`), "sg-01234567"},
 		"address":       {record(us, "AssociateAddress", "", `{"allocationId":"eipalloc-01234567","instanceId":"i-01234567"}`, `{"associationId":"eipassoc-01234567"}`), "i-01234567"},
 		"address away":  {record(us, "DisassociateAddress", "", `{"associationId":"eipassoc-01234567"}`, `{"_return":true}`), "*"},
