@@ -51,7 +51,7 @@ type Registration struct {
 	// CABundle returns the present bundle; Changed says that it has changed.
 	CABundle func() []byte
 	Changed  <-chan struct{}
-	// Hooks are the webhooks of the server; without any there are no webhook configurations.
+	// Hooks are the webhooks of the server; without any, webhook configurations of ours are removed.
 	Hooks []webhook.Hook
 	// Registered is called once, when everything has been registered and kube-apiserver reaches the API, or when something will
 	// not be registered because it is somebody else's.

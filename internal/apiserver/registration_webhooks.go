@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 )
@@ -31,7 +33,7 @@ var webhookLabels = map[string]string{"app": "antrea", "served-by": "nephele-con
 // not changed.
 func (r *Registration) ensureWebhooks(ctx context.Context, bundle []byte) error {
 	if len(r.Hooks) == 0 {
-		return nil
+		return r.dropWebhooks(ctx)
 	}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: r.webhookMeta(mutatingName)}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: r.webhookMeta(validatingName)}
@@ -56,6 +58,25 @@ func (r *Registration) ensureWebhooks(ctx context.Context, bundle []byte) error 
 			return keepLabels(&presentValidating.ObjectMeta, validating.Labels) && same
 		}),
 	)
+}
+
+// dropWebhooks removes the configurations that a former process of ours has left: nobody would answer.
+func (r *Registration) dropWebhooks(ctx context.Context) error {
+	present := map[string]client.Object{
+		mutatingName:   &admissionregistrationv1.MutatingWebhookConfiguration{},
+		validatingName: &admissionregistrationv1.ValidatingWebhookConfiguration{},
+	}
+	var errs []error
+	for name, o := range present {
+		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, o)
+		if err == nil && o.GetLabels()[managedBy] == managedByUs {
+			err = r.Client.Delete(ctx, o)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("remove the webhooks: %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (r *Registration) webhookMeta(name string) metav1.ObjectMeta {

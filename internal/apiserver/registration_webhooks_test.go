@@ -9,6 +9,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -80,6 +81,14 @@ func TestWebhooksAreRegistered(t *testing.T) {
 			again, _, err := configurations(t.Context(), r)
 			if err != nil || again.ResourceVersion != mutating.ResourceVersion {
 				t.Errorf("written again without need (%v)", err)
+			}
+			// Without webhooks, those of a former process go.
+			r.Hooks = nil
+			if _, err := r.ensure(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := configurations(t.Context(), r); !apierrors.IsNotFound(err) {
+				t.Errorf("webhooks that nobody serves are left: %v", err)
 			}
 		})
 	}
@@ -195,6 +204,12 @@ func TestForeignWebhooks(t *testing.T) {
 	}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: apiName}, &apiregistrationv1.APIService{}); err != nil {
 		t.Error(err)
+	}
+	if err := r.dropWebhooks(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: validatingName}, &v); err != nil {
+		t.Errorf("theirs are removed: %v", err)
 	}
 	cancel()
 	if err := <-done; err != nil {

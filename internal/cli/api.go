@@ -40,12 +40,22 @@ type APIOptions struct {
 	Local bool
 	// Enforcers says whom callers may act for; empty means themselves only.
 	Enforcers apiserver.EnforcerAccess
+	// WithoutWebhooks leaves kube-apiserver unaware of the admission webhooks: what is wrong with an object is then told in its status.
+	WithoutWebhooks bool
 }
 
 // RegisterEnforcers adds --enforcer-access, which sets Enforcers.
 func (o *APIOptions) RegisterEnforcers(f *pflag.FlagSet) {
 	o.Enforcers = apiserver.OwnKey
 	f.Var(&o.Enforcers, "enforcer-access", "whom callers of the computed API may act for: own-key (themselves, and whom a rule with verb enforce names) or any (everybody, as with Antrea)")
+}
+
+// hooks are the webhooks to register.
+func (o *APIOptions) hooks() []webhook.Hook {
+	if o.WithoutWebhooks {
+		return nil
+	}
+	return webhook.Hooks()
 }
 
 // apiCertificate opens the certificate of the API.
@@ -105,7 +115,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	}
 	registration := &apiserver.Registration{
 		Client: client, Service: types.NamespacedName{Namespace: apiNamespace, Name: apiService}, Port: port, Local: o.API.Local,
-		CABundle: cert.CABundle, Changed: cert.Changed(), Hooks: webhook.Hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
+		CABundle: cert.CABundle, Changed: cert.Changed(), Hooks: o.API.hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
 	}
 	for _, r := range []manager.Runnable{api, registration} {
 		if err := mgr.Add(r); err != nil {

@@ -280,6 +280,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	f.StringVar(&o.LeaderNamespace, "leader-namespace", "", "namespace of the lock; empty means the Pod's own")
 	f.StringVar(&api.Address, "api", "", "HOST:PORT to serve the computed policies on, to agents, and the admission webhooks; empty for none. Service "+apiNamespace+"/"+apiService+" must lead there")
 	f.StringVar(&api.CertDir, "api-cert-dir", "", "directory that keeps the certificate of --api; created if missing")
+	f.BoolVar(&api.WithoutWebhooks, "without-webhooks", false, "do not register the admission webhooks that --api serves, and remove those registered before")
 	f.StringVar(&api.TLSDir, "api-tls-dir", "", "directory with tls.crt, tls.key and ca.crt for --api, which somebody else (cert-manager) keeps current")
 	api.RegisterEnforcers(f)
 	antrea.Register(f)
