@@ -135,7 +135,7 @@ func (s *regionState) build(b *bridging, order []*atom, edges []*edge) {
 			continue
 		}
 		e := s.edits[g]
-		e.earlyRemove = without(e.earlyRemove, rules)
+		e.earlyRemove, e.replaced = without(e.earlyRemove, rules), without(e.replaced, rules)
 		e.lateAdd = without(e.lateAdd, rules)
 		for _, r := range rules {
 			if !slices.Contains(e.current, r) && !slices.Contains(e.earlyAdd, r) {

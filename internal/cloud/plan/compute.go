@@ -55,15 +55,42 @@ func compute(in Input, lower Lowerer, impatient bool) (out *Result, waiting bool
 	}
 	slices.SortFunc(c.regions, func(a, b *regionState) int { return strings.Compare(a.snap.Region, b.snap.Region) })
 	c.bindVMs()
-	for again := true; again; again = c.restrictConflicts() {
-		for _, s := range c.regions {
-			s.settle()
-		}
-	}
+	c.settle()
 	for _, s := range c.regions {
 		waiting = waiting || len(s.waiting) > 0
 	}
 	return c.result(), waiting
+}
+
+// settle makes the designs of all regions, and holds back what must not become wider in this round. What is refused meanwhile takes no
+// part in the change any more, so that less may have to be held back: then it begins anew without it.
+func (c *computation) settle() {
+	all := func() {
+		for _, s := range c.regions {
+			s.settle()
+		}
+	}
+	refusals := func() (n int) {
+		for _, s := range c.regions {
+			n += len(s.refused) + len(s.frozen)
+			for _, vm := range s.order {
+				n += len(vm.left)
+			}
+		}
+		return n
+	}
+	for done := false; !done; {
+		for _, s := range c.regions {
+			clear(s.restrict)
+			clear(s.stay)
+		}
+		all()
+		known := refusals()
+		for c.restrictConflicts() {
+			all()
+		}
+		done = refusals() == known
+	}
 }
 
 // findMissingGroups refuses policies whose address groups have not arrived: without them a rule would mean something else.

@@ -6,13 +6,15 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// edit is how the rules of one wanted group change, in the four moments at which a plan changes rules: the early changes come before
+// edit is how the rules of one wanted group change, in the five moments at which a plan changes rules: the early changes come before
 // interfaces move, the late ones after all of them have.
 type edit struct {
 	group                 *group
 	earlyRemove, earlyAdd []cloud.Rule
-	lateAdd, lateRemove   []cloud.Rule
-	current, stale        []cloud.Rule
+	// replaced are removed after the early additions of all groups, which say the same anew.
+	replaced            []cloud.Rule
+	lateAdd, lateRemove []cloud.Rule
+	current, stale      []cloud.Rule
 }
 
 // checker holds what checkEdits knows of one attempt.
@@ -44,12 +46,15 @@ func (s *regionState) checkEdits() (retry bool) {
 	for _, g := range groups {
 		s.edits[g] = k.begin(g)
 	}
+	for _, g := range groups {
+		k.placeAdditions(s.edits[g])
+	}
 	k.checkJoinedPeers()
 	k.checkRestored()
 	for _, g := range groups {
 		e := s.edits[g]
 		k.checkJoiners(e)
-		k.placeAdditions(e)
+		e.lateRemove = without(e.lateRemove, e.replaced)
 		if len(k.holders[g.key]) > 0 && !s.lower.Fits(union(without(e.current, e.earlyRemove), g.rules), s.quota()) {
 			k.ban(g)
 		}
@@ -127,6 +132,9 @@ func (k *checker) checkJoinedPeers() {
 					if !y.network.reaches(z.network) || y.may(ref.rule.Direction, ServiceOf(ref.rule.Match), z.private) {
 						continue
 					}
+					if h := k.byKey[ref.holder]; h != nil && slices.Contains(k.edits[h].lateRemove, ref.rule) && k.replace(k.edits[h], ref.rule) {
+						continue
+					}
 					if g := k.byKey[key]; g != nil {
 						k.ban(g)
 					} else {
@@ -173,12 +181,49 @@ func (k *checker) checkJoiners(e *edit) {
 	for _, r := range e.lateRemove {
 		now, then, known := k.addresses(r.Peer, e.group.class.network)
 		for _, j := range k.wanters[e.group.key] {
-			if !j.holds(e.group.key) && !(known && j.may(r.Direction, ServiceOf(r.Match), now.Union(then))) {
-				k.ban(e.group)
-				return
+			if j.holds(e.group.key) || known && j.may(r.Direction, ServiceOf(r.Match), now.Union(then)) || k.replace(e, r) {
+				continue
 			}
+			k.ban(e.group)
+			return
 		}
 	}
+}
+
+// replace lets a stale rule go before interfaces move, if rules that are there by then give the same peer all of it that is to stay. It
+// reports whether that is so.
+func (k *checker) replace(e *edit, r cloud.Rule) bool {
+	if slices.Contains(e.replaced, r) {
+		return true
+	}
+	if slices.ContainsFunc(e.lateAdd, func(o cloud.Rule) bool { return o.Direction == r.Direction && o.Peer == r.Peer }) {
+		return false // which counts on the stale ones
+	}
+	now, then, known := k.addresses(r.Peer, e.group.class.network)
+	by := slices.DeleteFunc(slices.Concat(e.current, e.earlyAdd), func(o cloud.Rule) bool { return slices.Contains(e.stale, o) })
+	for _, y := range k.holders[e.group.key] {
+		if !known || !spoken(y.want[indexOf(r.Direction)], r, now.Union(then), by) {
+			return false
+		}
+	}
+	e.replaced = append(e.replaced, r)
+	return true
+}
+
+// spoken reports whether everything that the half allows of the rule to the addresses is said by one of the other rules for the same peer.
+func spoken(h half, r cloud.Rule, addrs Set, by []cloud.Rule) bool {
+	cells, s := h.cells, ServiceOf(r.Match)
+	if s.Protocol != cloud.AnyProtocol {
+		cells = h.within(s)
+	}
+	for _, c := range cells {
+		if c.all.Overlaps(addrs) && !slices.ContainsFunc(by, func(o cloud.Rule) bool {
+			return o.Direction == r.Direction && o.Peer == r.Peer && ServiceOf(o.Match).covers(c.service)
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // placeAdditions decides when the new rules come, and checks the rules that stay for the sake of the interfaces that join.
@@ -203,7 +248,7 @@ func (k *checker) placeAdditions(e *edit) {
 		case stays && peerFits:
 		case peerFits && leaversFit:
 			e.earlyAdd = append(e.earlyAdd, r)
-		case !stays && k.mayWait(g, d, s, then):
+		case !stays && k.mayWait(e, r, then):
 			e.lateAdd = append(e.lateAdd, r)
 		case !peerFits:
 			k.banPeer(g, r.Peer)
@@ -213,10 +258,13 @@ func (k *checker) placeAdditions(e *edit) {
 	}
 }
 
-// mayWait reports whether nobody who shall hold the group is allowed any of it now, so that nothing is missing until the end.
-func (k *checker) mayWait(g *group, d cloud.Direction, s Service, then Set) bool {
-	for _, y := range k.wanters[g.key] {
-		if y.now[indexOf(d)].touches(s, then) {
+// mayWait reports whether nobody who shall hold the group is allowed any of the rule now, unless by a rule for the same peer that stays
+// until the end, so that nothing is missing before.
+func (k *checker) mayWait(e *edit, r cloud.Rule, then Set) bool {
+	by := without(e.current, e.earlyRemove)
+	for _, y := range k.wanters[e.group.key] {
+		now := y.now[indexOf(r.Direction)]
+		if now.touches(ServiceOf(r.Match), then) && !spoken(now, r, then, by) {
 			return false
 		}
 	}

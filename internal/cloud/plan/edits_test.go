@@ -124,3 +124,27 @@ func TestEditsOfSplitAndMerge(t *testing.T) {
 		}
 	}
 }
+
+// TestEditsOfPolicyAndLabelTogether: a VM joins a class while a policy of the class changes. Nobody else's interface is touched for it.
+func TestEditsOfPolicyAndLabelTogether(t *testing.T) {
+	in, f := bigInput(100, byRole)
+	ports := func(to int32) {
+		e := estate{}
+		for i := range in.Policies {
+			in.Policies[i] = e.policy(&policySpec{Tier: 250, Priority: 5, Applied: []int{i % 10}, Rules: []ruleSpec{{
+				Action: "Allow", Address: []int{(i + 1) % 10, (i + 3) % 10}, Services: []serviceSpec{{Protocol: "TCP", From: int32(100 * i), To: int32(100*i) + to, Type: -1}},
+			}}}, i)
+		}
+	}
+	ports(50)
+	settleBig(t, &in, f)
+	for i, to := range []int32{20, 40} { // narrower, then wider
+		relabel(&in)
+		ports(to)
+		f = &fakeCloud{snap: in.Regions[0].Snapshot, limits: f.limits, next: 100 * (i + 1)}
+		summaries := settleBig(t, &in, f)
+		if got := settledEdits(summaries); got != 1 {
+			t.Errorf("change %d: %d edits of interfaces, want 1: %v", i, got, summaries)
+		}
+	}
+}
