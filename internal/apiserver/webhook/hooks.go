@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,7 +35,7 @@ func Hooks() []Hook {
 	hook := func(name, path, resource string, scope admissionregistrationv1.ScopeType, decide func(context.Context, *states, *question) answer) Hook {
 		gv := v1beta1.GroupVersion()
 		return Hook{
-			Name: name + ".antrea.io", Path: path, Mutating: path[1] == 'm', Group: gv.Group, Version: gv.Version, Resource: resource,
+			Name: name + ".antrea.io", Path: path, Mutating: strings.HasPrefix(path, "/mutate/"), Group: gv.Group, Version: gv.Version, Resource: resource,
 			Scope: scope, Operations: changes, decide: decide,
 		}
 	}
