@@ -112,14 +112,16 @@ func (g gate) decide(ctx context.Context, what schema.GroupResource, name, key s
 func refusal(caller user.Info, key string) string {
 	rule := fmt.Sprintf("verb %q on resource %q of API group %q", VerbEnforce, ResourceEnforcers, v1beta2.GroupName)
 	if key == "" {
-		return fmt.Sprintf("user %q may not act for all enforcers: select one with fieldSelector nodeName=KEY, or let a rule allow %s without resourceNames", caller.GetName(), rule)
+		return fmt.Sprintf("user %q may not act for all enforcers: select one with fieldSelector nodeName=KEY, or let a rule allow %s without resourceNames",
+			caller.GetName(), rule)
 	}
 	if namespace, name, ok := strings.Cut(key, "/"); ok && !strings.Contains(name, "/") {
 		rule += fmt.Sprintf(" with the name %q, or in namespace %q with the name %q", key, namespace, name)
 	} else {
 		rule += fmt.Sprintf(" with the name %q", key)
 	}
-	return fmt.Sprintf("user %q may not act for enforcer %q: its token is not bound to a Node of that name, and no rule allows %s", caller.GetName(), key, rule)
+	return fmt.Sprintf("user %q may not act for enforcer %q: its token is not bound to a Node of that name, and no rule allows %s",
+		caller.GetName(), key, rule)
 }
 
 // isNode reports whether the caller is the Node of that name, or a Pod on it: kube-apiserver vouches for where a Pod's

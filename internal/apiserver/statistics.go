@@ -150,7 +150,8 @@ func trafficCells(m metav1.Object, t v1alpha1.TrafficStats) []any {
 	return []any{m.GetName(), t.Sessions, t.Packets, t.Bytes, m.GetCreationTimestamp().UTC().Format(time.RFC3339)}
 }
 
-// newPolicyStatistics serves the counters of one kind of policy. make turns counters into the object that is served.
+// newPolicyStatistics serves the counters of one kind of policy. object turns counters into what is served; table is left to
+// the caller.
 func newPolicyStatistics(b *stats.Book, kind v1beta2.NetworkPolicyType, r resource, list func() runtime.Object, object func(stats.Counters) runtime.Object) *readings {
 	return &readings{
 		resource: r, newList: list,
@@ -199,7 +200,8 @@ func newAntreaNetworkPolicyStats(b *stats.Book) rest.Storage {
 }
 
 func newAntreaClusterNetworkPolicyStats(b *stats.Book) rest.Storage {
-	r := newResource(statistic("antreaclusternetworkpolicystats"), "antreaclusternetworkpolicystats", false, func() runtime.Object { return &v1alpha1.AntreaClusterNetworkPolicyStats{} })
+	r := newResource(statistic("antreaclusternetworkpolicystats"), "antreaclusternetworkpolicystats", false,
+		func() runtime.Object { return &v1alpha1.AntreaClusterNetworkPolicyStats{} })
 	s := newPolicyStatistics(b, v1beta2.AntreaClusterNetworkPolicy, r, func() runtime.Object { return &v1alpha1.AntreaClusterNetworkPolicyStatsList{} },
 		func(c stats.Counters) runtime.Object {
 			return &v1alpha1.AntreaClusterNetworkPolicyStats{ObjectMeta: counterMeta(c), TrafficStats: c.Total, RuleTrafficStats: c.Rules}

@@ -32,8 +32,9 @@ func (e UnknownPodError) Error() string { return fmt.Sprintf("there is no Pod %s
 // does not let the traffic pass, egress first; if both let it pass, that of the two that comes first in the order of rules.
 // The default of an isolated Pod is a rule without action with the index 2147483647.
 //
-// The question names no ports: rules count as if they were for all traffic. Neither does it name a domain name or a Service,
-// so peers of that kind do not count. An unknown Pod is an UnknownPodError.
+// Packets carry the first addresses of both Pods that are of one family. The question names no ports: rules count as if they
+// were for all traffic. Neither does it name a domain name or a Service, so peers of that kind do not count. An unknown Pod
+// is an UnknownPodError.
 func (c *Controller) EvaluatePods(ctx context.Context, source, destination types.NamespacedName) (*v1beta2.NetworkPolicyEvaluationResponse, error) {
 	pods := [2]policy.EntityRef{
 		{Kind: policy.KindPod, Namespace: source.Namespace, Name: source.Name},
