@@ -25,8 +25,8 @@ func (p *Provider) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot,
 	return p.observe(ctx, s, nil)
 }
 
-// observe reads a region whole, or if windows is set what lies in the networks that it chooses.
-func (p *Provider) observe(ctx context.Context, s cloud.Scope, windows window) (*cloud.Snapshot, error) {
+// observe reads a region whole, or if a window is given what lies in the networks that it chooses.
+func (p *Provider) observe(ctx context.Context, s cloud.Scope, w window) (*cloud.Snapshot, error) {
 	owner, err := p.OwnerID(ctx)
 	if err != nil {
 		return nil, err
@@ -39,9 +39,9 @@ func (p *Provider) observe(ctx context.Context, s cloud.Scope, windows window) (
 			func(ctx context.Context) (err error) { snap.Peerings, err = r.peerings(ctx, nil); return err })
 	}
 	content := func(ctx context.Context) error { return r.content(ctx, snap) }
-	if windows == nil {
+	if w == nil {
 		err = together(ctx, frame, content)
-	} else if err = r.look(ctx, windows, snap, frame); err == nil && !r.blind() {
+	} else if err = r.look(ctx, w, snap, frame); err == nil && !r.blind() {
 		err = content(ctx)
 	}
 	if err != nil {
