@@ -43,7 +43,6 @@ func (p *pass) observe(ctx context.Context, jobs []job, publish func() error) {
 	if !ok || len(jobs) == 0 {
 		return
 	}
-	ctx = cloud.WithPurpose(ctx, cloud.Inventory)
 	done := make(chan outcome, len(jobs))
 	for _, j := range jobs {
 		go func() { done <- p.observeRegion(ctx, provider, j) }()
@@ -75,8 +74,10 @@ func (p *pass) observeRegion(ctx context.Context, provider cloud.Provider, j job
 		o.ids = nil
 	}
 	if len(o.ids) > 0 {
+		// The few calls that an event leads to are what enforcement waits for; a routine reading gives way to it.
 		o.snapshot, o.err = refresher.Refresh(bounded, j.since, o.ids)
 	} else {
+		bounded = cloud.WithPurpose(bounded, cloud.Inventory)
 		o.snapshot, o.err = provider.Observe(bounded, cloud.Scope{Account: cloud.AccountKey(p.cpa.Namespace, p.cpa.Name), Region: j.region})
 	}
 	switch {
