@@ -161,6 +161,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	realizer, err := realize.New(realize.Options{
 		ClusterID: id, Follower: policies.follower, Accounts: accounts{inv}, Lowerer: lower.AWS{}, Sink: status,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
+		Tighten: tightens(ctx, mgr.GetClient()),
 	})
 	if err != nil {
 		return err

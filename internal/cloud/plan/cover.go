@@ -174,6 +174,9 @@ func (s *regionState) lowerClasses() (retry bool) {
 				packed, shortage = s.lower.Pack(rules, nil, s.quotaOf(c, 0))
 			}
 		}
+		if t := s.tightened[c.key]; shortage != nil && t != nil {
+			rules, packed, shortage = s.tightRules(c, held, t)
+		}
 		if shortage != nil {
 			s.shortage(c, held, *shortage)
 			retry = true
@@ -291,7 +294,7 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short Shortage) {
 	if s.gather(c, held) || s.disperse(c, held) {
 		return
 	}
-	if offender := s.offender(c, held); offender != nil {
+	if offender := s.offender(c, held); offender != nil && !s.tighten(c, offender, message) {
 		for _, n := range c.nics {
 			s.leaveOut(n.vm, offender, message)
 		}

@@ -44,6 +44,10 @@ type Input struct {
 	// is if it is under control.
 	Realized map[VMRef]map[string]bool
 
+	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not all of it does. Others are left
+	// out there, or kept as they were last realized.
+	Tighten map[string]bool
+
 	// Failsafe is what VMs with policies are allowed whatever the policies say.
 	Failsafe []FailsafeFlow
 
@@ -192,8 +196,9 @@ type Refusal struct {
 	Direction cloud.Direction
 	// Message is a full sentence with the reason, the numbers where a quota is concerned, and what helps.
 	Message string
-	// Kept is true if the interfaces stay as they were last realized; false if the policy is left out there.
-	Kept bool
+	// Kept is true if the interfaces stay as they were last realized, Tightened if what fits of the policy is enforced; else the policy is
+	// left out there.
+	Kept, Tightened bool
 }
 
 // Drift is a change that somebody else made.

@@ -45,6 +45,8 @@ type regionState struct {
 	waiting  map[*nic]bool              // those of refused and frozen that need only wait for a round
 	pinned   map[string]bool            // groups of ours that must not be changed; see pin
 	coarse   map[string]bool            // restricted classes that make do with a part of what is allowed before and after
+	// tightened are the classes that allow as much as fits, by key; see tighten.
+	tightened map[string]*tightening
 	design
 }
 

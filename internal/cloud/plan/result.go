@@ -133,7 +133,7 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 	for _, p := range vm.policies {
 		on := VMPolicy{PolicyRef: p.ref, Message: vm.left[p]}
 		if on.Message == "" {
-			on.Message = blocked
+			on.Message = cmp.Or(blocked, s.tightenedOn(vm, p))
 		}
 		on.Realized = on.Message == "" && !pending && guarded
 		if p.reject {
@@ -188,6 +188,11 @@ func (s *regionState) vmRefusals(vm *vmState) []Refusal {
 			out = append(out, Refusal{
 				Policy: p.ref, VM: vm.ref, Region: s.snap.Region, Network: vm.vm.NetworkID, Message: message, Kept: vm.kept[p] != "",
 			})
+		}
+	}
+	for _, p := range vm.policies {
+		if message := s.tightenedOn(vm, p); message != "" {
+			out = append(out, Refusal{Policy: p.ref, VM: vm.ref, Region: s.snap.Region, Network: vm.vm.NetworkID, Message: message, Tightened: true})
 		}
 	}
 	for _, n := range vm.nics {

@@ -10,11 +10,12 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// Options is what a Realizer needs. All fields but Metrics and the durations are required.
+// Options is what a Realizer needs. All fields but Tighten, Metrics and the durations are required.
 type Options struct {
 	// ClusterID marks everything we own in the cloud. It must never change for a cluster.
 	ClusterID string
@@ -26,6 +27,8 @@ type Options struct {
 	Sink  Sink
 	Clock clock.Clock
 	Log   logr.Logger
+	// Tighten, if set, tells of which policies as much is to be enforced as fits; of others nothing new is, where not all of it fits.
+	Tighten func(v1beta2.NetworkPolicyReference) bool
 	// Metrics, if set, counts what is done.
 	Metrics *Metrics
 	// Settle is how long a worker waits after a change for more changes, so that they become one plan.

@@ -336,6 +336,7 @@ func (w *worker) compute(t task, regions []plan.Region) *plan.Result {
 		ClusterID: w.r.ClusterID, Account: w.key,
 		Policies: t.want.Policies, AddressGroups: t.want.AddressGroups, AppliedToGroups: t.want.AppliedToGroups,
 		Entities: t.acct.Entities, Realized: w.realized, Regions: regions, Modes: t.acct.planModes(), Failsafe: t.acct.Failsafe,
+		Tighten: w.tightened(t.want),
 	}
 	res := plan.Compute(in, w.r.Lowerer)
 	w.would, w.claims = nil, claimsOf(regions)

@@ -1,0 +1,150 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+const (
+	// strays bounds the rules that are tried one by one after the longest beginning that fits.
+	strays = 100
+	// namedLosses bounds the lost flows that a message lists.
+	namedLosses = 8
+)
+
+// tightening is a class that allows less than the policies do, because one of them does not fit and says that as much as fits is to be
+// allowed.
+type tightening struct {
+	policy  *policy
+	message string // the shortage
+	lost    string // what is not allowed though the policies allow it; set when the class is lowered
+}
+
+// tighten notes that the class is to allow what fits, if the policy asks for it.
+func (s *regionState) tighten(c *class, p *policy, message string) bool {
+	if !s.in.Tighten[p.ref.UID] || s.tightened[c.key] != nil {
+		return false
+	}
+	if s.tightened == nil {
+		s.tightened = map[string]*tightening{}
+	}
+	s.tightened[c.key] = &tightening{policy: p, message: message}
+	return true
+}
+
+// tightRules returns as much of the class's rules as fits, and changes what the class must allow to exactly that. Rules that would be
+// needed without the policy come first, then those that are in force already, then those that give the most.
+func (s *regionState) tightRules(c *class, held [][]cloud.Rule, t *tightening) ([]cloud.Rule, [][]cloud.Rule, *Shortage) {
+	pool := s.lower.Lower(s.traffic(c, c.want, &forms{}))
+	base := s.rulesWithout(c, t.policy)
+	present := ruleKeys(slices.Concat(held...))
+	in := func(rules []cloud.Rule, r cloud.Rule) int {
+		if _, found := slices.BinarySearchFunc(rules, r, cloud.Rule.Compare); found {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(pool, func(a, b cloud.Rule) int {
+		return cmp.Or(in(base, a)-in(base, b), in(present, a)-in(present, b), breadth(b)-breadth(a), a.Compare(b))
+	})
+	fits := func(rules []cloud.Rule) bool {
+		_, short := s.lower.Pack(ruleKeys(rules), nil, s.quotaOf(c, 0))
+		return short == nil
+	}
+	n := sort.Search(len(pool), func(n int) bool { return !fits(pool[:n+1]) })
+	kept := slices.Clone(pool[:n])
+	for _, r := range pool[n:min(len(pool), n+strays)] {
+		if with := append(kept, r); fits(with) {
+			kept = with
+		}
+	}
+	before := c.want
+	for i, d := range directions {
+		c.want[i] = s.evaluateThen(slices.DeleteFunc(slices.Clone(kept), func(r cloud.Rule) bool { return r.Direction != d }), c.network)
+	}
+	t.lost = losses(before, c.want)
+	kept = ruleKeys(kept)
+	packed, short := s.lower.Pack(kept, held, s.quotaOf(c, 0))
+	if short != nil {
+		packed, short = s.lower.Pack(kept, nil, s.quotaOf(c, 0))
+	}
+	return kept, packed, short
+}
+
+// rulesWithout returns the rules that the class would need without a policy, sorted.
+func (s *regionState) rulesWithout(c *class, p *policy) []cloud.Rule {
+	n := c.nics[0]
+	vm := n.vm
+	effective, profile := vm.effective, vm.profile
+	defer func() { vm.effective, vm.profile = effective, profile }()
+	vm.left[p] = "tried"
+	vm.effective, vm.profile = effectiveRules(vm)
+	delete(vm.left, p)
+	return ruleKeys(s.lower.Lower(s.traffic(c, s.wanted(n), &forms{})))
+}
+
+// breadth is the larger, the more a rule gives, roughly.
+func breadth(r cloud.Rule) int {
+	out := 0
+	switch {
+	case !r.Peer.CIDR.IsValid():
+		out = 1 << 12
+	default:
+		out = (r.Peer.CIDR.Addr().BitLen() - r.Peer.CIDR.Bits()) << 4
+	}
+	switch m := r.Match; {
+	case m.Protocol == cloud.AnyProtocol:
+		out += 1<<4 - 1
+	case m.To > m.From:
+		out += 1 << 3
+	}
+	return out
+}
+
+// losses lists the flows of before that after does not allow.
+func losses(before, after [2]half) string {
+	var named []string
+	more := 0
+	for i, d := range directions {
+		toFrom := " from "
+		if d == cloud.Egress {
+			toFrom = " to "
+		}
+		for _, cell := range before[i].minus(after[i]) {
+			for _, p := range cell.all.Prefixes() {
+				if len(named) == namedLosses {
+					more++
+					continue
+				}
+				what := cell.service.String()
+				if cell.service.Protocol == cloud.TCP || cell.service.Protocol == cloud.UDP {
+					what = cloud.NewMatch(cell.service.Protocol, int(cell.service.From), int(cell.service.To)).String()
+				}
+				named = append(named, string(d)+" "+what+toFrom+p.String())
+			}
+		}
+	}
+	out := strings.Join(named, ", ")
+	if more > 0 {
+		out += fmt.Sprintf(" and %d more", more)
+	}
+	return out
+}
+
+// tightenedOn says what of a policy is not enforced on a VM because it does not fit; empty if all of it is.
+func (s *regionState) tightenedOn(vm *vmState, p *policy) string {
+	for _, n := range vm.nics {
+		if n.state != Guarded || n.class == nil {
+			continue
+		}
+		if t := s.tightened[n.class.key]; t != nil && t.policy == p && t.lost != "" {
+			return t.message + "; as the policy asks, what fits is enforced, and lost is: " + t.lost
+		}
+	}
+	return ""
+}

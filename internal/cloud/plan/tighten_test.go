@@ -1,0 +1,108 @@
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+func tightenAll(in *plan.Input) {
+	in.Tighten = map[string]bool{}
+	for _, p := range in.Policies {
+		in.Tighten[string(p.UID)] = true
+	}
+}
+
+// TestTighten: of a policy that does not fit, what fits is enforced, and the rest is listed; other policies lose nothing.
+func TestTighten(t *testing.T) {
+	e := small()
+	f := e.cloud()
+	native := f.clone()
+	more := policySpec{Tier: 250, Priority: 9, Applied: []int{0}, Rules: []ruleSpec{{
+		Action: "Allow", Blocks: []blockSpec{{CIDR: "198.51.100.0/24"}}, Services: []serviceSpec{{Protocol: "TCP", From: 443, To: 443, Type: -1}},
+	}}}
+	res := settle(t, e, f, func(in *plan.Input) {
+		manyBlocks(400)(in)
+		in.Policies = append(in.Policies, e.policy(&more, 1))
+		in.Tighten = map[string]bool{string(in.Policies[0].UID): true, string(in.Policies[1].UID): true}
+	})
+	if !admits(f, 0, "198.51.100.9", "", 443) {
+		t.Error("another policy lost something")
+	}
+	open := 0
+	for i := range 400 {
+		if admits(f, 0, fmt.Sprintf("192.0.%d.%d", i/100, 2*(i%100)), "", 80) {
+			open++
+		}
+	}
+	if open < 290 || open > 300 {
+		t.Errorf("%d of 400 addresses are open, and 300 rules fit", open)
+	}
+	if len(res.Refusals) != 1 || !res.Refusals[0].Tightened || len(res.Policies[0].Failed)+len(res.Policies[1].Failed) != 1 {
+		t.Fatalf("refusals %+v", res.Refusals)
+	}
+	message := res.Refusals[0].Message
+	for _, part := range []string{"needs 402 ingress rules", "lost is: ingress tcp 80 from 192.0.", " more"} {
+		if !strings.Contains(message, part) {
+			t.Errorf("%q lacks %q", message, part)
+		}
+	}
+	e.History[0] = policySet{}
+	settle(t, e, f, nil)
+	if !reflect.DeepEqual(leftOver(f), leftOver(native)) {
+		t.Errorf("something is left: %s", diffLeftOver(f, native))
+	}
+}
+
+// TestTightenIsNeverWider: in random accounts with small quotas, every flow that tightened policies allow is allowed with large quotas.
+func TestTightenIsNeverWider(t *testing.T) {
+	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/8, envInt("NEPHELE_PLAN_SEED", 1)
+	tightened, restless := 0, 0
+	for i := range worlds {
+		at := uint64(seed + i)
+		e := randomEstate(rand.New(rand.NewPCG(at, 7)))
+		end := func(rules int) (allowed []bool, flows []flow, whole bool) {
+			e.Limits.RulesPerGroup, e.Limits.GroupsPerInterface = rules, max(e.Limits.GroupsPerInterface, 5)
+			f := e.cloud()
+			for round := 0; ; round++ {
+				in := e.input(e.History[0], f.clone())
+				tightenAll(&in)
+				res := plan.Compute(in, lower.AWS{})
+				if round == 20 {
+					restless++
+				}
+				if res.Plan.Empty() || round == 20 {
+					n := len(slices.DeleteFunc(slices.Clone(res.Refusals), func(r plan.Refusal) bool { return !r.Tightened }))
+					tightened += n
+					p := phase{estate: &e, flows: e.flows(), st: &stats{}}
+					return p.verdicts(f), p.flows, n == len(res.Refusals)
+				}
+				for _, s := range res.Plan.Steps {
+					if err := f.apply(s.Network, s.Op); err != nil {
+						t.Fatalf("seed %d: %s: %v", at, s.Op, err)
+					}
+				}
+			}
+		}
+		full, flows, enforced := end(1000)
+		for _, quota := range []int{3, 6} {
+			// A taking over that is refused altogether leaves the VM under its own groups, which is another matter.
+			part, _, only := end(quota)
+			for k, open := range part {
+				if open && !full[k] && only && enforced {
+					t.Fatalf("seed %d, quota %d: %s is open only when tightened", at, quota, flows[k])
+				}
+			}
+		}
+	}
+	t.Logf("seeds %d..%d: %d refusals that tighten, %d ends not reached", seed, seed+worlds-1, tightened, restless)
+	if 100*restless > worlds {
+		t.Errorf("%d of %d worlds do not come to rest", restless, worlds)
+	}
+}
