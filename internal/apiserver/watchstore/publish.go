@@ -1,7 +1,5 @@
 package watchstore
 
-import "unsafe"
-
 // publication is one Publish under way.
 type publication struct {
 	*Store
@@ -19,11 +17,19 @@ type spanChange struct {
 	more, less     int
 }
 
+// start is where a list stands; nil if it is empty.
+func start(list []string) *string {
+	if len(list) == 0 {
+		return nil
+	}
+	return &list[0]
+}
+
 func (p *publication) changedSpan(from *span, added, removed []string) *span {
 	if len(added)+len(removed) < 4 {
 		return p.registry.changed(from, added, removed)
 	}
-	c := spanChange{from, unsafe.SliceData(added), unsafe.SliceData(removed), len(added), len(removed)}
+	c := spanChange{from, start(added), start(removed), len(added), len(removed)}
 	to := p.spans[c]
 	if to == nil || to.gone {
 		to = p.registry.changed(from, added, removed)
