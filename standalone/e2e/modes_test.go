@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/estate"
+)
+
+// TestModesLive begins as one should on a real account, in mode plan, and then enforces, breaks the glass for one VM, and releases all.
+func TestModesLive(t *testing.T) {
+	state, _, err := estate.HybridCloud()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	im := &imported{t: t, c: newCluster(t), server: server, oracle: oracle{native: map[string][]string{}}}
+	raw, err := os.ReadFile("../../config/samples/quickstart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(raw), "http://127.0.0.1:8555", server.URL(), 1)
+	text = strings.Replace(text, "  accountName: simulated\n", "  accountName: simulated\n  mode: plan\n", 1)
+	for _, doc := range strings.Split(text, "\n---\n") {
+		o := &unstructured.Unstructured{}
+		im.must(yaml.Unmarshal([]byte(doc), &o.Object))
+		im.must(im.c.client.Create(t.Context(), o))
+	}
+	held := func() (n int) {
+		for _, r := range server.World().State().Regions {
+			for _, i := range r.NetworkInterfaces {
+				for _, g := range i.Groups {
+					if strings.HasPrefix(g.Name, "nephele-") {
+						n++
+					}
+				}
+			}
+		}
+		return n
+	}
+	selector := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: "quickstart", Name: "arista-demo"}}
+	planned := func() (string, error) {
+		err := im.c.client.Get(t.Context(), client.ObjectKeyFromObject(selector), selector)
+		if c := meta.FindStatusCondition(selector.Status.Conditions, cloudv1.ConditionPlanned); c != nil {
+			return c.Message, err
+		}
+		return "", err
+	}
+	eventually(t, time.Minute, "the selector says what would be done", func(context.Context) (bool, string) {
+		message, err := planned()
+		return err == nil && strings.Contains(message, "interfaces to take over or to change: 6"), fmt.Sprint(message, err)
+	})
+	if n := held(); n != 0 {
+		t.Errorf("mode plan: %d interfaces hold a group of ours", n)
+	}
+	setMode := func(m cloudv1.EnforcementMode) {
+		t.Helper()
+		im.must(im.c.client.Patch(t.Context(), selector, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"mode":"`+string(m)+`"}}`))))
+	}
+	holds := func(what string, n int) {
+		t.Helper()
+		eventually(t, time.Minute, what, func(context.Context) (bool, string) {
+			return held() == n, fmt.Sprintf("%d hold a group of ours", held())
+		})
+	}
+	setMode(cloudv1.ModeEnforce)
+	holds("enforced", 7)
+	im.waitForPhase([]client.Object{&v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "quickstart", Name: "switches"}}}, v1beta1.NetworkPolicyRealized)
+	if message, err := planned(); message != "" || err != nil {
+		t.Errorf("still planned: %s %v", message, err)
+	}
+
+	vm := &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "quickstart", Name: "i-0383fda87c012141d"}}
+	glass := func(value string) {
+		t.Helper()
+		im.must(im.c.client.Patch(t.Context(), vm, client.RawPatch("application/merge-patch+json",
+			[]byte(`{"metadata":{"annotations":{"`+cloudv1.AnnotationBreakGlass+`":`+value+`}}}`))))
+	}
+	glass(`"it burns"`)
+	eventually(t, time.Minute, "the VM is free and says so", func(ctx context.Context) (bool, string) {
+		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(vm), vm)
+		return err == nil && held() < 7 && vm.Status.Mode == string(cloudv1.ModeBreakGlass) && strings.Contains(vm.Status.ModeReason, "it burns") &&
+			meta.IsStatusConditionTrue(vm.Status.Conditions, cloudv1.ConditionBreakGlass), fmt.Sprintf("%d held, %+v %v", held(), vm.Status, err)
+	})
+	glass("null")
+	holds("enforced again", 7)
+	setMode(cloudv1.ModeReleased)
+	holds("released", 0)
+}
