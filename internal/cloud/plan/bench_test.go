@@ -63,11 +63,13 @@ func BenchmarkTakeOver(b *testing.B) {
 	for _, vms := range []int{1000, 10000} {
 		b.Run(fmt.Sprint(vms), func(b *testing.B) {
 			in, _ := bigInput(vms, byRole)
+			var s plan.Summary
 			for b.Loop() {
-				if s := plan.Compute(in, lower.AWS{}).Plan.Summary(); s.Interfaces != vms {
+				if s = plan.Compute(in, lower.AWS{}).Plan.Summary(); s.Interfaces != vms {
 					b.Fatal(s)
 				}
 			}
+			b.ReportMetric(float64(s.InterfaceEdits)/float64(vms), "edits/VM")
 		})
 	}
 }

@@ -63,7 +63,8 @@ func compute(in Input, lower Lowerer, impatient bool) (out *Result, waiting bool
 }
 
 // settle makes the designs of all regions, and holds back what must not become wider in this round. What is refused meanwhile takes no
-// part in the change any more, so that less may have to be held back: then it begins anew without it.
+// part in the change any more, so that less may have to be held back: then it begins anew without it. But if something only waits, what
+// it will do later still counts.
 func (c *computation) settle() {
 	all := func() {
 		for _, s := range c.regions {
@@ -79,6 +80,7 @@ func (c *computation) settle() {
 		}
 		return n
 	}
+	waits := func() bool { return slices.ContainsFunc(c.regions, func(s *regionState) bool { return len(s.waiting) > 0 }) }
 	for done := false; !done; {
 		for _, s := range c.regions {
 			clear(s.restrict)
@@ -89,7 +91,7 @@ func (c *computation) settle() {
 		for c.restrictConflicts() {
 			all()
 		}
-		done = refusals() == known
+		done = refusals() == known || waits()
 	}
 }
 

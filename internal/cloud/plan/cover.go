@@ -167,9 +167,9 @@ func (s *regionState) lowerClasses() (retry bool) {
 			held[i] = ruleKeys(g.Rules)
 		}
 		rules, packed, shortage := s.fit(c, c.want, held, forms{})
-		if s.coarse[c.key] {
+		if passing := s.passing(c.nics[0]); s.coarse[c.key] && (passing || s.restrict[c.nics[0]] != [2]bool{}) {
 			rules = s.coarseRules(c)
-			if packed, shortage = s.lower.Pack(rules, held, s.quotaOf(c, 0)); shortage != nil {
+			if packed, shortage = s.lower.Pack(rules, held, s.quotaOf(c, 0)); shortage != nil && passing {
 				rules = s.truncated(c, rules)
 				packed, shortage = s.lower.Pack(rules, nil, s.quotaOf(c, 0))
 			}
