@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim demo test fmt vet generate verify-generated staticcheck race bench clean
+.PHONY: help build build-slim demo test fmt vet generate verify-generated staticcheck race bench matrix worlds clean
 
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -61,6 +61,13 @@ race: ## Run all tests with the race detector; compiles everything once more
 
 bench: ## Run all benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
+
+matrix: ## Disturb every call of every recorded history in every way, and print the table of what was survived
+	go test ./internal/cloud/realize -run 'TestFaults$$|TestManyFaults$$' -all-faults -parallel 6 -timeout 6h -v | grep -v '^=== '
+
+WORLDS ?= 10000
+worlds: ## Play random worlds against the planner (WORLDS=100000 SEED=1), and print seeds and counts of verdicts
+	NEPHELE_PLAN_WORLDS=$(WORLDS) NEPHELE_PLAN_SEED=$(or $(SEED),1) go test ./internal/cloud/plan -run 'Worlds$$' -timeout 0 -v | grep -v '^=== '
 
 clean: ## Remove what was built
 	rm -rf bin

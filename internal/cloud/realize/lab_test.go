@@ -84,7 +84,9 @@ type lab struct {
 	vms      map[string]labVM // by name
 	native   map[probe][2]bool
 	probes   []probe
-	since    time.Time // of the last publish
+	since    time.Time            // of the last publish
+	modes    map[string]plan.Mode // of VMs that are not simply enforced, for what is wanted
+	deleted  bool                 // whether the account is
 	stop     context.CancelFunc
 	done     chan struct{}
 }
@@ -133,6 +135,8 @@ type labConfig struct {
 	next    Sink // gets the reports too
 	cluster string
 	visible time.Duration // how long the cloud hides what it created
+	// maxPerWave is that of the account.
+	maxPerWave int
 }
 
 func newLab(t *testing.T, cfg labConfig) *lab {
@@ -169,7 +173,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	}
 	l.accounts = &labAccounts{subs: map[int]func(string){}, account: Account{
 		Key: labAccount, EnforcerKey: cloud.EnforcerKey(labNamespace, "shop"), Provider: provider, Regions: cfg.regions,
-		Snapshots: map[string]*cloud.Snapshot{}, Entities: map[plan.EntityRef]plan.VMRef{},
+		Snapshots: map[string]*cloud.Snapshot{}, Entities: map[plan.EntityRef]plan.VMRef{}, MaxPerWave: cfg.maxPerWave,
 	}}
 	l.findVMs(cfg.regions)
 	l.probes = l.allProbes()
@@ -268,6 +272,12 @@ func (l *lab) unsettled() string {
 	w := l.realizer.worker(labAccount)
 	if w == nil {
 		return "there is no worker"
+	}
+	if l.deleted {
+		if !l.realizer.Released(labAccount) {
+			return "the account is not given back"
+		}
+		return ""
 	}
 	mirrored, _, err := w.mirror.Current()
 	if err != nil {

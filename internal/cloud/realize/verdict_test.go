@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -69,9 +70,17 @@ func (l *lab) wanted() verdicts {
 	out := verdicts{}
 	for _, p := range l.probes {
 		v := e.Evaluate(policy.Flow{Source: l.endpoint(p.from), Destination: l.endpoint(p.to), Protocol: policy.TCP, Port: p.port})
-		out[p] = passes(v.Egress, l.native[p][0]) && passes(v.Ingress, l.native[p][1])
+		out[p] = l.half(p.from, v.Egress, l.native[p][0]) && l.half(p.to, v.Ingress, l.native[p][1])
 	}
 	return out
+}
+
+// half is the wanted verdict at one end: what the VM's own groups say if it is given back, else what the policies say.
+func (l *lab) half(end string, d policy.Decision, native bool) bool {
+	if m := l.modes[end]; l.deleted || m == plan.Released || m == plan.BreakGlass {
+		return native || l.vms[end].nic == ""
+	}
+	return passes(d, native)
 }
 
 func passes(d policy.Decision, native bool) bool {
