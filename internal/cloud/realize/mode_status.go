@@ -19,10 +19,15 @@ import (
 )
 
 // suspendedCondition is the condition Realized of a VM whose mode does not let policies be enforced.
-func suspendedCondition(policies int, vm plan.VMStatus, by string) metav1.Condition {
-	held := false
+func suspendedCondition(policies int, vm plan.VMStatus, r Report) metav1.Condition {
+	held, by, remarks := false, r.Modes[vm.VM].Reason, ""
 	for _, n := range vm.Interfaces {
 		held = held || n.State == plan.Guarded
+		for _, remark := range r.Result.Notes {
+			if remark.Object == n.ID && remark.Region == vm.VM.Region && remarks == "" {
+				remarks = "; note: " + remark.Message
+			}
+		}
 	}
 	cond := metav1.Condition{Type: cloudv1.ConditionRealized, Status: metav1.ConditionFalse}
 	switch vm.Mode {
@@ -39,6 +44,7 @@ func suspendedCondition(policies int, vm plan.VMStatus, by string) metav1.Condit
 	if held && vm.Mode != plan.Planned {
 		cond.Message += "; the VM is being given back"
 	}
+	cond.Message += remarks
 	return cond
 }
 

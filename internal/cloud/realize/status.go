@@ -233,7 +233,7 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 	policies := vmPolicies(r, vm)
 	cond, summary := realizedCondition(policies)
 	if vm.Mode != plan.Enforce {
-		cond = suspendedCondition(len(policies), vm, r.Modes[vm.VM].Reason)
+		cond = suspendedCondition(len(policies), vm, r)
 	}
 	key := client.ObjectKey{Namespace: ref.Namespace, Name: strings.TrimPrefix(ref.Name, cloudv1.EntityNamePrefix)}
 	var before []cloudv1.VirtualMachinePolicyStatus

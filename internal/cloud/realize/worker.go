@@ -147,15 +147,15 @@ func (w *worker) settle(ctx context.Context) bool {
 }
 
 // drain takes the tokens of changes and reports whether there were any.
-func (w *worker) drain() (any bool) {
+func (w *worker) drain() (found bool) {
 	for _, c := range []chan struct{}{w.wake, w.touched} {
 		select {
 		case <-c:
-			any = true
+			found = true
 		default:
 		}
 	}
-	return any
+	return found
 }
 
 // task is what a plan is made for.
@@ -246,7 +246,7 @@ func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen obs
 	for _, s := range res.Plan.Steps {
 		delete(w.settled, s.Scope.Region)
 	}
-	if claims, any := res.Plan.Claims(); any {
+	if claims, pending := res.Plan.Claims(); pending {
 		err := w.claim(ctx, t.acct.Provider, claims)
 		w.r.Accounts.Trigger(w.key)
 		return err
