@@ -31,7 +31,7 @@ func (g gathering) hash() string {
 }
 
 // lapses reports whether there are so few classes of members that references to them will hardly ever be too many.
-func (s *regionState) lapses(classes int) bool { return classes <= max(1, s.limits.RulesPerGroup/8) }
+func (s *regionState) lapses(classes int) bool { return classes <= max(8, s.limits.RulesPerGroup/8) }
 
 // formGatherings adds the gatherings that are in use to the classes.
 func (s *regionState) formGatherings(used map[string]bool) {
