@@ -209,7 +209,7 @@ func (l *lab) findVMs(regions []string) {
 func (l *lab) putEntity(name string) {
 	vm := l.vms[name]
 	l.engine.PutEntity(policy.Entity{EntityRef: entityRef(name), Labels: vm.labels, Addresses: []netip.Addr{vm.addr},
-		Host: l.accounts.account.EnforcerKey})
+		Host: cloud.EnforcerKey(labNamespace, "shop")})
 }
 
 func entityRef(name string) policy.EntityRef {
