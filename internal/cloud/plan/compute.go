@@ -80,7 +80,9 @@ func (c *computation) settle() {
 		}
 		return n
 	}
-	waits := func() bool { return slices.ContainsFunc(c.regions, func(s *regionState) bool { return len(s.waiting) > 0 }) }
+	waits := func() bool {
+		return slices.ContainsFunc(c.regions, func(s *regionState) bool { return len(s.waiting) > 0 })
+	}
 	for done := false; !done; {
 		for _, s := range c.regions {
 			clear(s.restrict)
