@@ -333,7 +333,7 @@ func (l *lab) published() enforcer.Computed {
 func listed[T any](l *lab, r enforcer.Resource) []T {
 	l.Helper()
 	out := []T{}
-	objects, _, err := l.store.List(watchstore.Resource(r), l.accounts.account.EnforcerKey)
+	objects, _, err := l.store.List(watchstore.Resource(r), cloud.EnforcerKey(labNamespace, "shop"))
 	if err != nil {
 		l.Fatal(err)
 	}
