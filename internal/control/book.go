@@ -48,6 +48,8 @@ type policyPage struct {
 	// computed is false until the engine has computed the policy, and again while it cannot.
 	computed   bool
 	generation int64
+	// empty: there are no rules. Antrea Agents do not report such policies.
+	empty bool
 	// desired is the number of enforcers that the policy concerns; reports are from them, or from some that it did concern.
 	desired int
 	reports map[string]v1beta2.NetworkPolicyNodeStatus
@@ -102,7 +104,7 @@ func (b *book) record(d *policy.Delta) []task {
 			continue
 		}
 		page.computed = p.Change != policy.Removed
-		page.generation = p.Policy.Generation
+		page.generation, page.empty = p.Policy.Generation, len(p.Policy.Rules) == 0
 		page.desired += len(p.SpanAdded) - len(p.SpanRemoved)
 		for _, key := range p.SpanRemoved {
 			delete(page.reports, key)
@@ -203,6 +205,9 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 			s.CurrentNodesRealized++
 		}
 	}
+	if p.empty {
+		s.CurrentNodesRealized = s.DesiredNodesRealized - int32(len(failed))
+	}
 	switch {
 	case s.CurrentNodesRealized == s.DesiredNodesRealized:
 		s.Phase = v1beta1.NetworkPolicyRealized
@@ -212,8 +217,12 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 		s.Phase = v1beta1.NetworkPolicyRealizing
 	}
 	realizable.Message = policy.JoinErrors(p.warnings)
-	if p.desired == 0 && realizable.Message == "" {
+	switch {
+	case realizable.Message != "":
+	case p.desired == 0:
 		realizable.Message = "nothing is selected that an enforcer is responsible for"
+	case p.empty:
+		realizable.Message = "there are no rules to enforce"
 	}
 	s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}
 	if len(failed) > 0 {

@@ -119,6 +119,27 @@ func TestPolicyThatSelectsNothing(t *testing.T) {
 	}
 }
 
+// Antrea Agents never report a policy without rules, so that nobody must wait for them; what does report a failure still counts.
+func TestPolicyWithoutRules(t *testing.T) {
+	w := newTestWorld(t)
+	w.put(vm(t, "a", "db", "cloud-a"))
+	p := allowSSH(t, "p", "db", 1)
+	w.put(p)
+	w.settle()
+	w.report("uid-p", "cloud-a", 1, "")
+	p = allowSSH(t, "p", "db", 2)
+	p.Spec.Ingress = nil
+	w.put(p)
+	w.settle()
+	w.wantStatus("no rules left", "p", "Realized 1/1 gen 2 [Realizable=True  there are no rules to enforce]")
+	w.report("uid-p", "cloud-a", 2, "quota")
+	w.wantStatus("a failure", "p", `Failed 0/1 gen 2 [Realizable=True  there are no rules to enforce; `+
+		`RealizationFailure=True NetworkPolicyRealizationFailedOnNode Failed Nodes count 1: "cloud-a":"quota"]`)
+	w.put(allowSSH(t, "p", "db", 3))
+	w.settle()
+	w.wantStatus("a rule", "p", "Realizing 0/1 gen 3 [Realizable=True  ]")
+}
+
 func TestInvalidPolicyHurtsNobodyElse(t *testing.T) {
 	w := newTestWorld(t)
 	w.put(vm(t, "a", "db", "cloud-a"))
