@@ -137,6 +137,7 @@ type labConfig struct {
 	visible time.Duration // how long the cloud hides what it created
 	// maxPerWave is that of the account.
 	maxPerWave int
+	state      *world.State // an account without known VMs, instead of the shop
 }
 
 func newLab(t *testing.T, cfg labConfig) *lab {
@@ -153,6 +154,9 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if cfg.state != nil {
+		state = *cfg.state
+	}
 	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1, Clock: w.Now, VisibilityDelay: cfg.visible})
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +170,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, vms: map[string]labVM{}}
 	provider, err := aws.New(aws.Config{
 		Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
-		Region:     home, Endpoint: server.URL(), Now: w.Now, Sleep: w.sleep, MaxAttempts: 1, MaxBackoff: time.Millisecond,
+		Region:     cfg.regions[0], Endpoint: server.URL(), Now: w.Now, Sleep: w.sleep, MaxAttempts: 1, MaxBackoff: time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -175,8 +179,10 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		Key: labAccount, EnforcerKey: cloud.EnforcerKey(labNamespace, "shop"), Provider: provider, Regions: cfg.regions,
 		Snapshots: map[string]*cloud.Snapshot{}, Entities: map[plan.EntityRef]plan.VMRef{}, MaxPerWave: cfg.maxPerWave,
 	}}
-	l.findVMs(cfg.regions)
-	l.probes = l.allProbes()
+	if cfg.state == nil {
+		l.findVMs(cfg.regions)
+		l.probes = l.allProbes()
+	}
 	l.native = map[probe][2]bool{}
 	for _, p := range l.probes {
 		v := l.ask(p)
