@@ -160,7 +160,14 @@ type head struct {
 // object reads one object, which may be a List of others.
 func (l *loader) object(at Position, n *yamlv3.Node, offset int, raw []byte) {
 	var h head
-	if err := json.Unmarshal(raw, &h); err != nil || n.Kind != yamlv3.MappingNode {
+	err := json.Unmarshal(raw, &h)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) && wrong.Field != "" {
+		l.bad = append(l.bad, fmt.Sprintf("%s: %s: got a %s, want a %s (what YAML takes for something else, such as 1, y and no, needs quotes)",
+			at, wrong.Field, wrong.Value, wrong.Type))
+		return
+	}
+	if err != nil || n.Kind != yamlv3.MappingNode {
 		l.bad = append(l.bad, fmt.Sprintf("%s: not a Kubernetes object: want a mapping with apiVersion, kind and metadata", at))
 		return
 	}

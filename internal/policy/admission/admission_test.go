@@ -89,6 +89,12 @@ func TestRefusals(t *testing.T) {
 		{`spec.ingress[0].from[0]: invalid value "": want group, serviceAccount or nodeSelector alone`, func(p *policy.Policy) {
 			p.Ingress[0].Peers[0].Group = "g"
 		}},
+		{`spec.ingress[0].from[0]: invalid value "": want either podSelector or externalEntitySelector`, func(p *policy.Policy) {
+			p.Ingress[0].Peers[0].PodSelector, p.Ingress[0].Peers[0].ExternalEntitySelector = every, every
+		}},
+		{`spec.appliedTo[0]: invalid value "": want either podSelector or externalEntitySelector`, func(p *policy.Policy) {
+			p.AppliedTo[0].PodSelector, p.AppliedTo[0].ExternalEntitySelector = every, every
+		}},
 		{`spec.ingress[0].from[0].namespaces: invalid value "": want either namespaces or namespaceSelector`, func(p *policy.Policy) {
 			p.Ingress[0].Peers[0].Namespaces = &policy.PeerNamespaces{Match: "Self"}
 			p.Ingress[0].Peers[0].NamespaceSelector = every

@@ -110,6 +110,7 @@ func (c *checker) appliedTo(list []policy.AppliedTo, path string) {
 		if alone > 1 || alone == 1 && selectors > 0 {
 			c.add(path, "", "group, serviceAccount, service or nodeSelector alone, without any other field")
 		}
+		c.oneKind(path, a.PodSelector, a.ExternalEntitySelector)
 		if a.Service != nil {
 			services++
 		}
@@ -117,6 +118,13 @@ func (c *checker) appliedTo(list []policy.AppliedTo, path string) {
 	}
 	if services > 0 && services < len(list) {
 		c.add(path, "", "either services only or no service")
+	}
+}
+
+// oneKind checks that an entry does not select Pods and ExternalEntities at once. Antrea takes it for ExternalEntities, without a word.
+func (c *checker) oneKind(path string, pod, external *policy.Selector) {
+	if pod != nil && external != nil {
+		c.add(path, "", "either podSelector or externalEntitySelector; two entries select both")
 	}
 }
 
@@ -200,6 +208,7 @@ func (c *checker) peer(d policy.Direction, p *policy.Peer, path string, toServic
 	case p.Namespaces != nil && p.NamespaceSelector != nil:
 		c.add(path+".namespaces", "", "either namespaces or namespaceSelector")
 	}
+	c.oneKind(path, p.PodSelector, p.ExternalEntitySelector)
 	if toService && (p.IPBlock == nil || alone > 0) {
 		c.add(path, "", "ipBlock only, in a rule that applies to a service")
 	}
