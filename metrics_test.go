@@ -1,0 +1,58 @@
+package nephele
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	metricName    = regexp.MustCompile(`"(nephele_[a-z_]+)"`)
+	describedName = regexp.MustCompile("(?m)^\\| `?(nephele_[a-z_]+)[` {]")
+)
+
+// TestMetricsAreDescribed: the tables of the pages on metrics have every metric of ours, and no other.
+func TestMetricsAreDescribed(t *testing.T) {
+	made := map[string]bool{}
+	err := filepath.WalkDir("internal", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		for _, m := range metricName.FindAllStringSubmatch(string(raw), -1) {
+			made[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]bool{}
+	for _, page := range []string{"docs/metrics.md", "docs/failures.md"} {
+		raw, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range describedName.FindAllStringSubmatch(string(raw), -1) {
+			described[m[1]] = true
+		}
+	}
+	if len(made) < 12 {
+		t.Fatalf("found only %d metrics", len(made))
+	}
+	for _, name := range slices.Sorted(maps.Keys(made)) {
+		if !described[name] {
+			t.Errorf("the pages on metrics lack %s", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(described)) {
+		if !made[name] {
+			t.Errorf("a page describes %s, which is no metric", name)
+		}
+	}
+}
