@@ -160,11 +160,15 @@ func (c *Controller) awaitSources(ctx context.Context, sources []source) bool {
 
 // absorb gives the engine what has arrived, and returns how much that was.
 func (c *Controller) absorb() int {
-	batch := c.intake.take()
-	for i := range batch {
-		c.apply(batch[i])
+	batch, n := c.intake.take(), 0
+	for i, piece := range batch {
+		for j := range piece {
+			c.apply(piece[j])
+		}
+		n += len(piece)
+		batch[i] = nil
 	}
-	return len(batch)
+	return n
 }
 
 // later notes a task for the end of the round.
@@ -185,16 +189,24 @@ func (c *Controller) event(o client.Object, eventType, reason, action, note stri
 func (c *Controller) round() {
 	begin := c.Clock.Now()
 	inputs := c.absorb()
-	delta := c.engine.Commit()
-	c.due = append(c.due, c.book.record(delta)...)
-	c.Options.Store.Publish(convert.Delta(delta))
+	changes := c.commit(inputs)
+	c.Options.Store.Publish(changes)
 	for _, t := range c.due {
 		c.tasks.Add(t)
 	}
 	c.due = c.due[:0]
-	c.Metrics.round(inputs, delta, c.Clock.Since(begin))
+	c.Metrics.round(inputs, c.Clock.Since(begin))
+}
+
+// commit computes what has arrived, tells whoever wants to know what came of it, and returns that as it is to be published. Nothing
+// else is left of the engine's delta, which is large after the first round.
+func (c *Controller) commit(inputs int) watchstore.Changes {
+	delta := c.engine.Commit()
+	c.due = append(c.due, c.book.record(delta)...)
+	c.Metrics.computed(delta)
 	if !delta.Empty() {
 		c.Logger.V(1).Info("Computed policies", "inputs", inputs, "policies", len(delta.Policies),
 			"addressGroups", len(delta.AddressGroups), "appliedToGroups", len(delta.AppliedToGroups), "problems", len(delta.Problems))
 	}
+	return convert.Delta(delta)
 }

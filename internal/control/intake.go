@@ -56,10 +56,12 @@ func (k kind) isPolicy() bool {
 // hasStatus tells the policies whose status says how far they are realized.
 func (k kind) hasStatus() bool { return k.isPolicy() && k != kindK8sPolicy }
 
-// input is the last word about one object; object is nil when it is gone.
+// input is news of one object. Inputs wait in great numbers while all there is is read for the first time, so they are small.
 type input struct {
-	inputKey
+	kind   kind
 	object client.Object
+	// gone tells which object is gone; nil: object is the new one.
+	gone *inputKey
 }
 
 type inputKey struct {
@@ -77,50 +79,51 @@ func keyOf(k kind, o client.Object) inputKey {
 	return key
 }
 
-// intake collects inputs until the loop takes them: of several about one object, the last counts.
+// intake collects inputs until the loop takes them. Of several about one object it keeps all: the loop is never away for long, and
+// an input costs the engine less than finding out that another one follows.
 type intake struct {
 	wake chan struct{}
 
 	mu sync.Mutex
-	// pending are the inputs in order of arrival, place says where each is.
-	pending []input
-	place   map[inputKey]int
+	// pending are the inputs in order of arrival, in pieces, so that a great number is never copied.
+	pending [][]input
 }
 
-func newIntake() *intake {
-	return &intake{wake: make(chan struct{}, 1), place: map[inputKey]int{}}
-}
+// pieceSize is the number of inputs in a piece that does not grow any more.
+const pieceSize = 512
 
-func (q *intake) add(k inputKey, o client.Object) {
+func newIntake() *intake { return &intake{wake: make(chan struct{}, 1)} }
+
+func (q *intake) add(in input) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i, ok := q.place[k]; ok {
-		q.pending[i].object = o
-		return
+	last := len(q.pending) - 1
+	switch {
+	case last < 0:
+		q.pending = append(q.pending, []input{in})
+	case len(q.pending[last]) >= pieceSize:
+		q.pending = append(q.pending, append(make([]input, 0, pieceSize), in))
+	default:
+		q.pending[last] = append(q.pending[last], in)
 	}
-	q.place[k] = len(q.pending)
-	q.pending = append(q.pending, input{k, o})
 	select {
 	case q.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (q *intake) take() []input {
+// put adds an object that is new or has changed, remove one that is gone.
+func (q *intake) put(k kind, o client.Object) { q.add(input{kind: k, object: o}) }
+
+func (q *intake) remove(key inputKey) { q.add(input{kind: key.kind, gone: &key}) }
+
+func (q *intake) take() [][]input {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	out := q.pending
 	q.pending = nil
-	if len(out) > maxReused {
-		q.place = map[inputKey]int{}
-	} else {
-		clear(q.place)
-	}
 	return out
 }
-
-// maxReused is the number of inputs up to which the map of their places is used again.
-const maxReused = 1000
 
 // source is an informer that feeds the intake; synced is closed once it has delivered what it began with.
 type source struct {
@@ -146,15 +149,15 @@ func (c *Controller) listen(ctx context.Context) ([]source, error) {
 }
 
 func (c *Controller) handler(k kind) toolscache.ResourceEventHandler {
-	gone := func(o client.Object) { c.intake.add(keyOf(k, o), nil) }
+	gone := func(o client.Object) { c.intake.remove(keyOf(k, o)) }
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { c.intake.add(keyOf(k, o.(client.Object)), o.(client.Object)) },
+		AddFunc: func(o any) { c.intake.put(k, o.(client.Object)) },
 		UpdateFunc: func(before, after any) {
 			old, o := before.(client.Object), after.(client.Object)
 			if k.isPolicy() && old.GetUID() != o.GetUID() {
 				gone(old)
 			}
-			c.intake.add(keyOf(k, o), o)
+			c.intake.put(k, o)
 		},
 		DeleteFunc: func(o any) {
 			if d, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
@@ -170,23 +173,18 @@ func (c *Controller) handler(k kind) toolscache.ResourceEventHandler {
 // apply gives one input to the engine.
 func (c *Controller) apply(in input) {
 	switch {
+	case in.gone != nil:
+		c.applyDeletion(in.gone)
 	case in.kind.isPolicy():
 		c.applyPolicy(in)
-	case in.object == nil:
-		c.applyDeletion(in)
 	default:
 		c.applyObject(in)
 	}
 }
 
 func (c *Controller) applyPolicy(in input) {
-	if in.object == nil {
-		c.engine.DeletePolicy(string(in.uid))
-		c.book.forgetPolicy(in.uid)
-		c.upstream.forget(in.uid)
-		return
-	}
 	var p policy.Policy
+	uid := in.object.GetUID()
 	switch o := in.object.(type) {
 	case *v1beta1.NetworkPolicy:
 		p = convert.NetworkPolicy(o)
@@ -209,16 +207,22 @@ func (c *Controller) applyPolicy(in input) {
 	}
 	// A change of the status alone is no input, but it may be somebody else's, which is to be corrected. An invalid version does
 	// not reach the engine: the last valid one, if this process has seen one, stays in force, so that a slip opens nothing.
-	if fresh := c.book.declare(in.uid, in.kind, p, refused); fresh && len(refused) == 0 {
+	if fresh := c.book.declare(uid, in.kind, p, refused); fresh && len(refused) == 0 {
 		c.engine.PutPolicy(p)
 	}
 	if in.kind.hasStatus() || len(refused) > 0 {
-		c.later(task{kind: taskPolicy, name: string(in.uid)})
+		c.later(task{kind: taskPolicy, name: string(uid)})
 	}
 }
 
-func (c *Controller) applyDeletion(in input) {
+func (c *Controller) applyDeletion(in *inputKey) {
 	name := policy.NamespacedName{Namespace: in.Namespace, Name: in.Name}
+	if in.kind.isPolicy() {
+		c.engine.DeletePolicy(string(in.uid))
+		c.book.forgetPolicy(in.uid)
+		c.upstream.forget(in.uid)
+		return
+	}
 	switch in.kind {
 	case kindNamespace:
 		c.engine.DeleteNamespace(in.Name)
@@ -253,10 +257,10 @@ func (c *Controller) applyObject(in input) {
 	case *v1alpha2.ExternalEntity:
 		c.putEntity(in)(convert.ExternalEntity(o))
 		if len(o.OwnerReferences) > 0 {
-			c.later(task{kind: taskExternalNodes, namespace: in.Namespace})
+			c.later(task{kind: taskExternalNodes, namespace: o.Namespace})
 		}
 	case *v1alpha1.ExternalNode:
-		c.later(task{kind: taskExternalNodes, namespace: in.Namespace})
+		c.later(task{kind: taskExternalNodes, namespace: o.Namespace})
 	case *corev1.Service:
 		c.engine.PutService(convert.Service(o))
 	case *v1beta1.Tier:
@@ -264,10 +268,10 @@ func (c *Controller) applyObject(in input) {
 		c.later(task{kind: taskTiers})
 	case *v1beta1.Group:
 		c.engine.PutGroup(convert.Group(o))
-		c.later(task{kind: taskGroup, namespace: in.Namespace, name: in.Name})
+		c.later(task{kind: taskGroup, namespace: o.Namespace, name: o.Name})
 	case *v1beta1.ClusterGroup:
 		c.engine.PutGroup(convert.ClusterGroup(o))
-		c.later(task{kind: taskGroup, name: in.Name})
+		c.later(task{kind: taskGroup, name: o.Name})
 	}
 }
 

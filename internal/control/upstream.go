@@ -174,7 +174,7 @@ func (u *upstream) stop(ctx context.Context, w *upstreamWatch) {
 		u.Logger.Error(err, "Cannot stop watching a kind that is not served any more", "kind", w.kind)
 	}
 	for _, key := range w.feed.close() {
-		u.intake.add(key, nil)
+		u.intake.remove(key)
 	}
 	w.feed = nil
 	u.Logger.Info("Not computing policies of this kind any more: it is not served", "kind", w.kind)
