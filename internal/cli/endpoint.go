@@ -15,6 +15,27 @@ type end struct {
 	ref       policy.EntityRef
 	addresses []netip.Addr
 	ports     []policy.NamedPort
+	// enforcer is the key of who enforces policies there; empty if nobody does.
+	enforcer string
+}
+
+// endOf is the end at an entity.
+func endOf(e policy.Entity) end {
+	out := end{ref: e.EntityRef, addresses: e.Addresses, ports: e.Ports, enforcer: e.Host}
+	switch {
+	case e.Kind == policy.KindNode:
+		out.enforcer = e.Name
+	case e.HostNetwork || e.Terminated: // no policy selects such Pods
+		out.enforcer = ""
+	}
+	return out
+}
+
+// isCloudVM reports whether a cloud enforces policies there, and not an agent, whose key is that of its ExternalNode.
+func (e end) isCloudVM() bool {
+	node, ofNamespace := strings.CutPrefix(e.enforcer, e.ref.Namespace+"/")
+	isAgent := ofNamespace && !strings.Contains(node, "/")
+	return e.ref.Kind == policy.KindExternalEntity && e.enforcer != "" && !isAgent
 }
 
 // String names the end for people.
@@ -35,7 +56,7 @@ func refText(r policy.EntityRef) string {
 // endpoint is the end as the evaluator wants it, with one of its addresses.
 func (e end) endpoint(a netip.Addr) policy.Endpoint {
 	p := policy.Endpoint{EntityRef: e.ref, Addr: a}
-	if e.ref.Kind == policy.KindExternalEntity {
+	if e.isCloudVM() {
 		p.Semantics = policy.VMSemantics
 	}
 	return p
@@ -75,8 +96,7 @@ func (c *computation) findEnd(flag, text string) (end, error) {
 	case 0:
 		return end{}, fmt.Errorf("--%s %q: there is no Pod, ExternalEntity or VirtualMachine of this name", flag, text)
 	case 1:
-		e := c.ends[found[0]]
-		return end{ref: e.EntityRef, addresses: e.Addresses, ports: e.Ports}, nil
+		return endOf(c.ends[found[0]]), nil
 	}
 	return end{}, fmt.Errorf("--%s %q: could be %s; say pod/%[2]s or ee/NAMESPACE/NAME", flag, text, refTexts(found))
 }
@@ -102,8 +122,9 @@ func (c *computation) findAddress(flag string, a netip.Addr) (end, error) {
 	case 0:
 		return end{addresses: []netip.Addr{a}}, nil
 	case 1:
-		e := c.ends[owners[0]]
-		return end{ref: e.EntityRef, addresses: []netip.Addr{a}, ports: e.Ports}, nil
+		e := endOf(c.ends[owners[0]])
+		e.addresses = []netip.Addr{a}
+		return e, nil
 	}
 	return end{}, fmt.Errorf("--%s %s: this is the address of %s; name the one you mean", flag, a, refTexts(owners))
 }

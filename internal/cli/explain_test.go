@@ -42,6 +42,17 @@ status: {podIPs: [{ip: 10.244.1.1}]}
 ---
 apiVersion: v1
 kind: Pod
+metadata: {name: hosted, namespace: app, labels: {role: client}}
+spec: {nodeName: n1, hostNetwork: true, containers: [{name: c, image: x}]}
+status: {podIPs: [{ip: 192.168.0.1}]}
+---
+apiVersion: crd.antrea.io/v1alpha1
+kind: ExternalNode
+metadata: {name: agented, namespace: vms, labels: {role: db}}
+spec: {interfaces: [{name: eth0, ips: [10.0.2.9]}]}
+---
+apiVersion: v1
+kind: Pod
 metadata: {name: lonely, namespace: app, labels: {role: lonely}}
 spec: {nodeName: n1, containers: [{name: c, image: x}]}
 status: {podIPs: [{ip: 10.244.1.2}]}
@@ -80,6 +91,17 @@ spec:
   egress:
   - {name: example, action: Drop, to: [{fqdn: "*.example.com"}], ports: [{port: 443}]}
   - {name: v4only, action: Drop, to: [{ipBlock: {cidr: 192.0.2.0/24}}]}
+---
+apiVersion: crd.antrea.io/v1beta1
+kind: ClusterNetworkPolicy
+metadata: {name: services}
+spec:
+  priority: 2
+  appliedTo: [{podSelector: {matchLabels: {role: lonely}}}]
+  egress:
+  - {name: svc, action: Reject, toServices: [{name: s, namespace: app}]}
+  ingress:
+  - {name: web, action: Allow, ports: [{port: 80}], l7Protocols: [{http: {host: x}}], from: [{ipBlock: {cidr: 203.0.113.0/24}}]}
 `
 
 func TestExplain(t *testing.T) {
@@ -128,6 +150,26 @@ func TestExplain(t *testing.T) {
 		"unknown": {
 			[]string{"--from", "pod/app/twin", "--to", "198.51.100.1", "--port", "443"}, ExitNo,
 			[]string{": Unknown\n", `depending on a name or Service: rule "example"`},
+		},
+		"unknown because of a Service": {
+			[]string{"--from", "app/lonely", "--to", "198.51.100.1", "--port", "443"}, ExitNo,
+			[]string{"egress  Unknown: only the enforcer knows", `depending on a name or Service: rule "svc"`},
+		},
+		"a VM with an agent is not isolated": {
+			[]string{"--from", "198.51.100.1", "--to", "10.0.2.9", "--port", "22"}, ExitDone,
+			[]string{"ExternalEntity vms/agented-", ": Native\n", "ingress Native: no policy decides; it is let through"},
+		},
+		"but its rules hold": {
+			[]string{"--from", "203.0.113.7", "--to", "10.0.2.9", "--port", "22"}, ExitNo,
+			[]string{`ingress Reject: rule "stop"`},
+		},
+		"application protocols": {
+			[]string{"--from", "203.0.113.7", "--to", "app/lonely", "--port", "80"}, ExitDone,
+			[]string{`ingress Allow: rule "web" (AntreaClusterNetworkPolicy services, tier 250, priority 2, rule 0), as far as its l7Protocols let it`},
+		},
+		"nobody enforces": {
+			[]string{"--from", "ee/app/twin", "--to", "app/hosted", "--port", "22"}, ExitDone,
+			[]string{"egress  Native: no enforcer is responsible for it", "ingress Native: no enforcer is responsible for it"},
 		},
 		"ICMP": {
 			[]string{"--from", "vms/web", "--to", "198.51.100.1", "--protocol", "icmp", "--icmp-type", "8"}, ExitDone,

@@ -36,8 +36,12 @@ type explainedEnd struct {
 	Namespace string   `json:"namespace,omitempty"`
 	Name      string   `json:"name,omitempty"`
 	Addresses []string `json:"addresses,omitempty"`
+	// Enforcer is the key of who enforces policies there: the name of a Node, NAMESPACE/NAME of an ExternalNode, or what
+	// spec.externalNode says. Without it nobody does.
+	Enforcer string `json:"enforcer,omitempty"`
 
-	title string
+	title   string
+	cloudVM bool
 }
 
 type explainedFlow struct {
@@ -53,8 +57,8 @@ type explainedDecision struct {
 	Outcome policy.Outcome `json:"outcome"`
 	// DecidedBy is the rule; without it the default decided: Default says which one.
 	DecidedBy *explainedRule `json:"decidedBy,omitempty"`
-	// Default is "isolated" (what no rule allows is dropped), "native" (no policy decides) or "none" (not an entity that
-	// policies apply to).
+	// Default is "isolated" (what no rule allows is dropped), "native" (no policy decides) or "none" (there is nobody to
+	// enforce a policy).
 	Default string `json:"default,omitempty"`
 	// IsolatedBy are the policies that make Drop the default.
 	IsolatedBy []explainedPolicy `json:"isolatedBy,omitempty"`
@@ -78,6 +82,8 @@ type explainedRule struct {
 	Action       policy.Action    `json:"action,omitempty"`
 	TierPriority int32            `json:"tierPriority"`
 	Priority     float64          `json:"priority"`
+	// L7Protocols tells that the rule lets through only what its l7Protocols match, of which explain knows nothing.
+	L7Protocols bool `json:"l7Protocols,omitempty"`
 }
 
 func newExplanation(from, to end, flow policy.Flow) *explanation {
@@ -89,7 +95,7 @@ func newExplanation(from, to end, flow policy.Flow) *explanation {
 }
 
 func explainEnd(e end) explainedEnd {
-	out := explainedEnd{Namespace: e.ref.Namespace, Name: e.ref.Name, title: e.String()}
+	out := explainedEnd{Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, title: e.String(), cloudVM: e.isCloudVM()}
 	if e.ref.Kind != 0 {
 		out.Kind = e.ref.Kind.String()
 	}
@@ -101,7 +107,7 @@ func explainEnd(e end) explainedEnd {
 
 // add takes the verdict on one pair of addresses.
 func (x *explanation) add(pair [2]netip.Addr, v policy.Verdict) {
-	f := explainedFlow{Egress: explainDecision(v.Egress, x.From.Kind != ""), Ingress: explainDecision(v.Ingress, x.To.Kind != "")}
+	f := explainedFlow{Egress: explainDecision(v.Egress, x.From), Ingress: explainDecision(v.Ingress, x.To)}
 	if pair[0].IsValid() {
 		f.From = pair[0].String()
 	}
@@ -139,14 +145,14 @@ func (x *explanation) finish() {
 	x.Egress, x.Ingress, x.Flows = first.Egress, first.Ingress, nil
 }
 
-func explainDecision(d policy.Decision, entity bool) *explainedDecision {
+func explainDecision(d policy.Decision, at explainedEnd) *explainedDecision {
 	out := &explainedDecision{Outcome: d.Outcome}
 	switch {
 	case d.By != nil:
 		r := explainRule(*d.By)
 		out.DecidedBy = &r
 	case d.Outcome == policy.OutcomeUnknown:
-	case !entity:
+	case at.Enforcer == "":
 		out.Default = "none"
 	case d.Isolated:
 		out.Default = "isolated"
@@ -173,6 +179,7 @@ func explainRule(r policy.RuleRef) explainedRule {
 	out := explainedRule{Policy: explainPolicy(r.Policy), Direction: r.Direction, TierPriority: r.TierPriority, Priority: r.Priority}
 	if r.Rule != nil {
 		out.Name, out.Index, out.Action = r.Rule.Name, r.Rule.Priority, r.Rule.Action
+		out.L7Protocols = len(r.Rule.L7Protocols) > 0
 	}
 	return out
 }
@@ -189,19 +196,19 @@ func (x *explanation) text() string {
 	}
 	fmt.Fprintf(&b, "%s -> %s, %s: %s\n", x.From.title, x.To.title, what, x.Verdict)
 	if x.Egress != nil {
-		x.Egress.write(&b, "  ", "egress ", x.From.Kind)
-		x.Ingress.write(&b, "  ", "ingress", x.To.Kind)
+		x.Egress.write(&b, "  ", "egress ", x.From)
+		x.Ingress.write(&b, "  ", "ingress", x.To)
 	}
 	for _, f := range x.Flows {
 		fmt.Fprintf(&b, "  %s -> %s: %s\n", f.From, f.To, f.Verdict)
-		f.Egress.write(&b, "    ", "egress ", x.From.Kind)
-		f.Ingress.write(&b, "    ", "ingress", x.To.Kind)
+		f.Egress.write(&b, "    ", "egress ", x.From)
+		f.Ingress.write(&b, "    ", "ingress", x.To)
 	}
 	return b.String()
 }
 
-func (d *explainedDecision) write(b *strings.Builder, indent, direction, kind string) {
-	fmt.Fprintf(b, "%s%s %s: %s\n", indent, direction, d.Outcome, d.reason(kind))
+func (d *explainedDecision) write(b *strings.Builder, indent, direction string, at explainedEnd) {
+	fmt.Fprintf(b, "%s%s %s: %s\n", indent, direction, d.Outcome, d.reason(at))
 	for _, r := range d.Passed {
 		fmt.Fprintf(b, "%s        passed: %s\n", indent, r)
 	}
@@ -210,21 +217,23 @@ func (d *explainedDecision) write(b *strings.Builder, indent, direction, kind st
 	}
 }
 
-func (d *explainedDecision) reason(kind string) string {
+func (d *explainedDecision) reason(at explainedEnd) string {
 	switch {
 	case d.DecidedBy != nil:
 		return d.DecidedBy.String()
 	case d.Outcome == policy.OutcomeUnknown:
 		return "only the enforcer knows"
-	case d.Default == "none":
+	case d.Default == "none" && at.Kind == "":
 		return "an address; no policy applies there"
+	case d.Default == "none":
+		return "no enforcer is responsible for it; no policy applies there"
 	case d.Default == "isolated":
 		texts := make([]string, len(d.IsolatedBy))
 		for i, p := range d.IsolatedBy {
 			texts[i] = p.String()
 		}
 		return "no rule allows it, and the direction is isolated by " + strings.Join(texts, ", ")
-	case kind == policy.KindExternalEntity.String():
+	case at.cloudVM:
 		return "no policy decides; the security groups that the machine has of its own do"
 	}
 	return "no policy decides; it is let through"
@@ -243,5 +252,9 @@ func (r explainedRule) String() string {
 	if r.Policy.Type == policy.KubernetesNetworkPolicy {
 		return r.Policy.String()
 	}
-	return fmt.Sprintf("rule %q (%s, tier %d, priority %g, rule %d)", r.Name, r.Policy, r.TierPriority, r.Priority, r.Index)
+	text := fmt.Sprintf("rule %q (%s, tier %d, priority %g, rule %d)", r.Name, r.Policy, r.TierPriority, r.Priority, r.Index)
+	if r.L7Protocols {
+		text += ", as far as its l7Protocols let it"
+	}
+	return text
 }
