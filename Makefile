@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim demo test fmt vet generate verify-generated staticcheck race bench matrix worlds clean
+.PHONY: help build build-slim demo test fmt vet generate verify-generated staticcheck race bench scale matrix worlds clean
 
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -68,6 +68,9 @@ matrix: ## Disturb every call of every recorded history in every way, and print 
 WORLDS ?= 10000
 worlds: ## Play random worlds against the planner (WORLDS=100000 SEED=1), and print seeds and counts of verdicts
 	NEPHELE_PLAN_WORLDS=$(WORLDS) NEPHELE_PLAN_SEED=$(or $(SEED),1) go test ./internal/cloud/plan -run 'Worlds$$' -timeout 0 -v | grep -v '^=== '
+
+scale: ## Measure, in virtual time, how long changes of whole fleets take under the cloud's rate limits (5 minutes)
+	go test ./test/scale -v -full -timeout 1h
 
 clean: ## Remove what was built
 	rm -rf bin

@@ -37,9 +37,12 @@ func (a *atom) keeps(key string) bool {
 }
 
 // may reports whether each of the interfaces may be allowed the addresses for the service at some moment of the change: it was
-// allowed before, or it will be.
+// allowed before, or it will be. What an interface sends to itself passes no security group, so that a single one need not be allowed it.
 func (a *atom) may(d cloud.Direction, s Service, addrs Set) bool {
 	i := indexOf(d)
+	if len(a.nics) == 1 {
+		addrs = addrs.Minus(a.private)
+	}
 	return addrs.Empty() || a.want[i].allows(a.now[i], s, addrs)
 }
 

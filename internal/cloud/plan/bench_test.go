@@ -140,15 +140,32 @@ func TestEditsPerChange(t *testing.T) {
 	}
 	f = &fakeCloud{snap: in.Regions[0].Snapshot, limits: f.limits, next: 200}
 
-	// One VM changes its role.
-	from, to := in.AddressGroups[0], in.AddressGroups[5]
-	to.GroupMembers = append(to.GroupMembers, from.GroupMembers[0])
-	from.GroupMembers = from.GroupMembers[1:]
-	a, b := in.AppliedToGroups[0], in.AppliedToGroups[5]
-	b.GroupMembers = append(b.GroupMembers, a.GroupMembers[0])
-	a.GroupMembers = a.GroupMembers[1:]
-	summaries := settleBig(t, &in, f)
-	if edits, rules := sum(summaries); edits != 1 || rules != 0 || len(summaries) != 1 || summaries[0].Steps != 1 {
-		t.Errorf("one VM changes its role: %v, want one edit of an interface and nothing else", summaries)
+	// One VM changes its role: one that has nothing to do with its former one, one that this admits, and one that admits this.
+	for _, role := range []int{5, 1, 9} {
+		move(&in, 0, role, 1)
+		summaries := settleBig(t, &in, f)
+		if edits, rules := sum(summaries); edits != 1 || rules != 0 || len(summaries) != 1 || summaries[0].Steps != 1 {
+			t.Errorf("one VM changes its role to %d: %v, want one edit of an interface and nothing else", role, summaries)
+		}
+		f = &fakeCloud{snap: in.Regions[0].Snapshot, limits: f.limits, next: 1000 * (role + 1)}
 	}
+
+	// Two VMs of a big class change to a role that their former one admits: for a moment each might be taken for what the other no longer is.
+	in, f = bigInput(4*vms, byRole)
+	settleBig(t, &in, f)
+	f = &fakeCloud{snap: in.Regions[0].Snapshot, limits: f.limits, next: 300}
+	move(&in, 0, 1, 2)
+	if edits, _ := sum(settleBig(t, &in, f)); edits != 4 {
+		t.Errorf("two VMs change their role: %d interface edits, want 4", edits)
+	}
+}
+
+// move gives n VMs of a role another one.
+func move(in *plan.Input, from, to, n int) {
+	a, b := in.AddressGroups[from], in.AddressGroups[to]
+	b.GroupMembers = append(b.GroupMembers, a.GroupMembers[:n]...)
+	a.GroupMembers = a.GroupMembers[n:]
+	x, y := in.AppliedToGroups[from], in.AppliedToGroups[to]
+	y.GroupMembers = append(y.GroupMembers, x.GroupMembers[:n]...)
+	x.GroupMembers = x.GroupMembers[n:]
 }

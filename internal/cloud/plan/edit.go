@@ -79,6 +79,51 @@ func (k *checker) ban(g *group) {
 	}
 }
 
+// callsPerWait is about how many calls a class costs in which interfaces wait: its group comes and goes, and others refer to it meanwhile.
+const callsPerWait = 10
+
+// evade deals with interfaces that must not join in this round because of the group: either they wait in a class of their own, with what
+// they are allowed before and after, and join in the next round; or the class of the group gets a fresh one, and all that stay in the class
+// have to move. What takes fewer calls is done.
+func (k *checker) evade(g *group, joiners ...*atom) {
+	if g.existing == nil {
+		return
+	}
+	staying := 0
+	for _, a := range k.holders[g.key] {
+		if a.keeps(g.key) {
+			staying += len(a.nics)
+		}
+	}
+	waits := k.evaded[g.key]
+	if waits == nil {
+		waits = map[*nic]bool{}
+		k.evaded[g.key] = waits
+	}
+	able := len(joiners) > 0
+	for _, a := range joiners {
+		able = able && a.canWait()
+		for _, n := range a.nics {
+			waits[n] = true
+		}
+	}
+	if !able || len(waits)+callsPerWait > staying {
+		k.ban(g)
+		return
+	}
+	for n := range waits {
+		if k.restrict[n] != [2]bool{true, true} {
+			k.restrict[n] = [2]bool{true, true}
+			k.retry = true
+		}
+	}
+}
+
+// canWait reports whether the interfaces are under control before and after, so that they can be given a class for the time between.
+func (a *atom) canWait() bool {
+	return !slices.ContainsFunc(a.nics, func(n *nic) bool { return n.state != Guarded || !n.taken() || len(n.ours) == 0 })
+}
+
 // begin compares the group with what it is now, and finds the rules that may go at once: those that only open what no holder shall
 // keep.
 func (k *checker) begin(g *group) *edit {
@@ -136,7 +181,7 @@ func (k *checker) checkJoinedPeers() {
 						continue
 					}
 					if g := k.byKey[key]; g != nil {
-						k.ban(g)
+						k.evade(g, z)
 					} else {
 						k.holdBack(z)
 					}
@@ -184,8 +229,7 @@ func (k *checker) checkJoiners(e *edit) {
 			if j.holds(e.group.key) || known && j.may(r.Direction, ServiceOf(r.Match), now.Union(then)) || k.replace(e, r) {
 				continue
 			}
-			k.ban(e.group)
-			return
+			k.evade(e.group, j)
 		}
 	}
 }
@@ -237,8 +281,17 @@ func (k *checker) placeAdditions(e *edit) {
 		}
 		d, s := r.Direction, ServiceOf(r.Match)
 		peerFits := true
+		var early []*atom // those that would join too early
 		for _, y := range k.wanters[g.key] {
-			peerFits = peerFits && (stays && y.holds(g.key) || y.may(d, s, now))
+			if stays && y.holds(g.key) || y.may(d, s, now) {
+				continue
+			}
+			peerFits = false
+			if y.holds(g.key) {
+				early = nil
+				break
+			}
+			early = append(early, y)
 		}
 		leaversFit := true
 		for _, x := range k.holders[g.key] {
@@ -251,7 +304,7 @@ func (k *checker) placeAdditions(e *edit) {
 		case !stays && k.mayWait(e, r, then):
 			e.lateAdd = append(e.lateAdd, r)
 		case !peerFits:
-			k.banPeer(g, r.Peer)
+			k.banPeer(g, r.Peer, early)
 		default:
 			k.ban(g)
 		}
@@ -271,10 +324,11 @@ func (k *checker) mayWait(e *edit, r cloud.Rule, then Set) bool {
 	return true
 }
 
-// banPeer rules out that the group's rules refer to the peer while others still have to leave it.
-func (k *checker) banPeer(g *group, p cloud.Peer) {
+// banPeer rules out that the group's rules refer to the peer while others still have to leave it, or that the interfaces join that make
+// this wrong, if it is only they.
+func (k *checker) banPeer(g *group, p cloud.Peer, early []*atom) {
 	if other := k.byKey[groupKey(p)]; other != nil {
-		k.ban(other)
+		k.evade(other, early...)
 		return
 	}
 	key := g.class.key

@@ -39,6 +39,7 @@ type regionState struct {
 	hold     map[*nic]bool              // interfaces that stay guarded although they could be released
 	stay     map[*nic]bool              // the same, for the rest of this computation
 	restrict map[*nic][2]bool           // directions that must not become wider in this round
+	evaded   map[string]map[*nic]bool   // by group key: interfaces that wait because of the group
 	literal  map[string]bool            // classes that keep their rules as they are, word for word
 	refused  map[*nic]string            // interfaces that are not taken over, with the reason
 	frozen   map[*nic]string            // interfaces that stay as they are, with the reason
@@ -128,7 +129,7 @@ func newRegionState(c *computation, r Region) *regionState {
 		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, byHeld: map[string][]*nic{},
 		peerCache: map[peerKey]Set{}, nativeCache: map[nativeKey]Set{}, groupCache: map[nativeKey]Set{},
 		actualCache: map[string][2]half{}, halfCache: map[string][2]half{}, meanings: map[string]string{}, noted: map[Note]bool{},
-		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, stay: map[*nic]bool{}, restrict: map[*nic][2]bool{},
+		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, stay: map[*nic]bool{}, restrict: map[*nic][2]bool{}, evaded: map[string]map[*nic]bool{},
 		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
 	}
 	s.indexNetworks()

@@ -1,0 +1,311 @@
+// Package scale measures how long changes take that only the cloud's rate limits bound. Everything is the real thing (engine, store,
+// mirror, realizer, planner, AWS adapter with its limiter, wire format) but for time and the network: tests run in a bubble of virtual
+// time, in which the simulator throttles by the buckets that EC2 documents and every call takes as long as it is told to, so that hours
+// pass in seconds and figures do not depend on the machine.
+package scale
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
+	"github.com/nephele-io/nephele/internal/cloud/aws/pace"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+const (
+	namespace = "vms"
+	account   = namespace + "/fleet"
+	region    = "eu-west-1"
+)
+
+// fleet is one account with many VMs, an engine with policies, and a realizer between the two.
+type fleet struct {
+	*testing.T
+	engine   *policy.Engine
+	store    *watchstore.Store
+	provider *aws.Provider
+	accounts *accounts
+	calls    *calls
+	realizer *realize.Realizer
+	names    []string
+	vms      map[string]policy.Entity
+}
+
+// newFleet builds an account of n VMs in so many roles; the label role says which. Every VM has a group for its role.
+func newFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
+	t.Helper()
+	state, _, err := estate.Load(describe(t, n, roles))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := world.New(state, world.Options{Clock: time.Now, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{T: t, engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{}), vms: map[string]policy.Entity{}}
+	f.calls = &calls{latency: latency, count: map[string]int{}, handler: ec2.NewHandler(ec2.Config{
+		World: w, Clock: time.Now, WallClock: time.Now, Throttle: ec2.NewThrottle(time.Now, 1), OnCall: func(_ context.Context, c ec2.Call) error { f.calls.saw(c); return nil },
+	})}
+	limiter := pace.New(pace.Options{Now: time.Now, After: time.After})
+	f.provider, err = aws.New(aws.Config{
+		Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
+		Region:     region, Endpoint: "http://ec2.test", Client: f.calls,
+		Admit: func(ctx context.Context, owner, region, action string) (func(cloud.Class), error) {
+			return limiter.Admit(ctx, pace.Key{Account: owner, Region: region, Action: action})
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.accounts = &accounts{again: make(chan struct{}, 1), account: realize.Account{
+		Key: account, EnforcerKey: cloud.EnforcerKey(namespace, "fleet"), Provider: f.provider, Regions: []string{region},
+		Snapshots: map[string]*cloud.Snapshot{}, Entities: map[plan.EntityRef]plan.VMRef{},
+	}}
+	f.engine.PutNamespace(policy.Namespace{Name: namespace})
+	snap, err := f.provider.Observe(t.Context(), cloud.Scope{Account: account, Region: region})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.accounts.account.Snapshots[region] = snap
+	nics := map[string]*cloud.Interface{}
+	for i := range snap.Interfaces {
+		nics[snap.Interfaces[i].VMID] = &snap.Interfaces[i]
+	}
+	for i := range snap.VMs {
+		vm := &snap.VMs[i]
+		role, _, _ := strings.Cut(vm.Name, "-")
+		f.accounts.account.Entities[plan.EntityRef{Namespace: namespace, Name: vm.Name}] = plan.VMRef{Region: region, ID: vm.ID}
+		f.names = append(f.names, vm.Name)
+		f.vms[vm.Name] = policy.Entity{
+			EntityRef: policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: namespace, Name: vm.Name}, Labels: map[string]string{"role": role},
+			Addresses: []netip.Addr{nics[vm.ID].PrivateIPs[0]}, Host: f.accounts.account.EnforcerKey,
+		}
+		f.engine.PutEntity(f.vms[vm.Name])
+	}
+	return f
+}
+
+// describe writes the account as the simulator reads it, and returns the file.
+func describe(t *testing.T, n, roles int) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("accounts:\n- id: \"111122223333\"\n  regions:\n  - name: " + region + "\n    vpcs:\n    - name: fleet\n      id: vpc-00000001\n      cidrs: [10.0.0.0/8]\n      groups:\n")
+	for i := range roles {
+		fmt.Fprintf(&b, "      - {name: r%d, rules: [\"tcp 22 from 10.0.0.0/8\"]}\n", i)
+	}
+	b.WriteString("      vms:\n")
+	addr := netip.MustParseAddr("10.0.0.10")
+	for i := range n {
+		fmt.Fprintf(&b, "      - {name: r%d-%05d, ip: %s, groups: [r%d]}\n", i%roles, i, addr, i%roles)
+		addr = addr.Next()
+	}
+	path := filepath.Join(t.TempDir(), "fleet.yaml")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// start runs the realizer and the observer until the test ends.
+func (f *fleet) start() {
+	f.Helper()
+	r, err := realize.New(realize.Options{
+		ClusterID: "11111111-2222-3333-4444-555555555555", Follower: enforcer.Follower{Source: source{f.store}, Clock: clock.RealClock{}},
+		Accounts: f.accounts, Lowerer: lower.AWS{}, Sink: discard{}, Clock: clock.RealClock{}, Log: logr.Discard(), Settle: 100 * time.Millisecond,
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.realizer = r
+	ctx, cancel := context.WithCancel(f.Context())
+	var loops sync.WaitGroup
+	loops.Go(func() { f.accounts.run(ctx, f.provider) })
+	loops.Go(func() {
+		if err := r.Start(ctx); err != nil {
+			f.Error(err)
+		}
+	})
+	f.Cleanup(func() { cancel(); loops.Wait() })
+	f.publish()
+	f.settle(time.Hour)
+	f.calls.reset()
+}
+
+// publish commits what was put into the engine.
+func (f *fleet) publish() { f.store.Publish(convert.Delta(f.engine.Commit())) }
+
+// settle waits until the cloud is as the policies want it, and returns how long that took.
+func (f *fleet) settle(patience time.Duration) time.Duration {
+	f.Helper()
+	start := time.Now()
+	for time.Since(start) < patience {
+		r, ok := f.realizer.Report(account)
+		if ok && r.Err == nil && r.Result != nil && r.Result.Plan.Empty() && r.RealizedAt.After(start) {
+			return r.RealizedAt.Sub(start)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r, _ := f.realizer.Report(account)
+	f.Fatalf("not settled after %s: %+v", patience, r)
+	return 0
+}
+
+// source lets the mirror watch the store.
+type source struct{ store *watchstore.Store }
+
+func (s source) Watch(_ context.Context, r enforcer.Resource, key string) (enforcer.Stream, error) {
+	return s.store.Watch(watchstore.Resource(r), key)
+}
+
+type discard struct{}
+
+func (discard) Publish(context.Context, realize.Report) {}
+
+// accounts is the one account, observed anew when somebody asks for it, as the inventory does.
+type accounts struct {
+	again chan struct{}
+
+	mu      sync.Mutex
+	account realize.Account
+	changed func(string)
+}
+
+func (a *accounts) Keys() []string { return []string{account} }
+
+func (a *accounts) Account(key string) (realize.Account, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := a.account
+	out.Snapshots = maps.Clone(out.Snapshots)
+	return out, key == account
+}
+
+func (a *accounts) Subscribe(changed func(string)) func() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.changed = changed
+	return func() {}
+}
+
+func (a *accounts) Trigger(string) {
+	select {
+	case a.again <- struct{}{}:
+	default:
+	}
+}
+
+func (a *accounts) run(ctx context.Context, p cloud.Provider) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.again:
+		}
+		s, err := p.Observe(ctx, cloud.Scope{Account: account, Region: region})
+		if err != nil {
+			continue
+		}
+		a.mu.Lock()
+		a.account.Snapshots = map[string]*cloud.Snapshot{region: s}
+		changed := a.changed
+		a.mu.Unlock()
+		changed(account)
+	}
+}
+
+// calls is the network between adapter and simulator: it takes time and counts.
+type calls struct {
+	handler http.Handler
+	latency time.Duration
+
+	mu      sync.Mutex
+	count   map[string]int
+	refused int
+}
+
+// Do answers one request after the latency.
+func (c *calls) Do(r *http.Request) (*http.Response, error) {
+	if c.latency > 0 {
+		select {
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		case <-time.After(c.latency):
+		}
+	}
+	r = r.Clone(r.Context())
+	r.RequestURI = r.URL.RequestURI()
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	if r.Host = cmp.Or(r.Host, r.URL.Host); r.Host == "" {
+		return nil, errors.New("a request without a host")
+	}
+	w := httptest.NewRecorder()
+	c.handler.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+func (c *calls) saw(call ec2.Call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if call.Code == "RequestLimitExceeded" {
+		c.refused++
+		return
+	}
+	c.count[call.Action]++
+}
+
+func (c *calls) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count, c.refused = map[string]int{}, 0
+}
+
+// total counts the calls of one action, or of all that change something if action is empty. Throttled ones do not count.
+func (c *calls) total(action string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if action != "" {
+		return c.count[action]
+	}
+	n := 0
+	for a, k := range c.count {
+		if !strings.HasPrefix(a, "Describe") && !strings.HasPrefix(a, "Get") {
+			n += k
+		}
+	}
+	return n
+}
+
+func (c *calls) throttled() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused
+}
