@@ -61,9 +61,7 @@ func (e *Engine) sweepGroups(d *Delta) {
 		}
 		g.dirty = false
 		if !g.fresh {
-			if !g.span.whole {
-				g.span.keep(g.hostSpan())
-			}
+			g.span.keep(g.hostSpan())
 			list := d.list(g.role)
 			*list = append(*list, GroupDelta{
 				Change: Removed, Role: g.role, Name: g.name, UID: g.uid, SpanRemoved: keysOf(g.span.former),
@@ -165,25 +163,27 @@ func (e *Engine) updateAddressGroups(d *Delta) {
 
 // wholeSpan returns the keys of a reach, made once per Commit.
 func (e *Engine) wholeSpan(r *reach) []string {
-	if r.keys == nil {
-		r.keys = r.hostSpan().keys()
-		e.keyedReaches = append(e.keyedReaches, r)
+	n := e.newsOf(r)
+	if n.keys == nil {
+		n.keys = r.hostSpan().keys()
 	}
-	return r.keys
+	return n.keys
 }
 
 // collectPolicies lists the changes of the policies that were computed again and of those whose reach changed.
 func (e *Engine) collectPolicies(d *Delta, computed []*policyState) {
 	d.Policies = slices.Grow(d.Policies, len(computed))
 	for _, r := range e.dirtyReaches {
-		r.added, r.removed = r.span.take(r.hostSpan())
-		if len(r.added)+len(r.removed) == 0 {
+		added, removed := r.span.take(r.hostSpan())
+		if len(added)+len(removed) == 0 {
 			continue
 		}
+		n := e.newsOf(r)
+		n.added, n.removed = added, removed
 		for _, p := range r.policies {
 			if !p.changed {
 				d.Policies = append(d.Policies, PolicyDelta{
-					Change: Updated, Policy: p.out, Old: p.out, SpanAdded: r.added, SpanRemoved: r.removed,
+					Change: Updated, Policy: p.out, Old: p.out, SpanAdded: added, SpanRemoved: removed,
 				})
 			}
 		}
@@ -201,8 +201,8 @@ func (e *Engine) collectPolicies(d *Delta, computed []*policyState) {
 			out.Change = Updated
 			if p.moved {
 				out.SpanAdded, out.SpanRemoved = diffHosts(p.formerSpan, p.reach.hostSpan())
-			} else {
-				out.SpanAdded, out.SpanRemoved = p.reach.added, p.reach.removed
+			} else if n := p.reach.news; n != nil {
+				out.SpanAdded, out.SpanRemoved = n.added, n.removed
 			}
 			if p.out == p.former && len(out.SpanAdded)+len(out.SpanRemoved) == 0 {
 				continue
@@ -225,12 +225,12 @@ func (e *Engine) clean(computed []*policyState) {
 	}
 	e.dirtyGroups = nil
 	for _, r := range e.dirtyReaches {
-		r.dirty, r.added, r.removed = false, nil, nil
+		r.dirty = false
 	}
-	for _, r := range e.keyedReaches {
-		r.keys = nil
+	for _, r := range e.toldReaches {
+		r.news = nil
 	}
-	e.dirtyReaches, e.keyedReaches = nil, nil
+	e.dirtyReaches, e.toldReaches = nil, nil
 	for _, x := range e.dead {
 		if !x.alive {
 			delete(e.entities, x.ref)

@@ -51,7 +51,7 @@ type Engine struct {
 	dirtyReaches  []*reach
 	freshReaches  []*reach
 	emptyReaches  []*reach
-	keyedReaches  []*reach
+	toldReaches   []*reach
 	dirtyReports  map[reportKey]struct{}
 	dead          []*entity
 	idleHosts     []*host

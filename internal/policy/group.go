@@ -4,16 +4,16 @@ import "slices"
 
 // group is a computed address group or applied-to group. It lives while a policy refers to it.
 type group struct {
-	role      GroupRole
-	name, uid string
+	role GroupRole
+	// fresh groups did not exist at the last Commit; dirty ones are on the Engine's list; replaced ones are made from
+	// another object of the same name than at the last Commit; counting ones have several reaches, see hosts.
+	fresh, dirty, replaced, counting bool
+	name, uid                        string
 	// selection holds the members; nil in the applied-to group of a Service.
 	selection *selection
 	service   *Member
 	// refs counts the policies that refer to the group.
 	refs int
-	// fresh groups did not exist at the last Commit; dirty ones are on the Engine's list; replaced ones are made from
-	// another object of the same name than at the last Commit.
-	fresh, dirty, replaced bool
 	// pending are the entities whose membership may have changed since the last Commit, with their member value at
 	// that time; nil: not a member. Not kept for fresh groups.
 	pending map[*entity]*Member
@@ -22,9 +22,8 @@ type group struct {
 	hosts hostCounts
 	// reaches are the reaches an applied-to group is part of, or that use an address group. An address group in several
 	// reaches counts them by host in hosts (counting is then set).
-	reaches  reachSet
-	counting bool
-	span     spanChange
+	reaches reachSet
+	span    spanChange
 	// mark is the translation that last used the group.
 	mark uint64
 }

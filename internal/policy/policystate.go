@@ -8,25 +8,28 @@ import (
 
 // policyState is a policy and what it computes to.
 type policyState struct {
-	in    Policy
-	alive bool
-	dirty bool
-	// out is the computed form, nil if there is none; former is that of the last Commit.
-	out, former *ComputedPolicy
+	in           Policy
+	alive, dirty bool
 	// changed policies have been computed again since the last Commit; moved ones have another reach than they had, and
 	// formerSpan is what they concerned.
 	changed, moved bool
-	formerSpan     []*host
-	errs, warns    []FieldError
+	relative       bool
+	// out is the computed form, nil if there is none; former is that of the last Commit.
+	out, former *ComputedPolicy
+	formerSpan  []*host
+	// faults is nil if there are none.
+	faults *faults
 
 	// What the computed form refers to: each group and def once. atgs and ags are groups.
 	atgs, ags []*group
 	defs      []*groupDef
 	tier      string
-	relative  bool
 	reach     *reach
 	at        int // index in reach.policies
 }
+
+// faults are what is wrong with a policy.
+type faults struct{ errs, warns []FieldError }
 
 func (p *policyState) ref() PolicyRef {
 	return PolicyRef{p.in.Kind, p.in.Namespace, p.in.Name, p.in.UID}
@@ -74,10 +77,14 @@ func (e *Engine) updatePolicies() []*policyState {
 			p.out = t.out
 		}
 		e.rebind(p, &t)
-		if len(p.errs)+len(p.warns)+len(t.errs.list)+len(t.warns.list) > 0 {
+		had := p.faults != nil
+		p.faults = nil
+		if len(t.errs.list)+len(t.warns.list) > 0 {
+			p.faults = &faults{t.errs.list, t.warns.list}
+		}
+		if had || p.faults != nil {
 			e.touchReport(reportKey{policy: p.in.UID})
 		}
-		p.errs, p.warns = t.errs.list, t.warns.list
 	}
 	e.dirtyPolicies = nil
 	return done

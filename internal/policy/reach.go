@@ -7,7 +7,6 @@ import (
 
 // reach is the span shared by the policies that apply to the same applied-to groups.
 type reach struct {
-	key  string
 	atgs []*group // sorted by name
 	// fresh reaches did not exist at the last Commit: their span is computed as a whole, late in Commit.
 	fresh, dirty bool
@@ -17,9 +16,21 @@ type reach struct {
 	// ags counts the policies that use each address group.
 	ags  groupCounts
 	span spanChange
-	// keys caches the whole span for the policies added in one Commit; added and removed its change.
-	keys           []string
-	added, removed []string
+	news *reachNews
+}
+
+// reachNews is what one Commit has to tell of a reach: the whole span, for the policies that are added, and how it changed.
+type reachNews struct {
+	keys, added, removed []string
+}
+
+// newsOf returns what the present Commit has to tell of a reach, to be filled in.
+func (e *Engine) newsOf(r *reach) *reachNews {
+	if r.news == nil {
+		r.news = &reachNews{}
+		e.toldReaches = append(e.toldReaches, r)
+	}
+	return r.news
 }
 
 func (r *reach) hostSpan() *hostCounts {
@@ -120,22 +131,25 @@ func (s *reachSet) each(f func(*reach)) {
 	}
 }
 
+// reachKey identifies the reach of a sorted list of distinct applied-to groups.
+func reachKey(atgs []*group) string {
+	if len(atgs) == 1 {
+		return atgs[0].name
+	}
+	names := make([]string, len(atgs))
+	for i, g := range atgs {
+		names[i] = g.name
+	}
+	return strings.Join(names, "\x00")
+}
+
 // reachOf returns the reach of a sorted list of distinct applied-to groups.
 func (e *Engine) reachOf(atgs []*group) *reach {
-	key := ""
-	if len(atgs) == 1 {
-		key = atgs[0].name
-	} else {
-		names := make([]string, len(atgs))
-		for i, g := range atgs {
-			names[i] = g.name
-		}
-		key = strings.Join(names, "\x00")
-	}
+	key := reachKey(atgs)
 	if r := e.reaches[key]; r != nil {
 		return r
 	}
-	r := &reach{key: key, atgs: slices.Clone(atgs), fresh: true}
+	r := &reach{atgs: slices.Clone(atgs), fresh: true}
 	e.reaches[key] = r
 	e.freshReaches = append(e.freshReaches, r)
 	for _, g := range atgs {
@@ -192,16 +206,17 @@ func (e *Engine) quit(r *reach, at int, ags []*group) {
 // sweepReaches forgets the reaches without policies.
 func (e *Engine) sweepReaches() {
 	for _, r := range e.emptyReaches {
-		if len(r.policies) > 0 || e.reaches[r.key] != r {
+		key := reachKey(r.atgs)
+		if len(r.policies) > 0 || e.reaches[key] != r {
 			continue
 		}
-		delete(e.reaches, r.key)
+		delete(e.reaches, key)
 		for _, g := range r.atgs {
 			g.reaches.remove(r)
 		}
 	}
 	e.emptyReaches = e.emptyReaches[:0]
-	e.freshReaches = slices.DeleteFunc(e.freshReaches, func(r *reach) bool { return e.reaches[r.key] != r })
+	e.freshReaches = slices.DeleteFunc(e.freshReaches, func(r *reach) bool { return len(r.policies) == 0 && e.reaches[reachKey(r.atgs)] != r })
 }
 
 // shift counts n more members of the applied-to group at the host and carries a change of its span on to the reaches

@@ -68,7 +68,11 @@ func (e *Engine) reportOf(k reportKey) report {
 		return report{}
 	}
 	if p := e.policies[k.policy]; p != nil && p.alive {
-		return report{ref: p.ref(), errs: p.errs, warns: p.warns}
+		r := report{ref: p.ref()}
+		if p.faults != nil {
+			r.errs, r.warns = p.faults.errs, p.faults.warns
+		}
+		return r
 	}
 	return report{}
 }

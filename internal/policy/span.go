@@ -87,17 +87,27 @@ func diffHosts(before []*host, now *hostCounts) (added, removed []string) {
 	return added, removed
 }
 
-// spanChange records how the span of something differs from that of the last Commit: either the whole former span, or
-// for each host that came or went whether it was there.
-type spanChange struct {
+// spanChange records how the span of something differs from that of the last Commit. Most have no change to record.
+type spanChange struct{ *spanRecord }
+
+// spanRecord is either the whole former span, or for each host that came or went whether it was there.
+type spanRecord struct {
 	whole  bool
 	former []*host
 	hosts  map[*host]bool
 }
 
+// begin makes sure that there is a record, and reports whether it is of the whole former span.
+func (s *spanChange) begin() (whole bool) {
+	if s.spanRecord == nil {
+		s.spanRecord = &spanRecord{}
+	}
+	return s.whole
+}
+
 // keep records the whole span before a change that is not host by host.
 func (s *spanChange) keep(now *hostCounts) {
-	if s.whole {
+	if s.begin() {
 		return
 	}
 	s.former = now.snapshot()
@@ -114,7 +124,7 @@ func (s *spanChange) keep(now *hostCounts) {
 
 // flip records that a host came or went.
 func (s *spanChange) flip(h *host, was bool) {
-	if s.whole {
+	if s.begin() {
 		return
 	}
 	if _, ok := s.hosts[h]; ok {
@@ -128,6 +138,9 @@ func (s *spanChange) flip(h *host, was bool) {
 
 // take returns the difference to the present span and forgets it.
 func (s *spanChange) take(now *hostCounts) (added, removed []string) {
+	if s.spanRecord == nil {
+		return nil, nil
+	}
 	if s.whole {
 		added, removed = diffHosts(s.former, now)
 	} else {

@@ -174,6 +174,9 @@ func KubernetesNetworkPolicy(p *networkingv1.NetworkPolicy) policy.Policy {
 		Kind: policy.KubernetesNetworkPolicy, Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Generation: p.Generation,
 		AppliedTo: []policy.AppliedTo{{PodSelector: selector(&p.Spec.PodSelector)}},
 	}
+	if n := len(p.Spec.PolicyTypes); n > 0 {
+		out.PolicyTypes = make([]policy.Direction, 0, n)
+	}
 	for _, t := range p.Spec.PolicyTypes {
 		switch t {
 		case networkingv1.PolicyTypeIngress:
@@ -193,6 +196,9 @@ func KubernetesNetworkPolicy(p *networkingv1.NetworkPolicy) policy.Policy {
 
 func kubernetesRule(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) policy.Rule {
 	var r policy.Rule
+	if len(peers) > 0 {
+		r.Peers = make([]policy.Peer, 0, len(peers))
+	}
 	for _, p := range peers {
 		q := policy.Peer{PodSelector: selector(p.PodSelector), NamespaceSelector: selector(p.NamespaceSelector)}
 		if p.IPBlock != nil {
