@@ -78,7 +78,7 @@ func firstError(a, b error) error {
 func (s *StatusWriter) writeClaim(ctx context.Context, key client.ObjectKey, by string, ours bool) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var vpc cloudv1.Vpc
-		if err := s.Client.Get(ctx, key, &vpc); err != nil {
+		if err := s.get(ctx, key, &vpc); err != nil {
 			return err
 		}
 		var changed bool
@@ -95,10 +95,13 @@ func (s *StatusWriter) writeClaim(ctx context.Context, key client.ObjectKey, by 
 		if !changed {
 			return nil
 		}
-		return s.Client.Status().Update(ctx, &vpc)
+		return s.update(ctx, &vpc)
 	})
 	if apierrors.IsNotFound(err) {
-		return nil // its region has left the account, or it is not written yet and will be told of at the next restart
+		if by == "" {
+			return nil
+		}
+		return errBehind // not written yet; or its region has left the account, then there will be another report
 	}
 	if err != nil {
 		return fmt.Errorf("status of Vpc %s: %w", key, err)

@@ -83,13 +83,13 @@ func (s *StatusWriter) writeDrift(ctx context.Context, r Report) error {
 	namespace, name, _ := strings.Cut(r.Account, "/")
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var account cloudv1.CloudProviderAccount
-		if err := s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &account); err != nil {
+		if err := s.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &account); err != nil {
 			return err
 		}
 		if !meta.SetStatusCondition(&account.Status.Conditions, cond) {
 			return nil
 		}
-		return s.Client.Status().Update(ctx, &account)
+		return s.update(ctx, &account)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("status of CloudProviderAccount %s: %w", r.Account, err)

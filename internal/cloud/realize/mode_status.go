@@ -108,7 +108,7 @@ func (s *StatusWriter) writeSelectors(ctx context.Context, r Report, bySelector 
 		}
 		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			var live cloudv1.CloudEntitySelector
-			if err := s.Client.Get(ctx, key, &live); err != nil {
+			if err := s.get(ctx, key, &live); err != nil {
 				return err
 			}
 			before := live.DeepCopy()
@@ -120,7 +120,7 @@ func (s *StatusWriter) writeSelectors(ctx context.Context, r Report, bySelector 
 			if equality.Semantic.DeepEqual(before.Status, live.Status) {
 				return nil
 			}
-			return s.Client.Status().Update(ctx, &live)
+			return s.update(ctx, &live)
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("status of CloudEntitySelector %s: %w", key, err))

@@ -60,12 +60,14 @@ type StatusWriter struct {
 	planned map[string]bool
 	// claims holds, per account, what was told of who claims its networks; only Start's goroutine uses it.
 	claims map[string]map[string]string
+	// wrote holds the resource versions of what was written and not read since; only Start's goroutine uses it.
+	wrote map[written]string
 }
 
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, claims: map[string]map[string]string{}, drifting: map[string]drifting{}}
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{}, drifting: map[string]drifting{}}
 }
 
 // Publish keeps the report to be written; a newer one takes its place.
@@ -85,48 +87,66 @@ func (s *StatusWriter) Publish(_ context.Context, r Report) {
 	put(s.wake)
 }
 
-// Start writes reports until ctx ends.
+// Start writes reports until ctx ends. What could not be written whole is repeated, unless a newer report of the account comes.
 func (s *StatusWriter) Start(ctx context.Context) error {
+	late := map[string]repetition{}
 	var again <-chan time.Time
+	var due time.Time
 	for {
+		batch := map[string]repetition{}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.wake:
 		case <-again:
+			batch, late, again = late, batch, nil
 		}
-		again = nil
-		s.mu.Lock()
-		batch := s.pending
-		s.pending = map[string]Report{}
-		s.mu.Unlock()
+		for key, r := range s.take() {
+			batch[key] = repetition{report: r}
+			delete(late, key)
+		}
 		for _, key := range sortedKeys(batch) {
-			if err := s.write(ctx, batch[key]); err != nil && ctx.Err() == nil {
-				s.Log.Error(err, "Status could not be written, will be repeated", "account", key)
-				s.keep(batch[key])
-				again = s.Clock.After(5 * time.Second)
+			r := batch[key]
+			if r.pause = s.attempt(ctx, r); r.pause == 0 {
+				continue
+			}
+			late[key] = r
+			if at := s.Clock.Now().Add(r.pause); again == nil || at.Before(due) {
+				again, due = s.Clock.After(r.pause), at
 			}
 		}
 	}
 }
 
-// keep puts a report back unless a newer one has come.
-func (s *StatusWriter) keep(r Report) {
+// take returns the reports that have come since the last call.
+func (s *StatusWriter) take() map[string]Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, newer := s.pending[r.Account]; !newer {
-		s.pending[r.Account] = r
-	}
+	batch := s.pending
+	s.pending = map[string]Report{}
+	return batch
 }
 
-func (s *StatusWriter) write(ctx context.Context, r Report) error {
-	errs := []error{s.reportFailure(ctx, r), s.reportDrift(ctx, r), s.writeDrift(ctx, r)}
-	if r.Result == nil {
-		return errors.Join(errs...)
+// write brings a report to the objects. It goes on after errors. It reports whether some objects are to be looked at again because the
+// cache is behind.
+func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err error) {
+	var errs []error
+	note := func(err error) {
+		if errors.Is(err, errBehind) {
+			behind = true
+		} else if err != nil {
+			errs = append(errs, err)
+		}
 	}
-	errs = append(errs, s.writeClaims(ctx, r))
+	note(s.reportFailure(ctx, r))
+	note(s.reportDrift(ctx, r))
+	note(s.writeDrift(ctx, r))
+	if r.Result == nil {
+		return behind, errors.Join(errs...)
+	}
+	note(s.writeClaims(ctx, r))
 	for _, p := range r.Result.Policies {
-		errs = append(errs, s.writePolicy(ctx, r, p))
+		note(s.writePolicy(ctx, r, p))
 	}
 	vms := map[plan.VMRef]plan.VMStatus{}
 	for _, vm := range r.Result.VMs {
@@ -142,17 +162,17 @@ func (s *StatusWriter) write(ctx context.Context, r Report) error {
 			continue
 		}
 		selector, err := s.writeVM(ctx, r, ref, vm, outlooks)
-		errs = append(errs, err)
+		note(err)
 		if o, known := outlooks[target]; known && vm.Mode == plan.Planned && selector != "" {
 			key := client.ObjectKey{Namespace: ref.Namespace, Name: selector}
 			bySelector[key] = append(bySelector[key], o)
 		}
 	}
 	if planned, known := s.planned[r.Account]; len(bySelector) > 0 || planned || !known {
-		errs = append(errs, s.writeSelectors(ctx, r, bySelector))
+		note(s.writeSelectors(ctx, r, bySelector))
 	}
 	s.planned[r.Account] = len(bySelector) > 0
-	return errors.Join(errs...)
+	return behind, errors.Join(errs...)
 }
 
 // writePolicy posts the status of one policy once it is decided: realized everywhere, or failed somewhere and pending nowhere.
@@ -241,7 +261,7 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 	var obj cloudv1.VirtualMachine
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		obj = cloudv1.VirtualMachine{}
-		if err := s.Client.Get(ctx, key, &obj); err != nil {
+		if err := s.get(ctx, key, &obj); err != nil {
 			return err
 		}
 		before, conditions = obj.Status.Policies, slices.Clone(obj.Status.Conditions)
@@ -251,10 +271,13 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 			return nil
 		}
 		obj.Status.Policies, obj.Status.PolicySummary = policies, summary
-		return s.Client.Status().Update(ctx, &obj)
+		return s.update(ctx, &obj)
 	})
 	if apierrors.IsNotFound(err) {
-		return "", nil // deselected or gone in the meantime
+		return "", errBehind // not written yet; or deselected or gone in the meantime, then there will be another report
+	}
+	if errors.Is(err, errBehind) {
+		return obj.Labels[cloudv1.LabelCESName], err
 	}
 	if err != nil {
 		return "", fmt.Errorf("status of VirtualMachine %s: %w", key, err)
