@@ -162,7 +162,7 @@ func (d *differ) held(n, is *cloud.Interface, ours map[string]bool) {
 	default:
 		d.add(n.ID, "somebody exchanged groups of ours on the interface", kept)
 	}
-	if guarded && is.Tags[cloud.TagFormer] != former {
+	if is.Tags[cloud.TagFormer] != former {
 		d.add(n.ID, "somebody changed the tag "+cloud.TagFormer+", which says what to give back", true)
 	}
 }

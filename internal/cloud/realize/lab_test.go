@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +28,6 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -138,6 +136,8 @@ type labConfig struct {
 	// maxPerWave is that of the account.
 	maxPerWave int
 	state      *world.State // an account without known VMs, instead of the shop
+	// groupsPerInterface is the account's quota; 0 means the default.
+	groupsPerInterface int
 }
 
 func newLab(t *testing.T, cfg labConfig) *lab {
@@ -157,6 +157,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	if cfg.state != nil {
 		state = *cfg.state
 	}
+	state.Accounts[0].Quotas.GroupsPerInterface = cfg.groupsPerInterface
 	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1, Clock: w.Now, VisibilityDelay: cfg.visible})
 	if err != nil {
 		t.Fatal(err)
@@ -171,6 +172,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	provider, err := aws.New(aws.Config{
 		Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
 		Region:     cfg.regions[0], Endpoint: server.URL(), Now: w.Now, Sleep: w.sleep, MaxAttempts: 1, MaxBackoff: time.Millisecond,
+		Limits: func(string) cloud.Limits { return cloud.Limits{GroupsPerInterface: cfg.groupsPerInterface} },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -359,40 +361,6 @@ func eventually(condition func() bool) bool {
 			return false
 		}
 	}
-}
-
-// fault disturbs calls of the realizer, not those of the inventory.
-func (l *lab) fault(f ec2.Fault) int {
-	f.Match = func(ec2.Call) bool { return !l.accounts.reading.Load() }
-	f.Action = cmp.Or(f.Action, "*")
-	return l.server.Faults().Add(f)
-}
-
-// mutations counts the calls of the journal that change something.
-func (l *lab) mutations() int {
-	n := 0
-	for _, c := range l.server.Journal().Calls(0) {
-		if mutating(c) {
-			n++
-		}
-	}
-	return n
-}
-
-func mutating(c ec2.Call) bool {
-	return !strings.HasPrefix(c.Action, "Describe") && !strings.HasPrefix(c.Action, "Get")
-}
-
-// count returns a function that tells how many calls the realizer has made since.
-func (l *lab) count() func() int {
-	var n atomic.Int32
-	l.server.Faults().Add(ec2.Fault{Action: "*", Times: -1, Match: func(ec2.Call) bool {
-		if !l.accounts.reading.Load() {
-			n.Add(1)
-		}
-		return false
-	}})
-	return func() int { return int(n.Load()) }
 }
 
 // close ends everything before the test ends.
