@@ -109,6 +109,9 @@ func TestRefusals(t *testing.T) {
 		{`spec.ingress[0].ports[0].endPort: invalid value "3": want no endPort without port`, func(p *policy.Policy) {
 			p.Ingress[0].Ports = []policy.Port{{EndPort: n(3)}}
 		}},
+		{`spec.ingress[0].ports[0].port: invalid value "80": want a number without quotes`, func(p *policy.Policy) {
+			p.Ingress[0].Ports = []policy.Port{{Port: &policy.PortRef{Name: "80"}}}
+		}},
 		{`spec.ingress[0].ports[0].sourceEndPort: invalid value "3"`, func(p *policy.Policy) {
 			p.Ingress[0].Ports = []policy.Port{{SourceEndPort: n(3)}}
 		}},

@@ -186,6 +186,9 @@ func (c *checker) rule(p *policy.Policy, d policy.Direction, r *policy.Rule, pat
 	}
 	for i := range r.Ports {
 		c.errs = append(c.errs, policy.CheckPort(&r.Ports[i], at(path+".ports", i))...)
+		if port := r.Ports[i].Port; port != nil && port.Name != "" && strings.Trim(port.Name, "0123456789") == "" {
+			c.add(at(path+".ports", i)+".port", port.Name, "a number without quotes, or a name, which has a letter")
+		}
 	}
 	c.multicast(d, r, path)
 	c.l7(r, path)
