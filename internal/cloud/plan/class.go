@@ -74,12 +74,18 @@ type design struct {
 
 // open tells which directions of the interface its former groups decide.
 func (n *nic) open() [2]bool {
+	if n.vm == nil {
+		return [2]bool{true, true}
+	}
+	return openUnder(n.vm.effective)
+}
+
+// openUnder tells which directions the former groups decide under the rules: those in which none isolates.
+func openUnder(rules []*bound) [2]bool {
 	out := [2]bool{true, true}
-	if n.vm != nil {
-		for _, r := range n.vm.effective {
-			if r.verdict == allow {
-				out[indexOf(r.direction)] = false
-			}
+	for _, r := range rules {
+		if r.verdict == allow {
+			out[indexOf(r.direction)] = false
 		}
 	}
 	return out
@@ -95,10 +101,12 @@ func (s *regionState) wanted(n *nic) [2]half {
 	if s.frozen[n] != "" {
 		return s.actual(n.GroupIDs, n.network)
 	}
-	open := [2]bool{true, true}
-	if rules != nil {
-		open = n.open()
-	}
+	return s.decided(n, rules, profile)
+}
+
+// decided is what the rules, which the profile identifies, make of what the former groups of the interface allow.
+func (s *regionState) decided(n *nic, rules []*bound, profile string) [2]half {
+	open := openUnder(rules)
 	key := n.network.ID + "|" + profile
 	if open[0] || open[1] {
 		key += "|" + strings.Join(n.former, " ")

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -112,6 +113,50 @@ func TestManyScatteredPeersAreRefused(t *testing.T) {
 	res := plan.Compute(in, lower.AWS{})
 	if len(res.Refusals) != 1 || !strings.Contains(res.Refusals[0].Message, "needs 61 ingress rules for IPv4") || !strings.Contains(res.Refusals[0].Message, "a quota of 61 ") {
 		t.Errorf("%+v", res.Refusals)
+	}
+}
+
+// Whom a plan could not give a policy is not frozen for its sake by the next one, although it is not known then that the policy was never
+// in force: a policy that is left out makes room for two peers to be one class, and what this led to is not undone.
+func TestWhatWasLeftOutStaysLeftOut(t *testing.T) {
+	udp := cloud.NewMatch(cloud.UDP, 0, 0xffff)
+	e := estate{
+		Networks: []netSpec{{V4: "10.0.0.0/24"}},
+		Groups: []groupSpec{
+			{Default: true, Rules: []cloud.Rule{
+				{Direction: cloud.Ingress, Match: udp, Peer: cloud.Peer{GroupID: "#1"}},
+				{Direction: cloud.Ingress, Match: udp, Peer: cloud.Peer{CIDR: netip.MustParsePrefix("10.0.0.0/24")}},
+			}},
+			{Rules: []cloud.Rule{
+				{Direction: cloud.Ingress, Match: udp, Peer: cloud.Peer{GroupID: "#1"}},
+				{Direction: cloud.Egress, Match: cloud.NewMatch(cloud.AnyProtocol, -1, -1), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("0.0.0.0/0")}},
+			}},
+		},
+		NICs: []nicSpec{
+			{VM: 0, IPs: []string{"10.0.0.5"}, Groups: []int{0, 1}},
+			{VM: 1, IPs: []string{"10.0.0.9"}, Groups: []int{0, 1}},
+			{VM: 2, IPs: []string{"10.0.0.13"}, Groups: []int{0, 1}},
+		},
+		VMs:    []vmSpec{{true}, {true}, {true}},
+		Limits: cloud.Limits{RulesPerGroup: 12, GroupsPerInterface: 5, GroupsPerRegion: 500, TagsPerResource: 50},
+		Stingy: true,
+		History: []policySet{{
+			Address: [][]int{{1}, {0, 1}}, Applied: [][]int{{2}, {1, 2}},
+			Policies: []policySpec{
+				{Tier: 250, Priority: 1, Applied: []int{1}, Rules: []ruleSpec{{Action: "Allow", Address: []int{1}}}},
+				{Tier: 253, Priority: 2, Applied: []int{0}, Rules: []ruleSpec{{Out: true, Action: "Allow", Address: []int{0, 1}}}},
+			},
+		}},
+	}
+	f := e.cloud()
+	if res := settle(t, &e, f, nil); len(res.Refusals) != 2 || res.Refusals[0].Kept || res.Refusals[1].Kept {
+		t.Errorf("%+v", res.Refusals)
+	}
+	if !admits(f, 2, "10.0.0.5", nicID(0), 80) {
+		t.Error("the policy that is in force does not allow its peer any more")
+	}
+	if err := checkEstate(&e, 1, &stats{}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -50,7 +50,7 @@ func settle(t *testing.T, e *estate, f *fakeCloud, change func(*plan.Input)) *pl
 		if change != nil {
 			change(&in)
 		}
-		res := plan.Compute(in, lower.AWS{})
+		res := plan.Compute(in, e.lowerer())
 		if res.Plan.Empty() {
 			return res
 		}
