@@ -24,6 +24,7 @@ type estate struct {
 	History  []policySet
 	// Stingy makes the quota hold hardly any references.
 	Stingy bool
+	estateExtras
 }
 
 type netSpec struct{ V4, V6 string }
@@ -167,7 +168,7 @@ func (e *estate) randomNative(r *rand.Rand, self int) []cloud.Rule {
 		default:
 			var reach []int
 			for i, g := range e.Groups {
-				if g.Net == e.Groups[self].Net || e.arePeered(g.Net, e.Groups[self].Net) {
+				if e.near(g.Net, e.Groups[self].Net) {
 					reach = append(reach, i)
 				}
 			}

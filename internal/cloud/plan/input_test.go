@@ -23,7 +23,7 @@ const (
 func (e *estate) cloud() *fakeCloud {
 	s := &cloud.Snapshot{Scope: cloud.Scope{Account: testAccount, Region: testRegion}, OwnerID: "123456789012"}
 	for i, n := range e.Networks {
-		net := cloud.Network{ID: netID(i), OwnerID: s.OwnerID, CIDRs: []netip.Prefix{netip.MustParsePrefix(n.V4)}}
+		net := cloud.Network{ID: netID(i), OwnerID: s.OwnerID, Tags: e.claimTags(i), CIDRs: []netip.Prefix{netip.MustParsePrefix(n.V4)}}
 		if n.V6 != "" {
 			net.CIDRs = append(net.CIDRs, netip.MustParsePrefix(n.V6))
 		}
@@ -31,7 +31,7 @@ func (e *estate) cloud() *fakeCloud {
 	}
 	for i, p := range e.Peerings {
 		end := func(k int) cloud.PeeringEnd {
-			return cloud.PeeringEnd{NetworkID: netID(k), OwnerID: s.OwnerID, Region: testRegion}
+			return cloud.PeeringEnd{NetworkID: netID(k), OwnerID: s.OwnerID, Region: e.region(k)}
 		}
 		s.Peerings = append(s.Peerings, cloud.Peering{ID: fmt.Sprintf("pcx-%d", i), A: end(p[0]), B: end(p[1])})
 	}
@@ -105,11 +105,11 @@ var nicIDs = func() (ids [64]string) {
 func (e *estate) input(set policySet, f *fakeCloud) plan.Input {
 	in := plan.Input{
 		ClusterID: testCluster, Account: testAccount, Entities: map[plan.EntityRef]plan.VMRef{},
-		Regions: []plan.Region{{Snapshot: f.snap, Limits: f.limits}},
+		Regions: e.views(f), Failsafe: e.failsafe(),
 	}
 	for i, vm := range e.VMs {
 		if vm.Selected {
-			in.Entities[plan.EntityRef{Namespace: "vms", Name: vmID(i)}] = plan.VMRef{Region: testRegion, ID: vmID(i)}
+			in.Entities[plan.EntityRef{Namespace: "vms", Name: vmID(i)}] = plan.VMRef{Region: e.regionOfVM(i), ID: vmID(i)}
 		}
 	}
 	for i, members := range set.Address {
@@ -152,7 +152,7 @@ func (e *estate) member(i int) (v1beta2.GroupMember, bool) {
 // memberAddrs are the addresses that a member's GroupMember carries.
 func (e *estate) memberAddrs(i int) []netip.Addr {
 	if i >= len(e.VMs) {
-		return []netip.Addr{netip.MustParseAddr(outsiders[(i-len(e.VMs))%len(outsiders)])}
+		return []netip.Addr{netip.MustParseAddr(e.outside()[(i-len(e.VMs))%len(outsiders)])}
 	}
 	var out []netip.Addr
 	for _, n := range e.NICs {

@@ -24,6 +24,9 @@ func (v naive) half(nic int, d cloud.Direction, r remote, k packet) bool {
 	n := &v.NICs[nic]
 	if n.VM >= 0 && v.VMs[n.VM].Selected && v.guarded[nicID(nic)] {
 		rules, isolated := v.rules(n.VM, d)
+		if v.failsafeAllows(n.VM, d, r, k) {
+			return true
+		}
 		at := 0 // the stage that decides: 0 Antrea, 1 Kubernetes, 2 baseline
 		for _, x := range rules {
 			if x.stage < at || !v.matches(nic, x.ruleSpec, r, k) {
@@ -124,7 +127,9 @@ func (s serviceSpec) matches(k packet) bool {
 }
 
 // near reports whether two networks can refer to each other's groups.
-func (e *estate) near(a, b int) bool { return a == b || e.arePeered(a, b) }
+func (e *estate) near(a, b int) bool {
+	return a == b || e.arePeered(a, b) && e.region(a) == e.region(b)
+}
 
 // isMember reports whether the remote end is the member, as seen from the interface.
 func (v naive) isMember(nic, member int, r remote) bool {
@@ -138,6 +143,9 @@ func (v naive) isMember(nic, member int, r remote) bool {
 				return n.VM == member
 			}
 		}
+	}
+	if member >= len(v.VMs) {
+		return slices.Contains(v.memberAddrs(member), r.addr) // a Pod; its address is nobody else's
 	}
 	// Not a machine within reach: the addresses that are known of it, unless they mean somebody else here.
 	for i, n := range v.Networks {
@@ -258,7 +266,7 @@ func (e *estate) pairFlows(i, j int, add func(flow)) {
 	if i == j {
 		return
 	}
-	if e.near(a.Net, b.Net) {
+	if a.Net == b.Net || e.arePeered(a.Net, b.Net) {
 		for _, x := range a.IPs {
 			for _, y := range b.IPs {
 				add(flow{src: i, dst: j, srcAddr: netip.MustParseAddr(x), dstAddr: netip.MustParseAddr(y), private: true})
@@ -313,7 +321,7 @@ func (e *estate) packets() []packet {
 // outsideAddrs are addresses with no machine of the estate behind them: all ends of the policies' blocks and their neighbours.
 func (e *estate) outsideAddrs() []netip.Addr {
 	seen := map[netip.Addr]bool{}
-	for _, s := range outsiders {
+	for _, s := range e.outside() {
 		seen[netip.MustParseAddr(s)] = true
 	}
 	for _, set := range e.History {

@@ -78,7 +78,7 @@ func checkEstate(e *estate, seed uint64, st *stats) (err error) {
 	e.Groups = slices.Clone(e.Groups)
 	f := e.cloud()
 	before := f.clone()
-	if seed%3 == 0 {
+	if seed%3 == 0 && !e.Split && len(e.Claimed) == 0 {
 		if f.mirror, err = e.newMirror(); err != nil {
 			return fmt.Errorf("the simulator does not accept the estate: %w", err)
 		}
