@@ -71,7 +71,8 @@ func (t *translation) peer(d Direction, p indexedPeer, out *ComputedPeer) {
 	case p.NodeSelector != nil:
 		g = t.e.acquireGroup(AddressGroup, &terms{node: compileSelector(p.NodeSelector, p.path+".nodeSelector", &t.errs)})
 	default:
-		g = t.e.acquireGroup(AddressGroup, t.peerTerms(p))
+		selection := t.peerTerms(p)
+		g = t.e.acquireGroup(AddressGroup, &selection)
 	}
 	out.AddressGroups = append(out.AddressGroups, t.use(g).name)
 }
@@ -90,8 +91,8 @@ func (t *translation) lists(d Direction, p indexedPeer, out *ComputedPeer) {
 }
 
 // peerTerms compiles the selectors of a peer.
-func (t *translation) peerTerms(p indexedPeer) *terms {
-	return &terms{
+func (t *translation) peerTerms(p indexedPeer) terms {
+	return terms{
 		namespace:  t.in.Namespace,
 		namespaces: compileSelector(p.NamespaceSelector, p.path+".namespaceSelector", &t.errs),
 		pod:        compileSelector(p.PodSelector, p.path+".podSelector", &t.errs),
@@ -125,11 +126,15 @@ func compileIPBlock(b *IPBlock, path string, errs *errorList) CIDRBlock {
 // parseCIDR parses a CIDR, keeping host bits as written.
 func parseCIDR(text, path string, errs *errorList) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(text)
-	if err != nil || p.Addr().Is4In6() {
+	switch {
+	case err != nil:
 		errs.add(path, text, "a CIDR, for example 10.0.0.0/8 or 2001:db8::/32")
-		return netip.Prefix{}, false
+	case p.Addr().Is4In6():
+		errs.add(path, text, "an IPv4 CIDR without ::ffff:, for example 10.0.0.0/8")
+	default:
+		return p, true
 	}
-	return p, true
+	return netip.Prefix{}, false
 }
 
 // services translates ports and protocols and reports whether a port is named.

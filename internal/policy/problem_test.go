@@ -36,7 +36,7 @@ func TestProblems(t *testing.T) {
 		}, `spec.ingress[0].from[1].ipBlock.cidr: invalid value "10.0.0.0/99": want a CIDR, for example 10.0.0.0/8 or 2001:db8::/32`},
 		{"mapped cidr", func(p *policy.Policy) {
 			p.Ingress[0].Peers = []policy.Peer{{IPBlock: &policy.IPBlock{CIDR: "::ffff:10.0.0.0/104"}}}
-		}, `spec.ingress[0].from[0].ipBlock.cidr: invalid value "::ffff:10.0.0.0/104": want a CIDR`},
+		}, `spec.ingress[0].from[0].ipBlock.cidr: invalid value "::ffff:10.0.0.0/104": want an IPv4 CIDR without ::ffff:`},
 		{"except", func(p *policy.Policy) {
 			p.Ingress[0].Peers = []policy.Peer{{IPBlock: &policy.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"11.0.0.0/9"}}}}
 		}, `spec.ingress[0].from[0].ipBlock.except[0]: invalid value "11.0.0.0/9": want a strict subset of 10.0.0.0/8`},

@@ -189,7 +189,7 @@ func TestBadInput(t *testing.T) {
 		"Pass in Baseline":       {"acnp", acnp(`{tier: Baseline, priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Pass}]}`), `spec.ingress[0].action: invalid value "Pass"`},
 		"equal unnamed rules":    {"acnp", acnp(`{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop}, {action: Drop}]}`), `spec.ingress[1].name: invalid value "ingress-drop-742ade5"`},
 		"label key":              {"annp", rule(`from: [{podSelector: {matchLabels: {a/b/c: x}}}]`), `spec.ingress[0].from[0].podSelector.matchLabels: invalid value "a/b/c"`},
-		"IPv4-mapped":            {"annp", rule(`from: [{ipBlock: {cidr: "::ffff:10.0.0.0/104"}}]`), `spec.ingress[0].from[0].ipBlock.cidr: invalid value "::ffff:10.0.0.0/104": want a CIDR`},
+		"IPv4-mapped":            {"annp", rule(`from: [{ipBlock: {cidr: "::ffff:10.0.0.0/104"}}]`), `spec.ingress[0].from[0].ipBlock.cidr: invalid value "::ffff:10.0.0.0/104": want an IPv4 CIDR`},
 		"except of other family": {"annp", rule(`from: [{ipBlock: {cidr: 10.0.0.0/8, except: ["2001:db8::/64"]}}]`), `spec.ingress[0].from[0].ipBlock.except[0]: invalid value "2001:db8::/64": want a strict subset of 10.0.0.0/8`},
 		"except outside":         {"annp", rule(`from: [{ipBlock: {cidr: 10.0.0.0/8, except: [11.0.0.0/16]}}]`), `spec.ingress[0].from[0].ipBlock.except[0]: invalid value "11.0.0.0/16"`},
 		"except all":             {"annp", rule(`from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.0.0.0/8]}}]`), `spec.ingress[0].from[0].ipBlock.except[0]: invalid value "10.0.0.0/8"`},
