@@ -106,7 +106,8 @@ func (b *book) record(d *policy.Delta) []task {
 		page.computed = p.Change != policy.Removed
 		page.generation, page.empty = p.Policy.Generation, len(p.Policy.Rules) == 0
 		page.desired += len(p.SpanAdded) - len(p.SpanRemoved)
-		for _, key := range p.SpanRemoved {
+		// Whoever is concerned anew gets the policy anew and reports anew. What was under way when it ceased to be concerned says nothing.
+		for _, key := range slices.Concat(p.SpanRemoved, p.SpanAdded) {
 			delete(page.reports, key)
 		}
 		if page.kind.hasStatus() {

@@ -92,6 +92,8 @@ func TestPolicyStatusFollowsReports(t *testing.T) {
 	w.remove(vm(t, "b", "db", "cloud-b"))
 	w.settle()
 	w.wantStatus("span shrinks", "p", "Realized 1/1 gen 2 [Realizable=True  ]")
+	w.report("uid-p", "cloud-b", 2, "")
+	w.wantStatus("a report that was under way", "p", "Realized 1/1 gen 2 [Realizable=True  ]")
 	w.put(vm(t, "b", "db", "cloud-b"))
 	w.settle()
 	w.wantStatus("span grows: what the enforcer said before does not count", "p", "Realizing 1/2 gen 2 [Realizable=True  ]")
