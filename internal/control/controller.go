@@ -189,24 +189,16 @@ func (c *Controller) event(o client.Object, eventType, reason, action, note stri
 func (c *Controller) round() {
 	begin := c.Clock.Now()
 	inputs := c.absorb()
-	changes := c.commit(inputs)
-	c.Options.Store.Publish(changes)
+	delta := c.engine.Commit()
+	c.due = append(c.due, c.book.record(delta)...)
+	c.Options.Store.PublishParts(convert.Parts(delta))
 	for _, t := range c.due {
 		c.tasks.Add(t)
 	}
 	c.due = c.due[:0]
-	c.Metrics.round(inputs, c.Clock.Since(begin))
-}
-
-// commit computes what has arrived, tells whoever wants to know what came of it, and returns that as it is to be published. Nothing
-// else is left of the engine's delta, which is large after the first round.
-func (c *Controller) commit(inputs int) watchstore.Changes {
-	delta := c.engine.Commit()
-	c.due = append(c.due, c.book.record(delta)...)
-	c.Metrics.computed(delta)
+	c.Metrics.round(inputs, delta, c.Clock.Since(begin))
 	if !delta.Empty() {
 		c.Logger.V(1).Info("Computed policies", "inputs", inputs, "policies", len(delta.Policies),
 			"addressGroups", len(delta.AddressGroups), "appliedToGroups", len(delta.AppliedToGroups), "problems", len(delta.Problems))
 	}
-	return convert.Delta(delta)
 }

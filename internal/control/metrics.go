@@ -55,19 +55,12 @@ func (m *Metrics) all() []prometheus.Collector {
 }
 
 // round counts one round.
-func (m *Metrics) round(inputs int, took time.Duration) {
+func (m *Metrics) round(inputs int, d *policy.Delta, took time.Duration) {
 	if m == nil {
 		return
 	}
 	m.rounds.Observe(took.Seconds())
 	m.inputs.Add(float64(inputs))
-}
-
-// computed counts what came of one round.
-func (m *Metrics) computed(d *policy.Delta) {
-	if m == nil {
-		return
-	}
 	m.changes.WithLabelValues("networkpolicies").Add(float64(len(d.Policies)))
 	m.changes.WithLabelValues("addressgroups").Add(float64(len(d.AddressGroups)))
 	m.changes.WithLabelValues("appliedtogroups").Add(float64(len(d.AppliedToGroups)))

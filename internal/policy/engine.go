@@ -57,6 +57,8 @@ type Engine struct {
 	idleHosts     []*host
 	nodeShifts    map[*host]int
 	translations  uint64
+	// scratch is where names are put together.
+	scratch []byte
 }
 
 // New returns an Engine that knows the system tiers and nothing else.

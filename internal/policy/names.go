@@ -3,8 +3,6 @@ package policy
 import (
 	"crypto/sha1"
 	"encoding/hex"
-	"slices"
-	"strings"
 )
 
 // groupNamespace is the UUID in which the names of groups are made.
@@ -40,25 +38,31 @@ type terms struct {
 }
 
 // normalized returns the text that identifies the selection, from which its group's name is made.
-func (t *terms) normalized() string {
-	var parts [4]string
-	n := 0
-	put := func(prefix string, s *selector) {
-		if s != nil {
-			parts[n] = prefix + s.text
-			n++
+func (t *terms) normalized() string { return string(t.appendNormalized(nil)) }
+
+// appendNormalized appends the normalized text: its parts in alphabetical order.
+func (t *terms) appendNormalized(out []byte) []byte {
+	begin := len(out)
+	put := func(prefix, text string) {
+		if len(out) > begin {
+			out = append(out, " And "...)
 		}
+		out = append(append(out, prefix...), text...)
 	}
-	put("namespaceSelector=", t.namespaces)
+	if t.external != nil {
+		put("eeSelector=", t.external.text)
+	}
 	if t.namespaces == nil && t.namespace != "" {
-		parts[n] = "namespace=" + t.namespace
-		n++
+		put("namespace=", t.namespace)
 	}
-	if t.external == nil {
-		put("podSelector=", t.pod)
+	if t.namespaces != nil {
+		put("namespaceSelector=", t.namespaces.text)
 	}
-	put("eeSelector=", t.external)
-	put("nodeSelector=", t.node)
-	slices.Sort(parts[:n])
-	return strings.Join(parts[:n], " And ")
+	if t.node != nil {
+		put("nodeSelector=", t.node.text)
+	}
+	if t.pod != nil && t.external == nil {
+		put("podSelector=", t.pod.text)
+	}
+	return out
 }

@@ -59,7 +59,7 @@ func (t *translation) appliedLeaves(at *AppliedTo, path string) []*terms {
 		return nil
 	case at.Group == "":
 		s := t.appliedTerms(at, path)
-		return t.inNamespaces(s)
+		return t.inNamespaces(&s)
 	}
 	d := t.def(at.Group, path+".group")
 	if !d.usable() {
@@ -103,7 +103,7 @@ func (t *translation) namespacesOf(s *terms) []*namespace {
 
 // selfRules adds one rule per Namespace, for peers in the same Namespace.
 func (t *translation) selfRules(out ComputedRule, peers []indexedPeer, spaces []space) {
-	selections := make([]*terms, len(peers))
+	selections := make([]terms, len(peers))
 	for i, peer := range peers {
 		selections[i] = t.peerTerms(peer)
 		selections[i].namespaces = nil
@@ -116,7 +116,7 @@ func (t *translation) selfRules(out ComputedRule, peers []indexedPeer, spaces []
 		r.AppliedToGroups = groupNames(s.groups)
 		var p ComputedPeer
 		for _, selection := range selections {
-			narrowed := *selection
+			narrowed := selection
 			narrowed.namespace = s.ns.name
 			p.AddressGroups = append(p.AddressGroups, t.use(t.e.acquireGroup(AddressGroup, &narrowed)).name)
 		}
@@ -160,7 +160,7 @@ func (t *translation) sameLabelRules(out ComputedRule, peer indexedPeer, spaces 
 		c := classes[id]
 		r := out
 		r.AppliedToGroups = groupNames(c.groups)
-		narrowed := *selection
+		narrowed := selection
 		narrowed.namespaces = compileSelector(&Selector{MatchLabels: c.labels}, peer.path+".namespaces.sameLabels", &t.errs)
 		name := t.use(t.e.acquireGroup(AddressGroup, &narrowed)).name
 		t.setPeer(&r, ComputedPeer{AddressGroups: []string{name}})

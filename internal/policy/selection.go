@@ -42,11 +42,12 @@ func (s *selection) selectorOf() *selector { return s.sel }
 
 // acquireSelection returns the one selection with these terms and counts a use of it.
 func (e *Engine) acquireSelection(t *terms) *selection {
-	name := t.normalized()
-	if s := e.selections[name]; s != nil {
+	e.scratch = t.appendNormalized(e.scratch[:0])
+	if s := e.selections[string(e.scratch)]; s != nil {
 		s.uses++
 		return s
 	}
+	name := string(e.scratch)
 	s := &selection{name: name, uuid: groupUUID(name), uses: 1}
 	e.selections[name] = s
 	switch {

@@ -297,18 +297,19 @@ func (t *translation) appliedGroup(at *AppliedTo, path string) *group {
 	case at.Service != nil:
 		return t.use(t.e.acquireServiceGroup(*at.Service))
 	}
-	return t.use(t.e.acquireGroup(AppliedToGroup, t.appliedTerms(at, path)))
+	selection := t.appliedTerms(at, path)
+	return t.use(t.e.acquireGroup(AppliedToGroup, &selection))
 }
 
 // appliedTerms compiles the selectors of one appliedTo.
-func (t *translation) appliedTerms(at *AppliedTo, path string) *terms {
+func (t *translation) appliedTerms(at *AppliedTo, path string) terms {
 	switch {
 	case at.ServiceAccount != nil:
-		return serviceAccountTerms(at.ServiceAccount)
+		return *serviceAccountTerms(at.ServiceAccount)
 	case at.NodeSelector != nil:
-		return &terms{node: compileSelector(at.NodeSelector, path+".nodeSelector", &t.errs)}
+		return terms{node: compileSelector(at.NodeSelector, path+".nodeSelector", &t.errs)}
 	}
-	return &terms{
+	return terms{
 		namespace:  t.in.Namespace,
 		namespaces: compileSelector(at.NamespaceSelector, path+".namespaceSelector", &t.errs),
 		pod:        compileSelector(at.PodSelector, path+".podSelector", &t.errs),

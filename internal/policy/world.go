@@ -15,6 +15,7 @@ type namespace struct {
 	labels *labelSet // nil unless known
 	// cells are the distinct label sets of its entities, by kind.
 	cells [KindNode + 1]labelIndex[*cell]
+	// byKey finds cells where there are many; nil while a look at all those of the kind finds one as fast.
 	byKey map[cellKey]*cell
 	// pinned are the selections of this Namespace alone, by kind.
 	pinned [KindNode + 1]selectorIndex[*selection]
@@ -185,20 +186,43 @@ func (e *Engine) dropNamespace(n *namespace) {
 	delete(e.namespaces, n.name)
 }
 
+// find returns a cell, or nil if there is none.
+func (n *namespace) find(key cellKey) *cell {
+	if n.byKey != nil {
+		return n.byKey[key]
+	}
+	for _, c := range n.cells[key.kind].list {
+		if c.labels == key.labels {
+			return c
+		}
+	}
+	return nil
+}
+
+// insert makes a new cell one of the Namespace.
+func (n *namespace) insert(c *cell) {
+	index := &n.cells[c.kind]
+	index.insert(c)
+	switch {
+	case n.byKey != nil:
+		n.byKey[cellKey{c.kind, c.labels}] = c
+	case index.items != nil:
+		n.byKey = make(map[cellKey]*cell, 2*smallIndex)
+		for kind := range n.cells {
+			n.cells[kind].each(nil, func(c *cell) { n.byKey[cellKey{c.kind, c.labels}] = c })
+		}
+	}
+}
+
 // cellFor returns the cell for entities of the kind and labels, attaching a new one to the selections that match. It
 // takes over one reference to the label set.
 func (e *Engine) cellFor(n *namespace, kind EntityKind, labels *labelSet) *cell {
-	key := cellKey{kind, labels}
-	if c := n.byKey[key]; c != nil {
+	if c := n.find(cellKey{kind, labels}); c != nil {
 		e.labels.release(labels) // the cell holds one already
 		return c
 	}
 	c := &cell{ns: n, kind: kind, labels: labels}
-	if n.byKey == nil {
-		n.byKey = make(map[cellKey]*cell, 1)
-	}
-	n.byKey[key] = c
-	n.cells[kind].insert(c)
+	n.insert(c)
 	n.uses++
 	attach := func(s *selection) { e.attach(s, c) }
 	n.pinned[kind].each(labels, attach)

@@ -68,6 +68,20 @@ func (p *publication) displace(t *table, e *entry) (before *span) {
 	return before
 }
 
+// change applies one part of the changes.
+func (p *publication) change(c *Changes) {
+	// What rules refer to comes before the rules, and goes after them.
+	for i := range c.AddressGroups {
+		p.changeGroup(p.tables[0], &c.AddressGroups[i])
+	}
+	for i := range c.AppliedToGroups {
+		p.changeGroup(p.tables[1], &c.AppliedToGroups[i])
+	}
+	for i := range c.Policies {
+		p.changePolicy(p.tables[2], &c.Policies[i])
+	}
+}
+
 func (p *publication) changePolicy(t *table, c *PolicyChange) {
 	name, source := c.source()
 	e := t.entries[name]

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -91,22 +92,28 @@ func New(o Options) *Store {
 // everything that is known, also if that is nothing. It does not block on any receiver. It returns how many watches it told something,
 // once for each object; what a watch begins with does not count.
 func (s *Store) Publish(c Changes) (told int) {
+	return s.PublishParts(func(yield func(Changes) bool) { yield(c) })
+}
+
+// PublishParts is Publish of changes that are made part by part, so that a great many need not be there at once. Nobody sees less than
+// all of them. An address group must not come behind an applied-to group, nor either behind a policy. What a part lists is kept, the
+// lists of changes themselves may be used again for the next part.
+func (s *Store) PublishParts(parts iter.Seq[Changes]) (told int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !c.Empty() || !s.ready {
-		s.revision++
-	}
 	s.dropRendered()
 	p := publication{Store: s, spans: map[spanChange]*span{}}
-	// What rules refer to comes before the rules, and goes after them.
-	for i := range c.AddressGroups {
-		p.changeGroup(s.tables[0], &c.AddressGroups[i])
+	begun := false
+	if !s.ready {
+		s.revision++
+		begun = true
 	}
-	for i := range c.AppliedToGroups {
-		p.changeGroup(s.tables[1], &c.AppliedToGroups[i])
-	}
-	for i := range c.Policies {
-		p.changePolicy(s.tables[2], &c.Policies[i])
+	for c := range parts {
+		if !begun && !c.Empty() {
+			s.revision++
+			begun = true
+		}
+		p.change(&c)
 	}
 	for _, w := range p.late {
 		if w.ended != nil {

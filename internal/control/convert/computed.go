@@ -1,7 +1,9 @@
 package convert
 
 import (
+	"iter"
 	"net/netip"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,26 +16,61 @@ import (
 
 // Delta converts what a Commit changed into what the store publishes.
 func Delta(d *policy.Delta) watchstore.Changes {
-	c := watchstore.Changes{
-		AddressGroups:   make([]watchstore.GroupChange, len(d.AddressGroups)),
-		AppliedToGroups: make([]watchstore.GroupChange, len(d.AppliedToGroups)),
-		Policies:        make([]watchstore.PolicyChange, len(d.Policies)),
+	var all watchstore.Changes
+	for c := range Parts(d) {
+		all.AddressGroups = append(all.AddressGroups, c.AddressGroups...)
+		all.AppliedToGroups = append(all.AppliedToGroups, c.AppliedToGroups...)
+		all.Policies = append(all.Policies, c.Policies...)
 	}
-	conv := members{}
-	for i := range d.AddressGroups {
-		c.AddressGroups[i] = conv.change(&d.AddressGroups[i])
-	}
-	for i := range d.AppliedToGroups {
-		c.AppliedToGroups[i] = conv.change(&d.AppliedToGroups[i])
-	}
-	for i := range d.Policies {
-		p := &d.Policies[i]
-		c.Policies[i] = watchstore.PolicyChange{
-			Name: p.Policy.Source.UID, Source: (*computed)(p.Policy), Removed: p.Change == policy.Removed,
-			SpanAdded: p.SpanAdded, SpanRemoved: p.SpanRemoved,
+	return all
+}
+
+// partSize is the number of changes in a part.
+const partSize = 1000
+
+// Parts is Delta for Store.PublishParts. A part is good until the next one.
+func Parts(d *policy.Delta) iter.Seq[watchstore.Changes] {
+	return func(yield func(watchstore.Changes) bool) {
+		if groupParts(d.AddressGroups, func(part []watchstore.GroupChange) bool {
+			return yield(watchstore.Changes{AddressGroups: part})
+		}) && groupParts(d.AppliedToGroups, func(part []watchstore.GroupChange) bool {
+			return yield(watchstore.Changes{AppliedToGroups: part})
+		}) {
+			policyParts(d.Policies, func(part []watchstore.PolicyChange) bool { return yield(watchstore.Changes{Policies: part}) })
 		}
 	}
-	return c
+}
+
+func groupParts(list []policy.GroupDelta, yield func([]watchstore.GroupChange) bool) bool {
+	conv := members{}
+	part := make([]watchstore.GroupChange, 0, min(len(list), partSize))
+	for piece := range slices.Chunk(list, partSize) {
+		part = part[:0]
+		for i := range piece {
+			part = append(part, conv.change(&piece[i]))
+		}
+		if !yield(part) {
+			return false
+		}
+	}
+	return true
+}
+
+func policyParts(list []policy.PolicyDelta, yield func([]watchstore.PolicyChange) bool) {
+	part := make([]watchstore.PolicyChange, 0, min(len(list), partSize))
+	for piece := range slices.Chunk(list, partSize) {
+		part = part[:0]
+		for i := range piece {
+			p := &piece[i]
+			part = append(part, watchstore.PolicyChange{
+				Name: p.Policy.Source.UID, Source: (*computed)(p.Policy), Removed: p.Change == policy.Removed,
+				SpanAdded: p.SpanAdded, SpanRemoved: p.SpanRemoved,
+			})
+		}
+		if !yield(part) {
+			return
+		}
+	}
 }
 
 // computed makes policies as enforcers receive them, when somebody asks for them.
