@@ -36,8 +36,8 @@ const (
 )
 
 // Registration makes kube-apiserver forward the API group to a server, and ask it about what is to be stored: it keeps the webhook
-// configurations and the APIService with the current CA bundle, and for a server outside the cluster network the Service
-// that leads to it. An object of the same name that somebody else has made, such as an Antrea Controller, is left alone, which is
+// configurations, the APIServices and the ConfigMap for agents with the current CA bundle, and for a server outside the cluster network
+// the Service that leads to it. An object of the same name that somebody else has made, such as an Antrea Controller, is left alone, which is
 // an error. All fields are required but Local, Hooks, Changed, Registered and Logger.
 type Registration struct {
 	// Client is one that RegistrationClient returns.
@@ -122,7 +122,7 @@ func (r *Registration) ensure(ctx context.Context) (available bool, err error) {
 	bundle := r.CABundle()
 	hooksErr := r.ensureWebhooks(ctx, bundle)
 	available, err = r.ensureAPI(ctx, bundle)
-	return available, errors.Join(hooksErr, err)
+	return available, errors.Join(hooksErr, err, r.ensureCA(ctx, bundle))
 }
 
 func (r *Registration) ensureAPI(ctx context.Context, bundle []byte) (available bool, err error) {

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -80,6 +81,11 @@ func TestRegistration(t *testing.T) {
 		if !bytes.Equal(api.Spec.CABundle, []byte(second)) {
 			return fmt.Errorf("%s", api.Spec.CABundle)
 		}
+		// Agents look for the bundle here.
+		var ca corev1.ConfigMap
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "antrea-ca"}, &ca); err != nil || ca.Data["ca.crt"] != second {
+			return fmt.Errorf("%v: %+v", err, ca.Data)
+		}
 		return nil
 	})
 	if err := r.Client.Delete(ctx, &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiName}}); err != nil {
@@ -98,9 +104,14 @@ func TestRegistrationLeavesForeignObjectsAlone(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: apiName, Labels: map[string]string{"app": "antrea"}},
 		Spec:       apiregistrationv1.APIServiceSpec{Group: "controlplane.antrea.io", Version: "v1beta2", CABundle: []byte("theirs")},
 	}
-	r := newRegistration(t, foreign)
-	if _, err := r.ensure(t.Context()); err == nil {
-		t.Error("no error")
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "antrea-ca"}, Data: map[string]string{"ca.crt": "theirs"}}
+	r := newRegistration(t, foreign, theirs)
+	if _, err := r.ensure(t.Context()); !errors.Is(err, errForeign) {
+		t.Errorf("got %v", err)
+	}
+	var ca corev1.ConfigMap
+	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(theirs), &ca); err != nil || ca.Data["ca.crt"] != "theirs" {
+		t.Errorf("%v: %+v", err, ca.Data)
 	}
 	var got apiregistrationv1.APIService
 	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: apiName}, &got); err != nil || string(got.Spec.CABundle) != "theirs" {

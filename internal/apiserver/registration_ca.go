@@ -1,0 +1,32 @@
+package apiserver
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// caConfigMap and caKey are where Antrea Agents look for the CA bundle of the server that they connect to, in the Namespace of its
+// Service. They watch it, so that a new bundle reaches them.
+const (
+	caConfigMap = "antrea-ca"
+	caKey       = "ca.crt"
+)
+
+// ensureCA keeps the ConfigMap with the CA bundle.
+func (r *Registration) ensureCA(ctx context.Context, bundle []byte) error {
+	want := &corev1.ConfigMap{
+		ObjectMeta: r.meta(types.NamespacedName{Namespace: r.Service.Namespace, Name: caConfigMap}),
+		Data:       map[string]string{caKey: string(bundle)},
+	}
+	present := &corev1.ConfigMap{}
+	return r.keep(ctx, want, present, func() bool {
+		same := present.Data[caKey] == want.Data[caKey]
+		if present.Data == nil {
+			present.Data = map[string]string{}
+		}
+		present.Data[caKey] = want.Data[caKey]
+		return same
+	})
+}
