@@ -272,7 +272,7 @@ func (e *Engine) eachCell(t *terms, f func(*cell)) {
 	kind, sel := t.target()
 	in := func(n *namespace) {
 		if n != nil {
-			n.cells[kind].each(sel, f)
+			n.eachCell(kind, sel, f)
 		}
 	}
 	switch {

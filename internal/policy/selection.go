@@ -74,13 +74,13 @@ func (e *Engine) acquireSelection(t *terms) *selection {
 	attach := func(c *cell) { e.attach(s, c) }
 	if s.pinned != nil {
 		s.pinned.uses++
-		s.pinned.pinned[s.kind].insert(s)
-		s.pinned.cells[s.kind].each(s.sel, attach)
+		s.pinned.of(s.kind).pinned.insert(s)
+		s.pinned.eachCell(s.kind, s.sel, attach)
 		return s
 	}
 	s.in.selections[s.kind].insert(s)
 	for n := range s.in.namespaces {
-		n.cells[s.kind].each(s.sel, attach)
+		n.eachCell(s.kind, s.sel, attach)
 	}
 	return s
 }
@@ -124,7 +124,7 @@ func (e *Engine) releaseSelection(s *selection) {
 	delete(e.selections, s.name)
 	switch {
 	case s.pinned != nil:
-		s.pinned.pinned[s.kind].remove(s)
+		s.pinned.of(s.kind).pinned.remove(s)
 		s.pinned.uses--
 		e.dropNamespace(s.pinned)
 	case s.in != nil:
@@ -281,7 +281,7 @@ func (e *Engine) enterScope(n *namespace, s *scope) {
 	s.namespaces[n] = struct{}{}
 	for kind := range s.selections {
 		s.selections[kind].all(func(sel *selection) {
-			n.cells[kind].each(sel.sel, func(c *cell) { e.attach(sel, c) })
+			n.eachCell(EntityKind(kind), sel.sel, func(c *cell) { e.attach(sel, c) })
 		})
 	}
 }
@@ -291,7 +291,7 @@ func (e *Engine) exitScope(n *namespace, s *scope) {
 	delete(s.namespaces, n)
 	for kind := range s.selections {
 		s.selections[kind].all(func(sel *selection) {
-			n.cells[kind].each(sel.sel, func(c *cell) { e.detach(sel, c) })
+			n.eachCell(EntityKind(kind), sel.sel, func(c *cell) { e.detach(sel, c) })
 		})
 	}
 }

@@ -13,16 +13,36 @@ type namespace struct {
 	known  bool
 	logKNP bool
 	labels *labelSet // nil unless known
-	// cells are the distinct label sets of its entities, by kind.
-	cells [KindNode + 1]labelIndex[*cell]
+	// kinds are indexes by kind of entity, nil until needed: see of.
+	kinds [KindNode + 1]*kindIndex
 	// byKey finds cells where there are many; nil while a look at all those of the kind finds one as fast.
 	byKey map[cellKey]*cell
-	// pinned are the selections of this Namespace alone, by kind.
-	pinned [KindNode + 1]selectorIndex[*selection]
 	// scopes are the scopes that include this Namespace.
 	scopes map[*scope]struct{}
 	// uses counts the cells and pinned selections that keep an unknown Namespace alive.
 	uses int
+}
+
+// kindIndex is what a Namespace has of one kind: cells are the distinct label sets of its entities, pinned the selections of this
+// Namespace alone.
+type kindIndex struct {
+	cells  labelIndex[*cell]
+	pinned selectorIndex[*selection]
+}
+
+// of returns the index of a kind. Most Namespaces have nothing but Pods.
+func (n *namespace) of(kind EntityKind) *kindIndex {
+	if n.kinds[kind] == nil {
+		n.kinds[kind] = &kindIndex{}
+	}
+	return n.kinds[kind]
+}
+
+// eachCell calls f for the cells of a kind that the selector matches; a nil one matches all. f must not make or drop cells.
+func (n *namespace) eachCell(kind EntityKind, s *selector, f func(*cell)) {
+	if k := n.kinds[kind]; k != nil {
+		k.cells.each(s, f)
+	}
 }
 
 func (n *namespace) labelsOf() *labelSet { return n.labels }
@@ -58,15 +78,13 @@ type selectionLink struct {
 
 // entity is the state of one entity. It survives, dead, until the Commit after its deletion.
 type entity struct {
-	ref   EntityRef
-	alive bool
-	cell  *cell
-	at    int // index in cell.entities
-	ips   []netip.Addr
-	ports []NamedPort
-	host  string
+	ref EntityRef
 	// excluded marks host-network and terminated Pods.
-	excluded bool
+	alive, excluded bool
+	at              int32 // index in cell.entities
+	cell            *cell
+	ips             []netip.Addr
+	host            string
 	// asPeer and asApplied are the member values; nil if the entity cannot be a member in that role. They keep their
 	// identity while their content stays the same.
 	asPeer, asApplied *Member
@@ -86,7 +104,7 @@ func (x *entity) member(role GroupRole) *Member {
 // assign takes over the content of an input and reports whether a member value changed.
 func (x *entity) assign(in *Entity) (peerChanged, appliedChanged bool) {
 	x.ips = unmapped(in.Addresses)
-	x.ports = normalPorts(in.Ports)
+	ports := normalPorts(in.Ports)
 	x.host = in.Host
 	if in.Kind == KindNode {
 		x.host = in.Name
@@ -95,10 +113,10 @@ func (x *entity) assign(in *Entity) (peerChanged, appliedChanged bool) {
 
 	var peer, applied *Member
 	if !x.excluded && (len(x.ips) > 0 || in.Kind == KindExternalEntity) {
-		peer = &Member{EntityRef: x.ref, IPs: x.ips, Ports: x.ports}
+		peer = &Member{EntityRef: x.ref, IPs: x.ips, Ports: ports}
 	}
 	if !x.excluded && x.host != "" {
-		applied = &Member{EntityRef: x.ref, Ports: x.ports, Host: x.host}
+		applied = &Member{EntityRef: x.ref, Ports: ports, Host: x.host}
 	}
 	if !equalMembers(x.asPeer, peer) {
 		x.asPeer, peerChanged = peer, true
@@ -191,9 +209,11 @@ func (n *namespace) find(key cellKey) *cell {
 	if n.byKey != nil {
 		return n.byKey[key]
 	}
-	for _, c := range n.cells[key.kind].list {
-		if c.labels == key.labels {
-			return c
+	if k := n.kinds[key.kind]; k != nil {
+		for _, c := range k.cells.list {
+			if c.labels == key.labels {
+				return c
+			}
 		}
 	}
 	return nil
@@ -201,15 +221,15 @@ func (n *namespace) find(key cellKey) *cell {
 
 // insert makes a new cell one of the Namespace.
 func (n *namespace) insert(c *cell) {
-	index := &n.cells[c.kind]
+	index := &n.of(c.kind).cells
 	index.insert(c)
 	switch {
 	case n.byKey != nil:
 		n.byKey[cellKey{c.kind, c.labels}] = c
 	case index.items != nil:
 		n.byKey = make(map[cellKey]*cell, 2*smallIndex)
-		for kind := range n.cells {
-			n.cells[kind].each(nil, func(c *cell) { n.byKey[cellKey{c.kind, c.labels}] = c })
+		for kind := range n.kinds {
+			n.eachCell(EntityKind(kind), nil, func(c *cell) { n.byKey[cellKey{c.kind, c.labels}] = c })
 		}
 	}
 }
@@ -225,7 +245,7 @@ func (e *Engine) cellFor(n *namespace, kind EntityKind, labels *labelSet) *cell 
 	n.insert(c)
 	n.uses++
 	attach := func(s *selection) { e.attach(s, c) }
-	n.pinned[kind].each(labels, attach)
+	n.of(kind).pinned.each(labels, attach)
 	for s := range n.scopes {
 		s.selections[kind].each(labels, attach)
 	}
@@ -241,7 +261,7 @@ func (e *Engine) dropCell(c *cell) {
 		}
 	}
 	n := c.ns
-	n.cells[c.kind].remove(c)
+	n.of(c.kind).cells.remove(c)
 	delete(n.byKey, cellKey{c.kind, c.labels})
 	e.labels.release(c.labels)
 	n.uses--
@@ -250,7 +270,7 @@ func (e *Engine) dropCell(c *cell) {
 
 // enter puts a live entity into a cell; leave takes it out, and forgets the cell if that was the last.
 func (e *Engine) enter(x *entity, c *cell) {
-	x.cell, x.at = c, len(c.entities)
+	x.cell, x.at = c, int32(len(c.entities))
 	c.entities = append(c.entities, x)
 }
 
