@@ -167,6 +167,9 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 		return err
 	}
 	released.Realizer = realizer
+	if err := followTightening(ctx, mgr.GetCache(), realizer.Reconsider); err != nil {
+		return err
+	}
 	if err := inv.SetupWithManager(mgr); err != nil {
 		return err
 	}

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -25,6 +28,42 @@ func tightens(ctx context.Context, c client.Reader) func(v1beta2.NetworkPolicyRe
 		if err := c.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o); err != nil {
 			return false
 		}
-		return o.GetAnnotations()[cloudv1.AnnotationOnRefusal] == cloudv1.OnRefusalTighten
+		return asksToTighten(o)
 	}
+}
+
+func asksToTighten(o client.Object) bool {
+	return o.GetAnnotations()[cloudv1.AnnotationOnRefusal] == cloudv1.OnRefusalTighten
+}
+
+// informers gives out informers; a cache.Cache does.
+type informers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}
+
+// followTightening calls changed whenever tightens may answer differently. An annotation is no part of what is computed, so nobody else
+// tells of it.
+func followTightening(ctx context.Context, in informers, changed func()) error {
+	handler := toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) {
+			if asksToTighten(o.(client.Object)) {
+				changed()
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			if asksToTighten(before.(client.Object)) != asksToTighten(after.(client.Object)) {
+				changed()
+			}
+		},
+	}
+	for _, o := range []client.Object{&antreav1beta1.ClusterNetworkPolicy{}, &antreav1beta1.NetworkPolicy{}} {
+		informer, err := in.GetInformer(ctx, o, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch the annotations of policies: %w", err)
+		}
+		if _, err := informer.AddEventHandler(handler); err != nil {
+			return fmt.Errorf("watch the annotations of policies: %w", err)
+		}
+	}
+	return nil
 }

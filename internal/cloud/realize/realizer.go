@@ -145,6 +145,16 @@ func (r *Realizer) stopAll() {
 	}
 }
 
+// Reconsider makes all workers plan again, after something has changed that neither the accounts nor the computed objects show, such as what
+// Tighten tells.
+func (r *Realizer) Reconsider() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.workers {
+		put(w.wake)
+	}
+}
+
 // Released reports whether an account that is being deleted has been given back completely: no interface, group or tag of ours is left.
 func (r *Realizer) Released(key string) bool {
 	w := r.worker(key)
