@@ -261,6 +261,8 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short Shortage) {
 		return
 	case s.frozen[first] != "":
 		return // since this attempt began, for the sake of another interface of its VM; it will be in another class in the next one
+	case s.native(first) && s.restrict[first] == [2]bool{} && s.refuseUntaken(c, message):
+		return // those that are under control may have a class that fits without the others, or wait in one that need not
 	case s.passing(first) && !s.coarse[c.key]:
 		s.coarse[c.key] = true
 		return
@@ -281,13 +283,12 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short Shortage) {
 			}
 		}
 		return
-	case first.vm == nil || len(first.vm.effective) == 0:
+	case s.native(first):
+		if s.refuseUntaken(c, message) {
+			return
+		}
 		for _, n := range c.nics {
-			if n.taken() {
-				s.frozen[n] = message
-			} else {
-				s.refused[n] = "taking over the interface " + n.ID + " with its present rules: " + message
-			}
+			s.frozen[n] = message
 		}
 		return
 	}
@@ -301,9 +302,23 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short Shortage) {
 	}
 }
 
+// native reports whether no rule applies to the interface, so that its former groups decide everything.
+func (s *regionState) native(n *nic) bool { return n.vm == nil || len(n.vm.effective) == 0 }
+
+// refuseUntaken refuses to take over the interfaces of the class that are not under control yet. It reports whether there are any.
+func (s *regionState) refuseUntaken(c *class, message string) (refused bool) {
+	for _, n := range c.nics {
+		if !n.taken() {
+			s.refused[n] = "taking over the interface " + n.ID + " with its present rules: " + message
+			refused = true
+		}
+	}
+	return refused
+}
+
 // passing reports whether the interface, with nothing but its native rules, is guarded only as long as others wait.
 func (s *regionState) passing(n *nic) bool {
-	return n.taken() && (n.vm == nil || len(n.vm.effective) == 0) && len(s.hold)+len(s.stay)+len(s.restrict) > 0
+	return n.taken() && s.native(n) && len(s.hold)+len(s.stay)+len(s.restrict) > 0
 }
 
 // offender returns the policy of the lowest precedence without which the class would fit; if there is none, that of the lowest
