@@ -257,9 +257,11 @@ func (p *planner) plan(ctx context.Context) ([]plannedAccount, error) {
 		if err != nil {
 			return nil, err
 		}
+		modes, notes := o.modes(p.in.vms)
+		o.notes = append(o.notes, notes...)
 		f, err := forecast.Run(plan.Input{
 			ClusterID: p.clusterID, Account: o.key, Regions: o.regions, Entities: o.entities(p.in),
-			Policies: v.policies, AddressGroups: v.addressGroups, AppliedToGroups: v.appliedToGroups,
+			Policies: v.policies, AddressGroups: v.addressGroups, AppliedToGroups: v.appliedToGroups, Modes: modes,
 		}, lower.AWS{})
 		if err != nil {
 			return nil, fmt.Errorf("account %s: %w", o.key, err)

@@ -226,3 +226,25 @@ func TestPlanBeforeAnythingIsApplied(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanKnowsModes: what the controller says about the modes of VMs decides what is planned for them.
+func TestPlanKnowsModes(t *testing.T) {
+	vm := func(mode string) string {
+		return "---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: VirtualMachine\nmetadata: {name: i-075dc46a9bc347264, namespace: vms}\n" +
+			"status: {cloudId: i-075dc46a9bc347264, region: us-west-2, mode: " + mode + ", modeReason: selector two}\n"
+	}
+	for mode, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"enforce":     {ExitNo, "# take over"},
+		"plan":        {ExitNo, "is in mode plan: what is shown for it is done only when it is enforced (selector two)"},
+		"released":    {ExitDone, "Plan: nothing to do."},
+		"break-glass": {ExitDone, "Plan: nothing to do."},
+	} {
+		r := nephele(t, cloudManifests+"---"+sshPolicy+vm(mode), "plan", "-f", "-", "--snapshot", realAccount)
+		if r.code != want.code || !strings.Contains(r.stdout, want.text) {
+			t.Errorf("mode %s: %+v", mode, r)
+		}
+	}
+}

@@ -161,6 +161,31 @@ func (o *observedAccount) entities(in *inputs) map[plan.EntityRef]plan.VMRef {
 	return out
 }
 
+// modes are the modes of the account's VMs as the controller last wrote them. VMs in mode plan are shown as if they were enforced, which is
+// what the mode is for, and a note says so.
+func (o *observedAccount) modes(vms []*cloudv1alpha1.VirtualMachine) (map[plan.VMRef]plan.Mode, []plannedNote) {
+	modes, notes := map[plan.VMRef]plan.Mode{}, []plannedNote(nil)
+	for _, vm := range vms {
+		ref := plan.VMRef{Region: vm.Status.Region, ID: vm.Status.CloudId}
+		if !slices.ContainsFunc(o.regions, func(r plan.Region) bool { return holdsVM(r.Snapshot, ref) }) {
+			continue
+		}
+		switch cloudv1alpha1.EnforcementMode(vm.Status.Mode) {
+		case cloudv1alpha1.ModePlan:
+			notes = append(notes, plannedNote{ref.Region, ref.ID, "is in mode plan: what is shown for it is done only when it is enforced (" + vm.Status.ModeReason + ")"})
+		case cloudv1alpha1.ModeReleased:
+			modes[ref] = plan.Released
+		case cloudv1alpha1.ModeBreakGlass:
+			modes[ref] = plan.BreakGlass
+		}
+	}
+	return modes, notes
+}
+
+func holdsVM(s *cloud.Snapshot, ref plan.VMRef) bool {
+	return s.Region == ref.Region && slices.ContainsFunc(s.VMs, func(vm cloud.VM) bool { return vm.ID == ref.ID })
+}
+
 // overlay replaces and adds objects, as applying manifests to a cluster does.
 func (in *inputs) overlay(over *inputs) {
 	in.namespaces = overlaid(in.namespaces, over.namespaces)
