@@ -205,6 +205,10 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	}
 	if err != nil {
 		p.account.basis = nil
+		if p.news { // the next pass will not know of it
+			p.news = false
+			p.notify(p.key())
+		}
 		return desired{}, nil, err
 	}
 	v.modes = p.modes(s)
