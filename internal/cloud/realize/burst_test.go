@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
@@ -70,4 +71,19 @@ func TestClockJumpsWhileRealizing(t *testing.T) {
 		l.publish()
 		l.until(ev.name, func() bool { return compare(l.actual(), l.wanted()) == "" })
 	}
+}
+
+// TestReconsider: what no account and no computed object shows leads to a new plan when somebody says so.
+func TestReconsider(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{clock: clock.RealClock{}})
+	var asked atomic.Int32
+	l.options.Tighten = func(v1beta2.NetworkPolicyReference) bool { asked.Add(1); return false }
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	before := asked.Load()
+	l.realizer.Reconsider()
+	l.until("planned again", func() bool { return asked.Load() > before })
 }
