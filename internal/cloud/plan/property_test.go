@@ -42,7 +42,7 @@ func checkWorlds(t *testing.T, worlds int, prepare func(*estate)) {
 }
 
 type stats struct {
-	Phases, Ops, Rounds, Exact, WithRefusals, Flows, Restarts, TwoStep, Tight, Mirrored, Outside int
+	Phases, Ops, Rounds, Exact, WithRefusals, Flows, Restarts, TwoStep, Tight, Mirrored, Outside, SecondRegion int
 }
 
 // shorten cuts long lines and long texts.
@@ -281,6 +281,9 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 				return fmt.Errorf("%s: %w\nops:\n%s", text, err, strings.Join(p.ops, "\n"))
 			}
 			p.st.Ops++
+			if step.Scope.Region == otherRegion {
+				p.st.SecondRegion++
+			}
 			if !record {
 				continue
 			}
