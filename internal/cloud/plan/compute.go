@@ -23,24 +23,30 @@ type computation struct {
 // Compute plans one round for an account: the operations that bring the cloud from what was observed to what the policies want, or
 // a safe part of the way (Plan.Partial).
 func Compute(in Input, lower Lowerer) *Result {
-	out, waiting := compute(in, lower, false)
-	if waiting && !out.Plan.progresses() {
-		out, _ = compute(in, lower, true)
-	}
-	if insisting, stuck := in.insist(out); stuck {
-		out, _ = compute(insisting, lower, true)
-		out.nameModes(in.Modes)
-	}
-	return out
+	out, _ := computeAtOnce(in, lower)
+	return in.foresee(out, lower)
 }
 
-func compute(in Input, lower Lowerer, impatient bool) (out *Result, waiting bool) {
+// computeAtOnce is Compute without a look at the next round.
+func computeAtOnce(in Input, lower Lowerer) (*Result, *computation) {
+	out, c := compute(in, lower, false)
+	if c.waits() && !out.Plan.progresses() {
+		out, c = compute(in, lower, true)
+	}
+	if insisting, stuck := in.insist(out); stuck {
+		out, c = compute(insisting, lower, true)
+		out.nameModes(in.Modes)
+	}
+	return out, c
+}
+
+func compute(in Input, lower Lowerer, impatient bool) (*Result, *computation) {
 	c := &computation{in: in, lower: lower, impatient: impatient, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{}}
 	if in.ClusterID == "" {
 		return &Result{
 			Plan:     Plan{Account: in.Account},
 			Refusals: []Refusal{{Message: "the controller has no cluster id, so it could not tell its own security groups from others"}},
-		}, false
+		}, c
 	}
 	for _, g := range in.AddressGroups {
 		c.addressGroups[g.Name] = g
@@ -56,10 +62,12 @@ func compute(in Input, lower Lowerer, impatient bool) (out *Result, waiting bool
 	slices.SortFunc(c.regions, func(a, b *regionState) int { return strings.Compare(a.snap.Region, b.snap.Region) })
 	c.bindVMs()
 	c.settle()
-	for _, s := range c.regions {
-		waiting = waiting || len(s.waiting) > 0
-	}
-	return c.result(), waiting
+	return c.result(), c
+}
+
+// waits reports whether something has to wait for something else to be done before.
+func (c *computation) waits() bool {
+	return slices.ContainsFunc(c.regions, func(s *regionState) bool { return len(s.waiting) > 0 })
 }
 
 // settle makes the designs of all regions, and holds back what must not become wider in this round. What is refused meanwhile takes no
@@ -80,9 +88,6 @@ func (c *computation) settle() {
 		}
 		return n
 	}
-	waits := func() bool {
-		return slices.ContainsFunc(c.regions, func(s *regionState) bool { return len(s.waiting) > 0 })
-	}
 	for done := false; !done; {
 		for _, s := range c.regions {
 			clear(s.restrict)
@@ -93,7 +98,7 @@ func (c *computation) settle() {
 		for c.restrictConflicts() {
 			all()
 		}
-		done = refusals() == known || waits()
+		done = refusals() == known || c.waits()
 	}
 }
 

@@ -56,6 +56,9 @@ type Input struct {
 
 	// Regions holds one entry per region of the account that could be observed. VMs of other regions are left alone.
 	Regions []Region
+
+	// refused are interfaces that the next round would refuse to take over; see foresee.
+	refused map[string]string
 }
 
 // EntityRef names an ExternalEntity.

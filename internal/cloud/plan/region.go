@@ -187,6 +187,9 @@ func (s *regionState) indexInterfaces() {
 		n.all = n.private.Union(SetOf(in.PublicIPs...))
 		s.sortGroups(n)
 		s.suspend(n)
+		if why := s.in.refused[s.snap.Region+"/"+n.ID]; why != "" {
+			s.refused[n] = why
+		}
 		s.nics = append(s.nics, n)
 		n.network.nics = append(n.network.nics, n)
 	}

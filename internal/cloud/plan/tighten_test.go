@@ -64,8 +64,11 @@ func TestTighten(t *testing.T) {
 func TestTightenIsNeverWider(t *testing.T) {
 	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/8, envInt("NEPHELE_PLAN_SEED", 1)
 	tightened, restless := 0, 0
+	seeds := []uint64{51964} // where one round once created groups in two networks that the next deleted, for ever
 	for i := range worlds {
-		at := uint64(seed + i)
+		seeds = append(seeds, uint64(seed+i))
+	}
+	for _, at := range seeds {
 		e := randomEstate(rand.New(rand.NewPCG(at, 7)))
 		end := func(rules int) (allowed []bool, flows []flow, whole bool) {
 			e.Limits.RulesPerGroup, e.Limits.GroupsPerInterface = rules, max(e.Limits.GroupsPerInterface, 5)
