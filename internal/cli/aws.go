@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/aws/pace"
@@ -29,7 +30,7 @@ func newAWS(c inventory.AccountConfig, limiter *pace.Limiter) (cloud.Provider, e
 	if len(c.Regions) == 0 {
 		return nil, errors.New("spec.awsConfig.region names no region")
 	}
-	cfg := aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, UserAgent: "nephele"}
+	cfg := aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, Limits: limitsOf(c.Quotas), UserAgent: "nephele"}
 	for _, q := range c.Queues {
 		cfg.Queues = append(cfg.Queues, aws.Queue{URL: q.URL, Region: q.Region})
 	}
@@ -39,4 +40,14 @@ func newAWS(c inventory.AccountConfig, limiter *pace.Limiter) (cloud.Provider, e
 		}
 	}
 	return aws.New(cfg)
+}
+
+// limitsOf tells the adapter the quotas of an account; nil means that they are the cloud's defaults.
+func limitsOf(q *cloudv1alpha1.AWSQuotas) func(region string) cloud.Limits {
+	if q == nil {
+		return nil
+	}
+	return func(string) cloud.Limits {
+		return cloud.Limits{RulesPerGroup: int(q.RulesPerGroup), GroupsPerInterface: int(q.GroupsPerInterface), GroupsPerRegion: int(q.GroupsPerRegion)}
+	}
 }

@@ -248,3 +248,29 @@ func TestPlanKnowsModes(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanWithinQuotas: the account says how much fits, and what does not is refused with the numbers.
+func TestPlanWithinQuotas(t *testing.T) {
+	quotas := func(text string) string {
+		return strings.Replace(cloudManifests, "  awsConfig:\n", "  awsConfig:\n    quotas: "+text+"\n", 1)
+	}
+	two := strings.Replace(sshPolicy, "ports: [{port: 22}]", "ports: [{port: 22}, {port: 24}]", 1)
+	for text, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"{rulesPerGroup: 2}":                          {ExitNo, "# take over"},
+		"{rulesPerGroup: 1, groupsPerInterface: 2}":   {ExitNo, "# take over"},
+		"{rulesPerGroup: 1, groupsPerInterface: 1}":   {ExitNo, "needs 2 ingress rules"},
+		"{rulesPerGroup: 100}":                        {ExitNo, "of 100  ("},
+		"{rulesPerGroup: 300}":                        {ExitBadInput, "times groupsPerInterface (default 5) must be at most 1000"},
+		"{rulesPerGroup: 80, groupsPerInterface: 16}": {ExitBadInput, "must be at most 1000"},
+		"{rulesPerGroup: 0}":                          {ExitBadInput, "rulesPerGroup"},
+		"{rulesPerInterface: 5}":                      {ExitBadInput, "rulesPerInterface"},
+	} {
+		r := nephele(t, quotas(text)+"---"+two, "plan", "-f", "-", "--snapshot", realAccount)
+		if r.code != want.code || !strings.Contains(r.stdout+r.err, want.text) {
+			t.Errorf("quotas %s: %+v", text, r)
+		}
+	}
+}

@@ -35,7 +35,7 @@ func openFromCluster(c client.Reader, secrets []*corev1.Secret) opener {
 		}
 		return openAWS(inventory.AccountConfig{
 			Account: cloud.AccountKey(a.Namespace, a.Name), Cloud: cloudv1alpha1.CloudProviderAWS,
-			Regions: a.Spec.AWSConfig.Region, Endpoint: a.Spec.AWSConfig.Endpoint,
+			Regions: a.Spec.AWSConfig.Region, Endpoint: a.Spec.AWSConfig.Endpoint, Quotas: a.Spec.AWSConfig.Quotas,
 			Secret: ref.Namespace + "/" + ref.Name, SecretKey: ref.Key, SecretValue: value,
 		})
 	}
@@ -74,7 +74,7 @@ func simulate(ctx context.Context, in *inputs, description string) (opener, func
 		key := credentialFor(state, a.Name)
 		return aws.New(aws.Config{
 			Credential: cloudv1alpha1.AWSCredential{AccessKeyID: key.AccessKeyID, AccessKeySecret: key.Secret, SessionToken: key.SessionToken},
-			Region:     a.Spec.AWSConfig.Region[0], Endpoint: server.URL(), UserAgent: "nephele-plan",
+			Region:     a.Spec.AWSConfig.Region[0], Endpoint: server.URL(), Limits: limitsOf(a.Spec.AWSConfig.Quotas), UserAgent: "nephele-plan",
 		})
 	}
 	return open, func() { _ = server.Close() }, nil

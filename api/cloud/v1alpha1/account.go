@@ -60,6 +60,29 @@ type CloudProviderAccountAWSConfig struct {
 	// +listMapKey=url
 	// +optional
 	EventQueue []AWSEventQueue `json:"eventQueue,omitempty"`
+	// Quotas are the account's limits where they differ from the cloud's defaults. They decide what fits: tell them lower than they are and
+	// more is refused, tell them higher and calls fail.
+	// +optional
+	Quotas *AWSQuotas `json:"quotas,omitempty"`
+}
+
+// AWSQuotas are limits of an account, the same in all its regions. What is left out is the cloud's default.
+// +kubebuilder:validation:XValidation:rule="(has(self.rulesPerGroup) ? self.rulesPerGroup : 60) * (has(self.groupsPerInterface) ? self.groupsPerInterface : 5) <= 1000",message="rulesPerGroup (default 60) times groupsPerInterface (default 5) must be at most 1000"
+type AWSQuotas struct {
+	// RulesPerGroup is "Inbound or outbound rules per security group" (L-0EA8095F), by default 60.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	RulesPerGroup int32 `json:"rulesPerGroup,omitempty"`
+	// GroupsPerInterface is "Security groups per network interface" (L-2AFB9258), by default 5.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	// +optional
+	GroupsPerInterface int32 `json:"groupsPerInterface,omitempty"`
+	// GroupsPerRegion is "VPC security groups per Region" (L-E79EC296), by default 2500.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	GroupsPerRegion int32 `json:"groupsPerRegion,omitempty"`
 }
 
 // AWSEventQueue is a standard SQS queue with EventBridge events, of one or several regions, of which nobody else takes messages.

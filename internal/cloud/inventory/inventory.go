@@ -47,6 +47,8 @@ type AccountConfig struct {
 	Endpoint string
 	// Queues are the queues with events about the account.
 	Queues []v1alpha1.AWSEventQueue
+	// Quotas are the limits of the account as far as they are not the cloud's defaults; nil means none is.
+	Quotas *v1alpha1.AWSQuotas
 	// Secret is "namespace/name" of the Secret, SecretKey the key in its data and SecretValue what that holds.
 	Secret      string
 	SecretKey   string

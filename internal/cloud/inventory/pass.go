@@ -145,7 +145,7 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	switch spec := p.cpa.Spec; {
 	case spec.AWSConfig != nil:
 		c.Cloud, c.Regions, c.Endpoint, ref = v1alpha1.CloudProviderAWS, spec.AWSConfig.Region, spec.AWSConfig.Endpoint, spec.AWSConfig.SecretRef
-		c.Queues = spec.AWSConfig.EventQueue
+		c.Queues, c.Quotas = spec.AWSConfig.EventQueue, spec.AWSConfig.Quotas
 	case spec.AzureConfig != nil:
 		c.Cloud, c.Regions, ref = v1alpha1.CloudProviderAzure, spec.AzureConfig.Region, spec.AzureConfig.SecretRef
 	default:
