@@ -74,7 +74,7 @@ func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme,
 		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme,
-		upstreamv1alpha1.AddToScheme, upstreamv1alpha2.AddToScheme} {
+		upstreamv1alpha1.Install, upstreamv1alpha2.Install} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
 		}

@@ -49,7 +49,7 @@ func (r *recordedEvents) Eventf(_, _ runtime.Object, eventType, reason, _, _ str
 func testScheme(t testing.TB) *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		scheme.AddToScheme, v1alpha1.AddToScheme, v1alpha2.AddToScheme, v1beta1.AddToScheme, adminv1.AddToScheme, adminv2.AddToScheme,
+		scheme.AddToScheme, v1alpha1.AddToScheme, v1alpha2.AddToScheme, v1beta1.AddToScheme, adminv1.Install, adminv2.Install,
 	} {
 		if err := add(s); err != nil {
 			t.Fatal(err)

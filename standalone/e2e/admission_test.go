@@ -141,10 +141,7 @@ func TestAdmissionLive(t *testing.T) {
 // refusedOffline: the offline command refuses the same objects with the same codes. It does not go on with a manifest that has unknown
 // fields or values of another type.
 func refusedOffline(t *testing.T) {
-	var docs []string
-	for _, text := range []string{antrea("ClusterGroup", "leaf", "{podSelector: {}}"), antrea("ClusterGroup", "parent", "{childGroups: [leaf, missing]}")} {
-		docs = append(docs, text)
-	}
+	docs := []string{antrea("ClusterGroup", "leaf", "{podSelector: {}}"), antrea("ClusterGroup", "parent", "{childGroups: [leaf, missing]}")}
 	want := map[string]int32{}
 	for name, r := range refusals {
 		if strings.Contains(name, "unknown field") || strings.HasPrefix(name, "text for") || strings.Contains(name, "slash") && r.code != 400 {

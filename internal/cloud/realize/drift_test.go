@@ -55,15 +55,15 @@ func (l *lab) addRuleByHand(port int32) {
 // removeRuleByHand closes what the first group of ours with rules opens first.
 func (l *lab) removeRuleByHand() {
 	l.Helper()
-	for _, g := range l.ours() {
-		for _, r := range g.Rules {
-			if _, err := l.region(home).RevokeSecurityGroup(world.RevokeInput{GroupID: g.ID, Egress: r.Egress, RuleIDs: []string{r.ID}}); err != nil {
-				l.Fatal(err)
-			}
-			return
-		}
+	all := l.ours()
+	i := slices.IndexFunc(all, func(g world.SecurityGroup) bool { return len(g.Rules) > 0 })
+	if i < 0 {
+		l.Fatal("no rule of ours")
 	}
-	l.Fatal("no rule of ours")
+	r := all[i].Rules[0]
+	if _, err := l.region(home).RevokeSecurityGroup(world.RevokeInput{GroupID: all[i].ID, Egress: r.Egress, RuleIDs: []string{r.ID}}); err != nil {
+		l.Fatal(err)
+	}
 }
 
 // TestDrift: what people change by hand is repaired at the next snapshot and told once.
