@@ -319,6 +319,10 @@ func (l *lab) unsettled() string {
 	if res := plan.Compute(in, lower.AWS{}); !res.Plan.Empty() {
 		return "the snapshots are not as planned:\n" + printed(res.Plan)
 	}
+	// All of it may have happened since the report was read.
+	if r, _ := l.realizer.Report(labAccount); !r.Result.Plan.Empty() {
+		return "a plan was made meanwhile:\n" + printed(r.Result.Plan)
+	}
 	return ""
 }
 

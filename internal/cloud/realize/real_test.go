@@ -22,7 +22,9 @@ import (
 type realAccount struct {
 	*lab
 	// vmOf is the VM of an interface.
-	vmOf   map[string]string
+	vmOf map[string]string
+	// refers holds the VMs with a group of whose rules one refers to a group.
+	refers map[string]bool
 	flows  []realFlow
 	native []world.Verdict
 
@@ -63,14 +65,19 @@ func newRealAccount(t *testing.T, path string) *realAccount {
 			regions = append(regions, r.Name)
 		}
 	}
-	a := &realAccount{lab: newLab(t, labConfig{regions: regions, state: &state}), vmOf: map[string]string{}}
+	a := &realAccount{lab: newLab(t, labConfig{regions: regions, state: &state}), vmOf: map[string]string{}, refers: map[string]bool{}}
 	n := 0
 	for _, r := range state.Regions {
 		addrs := map[string][]netip.Addr{}
+		referring := map[string]bool{}
+		for _, g := range r.SecurityGroups {
+			referring[g.ID] = slices.ContainsFunc(g.Rules, func(r world.SecurityGroupRule) bool { return r.Group != nil })
+		}
 		for _, nic := range r.NetworkInterfaces {
 			if nic.Attachment != nil && nic.Attachment.InstanceID != "" {
 				vm := nic.Attachment.InstanceID
 				a.vmOf[nic.ID] = vm
+				a.refers[vm] = a.refers[vm] || slices.ContainsFunc(nic.Groups, func(g world.GroupName) bool { return referring[g.ID] })
 				addrs[vm] = append(addrs[vm], ownAddrs(&nic)...)
 			}
 		}
@@ -221,16 +228,52 @@ func (a *realAccount) meant(left map[string]bool) []bool {
 	return out
 }
 
+// expect says what the policies mean from now on, before the realizer can hear of it: those VMs are left to their own groups.
+func (a *realAccount) expect(left map[string]bool) *policy.Delta {
+	delta := a.engine.Commit()
+	wanted := a.meant(left)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.old, a.wanted = a.wanted, wanted
+	return delta
+}
+
 // change lets the realizer follow a change of the engine, and checks every state on the way and the end. It returns the VMs under control
 // and why others are not.
 func (a *realAccount) change(name string, left map[string]bool) (guarded int, refused map[string]string) {
 	a.Helper()
-	delta := a.engine.Commit()
-	wanted := a.meant(left)
-	a.mu.Lock()
-	a.old, a.wanted = a.wanted, wanted
-	a.mu.Unlock()
-	a.publishDelta(delta)
+	a.publishDelta(a.expect(left))
+	return a.followed(name)
+}
+
+// leave takes a VM out of the account's selection. Its policies hear of it later, as they may in life.
+func (a *realAccount) leave(vm string, left map[string]bool) {
+	a.Helper()
+	left[vm] = true
+	a.expect(left)
+	a.since = a.options.Clock.Now()
+	a.accounts.change(func(acct *Account) { delete(acct.Entities, plan.EntityRef{Namespace: labNamespace, Name: vm}) })
+	a.followed(vm + " leaves")
+	a.engine.DeleteEntity(entityRef(vm))
+	a.change(vm+" is gone", left)
+}
+
+// independent returns a VM none of whose groups refers to a group: given back alone it loses nothing. Others would lose what they allow to
+// the members of groups that are still held; see docs/decisions/0003-dependents.md.
+func (a *realAccount) independent() string {
+	a.Helper()
+	for _, id := range slices.Sorted(maps.Keys(a.vms)) {
+		if !a.refers[id] {
+			return id
+		}
+	}
+	a.Fatal("every VM has a group that refers to another one")
+	return ""
+}
+
+// followed waits until the realizer has followed, and checks what it met on the way and where it ended.
+func (a *realAccount) followed(name string) (guarded int, refused map[string]string) {
+	a.Helper()
 	a.settle()
 	r, _ := a.realizer.Report(labAccount)
 	refused = map[string]string{}
@@ -244,7 +287,7 @@ func (a *realAccount) change(name string, left map[string]bool) (guarded int, re
 				refused[vm.VM.ID] = p.Message
 			}
 			if p.Message == "" && !p.Realized || p.Message == "" && !held && len(vm.Interfaces) > 0 {
-				a.Errorf("%s: %s: %s is neither realized nor refused: %+v", name, vm.VM.ID, p.Name, vm)
+				a.Errorf("%s: %s: %s is neither realized nor refused: %+v\n%s %v %v", name, vm.VM.ID, p.Name, vm, printed(r.Result.Plan), r.RealizedAt, r.Waiting)
 			}
 		}
 	}
@@ -252,7 +295,7 @@ func (a *realAccount) change(name string, left map[string]bool) (guarded int, re
 	defer a.mu.Unlock()
 	wrong := slices.Clone(a.found)
 	for i, got := range a.verdicts() {
-		if got != wanted[i] {
+		if got != a.wanted[i] {
 			wrong = append(wrong, fmt.Sprintf("in the end %s passes: %t", a.flows[i].Flow, got))
 		}
 	}
@@ -357,10 +400,7 @@ func TestRealAccountsCycle(t *testing.T) {
 			edited.Generation, edited.Ingress = 2, edited.Ingress[1:]
 			a.engine.PutPolicy(edited)
 			a.change("edited", left)
-			vm := slices.Sorted(maps.Keys(a.vms))[0]
-			a.engine.DeleteEntity(entityRef(vm))
-			a.accounts.change(func(acct *Account) { delete(acct.Entities, plan.EntityRef{Namespace: labNamespace, Name: vm}) })
-			left[vm] = true
+			a.leave(a.independent(), left)
 			for _, p := range append(realPolicies(), asIs()[0]) {
 				a.engine.DeletePolicy(p.UID)
 			}
