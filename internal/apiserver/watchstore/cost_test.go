@@ -107,9 +107,9 @@ func TestStalledReceiverHoldsLittle(t *testing.T) {
 		if err := c.drain(quick); err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range stalled.due {
-			if n := len(d.patch.changes); len(stalled.due) != 1 || n > members {
-				t.Fatalf("after %d changes %d objects and %d members wait", i, len(stalled.due), n)
+		if d := stalled.due.first(); d != nil {
+			if n := len(d.patch.changes); stalled.due.len() != 1 || n > members {
+				t.Fatalf("after %d changes %d objects and %d members wait", i, stalled.due.len(), n)
 			}
 		}
 	}

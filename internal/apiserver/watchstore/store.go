@@ -47,6 +47,11 @@ type Options struct {
 type Store struct {
 	maxPending, maxEventBytes int
 
+	// publishing is held by the one Publish that is under way, until it has woken those it told something: while they are still at it,
+	// they would only wait for mu.
+	publishing sync.Mutex
+	toWake     []*Watcher
+
 	mu       sync.RWMutex
 	ready    bool
 	revision uint64
@@ -99,6 +104,26 @@ func (s *Store) Publish(c Changes) (told int) {
 // all of them. An address group must not come behind an applied-to group, nor either behind a policy. What a part lists is kept, the
 // lists of changes themselves may be used again for the next part.
 func (s *Store) PublishParts(parts iter.Seq[Changes]) (told int) {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	told = s.publish(parts)
+	for _, w := range s.toWake {
+		w.signal()
+	}
+	clear(s.toWake)
+	s.toWake = s.toWake[:0]
+	return told
+}
+
+// notify has a receiver woken when the publication that is under way is over.
+func (s *Store) notify(w *Watcher) {
+	if w.notified != s.revision {
+		w.notified = s.revision
+		s.toWake = append(s.toWake, w)
+	}
+}
+
+func (s *Store) publish(parts iter.Seq[Changes]) (told int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropRendered()

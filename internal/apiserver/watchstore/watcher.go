@@ -3,7 +3,6 @@ package watchstore
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -16,27 +15,29 @@ var (
 
 // Watcher is one watch. Take, Next and TryNext are for one receiver at a time; Stop is for everybody.
 //
-// All its fields are guarded by the lock of the store: those who change it hold that for writing, the one receiver for reading.
+// Unless said otherwise, its fields are guarded by the lock of the store: those who change it hold that for writing, the one receiver for reading.
 type Watcher struct {
 	store    *Store
 	resource Resource
 	kind     int
 	name     string
 	key      *key // nil for the empty key
-	// wake holds a token while there may be something to deliver.
-	wake  chan struct{}
-	ended error
+	// wake holds a token while there may be something to deliver that the receiver has not looked for.
+	wake chan struct{}
+	// notified is the revision in which the receiver was last put on the list of those to wake.
+	notified uint64
+	heed     heed
+	// drained says that Take has found nothing more, so that it need not look before there is a token. It is the receiver's own.
+	drained bool
+	ended   error
 
 	// first are the objects that the watch begins with, by age; those before at have been delivered. The bookmark follows.
 	first     []*entry
 	at        int
 	beginning bool
 	revision  uint64
-	// queue holds objects in the order of delivery; what is due for an object stands in due. An object is in the queue at
-	// most once, and if it is in due.
-	queue []*entry
-	head  int
-	due   map[*entry]delivery
+	// due is what comes after that. The changes of an object that the watch begins with and that has not had its turn are not in it.
+	due agenda
 }
 
 type step uint8
@@ -57,8 +58,6 @@ const (
 // delivery is what is due for one object.
 type delivery struct {
 	step step
-	// unseen says that the object is among those that the watch begins with, and that its turn has not come.
-	unseen bool
 	// patch is the net change of a group for modify; nil if there is none.
 	patch *memberPatch
 	// upTo is the last member of a group that the receiver has been given, if there are more; nil if it has all.
@@ -72,10 +71,6 @@ func (w *Watcher) Key() string { return w.name }
 
 // Resource returns the kind that the watch is for.
 func (w *Watcher) Resource() Resource { return w.resource }
-
-// Ready returns a channel that receives when TryNext may have something, for use in a select. A receiver must call
-// TryNext until it reports false before it waits again.
-func (w *Watcher) Ready() <-chan struct{} { return w.wake }
 
 // Next waits for the next event. It fails with ErrCutOff, ErrStopped or the error of ctx.
 func (w *Watcher) Next(ctx context.Context) (watch.Event, error) {
@@ -97,15 +92,30 @@ func (w *Watcher) TryNext() (watch.Event, bool, error) {
 // one. It fails like Next.
 func (w *Watcher) Take(ctx context.Context, into []Event) (int, error) {
 	for {
-		if n, err := w.TryTake(into); n > 0 || err != nil {
-			return n, err
+		if !w.drained {
+			n, err := w.TryTake(into)
+			w.drained = err == nil && n < len(into)
+			if n > 0 || err != nil {
+				return n, err
+			}
 		}
-		select {
-		case <-w.wake:
-		case <-ctx.Done():
-			return 0, ctx.Err()
+		if err := w.await(ctx); err != nil {
+			return 0, err
 		}
+		w.drained = false
 	}
+}
+
+// await waits until there may be something to deliver, or the watch has ended. It fails with the error of ctx.
+func (w *Watcher) await(ctx context.Context) error {
+	if !w.heed.to(ctx, w) {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	<-w.wake
+	return nil
 }
 
 // TryTake is Take that does not wait; it returns 0 if there is nothing. It fails like TryNext.
@@ -115,7 +125,7 @@ func (w *Watcher) TryTake(into []Event) (int, error) {
 	if w.ended != nil {
 		return 0, w.ended
 	}
-	n := 0
+	n, before := 0, w.due.len()
 	for n < len(into) {
 		event, ok := w.deliver()
 		if !ok {
@@ -123,6 +133,9 @@ func (w *Watcher) TryTake(into []Event) (int, error) {
 		}
 		into[n] = event
 		n++
+	}
+	if done := before - w.due.len(); done != 0 {
+		w.store.due.Add(int64(-done))
 	}
 	return n, nil
 }
@@ -139,33 +152,28 @@ func (w *Watcher) deliver() (Event, bool) {
 		}
 		return Event{Type: watch.Bookmark, Object: emptyObject(w.resource, w.revision)}, true
 	}
-	for w.head < len(w.queue) {
-		e := w.queue[w.head]
-		d := w.due[e]
-		if d.step == replace {
-			w.due[e] = delivery{step: add}
-			return d.tombstone.event(watch.Deleted), true
+	for next := w.due.first(); next != nil; next = w.due.first() {
+		if next.step == replace {
+			gone := next.tombstone
+			next.delivery = delivery{step: add}
+			return gone.event(watch.Deleted), true
 		}
-		w.queue[w.head] = nil
-		w.head++
-		w.store.due.Add(-1)
-		delete(w.due, e)
+		d := w.due.pop()
 		switch d.step {
 		case add:
-			event, last := w.added(e)
+			event, last := w.added(d.entry)
 			if last != nil {
-				w.put(e, delivery{step: modify, upTo: last})
+				w.due.put(d.entry, delivery{step: modify, upTo: last})
 			}
 			return event, true
 		case modify:
-			if event, ok := w.modified(e, d); ok {
+			if event, ok := w.modified(d.entry, d.delivery); ok {
 				return event, true
 			}
 		case drop:
 			return d.tombstone.event(watch.Deleted), true
 		}
 	}
-	w.queue, w.head = w.queue[:0], 0
 	return Event{}, false
 }
 
@@ -174,19 +182,19 @@ func (w *Watcher) deliverFirst() (Event, bool) {
 	for w.at < len(w.first) {
 		e := w.first[w.at]
 		w.at++
-		d, queued := w.due[e]
-		if queued && d.step == nothing {
-			w.due[e] = delivery{}
+		d := w.due.find(e)
+		if d != nil && d.step == nothing {
+			*d = delivery{}
 			continue
 		}
 		event, last := w.added(e)
 		switch rest := (delivery{step: modify, upTo: last}); {
-		case queued && last != nil:
-			w.due[e] = rest
-		case queued:
-			w.due[e] = delivery{}
+		case d != nil && last != nil:
+			*d = rest
+		case d != nil:
+			*d = delivery{}
 		case last != nil:
-			w.put(e, rest)
+			w.due.put(e, rest)
 		}
 		return event, true
 	}
@@ -216,13 +224,13 @@ func (w *Watcher) modified(e *entry, d delivery) (Event, bool) {
 	case d.patch.empty():
 		members, last := e.members.piece(w.name, d.upTo, limit)
 		if last != nil {
-			w.put(e, delivery{step: modify, upTo: last})
+			w.due.put(e, delivery{step: modify, upTo: last})
 		}
 		return Event{Type: watch.Modified, Object: e.patched(e.revision, members, nil)}, len(members) > 0
 	}
 	first, rest := d.patch.split(limit)
 	if rest != nil || d.upTo != nil {
-		w.put(e, delivery{step: modify, patch: rest, upTo: d.upTo})
+		w.due.put(e, delivery{step: modify, patch: rest, upTo: d.upTo})
 	}
 	return w.store.renderPatch(e, first).event(watch.Modified), true
 }
@@ -243,8 +251,9 @@ func (w *Watcher) end(reason error) {
 	if w.beginning {
 		w.store.beginners.Add(-1)
 	}
-	w.store.due.Add(int64(w.head - len(w.queue)))
-	w.first, w.beginning, w.queue, w.head, w.due = nil, false, nil, 0, nil
+	w.store.due.Add(int64(-w.due.len()))
+	w.first, w.beginning, w.due = nil, false, agenda{}
+	w.heed.end()
 	w.signal()
 }
 
@@ -270,21 +279,27 @@ func (w *Watcher) awaits(e *entry) bool {
 
 // entered: the object has begun to concern the key. Like changed and left it fails if the receiver has fallen too far behind.
 func (w *Watcher) entered(e *entry) error {
-	d, ok := w.due[e]
-	if d.step == drop {
+	d := w.due.find(e)
+	switch {
+	case d == nil:
+		return w.queue(e, delivery{step: add})
+	case d.step == drop:
 		d.step = replace
-	} else {
+	default:
 		d.step = add
 	}
-	return w.update(e, d, ok)
+	return w.ended
 }
 
 // changed: the object, which concerned the key before, has changed. The diff is nil for policies; otherwise p is the patch that
 // was cut from it for the key.
 func (w *Watcher) changed(e *entry, diff *groupDiff, p *memberPatch) error {
-	d, ok := w.due[e]
-	if !ok && w.awaits(e) {
-		return nil
+	d := w.due.find(e)
+	if d == nil {
+		if w.awaits(e) {
+			return nil
+		}
+		return w.queue(e, delivery{step: modify, patch: p})
 	}
 	if d.step == add || d.step == replace {
 		return nil
@@ -296,52 +311,38 @@ func (w *Watcher) changed(e *entry, diff *groupDiff, p *memberPatch) error {
 	if diff != nil && d.patch.empty() && d.upTo == nil {
 		d.step, d.patch = nothing, nil
 	}
-	return w.update(e, d, ok)
+	return w.ended
 }
 
 // left: the object has ceased to concern the key.
 func (w *Watcher) left(e *entry, tombstone *rendering) error {
-	d, ok := w.due[e]
+	d := w.due.find(e)
 	switch {
-	case !ok && w.awaits(e):
-		d.unseen = true
+	case d == nil && w.awaits(e):
+		return w.queue(e, delivery{step: nothing})
+	case d == nil:
+		return w.queue(e, delivery{step: drop, tombstone: tombstone})
 	case d.step == add:
 		d.step = nothing
 	case d.step == replace:
 		d.step = drop
 	default:
-		d = delivery{step: drop, tombstone: tombstone}
+		*d = delivery{step: drop, tombstone: tombstone}
 	}
-	return w.update(e, d, ok)
+	return w.ended
 }
 
-// update notes what is due for an object, and queues it unless it is.
-func (w *Watcher) update(e *entry, d delivery, queued bool) error {
+// queue notes what is due for an object for which nothing was.
+func (w *Watcher) queue(e *entry, d delivery) error {
 	if w.ended != nil {
 		return w.ended
 	}
-	if queued {
-		w.due[e] = d
-		return nil
-	}
-	if len(w.queue)-w.head >= w.store.maxPending {
+	if w.due.len() >= w.store.maxPending {
 		w.end(ErrCutOff)
 		return w.ended
 	}
-	w.put(e, d)
-	w.signal()
-	return nil
-}
-
-// put queues an object that is not queued.
-func (w *Watcher) put(e *entry, d delivery) {
-	if w.due == nil {
-		w.due = map[*entry]delivery{}
-	}
-	w.due[e] = d
-	if w.head > 64 && w.head > len(w.queue)/2 {
-		w.queue, w.head = slices.Delete(w.queue, 0, w.head), 0
-	}
-	w.queue = append(w.queue, e)
+	w.due.put(e, d)
 	w.store.due.Add(1)
+	w.store.notify(w)
+	return nil
 }
