@@ -20,51 +20,90 @@ import (
 // looking an address up costs the loop nothing. It may be a moment ahead of the engine, or behind it.
 type directory struct {
 	mu sync.RWMutex
-	// first holds one entity per address, more the others of the few addresses that several have.
-	first map[netip.Addr]policy.EntityRef
-	more  map[netip.Addr][]policy.EntityRef
+	// first holds one entity per address, more the others of the few addresses that several have. Addresses are in IPv6 form, which
+	// holds IPv4 as well, in half the space of a netip.Addr.
+	first map[[16]byte]holder
+	more  map[[16]byte][]holder
+}
+
+// holder is an object that has an address, as the informer holds it anyway.
+type holder interface{ Ref() policy.EntityRef }
+
+// heldPod, heldNode and heldEntity are holders of the kinds that are not trimmed.
+type (
+	heldPod    corev1.Pod
+	heldNode   corev1.Node
+	heldEntity v1alpha2.ExternalEntity
+)
+
+// Ref implements holder.
+func (p *heldPod) Ref() policy.EntityRef {
+	return policy.EntityRef{Kind: policy.KindPod, Namespace: p.Namespace, Name: p.Name}
+}
+
+// Ref implements holder.
+func (n *heldNode) Ref() policy.EntityRef {
+	return policy.EntityRef{Kind: policy.KindNode, Name: n.Name}
+}
+
+// Ref implements holder.
+func (x *heldEntity) Ref() policy.EntityRef {
+	return policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: x.Namespace, Name: x.Name}
 }
 
 func newDirectory() *directory {
-	return &directory{first: map[netip.Addr]policy.EntityRef{}, more: map[netip.Addr][]policy.EntityRef{}}
+	return &directory{first: map[[16]byte]holder{}, more: map[[16]byte][]holder{}}
 }
 
 // at returns the entities that have the address, in no order.
 func (d *directory) at(a netip.Addr) []policy.EntityRef {
-	a = a.Unmap().WithZone("")
+	key := a.As16()
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	ref, ok := d.first[a]
+	first, ok := d.first[key]
 	if !ok {
 		return nil
 	}
-	return append([]policy.EntityRef{ref}, d.more[a]...)
+	out := []policy.EntityRef{first.Ref()}
+	for _, h := range d.more[key] {
+		out = append(out, h.Ref())
+	}
+	return out
 }
 
-// move notes that an entity has other addresses than before.
-func (d *directory) move(ref policy.EntityRef, before, now []netip.Addr) {
+// move notes that an entity has other addresses than before, or is held by another object.
+func (d *directory) move(h holder, before, now []netip.Addr) {
+	ref := h.Ref()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, a := range before {
-		d.remove(a.Unmap().WithZone(""), ref)
+		if !slices.Contains(now, a) {
+			d.remove(a.As16(), ref)
+		}
 	}
 	for _, a := range now {
-		d.insert(a.Unmap().WithZone(""), ref)
+		d.insert(a.As16(), h, ref)
 	}
 }
 
-func (d *directory) insert(a netip.Addr, ref policy.EntityRef) {
-	switch first, taken := d.first[a]; {
-	case !taken:
-		d.first[a] = ref
-	case first != ref && !slices.Contains(d.more[a], ref):
-		d.more[a] = append(d.more[a], ref)
+// insert notes that an entity has an address. Of one that has it already, the former object is given up.
+func (d *directory) insert(a [16]byte, h holder, ref policy.EntityRef) {
+	first, taken := d.first[a]
+	if !taken || first.Ref() == ref {
+		d.first[a] = h
+		return
 	}
+	others := d.more[a]
+	if i := slices.IndexFunc(others, func(x holder) bool { return x.Ref() == ref }); i >= 0 {
+		others[i] = h
+		return
+	}
+	d.more[a] = append(others, h)
 }
 
-func (d *directory) remove(a netip.Addr, ref policy.EntityRef) {
-	others := slices.DeleteFunc(d.more[a], func(x policy.EntityRef) bool { return x == ref })
-	if first, ok := d.first[a]; ok && first == ref {
+func (d *directory) remove(a [16]byte, ref policy.EntityRef) {
+	others := slices.DeleteFunc(d.more[a], func(x holder) bool { return x.Ref() == ref })
+	if first, ok := d.first[a]; ok && first.Ref() == ref {
 		delete(d.first, a)
 		if last := len(others) - 1; last >= 0 {
 			d.first[a], others = others[last], others[:last]
@@ -94,35 +133,44 @@ func (d *directory) follow(ctx context.Context, informers Informers) error {
 func (d *directory) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
-			now := entityOf(o)
-			d.move(now.EntityRef, nil, now.Addresses)
+			var list [4]netip.Addr
+			if h, now := holderOf(o, list[:0]); h != nil {
+				d.move(h, nil, now)
+			}
 		},
 		UpdateFunc: func(old, o any) {
-			before, now := entityOf(old), entityOf(o)
-			if !slices.Equal(before.Addresses, now.Addresses) {
-				d.move(now.EntityRef, before.Addresses, now.Addresses)
+			var former, list [4]netip.Addr
+			_, before := holderOf(old, former[:0])
+			if h, now := holderOf(o, list[:0]); h != nil {
+				d.move(h, before, now)
 			}
 		},
 		DeleteFunc: func(o any) {
 			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj
 			}
-			before := entityOf(o)
-			d.move(before.EntityRef, before.Addresses, nil)
+			var list [4]netip.Addr
+			if h, before := holderOf(o, list[:0]); h != nil {
+				d.move(h, before, nil)
+			}
 		},
 	}
 }
 
-// entityOf converts an object that is an entity. What is wrong with it is told by the loop.
-func entityOf(o any) policy.Entity {
-	var e policy.Entity
+// holderOf returns an object that is an entity, and its addresses; nil for any other. What is wrong with it is told by the loop.
+func holderOf(o any, list []netip.Addr) (holder, []netip.Addr) {
 	switch o := o.(type) {
+	case *convert.TrimmedPod:
+		return o, o.Addresses(list)
 	case *corev1.Pod:
-		e, _ = convert.Pod(o)
+		e, _ := convert.Pod(o)
+		return (*heldPod)(o), e.Addresses
 	case *corev1.Node:
-		e, _ = convert.Node(o)
+		e, _ := convert.Node(o)
+		return (*heldNode)(o), e.Addresses
 	case *v1alpha2.ExternalEntity:
-		e, _ = convert.ExternalEntity(o)
+		e, _ := convert.ExternalEntity(o)
+		return (*heldEntity)(o), e.Addresses
 	}
-	return e
+	return nil, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -58,8 +59,9 @@ func (k kind) hasStatus() bool { return k.isPolicy() && k != kindK8sPolicy }
 
 // input is news of one object. Inputs wait in great numbers while all there is is read for the first time, so they are small.
 type input struct {
-	kind   kind
-	object client.Object
+	kind kind
+	// object is a client.Object, or a *convert.TrimmedPod.
+	object any
 	// gone tells which object is gone; nil: object is the new one.
 	gone *inputKey
 }
@@ -113,7 +115,7 @@ func (q *intake) add(in input) {
 }
 
 // put adds an object that is new or has changed, remove one that is gone.
-func (q *intake) put(k kind, o client.Object) { q.add(input{kind: k, object: o}) }
+func (q *intake) put(k kind, o any) { q.add(input{kind: k, object: o}) }
 
 func (q *intake) remove(key inputKey) { q.add(input{kind: key.kind, gone: &key}) }
 
@@ -149,23 +151,27 @@ func (c *Controller) listen(ctx context.Context) ([]source, error) {
 }
 
 func (c *Controller) handler(k kind) toolscache.ResourceEventHandler {
-	gone := func(o client.Object) { c.intake.remove(keyOf(k, o)) }
+	gone := func(o any) {
+		switch o := o.(type) {
+		case *convert.TrimmedPod:
+			c.intake.remove(inputKey{kind: k, NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: o.Name}})
+		case client.Object:
+			c.intake.remove(keyOf(k, o))
+		}
+	}
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { c.intake.put(k, o.(client.Object)) },
+		AddFunc: func(o any) { c.intake.put(k, o) },
 		UpdateFunc: func(before, after any) {
-			old, o := before.(client.Object), after.(client.Object)
-			if k.isPolicy() && old.GetUID() != o.GetUID() {
-				gone(old)
+			if k.isPolicy() && before.(client.Object).GetUID() != after.(client.Object).GetUID() {
+				gone(before)
 			}
-			c.intake.put(k, o)
+			c.intake.put(k, after)
 		},
 		DeleteFunc: func(o any) {
 			if d, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 				o = d.Obj
 			}
-			if o, ok := o.(client.Object); ok {
-				gone(o)
-			}
+			gone(o)
 		},
 	}
 }
@@ -184,7 +190,7 @@ func (c *Controller) apply(in input) {
 
 func (c *Controller) applyPolicy(in input) {
 	var p policy.Policy
-	uid := in.object.GetUID()
+	uid := in.object.(client.Object).GetUID()
 	switch o := in.object.(type) {
 	case *v1beta1.NetworkPolicy:
 		p = convert.NetworkPolicy(o)
@@ -193,8 +199,9 @@ func (c *Controller) applyPolicy(in input) {
 	case *networkingv1.NetworkPolicy:
 		p = convert.KubernetesNetworkPolicy(o)
 	default:
-		p, _ = convert.Upstream(o)
-		c.upstream.hold(o)
+		object := in.object.(client.Object)
+		p, _ = convert.Upstream(object)
+		c.upstream.hold(object)
 	}
 	var refused []policy.FieldError
 	switch {
@@ -250,6 +257,8 @@ func (c *Controller) applyObject(in input) {
 	switch o := in.object.(type) {
 	case *corev1.Namespace:
 		c.engine.PutNamespace(convert.Namespace(o))
+	case *convert.TrimmedPod:
+		c.putEntity(in)(o.Entity())
 	case *corev1.Pod:
 		c.putEntity(in)(convert.Pod(o))
 	case *corev1.Node:
@@ -279,8 +288,16 @@ func (c *Controller) applyObject(in input) {
 func (c *Controller) putEntity(in input) func(policy.Entity, []policy.FieldError) {
 	return func(e policy.Entity, errs []policy.FieldError) {
 		if len(errs) > 0 {
-			c.event(in.object, corev1.EventTypeWarning, "InvalidAddress", "ComputePolicies", policy.JoinErrors(errs))
+			c.event(regarding(in.object), corev1.EventTypeWarning, "InvalidAddress", "ComputePolicies", policy.JoinErrors(errs))
 		}
 		c.engine.PutEntity(e)
 	}
+}
+
+// regarding returns the object that an Event is about.
+func regarding(object any) client.Object {
+	if p, ok := object.(*convert.TrimmedPod); ok {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, ResourceVersion: p.ResourceVersion}}
+	}
+	return object.(client.Object)
 }

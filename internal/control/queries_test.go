@@ -23,6 +23,11 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
+// someHolder is a holder that is nothing else.
+type someHolder policy.EntityRef
+
+func (h someHolder) Ref() policy.EntityRef { return policy.EntityRef(h) }
+
 // asked is a Controller without sources whose loop only answers questions about what the test has put.
 func asked(t *testing.T, objects ...policytest.Object) (*Controller, *policytest.World) {
 	t.Helper()
@@ -33,7 +38,7 @@ func asked(t *testing.T, objects ...policytest.Object) (*Controller, *policytest
 		w.Put(o)
 	}
 	for ref, e := range w.Entities {
-		c.directory.move(ref, nil, e.Addresses)
+		c.directory.move(someHolder(ref), nil, e.Addresses)
 	}
 	c.engine.Commit()
 	close(c.computed)
@@ -179,14 +184,20 @@ func TestGroupsOf(t *testing.T) {
 func TestDirectory(t *testing.T) {
 	d := newDirectory()
 	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("::ffff:10.0.0.1")
-	one, two := policy.EntityRef{Name: "1"}, policy.EntityRef{Name: "2"}
+	one, two := someHolder{Name: "1"}, someHolder{Name: "2"}
 	d.move(one, nil, []netip.Addr{a, b})
 	d.move(two, nil, []netip.Addr{b})
 	if got := d.at(b); len(got) != 2 {
 		t.Errorf("got %v", got)
 	}
+	// Another object with the same address takes the place of the former.
+	renewed := &renewedHolder{two}
+	d.move(renewed, []netip.Addr{b}, []netip.Addr{b})
+	if got := d.more[a.As16()]; len(got) != 1 || got[0] != holder(renewed) {
+		t.Errorf("got %v", got)
+	}
 	d.move(one, []netip.Addr{a}, nil)
-	if got := d.at(a); !slices.Equal(got, []policy.EntityRef{two}) {
+	if got := d.at(a); !slices.Equal(got, []policy.EntityRef{two.Ref()}) {
 		t.Errorf("got %v", got)
 	}
 	d.move(two, []netip.Addr{a}, nil)
@@ -194,6 +205,9 @@ func TestDirectory(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// renewedHolder is another object for the same entity.
+type renewedHolder struct{ someHolder }
 
 func TestEndpoint(t *testing.T) {
 	c, _ := asked(t,

@@ -8,6 +8,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/internal/control/convert"
 )
 
 // Trimmer makes objects smaller before informers keep them: most of what a cluster of 100,000 Pods costs in memory is what
@@ -30,9 +32,9 @@ func NewTrimmer() *Trimmer {
 	return &Trimmer{labels: map[string]map[string]string{}, texts: map[string]string{}}
 }
 
-// Trim takes away who manages which fields, the images of Nodes, and of Pods all but labels, owners, host, addresses, named ports
-// and phase; equal labels become the same map. It is a transformation for informers (cache.Options.DefaultTransform). Pods that
-// were trimmed must not be written back, and no map of labels be modified.
+// Trim takes away who manages which fields and the images of Nodes; of a Pod it leaves a convert.TrimmedPod. Equal labels become the
+// same map. It is a transformation for informers (cache.Options.DefaultTransform): a cache with it cannot be asked for Pods, and no map
+// of labels may be modified.
 func (t *Trimmer) Trim(object any) (any, error) {
 	if o, ok := object.(client.Object); ok && len(o.GetManagedFields()) > 0 {
 		o.SetManagedFields(nil)
@@ -41,8 +43,7 @@ func (t *Trimmer) Trim(object any) (any, error) {
 	defer t.mu.Unlock()
 	switch o := object.(type) {
 	case *corev1.Pod:
-		t.trimMeta(&o.ObjectMeta)
-		t.trimPod(o)
+		return t.trimPod(o), nil
 	case *corev1.Node:
 		o.Status.Images = nil
 	case *networkingv1.NetworkPolicy:
@@ -75,32 +76,10 @@ func (t *Trimmer) trimSelector(s *metav1.LabelSelector) {
 	}
 }
 
-func (t *Trimmer) trimPod(p *corev1.Pod) {
-	p.Annotations, p.Finalizers = nil, nil
-	p.Spec = corev1.PodSpec{
-		NodeName: t.text(p.Spec.NodeName), ServiceAccountName: t.text(p.Spec.ServiceAccountName), HostNetwork: p.Spec.HostNetwork,
-		Containers: trimContainers(p.Spec.Containers),
-	}
-	p.Status = corev1.PodStatus{Phase: corev1.PodPhase(t.text(string(p.Status.Phase))), PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs}
-	if len(p.Status.PodIPs) > 0 {
-		p.Status.PodIP = p.Status.PodIPs[0].IP
-	}
-}
-
-// trimContainers keeps the containers that have named ports, and of them these.
-func trimContainers(in []corev1.Container) []corev1.Container {
-	var out []corev1.Container
-	for i := range in {
-		var named []corev1.ContainerPort
-		for _, p := range in[i].Ports {
-			if p.Name != "" {
-				named = append(named, p)
-			}
-		}
-		if named != nil {
-			out = append(out, corev1.Container{Name: in[i].Name, Ports: named})
-		}
-	}
+func (t *Trimmer) trimPod(p *corev1.Pod) *convert.TrimmedPod {
+	out := convert.TrimPod(p)
+	out.Namespace, out.Labels = t.text(out.Namespace), t.shared(out.Labels)
+	out.Node, out.ServiceAccount = t.text(out.Node), t.text(out.ServiceAccount)
 	return out
 }
 

@@ -1,16 +1,23 @@
 package control
 
 import (
+	"context"
 	"fmt"
+	"net/netip"
 	"reflect"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 func untrimmedPod(name string) *corev1.Pod {
@@ -33,20 +40,86 @@ func untrimmedPod(name string) *corev1.Pod {
 	}
 }
 
-// TestTrimKeepsWhatCounts: a trimmed Pod converts to the same entity, and is left with little else.
+// TestTrimKeepsWhatCounts: what is left of a Pod converts to the same entity.
 func TestTrimKeepsWhatCounts(t *testing.T) {
-	whole, trimmed := untrimmedPod("p"), untrimmedPod("p")
-	if _, err := NewTrimmer().Trim(trimmed); err != nil {
-		t.Fatal(err)
+	trimmer := NewTrimmer()
+	left := trimPod(t, trimmer, untrimmedPod("p"))
+	want, _ := convert.Pod(untrimmedPod("p"))
+	if want.Host != "node-1" || len(want.Addresses) != 2 || len(want.Ports) != 1 || !want.HostNetwork || !want.Terminated {
+		t.Fatalf("the Pod says %+v", want)
 	}
-	want, _ := convert.Pod(whole)
-	got, errs := convert.Pod(trimmed)
+	got, errs := left.Entity()
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b fmt.Stringer) bool { return a.String() == b.String() })); diff != "" || errs != nil {
 		t.Fatalf("%v\n%s", errs, diff)
 	}
-	if trimmed.ManagedFields != nil || trimmed.Annotations != nil || trimmed.Spec.Volumes != nil || trimmed.Status.Conditions != nil || len(trimmed.Spec.Containers) != 1 {
-		t.Fatalf("not trimmed: %+v", trimmed)
+	if again, err := trimmer.Trim(left); err != nil || again != any(left) {
+		t.Fatalf("trimmed again it is %v, %v", again, err)
 	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{}}}, Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}}}
+	if _, err := trimmer.Trim(node); err != nil || node.ManagedFields != nil || node.Status.Images != nil {
+		t.Fatalf("not trimmed: %+v, %v", node, err)
+	}
+}
+
+func trimPod(t *testing.T, trimmer *Trimmer, p *corev1.Pod) *convert.TrimmedPod {
+	t.Helper()
+	out, err := trimmer.Trim(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.(*convert.TrimmedPod)
+}
+
+// TestInformersHoldTrimmedPods: a real informer takes what the Trimmer leaves of Pods, and the Controller learns from it of every
+// Pod that comes, moves and goes.
+func TestInformersHoldTrimmedPods(t *testing.T) {
+	source := cachetesting.NewFakeControllerSource()
+	pod := func(address string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: address}}}}
+	}
+	source.Add(pod("10.0.0.1"))
+	informer := toolscache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+	if err := informer.SetTransform(NewTrimmer().Trim); err != nil {
+		t.Fatal(err)
+	}
+	c := newTestWorld(t).Controller
+	for _, h := range []toolscache.ResourceEventHandler{c.handler(kindPod), c.directory.handler()} {
+		if _, err := informer.AddEventHandler(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	running.Go(func() { informer.RunWithContext(ctx) })
+	ref := policy.EntityRef{Kind: policy.KindPod, Namespace: "ns", Name: "p"}
+	has := func(addresses ...string) func() bool {
+		return func() bool {
+			c.round()
+			state, _ := c.engine.Entity(ref)
+			found := 0
+			for _, a := range addresses {
+				if slices.Equal(state.Addresses, []netip.Addr{netip.MustParseAddr(a)}) && slices.Equal(c.directory.at(netip.MustParseAddr(a)), []policy.EntityRef{ref}) {
+					found++
+				}
+			}
+			return found == len(addresses) && (found > 0 || state.Addresses == nil)
+		}
+	}
+	eventually(t, "the Pod is there", has("10.0.0.1"))
+	source.Modify(pod("10.0.0.2"))
+	eventually(t, "the Pod has another address", has("10.0.0.2"))
+	if found := c.directory.at(netip.MustParseAddr("10.0.0.1")); found != nil {
+		t.Fatalf("its former address is that of %v", found)
+	}
+	for _, o := range informer.GetStore().List() {
+		if _, ok := o.(*convert.TrimmedPod); !ok {
+			t.Fatalf("the informer holds a %T", o)
+		}
+	}
+	source.Delete(pod("10.0.0.2"))
+	eventually(t, "the Pod is gone", has())
 }
 
 func TestTrimSharesLabels(t *testing.T) {
@@ -60,21 +133,20 @@ func TestTrimSharesLabels(t *testing.T) {
 			PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "back", "app": "web"}},
 		}}}},
 	}}
-	for _, o := range []any{a, b, c, p} {
-		if _, err := trimmer.Trim(o); err != nil {
-			t.Fatal(err)
-		}
+	x, y, z := trimPod(t, trimmer, a), trimPod(t, trimmer, b), trimPod(t, trimmer, c)
+	if _, err := trimmer.Trim(p); err != nil {
+		t.Fatal(err)
 	}
-	if !same(a.Labels, b.Labels) || !same(a.Labels, p.Spec.PodSelector.MatchLabels) || !same(c.Labels, p.Spec.Ingress[0].From[0].PodSelector.MatchLabels) {
+	if !same(x.Labels, y.Labels) || !same(x.Labels, p.Spec.PodSelector.MatchLabels) || !same(z.Labels, p.Spec.Ingress[0].From[0].PodSelector.MatchLabels) {
 		t.Fatal("equal labels are not the same map")
 	}
-	if same(a.Labels, c.Labels) {
+	if same(x.Labels, z.Labels) {
 		t.Fatal("different labels are the same map")
 	}
 	for i := range maxShared + 10 {
 		a.Labels = map[string]string{"n": fmt.Sprint(i)}
-		if _, err := trimmer.Trim(a); err != nil || a.Labels["n"] != fmt.Sprint(i) {
-			t.Fatal(a.Labels, err)
+		if left := trimPod(t, trimmer, a); left.Labels["n"] != fmt.Sprint(i) {
+			t.Fatal(left.Labels)
 		}
 	}
 	if len(trimmer.labels) > maxShared {

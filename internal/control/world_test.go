@@ -32,6 +32,8 @@ type testWorld struct {
 	api    client.Client
 	clock  *clocktesting.FakeClock
 	events *recordedEvents
+	// trimmer makes objects what informers hold.
+	trimmer *Trimmer
 }
 
 // recordedEvents keeps Events as "type reason: note".
@@ -106,7 +108,7 @@ func newTestWorld(t *testing.T) *testWorld {
 		&v1beta1.NetworkPolicy{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.Group{}, &v1beta1.ClusterGroup{},
 		&adminv1.AdminNetworkPolicy{}, &adminv1.BaselineAdminNetworkPolicy{}, &adminv2.ClusterNetworkPolicy{},
 	).Build()
-	w := &testWorld{t: t, api: api, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), events: &recordedEvents{}}
+	w := &testWorld{t: t, api: api, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), events: &recordedEvents{}, trimmer: NewTrimmer()}
 	c, err := New(Options{
 		Informers: &handInformers{scheme: s, informers: map[string]*controllertest.FakeInformer{}, held: map[string]bool{}}, Client: api,
 		Recorder: w.events, Clock: w.clock, Logger: testr.New(t),
@@ -169,14 +171,24 @@ func (w *testWorld) putObject(object runtime.Object) {
 		if err := w.api.Update(ctx, o); err != nil {
 			w.t.Fatal(err)
 		}
-		w.handler(kindOf(o)).OnUpdate(before, o.DeepCopyObject())
+		w.handler(kindOf(o)).OnUpdate(w.trimmed(before), w.trimmed(o.DeepCopyObject()))
 		return
 	}
 	o.SetResourceVersion("")
 	if err := w.api.Create(ctx, o); err != nil {
 		w.t.Fatal(err)
 	}
-	w.handler(kindOf(o)).OnAdd(o.DeepCopyObject(), false)
+	w.handler(kindOf(o)).OnAdd(w.trimmed(o.DeepCopyObject()), false)
+}
+
+// trimmed is an object as informers hold it.
+func (w *testWorld) trimmed(o any) any {
+	w.t.Helper()
+	out, err := w.trimmer.Trim(o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return out
 }
 
 // remove deletes an object.
@@ -189,7 +201,7 @@ func (w *testWorld) remove(o client.Object) {
 	if err := w.api.Delete(w.t.Context(), o); err != nil {
 		w.t.Fatal(err)
 	}
-	w.handler(kindOf(o)).OnDelete(former)
+	w.handler(kindOf(o)).OnDelete(w.trimmed(former))
 }
 
 // settle turns a round and then the workers until nothing is due.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
@@ -25,10 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
@@ -93,16 +92,16 @@ func churn(b *testing.B) {
 			defer r.stop()
 			r.run()
 			r.synced.Wait()
-			for _, c := range changes(objects) {
+			for _, c := range changes(s, objects) {
 				turn := 0 // goes on where the last, shorter run ended
 				b.Run(c.name, func(b *testing.B) {
 					b.ReportAllocs()
 					took := make([]time.Duration, 0, b.N)
 					before := r.events.Load()
 					for range b.N {
-						object, apply := c.step(turn)
+						kind, apply := c.step(turn)
 						turn++
-						took = append(took, r.change(apply, object))
+						took = append(took, r.change(apply, kind))
 					}
 					slices.Sort(took)
 					b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "p50-us")
@@ -117,45 +116,49 @@ func churn(b *testing.B) {
 // change is one kind of single change. Every second step takes back the one before, and each brings at least one event.
 type change struct {
 	name string
-	step func(i int) (client.Object, func(toolscache.ResourceEventHandler))
+	step func(i int) (kind reflect.Type, apply func(toolscache.ResourceEventHandler))
 }
 
-func changes(objects []client.Object) []change {
-	var entities, policies []client.Object
-	for _, o := range objects {
+func changes(s *policytest.Scale, objects []held) []change {
+	var entities, policies []int
+	for i, o := range s.Objects {
 		switch o.(type) {
-		case *corev1.Pod, *v1alpha2.ExternalEntity:
-			entities = append(entities, o)
-		case *networkingv1.NetworkPolicy, *v1beta1.NetworkPolicy:
-			policies = append(policies, o)
+		case policy.Entity:
+			entities = append(entities, i)
+		case policy.Policy:
+			policies = append(policies, i)
 		}
 	}
+	trimmer := control.NewTrimmer()
 	// far spreads what is changed over all there is.
-	far := func(i int, list []client.Object) client.Object { return list[i/2*7919%len(list)] }
-	update := func(before, after client.Object, back bool) func(toolscache.ResourceEventHandler) {
+	far := func(i int, list []int) int { return list[i/2*7919%len(list)] }
+	update := func(before, after held, back bool) func(toolscache.ResourceEventHandler) {
 		if back {
 			before, after = after, before
 		}
-		return func(h toolscache.ResourceEventHandler) { h.OnUpdate(before, after) }
+		return func(h toolscache.ResourceEventHandler) { h.OnUpdate(before.object, after.object) }
 	}
 	return []change{
-		{"label", func(i int) (client.Object, func(toolscache.ResourceEventHandler)) {
-			before := far(i, entities)
-			after := before.DeepCopyObject().(client.Object)
-			after.SetLabels(map[string]string{"app": "other"})
-			return before, update(before, after, i%2 == 1)
+		{"label", func(i int) (reflect.Type, func(toolscache.ResourceEventHandler)) {
+			at := far(i, entities)
+			changed := apiObject(s.Objects[at], at)
+			changed.SetLabels(map[string]string{"app": "other"})
+			after := trimmed(trimmer, changed)
+			return after.kind, update(objects[at], after, i%2 == 1)
 		}},
-		{"entity", func(i int) (client.Object, func(toolscache.ResourceEventHandler)) {
-			o := far(i, entities).DeepCopyObject().(client.Object)
-			o.SetName("new")
+		{"entity", func(i int) (reflect.Type, func(toolscache.ResourceEventHandler)) {
+			at := far(i, entities)
+			added := apiObject(s.Objects[at], at)
+			added.SetName("new")
+			o := trimmed(trimmer, added)
 			if i%2 == 0 {
-				return o, func(h toolscache.ResourceEventHandler) { h.OnAdd(o, false) }
+				return o.kind, func(h toolscache.ResourceEventHandler) { h.OnAdd(o.object, false) }
 			}
-			return o, func(h toolscache.ResourceEventHandler) { h.OnDelete(o) }
+			return o.kind, func(h toolscache.ResourceEventHandler) { h.OnDelete(o.object) }
 		}},
-		{"policy", func(i int) (client.Object, func(toolscache.ResourceEventHandler)) {
-			before := far(i, policies)
-			after := before.DeepCopyObject().(client.Object)
+		{"policy", func(i int) (reflect.Type, func(toolscache.ResourceEventHandler)) {
+			at := far(i, policies)
+			after := apiObject(s.Objects[at], at)
 			after.SetGeneration(int64(2 + i))
 			port := intstr.FromInt32(80)
 			switch p := after.(type) {
@@ -164,7 +167,7 @@ func changes(objects []client.Object) []change {
 			case *v1beta1.NetworkPolicy:
 				p.Spec.Ingress[0].Ports = []v1beta1.NetworkPolicyPort{{Port: &port}}
 			}
-			return before, update(before, after, i%2 == 1)
+			return objects[at].kind, update(objects[at], trimmed(trimmer, after), i%2 == 1)
 		}},
 	}
 }
@@ -183,11 +186,10 @@ type rig struct {
 	quiet chan struct{}
 }
 
-func newRig(tb testing.TB, objects []client.Object, keys []string) *rig {
+func newRig(tb testing.TB, objects []held, keys []string) *rig {
 	r := &rig{feed: newFeed(), quiet: make(chan struct{}, 1)}
 	for _, o := range objects {
-		t := reflect.TypeOf(o)
-		r.feed.objects[t] = append(r.feed.objects[t], o)
+		r.feed.objects[o.kind] = append(r.feed.objects[o.kind], o.object)
 	}
 	c, err := control.New(control.Options{Informers: r.feed, Client: nothingThere{}, Recorder: noEvents{}, Clock: clock.RealClock{}, Logger: logr.Discard()})
 	if err != nil {
@@ -237,10 +239,10 @@ func (r *rig) run() {
 }
 
 // change makes a change and waits until everybody has received what it brought.
-func (r *rig) change(f func(h toolscache.ResourceEventHandler), object client.Object) time.Duration {
+func (r *rig) change(f func(h toolscache.ResourceEventHandler), kind reflect.Type) time.Duration {
 	before, _ := r.controller.Store().Progress()
 	start := time.Now()
-	f(r.feed.handlers[reflect.TypeOf(object)])
+	f(r.feed.handlers[kind])
 	for {
 		select {
 		case <-r.quiet:
@@ -260,14 +262,14 @@ func (r *rig) stop() {
 
 // feed are informers that hold everything already: each gives its handler all its objects, in a goroutine of its own.
 type feed struct {
-	objects map[reflect.Type][]client.Object
+	objects map[reflect.Type][]any
 	// handlers are the first for each kind: those of the loop.
 	mu       sync.Mutex
 	handlers map[reflect.Type]toolscache.ResourceEventHandler
 }
 
 func newFeed() *feed {
-	return &feed{objects: map[reflect.Type][]client.Object{}, handlers: map[reflect.Type]toolscache.ResourceEventHandler{}}
+	return &feed{objects: map[reflect.Type][]any{}, handlers: map[reflect.Type]toolscache.ResourceEventHandler{}}
 }
 
 type fedInformer struct {

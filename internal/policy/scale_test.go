@@ -3,6 +3,7 @@ package policy_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,19 +19,29 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
+// held is an object as an informer holds it, with what tells the kind of informer.
+type held struct {
+	kind   reflect.Type
+	object any
+}
+
 // decoded returns the objects of a world as informers hold them: each decoded from its own bytes, so that no two share
 // anything, and with what nobody reads taken away.
-func decoded(s *policytest.Scale) []client.Object {
-	out := make([]client.Object, len(s.Objects))
+func decoded(s *policytest.Scale) []held {
+	out := make([]held, len(s.Objects))
 	trimmer := control.NewTrimmer()
 	for i, o := range s.Objects {
-		trimmed, err := trimmer.Trim(apiObject(o, i))
-		if err != nil {
-			panic(err)
-		}
-		out[i] = trimmed.(client.Object)
+		out[i] = trimmed(trimmer, apiObject(o, i))
 	}
 	return out
+}
+
+func trimmed(t *control.Trimmer, o client.Object) held {
+	left, err := t.Trim(o)
+	if err != nil {
+		panic(err)
+	}
+	return held{reflect.TypeOf(o), left}
 }
 
 func apiObject(o policytest.Object, serial int) client.Object {

@@ -41,37 +41,6 @@ func Namespace(n *corev1.Namespace) policy.Namespace {
 	}
 }
 
-// Pod converts a Pod.
-func Pod(p *corev1.Pod) (policy.Entity, []policy.FieldError) {
-	e := policy.Entity{
-		EntityRef:      policy.EntityRef{Kind: policy.KindPod, Namespace: p.Namespace, Name: p.Name},
-		Labels:         p.Labels,
-		Host:           p.Spec.NodeName,
-		ServiceAccount: p.Spec.ServiceAccountName,
-		HostNetwork:    p.Spec.HostNetwork,
-		Terminated:     p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
-	}
-	if e.ServiceAccount == "" {
-		e.ServiceAccount = "default"
-	}
-	for _, c := range p.Spec.Containers {
-		for _, port := range c.Ports {
-			if port.Name != "" {
-				e.Ports = append(e.Ports, namedPort(port.Name, string(port.Protocol), port.ContainerPort))
-			}
-		}
-	}
-	ips := p.Status.PodIPs
-	if len(ips) == 0 && p.Status.PodIP != "" {
-		ips = []corev1.PodIP{{IP: p.Status.PodIP}}
-	}
-	var errs []policy.FieldError
-	for i, ip := range ips {
-		e.Addresses, errs = appendAddress(e.Addresses, errs, fmt.Sprintf("status.podIPs[%d].ip", i), ip.IP)
-	}
-	return e, errs
-}
-
 // Node converts a Node. Its addresses are those it reports, the gateway of each of its Pod CIDRs (the first address),
 // and its transport addresses.
 func Node(n *corev1.Node) (policy.Entity, []policy.FieldError) {
