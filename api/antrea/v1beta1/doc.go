@@ -1,4 +1,5 @@
-// Package v1beta1 is the version v1beta1 of the API group crd.antrea.io: network policies, tiers and groups.
+// Package v1beta1 is the version v1beta1 of the API group crd.antrea.io: network policies, tiers and groups; and what controller and
+// agents tell about themselves.
 //
 // It owns the Go types and their schema markers, from which the CustomResourceDefinitions under api/generated/crd are
 // generated. Names, enumerations and defaults are those of Antrea 2.x, with one addition: an external entity selector

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupName is the API group of the policy kinds.
+// GroupName is the API group of the policy kinds, and of what controller and agents tell about themselves.
 const GroupName = "crd.antrea.io"
 
 // GroupVersion returns the group and version of the kinds of this package.
@@ -23,6 +23,8 @@ func AddToScheme(s *runtime.Scheme) error {
 		&Tier{}, &TierList{},
 		&ClusterGroup{}, &ClusterGroupList{},
 		&Group{}, &GroupList{},
+		&AntreaControllerInfo{}, &AntreaControllerInfoList{},
+		&AntreaAgentInfo{}, &AntreaAgentInfoList{},
 	)
 	metav1.AddToGroupVersion(s, gv)
 	return nil
