@@ -197,17 +197,18 @@ func (c *Controller) applyPolicy(in input) {
 	case *v1beta1.ClusterNetworkPolicy:
 		p = convert.ClusterNetworkPolicy(o)
 	case *networkingv1.NetworkPolicy:
-		p = convert.KubernetesNetworkPolicy(o)
+		// There is nothing to refuse: the API server has validated it. The engine converts it when it computes it.
+		c.engine.PutPolicySource((*convert.KubernetesSource)(o))
+		return
 	default:
 		object := in.object.(client.Object)
 		p, _ = convert.Upstream(object)
 		c.upstream.hold(object)
 	}
 	var refused []policy.FieldError
-	switch {
-	case p.Kind.Upstream():
+	if p.Kind.Upstream() {
 		refused = admission.ValidateUpstream(&p)
-	case p.Kind != policy.KubernetesNetworkPolicy:
+	} else {
 		admission.Default(&p)
 		// Whether the tier exists is for the engine to say: it may come later.
 		refused = admission.ValidatePolicy(&p, map[string]int32{p.Tier: 0})

@@ -217,7 +217,7 @@ func (e *Engine) clean(computed []*policyState) {
 	for _, p := range computed {
 		p.former, p.formerSpan, p.changed, p.moved = nil, nil, false, false
 		if !p.alive && !p.dirty {
-			delete(e.policies, p.in.UID)
+			delete(e.policies, p.source.Ref().UID)
 		}
 	}
 	for _, g := range e.dirtyGroups {

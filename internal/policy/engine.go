@@ -57,8 +57,9 @@ type Engine struct {
 	idleHosts     []*host
 	nodeShifts    map[*host]int
 	translations  uint64
-	// scratch is where names are put together.
-	scratch []byte
+	// scratch is where names are put together, policyScratch where sources make policies.
+	scratch       []byte
+	policyScratch Policy
 }
 
 // New returns an Engine that knows the system tiers and nothing else.
@@ -149,7 +150,7 @@ func (e *Engine) relabelNamespace(n *namespace, labels *labelSet) {
 
 func (e *Engine) touchKubernetesPolicies(namespace string) {
 	for _, p := range e.policies {
-		if p.in.Kind == KubernetesNetworkPolicy && p.in.Namespace == namespace {
+		if ref := p.source.Ref(); ref.Kind == KubernetesNetworkPolicy && ref.Namespace == namespace {
 			e.touchPolicy(p)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 // policyState is a policy and what it computes to.
 type policyState struct {
-	in           Policy
+	source       PolicySource
 	alive, dirty bool
 	// changed policies have been computed again since the last Commit; moved ones have another reach than they had, and
 	// formerSpan is what they concerned.
@@ -31,9 +31,24 @@ type policyState struct {
 // faults are what is wrong with a policy.
 type faults struct{ errs, warns []FieldError }
 
-func (p *policyState) ref() PolicyRef {
-	return PolicyRef{p.in.Kind, p.in.Namespace, p.in.Name, p.in.UID}
+// PolicySource makes a policy whenever the Engine computes it: what the policy is made from, which the caller holds anyway, then need
+// not be held by the Engine a second time.
+type PolicySource interface {
+	// Ref says which policy it is.
+	Ref() PolicyRef
+	// Policy returns the policy, the same each time. It may make it in scratch, where it finds what a source made there before and
+	// may use its lists and selectors again. The Engine looks at it until it asks for another one.
+	Policy(scratch *Policy) *Policy
 }
+
+// givenPolicy is a policy that is held.
+type givenPolicy Policy
+
+// Ref implements PolicySource.
+func (g *givenPolicy) Ref() PolicyRef { return PolicyRef{g.Kind, g.Namespace, g.Name, g.UID} }
+
+// Policy implements PolicySource.
+func (g *givenPolicy) Policy(*Policy) *Policy { return (*Policy)(g) }
 
 // touchPolicy puts a policy on the list of policies to compute again.
 func (e *Engine) touchPolicy(p *policyState) {
@@ -44,13 +59,17 @@ func (e *Engine) touchPolicy(p *policyState) {
 }
 
 // PutPolicy adds the policy, or replaces the one with the same UID.
-func (e *Engine) PutPolicy(in Policy) {
-	p := e.policies[in.UID]
+func (e *Engine) PutPolicy(in Policy) { e.PutPolicySource((*givenPolicy)(&in)) }
+
+// PutPolicySource is PutPolicy of the policy that the source makes.
+func (e *Engine) PutPolicySource(in PolicySource) {
+	uid := in.Ref().UID
+	p := e.policies[uid]
 	if p == nil {
 		p = &policyState{}
-		e.policies[in.UID] = p
+		e.policies[uid] = p
 	}
-	p.in, p.alive = in, true
+	p.source, p.alive = in, true
 	e.touchPolicy(p)
 }
 
@@ -69,7 +88,7 @@ func (e *Engine) updatePolicies() []*policyState {
 		p.dirty = false
 		var t translation
 		if p.alive {
-			t = e.translate(&p.in)
+			t = e.translate(p.source.Policy(&e.policyScratch))
 		}
 		p.changed = true
 		p.former = p.out
@@ -83,7 +102,7 @@ func (e *Engine) updatePolicies() []*policyState {
 			p.faults = &faults{t.errs.list, t.warns.list}
 		}
 		if had || p.faults != nil {
-			e.touchReport(reportKey{policy: p.in.UID})
+			e.touchReport(reportKey{policy: p.source.Ref().UID})
 		}
 	}
 	e.dirtyPolicies = nil

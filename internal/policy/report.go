@@ -68,7 +68,7 @@ func (e *Engine) reportOf(k reportKey) report {
 		return report{}
 	}
 	if p := e.policies[k.policy]; p != nil && p.alive {
-		r := report{ref: p.ref()}
+		r := report{ref: p.source.Ref()}
 		if p.faults != nil {
 			r.errs, r.warns = p.faults.errs, p.faults.warns
 		}

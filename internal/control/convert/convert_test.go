@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
@@ -137,6 +138,32 @@ spec:
 			},
 		}},
 	}, got)
+}
+
+// TestKubernetesSourceUsesScratchAgain: whatever was made in the scratch before, the policy is the same.
+func TestKubernetesSourceUsesScratchAgain(t *testing.T) {
+	var list []*networkingv1.NetworkPolicy
+	for _, spec := range []string{
+		`{podSelector: {}}`,
+		`{podSelector: {matchExpressions: [{key: a, operator: In, values: [x, y]}, {key: b, operator: Exists}]}, policyTypes: [Egress, Ingress],
+		  ingress: [{from: [{podSelector: {matchLabels: {a: b}}, namespaceSelector: {matchExpressions: [{key: c, operator: Exists}]}}, {ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 1}, {port: x, protocol: UDP}]},
+		            {from: [{podSelector: {}}], ports: [{port: 2, endPort: 3}]}],
+		  egress: [{to: [{namespaceSelector: {}}]}, {}, {}]}`,
+		`{podSelector: {matchLabels: {c: d}}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}}, {podSelector: {}}]}], egress: [{ports: [{}]}]}`,
+		`{podSelector: {matchExpressions: [{key: z, operator: DoesNotExist}]}, ingress: [{}], policyTypes: [Ingress]}`,
+	} {
+		list = append(list, decode[networkingv1.NetworkPolicy](t, "{metadata: {name: k, namespace: a, uid: u}, spec: "+spec+"}"))
+	}
+	var scratch policy.Policy
+	for i := range list {
+		for j := range list {
+			(*KubernetesSource)(list[i]).Policy(&scratch)
+			got := (*KubernetesSource)(list[j]).Policy(&scratch)
+			if diff := cmp.Diff(KubernetesNetworkPolicy(list[j]), *got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%d after %d\n%s", j, i, diff)
+			}
+		}
+	}
 }
 
 // TestAddressesHaveSixteenBytes: agents tell members apart by these bytes.

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"slices"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -170,13 +171,32 @@ func appliedTo(in []v1beta1.AppliedTo) []policy.AppliedTo {
 
 // KubernetesNetworkPolicy converts a NetworkPolicy of networking.k8s.io.
 func KubernetesNetworkPolicy(p *networkingv1.NetworkPolicy) policy.Policy {
-	out := policy.Policy{
-		Kind: policy.KubernetesNetworkPolicy, Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Generation: p.Generation,
-		AppliedTo: []policy.AppliedTo{{PodSelector: selector(&p.Spec.PodSelector)}},
-	}
-	if n := len(p.Spec.PolicyTypes); n > 0 {
-		out.PolicyTypes = make([]policy.Direction, 0, n)
-	}
+	var out policy.Policy
+	kubernetesPolicy(&out, p)
+	return out
+}
+
+// KubernetesSource is a NetworkPolicy of networking.k8s.io as a source of what KubernetesNetworkPolicy returns.
+type KubernetesSource networkingv1.NetworkPolicy
+
+// Ref implements policy.PolicySource.
+func (s *KubernetesSource) Ref() policy.PolicyRef {
+	return policy.PolicyRef{Kind: policy.KubernetesNetworkPolicy, Namespace: s.Namespace, Name: s.Name, UID: string(s.UID)}
+}
+
+// Policy implements policy.PolicySource.
+func (s *KubernetesSource) Policy(scratch *policy.Policy) *policy.Policy {
+	kubernetesPolicy(scratch, (*networkingv1.NetworkPolicy)(s))
+	return scratch
+}
+
+// kubernetesPolicy makes the policy in out, using the lists and selectors there again.
+func kubernetesPolicy(out *policy.Policy, p *networkingv1.NetworkPolicy) {
+	out.Kind, out.Namespace, out.Name, out.UID = policy.KubernetesNetworkPolicy, p.Namespace, p.Name, string(p.UID)
+	out.Generation = p.Generation
+	out.AppliedTo = resized(out.AppliedTo, 1)
+	out.AppliedTo[0] = policy.AppliedTo{PodSelector: selectorAgain(out.AppliedTo[0].PodSelector, &p.Spec.PodSelector)}
+	out.PolicyTypes = out.PolicyTypes[:0]
 	for _, t := range p.Spec.PolicyTypes {
 		switch t {
 		case networkingv1.PolicyTypeIngress:
@@ -185,35 +205,37 @@ func KubernetesNetworkPolicy(p *networkingv1.NetworkPolicy) policy.Policy {
 			out.PolicyTypes = append(out.PolicyTypes, policy.Egress)
 		}
 	}
-	for _, r := range p.Spec.Ingress {
-		out.Ingress = append(out.Ingress, kubernetesRule(r.From, r.Ports))
+	out.Ingress = resized(out.Ingress, len(p.Spec.Ingress))
+	for i := range p.Spec.Ingress {
+		kubernetesRule(&out.Ingress[i], p.Spec.Ingress[i].From, p.Spec.Ingress[i].Ports)
 	}
-	for _, r := range p.Spec.Egress {
-		out.Egress = append(out.Egress, kubernetesRule(r.To, r.Ports))
+	out.Egress = resized(out.Egress, len(p.Spec.Egress))
+	for i := range p.Spec.Egress {
+		kubernetesRule(&out.Egress[i], p.Spec.Egress[i].To, p.Spec.Egress[i].Ports)
 	}
-	return out
 }
 
-func kubernetesRule(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) policy.Rule {
-	var r policy.Rule
-	if len(peers) > 0 {
-		r.Peers = make([]policy.Peer, 0, len(peers))
-	}
-	for _, p := range peers {
-		q := policy.Peer{PodSelector: selector(p.PodSelector), NamespaceSelector: selector(p.NamespaceSelector)}
+// resized returns a list of n elements, in the place of the former list if it fits there, with what its elements were.
+func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
+
+func kubernetesRule(out *policy.Rule, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) {
+	out.Peers, out.Ports = resized(out.Peers, len(peers)), resized(out.Ports, len(ports))
+	for i := range peers {
+		p, q := &peers[i], &out.Peers[i]
+		*q = policy.Peer{
+			PodSelector: selectorAgain(q.PodSelector, p.PodSelector), NamespaceSelector: selectorAgain(q.NamespaceSelector, p.NamespaceSelector),
+		}
 		if p.IPBlock != nil {
 			q.IPBlock = &policy.IPBlock{CIDR: p.IPBlock.CIDR, Except: p.IPBlock.Except}
 		}
-		r.Peers = append(r.Peers, q)
 	}
-	for _, p := range ports {
-		port := policy.Port{Protocol: policy.TCP, Port: portRef(p.Port), EndPort: p.EndPort}
+	for i := range ports {
+		p := &ports[i]
+		out.Ports[i] = policy.Port{Protocol: policy.TCP, Port: portRef(p.Port), EndPort: p.EndPort}
 		if p.Protocol != nil && *p.Protocol != "" {
-			port.Protocol = policy.Protocol(*p.Protocol)
+			out.Ports[i].Protocol = policy.Protocol(*p.Protocol)
 		}
-		r.Ports = append(r.Ports, port)
 	}
-	return r
 }
 
 func portRef(p *intstr.IntOrString) *policy.PortRef {
@@ -227,11 +249,17 @@ func portRef(p *intstr.IntOrString) *policy.PortRef {
 	}
 }
 
-func selector(s *metav1.LabelSelector) *policy.Selector {
+func selector(s *metav1.LabelSelector) *policy.Selector { return selectorAgain(nil, s) }
+
+// selectorAgain converts a selector in the place of a former one, if there is any.
+func selectorAgain(out *policy.Selector, s *metav1.LabelSelector) *policy.Selector {
 	if s == nil {
 		return nil
 	}
-	out := &policy.Selector{MatchLabels: s.MatchLabels}
+	if out == nil {
+		out = &policy.Selector{}
+	}
+	out.MatchLabels, out.MatchExpressions = s.MatchLabels, out.MatchExpressions[:0]
 	for _, r := range s.MatchExpressions {
 		out.MatchExpressions = append(out.MatchExpressions, policy.Requirement{Key: r.Key, Operator: string(r.Operator), Values: r.Values})
 	}
