@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/nephele-io/nephele/api/system/v1beta1"
@@ -21,9 +22,12 @@ type controllerInfos struct {
 	options Options
 }
 
-func newControllerInfos(o Options) rest.Storage {
+func newControllerInfos(o Options) *controllerInfos {
 	group := schema.GroupResource{Group: v1beta1.GroupName, Resource: "controllerinfos"}
-	c := &controllerInfos{newResource(group, "controllerinfo", false, func() runtime.Object { return &v1beta1.AntreaControllerInfo{} }), o}
+	return &controllerInfos{newResource(group, "controllerinfo", false, func() runtime.Object { return &v1beta1.AntreaControllerInfo{} }), o}
+}
+
+func (c *controllerInfos) storage() rest.Storage {
 	return &readings{
 		resource: c.resource, newList: func() runtime.Object { return &v1beta1.AntreaControllerInfoList{} },
 		items: func(string) []runtime.Object { return []runtime.Object{c.now()} },
@@ -36,6 +40,8 @@ func newControllerInfos(o Options) rest.Storage {
 func (c *controllerInfos) now() *v1beta1.AntreaControllerInfo {
 	info := &v1beta1.AntreaControllerInfo{
 		ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ControllerInfoName}, Version: c.options.Version,
+		PodRef: referTo("Pod", c.options.Pod), NodeRef: referTo("Node", types.NamespacedName{Name: c.options.Node}),
+		ServiceRef:        referTo("Service", c.options.Service),
 		ConnectedAgentNum: count(c.options.Store.Watchers(watchstore.AppliedToGroups)),
 	}
 	if a, ok := c.options.Listener.Addr().(*net.TCPAddr); ok {
@@ -55,6 +61,14 @@ func (c *controllerInfos) now() *v1beta1.AntreaControllerInfo {
 	}
 	info.ControllerConditions = []v1beta1.ControllerCondition{healthy}
 	return info
+}
+
+// referTo points at an object; without a name it points nowhere.
+func referTo(kind string, name types.NamespacedName) v1beta1.ObjectReference {
+	if name.Name == "" {
+		return v1beta1.ObjectReference{}
+	}
+	return v1beta1.ObjectReference{Kind: kind, Namespace: name.Namespace, Name: name.Name}
 }
 
 func count(n int) int32 { return int32(min(n, math.MaxInt32)) }

@@ -21,7 +21,7 @@ func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme
 	g := gate{access: o.Enforcers, authorizer: o.Access.Authorizer, metrics: o.Metrics}
 	served := map[schema.GroupVersion]map[string]rest.Storage{
 		v1beta2.GroupVersion(): computed(o, g),
-		v1beta1.GroupVersion(): {"controllerinfos": newControllerInfos(o)},
+		v1beta1.GroupVersion(): {"controllerinfos": newControllerInfos(o).storage()},
 	}
 	if o.Statistics != nil {
 		served[v1beta2.GroupVersion()]["nodestatssummaries"] = newSummaries(o.Statistics, g)

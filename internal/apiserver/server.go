@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
@@ -34,8 +35,8 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Version, Webhooks, Metrics, Stall and Logger
-// are required.
+// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Version, Pod, Service, Node, Webhooks, Metrics, Stall and
+// Logger are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
 	Listener net.Listener
@@ -53,8 +54,10 @@ type Options struct {
 	Statistics *stats.Book
 	// Enforcers says whom callers may act for; empty means OwnKey.
 	Enforcers EnforcerAccess
-	// Version of the controller, for those who ask for it.
-	Version string
+	// Version of the controller, the Pod and the Node that it runs in, and the Service that leads to it, for those who ask for them.
+	Version      string
+	Pod, Service types.NamespacedName
+	Node         string
 	// Webhooks serve paths beside the API, to everybody: kube-apiserver asks without proving who it is. Whoever reaches the port may
 	// therefore learn from them which tiers and groups there are, and nothing else; they change nothing. It may be empty.
 	Webhooks map[string]http.Handler

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,13 @@ const (
 	apiServerName = apiService + "." + apiNamespace + ".svc"
 	// apiServicePort is the Service's port in a cluster.
 	apiServicePort = 443
+)
+
+// The variables by which a Pod tells its process where that runs.
+const (
+	envPodName      = "POD_NAME"
+	envPodNamespace = "POD_NAMESPACE"
+	envNodeName     = "NODE_NAME"
 )
 
 // APIOptions say how the computed objects are served.
@@ -101,7 +109,9 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	}
 	api, err := apiserver.New(apiserver.Options{
 		Listener: listener, Certificate: cert, Access: access, Store: policies.Store(), Reports: policies,
-		Queries: policies, Statistics: book, Version: buildVersion().Version, Enforcers: o.API.Enforcers, Metrics: o.metrics.api,
+		Queries: policies, Statistics: book, Enforcers: o.API.Enforcers, Metrics: o.metrics.api,
+		Version: buildVersion().Version, Service: types.NamespacedName{Namespace: apiNamespace, Name: apiService},
+		Pod: types.NamespacedName{Namespace: os.Getenv(envPodNamespace), Name: os.Getenv(envPodName)}, Node: os.Getenv(envNodeName),
 		Webhooks: webhook.Handlers(webhook.Reading{Reader: mgr.GetClient()}, webhook.Reading{Reader: mgr.GetAPIReader(), Live: true}),
 		Logger:   o.Log.WithName("api"),
 	})
@@ -117,7 +127,13 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		Client: client, Service: types.NamespacedName{Namespace: apiNamespace, Name: apiService}, Port: port, Local: o.API.Local,
 		CABundle: cert.CABundle, Changed: cert.Changed(), Hooks: o.API.hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
 	}
-	for _, r := range []manager.Runnable{api, registration} {
+	infos := apiserver.NewInfos(apiserver.Infos{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Server: api, Clock: clk, Logger: o.Log.WithName("infos"),
+	})
+	if err := infos.Follow(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	for _, r := range []manager.Runnable{api, registration, infos} {
 		if err := mgr.Add(r); err != nil {
 			return fmt.Errorf("serve the computed API: %w", err)
 		}

@@ -1,0 +1,217 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	systemv1beta1 "github.com/nephele-io/nephele/api/system/v1beta1"
+)
+
+const (
+	// infoInterval is how often the controller tells of itself, infoRetry how soon again after a failure.
+	infoInterval = time.Minute
+	infoRetry    = 5 * time.Second
+	// infoExpiry is how old a heartbeat may be that counts as a sign of life of another controller.
+	infoExpiry = 3 * infoInterval
+	// agentsInterval is how often the infos of agents are looked after, agentsSettle how soon after Nodes have come or gone.
+	agentsInterval = 10 * time.Minute
+	agentsSettle   = time.Second
+)
+
+// Infos keeps the kinds of crd.antrea.io by which controller and agents tell that they live: the one AntreaControllerInfo, unless
+// another controller keeps it, and an AntreaAgentInfo for the agent of each Node and ExternalNode, which may fill it in but not make it.
+// Where the kinds are not installed it does nothing but try again. All fields are required; use NewInfos.
+type Infos struct {
+	// Client reads Nodes and ExternalNodes, from a cache if it likes, and writes.
+	Client client.Client
+	// Reader reads what Infos writes. It should not be a cache: agents write every minute.
+	Reader client.Reader
+	// Server tells about itself.
+	Server *Server
+	Clock  clock.WithTicker
+	Logger logr.Logger
+
+	// changed holds a token after Nodes or ExternalNodes have come or gone.
+	changed chan struct{}
+}
+
+// NewInfos makes i ready.
+func NewInfos(i Infos) *Infos {
+	i.changed = make(chan struct{}, 1)
+	return &i
+}
+
+// Informers gives out informers; a cache.Cache does.
+type Informers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}
+
+// Follow listens for Nodes and ExternalNodes that come and go.
+func (i *Infos) Follow(ctx context.Context, informers Informers) error {
+	wake := func(any) {
+		select {
+		case i.changed <- struct{}{}:
+		default:
+		}
+	}
+	for _, object := range []client.Object{&corev1.Node{}, &v1alpha1.ExternalNode{}} {
+		informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("infos of agents: watch %T: %w", object, err)
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: wake, DeleteFunc: wake}); err != nil {
+			return fmt.Errorf("infos of agents: watch %T: %w", object, err)
+		}
+	}
+	return nil
+}
+
+// Start keeps the infos until ctx ends. They stay when it does. It is a manager.Runnable.
+func (i *Infos) Start(ctx context.Context) error {
+	var tellAt, agentsAt time.Time
+	for ctx.Err() == nil {
+		if now := i.Clock.Now(); !now.Before(tellAt) {
+			tellAt = now.Add(i.next(i.tell(ctx), infoInterval))
+		}
+		if now := i.Clock.Now(); !now.Before(agentsAt) {
+			agentsAt = now.Add(i.next(i.keepAgents(ctx), agentsInterval))
+		}
+		until := tellAt
+		if agentsAt.Before(until) {
+			until = agentsAt
+		}
+		timer := i.Clock.NewTimer(until.Sub(i.Clock.Now()))
+		select {
+		case <-timer.C():
+		case <-i.changed:
+			if soon := i.Clock.Now().Add(agentsSettle); soon.Before(agentsAt) {
+				agentsAt = soon
+			}
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// next is how long to wait after something that is done every interval.
+func (i *Infos) next(err error, interval time.Duration) time.Duration {
+	switch {
+	case err == nil:
+		return interval
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || errors.Is(err, context.Canceled):
+		return infoInterval // not installed, or the end
+	}
+	i.Logger.Error(err, "Telling about the controller and its agents failed, trying again")
+	return infoRetry
+}
+
+// tell writes what is true of the controller now.
+func (i *Infos) tell(ctx context.Context) error {
+	want := i.Server.Info()
+	want.Labels = map[string]string{managedBy: managedByUs}
+	present := &v1beta1.AntreaControllerInfo{}
+	err := i.Reader.Get(ctx, client.ObjectKeyFromObject(want), present)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = i.Client.Create(ctx, want)
+	case err == nil && present.Labels[managedBy] != managedByUs && i.Clock.Since(lastHeartbeat(present)) < infoExpiry:
+		i.Logger.V(1).Info("Another controller keeps the AntreaControllerInfo", "name", want.Name)
+	case err == nil:
+		want.ObjectMeta = present.ObjectMeta
+		metav1.SetMetaDataLabel(&want.ObjectMeta, managedBy, managedByUs)
+		err = i.Client.Update(ctx, want)
+	}
+	if err != nil {
+		return fmt.Errorf("keep AntreaControllerInfo %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+func lastHeartbeat(info *v1beta1.AntreaControllerInfo) time.Time {
+	var last time.Time
+	for _, c := range info.ControllerConditions {
+		if c.Type == v1beta1.ControllerHealthy && c.LastHeartbeatTime.After(last) {
+			last = c.LastHeartbeatTime.Time
+		}
+	}
+	return last
+}
+
+// keepAgents makes the infos of agents be those of the Nodes and ExternalNodes.
+func (i *Infos) keepAgents(ctx context.Context) error {
+	wanted := map[string]bool{}
+	for _, list := range []client.ObjectList{&corev1.NodeList{}, &v1alpha1.ExternalNodeList{}} {
+		if err := i.Client.List(ctx, list); err != nil {
+			return fmt.Errorf("keep the infos of agents: %w", err)
+		}
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			if n := o.(client.Object); n.GetDeletionTimestamp().IsZero() {
+				wanted[n.GetName()] = true
+			}
+			return nil
+		}); err != nil {
+			return fmt.Errorf("keep the infos of agents: %w", err)
+		}
+	}
+	present := &metav1.PartialObjectMetadataList{}
+	present.SetGroupVersionKind(v1beta1.GroupVersion().WithKind("AntreaAgentInfoList"))
+	if err := i.Reader.List(ctx, present); err != nil {
+		return fmt.Errorf("keep the infos of agents: %w", err)
+	}
+	var errs []error
+	for k := range present.Items {
+		o := &present.Items[k]
+		if !wanted[o.Name] {
+			errs = append(errs, client.IgnoreNotFound(i.Client.Delete(ctx, o, client.Preconditions{UID: &o.UID})))
+		}
+		delete(wanted, o.Name)
+	}
+	for name := range wanted {
+		err := i.Client.Create(ctx, &v1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		if !apierrors.IsAlreadyExists(err) {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("keep the infos of agents: %w", err)
+	}
+	return nil
+}
+
+// Info is what the controller tells about itself now.
+func (s *Server) Info() *v1beta1.AntreaControllerInfo {
+	from := newControllerInfos(s.Options).now()
+	out := &v1beta1.AntreaControllerInfo{
+		ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ControllerInfoName}, Version: from.Version, APIPort: int32(from.APIPort),
+		PodRef: stored(from.PodRef), NodeRef: stored(from.NodeRef), ServiceRef: stored(from.ServiceRef),
+		NetworkPolicyControllerInfo: v1beta1.NetworkPolicyControllerInfo(from.NetworkPolicyControllerInfo),
+		ConnectedAgentNum:           from.ConnectedAgentNum,
+	}
+	for _, c := range from.ControllerConditions {
+		out.ControllerConditions = append(out.ControllerConditions, v1beta1.ControllerCondition{
+			Type: v1beta1.ControllerConditionType(c.Type), Status: c.Status, LastHeartbeatTime: c.LastHeartbeatTime, Reason: c.Reason, Message: c.Message,
+		})
+	}
+	return out
+}
+
+// stored is a reference as crd.antrea.io has it.
+func stored(r systemv1beta1.ObjectReference) v1beta1.ObjectReference {
+	return v1beta1.ObjectReference{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
+}

@@ -1,0 +1,163 @@
+package apiserver
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+)
+
+// newInfos are Infos of a cluster with given objects, at a time that the test sets.
+func newInfos(t *testing.T, objects ...client.Object) (*Infos, *clocktesting.FakeClock) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	clk := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	server := &Server{Options: Options{
+		Listener: listener, Certificate: &Certificate{clock: clk}, Store: watchstore.New(watchstore.Options{}), Version: "v1",
+		Pod: types.NamespacedName{Namespace: "kube-system", Name: "nephele-1"}, Node: "n1", Service: types.NamespacedName{Namespace: "kube-system", Name: "antrea"},
+	}}
+	return NewInfos(Infos{Client: c, Reader: c, Server: server, Clock: clk, Logger: testr.New(t)}), clk
+}
+
+// started runs Infos until the test ends.
+func started(t *testing.T, i *Infos) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- i.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// soon waits until a condition holds, and lets time pass meanwhile.
+func soon(t *testing.T, clk *clocktesting.FakeClock, step time.Duration, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not after 20 s")
+		}
+		clk.Step(step)
+	}
+}
+
+func (i *Infos) controller(t *testing.T) *v1beta1.AntreaControllerInfo {
+	t.Helper()
+	var info v1beta1.AntreaControllerInfo
+	if err := i.Reader.Get(t.Context(), client.ObjectKey{Name: "antrea-controller"}, &info); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return &info
+}
+
+func (i *Infos) agents(t *testing.T) []string {
+	t.Helper()
+	var infos v1beta1.AntreaAgentInfoList
+	if err := i.Reader.List(t.Context(), &infos); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, a := range infos.Items {
+		names = append(names, a.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestControllerTellsOfItself(t *testing.T) {
+	t.Parallel()
+	i, clk := newInfos(t)
+	started(t, i)
+	soon(t, clk, 0, func() bool { return i.controller(t).Version == "v1" })
+	info := i.controller(t)
+	want := &v1beta1.AntreaControllerInfo{
+		ObjectMeta: info.ObjectMeta, Version: "v1", APIPort: int32(i.Server.Listener.Addr().(*net.TCPAddr).Port),
+		PodRef:               v1beta1.ObjectReference{Kind: "Pod", Namespace: "kube-system", Name: "nephele-1"},
+		NodeRef:              v1beta1.ObjectReference{Kind: "Node", Name: "n1"},
+		ServiceRef:           v1beta1.ObjectReference{Kind: "Service", Namespace: "kube-system", Name: "antrea"},
+		ControllerConditions: []v1beta1.ControllerCondition{{Type: v1beta1.ControllerHealthy, Status: metav1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(clk.Now())}},
+	}
+	if diff := cmp.Diff(want, info); diff != "" {
+		t.Fatal(diff)
+	}
+	soon(t, clk, infoInterval, func() bool { return lastHeartbeat(i.controller(t)).After(lastHeartbeat(info)) })
+}
+
+// TestOtherControllerIsLeftAlone: as long as somebody else's heart beats, the object is his.
+func TestOtherControllerIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	theirs := &v1beta1.AntreaControllerInfo{ObjectMeta: metav1.ObjectMeta{Name: "antrea-controller"}, Version: "theirs"}
+	i, clk := newInfos(t, theirs)
+	beat := func() {
+		info := i.controller(t)
+		info.ControllerConditions = []v1beta1.ControllerCondition{{Type: v1beta1.ControllerHealthy, Status: metav1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(clk.Now())}}
+		if err := i.Client.Update(t.Context(), info); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		beat()
+		clk.Step(infoInterval)
+		if err := i.tell(t.Context()); err != nil || i.controller(t).Version != "theirs" {
+			t.Fatalf("%v: %+v", err, i.controller(t))
+		}
+	}
+	clk.Step(infoExpiry)
+	if err := i.tell(t.Context()); err != nil || i.controller(t).Version != "v1" {
+		t.Fatalf("%v: %+v", err, i.controller(t))
+	}
+}
+
+// TestInfosOfAgents: there is one for each Node and ExternalNode, and what an agent wrote stays.
+func TestInfosOfAgents(t *testing.T) {
+	t.Parallel()
+	i, clk := newInfos(t,
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}},
+		&v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web-1"}},
+		&v1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Version: "agent"},
+		&v1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: "gone"}},
+	)
+	started(t, i)
+	has := func(names ...string) func() bool { return func() bool { return slices.Equal(i.agents(t), names) } }
+	soon(t, clk, 0, has("n1", "n2", "web-1"))
+	var kept v1beta1.AntreaAgentInfo
+	if err := i.Client.Get(t.Context(), client.ObjectKey{Name: "n1"}, &kept); err != nil || kept.Version != "agent" {
+		t.Fatalf("%v: %+v", err, kept)
+	}
+	if err := i.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Client.Delete(t.Context(), &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web-1"}}); err != nil {
+		t.Fatal(err)
+	}
+	i.changed <- struct{}{}
+	soon(t, clk, agentsSettle, has("n1", "n2", "n3"))
+}
