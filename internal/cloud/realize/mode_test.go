@@ -73,16 +73,17 @@ func TestModesOfALife(t *testing.T) {
 	}
 }
 
-// shatter breaks the glass for a VM when the first operation is on its way, and lets that go on once the worker has heard of it.
+// shatter breaks the glass for a VM when the first operation after it was armed is on its way, and lets that go on once the worker has
+// heard of it.
 type shatter struct {
 	cloud.Provider
-	l    *lab
-	vm   string
-	once atomic.Bool
+	l     *lab
+	vm    string
+	armed atomic.Bool
 }
 
 func (s *shatter) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (string, error) {
-	if s.once.CompareAndSwap(false, true) {
+	if s.armed.CompareAndSwap(true, false) {
 		s.l.setModes(plan.BreakGlass, s.vm)
 		s.l.until("the worker hears of it", func() bool { return s.l.realizer.worker(labAccount).hurry.Load() })
 	}
@@ -93,16 +94,15 @@ func (s *shatter) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (st
 func TestBreakGlassBreaksOff(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
+	// It is there from the start: a round that has read the account before the provider was exchanged would do the work with the former.
+	s := &shatter{Provider: l.accounts.account.Provider, l: l, vm: "web-1"}
+	l.accounts.account.Provider = s
 	l.engine.PutPolicy(webIn())
 	l.publish()
 	l.start()
 	l.settle()
 	native := l.groupNamed("web")
-	l.accounts.mu.Lock()
-	inner := l.accounts.account.Provider
-	l.accounts.mu.Unlock()
-	s := &shatter{Provider: inner, l: l, vm: "web-1"}
-	l.accounts.change(func(a *Account) { a.Provider = s })
+	s.armed.Store(true)
 	l.engine.PutPolicy(webInEdited())
 	l.engine.PutPolicy(dbNoShell())
 	l.publish()
