@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -18,6 +19,10 @@ const (
 	OpAddRules OpKind = "AddRules"
 	// OpRemoveRules removes Op.Rules from the group; rules that are gone already are fine.
 	OpRemoveRules OpKind = "RemoveRules"
+	// OpReplaceRules turns Op.Replaced[i] into Op.Rules[i], for each i, in one call: the group never needs room for both. Direction and
+	// kind of peer stay, and no rule is in both lists. A rule that has been turned already is fine; where both forms are there the old one
+	// goes, and where neither is it is a Conflict.
+	OpReplaceRules OpKind = "ReplaceRules"
 	// OpSetInterfaceGroups replaces the groups of the interface by Op.GroupIDs (and Op.GroupNames).
 	OpSetInterfaceGroups OpKind = "SetInterfaceGroups"
 	// OpTag sets Op.Tags on Op.Target and leaves other tags alone.
@@ -37,6 +42,8 @@ type Op struct {
 	// Group describes the group of OpCreateGroup; of the other group operations only NetworkID and Name are set.
 	Group GroupSpec
 	Rules []Rule
+	// Replaced are the rules of OpReplaceRules as they were, one for each of Rules.
+	Replaced []Rule
 	// GroupIDs and GroupNames together are the whole wanted group set of OpSetInterfaceGroups; GroupNames are groups that this
 	// plan creates in the interface's network.
 	GroupIDs   []string
@@ -66,14 +73,13 @@ func (o Op) Resolve(network string, ids map[string]string) Op {
 			o.Target = id
 		}
 	}
-	rules := make([]Rule, len(o.Rules))
-	for i, r := range o.Rules {
-		if id, ok := find(r.Peer.GroupName); r.Peer.GroupName != "" && ok {
-			r.Peer.GroupID, r.Peer.GroupName = id, ""
+	o.Rules = slices.Clone(o.Rules)
+	for i := range o.Rules {
+		p := &o.Rules[i].Peer
+		if id, ok := find(p.GroupName); p.GroupName != "" && ok {
+			p.GroupID, p.GroupName = id, ""
 		}
-		rules[i] = r
 	}
-	o.Rules = rules
 	groups := append([]string(nil), o.GroupIDs...)
 	var unresolved []string
 	for _, n := range o.GroupNames {
@@ -99,7 +105,7 @@ func (o Op) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", o.Kind, o.subject())
 	switch o.Kind {
-	case OpAddRules, OpRemoveRules:
+	case OpAddRules, OpRemoveRules, OpReplaceRules:
 		fmt.Fprintf(&b, " (%d rules)", len(o.Rules))
 	case OpSetInterfaceGroups:
 		fmt.Fprintf(&b, " = %s", strings.Join(append(append([]string(nil), o.GroupIDs...), o.GroupNames...), " "))

@@ -35,9 +35,11 @@ func (p *Provider) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (strin
 	case cloud.OpCreateGroup:
 		id, err = w.createGroup(ctx)
 	case cloud.OpAddRules:
-		err = w.eachDirection(ctx, w.authorize)
+		err = w.eachDirection(ctx, op.Rules, w.authorize)
 	case cloud.OpRemoveRules:
-		err = w.eachDirection(ctx, w.revoke)
+		err = w.eachDirection(ctx, op.Rules, w.revoke)
+	case cloud.OpReplaceRules:
+		err = w.replaceRules(ctx)
 	case cloud.OpSetInterfaceGroups:
 		err = w.setInterfaceGroups(ctx)
 	case cloud.OpTag:

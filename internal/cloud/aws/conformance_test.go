@@ -128,6 +128,7 @@ func (l *lab) world() cloudtest.World {
 			cloud.OpCreateGroup:        {"CreateSecurityGroup", "DescribeSecurityGroups", "RevokeSecurityGroupEgress"},
 			cloud.OpAddRules:           {"AuthorizeSecurityGroupIngress"},
 			cloud.OpRemoveRules:        {"RevokeSecurityGroupIngress"},
+			cloud.OpReplaceRules:       {"DescribeSecurityGroupRules", "ModifySecurityGroupRules"},
 			cloud.OpSetInterfaceGroups: {"ModifyNetworkInterfaceAttribute"},
 			cloud.OpTag:                {"CreateTags"},
 			cloud.OpUntag:              {"DeleteTags"},

@@ -13,20 +13,20 @@ import (
 // rereads bounds how often rules are read again because the cloud says that ours are there or gone and its listing disagrees.
 const rereads = 6
 
-// eachDirection does the ingress rules of the op in one call and the egress rules in another.
-func (w writer) eachDirection(ctx context.Context, do func(context.Context, cloud.Direction, []cloud.Rule) error) error {
+// eachDirection does the ingress rules in one call and the egress rules in another.
+func (w writer) eachDirection(ctx context.Context, rules []cloud.Rule, do func(context.Context, cloud.Direction, []cloud.Rule) error) error {
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
-		if _, err := permissions(d, w.op.Rules); err != nil {
+		if _, err := permissions(d, rules); err != nil {
 			return refuse(w.op, "%w", err)
 		}
 	}
-	for _, r := range w.op.Rules {
+	for _, r := range rules {
 		if r.Direction != cloud.Ingress && r.Direction != cloud.Egress {
 			return refuse(w.op, "the rule %q has no direction", r)
 		}
 	}
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
-		if err := do(ctx, d, w.op.Rules); err != nil {
+		if err := do(ctx, d, rules); err != nil {
 			return err
 		}
 	}
@@ -80,27 +80,20 @@ func (w writer) revokeCall(ctx context.Context, d cloud.Direction, perms []types
 
 // revokeByID removes rules whose peer the cloud does not know any more, so that it cannot take them by their properties.
 func (w writer) revokeByID(ctx context.Context, d cloud.Direction, rules []cloud.Rule) error {
-	in := &ec2.DescribeSecurityGroupRulesInput{
-		MaxResults: awssdk.Int32(w.p.cfg.PageSize),
-		Filters:    []types.Filter{{Name: awssdk.String("group-id"), Values: []string{w.op.Target}}},
+	listed, err := w.listRules(ctx)
+	if err != nil {
+		return err
 	}
 	var ids []string
-	for pager := ec2.NewDescribeSecurityGroupRulesPaginator(w.api, in); pager.HasMorePages(); {
-		out, err := pager.NextPage(ctx)
-		if err != nil {
-			return w.classify("DescribeSecurityGroupRules", err)
-		}
-		for _, listed := range out.SecurityGroupRules {
-			rule, err := ruleOf(listed)
-			if err == nil && rule.Direction == d && hasRule(&cloud.Group{Rules: rules}, rule) {
-				ids = append(ids, rule.ID)
-			}
+	for _, rule := range listed {
+		if rule.Direction == d && hasRule(&cloud.Group{Rules: rules}, rule) {
+			ids = append(ids, rule.ID)
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	err := w.revokeCall(ctx, d, nil, ids)
+	err = w.revokeCall(ctx, d, nil, ids)
 	if err := w.classify("RevokeSecurityGroup", err); err != nil && cloud.ClassOf(err) != cloud.NotFound {
 		return err
 	}

@@ -65,6 +65,8 @@ func (b *bench) script() []step {
 			func() { b.wantRules(id, ports(1, 1), ports(80, 80), ports(81, 81)) }},
 		{cloud.Op{Kind: cloud.OpRemoveRules, Target: id, Rules: []cloud.Rule{ports(1, 1), ports(7, 7)}},
 			func() { b.wantRules(id, ports(80, 80), ports(81, 81)) }},
+		{cloud.Op{Kind: cloud.OpReplaceRules, Target: id, Replaced: []cloud.Rule{ports(80, 80)}, Rules: []cloud.Rule{ports(80, 90)}},
+			func() { b.wantRules(id, ports(80, 90), ports(81, 81)) }},
 		{cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: []string{id}}, func() {
 			if have := b.nic(n.ID).GroupIDs; !slices.Equal(have, []string{id}) {
 				b.Errorf("the interface holds %v", have)

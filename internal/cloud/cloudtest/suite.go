@@ -23,6 +23,7 @@ func Run(t *testing.T, open func(t *testing.T) World) {
 		{"CreateGroup does not take over foreign groups", createForeign},
 		{"AddRules and RemoveRules", rules},
 		{"Rules of every kind survive the round trip", roundTrip},
+		{"Rules are replaced in place", replaceRules},
 		{"SetInterfaceGroups", setInterfaceGroups},
 		{"Tag and Untag", tags},
 		{"DeleteGroup", deleteGroup},
@@ -192,6 +193,49 @@ func rules(b *bench) {
 	b.apply(cloud.Op{Kind: cloud.OpDeleteGroup, Target: id})
 	remove(ports(8080, 8090))
 	b.refused(cloud.Op{Kind: cloud.OpAddRules, Target: id, Rules: []cloud.Rule{ports(1, 1)}}, cloud.NotFound)
+}
+
+func replaceRules(b *bench) {
+	id := b.create("web")
+	replace := func(old, now []cloud.Rule) cloud.Op {
+		return cloud.Op{Kind: cloud.OpReplaceRules, Target: id, Replaced: old, Rules: now}
+	}
+	list := func(rs ...cloud.Rule) []cloud.Rule { return rs }
+	out := rule(cloud.Egress, cloud.NewMatch(cloud.UDP, 53, 53), netip.MustParsePrefix("198.51.100.7/32"))
+	v6 := rule(cloud.Ingress, cloud.NewMatch(cloud.AnyProtocol, 0, 0), netip.MustParsePrefix("2001:db8::/48"))
+	own := cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.ICMP, 8, -1), Peer: cloud.Peer{GroupID: id}}
+	b.apply(cloud.Op{Kind: cloud.OpAddRules, Target: id, Rules: list(ports(80, 80), ports(443, 443), out, v6, own)})
+
+	// Both directions, every kind of peer, other ports, protocols and addresses, all at once.
+	out2, v62, own2 := out, v6, own
+	out2.Peer.CIDR, v62.Match, own2.Match = netip.MustParsePrefix("198.51.100.0/24"), cloud.NewMatch(cloud.TCP, 22, 22), cloud.NewMatch(50, -1, -1)
+	all := replace(list(ports(80, 80), out, v6, own), list(ports(80, 90), out2, v62, own2))
+	for i := range all.Rules {
+		all.Rules[i].Description = "now another"
+	}
+	b.apply(all)
+	b.wantRules(id, ports(80, 90), ports(443, 443), out2, v62, own2)
+	for _, r := range b.mustGroup(id).Rules {
+		if want := map[bool]string{true: "now another"}[!r.Same(ports(443, 443))]; r.Description != want {
+			b.Errorf("the description of %s is %q, want %q", r, r.Description, want)
+		}
+	}
+	b.apply(all)
+	b.wantRules(id, ports(80, 90), ports(443, 443), out2, v62, own2)
+
+	b.apply(cloud.Op{Kind: cloud.OpAddRules, Target: id, Rules: list(ports(80, 80))})
+	b.apply(replace(list(ports(80, 80)), list(ports(80, 90))))                   // both there: the old one goes
+	b.refused(replace(list(ports(80, 80)), list(ports(81, 81))), cloud.Conflict) // neither there
+	b.wantRules(id, ports(80, 90), ports(443, 443), out2, v62, own2)
+	b.refused(replace(list(ports(80, 90), ports(443, 443)), list(ports(443, 443), ports(444, 444))), cloud.Terminal) // a chain
+	b.refused(replace(list(ports(443, 443)), list(ports(1, 1), ports(2, 2))), cloud.Terminal)
+	b.refused(replace(list(ports(443, 443)), list(out)), cloud.Terminal)
+	b.refused(replace(list(ports(443, 443)), list(v6)), cloud.Terminal)
+	b.refused(replace(list(ports(443, 443)), list(ports(2, 1))), cloud.Terminal)
+	b.apply(cloud.Op{Kind: cloud.OpDeleteGroup, Target: id})
+	if _, err := b.Provider.Apply(b.ctx, b.Scope, replace(list(ports(443, 443)), list(ports(1, 1)))); cloud.ClassOf(err) != cloud.Conflict && cloud.ClassOf(err) != cloud.NotFound {
+		b.Errorf("rules of a group that is gone: %v", err)
+	}
 }
 
 func roundTrip(b *bench) {

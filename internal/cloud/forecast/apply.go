@@ -70,7 +70,7 @@ func (s *state) apply(op cloud.Op) error {
 			ID: id, Name: op.Group.Name, NetworkID: op.Group.NetworkID, OwnerID: s.OwnerID, Description: op.Group.Description, Tags: op.Group.Tags,
 		})
 		return nil
-	case cloud.OpAddRules, cloud.OpRemoveRules:
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
 		return s.rules(op)
 	case cloud.OpSetInterfaceGroups:
 		i, ok := s.interfaces[op.Target]
@@ -100,11 +100,23 @@ func (s *state) rules(op cloud.Op) error {
 	}
 	g := &s.Groups[i]
 	rules := slices.Clone(g.Rules)
-	for _, r := range op.Rules {
+	for i, r := range op.Rules {
 		if r.Peer.GroupName != "" {
 			return fmt.Errorf("the group %s that a rule refers to does not exist", r.Peer.GroupName)
 		}
 		at := slices.IndexFunc(rules, r.Same)
+		if op.Kind == cloud.OpReplaceRules {
+			old := slices.IndexFunc(rules, op.Replaced[i].Same)
+			switch {
+			case old >= 0 && at < 0:
+				rules[old] = r
+			case old >= 0:
+				rules = slices.Delete(rules, old, old+1)
+			case at < 0:
+				return fmt.Errorf("the group has no rule %s", op.Replaced[i])
+			}
+			continue
+		}
 		switch {
 		case op.Kind == cloud.OpAddRules && at < 0:
 			rules = append(rules, r)

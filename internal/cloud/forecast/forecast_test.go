@@ -58,11 +58,17 @@ func TestReachInWords(t *testing.T) {
 	fill.Op.Group = created.Op.Group
 	attach := step(cloud.OpSetInterfaceGroups, "eni-3")
 	attach.Op.GroupNames = []string{"new"}
+	shrunk := step(cloud.OpReplaceRules, "sg-web", rule(cloud.Ingress, cloud.NewMatch(cloud.TCP, 100, 443), "0.0.0.0/0"))
+	shrunk.Op.Replaced = []cloud.Rule{rule(cloud.Ingress, web, "0.0.0.0/0")}
 	for name, c := range map[string]struct {
 		steps []plan.Step
 		want  string
 	}{
 		"nothing": {},
+		"a part of a range goes in place": {
+			[]plan.Step{shrunk},
+			"- tcp 80-99 from 0.0.0.0/0 to web-1, web-2; - tcp 80-99 from db, web-1, web-2 to web-1, web-2",
+		},
 		"a port from everywhere": {
 			[]plan.Step{step(cloud.OpAddRules, "sg-web", rule(cloud.Ingress, ssh, "0.0.0.0/0"))},
 			"+ tcp 22 from 0.0.0.0/0 to web-1, web-2; + tcp 22 from db, web-1, web-2 to web-1, web-2",
@@ -126,7 +132,10 @@ func texts(s plan.Set) []string {
 func TestApplyRefusesWhatDoesNotFit(t *testing.T) {
 	missing := step(cloud.OpSetInterfaceGroups, "eni-3")
 	missing.Op.GroupNames = []string{"nobody"}
+	replaced := step(cloud.OpReplaceRules, "sg-web", rule(cloud.Ingress, web, "10.0.0.0/24"))
+	replaced.Op.Replaced = []cloud.Rule{rule(cloud.Ingress, ssh, "0.0.0.0/0")}
 	for name, s := range map[string]plan.Step{
+		"a rule that is not there is replaced":     replaced,
 		"rules in a group that is not there":       step(cloud.OpAddRules, "sg-x", rule(cloud.Ingress, ssh, "0.0.0.0/0")),
 		"an interface that is not there":           step(cloud.OpSetInterfaceGroups, "eni-x"),
 		"a group that is not there":                missing,

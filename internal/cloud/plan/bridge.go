@@ -137,6 +137,7 @@ func (s *regionState) build(b *bridging, order []*atom, edges []*edge) {
 		e := s.edits[g]
 		e.earlyRemove, e.replaced = without(e.earlyRemove, rules), without(e.replaced, rules)
 		e.lateAdd = without(e.lateAdd, rules)
+		e.keep(rules)
 		for _, r := range rules {
 			if !slices.Contains(e.current, r) && !slices.Contains(e.earlyAdd, r) {
 				e.earlyAdd = append(e.earlyAdd, r)

@@ -121,6 +121,8 @@ func (f *fakeCloud) apply(network string, op cloud.Op) error {
 		})
 	case cloud.OpAddRules, cloud.OpRemoveRules:
 		return f.applyRules(op)
+	case cloud.OpReplaceRules:
+		return f.replaceRules(op)
 	case cloud.OpSetInterfaceGroups:
 		return f.setGroups(op)
 	case cloud.OpTag, cloud.OpUntag:
@@ -165,6 +167,35 @@ func (f *fakeCloud) applyRules(op cloud.Op) error {
 	}
 	slices.SortFunc(g.Rules, cloud.Rule.Compare)
 	return f.quota(g)
+}
+
+func (f *fakeCloud) replaceRules(op cloud.Op) error {
+	g := f.group(op.Target)
+	if g == nil {
+		return fmt.Errorf("InvalidGroup.NotFound %q", op.Target)
+	}
+	rules := slices.Clone(g.Rules)
+	for i, r := range op.Rules {
+		old := op.Replaced[i]
+		at := slices.IndexFunc(rules, old.Same)
+		switch {
+		case at < 0:
+			return fmt.Errorf("InvalidSecurityGroupRuleId.NotFound %s in %s", old, g.ID)
+		case slices.ContainsFunc(rules, r.Same):
+			return fmt.Errorf("InvalidPermission.Duplicate %s in %s", r, g.ID)
+		case r.Direction != old.Direction || kindOfPeer(r.Peer) != kindOfPeer(old.Peer):
+			return fmt.Errorf("%s cannot become %s", old, r)
+		}
+		r.ID = rules[at].ID
+		rules[at] = r
+	}
+	slices.SortFunc(rules, cloud.Rule.Compare)
+	g.Rules = rules
+	return f.quota(g)
+}
+
+func kindOfPeer(p cloud.Peer) string {
+	return fmt.Sprint(p.CIDR.IsValid(), p.CIDR.Addr().Is4(), p.GroupID != "", p.PrefixListID != "")
 }
 
 func (f *fakeCloud) quota(g *cloud.Group) error {

@@ -15,6 +15,8 @@ type edit struct {
 	replaced            []cloud.Rule
 	lateAdd, lateRemove []cloud.Rule
 	current, stale      []cloud.Rule
+	// swaps are pairs of an early removal and an early addition that are made in one call, after the others of the group.
+	swaps []swap
 }
 
 // checker holds what checkEdits knows of one attempt.
@@ -48,6 +50,7 @@ func (s *regionState) checkEdits() (retry bool) {
 	}
 	for _, g := range groups {
 		k.placeAdditions(s.edits[g])
+		k.pair(s.edits[g])
 	}
 	k.checkJoinedPeers()
 	k.checkRestored()

@@ -147,6 +147,8 @@ func (m *mirror) apply(op cloud.Op) (id string, err error) {
 		return g.ID, err
 	case cloud.OpAddRules, cloud.OpRemoveRules:
 		return "", m.applyRules(op)
+	case cloud.OpReplaceRules:
+		return "", m.replaceRules(op)
 	case cloud.OpSetInterfaceGroups:
 		return "", m.region.ModifyNetworkInterfaceGroups(op.Target, op.GroupIDs)
 	case cloud.OpTag:
@@ -171,24 +173,9 @@ func (m *mirror) applyRules(op cloud.Op) error {
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
 		var perms []world.Permission
 		for _, r := range op.Rules {
-			if r.Direction != d {
-				continue
+			if r.Direction == d {
+				perms = append(perms, permissionOf(r))
 			}
-			p := world.Permission{Protocol: protocolName(r.Match.Protocol)}
-			switch r.Match.Protocol {
-			case cloud.TCP, cloud.UDP, cloud.ICMP, cloud.ICMPv6:
-				from, to := int32(r.Match.From), int32(r.Match.To)
-				p.FromPort, p.ToPort = &from, &to
-			}
-			switch {
-			case r.Peer.CIDR.IsValid():
-				p.CIDRs = []world.CIDRPeer{{CIDR: r.Peer.CIDR.String(), IPv6: r.Peer.CIDR.Addr().Is6(), Description: r.Description}}
-			case r.Peer.PrefixListID != "":
-				p.PrefixLists = []world.PrefixListPeer{{PrefixListID: r.Peer.PrefixListID, Description: r.Description}}
-			default:
-				p.Groups = []world.GroupRef{{GroupID: r.Peer.GroupID, Description: r.Description}}
-			}
-			perms = append(perms, p)
 		}
 		if len(perms) == 0 {
 			continue
@@ -204,6 +191,58 @@ func (m *mirror) applyRules(op cloud.Op) error {
 		}
 	}
 	return nil
+}
+
+func permissionOf(r cloud.Rule) world.Permission {
+	p := world.Permission{Protocol: protocolName(r.Match.Protocol)}
+	switch r.Match.Protocol {
+	case cloud.TCP, cloud.UDP, cloud.ICMP, cloud.ICMPv6:
+		from, to := int32(r.Match.From), int32(r.Match.To)
+		p.FromPort, p.ToPort = &from, &to
+	}
+	switch {
+	case r.Peer.CIDR.IsValid():
+		p.CIDRs = []world.CIDRPeer{{CIDR: r.Peer.CIDR.String(), IPv6: r.Peer.CIDR.Addr().Is6(), Description: r.Description}}
+	case r.Peer.PrefixListID != "":
+		p.PrefixLists = []world.PrefixListPeer{{PrefixListID: r.Peer.PrefixListID, Description: r.Description}}
+	default:
+		p.Groups = []world.GroupRef{{GroupID: r.Peer.GroupID, Description: r.Description}}
+	}
+	return p
+}
+
+// replaceRules finds the rules' IDs and modifies them.
+func (m *mirror) replaceRules(op cloud.Op) error {
+	rules, err := m.region.SecurityGroupRules()
+	if err != nil {
+		return err
+	}
+	var updates []world.RuleUpdate
+	for i, old := range op.Replaced {
+		was, now := permissionOf(old), permissionOf(op.Rules[i])
+		u := world.RuleUpdate{
+			Protocol: &now.Protocol, FromPort: now.FromPort, ToPort: now.ToPort, CIDRIPv4: "", Description: &op.Rules[i].Description,
+			PrefixListID: op.Rules[i].Peer.PrefixListID, ReferencedGroupID: op.Rules[i].Peer.GroupID,
+		}
+		if c := op.Rules[i].Peer.CIDR; c.IsValid() && c.Addr().Is4() {
+			u.CIDRIPv4 = c.String()
+		} else if c.IsValid() {
+			u.CIDRIPv6 = c.String()
+		}
+		for _, r := range rules {
+			peer := ""
+			if r.Group != nil {
+				peer = r.Group.GroupID
+			}
+			ports := was.FromPort == nil || r.FromPort == *was.FromPort && r.ToPort == *was.ToPort
+			if r.GroupID == op.Target && r.Egress == (old.Direction == cloud.Egress) && r.Protocol == was.Protocol && ports &&
+				r.CIDR == old.Peer.CIDR && r.PrefixListID == old.Peer.PrefixListID && peer == old.Peer.GroupID {
+				u.RuleID = r.ID
+			}
+		}
+		updates = append(updates, u)
+	}
+	return m.region.ModifySecurityGroupRules(op.Target, updates)
 }
 
 // compare asks the simulator for some of the flows.

@@ -256,6 +256,8 @@ type Summary struct {
 	GroupsDeleted int `json:"groupsDeleted"`
 	RulesAdded    int `json:"rulesAdded"`
 	RulesRemoved  int `json:"rulesRemoved"`
+	// RulesReplaced counts rules that are turned into others in place; they count as neither added nor removed.
+	RulesReplaced int `json:"rulesReplaced"`
 	// Interfaces is the number of interfaces whose groups are set; InterfaceEdits the number of calls for it.
 	Interfaces     int `json:"interfaces"`
 	InterfaceEdits int `json:"interfaceEdits"`

@@ -31,6 +31,9 @@ func (p Plan) Summary() Summary {
 		case cloud.OpRemoveRules:
 			s.RulesRemoved += len(op.Rules)
 			changed[object] = true
+		case cloud.OpReplaceRules:
+			s.RulesReplaced += len(op.Rules)
+			changed[object] = true
 		case cloud.OpSetInterfaceGroups:
 			s.InterfaceEdits++
 			interfaces[object] = true
@@ -51,8 +54,12 @@ func (s Summary) String() string {
 	if s.Steps == 0 {
 		return "nothing to do"
 	}
-	return fmt.Sprintf("%d groups to create, %d to change, %d to delete; %d rules to add, %d to remove; %d interfaces to set in %d edits; %d tag edits; %d operations",
-		s.GroupsCreated, s.GroupsChanged, s.GroupsDeleted, s.RulesAdded, s.RulesRemoved, s.Interfaces, s.InterfaceEdits, s.Tagged, s.Steps)
+	replaced := ""
+	if s.RulesReplaced > 0 {
+		replaced = fmt.Sprintf("%d to replace, ", s.RulesReplaced)
+	}
+	return fmt.Sprintf("%d groups to create, %d to change, %d to delete; %d rules to add, %s%d to remove; %d interfaces to set in %d edits; %d tag edits; %d operations",
+		s.GroupsCreated, s.GroupsChanged, s.GroupsDeleted, s.RulesAdded, replaced, s.RulesRemoved, s.Interfaces, s.InterfaceEdits, s.Tagged, s.Steps)
 }
 
 // Print writes the plan for people, in the form they know from Terraform: + for what comes, ~ for what changes, - for what goes.
@@ -85,7 +92,7 @@ func printStep(b *strings.Builder, st Step) {
 		fmt.Fprintf(b, "  + security group %s in %s", op.Group.Name, op.Group.NetworkID)
 	case cloud.OpDeleteGroup:
 		fmt.Fprintf(b, "  - security group %s", subject)
-	case cloud.OpAddRules, cloud.OpRemoveRules:
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
 		fmt.Fprintf(b, "  ~ security group %s", subject)
 	case cloud.OpSetInterfaceGroups:
 		fmt.Fprintf(b, "  ~ interface %s: groups = %s", subject, strings.Join(slices.Concat(op.GroupIDs, op.GroupNames), " "))
@@ -102,7 +109,11 @@ func printStep(b *strings.Builder, st Step) {
 	if op.Kind == cloud.OpRemoveRules || op.Kind == cloud.OpUntag {
 		sign = "-"
 	}
-	for _, r := range op.Rules {
+	for i, r := range op.Rules {
+		if op.Kind == cloud.OpReplaceRules {
+			fmt.Fprintf(b, "      ~ %s -> %s\n", op.Replaced[i], r)
+			continue
+		}
 		fmt.Fprintf(b, "      %s %s\n", sign, r)
 	}
 	for _, k := range slices.Sorted(maps.Keys(op.Tags)) {
@@ -124,28 +135,34 @@ func (p Plan) MarshalJSON() ([]byte, error) {
 		Peer      string          `json:"peer"`
 	}
 	type step struct {
-		Region  string            `json:"region"`
-		Network string            `json:"network,omitempty"`
-		Kind    cloud.OpKind      `json:"kind"`
-		Target  string            `json:"target,omitempty"`
-		Name    string            `json:"name,omitempty"`
-		Rules   []rule            `json:"rules,omitempty"`
-		Groups  []string          `json:"groups,omitempty"`
-		Tags    map[string]string `json:"tags,omitempty"`
-		Reason  string            `json:"reason,omitempty"`
+		Region  string       `json:"region"`
+		Network string       `json:"network,omitempty"`
+		Kind    cloud.OpKind `json:"kind"`
+		Target  string       `json:"target,omitempty"`
+		Name    string       `json:"name,omitempty"`
+		Rules   []rule       `json:"rules,omitempty"`
+		// Replaced has the former form of each of Rules.
+		Replaced []rule            `json:"replaced,omitempty"`
+		Groups   []string          `json:"groups,omitempty"`
+		Tags     map[string]string `json:"tags,omitempty"`
+		Reason   string            `json:"reason,omitempty"`
+	}
+	rules := func(in []cloud.Rule) (out []rule) {
+		for _, r := range in {
+			out = append(out, rule{r.Direction, r.Match.Protocol, r.Match.From, r.Match.To, r.Peer.String()})
+		}
+		return out
 	}
 	steps := make([]step, 0, len(p.Steps))
 	for _, st := range p.Steps {
 		op := st.Op
 		out := step{
 			Region: st.Scope.Region, Network: st.Network, Kind: op.Kind, Target: op.Target, Name: op.Group.Name,
+			Rules: rules(op.Rules), Replaced: rules(op.Replaced),
 			Groups: slices.Concat(op.GroupIDs, op.GroupNames), Tags: op.Tags, Reason: op.Reason,
 		}
 		if op.Kind == cloud.OpCreateGroup {
 			out.Tags = op.Group.Tags
-		}
-		for _, r := range op.Rules {
-			out.Rules = append(out.Rules, rule{r.Direction, r.Match.Protocol, r.Match.From, r.Match.To, r.Peer.String()})
 		}
 		steps = append(steps, out)
 	}

@@ -23,7 +23,7 @@ func TestWorlds(t *testing.T) {
 	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds), func(*estate) {})
 }
 
-func checkWorlds(t *testing.T, worlds int, prepare func(*estate)) {
+func checkWorlds(t *testing.T, worlds int, prepare func(*estate)) stats {
 	t.Helper()
 	seed := envInt("NEPHELE_PLAN_SEED", 1)
 	var st stats
@@ -39,10 +39,13 @@ func checkWorlds(t *testing.T, worlds int, prepare func(*estate)) {
 		}
 	}
 	t.Logf("seeds %d..%d: %+v", seed, seed+worlds-1, st)
+	return st
 }
 
 type stats struct {
 	Phases, Ops, Rounds, Exact, WithRefusals, Flows, Restarts, TwoStep, Tight, Mirrored, Outside, SecondRegion int
+	// Replaced are rules turned into others in place, Full those of them in groups that have no room for both forms.
+	Replaced, Full int
 }
 
 // shorten cuts long lines and long texts.
@@ -271,8 +274,8 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			p.tight = true
 			p.st.Tight++
 		}
-		for _, step := range p.anyOrder(res.Plan.Steps) {
-			text := fmt.Sprintf("round %d: %s %v%v", round, step.Op, step.Op.Rules, step.Op.Tags)
+		for _, step := range p.oneByOne(f, p.anyOrder(res.Plan.Steps)) {
+			text := fmt.Sprintf("round %d: %s %v%v%v", round, step.Op, step.Op.Replaced, step.Op.Rules, step.Op.Tags)
 			text = text[:min(len(text), 300)]
 			if record {
 				p.ops = append(p.ops, text)
@@ -309,6 +312,31 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			}
 		}
 	}
+}
+
+// oneByOne has the rules of one call replaced one after the other, in any order: so may the cloud.
+func (p *phase) oneByOne(f *fakeCloud, steps []plan.Step) []plan.Step {
+	var out []plan.Step
+	for _, s := range steps {
+		if s.Op.Kind != cloud.OpReplaceRules {
+			out = append(out, s)
+			continue
+		}
+		p.st.Replaced += len(s.Op.Rules)
+		if full := f.clone(); full.group(s.Op.Target) != nil {
+			g := full.group(s.Op.Target)
+			g.Rules = append(g.Rules, s.Op.Rules...)
+			if full.quota(g) != nil {
+				p.st.Full += len(s.Op.Rules)
+			}
+		}
+		for _, i := range p.rand.Perm(len(s.Op.Rules)) {
+			one := s
+			one.Op.Rules, one.Op.Replaced = s.Op.Rules[i:i+1], s.Op.Replaced[i:i+1]
+			out = append(out, one)
+		}
+	}
+	return out
 }
 
 // anyOrder returns the steps in one of the orders that a plan allows: within a stage, those about different subjects are mixed.

@@ -18,7 +18,7 @@ const reasonLoosen = "before it is deleted"
 func (p Plan) progresses() bool {
 	return slices.ContainsFunc(p.Steps, func(st Step) bool {
 		switch st.Op.Kind {
-		case cloud.OpSetInterfaceGroups, cloud.OpCreateGroup, cloud.OpAddRules:
+		case cloud.OpSetInterfaceGroups, cloud.OpCreateGroup, cloud.OpAddRules, cloud.OpReplaceRules:
 			return true
 		case cloud.OpRemoveRules:
 			return st.Op.Reason != reasonLoosen
@@ -47,12 +47,12 @@ func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool)
 	e.next()
 	e.create()
 	prepared := len(e.steps)
-	e.editRules(func(ed *edit) (remove, add []cloud.Rule) { return ed.earlyRemove, ed.earlyAdd }, "")
+	e.editRules((*edit).early, "")
 	e.bridge()
-	e.editRules(func(ed *edit) (remove, add []cloud.Rule) { return ed.replaced, nil }, "said anew")
+	e.editRules(func(ed *edit) ruleChange { return ruleChange{remove: ed.replaced} }, "said anew")
 	e.move()
-	e.editRules(func(ed *edit) (remove, add []cloud.Rule) { return nil, ed.lateAdd }, "")
-	e.editRules(func(ed *edit) (remove, add []cloud.Rule) { return ed.lateRemove, nil }, "")
+	e.editRules(func(ed *edit) ruleChange { return ruleChange{add: ed.lateAdd} }, "")
+	e.editRules(func(ed *edit) ruleChange { return ruleChange{remove: ed.lateRemove} }, "")
 	e.discard()
 	if e.foreignNames() {
 		// Rules can refer to a new group of another network only by its ID, which is known in the next round.
@@ -125,12 +125,19 @@ func (e *emitter) create() {
 	}
 }
 
-func (e *emitter) editRules(pick func(*edit) (remove, add []cloud.Rule), reason string) {
+// ruleChange is what happens to the rules of one group at one moment, in the order of the fields.
+type ruleChange struct {
+	remove, add []cloud.Rule
+	swaps       []swap
+}
+
+func (e *emitter) editRules(pick func(*edit) ruleChange, reason string) {
 	e.next()
 	for _, g := range e.allGroups() {
-		remove, add := pick(e.edits[g])
-		e.ruleOp(g, cloud.OpRemoveRules, remove, reason)
-		e.ruleOp(g, cloud.OpAddRules, add, reason)
+		c := pick(e.edits[g])
+		e.ruleOp(g, cloud.OpRemoveRules, c.remove, reason)
+		e.ruleOp(g, cloud.OpAddRules, c.add, reason)
+		e.swapOp(g, c.swaps)
 	}
 }
 

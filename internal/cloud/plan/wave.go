@@ -38,7 +38,7 @@ func (p Plan) Wave(limit int, vmOf func(region, networkInterface string) string)
 // touches returns the interface or group whose traffic the step may change, or that is about to be changed; empty if there is none.
 func (s Step) touches() string {
 	switch s.Op.Kind {
-	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpSetInterfaceGroups:
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules, cloud.OpSetInterfaceGroups:
 		return s.Op.Target
 	case cloud.OpTag, cloud.OpUntag:
 		if s.Op.Target != s.Network {

@@ -57,6 +57,16 @@ func webInEdited() policy.Policy {
 	return p
 }
 
+// webInMoved has another port instead of 443, and 8080 grows to a range: rules become others in place.
+func webInMoved() policy.Policy {
+	p := webInEdited()
+	p.Generation = 3
+	p.Ingress[0].Ports = ports(8443)
+	last := int32(8090)
+	p.Ingress[2].Ports[0].EndPort = &last
+	return p
+}
+
 // dbNoShell drops what the database's own groups allow, and leaves its ingress open otherwise.
 func dbNoShell() policy.Policy {
 	p := clusterPolicy("db-no-shell", 1, 5)
@@ -84,6 +94,7 @@ func history() []event {
 			l.engine.PutPolicy(dbNoShell())
 		}},
 		{name: "one edited", do: func(l *lab) { l.engine.PutPolicy(webInEdited()) }},
+		{name: "other ports", do: func(l *lab) { l.engine.PutPolicy(webInMoved()) }},
 		{name: "a VM changes its label", do: func(l *lab) { l.relabel("ops-1", "web") }},
 		{name: "all out", do: out},
 	}

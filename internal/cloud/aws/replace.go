@@ -1,0 +1,161 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+const codeRuleNotFound = "InvalidSecurityGroupRuleId.NotFound"
+
+// replaceRules turns rules of the group into others in one call. The cloud wants them by their IDs, which are read before; so a rule that
+// has been turned already, by a call whose answer was lost, is seen and left alone. Where both forms are there, the old one goes.
+func (w writer) replaceRules(ctx context.Context) error {
+	if err := w.checkReplaced(); err != nil {
+		return err
+	}
+	const call = "ModifySecurityGroupRules"
+	wait := firstWait
+	for attempt := 0; ; attempt++ {
+		listed, err := w.listRules(ctx)
+		if err != nil {
+			return err
+		}
+		r := w.compare(listed)
+		err = r.lost
+		if len(r.updates) > 0 && err == nil {
+			_, err = w.api.ModifySecurityGroupRules(ctx, &ec2.ModifySecurityGroupRulesInput{
+				GroupId: awssdk.String(w.op.Target), SecurityGroupRules: r.updates})
+			err = w.classify(call, err)
+		}
+		if err == nil {
+			return w.eachDirection(ctx, r.both, w.revoke)
+		}
+		// The listing may lag behind: then a rule is not there that is, or another way round.
+		lags := r.lost != nil || codeOf(err) == codeRuleNotFound || codeOf(err) == codePermissionDuplicate
+		if !lags || attempt == rereads/2 {
+			return err
+		}
+		if err := w.p.cfg.Sleep(ctx, wait); err != nil {
+			return w.classify(call, err)
+		}
+		wait = min(2*wait, maxWait)
+	}
+}
+
+// checkReplaced refuses what can never be done.
+func (w writer) checkReplaced() error {
+	if len(w.op.Rules) != len(w.op.Replaced) {
+		return refuse(w.op, "%d rules cannot take the place of %d", len(w.op.Rules), len(w.op.Replaced))
+	}
+	for i, r := range w.op.Rules {
+		old := w.op.Replaced[i]
+		if r.Direction != old.Direction || peerKind(r.Peer) != peerKind(old.Peer) {
+			return refuse(w.op, "the rule %q cannot become %q: direction and kind of peer stay", old, r)
+		}
+		if hasRule(&cloud.Group{Rules: w.op.Replaced}, r) {
+			return refuse(w.op, "the rule %q is to go and to come", r) // so that after a lost answer nobody could tell what is done
+		}
+		if _, err := updateOf("", r); err != nil {
+			return refuse(w.op, "%w", err)
+		}
+	}
+	return nil
+}
+
+func peerKind(p cloud.Peer) string {
+	switch {
+	case p.CIDR.IsValid() && p.CIDR.Addr().Is4():
+		return "IPv4"
+	case p.CIDR.IsValid():
+		return "IPv6"
+	case p.PrefixListID != "":
+		return "prefix list"
+	}
+	return "group"
+}
+
+// replacement is what is left to do of an op.
+type replacement struct {
+	updates []types.SecurityGroupRuleUpdate
+	both    []cloud.Rule // old rules beside which the new one is there already
+	lost    error        // some rule is there in neither form
+}
+
+func (w writer) compare(listed []cloud.Rule) (out replacement) {
+	find := func(r cloud.Rule) int {
+		return slices.IndexFunc(listed, func(o cloud.Rule) bool { return hasRule(&cloud.Group{Rules: []cloud.Rule{r}}, o) })
+	}
+	for i, r := range w.op.Rules {
+		old, done := find(w.op.Replaced[i]), find(r) >= 0
+		switch {
+		case done && old >= 0:
+			out.both = append(out.both, w.op.Replaced[i])
+		case old >= 0:
+			update, err := updateOf(listed[old].ID, r)
+			if err != nil {
+				out.lost = refuse(w.op, "%w", err)
+			}
+			out.updates = append(out.updates, update)
+		case !done:
+			out.lost = &cloud.Error{Class: cloud.Conflict, Call: "DescribeSecurityGroupRules", Err: fmt.Errorf(
+				"%s has neither the rule %q nor %q", w.op.Target, w.op.Replaced[i], r)}
+		}
+	}
+	return out
+}
+
+// updateOf is the whole new value of a rule.
+func updateOf(id string, r cloud.Rule) (types.SecurityGroupRuleUpdate, error) {
+	out := types.SecurityGroupRuleUpdate{SecurityGroupRuleId: awssdk.String(id)}
+	perm, err := permission(r.Match)
+	if err == nil {
+		err = addPeer(&perm, r)
+	}
+	if err != nil {
+		return out, err
+	}
+	value := &types.SecurityGroupRuleRequest{IpProtocol: perm.IpProtocol, FromPort: perm.FromPort, ToPort: perm.ToPort}
+	if text := allowedText(r.Description); text != "" {
+		value.Description = awssdk.String(text) // left out, it would be removed
+	}
+	switch {
+	case len(perm.IpRanges) > 0:
+		value.CidrIpv4 = perm.IpRanges[0].CidrIp
+	case len(perm.Ipv6Ranges) > 0:
+		value.CidrIpv6 = perm.Ipv6Ranges[0].CidrIpv6
+	case len(perm.PrefixListIds) > 0:
+		value.PrefixListId = perm.PrefixListIds[0].PrefixListId
+	default:
+		value.ReferencedGroupId = perm.UserIdGroupPairs[0].GroupId
+	}
+	out.SecurityGroupRule = value
+	return out, nil
+}
+
+// listRules reads the rules of the group with their IDs. Those of a kind that we do not know are left out.
+func (w writer) listRules(ctx context.Context) ([]cloud.Rule, error) {
+	in := &ec2.DescribeSecurityGroupRulesInput{
+		MaxResults: awssdk.Int32(w.p.cfg.PageSize),
+		Filters:    []types.Filter{{Name: awssdk.String("group-id"), Values: []string{w.op.Target}}},
+	}
+	var rules []cloud.Rule
+	for pager := ec2.NewDescribeSecurityGroupRulesPaginator(w.api, in); pager.HasMorePages(); {
+		out, err := pager.NextPage(ctx)
+		if err != nil {
+			return nil, w.classify("DescribeSecurityGroupRules", err)
+		}
+		for _, listed := range out.SecurityGroupRules {
+			if rule, err := ruleOf(listed); err == nil {
+				rules = append(rules, rule)
+			}
+		}
+	}
+	return rules, nil
+}

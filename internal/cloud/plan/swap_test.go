@@ -1,0 +1,201 @@
+package plan_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// full is one VM with a policy of so many rules as its group can hold.
+func full(rules int) *estate {
+	e := small()
+	e.Limits.RulesPerGroup = rules
+	p := &e.History[0].Policies[0]
+	p.Rules = nil
+	for i := range rules {
+		p.Rules = append(p.Rules, ruleSpec{
+			Action: "Allow", Blocks: []blockSpec{{CIDR: fmt.Sprintf("198.51.100.%d/32", 2*i)}},
+			Services: []serviceSpec{{Protocol: "TCP", From: int32(1000 + 10*i), To: int32(1000 + 10*i), Type: -1}},
+		})
+	}
+	return e
+}
+
+// In a group that is full, rules are edited in place: no interface moves, no group comes.
+func TestFullGroupIsEditedInPlace(t *testing.T) {
+	const rules = 60
+	for name, edit := range map[string]struct {
+		change         func(r *ruleSpec)
+		changed        int
+		replaced, adds int
+	}{
+		"range grows":     {func(r *ruleSpec) { r.Services[0].To += 5 }, 1, 1, 0},
+		"port":            {func(r *ruleSpec) { r.Services[0].From++; r.Services[0].To++ }, 1, 1, 0},
+		"all ranges grow": {func(r *ruleSpec) { r.Services[0].To += 5 }, rules, rules, 0},
+		"address grows":   {func(r *ruleSpec) { r.Blocks[0].CIDR = r.Blocks[0].CIDR[:len(r.Blocks[0].CIDR)-1] + "1" }, 1, 1, 0},
+		"other address":   {func(r *ruleSpec) { r.Blocks[0].CIDR = "203.0.113.9/32" }, 1, 1, 0},
+	} {
+		e := full(rules)
+		f := e.cloud()
+		settle(t, e, f, nil)
+		group := f.nic(nicID(0)).GroupIDs
+		for i := range edit.changed {
+			edit.change(&e.History[0].Policies[0].Rules[i])
+		}
+		res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
+		if s := res.Plan.Summary(); s.RulesReplaced != edit.replaced || s.RulesAdded != edit.adds || s.RulesRemoved != edit.adds || s.Steps != 1 {
+			t.Errorf("%s: %s", name, s)
+		}
+		if res := settle(t, e, f, nil); len(res.Refusals) > 0 || !slices.Equal(f.nic(nicID(0)).GroupIDs, group) {
+			t.Errorf("%s: %v instead of %v, %v", name, f.nic(nicID(0)).GroupIDs, group, res.Refusals)
+		}
+	}
+}
+
+func TestReplacedRulesArePrinted(t *testing.T) {
+	e := full(2)
+	f := e.cloud()
+	settle(t, e, f, nil)
+	e.History[0].Policies[0].Rules[0].Services[0].To = 1005
+	p := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer()).Plan
+	var text strings.Builder
+	if err := p.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"      ~ ingress tcp 1000 from 198.51.100.0/32 -> ingress tcp 1000-1005 from 198.51.100.0/32\n",
+		"0 rules to add, 1 to replace, 0 to remove;",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, text.String())
+		}
+	}
+	out, err := json.Marshal(p)
+	if want := `"replaced":[{"direction":"ingress","protocol":6,"from":1000,"to":1000,"peer":"198.51.100.0/32"}]`; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("%s is missing in %s, %v", want, out, err)
+	}
+}
+
+// Where an edit takes one rule apart, one part takes its place and the other comes before; the other way round one goes after.
+func TestRulesAreTakenApartInPlace(t *testing.T) {
+	const rules = 12
+	e := full(rules - 1)
+	e.Limits.RulesPerGroup = rules
+	whole, apart := []serviceSpec{{Protocol: "TCP", From: 80, To: 443, Type: -1}}, []serviceSpec{
+		{Protocol: "TCP", From: 80, To: 80, Type: -1}, {Protocol: "TCP", From: 443, To: 443, Type: -1}}
+	rule := &e.History[0].Policies[0].Rules[0]
+	rule.Services = whole
+	f := e.cloud()
+	settle(t, e, f, nil)
+	for _, services := range [][]serviceSpec{apart, whole} {
+		rule.Services = services
+		res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
+		if s := res.Plan.Summary(); s.RulesReplaced != 1 || s.RulesAdded+s.RulesRemoved != 1 || s.Steps != 2 {
+			t.Errorf("%d parts: %s", len(services), s)
+		}
+		settle(t, e, f, nil)
+	}
+}
+
+// Rules are not replaced where that takes more calls than it saves.
+func TestReplacingSavesCalls(t *testing.T) {
+	e := full(20)
+	e.Limits.RulesPerGroup = 60
+	f := e.cloud()
+	settle(t, e, f, nil)
+	rules := e.History[0].Policies[0].Rules
+	rules[0].Services[0].From, rules[0].Services[0].To = 9, 9
+	rules[1].Blocks, rules[1].Services = []blockSpec{{CIDR: "2001:db8::/64"}}, []serviceSpec{{Protocol: "UDP", From: 9, To: 9, Type: -1}}
+	res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
+	if s := res.Plan.Summary(); s.RulesReplaced != 0 || s.RulesAdded != 2 || s.RulesRemoved != 2 || s.Steps != 2 {
+		t.Errorf("%s: %v", s, res.Plan.Steps)
+	}
+}
+
+// edited adds small edits of its rules to a policy set.
+func (e *estate) edited(r *rand.Rand, from policySet) policySet {
+	out := from.clone()
+	for i := range out.Policies {
+		out.Policies[i].Rules = slices.Clone(out.Policies[i].Rules)
+		for k := range out.Policies[i].Rules {
+			if r.IntN(3) > 0 {
+				out.Policies[i].Rules[k].edit(r)
+			}
+		}
+	}
+	return out
+}
+
+// edit changes ports and blocks of a rule, but not how many there are.
+func (s *ruleSpec) edit(r *rand.Rand) {
+	s.Services = slices.Clone(s.Services)
+	for i := range s.Services {
+		v := &s.Services[i]
+		if v.Protocol != "TCP" && v.Protocol != "UDP" || r.IntN(2) == 0 {
+			continue
+		}
+		switch r.IntN(3) {
+		case 0:
+			v.From += pick(r, []int32{1, 3, 100})
+			v.To = max(v.To, v.From)
+		case 1:
+			v.From, v.To = max(v.From, 1), v.To+pick(r, []int32{1, 2, 400})
+		default:
+			v.From, v.To = v.From+7, v.To+7
+		}
+	}
+	s.Blocks = slices.Clone(s.Blocks)
+	for i := range s.Blocks {
+		b := &s.Blocks[i]
+		if p := netip.MustParsePrefix(b.CIDR); len(b.Except) == 0 && p.Bits() > 1 && r.IntN(2) == 0 {
+			b.CIDR = netip.PrefixFrom(p.Addr(), p.Bits()-1).Masked().String()
+		}
+	}
+}
+
+// crammed sets the quota to what the fullest group needs for a policy set, and not lower than what disturb may need. It reports whether
+// the set can be realized with that.
+func (e *estate) crammed(set policySet) bool {
+	f := e.cloud()
+	for range 8 {
+		p := plan.Compute(e.input(set, f.clone()), e.lowerer()).Plan
+		if p.Empty() {
+			break
+		}
+		for _, s := range p.Steps {
+			if f.apply(s.Network, s.Op) != nil {
+				return false
+			}
+		}
+	}
+	for n := 12; n < e.Limits.RulesPerGroup; n++ {
+		f.limits.RulesPerGroup = n
+		if !slices.ContainsFunc(f.snap.Groups, func(g cloud.Group) bool { return f.quota(&g) != nil }) {
+			e.Limits.RulesPerGroup = n
+			return true
+		}
+	}
+	return true
+}
+
+// TestEditedWorlds checks the random accounts of TestWorlds where the rules of policies are edited while groups are full.
+func TestEditedWorlds(t *testing.T) {
+	worlds := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds) / 4
+	st := checkWorlds(t, worlds, func(e *estate) {
+		r := rand.New(rand.NewPCG(uint64(len(e.NICs)), uint64(len(fmt.Sprint(*e)))))
+		first := e.History[0]
+		e.crammed(first)
+		e.History = []policySet{first, e.edited(r, first)}
+		e.History = append(e.History, e.edited(r, e.History[1]))
+	})
+	if worlds >= 20 && (st.Replaced == 0 || st.Full == 0) {
+		t.Errorf("%d rules were replaced, %d of them in full groups: these worlds show nothing", st.Replaced, st.Full)
+	}
+}
