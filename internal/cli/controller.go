@@ -44,6 +44,9 @@ const settleTime = 100 * time.Millisecond
 // claimPause is longer than it takes another controller from having read that a VPC is free to having claimed it.
 const claimPause = 2 * time.Second
 
+// heartbeat is how long a lost wake-up of the realizer can go unnoticed. Looking at what is known costs no call to the cloud.
+const heartbeat = 2 * time.Minute
+
 // ControllerOptions say how the controller runs.
 type ControllerOptions struct {
 	Log logr.Logger
@@ -161,13 +164,16 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	realizer, err := realize.New(realize.Options{
 		ClusterID: id, Follower: policies.follower, Accounts: accounts{inv}, Lowerer: lower.AWS{}, Sink: status,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
-		Tighten: tightens(ctx, mgr.GetClient()),
+		Tighten: tightens(ctx, mgr.GetClient()), Heartbeat: heartbeat,
 	})
 	if err != nil {
 		return err
 	}
 	released.Realizer = realizer
 	if err := followTightening(ctx, mgr.GetCache(), realizer.Reconsider); err != nil {
+		return err
+	}
+	if err := followVMs(ctx, mgr.GetCache(), status.VMChanged); err != nil {
 		return err
 	}
 	if err := inv.SetupWithManager(mgr); err != nil {

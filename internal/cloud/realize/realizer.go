@@ -36,6 +36,9 @@ type Options struct {
 	// ClaimPause is how long a claim of a network must have stood before it is read again and trusted. Of two controllers that claim
 	// a network at the same time, both read the later claim after that, and the other one has done nothing yet.
 	ClaimPause time.Duration
+	// Heartbeat is after how long without any news an account is looked at all the same, on what is known of it, in case a wake-up was
+	// lost. 0 means never.
+	Heartbeat time.Duration
 }
 
 // Realizer runs one worker per account. See the package comment.
@@ -84,11 +87,17 @@ func (r *Realizer) Start(ctx context.Context) error {
 	for _, key := range r.Accounts.Keys() {
 		changed(key)
 	}
+	beat := r.beat()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-wake:
+		case <-beat:
+			beat = r.beat()
+			for _, key := range r.unnoticed() {
+				changed(key)
+			}
 		}
 		mu.Lock()
 		batch := dirty
@@ -98,6 +107,28 @@ func (r *Realizer) Start(ctx context.Context) error {
 			r.touch(ctx, key)
 		}
 	}
+}
+
+// beat ticks once, a heartbeat from now.
+func (r *Realizer) beat() <-chan time.Time {
+	if r.Heartbeat <= 0 {
+		return nil
+	}
+	return r.Clock.After(r.Heartbeat)
+}
+
+// unnoticed returns the accounts that have no worker and those that have one without being there.
+func (r *Realizer) unnoticed() []string {
+	keys := r.Accounts.Keys()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := slices.DeleteFunc(sortedKeys(r.workers), func(key string) bool { return slices.Contains(keys, key) })
+	for _, key := range keys {
+		if r.workers[key] == nil {
+			out = append(out, key)
+		}
+	}
+	return out
 }
 
 // touch starts, wakes or ends the worker of an account, as the account's existence demands.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
@@ -36,8 +37,8 @@ type PolicyStatuses interface {
 // realized, the realization status of each policy, and events for what a person must know.
 //
 // It owns status.policies, status.policySummary and the condition Realized of VirtualMachine objects; the rest of the status is the
-// inventory's. Publish only keeps the report; Start writes the newest one of each account, repeats what failed, and returns when
-// its context ends.
+// inventory's. Publish only keeps the report; Start writes the newest one of each account, repeats what failed and what VMChanged shows
+// to be written over, and returns when its context ends.
 type StatusWriter struct {
 	Client   client.Client
 	Policies PolicyStatuses
@@ -62,12 +63,19 @@ type StatusWriter struct {
 	claims map[string]map[string]string
 	// wrote holds the resource versions of what was written and not read since; only Start's goroutine uses it.
 	wrote map[written]string
+	// shown holds, per account, the sums of what its VMs show, spoilt the accounts some of whose VMs show something else, and last the
+	// report that was brought to the objects last.
+	shown  map[string]map[client.ObjectKey]uint64
+	spoilt map[string]bool
+	last   map[string]Report
+	seed   maphash.Seed
 }
 
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{}, drifting: map[string]drifting{}}
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{}, drifting: map[string]drifting{},
+		shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
 }
 
 // Publish keeps the report to be written; a newer one takes its place.
@@ -92,6 +100,12 @@ func (s *StatusWriter) Start(ctx context.Context) error {
 	late := map[string]repetition{}
 	var again <-chan time.Time
 	var due time.Time
+	putOff := func(key string, r repetition) {
+		late[key] = r
+		if at := s.Clock.Now().Add(r.pause); again == nil || at.Before(due) {
+			again, due = s.Clock.After(r.pause), at
+		}
+	}
 	for {
 		batch := map[string]repetition{}
 		select {
@@ -107,12 +121,13 @@ func (s *StatusWriter) Start(ctx context.Context) error {
 		}
 		for _, key := range sortedKeys(batch) {
 			r := batch[key]
-			if r.pause = s.attempt(ctx, r); r.pause == 0 {
-				continue
+			if r.pause = s.attempt(ctx, r); r.pause > 0 {
+				putOff(key, r)
 			}
-			late[key] = r
-			if at := s.Clock.Now().Add(r.pause); again == nil || at.Before(due) {
-				again, due = s.Clock.After(r.pause), at
+		}
+		for key, r := range s.takeSpoilt() {
+			if _, known := late[key]; !known {
+				putOff(key, repetition{report: r, pause: correctPause})
 			}
 		}
 	}
@@ -156,12 +171,14 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	if r.Would != nil {
 		outlooks = r.Would.Outlooks()
 	}
+	seen := s.look(r)
 	for ref, target := range r.Entities {
 		vm, observed := vms[target]
 		if !observed {
 			continue
 		}
 		selector, err := s.writeVM(ctx, r, ref, vm, outlooks)
+		seen[vmKey(ref)] = true
 		note(err)
 		if o, known := outlooks[target]; known && vm.Mode == plan.Planned && selector != "" {
 			key := client.ObjectKey{Namespace: ref.Namespace, Name: selector}
@@ -172,6 +189,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 		note(s.writeSelectors(ctx, r, bySelector))
 	}
 	s.planned[r.Account] = len(bySelector) > 0
+	s.looked(r, seen)
 	return behind, errors.Join(errs...)
 }
 
@@ -255,7 +273,7 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 	if vm.Mode != plan.Enforce {
 		cond = suspendedCondition(len(policies), vm, r)
 	}
-	key := client.ObjectKey{Namespace: ref.Namespace, Name: strings.TrimPrefix(ref.Name, cloudv1.EntityNamePrefix)}
+	key := vmKey(ref)
 	var before []cloudv1.VirtualMachinePolicyStatus
 	var conditions []metav1.Condition
 	var obj cloudv1.VirtualMachine
@@ -267,10 +285,12 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 		before, conditions = obj.Status.Policies, slices.Clone(obj.Status.Conditions)
 		changed := meta.SetStatusCondition(&obj.Status.Conditions, cond)
 		changed = s.setModeConditions(&obj.Status.Conditions, r, vm, outlooks) || changed
-		if !changed && obj.Status.PolicySummary == summary && equality.Semantic.DeepEqual(before, policies) {
+		changed = changed || obj.Status.PolicySummary != summary || !equality.Semantic.DeepEqual(before, policies)
+		obj.Status.Policies, obj.Status.PolicySummary = policies, summary
+		s.shows(r.Account, &obj)
+		if !changed {
 			return nil
 		}
-		obj.Status.Policies, obj.Status.PolicySummary = policies, summary
 		return s.update(ctx, &obj)
 	})
 	if apierrors.IsNotFound(err) {

@@ -100,10 +100,11 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// await waits for a reason to work; false if ctx ended. After a failure, a pause is such a reason. New snapshots then are none: our
-// own operations lead to them, so a failing round would bring about the next one at once.
+// await waits for a reason to work; false if ctx ended. That nothing was heard for a heartbeat is one, in case something was missed.
+// After a failure, a pause is such a reason. New snapshots then are none: our own operations lead to them, so a failing round would
+// bring about the next one at once.
 func (w *worker) await(ctx context.Context, pause time.Duration) bool {
-	var again <-chan time.Time
+	again := w.r.beat()
 	if pause > 0 {
 		again = w.r.Clock.After(pause)
 	}
