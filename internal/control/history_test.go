@@ -263,7 +263,7 @@ func servedMembers(g policy.ComputedGroup, key string) []v1beta2.GroupMember {
 	seen := map[string]bool{}
 	for _, m := range g.Members {
 		// Of Nodes with the same addresses, which an agent cannot tell apart, the first stands for all.
-		if c := convert.GroupMember(m); (key == "" || m.On(key)) && !seen[identity(c)] {
+		if c := convert.GroupMember(g.Role, m); (key == "" || m.On(key)) && !seen[identity(c)] {
 			seen[identity(c)] = true
 			out = append(out, c)
 		}

@@ -70,7 +70,7 @@ func (c *Controller) GroupMembers(ctx context.Context, name types.NamespacedName
 		}
 	}
 	for _, m := range chosen {
-		out.EffectiveMembers = append(out.EffectiveMembers, convert.GroupMember(m))
+		out.EffectiveMembers = append(out.EffectiveMembers, convert.GroupMember(policy.AddressGroup, m))
 	}
 	return out, nil
 }

@@ -232,8 +232,9 @@ func (e *Engine) clean(computed []*policyState) {
 	}
 	e.dirtyReaches, e.toldReaches = nil, nil
 	for _, x := range e.dead {
-		if !x.alive {
-			delete(e.entities, x.ref)
+		// One that went, came and went is here twice.
+		if !x.alive && e.entity(x.EntityRef) == x {
+			e.forgetEntity(x)
 		}
 	}
 	e.dead = nil

@@ -17,7 +17,6 @@ type Engine struct {
 	labels          labelTable
 	namespaces      map[string]*namespace
 	knownNamespaces labelIndex[*namespace]
-	entities        map[EntityRef]*entity
 	services        map[NamespacedName]*Service
 	byService       map[NamespacedName]map[*groupDef]struct{}
 	tiers           map[string]int32
@@ -68,7 +67,6 @@ func New(options Options) *Engine {
 		options:       options,
 		labels:        labelTable{sets: make(map[string]*labelSet)},
 		namespaces:    make(map[string]*namespace),
-		entities:      make(map[EntityRef]*entity),
 		services:      make(map[NamespacedName]*Service),
 		byService:     make(map[NamespacedName]map[*groupDef]struct{}),
 		tiers:         make(map[string]int32),
@@ -158,10 +156,9 @@ func (e *Engine) touchKubernetesPolicies(namespace string) {
 
 // PutEntity adds or replaces an entity.
 func (e *Engine) PutEntity(in Entity) {
-	x := e.entities[in.EntityRef]
+	x := e.entity(in.EntityRef)
 	if x == nil {
-		x = &entity{ref: in.EntityRef}
-		e.entities[in.EntityRef] = x
+		x = e.newEntity(&in)
 	}
 	var account label
 	if in.Kind == KindPod && in.ServiceAccount != "" {
@@ -193,10 +190,13 @@ func (e *Engine) PutEntity(in Entity) {
 
 // updateContent changes what does not concern selectors.
 func (e *Engine) updateContent(x *entity, in *Entity) {
-	was := [2]*Member{x.asPeer, x.asApplied}
+	was := [2]*Member{x.member(AddressGroup), x.member(AppliedToGroup)}
 	e.assignHost(x, in)
+	x.assign(in)
 	var changed [2]bool
-	changed[AddressGroup], changed[AppliedToGroup] = x.assign(in)
+	for role := range changed {
+		changed[role] = !sameIn(GroupRole(role), was[role], x.member(GroupRole(role)))
+	}
 	if !changed[0] && !changed[1] {
 		return
 	}
@@ -220,16 +220,15 @@ func (e *Engine) noteEntity(x *entity, c *cell) {
 
 // DeleteEntity forgets an entity.
 func (e *Engine) DeleteEntity(ref EntityRef) {
-	x := e.entities[ref]
+	x := e.entity(ref)
 	if x == nil || !x.alive {
 		return
 	}
 	e.noteEntity(x, x.cell)
 	e.leave(x)
 	x.alive = false
-	if x.host != "" {
-		e.freeHost(e.hosts[x.host])
-		x.host = ""
+	if x.Host != "" {
+		e.freeHost(e.hosts[x.Host])
 	}
 	if ref.Kind == KindNode {
 		h := e.hosts[ref.Name]
@@ -239,17 +238,17 @@ func (e *Engine) DeleteEntity(ref EntityRef) {
 	e.dead = append(e.dead, x)
 }
 
-// assignHost counts the entity's use of its host.
+// assignHost counts the entity's use of its host, which is the present one if it is alive.
 func (e *Engine) assignHost(x *entity, in *Entity) {
-	key := in.Host
-	if in.Kind == KindNode {
-		key = in.Name
+	key, former := in.hostKey(), ""
+	if x.alive {
+		former = x.Host
 	}
-	if x.host == key {
+	if former == key {
 		return
 	}
-	if x.host != "" {
-		e.freeHost(e.hosts[x.host])
+	if former != "" {
+		e.freeHost(e.hosts[former])
 	}
 	if key != "" {
 		e.useHost(key)

@@ -14,11 +14,20 @@ type FieldError struct {
 	Value string
 	// Want says what is expected instead.
 	Want string
+	// Given, if not empty, takes the place of Value where no single value is at fault: the names of the fields that do not go
+	// together, or "nothing".
+	Given string
 }
 
 // Error implements error.
-func (e FieldError) Error() string {
-	return fmt.Sprintf("%s: invalid value %q: want %s", e.Field, e.Value, e.Want)
+func (e FieldError) Error() string { return e.Field + ": " + e.Detail() }
+
+// Detail is the error without the field.
+func (e FieldError) Detail() string {
+	if e.Given != "" {
+		return fmt.Sprintf("got %s, want %s", e.Given, e.Want)
+	}
+	return fmt.Sprintf("invalid value %q: want %s", e.Value, e.Want)
 }
 
 // JoinErrors renders a list of field errors as one line; empty for an empty list.
@@ -35,6 +44,11 @@ type errorList struct{ list []FieldError }
 
 func (l *errorList) add(field, value, want string) {
 	l.list = append(l.list, FieldError{Field: field, Value: value, Want: want})
+}
+
+// given adds an error that no single value is at fault of.
+func (l *errorList) given(field, given, want string) {
+	l.list = append(l.list, FieldError{Field: field, Given: given, Want: want})
 }
 
 // indexed names an element of a list field.

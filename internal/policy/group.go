@@ -179,10 +179,10 @@ func (g *group) resolve(count func(*Member, int)) (added, removed []*Member) {
 		if x.alive && g.selection.contains(x.cell) {
 			now = x.member(g.role)
 		}
-		if now == was {
+		if sameIn(g.role, was, now) {
 			continue
 		}
-		stays := now != nil && was != nil && now.Host == was.Host
+		stays := now != nil && was != nil && (g.role == AddressGroup || now.Host == was.Host)
 		if now != nil {
 			added = append(added, now)
 			if !stays {
@@ -190,7 +190,7 @@ func (g *group) resolve(count func(*Member, int)) (added, removed []*Member) {
 			}
 		}
 		if was != nil {
-			if !stays || !sameIdentity(was, now) {
+			if !stays || !sameIdentity(g.role, was, now) {
 				removed = append(removed, was)
 			}
 			if !stays {

@@ -29,8 +29,8 @@ func (d *groupDef) problems() []FieldError {
 	out := d.errs
 	for i, c := range d.children {
 		if c.in != nil && len(c.in.ChildGroups) > 0 {
-			out = append(slices.Clip(out), FieldError{indexed("spec.childGroups", i), c.name.Name,
-				"a group without child groups: groups nest one level only"})
+			out = append(slices.Clip(out), FieldError{Field: indexed("spec.childGroups", i), Value: c.name.Name,
+				Want: "a group without child groups: groups nest one level only"})
 		}
 	}
 	return out
@@ -41,7 +41,7 @@ func (d *groupDef) missing() []FieldError {
 	var out []FieldError
 	for i, c := range d.children {
 		if c.in == nil {
-			out = append(out, FieldError{indexed("spec.childGroups", i), c.name.Name, "an existing group"})
+			out = append(out, FieldError{Field: indexed("spec.childGroups", i), Value: c.name.Name, Want: "an existing group"})
 		}
 	}
 	return out

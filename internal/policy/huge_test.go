@@ -137,8 +137,8 @@ func TestPodMembership(t *testing.T) {
 			if (len(peers) == 1) != step.peer || (len(applied) == 1) != step.applied {
 				t.Errorf("%s, %s: peers %v, applied to %v", c.name, step.name, peers, applied)
 			}
-			if len(peers) == 1 && (len(peers[0].IPs) != 1 || len(peers[0].Ports) != 1) || len(applied) == 1 && len(applied[0].IPs) != 0 {
-				t.Errorf("%s, %s: peers have addresses and ports, others no addresses: %+v, %+v", c.name, step.name, peers, applied)
+			if len(peers) == 1 && (len(peers[0].IPs) != 1 || len(peers[0].Ports) != 1) || len(applied) == 1 && (applied[0].As(policy.AppliedToGroup).IPs != nil || applied[0].Host != "n1") {
+				t.Errorf("%s, %s: peers have addresses and ports, others a host and no addresses: %+v, %+v", c.name, step.name, peers, applied)
 			}
 		}
 	}

@@ -217,6 +217,8 @@ type Policy struct {
 	// PolicyTypes are the directions in which a Kubernetes NetworkPolicy isolates. Empty means Ingress, and Egress if
 	// there are egress rules.
 	PolicyTypes []Direction
+	// OtherTypes are the policyTypes of a Kubernetes NetworkPolicy that are neither, as written: such a policy is refused.
+	OtherTypes []string
 	// Warnings are what its author should know of the policy besides what the Engine finds: reported with its Problem.
 	Warnings []FieldError
 }

@@ -73,17 +73,25 @@ type ServiceMatch struct {
 	GroupAddress string
 }
 
-// Member is one member of a group. Its identity in the group is its reference together with its addresses (Node members
-// of address groups: the addresses alone).
+// Member is a member of groups: one value for all of them. What it is in a group of one role, As tells. Its identity in the group is its
+// reference together with what As leaves of its addresses (Node members of address groups: the addresses alone).
 type Member struct {
 	EntityRef
-	// IPs are empty in applied-to groups.
+	// IPs do not count in applied-to groups.
 	IPs   []netip.Addr
 	Ports []NamedPort
-	// Host is the key of the enforcer the member belongs to; empty in address groups.
+	// Host is the key of the enforcer the member belongs to; it does not count in address groups.
 	Host string
 	// Everywhere marks a member of an applied-to group that belongs to every Node: a Service.
 	Everywhere bool
+}
+
+// As returns the member without what does not count in a group of the role.
+func (m *Member) As(role GroupRole) Member {
+	if role == AddressGroup {
+		return Member{EntityRef: m.EntityRef, IPs: m.IPs, Ports: m.Ports}
+	}
+	return Member{EntityRef: m.EntityRef, Ports: m.Ports, Host: m.Host, Everywhere: m.Everywhere}
 }
 
 // On reports whether the member of an applied-to group is for the enforcer with the given key.

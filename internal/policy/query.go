@@ -25,11 +25,11 @@ type EntityState struct {
 
 // Entity returns what is known of an entity; false if there is none.
 func (e *Engine) Entity(ref EntityRef) (EntityState, bool) {
-	x := e.entities[ref]
+	x := e.entity(ref)
 	if x == nil || !x.alive {
 		return EntityState{}, false
 	}
-	return EntityState{EntityRef: ref, Addresses: x.ips, Excluded: x.excluded}, true
+	return EntityState{EntityRef: ref, Addresses: x.IPs, Excluded: x.excluded}, true
 }
 
 // GroupRef points at a Group, or at a ClusterGroup if Namespace is empty.
@@ -70,8 +70,8 @@ func (e *Engine) GroupContent(name NamespacedName) (GroupContent, bool) {
 	out.Members = make([]*Member, 0, most)
 	for _, c := range cells {
 		for _, x := range c.entities {
-			if x.asPeer != nil {
-				out.Members = append(out.Members, x.asPeer)
+			if m := x.member(AddressGroup); m != nil {
+				out.Members = append(out.Members, m)
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func (e *Engine) cellsOf(d *groupDef) (cells []*cell, entities int) {
 // GroupsOf returns the groups that select the entity, sorted by namespace and name; false if there is no such entity. An
 // entity that is excluded is in no group.
 func (e *Engine) GroupsOf(ref EntityRef) ([]GroupRef, bool) {
-	x := e.entities[ref]
+	x := e.entity(ref)
 	if x == nil || !x.alive {
 		return nil, false
 	}
@@ -167,7 +167,7 @@ func (e *Engine) Naming(refs ...EntityRef) *Listing { return e.around(refs, true
 func (e *Engine) around(refs []EntityRef, named bool) *Listing {
 	found := [2]map[*group][]*Member{make(map[*group][]*Member), make(map[*group][]*Member)}
 	for _, ref := range refs {
-		x := e.entities[ref]
+		x := e.entity(ref)
 		if x == nil || !x.alive {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,7 +76,7 @@ func history(t fataler, draw policytest.Draw, steps int) {
 func check(t fataler, step int, e *policy.Engine, w *policytest.World, replay *policytest.Replay) {
 	got, want := e.Listing(), policytest.Compute(w)
 	options := []cmp.Option{cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
-	if diff := cmp.Diff(want, got, options...); diff != "" {
+	if diff := cmp.Diff(want, narrowed(got), options...); diff != "" {
 		t.Fatalf("step %d: listing (-oracle +engine):\n%s", step, diff)
 	}
 	if served, held := policytest.Serve(got, enforcers), replay.Dump(); served != held {
@@ -84,6 +85,22 @@ func check(t fataler, step int, e *policy.Engine, w *policytest.World, replay *p
 	if d := e.Commit(); !d.Empty() {
 		t.Fatalf("step %d: a second Commit is not empty: %s", step, fmt.Sprintf("%+v", d))
 	}
+}
+
+// narrowed is a listing with the members as what they are in each group.
+func narrowed(l *policy.Listing) *policy.Listing {
+	as := func(groups []policy.ComputedGroup) []policy.ComputedGroup {
+		out := slices.Clone(groups)
+		for i, g := range out {
+			out[i].Members = nil
+			for _, m := range g.Members {
+				is := m.As(g.Role)
+				out[i].Members = append(out[i].Members, &is)
+			}
+		}
+		return out
+	}
+	return &policy.Listing{Policies: l.Policies, AddressGroups: as(l.AddressGroups), AppliedToGroups: as(l.AppliedToGroups)}
 }
 
 // TestLongHistories does the same over long histories, in which what one step leaves behind has time to do harm.

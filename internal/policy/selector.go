@@ -109,7 +109,7 @@ func compileRequirement(r *Requirement, path string, errs *errorList) (requireme
 			out.op = opNotIn
 		}
 		if len(r.Values) == 0 {
-			errs.add(path+".values", "", "at least one value with operator "+r.Operator)
+			errs.given(path+".values", "nothing", "at least one value with operator "+r.Operator)
 			return out, false
 		}
 		for j, v := range r.Values {

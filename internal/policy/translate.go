@@ -62,6 +62,9 @@ func (e *Engine) translate(in *Policy) translation {
 
 // kubernetes translates a Kubernetes NetworkPolicy.
 func (t *translation) kubernetes() {
+	for _, other := range t.in.OtherTypes {
+		t.errs.add("spec.policyTypes", other, "Ingress or Egress")
+	}
 	for i := range t.in.AppliedTo {
 		t.appliedGroup(&t.in.AppliedTo[i], "spec")
 	}
@@ -80,6 +83,7 @@ func (t *translation) kubernetes() {
 		for i := range rules {
 			at := indexed(path, i)
 			out := ComputedRule{Direction: d, Priority: knpRulePriority, Action: Allow, EnableLogging: logging}
+			t.kubernetesPeers(rules[i].Peers, peerPath(d, at))
 			var named bool
 			out.Services, named = t.services(&rules[i], at)
 			t.setPeer(&out, t.peers(d, rules[i].Peers, peerPath(d, at), named))
@@ -98,6 +102,19 @@ func (t *translation) kubernetes() {
 	}
 	if isolates(Egress) && len(t.in.Egress) == 0 {
 		t.out.Rules = append(t.out.Rules, ComputedRule{Direction: Egress, EnableLogging: logging})
+	}
+}
+
+// kubernetesPeers refuses peers that a Kubernetes NetworkPolicy cannot have, and of which some reading would be wider than meant.
+func (t *translation) kubernetesPeers(peers []Peer, path string) {
+	for i := range peers {
+		p := &peers[i]
+		switch selects := p.PodSelector != nil || p.NamespaceSelector != nil; {
+		case p.IPBlock == nil && !selects:
+			t.errs.given(indexed(path, i), "nothing", "podSelector, namespaceSelector or ipBlock")
+		case p.IPBlock != nil && selects:
+			t.errs.given(indexed(path, i), "ipBlock and a selector", "either ipBlock or selectors")
+		}
 	}
 }
 

@@ -143,7 +143,7 @@ func (c *collector) group(g *policy.GroupDelta, watch, kind string, all []policy
 	members := func(in []*policy.Member) []any {
 		var out []any
 		for _, m := range in {
-			out = append(out, policytest.WireMember(m))
+			out = append(out, policytest.WireMember(g.Role, m))
 		}
 		return out
 	}

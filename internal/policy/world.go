@@ -19,15 +19,57 @@ type namespace struct {
 	byKey map[cellKey]*cell
 	// scopes are the scopes that include this Namespace.
 	scopes map[*scope]struct{}
-	// uses counts the cells and pinned selections that keep an unknown Namespace alive.
+	// uses counts the entities, cells and pinned selections that keep an unknown Namespace alive.
 	uses int
 }
 
 // kindIndex is what a Namespace has of one kind: cells are the distinct label sets of its entities, pinned the selections of this
 // Namespace alone.
 type kindIndex struct {
-	cells  labelIndex[*cell]
-	pinned selectorIndex[*selection]
+	cells    labelIndex[*cell]
+	pinned   selectorIndex[*selection]
+	entities nameIndex
+}
+
+// nameIndex finds entities by name: in a list, or where there are many in a map.
+type nameIndex struct {
+	list   []*entity
+	byName map[string]*entity
+}
+
+func (x *nameIndex) find(name string) *entity {
+	if x.byName != nil {
+		return x.byName[name]
+	}
+	for _, it := range x.list {
+		if it.Name == name {
+			return it
+		}
+	}
+	return nil
+}
+
+func (x *nameIndex) insert(it *entity) {
+	if x.byName == nil {
+		if len(x.list) < smallIndex {
+			x.list = append(x.list, it)
+			return
+		}
+		x.byName = make(map[string]*entity, 2*smallIndex)
+		for _, old := range x.list {
+			x.byName[old.Name] = old
+		}
+		x.list = nil
+	}
+	x.byName[it.Name] = it
+}
+
+func (x *nameIndex) remove(it *entity) {
+	if x.byName != nil {
+		delete(x.byName, it.Name)
+		return
+	}
+	x.list = without(x.list, it)
 }
 
 // of returns the index of a kind. Most Namespaces have nothing but Pods.
@@ -78,53 +120,44 @@ type selectionLink struct {
 
 // entity is the state of one entity. It survives, dead, until the Commit after its deletion.
 type entity struct {
-	ref EntityRef
+	// Member is the value in groups. It keeps its identity while its content stays the same.
+	*Member
+	cell *cell
+	at   int32 // index in cell.entities
 	// excluded marks host-network and terminated Pods.
 	alive, excluded bool
-	at              int32 // index in cell.entities
-	cell            *cell
-	ips             []netip.Addr
-	host            string
-	// asPeer and asApplied are the member values; nil if the entity cannot be a member in that role. They keep their
-	// identity while their content stays the same.
-	asPeer, asApplied *Member
 }
 
 // member returns the entity's value in groups of the role; nil if it cannot be a member.
 func (x *entity) member(role GroupRole) *Member {
-	if !x.alive {
+	switch {
+	case !x.alive || x.excluded:
+		return nil
+	case role == AddressGroup && len(x.IPs) == 0 && x.Kind != KindExternalEntity:
+		return nil
+	case role == AppliedToGroup && x.Host == "":
 		return nil
 	}
-	if role == AddressGroup {
-		return x.asPeer
-	}
-	return x.asApplied
+	return x.Member
 }
 
-// assign takes over the content of an input and reports whether a member value changed.
-func (x *entity) assign(in *Entity) (peerChanged, appliedChanged bool) {
-	x.ips = unmapped(in.Addresses)
-	ports := normalPorts(in.Ports)
-	x.host = in.Host
-	if in.Kind == KindNode {
-		x.host = in.Name
-	}
+// assign takes over the content of an input.
+func (x *entity) assign(in *Entity) {
+	ips, ports, host := unmapped(in.Addresses), normalPorts(in.Ports), in.hostKey()
 	x.excluded = in.HostNetwork || in.Terminated
+	if x.Member == nil {
+		x.Member = &Member{EntityRef: in.EntityRef, IPs: ips, Ports: ports, Host: host}
+	} else if host != x.Host || !slices.Equal(ips, x.IPs) || !slices.Equal(ports, x.Ports) {
+		x.Member = &Member{EntityRef: x.EntityRef, IPs: ips, Ports: ports, Host: host}
+	}
+}
 
-	var peer, applied *Member
-	if !x.excluded && (len(x.ips) > 0 || in.Kind == KindExternalEntity) {
-		peer = &Member{EntityRef: x.ref, IPs: x.ips, Ports: ports}
+// hostKey is the key of the enforcer responsible.
+func (in *Entity) hostKey() string {
+	if in.Kind == KindNode {
+		return in.Name
 	}
-	if !x.excluded && x.host != "" {
-		applied = &Member{EntityRef: x.ref, Ports: ports, Host: x.host}
-	}
-	if !equalMembers(x.asPeer, peer) {
-		x.asPeer, peerChanged = peer, true
-	}
-	if !equalMembers(x.asApplied, applied) {
-		x.asApplied, appliedChanged = applied, true
-	}
-	return peerChanged, appliedChanged
+	return in.Host
 }
 
 // unmapped returns the addresses with IPv4-mapped ones as IPv4 and zones removed.
@@ -157,16 +190,19 @@ func normalPorts(in []NamedPort) []NamedPort {
 	return in
 }
 
-func equalMembers(a, b *Member) bool {
-	if a == nil || b == nil {
+// sameIn reports whether two values of one entity say the same in groups of the role.
+func sameIn(role GroupRole, a, b *Member) bool {
+	if a == b || a == nil || b == nil {
 		return a == b
 	}
-	return a.Host == b.Host && slices.Equal(a.IPs, b.IPs) && slices.Equal(a.Ports, b.Ports)
+	return slices.Equal(a.Ports, b.Ports) && sameIdentity(role, a, b) && (role == AddressGroup || a.Host == b.Host)
 }
 
 // sameIdentity reports whether enforcers take a and b, members of the same group made from the same entity, for the same
 // member.
-func sameIdentity(a, b *Member) bool { return slices.Equal(a.IPs, b.IPs) }
+func sameIdentity(role GroupRole, a, b *Member) bool {
+	return role == AppliedToGroup || slices.Equal(a.IPs, b.IPs)
+}
 
 func compareRefs(a, b EntityRef) int {
 	if a.Kind != b.Kind {
@@ -179,6 +215,33 @@ func compareRefs(a, b EntityRef) int {
 }
 
 func compareMembers(a, b *Member) int { return compareRefs(a.EntityRef, b.EntityRef) }
+
+// entity returns what is known of an entity, also one that is gone since the last Commit; nil if nothing is.
+func (e *Engine) entity(ref EntityRef) *entity {
+	n := e.namespaces[ref.Namespace]
+	if n == nil || ref.Kind > KindNode || n.kinds[ref.Kind] == nil {
+		return nil
+	}
+	return n.kinds[ref.Kind].entities.find(ref.Name)
+}
+
+// newEntity makes an entity that is not alive yet.
+func (e *Engine) newEntity(in *Entity) *entity {
+	n := e.namespaceNamed(in.Namespace)
+	x := &entity{}
+	x.assign(in)
+	n.of(in.Kind).entities.insert(x)
+	n.uses++
+	return x
+}
+
+// forgetEntity forgets an entity that is not alive.
+func (e *Engine) forgetEntity(x *entity) {
+	n := e.namespaces[x.Namespace]
+	n.kinds[x.Kind].entities.remove(x)
+	n.uses--
+	e.dropNamespace(n)
+}
 
 // namespaceNamed returns the namespace state, making it if there is none.
 func (e *Engine) namespaceNamed(name string) *namespace {

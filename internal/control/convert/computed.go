@@ -42,7 +42,10 @@ func Parts(d *policy.Delta) iter.Seq[watchstore.Changes] {
 }
 
 func groupParts(list []policy.GroupDelta, yield func([]watchstore.GroupChange) bool) bool {
-	conv := members{}
+	if len(list) == 0 {
+		return true
+	}
+	conv := members{list[0].Role, map[*policy.Member]*watchstore.Member{}}
 	part := make([]watchstore.GroupChange, 0, min(len(list), partSize))
 	for piece := range slices.Chunk(list, partSize) {
 		part = part[:0]
@@ -81,35 +84,69 @@ func (c *computed) NetworkPolicy() *v1beta2.NetworkPolicy {
 	return ComputedPolicy((*policy.ComputedPolicy)(c))
 }
 
-// members converts members: one that is in several groups once.
-type members map[*policy.Member]*watchstore.Member
+// members converts members of groups of one role: one that is in several groups once.
+type members struct {
+	role  policy.GroupRole
+	known map[*policy.Member]*watchstore.Member
+}
 
-func (c members) change(g *policy.GroupDelta) watchstore.GroupChange {
+func (c *members) change(g *policy.GroupDelta) watchstore.GroupChange {
 	return watchstore.GroupChange{
 		Name: g.Name, UID: types.UID(g.UID), Deleted: g.Change == policy.Removed,
 		Added: c.convert(g.Added), Removed: c.convert(g.Removed), SpanAdded: g.SpanAdded, SpanRemoved: g.SpanRemoved,
 	}
 }
 
-func (c members) convert(in []*policy.Member) []*watchstore.Member {
+func (c *members) convert(in []*policy.Member) []*watchstore.Member {
 	if len(in) == 0 {
 		return nil
 	}
 	out := make([]*watchstore.Member, len(in))
 	for i, m := range in {
-		known := c[m]
+		known := c.known[m]
 		if known == nil {
-			known = &watchstore.Member{GroupMember: GroupMember(m), Host: m.Host, Everywhere: m.Everywhere}
-			c[m] = known
+			known = storeMember(c.role, m)
+			c.known[m] = known
 		}
 		out[i] = known
 	}
 	return out
 }
 
-// GroupMember converts a member of a computed group.
-func GroupMember(m *policy.Member) v1beta2.GroupMember {
-	var out v1beta2.GroupMember
+// podPeer and appliedPod are members, of address groups and of applied-to groups, together with all that they point at: most are
+// Pods with one address.
+type podPeer struct {
+	watchstore.Member
+	pod   v1beta2.PodReference
+	ips   [1]v1beta2.IPAddress
+	bytes [16]byte
+}
+
+type appliedPod struct {
+	watchstore.Member
+	pod v1beta2.PodReference
+}
+
+func storeMember(role policy.GroupRole, m *policy.Member) *watchstore.Member {
+	switch {
+	case m.Kind == policy.KindPod && role == policy.AppliedToGroup:
+		x := &appliedPod{pod: v1beta2.PodReference{Name: m.Name, Namespace: m.Namespace}}
+		x.Pod, x.Ports, x.Host = &x.pod, namedPorts(m.Ports), m.Host
+		return &x.Member
+	case m.Kind == policy.KindPod && len(m.IPs) == 1:
+		x := &podPeer{pod: v1beta2.PodReference{Name: m.Name, Namespace: m.Namespace}, bytes: m.IPs[0].As16()}
+		x.ips[0] = x.bytes[:]
+		x.Pod, x.Ports, x.IPs = &x.pod, namedPorts(m.Ports), x.ips[:]
+		return &x.Member
+	}
+	as := m.As(role)
+	return &watchstore.Member{GroupMember: GroupMember(role, m), Host: as.Host, Everywhere: as.Everywhere}
+}
+
+// GroupMember converts a member of a computed group of the role.
+func GroupMember(role policy.GroupRole, whole *policy.Member) v1beta2.GroupMember {
+	m := whole.As(role)
+	out := v1beta2.GroupMember{Ports: namedPorts(m.Ports)}
 	switch m.Kind {
 	case policy.KindExternalEntity:
 		out.ExternalEntity = &v1beta2.ExternalEntityReference{Name: m.Name, Namespace: m.Namespace}
@@ -123,8 +160,13 @@ func GroupMember(m *policy.Member) v1beta2.GroupMember {
 	for _, ip := range m.IPs {
 		out.IPs = append(out.IPs, address(ip))
 	}
-	for _, p := range m.Ports {
-		out.Ports = append(out.Ports, v1beta2.NamedPort{Port: p.Port, Name: p.Name, Protocol: v1beta2.Protocol(p.Protocol)})
+	return out
+}
+
+func namedPorts(in []policy.NamedPort) []v1beta2.NamedPort {
+	var out []v1beta2.NamedPort
+	for _, p := range in {
+		out = append(out, v1beta2.NamedPort{Port: p.Port, Name: p.Name, Protocol: v1beta2.Protocol(p.Protocol)})
 	}
 	return out
 }

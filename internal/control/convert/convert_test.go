@@ -168,7 +168,7 @@ func TestKubernetesSourceUsesScratchAgain(t *testing.T) {
 
 // TestAddressesHaveSixteenBytes: agents tell members apart by these bytes.
 func TestAddressesHaveSixteenBytes(t *testing.T) {
-	m := GroupMember(&policy.Member{EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "n", Name: "p"}, IPs: addresses("10.0.0.1", "2001:db8::1")})
+	m := GroupMember(policy.AddressGroup, &policy.Member{EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "n", Name: "p"}, IPs: addresses("10.0.0.1", "2001:db8::1")})
 	v4 := v1beta2.IPAddress{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1}
 	want(t, v4, m.IPs[0])
 	want(t, 16, len(m.IPs[1]))

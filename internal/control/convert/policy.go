@@ -196,13 +196,16 @@ func kubernetesPolicy(out *policy.Policy, p *networkingv1.NetworkPolicy) {
 	out.Generation = p.Generation
 	out.AppliedTo = resized(out.AppliedTo, 1)
 	out.AppliedTo[0] = policy.AppliedTo{PodSelector: selectorAgain(out.AppliedTo[0].PodSelector, &p.Spec.PodSelector)}
-	out.PolicyTypes = out.PolicyTypes[:0]
+	out.PolicyTypes, out.OtherTypes = out.PolicyTypes[:0], out.OtherTypes[:0]
 	for _, t := range p.Spec.PolicyTypes {
 		switch t {
 		case networkingv1.PolicyTypeIngress:
 			out.PolicyTypes = append(out.PolicyTypes, policy.Ingress)
 		case networkingv1.PolicyTypeEgress:
 			out.PolicyTypes = append(out.PolicyTypes, policy.Egress)
+		default:
+			// To leave it out would change what is isolated.
+			out.OtherTypes = append(out.OtherTypes, string(t))
 		}
 	}
 	out.Ingress = resized(out.Ingress, len(p.Spec.Ingress))
@@ -232,7 +235,7 @@ func kubernetesRule(out *policy.Rule, peers []networkingv1.NetworkPolicyPeer, po
 	for i := range ports {
 		p := &ports[i]
 		out.Ports[i] = policy.Port{Protocol: policy.TCP, Port: portRef(p.Port), EndPort: p.EndPort}
-		if p.Protocol != nil && *p.Protocol != "" {
+		if p.Protocol != nil {
 			out.Ports[i].Protocol = policy.Protocol(*p.Protocol)
 		}
 	}

@@ -22,6 +22,31 @@ func (c *checker) add(field, value, want string) {
 	c.errs = append(c.errs, policy.FieldError{Field: field, Value: value, Want: want})
 }
 
+// given adds an error that no single value is at fault of: the names of the fields that are set, or "nothing".
+func (c *checker) given(field, given, want string) {
+	c.errs = append(c.errs, policy.FieldError{Field: field, Given: given, Want: want})
+}
+
+// setField is a field that may be set, by name.
+type setField struct {
+	set  bool
+	name string
+}
+
+// fieldNames lists the fields that are set, in words.
+func fieldNames(fields []setField) string {
+	var names []string
+	for _, f := range fields {
+		if f.set {
+			names = append(names, f.name)
+		}
+	}
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
+}
+
 func at(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
 // ValidatePolicy returns what is wrong with an Antrea policy, given the priorities of the existing tiers by name. Errors

@@ -45,9 +45,9 @@ func NewReplay(keys []string) *Replay {
 	return r
 }
 
-func identity(m *policy.Member) string {
+func identity(role policy.GroupRole, m *policy.Member) string {
 	var ips []string
-	for _, a := range m.IPs {
+	for _, a := range m.As(role).IPs {
 		ips = append(ips, a.String())
 	}
 	return fmt.Sprintf("%s:%s/%s %s", m.Kind, m.Namespace, m.Name, strings.Join(ips, ","))
@@ -89,7 +89,7 @@ func (r *Replay) group(g *policy.GroupDelta) error {
 	}
 	for _, m := range g.Removed {
 		if known[m.EntityRef] == nil {
-			return fmt.Errorf("group %s: removes %s, which it does not have", g.Name, identity(m))
+			return fmt.Errorf("group %s: removes %s, which it does not have", g.Name, identity(g.Role, m))
 		}
 		delete(known, m.EntityRef)
 	}
@@ -142,20 +142,20 @@ func (v *view) group(g *policy.GroupDelta, key string, was, is bool, all map[pol
 		mine = map[string]*policy.Member{}
 		for _, m := range all {
 			if g.Role == policy.AddressGroup || key == "" || m.On(key) {
-				mine[identity(m)] = m
+				mine[identity(g.Role, m)] = m
 			}
 		}
 		v.groups[g.Role][g.Name] = mine
 	default:
 		added, removed := g.For(key)
 		for _, m := range added {
-			mine[identity(m)] = m
+			mine[identity(g.Role, m)] = m
 		}
 		for _, m := range removed {
-			if mine[identity(m)] == nil {
-				return fmt.Errorf("group %s at %q: patch removes %s, which is not held", g.Name, key, identity(m))
+			if mine[identity(g.Role, m)] == nil {
+				return fmt.Errorf("group %s at %q: patch removes %s, which is not held", g.Name, key, identity(g.Role, m))
 			}
-			delete(mine, identity(m))
+			delete(mine, identity(g.Role, m))
 		}
 	}
 	return nil
@@ -252,7 +252,7 @@ func Serve(l *policy.Listing, keys []string) string {
 				mine := map[string]*policy.Member{}
 				for _, m := range g.Members {
 					if policy.GroupRole(role) == policy.AddressGroup || key == "" || m.On(key) {
-						mine[identity(m)] = m
+						mine[identity(policy.GroupRole(role), m)] = m
 					}
 				}
 				v.groups[role][g.Name] = mine

@@ -137,16 +137,16 @@ func wireService(s *policy.ServiceMatch) any {
 
 func wireGroup(g *policy.ComputedGroup) any {
 	o := object{"metadata": object{"name": g.Name}}
-	list(o, "groupMembers", g.Members, func(m **policy.Member) any { return WireMember(*m) })
+	list(o, "groupMembers", g.Members, func(m **policy.Member) any { return WireMember(g.Role, *m) })
 	if members, ok := o["groupMembers"].([]any); ok {
 		sortByText(members, func(m any) any { return m })
 	}
 	return o
 }
 
-// WireMember renders one member.
-func WireMember(m *policy.Member) any {
-	o := object{}
+// WireMember renders one member of a group of the role.
+func WireMember(role policy.GroupRole, whole *policy.Member) any {
+	o, m := object{}, whole.As(role)
 	switch m.Kind {
 	case policy.KindPod:
 		o["pod"] = object{"name": m.Name, "namespace": m.Namespace}
