@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 
+	networkingv1 "k8s.io/api/networking/v1"
+
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/cli/manifest"
 	"github.com/nephele-io/nephele/internal/control/convert"
@@ -60,6 +62,9 @@ func (a *offlineAdmission) refusal(d *manifest.Document) *manifest.Refusal {
 
 func (a *offlineAdmission) findings(d *manifest.Document) (code int, errs []policy.FieldError) {
 	switch o := d.Object.(type) {
+	case *networkingv1.NetworkPolicy:
+		p := convert.KubernetesNetworkPolicy(o)
+		return http.StatusUnprocessableEntity, admission.ValidateKubernetes(&p)
 	case *v1beta1.NetworkPolicy:
 		return a.policy(convert.NetworkPolicy(o))
 	case *v1beta1.ClusterNetworkPolicy:

@@ -145,7 +145,7 @@ func refusal(errs []policy.FieldError, form bool) *metav1.Status {
 	}
 	for _, e := range errs {
 		s.Details.Causes = append(s.Details.Causes, metav1.StatusCause{
-			Type: metav1.CauseTypeFieldValueInvalid, Field: e.Field, Message: fmt.Sprintf("invalid value %q: want %s", e.Value, e.Want),
+			Type: metav1.CauseTypeFieldValueInvalid, Field: e.Field, Message: e.Detail(),
 		})
 	}
 	return s
