@@ -13,6 +13,13 @@ go run ./hack/protobuf api/controlplane/v1beta2 api/stats/v1alpha1
 rm -f "$out"/*.yaml
 gen crd:allowDangerousTypes=true paths=./api/cloud/... paths=./api/antrea/... output:crd:dir="$out"
 go run ./hack/generate "$out"/*.yaml
+{
+	echo "# The CustomResourceDefinitions of Nephele, as a base of config/. Written by hack/generate.sh."
+	echo "apiVersion: kustomize.config.k8s.io/v1beta1"
+	echo "kind: Kustomization"
+	echo "resources:"
+	for f in "$out"/*.yaml; do echo "- crd/${f##*/}"; done
+} >api/generated/kustomization.yaml
 
 upstream=sigs.k8s.io/network-policy-api
 rm -rf "$out/upstream"

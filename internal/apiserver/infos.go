@@ -86,7 +86,8 @@ func (i *Infos) Start(ctx context.Context) error {
 	var tellAt, agentsAt time.Time
 	for ctx.Err() == nil {
 		if now := i.Clock.Now(); !now.Before(tellAt) {
-			tellAt = now.Add(i.next(i.tell(ctx), infoInterval))
+			info := i.Server.Info()
+			tellAt = now.Add(i.next(i.tell(ctx, info), told(info)))
 		}
 		if now := i.Clock.Now(); !now.Before(agentsAt) {
 			agentsAt = now.Add(i.next(i.keepAgents(ctx), agentsInterval))
@@ -121,9 +122,18 @@ func (i *Infos) next(err error, interval time.Duration) time.Duration {
 	return infoRetry
 }
 
+// told is how long what is told holds good: one that is still starting has more to tell soon.
+func told(info *v1beta1.AntreaControllerInfo) time.Duration {
+	for _, c := range info.ControllerConditions {
+		if c.Status != metav1.ConditionTrue {
+			return infoRetry
+		}
+	}
+	return infoInterval
+}
+
 // tell writes what is true of the controller now.
-func (i *Infos) tell(ctx context.Context) error {
-	want := i.Server.Info()
+func (i *Infos) tell(ctx context.Context, want *v1beta1.AntreaControllerInfo) error {
 	want.Labels = map[string]string{managedBy: managedByUs}
 	present := &v1beta1.AntreaControllerInfo{}
 	err := i.Reader.Get(ctx, client.ObjectKeyFromObject(want), present)

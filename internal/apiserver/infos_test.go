@@ -126,12 +126,12 @@ func TestOtherControllerIsLeftAlone(t *testing.T) {
 	for range 5 {
 		beat()
 		clk.Step(infoInterval)
-		if err := i.tell(t.Context()); err != nil || i.controller(t).Version != "theirs" {
+		if err := i.tell(t.Context(), i.Server.Info()); err != nil || i.controller(t).Version != "theirs" {
 			t.Fatalf("%v: %+v", err, i.controller(t))
 		}
 	}
 	clk.Step(infoExpiry)
-	if err := i.tell(t.Context()); err != nil || i.controller(t).Version != "v1" {
+	if err := i.tell(t.Context(), i.Server.Info()); err != nil || i.controller(t).Version != "v1" {
 		t.Fatalf("%v: %+v", err, i.controller(t))
 	}
 }

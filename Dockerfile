@@ -1,0 +1,11 @@
+# The image of "nephele controller" for config/. Build it at the root of the repository: docker build -t nephele .
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY . .
+RUN CGO_ENABLED=0 make build-slim
+
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /src/bin/nephele-slim /nephele
+USER 65532:65532
+ENTRYPOINT ["/nephele"]

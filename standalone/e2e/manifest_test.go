@@ -1,0 +1,290 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/estate"
+)
+
+const manifests = "../../config"
+
+// built is what "kubectl kustomize" makes of a directory, images and all else but the list of resources left aside.
+func built(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var k struct{ Resources []string }
+	if err := yaml.Unmarshal(raw, &k); err != nil {
+		t.Fatal(err)
+	}
+	var out []*unstructured.Unstructured
+	for _, name := range k.Resources {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err != nil {
+			t.Fatal(err)
+		} else if info.IsDir() {
+			out = append(out, built(t, path)...)
+			continue
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, doc := range strings.Split(string(raw), "\n---\n") {
+			o := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict([]byte(doc), &o.Object); err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// TestManifestGivesNoMoreThanNamed: no rule of ours gives everything of something.
+func TestManifestGivesNoMoreThanNamed(t *testing.T) {
+	for _, o := range built(t, manifests) {
+		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range role.Rules {
+			for _, part := range slices.Concat(r.APIGroups, r.Resources, r.Verbs) {
+				if part == "*" {
+					t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), r)
+				}
+			}
+		}
+	}
+}
+
+// TestManifestInExistingCluster runs the controller with the arguments of the Deployment and the rights of its ServiceAccount, and has it do
+// some of everything: once as it is, when kube-apiserver, which has no cluster network here, does not reach its Service; and once
+// without webhooks, which that one would have to reach.
+func TestManifestInExistingCluster(t *testing.T) {
+	x := newExisting(t)
+	p := x.start()
+	x.registered(p)
+	x.served(p)
+	p.end()
+	state, _, err := estate.HybridCloud()
+	x.must(err)
+	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state})
+	x.must(err)
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p = x.start("--without-webhooks")
+	eventually(t, time.Minute, "the webhooks are removed", func(ctx context.Context) (bool, string) {
+		list, err := x.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+		return err == nil && len(list.Items) == 0, fmt.Sprint(err)
+	})
+	x.told(p)
+	x.enforced(server)
+	p.end()
+}
+
+// registered waits until the controller has told kube-apiserver about itself, and sees to it that it keeps doing so.
+func (x *existing) registered(p *pod) {
+	api := schemaOf("apiregistration.k8s.io", "v1", "APIService", "v1beta2.controlplane.antrea.io")
+	there := func(ctx context.Context) (bool, string) {
+		_, err1 := x.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "crdmutator.antrea.io", metav1.GetOptions{})
+		_, err2 := x.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "crdvalidator.antrea.io", metav1.GetOptions{})
+		ca, err3 := x.kube.CoreV1().ConfigMaps("kube-system").Get(ctx, "antrea-ca", metav1.GetOptions{})
+		err4 := x.admin.Get(ctx, client.ObjectKeyFromObject(api), api)
+		_, err5 := x.kube.CoordinationV1().Leases("kube-system").Get(ctx, "nephele-controller", metav1.GetOptions{})
+		why := fmt.Sprint(err1, err2, err3, err4, err5)
+		return why == fmt.Sprint(nil, nil, nil, nil, nil) && strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE"), why
+	}
+	eventually(x.t, time.Minute, "everything is registered", there)
+	// What somebody has changed is put back: the rights to change, not only to make.
+	unstructured.RemoveNestedField(api.Object, "spec", "caBundle")
+	x.must(unstructured.SetNestedField(api.Object, true, "spec", "insecureSkipTLSVerify"))
+	x.must(x.admin.Update(x.t.Context(), api))
+	ca, err := x.kube.CoreV1().ConfigMaps("kube-system").Get(x.t.Context(), "antrea-ca", metav1.GetOptions{})
+	x.must(err)
+	ca.Data["ca.crt"] = ""
+	_, err = x.kube.CoreV1().ConfigMaps("kube-system").Update(x.t.Context(), ca, metav1.UpdateOptions{})
+	x.must(err)
+	for _, path := range []string{"mutatingwebhookconfigurations/crdmutator.antrea.io", "validatingwebhookconfigurations/crdvalidator.antrea.io"} {
+		x.must(x.kube.AdmissionregistrationV1().RESTClient().Patch("application/merge-patch+json").AbsPath("/apis/admissionregistration.k8s.io/v1/" + path).
+			Body([]byte(`{"webhooks": []}`)).Do(x.t.Context()).Error())
+	}
+	eventually(x.t, time.Minute, "what was changed is put back", func(ctx context.Context) (bool, string) {
+		ca, err1 := x.kube.CoreV1().ConfigMaps("kube-system").Get(ctx, "antrea-ca", metav1.GetOptions{})
+		err2 := x.admin.Get(ctx, client.ObjectKeyFromObject(api), api)
+		m, err3 := x.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "crdmutator.antrea.io", metav1.GetOptions{})
+		v, err4 := x.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "crdvalidator.antrea.io", metav1.GetOptions{})
+		bundle, _, _ := unstructured.NestedString(api.Object, "spec", "caBundle")
+		return err1 == nil && err2 == nil && err3 == nil && err4 == nil && ca.Data["ca.crt"] != "" && bundle != "" && len(m.Webhooks) > 0 && len(v.Webhooks) > 0,
+			fmt.Sprint(err1, err2, err3, err4)
+	})
+}
+
+func schemaOf(group, version, kind, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(group + "/" + version)
+	o.SetKind(kind)
+	o.SetName(name)
+	return o
+}
+
+// served asks the controller as an agent with the rights of config/agents does, and as kube-apiserver asks its webhooks.
+func (x *existing) served(p *pod) {
+	ctx := x.t.Context()
+	x.must(x.admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent"}}))
+	x.must(x.admin.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nephele-agent"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "agent"}},
+	}))
+	x.must(x.admin.Create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "vm-1"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"enforcers"}, ResourceNames: []string{"vm-1"}, Verbs: []string{"enforce"}}},
+	}))
+	x.must(x.admin.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "vm-1"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "vm-1"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "agent"}},
+	}))
+	token := x.token("default", "agent")
+	eventually(x.t, time.Minute, "an agent is served its own part", func(ctx context.Context) (bool, string) {
+		code, answer, err := p.ask(ctx, http.MethodGet, computedPath+"addressgroups?fieldSelector=nodeName%3Dvm-1", token, nil)
+		return code == http.StatusOK, fmt.Sprint(code, string(answer), err)
+	})
+	if code, answer, err := p.ask(ctx, http.MethodGet, computedPath+"addressgroups?fieldSelector=nodeName%3Dvm-2", token, nil); code != http.StatusForbidden {
+		x.t.Errorf("the part of somebody else: %d %s %v", code, answer, err)
+	}
+	review := fromText(x.t, `
+apiVersion: admission.k8s.io/v1
+kind: AdmissionReview
+request:
+  uid: "1"
+  kind: {group: crd.antrea.io, version: v1beta1, kind: NetworkPolicy}
+  resource: {group: crd.antrea.io, version: v1beta1, resource: networkpolicies}
+  operation: CREATE
+  name: p
+  namespace: default
+  object:
+    apiVersion: crd.antrea.io/v1beta1
+    kind: NetworkPolicy
+    metadata: {namespace: default, name: p}
+    spec: {tier: missing, priority: 1, appliedTo: [{podSelector: {}}]}`)
+	// It looks into the API itself before it refuses for a tier that is not there.
+	code, answer, err := p.ask(ctx, http.MethodPost, "/validate/annp", "", review.Object)
+	if err != nil || code != http.StatusOK || !strings.Contains(string(answer), "missing") || !strings.Contains(string(answer), `"allowed":false`) {
+		x.t.Errorf("webhook: %d %s %v", code, answer, err)
+	}
+}
+
+// told waits until what the controller keeps in the API is there.
+func (x *existing) told(p *pod) {
+	ctx := x.t.Context()
+	x.must(x.admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
+	external := &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vm-1"}}
+	external.Spec.Interfaces = []v1alpha1.NetworkInterface{{IPs: []string{"10.0.0.1"}}}
+	x.must(x.admin.Create(ctx, external))
+	eventually(x.t, time.Minute, "the tiers, the entity of the ExternalNode and the infos are there", func(ctx context.Context) (bool, string) {
+		var tiers v1beta1.TierList
+		var agents v1beta1.AntreaAgentInfoList
+		var me v1beta1.AntreaControllerInfo
+		err1, err2 := x.admin.List(ctx, &tiers), x.admin.List(ctx, &agents)
+		err3 := x.admin.Get(ctx, client.ObjectKey{Name: "antrea-controller"}, &me)
+		err4 := x.admin.Get(ctx, client.ObjectKey{Namespace: "default", Name: "vm-1"}, schemaOf("crd.antrea.io", "v1alpha2", "ExternalEntity", ""))
+		return len(tiers.Items) == 6 && len(agents.Items) == 2 && me.PodRef.Name == "nephele-1" && me.NodeRef.Name == "n1" && err4 == nil,
+			fmt.Sprint(len(tiers.Items), len(agents.Items), me.PodRef, err1, err2, err3, err4)
+	})
+	// A tier that was changed is put back, the entity of an ExternalNode follows it and goes with it.
+	x.must(x.admin.Patch(ctx, &v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "baseline"}}, client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"priority": 77}}`))))
+	x.must(x.admin.Patch(ctx, external, client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"labels": {"a": "b"}}}`))))
+	eventually(x.t, time.Minute, "tier and entity are as they should be", func(ctx context.Context) (bool, string) {
+		var tier v1beta1.Tier
+		entity := schemaOf("crd.antrea.io", "v1alpha2", "ExternalEntity", "")
+		err1 := x.admin.Get(ctx, client.ObjectKey{Name: "baseline"}, &tier)
+		err2 := x.admin.Get(ctx, client.ObjectKey{Namespace: "default", Name: "vm-1"}, entity)
+		return tier.Spec.Priority == 253 && entity.GetLabels()["a"] == "b", fmt.Sprint(tier.Spec, entity.GetLabels(), err1, err2)
+	})
+	x.must(x.admin.Delete(ctx, external))
+	x.must(x.admin.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
+	group := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: Group, metadata: {namespace: default, name: g}, spec: {podSelector: {}}}`)
+	cluster := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: ClusterGroup, metadata: {name: g}, spec: {podSelector: {}}}`)
+	policy := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: ClusterNetworkPolicy, metadata: {name: p}, spec: {priority: 1, appliedTo: [{group: g}], ingress: [{action: Drop}]}}`)
+	upstream := fromText(x.t, `
+apiVersion: policy.networking.k8s.io/v1alpha1
+kind: AdminNetworkPolicy
+metadata: {name: p}
+spec: {priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)
+	objects := []*unstructured.Unstructured{group, cluster, policy, upstream}
+	for _, o := range objects {
+		x.must(x.admin.Create(ctx, o))
+	}
+	eventually(x.t, time.Minute, "everything has a status, and what is gone leaves nothing behind", func(ctx context.Context) (bool, string) {
+		var agents v1beta1.AntreaAgentInfoList
+		err := x.admin.List(ctx, &agents)
+		entity := x.admin.Get(ctx, client.ObjectKey{Namespace: "default", Name: "vm-1"}, schemaOf("crd.antrea.io", "v1alpha2", "ExternalEntity", ""))
+		for _, o := range objects {
+			x.must(x.admin.Get(ctx, client.ObjectKeyFromObject(o), o))
+			if conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions"); len(conditions) == 0 {
+				return false, fmt.Sprintf("%s has no status", o.GetKind())
+			}
+		}
+		return len(agents.Items) == 0 && apierrors.IsNotFound(entity), fmt.Sprint(err, len(agents.Items), entity)
+	})
+}
+
+// enforced applies the quick start to a simulated account, waits until it is enforced, and takes it back.
+func (x *existing) enforced(server *sim.Server) {
+	raw, err := os.ReadFile(manifests + "/samples/quickstart.yaml")
+	x.must(err)
+	var objects []*unstructured.Unstructured
+	for _, doc := range strings.Split(strings.Replace(string(raw), "http://127.0.0.1:8555", server.URL(), 1), "\n---\n") {
+		o := fromText(x.t, doc)
+		x.must(x.admin.Create(x.t.Context(), o))
+		objects = append(objects, o)
+	}
+	eventually(x.t, time.Minute, "the policy is realized", func(ctx context.Context) (bool, string) {
+		var p v1beta1.NetworkPolicy
+		err := x.admin.Get(ctx, client.ObjectKey{Namespace: "quickstart", Name: "switches"}, &p)
+		return p.Status.Phase == v1beta1.NetworkPolicyRealized, fmt.Sprint(p.Status, err)
+	})
+	for _, o := range slices.Backward(objects[1:]) {
+		x.must(x.admin.Delete(x.t.Context(), o))
+		// The account needs its keys until everything is given back.
+		eventually(x.t, time.Minute, "it is gone", func(ctx context.Context) (bool, string) {
+			err := x.admin.Get(ctx, client.ObjectKeyFromObject(o), o)
+			return apierrors.IsNotFound(err), fmt.Sprint(o.GetKind(), err)
+		})
+	}
+	eventually(x.t, time.Minute, "nothing is left", func(ctx context.Context) (bool, string) {
+		var vms cloudv1.VirtualMachineList
+		var vpcs cloudv1.VpcList
+		err1, err2 := x.admin.List(ctx, &vms), x.admin.List(ctx, &vpcs)
+		return len(vms.Items)+len(vpcs.Items) == 0, fmt.Sprint(len(vms.Items), len(vpcs.Items), err1, err2)
+	})
+}
