@@ -15,6 +15,7 @@ import (
 // TestEvaluateAgainstNaive holds the evaluator against the naive one: over the oracle's listing, not the engine's.
 func TestEvaluateAgainstNaive(t *testing.T) {
 	seen := map[policy.Outcome]int{}
+	exempt := map[policy.Exemption]int{}
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		draw := policytest.Draw(r.IntN)
@@ -29,6 +30,9 @@ func TestEvaluateAgainstNaive(t *testing.T) {
 		var ends []policy.Endpoint
 		for _, x := range w.Entities {
 			end := policy.Endpoint{EntityRef: x.EntityRef}
+			if x.HostNetwork {
+				end.EntityRef = policy.EntityRef{Kind: policy.KindNode, Name: x.Host}
+			}
 			if len(x.Addresses) > 0 && r.IntN(4) > 0 {
 				end.Addr = x.Addresses[0]
 			}
@@ -47,7 +51,16 @@ func TestEvaluateAgainstNaive(t *testing.T) {
 				Port: uint16(79 + r.IntN(5)), ICMPType: uint8(8 * r.IntN(2)),
 				Protocol: []policy.Protocol{policy.TCP, policy.UDP, policy.ICMP}[r.IntN(3)],
 			}
+			switch r.IntN(4) {
+			case 0:
+				f.Direct = true
+			case 1:
+				if named := toServices(oracle); len(named) > 0 {
+					f.Service = named[r.IntN(len(named))]
+				}
+			}
 			got := evaluator.Evaluate(f)
+			exempt[got.Ingress.Exempt]++
 			for d, outcome := range map[policy.Direction]policy.Decision{policy.Egress: got.Egress, policy.Ingress: got.Ingress} {
 				seen[outcome.Outcome]++
 				if want := policytest.Decide(oracle, f, d); outcome.Outcome != want {
@@ -56,7 +69,10 @@ func TestEvaluateAgainstNaive(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("outcomes: %v", seen)
+	t.Logf("outcomes: %v, exempt: %v", seen, exempt)
+	if exempt[policy.ExemptItself] == 0 || exempt[policy.ExemptOwnNode] == 0 {
+		t.Errorf("exempt at the destination were only %v", exempt)
+	}
 	for _, o := range []policy.Outcome{
 		policy.OutcomeAllow, policy.OutcomeDrop, policy.OutcomeReject, policy.OutcomeNative, policy.OutcomeUnknown,
 	} {
@@ -64,6 +80,17 @@ func TestEvaluateAgainstNaive(t *testing.T) {
 			t.Errorf("no flow with outcome %s", o)
 		}
 	}
+}
+
+// toServices are the Services that rules name.
+func toServices(l *policy.Listing) []policy.NamespacedName {
+	var out []policy.NamespacedName
+	for _, p := range l.Policies {
+		for _, r := range p.Rules {
+			out = append(out, r.To.ToServices...)
+		}
+	}
+	return out
 }
 
 // story is a small world with everything an explanation can show.

@@ -28,10 +28,14 @@ type rankedRule struct {
 	policy *ComputedPolicy
 	rule   *ComputedRule
 	stage  stage
+	// index is RuleRef.Index.
+	index int
 }
 
-func (r *rankedRule) ref() RuleRef {
-	out := RuleRef{Policy: r.policy.Source, Direction: r.rule.Direction, Rule: r.rule, TierPriority: knpTierPriority}
+func (r *rankedRule) ref(through []EntityRef) RuleRef {
+	out := RuleRef{
+		Policy: r.policy.Source, Direction: r.rule.Direction, Rule: r.rule, Index: r.index, TierPriority: knpTierPriority, Through: through,
+	}
 	if r.policy.TierPriority != nil {
 		out.TierPriority = *r.policy.TierPriority
 	}
@@ -80,6 +84,8 @@ type Evaluator struct {
 	// byAddress and byRef find the members of an address group.
 	byAddress map[string]map[netip.Addr][]*Member
 	byRef     map[string]map[EntityRef]*Member
+	// leads is what WithServices was given.
+	leads func(NamespacedName, *Flow) bool
 }
 
 type membership struct {
@@ -96,11 +102,17 @@ func NewEvaluator(l *Listing) *Evaluator {
 		byRef:     make(map[string]map[EntityRef]*Member),
 	}
 	for _, p := range l.Policies {
+		written := map[Direction]int{}
 		for i := range p.Rules {
-			r := rankedRule{policy: p.ComputedPolicy, rule: &p.Rules[i]}
+			r := rankedRule{policy: p.ComputedPolicy, rule: &p.Rules[i], index: int(p.Rules[i].Priority)}
 			switch {
 			case p.TierPriority == nil:
 				r.stage = stageKubernetes
+				r.index = written[r.rule.Direction]
+				written[r.rule.Direction]++
+				if r.rule.Action == "" {
+					r.index = -1
+				}
 			case *p.TierPriority >= baselineTierPriority:
 				r.stage = stageBaseline
 			}
@@ -136,14 +148,59 @@ func NewEvaluator(l *Listing) *Evaluator {
 	return v
 }
 
+// WithServices returns an Evaluator that knows Services. Where a flow does not say by which address its destination is
+// reached, leads tells whether it may be by that of a Service; without it, it may be by that of any. It must be safe for
+// concurrent use.
+func (v *Evaluator) WithServices(leads func(NamespacedName, *Flow) bool) *Evaluator {
+	out := *v
+	out.leads = leads
+	return &out
+}
+
 // Evaluate returns the verdict on a flow.
 func (v *Evaluator) Evaluate(f Flow) Verdict {
-	f.Source.Addr = f.Source.Addr.Unmap().WithZone("")
-	f.Destination.Addr = f.Destination.Addr.Unmap().WithZone("")
-	return Verdict{
-		Egress:  v.decide(&f, Egress, &f.Source, &f.Destination),
-		Ingress: v.decide(&f, Ingress, &f.Destination, &f.Source),
+	for _, a := range []*netip.Addr{&f.Source.Addr, &f.Destination.Addr, &f.GroupAddress} {
+		*a = a.Unmap().WithZone("")
 	}
+	var out Verdict
+	exempt := v.exemptions(&f)
+	if out.Egress = (Decision{Outcome: OutcomeNative, Exempt: exempt[0]}); exempt[0] == "" {
+		out.Egress = v.decide(&f, Egress, &f.Source, &f.Destination)
+	}
+	if out.Ingress = (Decision{Outcome: OutcomeNative, Exempt: exempt[1]}); exempt[1] == "" {
+		out.Ingress = v.decide(&f, Ingress, &f.Destination, &f.Source)
+	}
+	fromCluster := f.Source.Kind == KindPod || f.Source.Kind == KindNode
+	if service := f.service(); v.groupsOf[service.EntityRef] != nil && !fromCluster {
+		d := v.decide(&f, Ingress, &service, &f.Source)
+		out.Service = &d
+	}
+	return out
+}
+
+// service is the Service of the flow as what rules apply to; zero if there is none.
+func (f *Flow) service() Endpoint {
+	if f.Service == (NamespacedName{}) {
+		return Endpoint{}
+	}
+	return Endpoint{EntityRef: EntityRef{KindService, f.Service.Namespace, f.Service.Name}}
+}
+
+// exemptions returns the exemptions from egress and ingress policies.
+func (v *Evaluator) exemptions(f *Flow) [2]Exemption {
+	from, to := &f.Source, &f.Destination
+	switch {
+	case from.EntityRef == to.EntityRef && from.EntityRef != (EntityRef{}) || from.Addr == to.Addr && from.Addr.IsValid():
+		if f.Service != (NamespacedName{}) { // it leaves, and only then is found to come back
+			return [2]Exemption{"", ExemptItself}
+		}
+		return [2]Exemption{ExemptItself, ExemptItself}
+	case from.Kind == KindNode && to.Kind == KindPod:
+		if m := v.groupsOf[to.EntityRef]; m != nil && m[0].member.Host == from.Name {
+			return [2]Exemption{"", ExemptOwnNode}
+		}
+	}
+	return [2]Exemption{}
 }
 
 // candidates returns the rules of a direction that apply to an endpoint, in order, and its member values.
@@ -225,9 +282,10 @@ func (w *walk) step(r *rankedRule) {
 	if r.stage == stageTiers && !w.inTiers || r.rule.Action == "" {
 		return
 	}
-	switch w.evaluator.matches(w, r.rule) {
+	matches, through := w.evaluator.matches(w, r.rule)
+	switch matches {
 	case matchMaybe:
-		w.out.Uncertain = append(w.out.Uncertain, r.ref())
+		w.out.Uncertain = append(w.out.Uncertain, r.ref(nil))
 		switch {
 		case r.rule.Action == Pass && r.stage == stageBaseline:
 			w.possible = append(w.possible, w.byDefault())
@@ -237,7 +295,7 @@ func (w *walk) step(r *rankedRule) {
 			w.possible = append(w.possible, outcomeOf(r.rule.Action))
 		}
 	case matchYes:
-		ref := r.ref()
+		ref := r.ref(through)
 		switch {
 		case r.rule.Action == Pass && r.stage == stageBaseline:
 			// There is no level below the last one but the default.
@@ -268,10 +326,10 @@ func (w *walk) byDefault() Outcome {
 func (w *walk) end(o Outcome, by *RuleRef) {
 	w.inTiers, w.passed = false, false
 	w.out.Outcome, w.out.By = o, by
-	for _, p := range w.possible {
-		if p != o {
-			w.out.Outcome, w.out.By = OutcomeUnknown, nil
-		}
+	possible := append(w.possible, o)
+	slices.Sort(possible)
+	if possible = slices.Compact(possible); len(possible) > 1 {
+		w.out.Outcome, w.out.By, w.out.Possible = OutcomeUnknown, nil, possible
 	}
 }
 

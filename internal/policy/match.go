@@ -14,27 +14,62 @@ const (
 	matchYes
 )
 
-// matches holds a rule against the flow of the walk.
-func (v *Evaluator) matches(w *walk, r *ComputedRule) match {
+// matches holds a rule against the flow of the walk. If it matches only by other entities that have the address of the remote
+// end, these are returned as well.
+func (v *Evaluator) matches(w *walk, r *ComputedRule) (match, []EntityRef) {
 	peer := &r.From
 	if r.Direction == Egress {
 		peer = &r.To
 	}
 	remote := v.remoteMembers(w.remote, peer)
-	ports := w.members
-	if r.Direction == Egress {
-		ports = remote
+	itself, others := remote, []EntityRef(nil)
+	if w.remote.EntityRef != (EntityRef{}) {
+		itself = nil
+		for _, m := range remote {
+			if m.EntityRef == w.remote.EntityRef {
+				itself = append(itself, m)
+			} else if !slices.Contains(others, m.EntityRef) {
+				others = append(others, m.EntityRef)
+			}
+		}
 	}
-	if !servicesMatch(w.flow, r.Services, ports) {
-		return matchNo
+	ports := func(remote []*Member) []*Member {
+		if r.Direction == Egress {
+			return remote
+		}
+		return w.members
 	}
-	if len(remote) > 0 || inBlocks(w.remote.Addr, peer.IPBlocks) {
+	inside := inBlocks(w.remote.Addr, peer.IPBlocks)
+	switch {
+	case (len(itself) > 0 || inside) && servicesMatch(w.flow, r.Services, ports(itself)):
+		return matchYes, nil
+	case !servicesMatch(w.flow, r.Services, ports(remote)):
+		return matchNo, nil
+	case len(remote) > 0 || inside:
+		return matchYes, others
+	case len(peer.FQDNs) > 0 || slices.ContainsFunc(peer.ToServices, func(n NamespacedName) bool { return v.mayLead(n, w.flow) }):
+		return v.byName(w.flow, peer), nil
+	}
+	return matchNo, nil
+}
+
+// byName tells how a peer matches that does so, if at all, by a domain name or a Service.
+func (v *Evaluator) byName(f *Flow, peer *ComputedPeer) match {
+	if f.Service != (NamespacedName{}) && slices.Contains(peer.ToServices, f.Service) {
 		return matchYes
 	}
-	if len(peer.FQDNs)+len(peer.ToServices) > 0 {
-		return matchMaybe
+	return matchMaybe
+}
+
+// mayLead reports whether the packet may have been sent to the Service. Services have ports of TCP, UDP and SCTP only.
+func (v *Evaluator) mayLead(name NamespacedName, f *Flow) bool {
+	switch {
+	case f.Protocol == ICMP || f.Protocol == IGMP || f.Direct:
+		return false
+	case f.Service != (NamespacedName{}):
+		return f.Service == name
 	}
-	return matchNo
+	return v.leads == nil || v.leads(name, f)
 }
 
 // remoteMembers returns the members of the peer's address groups that the endpoint is.
@@ -77,7 +112,11 @@ func serviceMatches(f *Flow, s *ServiceMatch, named []*Member) bool {
 		return octet(s.ICMPType, f.ICMPType) && octet(s.ICMPCode, f.ICMPCode)
 	case IGMP:
 		if s.GroupAddress != "" {
-			if group, err := netip.ParseAddr(s.GroupAddress); err != nil || group.Unmap() != f.Destination.Addr {
+			about := f.GroupAddress
+			if !about.IsValid() {
+				about = f.Destination.Addr
+			}
+			if group, err := netip.ParseAddr(s.GroupAddress); err != nil || group.Unmap() != about {
 				return false
 			}
 		}

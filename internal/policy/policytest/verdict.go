@@ -14,6 +14,9 @@ func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome
 	if d == policy.Egress {
 		local, remote = f.Source, f.Destination
 	}
+	if exempt(l, f, d) {
+		return policy.OutcomeNative
+	}
 	a := attempt{l, f, local, remote}
 	var rules []plainRule
 	isolated := false
@@ -54,6 +57,28 @@ func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome
 		return policy.OutcomeUnknown
 	}
 	return outcomes[0]
+}
+
+// exempt reports whether no policy is asked about the flow in the direction: it ends where it begins, or comes to a Pod from its
+// Node. What goes through a Service to where it came from has been out first.
+func exempt(l *policy.Listing, f policy.Flow, d policy.Direction) bool {
+	nobody := policy.EntityRef{}
+	same := f.Source.EntityRef != nobody && f.Source.EntityRef == f.Destination.EntityRef ||
+		f.Source.Addr.IsValid() && f.Source.Addr == f.Destination.Addr
+	if same {
+		return d == policy.Ingress || f.Service == (policy.NamespacedName{})
+	}
+	if d == policy.Egress || f.Source.Kind != policy.KindNode || f.Destination.Kind != policy.KindPod {
+		return false
+	}
+	for _, g := range l.AppliedToGroups {
+		for _, m := range g.Members {
+			if m.EntityRef == f.Destination.EntityRef {
+				return m.Host == f.Source.Name
+			}
+		}
+	}
+	return false
 }
 
 type plainRule struct {
@@ -153,7 +178,11 @@ func (a attempt) hits(r policy.ComputedRule, hopeful bool) bool {
 	if r.Direction == policy.Egress {
 		peer = r.To
 	}
-	found := hopeful && len(peer.FQDNs)+len(peer.ToServices) > 0
+	found := hopeful && len(peer.FQDNs) > 0
+	if a.f.Protocol != policy.ICMP && a.f.Protocol != policy.IGMP && !a.f.Direct {
+		through := a.f.Service != (policy.NamespacedName{})
+		found = found || through && slices.Contains(peer.ToServices, a.f.Service) || hopeful && !through && len(peer.ToServices) > 0
+	}
 	var ports []policy.NamedPort
 	for _, g := range l.AddressGroups {
 		for _, m := range g.Members {
