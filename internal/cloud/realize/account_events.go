@@ -108,7 +108,8 @@ func (s *StatusWriter) reportDrift(ctx context.Context, r Report) error {
 		return err
 	}
 	for _, d := range untold {
-		s.tellAccount(account, "DriftRepaired", d.Region+" "+d.Object+": "+d.Message)
+		s.ask(r.Account, &d)
+		s.tellAccount(account, "DriftRepaired", d.String())
 	}
 	return nil
 }

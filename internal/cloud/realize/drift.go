@@ -3,6 +3,7 @@ package realize
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -13,6 +14,7 @@ import (
 // still to be done; after a restart that is all there is.
 func (w *worker) drift(t task, res *plan.Result, regions []plan.Region) {
 	modes := t.acct.planModes()
+	w.asPlanned = map[string]time.Time{}
 	defer func() {
 		fresh := 0
 		for _, found := range res.Drift {
@@ -25,6 +27,9 @@ func (w *worker) drift(t task, res *plan.Result, regions []plan.Region) {
 	}()
 	for _, r := range regions {
 		base := w.settled[r.Snapshot.Region]
+		if base != nil {
+			w.asPlanned[r.Snapshot.Region] = base.ObservedAt
+		}
 		if base == nil || base == r.Snapshot || t.acct.Releasing {
 			continue
 		}

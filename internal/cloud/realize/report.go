@@ -18,6 +18,9 @@ type Report struct {
 	Waiting string
 	// Result is the last plan with its statuses; nil before the first one.
 	Result *plan.Result
+	// AsPlanned says of regions when they were observed that were last seen to be as planned, before Result. What Result calls drift is
+	// younger. It lacks regions of which that is not known.
+	AsPlanned map[string]time.Time
 	// Modes are the VMs that were not simply enforced, and Would what would be planned if those in mode plan were; nil if there are
 	// none.
 	Modes map[plan.VMRef]VMMode
@@ -73,6 +76,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	w.report.Modes = acct.Modes
 	if res != nil {
 		w.report.Result, w.report.Would, w.report.Claims, w.report.ClusterID = res, w.would, w.claims, w.r.ClusterID
+		w.report.AsPlanned = w.asPlanned
 		if err == nil && res.Plan.Empty() {
 			now := w.r.Clock.Now()
 			w.report.RealizedAt = now

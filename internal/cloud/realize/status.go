@@ -25,6 +25,7 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
@@ -45,14 +46,18 @@ type StatusWriter struct {
 	Events   events.EventRecorder
 	Clock    clock.Clock
 	Log      logr.Logger
+	// ChangedBy, if set, tells who, other than us, was the last to change an object of an account's region; false if that is not known.
+	// It is set before anything is published.
+	ChangedBy func(account, region, id string) (cloud.Author, bool)
 
 	mu      sync.Mutex
 	pending map[string]Report
 	wake    chan struct{}
 	// drift holds, per account, what the newest report says, so that a lasting difference is one event, and untold what is still to
 	// be told: repairs are quick, and the report that shows a difference may never be written.
-	drift, untold map[string][]plan.Drift
-	drifting      map[string]drifting
+	drift    map[string][]plan.Drift
+	untold   map[string][]found
+	drifting map[string]drifting
 	// failing holds, per account, the failure that was told last; only Start's goroutine uses it.
 	failing map[string]string
 	// told holds, per VM, the versions of the policies that were reported as realized; only Start's goroutine uses it.
@@ -74,7 +79,7 @@ type StatusWriter struct {
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]plan.Drift{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{}, drifting: map[string]drifting{},
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]found{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{}, drifting: map[string]drifting{},
 		shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
 }
 
@@ -86,7 +91,7 @@ func (s *StatusWriter) Publish(_ context.Context, r Report) {
 	if r.Result != nil {
 		for _, d := range r.Result.Drift {
 			if !slices.Contains(s.drift[r.Account], d) {
-				s.untold[r.Account] = append(s.untold[r.Account], d)
+				s.untold[r.Account] = append(s.untold[r.Account], s.findOf(r, d))
 			}
 		}
 		s.drift[r.Account] = r.Result.Drift

@@ -49,6 +49,8 @@ type worker struct {
 	// settled are the snapshots on which the account was last seen to be as planned, without regions that we have written to since.
 	// Only run's goroutine uses it.
 	settled map[string]*cloud.Snapshot
+	// asPlanned is Report.AsPlanned of the last computation; only run's goroutine uses it.
+	asPlanned map[string]time.Time
 	// seen is the drift of the last computation; only run's goroutine uses it.
 	seen []plan.Drift
 	// hurry is set when a VM is to be released at once: the plan that is being applied breaks off.
