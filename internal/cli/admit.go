@@ -104,8 +104,9 @@ func (a *offlineAdmission) group(g policy.Group, refused *manifest.Refusal) (cod
 	return http.StatusBadRequest, errs
 }
 
+// tier checks a tier. Those of the system exist everywhere, so one in a manifest is a change of it.
 func (a *offlineAdmission) tier(t policy.Tier) []policy.FieldError {
-	for _, old := range a.given {
+	for _, old := range slices.Concat(a.given, policy.SystemTiers()) {
 		if old.Name == t.Name {
 			return admission.ValidateTierUpdate(old, t)
 		}

@@ -314,6 +314,8 @@ func TestTiersAndGroupsAreAdmitted(t *testing.T) {
 		"reserved":        {tier("a", "252"), "Tier", "a", "0 to 249", 400},
 		"out of range":    {tier("a", "256"), "Tier", "a", "spec.priority", 422},
 		"system tier":     {tier("emergency", "50") + tier("a", "51") + tier("a2", "51"), "Tier", "a2", "a has it", 400},
+		"system priority": {tier("application", "5"), "Tier", "application", "spec.priority: invalid value \"5\": want the priority the Tier was created with, 250", 400},
+		"system, free":    {tier("platform", "201"), "Tier", "platform", "want the priority the Tier was created with, 200", 400},
 		"nesting":         {group("leaf", "{podSelector: {}}") + group("mid", "{childGroups: [leaf]}") + group("top", "{childGroups: [mid]}"), "ClusterGroup", "top", "spec.childGroups[0]: invalid value \"mid\"", 400},
 		"nesting, before": {group("top", "{childGroups: [mid]}") + group("mid", "{childGroups: [leaf]}"), "ClusterGroup", "mid", "itself a child, of top", 400},
 		"own child":       {group("g", "{childGroups: [g]}"), "ClusterGroup", "g", "want another group", 400},
