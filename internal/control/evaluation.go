@@ -33,8 +33,9 @@ func (e UnknownPodError) Error() string { return fmt.Sprintf("there is no Pod %s
 // The default of an isolated Pod is a rule without action with the index 2147483647.
 //
 // Packets carry the first addresses of both Pods that are of one family. The question names no ports: rules count as if they
-// were for all traffic. Neither does it name a domain name or a Service, so peers of that kind do not count. An unknown Pod
-// is an UnknownPodError.
+// were for all traffic. Neither does it name a domain name or a Service, so peers of that kind do not count. To a Pod in the
+// network of its Node the policies of the Node apply. No policy is asked about what a Pod sends to itself, and at the
+// destination about what comes from its own Node. An unknown Pod is an UnknownPodError.
 func (c *Controller) EvaluatePods(ctx context.Context, source, destination types.NamespacedName) (*v1beta2.NetworkPolicyEvaluationResponse, error) {
 	pods := [2]policy.EntityRef{
 		{Kind: policy.KindPod, Namespace: source.Namespace, Name: source.Name},
@@ -42,6 +43,7 @@ func (c *Controller) EvaluatePods(ctx context.Context, source, destination types
 	}
 	var states [2]policy.EntityState
 	var known [2]bool
+	ends := pods
 	var part *policy.Listing
 	err := c.query(ctx, func(e *policy.Engine) {
 		// Address groups go by address: whoever has one of a Pod's addresses counts, such as its Node.
@@ -50,6 +52,10 @@ func (c *Controller) EvaluatePods(ctx context.Context, source, destination types
 			states[i], known[i] = e.Entity(ref)
 			for _, a := range states[i].Addresses {
 				concerned = append(concerned, c.directory.at(a)...)
+			}
+			if node, ok := networkOf(e, states[i]); ok {
+				ends[i] = node
+				concerned = append(concerned, node)
 			}
 		}
 		part = e.AppliedTo(concerned...)
@@ -63,10 +69,18 @@ func (c *Controller) EvaluatePods(ctx context.Context, source, destination types
 		}
 	}
 	flow := policy.Flow{Protocol: policy.TCP}
-	flow.Source.EntityRef, flow.Destination.EntityRef = pods[0], pods[1]
+	flow.Source.EntityRef, flow.Destination.EntityRef = ends[0], ends[1]
 	flow.Source.Addr, flow.Destination.Addr = sameFamily(states[0].Addresses, states[1].Addresses)
 	part = forAllTraffic(part)
 	return response(policy.NewEvaluator(part).Evaluate(flow), part), nil
+}
+
+// networkOf returns the Node in whose network a Pod is: such Pods have an address of their Node.
+func networkOf(e *policy.Engine, pod policy.EntityState) (policy.EntityRef, bool) {
+	node := policy.EntityRef{Kind: policy.KindNode, Name: pod.Host}
+	state, ok := e.Entity(node)
+	shares := func(a netip.Addr) bool { return slices.Contains(state.Addresses, a) }
+	return node, ok && pod.Excluded && slices.ContainsFunc(pod.Addresses, shares)
 }
 
 // sameFamily returns the first addresses of both ends that can talk to each other; invalid ones if there are none.

@@ -263,6 +263,14 @@ func TestEvaluatePods(t *testing.T) {
 		return p
 	}
 	a, b := policy.Peer{PodSelector: app("a")}, policy.Peer{PodSelector: app("b")}
+	node := func(address string) policy.Entity {
+		return policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindNode, Name: "node"}, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
+	}
+	inNetwork := func(pod, address string) policy.Entity {
+		e := podEntity("n", pod, address, "app="+pod)
+		e.HostNetwork = true
+		return e
+	}
 	for name, tt := range map[string]struct {
 		policies []policytest.Object
 		want     string
@@ -281,6 +289,14 @@ func TestEvaluatePods(t *testing.T) {
 		"upstream baseline": {[]policytest.Object{policy.Policy{Kind: policy.BaselineAdminNetworkPolicy, Name: "banp", UID: "banp", TierPriority: &tier,
 			AppliedTo: []policy.AppliedTo{{NamespaceSelector: &policy.Selector{}}}, Ingress: []policy.Rule{rule(policy.Drop, policy.Peer{NamespaceSelector: &policy.Selector{}})}}}, "banp In 0 Drop"},
 		"names and Services do not count": {[]policytest.Object{anp("out", "", 1, "a", nil, []policy.Rule{rule(policy.Drop, policy.Peer{FQDN: "*.example.com"}), rule(policy.Allow, b)})}, "out Out 1 Allow"},
+		"of its own Node": {[]policytest.Object{
+			node("192.168.0.1"), inNetwork("a", "192.168.0.1"), knp("k", "b", policy.Ingress)}, ""},
+		"of another Node": {[]policytest.Object{
+			node("192.168.0.1"), policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "n", Name: "b"}, Host: "other", Labels: map[string]string{"app": "b"},
+				Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}, inNetwork("a", "192.168.0.1"), knp("k", "b", policy.Ingress)}, "k In 2147483647 "},
+		"a policy of the Node": {[]policytest.Object{node("192.168.0.1"), inNetwork("b", "192.168.0.1"),
+			policy.Policy{Kind: policy.AntreaClusterNetworkPolicy, Name: "nodes", UID: "nodes", Priority: 1, AppliedTo: []policy.AppliedTo{{NodeSelector: &policy.Selector{}}},
+				Ingress: []policy.Rule{rule(policy.Drop)}}}, "nodes In 0 Drop"},
 		"the Node of the address": {[]policytest.Object{
 			policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindNode, Name: "node"}, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}},
 			anp("out", "", 1, "a", nil, []policy.Rule{rule(policy.Drop, policy.Peer{NodeSelector: &policy.Selector{}})})}, "out Out 0 Drop"},
@@ -305,7 +321,10 @@ func TestEvaluatePods(t *testing.T) {
 			}
 		})
 	}
-	c, _ := asked(t, podEntity("n", "a", "10.0.0.1"))
+	c, _ := asked(t, policy.Namespace{Name: "n"}, podEntity("n", "a", "10.0.0.1", "app=a"), knp("k", "a", policy.Ingress))
+	if got, err := c.EvaluatePods(t.Context(), key("n", "a"), key("n", "a")); got != nil || err != nil {
+		t.Errorf("a Pod to itself: %v, %v", got, err)
+	}
 	var unknown UnknownPodError
 	if _, err := c.EvaluatePods(t.Context(), key("n", "a"), key("n", "b")); !errors.As(err, &unknown) || unknown.Name != "b" {
 		t.Errorf("an unknown Pod: %v", err)
@@ -342,6 +361,17 @@ func TestEvaluatePodsAgainstNaive(t *testing.T) {
 			}
 			f := policy.Flow{Source: policy.Endpoint{EntityRef: s}, Destination: policy.Endpoint{EntityRef: d}, Protocol: policy.TCP}
 			f.Source.Addr, f.Destination.Addr = sameFamily(w.Entities[s].Addresses, w.Entities[d].Addresses)
+			for _, end := range []*policy.Endpoint{&f.Source, &f.Destination} {
+				pod := w.Entities[end.EntityRef]
+				node := w.Entities[policy.EntityRef{Kind: policy.KindNode, Name: pod.Host}]
+				if pod.HostNetwork || pod.Terminated {
+					for _, a := range pod.Addresses {
+						if slices.Contains(node.Addresses, a) {
+							end.EntityRef = node.EntityRef
+						}
+					}
+				}
+			}
 			egress, ingress := policytest.Decide(listing, f, policy.Egress), policytest.Decide(listing, f, policy.Ingress)
 			want, says := "native", "native"
 			switch {

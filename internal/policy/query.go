@@ -21,6 +21,8 @@ type EntityState struct {
 	Addresses []netip.Addr
 	// Excluded marks a Pod that is in no group: one that shares its Node's addresses, or has ended.
 	Excluded bool
+	// Host is the key of the enforcer responsible, as in Entity; that of a Node is its name.
+	Host string
 }
 
 // Entity returns what is known of an entity; false if there is none.
@@ -29,7 +31,7 @@ func (e *Engine) Entity(ref EntityRef) (EntityState, bool) {
 	if x == nil || !x.alive {
 		return EntityState{}, false
 	}
-	return EntityState{EntityRef: ref, Addresses: x.IPs, Excluded: x.excluded}, true
+	return EntityState{EntityRef: ref, Addresses: x.IPs, Excluded: x.excluded, Host: x.Host}, true
 }
 
 // GroupRef points at a Group, or at a ClusterGroup if Namespace is empty.
