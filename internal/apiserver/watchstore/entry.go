@@ -13,18 +13,44 @@ import (
 
 // entry is one stored object. Its methods are called with the store locked.
 type entry struct {
-	name     string
-	resource Resource
+	name string
 	// age orders objects by when they came.
 	age      uint64
 	revision uint64
 	span     *span
-	// policy makes a policy; uid and members are those of a group.
+	// policy makes a policy; it is nil for a group, which members are of. alias is the uid of a group if that is not its name; few have one.
 	policy  PolicySource
-	uid     types.UID
 	members memberList
+	alias   *types.UID
 	// shared is what all receivers of a policy or of an address group are given, as long as somebody is likely to need it.
 	shared atomic.Pointer[rendering]
+}
+
+// resource is the kind of the object.
+func (e *entry) resource() Resource {
+	switch {
+	case e.policy != nil:
+		return NetworkPolicies
+	case e.members.placed:
+		return AppliedToGroups
+	}
+	return AddressGroups
+}
+
+// setUID sets the uid of a group.
+func (e *entry) setUID(uid types.UID) {
+	e.alias = nil
+	if string(uid) != e.name {
+		other := uid
+		e.alias = &other
+	}
+}
+
+func (e *entry) uid() types.UID {
+	if e.alias != nil {
+		return *e.alias
+	}
+	return types.UID(e.name)
 }
 
 // formatRevision is the resource version of an object that last changed in a revision.
@@ -35,12 +61,12 @@ func formatRevision(r uint64) string { return strconv.FormatUint(2*r, 10) }
 func Position(revision uint64) string { return strconv.FormatUint(2*revision+1, 10) }
 
 func (e *entry) meta() metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: e.name, UID: e.uid, ResourceVersion: formatRevision(e.revision)}
+	return metav1.ObjectMeta{Name: e.name, UID: e.uid(), ResourceVersion: formatRevision(e.revision)}
 }
 
 // whole is the object as a key sees it, as far as it fits into one event; last is the last member in it if there are more.
 func (e *entry) whole(key string, limit int) (object runtime.Object, last *Member) {
-	switch e.resource {
+	switch e.resource() {
 	case AddressGroups:
 		members, last := e.members.piece(key, nil, limit)
 		return &v1beta2.AddressGroup{ObjectMeta: e.meta(), GroupMembers: members}, last
@@ -57,7 +83,7 @@ func (e *entry) whole(key string, limit int) (object runtime.Object, last *Membe
 func (e *entry) patched(revision uint64, added, removed []v1beta2.GroupMember) runtime.Object {
 	meta := e.meta()
 	meta.ResourceVersion = formatRevision(revision)
-	if e.resource == AddressGroups {
+	if e.resource() == AddressGroups {
 		return &v1beta2.AddressGroupPatch{ObjectMeta: meta, AddedGroupMembers: added, RemovedGroupMembers: removed}
 	}
 	return &v1beta2.AppliedToGroupPatch{ObjectMeta: meta, AddedGroupMembers: added, RemovedGroupMembers: removed}
@@ -65,7 +91,7 @@ func (e *entry) patched(revision uint64, added, removed []v1beta2.GroupMember) r
 
 // tombstone is what DELETED carries.
 func (e *entry) tombstone() *rendering {
-	switch e.resource {
+	switch e.resource() {
 	case AddressGroups:
 		return &rendering{object: &v1beta2.AddressGroup{ObjectMeta: e.meta()}}
 	case AppliedToGroups:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -20,15 +21,16 @@ type Event struct {
 
 // Frames keeps encodings, so that what many receive is encoded once per encoding. It is safe for concurrent use.
 type Frames struct {
-	mu   sync.Mutex
-	kept []*frame
+	// last is the encoding that came last, which leads to those before.
+	last atomic.Pointer[frame]
 }
 
 type frame struct {
-	id   string
-	once sync.Once
-	data []byte
-	err  error
+	id     string
+	before *frame
+	once   sync.Once
+	data   []byte
+	err    error
 }
 
 // Encode returns the encoding with the given id, which encode writes if it is the first. The bytes must not be modified.
@@ -43,16 +45,17 @@ func (f *Frames) Encode(id string, encode func(io.Writer) error) ([]byte, error)
 }
 
 func (f *Frames) of(id string) *frame {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, x := range f.kept {
-		if x.id == id {
+	for {
+		last := f.last.Load()
+		for x := last; x != nil; x = x.before {
+			if x.id == id {
+				return x
+			}
+		}
+		if x := (&frame{id: id, before: last}); f.last.CompareAndSwap(last, x) {
 			return x
 		}
 	}
-	x := &frame{id: id}
-	f.kept = append(f.kept, x)
-	return x
 }
 
 // rendering is an object as receivers get it, which several may share.

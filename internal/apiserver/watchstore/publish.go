@@ -96,7 +96,7 @@ func (p *publication) changePolicy(t *table, c *PolicyChange) {
 		return
 	}
 	if !existed {
-		e = &entry{name: name, resource: t.resource}
+		e = &entry{name: name}
 	}
 	e.policy, e.revision = source, p.revision
 	e.shared.Store(nil)
@@ -109,7 +109,8 @@ func (p *publication) changeGroup(t *table, c *GroupChange) {
 	existed := e != nil
 	if c.Deleted {
 		if existed {
-			e.uid, e.revision = c.UID, p.revision
+			e.setUID(c.UID)
+			e.revision = p.revision
 			before := p.displace(t, e)
 			p.tell(t, transition{entry: e, existed: true, before: before, after: p.registry.empty})
 			p.registry.release(before)
@@ -117,9 +118,10 @@ func (p *publication) changeGroup(t *table, c *GroupChange) {
 		return
 	}
 	if !existed {
-		e = &entry{name: c.Name, resource: t.resource, members: memberList{placed: t.resource == AppliedToGroups}}
+		e = &entry{name: c.Name, members: memberList{placed: t.resource == AppliedToGroups}}
 	}
-	e.uid, e.revision = c.UID, p.revision
+	e.setUID(c.UID)
+	e.revision = p.revision
 	e.shared.Store(nil)
 	tr := transition{entry: e, existed: existed, exists: true}
 	if existed {

@@ -203,7 +203,7 @@ func (w *Watcher) deliverFirst() (Event, bool) {
 
 // added is ADDED with as much of the object as fits; last is its last member if there are more.
 func (w *Watcher) added(e *entry) (event Event, last *Member) {
-	if e.resource == AppliedToGroups {
+	if e.resource() == AppliedToGroups {
 		object, last := e.whole(w.name, w.store.maxEventBytes)
 		return Event{Type: watch.Added, Object: object}, last
 	}
@@ -214,7 +214,7 @@ func (w *Watcher) added(e *entry) (event Event, last *Member) {
 // modified is MODIFIED with as much of what is due as fits; the rest becomes due again, behind everything else. It is false if
 // there is nothing to tell.
 func (w *Watcher) modified(e *entry, d delivery) (Event, bool) {
-	if e.resource == NetworkPolicies {
+	if e.resource() == NetworkPolicies {
 		return w.store.render(e).event(watch.Modified), true
 	}
 	limit := w.store.maxEventBytes
