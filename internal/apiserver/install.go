@@ -24,7 +24,7 @@ func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme
 		v1beta1.GroupVersion(): {"controllerinfos": newControllerInfos(o).storage()},
 	}
 	if o.Statistics != nil {
-		served[v1beta2.GroupVersion()]["nodestatssummaries"] = newSummaries(o.Statistics, g)
+		served[v1beta2.GroupVersion()]["nodestatssummaries"] = newSummaries(o, g)
 		served[v1alpha1.GroupVersion()] = statistics(o.Statistics, g)
 	}
 	if o.Queries != nil {

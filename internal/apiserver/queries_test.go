@@ -400,7 +400,7 @@ func TestTables(t *testing.T) {
 		NetworkPolicies: []v1beta2.NetworkPolicyStats{{NetworkPolicy: v1beta2.NetworkPolicyReference{UID: "1"}, TrafficStats: counters}},
 		Multicast:       []v1beta2.MulticastGroupInfo{{Group: "225.1.1.1", Pods: []v1beta2.PodReference{{Namespace: "n", Name: "a"}, {Namespace: "n", Name: "b"}, {Namespace: "n", Name: "c"}, {Namespace: "n", Name: "d"}}}},
 	}
-	w.book.Add("n1", summary)
+	w.book.Add("n1", summary, anyPolicy{})
 	c, s := w.client(t, "agent", ""), w.statsClient(t, "agent", "")
 	traffic := "Name Sessions Packets Bytes Created At"
 	for name, tt := range map[string]struct {

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,12 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
 func statistic(resource string) schema.GroupResource {
@@ -30,15 +33,44 @@ func statistic(resource string) schema.GroupResource {
 // summaries takes what enforcers have counted.
 type summaries struct {
 	resource
-	book *stats.Book
-	gate gate
+	book  *stats.Book
+	given stats.Computed
+	gate  gate
 }
 
 var _ rest.Creater = (*summaries)(nil)
 
-func newSummaries(b *stats.Book, g gate) rest.Storage {
+func newSummaries(o Options, g gate) rest.Storage {
 	r := newResource(controlplane("nodestatssummaries"), "nodestatssummary", false, func() runtime.Object { return &v1beta2.NodeStatsSummary{} })
-	return &summaries{r, b, g}
+	return &summaries{r, o.Statistics, given{o.Store, o.Enforcers}, g}
+}
+
+// given says what enforcers have been given.
+type given struct {
+	store  *watchstore.Store
+	access EnforcerAccess
+}
+
+// Concerns implements stats.Computed. Where anybody may act for any enforcer, so may they say anything: agents of ExternalNodes give
+// a name there that is not their key.
+func (g given) Concerns(key string, policy types.UID) bool {
+	return g.access == AnyKey || g.store.Concerns(watchstore.NetworkPolicies, string(policy), key)
+}
+
+// Rules implements stats.Computed.
+func (g given) Rules(policy types.UID) []string {
+	object, _, err := g.store.Get(watchstore.NetworkPolicies, string(policy))
+	p, ok := object.(*v1beta2.NetworkPolicy)
+	if err != nil || !ok {
+		return nil
+	}
+	var names []string
+	for i := range p.Rules {
+		if !slices.Contains(names, p.Rules[i].Name) {
+			names = append(names, p.Rules[i].Name)
+		}
+	}
+	return names
 }
 
 // Create implements rest.Creater. The answer is empty.
@@ -55,7 +87,7 @@ func (s *summaries) Create(ctx context.Context, object runtime.Object, _ rest.Va
 		return nil, err
 	}
 	if !dryRun(options) {
-		s.book.Add(key, summary)
+		s.book.Add(key, summary, s.given)
 	}
 	return &v1beta2.NodeStatsSummary{}, nil
 }

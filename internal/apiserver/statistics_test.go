@@ -13,7 +13,9 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	statsv1alpha1 "github.com/nephele-io/nephele/api/stats/v1alpha1"
+	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
 // Enforcers post at the same time, in both encodings; nothing is lost and nothing is counted twice.
@@ -25,6 +27,7 @@ func TestStatisticsOfManyEnforcers(t *testing.T) {
 		w.book.Begin(stats.Policy{Kind: v1beta2.AntreaNetworkPolicy, Namespace: "n", Name: fmt.Sprintf("p%d", i), UID: types.UID(fmt.Sprint(i))})
 	}
 	w.book.Begin(stats.Policy{Kind: v1beta2.K8sNetworkPolicy, Namespace: "n", Name: "k", UID: "k"})
+	w.spans(policies, nodes)
 	var running sync.WaitGroup
 	for n := range nodes {
 		contentType := []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf}[n%2]
@@ -75,6 +78,45 @@ func TestStatisticsOfManyEnforcers(t *testing.T) {
 	w.book.End("k")
 	if err := w.statsClient(t, "agent", "").Get().Namespace("n").Resource("networkpolicystats").Name("k").Do(t.Context()).Error(); !apierrors.IsNotFound(err) {
 		t.Errorf("of a policy that is gone: %v", err)
+	}
+}
+
+// spans publishes policies named by number, with the rule r, and k, which concern the Nodes n0 and so on.
+func (w *world) spans(policies, nodes int) {
+	var keys []string
+	for n := range nodes {
+		keys = append(keys, fmt.Sprintf("n%d", n))
+	}
+	changes := watchstore.Changes{Policies: []watchstore.PolicyChange{policyChange("k", 1, keys...)}}
+	for i := range policies {
+		p := policyChange(fmt.Sprint(i), 1, keys...)
+		p.Policy.Rules[0].Name = "r"
+		changes.Policies = append(changes.Policies, p)
+	}
+	w.store.Publish(changes)
+}
+
+// An enforcer reports about policies that concern it, unless anybody may say anything.
+func TestStatisticsOfOtherPolicies(t *testing.T) {
+	t.Parallel()
+	for access, want := range map[apiserver.EnforcerAccess]int64{apiserver.OwnKey: 2, apiserver.AnyKey: 4} {
+		w := newGuardedWorld(t, access, granted())
+		w.book.Begin(stats.Policy{Kind: v1beta2.AntreaNetworkPolicy, Namespace: "n", Name: "p", UID: "0"})
+		w.spans(1, 2)
+		for _, name := range []string{"n1", "stranger"} {
+			s := &v1beta2.NodeStatsSummary{ObjectMeta: metav1.ObjectMeta{Name: name}, AntreaNetworkPolicies: []v1beta2.NetworkPolicyStats{{
+				NetworkPolicy: v1beta2.NetworkPolicyReference{UID: "0"}, RuleTrafficStats: []v1beta2.RuleTrafficStats{
+					{Name: "r", TrafficStats: v1beta2.TrafficStats{Packets: 1}}, {Name: "made up", TrafficStats: v1beta2.TrafficStats{Packets: 1}}},
+			}}}
+			if err := w.client(t, "admin", runtime.ContentTypeJSON).Post().Resource("nodestatssummaries").Body(s).Do(t.Context()).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got statsv1alpha1.AntreaNetworkPolicyStats
+		err := w.statsClient(t, "admin", "").Get().Namespace("n").Resource("antreanetworkpolicystats").Name("p").Do(t.Context()).Into(&got)
+		if err != nil || got.TrafficStats.Packets != want || len(got.RuleTrafficStats) != 1 || got.RuleTrafficStats[0].TrafficStats.Packets != want/2 {
+			t.Errorf("%s: %+v, %v; want %d packets", access, got, err, want)
+		}
 	}
 }
 
@@ -143,3 +185,9 @@ func TestLatencies(t *testing.T) {
 		}
 	}
 }
+
+// anyPolicy concerns everybody.
+type anyPolicy struct{}
+
+func (anyPolicy) Concerns(string, types.UID) bool { return true }
+func (anyPolicy) Rules(types.UID) []string        { return nil }

@@ -11,7 +11,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 )
 
 // enforcers is a cluster with two agents: one in a Pod on Node n1, one on a VM, ExternalNode vm1 in namespace vms.
@@ -65,7 +67,9 @@ func newEnforcers(t *testing.T) *enforcers {
 		&rbacv1.Role{ObjectMeta: object("vms", "vm1"), Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"enforcers"}, ResourceNames: []string{"vm1"}, Verbs: []string{"enforce"}}}},
 		&rbacv1.RoleBinding{ObjectMeta: object("vms", "vm1"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "vm1"}, Subjects: subjects[1:]},
-		&networkingv1.NetworkPolicy{ObjectMeta: object("vms", "deny"), Spec: networkingv1.NetworkPolicySpec{}},
+		&v1alpha1.ExternalNode{ObjectMeta: object("vms", "vm1"), Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.0.0.1"}}}}},
+		&v1beta1.NetworkPolicy{ObjectMeta: object("vms", "deny"), Spec: v1beta1.NetworkPolicySpec{
+			Priority: 1, AppliedTo: []v1beta1.AppliedTo{{ExternalEntitySelector: &metav1.LabelSelector{}}}, Ingress: []v1beta1.Rule{{Action: v1beta1.RuleActionDrop, Name: "all"}}}},
 	} {
 		if err := e.client.Create(t.Context(), o); err != nil {
 			t.Fatalf("%T %s: %v", o, o.GetName(), err)
@@ -152,31 +156,40 @@ func TestEnforcersHaveTheirOwnKey(t *testing.T) {
 	e.countsAreAddedUp(t)
 }
 
-// countsAreAddedUp has the VM's agent report twice.
+// countsAreAddedUp has the VM's agent report twice, with a rule that there is and one that there is not, and the Pod's, which the policy does
+// not concern, as well.
 func (e *enforcers) countsAreAddedUp(t *testing.T) {
 	t.Helper()
-	var deny networkingv1.NetworkPolicy
+	var deny v1beta1.NetworkPolicy
 	if err := e.client.Get(t.Context(), client.ObjectKey{Namespace: "vms", Name: "deny"}, &deny); err != nil {
 		t.Fatal(err)
 	}
-	summary := fmt.Sprintf(`{"kind":"NodeStatsSummary","apiVersion":"controlplane.antrea.io/v1beta2","metadata":{"name":"vm1"},`+
-		`"networkPolicies":[{"networkPolicy":{"uid":%q},"trafficStats":{"packets":2,"bytes":128,"sessions":1}}]}`, deny.UID)
-	for _, c := range e.ways(t, e.vm) {
-		if err := c.Post().Resource("nodestatssummaries").SetHeader("Content-Type", "application/json").Body([]byte(summary)).Do(t.Context()).Error(); err != nil {
-			t.Error(err)
+	eventually(t, time.Minute, "the policy concerns the VM", func(ctx context.Context) (bool, string) {
+		raw, err := e.ways(t, e.vm)["direct"].Get().Resource("networkpolicies").Param("fieldSelector", "nodeName=vms/vm1").SetHeader("Accept", "application/json").DoRaw(ctx)
+		return err == nil && strings.Contains(string(raw), string(deny.UID)), fmt.Sprint(string(raw), err)
+	})
+	for name, token := range map[string]string{"vm1": e.vm, "n1": e.pod} {
+		summary := fmt.Sprintf(`{"kind":"NodeStatsSummary","apiVersion":"controlplane.antrea.io/v1beta2","metadata":{"name":%q},`+
+			`"antreaNetworkPolicies":[{"networkPolicy":{"uid":%q},"ruleTrafficStats":[{"name":"all","trafficStats":{"packets":1,"bytes":64,"sessions":1}},`+
+			`{"name":"made up","trafficStats":{"packets":1,"bytes":64}}]}]}`, name, deny.UID)
+		for _, c := range e.ways(t, token) {
+			if err := c.Post().Resource("nodestatssummaries").SetHeader("Content-Type", "application/json").Body([]byte(summary)).Do(t.Context()).Error(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
-	raw, err := e.kube.Discovery().RESTClient().Get().AbsPath("/apis/stats.antrea.io/v1alpha1/namespaces/vms/networkpolicystats/deny").SetHeader("Accept", "application/json").DoRaw(t.Context())
+	raw, err := e.kube.Discovery().RESTClient().Get().AbsPath("/apis/stats.antrea.io/v1alpha1/namespaces/vms/antreanetworkpolicystats/deny").SetHeader("Accept", "application/json").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
-		TrafficStats struct{ Packets, Bytes, Sessions int64 }
+		TrafficStats     struct{ Packets, Bytes, Sessions int64 }
+		RuleTrafficStats []struct{ Name string }
 	}
 	if err := json.Unmarshal(raw, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.TrafficStats.Packets != 4 || got.TrafficStats.Bytes != 256 || got.TrafficStats.Sessions != 2 {
+	if got.TrafficStats.Packets != 4 || got.TrafficStats.Bytes != 256 || got.TrafficStats.Sessions != 2 || len(got.RuleTrafficStats) != 1 {
 		t.Errorf("got %s", raw)
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
 )
 
-// maxRules is how many rules of one policy are counted apart: more than a policy can have, so that reports of rules that do
-// not exist cannot fill the memory.
+// maxRules is how many rules of one policy are counted apart: more than a policy can have. Those that it has no longer give way.
 const maxRules = 1024
 
 // Policy is what is counted for.
@@ -99,18 +98,42 @@ func (b *Book) End(uid types.UID) {
 	}
 }
 
-// Add takes the report of an enforcer with the given key. It does not keep the value.
-func (b *Book) Add(key string, s *v1beta2.NodeStatsSummary) {
+// Computed says what enforcers have been given.
+type Computed interface {
+	// Concerns reports whether the policy of that uid concerns the enforcer with the key.
+	Concerns(key string, policy types.UID) bool
+	// Rules returns the names of the policy's rules.
+	Rules(policy types.UID) []string
+}
+
+// Add takes the report of an enforcer with the given key: of what it counts, that about policies that concern it. It does not keep the
+// value.
+func (b *Book) Add(key string, s *v1beta2.NodeStatsSummary, given Computed) {
+	// given is asked before the Book is locked.
+	var accepted []report
+	for _, kind := range []struct {
+		kind v1beta2.NetworkPolicyType
+		list []v1beta2.NetworkPolicyStats
+	}{
+		{v1beta2.K8sNetworkPolicy, s.NetworkPolicies}, {v1beta2.AntreaNetworkPolicy, s.AntreaNetworkPolicies},
+		{v1beta2.AntreaClusterNetworkPolicy, s.AntreaClusterNetworkPolicies},
+	} {
+		for i := range kind.list {
+			r := report{kind: kind.kind, stats: &kind.list[i]}
+			uid := r.stats.NetworkPolicy.UID
+			if !given.Concerns(key, uid) {
+				continue
+			}
+			if kind.kind != v1beta2.K8sNetworkPolicy && len(r.stats.RuleTrafficStats) > 0 {
+				r.rules = given.Rules(uid)
+			}
+			accepted = append(accepted, r)
+		}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i := range s.NetworkPolicies {
-		b.add(v1beta2.K8sNetworkPolicy, &s.NetworkPolicies[i])
-	}
-	for i := range s.AntreaNetworkPolicies {
-		b.add(v1beta2.AntreaNetworkPolicy, &s.AntreaNetworkPolicies[i])
-	}
-	for i := range s.AntreaClusterNetworkPolicies {
-		b.add(v1beta2.AntreaClusterNetworkPolicy, &s.AntreaClusterNetworkPolicies[i])
+	for _, r := range accepted {
+		b.add(r)
 	}
 	if len(s.Multicast) == 0 {
 		delete(b.multicast, key)
@@ -119,30 +142,51 @@ func (b *Book) Add(key string, s *v1beta2.NodeStatsSummary) {
 	b.multicast[key] = s.DeepCopy().Multicast
 }
 
-func (b *Book) add(kind v1beta2.NetworkPolicyType, s *v1beta2.NetworkPolicyStats) {
-	p := b.policies[s.NetworkPolicy.UID]
-	if p == nil || p.Kind != kind {
+// report is what an enforcer counts for one policy, and the names of the rules that the policy has.
+type report struct {
+	kind  v1beta2.NetworkPolicyType
+	stats *v1beta2.NetworkPolicyStats
+	rules []string
+}
+
+func (b *Book) add(r report) {
+	p := b.policies[r.stats.NetworkPolicy.UID]
+	if p == nil || p.Kind != r.kind {
 		return
 	}
-	if kind == v1beta2.K8sNetworkPolicy || len(s.RuleTrafficStats) == 0 {
-		addUp(&p.total, s.TrafficStats)
+	if r.kind == v1beta2.K8sNetworkPolicy || len(r.stats.RuleTrafficStats) == 0 {
+		addUp(&p.total, r.stats.TrafficStats)
 		return
 	}
-	for _, r := range s.RuleTrafficStats {
-		sum := p.rules[r.Name]
-		if sum == nil {
-			if len(p.rules) >= maxRules {
-				continue
-			}
-			if p.rules == nil {
-				p.rules = map[string]*v1alpha1.TrafficStats{}
-			}
-			sum = &v1alpha1.TrafficStats{}
-			p.rules[r.Name] = sum
+	for _, counted := range r.stats.RuleTrafficStats {
+		// Also that of a rule which the policy has no longer, or never had, is the policy's.
+		addUp(&p.total, counted.TrafficStats)
+		if sum := p.rule(counted.Name, r.rules); sum != nil {
+			addUp(sum, counted.TrafficStats)
 		}
-		addUp(sum, r.TrafficStats)
-		addUp(&p.total, r.TrafficStats)
 	}
+}
+
+// rule returns the sums of a rule, given those that the policy has; nil if it is none of them.
+func (p *page) rule(name string, has []string) *v1alpha1.TrafficStats {
+	if !slices.Contains(has, name) {
+		return nil
+	}
+	if sum := p.rules[name]; sum != nil {
+		return sum
+	}
+	if len(p.rules) >= maxRules {
+		maps.DeleteFunc(p.rules, func(name string, _ *v1alpha1.TrafficStats) bool { return !slices.Contains(has, name) })
+	}
+	if len(p.rules) >= maxRules {
+		return nil
+	}
+	if p.rules == nil {
+		p.rules = map[string]*v1alpha1.TrafficStats{}
+	}
+	sum := &v1alpha1.TrafficStats{}
+	p.rules[name] = sum
+	return sum
 }
 
 func addUp(sum *v1alpha1.TrafficStats, more v1beta2.TrafficStats) {

@@ -3,6 +3,7 @@ package stats
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -37,6 +38,12 @@ func counted(uid string, packets int64, rules ...string) v1beta2.NetworkPolicySt
 	return s
 }
 
+// rules are the names of the rules of every policy; all policies concern everybody.
+type rules []string
+
+func (r rules) Concerns(string, types.UID) bool { return true }
+func (r rules) Rules(types.UID) []string        { return r }
+
 func TestCountersAreAddedUp(t *testing.T) {
 	b, c := newBook()
 	began := metav1.NewTime(c.Now()).Rfc3339Copy()
@@ -50,7 +57,7 @@ func TestCountersAreAddedUp(t *testing.T) {
 			NetworkPolicies:              []v1beta2.NetworkPolicyStats{counted("1", 5), counted("unknown", 5), counted("2", 7)},
 			AntreaNetworkPolicies:        []v1beta2.NetworkPolicyStats{counted("2", 3, "y", "x")},
 			AntreaClusterNetworkPolicies: []v1beta2.NetworkPolicyStats{counted("3", 2), counted("3", 1, "r")},
-		})
+		}, rules{"x", "y", "r"})
 	}
 	traffic := func(packets, sessions int64) v1alpha1.TrafficStats {
 		return v1alpha1.TrafficStats{Packets: packets, Bytes: 100 * packets, Sessions: sessions}
@@ -82,14 +89,14 @@ func TestCountersLiveAsLongAsThePolicy(t *testing.T) {
 	second := first.DeepCopy()
 	second.UID = "2"
 	h.OnAdd(first, true)
-	b.Add("a", &v1beta2.NodeStatsSummary{NetworkPolicies: []v1beta2.NetworkPolicyStats{counted("1", 5)}})
+	b.Add("a", &v1beta2.NodeStatsSummary{NetworkPolicies: []v1beta2.NetworkPolicyStats{counted("1", 5)}}, rules{})
 	h.OnUpdate(first, first)
 	if got, _ := b.Get(v1beta2.K8sNetworkPolicy, "n", "k"); got.Total.Packets != 5 {
 		t.Errorf("after an update: %+v", got)
 	}
 	c.SetTime(c.Now().Add(time.Hour))
 	h.OnUpdate(first, second)
-	b.Add("a", &v1beta2.NodeStatsSummary{NetworkPolicies: []v1beta2.NetworkPolicyStats{counted("1", 5), counted("2", 1)}})
+	b.Add("a", &v1beta2.NodeStatsSummary{NetworkPolicies: []v1beta2.NetworkPolicyStats{counted("1", 5), counted("2", 1)}}, rules{})
 	if got, _ := b.Get(v1beta2.K8sNetworkPolicy, "n", "k"); got.Total.Packets != 1 || got.UID != "2" || !got.Since.Time.Equal(c.Now().Truncate(time.Second)) {
 		t.Errorf("of the successor: %+v", got)
 	}
@@ -111,19 +118,61 @@ func TestCountersLiveAsLongAsThePolicy(t *testing.T) {
 func TestDishonestCounters(t *testing.T) {
 	b, _ := newBook()
 	b.Begin(Policy{v1beta2.AntreaClusterNetworkPolicy, "", "c", "3"})
+	has := rules{"r"}
 	report := func(s v1beta2.NetworkPolicyStats) {
-		b.Add("a", &v1beta2.NodeStatsSummary{AntreaClusterNetworkPolicies: []v1beta2.NetworkPolicyStats{s}})
+		b.Add("a", &v1beta2.NodeStatsSummary{AntreaClusterNetworkPolicies: []v1beta2.NetworkPolicyStats{s}}, has)
 	}
 	report(counted("3", 4, "r"))
 	report(counted("3", -9, "r"))
 	report(counted("3", math.MaxInt64/100, "r"))
 	report(counted("3", math.MaxInt64/100, "r"))
 	for i := range 2 * maxRules {
+		has = rules{"r", fmt.Sprint(i)}
 		report(counted("3", 1, fmt.Sprint(i)))
 	}
 	got, _ := b.Get(v1beta2.AntreaClusterNetworkPolicy, "", "c")
-	if got.Total.Bytes != math.MaxInt64 || got.Total.Packets < 0 || len(got.Rules) != maxRules {
+	if got.Total.Bytes != math.MaxInt64 || got.Total.Packets < 0 || len(got.Rules) > maxRules {
 		t.Errorf("got %+v with %d rules", got.Total, len(got.Rules))
+	}
+	if last := fmt.Sprint(2*maxRules - 1); !slices.ContainsFunc(got.Rules, func(r v1alpha1.RuleTrafficStats) bool { return r.Name == last }) ||
+		!slices.ContainsFunc(got.Rules, func(r v1alpha1.RuleTrafficStats) bool { return r.Name == "r" }) {
+		t.Error("rules that the policy had have taken the place of those that it has")
+	}
+}
+
+// spans are keys by the uid of a policy that has the rule "r".
+type spans map[types.UID]string
+
+func (s spans) Concerns(key string, policy types.UID) bool { return s[policy] == key }
+func (s spans) Rules(types.UID) []string                   { return []string{"r"} }
+
+// TestReportsOfOthers: an enforcer counts for the policies that concern it, and cannot take the room of their rules with names it has
+// made up.
+func TestReportsOfOthers(t *testing.T) {
+	b, _ := newBook()
+	b.Begin(Policy{v1beta2.AntreaNetworkPolicy, "n", "mine", "1"})
+	b.Begin(Policy{v1beta2.AntreaNetworkPolicy, "n", "other", "2"})
+	b.Begin(Policy{v1beta2.K8sNetworkPolicy, "n", "k", "3"})
+	given := spans{"1": "me", "2": "you", "3": "you"}
+	made := &v1beta2.NodeStatsSummary{NetworkPolicies: []v1beta2.NetworkPolicyStats{counted("3", 7)}}
+	for i := range 30_000 {
+		made.AntreaNetworkPolicies = append(made.AntreaNetworkPolicies, counted("1", 1, fmt.Sprint("r", i)), counted("2", 1, fmt.Sprint("r", i)))
+	}
+	b.Add("me", made, given)
+	honest := &v1beta2.NodeStatsSummary{AntreaNetworkPolicies: []v1beta2.NetworkPolicyStats{counted("1", 5, "r"), counted("2", 5, "r")}}
+	b.Add("me", honest, given)
+	b.Add("you", honest, given)
+	one := func(name string) Counters {
+		c, _ := b.Get(v1beta2.AntreaNetworkPolicy, "n", name)
+		return c
+	}
+	for name, total := range map[string]int64{"mine": 30_005, "other": 5} {
+		if c := one(name); c.Total.Packets != total || len(c.Rules) != 1 || c.Rules[0].Name != "r" || c.Rules[0].TrafficStats.Packets != 5 {
+			t.Errorf("%s: %+v, want %d packets, 5 of them in rule r", name, c, total)
+		}
+	}
+	if c, _ := b.Get(v1beta2.K8sNetworkPolicy, "n", "k"); c.Total.Packets != 0 {
+		t.Errorf("a report about a policy of others is taken: %+v", c)
 	}
 }
 
@@ -141,7 +190,7 @@ func TestConcurrentReports(t *testing.T) {
 				for i := range policies {
 					s.AntreaNetworkPolicies = append(s.AntreaNetworkPolicies, counted(fmt.Sprint(i), 1, "r"))
 				}
-				b.Add(fmt.Sprint(n), s)
+				b.Add(fmt.Sprint(n), s, rules{"r"})
 				b.List(v1beta2.AntreaNetworkPolicy, "")
 			}
 		})
@@ -163,13 +212,13 @@ func TestStatesOfNodes(t *testing.T) {
 		}
 		return g
 	}
-	b.Add("a", &v1beta2.NodeStatsSummary{Multicast: []v1beta2.MulticastGroupInfo{joined("225.1.2.3", "q", "p"), joined("225.1.2.4", "p")}})
-	b.Add("b", &v1beta2.NodeStatsSummary{Multicast: []v1beta2.MulticastGroupInfo{joined("225.1.2.3", "r")}})
+	b.Add("a", &v1beta2.NodeStatsSummary{Multicast: []v1beta2.MulticastGroupInfo{joined("225.1.2.3", "q", "p"), joined("225.1.2.4", "p")}}, rules{})
+	b.Add("b", &v1beta2.NodeStatsSummary{Multicast: []v1beta2.MulticastGroupInfo{joined("225.1.2.3", "r")}}, rules{})
 	groups := b.MulticastGroups()
 	if len(groups) != 2 || groups[0].Name != "225.1.2.3" || len(groups[0].Pods) != 3 || groups[0].Pods[0].Name != "p" {
 		t.Errorf("got %+v", groups)
 	}
-	b.Add("a", &v1beta2.NodeStatsSummary{})
+	b.Add("a", &v1beta2.NodeStatsSummary{}, rules{})
 	if groups = b.MulticastGroups(); len(groups) != 1 || len(groups[0].Pods) != 1 {
 		t.Errorf("got %+v", groups)
 	}
