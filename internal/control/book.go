@@ -92,13 +92,11 @@ func (b *book) forgetGroup(name policy.NamespacedName) {
 	delete(b.groups, name)
 }
 
-// record notes what the engine computed and returns whose status that may change.
-func (b *book) record(d *policy.Delta) []task {
+// record notes what the engine computed and adds to a list whose status that may change.
+func (b *book) record(out []task, c *policy.Changes) []task {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := make([]task, 0, len(d.Policies)+len(d.Problems))
-	for i := range d.Policies {
-		p := &d.Policies[i]
+	for p := range c.Policies() {
 		page := b.policies[types.UID(p.Policy.Source.UID)]
 		if page == nil {
 			continue
@@ -114,7 +112,7 @@ func (b *book) record(d *policy.Delta) []task {
 			out = append(out, task{kind: taskPolicy, name: page.UID})
 		}
 	}
-	for _, p := range d.Problems {
+	for _, p := range c.Problems() {
 		if p.Policy.UID == "" {
 			b.groups[p.Group] = p
 			out = append(out, task{kind: taskGroup, namespace: p.Group.Namespace, name: p.Group.Name})

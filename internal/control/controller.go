@@ -189,16 +189,17 @@ func (c *Controller) event(o client.Object, eventType, reason, action, note stri
 func (c *Controller) round() {
 	begin := c.Clock.Now()
 	inputs := c.absorb()
-	delta := c.engine.Commit()
-	c.due = append(c.due, c.book.record(delta)...)
-	c.Options.Store.PublishParts(convert.Parts(delta))
+	changes := c.engine.CommitChanges()
+	c.due = c.book.record(c.due, changes)
+	c.Options.Store.PublishParts(convert.Parts(changes))
 	for _, t := range c.due {
 		c.tasks.Add(t)
 	}
 	c.due = c.due[:0]
-	c.Metrics.round(inputs, delta, c.Clock.Since(begin))
-	if !delta.Empty() {
-		c.Logger.V(1).Info("Computed policies", "inputs", inputs, "policies", len(delta.Policies),
-			"addressGroups", len(delta.AddressGroups), "appliedToGroups", len(delta.AppliedToGroups), "problems", len(delta.Problems))
+	c.Metrics.round(inputs, changes, c.Clock.Since(begin))
+	if !changes.Empty() {
+		policies, addressGroups, appliedToGroups, problems := changes.Size()
+		c.Logger.V(1).Info("Computed policies", "inputs", inputs, "policies", policies,
+			"addressGroups", addressGroups, "appliedToGroups", appliedToGroups, "problems", problems)
 	}
 }

@@ -55,14 +55,15 @@ func (m *Metrics) all() []prometheus.Collector {
 }
 
 // round counts one round.
-func (m *Metrics) round(inputs int, d *policy.Delta, took time.Duration) {
+func (m *Metrics) round(inputs int, c *policy.Changes, took time.Duration) {
 	if m == nil {
 		return
 	}
+	policies, addressGroups, appliedToGroups, problems := c.Size()
 	m.rounds.Observe(took.Seconds())
 	m.inputs.Add(float64(inputs))
-	m.changes.WithLabelValues("networkpolicies").Add(float64(len(d.Policies)))
-	m.changes.WithLabelValues("addressgroups").Add(float64(len(d.AddressGroups)))
-	m.changes.WithLabelValues("appliedtogroups").Add(float64(len(d.AppliedToGroups)))
-	m.problems.Add(float64(len(d.Problems)))
+	m.changes.WithLabelValues("networkpolicies").Add(float64(policies))
+	m.changes.WithLabelValues("addressgroups").Add(float64(addressGroups))
+	m.changes.WithLabelValues("appliedtogroups").Add(float64(appliedToGroups))
+	m.problems.Add(float64(problems))
 }

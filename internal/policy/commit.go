@@ -1,58 +1,36 @@
 package policy
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Commit brings everything computed up to date and returns what changed since the last Commit.
+func (e *Engine) Commit() *Delta { return e.CommitChanges().Delta() }
+
+// CommitChanges is Commit for a receiver that goes through what changed piece by piece: after the first Commit that is all there is.
+// What it returns is good until the Engine is called again.
 //
 // The order matters. First the structure: groups are redefined, policies translated, references to groups and reaches
 // moved. Then the numbers flow down: members of applied-to groups, their hosts, reaches, address groups, policies.
-func (e *Engine) Commit() *Delta {
-	d := &Delta{}
+func (e *Engine) CommitChanges() *Changes {
+	e.commits++
+	c := &Changes{serial: e.commits}
 	e.updateGroupDefs()
 	policies := e.updatePolicies()
 	e.sweepReaches()
-	e.sweepGroups(d)
+	e.sweepGroups(c)
 	e.updateNodes()
-	d.room(e.dirtyGroups)
-	e.updateAppliedToGroups(d)
+	e.updateAppliedToGroups(c)
 	e.fillReaches()
-	e.updateAddressGroups(d)
-	e.collectPolicies(d, policies)
-	d.Problems = e.takeProblems()
+	e.updateAddressGroups(c)
+	e.collectPolicies(c, policies)
+	c.problems = e.takeProblems()
+	c.collectFresh(e.dirtyGroups, policies)
 	e.clean(policies)
-	sortGroups(d.AddressGroups)
-	sortGroups(d.AppliedToGroups)
-	slices.SortFunc(d.Policies, func(a, b PolicyDelta) int { return strings.Compare(a.Policy.Source.UID, b.Policy.Source.UID) })
-	return d
-}
-
-func sortGroups(list []GroupDelta) {
-	slices.SortFunc(list, func(a, b GroupDelta) int { return strings.Compare(a.Name, b.Name) })
-}
-
-// list returns the delta's list for a role.
-func (d *Delta) list(role GroupRole) *[]GroupDelta {
-	if role == AddressGroup {
-		return &d.AddressGroups
-	}
-	return &d.AppliedToGroups
-}
-
-// room makes the lists as long as the groups to look at may make them.
-func (d *Delta) room(dirty []*group) {
-	var n [2]int
-	for _, g := range dirty {
-		n[g.role]++
-	}
-	d.AddressGroups = slices.Grow(d.AddressGroups, n[AddressGroup])
-	d.AppliedToGroups = slices.Grow(d.AppliedToGroups, n[AppliedToGroup])
+	c.sort()
+	return c
 }
 
 // sweepGroups removes the groups to which no policy refers any more.
-func (e *Engine) sweepGroups(d *Delta) {
+func (e *Engine) sweepGroups(c *Changes) {
 	live := e.dirtyGroups[:0]
 	for _, g := range e.dirtyGroups {
 		if g.refs > 0 {
@@ -62,8 +40,7 @@ func (e *Engine) sweepGroups(d *Delta) {
 		g.dirty = false
 		if !g.fresh {
 			g.span.keep(g.hostSpan())
-			list := d.list(g.role)
-			*list = append(*list, GroupDelta{
+			c.groups[g.role] = append(c.groups[g.role], GroupDelta{
 				Change: Removed, Role: g.role, Name: g.name, UID: g.uid, SpanRemoved: keysOf(g.span.former),
 			})
 		}
@@ -95,110 +72,77 @@ func (e *Engine) updateNodes() {
 
 // updateAppliedToGroups works out the members of applied-to groups and the hosts they are on. It may find more address
 // groups to update.
-func (e *Engine) updateAppliedToGroups(d *Delta) {
+func (e *Engine) updateAppliedToGroups(c *Changes) {
 	for i := 0; i < len(e.dirtyGroups); i++ {
 		g := e.dirtyGroups[i]
-		if g.role != AppliedToGroup {
-			continue
-		}
-		out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uid}
-		if g.fresh {
-			out.Change, out.Added = Added, g.members()
-			if g.service != nil {
-				g.hosts.list = slices.Clone(e.nodeHosts.list)
-			} else {
-				e.countMembers(g, out.Added)
-			}
-			out.SpanAdded = g.hosts.keys()
-		} else {
+		switch {
+		case g.role != AppliedToGroup:
+		case g.fresh && g.service != nil:
+			g.hosts.list = slices.Clone(e.nodeHosts.list)
+		case g.fresh:
+			e.countMembers(g)
+		default:
+			out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uid}
 			out.Added, out.Removed = g.resolve(func(m *Member, n int) { e.shift(g, e.hosts[m.Host], n) })
 			out.SpanAdded, out.SpanRemoved = g.span.take(&g.hosts)
+			c.update(&out, g.replaced)
 		}
-		d.add(&out, g.replaced)
 	}
-}
-
-// add appends a group's delta unless nothing changed.
-func (d *Delta) add(g *GroupDelta, replaced bool) {
-	if g.Change == Updated && !replaced && len(g.Added)+len(g.Removed)+len(g.SpanAdded)+len(g.SpanRemoved) == 0 {
-		return
-	}
-	list := d.list(g.Role)
-	*list = append(*list, *g)
 }
 
 // countMembers counts the hosts of all members of a fresh group.
-func (e *Engine) countMembers(g *group, members []*Member) {
+func (e *Engine) countMembers(g *group) {
 	var last *host
-	for _, m := range members {
+	g.eachMember(func(m *Member) {
 		if last == nil || last.key != m.Host {
 			last = e.hosts[m.Host]
 		}
 		g.hosts.add(last, 1)
-	}
+	})
 }
 
 // updateAddressGroups works out the members and spans of address groups.
-func (e *Engine) updateAddressGroups(d *Delta) {
+func (e *Engine) updateAddressGroups(c *Changes) {
 	for _, g := range e.dirtyGroups {
 		if g.role != AddressGroup {
 			continue
 		}
 		g.recount()
-		out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uid}
 		if g.fresh {
-			out.Change, out.Added = Added, g.members()
-			if r := g.reaches.one; r != nil {
-				out.SpanAdded = e.wholeSpan(r)
-			} else {
-				out.SpanAdded = g.hosts.keys()
-			}
-		} else {
-			out.Added, out.Removed = g.resolve(func(*Member, int) {})
-			out.SpanAdded, out.SpanRemoved = g.span.take(g.hostSpan())
+			continue
 		}
-		d.add(&out, g.replaced)
+		out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uid}
+		out.Added, out.Removed = g.resolve(func(*Member, int) {})
+		out.SpanAdded, out.SpanRemoved = g.span.take(g.hostSpan())
+		c.update(&out, g.replaced)
 	}
-}
-
-// wholeSpan returns the keys of a reach, made once per Commit.
-func (e *Engine) wholeSpan(r *reach) []string {
-	n := e.newsOf(r)
-	if n.keys == nil {
-		n.keys = r.hostSpan().keys()
-	}
-	return n.keys
 }
 
 // collectPolicies lists the changes of the policies that were computed again and of those whose reach changed.
-func (e *Engine) collectPolicies(d *Delta, computed []*policyState) {
-	d.Policies = slices.Grow(d.Policies, len(computed))
+func (e *Engine) collectPolicies(c *Changes, computed []*policyState) {
 	for _, r := range e.dirtyReaches {
 		added, removed := r.span.take(r.hostSpan())
 		if len(added)+len(removed) == 0 {
 			continue
 		}
-		n := e.newsOf(r)
-		n.added, n.removed = added, removed
+		r.news = &reachNews{added, removed}
+		e.toldReaches = append(e.toldReaches, r)
 		for _, p := range r.policies {
 			if !p.changed {
-				d.Policies = append(d.Policies, PolicyDelta{
+				c.policies = append(c.policies, PolicyDelta{
 					Change: Updated, Policy: p.out, Old: p.out, SpanAdded: added, SpanRemoved: removed,
 				})
 			}
 		}
 	}
 	for _, p := range computed {
-		out := PolicyDelta{Policy: p.out, Old: p.former}
+		out := PolicyDelta{Change: Updated, Policy: p.out, Old: p.former}
 		switch {
-		case p.out == nil && p.former == nil:
-			continue
 		case p.former == nil:
-			out.Change, out.SpanAdded = Added, e.wholeSpan(p.reach)
+			continue // fresh, or nothing before and after
 		case p.out == nil:
 			out.Change, out.Policy, out.SpanRemoved = Removed, p.former, keysOf(p.formerSpan)
 		default:
-			out.Change = Updated
 			if p.moved {
 				out.SpanAdded, out.SpanRemoved = diffHosts(p.formerSpan, p.reach.hostSpan())
 			} else if n := p.reach.news; n != nil {
@@ -208,7 +152,7 @@ func (e *Engine) collectPolicies(d *Delta, computed []*policyState) {
 				continue
 			}
 		}
-		d.Policies = append(d.Policies, out)
+		c.policies = append(c.policies, out)
 	}
 }
 

@@ -56,6 +56,10 @@ type Engine struct {
 	idleHosts     []*host
 	nodeShifts    map[*host]int
 	translations  uint64
+	commits       uint32
+	// serials is the number of entities' serial numbers, freeSerials are those of them that are not used.
+	serials     uint32
+	freeSerials []uint32
 	// scratch is where names are put together, policyScratch where sources make policies.
 	scratch       []byte
 	policyScratch Policy

@@ -165,10 +165,14 @@ func (g *group) members() []*Member {
 			n += len(link.cell.entities)
 		}
 	}
-	out := make([]*Member, 0, max(n, 1))
-	g.eachMember(func(m *Member) { out = append(out, m) })
-	slices.SortFunc(out, compareMembers)
-	return out
+	return g.appendMembers(make([]*Member, 0, max(n, 1)))
+}
+
+// appendMembers appends the present members in order to an empty list.
+func (g *group) appendMembers(to []*Member) []*Member {
+	g.eachMember(func(m *Member) { to = append(to, m) })
+	slices.SortFunc(to, compareMembers)
+	return to
 }
 
 // resolve turns the pending entities of a group that is not fresh into added and removed members, and calls count for

@@ -84,6 +84,8 @@ type Member struct {
 	Host string
 	// Everywhere marks a member of an applied-to group that belongs to every Node: a Service.
 	Everywhere bool
+	// Serial is a small number that tells the entities of one moment apart, for tables; 0 for a Service. As leaves it out.
+	Serial uint32
 }
 
 // As returns the member without what does not count in a group of the role.

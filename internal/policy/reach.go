@@ -17,20 +17,13 @@ type reach struct {
 	ags  groupCounts
 	span spanChange
 	news *reachNews
+	// spelled says where the keys of hostSpan are in the Changes with that serial number.
+	spelled struct{ serial, at uint32 }
 }
 
-// reachNews is what one Commit has to tell of a reach: the whole span, for the policies that are added, and how it changed.
+// reachNews is how the span of a reach changed in one Commit.
 type reachNews struct {
-	keys, added, removed []string
-}
-
-// newsOf returns what the present Commit has to tell of a reach, to be filled in.
-func (e *Engine) newsOf(r *reach) *reachNews {
-	if r.news == nil {
-		r.news = &reachNews{}
-		e.toldReaches = append(e.toldReaches, r)
-	}
-	return r.news
+	added, removed []string
 }
 
 func (r *reach) hostSpan() *hostCounts {

@@ -145,10 +145,8 @@ func (x *entity) member(role GroupRole) *Member {
 func (x *entity) assign(in *Entity) {
 	ips, ports, host := unmapped(in.Addresses), normalPorts(in.Ports), in.hostKey()
 	x.excluded = in.HostNetwork || in.Terminated
-	if x.Member == nil {
-		x.Member = &Member{EntityRef: in.EntityRef, IPs: ips, Ports: ports, Host: host}
-	} else if host != x.Host || !slices.Equal(ips, x.IPs) || !slices.Equal(ports, x.Ports) {
-		x.Member = &Member{EntityRef: x.EntityRef, IPs: ips, Ports: ports, Host: host}
+	if host != x.Host || !slices.Equal(ips, x.IPs) || !slices.Equal(ports, x.Ports) {
+		x.Member = &Member{EntityRef: x.EntityRef, IPs: ips, Ports: ports, Host: host, Serial: x.Serial}
 	}
 }
 
@@ -228,15 +226,28 @@ func (e *Engine) entity(ref EntityRef) *entity {
 // newEntity makes an entity that is not alive yet.
 func (e *Engine) newEntity(in *Entity) *entity {
 	n := e.namespaceNamed(in.Namespace)
-	x := &entity{}
-	x.assign(in)
+	x := &entity{Member: &Member{
+		EntityRef: in.EntityRef, IPs: unmapped(in.Addresses), Ports: normalPorts(in.Ports), Host: in.hostKey(), Serial: e.takeSerial(),
+	}}
 	n.of(in.Kind).entities.insert(x)
 	n.uses++
 	return x
 }
 
+// takeSerial returns a serial number that no entity has.
+func (e *Engine) takeSerial() uint32 {
+	if n := len(e.freeSerials); n > 0 {
+		s := e.freeSerials[n-1]
+		e.freeSerials = e.freeSerials[:n-1]
+		return s
+	}
+	e.serials++
+	return e.serials
+}
+
 // forgetEntity forgets an entity that is not alive.
 func (e *Engine) forgetEntity(x *entity) {
+	e.freeSerials = append(e.freeSerials, x.Serial)
 	n := e.namespaces[x.Namespace]
 	n.kinds[x.Kind].entities.remove(x)
 	n.uses--

@@ -3,7 +3,6 @@ package convert
 import (
 	"iter"
 	"net/netip"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,63 +15,68 @@ import (
 
 // Delta converts what a Commit changed into what the store publishes.
 func Delta(d *policy.Delta) watchstore.Changes {
-	var all watchstore.Changes
-	for c := range Parts(d) {
-		all.AddressGroups = append(all.AddressGroups, c.AddressGroups...)
-		all.AppliedToGroups = append(all.AppliedToGroups, c.AppliedToGroups...)
-		all.Policies = append(all.Policies, c.Policies...)
+	return watchstore.Changes{
+		AddressGroups:   groupChanges(policy.AddressGroup, d.AddressGroups),
+		AppliedToGroups: groupChanges(policy.AppliedToGroup, d.AppliedToGroups),
+		Policies:        policyChanges(d.Policies),
 	}
-	return all
+}
+
+func groupChanges(role policy.GroupRole, list []policy.GroupDelta) []watchstore.GroupChange {
+	var out []watchstore.GroupChange
+	conv := members{role: role}
+	for i := range list {
+		out = append(out, conv.change(&list[i]))
+	}
+	return out
+}
+
+func policyChanges(list []policy.PolicyDelta) []watchstore.PolicyChange {
+	var out []watchstore.PolicyChange
+	for i := range list {
+		out = append(out, policyChange(&list[i]))
+	}
+	return out
 }
 
 // partSize is the number of changes in a part.
 const partSize = 1000
 
 // Parts is Delta for Store.PublishParts. A part is good until the next one.
-func Parts(d *policy.Delta) iter.Seq[watchstore.Changes] {
+func Parts(c *policy.Changes) iter.Seq[watchstore.Changes] {
 	return func(yield func(watchstore.Changes) bool) {
-		if groupParts(d.AddressGroups, func(part []watchstore.GroupChange) bool {
-			return yield(watchstore.Changes{AddressGroups: part})
-		}) && groupParts(d.AppliedToGroups, func(part []watchstore.GroupChange) bool {
-			return yield(watchstore.Changes{AppliedToGroups: part})
-		}) {
-			policyParts(d.Policies, func(part []watchstore.PolicyChange) bool { return yield(watchstore.Changes{Policies: part}) })
+		groups := func(role policy.GroupRole, wrap func([]watchstore.GroupChange) watchstore.Changes) bool {
+			conv := members{role: role}
+			return parts(c.Groups(role), conv.change, func(part []watchstore.GroupChange) bool { return yield(wrap(part)) })
 		}
+		_ = groups(policy.AddressGroup, func(part []watchstore.GroupChange) watchstore.Changes { return watchstore.Changes{AddressGroups: part} }) &&
+			groups(policy.AppliedToGroup, func(part []watchstore.GroupChange) watchstore.Changes {
+				return watchstore.Changes{AppliedToGroups: part}
+			}) &&
+			parts(c.Policies(), policyChange, func(part []watchstore.PolicyChange) bool { return yield(watchstore.Changes{Policies: part}) })
 	}
 }
 
-func groupParts(list []policy.GroupDelta, yield func([]watchstore.GroupChange) bool) bool {
-	if len(list) == 0 {
-		return true
-	}
-	conv := members{list[0].Role, map[*policy.Member]*watchstore.Member{}}
-	part := make([]watchstore.GroupChange, 0, min(len(list), partSize))
-	for piece := range slices.Chunk(list, partSize) {
-		part = part[:0]
-		for i := range piece {
-			part = append(part, conv.change(&piece[i]))
-		}
-		if !yield(part) {
-			return false
+// parts converts one by one and yields in parts; false means that no more is wanted.
+func parts[From, To any](from iter.Seq[*From], convert func(*From) To, yield func([]To) bool) bool {
+	var part []To
+	for x := range from {
+		part = append(part, convert(x))
+		if len(part) == partSize {
+			if !yield(part) {
+				return false
+			}
+			clear(part)
+			part = part[:0]
 		}
 	}
-	return true
+	return len(part) == 0 || yield(part)
 }
 
-func policyParts(list []policy.PolicyDelta, yield func([]watchstore.PolicyChange) bool) {
-	part := make([]watchstore.PolicyChange, 0, min(len(list), partSize))
-	for piece := range slices.Chunk(list, partSize) {
-		part = part[:0]
-		for i := range piece {
-			p := &piece[i]
-			part = append(part, watchstore.PolicyChange{
-				Name: p.Policy.Source.UID, Source: (*computed)(p.Policy), Removed: p.Change == policy.Removed,
-				SpanAdded: p.SpanAdded, SpanRemoved: p.SpanRemoved,
-			})
-		}
-		if !yield(part) {
-			return
-		}
+func policyChange(p *policy.PolicyDelta) watchstore.PolicyChange {
+	return watchstore.PolicyChange{
+		Name: p.Policy.Source.UID, Source: (*computed)(p.Policy), Removed: p.Change == policy.Removed,
+		SpanAdded: p.SpanAdded, SpanRemoved: p.SpanRemoved,
 	}
 }
 
@@ -86,9 +90,22 @@ func (c *computed) NetworkPolicy() *v1beta2.NetworkPolicy {
 
 // members converts members of groups of one role: one that is in several groups once.
 type members struct {
-	role  policy.GroupRole
-	known map[*policy.Member]*watchstore.Member
+	role policy.GroupRole
+	// few are the first, pages all the others by serial number.
+	few   []convertedMember
+	pages []*[memberPage]convertedMember
 }
+
+type convertedMember struct {
+	from *policy.Member
+	to   *watchstore.Member
+}
+
+const (
+	// maxFew is the number of members for which there is no page.
+	maxFew     = 16
+	memberPage = 256
+)
 
 func (c *members) change(g *policy.GroupDelta) watchstore.GroupChange {
 	return watchstore.GroupChange{
@@ -103,14 +120,33 @@ func (c *members) convert(in []*policy.Member) []*watchstore.Member {
 	}
 	out := make([]*watchstore.Member, len(in))
 	for i, m := range in {
-		known := c.known[m]
-		if known == nil {
-			known = storeMember(c.role, m)
-			c.known[m] = known
-		}
-		out[i] = known
+		out[i] = c.one(m)
 	}
 	return out
+}
+
+func (c *members) one(m *policy.Member) *watchstore.Member {
+	for i := range c.few {
+		if c.few[i].from == m {
+			return c.few[i].to
+		}
+	}
+	if len(c.few) < maxFew {
+		c.few = append(c.few, convertedMember{m, storeMember(c.role, m)})
+		return c.few[len(c.few)-1].to
+	}
+	number, at := int(m.Serial/memberPage), m.Serial%memberPage
+	if number >= len(c.pages) {
+		c.pages = append(c.pages, make([]*[memberPage]convertedMember, max(number+1-len(c.pages), len(c.pages)))...)
+	}
+	if c.pages[number] == nil {
+		c.pages[number] = new([memberPage]convertedMember)
+	}
+	known := &c.pages[number][at]
+	if known.from != m {
+		*known = convertedMember{m, storeMember(c.role, m)}
+	}
+	return known.to
 }
 
 // podPeer and appliedPod are members, of address groups and of applied-to groups, together with all that they point at: most are

@@ -1,0 +1,61 @@
+package convert
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// TestPartsAreTheDelta: what a Commit changed is published as the same in parts and as a whole, and a member of several groups is
+// one object, however many there are.
+func TestPartsAreTheDelta(t *testing.T) {
+	build := func() *policy.Engine {
+		e := policy.New(policy.Options{})
+		for i := range 3 * memberPage {
+			e.PutEntity(policy.Entity{
+				EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "n", Name: fmt.Sprint("p", i)}, Host: "h",
+				Labels: map[string]string{"odd": fmt.Sprint(i % 2)}, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})},
+			})
+		}
+		for i := range partSize + 1 {
+			odd := &policy.Selector{MatchLabels: map[string]string{"odd": fmt.Sprint(i % 2)}}
+			e.PutPolicy(policy.Policy{
+				Kind: policy.KubernetesNetworkPolicy, Namespace: "n", Name: fmt.Sprint(i), UID: fmt.Sprint(i), AppliedTo: []policy.AppliedTo{{PodSelector: odd}},
+				Ingress: []policy.Rule{{Peers: []policy.Peer{{PodSelector: odd}, {PodSelector: &policy.Selector{}}}}},
+			})
+		}
+		return e
+	}
+	var parts watchstore.Changes
+	n := 0
+	for c := range Parts(build().CommitChanges()) {
+		n++
+		parts.AddressGroups = append(parts.AddressGroups, c.AddressGroups...)
+		parts.AppliedToGroups = append(parts.AppliedToGroups, c.AppliedToGroups...)
+		parts.Policies = append(parts.Policies, c.Policies...)
+	}
+	whole := Delta(build().Commit())
+	if diff := cmp.Diff(whole, parts); diff != "" || n != 4 {
+		t.Errorf("%d parts (-whole +parts)\n%s", n, diff)
+	}
+	known := map[string]*watchstore.Member{}
+	shared := 0
+	for _, g := range parts.AddressGroups {
+		for _, m := range g.Added {
+			if former := known[m.Pod.Name]; former != nil && former != m {
+				t.Fatalf("%s is two objects", m.Pod.Name)
+			} else if former != nil {
+				shared++
+			}
+			known[m.Pod.Name] = m
+		}
+	}
+	if want := 3 * memberPage; len(known) != want || shared != want {
+		t.Errorf("%d members, %d of them in two groups, want %d", len(known), shared, want)
+	}
+}

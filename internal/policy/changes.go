@@ -1,0 +1,173 @@
+package policy
+
+import (
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Changes is what one Commit changed, in the order of Delta. Objects that are new are described one by one, while somebody goes
+// through them: they are all there is after the first Commit, and their descriptions would take as much memory again. Changes are good
+// until the Engine is called again.
+type Changes struct {
+	// serial numbers Commits; keys are the spans that have been spelled, see reach.spelled.
+	serial uint32
+	keys   [][]string
+	// freshGroups and freshPolicies are new; groups and policies are the other changes.
+	freshGroups   [2][]*group
+	freshPolicies []*policyState
+	groups        [2][]GroupDelta
+	policies      []PolicyDelta
+	problems      []Problem
+}
+
+// collectFresh takes over what is new.
+func (c *Changes) collectFresh(groups []*group, policies []*policyState) {
+	var n [2]int
+	for _, g := range groups {
+		if g.fresh {
+			n[g.role]++
+		}
+	}
+	for role := range n {
+		if n[role] > 0 {
+			c.freshGroups[role] = make([]*group, 0, n[role])
+		}
+	}
+	for _, g := range groups {
+		if g.fresh {
+			c.freshGroups[g.role] = append(c.freshGroups[g.role], g)
+		}
+	}
+	added := 0
+	for _, p := range policies {
+		if p.former == nil && p.out != nil {
+			added++
+		}
+	}
+	if added > 0 {
+		c.freshPolicies = make([]*policyState, 0, added)
+	}
+	for _, p := range policies {
+		if p.former == nil && p.out != nil {
+			c.freshPolicies = append(c.freshPolicies, p)
+		}
+	}
+}
+
+// update takes over the change of a group that is not new, unless nothing changed.
+func (c *Changes) update(g *GroupDelta, replaced bool) {
+	if replaced || len(g.Added)+len(g.Removed)+len(g.SpanAdded)+len(g.SpanRemoved) > 0 {
+		c.groups[g.Role] = append(c.groups[g.Role], *g)
+	}
+}
+
+func (c *Changes) sort() {
+	for role := range c.groups {
+		slices.SortFunc(c.freshGroups[role], func(a, b *group) int { return strings.Compare(a.name, b.name) })
+		slices.SortFunc(c.groups[role], func(a, b GroupDelta) int { return strings.Compare(a.Name, b.Name) })
+	}
+	slices.SortFunc(c.freshPolicies, func(a, b *policyState) int { return strings.Compare(a.out.Source.UID, b.out.Source.UID) })
+	slices.SortFunc(c.policies, func(a, b PolicyDelta) int { return strings.Compare(a.Policy.Source.UID, b.Policy.Source.UID) })
+}
+
+// wholeSpan returns the keys of a reach, spelled once.
+func (c *Changes) wholeSpan(r *reach) []string {
+	if r.spelled.serial != c.serial {
+		r.spelled.serial, r.spelled.at = c.serial, uint32(len(c.keys))
+		c.keys = append(c.keys, r.hostSpan().keys())
+	}
+	return c.keys[r.spelled.at]
+}
+
+// wholeSpanOf returns the keys of a group: those of its reach where it has just one, and they are the same.
+func (c *Changes) wholeSpanOf(g *group) []string {
+	if r := g.reaches.one; r != nil && (g.role == AddressGroup || len(r.atgs) == 1) {
+		return c.wholeSpan(r)
+	}
+	return g.hosts.keys()
+}
+
+// Groups goes through the changes of groups of a role. Each, with its lists of members, is good until the next one.
+func (c *Changes) Groups(role GroupRole) iter.Seq[*GroupDelta] {
+	return func(yield func(*GroupDelta) bool) {
+		var fresh GroupDelta // the one place for all that are described
+		var members []*Member
+		merge(c.freshGroups[role], c.groups[role], func(g *group, d *GroupDelta) int { return strings.Compare(g.name, d.Name) },
+			func(g *group) *GroupDelta {
+				members = g.appendMembers(members[:0])
+				fresh = GroupDelta{Change: Added, Role: role, Name: g.name, UID: g.uid, Added: members, SpanAdded: c.wholeSpanOf(g)}
+				return &fresh
+			}, yield)
+	}
+}
+
+// Policies goes through the changes of policies. Each is good until the next one.
+func (c *Changes) Policies() iter.Seq[*PolicyDelta] {
+	return func(yield func(*PolicyDelta) bool) {
+		var fresh PolicyDelta
+		merge(c.freshPolicies, c.policies, func(p *policyState, d *PolicyDelta) int {
+			return strings.Compare(p.out.Source.UID, d.Policy.Source.UID)
+		},
+			func(p *policyState) *PolicyDelta {
+				fresh = PolicyDelta{Change: Added, Policy: p.out, SpanAdded: c.wholeSpan(p.reach)}
+				return &fresh
+			}, yield)
+	}
+}
+
+// merge yields two sorted lists as one.
+func merge[F, D any](fresh []F, others []D, compare func(F, *D) int, describe func(F) *D, yield func(*D) bool) {
+	for len(fresh)+len(others) > 0 {
+		if len(fresh) == 0 || len(others) > 0 && compare(fresh[0], &others[0]) > 0 {
+			if !yield(&others[0]) {
+				return
+			}
+			others = others[1:]
+			continue
+		}
+		if !yield(describe(fresh[0])) {
+			return
+		}
+		fresh = fresh[1:]
+	}
+}
+
+// Problems are as in Delta.
+func (c *Changes) Problems() []Problem { return c.problems }
+
+// Size returns the numbers of changes.
+func (c *Changes) Size() (policies, addressGroups, appliedToGroups, problems int) {
+	groups := func(role GroupRole) int { return len(c.freshGroups[role]) + len(c.groups[role]) }
+	return len(c.freshPolicies) + len(c.policies), groups(AddressGroup), groups(AppliedToGroup), len(c.problems)
+}
+
+// Empty reports whether nothing changed.
+func (c *Changes) Empty() bool {
+	policies, addressGroups, appliedToGroups, problems := c.Size()
+	return policies+addressGroups+appliedToGroups+problems == 0
+}
+
+// Delta returns all of it, to keep.
+func (c *Changes) Delta() *Delta {
+	policies, addressGroups, appliedToGroups, _ := c.Size()
+	d := &Delta{Problems: c.problems}
+	d.AddressGroups = c.listGroups(AddressGroup, addressGroups)
+	d.AppliedToGroups = c.listGroups(AppliedToGroup, appliedToGroups)
+	d.Policies = slices.Grow(d.Policies, policies)
+	for p := range c.Policies() {
+		d.Policies = append(d.Policies, *p)
+	}
+	return d
+}
+
+func (c *Changes) listGroups(role GroupRole, n int) []GroupDelta {
+	out := slices.Grow([]GroupDelta(nil), n)
+	for g := range c.Groups(role) {
+		if g.Change == Added {
+			g.Added = slices.Clone(g.Added)
+		}
+		out = append(out, *g)
+	}
+	return out
+}
