@@ -25,9 +25,9 @@ const (
 	OpReplaceRules OpKind = "ReplaceRules"
 	// OpSetInterfaceGroups replaces the groups of the interface by Op.GroupIDs (and Op.GroupNames).
 	OpSetInterfaceGroups OpKind = "SetInterfaceGroups"
-	// OpTag sets Op.Tags on Op.Target and leaves other tags alone.
+	// OpTag sets Op.Tags on Op.Target and Op.Others and leaves other tags alone. It may fail having tagged some of them.
 	OpTag OpKind = "Tag"
-	// OpUntag removes the keys of Op.Tags from Op.Target.
+	// OpUntag removes the keys of Op.Tags from Op.Target and Op.Others.
 	OpUntag OpKind = "Untag"
 	// OpDeleteGroup deletes the group; one that is gone already is fine.
 	OpDeleteGroup OpKind = "DeleteGroup"
@@ -39,6 +39,8 @@ type Op struct {
 	// Target is the ID of the group, interface or network. For a group that is still to be created it is empty and Group.Name
 	// (in Group.NetworkID) identifies it.
 	Target string
+	// Others are further objects of the same kind that OpTag and OpUntag are about.
+	Others []string
 	// Group describes the group of OpCreateGroup; of the other group operations only NetworkID and Name are set.
 	Group GroupSpec
 	Rules []Rule
@@ -93,17 +95,28 @@ func (o Op) Resolve(network string, ids map[string]string) Op {
 	return o
 }
 
-// subject is the printable name of what the op is about.
-func (o Op) subject() string {
-	if o.Target != "" {
-		return o.Target
+// Subjects returns the IDs of all objects that the op changes; none if it is about a group that is still to be created.
+func (o Op) Subjects() []string {
+	if o.Target == "" {
+		return nil
 	}
-	return o.Group.Name
+	return append([]string{o.Target}, o.Others...)
+}
+
+// Subject is the printable name of what the op is about.
+func (o Op) Subject() string {
+	switch {
+	case o.Target == "":
+		return o.Group.Name
+	case len(o.Others) > 0:
+		return fmt.Sprintf("%s and %d more", o.Target, len(o.Others))
+	}
+	return o.Target
 }
 
 func (o Op) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", o.Kind, o.subject())
+	fmt.Fprintf(&b, "%s %s", o.Kind, o.Subject())
 	switch o.Kind {
 	case OpAddRules, OpRemoveRules, OpReplaceRules:
 		fmt.Fprintf(&b, " (%d rules)", len(o.Rules))

@@ -254,10 +254,28 @@ func (w writer) tag(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.visible(ctx, "CreateTags", []string{w.op.Target}, func() error {
-		_, err := w.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{w.op.Target}, Tags: tagList(w.op.Tags)})
-		return err
+	return w.eachIfMissing(w.op.Subjects(), func(ids []string) error {
+		return w.visible(ctx, "CreateTags", ids, func() error {
+			_, err := w.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: ids, Tags: tagList(w.op.Tags)})
+			return err
+		})
 	})
+}
+
+// eachIfMissing does something with all objects in one call. The cloud refuses the whole call if one of them is not there; then it is done
+// one by one, with the error of the first one that fails.
+func (w writer) eachIfMissing(ids []string, do func([]string) error) error {
+	first := do(ids)
+	if len(ids) == 1 || cloud.ClassOf(first) != cloud.NotFound {
+		return first
+	}
+	first = nil
+	for _, id := range ids {
+		if err := do([]string{id}); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
 }
 
 // checkClaim looks once more, immediately before the network is claimed, whether somebody else has.
@@ -285,11 +303,14 @@ func (w writer) untag(ctx context.Context) error {
 	for i := range tags {
 		tags[i].Value = nil
 	}
-	_, err := w.api.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: []string{w.op.Target}, Tags: tags})
-	if err := w.classify("DeleteTags", err); err != nil && cloud.ClassOf(err) != cloud.NotFound {
-		return err
+	err := w.eachIfMissing(w.op.Subjects(), func(ids []string) error {
+		_, err := w.api.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: ids, Tags: tags})
+		return w.classify("DeleteTags", err)
+	})
+	if cloud.ClassOf(err) == cloud.NotFound {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // deleteGroup deletes the group. "Not found" is not believed of a group that was created moments ago: it would come back.

@@ -26,6 +26,7 @@ func Run(t *testing.T, open func(t *testing.T) World) {
 		{"Rules are replaced in place", replaceRules},
 		{"SetInterfaceGroups", setInterfaceGroups},
 		{"Tag and Untag", tags},
+		{"Many objects are tagged by one op", manyTags},
 		{"DeleteGroup", deleteGroup},
 		{"Wrong ops are refused without a call", wrongOps},
 		{"Just created objects are waited for", eventualConsistency},
@@ -319,6 +320,31 @@ func tags(b *bench) {
 			b.Errorf("%s has the tags %v", target, have)
 		}
 	}
+}
+
+// manyTags tags several objects by one op. One that is not there does not keep the others from it.
+func manyTags(b *bench) {
+	first, second, third := b.create("first"), b.create("second"), b.create("third")
+	op := cloud.Op{Kind: cloud.OpTag, Target: first, Others: []string{second, third}, Tags: map[string]string{"nephele.io/a": "1"}}
+	want := func(value string, ids ...string) {
+		b.Helper()
+		for _, id := range ids {
+			if have := b.tagsOf(id)["nephele.io/a"]; have != value {
+				b.Errorf("%s: the tag is %q, want %q", id, have, value)
+			}
+		}
+	}
+	b.apply(op)
+	b.apply(op)
+	want("1", first, second, third)
+	b.apply(cloud.Op{Kind: cloud.OpDeleteGroup, Target: second})
+	op.Tags = map[string]string{"nephele.io/a": "2"}
+	b.refused(op, cloud.NotFound)
+	want("2", first, third)
+	op.Kind = cloud.OpUntag
+	b.apply(op)
+	b.apply(op)
+	want("", first, third)
 }
 
 func (b *bench) tagsOf(id string) map[string]string {

@@ -80,7 +80,12 @@ func (s *state) apply(op cloud.Op) error {
 		s.Interfaces[i].GroupIDs = slices.Sorted(slices.Values(op.GroupIDs))
 		return nil
 	case cloud.OpTag, cloud.OpUntag:
-		return s.tag(op)
+		for _, id := range op.Subjects() {
+			if err := s.tag(op, id); err != nil {
+				return err
+			}
+		}
+		return nil
 	case cloud.OpDeleteGroup:
 		i, ok := s.groups[op.Target]
 		if !ok {
@@ -129,13 +134,13 @@ func (s *state) rules(op cloud.Op) error {
 	return nil
 }
 
-func (s *state) tag(op cloud.Op) error {
+func (s *state) tag(op cloud.Op, id string) error {
 	var tags *map[string]string
-	if i, ok := s.interfaces[op.Target]; ok {
+	if i, ok := s.interfaces[id]; ok {
 		tags = &s.Interfaces[i].Tags
-	} else if i := slices.IndexFunc(s.Networks, func(n cloud.Network) bool { return n.ID == op.Target }); i >= 0 {
+	} else if i := slices.IndexFunc(s.Networks, func(n cloud.Network) bool { return n.ID == id }); i >= 0 {
 		tags = &s.Networks[i].Tags
-	} else if i, ok := s.groups[op.Target]; ok {
+	} else if i, ok := s.groups[id]; ok {
 		tags = &s.Groups[i].Tags
 	} else {
 		return fmt.Errorf("there is no such object to tag")

@@ -126,7 +126,11 @@ func (f *fakeCloud) apply(network string, op cloud.Op) error {
 	case cloud.OpSetInterfaceGroups:
 		return f.setGroups(op)
 	case cloud.OpTag, cloud.OpUntag:
-		return f.tag(op)
+		for _, id := range op.Subjects() {
+			if err := f.tag(op, id); err != nil {
+				return err
+			}
+		}
 	case cloud.OpDeleteGroup:
 		return f.deleteGroup(op.Target)
 	}
@@ -248,14 +252,14 @@ func (f *fakeCloud) setGroups(op cloud.Op) error {
 	return nil
 }
 
-func (f *fakeCloud) tag(op cloud.Op) error {
+func (f *fakeCloud) tag(op cloud.Op, id string) error {
 	var tags *map[string]string
-	if n := f.network(op.Target); n != nil {
+	if n := f.network(id); n != nil {
 		tags = &n.Tags
-	} else if n := f.nic(op.Target); n != nil {
+	} else if n := f.nic(id); n != nil {
 		tags = &n.Tags
 	} else {
-		return fmt.Errorf("InvalidID %s", op.Target)
+		return fmt.Errorf("InvalidID %s", id)
 	}
 	if *tags == nil {
 		*tags = map[string]string{}

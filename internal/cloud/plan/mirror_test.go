@@ -156,13 +156,13 @@ func (m *mirror) apply(op cloud.Op) (id string, err error) {
 		for k, v := range op.Tags {
 			tags = append(tags, world.Tag{Key: k, Value: v})
 		}
-		return "", m.region.CreateTags([]string{op.Target}, tags)
+		return "", m.region.CreateTags(op.Subjects(), tags)
 	case cloud.OpUntag:
 		var keys []world.TagKey
 		for k := range op.Tags {
 			keys = append(keys, world.TagKey{Key: k})
 		}
-		return "", m.region.DeleteTags([]string{op.Target}, keys)
+		return "", m.region.DeleteTags(op.Subjects(), keys)
 	default:
 		_, err := m.region.DeleteSecurityGroup(op.Target, "")
 		return "", err

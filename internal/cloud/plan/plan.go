@@ -261,7 +261,8 @@ type Summary struct {
 	// Interfaces is the number of interfaces whose groups are set; InterfaceEdits the number of calls for it.
 	Interfaces     int `json:"interfaces"`
 	InterfaceEdits int `json:"interfaceEdits"`
-	Tagged         int `json:"tagged"`
+	// Tagged counts the objects whose tags are set or removed.
+	Tagged int `json:"tagged"`
 	// Steps is the number of operations. An adapter needs one mutating call for most of them, two for rule changes of both
 	// directions and for the creation of a group whose default rules have to go.
 	Steps int `json:"steps"`

@@ -38,7 +38,7 @@ func (p Plan) Summary() Summary {
 			s.InterfaceEdits++
 			interfaces[object] = true
 		case cloud.OpTag, cloud.OpUntag:
-			s.Tagged++
+			s.Tagged += len(op.Subjects())
 		}
 	}
 	for object := range changed {
@@ -83,10 +83,7 @@ func (p Plan) Print(w io.Writer) error {
 
 func printStep(b *strings.Builder, st Step) {
 	op := st.Op
-	subject := op.Target
-	if subject == "" {
-		subject = op.Group.Name
-	}
+	subject := op.Subject()
 	switch op.Kind {
 	case cloud.OpCreateGroup:
 		fmt.Fprintf(b, "  + security group %s in %s", op.Group.Name, op.Group.NetworkID)
@@ -140,6 +137,7 @@ func (p Plan) MarshalJSON() ([]byte, error) {
 		Kind    cloud.OpKind `json:"kind"`
 		Target  string       `json:"target,omitempty"`
 		Name    string       `json:"name,omitempty"`
+		Others  []string     `json:"others,omitempty"`
 		Rules   []rule       `json:"rules,omitempty"`
 		// Replaced has the former form of each of Rules.
 		Replaced []rule            `json:"replaced,omitempty"`
@@ -157,7 +155,7 @@ func (p Plan) MarshalJSON() ([]byte, error) {
 	for _, st := range p.Steps {
 		op := st.Op
 		out := step{
-			Region: st.Scope.Region, Network: st.Network, Kind: op.Kind, Target: op.Target, Name: op.Group.Name,
+			Region: st.Scope.Region, Network: st.Network, Kind: op.Kind, Target: op.Target, Others: op.Others, Name: op.Group.Name,
 			Rules: rules(op.Rules), Replaced: rules(op.Replaced),
 			Groups: slices.Concat(op.GroupIDs, op.GroupNames), Tags: op.Tags, Reason: op.Reason,
 		}

@@ -46,6 +46,8 @@ type stats struct {
 	Phases, Ops, Rounds, Exact, WithRefusals, Flows, Restarts, TwoStep, Tight, Mirrored, Outside, SecondRegion int
 	// Replaced are rules turned into others in place, Full those of them in groups that have no room for both forms.
 	Replaced, Full int
+	// Together are interfaces that are tagged with others by one call.
+	Together int
 }
 
 // shorten cuts long lines and long texts.
@@ -284,6 +286,12 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 				return fmt.Errorf("%s: %w\nops:\n%s", text, err, strings.Join(p.ops, "\n"))
 			}
 			p.st.Ops++
+			if err := f.unremembered(step.Op.Target); err != nil {
+				return fmt.Errorf("%s: %w\nops:\n%s", text, err, strings.Join(p.ops, "\n"))
+			}
+			if len(step.Op.Others) > 0 {
+				p.st.Together += 1 + len(step.Op.Others)
+			}
 			if step.Scope.Region == otherRegion {
 				p.st.SecondRegion++
 			}
@@ -312,6 +320,20 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			}
 		}
 	}
+}
+
+// unremembered reports an interface that we hold and that does not remember its own groups.
+func (f *fakeCloud) unremembered(id string) error {
+	n := f.nic(id)
+	if n == nil || n.Tags[cloud.TagFormer] != "" {
+		return nil
+	}
+	for _, g := range n.GroupIDs {
+		if f.group(g).Tags[cloud.TagCluster] == "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s holds only groups of ours, %v, and nothing remembers its own", id, n.GroupIDs)
 }
 
 // oneByOne has the rules of one call replaced one after the other, in any order: so may the cloud.

@@ -36,13 +36,11 @@ type emitter struct {
 	stage int
 	// dirty are the groups and interfaces that some step changes.
 	dirty map[string]bool
-	// tagged are the interfaces whose tags were dealt with.
-	tagged map[*nic]bool
 }
 
 // emit returns the steps of the region in their order, and whether a further round is needed.
 func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool) {
-	e := &emitter{regionState: s, dirty: map[string]bool{}, tagged: map[*nic]bool{}}
+	e := &emitter{regionState: s, dirty: map[string]bool{}}
 	e.claim()
 	e.next()
 	e.create()
@@ -70,9 +68,10 @@ func (e *emitter) next() {
 
 func (e *emitter) add(network string, op cloud.Op) {
 	e.steps = append(e.steps, Step{Scope: e.snap.Scope, Network: network, Op: op, Stage: e.stage})
-	if op.Target != "" {
-		e.dirty[op.Target] = true
-	} else {
+	for _, id := range op.Subjects() {
+		e.dirty[id] = true
+	}
+	if op.Target == "" {
 		e.dirty["+"+op.Group.Name] = true
 	}
 }
@@ -172,102 +171,6 @@ func (e *emitter) ownRules(g *cloud.Group, kind cloud.OpKind, rules []cloud.Rule
 	e.add(g.NetworkID, cloud.Op{
 		Kind: kind, Target: g.ID, Group: cloud.GroupSpec{NetworkID: g.NetworkID, Name: g.Name}, Rules: rules, Reason: reason,
 	})
-}
-
-// record writes the former groups of an interface that is about to be taken over on it.
-func (e *emitter) record(n *nic) {
-	if n.state != Guarded || n.recorded != nil || e.tagged[n] {
-		return
-	}
-	e.tagged[n] = true
-	e.add(n.NetworkID, cloud.Op{Kind: cloud.OpTag, Target: n.ID, Tags: formerTags(n.former), Reason: "remember its groups"})
-}
-
-// move sets the groups of the interfaces: first those that only join, then those that move in one step, then those that only leave.
-// The tags of an interface change next to its groups, not all at once before or after: clouds count both kinds of calls apart, so that
-// neither has to wait for the other.
-func (e *emitter) move() {
-	direct := map[*atom]bool{}
-	for _, a := range e.directed {
-		direct[a] = true
-	}
-	for _, a := range e.atoms {
-		if !direct[a] && len(a.joining) > 0 {
-			groups := append(slices.Clone(a.current), a.joining...)
-			reason := "join"
-			if len(a.leaving) > 0 {
-				reason = "join the new groups before leaving the old ones"
-			}
-			e.set(a, groups, reason)
-		}
-	}
-	for _, a := range e.directed {
-		e.set(a, a.target, "")
-	}
-	for _, a := range e.atoms {
-		if !direct[a] && len(a.leaving) > 0 {
-			e.set(a, a.target, "leave the old groups")
-		}
-	}
-	e.next()
-	for _, n := range e.nics {
-		e.record(n)
-		e.forget(n)
-	}
-}
-
-// set gives all interfaces of an atom the same groups. They do not wait for one another, but the next atom waits for all of them.
-func (e *emitter) set(a *atom, keys []string, reason string) {
-	e.next()
-	slices.Sort(keys)
-	for _, n := range a.nics {
-		op := cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID, Reason: reason}
-		for _, key := range keys {
-			if name, ok := strings.CutPrefix(key, "+"); ok {
-				op.GroupNames = append(op.GroupNames, name)
-			} else {
-				op.GroupIDs = append(op.GroupIDs, key)
-			}
-		}
-		if reason == "" {
-			op.Reason = e.purpose(n)
-		}
-		e.record(n)
-		e.add(n.NetworkID, op)
-		if slices.Equal(keys, a.target) {
-			e.forget(n)
-		}
-	}
-}
-
-func (e *emitter) purpose(n *nic) string {
-	switch {
-	case n.state == Guarded && len(n.ours) == 0:
-		return "take over"
-	case n.state == Guarded:
-		return "change class"
-	case len(n.ours) > 0 && n.state == Untouched:
-		return "give back"
-	default:
-		return ""
-	}
-}
-
-// forget removes the record of former groups from an interface that has them back.
-func (e *emitter) forget(n *nic) {
-	if n.state == Guarded || n.recorded == nil || n.alien != "" || n.network.foreign != "" || e.tagged[n] {
-		return
-	}
-	e.tagged[n] = true
-	tags := map[string]string{}
-	for i := 0; ; i++ {
-		key := formerTagKey(i)
-		if _, ok := n.Tags[key]; !ok {
-			break
-		}
-		tags[key] = n.Tags[key]
-	}
-	e.add(n.NetworkID, cloud.Op{Kind: cloud.OpUntag, Target: n.ID, Tags: tags, Reason: "its groups are restored"})
 }
 
 // discard deletes the groups of ours that are no longer wanted, and gives up the claim on networks where nothing is left.

@@ -1,6 +1,10 @@
 package plan
 
-import "github.com/nephele-io/nephele/internal/cloud"
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
 
 // Wave returns the beginning of the plan that touches at most limit VMs and existing groups, and whether anything is left for later;
 // all of the plan if limit is not positive. vmOf names the VM of an interface, "" for none: the interface then counts by itself.
@@ -11,41 +15,55 @@ func (p Plan) Wave(limit int, vmOf func(region, networkInterface string) string)
 		return p, false
 	}
 	type subject struct{ region, id string }
+	of := func(region, id string) subject {
+		if vm := vmOf(region, id); vm != "" {
+			id = vm
+		}
+		return subject{region, id}
+	}
 	touched, over := map[subject]bool{}, map[string]bool{}
-	wave = Plan{Account: p.Account, Partial: p.Partial}
+	var steps []Step
 	for _, s := range p.Steps {
 		region := s.Scope.Region
 		if over[region] {
 			continue
 		}
 		if id := s.touches(); id != "" {
-			if vm := vmOf(region, id); vm != "" {
-				id = vm
-			}
-			on := subject{region, id}
+			on := of(region, id)
 			if !touched[on] && len(touched) == limit {
 				over[region], more = true, true
 				continue
 			}
 			touched[on] = true
 		}
+		steps = append(steps, s)
+	}
+	wave = Plan{Account: p.Account, Partial: p.Partial || more}
+	for _, s := range steps {
+		// The tags of what comes later come with it.
+		if over[s.Scope.Region] && s.tagsInterfaces() {
+			ids := slices.DeleteFunc(s.Op.Subjects(), func(id string) bool { return !touched[of(s.Scope.Region, id)] })
+			if len(ids) == 0 {
+				continue
+			}
+			s.Op.Target, s.Op.Others = ids[0], slices.Clip(ids[1:])
+		}
 		wave.Steps = append(wave.Steps, s)
 	}
-	wave.Partial = wave.Partial || more
 	return wave, more
 }
 
-// touches returns the interface or group whose traffic the step may change, or that is about to be changed; empty if there is none.
+// touches returns the interface or group whose traffic the step may change; empty if there is none.
 func (s Step) touches() string {
 	switch s.Op.Kind {
 	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules, cloud.OpSetInterfaceGroups:
 		return s.Op.Target
-	case cloud.OpTag, cloud.OpUntag:
-		if s.Op.Target != s.Network {
-			return s.Op.Target
-		}
 	}
 	return ""
+}
+
+func (s Step) tagsInterfaces() bool {
+	return (s.Op.Kind == cloud.OpTag || s.Op.Kind == cloud.OpUntag) && s.Op.Target != s.Network
 }
 
 // Claims returns the steps that claim networks, which have to be seen to hold before anything else is done in the network; false if

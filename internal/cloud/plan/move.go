@@ -1,0 +1,189 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// batch is how many interfaces are tagged by one call. Clouds take more, but the tags are to be written not long before the interfaces
+// are edited and removed not long after.
+const batch = 50
+
+// leg is a part of the way of interfaces from their old groups to the new ones: interfaces of one atom, which get the same groups in one
+// stage.
+type leg struct {
+	nics   []*nic
+	keys   []string // of the groups
+	reason string
+	// last is set if the groups are those that the interfaces shall have in the end.
+	last bool
+}
+
+// legs returns the parts of the way in their order: first those that only join, then those that move in one step, then those that only
+// leave.
+func (e *emitter) legs() (out []leg) {
+	direct := map[*atom]bool{}
+	for _, a := range e.directed {
+		direct[a] = true
+	}
+	add := func(a *atom, keys []string, reason string) {
+		slices.Sort(keys)
+		for nics := range slices.Chunk(a.nics, batch) {
+			out = append(out, leg{nics, keys, reason, slices.Equal(keys, a.target)})
+		}
+	}
+	for _, a := range e.atoms {
+		if !direct[a] && len(a.joining) > 0 {
+			reason := "join"
+			if len(a.leaving) > 0 {
+				reason = "join the new groups before leaving the old ones"
+			}
+			add(a, append(slices.Clone(a.current), a.joining...), reason)
+		}
+	}
+	for _, a := range e.directed {
+		add(a, a.target, "")
+	}
+	for _, a := range e.atoms {
+		if !direct[a] && len(a.leaving) > 0 {
+			add(a, a.target, "leave the old groups")
+		}
+	}
+	return out
+}
+
+// move sets the groups of the interfaces, and writes or removes the tags that remember their former ones: many by one call, those of the
+// next interfaces while the present ones move, so that the rate of neither kind of call waits for the other.
+func (e *emitter) move() {
+	marks := &marking{emitter: e, done: map[*nic]bool{}}
+	legs := e.legs()
+	var trains [][]leg // of interfaces that are tagged together
+	for at := 0; at < len(legs); {
+		n, end := 0, at
+		for end < len(legs) && (end == at || n+len(legs[end].nics) <= batch) {
+			n += len(legs[end].nics)
+			end++
+		}
+		trains = append(trains, legs[at:end])
+		at = end
+	}
+	if len(trains) > 0 {
+		e.next()
+		marks.record(trains[0])
+	}
+	var arrived []leg
+	for i, train := range trains {
+		for k, l := range train {
+			e.next()
+			if k == 0 && i+1 < len(trains) {
+				marks.record(trains[i+1])
+			}
+			if k == 0 {
+				marks.forget(arrived)
+			}
+			e.set(l)
+		}
+		arrived = train
+	}
+	e.next()
+	marks.forget(arrived)
+	rest := leg{nics: e.nics, last: true}
+	marks.record([]leg{rest})
+	marks.forget([]leg{rest})
+}
+
+// set gives the interfaces their groups. They do not wait for one another.
+func (e *emitter) set(l leg) {
+	for _, n := range l.nics {
+		op := cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID, Reason: l.reason}
+		for _, key := range l.keys {
+			if name, ok := strings.CutPrefix(key, "+"); ok {
+				op.GroupNames = append(op.GroupNames, name)
+			} else {
+				op.GroupIDs = append(op.GroupIDs, key)
+			}
+		}
+		if l.reason == "" {
+			op.Reason = e.purpose(n)
+		}
+		e.add(n.NetworkID, op)
+	}
+}
+
+func (e *emitter) purpose(n *nic) string {
+	switch {
+	case n.state == Guarded && len(n.ours) == 0:
+		return "take over"
+	case n.state == Guarded:
+		return "change class"
+	case len(n.ours) > 0 && n.state == Untouched:
+		return "give back"
+	default:
+		return ""
+	}
+}
+
+// marking writes the tags by which interfaces remember their former groups.
+type marking struct {
+	*emitter
+	done map[*nic]bool // whose tags were dealt with
+}
+
+// record writes the former groups of interfaces that are about to be taken over on them.
+func (m *marking) record(legs []leg) {
+	m.each(legs, cloud.OpTag, "remember its groups", func(n *nic) map[string]string {
+		if n.state != Guarded || n.recorded != nil {
+			return nil
+		}
+		return formerTags(n.former)
+	})
+}
+
+// forget removes the record of former groups from interfaces that have them back.
+func (m *marking) forget(legs []leg) {
+	legs = slices.DeleteFunc(slices.Clone(legs), func(l leg) bool { return !l.last })
+	m.each(legs, cloud.OpUntag, "its groups are restored", func(n *nic) map[string]string {
+		if n.state == Guarded || n.recorded == nil || n.alien != "" || n.network.foreign != "" {
+			return nil
+		}
+		tags := map[string]string{}
+		for i := 0; ; i++ {
+			key := formerTagKey(i)
+			if _, ok := n.Tags[key]; !ok {
+				return tags
+			}
+			tags[key] = n.Tags[key]
+		}
+	})
+}
+
+// each tags the interfaces that need it, those with the same tags in one network together.
+func (m *marking) each(legs []leg, kind cloud.OpKind, reason string, tagsOf func(*nic) map[string]string) {
+	at := map[string]int{} // the step for interfaces with these tags
+	for _, l := range legs {
+		for _, n := range l.nics {
+			if m.done[n] {
+				continue
+			}
+			tags := tagsOf(n)
+			if len(tags) == 0 {
+				continue
+			}
+			m.done[n] = true
+			key := n.NetworkID
+			for _, k := range sortedKeys(tags) {
+				key += "|" + k + "=" + tags[k]
+			}
+			if i, ok := at[key]; ok && len(m.steps[i].Op.Others)+1 < batch {
+				op := &m.steps[i].Op
+				op.Others = append(op.Others, n.ID)
+				m.dirty[n.ID] = true
+				continue
+			}
+			at[key] = len(m.steps)
+			m.add(n.NetworkID, cloud.Op{Kind: kind, Target: n.ID, Tags: tags, Reason: reason})
+		}
+	}
+}
