@@ -212,6 +212,7 @@ func (c *Controller) applyPolicy(in input) {
 		admission.Default(&p)
 		// Whether the tier exists is for the engine to say: it may come later.
 		refused = admission.ValidatePolicy(&p, map[string]int32{p.Tier: 0})
+		p.Warnings = append(admission.Warnings(&p), admission.Pitfalls(&p)...)
 	}
 	// A change of the status alone is no input, but it may be somebody else's, which is to be corrected. An invalid version does
 	// not reach the engine: the last valid one, if this process has seen one, stays in force, so that a slip opens nothing.

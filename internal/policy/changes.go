@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Changes is what one Commit changed, in the order of Delta. Objects that are new are described one by one, while somebody goes
-// through them: they are all there is after the first Commit, and their descriptions would take as much memory again. Changes are good
-// until the Engine is called again.
+// Changes is what one Commit changed, in no order that is always the same. Objects that are new are described one by one, while somebody
+// goes through them: they are all there is after the first Commit, and their descriptions would take as much memory again. They come as
+// they were made, so that what belongs together is near in memory. Changes are good until the Engine is called again.
 type Changes struct {
 	// serial numbers Commits; keys are the spans that have been spelled, see reach.spelled.
 	serial uint32
@@ -62,15 +62,6 @@ func (c *Changes) update(g *GroupDelta, replaced bool) {
 	}
 }
 
-func (c *Changes) sort() {
-	for role := range c.groups {
-		slices.SortFunc(c.freshGroups[role], func(a, b *group) int { return strings.Compare(a.name, b.name) })
-		slices.SortFunc(c.groups[role], func(a, b GroupDelta) int { return strings.Compare(a.Name, b.Name) })
-	}
-	slices.SortFunc(c.freshPolicies, func(a, b *policyState) int { return strings.Compare(a.out.Source.UID, b.out.Source.UID) })
-	slices.SortFunc(c.policies, func(a, b PolicyDelta) int { return strings.Compare(a.Policy.Source.UID, b.Policy.Source.UID) })
-}
-
 // wholeSpan returns the keys of a reach, spelled once.
 func (c *Changes) wholeSpan(r *reach) []string {
 	if r.spelled.serial != c.serial {
@@ -91,45 +82,38 @@ func (c *Changes) wholeSpanOf(g *group) []string {
 // Groups goes through the changes of groups of a role. Each, with its lists of members, is good until the next one.
 func (c *Changes) Groups(role GroupRole) iter.Seq[*GroupDelta] {
 	return func(yield func(*GroupDelta) bool) {
-		var fresh GroupDelta // the one place for all that are described
+		for i := range c.groups[role] {
+			if !yield(&c.groups[role][i]) {
+				return
+			}
+		}
+		var fresh GroupDelta
 		var members []*Member
-		merge(c.freshGroups[role], c.groups[role], func(g *group, d *GroupDelta) int { return strings.Compare(g.name, d.Name) },
-			func(g *group) *GroupDelta {
-				members = g.appendMembers(members[:0])
-				fresh = GroupDelta{Change: Added, Role: role, Name: g.name, UID: g.uid, Added: members, SpanAdded: c.wholeSpanOf(g)}
-				return &fresh
-			}, yield)
+		for _, g := range c.freshGroups[role] {
+			members = g.appendMembers(members[:0])
+			fresh = GroupDelta{Change: Added, Role: role, Name: g.name, UID: g.uid, Added: members, SpanAdded: c.wholeSpanOf(g)}
+			if !yield(&fresh) {
+				return
+			}
+		}
 	}
 }
 
 // Policies goes through the changes of policies. Each is good until the next one.
 func (c *Changes) Policies() iter.Seq[*PolicyDelta] {
 	return func(yield func(*PolicyDelta) bool) {
-		var fresh PolicyDelta
-		merge(c.freshPolicies, c.policies, func(p *policyState, d *PolicyDelta) int {
-			return strings.Compare(p.out.Source.UID, d.Policy.Source.UID)
-		},
-			func(p *policyState) *PolicyDelta {
-				fresh = PolicyDelta{Change: Added, Policy: p.out, SpanAdded: c.wholeSpan(p.reach)}
-				return &fresh
-			}, yield)
-	}
-}
-
-// merge yields two sorted lists as one.
-func merge[F, D any](fresh []F, others []D, compare func(F, *D) int, describe func(F) *D, yield func(*D) bool) {
-	for len(fresh)+len(others) > 0 {
-		if len(fresh) == 0 || len(others) > 0 && compare(fresh[0], &others[0]) > 0 {
-			if !yield(&others[0]) {
+		for i := range c.policies {
+			if !yield(&c.policies[i]) {
 				return
 			}
-			others = others[1:]
-			continue
 		}
-		if !yield(describe(fresh[0])) {
-			return
+		var fresh PolicyDelta
+		for _, p := range c.freshPolicies {
+			fresh = PolicyDelta{Change: Added, Policy: p.out, SpanAdded: c.wholeSpan(p.reach)}
+			if !yield(&fresh) {
+				return
+			}
 		}
-		fresh = fresh[1:]
 	}
 }
 
@@ -158,6 +142,7 @@ func (c *Changes) Delta() *Delta {
 	for p := range c.Policies() {
 		d.Policies = append(d.Policies, *p)
 	}
+	slices.SortFunc(d.Policies, func(a, b PolicyDelta) int { return strings.Compare(a.Policy.Source.UID, b.Policy.Source.UID) })
 	return d
 }
 
@@ -169,5 +154,6 @@ func (c *Changes) listGroups(role GroupRole, n int) []GroupDelta {
 		}
 		out = append(out, *g)
 	}
+	slices.SortFunc(out, func(a, b GroupDelta) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }

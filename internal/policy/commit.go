@@ -25,7 +25,6 @@ func (e *Engine) CommitChanges() *Changes {
 	c.problems = e.takeProblems()
 	c.collectFresh(e.dirtyGroups, policies)
 	e.clean(policies)
-	c.sort()
 	return c
 }
 

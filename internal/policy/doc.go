@@ -13,7 +13,7 @@
 //     is reported as a Problem; all others are computed as if it were not there;
 //   - to be incremental: a change costs what it touches. Entities are held by distinct label set, selectors are held
 //     once however many policies use them, and a selector is matched against a label set, never against an entity;
-//   - to do no I/O, and to use neither clock, goroutines nor randomness. Equal inputs give equal deltas, in equal order.
+//   - to do no I/O, and to use neither clock, goroutines nor randomness. Equal inputs give equal Deltas, in equal order.
 //
 // Values passed to Put must not be modified afterwards. Values handed out (Delta, ComputedPolicy, Member) are shared
 // with the Engine and with other receivers and must not be modified by anybody; they never change once handed out and

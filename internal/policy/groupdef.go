@@ -47,6 +47,22 @@ func (d *groupDef) missing() []FieldError {
 	return out
 }
 
+// serviceMissing returns a warning about a serviceReference that selects nothing whatever Pods there are.
+func (e *Engine) serviceMissing(d *groupDef) []FieldError {
+	name := d.in.ServiceReference
+	if name == nil || len(d.in.IPBlocks)+len(d.in.ChildGroups) > 0 {
+		return nil
+	}
+	want := "an existing Service"
+	if s, ok := e.services[*name]; ok {
+		if len(s.Selector) > 0 {
+			return nil
+		}
+		want = "a Service with a selector: which Pods are behind this one is not known"
+	}
+	return []FieldError{{Field: "spec.serviceReference", Value: name.Namespace + "/" + name.Name, Want: want}}
+}
+
 // leaves returns the selections that make up the group.
 func (d *groupDef) leaves() []*terms {
 	if len(d.children) == 0 {

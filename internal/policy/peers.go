@@ -161,7 +161,7 @@ func (t *translation) services(in *Rule, path string) (out []ServiceMatch, named
 		case p.IGMP != nil:
 			out = append(out, ServiceMatch{Protocol: IGMP, IGMPType: p.IGMP.Type, GroupAddress: p.IGMP.GroupAddress})
 		default:
-			t.errs.add(indexed(path+".protocols", i), "", "icmp or igmp")
+			t.errs.given(indexed(path+".protocols", i), "nothing", "icmp or igmp")
 		}
 	}
 	return out, named

@@ -65,6 +65,9 @@ func (t *translation) appliedLeaves(at *AppliedTo, path string) []*terms {
 	if !d.usable() {
 		return nil
 	}
+	if !t.e.options.ReferenceNamespacePeers && len(t.inNamespaces(d.leaves()...)) == 0 {
+		t.warns.add(path+".group", at.Group, "a group with members in Namespaces: rules with namespaces in their peers do not apply to this one")
+	}
 	if t.e.options.ReferenceNamespacePeers {
 		s := &terms{}
 		if len(d.children) == 0 && d.terms != nil {

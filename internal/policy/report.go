@@ -63,7 +63,7 @@ func (e *Engine) takeProblems() []Problem {
 func (e *Engine) reportOf(k reportKey) report {
 	if k.isGroup {
 		if d := e.groupDefs[k.group]; d != nil && d.in != nil {
-			return report{errs: d.problems(), warns: d.missing()}
+			return report{errs: d.problems(), warns: slices.Concat(d.missing(), e.serviceMissing(d))}
 		}
 		return report{}
 	}

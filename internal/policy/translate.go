@@ -185,9 +185,9 @@ func (t *translation) checkAppliedTo() (perRule bool) {
 	}
 	switch {
 	case len(t.in.AppliedTo) > 0 && with > 0:
-		t.errs.add("spec.appliedTo", "", "appliedTo either in spec or in every rule, not in both")
+		t.errs.given("spec.appliedTo", "appliedTo in spec and in rules", "appliedTo either in spec or in every rule, not in both")
 	case len(t.in.AppliedTo) == 0 && (without > 0 || with == 0):
-		t.errs.add("spec.appliedTo", "", "appliedTo in spec or in every rule")
+		t.errs.given("spec.appliedTo", "nothing", "appliedTo in spec or in every rule")
 	}
 	return with > 0
 }

@@ -3,6 +3,8 @@ package convert
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,6 +41,10 @@ func TestPartsAreTheDelta(t *testing.T) {
 		parts.AppliedToGroups = append(parts.AppliedToGroups, c.AppliedToGroups...)
 		parts.Policies = append(parts.Policies, c.Policies...)
 	}
+	byName := func(a, b watchstore.GroupChange) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(parts.AddressGroups, byName)
+	slices.SortFunc(parts.AppliedToGroups, byName)
+	slices.SortFunc(parts.Policies, func(a, b watchstore.PolicyChange) int { return strings.Compare(a.Name, b.Name) })
 	whole := Delta(build().Commit())
 	if diff := cmp.Diff(whole, parts); diff != "" || n != 4 {
 		t.Errorf("%d parts (-whole +parts)\n%s", n, diff)

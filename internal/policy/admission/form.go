@@ -44,8 +44,10 @@ func (c *checker) peerForms(ingress bool, peers []policy.Peer, rule string) {
 		}
 		if n := p.Namespaces; n != nil {
 			switch {
-			case (n.Match == "") == (len(n.SameLabels) == 0):
-				c.add(path+".namespaces", "", "either match or sameLabels")
+			case n.Match == "" && len(n.SameLabels) == 0:
+				c.given(path+".namespaces", "nothing", "match or sameLabels")
+			case n.Match != "" && len(n.SameLabels) > 0:
+				c.given(path+".namespaces", "match and sameLabels", "either match or sameLabels")
 			case n.Match != "" && n.Match != "Self":
 				c.add(path+".namespaces.match", n.Match, "Self")
 			}

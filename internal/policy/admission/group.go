@@ -3,6 +3,7 @@ package admission
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -11,17 +12,11 @@ import (
 // child that does not exist is fine.
 func ValidateGroup(g *policy.Group, others []policy.Group) []policy.FieldError {
 	c := &checker{}
-	kinds := count(g.PodSelector, g.NodeSelector, g.ExternalEntitySelector)
-	for _, set := range []bool{g.ServiceReference != nil, len(g.IPBlocks) > 0, len(g.ChildGroups) > 0} {
-		if set {
-			kinds++
-		}
-	}
-	if kinds > 1 {
-		c.add("spec", "", "at most one of podSelector, nodeSelector, externalEntitySelector, serviceReference, ipBlocks, childGroups")
-	}
-	if g.NamespaceSelector != nil && kinds == 1 && g.PodSelector == nil && g.ExternalEntitySelector == nil {
-		c.add("spec.namespaceSelector", "", "namespaceSelector only with podSelector or externalEntitySelector")
+	parts := partsOf(g)
+	if strings.Contains(parts, " and ") {
+		c.given("spec", parts, "at most one of podSelector, nodeSelector, externalEntitySelector, serviceReference, ipBlocks, childGroups")
+	} else if g.NamespaceSelector != nil && parts != "" && g.PodSelector == nil && g.ExternalEntitySelector == nil {
+		c.given("spec.namespaceSelector", parts+" and namespaceSelector", "namespaceSelector only with podSelector or externalEntitySelector")
 	}
 	c.selectors("spec", g.PodSelector, g.NamespaceSelector, g.ExternalEntitySelector, g.NodeSelector)
 	multicast := 0
@@ -32,10 +27,18 @@ func ValidateGroup(g *policy.Group, others []policy.Group) []policy.FieldError {
 		}
 	}
 	if multicast > 0 && multicast < len(g.IPBlocks) {
-		c.add("spec.ipBlocks", "", "either multicast ipBlocks only, or no multicast ipBlock")
+		c.given("spec.ipBlocks", "multicast and other addresses", "either multicast ipBlocks only, or no multicast ipBlock")
 	}
 	c.children(g, others)
 	return c.errs
+}
+
+// partsOf names what a group is made of, the namespaceSelector aside.
+func partsOf(g *policy.Group) string {
+	return fieldNames([]setField{
+		{g.PodSelector != nil, "podSelector"}, {g.NodeSelector != nil, "nodeSelector"}, {g.ExternalEntitySelector != nil, "externalEntitySelector"},
+		{g.ServiceReference != nil, "serviceReference"}, {len(g.IPBlocks) > 0, "ipBlocks"}, {len(g.ChildGroups) > 0, "childGroups"},
+	})
 }
 
 // children checks that groups nest one level only.

@@ -52,7 +52,7 @@ func (c *checker) multicast(d policy.Direction, r *policy.Rule, path string) {
 		c.add(path+".action", string(r.Action), "Allow or Drop in a rule to multicast addresses")
 	}
 	if uni+selecting > 0 {
-		c.add(path+".to", "", "either multicast ipBlocks only, or no multicast ipBlock")
+		c.given(path+".to", "multicast ipBlocks and other peers", "either multicast ipBlocks only, or no multicast ipBlock")
 	}
 }
 
@@ -68,10 +68,10 @@ func (c *checker) l7(r *policy.Rule, path string) {
 	}
 	path += ".l7Protocols"
 	if r.Action != policy.Allow {
-		c.add(path, "", "the action Allow, not "+string(r.Action))
+		c.given(path, "l7Protocols with the action "+string(r.Action), "l7Protocols only with the action Allow")
 	}
 	if len(r.ToServices) > 0 {
-		c.add(path, "", "no l7Protocols together with toServices")
+		c.given(path, "l7Protocols and toServices", "no l7Protocols together with toServices")
 	}
 	for i, l := range r.L7Protocols {
 		if l.HTTP == nil {
@@ -83,7 +83,7 @@ func (c *checker) l7(r *policy.Rule, path string) {
 			}
 		}
 		if len(r.Protocols) > 0 {
-			c.add(at(path, i)+".http", "", "no icmp or igmp together with http")
+			c.given(at(path, i)+".http", "http and protocols", "no icmp or igmp together with http")
 		}
 	}
 }

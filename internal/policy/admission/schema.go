@@ -49,8 +49,11 @@ func Schema(p *policy.Policy) []policy.FieldError {
 			c.protocol(ingress, &r.Protocols[i], at(path+".protocols", i))
 		}
 		for i, l := range r.L7Protocols {
-			if (l.HTTP == nil) == (l.TLS == nil) {
-				c.add(at(path+".l7Protocols", i), "", "exactly one of http, tls")
+			switch {
+			case l.HTTP == nil && l.TLS == nil:
+				c.given(at(path+".l7Protocols", i), "nothing", "exactly one of http, tls")
+			case l.HTTP != nil && l.TLS != nil:
+				c.given(at(path+".l7Protocols", i), "http and tls", "exactly one of http, tls; two entries match both")
 			}
 			if l.HTTP != nil && l.HTTP.Method != "" && !slices.Contains(httpMethods, l.HTTP.Method) {
 				c.add(at(path+".l7Protocols", i)+".http.method", l.HTTP.Method, "GET, POST, PUT, HEAD, DELETE, TRACE, "+
@@ -65,11 +68,14 @@ var httpMethods = []string{"GET", "POST", "PUT", "HEAD", "DELETE", "TRACE", "OPT
 
 // protocol checks one entry of protocols.
 func (c *checker) protocol(ingress bool, p *policy.RuleProtocol, path string) {
-	if (p.ICMP == nil) == (p.IGMP == nil) {
-		c.add(path, "", "exactly one of icmp, igmp")
+	switch {
+	case p.ICMP == nil && p.IGMP == nil:
+		c.given(path, "nothing", "exactly one of icmp, igmp")
 		return
-	}
-	if p.ICMP != nil {
+	case p.ICMP != nil && p.IGMP != nil:
+		c.given(path, "icmp and igmp", "exactly one of icmp, igmp; two entries match both")
+		return
+	case p.ICMP != nil:
 		c.octet(p.ICMP.Type, path+".icmp.icmpType")
 		c.octet(p.ICMP.Code, path+".icmp.icmpCode")
 		return

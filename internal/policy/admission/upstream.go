@@ -30,7 +30,7 @@ func ValidateUpstream(p *policy.Policy) []policy.FieldError {
 		c.add("spec.priority", strconv.FormatFloat(p.Priority, 'g', -1, 64), "a number from 0 to 1000")
 	}
 	if len(p.AppliedTo) == 0 {
-		c.add("spec.subject", "", "exactly one of namespaces, pods")
+		c.given("spec.subject", "nothing", "exactly one of namespaces, pods")
 	}
 	for _, a := range p.AppliedTo {
 		c.workloads(a.NamespaceSelector, a.PodSelector, "spec.subject")

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -112,11 +113,11 @@ func (c *checker) placement(p *policy.Policy) {
 	})
 	switch {
 	case len(p.AppliedTo) > 0 && with != "":
-		c.add(with+".appliedTo", "", "appliedTo either in spec or in rules, not in both")
+		c.given(with+".appliedTo", "appliedTo in the rule and in spec", "appliedTo either in spec or in rules, not in both")
 	case len(p.AppliedTo) == 0 && with == "":
-		c.add("spec.appliedTo", "", "appliedTo in spec or in every rule")
+		c.given("spec.appliedTo", "nothing", "appliedTo in spec or in every rule")
 	case len(p.AppliedTo) == 0 && without != "":
-		c.add(without+".appliedTo", "", "appliedTo in every rule if it is in any")
+		c.given(without+".appliedTo", "nothing", "appliedTo in every rule if it is in any")
 	}
 }
 
@@ -125,16 +126,11 @@ func (c *checker) appliedTo(list []policy.AppliedTo, path string) {
 	services := 0
 	for i := range list {
 		a, path := &list[i], at(path, i)
-		selectors := count(a.PodSelector, a.NamespaceSelector, a.ExternalEntitySelector)
-		alone := 0
-		for _, set := range []bool{a.Group != "", a.ServiceAccount != nil, a.Service != nil, a.NodeSelector != nil} {
-			if set {
-				alone++
-			}
+		alone := []setField{{a.Group != "", "group"}, {a.ServiceAccount != nil, "serviceAccount"}, {a.Service != nil, "service"}, {a.NodeSelector != nil, "nodeSelector"}}
+		selectors := []setField{
+			{a.PodSelector != nil, "podSelector"}, {a.NamespaceSelector != nil, "namespaceSelector"}, {a.ExternalEntitySelector != nil, "externalEntitySelector"},
 		}
-		if alone > 1 || alone == 1 && selectors > 0 {
-			c.add(path, "", "group, serviceAccount, service or nodeSelector alone, without any other field")
-		}
+		c.alone(path, alone, selectors, "group, serviceAccount, service or nodeSelector alone, without any other field")
 		c.oneKind(path, a.PodSelector, a.ExternalEntitySelector)
 		if a.Service != nil {
 			services++
@@ -142,15 +138,27 @@ func (c *checker) appliedTo(list []policy.AppliedTo, path string) {
 		c.selectors(path, a.PodSelector, a.NamespaceSelector, a.ExternalEntitySelector, a.NodeSelector)
 	}
 	if services > 0 && services < len(list) {
-		c.add(path, "", "either services only or no service")
+		c.given(path, "service and other entries", "either services only or no service")
 	}
 }
 
 // oneKind checks that an entry does not select Pods and ExternalEntities at once. Antrea takes it for ExternalEntities, without a word.
 func (c *checker) oneKind(path string, pod, external *policy.Selector) {
 	if pod != nil && external != nil {
-		c.add(path, "", "either podSelector or externalEntitySelector; two entries select both")
+		c.given(path, "podSelector and externalEntitySelector", "either podSelector or externalEntitySelector; two entries select both")
 	}
+}
+
+// alone checks that of the fields that stand alone none is together with another one; it reports whether one is there.
+func (c *checker) alone(path string, alone, others []setField, want string) bool {
+	first := fieldNames(alone)
+	if first == "" {
+		return false
+	}
+	if all := fieldNames(slices.Concat(alone, others)); strings.Contains(all, " and ") {
+		c.given(path, all, want)
+	}
+	return true
 }
 
 func count(selectors ...*policy.Selector) int {
@@ -222,23 +230,18 @@ func (c *checker) rule(p *policy.Policy, d policy.Direction, r *policy.Rule, pat
 // peer checks one peer. Where several of ipBlock, fqdn and selectors are given, the engine takes the first; that is
 // accepted, as Antrea accepts it.
 func (c *checker) peer(d policy.Direction, p *policy.Peer, path string, toService bool) {
-	others := count(p.PodSelector, p.NamespaceSelector, p.ExternalEntitySelector) > 0 ||
-		p.Namespaces != nil || p.IPBlock != nil || p.FQDN != ""
-	alone := 0
-	for _, set := range []bool{p.Group != "", p.ServiceAccount != nil, p.NodeSelector != nil} {
-		if set {
-			alone++
-		}
-	}
-	switch {
-	case alone > 1 || alone == 1 && others:
-		c.add(path, "", "group, serviceAccount or nodeSelector alone, without any other field")
-	case p.Namespaces != nil && p.NamespaceSelector != nil:
-		c.add(path+".namespaces", "", "either namespaces or namespaceSelector")
+	stands := c.alone(path,
+		[]setField{{p.Group != "", "group"}, {p.ServiceAccount != nil, "serviceAccount"}, {p.NodeSelector != nil, "nodeSelector"}},
+		[]setField{
+			{p.PodSelector != nil, "podSelector"}, {p.NamespaceSelector != nil, "namespaceSelector"}, {p.ExternalEntitySelector != nil, "externalEntitySelector"},
+			{p.Namespaces != nil, "namespaces"}, {p.IPBlock != nil, "ipBlock"}, {p.FQDN != "", "fqdn"},
+		}, "group, serviceAccount or nodeSelector alone, without any other field")
+	if !stands && p.Namespaces != nil && p.NamespaceSelector != nil {
+		c.given(path, "namespaces and namespaceSelector", "either namespaces or namespaceSelector")
 	}
 	c.oneKind(path, p.PodSelector, p.ExternalEntitySelector)
-	if toService && (p.IPBlock == nil || alone > 0) {
-		c.add(path, "", "ipBlock only, in a rule that applies to a service")
+	if toService && (p.IPBlock == nil || stands) {
+		c.given(path, "another kind of peer", "ipBlock only, in a rule that applies to a service")
 	}
 	if p.FQDN != "" {
 		if d == policy.Ingress {
@@ -251,9 +254,9 @@ func (c *checker) peer(d policy.Direction, p *policy.Peer, path string, toServic
 	if n := p.Namespaces; n != nil {
 		switch {
 		case n.Match != "" && len(n.SameLabels) > 0:
-			c.add(path+".namespaces", "", "either match or sameLabels")
+			c.given(path+".namespaces", "match and sameLabels", "either match or sameLabels")
 		case n.Match == "" && len(n.SameLabels) == 0:
-			c.add(path+".namespaces", "{}", "match or sameLabels")
+			c.given(path+".namespaces", "nothing", "match or sameLabels")
 		case n.Match != "" && n.Match != "Self":
 			c.add(path+".namespaces.match", n.Match, "Self")
 		}
