@@ -215,6 +215,7 @@ func compute(in *inputs) *computation {
 // put gives the engine an Antrea policy, completed.
 func (c *computation) put(p policy.Policy) {
 	admission.Default(&p)
+	p.Warnings = append(admission.Warnings(&p), admission.Pitfalls(&p)...)
 	c.engine.PutPolicy(p)
 }
 

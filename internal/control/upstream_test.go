@@ -106,7 +106,7 @@ func TestUpstreamPolicyConditions(t *testing.T) {
 	w.put(odd)
 	w.settle()
 	w.wantConditions("written for a later version",
-		`Realizable=True Computed 2: spec.ingress[0].from[1]: invalid value "": want namespaces or pods; the rule allows nothing for it`,
+		`Realizable=True Computed 2: spec.ingress[0].from[1]: got nothing that is understood, want namespaces or pods; the rule allows nothing for it`,
 		"Realized=False Realizing 2: 0 of 1 enforcers have realized generation 2")
 	wrong := clusterPolicy(t, 3, "Deny")
 	wrong.Spec.Subject.Namespaces.MatchLabels["team"] = "no such value!"

@@ -47,10 +47,10 @@ func (t *translation) peer(d Direction, p indexedPeer, out *ComputedPeer) {
 	var g *group
 	switch {
 	case p.IPBlock != nil:
-		out.IPBlocks = append(out.IPBlocks, compileIPBlock(p.IPBlock, p.path+".ipBlock", &t.errs))
+		out.IPBlocks = append(out.IPBlocks, compileIPBlock(p.IPBlock, below(p.path, ".ipBlock"), &t.errs))
 		return
 	case p.Group != "":
-		def := t.def(p.Group, p.path+".group")
+		def := t.def(p.Group, below(p.path, ".group"))
 		if def.usable() {
 			out.IPBlocks = append(out.IPBlocks, def.ipBlocks()...)
 		}
@@ -59,7 +59,7 @@ func (t *translation) peer(d Direction, p indexedPeer, out *ComputedPeer) {
 		}
 	case p.FQDN != "":
 		if d == Ingress {
-			t.errs.add(p.path+".fqdn", p.FQDN, "no fqdn in an ingress rule: names can be destinations only")
+			t.errs.add(below(p.path, ".fqdn"), p.FQDN, "no fqdn in an ingress rule: names can be destinations only")
 		}
 		out.FQDNs = append(out.FQDNs, p.FQDN)
 		return
@@ -69,7 +69,7 @@ func (t *translation) peer(d Direction, p indexedPeer, out *ComputedPeer) {
 	case p.ServiceAccount != nil:
 		g = t.e.acquireGroup(AddressGroup, serviceAccountTerms(p.ServiceAccount))
 	case p.NodeSelector != nil:
-		g = t.e.acquireGroup(AddressGroup, &terms{node: compileSelector(p.NodeSelector, p.path+".nodeSelector", &t.errs)})
+		g = t.e.acquireGroup(AddressGroup, &terms{node: t.e.selector(p.NodeSelector, below(p.path, ".nodeSelector"), &t.errs)})
 	default:
 		selection := t.peerTerms(p)
 		g = t.e.acquireGroup(AddressGroup, &selection)
@@ -80,12 +80,12 @@ func (t *translation) peer(d Direction, p indexedPeer, out *ComputedPeer) {
 // lists adds the networks and domain names of one peer to out.
 func (t *translation) lists(d Direction, p indexedPeer, out *ComputedPeer) {
 	for i, cidr := range p.Networks {
-		if parsed, ok := parseCIDR(cidr, indexed(p.path+".networks", i), &t.errs); ok {
+		if parsed, ok := parseCIDR(cidr, indexed(below(p.path, ".networks"), i), &t.errs); ok {
 			out.IPBlocks = append(out.IPBlocks, CIDRBlock{CIDR: parsed})
 		}
 	}
 	if d == Ingress && len(p.DomainNames) > 0 {
-		t.errs.add(p.path+".domainNames", p.DomainNames[0], "no domainNames in an ingress rule: names can be destinations only")
+		t.errs.add(below(p.path, ".domainNames"), p.DomainNames[0], "no domainNames in an ingress rule: names can be destinations only")
 	}
 	out.FQDNs = append(out.FQDNs, p.DomainNames...)
 }
@@ -94,22 +94,22 @@ func (t *translation) lists(d Direction, p indexedPeer, out *ComputedPeer) {
 func (t *translation) peerTerms(p indexedPeer) terms {
 	return terms{
 		namespace:  t.in.Namespace,
-		namespaces: compileSelector(p.NamespaceSelector, p.path+".namespaceSelector", &t.errs),
-		pod:        compileSelector(p.PodSelector, p.path+".podSelector", &t.errs),
-		external:   compileSelector(p.ExternalEntitySelector, p.path+".externalEntitySelector", &t.errs),
+		namespaces: t.e.selector(p.NamespaceSelector, below(p.path, ".namespaceSelector"), &t.errs),
+		pod:        t.e.selector(p.PodSelector, below(p.path, ".podSelector"), &t.errs),
+		external:   t.e.selector(p.ExternalEntitySelector, below(p.path, ".externalEntitySelector"), &t.errs),
 	}
 }
 
 // compileIPBlock parses an ipBlock.
 func compileIPBlock(b *IPBlock, path string, errs *errorList) CIDRBlock {
 	var out CIDRBlock
-	cidr, ok := parseCIDR(b.CIDR, path+".cidr", errs)
+	cidr, ok := parseCIDR(b.CIDR, below(path, ".cidr"), errs)
 	if !ok {
 		return out
 	}
 	out.CIDR = cidr
 	for i, text := range b.Except {
-		at := indexed(path+".except", i)
+		at := indexed(below(path, ".except"), i)
 		except, ok := parseCIDR(text, at, errs)
 		if !ok {
 			continue
@@ -141,7 +141,7 @@ func parseCIDR(text, path string, errs *errorList) (netip.Prefix, bool) {
 func (t *translation) services(in *Rule, path string) (out []ServiceMatch, named bool) {
 	for i := range in.Ports {
 		p := &in.Ports[i]
-		t.checkPort(p, indexed(path+".ports", i))
+		t.checkPort(p, indexed(below(path, ".ports"), i))
 		named = named || p.Port != nil && p.Port.Name != ""
 		protocol := p.Protocol
 		if protocol == "" && !p.AnyProtocol {
@@ -154,14 +154,14 @@ func (t *translation) services(in *Rule, path string) (out []ServiceMatch, named
 	for i, p := range in.Protocols {
 		switch {
 		case p.ICMP != nil:
-			at := indexed(path+".protocols", i) + ".icmp"
-			t.checkRange(p.ICMP.Type, 0, 255, at+".icmpType")
-			t.checkRange(p.ICMP.Code, 0, 255, at+".icmpCode")
+			at := below(indexed(below(path, ".protocols"), i), ".icmp")
+			t.checkRange(p.ICMP.Type, 0, 255, below(at, ".icmpType"))
+			t.checkRange(p.ICMP.Code, 0, 255, below(at, ".icmpCode"))
 			out = append(out, ServiceMatch{Protocol: ICMP, ICMPType: p.ICMP.Type, ICMPCode: p.ICMP.Code})
 		case p.IGMP != nil:
 			out = append(out, ServiceMatch{Protocol: IGMP, IGMPType: p.IGMP.Type, GroupAddress: p.IGMP.GroupAddress})
 		default:
-			t.errs.given(indexed(path+".protocols", i), "nothing", "icmp or igmp")
+			t.errs.given(indexed(below(path, ".protocols"), i), "nothing", "icmp or igmp")
 		}
 	}
 	return out, named
@@ -172,27 +172,27 @@ func (t *translation) checkPort(p *Port, path string) {
 	switch p.Protocol {
 	case "", TCP, UDP, SCTP:
 	default:
-		t.errs.add(path+".protocol", string(p.Protocol), "one of TCP, UDP, SCTP")
+		t.errs.add(below(path, ".protocol"), string(p.Protocol), "one of TCP, UDP, SCTP")
 	}
 	if p.Port != nil && p.Port.Name == "" {
-		t.checkRange(&p.Port.Number, 1, 65535, path+".port")
+		t.checkRange(&p.Port.Number, 1, 65535, below(path, ".port"))
 	}
-	t.checkRange(p.SourcePort, 1, 65535, path+".sourcePort")
+	t.checkRange(p.SourcePort, 1, 65535, below(path, ".sourcePort"))
 	if p.EndPort != nil {
 		switch {
 		case p.Port == nil:
-			t.errs.add(path+".endPort", strconv.Itoa(int(*p.EndPort)), "no endPort without port")
+			t.errs.add(below(path, ".endPort"), strconv.Itoa(int(*p.EndPort)), "no endPort without port")
 		case p.Port.Name != "":
-			t.errs.add(path+".endPort", strconv.Itoa(int(*p.EndPort)), "no endPort with a named port")
+			t.errs.add(below(path, ".endPort"), strconv.Itoa(int(*p.EndPort)), "no endPort with a named port")
 		default:
-			t.checkRange(p.EndPort, p.Port.Number, 65535, path+".endPort")
+			t.checkRange(p.EndPort, p.Port.Number, 65535, below(path, ".endPort"))
 		}
 	}
 	if p.SourceEndPort != nil {
 		if p.SourcePort == nil {
-			t.errs.add(path+".sourceEndPort", strconv.Itoa(int(*p.SourceEndPort)), "no sourceEndPort without sourcePort")
+			t.errs.add(below(path, ".sourceEndPort"), strconv.Itoa(int(*p.SourceEndPort)), "no sourceEndPort without sourcePort")
 		} else {
-			t.checkRange(p.SourceEndPort, *p.SourcePort, 65535, path+".sourceEndPort")
+			t.checkRange(p.SourceEndPort, *p.SourcePort, 65535, below(path, ".sourceEndPort"))
 		}
 	}
 }

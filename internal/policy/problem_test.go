@@ -53,7 +53,7 @@ func TestProblems(t *testing.T) {
 		{"fqdn", func(p *policy.Policy) { p.Ingress[0].Peers = []policy.Peer{{FQDN: "a.example.com"}} },
 			`spec.ingress[0].from[0].fqdn: invalid value "a.example.com": want no fqdn in an ingress rule`},
 		{"nowhere", func(p *policy.Policy) { p.AppliedTo = nil },
-			`spec.appliedTo: invalid value "": want appliedTo in spec or in every rule`},
+			`spec.appliedTo: got nothing, want appliedTo in spec or in every rule`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := policy.New(policy.Options{})

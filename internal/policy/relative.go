@@ -61,12 +61,12 @@ func (t *translation) appliedLeaves(at *AppliedTo, path string) []*terms {
 		s := t.appliedTerms(at, path)
 		return t.inNamespaces(&s)
 	}
-	d := t.def(at.Group, path+".group")
+	d := t.def(at.Group, below(path, ".group"))
 	if !d.usable() {
 		return nil
 	}
 	if !t.e.options.ReferenceNamespacePeers && len(t.inNamespaces(d.leaves()...)) == 0 {
-		t.warns.add(path+".group", at.Group, "a group with members in Namespaces: rules with namespaces in their peers do not apply to this one")
+		t.warns.add(below(path, ".group"), at.Group, "a group with members in Namespaces: rules with namespaces in their peers do not apply to this one")
 	}
 	if t.e.options.ReferenceNamespacePeers {
 		s := &terms{}
@@ -164,7 +164,7 @@ func (t *translation) sameLabelRules(out ComputedRule, peer indexedPeer, spaces 
 		r := out
 		r.AppliedToGroups = groupNames(c.groups)
 		narrowed := selection
-		narrowed.namespaces = compileSelector(&Selector{MatchLabels: c.labels}, peer.path+".namespaces.sameLabels", &t.errs)
+		narrowed.namespaces = t.e.selector(&Selector{MatchLabels: c.labels}, below(peer.path, ".namespaces.sameLabels"), &t.errs)
 		name := t.use(t.e.acquireGroup(AddressGroup, &narrowed)).name
 		t.setPeer(&r, ComputedPeer{AddressGroups: []string{name}})
 		t.out.Rules = append(t.out.Rules, r)

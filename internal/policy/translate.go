@@ -24,6 +24,8 @@ type translation struct {
 	defs      []*groupDef
 	fences    []*fence
 	tier      string
+	// paths are kept; otherwise they are empty.
+	paths bool
 	// relative policies have rules per Namespace.
 	relative bool
 	// spaces are, for relative policies with appliedTo in their spec, the applied-to groups per Namespace.
@@ -32,8 +34,22 @@ type translation struct {
 
 // translate computes the policy. The groups in the result have been acquired. If anything is wrong, out is nil.
 func (e *Engine) translate(in *Policy) translation {
+	t := e.attempt(in, false)
+	if len(t.errs.list)+len(t.warns.list) > len(in.Warnings) {
+		t.abandon()
+		t = e.attempt(in, true)
+	}
+	if len(t.errs.list) > 0 {
+		t.out = nil
+		t.releaseGroups()
+	}
+	return t
+}
+
+// attempt translates the policy, and keeps paths for what is to be told only if that is asked for.
+func (e *Engine) attempt(in *Policy, paths bool) translation {
 	e.translations++
-	t := translation{e: e, in: in, serial: e.translations}
+	t := translation{e: e, in: in, serial: e.translations, paths: paths}
 	t.out = &ComputedPolicy{
 		Source:     PolicyRef{in.Kind, in.Namespace, in.Name, in.UID},
 		Generation: in.Generation,
@@ -47,17 +63,33 @@ func (e *Engine) translate(in *Policy) translation {
 	} else {
 		t.antrea()
 	}
-	if len(t.errs.list) > 0 {
-		t.out = nil
-		for _, g := range t.atgs {
-			e.releaseGroup(g)
-		}
-		for _, g := range t.ags {
-			e.releaseGroup(g)
-		}
-		t.atgs, t.ags = nil, nil
-	}
 	return t
+}
+
+// at returns a path to begin with: nothing unless paths are kept.
+func (t *translation) at(path string) string {
+	if t.paths {
+		return path
+	}
+	return ""
+}
+
+// abandon gives up all that the translation has acquired.
+func (t *translation) abandon() {
+	t.releaseGroups()
+	for _, f := range t.fences {
+		t.e.releaseFence(f)
+	}
+}
+
+func (t *translation) releaseGroups() {
+	for _, g := range t.atgs {
+		t.e.releaseGroup(g)
+	}
+	for _, g := range t.ags {
+		t.e.releaseGroup(g)
+	}
+	t.atgs, t.ags = nil, nil
 }
 
 // kubernetes translates a Kubernetes NetworkPolicy.
@@ -66,7 +98,7 @@ func (t *translation) kubernetes() {
 		t.errs.add("spec.policyTypes", other, "Ingress or Egress")
 	}
 	for i := range t.in.AppliedTo {
-		t.appliedGroup(&t.in.AppliedTo[i], "spec")
+		t.appliedGroup(&t.in.AppliedTo[i], t.at("spec"))
 	}
 	t.out.AppliedToGroups = groupNames(t.atgs)
 	isolates := func(d Direction) bool {
@@ -80,6 +112,7 @@ func (t *translation) kubernetes() {
 		logging = n.logKNP
 	}
 	each := func(d Direction, rules []Rule, path string) {
+		t.out.Rules = slices.Grow(t.out.Rules, len(rules))
 		for i := range rules {
 			at := indexed(path, i)
 			out := ComputedRule{Direction: d, Priority: knpRulePriority, Action: Allow, EnableLogging: logging}
@@ -92,17 +125,36 @@ func (t *translation) kubernetes() {
 	}
 	// A direction that is not in policyTypes is not restricted, whatever rules are written for it.
 	if isolates(Ingress) {
-		each(Ingress, t.in.Ingress, "spec.ingress")
+		each(Ingress, t.in.Ingress, t.at("spec.ingress"))
 	}
 	if isolates(Egress) {
-		each(Egress, t.in.Egress, "spec.egress")
+		each(Egress, t.in.Egress, t.at("spec.egress"))
 	}
 	if isolates(Ingress) && len(t.in.Ingress) == 0 {
-		t.out.Rules = append(t.out.Rules, ComputedRule{Direction: Ingress, EnableLogging: logging})
+		t.denyAll(Ingress, logging)
 	}
 	if isolates(Egress) && len(t.in.Egress) == 0 {
-		t.out.Rules = append(t.out.Rules, ComputedRule{Direction: Egress, EnableLogging: logging})
+		t.denyAll(Egress, logging)
 	}
+}
+
+// denyAll adds the deny-all rule of a direction. Policies of nothing else, of which there is one in most Namespaces, share it.
+func (t *translation) denyAll(d Direction, logging bool) {
+	if len(t.out.Rules) > 0 {
+		t.out.Rules = append(t.out.Rules, ComputedRule{Direction: d, EnableLogging: logging})
+		return
+	}
+	key := denial{d, logging}
+	if t.e.denials[key] == nil {
+		t.e.denials[key] = []ComputedRule{{Direction: d, EnableLogging: logging}}
+	}
+	t.out.Rules = slices.Clip(t.e.denials[key])
+}
+
+// denial identifies a deny-all rule.
+type denial struct {
+	direction Direction
+	logging   bool
 }
 
 // kubernetesPeers refuses peers that a Kubernetes NetworkPolicy cannot have, and of which some reading would be wider than meant.
@@ -124,19 +176,19 @@ func (t *translation) antrea() {
 	t.relative = t.isRelative(t.in.Ingress) || t.isRelative(t.in.Egress)
 	perRule := t.checkAppliedTo()
 	if t.relative && !perRule {
-		t.spaces = t.affected(t.in.AppliedTo, "spec.appliedTo")
+		t.spaces = t.affected(t.in.AppliedTo, t.at("spec.appliedTo"))
 	}
 	if !perRule && !t.relative {
 		for i := range t.in.AppliedTo {
-			t.appliedGroup(&t.in.AppliedTo[i], indexed("spec.appliedTo", i))
+			t.appliedGroup(&t.in.AppliedTo[i], indexed(t.at("spec.appliedTo"), i))
 		}
 		t.out.AppliedToGroups = groupNames(t.atgs)
 	}
 	for i := range t.in.Ingress {
-		t.rule(Ingress, i, &t.in.Ingress[i], indexed("spec.ingress", i))
+		t.rule(Ingress, i, &t.in.Ingress[i], indexed(t.at("spec.ingress"), i))
 	}
 	for i := range t.in.Egress {
-		t.rule(Egress, i, &t.in.Egress[i], indexed("spec.egress", i))
+		t.rule(Egress, i, &t.in.Egress[i], indexed(t.at("spec.egress"), i))
 	}
 }
 
@@ -201,7 +253,7 @@ func (t *translation) rule(d Direction, index int, in *Rule, path string) {
 	switch in.Action {
 	case Allow, Drop, Reject, Pass:
 	default:
-		t.errs.add(path+".action", string(in.Action), "one of Allow, Drop, Reject, Pass")
+		t.errs.add(below(path, ".action"), string(in.Action), "one of Allow, Drop, Reject, Pass")
 	}
 	var named bool
 	out.Services, named = t.services(in, path)
@@ -226,7 +278,7 @@ func (t *translation) rule(d Direction, index int, in *Rule, path string) {
 	}
 	spaces := t.spaces
 	if len(in.AppliedTo) > 0 {
-		spaces = t.affected(in.AppliedTo, path+".appliedTo")
+		spaces = t.affected(in.AppliedTo, below(path, ".appliedTo"))
 	}
 	t.selfRules(out, self, spaces)
 	for _, p := range same {
@@ -237,9 +289,9 @@ func (t *translation) rule(d Direction, index int, in *Rule, path string) {
 // plainRule adds the rule for peers that do not depend on the Namespace.
 func (t *translation) plainRule(out ComputedRule, in *Rule, plain []indexedPeer, path string, named bool) {
 	applied := in.AppliedTo
-	at := path + ".appliedTo"
+	at := below(path, ".appliedTo")
 	if t.relative && len(t.in.AppliedTo) > 0 {
-		applied, at = t.in.AppliedTo, "spec.appliedTo"
+		applied, at = t.in.AppliedTo, t.at("spec.appliedTo")
 	}
 	var groups []*group
 	for i := range applied {
@@ -268,9 +320,9 @@ func (t *translation) setPeer(r *ComputedRule, p ComputedPeer) {
 
 func peerPath(d Direction, path string) string {
 	if d == Ingress {
-		return path + ".from"
+		return below(path, ".from")
 	}
-	return path + ".to"
+	return below(path, ".to")
 }
 
 // use keeps a group that has been acquired for the policy: once, however often it is named.
@@ -304,8 +356,8 @@ func (t *translation) def(name, path string) *groupDef {
 func (t *translation) appliedGroup(at *AppliedTo, path string) *group {
 	switch {
 	case at.Group != "":
-		d := t.def(at.Group, path+".group")
-		t.fence(d, path+".group")
+		d := t.def(at.Group, below(path, ".group"))
+		t.fence(d, below(path, ".group"))
 		g := t.e.groupOf(AppliedToGroup, d)
 		if g != nil {
 			t.use(g)
@@ -324,13 +376,13 @@ func (t *translation) appliedTerms(at *AppliedTo, path string) terms {
 	case at.ServiceAccount != nil:
 		return *serviceAccountTerms(at.ServiceAccount)
 	case at.NodeSelector != nil:
-		return terms{node: compileSelector(at.NodeSelector, path+".nodeSelector", &t.errs)}
+		return terms{node: t.e.selector(at.NodeSelector, below(path, ".nodeSelector"), &t.errs)}
 	}
 	return terms{
 		namespace:  t.in.Namespace,
-		namespaces: compileSelector(at.NamespaceSelector, path+".namespaceSelector", &t.errs),
-		pod:        compileSelector(at.PodSelector, path+".podSelector", &t.errs),
-		external:   compileSelector(at.ExternalEntitySelector, path+".externalEntitySelector", &t.errs),
+		namespaces: t.e.selector(at.NamespaceSelector, below(path, ".namespaceSelector"), &t.errs),
+		pod:        t.e.selector(at.PodSelector, below(path, ".podSelector"), &t.errs),
+		external:   t.e.selector(at.ExternalEntitySelector, below(path, ".externalEntitySelector"), &t.errs),
 	}
 }
 

@@ -82,7 +82,11 @@ func validateGroup(decode decodeGroup) func(context.Context, *states, *question)
 		if errs := admission.GroupSchema(g); len(errs) > 0 {
 			return answer{errs: errs, form: true}
 		}
-		return checkGroup(ctx, s, g)
+		a := checkGroup(ctx, s, g)
+		for _, w := range admission.GroupWarnings(g) {
+			a.warnings = append(a.warnings, w.Error())
+		}
+		return a
 	}
 }
 

@@ -111,8 +111,9 @@ func checkPolicy(ctx context.Context, s *states, p *policy.Policy) answer {
 	for _, t := range policy.SystemTiers() {
 		tiers[t.Name] = t.Priority
 	}
+	pitfalls := admission.Pitfalls(p)
 	if _, ok := tiers[p.Tier]; ok || p.Tier == "" {
-		return answer{errs: admission.ValidatePolicy(p, tiers)}
+		return answer{errs: append(admission.ValidatePolicy(p, tiers), pitfalls...)}
 	}
 	return s.settled(func(state State) ([]policy.FieldError, error) {
 		known, err := state.Tiers(ctx)
@@ -122,7 +123,7 @@ func checkPolicy(ctx context.Context, s *states, p *policy.Policy) answer {
 		for _, t := range known {
 			tiers[t.Name] = t.Priority
 		}
-		return admission.ValidatePolicy(p, tiers), nil
+		return append(admission.ValidatePolicy(p, tiers), pitfalls...), nil
 	})
 }
 
@@ -164,5 +165,8 @@ func warnings(p *policy.Policy) []string {
 	}
 	each("ingress", p.Ingress)
 	each("egress", p.Egress)
+	for _, w := range admission.Warnings(p) {
+		out = append(out, w.Error())
+	}
 	return out
 }

@@ -131,7 +131,7 @@ func (h *handler) respond(r *http.Request, in *admissionv1.AdmissionRequest) (*a
 
 // unreadable says that an object has not even the types of its kind.
 func unreadable(err error) answer {
-	return answer{form: true, errs: []policy.FieldError{{Field: "object", Want: "the form of its kind: " + err.Error()}}}
+	return answer{form: true, errs: []policy.FieldError{{Field: "object", Given: "what cannot be read", Want: "the form of its kind: " + err.Error()}}}
 }
 
 // refusal says what is wrong in one line, and field by field for programs.

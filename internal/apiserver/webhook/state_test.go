@@ -39,7 +39,7 @@ func TestTiers(t *testing.T) {
 		"deleted":           {few, "DELETE", "", tier("mine", 5), ""},
 		"in use":            {few, "DELETE", "", tier("used", 6), `metadata.name: invalid value "used": want a Tier to which no policy refers; NetworkPolicy ns/p does`},
 		"system's deleted":  {few, "DELETE", "", tier("emergency", 50), `metadata.name: invalid value "emergency": want a Tier that is not a system tier`},
-		"no tier":           {few, "CREATE", "{spec: {priority: high}}", "", `object: invalid value ""`},
+		"no tier":           {few, "CREATE", "{spec: {priority: high}}", "", `object: got what cannot be read`},
 	} {
 		handlers := webhook.Handlers(view(t, false, c.stored...), view(t, true, c.stored...))
 		got := ask(t, handlers, asked{path: "/validate/tier", operation: c.operation, object: c.object, old: c.old})
@@ -129,7 +129,7 @@ func TestUpstream(t *testing.T) {
 		"name": {asked{path: "/validate/banp", operation: "CREATE",
 			object: "{kind: BaselineAdminNetworkPolicy, metadata: {name: mine}, spec: {subject: {namespaces: {}}}}"}, `metadata.name: invalid value "mine"`},
 		"subject": {asked{path: "/validate/anp", operation: "CREATE", object: "{kind: AdminNetworkPolicy, metadata: {name: p}, spec: {priority: 5}}"}, `spec.subject`},
-		"type":    {asked{path: "/validate/anp", operation: "CREATE", object: "{spec: {priority: high}}"}, `object: invalid value ""`},
+		"type":    {asked{path: "/validate/anp", operation: "CREATE", object: "{spec: {priority: high}}"}, `object: got what cannot be read`},
 	} {
 		got := ask(t, handlers, c.q)
 		if got.Allowed != (c.want == "") || !got.Allowed && (got.Result.Code != 400 && name != "type" || !strings.HasPrefix(got.Result.Message, c.want)) {

@@ -230,7 +230,11 @@ func newUpstream(kind policy.PolicyKind, m metav1.ObjectMeta, words upstreamWord
 }
 
 func (u *upstream) warn(field, value, want string) {
-	u.out.Warnings = append(u.out.Warnings, policy.FieldError{Field: field, Value: value, Want: want})
+	e := policy.FieldError{Field: field, Value: value, Want: want}
+	if value == "" {
+		e.Given = "nothing that is understood"
+	}
+	u.out.Warnings = append(u.out.Warnings, e)
 }
 
 // subject sets what the policy applies to; nothing if it is not understood, which admission refuses.

@@ -67,40 +67,43 @@ func TestRefusals(t *testing.T) {
 			p.Tier, p.Ingress[0].Action = "baseline", policy.Pass
 		}},
 		{`spec.egress[0].name: invalid value "in"`, func(p *policy.Policy) { p.Egress[0].Name = "in" }},
-		{`spec.appliedTo: invalid value ""`, func(p *policy.Policy) { p.AppliedTo = nil }},
-		{`spec.ingress[0].appliedTo: invalid value "": want appliedTo either in spec or in rules`, func(p *policy.Policy) {
+		{`spec.appliedTo: got nothing, want appliedTo in spec or in every rule`, func(p *policy.Policy) { p.AppliedTo = nil }},
+		{`spec.ingress[0].appliedTo: got appliedTo in the rule and in spec, want appliedTo either in spec or in rules`, func(p *policy.Policy) {
 			p.Ingress[0].AppliedTo = p.AppliedTo
 		}},
-		{`spec.egress[0].appliedTo: invalid value "": want appliedTo in every rule`, func(p *policy.Policy) {
+		{`spec.egress[0].appliedTo: got nothing, want appliedTo in every rule`, func(p *policy.Policy) {
 			p.Ingress[0].AppliedTo, p.AppliedTo = p.AppliedTo, nil
 		}},
-		{`spec.appliedTo[0]: invalid value "": want group, serviceAccount, service or nodeSelector alone`, func(p *policy.Policy) {
+		{`spec.appliedTo[0]: got group and podSelector, want group, serviceAccount, service or nodeSelector alone`, func(p *policy.Policy) {
 			p.AppliedTo[0].Group = "g"
 		}},
 		{`spec.appliedTo[0].service: invalid value "s": want no service`, func(p *policy.Policy) {
 			p.AppliedTo, p.Ingress[0].Peers = service, nil
 		}},
-		{`spec.ingress[0].from[0]: invalid value "": want ipBlock only`, func(p *policy.Policy) {
+		{`spec.ingress[0].from[0]: got another kind of peer, want ipBlock only`, func(p *policy.Policy) {
 			p.AppliedTo, p.Egress = service, nil
 		}},
-		{`spec.appliedTo: invalid value "": want either services only`, func(p *policy.Policy) {
+		{`spec.appliedTo: got service and other entries, want either services only`, func(p *policy.Policy) {
 			p.AppliedTo, p.Egress, p.Ingress[0].Peers = append(p.AppliedTo, service...), nil, nil
 		}},
-		{`spec.ingress[0].from[0]: invalid value "": want group, serviceAccount or nodeSelector alone`, func(p *policy.Policy) {
+		{`spec.ingress[0].from[0]: got group and podSelector, want group, serviceAccount or nodeSelector alone`, func(p *policy.Policy) {
 			p.Ingress[0].Peers[0].Group = "g"
 		}},
-		{`spec.ingress[0].from[0]: invalid value "": want either podSelector or externalEntitySelector`, func(p *policy.Policy) {
+		{`spec.ingress[0].from[0]: got podSelector and externalEntitySelector, want either podSelector or externalEntitySelector`, func(p *policy.Policy) {
 			p.Ingress[0].Peers[0].PodSelector, p.Ingress[0].Peers[0].ExternalEntitySelector = every, every
 		}},
-		{`spec.appliedTo[0]: invalid value "": want either podSelector or externalEntitySelector`, func(p *policy.Policy) {
+		{`spec.appliedTo[0]: got podSelector and externalEntitySelector, want either podSelector or externalEntitySelector`, func(p *policy.Policy) {
 			p.AppliedTo[0].PodSelector, p.AppliedTo[0].ExternalEntitySelector = every, every
 		}},
-		{`spec.ingress[0].from[0].namespaces: invalid value "": want either namespaces or namespaceSelector`, func(p *policy.Policy) {
+		{`spec.ingress[0].from[0]: got namespaces and namespaceSelector, want either namespaces or namespaceSelector`, func(p *policy.Policy) {
 			p.Ingress[0].Peers[0].Namespaces = &policy.PeerNamespaces{Match: "Self"}
 			p.Ingress[0].Peers[0].NamespaceSelector = every
 		}},
 		{`spec.ingress[0].from[0].namespaces.sameLabels[0]: invalid value "a b"`, func(p *policy.Policy) {
 			p.Ingress[0].Peers[0].Namespaces = &policy.PeerNamespaces{SameLabels: []string{"a b"}}
+		}},
+		{`spec.ingress[0].from[0]: got group, namespaces and ipBlock, want group,`, func(p *policy.Policy) {
+			p.Ingress[0].Peers[0] = policy.Peer{Group: "g", Namespaces: &policy.PeerNamespaces{Match: "Self"}, IPBlock: &policy.IPBlock{CIDR: "10.0.0.0/8"}}
 		}},
 		{`spec.egress[0].to[0].fqdn: invalid value "a_b"`, func(p *policy.Policy) { p.Egress[0].Peers = []policy.Peer{{FQDN: "a_b"}} }},
 		{"spec.egress[0].toServices: invalid value \"s\": want no `toServices` together with `to`", func(p *policy.Policy) {
@@ -115,7 +118,7 @@ func TestRefusals(t *testing.T) {
 		{`spec.ingress[0].ports[0].sourceEndPort: invalid value "3"`, func(p *policy.Policy) {
 			p.Ingress[0].Ports = []policy.Port{{SourceEndPort: n(3)}}
 		}},
-		{`spec.egress[0].to: invalid value "": want either multicast ipBlocks only`, func(p *policy.Policy) {
+		{`spec.egress[0].to: got multicast ipBlocks and other peers, want either multicast ipBlocks only`, func(p *policy.Policy) {
 			p.Egress[0].Peers = append(p.Egress[0].Peers, policy.Peer{IPBlock: &policy.IPBlock{CIDR: "224.0.0.0/24"}})
 		}},
 		{`spec.ingress[0].protocols[0].igmp.groupAddress: invalid value "10.0.0.1"`, func(p *policy.Policy) {
@@ -129,7 +132,7 @@ func TestRefusals(t *testing.T) {
 		{`spec.ingress[0].protocols[0].icmp.icmpType: invalid value "256"`, func(p *policy.Policy) {
 			p.Ingress[0].Protocols = []policy.RuleProtocol{{ICMP: &policy.ICMPMatch{Type: n(256)}}}
 		}},
-		{`spec.egress[0].l7Protocols: invalid value "": want the action Allow, not Drop`, func(p *policy.Policy) {
+		{`spec.egress[0].l7Protocols: got l7Protocols with the action Drop, want l7Protocols only with the action Allow`, func(p *policy.Policy) {
 			p.Egress[0].L7Protocols = []policy.L7Protocol{{TLS: &policy.TLSMatch{}}}
 		}},
 		{`spec.ingress[0].l7Protocols[0].http.method: invalid value "FETCH"`, func(p *policy.Policy) {
@@ -150,6 +153,81 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestPitfallsAndWarnings: what a policy says that is not done is refused in a new one; what may not be meant is told.
+func TestPitfallsAndWarnings(t *testing.T) {
+	every := &policy.Selector{}
+	self := &policy.PeerNamespaces{Match: "Self"}
+	for _, c := range []struct {
+		spoil            func(p *policy.Policy)
+		refused, warning string
+	}{
+		{func(*policy.Policy) {}, "", ""},
+		{func(p *policy.Policy) { p.Ingress[0].Peers[0].Namespaces = self }, "", ""},
+		{func(p *policy.Policy) { p.AppliedTo[0] = policy.AppliedTo{NodeSelector: every} }, "", ""},
+		{func(p *policy.Policy) {
+			p.Egress[0].Peers[0].Namespaces = self
+			p.AppliedTo = append(p.AppliedTo, policy.AppliedTo{NodeSelector: every})
+		}, "spec.appliedTo[1]: got nodeSelector, want no nodeSelector where a rule has peers with namespaces (spec.egress[0].to[0]): it is in no Namespace, " +
+			"and the rule would not apply to it", ""},
+		{func(p *policy.Policy) {
+			p.Ingress[0].Peers[0].Namespaces = self
+			p.AppliedTo, p.Ingress[0].AppliedTo, p.Egress[0].AppliedTo = nil, []policy.AppliedTo{{NodeSelector: every}}, []policy.AppliedTo{{NodeSelector: every}}
+		}, "spec.ingress[0].appliedTo[0]: got nodeSelector, want no nodeSelector", ""},
+		{func(p *policy.Policy) {
+			p.Ingress[0].Peers[0] = policy.Peer{Namespaces: self, IPBlock: &policy.IPBlock{CIDR: "10.0.0.0/8"}}
+		}, "spec.ingress[0].from[0]: got namespaces and ipBlock, want either namespaces or ipBlock", ""},
+		{func(p *policy.Policy) { p.Egress[0].Peers[0] = policy.Peer{Namespaces: self, FQDN: "a.com"} }, "spec.egress[0].to[0]: got namespaces and fqdn", ""},
+		{func(p *policy.Policy) { p.Ingress[0].Peers[0].Scope = "ClusterSet" }, `spec.ingress[0].from[0].scope: invalid value "ClusterSet": want Cluster`, ""},
+		{func(p *policy.Policy) { p.Ingress[0].Peers[0].Scope = "Cluster" }, "", ""},
+		{func(p *policy.Policy) {
+			p.Egress[0] = policy.Rule{ToServices: []policy.ServicePeer{{Namespace: "n", Name: "s", Scope: "ClusterSet"}}}
+		}, "", `spec.egress[0].toServices[0].scope: invalid value "ClusterSet": want Cluster, unless something imports Services of other clusters: ` +
+			"the rule is about the Service antrea-mc-s of this one"},
+		{func(p *policy.Policy) { p.AppliedTo[0] = policy.AppliedTo{} }, "",
+			"spec.appliedTo[0]: got nothing, want a field that selects; without any, the entry means nothing"},
+		{func(p *policy.Policy) {
+			p.Namespace = "n"
+			p.Ingress[0].Peers[0] = policy.Peer{Scope: "Cluster"}
+		}, "", "spec.ingress[0].from[0]: got nothing, want a field that selects; without any, the entry means all Pods of the Namespace"},
+	} {
+		p := all()
+		c.spoil(&p)
+		for _, x := range []struct{ got, want string }{{policy.JoinErrors(admission.Pitfalls(&p)), c.refused}, {policy.JoinErrors(admission.Warnings(&p)), c.warning}} {
+			if x.want == "" && x.got != "" || !strings.HasPrefix(x.got, x.want) || strings.Contains(x.got, "; spec.") {
+				t.Errorf("got  %q\nwant %q", x.got, x.want)
+			}
+		}
+	}
+	for g, want := range map[*policy.Group]string{
+		{Name: "g"}:                                             "spec: got nothing, want a field that selects; without any, the group is empty",
+		{Name: "g", Namespace: "n"}:                             "spec: got nothing, want a field that selects; without any, the group is all Pods of its Namespace",
+		{Name: "g", NamespaceSelector: every}:                   "",
+		{Name: "g", Namespace: "n", ChildGroups: []string{"h"}}: "",
+	} {
+		if got := policy.JoinErrors(admission.GroupWarnings(g)); got != want {
+			t.Errorf("%+v: %q, want %q", g, got, want)
+		}
+	}
+}
+
+func TestFormsOfProtocols(t *testing.T) {
+	for want, r := range map[string]policy.Rule{
+		"spec.ingress[0].protocols[0]: got icmp and igmp, want exactly one":   {Protocols: []policy.RuleProtocol{{ICMP: &policy.ICMPMatch{}, IGMP: &policy.IGMPMatch{}}}},
+		"spec.ingress[0].protocols[0]: got nothing, want exactly one":         {Protocols: []policy.RuleProtocol{{}}},
+		"spec.ingress[0].l7Protocols[0]: got http and tls, want exactly one":  {L7Protocols: []policy.L7Protocol{{HTTP: &policy.HTTPMatch{}, TLS: &policy.TLSMatch{}}}},
+		"spec.ingress[0].l7Protocols[0]: got nothing, want exactly one":       {L7Protocols: []policy.L7Protocol{{}}},
+		"spec.ingress[0].from[0].namespaces: got match and sameLabels, want":  {Peers: []policy.Peer{{Namespaces: &policy.PeerNamespaces{Match: "Self", SameLabels: []string{"a"}}}}},
+		"spec.ingress[0].from[0].namespaces: got nothing, want match or same": {Peers: []policy.Peer{{Namespaces: &policy.PeerNamespaces{}}}},
+	} {
+		p := all()
+		r.Action = policy.Allow
+		p.Ingress[0] = r
+		if errs := admission.Schema(&p); len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), want) {
+			t.Errorf("got  %s\nwant %s", policy.JoinErrors(errs), want)
+		}
+	}
+}
+
 func TestGroupsAndTiers(t *testing.T) {
 	every := &policy.Selector{}
 	for _, c := range []struct {
@@ -158,7 +236,7 @@ func TestGroupsAndTiers(t *testing.T) {
 		want string
 	}{
 		{"two kinds", admission.ValidateGroup(&policy.Group{Name: "g", PodSelector: every, ChildGroups: []string{"h"}}, nil),
-			`spec: invalid value "": want at most one of`},
+			`spec: got podSelector and childGroups, want at most one of`},
 		{"own child", admission.ValidateGroup(&policy.Group{Name: "g", ChildGroups: []string{"g"}}, nil),
 			`spec.childGroups[0]: invalid value "g": want another group`},
 		{"nesting", admission.ValidateGroup(&policy.Group{Name: "g", ChildGroups: []string{"h"}},

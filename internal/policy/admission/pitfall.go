@@ -69,11 +69,11 @@ func eachPeer(p *policy.Policy, f func(path string, peer *policy.Peer)) {
 // Warnings returns what an Antrea policy says that is done, and may not be what its author expects.
 func Warnings(p *policy.Policy) []policy.FieldError {
 	c := &checker{}
-	meaning := "it selects nothing"
+	meaning := "nothing"
 	if p.Namespace != "" {
-		meaning = "it selects all Pods of the Namespace"
+		meaning = "all Pods of the Namespace"
 	}
-	const want = "a field that selects; in an entry without any, "
+	const want = "a field that selects; without any, the entry means "
 	appliedTo := func(list []policy.AppliedTo, path string) {
 		for i := range list {
 			a := &list[i]
