@@ -60,6 +60,10 @@ type Engine struct {
 	// serials is the number of entities' serial numbers, freeSerials are those of them that are not used.
 	serials     uint32
 	freeSerials []uint32
+	// everything selects all; simple are selectors by one label; denials are rules that many policies have.
+	everything *selector
+	simple     map[label]*selector
+	denials    map[denial][]ComputedRule
 	// scratch is where names are put together, policyScratch where sources make policies.
 	scratch       []byte
 	policyScratch Policy
@@ -87,6 +91,9 @@ func New(options Options) *Engine {
 		relative:      make(map[*policyState]struct{}),
 		fences:        make(map[*selection][]*fence),
 		fenced:        make(map[*policyState][]*fence),
+		everything:    &selector{},
+		simple:        make(map[label]*selector),
+		denials:       make(map[denial][]ComputedRule),
 	}
 	for _, t := range SystemTiers() {
 		e.tiers[t.Name] = t.Priority

@@ -51,7 +51,21 @@ func (l *errorList) given(field, given, want string) {
 	l.list = append(l.list, FieldError{Field: field, Given: given, Want: want})
 }
 
+// Paths say where in an input something is. Most inputs are right: an empty path stays empty, so that nothing is spelled until there is
+// something to tell.
+
 // indexed names an element of a list field.
 func indexed(field string, i int) string {
+	if field == "" {
+		return ""
+	}
 	return field + "[" + strconv.Itoa(i) + "]"
+}
+
+// below names a field of a field; it begins with a dot.
+func below(field, name string) string {
+	if field == "" {
+		return ""
+	}
+	return field + name
 }

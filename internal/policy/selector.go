@@ -74,6 +74,38 @@ func (s *selector) anchors() []label {
 	return out
 }
 
+// maxSimple is the number of selectors by one label that an Engine remembers before it begins anew.
+const maxSimple = 1 << 12
+
+// selector is compileSelector that does not compile the simplest selectors, of which there are many alike, each time.
+func (e *Engine) selector(s *Selector, path string, errs *errorList) *selector {
+	if s == nil {
+		return nil
+	}
+	var only label
+	if len(s.MatchExpressions) == 0 {
+		if len(s.MatchLabels) == 0 {
+			return e.everything
+		}
+		if len(s.MatchLabels) == 1 {
+			for only.key, only.value = range s.MatchLabels {
+				if known := e.simple[only]; known != nil {
+					return known
+				}
+			}
+		}
+	}
+	before := len(errs.list)
+	out := compileSelector(s, path, errs)
+	if only.key != "" && len(errs.list) == before {
+		if len(e.simple) >= maxSimple {
+			clear(e.simple)
+		}
+		e.simple[only] = out
+	}
+	return out
+}
+
 // compileSelector compiles s; path names it in errors. It returns nil for a nil s.
 func compileSelector(s *Selector, path string, errs *errorList) *selector {
 	if s == nil {
@@ -81,13 +113,15 @@ func compileSelector(s *Selector, path string, errs *errorList) *selector {
 	}
 	out := &selector{reqs: make([]requirement, 0, len(s.MatchLabels)+len(s.MatchExpressions))}
 	for k, v := range s.MatchLabels {
-		checkLabelKey(k, path+".matchLabels", errs)
-		checkLabelValue(v, path+".matchLabels["+k+"]", errs)
+		checkLabelKey(k, below(path, ".matchLabels"), errs)
+		if !validLabelValue(v) {
+			checkLabelValue(v, below(path, ".matchLabels["+k+"]"), errs)
+		}
 		out.reqs = append(out.reqs, requirement{key: k, op: opEquals, values: []string{v}})
 	}
 	slices.SortFunc(out.reqs, compareRequirements)
 	for i := range s.MatchExpressions {
-		at := indexed(path+".matchExpressions", i)
+		at := indexed(below(path, ".matchExpressions"), i)
 		if r, ok := compileRequirement(&s.MatchExpressions[i], at, errs); ok {
 			out.reqs = append(out.reqs, r)
 		}
@@ -101,7 +135,7 @@ func compareRequirements(a, b requirement) int { return strings.Compare(a.key, b
 
 func compileRequirement(r *Requirement, path string, errs *errorList) (requirement, bool) {
 	out := requirement{key: r.Key}
-	checkLabelKey(r.Key, path+".key", errs)
+	checkLabelKey(r.Key, below(path, ".key"), errs)
 	switch r.Operator {
 	case "In", "NotIn":
 		out.op = opIn
@@ -109,11 +143,11 @@ func compileRequirement(r *Requirement, path string, errs *errorList) (requireme
 			out.op = opNotIn
 		}
 		if len(r.Values) == 0 {
-			errs.given(path+".values", "nothing", "at least one value with operator "+r.Operator)
+			errs.given(below(path, ".values"), "nothing", "at least one value with operator "+r.Operator)
 			return out, false
 		}
 		for j, v := range r.Values {
-			checkLabelValue(v, indexed(path+".values", j), errs)
+			checkLabelValue(v, indexed(below(path, ".values"), j), errs)
 		}
 		out.values = slices.Clone(r.Values)
 		slices.Sort(out.values)
@@ -123,11 +157,11 @@ func compileRequirement(r *Requirement, path string, errs *errorList) (requireme
 			out.op = opDoesNotExist
 		}
 		if len(r.Values) != 0 {
-			errs.add(path+".values", strings.Join(r.Values, ","), "no values with operator "+r.Operator)
+			errs.add(below(path, ".values"), strings.Join(r.Values, ","), "no values with operator "+r.Operator)
 			return out, false
 		}
 	default:
-		errs.add(path+".operator", r.Operator, "one of In, NotIn, Exists, DoesNotExist")
+		errs.add(below(path, ".operator"), r.Operator, "one of In, NotIn, Exists, DoesNotExist")
 		return out, false
 	}
 	return out, true
@@ -173,11 +207,13 @@ func checkLabelKey(key, path string, errs *errorList) {
 }
 
 func checkLabelValue(value, path string, errs *errorList) {
-	if value != "" && !validLabelName(value) {
+	if !validLabelValue(value) {
 		errs.add(path, value, "a label value: empty, or at most 63 letters, digits, '-', '_', '.', "+
 			"beginning and ending with a letter or digit")
 	}
 }
+
+func validLabelValue(s string) bool { return s == "" || validLabelName(s) }
 
 func alphanumeric(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
