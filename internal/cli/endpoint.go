@@ -6,27 +6,36 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// end is one end of the flow that a user asks about: an entity with its addresses, or an address alone.
+// end is one end of the flow that a user asks about: an entity with its addresses, an address alone, or a Service.
 type end struct {
-	ref       policy.EntityRef
+	ref policy.EntityRef
+	// at is what policies apply to there: the entity, or the Node in whose network it is.
+	at        policy.EntityRef
 	addresses []netip.Addr
 	ports     []policy.NamedPort
 	// enforcer is the key of who enforces policies there; empty if nobody does.
 	enforcer string
+	// byAddress tells that the user gave the address, and so the one that packets go to.
+	byAddress bool
+	service   *corev1.Service
 }
 
 // endOf is the end at an entity.
 func endOf(e policy.Entity) end {
-	out := end{ref: e.EntityRef, addresses: e.Addresses, ports: e.Ports, enforcer: e.Host}
+	out := end{ref: e.EntityRef, at: e.EntityRef, addresses: e.Addresses, ports: e.Ports, enforcer: e.Host}
 	switch {
 	case e.Kind == policy.KindNode:
 		out.enforcer = e.Name
-	case e.HostNetwork || e.Terminated: // no policy selects such Pods
+	case e.Terminated: // no policy selects such Pods
 		out.enforcer = ""
+	case e.HostNetwork && e.Host != "": // nor these, but what applies to the Node holds for them
+		out.at = policy.EntityRef{Kind: policy.KindNode, Name: e.Host}
 	}
 	return out
 }
@@ -40,8 +49,11 @@ func (e end) isCloudVM() bool {
 
 // String names the end for people.
 func (e end) String() string {
-	if e.ref.Kind == 0 {
+	switch {
+	case e.ref.Kind == 0:
 		return e.addresses[0].String()
+	case e.at != e.ref:
+		return fmt.Sprintf("%s in the network of %s", refText(e.ref), refText(e.at))
 	}
 	return refText(e.ref)
 }
@@ -55,7 +67,7 @@ func refText(r policy.EntityRef) string {
 
 // endpoint is the end as the evaluator wants it, with one of its addresses.
 func (e end) endpoint(a netip.Addr) policy.Endpoint {
-	p := policy.Endpoint{EntityRef: e.ref, Addr: a}
+	p := policy.Endpoint{EntityRef: e.at, Addr: a}
 	if e.isCloudVM() {
 		p.Semantics = policy.VMSemantics
 	}
@@ -69,10 +81,11 @@ func kindWords() map[string]policy.EntityKind {
 		"externalentity": policy.KindExternalEntity, "ee": policy.KindExternalEntity,
 		"virtualmachine": policy.KindExternalEntity, "vm": policy.KindExternalEntity,
 		"node": policy.KindNode, "no": policy.KindNode,
+		"service": policy.KindService, "svc": policy.KindService,
 	}
 }
 
-// findEnd finds what a user calls NS/NAME, KIND/NS/NAME, node/NAME, or an address. A virtual machine is found by the name
+// findEnd finds what a user calls NS/NAME, KIND/NS/NAME, svc/NS/NAME, node/NAME, or an address. A virtual machine is found by the name
 // of its entity, of its VirtualMachine object, and by its id and name in the cloud. An address that exactly one entity has
 // is that entity.
 func (c *computation) findEnd(flag, text string) (end, error) {
@@ -87,14 +100,16 @@ func (c *computation) findEnd(flag, text string) (end, error) {
 		found = c.named(kind, "", words[1])
 	case len(words) == 2:
 		found = append(c.named(policy.KindPod, words[0], words[1]), c.named(policy.KindExternalEntity, words[0], words[1])...)
+	case len(words) == 3 && known && kind == policy.KindService:
+		return c.findService(flag, text, words[1], words[2])
 	case len(words) == 3 && known && kind != policy.KindNode:
 		found = c.named(kind, words[1], words[2])
 	default:
-		return end{}, fmt.Errorf("--%s %q: want NAMESPACE/NAME (of a Pod, ExternalEntity or VM), the same after pod/, ee/ or vm/, node/NAME, or an IP address", flag, text)
+		return end{}, fmt.Errorf("--%s %q: want NAMESPACE/NAME (of a Pod, ExternalEntity or VM), the same after pod/, ee/, vm/ or svc/, node/NAME, or an IP address", flag, text)
 	}
 	switch len(found) {
 	case 0:
-		return end{}, fmt.Errorf("--%s %q: there is no Pod, ExternalEntity or VirtualMachine of this name", flag, text)
+		return end{}, fmt.Errorf("--%s %q: there is no Pod, ExternalEntity, VirtualMachine or Node of this name", flag, text)
 	case 1:
 		return endOf(c.ends[found[0]]), nil
 	}
@@ -110,21 +125,28 @@ func refTexts(refs []policy.EntityRef) string {
 	return strings.Join(texts, " or ")
 }
 
+// findAddress finds who has an address. That of a Pod in the network of its Node is the Node's.
 func (c *computation) findAddress(flag string, a netip.Addr) (end, error) {
 	var owners []policy.EntityRef
-	for ref, e := range c.ends {
-		// A Pod in the network of its Node has the Node's address, which says nothing about the Pod.
-		if ref.Kind != policy.KindNode && !e.HostNetwork && !e.Terminated && slices.Contains(e.Addresses, a) {
-			owners = append(owners, ref)
+	for _, e := range c.ends {
+		if e.Terminated || !slices.Contains(e.Addresses, a) {
+			continue
+		}
+		if at := endOf(e).at; !slices.Contains(owners, at) {
+			owners = append(owners, at)
 		}
 	}
 	switch len(owners) {
 	case 0:
-		return end{addresses: []netip.Addr{a}}, nil
+		return end{addresses: []netip.Addr{a}, byAddress: true}, nil
 	case 1:
-		e := endOf(c.ends[owners[0]])
-		e.addresses = []netip.Addr{a}
-		return e, nil
+		e, known := c.ends[owners[0]]
+		if !known { // a Node that nothing is known of but a Pod in its network
+			e.EntityRef = owners[0]
+		}
+		out := endOf(e)
+		out.addresses, out.byAddress = []netip.Addr{a}, true
+		return out, nil
 	}
 	return end{}, fmt.Errorf("--%s %s: this is the address of %s; name the one you mean", flag, a, refTexts(owners))
 }

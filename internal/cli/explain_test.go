@@ -149,11 +149,11 @@ func TestExplain(t *testing.T) {
 		},
 		"unknown": {
 			[]string{"--from", "pod/app/twin", "--to", "198.51.100.1", "--port", "443"}, ExitNo,
-			[]string{": Unknown\n", `depending on a name or Service: rule "example"`},
+			[]string{": Unknown\n", `depending on a name or Service: rule "example"`, ", if the destination is *.example.com"},
 		},
 		"unknown because of a Service": {
 			[]string{"--from", "app/lonely", "--to", "198.51.100.1", "--port", "443"}, ExitNo,
-			[]string{"egress  Unknown: only the enforcer knows", `depending on a name or Service: rule "svc"`},
+			[]string{"egress  Unknown: only the enforcer knows", `depending on a name or Service: rule "svc"`, ", if the destination is Service app/s"},
 		},
 		"a VM with an agent is not isolated": {
 			[]string{"--from", "198.51.100.1", "--to", "10.0.2.9", "--port", "22"}, ExitDone,
@@ -169,7 +169,10 @@ func TestExplain(t *testing.T) {
 		},
 		"nobody enforces": {
 			[]string{"--from", "ee/app/twin", "--to", "app/hosted", "--port", "22"}, ExitDone,
-			[]string{"egress  Native: no enforcer is responsible for it", "ingress Native: no enforcer is responsible for it"},
+			[]string{
+				"egress  Native: no enforcer is responsible for it",
+				"Pod app/hosted in the network of Node n1", "ingress Native: no policy decides; it is let through",
+			},
 		},
 		"ICMP": {
 			[]string{"--from", "vms/web", "--to", "198.51.100.1", "--protocol", "icmp", "--icmp-type", "8"}, ExitDone,
@@ -246,7 +249,7 @@ func TestExplainBadQuestions(t *testing.T) {
 		"no port":          {[]string{"--from", "vms/web", "--to", "vms/i-0db"}, "--port is missing"},
 		"port name":        {[]string{"--from", "vms/web", "--to", "vms/i-0db", "--port", "http"}, `--port "http": want a number from 1 to 65535`},
 		"port number":      {[]string{"--from", "vms/web", "--to", "vms/i-0db", "--port", "65536"}, `--port "65536"`},
-		"protocol":         {[]string{"--from", "vms/web", "--to", "vms/i-0db", "--protocol", "GRE", "--port", "1"}, `--protocol "GRE": want TCP, UDP, SCTP or ICMP`},
+		"protocol":         {[]string{"--from", "vms/web", "--to", "vms/i-0db", "--protocol", "GRE", "--port", "1"}, `--protocol "GRE": want TCP, UDP, SCTP, ICMP, ICMPv6 or IGMP`},
 		"output":           {[]string{"--from", "vms/web", "--to", "vms/i-0db", "--port", "1", "-o", "xml"}, `--output "xml"`},
 	} {
 		r := nephele(t, "", append([]string{"explain", "-f", input}, c.args...)...)

@@ -2,9 +2,10 @@ package cli
 
 import (
 	"fmt"
-	"net/netip"
 	"reflect"
-	"strings"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -13,18 +14,26 @@ import (
 type explanation struct {
 	From explainedEnd `json:"from"`
 	To   explainedEnd `json:"to"`
-	// Protocol, and what it has of ports or ICMP type and code.
-	Protocol policy.Protocol `json:"protocol"`
-	Port     uint16          `json:"port,omitempty"`
-	ICMPType *uint8          `json:"icmpType,omitempty"`
-	ICMPCode *uint8          `json:"icmpCode,omitempty"`
-	// Verdict is Allow, Drop, Reject, Native or Unknown for both directions together; Mixed if it depends on which
-	// addresses the ends use.
+	// Protocol, and what it has of ports or types. ICMPType is absent if it is that of an echo request in both families.
+	Protocol  policy.Protocol `json:"protocol"`
+	Port      uint16          `json:"port,omitempty"`
+	ICMPType  *uint8          `json:"icmpType,omitempty"`
+	ICMPCode  *uint8          `json:"icmpCode,omitempty"`
+	IGMPType  *uint8          `json:"igmpType,omitempty"`
+	IGMPGroup string          `json:"igmpGroup,omitempty"`
+	// Service is the one that the destination is an address of, with whom it may choose.
+	Service *explainedService `json:"service,omitempty"`
+	// Verdict is what the sender sees: Allow, Drop, Reject, Native or Unknown; Mixed if it depends on which addresses the ends
+	// use.
 	Verdict string `json:"verdict"`
-	// Egress and Ingress are absent if there are Flows.
-	Egress  *explainedDecision `json:"egress,omitempty"`
-	Ingress *explainedDecision `json:"ingress,omitempty"`
-	// Flows are the answers for single pairs of addresses, if these are not all treated alike.
+	// Reason says why the verdict is Unknown, if no single decision does.
+	Reason string   `json:"reason,omitempty"`
+	Notes  []string `json:"notes,omitempty"`
+	// Egress, AtService and Ingress are absent if there are Flows, AtService also if no rule applies to the Service.
+	Egress    *explainedDecision `json:"egress,omitempty"`
+	AtService *explainedDecision `json:"atService,omitempty"`
+	Ingress   *explainedDecision `json:"ingress,omitempty"`
+	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are not all treated alike.
 	Flows []explainedFlow `json:"flows,omitempty"`
 }
 
@@ -36,6 +45,8 @@ type explainedEnd struct {
 	Namespace string   `json:"namespace,omitempty"`
 	Name      string   `json:"name,omitempty"`
 	Addresses []string `json:"addresses,omitempty"`
+	// Node is the Node in whose network a Pod is, and whose policies hold for it.
+	Node string `json:"node,omitempty"`
 	// Enforcer is the key of who enforces policies there: the name of a Node, NAMESPACE/NAME of an ExternalNode, or what
 	// spec.externalNode says. Without it nobody does.
 	Enforcer string `json:"enforcer,omitempty"`
@@ -45,11 +56,28 @@ type explainedEnd struct {
 }
 
 type explainedFlow struct {
-	From    string             `json:"from,omitempty"`
-	To      string             `json:"to,omitempty"`
-	Verdict string             `json:"verdict"`
-	Egress  *explainedDecision `json:"egress"`
-	Ingress *explainedDecision `json:"ingress"`
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Backend is who the Service chose.
+	Backend   *explainedBackend  `json:"backend,omitempty"`
+	Verdict   string             `json:"verdict"`
+	Egress    *explainedDecision `json:"egress"`
+	AtService *explainedDecision `json:"atService,omitempty"`
+	Ingress   *explainedDecision `json:"ingress"`
+
+	at explainedEnd
+}
+
+type explainedService struct {
+	Namespace string             `json:"namespace"`
+	Name      string             `json:"name"`
+	Backends  []explainedBackend `json:"backends,omitempty"`
+}
+
+type explainedBackend struct {
+	Pod     string `json:"pod"`
+	Address string `json:"address"`
+	Port    uint16 `json:"port"`
 }
 
 // explainedDecision is the decision in one direction.
@@ -57,8 +85,8 @@ type explainedDecision struct {
 	Outcome policy.Outcome `json:"outcome"`
 	// DecidedBy is the rule; without it the default decided: Default says which one.
 	DecidedBy *explainedRule `json:"decidedBy,omitempty"`
-	// Default is "isolated" (what no rule allows is dropped), "native" (no policy decides) or "none" (there is nobody to
-	// enforce a policy).
+	// Default is "isolated" (what no rule allows is dropped), "native" (no policy decides), "none" (there is nobody to
+	// enforce a policy), "itself" (the packet goes to who sends it) or "ownNode" (it comes to a Pod from its own Node).
 	Default string `json:"default,omitempty"`
 	// IsolatedBy are the policies that make Drop the default.
 	IsolatedBy []explainedPolicy `json:"isolatedBy,omitempty"`
@@ -66,6 +94,8 @@ type explainedDecision struct {
 	Passed []explainedRule `json:"passed,omitempty"`
 	// Uncertain are rules that match or not, depending on what a name or Service stands for.
 	Uncertain []explainedRule `json:"uncertain,omitempty"`
+	// Possible are the outcomes that there may be if it is Unknown.
+	Possible []policy.Outcome `json:"possible,omitempty"`
 }
 
 type explainedPolicy struct {
@@ -75,21 +105,36 @@ type explainedPolicy struct {
 }
 
 type explainedRule struct {
-	Policy       explainedPolicy  `json:"policy"`
-	Direction    policy.Direction `json:"direction"`
-	Name         string           `json:"name,omitempty"`
-	Index        int32            `json:"index"`
-	Action       policy.Action    `json:"action,omitempty"`
-	TierPriority int32            `json:"tierPriority"`
-	Priority     float64          `json:"priority"`
+	Policy    explainedPolicy  `json:"policy"`
+	Direction policy.Direction `json:"direction"`
+	Name      string           `json:"name,omitempty"`
+	// Index is the place of the rule in spec.ingress or spec.egress.
+	Index        int           `json:"index"`
+	Action       policy.Action `json:"action,omitempty"`
+	TierPriority int32         `json:"tierPriority"`
+	Priority     float64       `json:"priority"`
 	// L7Protocols tells that the rule lets through only what its l7Protocols match, of which explain knows nothing.
 	L7Protocols bool `json:"l7Protocols,omitempty"`
+	// Through are the entities by which the rule matches, if not by the end itself: others with the same address.
+	Through []string `json:"through,omitempty"`
+	// DependsOn are, for an uncertain rule, the names and Services that the destination may be.
+	DependsOn []string `json:"dependsOn,omitempty"`
 }
 
-func newExplanation(from, to end, flow policy.Flow) *explanation {
-	out := &explanation{From: explainEnd(from), To: explainEnd(to), Protocol: flow.Protocol, Port: flow.Port}
-	if flow.Protocol == policy.ICMP {
-		out.ICMPType, out.ICMPCode = &flow.ICMPType, &flow.ICMPCode
+func newExplanation(from, to end, packets []policy.Flow) *explanation {
+	first := packets[0]
+	out := &explanation{From: explainEnd(from), To: explainEnd(to), Protocol: first.Protocol, Port: first.Port}
+	switch first.Protocol {
+	case policy.ICMP:
+		out.ICMPCode = &first.ICMPCode
+		if !slices.ContainsFunc(packets, func(f policy.Flow) bool { return f.ICMPType != first.ICMPType }) {
+			out.ICMPType = &first.ICMPType
+		}
+	case policy.IGMP:
+		out.IGMPType = &first.IGMPType
+		if first.GroupAddress.IsValid() {
+			out.IGMPGroup = first.GroupAddress.String()
+		}
 	}
 	return out
 }
@@ -99,50 +144,102 @@ func explainEnd(e end) explainedEnd {
 	if e.ref.Kind != 0 {
 		out.Kind = e.ref.Kind.String()
 	}
+	if e.at != e.ref {
+		out.Node = e.at.Name
+	}
 	for _, a := range e.addresses {
 		out.Addresses = append(out.Addresses, a.String())
 	}
 	return out
 }
 
-// add takes the verdict on one pair of addresses.
-func (x *explanation) add(pair [2]netip.Addr, v policy.Verdict) {
-	f := explainedFlow{Egress: explainDecision(v.Egress, x.From), Ingress: explainDecision(v.Ingress, x.To)}
-	if pair[0].IsValid() {
-		f.From = pair[0].String()
+// add takes the verdict on a packet, whose destination is the end given.
+func (x *explanation) add(packet policy.Flow, to end, v policy.Verdict) {
+	f := explainedFlow{Verdict: string(v.Together()), at: explainEnd(to)}
+	f.Egress, f.Ingress = explainDecision(v.Egress, x.From), explainDecision(v.Ingress, f.at)
+	if v.Service != nil {
+		f.AtService = explainDecision(*v.Service, explainedEnd{Enforcer: "every Node"})
 	}
-	if pair[1].IsValid() {
-		f.To = pair[1].String()
+	if a := packet.Source.Addr; a.IsValid() {
+		f.From = a.String()
 	}
-	f.Verdict = together(v.Egress.Outcome, v.Ingress.Outcome)
+	if a := packet.Destination.Addr; a.IsValid() {
+		f.To = a.String()
+	}
 	x.Flows = append(x.Flows, f)
 }
 
-// together is the verdict of both directions.
-func together(egress, ingress policy.Outcome) string {
-	for _, o := range []policy.Outcome{policy.OutcomeDrop, policy.OutcomeReject, policy.OutcomeUnknown, policy.OutcomeNative} {
-		if egress == o || ingress == o {
-			return string(o)
-		}
-	}
-	return string(policy.OutcomeAllow)
+// addBackend takes the verdict on a packet to a Service that is handed to the backend.
+func (x *explanation) addBackend(packet policy.Flow, b backend, v policy.Verdict) {
+	x.add(packet, b.end, v)
+	x.Flows[len(x.Flows)-1].Backend = &explainedBackend{Pod: b.ref.Namespace + "/" + b.ref.Name, Address: b.address.String(), Port: b.port}
+}
+
+// passes reports whether the policies let the packet through for sure.
+func (x *explanation) passes() bool {
+	return x.Verdict == string(policy.OutcomeAllow) || x.Verdict == string(policy.OutcomeNative)
 }
 
 // finish folds the flows into one answer if they are all treated alike.
 func (x *explanation) finish() {
+	if len(x.Flows) == 0 {
+		x.Verdict = string(policy.OutcomeUnknown)
+		return
+	}
+	x.judge()
 	first := x.Flows[0]
-	x.Verdict = first.Verdict
 	for _, f := range x.Flows[1:] {
-		if !reflect.DeepEqual(f.Egress, first.Egress) || !reflect.DeepEqual(f.Ingress, first.Ingress) {
-			for _, f := range x.Flows {
-				if f.Verdict != first.Verdict {
-					x.Verdict = mixed
-				}
-			}
+		if !reflect.DeepEqual(f.Egress, first.Egress) || !reflect.DeepEqual(f.AtService, first.AtService) || !reflect.DeepEqual(f.Ingress, first.Ingress) {
 			return
 		}
 	}
-	x.Egress, x.Ingress, x.Flows = first.Egress, first.Ingress, nil
+	x.Egress, x.AtService, x.Ingress, x.Flows = first.Egress, first.AtService, first.Ingress, nil
+}
+
+// judge sums up the verdicts on the flows: whom a Service chooses only the enforcer knows, which addresses are used the user does.
+func (x *explanation) judge() {
+	type pair struct{ from, to string }
+	verdicts := map[pair]string{}
+	for _, f := range x.Flows {
+		at := pair{f.From, f.To}
+		if v, ok := verdicts[at]; ok && v != f.Verdict {
+			verdicts[at] = string(policy.OutcomeUnknown)
+			x.Reason = fmt.Sprintf("it depends on whom %s chooses", x.Service)
+		} else if !ok {
+			verdicts[at] = f.Verdict
+		}
+	}
+	for _, v := range verdicts {
+		if x.Verdict != "" && x.Verdict != v {
+			x.Verdict = mixed
+			return
+		}
+		x.Verdict = v
+	}
+}
+
+// tellOfService adds what is to be known of a Service that the packets go to.
+func (c *computation) tellOfService(x *explanation, via *frontend) {
+	name := nameOf(via.service)
+	x.Service = &explainedService{Namespace: name.Namespace, Name: name.Name}
+	for _, f := range x.Flows {
+		if !slices.Contains(x.Service.Backends, *f.Backend) {
+			x.Service.Backends = append(x.Service.Backends, *f.Backend)
+		}
+	}
+	switch {
+	case len(x.Flows) > 0:
+	case len(via.service.Spec.Selector) == 0:
+		x.Reason = fmt.Sprintf("%s has no selector: who is behind it is not known here", x.Service)
+	default:
+		x.Reason = fmt.Sprintf("no Pod is known to be behind %s: its selector, a port of the name or an address of the family finds none", x.Service)
+	}
+	applied := c.appliedToService(name)
+	if inside := x.From.Kind == policy.KindPod.String() || x.From.Kind == policy.KindNode.String(); inside && len(applied) > 0 {
+		x.Notes = append(x.Notes, fmt.Sprintf("what applies to %s holds for clients outside the cluster only: %s", x.Service, policiesText(applied)))
+	} else if !inside && via.service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+		x.Notes = append(x.Notes, fmt.Sprintf("%s may hide who sends from the Pods behind it: they then see an address of a Node", x.Service))
+	}
 }
 
 func explainDecision(d policy.Decision, at explainedEnd) *explainedDecision {
@@ -152,6 +249,9 @@ func explainDecision(d policy.Decision, at explainedEnd) *explainedDecision {
 		r := explainRule(*d.By)
 		out.DecidedBy = &r
 	case d.Outcome == policy.OutcomeUnknown:
+		out.Possible = d.Possible
+	case d.Exempt != "":
+		out.Default = string(d.Exempt)
 	case at.Enforcer == "":
 		out.Default = "none"
 	case d.Isolated:
@@ -166,7 +266,7 @@ func explainDecision(d policy.Decision, at explainedEnd) *explainedDecision {
 		out.Passed = append(out.Passed, explainRule(r))
 	}
 	for _, r := range d.Uncertain {
-		out.Uncertain = append(out.Uncertain, explainRule(r))
+		out.Uncertain = append(out.Uncertain, explainUncertain(r))
 	}
 	return out
 }
@@ -178,83 +278,20 @@ func explainPolicy(p policy.PolicyRef) explainedPolicy {
 func explainRule(r policy.RuleRef) explainedRule {
 	out := explainedRule{Policy: explainPolicy(r.Policy), Direction: r.Direction, TierPriority: r.TierPriority, Priority: r.Priority}
 	if r.Rule != nil {
-		out.Name, out.Index, out.Action = r.Rule.Name, r.Rule.Priority, r.Rule.Action
+		out.Name, out.Index, out.Action = r.Rule.Name, r.Index, r.Rule.Action
 		out.L7Protocols = len(r.Rule.L7Protocols) > 0
+	}
+	for _, e := range r.Through {
+		out.Through = append(out.Through, refText(e))
 	}
 	return out
 }
 
-// text prints the answer for people.
-func (x *explanation) text() string {
-	var b strings.Builder
-	what := string(x.Protocol)
-	switch {
-	case x.ICMPType != nil:
-		what = fmt.Sprintf("%s type %d code %d", x.Protocol, *x.ICMPType, *x.ICMPCode)
-	case x.Port != 0:
-		what = fmt.Sprintf("%s port %d", x.Protocol, x.Port)
+func explainUncertain(r policy.RuleRef) explainedRule {
+	out := explainRule(r)
+	out.DependsOn = append(out.DependsOn, r.Rule.To.FQDNs...)
+	for _, n := range r.Rule.To.ToServices {
+		out.DependsOn = append(out.DependsOn, serviceText(n))
 	}
-	fmt.Fprintf(&b, "%s -> %s, %s: %s\n", x.From.title, x.To.title, what, x.Verdict)
-	if x.Egress != nil {
-		x.Egress.write(&b, "  ", "egress ", x.From)
-		x.Ingress.write(&b, "  ", "ingress", x.To)
-	}
-	for _, f := range x.Flows {
-		fmt.Fprintf(&b, "  %s -> %s: %s\n", f.From, f.To, f.Verdict)
-		f.Egress.write(&b, "    ", "egress ", x.From)
-		f.Ingress.write(&b, "    ", "ingress", x.To)
-	}
-	return b.String()
-}
-
-func (d *explainedDecision) write(b *strings.Builder, indent, direction string, at explainedEnd) {
-	fmt.Fprintf(b, "%s%s %s: %s\n", indent, direction, d.Outcome, d.reason(at))
-	for _, r := range d.Passed {
-		fmt.Fprintf(b, "%s        passed: %s\n", indent, r)
-	}
-	for _, r := range d.Uncertain {
-		fmt.Fprintf(b, "%s        may match, depending on a name or Service: %s\n", indent, r)
-	}
-}
-
-func (d *explainedDecision) reason(at explainedEnd) string {
-	switch {
-	case d.DecidedBy != nil:
-		return d.DecidedBy.String()
-	case d.Outcome == policy.OutcomeUnknown:
-		return "only the enforcer knows"
-	case d.Default == "none" && at.Kind == "":
-		return "an address; no policy applies there"
-	case d.Default == "none":
-		return "no enforcer is responsible for it; no policy applies there"
-	case d.Default == "isolated":
-		texts := make([]string, len(d.IsolatedBy))
-		for i, p := range d.IsolatedBy {
-			texts[i] = p.String()
-		}
-		return "no rule allows it, and the direction is isolated by " + strings.Join(texts, ", ")
-	case at.cloudVM:
-		return "no policy decides; the security groups that the machine has of its own do"
-	}
-	return "no policy decides; it is let through"
-}
-
-// String names the policy for people.
-func (p explainedPolicy) String() string {
-	if p.Namespace == "" {
-		return fmt.Sprintf("%s %s", p.Type, p.Name)
-	}
-	return fmt.Sprintf("%s %s/%s", p.Type, p.Namespace, p.Name)
-}
-
-// String names the rule for people.
-func (r explainedRule) String() string {
-	if r.Policy.Type == policy.KubernetesNetworkPolicy {
-		return r.Policy.String()
-	}
-	text := fmt.Sprintf("rule %q (%s, tier %d, priority %g, rule %d)", r.Name, r.Policy, r.TierPriority, r.Priority, r.Index)
-	if r.L7Protocols {
-		text += ", as far as its l7Protocols let it"
-	}
-	return text
+	return out
 }

@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// frontend is a port of a Service, as a flow reaches it.
+type frontend struct {
+	service *corev1.Service
+	port    *corev1.ServicePort
+}
+
+// backend is one of those whom a Service may hand a packet to.
+type backend struct {
+	end
+	address netip.Addr
+	port    uint16
+}
+
+// findService finds the Service that the user names as the destination.
+func (c *computation) findService(flag, text, namespace, name string) (end, error) {
+	if flag != "to" {
+		return end{}, fmt.Errorf("--%s %q: a Service sends nothing; name a Pod behind it", flag, text)
+	}
+	s := c.service(policy.NamespacedName{Namespace: namespace, Name: name})
+	if s == nil {
+		return end{}, fmt.Errorf("--%s %q: there is no Service of this name", flag, text)
+	}
+	out := end{ref: policy.EntityRef{Kind: policy.KindService, Namespace: namespace, Name: name}, service: s}
+	out.at = out.ref
+	for _, ip := range s.Spec.ClusterIPs {
+		if a, err := netip.ParseAddr(ip); err == nil {
+			out.addresses = append(out.addresses, a)
+		}
+	}
+	if a, err := netip.ParseAddr(s.Spec.ClusterIP); err == nil && len(out.addresses) == 0 {
+		out.addresses = append(out.addresses, a)
+	}
+	for _, p := range s.Spec.Ports {
+		out.ports = append(out.ports, policy.NamedPort{Name: p.Name, Protocol: portProtocol(&p), Port: p.Port})
+	}
+	return out, nil
+}
+
+// service returns the Service of a name; nil if there is none.
+func (c *computation) service(name policy.NamespacedName) *corev1.Service {
+	i := slices.IndexFunc(c.services, func(s *corev1.Service) bool { return nameOf(s) == name })
+	if i < 0 {
+		return nil
+	}
+	return c.services[i]
+}
+
+func nameOf(s *corev1.Service) policy.NamespacedName {
+	return policy.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+}
+
+func serviceText(n policy.NamespacedName) string {
+	return refText(policy.EntityRef{Kind: policy.KindService, Namespace: n.Namespace, Name: n.Name})
+}
+
+func portProtocol(p *corev1.ServicePort) policy.Protocol {
+	return policy.Protocol(cmp.Or(p.Protocol, corev1.ProtocolTCP))
+}
+
+// balanced reports whether the Service has an address of its own, at which load balancing takes its packets.
+func balanced(s *corev1.Service) bool {
+	return s.Spec.ClusterIP != corev1.ClusterIPNone && s.Spec.Type != corev1.ServiceTypeExternalName
+}
+
+// addressesOf returns the addresses that the Service is reached at, as far as they are known.
+func addressesOf(s *corev1.Service) []netip.Addr {
+	texts := append([]string{s.Spec.ClusterIP}, s.Spec.ClusterIPs...)
+	texts = append(texts, s.Spec.ExternalIPs...)
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		texts = append(texts, in.IP)
+	}
+	var out []netip.Addr
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, a.Unmap())
+		}
+	}
+	return out
+}
+
+// throughService finds the Service that a flow is sent to. The note tells of one that has the address, but not the port.
+func (c *computation) throughService(to end, f policy.Flow) (through *frontend, note string, err error) {
+	if to.service != nil {
+		if i := slices.IndexFunc(to.service.Spec.Ports, func(p corev1.ServicePort) bool { return serves(&p, f) }); i >= 0 && balanced(to.service) {
+			return &frontend{to.service, &to.service.Spec.Ports[i]}, "", nil
+		}
+		if !balanced(to.service) {
+			return nil, "", fmt.Errorf("--to: %s has no address of its own; name who is behind it", to)
+		}
+		return nil, "", fmt.Errorf("--to: %s has no %s; it has %s", to, flowText(f), portsText(to.service))
+	}
+	for _, s := range c.services {
+		hasAddress := to.byAddress && slices.Contains(addressesOf(s), to.addresses[0])
+		for i := range s.Spec.Ports {
+			p := &s.Spec.Ports[i]
+			switch {
+			case hasAddress && serves(p, f):
+				return &frontend{s, p}, "", nil
+			case to.ref.Kind == policy.KindNode && p.NodePort != 0 && p.NodePort == int32(f.Port) && portProtocol(p) == f.Protocol:
+				return &frontend{s, p}, "", nil
+			}
+		}
+		if hasAddress {
+			note = fmt.Sprintf("%s has this address, but no %s: it is decided as an address like others", serviceText(nameOf(s)), flowText(f))
+		}
+	}
+	return nil, note, nil
+}
+
+func serves(p *corev1.ServicePort, f policy.Flow) bool {
+	return portProtocol(p) == f.Protocol && p.Port == int32(f.Port)
+}
+
+func flowText(f policy.Flow) string {
+	if f.Protocol == policy.ICMP || f.Protocol == policy.IGMP {
+		return string(f.Protocol)
+	}
+	return fmt.Sprintf("%s port %d", f.Protocol, f.Port)
+}
+
+func portsText(s *corev1.Service) string {
+	texts := make([]string, len(s.Spec.Ports))
+	for i := range s.Spec.Ports {
+		texts[i] = fmt.Sprintf("%s port %d", portProtocol(&s.Spec.Ports[i]), s.Spec.Ports[i].Port)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// behind returns the Pods behind a Service with an address of the family of another; of any family if that is not valid.
+func (c *computation) behind(via *frontend, family netip.Addr) []backend {
+	var out []backend
+	for _, p := range c.podsOf(via.service) {
+		e := c.ends[podRef(p)]
+		port := targetPort(via.port, e.Ports)
+		i := slices.IndexFunc(e.Addresses, func(a netip.Addr) bool { return !family.IsValid() || a.Is4() == family.Is4() })
+		if port != 0 && i >= 0 && !e.Terminated && (ready(p) || via.service.Spec.PublishNotReadyAddresses) {
+			out = append(out, backend{endOf(e), e.Addresses[i], port})
+		}
+	}
+	slices.SortFunc(out, func(a, b backend) int { return strings.Compare(a.ref.Name, b.ref.Name) })
+	return out
+}
+
+// podsOf returns the Pods that a Service selects.
+func (c *computation) podsOf(s *corev1.Service) []*corev1.Pod {
+	var out []*corev1.Pod
+	selector := labels.SelectorFromSet(s.Spec.Selector)
+	for _, p := range c.pods {
+		if p.Namespace == s.Namespace && len(s.Spec.Selector) > 0 && selector.Matches(labels.Set(p.Labels)) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// ready reports whether a Pod is not known not to be ready: manifests say nothing about it.
+func ready(p *corev1.Pod) bool {
+	return !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse
+	})
+}
+
+// targetPort returns the port of a Pod with these named ports; 0 if it has none of the name.
+func targetPort(p *corev1.ServicePort, named []policy.NamedPort) uint16 {
+	switch {
+	case p.TargetPort.Type == intstr.Int && p.TargetPort.IntVal != 0:
+		return uint16(p.TargetPort.IntVal)
+	case p.TargetPort.Type == intstr.Int:
+		return uint16(p.Port)
+	}
+	for _, n := range named {
+		if n.Name == p.TargetPort.StrVal && n.Protocol == portProtocol(p) {
+			return uint16(n.Port)
+		}
+	}
+	return 0
+}
+
+// mayLead reports whether a packet to the end may have been sent to the Service, if the user does not say by which address it goes.
+// It is what the evaluator is given to judge toServices.
+func (c *computation) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
+	s := c.service(name)
+	switch {
+	case s == nil:
+		return c.documents != nil // a cluster has no others than those that were read
+	case !balanced(s):
+		return false
+	}
+	to := f.Destination.EntityRef
+	if to == (policy.EntityRef{}) { // an address: not one that the Service is known to have
+		return len(addressesOf(s)) == 0 && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return serves(&p, *f) })
+	}
+	leads := func(named []policy.NamedPort) bool {
+		return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+			return serves(&p, *f) || portProtocol(&p) == f.Protocol && targetPort(&p, named) == f.Port
+		})
+	}
+	if len(s.Spec.Selector) == 0 { // whoever its Endpoints say
+		return leads(c.ends[to].Ports)
+	}
+	return slices.ContainsFunc(c.podsOf(s), func(p *corev1.Pod) bool {
+		e := c.ends[podRef(p)]
+		return endOf(e).at == to && leads(e.Ports)
+	})
+}
+
+func podRef(p *corev1.Pod) policy.EntityRef {
+	return policy.EntityRef{Kind: policy.KindPod, Namespace: p.Namespace, Name: p.Name}
+}
+
+// appliedToService returns the policies that have rules for a Service.
+func (c *computation) appliedToService(name policy.NamespacedName) []explainedPolicy {
+	ref := policy.EntityRef{Kind: policy.KindService, Namespace: name.Namespace, Name: name.Name}
+	groups := map[string]bool{}
+	for _, g := range c.listing.AppliedToGroups {
+		if slices.ContainsFunc(g.Members, func(m *policy.Member) bool { return m.EntityRef == ref }) {
+			groups[g.Name] = true
+		}
+	}
+	var out []explainedPolicy
+	applied := func(list []string) bool { return slices.ContainsFunc(list, func(g string) bool { return groups[g] }) }
+	for _, p := range c.listing.Policies {
+		if applied(p.AppliedToGroups) || slices.ContainsFunc(p.Rules, func(r policy.ComputedRule) bool { return applied(r.AppliedToGroups) }) {
+			out = append(out, explainPolicy(p.Source))
+		}
+	}
+	return out
+}
