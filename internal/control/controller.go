@@ -61,6 +61,8 @@ type Controller struct {
 	questions       chan func(*policy.Engine)
 	computed, ended chan struct{}
 	directory       *directory
+	// takenNames are the ExternalNodes whose ExternalEntity is somebody else's.
+	takenNames takenNames
 }
 
 // New returns a Controller that does nothing until Start.

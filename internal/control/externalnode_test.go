@@ -2,6 +2,7 @@ package control
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,4 +63,30 @@ metadata: {ownerReferences: [{apiVersion: crd.antrea.io/v1alpha1, kind: External
 metadata: {namespace: vms, name: own, uid: uid-own}
 spec: {interfaces: [{ips: [10.9.9.9]}]}`))
 	want("an entity of that name that somebody else made is left alone", "own -> cloud-a =10.0.0.1")
+	told := func(step string, n int, want string) {
+		t.Helper()
+		w.settle()
+		w.events.mu.Lock()
+		defer w.events.mu.Unlock()
+		var got []string
+		for _, e := range w.events.list {
+			if strings.HasPrefix(e, "Warning EntityNotMade: ") {
+				got = append(got, e)
+			}
+		}
+		if len(got) != n || !strings.HasSuffix(got[n-1], want) {
+			t.Errorf("%s: %q, want %d, the last one %q", step, got, n, want)
+		}
+	}
+	told("entity of nobody", 1, "the ExternalEntity own is there already and belongs to no ExternalNode; rename or delete one of the two")
+	w.put(vm(t, "another", "x", "cloud-a"))
+	told("told once", 1, "")
+	w.put(node("eth0", "10.0.0.10"))
+	w.settle()
+	w.put(decode[v1alpha1.ExternalNode](t, `
+metadata: {namespace: vms, name: host-3e616, uid: uid-clash}
+spec: {interfaces: [{ips: [10.9.9.8]}]}`))
+	told("two ExternalNodes", 2, "the ExternalEntity host-3e616 stands for ExternalNode host; rename or delete one of the two")
+	w.remove(foreign)
+	want("once the name is free it is made", "another -> cloud-a =10.0.0.1", "host-3e616 -> host eth0=10.0.0.10", "own -> own =10.9.9.9")
 }
