@@ -6,9 +6,11 @@ import (
 	"strings"
 )
 
-// Changes is what one Commit changed, in no order that is always the same. Objects that are new are described one by one, while somebody
-// goes through them: they are all there is after the first Commit, and their descriptions would take as much memory again. They come as
-// they were made, so that what belongs together is near in memory. Changes are good until the Engine is called again.
+// Changes is what one Commit changed. Objects that are new are described one by one, while somebody goes through them: they are all there is
+// after the first Commit, and their descriptions would take as much memory again. Changes are good until the Engine is called again.
+//
+// First comes what is changed or gone, by name, then what is new: by name too, but if that is a great deal as it was made, so that what
+// belongs together is near in memory.
 type Changes struct {
 	// serial numbers Commits; keys are the spans that have been spelled, see reach.spelled.
 	serial uint32
@@ -59,6 +61,23 @@ func (c *Changes) collectFresh(groups []*group, policies []*policyState) {
 func (c *Changes) update(g *GroupDelta, replaced bool) {
 	if replaced || len(g.Added)+len(g.Removed)+len(g.SpanAdded)+len(g.SpanRemoved) > 0 {
 		c.groups[g.Role] = append(c.groups[g.Role], *g)
+	}
+}
+
+// maxSorted is how many new objects are put in order.
+const maxSorted = 1000
+
+// sort puts the changes in the order in which they are told.
+func (c *Changes) sort() {
+	for role := range c.groups {
+		slices.SortFunc(c.groups[role], func(a, b GroupDelta) int { return strings.Compare(a.Name, b.Name) })
+		if fresh := c.freshGroups[role]; len(fresh) <= maxSorted {
+			slices.SortFunc(fresh, func(a, b *group) int { return strings.Compare(a.name, b.name) })
+		}
+	}
+	slices.SortFunc(c.policies, func(a, b PolicyDelta) int { return strings.Compare(a.Policy.Source.UID, b.Policy.Source.UID) })
+	if len(c.freshPolicies) <= maxSorted {
+		slices.SortFunc(c.freshPolicies, func(a, b *policyState) int { return strings.Compare(a.out.Source.UID, b.out.Source.UID) })
 	}
 }
 

@@ -25,6 +25,7 @@ func (e *Engine) CommitChanges() *Changes {
 	c.problems = e.takeProblems()
 	c.collectFresh(e.dirtyGroups, policies)
 	e.clean(policies)
+	c.sort()
 	return c
 }
 
