@@ -111,6 +111,9 @@ func RunController(ctx context.Context, cfg *rest.Config, o ControllerOptions) e
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
+	if err := checkHealth(mgr); err != nil {
+		return err
+	}
 	o.loopback, o.metrics = newLoopback(), newControllerMetrics(metrics.Registry)
 	defer o.metrics.hideAll()
 	if o.Antrea != nil {

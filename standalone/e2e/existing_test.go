@@ -99,8 +99,8 @@ func (x *existing) login(namespace, name string) string {
 // pod is the controller, run as its Deployment says on this machine.
 type pod struct {
 	*process
-	t   *testing.T
-	api string
+	t           *testing.T
+	api, health string
 }
 
 // start runs the container of the Deployment, with what only a machine of its own could give it replaced, and more arguments.
@@ -114,9 +114,9 @@ func (x *existing) start(more ...string) *pod {
 	}
 	c := d.Spec.Template.Spec.Containers[0]
 	variables := map[string]string{"POD_NAME": "nephele-1", "POD_NAMESPACE": d.Namespace, "NODE_NAME": "n1"}
-	p := &pod{t: x.t, api: freeAddress(x.t)}
+	p := &pod{t: x.t, api: freeAddress(x.t), health: freeAddress(x.t)}
 	replaced := map[string]string{
-		"--api": p.api, "--api-cert-dir": x.t.TempDir(), "--metrics": freeAddress(x.t), "--health": freeAddress(x.t),
+		"--api": p.api, "--api-cert-dir": x.t.TempDir(), "--metrics": freeAddress(x.t), "--health": p.health,
 	}
 	var args []string
 	for _, a := range c.Args {

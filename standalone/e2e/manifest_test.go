@@ -92,6 +92,7 @@ func TestManifestInExistingCluster(t *testing.T) {
 	p := x.start()
 	x.registered(p)
 	x.served(p)
+	p = x.replaced(p)
 	p.end()
 	state, _, err := estate.HybridCloud()
 	x.must(err)
@@ -201,6 +202,38 @@ request:
 	if err != nil || code != http.StatusOK || !strings.Contains(string(answer), "missing") || !strings.Contains(string(answer), `"allowed":false`) {
 		x.t.Errorf("webhook: %d %s %v", code, answer, err)
 	}
+}
+
+// replaced starts a second replica, which is not ready as long as the first has the lock, and ends the first.
+func (x *existing) replaced(first *pod) *pod {
+	second := x.start()
+	probe := func(p *pod, path string, want int) {
+		eventually(x.t, time.Minute, path, func(ctx context.Context) (bool, string) {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.health+path, nil)
+			x.must(err)
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return false, err.Error()
+			}
+			return response.StatusCode == want, fmt.Sprint(response.Status, response.Body.Close())
+		})
+	}
+	probe(second, "/healthz", http.StatusOK)
+	probe(second, "/readyz", http.StatusInternalServerError)
+	probe(first, "/readyz", http.StatusOK)
+	short, cancel := context.WithTimeout(x.t.Context(), time.Second)
+	defer cancel()
+	if code, answer, err := second.ask(short, http.MethodGet, "/readyz", "", nil); err == nil {
+		x.t.Errorf("a replica without the lock answers %d %s", code, answer)
+	}
+	first.end()
+	eventually(x.t, time.Minute, "the second replica is ready", func(ctx context.Context) (bool, string) {
+		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		code, answer, err := second.ask(short, http.MethodGet, "/readyz", "", nil)
+		return code == http.StatusOK, fmt.Sprint(code, string(answer), err)
+	})
+	return second
 }
 
 // told waits until what the controller keeps in the API is there.
