@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// region checks one region of a State.
-func (c *checker) region(r *RegionState) {
-	vpcs := map[string]*VPC{}
+// region checks one region of a State. vpcs and subnets are those that other accounts share with it.
+func (c *checker) region(r *RegionState, vpcs map[string]*VPC, subnets map[string]*Subnet) {
 	for i := range r.VPCs {
 		v := &r.VPCs[i]
 		c.id("vpc", v.ID)
@@ -21,7 +20,6 @@ func (c *checker) region(r *RegionState) {
 			}
 		}
 	}
-	subnets := map[string]*Subnet{}
 	for i := range r.Subnets {
 		s := &r.Subnets[i]
 		c.id("subnet", s.ID)
@@ -79,8 +77,8 @@ func (c *checker) groups(r *RegionState, vpcs map[string]*VPC, lists map[string]
 			have[x.key()] = true
 		}
 	}
-	for id := range vpcs {
-		if !names[[2]string{id, defaultGroup}] {
+	for i := range r.VPCs {
+		if id := r.VPCs[i].ID; !names[[2]string{id, defaultGroup}] {
 			c.bad("%s: it has no group named default", id)
 		}
 	}

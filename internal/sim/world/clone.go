@@ -15,6 +15,7 @@ func cloneVPC(v *VPC) VPC {
 func cloneSubnet(s *Subnet) Subnet {
 	c := *s
 	c.IPv6 = slices.Clone(s.IPv6)
+	c.SharedWith = slices.Clone(s.SharedWith)
 	c.Tags = maps.Clone(s.Tags)
 	return c
 }

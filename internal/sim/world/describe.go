@@ -13,7 +13,7 @@ func (r *Region) AvailabilityZones() []Zone { return slices.Clone(r.data.zones) 
 // VPCs is DescribeVpcs.
 func (r *Region) VPCs(ids ...string) (out []VPC, err error) {
 	r.w.read(func(now time.Time) {
-		out, err = byID("vpc", r.data.vpcs, ids, func(v *VPC) bool { return seen(v.Visible, now) }, cloneVPC)
+		out, err = byID("vpc", r.visibleVPCs(), ids, func(v *VPC) bool { return seen(v.Visible, now) }, cloneVPC)
 	})
 	return out, err
 }
@@ -21,10 +21,10 @@ func (r *Region) VPCs(ids ...string) (out []VPC, err error) {
 // Subnets is DescribeSubnets.
 func (r *Region) Subnets(ids ...string) (out []Subnet, err error) {
 	r.w.read(func(now time.Time) {
-		out, err = byID("subnet", r.data.subnets, ids, func(s *Subnet) bool { return seen(s.Visible, now) },
+		out, err = byID("subnet", r.visibleSubnets(), ids, func(s *Subnet) bool { return seen(s.Visible, now) },
 			func(s *Subnet) Subnet {
 				c := cloneSubnet(s)
-				c.AvailableIPs = r.data.freeAddresses(s)
+				c.AvailableIPs = r.freeAddresses(s)
 				return c
 			})
 	})
@@ -61,7 +61,7 @@ func joined(i *Instance, nics []*NetworkInterface) Instance {
 // NetworkInterfaces is DescribeNetworkInterfaces.
 func (r *Region) NetworkInterfaces(ids ...string) (out []NetworkInterface, err error) {
 	r.w.read(func(now time.Time) {
-		out, err = byID("eni", r.data.nics, ids, func(n *NetworkInterface) bool { return seen(n.Visible, now) }, cloneNIC)
+		out, err = byID("eni", r.visibleNICs(), ids, func(n *NetworkInterface) bool { return seen(n.Visible, now) }, cloneNIC)
 	})
 	return out, err
 }
@@ -69,7 +69,7 @@ func (r *Region) NetworkInterfaces(ids ...string) (out []NetworkInterface, err e
 // SecurityGroups is DescribeSecurityGroups.
 func (r *Region) SecurityGroups(ids ...string) (out []SecurityGroup, err error) {
 	r.w.read(func(now time.Time) {
-		out, err = byID("sg", r.data.groups, ids, func(g *SecurityGroup) bool { return seen(g.Visible, now) },
+		out, err = byID("sg", r.visibleGroups(), ids, func(g *SecurityGroup) bool { return seen(g.Visible, now) },
 			func(g *SecurityGroup) SecurityGroup {
 				c := cloneGroup(g)
 				for i := range c.Rules {
@@ -175,6 +175,9 @@ func (r *Region) Tags() []ResourceTag {
 		}
 		for id, i := range r.data.instances {
 			add(id, i.Tags, i.Visible)
+		}
+		for id, t := range r.data.sharedTags {
+			add(id, *t, time.Time{})
 		}
 		for id, p := range r.data.prefixLists {
 			add(id, p.Tags, p.Visible)

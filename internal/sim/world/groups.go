@@ -119,7 +119,7 @@ func (r *Region) inUse(g *SecurityGroup) bool {
 			}
 		}
 	}
-	return false
+	return r.referredElsewhere(g)
 }
 
 // mutate is World.mutate in the scope of the region.

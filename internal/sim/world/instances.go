@@ -128,7 +128,7 @@ func (p nicPlan) vpc() string {
 // is stored.
 func (r *Region) launch(in *RunInstancesInput, plans []nicPlan, now time.Time) (runToken, []string, error) {
 	t := runToken{Reservation: r.w.newID("r")}
-	used := r.data.used(plans[0].vpc())
+	used := r.used(plans[0].vpc())
 	var instances []*Instance
 	nics := map[string][]*NetworkInterface{}
 	for index := range in.MaxCount {

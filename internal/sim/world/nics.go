@@ -178,7 +178,7 @@ func (r *Region) claim(s *Subnet, text string, taken map[netip.Addr]bool) (netip
 	if !inside {
 		return a, invalidValue("Address %s does not fall within the subnet's address range", a)
 	}
-	if taken[a] || r.data.used(s.VPCID)[a] {
+	if taken[a] || r.used(s.VPCID)[a] {
 		return a, refuse("InvalidIPAddress.InUse", "Address %s is in use.", a)
 	}
 	taken[a] = true
@@ -191,7 +191,7 @@ func (r *Region) subnetFor(id string, now time.Time) (*Subnet, error) {
 		if err := CheckID("subnet", id); err != nil {
 			return nil, err
 		}
-		s, ok := r.data.subnets[id]
+		s, ok := r.visibleSubnets()[id]
 		if !ok || !seen(s.Visible, now) {
 			return nil, NotFound(id)
 		}

@@ -76,6 +76,7 @@ type Subnet struct {
 	Zone                Zone         `json:"zone"`
 	DefaultForAZ        bool         `json:"defaultForAz,omitempty"`
 	MapPublicIPOnLaunch bool         `json:"mapPublicIpOnLaunch,omitempty"`
+	SharedWith          []string     `json:"sharedWith,omitempty"` // accounts that may use it too
 	State               string       `json:"state"`
 	Tags                Tags         `json:"tags,omitempty"`
 	Visible             time.Time    `json:"visible,omitzero"`

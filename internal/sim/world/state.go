@@ -42,6 +42,8 @@ type RegionState struct {
 	PrefixLists       []PrefixList        `json:"prefixLists,omitempty"`
 	RunTokens         map[string]runToken `json:"runTokens,omitempty"`
 	ListTokens        map[string]string   `json:"listTokens,omitempty"`
+	// SharedTags are the account's own tags on VPCs and subnets that others share with it, by id.
+	SharedTags map[string]Tags `json:"sharedTags,omitempty"`
 }
 
 // New builds a World from a State, which it copies. Every inconsistency is reported, joined in one error; see State.Check.
@@ -104,6 +106,11 @@ func (w *World) fill(r *RegionState) {
 	index(d.prefixLists, r.PrefixLists, clonePrefixList, func(p *PrefixList) string { return p.ID })
 	maps.Copy(d.runTokens, r.RunTokens)
 	maps.Copy(d.listTokens, r.ListTokens)
+	for id, t := range r.SharedTags {
+		own := cloneTags(t)
+		d.sharedTags[id] = &own
+	}
+	w.shared = w.shared || slices.ContainsFunc(r.Subnets, func(s Subnet) bool { return len(s.SharedWith) > 0 })
 }
 
 func index[T any](into map[string]*T, all []T, clone func(*T) T, id func(*T) string) {
@@ -151,6 +158,7 @@ func (w *World) State() State {
 					Instances:         ordered(d.instances, cloneInstance),
 					PrefixLists:       ordered(d.prefixLists, clonePrefixList),
 					RunTokens:         maps.Clone(d.runTokens), ListTokens: maps.Clone(d.listTokens),
+					SharedTags: d.cloneSharedTags(),
 				})
 			}
 		}
@@ -206,7 +214,8 @@ func (s *State) Check() error {
 			c.bad("region %q of account %q: expected a known account and each region once", r.Name, r.Account)
 		}
 		seenRegions[scope{r.Account, r.Name}] = true
-		c.region(r)
+		vpcs, subnets := s.sharing(r)
+		c.region(r, vpcs, subnets)
 	}
 	for i := range s.Peerings {
 		c.id("pcx", s.Peerings[i].ID)

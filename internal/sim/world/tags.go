@@ -94,6 +94,9 @@ func (r *Region) tagsOf(id string, now time.Time) (*Tags, error) {
 			tags = &p.Tags
 		}
 	}
+	if tags == nil {
+		tags = r.tagsOnShared(id)
+	}
 	if tags == nil || !seen(visible, now) {
 		return nil, NotFound(id)
 	}

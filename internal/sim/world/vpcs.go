@@ -2,6 +2,7 @@ package world
 
 import (
 	"encoding/hex"
+	"net/http"
 	"net/netip"
 	"slices"
 	"time"
@@ -22,7 +23,7 @@ func (r *Region) vpcFor(id string, now time.Time) (*VPC, error) {
 	if err := CheckID("vpc", id); err != nil {
 		return nil, err
 	}
-	v, ok := r.data.vpcs[id]
+	v, ok := r.visibleVPCs()[id]
 	if !ok || !seen(v.Visible, now) {
 		return nil, NotFound(id)
 	}
@@ -102,6 +103,9 @@ func (r *Region) CreateSubnet(in CreateSubnetInput) (Subnet, error) {
 		if err != nil {
 			return nil, err
 		}
+		if v.Account != r.at.account {
+			return nil, &Error{"UnauthorizedOperation", "You are not authorized to perform this operation.", http.StatusForbidden}
+		}
 		s, err := r.checkSubnet(v, in)
 		if err != nil {
 			return nil, err
@@ -116,7 +120,7 @@ func (r *Region) CreateSubnet(in CreateSubnetInput) (Subnet, error) {
 		s.Tags, s.Visible = cloneTags(in.Tags), now.Add(r.w.visibility)
 		r.data.subnets[s.ID] = s
 		out = cloneSubnet(s)
-		out.AvailableIPs = r.data.freeAddresses(s)
+		out.AvailableIPs = r.freeAddresses(s)
 		return []string{s.ID}, nil
 	})
 	return out, err
@@ -190,16 +194,20 @@ func (s *Subnet) overlaps(o *Subnet) bool {
 const reservedAddresses = 5
 
 // freeAddresses counts the IPv4 addresses that a new interface could get.
-func (d *regionData) freeAddresses(s *Subnet) int {
+func (r *Region) freeAddresses(s *Subnet) int {
 	if !s.CIDR.IsValid() {
 		return 0
 	}
 	free := 1<<(32-s.CIDR.Bits()) - reservedAddresses
-	for _, n := range d.nics {
-		if n.SubnetID == s.ID {
-			free -= len(n.PrivateIPs)
+	take := func(d *regionData) {
+		for _, n := range d.nics {
+			if n.SubnetID == s.ID {
+				free -= len(n.PrivateIPs)
+			}
 		}
 	}
+	take(r.data)
+	r.neighbours(take)
 	return max(free, 0)
 }
 

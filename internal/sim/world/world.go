@@ -39,6 +39,7 @@ type World struct {
 	regions            map[scope]*regionData
 	peerings           map[string]*PeeringConnection
 	due                []Transition // by time
+	shared             bool         // whether any subnet is shared
 	index              atomic.Pointer[addressIndex]
 
 	hooks    []hook     // guarded by state
@@ -65,6 +66,7 @@ type regionData struct {
 	prefixLists map[string]*PrefixList
 	listTokens  map[string]string // ClientToken of CreateManagedPrefixList -> id
 	runTokens   map[string]runToken
+	sharedTags  map[string]*Tags // the account's own tags on what others share with it
 }
 
 // runToken remembers a RunInstances call for its ClientToken.
@@ -79,7 +81,7 @@ func newRegionData(zones []Zone) *regionData {
 		zones: zones,
 		vpcs:  map[string]*VPC{}, subnets: map[string]*Subnet{}, groups: map[string]*SecurityGroup{},
 		nics: map[string]*NetworkInterface{}, instances: map[string]*Instance{}, prefixLists: map[string]*PrefixList{},
-		listTokens: map[string]string{}, runTokens: map[string]runToken{},
+		listTokens: map[string]string{}, runTokens: map[string]runToken{}, sharedTags: map[string]*Tags{},
 	}
 }
 
