@@ -87,7 +87,7 @@ type Exemption string
 
 // The exemptions.
 const (
-	// ExemptItself: the packet goes to who sends it, and never leaves it.
+	// ExemptItself: the packet goes to who sends it, and never leaves it. Between two addresses of an ExternalEntity it may.
 	ExemptItself Exemption = "itself"
 	// ExemptOwnNode: the packet comes to a Pod from its own Node, which is always let in.
 	ExemptOwnNode Exemption = "ownNode"

@@ -178,6 +178,16 @@ func (v *Evaluator) Evaluate(f Flow) Verdict {
 	return out
 }
 
+// staysThere reports whether a packet never leaves who sends it. From one address of a machine to another it may, through the
+// interfaces where its policies are enforced.
+func staysThere(from, to *Endpoint) bool {
+	if from.Addr.IsValid() && from.Addr == to.Addr {
+		return true
+	}
+	twoInterfaces := from.Kind == KindExternalEntity && from.Addr.IsValid() && to.Addr.IsValid()
+	return from.EntityRef == to.EntityRef && from.EntityRef != (EntityRef{}) && !twoInterfaces
+}
+
 // service is the Service of the flow as what rules apply to; zero if there is none.
 func (f *Flow) service() Endpoint {
 	if f.Service == (NamespacedName{}) {
@@ -190,7 +200,7 @@ func (f *Flow) service() Endpoint {
 func (v *Evaluator) exemptions(f *Flow) [2]Exemption {
 	from, to := &f.Source, &f.Destination
 	switch {
-	case from.EntityRef == to.EntityRef && from.EntityRef != (EntityRef{}) || from.Addr == to.Addr && from.Addr.IsValid():
+	case staysThere(from, to):
 		if f.Service != (NamespacedName{}) { // it leaves, and only then is found to come back
 			return [2]Exemption{"", ExemptItself}
 		}

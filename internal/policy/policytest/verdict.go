@@ -63,8 +63,10 @@ func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome
 // Node. What goes through a Service to where it came from has been out first.
 func exempt(l *policy.Listing, f policy.Flow, d policy.Direction) bool {
 	nobody := policy.EntityRef{}
-	same := f.Source.EntityRef != nobody && f.Source.EntityRef == f.Destination.EntityRef ||
-		f.Source.Addr.IsValid() && f.Source.Addr == f.Destination.Addr
+	same := f.Source.EntityRef != nobody && f.Source.EntityRef == f.Destination.EntityRef
+	if f.Source.Addr.IsValid() && f.Destination.Addr.IsValid() && (!same || f.Source.Kind == policy.KindExternalEntity) {
+		same = f.Source.Addr == f.Destination.Addr
+	}
 	if same {
 		return d == policy.Ingress || f.Service == (policy.NamespacedName{})
 	}
