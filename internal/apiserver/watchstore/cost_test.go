@@ -124,3 +124,33 @@ func TestStalledReceiverHoldsLittle(t *testing.T) {
 		t.Fatalf("the receivers differ from what List returns (%v)", err)
 	}
 }
+
+// TestSlowBeginnerKeepsLittle: one who has all but begun, and reads no further, does not make the store keep what others receive.
+func TestSlowBeginnerKeepsLittle(t *testing.T) {
+	const objects, left = 200, 3
+	s := New(Options{})
+	var all Changes
+	for i := range objects {
+		all.Policies = append(all.Policies, PolicyChange{Policy: policyNamed(fmt.Sprint(i), 1), SpanAdded: []string{"a"}})
+	}
+	s.Publish(all)
+	slow, quick := mustWatch(t, s, NetworkPolicies, "a"), mustWatch(t, s, NetworkPolicies, "a")
+	for range objects + 1 - left {
+		takeOne(t, slow)
+	}
+	c := newClient(NetworkPolicies)
+	for i := range 1000 {
+		if err := c.drain(quick); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(s.rendered); n > sharedPerUnread*left+1 {
+			t.Fatalf("%d objects are kept for one who needs %d", n, left)
+		}
+		s.Publish(Changes{Policies: []PolicyChange{{Policy: policyNamed(fmt.Sprint(i%objects), int64(i))}}})
+	}
+	slow.Stop()
+	s.Publish(Changes{})
+	if n := len(s.rendered); n != 0 || s.unread.Load() != 0 {
+		t.Fatalf("%d objects are kept for nobody, %d are counted as unread", n, s.unread.Load())
+	}
+}

@@ -59,10 +59,9 @@ type Store struct {
 	registry *registry
 	tables   [kinds]*table
 
-	// beginners counts the watches that have not delivered all they begin with, due the changed objects that all watches
-	// together have not delivered; rendered are the objects that are kept as
-	// receivers get them, for the others that need them.
-	beginners atomic.Int64
+	// unread counts the objects that watches begin with and have not delivered, due the changed objects that all watches together have not
+	// delivered; rendered are the objects that are kept as receivers get them, for the others that need them.
+	unread    atomic.Int64
 	due       atomic.Int64
 	rendering sync.Mutex
 	rendered  []*entry
@@ -126,7 +125,7 @@ func (s *Store) notify(w *Watcher) {
 func (s *Store) publish(parts iter.Seq[Changes]) (told int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dropRendered()
+	s.trimRendered()
 	p := publication{Store: s, spans: map[spanChange]*span{}}
 	begun := false
 	if !s.ready {
@@ -343,13 +342,18 @@ func (s *Store) renderPatch(e *entry, p *memberPatch) *rendering {
 	return r
 }
 
-// dropRendered gives up what was rendered, unless there are watches that are still to receive most objects.
-func (s *Store) dropRendered() {
-	if s.beginners.Load() > 0 {
-		return
-	}
+// sharedPerUnread bounds what is kept as receivers get it: by so many objects for each that somebody has to read yet who has begun. The
+// bound matters if one of them reads slowly while much changes.
+const sharedPerUnread = 8
+
+// trimRendered gives up what was rendered, unless there are watches that are still to receive most objects. What somebody needs after all
+// is rendered again.
+func (s *Store) trimRendered() {
 	s.rendering.Lock()
 	defer s.rendering.Unlock()
+	if int64(len(s.rendered)) <= sharedPerUnread*s.unread.Load() {
+		return
+	}
 	for i, e := range s.rendered {
 		e.shared.Store(nil)
 		s.rendered[i] = nil

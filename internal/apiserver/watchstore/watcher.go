@@ -125,7 +125,7 @@ func (w *Watcher) TryTake(into []Event) (int, error) {
 	if w.ended != nil {
 		return 0, w.ended
 	}
-	n, before := 0, w.due.len()
+	n, due, unread := 0, w.due.len(), w.unread()
 	for n < len(into) {
 		event, ok := w.deliver()
 		if !ok {
@@ -134,8 +134,14 @@ func (w *Watcher) TryTake(into []Event) (int, error) {
 		into[n] = event
 		n++
 	}
-	if done := before - w.due.len(); done != 0 {
+	if done := due - w.due.len(); done != 0 {
 		w.store.due.Add(int64(-done))
+	}
+	if read := unread - w.unread(); read != 0 {
+		w.store.unread.Add(int64(-read))
+		if !w.beginning {
+			w.store.trimRendered()
+		}
 	}
 	return n, nil
 }
@@ -147,9 +153,6 @@ func (w *Watcher) deliver() (Event, bool) {
 			return event, true
 		}
 		w.beginning, w.first, w.at = false, nil, 0
-		if w.store.beginners.Add(-1) == 0 {
-			w.store.dropRendered()
-		}
 		return Event{Type: watch.Bookmark, Object: emptyObject(w.resource, w.revision)}, true
 	}
 	for next := w.due.first(); next != nil; next = w.due.first() {
@@ -248,9 +251,7 @@ func (w *Watcher) end(reason error) {
 	if w.ended == nil {
 		w.ended = reason
 	}
-	if w.beginning {
-		w.store.beginners.Add(-1)
-	}
+	w.store.unread.Add(int64(-w.unread()))
 	w.store.due.Add(int64(-w.due.len()))
 	w.first, w.beginning, w.due = nil, false, agenda{}
 	w.heed.end()
@@ -264,10 +265,18 @@ func (w *Watcher) signal() {
 	}
 }
 
+// unread is how much the watch has to deliver yet of what it begins with; the bookmark counts.
+func (w *Watcher) unread() int {
+	if !w.beginning {
+		return 0
+	}
+	return len(w.first) - w.at + 1
+}
+
 // begin says what the watch starts with.
 func (w *Watcher) begin(first []*entry, revision uint64) {
 	w.first, w.at, w.beginning, w.revision = first, 0, true, revision
-	w.store.beginners.Add(1)
+	w.store.unread.Add(int64(w.unread()))
 	w.signal()
 }
 
