@@ -235,12 +235,16 @@ func ends(s world.State) []end {
 }
 
 // flowsOf crosses all ordered pairs of ends, and every interface with every outside address, with the services. Pairs of interfaces
-// in different VPCs are left out when there is no private path between them: no packet with these addresses exists.
+// in different VPCs are left out when there is no private path between them, and so are two interfaces of one VM: no packet with these
+// addresses exists on the network.
 func flowsOf(s world.State, outside []netip.Addr, services []service) []flow {
 	inside := ends(s)
 	var pairs [][2]end
 	for _, a := range inside {
 		for _, b := range inside {
+			if a.vm != "" && a.vm == b.vm && a.nic != b.nic {
+				continue
+			}
 			if a.addr.Is4() == b.addr.Is4() && (a.vpc == b.vpc || peered(s, a.vpc, b.vpc)) {
 				pairs = append(pairs, [2]end{a, b})
 			}
