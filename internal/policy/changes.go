@@ -110,7 +110,7 @@ func (c *Changes) Groups(role GroupRole) iter.Seq[*GroupDelta] {
 		var members []*Member
 		for _, g := range c.freshGroups[role] {
 			members = g.appendMembers(members[:0])
-			fresh = GroupDelta{Change: Added, Role: role, Name: g.name, UID: g.uid, Added: members, SpanAdded: c.wholeSpanOf(g)}
+			fresh = GroupDelta{Change: Added, Role: role, Name: g.name, UID: g.uidOf(), Added: members, SpanAdded: c.wholeSpanOf(g)}
 			if !yield(&fresh) {
 				return
 			}

@@ -41,7 +41,7 @@ func (e *Engine) sweepGroups(c *Changes) {
 		if !g.fresh {
 			g.span.keep(g.hostSpan())
 			c.groups[g.role] = append(c.groups[g.role], GroupDelta{
-				Change: Removed, Role: g.role, Name: g.name, UID: g.uid, SpanRemoved: keysOf(g.span.former),
+				Change: Removed, Role: g.role, Name: g.name, UID: g.uidOf(), SpanRemoved: keysOf(g.span.former),
 			})
 		}
 		e.forget(g)
@@ -60,7 +60,7 @@ func (e *Engine) updateNodes() {
 		if before == after {
 			continue
 		}
-		for g := range e.serviceGroups {
+		for _, g := range e.serviceGroups {
 			if !g.fresh {
 				e.shift(g, h, n)
 				e.touch(g)
@@ -82,7 +82,7 @@ func (e *Engine) updateAppliedToGroups(c *Changes) {
 		case g.fresh:
 			e.countMembers(g)
 		default:
-			out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uid}
+			out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uidOf()}
 			out.Added, out.Removed = g.resolve(func(m *Member, n int) { e.shift(g, e.hosts[m.Host], n) })
 			out.SpanAdded, out.SpanRemoved = g.span.take(&g.hosts)
 			c.update(&out, g.replaced)
@@ -111,7 +111,7 @@ func (e *Engine) updateAddressGroups(c *Changes) {
 		if g.fresh {
 			continue
 		}
-		out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uid}
+		out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uidOf()}
 		out.Added, out.Removed = g.resolve(func(*Member, int) {})
 		out.SpanAdded, out.SpanRemoved = g.span.take(g.hostSpan())
 		c.update(&out, g.replaced)
@@ -141,10 +141,10 @@ func (e *Engine) collectPolicies(c *Changes, computed []*policyState) {
 		case p.former == nil:
 			continue // fresh, or nothing before and after
 		case p.out == nil:
-			out.Change, out.Policy, out.SpanRemoved = Removed, p.former, keysOf(p.formerSpan)
+			out.Change, out.Policy, out.SpanRemoved = Removed, p.former, keysOf(p.rest().formerSpan)
 		default:
 			if p.moved {
-				out.SpanAdded, out.SpanRemoved = diffHosts(p.formerSpan, p.reach.hostSpan())
+				out.SpanAdded, out.SpanRemoved = diffHosts(p.rest().formerSpan, p.reach.hostSpan())
 			} else if n := p.reach.news; n != nil {
 				out.SpanAdded, out.SpanRemoved = n.added, n.removed
 			}
@@ -159,7 +159,10 @@ func (e *Engine) collectPolicies(c *Changes, computed []*policyState) {
 // clean forgets what was needed for this Commit only.
 func (e *Engine) clean(computed []*policyState) {
 	for _, p := range computed {
-		p.former, p.formerSpan, p.changed, p.moved = nil, nil, false, false
+		p.former, p.changed, p.moved = nil, false, false
+		if p.more != nil {
+			p.more.formerSpan = nil
+		}
 		if !p.alive && !p.dirty {
 			delete(e.policies, p.source.Ref().UID)
 		}

@@ -30,11 +30,12 @@ type Engine struct {
 	scopes     map[string]*scope
 	scopeIndex selectorIndex[*scope]
 	selections map[string]*selection
-	groups     [2]map[string]*group
+	groupCount [2]int // by role
 	reaches    map[string]*reach
 	reported   map[reportKey]report
-	// serviceGroups are the applied-to groups of Services, present at every Node; nodeHosts counts the Nodes.
-	serviceGroups map[*group]struct{}
+	// serviceGroups are the applied-to groups of Services by name, present at every Node; nodeHosts counts the Nodes. All other groups
+	// are found by their selection or definition. reaches are those of several applied-to groups, or of none.
+	serviceGroups map[string]*group
 	nodeHosts     hostCounts
 	// byTier and relative are the policies to compute again when a Tier or any Namespace changes.
 	byTier   map[string]map[*policyState]struct{}
@@ -83,10 +84,9 @@ func New(options Options) *Engine {
 		hosts:         make(map[string]*host),
 		scopes:        make(map[string]*scope),
 		selections:    make(map[string]*selection),
-		groups:        [2]map[string]*group{make(map[string]*group), make(map[string]*group)},
 		reaches:       make(map[string]*reach),
 		reported:      make(map[reportKey]report),
-		serviceGroups: make(map[*group]struct{}),
+		serviceGroups: make(map[string]*group),
 		byTier:        make(map[string]map[*policyState]struct{}),
 		relative:      make(map[*policyState]struct{}),
 		fences:        make(map[*selection][]*fence),
@@ -193,9 +193,7 @@ func (e *Engine) PutEntity(in Entity) {
 	x.alive = true
 	e.enter(x, c)
 	for _, link := range c.selectedBy {
-		for _, g := range link.selection.groups {
-			e.note(g, x, nil)
-		}
+		link.selection.eachGroup(func(g *group) { e.note(g, x, nil) })
 	}
 }
 
@@ -212,20 +210,18 @@ func (e *Engine) updateContent(x *entity, in *Entity) {
 		return
 	}
 	for _, link := range x.cell.selectedBy {
-		for _, g := range link.selection.groups {
+		link.selection.eachGroup(func(g *group) {
 			if changed[g.role] {
 				e.note(g, x, was[g.role])
 			}
-		}
+		})
 	}
 }
 
 // noteEntity records that x may leave or change in all groups that contain its cell.
 func (e *Engine) noteEntity(x *entity, c *cell) {
 	for _, link := range c.selectedBy {
-		for _, g := range link.selection.groups {
-			e.note(g, x, x.member(g.role))
-		}
+		link.selection.eachGroup(func(g *group) { e.note(g, x, x.member(g.role)) })
 	}
 }
 

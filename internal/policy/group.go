@@ -6,14 +6,16 @@ import "slices"
 type group struct {
 	role GroupRole
 	// fresh groups did not exist at the last Commit; dirty ones are on the Engine's list; replaced ones are made from
-	// another object of the same name than at the last Commit; counting ones have several reaches, see hosts.
-	fresh, dirty, replaced, counting bool
-	name, uid                        string
+	// another object of the same name than at the last Commit; counting ones have several reaches, see hosts; gone ones are forgotten.
+	fresh, dirty, replaced, counting, gone bool
+	// refs counts the policies that refer to the group.
+	refs int32
+	name string
+	// uid is that of the object that the group is made from; empty: it is the name.
+	uid string
 	// selection holds the members; nil in the applied-to group of a Service.
 	selection *selection
 	service   *Member
-	// refs counts the policies that refer to the group.
-	refs int
 	// pending are the entities whose membership may have changed since the last Commit, with their member value at
 	// that time; nil: not a member. Not kept for fresh groups.
 	pending map[*entity]*Member
@@ -23,7 +25,9 @@ type group struct {
 	// reaches are the reaches an applied-to group is part of, or that use an address group. An address group in several
 	// reaches counts them by host in hosts (counting is then set).
 	reaches reachSet
-	span    spanChange
+	// alone is the reach of an applied-to group without others.
+	alone *reach
+	span  spanChange
 	// mark is the translation that last used the group.
 	mark uint64
 }
@@ -81,9 +85,8 @@ func (e *Engine) acquireGroup(role GroupRole, t *terms) *group {
 		g.refs++
 		return g
 	}
-	g := e.newGroup(role, s.uuid, s.uuid)
+	g := e.newGroup(role, s.groupName(), "")
 	g.selection = s
-	s.groups = append(s.groups, g)
 	s.own[role] = g
 	return g
 }
@@ -91,7 +94,7 @@ func (e *Engine) acquireGroup(role GroupRole, t *terms) *group {
 // newGroup makes a group with one reference.
 func (e *Engine) newGroup(role GroupRole, name, uid string) *group {
 	g := &group{role: role, name: name, uid: uid, refs: 1, fresh: true}
-	e.groups[role][name] = g
+	e.groupCount[role]++
 	e.touch(g)
 	return g
 }
@@ -117,27 +120,65 @@ func (e *Engine) reselect(g *group, s *selection) {
 		}
 	}
 	old.dropGroup(g)
-	s.groups = append(s.groups, g)
+	s.addGroup(g)
 	e.releaseSelection(old)
 }
 
-func (s *selection) dropGroup(g *group) {
-	if i := slices.Index(s.groups, g); i >= 0 {
-		s.groups = slices.Delete(s.groups, i, i+1)
+// uidOf returns the UID of the object that the group is made from, else its name.
+func (g *group) uidOf() string {
+	if g.uid == "" {
+		return g.name
 	}
+	return g.uid
+}
+
+// groupName is the name of the groups that the selection itself makes.
+func (s *selection) groupName() string {
+	for _, g := range s.own {
+		if g != nil {
+			return g.name
+		}
+	}
+	return groupUUID(s.name)
+}
+
+// addGroup makes the selection hold the members of a group that is made from an object.
+func (s *selection) addGroup(g *group) {
+	t := s.tie()
+	t.groups = append(t.groups, g)
+}
+
+func (s *selection) dropGroup(g *group) {
 	if s.own[g.role] == g {
 		s.own[g.role] = nil
+	} else if s.ties != nil {
+		s.ties.groups = without(s.ties.groups, g)
+	}
+}
+
+// eachGroup calls f for the groups with these members.
+func (s *selection) eachGroup(f func(*group)) {
+	for _, g := range s.own {
+		if g != nil {
+			f(g)
+		}
+	}
+	if s.ties != nil {
+		for _, g := range s.ties.groups {
+			f(g)
+		}
 	}
 }
 
 // forget removes a group without references.
 func (e *Engine) forget(g *group) {
-	delete(e.groups[g.role], g.name)
+	g.gone = true
+	e.groupCount[g.role]--
 	if g.selection != nil {
 		g.selection.dropGroup(g)
 		e.releaseSelection(g.selection)
 	} else {
-		delete(e.serviceGroups, g)
+		delete(e.serviceGroups, g.name)
 	}
 	g.pending = nil
 }

@@ -241,7 +241,7 @@ func (e *Engine) groupOf(role GroupRole, d *groupDef) *group {
 	if !d.usable() || leaves == 0 && (role == AddressGroup || len(d.children) == 0) {
 		return nil
 	}
-	if g := d.computed[role]; g != nil && e.groups[role][g.name] == g {
+	if g := d.computed[role]; g != nil && !g.gone {
 		g.refs++
 		return g
 	}
@@ -255,7 +255,7 @@ func (e *Engine) groupOf(role GroupRole, d *groupDef) *group {
 	}
 	g := e.newGroup(role, name, d.in.UID)
 	g.selection = s
-	s.groups = append(s.groups, g)
+	s.addGroup(g)
 	d.computed[role] = g
 	return g
 }
@@ -265,7 +265,7 @@ func (e *Engine) updateGroupDefs() {
 	for _, d := range e.dirtyDefs {
 		d.dirty = false
 		for role, g := range d.computed {
-			if g == nil || e.groups[role][g.name] != g {
+			if g == nil || g.gone {
 				d.computed[role] = nil
 				continue
 			}

@@ -58,7 +58,8 @@ type labelled interface {
 
 // labelIndex holds labelled items and finds those a selector matches.
 type labelIndex[T labelled] struct {
-	items   map[T]struct{}
+	items map[T]struct{}
+	// byLabel is nil until somebody looks for a label.
 	byLabel map[label]few[T]
 	list    []T // instead of the maps while small
 }
@@ -70,13 +71,19 @@ func (x *labelIndex[T]) insert(item T) {
 			return
 		}
 		x.items = make(map[T]struct{}, 2*smallIndex)
-		x.byLabel = make(map[label]few[T])
 		for _, old := range x.list {
 			x.insert(old)
 		}
 		x.list = nil
 	}
 	x.items[item] = struct{}{}
+	if x.byLabel != nil {
+		x.note(item)
+	}
+}
+
+// note enters an item under its labels.
+func (x *labelIndex[T]) note(item T) {
 	for _, l := range item.labelsOf().pairs {
 		at := x.byLabel[l]
 		at.insert(item)
@@ -90,6 +97,9 @@ func (x *labelIndex[T]) remove(item T) {
 		return
 	}
 	delete(x.items, item)
+	if x.byLabel == nil {
+		return
+	}
 	for _, l := range item.labelsOf().pairs {
 		at := x.byLabel[l]
 		if at.remove(item) {
@@ -124,6 +134,12 @@ func (x *labelIndex[T]) each(s *selector, f func(T)) {
 	}
 	if s != nil {
 		if anchors := s.anchors(); anchors != nil {
+			if x.byLabel == nil {
+				x.byLabel = make(map[label]few[T], len(x.items))
+				for it := range x.items {
+					x.note(it)
+				}
+			}
 			for _, a := range anchors {
 				at := x.byLabel[a]
 				at.each(func(it T) {

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -23,11 +22,21 @@ func (e *Engine) Listing() *Listing {
 }
 
 func (e *Engine) listGroups(role GroupRole) []ComputedGroup {
-	names := slices.Sorted(maps.Keys(e.groups[role]))
-	out := make([]ComputedGroup, len(names))
-	for i, name := range names {
-		g := e.groups[role][name]
-		out[i] = ComputedGroup{Role: role, Name: name, UID: g.uid, Members: g.members(), Span: g.hostSpan().keys()}
+	out := make([]ComputedGroup, 0, e.groupCount[role])
+	list := func(g *group) {
+		if g != nil && g.role == role && !g.gone {
+			out = append(out, ComputedGroup{Role: role, Name: g.name, UID: g.uidOf(), Members: g.members(), Span: g.hostSpan().keys()})
+		}
 	}
+	for _, s := range e.selections {
+		list(s.own[role])
+	}
+	for _, d := range e.groupDefs {
+		list(d.computed[role])
+	}
+	for _, g := range e.serviceGroups {
+		list(g)
+	}
+	slices.SortFunc(out, func(a, b ComputedGroup) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }

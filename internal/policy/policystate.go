@@ -8,28 +8,38 @@ import (
 
 // policyState is a policy and what it computes to.
 type policyState struct {
-	source       PolicySource
+	source PolicySource
+	at     int32 // index in reach.policies
+	// dirty policies are on the Engine's list.
 	alive, dirty bool
-	// changed policies have been computed again since the last Commit; moved ones have another reach than they had, and
-	// formerSpan is what they concerned.
+	// changed policies have been computed again since the last Commit; moved ones have another reach than they had.
 	changed, moved bool
 	relative       bool
 	// out is the computed form, nil if there is none; former is that of the last Commit.
 	out, former *ComputedPolicy
-	formerSpan  []*host
-	// faults is nil if there are none.
-	faults *faults
-
-	// What the computed form refers to: each group and def once. atgs and ags are groups.
-	atgs, ags []*group
-	defs      []*groupDef
-	tier      string
-	reach     *reach
-	at        int // index in reach.policies
+	// ags are the address groups that the computed form refers to, each once. The applied-to groups are those of the reach.
+	ags   []*group
+	reach *reach
+	// more is nil for most Kubernetes policies.
+	more *policyMore
 }
 
-// faults are what is wrong with a policy.
-type faults struct{ errs, warns []FieldError }
+// policyMore is what few policies have: the defs that the computed form refers to, each once, its Tier, what is wrong, and what a policy
+// that has moved concerned.
+type policyMore struct {
+	defs        []*groupDef
+	tier        string
+	errs, warns []FieldError
+	formerSpan  []*host
+}
+
+// rest returns what the policy has of what few have.
+func (p *policyState) rest() policyMore {
+	if p.more == nil {
+		return policyMore{}
+	}
+	return *p.more
+}
 
 // PolicySource makes a policy whenever the Engine computes it: what the policy is made from, which the caller holds anyway, then need
 // not be held by the Engine a second time.
@@ -95,13 +105,9 @@ func (e *Engine) updatePolicies() []*policyState {
 		if t.out == nil || p.out == nil || !reflect.DeepEqual(p.out, t.out) {
 			p.out = t.out
 		}
+		former := p.rest()
 		e.rebind(p, &t)
-		had := p.faults != nil
-		p.faults = nil
-		if len(t.errs.list)+len(t.warns.list) > 0 {
-			p.faults = &faults{t.errs.list, t.warns.list}
-		}
-		if had || p.faults != nil {
+		if len(former.errs)+len(former.warns)+len(t.errs.list)+len(t.warns.list) > 0 {
 			e.touchReport(reportKey{policy: p.source.Ref().UID})
 		}
 	}
@@ -112,15 +118,16 @@ func (e *Engine) updatePolicies() []*policyState {
 // rebind makes the policy refer to what its new translation uses, then gives up what the old one used: what both use
 // never goes away in between.
 func (e *Engine) rebind(p *policyState, t *translation) {
-	oldReach, oldAt, oldAGs, oldATGs, oldDefs := p.reach, p.at, p.ags, p.atgs, p.defs
+	oldReach, oldAt, oldAGs, old := p.reach, p.at, p.ags, p.rest()
 	p.reach = nil
 	if t.out != nil {
 		slices.SortFunc(t.atgs, func(a, b *group) int { return strings.Compare(a.name, b.name) })
 		e.join(e.reachOf(t.atgs), p, t.ags)
 	}
+	next := policyMore{defs: t.defs, tier: t.tier, errs: t.errs.list, warns: t.warns.list}
 	p.moved = p.former != nil && oldReach != p.reach
 	if p.moved && oldReach != nil {
-		p.formerSpan = oldReach.hostSpan().snapshot()
+		next.formerSpan = oldReach.hostSpan().snapshot()
 	}
 	if oldReach != nil {
 		at := p.at
@@ -128,32 +135,34 @@ func (e *Engine) rebind(p *policyState, t *translation) {
 		if p.reach != nil && oldReach != p.reach {
 			p.at = at
 		}
+		for _, g := range oldReach.atgs {
+			e.releaseGroup(g)
+		}
 	}
 	for _, g := range oldAGs {
 		e.releaseGroup(g)
 	}
-	for _, g := range oldATGs {
-		e.releaseGroup(g)
+	p.ags, p.more = t.ags, nil
+	if len(next.defs)+len(next.errs)+len(next.warns)+len(next.formerSpan) > 0 || next.tier != "" {
+		p.more = &next
 	}
-	p.ags, p.atgs, p.defs = t.ags, t.atgs, t.defs
 	e.refence(p, t.fences)
 	for _, d := range t.defs {
 		d.policies[p] = struct{}{}
 	}
-	for _, d := range oldDefs {
+	for _, d := range old.defs {
 		if !slices.Contains(t.defs, d) {
 			delete(d.policies, p)
 			e.dropGroupDef(d)
 		}
 	}
-	if p.tier != t.tier {
-		if p.tier != "" {
-			removeFrom(e.byTier, p.tier, p)
+	if old.tier != t.tier {
+		if old.tier != "" {
+			removeFrom(e.byTier, old.tier, p)
 		}
 		if t.tier != "" {
 			addTo(e.byTier, t.tier, p)
 		}
-		p.tier = t.tier
 	}
 	if p.relative = t.relative; t.relative {
 		e.relative[p] = struct{}{}

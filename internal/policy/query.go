@@ -11,7 +11,7 @@ import (
 
 // Size returns how many policies and groups there are. Policies that compute to nothing count.
 func (e *Engine) Size() (policies, addressGroups, appliedToGroups int) {
-	return len(e.policies), len(e.groups[AddressGroup]), len(e.groups[AppliedToGroup])
+	return len(e.policies), e.groupCount[AddressGroup], e.groupCount[AppliedToGroup]
 }
 
 // EntityState is what is known of an entity.
@@ -174,12 +174,12 @@ func (e *Engine) around(refs []EntityRef, named bool) *Listing {
 			continue
 		}
 		for _, link := range x.cell.selectedBy {
-			for _, g := range link.selection.groups {
+			link.selection.eachGroup(func(g *group) {
 				m := x.member(g.role)
 				if m != nil && !slices.Contains(found[g.role][g], m) {
 					found[g.role][g] = append(found[g.role][g], m)
 				}
-			}
+			})
 		}
 	}
 	policies := make(map[*policyState]struct{})
@@ -227,7 +227,7 @@ func partial(found map[*group][]*Member) []ComputedGroup {
 	out := make([]ComputedGroup, 0, len(found))
 	for g, members := range found {
 		slices.SortFunc(members, compareMembers)
-		out = append(out, ComputedGroup{Role: g.role, Name: g.name, UID: g.uid, Members: members})
+		out = append(out, ComputedGroup{Role: g.role, Name: g.name, UID: g.uidOf(), Members: members})
 	}
 	slices.SortFunc(out, func(a, b ComputedGroup) int { return strings.Compare(a.Name, b.Name) })
 	return out

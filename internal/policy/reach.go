@@ -7,7 +7,8 @@ import (
 
 // reach is the span shared by the policies that apply to the same applied-to groups.
 type reach struct {
-	atgs []*group // sorted by name
+	atgs   []*group // sorted by name
+	single [1]*group
 	// fresh reaches did not exist at the last Commit: their span is computed as a whole, late in Commit.
 	fresh, dirty bool
 	hosts        hostCounts // with several groups: by host, how many of them have it
@@ -124,11 +125,8 @@ func (s *reachSet) each(f func(*reach)) {
 	}
 }
 
-// reachKey identifies the reach of a sorted list of distinct applied-to groups.
+// reachKey identifies the reach of a sorted list of distinct applied-to groups, of which there is not just one.
 func reachKey(atgs []*group) string {
-	if len(atgs) == 1 {
-		return atgs[0].name
-	}
 	names := make([]string, len(atgs))
 	for i, g := range atgs {
 		names[i] = g.name
@@ -138,12 +136,17 @@ func reachKey(atgs []*group) string {
 
 // reachOf returns the reach of a sorted list of distinct applied-to groups.
 func (e *Engine) reachOf(atgs []*group) *reach {
-	key := reachKey(atgs)
-	if r := e.reaches[key]; r != nil {
+	r := e.knownReach(atgs)
+	if r != nil {
 		return r
 	}
-	r := &reach{atgs: slices.Clone(atgs), fresh: true}
-	e.reaches[key] = r
+	r = &reach{fresh: true}
+	r.atgs = append(r.single[:0], atgs...)
+	if len(atgs) == 1 {
+		atgs[0].alone = r
+	} else {
+		e.reaches[reachKey(atgs)] = r
+	}
 	e.freshReaches = append(e.freshReaches, r)
 	for _, g := range atgs {
 		g.reaches.insert(r)
@@ -151,9 +154,17 @@ func (e *Engine) reachOf(atgs []*group) *reach {
 	return r
 }
 
+// knownReach returns the reach of a sorted list of distinct applied-to groups; nil if there is none.
+func (e *Engine) knownReach(atgs []*group) *reach {
+	if len(atgs) == 1 {
+		return atgs[0].alone
+	}
+	return e.reaches[reachKey(atgs)]
+}
+
 // join makes the policy one of the reach, using these address groups.
 func (e *Engine) join(r *reach, p *policyState, ags []*group) {
-	p.reach, p.at = r, len(r.policies)
+	p.reach, p.at = r, int32(len(r.policies))
 	r.policies = append(r.policies, p)
 	for _, g := range ags {
 		if r.ags.add(g, 1) == 1 {
@@ -168,7 +179,7 @@ func (e *Engine) join(r *reach, p *policyState, ags []*group) {
 
 // quit is the opposite of join for a policy that was at the given place with these address groups. It must be called
 // before the hosts of applied-to groups are brought up to date.
-func (e *Engine) quit(r *reach, at int, ags []*group) {
+func (e *Engine) quit(r *reach, at int32, ags []*group) {
 	last := len(r.policies) - 1
 	r.policies[at] = r.policies[last]
 	r.policies[at].at = at
@@ -199,17 +210,20 @@ func (e *Engine) quit(r *reach, at int, ags []*group) {
 // sweepReaches forgets the reaches without policies.
 func (e *Engine) sweepReaches() {
 	for _, r := range e.emptyReaches {
-		key := reachKey(r.atgs)
-		if len(r.policies) > 0 || e.reaches[key] != r {
+		if len(r.policies) > 0 || e.knownReach(r.atgs) != r {
 			continue
 		}
-		delete(e.reaches, key)
+		if len(r.atgs) == 1 {
+			r.atgs[0].alone = nil
+		} else {
+			delete(e.reaches, reachKey(r.atgs))
+		}
 		for _, g := range r.atgs {
 			g.reaches.remove(r)
 		}
 	}
 	e.emptyReaches = e.emptyReaches[:0]
-	e.freshReaches = slices.DeleteFunc(e.freshReaches, func(r *reach) bool { return len(r.policies) == 0 && e.reaches[reachKey(r.atgs)] != r })
+	e.freshReaches = slices.DeleteFunc(e.freshReaches, func(r *reach) bool { return len(r.policies) == 0 && e.knownReach(r.atgs) != r })
 }
 
 // shift counts n more members of the applied-to group at the host and carries a change of its span on to the reaches

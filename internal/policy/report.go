@@ -68,11 +68,8 @@ func (e *Engine) reportOf(k reportKey) report {
 		return report{}
 	}
 	if p := e.policies[k.policy]; p != nil && p.alive {
-		r := report{ref: p.source.Ref()}
-		if p.faults != nil {
-			r.errs, r.warns = p.faults.errs, p.faults.warns
-		}
-		return r
+		more := p.rest()
+		return report{ref: p.source.Ref(), errs: more.errs, warns: more.warns}
 	}
 	return report{}
 }

@@ -14,28 +14,50 @@ func (s *scope) selectorOf() *selector { return s.sel }
 // selection is a set of entities, kept as a set of cells: what one selector selects, or the union of other selections.
 type selection struct {
 	name string // normalized; empty for unions
-	uuid string
 	// nothing marks the selection without any selector, which is empty.
 	nothing bool
 	// fenced selections have fences in the Engine.
 	fenced bool
 	kind   EntityKind
+	uses   int32
 	sel    *selector // nil: all entities of the kind
 	// Either pinned or in is set, unless nothing.
 	pinned *namespace
 	in     *scope
+	cells  []selectionLink
+	// own are the computed groups that are named after the selection, by role.
+	own [2]*group
+	// ties is nil for most.
+	ties *ties
+}
+
+// ties are what selections have to do with groups that are made from objects.
+type ties struct {
 	// children make this a union; parents are the unions over this.
 	children []*selection
 	parents  []*selection
 	// counts says in how many children each cell of a union is.
 	counts map[*cell]int
-
-	cells []selectionLink
-	// groups are the computed groups with these members.
+	// groups are the computed groups with these members, other than own.
 	groups []*group
-	// own are the groups named by uuid, by role.
-	own  [2]*group
-	uses int
+}
+
+// tie returns the ties, to add to them.
+func (s *selection) tie() *ties {
+	if s.ties == nil {
+		s.ties = &ties{}
+	}
+	return s.ties
+}
+
+func (s *selection) isUnion() bool { return s.ties != nil && s.ties.counts != nil }
+
+// above returns the unions over the selection.
+func (s *selection) above() []*selection {
+	if s.ties == nil {
+		return nil
+	}
+	return s.ties.parents
 }
 
 func (s *selection) selectorOf() *selector { return s.sel }
@@ -48,7 +70,7 @@ func (e *Engine) acquireSelection(t *terms) *selection {
 		return s
 	}
 	name := string(e.scratch)
-	s := &selection{name: name, uuid: groupUUID(name), uses: 1}
+	s := &selection{name: name, uses: 1}
 	e.selections[name] = s
 	switch {
 	case t.external != nil:
@@ -87,9 +109,10 @@ func (e *Engine) acquireSelection(t *terms) *selection {
 
 // acquireUnion returns a new selection of everything in the children, over whose uses it takes.
 func (e *Engine) acquireUnion(children []*selection) *selection {
-	u := &selection{children: children, counts: make(map[*cell]int), uses: 1}
+	u := &selection{uses: 1, ties: &ties{children: children, counts: make(map[*cell]int)}}
 	for _, child := range children {
-		child.parents = append(child.parents, u)
+		t := child.tie()
+		t.parents = append(t.parents, u)
 		for _, link := range child.cells {
 			e.attach(u, link.cell)
 		}
@@ -104,21 +127,16 @@ func (e *Engine) releaseSelection(s *selection) {
 	}
 	for len(s.cells) > 0 {
 		c := s.cells[len(s.cells)-1].cell
-		if s.children != nil {
-			s.counts[c] = 1
+		if s.isUnion() {
+			s.ties.counts[c] = 1
 		}
 		e.detach(s, c)
 	}
-	for _, child := range s.children {
-		for i, p := range child.parents {
-			if p == s {
-				child.parents = append(child.parents[:i], child.parents[i+1:]...)
-				break
-			}
+	if s.isUnion() {
+		for _, child := range s.ties.children {
+			child.ties.parents = without(child.ties.parents, s)
+			e.releaseSelection(child)
 		}
-		e.releaseSelection(child)
-	}
-	if s.children != nil {
 		return
 	}
 	delete(e.selections, s.name)
@@ -135,42 +153,38 @@ func (e *Engine) releaseSelection(s *selection) {
 
 // attach puts a cell into a selection and the unions over it.
 func (e *Engine) attach(s *selection, c *cell) {
-	if s.children != nil {
-		s.counts[c]++
-		if s.counts[c] > 1 {
+	if s.isUnion() {
+		s.ties.counts[c]++
+		if s.ties.counts[c] > 1 {
 			return
 		}
 	}
-	for _, g := range s.groups {
-		e.noteCell(g, c, false)
-	}
+	s.eachGroup(func(g *group) { e.noteCell(g, c, false) })
 	s.cells = append(s.cells, selectionLink{c, len(c.selectedBy)})
 	c.selectedBy = append(c.selectedBy, cellLink{s, len(s.cells) - 1})
 	if s.fenced {
 		e.cross(s, c, 1)
 	}
-	for _, p := range s.parents {
+	for _, p := range s.above() {
 		e.attach(p, c)
 	}
 }
 
 // detach takes a cell out of a selection and the unions over it.
 func (e *Engine) detach(s *selection, c *cell) {
-	if s.children != nil {
-		s.counts[c]--
-		if s.counts[c] > 0 {
+	if s.isUnion() {
+		s.ties.counts[c]--
+		if s.ties.counts[c] > 0 {
 			return
 		}
-		delete(s.counts, c)
+		delete(s.ties.counts, c)
 	}
-	for _, g := range s.groups {
-		e.noteCell(g, c, true)
-	}
+	s.eachGroup(func(g *group) { e.noteCell(g, c, true) })
 	s.unlink(c)
 	if s.fenced {
 		e.cross(s, c, -1)
 	}
-	for _, p := range s.parents {
+	for _, p := range s.above() {
 		e.detach(p, c)
 	}
 }

@@ -394,13 +394,13 @@ func serviceAccountTerms(account *NamespacedName) *terms {
 // acquireServiceGroup counts a policy's reference to the applied-to group of a Service.
 func (e *Engine) acquireServiceGroup(name NamespacedName) *group {
 	full := groupUUID(name.Namespace + "/" + name.Name)
-	if g := e.groups[AppliedToGroup][full]; g != nil {
+	if g := e.serviceGroups[full]; g != nil {
 		g.refs++
 		return g
 	}
-	g := e.newGroup(AppliedToGroup, full, full)
+	g := e.newGroup(AppliedToGroup, full, "")
 	g.service = &Member{EntityRef: EntityRef{KindService, name.Namespace, name.Name}, Everywhere: true}
-	e.serviceGroups[g] = struct{}{}
+	e.serviceGroups[full] = g
 	return g
 }
 

@@ -330,7 +330,7 @@ func (e *Engine) cellFor(n *namespace, kind EntityKind, labels *labelSet) *cell 
 func (e *Engine) dropCell(c *cell) {
 	// Leaf selections only: a union leaves when its last child does.
 	for i := len(c.selectedBy) - 1; i >= 0; i-- {
-		if i < len(c.selectedBy) && c.selectedBy[i].selection.children == nil {
+		if i < len(c.selectedBy) && !c.selectedBy[i].selection.isUnion() {
 			e.detach(c.selectedBy[i].selection, c)
 		}
 	}
