@@ -138,8 +138,8 @@ func drawFlow(r *rand.Rand, ends []policy.Endpoint) policy.Flow {
 	for {
 		f := policy.Flow{
 			Source: ends[r.IntN(len(ends))], Destination: ends[r.IntN(len(ends))], SourcePort: uint16(999 + r.IntN(3)), Port: uint16(79 + r.IntN(5)),
-			ICMPType: uint8(8 * r.IntN(2)), Protocol: []policy.Protocol{policy.TCP, policy.TCP, policy.UDP, policy.ICMP}[r.IntN(4)],
-			Direct: r.IntN(3) == 0,
+			ICMPType: uint8(8 * r.IntN(2)), IGMPType: 0x11, Direct: r.IntN(3) == 0,
+			Protocol: []policy.Protocol{policy.TCP, policy.TCP, policy.TCP, policy.UDP, policy.ICMP, policy.IGMP}[r.IntN(6)],
 		}
 		if f.Source.Addr.Is4() == f.Destination.Addr.Is4() {
 			return f

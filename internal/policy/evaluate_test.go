@@ -49,7 +49,7 @@ func TestEvaluateAgainstNaive(t *testing.T) {
 			f := policy.Flow{
 				Source: ends[r.IntN(len(ends))], Destination: ends[r.IntN(len(ends))], SourcePort: uint16(999 + r.IntN(3)),
 				Port: uint16(79 + r.IntN(5)), ICMPType: uint8(8 * r.IntN(2)),
-				Protocol: []policy.Protocol{policy.TCP, policy.UDP, policy.ICMP}[r.IntN(3)],
+				Protocol: []policy.Protocol{policy.TCP, policy.TCP, policy.UDP, policy.ICMP, policy.IGMP}[r.IntN(5)], IGMPType: 0x16,
 			}
 			switch r.IntN(4) {
 			case 0:
