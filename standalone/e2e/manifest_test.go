@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -110,6 +111,16 @@ func TestManifestInExistingCluster(t *testing.T) {
 	})
 	x.told(p)
 	x.enforced(server)
+	p.end()
+	// Without accounts it works without the rights that are for accounts.
+	var role rbacv1.ClusterRole
+	x.must(x.admin.Get(t.Context(), client.ObjectKey{Name: "nephele-controller"}, &role))
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.APIGroups, "crd.cloud.antrea.io") || slices.Contains(r.Resources, "secrets")
+	})
+	x.must(x.admin.Update(t.Context(), &role))
+	p = x.start("--without-webhooks", "--no-clouds")
+	x.ready(p)
 	p.end()
 }
 
@@ -227,13 +238,18 @@ func (x *existing) replaced(first *pod) *pod {
 		x.t.Errorf("a replica without the lock answers %d %s", code, answer)
 	}
 	first.end()
-	eventually(x.t, time.Minute, "the second replica is ready", func(ctx context.Context) (bool, string) {
+	x.ready(second)
+	return second
+}
+
+// ready waits until a replica serves.
+func (x *existing) ready(p *pod) {
+	eventually(x.t, time.Minute, "the controller is ready", func(ctx context.Context) (bool, string) {
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		code, answer, err := second.ask(short, http.MethodGet, "/readyz", "", nil)
+		code, answer, err := p.ask(short, http.MethodGet, "/readyz", "", nil)
 		return code == http.StatusOK, fmt.Sprint(code, string(answer), err)
 	})
-	return second
 }
 
 // told waits until what the controller keeps in the API is there.
@@ -253,6 +269,16 @@ func (x *existing) told(p *pod) {
 		return len(tiers.Items) == 6 && len(agents.Items) == 2 && me.PodRef.Name == "nephele-1" && me.NodeRef.Name == "n1" && err4 == nil,
 			fmt.Sprint(len(tiers.Items), len(agents.Items), me.PodRef, err1, err2, err3, err4)
 	})
+	// An agent may fill in what was made for it, also with what we do not know.
+	cfg, err := clientcmd.BuildConfigFromFlags("", x.login("default", "agent"))
+	x.must(err)
+	agent, info := newClient(x.t, cfg), schemaOf("crd.antrea.io", "v1beta1", "AntreaAgentInfo", "vm-1")
+	x.must(agent.Get(ctx, client.ObjectKeyFromObject(info), info))
+	info.Object["version"], info.Object["later"] = "v2", map[string]any{"than": "ours"}
+	x.must(agent.Update(ctx, info))
+	if later, _, _ := unstructured.NestedString(info.Object, "later", "than"); later != "ours" {
+		x.t.Errorf("what an agent of a later version tells is lost: %v", info.Object)
+	}
 	// A tier that was changed is put back, the entity of an ExternalNode follows it and goes with it.
 	x.must(x.admin.Patch(ctx, &v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "baseline"}}, client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"priority": 77}}`))))
 	x.must(x.admin.Patch(ctx, external, client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"labels": {"a": "b"}}}`))))
