@@ -14,20 +14,24 @@ import (
 )
 
 // apply does the stages of each region in order and stops at the first that fails there; regions know nothing of one another.
-// It returns the error of the first region that failed.
-func (w *worker) apply(ctx context.Context, p cloud.Provider, pl plan.Plan) error {
+// It returns the objects that were changed, by region, and the error of the first region that failed.
+func (w *worker) apply(ctx context.Context, p cloud.Provider, pl plan.Plan) (map[string][]string, error) {
 	steps := map[string][]plan.Step{}
 	for _, step := range pl.Steps {
 		steps[step.Scope.Region] = append(steps[step.Scope.Region], step)
 	}
 	names := sortedKeys(steps)
-	errs := make([]error, len(names))
+	errs, changed := make([]error, len(names)), make([]map[string]bool, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
-		wg.Go(func() { errs[i] = w.applyRegion(ctx, p, steps[name]) })
+		wg.Go(func() { changed[i], errs[i] = w.applyRegion(ctx, p, steps[name]) })
 	}
 	wg.Wait()
-	return worst(errs)
+	touched := map[string][]string{}
+	for i, name := range names {
+		touched[name] = sortedKeys(changed[i])
+	}
+	return touched, worst(errs)
 }
 
 // worst returns the error that decides how to go on: the first one that a new plan alone does not answer, else the first one.
@@ -54,23 +58,25 @@ type execution struct {
 	mu    sync.Mutex
 	ended int
 	ids   map[string]string // network/group name -> group ID, of groups created by this plan
+	// touched are the objects that were changed.
+	touched map[string]bool
 }
 
 // applyRegion applies stage after stage. Steps about different subjects go out together within a stage. After a failure nothing new is
-// begun, and what is on its way is waited for.
-func (w *worker) applyRegion(ctx context.Context, p cloud.Provider, steps []plan.Step) error {
-	e := &execution{worker: w, provider: p, total: len(steps), ids: map[string]string{}}
+// begun, and what is on its way is waited for. It returns what was changed.
+func (w *worker) applyRegion(ctx context.Context, p cloud.Provider, steps []plan.Step) (map[string]bool, error) {
+	e := &execution{worker: w, provider: p, total: len(steps), ids: map[string]string{}, touched: map[string]bool{}}
 	for len(steps) > 0 {
 		n := 1
 		for n < len(steps) && steps[n].Stage == steps[0].Stage {
 			n++
 		}
 		if err := e.stage(ctx, steps[:n]); err != nil {
-			return err
+			return e.touched, err
 		}
 		steps = steps[n:]
 	}
-	return nil
+	return e.touched, nil
 }
 
 // stage applies the steps of one stage, those about the same subject one after the other.
@@ -127,6 +133,9 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 	e.ended++
 	if err != nil {
 		return fmt.Errorf("%s: step %d of %d, %s: %w", step.Scope.Region, e.ended, e.total, op, err)
+	}
+	for _, subject := range append(op.Subjects(), id) {
+		e.touched[subject] = true
 	}
 	if op.Kind == cloud.OpCreateGroup {
 		e.ids[step.Network+"/"+op.Group.Name] = id

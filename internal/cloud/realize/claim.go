@@ -18,7 +18,7 @@ import (
 
 // claim applies the part of a plan that claims networks. What else is in the plan is planned again on what is observed afterwards.
 func (w *worker) claim(ctx context.Context, p cloud.Provider, claims plan.Plan) error {
-	if err := w.apply(ctx, p, claims); err != nil {
+	if _, err := w.apply(ctx, p, claims); err != nil {
 		return err
 	}
 	if w.r.ClaimPause <= 0 {

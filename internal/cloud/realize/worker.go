@@ -130,7 +130,7 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 func (w *worker) accountChanged() bool {
 	now, ok := w.r.Accounts.Account(w.key)
 	return !ok || now.Provider != w.last.Provider || now.Releasing != w.last.Releasing || !slices.Equal(now.Regions, w.last.Regions) ||
-		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Modes, w.last.Modes)
+		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Shared, w.last.Shared) || !maps.Equal(now.Modes, w.last.Modes)
 }
 
 // settle waits a moment, and while changes keep coming for some more, so that changes that come together become one plan; false if ctx
@@ -201,6 +201,7 @@ func (w *worker) task() (t task, ok bool) {
 // change that wakes the worker.
 func (w *worker) round(ctx context.Context) (bool, error) {
 	var last error
+	var known observation // what of the cloud is known, but for what was touched since
 	allowed := maxPlans
 	for n := 0; n < allowed; n++ {
 		t, ok := w.task()
@@ -213,7 +214,8 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 			}
 			w.begin()
 		}
-		seen, err := w.observe(ctx, t.acct)
+		seen, err := w.see(ctx, t.acct, known)
+		known = observation{}
 		if err != nil {
 			w.publish(ctx, t.acct, nil, err)
 			return false, err
@@ -230,7 +232,11 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 		if n == 0 && t.acct.MaxPerWave > 0 {
 			allowed += len(res.Plan.Steps) // every wave has a step
 		}
-		if last = w.realize(ctx, t, res, seen); last != nil && !replannable(last) {
+		seen.touched, last = w.realize(ctx, t, res, seen)
+		switch {
+		case last == nil:
+			known = seen
+		case !replannable(last):
 			w.publish(ctx, t.acct, res, last)
 			return false, last
 		}
@@ -243,8 +249,9 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// realize applies a plan.
-func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen observation) error {
+// realize applies a plan, or the first part of it. It returns what it has changed, by region, if nothing else can be different because of
+// it; else nil.
+func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen observation) (map[string][]string, error) {
 	w.publish(ctx, t.acct, res, nil)
 	for _, s := range res.Plan.Steps {
 		delete(w.settled, s.Scope.Region)
@@ -252,7 +259,7 @@ func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen obs
 	if claims, pending := res.Plan.Claims(); pending {
 		err := w.claim(ctx, t.acct.Provider, claims)
 		w.r.Accounts.Trigger(w.key)
-		return err
+		return nil, err // others may have claimed the networks meanwhile, so all is read again
 	}
 	wave, more := res.Plan.Wave(t.acct.MaxPerWave, seen.vmOf)
 	if more {
@@ -261,9 +268,9 @@ func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen obs
 	sum := wave.Summary()
 	w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
 		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
-	err := w.apply(ctx, t.acct.Provider, wave)
+	touched, err := w.apply(ctx, t.acct.Provider, wave)
 	w.r.Accounts.Trigger(w.key)
-	return err
+	return touched, err
 }
 
 // done ends a round that has nothing left to do on these snapshots. An account that is being deleted is released then; if something
@@ -338,7 +345,7 @@ func (w *worker) compute(t task, regions []plan.Region) *plan.Result {
 	in := plan.Input{
 		ClusterID: w.r.ClusterID, Account: w.key,
 		Policies: t.want.Policies, AddressGroups: t.want.AddressGroups, AppliedToGroups: t.want.AppliedToGroups,
-		Entities: t.acct.Entities, Realized: w.realized, Regions: regions, Modes: t.acct.planModes(), Failsafe: t.acct.Failsafe,
+		Entities: t.acct.Entities, Shared: t.acct.Shared, Realized: w.realized, Regions: regions, Modes: t.acct.planModes(), Failsafe: t.acct.Failsafe,
 		Tighten: w.tightened(t.want),
 	}
 	res := plan.Compute(in, w.r.Lowerer)
