@@ -38,6 +38,10 @@ type Input struct {
 	// over. Several entities may map to the same VM; the policies of all of them apply to it.
 	Entities map[EntityRef]VMRef
 
+	// Shared maps ExternalEntities of other accounts to the network of their VMs, if this account sees that network too. Their private
+	// addresses denote them there, which is not said of other VMs that are not this account's.
+	Shared map[EntityRef]string
+
 	// Realized holds what the caller remembers of earlier results: the UIDs of the policies that were realized on a VM. It only
 	// matters for policies that cannot be realized as they are now: on a VM that is in the map, one that was never realized is left
 	// out, and any other makes the VM's interfaces stay as they are. A VM that is not in the map (after a restart, say) stays as it

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -174,6 +175,11 @@ func (s *regionState) indexNetworks() {
 			n.local = n.local.Union(SetOfPrefixes(o.CIDRs...))
 		}
 	}
+}
+
+// contains reports whether an address lies in the network itself.
+func (n *network) contains(a netip.Addr) bool {
+	return slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 func (s *regionState) indexInterfaces() {
