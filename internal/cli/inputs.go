@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +31,8 @@ type inputs struct {
 	pods       []*corev1.Pod
 	nodes      []*corev1.Node
 	services   []*corev1.Service
+	// slices say who is behind a Service; where there are none its selector does.
+	slices []*discoveryv1.EndpointSlice
 	// secrets are those of manifests only; those of a cluster are read one by one, where an account needs one.
 	secrets         []*corev1.Secret
 	entities        []*v1alpha2.ExternalEntity
@@ -105,6 +108,8 @@ func (in *inputs) add(object manifest.Object) {
 		in.nodes = append(in.nodes, o)
 	case *corev1.Service:
 		in.services = append(in.services, o)
+	case *discoveryv1.EndpointSlice:
+		in.slices = append(in.slices, o)
 	case *corev1.Secret:
 		in.secrets = append(in.secrets, o)
 	case *v1alpha2.ExternalEntity:
@@ -250,9 +255,12 @@ func (c *computation) putEntities() {
 			continue
 		}
 		e, errs := convert.ExternalEntity(x)
-		if _, given := c.ends[e.EntityRef]; !given {
-			put("ExternalEntity", e, errs)
+		if _, given := c.ends[e.EntityRef]; given {
+			c.notes = append(c.notes, fmt.Sprintf("ExternalNode %s/%s: the ExternalEntity %s that would stand for it is given already: no policy is enforced on the ExternalNode "+
+				"unless that is its own", n.Namespace, n.Name, e.Name))
+			continue
 		}
+		put("ExternalEntity", e, errs)
 	}
 }
 

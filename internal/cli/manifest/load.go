@@ -354,9 +354,24 @@ func (d *Document) refuse(code int, errs field.ErrorList) {
 	texts := make([]string, len(errs))
 	for i, e := range errs {
 		texts[i] = strings.TrimPrefix(e.Error(), "<nil>: ")
+		if e.Type == field.ErrorTypeTooMany {
+			texts[i] += keysOf(node(d.node, e.Field))
+		}
 	}
 	r := d.Refuse(code, errs[0].Field, strings.Join(texts, "; "))
 	d.Refusal = &r
+}
+
+// keysOf lists what a mapping holds, as the end of a message about how much that is; nothing of what is no mapping.
+func keysOf(n *yamlv3.Node) string {
+	if n == nil || n.Kind != yamlv3.MappingNode {
+		return ""
+	}
+	var keys []string
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		keys = append(keys, n.Content[i].Value)
+	}
+	return ": " + strings.Join(keys, " and ")
 }
 
 var quoted = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)

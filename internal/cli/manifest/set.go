@@ -5,6 +5,7 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -102,11 +103,12 @@ func kinds() map[schema.GroupVersionKind]func() Object {
 	admin, upstream := schema.GroupVersion(upstreamv1alpha1.GroupVersion), schema.GroupVersion(upstreamv1alpha2.GroupVersion)
 	core, antrea, cloud := corev1.SchemeGroupVersion, v1beta1.GroupVersion(), cloudv1alpha1.GroupVersion()
 	return map[schema.GroupVersionKind]func() Object{
-		core.WithKind("Namespace"): func() Object { return &corev1.Namespace{} },
-		core.WithKind("Pod"):       func() Object { return &corev1.Pod{} },
-		core.WithKind("Node"):      func() Object { return &corev1.Node{} },
-		core.WithKind("Service"):   func() Object { return &corev1.Service{} },
-		core.WithKind("Secret"):    func() Object { return &corev1.Secret{} },
+		core.WithKind("Namespace"):                                func() Object { return &corev1.Namespace{} },
+		core.WithKind("Pod"):                                      func() Object { return &corev1.Pod{} },
+		core.WithKind("Node"):                                     func() Object { return &corev1.Node{} },
+		core.WithKind("Service"):                                  func() Object { return &corev1.Service{} },
+		core.WithKind("Secret"):                                   func() Object { return &corev1.Secret{} },
+		discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"):  func() Object { return &discoveryv1.EndpointSlice{} },
 		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"): func() Object { return &networkingv1.NetworkPolicy{} },
 		antrea.WithKind("NetworkPolicy"):                          func() Object { return &v1beta1.NetworkPolicy{} },
 		antrea.WithKind("ClusterNetworkPolicy"):                   func() Object { return &v1beta1.ClusterNetworkPolicy{} },
