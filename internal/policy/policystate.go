@@ -144,8 +144,7 @@ func (e *Engine) rebind(p *policyState, t *translation) {
 	}
 	p.ags, p.more = t.ags, nil
 	if len(next.defs)+len(next.errs)+len(next.warns)+len(next.formerSpan) > 0 || next.tier != "" {
-		more := next // so that next itself needs no memory
-		p.more = &more
+		p.more = &next
 	}
 	e.refence(p, t.fences)
 	for _, d := range t.defs {

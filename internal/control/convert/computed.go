@@ -228,7 +228,8 @@ func computedRule(r *policy.ComputedRule) v1beta2.NetworkPolicyRule {
 		EnableLogging: r.EnableLogging, AppliedToGroups: r.AppliedToGroups, Name: r.Name, LogLabel: r.LogLabel,
 	}
 	if r.Action != "" {
-		out.Action = (*v1beta2.RuleAction)(&r.Action) // neither is ever modified
+		a := v1beta2.RuleAction(r.Action)
+		out.Action = &a
 	}
 	for i := range r.Services {
 		out.Services = append(out.Services, computedService(&r.Services[i]))
