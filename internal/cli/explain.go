@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -148,6 +149,11 @@ func (f clusterFlags) compute(cmd *cobra.Command, files []string) (*computation,
 	if err != nil {
 		return nil, err
 	}
+	var slices discoveryv1.EndpointSliceList
+	if err := client.List(cmd.Context(), &slices); err != nil {
+		in.notes = append(in.notes, fmt.Sprintf("who is behind Services is told by their selectors, because EndpointSlices cannot be read: %v", err))
+	}
+	in.slices = pointers(slices.Items)
 	c := compute(in)
 	for _, r := range in.refused {
 		in.notes = append(in.notes, "left out, as by the controller: "+r.String())

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -142,19 +143,81 @@ func portsText(s *corev1.Service) string {
 	return strings.Join(texts, ", ")
 }
 
-// behind returns the Pods behind a Service with an address of the family of another; of any family if that is not valid.
+// behind returns who is behind a Service with an address of the family of another; of any family if that is not valid.
 func (c *computation) behind(via *frontend, family netip.Addr) []backend {
+	suits := func(a netip.Addr) bool { return !family.IsValid() || a.Is4() == family.Is4() }
 	var out []backend
-	for _, p := range c.podsOf(via.service) {
-		e := c.ends[podRef(p)]
-		port := targetPort(via.port, e.Ports)
-		i := slices.IndexFunc(e.Addresses, func(a netip.Addr) bool { return !family.IsValid() || a.Is4() == family.Is4() })
-		if port != 0 && i >= 0 && !e.Terminated && (ready(p) || via.service.Spec.PublishNotReadyAddresses) {
-			out = append(out, backend{endOf(e), e.Addresses[i], port})
+	if told := c.slicesOf(via.service); len(told) > 0 {
+		for _, s := range told {
+			out = append(out, c.inSlice(s, via, suits)...)
+		}
+	} else {
+		for _, p := range c.podsOf(via.service) {
+			e := c.ends[podRef(p)]
+			port, i := targetPort(via.port, e.Ports), slices.IndexFunc(e.Addresses, suits)
+			if port != 0 && i >= 0 && !e.Terminated && (ready(p) || via.service.Spec.PublishNotReadyAddresses) {
+				out = append(out, backend{endOf(e), e.Addresses[i], port})
+			}
 		}
 	}
-	slices.SortFunc(out, func(a, b backend) int { return strings.Compare(a.ref.Name, b.ref.Name) })
+	slices.SortFunc(out, func(a, b backend) int {
+		return cmp.Or(strings.Compare(a.String(), b.String()), a.address.Compare(b.address), cmp.Compare(a.port, b.port))
+	})
 	return out
+}
+
+// slicesOf returns the EndpointSlices of a Service.
+func (c *computation) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
+	var out []*discoveryv1.EndpointSlice
+	for _, slice := range c.slices {
+		if slice.Namespace == s.Namespace && slice.Labels[discoveryv1.LabelServiceName] == s.Name {
+			out = append(out, slice)
+		}
+	}
+	return out
+}
+
+// inSlice returns those behind a port of a Service whom an EndpointSlice tells, and who are not unready.
+func (c *computation) inSlice(s *discoveryv1.EndpointSlice, via *frontend, suits func(netip.Addr) bool) []backend {
+	var out []backend
+	for _, p := range s.Ports {
+		protocol := policy.Protocol(cmp.Or(value(p.Protocol), corev1.ProtocolTCP))
+		if value(p.Name) != via.port.Name || protocol != portProtocol(via.port) || p.Port == nil {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+				continue
+			}
+			for _, text := range e.Addresses {
+				if a, err := netip.ParseAddr(text); err == nil && suits(a) {
+					out = append(out, backend{c.ownerOf(e.TargetRef, a), a, uint16(*p.Port)})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func value[T any](p *T) T {
+	if p == nil {
+		var none T
+		return none
+	}
+	return *p
+}
+
+// ownerOf returns the end that an EndpointSlice says has the address, or who else has it alone.
+func (c *computation) ownerOf(ref *corev1.ObjectReference, a netip.Addr) end {
+	if ref != nil && ref.Kind == "Pod" {
+		if e, ok := c.ends[policy.EntityRef{Kind: policy.KindPod, Namespace: ref.Namespace, Name: ref.Name}]; ok {
+			return endOf(e)
+		}
+	}
+	if e, err := c.findAddress("to", a); err == nil {
+		return e
+	}
+	return end{addresses: []netip.Addr{a}}
 }
 
 // podsOf returns the Pods that a Service selects.
@@ -206,18 +269,26 @@ func (c *computation) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
 	if to == (policy.EntityRef{}) { // an address: not one that the Service is known to have
 		return len(addressesOf(s)) == 0 && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return serves(&p, *f) })
 	}
-	leads := func(named []policy.NamedPort) bool {
-		return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
-			return serves(&p, *f) || portProtocol(&p) == f.Protocol && targetPort(&p, named) == f.Port
-		})
+	for i := range s.Spec.Ports {
+		p := &s.Spec.Ports[i]
+		if portProtocol(p) != f.Protocol {
+			continue
+		}
+		if c.hidden(s) && (p.Port == int32(f.Port) || targetPort(p, c.ends[to].Ports) == f.Port) {
+			return true
+		}
+		for _, b := range c.behind(&frontend{s, p}, netip.Addr{}) {
+			if b.at == to && (p.Port == int32(f.Port) || b.port == f.Port) {
+				return true
+			}
+		}
 	}
-	if len(s.Spec.Selector) == 0 { // whoever its Endpoints say
-		return leads(c.ends[to].Ports)
-	}
-	return slices.ContainsFunc(c.podsOf(s), func(p *corev1.Pod) bool {
-		e := c.ends[podRef(p)]
-		return endOf(e).at == to && leads(e.Ports)
-	})
+	return false
+}
+
+// hidden reports whether nothing tells who is behind the Service.
+func (c *computation) hidden(s *corev1.Service) bool {
+	return len(s.Spec.Selector) == 0 && len(c.slicesOf(s)) == 0
 }
 
 func podRef(p *corev1.Pod) policy.EntityRef {

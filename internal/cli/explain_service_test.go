@@ -96,11 +96,56 @@ func TestExplainServices(t *testing.T) {
 		"a port it lacks": {shop + toPods, "--from a/client --to 10.96.0.10 --port 443", ExitNo,
 			[]string{"10.96.0.10, TCP port 443: Drop", "note: Service a/shop has this address, but no TCP port 443", `egress  Drop: rule "rest"`}},
 		"nobody behind it": {"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: a}\nspec: {clusterIP: 10.96.0.9, selector: {app: none}, ports: [{port: 80}]}",
-			"--from a/client --to 10.96.0.9 --port 80", ExitNo, []string{": Unknown\n  no Pod is known to be behind Service a/s"}},
+			"--from a/client --to 10.96.0.9 --port 80", ExitNo, []string{": Unknown\n  nobody is known to be behind Service a/s"}},
 		"without a selector": {"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: a}\nspec: {clusterIP: 10.96.0.9, ports: [{port: 80}]}",
-			"--from a/client --to 10.96.0.9 --port 80", ExitNo, []string{": Unknown\n  Service a/s has no selector"}},
+			"--from a/client --to 10.96.0.9 --port 80", ExitNo, []string{": Unknown\n  Service a/s has neither a selector nor EndpointSlices"}},
 		"a Pod to itself through it": {shop + deny, "--from a/web2 --to 10.96.0.10 --port 80", ExitNo,
 			[]string{"at Pod a/web2 (10.1.1.11 port 9090): Drop\n    egress  Drop: no rule allows it, and the direction is isolated by K8sNetworkPolicy a/deny\n    ingress Native: it goes to where"}},
+	})
+}
+
+// TestExplainEndpointSlices: where there are EndpointSlices these say who is behind a Service.
+func TestExplainEndpointSlices(t *testing.T) {
+	const api = `
+apiVersion: v1
+kind: Service
+metadata: {name: api, namespace: a}
+spec: {clusterIP: 10.96.0.1, ports: [{name: https, port: 443}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: api-1, namespace: a, labels: {kubernetes.io/service-name: api}}
+addressType: IPv4
+ports: [{name: https, port: 6443}, {name: metrics, port: 1}]
+endpoints: [{addresses: [192.168.0.1]}, {addresses: [203.0.113.9]}, {addresses: [203.0.113.10], conditions: {ready: false}}]
+---
+`
+	const toAPI = `
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {name: to-api, namespace: a}
+spec:
+  priority: 1
+  appliedTo: [{podSelector: {}}]
+  egress: [{name: shut, action: Drop, toServices: [{name: api}]}]
+---
+`
+	ready := strings.Replace(shop, "name: shop", "name: shop, labels: {}", 1) + `
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: shop-1, namespace: a, labels: {kubernetes.io/service-name: shop}}
+addressType: IPv4
+ports: [{name: main, port: 9090, protocol: TCP}]
+endpoints: [{addresses: [10.1.1.11], targetRef: {kind: Pod, name: web2, namespace: a}}]
+---
+`
+	answer(t, map[string]ask{
+		"without a selector": {api, "--from a/client --to 10.96.0.1 --port 443", ExitDone, []string{
+			"Pod a/client -> 10.96.0.1 (Service a/api), TCP port 443: Native", "hands it to 203.0.113.9 port 6443 or Node n1 (192.168.0.1 port 6443)\n"}},
+		"instead of the selector": {ready + toPods, "--from a/client --to svc/a/shop --port 80", ExitDone, []string{"hands it to Pod a/web2 (10.1.1.11 port 9090)\n"}},
+		"a rule for the Service":  {api + toAPI, "--from a/client --to svc/a/api --port 443", ExitNo, []string{": Drop", `egress  Drop: rule "shut"`}},
+		"one behind it":           {api + toAPI, "--from a/client --to node/n1 --port 6443", ExitNo, []string{": Unknown"}},
+		"not behind it":           {api + toAPI, "--from a/client --to node/n2 --port 6443", ExitDone, []string{": Native"}},
 	})
 }
 
@@ -141,7 +186,9 @@ func TestExplainServiceJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != ExitNo {
 		t.Fatalf("%v: %+v", err, r)
 	}
-	backends := []explainedBackend{{Pod: "a/web", Address: "10.1.0.10", Port: 8080}, {Pod: "a/web2", Address: "10.1.1.11", Port: 9090}}
+	backends := []explainedBackend{
+		{Kind: "Pod", Namespace: "a", Name: "web", Address: "10.1.0.10", Port: 8080}, {Kind: "Pod", Namespace: "a", Name: "web2", Address: "10.1.1.11", Port: 9090},
+	}
 	if got.Verdict != "Unknown" || got.Service == nil || !slices.Equal(got.Service.Backends, backends) || len(got.Flows) != 2 ||
 		*got.Flows[1].Backend != backends[1] || got.Flows[1].Verdict != "Drop" || !strings.Contains(got.Reason, "Service a/shop") {
 		t.Errorf("%s", r.stdout)

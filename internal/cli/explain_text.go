@@ -77,7 +77,11 @@ func (s *explainedService) backendsText() string {
 
 // String names the backend for people.
 func (b explainedBackend) String() string {
-	return fmt.Sprintf("Pod %s (%s port %d)", b.Pod, b.Address, b.Port)
+	if b.Name == "" {
+		return fmt.Sprintf("%s port %d", b.Address, b.Port)
+	}
+	name := strings.TrimPrefix(b.Namespace+"/"+b.Name, "/")
+	return fmt.Sprintf("%s %s (%s port %d)", b.Kind, name, b.Address, b.Port)
 }
 
 func writeDecisions(b *strings.Builder, indent string, from, to explainedEnd, egress, service, ingress *explainedDecision) {

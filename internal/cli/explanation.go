@@ -75,9 +75,11 @@ type explainedService struct {
 }
 
 type explainedBackend struct {
-	Pod     string `json:"pod"`
-	Address string `json:"address"`
-	Port    uint16 `json:"port"`
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Address   string `json:"address"`
+	Port      uint16 `json:"port"`
 }
 
 // explainedDecision is the decision in one direction.
@@ -172,7 +174,8 @@ func (x *explanation) add(packet policy.Flow, to end, v policy.Verdict) {
 // addBackend takes the verdict on a packet to a Service that is handed to the backend.
 func (x *explanation) addBackend(packet policy.Flow, b backend, v policy.Verdict) {
 	x.add(packet, b.end, v)
-	x.Flows[len(x.Flows)-1].Backend = &explainedBackend{Pod: b.ref.Namespace + "/" + b.ref.Name, Address: b.address.String(), Port: b.port}
+	f := &x.Flows[len(x.Flows)-1]
+	f.Backend = &explainedBackend{Kind: f.at.Kind, Namespace: b.ref.Namespace, Name: b.ref.Name, Address: b.address.String(), Port: b.port}
 }
 
 // passes reports whether the policies let the packet through for sure.
@@ -229,10 +232,10 @@ func (c *computation) tellOfService(x *explanation, via *frontend) {
 	}
 	switch {
 	case len(x.Flows) > 0:
-	case len(via.service.Spec.Selector) == 0:
-		x.Reason = fmt.Sprintf("%s has no selector: who is behind it is not known here", x.Service)
+	case c.hidden(via.service):
+		x.Reason = fmt.Sprintf("%s has neither a selector nor EndpointSlices: who is behind it is not known here", x.Service)
 	default:
-		x.Reason = fmt.Sprintf("no Pod is known to be behind %s: its selector, a port of the name or an address of the family finds none", x.Service)
+		x.Reason = fmt.Sprintf("nobody is known to be behind %s, with an address of the family and the port that it hands packets to", x.Service)
 	}
 	applied := c.appliedToService(name)
 	if inside := x.From.Kind == policy.KindPod.String() || x.From.Kind == policy.KindNode.String(); inside && len(applied) > 0 {
