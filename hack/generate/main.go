@@ -113,20 +113,15 @@ func tightenSelector(props map[string]any) {
 
 	exprs := props["matchExpressions"].(map[string]any)
 	item := exprs["items"].(map[string]any)
-	item["anyOf"] = []any{
-		map[string]any{
-			"properties": map[string]any{
-				"operator": map[string]any{"enum": []any{"In", "NotIn"}},
-				"values":   map[string]any{"minItems": 1},
-			},
-			"required": []any{"values"},
-		},
-		map[string]any{
-			"properties": map[string]any{
-				"operator": map[string]any{"enum": []any{"Exists", "DoesNotExist"}},
-				"values":   map[string]any{"maxItems": 0},
-			},
-		},
+	// Two separate refusals: of alternatives the API server would name one that was not meant.
+	item["allOf"] = []any{
+		map[string]any{"not": map[string]any{
+			"properties": map[string]any{"operator": map[string]any{"enum": []any{"In", "NotIn"}}, "values": map[string]any{"maxItems": 0}},
+		}},
+		map[string]any{"not": map[string]any{
+			"properties": map[string]any{"operator": map[string]any{"enum": []any{"Exists", "DoesNotExist"}}, "values": map[string]any{"minItems": 1}},
+			"required":   []any{"values"},
+		}},
 	}
 	fields := item["properties"].(map[string]any)
 	key := fields["key"].(map[string]any)

@@ -15,5 +15,7 @@
 // store had is resumed if nothing has happened since, any other is refused as expired, so that a client never goes on from
 // a state it does not have. A receiver that is too slow is cut off, by the store and on the network, and delays nobody.
 //
+// Beside the server, Registration tells kube-apiserver about it and its webhooks, and Infos keeps the signs of life of controller and agents.
+//
 // A Server is started once. All its methods may be called from anywhere.
 package apiserver

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -43,7 +46,52 @@ func (a accounts) Account(key string) (realize.Account, bool) {
 			out.Modes[at] = realize.VMMode{Mode: plan.Mode(vm.Mode), Reason: vm.ModeReason}
 		}
 	}
+	out.Shared = a.shared(key, out.Snapshots)
 	settings := a.Settings(key)
 	out.MaxPerWave, out.Failsafe = settings.MaxPerWave, plan.ParseFailsafe(settings.Failsafe)
 	return out, true
+}
+
+// shared returns the entities of other accounts whose VMs are in networks that these snapshots show too.
+func (a accounts) shared(key string, snapshots map[string]*cloud.Snapshot) map[plan.EntityRef]string {
+	var out map[plan.EntityRef]string
+	for region, snap := range snapshots {
+		networks := sharedNetworks(snap)
+		if len(networks) == 0 {
+			continue
+		}
+		for _, other := range a.Keys() {
+			theirs, _ := a.Latest(other, region)
+			if other == key || theirs == nil || !slices.ContainsFunc(theirs.Networks, func(n cloud.Network) bool { return networks[n.ID] }) {
+				continue
+			}
+			for ref, vm := range a.Entities(other) {
+				i, found := slices.BinarySearchFunc(theirs.VMs, vm.VMID, func(v cloud.VM, id string) int { return strings.Compare(v.ID, id) })
+				if !found || vm.Region != region || !networks[theirs.VMs[i].NetworkID] {
+					continue
+				}
+				if out == nil {
+					out = map[plan.EntityRef]string{}
+				}
+				out[plan.EntityRef{Namespace: ref.Namespace, Name: ref.Name}] = theirs.VMs[i].NetworkID
+			}
+		}
+	}
+	return out
+}
+
+// sharedNetworks are the networks in which several cloud accounts have interfaces, as far as one of them can see.
+func sharedNetworks(snap *cloud.Snapshot) map[string]bool {
+	out := map[string]bool{}
+	for i := range snap.Networks {
+		if n := &snap.Networks[i]; n.OwnerID != "" && n.OwnerID != snap.OwnerID {
+			out[n.ID] = true
+		}
+	}
+	for i := range snap.Interfaces {
+		if n := &snap.Interfaces[i]; n.OwnerID != "" && n.OwnerID != snap.OwnerID {
+			out[n.NetworkID] = true
+		}
+	}
+	return out
 }

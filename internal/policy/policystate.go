@@ -144,7 +144,8 @@ func (e *Engine) rebind(p *policyState, t *translation) {
 	}
 	p.ags, p.more = t.ags, nil
 	if len(next.defs)+len(next.errs)+len(next.warns)+len(next.formerSpan) > 0 || next.tier != "" {
-		p.more = &next
+		more := next // so that next itself needs no memory
+		p.more = &more
 	}
 	e.refence(p, t.fences)
 	for _, d := range t.defs {

@@ -3,6 +3,7 @@ package policy_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -48,7 +49,10 @@ func apiObject(o policytest.Object, serial int) client.Object {
 	var out client.Object
 	switch o := o.(type) {
 	case policy.Namespace:
-		out = remade(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: o.Labels}}, &corev1.Namespace{}, serial)
+		// The API server labels every Namespace with its name.
+		labels := map[string]string{corev1.LabelMetadataName: o.Name}
+		maps.Copy(labels, o.Labels)
+		out = remade(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: labels}}, &corev1.Namespace{}, serial)
 	case policy.Entity:
 		if o.Kind == policy.KindPod {
 			out = remade(apiPod(o), &corev1.Pod{}, serial)

@@ -14,7 +14,7 @@ type NetworkInterface struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=45
-	// +kubebuilder:validation:XValidation:rule="self.all(a, isIP(a))",message="ips must be IPv4 or IPv6 addresses"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, isIP(a))",message="ips must be IPv4 or IPv6 addresses, an IPv4 address without ::ffff: before it"
 	// +listType=atomic
 	// +optional
 	IPs []string `json:"ips,omitempty"`

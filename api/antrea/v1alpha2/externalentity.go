@@ -19,7 +19,7 @@ const (
 type Endpoint struct {
 	// IP address, IPv4 or IPv6.
 	// +kubebuilder:validation:MaxLength=45
-	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="ip must be an IPv4 or IPv6 address"
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="ip must be an IPv4 or IPv6 address, an IPv4 address without ::ffff: before it"
 	// +optional
 	IP string `json:"ip,omitempty"`
 	// Name of the endpoint.

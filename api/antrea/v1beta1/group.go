@@ -57,8 +57,7 @@ type GroupSpec struct {
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 	// IPBlocks are sets of addresses.
-	// +kubebuilder:validation:XValidation:rule="self.all(b, !has(b.except) || b.except.all(e, isCIDR(b.cidr) && isCIDR(e) && cidr(b.cidr).containsCIDR(e) && cidr(e).prefixLength() > cidr(b.cidr).prefixLength()))",message="except must lie strictly inside cidr"
-	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:MaxItems=10000
 	// +listType=atomic
 	// +optional
 	IPBlocks []IPBlock `json:"ipBlocks,omitempty"`

@@ -86,7 +86,7 @@ type NetworkPolicySpec struct {
 	Priority float64 `json:"priority"`
 	// AppliedTo says what the policy is applied to, unless all rules say it themselves.
 	// +kubebuilder:validation:XValidation:rule="!self.exists(a, has(a.service)) || self.all(a, has(a.service))",message="service must not be mixed with other kinds of entries"
-	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
 	// +optional
 	AppliedTo []AppliedTo `json:"appliedTo,omitempty"`
@@ -96,7 +96,7 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.protocols) || r.protocols.all(p, !has(p.igmp) || !has(p.igmp.igmpType) || p.igmp.igmpType == 17))",message="igmpType of an ingress rule must be 17 (0x11)"
 	// +kubebuilder:validation:XValidation:rule="[self.filter(r, has(r.name) && size(r.name) > 0).map(r, r.name)].all(names, names.all(n, names.exists_one(m, m == n)))",message="the names of the rules must be unique in the policy"
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !(has(r.appliedTo) && size(r.appliedTo) > 0) || !r.appliedTo.exists(a, has(a.service)) || (r.appliedTo.all(a, has(a.service)) && (!has(r.from) || r.from.all(p, has(p.ipBlock)))))",message="a rule applied to a service must have only services in appliedTo and only ipBlock in from"
-	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:MaxItems=512
 	// +listType=atomic
 	// +optional
 	Ingress []Rule `json:"ingress,omitempty"`
@@ -106,7 +106,7 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.protocols) || r.protocols.all(p, !has(p.igmp) || !has(p.igmp.igmpType) || p.igmp.igmpType in [18, 22, 34]))",message="igmpType of an egress rule must be 18 (0x12), 22 (0x16) or 34 (0x22)"
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.appliedTo) || !r.appliedTo.exists(a, has(a.service)))",message="an egress rule must not be applied to a service"
 	// +kubebuilder:validation:XValidation:rule="[self.filter(r, has(r.name) && size(r.name) > 0).map(r, r.name)].all(names, names.all(n, names.exists_one(m, m == n)))",message="the names of the rules must be unique in the policy"
-	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:MaxItems=512
 	// +listType=atomic
 	// +optional
 	Egress []Rule `json:"egress,omitempty"`

@@ -53,7 +53,7 @@ type Rule struct {
 	// Action is what happens to the traffic that the rule matches.
 	Action RuleAction `json:"action"`
 	// Ports of the destination. None, and no Protocols, means all traffic.
-	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
 	// +optional
 	Ports []NetworkPolicyPort `json:"ports,omitempty"`
@@ -68,12 +68,12 @@ type Rule struct {
 	// +optional
 	L7Protocols []L7Protocol `json:"l7Protocols,omitempty"`
 	// From lists the sources of an ingress rule. None means any.
-	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:MaxItems=512
 	// +listType=atomic
 	// +optional
 	From []NetworkPolicyPeer `json:"from,omitempty"`
 	// To lists the destinations of an egress rule. None means any.
-	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:MaxItems=512
 	// +listType=atomic
 	// +optional
 	To []NetworkPolicyPeer `json:"to,omitempty"`
@@ -95,7 +95,7 @@ type Rule struct {
 	// +optional
 	LogLabel string `json:"logLabel,omitempty"`
 	// AppliedTo says what the rule is applied to. Either all rules of a policy have it, or the policy has.
-	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
 	// +optional
 	AppliedTo []AppliedTo `json:"appliedTo,omitempty"`
@@ -103,7 +103,6 @@ type Rule struct {
 
 // NetworkPolicyPort is a range of transport ports.
 // +kubebuilder:validation:XValidation:rule="!has(self.port) || type(self.port) != int || (self.port >= 1 && self.port <= 65535)",message="port must be in 1..65535",fieldPath=".port"
-// +kubebuilder:validation:XValidation:rule="!has(self.port) || type(self.port) != string || self.port.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="a named port must consist of lower case letters, digits and '-'",fieldPath=".port"
 // +kubebuilder:validation:XValidation:rule="!has(self.endPort) || (has(self.port) && type(self.port) == int && self.endPort >= int(self.port))",message="endPort requires a numeric port and must not be less than it",fieldPath=".endPort"
 // +kubebuilder:validation:XValidation:rule="!has(self.sourceEndPort) || (has(self.sourcePort) && self.sourceEndPort >= self.sourcePort)",message="sourceEndPort requires sourcePort and must not be less than it",fieldPath=".sourceEndPort"
 type NetworkPolicyPort struct {
@@ -113,6 +112,7 @@ type NetworkPolicyPort struct {
 	// Port is a number or a name. Absent means all ports of the protocol.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +optional
 	Port *intstr.IntOrString `json:"port,omitempty"`
 	// EndPort is the last port of a range that starts at Port.
@@ -133,8 +133,8 @@ type NetworkPolicyPort struct {
 }
 
 // NetworkPolicyProtocol is one protocol that has no ports. Exactly one field is set.
-// +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:MaxProperties=1
+// +kubebuilder:validation:XValidation:rule="has(self.icmp) || has(self.igmp)",message="one of icmp and igmp must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.icmp) || !has(self.igmp)",message="icmp and igmp must not be in one entry; two entries match both"
 type NetworkPolicyProtocol struct {
 	// ICMP is ICMP on IPv4 and ICMPv6 on IPv6.
 	// +optional
@@ -171,8 +171,8 @@ type IGMPProtocol struct {
 }
 
 // L7Protocol is one application protocol. Exactly one field is set.
-// +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:MaxProperties=1
+// +kubebuilder:validation:XValidation:rule="has(self.http) || has(self.tls)",message="one of http and tls must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.http) || !has(self.tls)",message="http and tls must not be in one entry; two entries match both"
 type L7Protocol struct {
 	// HTTP matches requests.
 	// +optional
@@ -207,9 +207,9 @@ type TLSProtocol struct {
 }
 
 // NetworkPolicyPeer is a set of sources or destinations.
-// +kubebuilder:validation:XValidation:rule="!(has(self.group) && size(self.group) > 0) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.ipBlock) || has(self.nodeSelector) || has(self.namespaces) || has(self.serviceAccount) || (has(self.fqdn) && size(self.fqdn) > 0))",message="group must not be combined with other fields",fieldPath=".group"
-// +kubebuilder:validation:XValidation:rule="!has(self.nodeSelector) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.ipBlock) || (has(self.group) && size(self.group) > 0) || has(self.namespaces) || has(self.serviceAccount) || (has(self.fqdn) && size(self.fqdn) > 0))",message="nodeSelector must not be combined with other fields",fieldPath=".nodeSelector"
-// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccount) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.ipBlock) || (has(self.group) && size(self.group) > 0) || has(self.nodeSelector) || has(self.namespaces) || (has(self.fqdn) && size(self.fqdn) > 0))",message="serviceAccount must not be combined with other fields",fieldPath=".serviceAccount"
+// +kubebuilder:validation:XValidation:rule="!has(self.group) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.ipBlock) || has(self.nodeSelector) || has(self.namespaces) || has(self.serviceAccount) || has(self.fqdn))",message="group must not be combined with other fields",fieldPath=".group"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeSelector) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.ipBlock) || has(self.group) || has(self.namespaces) || has(self.serviceAccount) || has(self.fqdn))",message="nodeSelector must not be combined with other fields",fieldPath=".nodeSelector"
+// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccount) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.ipBlock) || has(self.group) || has(self.nodeSelector) || has(self.namespaces) || has(self.fqdn))",message="serviceAccount must not be combined with other fields",fieldPath=".serviceAccount"
 // +kubebuilder:validation:XValidation:rule="!has(self.namespaces) || !has(self.namespaceSelector)",message="namespaces must not be combined with namespaceSelector",fieldPath=".namespaces"
 type NetworkPolicyPeer struct {
 	// PodSelector selects Pods by label.
@@ -226,6 +226,7 @@ type NetworkPolicyPeer struct {
 	// +optional
 	IPBlock *IPBlock `json:"ipBlock,omitempty"`
 	// Group is the name of a Group (in a NetworkPolicy) or ClusterGroup (in a ClusterNetworkPolicy); it stands alone.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Group string `json:"group,omitempty"`
@@ -239,6 +240,7 @@ type NetworkPolicyPeer struct {
 	// +optional
 	ServiceAccount *NamespacedName `json:"serviceAccount,omitempty"`
 	// FQDN is a domain name, in which * stands for any characters (egress only).
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-0-9a-zA-Z.*]*$`
 	// +optional
@@ -249,8 +251,8 @@ type NetworkPolicyPeer struct {
 }
 
 // PeerNamespaces relates the namespace of a peer to that of the workload. Exactly one field is set.
-// +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:MaxProperties=1
+// +kubebuilder:validation:XValidation:rule="has(self.match) || has(self.sameLabels)",message="one of match and sameLabels must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.sameLabels)",message="match and sameLabels must not be combined"
 type PeerNamespaces struct {
 	// Match Self: the same namespace.
 	// +optional
@@ -270,7 +272,7 @@ type IPBlock struct {
 	// +kubebuilder:validation:MaxLength=49
 	CIDR string `json:"cidr"`
 	// Except lists ranges inside CIDR that do not belong to the set.
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:Format=cidr
 	// +kubebuilder:validation:items:MaxLength=49
 	// +listType=atomic
@@ -281,9 +283,11 @@ type IPBlock struct {
 // NamespacedName points at an object in a namespace.
 type NamespacedName struct {
 	// Name of the object.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// Namespace of the object.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 }
@@ -291,6 +295,7 @@ type NamespacedName struct {
 // PeerService points at a Service.
 type PeerService struct {
 	// Name of the object.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// Namespace of the Service. In a NetworkPolicy its own namespace is the default.
@@ -303,10 +308,10 @@ type PeerService struct {
 }
 
 // AppliedTo is a set of workloads that a policy or rule is applied to.
-// +kubebuilder:validation:XValidation:rule="!(has(self.group) && size(self.group) > 0) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.serviceAccount) || has(self.service) || has(self.nodeSelector))",message="group must not be combined with other fields",fieldPath=".group"
-// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccount) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || (has(self.group) && size(self.group) > 0) || has(self.service) || has(self.nodeSelector))",message="serviceAccount must not be combined with other fields",fieldPath=".serviceAccount"
-// +kubebuilder:validation:XValidation:rule="!has(self.service) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || (has(self.group) && size(self.group) > 0) || has(self.serviceAccount) || has(self.nodeSelector))",message="service must not be combined with other fields",fieldPath=".service"
-// +kubebuilder:validation:XValidation:rule="!has(self.nodeSelector) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || (has(self.group) && size(self.group) > 0) || has(self.serviceAccount) || has(self.service))",message="nodeSelector must not be combined with other fields",fieldPath=".nodeSelector"
+// +kubebuilder:validation:XValidation:rule="!has(self.group) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.serviceAccount) || has(self.service) || has(self.nodeSelector))",message="group must not be combined with other fields",fieldPath=".group"
+// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccount) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.group) || has(self.service) || has(self.nodeSelector))",message="serviceAccount must not be combined with other fields",fieldPath=".serviceAccount"
+// +kubebuilder:validation:XValidation:rule="!has(self.service) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.group) || has(self.serviceAccount) || has(self.nodeSelector))",message="service must not be combined with other fields",fieldPath=".service"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeSelector) || !(has(self.podSelector) || has(self.namespaceSelector) || has(self.externalEntitySelector) || has(self.group) || has(self.serviceAccount) || has(self.service))",message="nodeSelector must not be combined with other fields",fieldPath=".nodeSelector"
 type AppliedTo struct {
 	// PodSelector selects Pods by label.
 	// +optional
@@ -319,6 +324,7 @@ type AppliedTo struct {
 	// +optional
 	ExternalEntitySelector *metav1.LabelSelector `json:"externalEntitySelector,omitempty"`
 	// Group is the name of a Group (in a NetworkPolicy) or ClusterGroup (in a ClusterNetworkPolicy); it stands alone.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Group string `json:"group,omitempty"`

@@ -4,9 +4,9 @@
 // It owns the paths, the names under which they are registered, and the wire (AdmissionReview v1 and v1beta1); the rules
 // are those of package admission. Hooks lists what is to be registered, Handlers serves it.
 //
-// A policy or group is checked twice. The mutating hook, which is asked first, already refuses what the rules refuse,
-// so that the answer is 400 (BadRequest) and names everything that is wrong; what the schema of the kind is going to
-// refuse it lets pass, so that the answer is the schema's, 422 (Invalid). The validating hook has the last word, on
+// A policy or group is checked twice. The mutating hook, which is asked first, already refuses what the form is wrong in, with the
+// code of the schema, 422 (Invalid), because a schema cannot say in words what does not go together; and what the rules refuse,
+// with 400 (BadRequest). What cannot even be read it leaves to the schema. The validating hook has the last word, on
 // the object as other webhooks have left it.
 //
 // What depends on other objects is decided on a cache. Before that leads to a refusal it is looked up once more in the API

@@ -58,12 +58,15 @@ func (decode decodeGroup) read(q *question) (*policy.Group, error) {
 	return &g.group, nil
 }
 
-// previewGroup refuses what the rules refuse and leaves everything else to the schema.
+// previewGroup refuses what the rules and the form refuse, as completePolicy does, and leaves everything else to the schema.
 func previewGroup(decode decodeGroup) func(context.Context, *states, *question) answer {
 	return func(ctx context.Context, s *states, q *question) answer {
 		g, err := decode.read(q)
-		if err != nil || g == nil || len(admission.GroupSchema(g)) > 0 {
+		if err != nil || g == nil {
 			return answer{}
+		}
+		if errs := admission.GroupSchema(g); len(errs) > 0 {
+			return answer{errs: errs, form: true}
 		}
 		return checkGroup(ctx, s, g)
 	}

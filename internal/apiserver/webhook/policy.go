@@ -61,8 +61,8 @@ func (decode decodePolicy) read(q *question) (storedPolicy, bool, error) {
 	return p, true, nil
 }
 
-// completePolicy fills in the tier and the names of rules, unless the rules refuse the policy. What cannot be read, or has a form
-// that the schema refuses, is left to the schema.
+// completePolicy fills in the tier and the names of rules, unless the rules refuse the policy. What its form is wrong in is refused as the
+// schema would, which comes after this and cannot say it in words. What cannot be read is left to the schema.
 func completePolicy(decode decodePolicy) func(context.Context, *states, *question) answer {
 	return func(ctx context.Context, s *states, q *question) answer {
 		given, undecided, err := decode.read(q)
@@ -71,8 +71,8 @@ func completePolicy(decode decodePolicy) func(context.Context, *states, *questio
 		}
 		completed := given.policy
 		admission.Default(&completed)
-		if len(admission.Schema(&completed)) > 0 {
-			return answer{}
+		if errs := admission.Schema(&completed); len(errs) > 0 {
+			return answer{errs: errs, form: true}
 		}
 		a := checkPolicy(ctx, s, &completed)
 		if len(a.errs) > 0 || a.err != nil {

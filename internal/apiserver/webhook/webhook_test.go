@@ -140,9 +140,8 @@ func TestCompletion(t *testing.T) {
 		"a rule with peers": {"/mutate/acnp", acnp(`{tier: baseline, priority: 5, appliedTo: [{podSelector: {}}],
 			ingress: [{action: Drop, ports: [{port: 22}], from: [{externalEntitySelector: {matchLabels: {role: front}}}]}]}`),
 			[]any{add("/spec/ingress/0/name", "ingress-drop-e04ea98")}},
-		"what the schema refuses": {"/mutate/annp", annp(`{priority: 0.5, appliedTo: []}`), nil},
-		"what is no policy":       {"/mutate/annp", annp(`{priority: high}`), nil},
-		"groups":                  {"/mutate/clustergroup", clusterGroup("g", "{podSelector: {}}"), nil},
+		"what is no policy": {"/mutate/annp", annp(`{priority: high}`), nil},
+		"groups":            {"/mutate/clustergroup", clusterGroup("g", "{podSelector: {}}"), nil},
 	} {
 		for _, version := range []string{"v1", "v1beta1"} {
 			got := ask(t, handlers, asked{path: c.path, operation: "CREATE", object: c.object, version: version})
@@ -232,8 +231,9 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestLeftToTheSchema: what the schema refuses is not refused before it is looked at, so that the answer is the schema's.
-func TestLeftToTheSchema(t *testing.T) {
+// TestForms: what the form is wrong in is refused with the code of the schema, in words, before the schema is looked at and after; what
+// cannot be read is left to the schema.
+func TestForms(t *testing.T) {
 	handlers := webhook.Handlers(view(t, false), view(t, true))
 	for name, c := range map[string]struct{ path, object string }{
 		"operator":       {"/mutate/annp", annp(`{priority: 5, appliedTo: [{podSelector: {matchExpressions: [{key: a, operator: Near}]}}], ingress: [{action: Drop, ports: [{port: 70000}]}]}`)},
@@ -243,18 +243,26 @@ func TestLeftToTheSchema(t *testing.T) {
 		"scope":          {"/mutate/annp", annp(`{priority: 5, tier: gold, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{podSelector: {}, scope: World}]}]}`)},
 		"namespaces":     {"/mutate/acnp", acnp(`{priority: 5, tier: gold, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{namespaces: {match: Other}}]}]}`)},
 		"IGMP":           {"/mutate/annp", annp(`{priority: 5, tier: gold, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{igmp: {groupAddress: all}}]}]}`)},
-		"type":           {"/mutate/acnp", acnp(`{priority: 5, tier: gold, appliedTo: all}`)},
+		"priority":       {"/mutate/annp", annp(`{priority: 0.5, appliedTo: []}`)},
+		"nothing at all": {"/mutate/annp", annp(`{appliedTo: [{podSelector: {}}], ingress: [{}]}`)},
+		"two in one":     {"/mutate/annp", annp(`{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{icmp: {}, igmp: {}}]}]}`)},
 		"group selector": {"/mutate/group", group("g", `{podSelector: {matchExpressions: [{key: a, operator: Near}]}, childGroups: [g]}`)},
 		"group block":    {"/mutate/clustergroup", clusterGroup("g", `{ipBlocks: [{cidr: x}], childGroups: [g]}`)},
 	} {
-		if got := ask(t, handlers, asked{path: c.path, operation: "CREATE", object: c.object}); !got.Allowed || got.Patch != nil {
-			t.Errorf("%s: %+v", name, got)
+		// The last word is the same.
+		for _, path := range []string{c.path, strings.Replace(c.path, "mutate", "validate", 1)} {
+			got := ask(t, handlers, asked{path: path, operation: "CREATE", object: c.object})
+			if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity || strings.Contains(got.Result.Message, `value ""`) {
+				t.Errorf("%s: %s answers %+v", name, path, got.Result)
+			}
 		}
-		// The last word: without a schema before it, it is refused all the same.
-		path := strings.Replace(c.path, "mutate", "validate", 1)
-		if got := ask(t, handlers, asked{path: path, operation: "CREATE", object: c.object}); got.Allowed || got.Result.Code != http.StatusUnprocessableEntity {
-			t.Errorf("%s: %s answers %+v", name, path, got)
-		}
+	}
+	all := acnp(`{priority: 5, tier: gold, appliedTo: all}`)
+	if got := ask(t, handlers, asked{path: "/mutate/acnp", operation: "CREATE", object: all}); !got.Allowed || got.Patch != nil {
+		t.Errorf("what cannot be read: %+v", got)
+	}
+	if got := ask(t, handlers, asked{path: "/validate/acnp", operation: "CREATE", object: all}); got.Allowed || got.Result.Code != http.StatusUnprocessableEntity {
+		t.Errorf("what cannot be read: %+v", got)
 	}
 }
 
@@ -284,5 +292,18 @@ func TestAccepted(t *testing.T) {
 	q := asked{path: "/validate/acnp", operation: "CREATE", object: acnp(`{priority: 5, appliedTo: [{nodeSelector: {}}], ingress: [{action: Drop, enableLogging: true, logLabel: longer-than-twelve}]}`)}
 	if got := ask(t, handlers, q); !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "spec.ingress[0].logLabel") {
 		t.Errorf("a long logLabel on Nodes: %+v", got)
+	}
+	for object, want := range map[string]string{
+		annp(`{priority: 5, appliedTo: [{}]}`): "spec.appliedTo[0]: got nothing, want a field that selects; without any, the entry means all Pods of the Namespace",
+		acnp(`{priority: 5, appliedTo: [{}]}`): "spec.appliedTo[0]: got nothing, want a field that selects; without any, the entry means nothing",
+		group("g", "{}"):                       "spec: got nothing, want a field that selects; without any, the group is all Pods of its Namespace",
+	} {
+		path := map[bool]string{true: "/validate/annp", false: "/validate/acnp"}[strings.Contains(object, "kind: NetworkPolicy")]
+		if strings.Contains(object, "kind: Group") {
+			path = "/validate/group"
+		}
+		if got := ask(t, handlers, asked{path: path, operation: "CREATE", namespace: "ns", object: object}); !got.Allowed || len(got.Warnings) != 1 || got.Warnings[0] != want {
+			t.Errorf("%s: %+v, want the warning %s", object, got, want)
+		}
 	}
 }

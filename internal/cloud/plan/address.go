@@ -47,7 +47,16 @@ func (s *regionState) groupAddrs(name string, view *network) Set {
 func (s *regionState) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *network) []netip.Addr {
 	var near Set // all addresses of interfaces in reach
 	if m.ExternalEntity != nil {
-		ref, ok := s.in.Entities[EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}]
+		entity := EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}
+		if n := s.networks[s.in.Shared[entity]]; n != nil && view.reaches(n) {
+			for _, raw := range m.IPs {
+				if a, ok := netip.AddrFromSlice(raw); ok && n.contains(a.Unmap()) {
+					out = append(out, a.Unmap())
+				}
+			}
+			return out
+		}
+		ref, ok := s.in.Entities[entity]
 		if ok && s.observed[ref.Region] {
 			vm := s.vms[ref.ID]
 			if ref.Region == s.snap.Region {

@@ -147,9 +147,6 @@ func (s *regionState) settle() {
 			continue
 		}
 		s.setTargets()
-		if s.designs {
-			return
-		}
 		s.formAtoms()
 		if s.checkEdits() {
 			continue

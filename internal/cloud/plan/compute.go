@@ -18,16 +18,13 @@ type computation struct {
 	regions       []*regionState
 	// impatient is set when a first attempt found nothing that could be done without something else being done before it.
 	impatient bool
-	// designs is set if nothing but what is wanted in the end counts, and not the way there.
-	designs bool
 }
 
 // Compute plans one round for an account: the operations that bring the cloud from what was observed to what the policies want, or
 // a safe part of the way (Plan.Partial).
 func Compute(in Input, lower Lowerer) *Result {
-	out, c := computeAtOnce(in, lower)
-	out = in.foresee(out, lower)
-	return in.follow(out, c, lower)
+	out, _ := computeAtOnce(in, lower)
+	return in.foresee(out, lower)
 }
 
 // computeAtOnce is Compute without a look at the next round.
@@ -44,20 +41,13 @@ func computeAtOnce(in Input, lower Lowerer) (*Result, *computation) {
 }
 
 func compute(in Input, lower Lowerer, impatient bool) (*Result, *computation) {
+	c := &computation{in: in, lower: lower, impatient: impatient, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{}}
 	if in.ClusterID == "" {
 		return &Result{
 			Plan:     Plan{Account: in.Account},
 			Refusals: []Refusal{{Message: "the controller has no cluster id, so it could not tell its own security groups from others"}},
-		}, &computation{in: in}
+		}, c
 	}
-	c := newComputation(in, lower, impatient)
-	c.settle()
-	return c.result(), c
-}
-
-// newComputation finds out what applies to whom.
-func newComputation(in Input, lower Lowerer, impatient bool) *computation {
-	c := &computation{in: in, lower: lower, impatient: impatient, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{}}
 	for _, g := range in.AddressGroups {
 		c.addressGroups[g.Name] = g
 	}
@@ -71,7 +61,8 @@ func newComputation(in Input, lower Lowerer, impatient bool) *computation {
 	}
 	slices.SortFunc(c.regions, func(a, b *regionState) int { return strings.Compare(a.snap.Region, b.snap.Region) })
 	c.bindVMs()
-	return c
+	c.settle()
+	return c.result(), c
 }
 
 // waits reports whether something has to wait for something else to be done before.

@@ -38,6 +38,10 @@ type Input struct {
 	// over. Several entities may map to the same VM; the policies of all of them apply to it.
 	Entities map[EntityRef]VMRef
 
+	// Shared maps ExternalEntities of other accounts to the network of their VMs, if this account sees that network too. Their private
+	// addresses denote them there, which is not said of other VMs that are not this account's.
+	Shared map[EntityRef]string
+
 	// Realized holds what the caller remembers of earlier results: the UIDs of the policies that were realized on a VM. It only
 	// matters for policies that cannot be realized as they are now: on a VM that is in the map, one that was never realized is left
 	// out, and any other makes the VM's interfaces stay as they are. A VM that is not in the map (after a restart, say) stays as it
@@ -53,9 +57,6 @@ type Input struct {
 
 	// Modes names the VMs that are not simply enforced.
 	Modes map[VMRef]Mode
-
-	// Succession may tell in which order members of groups changed.
-	Succession Succession
 
 	// Regions holds one entry per region of the account that could be observed. VMs of other regions are left alone.
 	Regions []Region
@@ -119,9 +120,6 @@ type Result struct {
 	Refusals []Refusal
 	// Drift is what others have changed by hand on objects that we control; the plan repairs it.
 	Drift []Drift
-	// Followed is how many changes of Input.Succession are followed when the plan is done. Once a plan is begun they belong to Succession.Before,
-	// but where steps tell which change they follow: that change does once its first step is begun.
-	Followed int
 	// Notes are remarks for people that refuse nothing: interfaces that cannot be controlled, former groups that are gone, ...
 	Notes []Note
 }
@@ -231,8 +229,6 @@ type Step struct {
 	// Network is the network that the op's group or interface belongs to, as cloud.Op.Resolve needs it.
 	Network string
 	Op      cloud.Op
-	// Follows is the number of the change of Input.Succession, counted from 1, that the step follows; 0 if the plan follows its changes together.
-	Follows int
 	// Stage numbers the stages of a region's part of the plan, from 0.
 	Stage int
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -48,8 +49,6 @@ type regionState struct {
 	coarse   map[string]bool            // restricted classes that make do with a part of what is allowed before and after
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened map[string]*tightening
-	// settled, if not nil, are the groups of the classes, by key; others get new ones.
-	settled map[string][]*cloud.Group
 	design
 }
 
@@ -176,6 +175,11 @@ func (s *regionState) indexNetworks() {
 			n.local = n.local.Union(SetOfPrefixes(o.CIDRs...))
 		}
 	}
+}
+
+// contains reports whether an address lies in the network itself.
+func (n *network) contains(a netip.Addr) bool {
+	return slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 func (s *regionState) indexInterfaces() {

@@ -38,6 +38,8 @@ type Account struct {
 	Snapshots map[string]*cloud.Snapshot
 	// Entities maps the ExternalEntity objects of the account to VMs.
 	Entities map[plan.EntityRef]plan.VMRef
+	// Shared maps the ExternalEntity objects of other accounts to the networks of their VMs that this account sees too.
+	Shared map[plan.EntityRef]string
 	// Modes names the VMs that are not simply enforced.
 	Modes map[plan.VMRef]VMMode
 	// MaxPerWave bounds how many VMs and groups in use are changed before the account is observed again; 0 means no bound.

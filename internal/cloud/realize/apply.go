@@ -14,22 +14,24 @@ import (
 )
 
 // apply does the stages of each region in order and stops at the first that fails there; regions know nothing of one another.
-// It returns the error of the first region that failed.
-func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) error {
+// It returns the objects that were changed, by region, and the error of the first region that failed.
+func (w *worker) apply(ctx context.Context, p cloud.Provider, pl plan.Plan) (map[string][]string, error) {
 	steps := map[string][]plan.Step{}
 	for _, step := range pl.Steps {
 		steps[step.Scope.Region] = append(steps[step.Scope.Region], step)
 	}
 	names := sortedKeys(steps)
-	errs := make([]error, len(names))
-	start := w.r.Clock.Now()
+	errs, changed := make([]error, len(names)), make([]map[string]bool, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
-		e := &execution{worker: w, task: t, start: start, total: len(steps[name]), ids: map[string]string{}}
-		wg.Go(func() { errs[i] = e.region(ctx, steps[name]) })
+		wg.Go(func() { changed[i], errs[i] = w.applyRegion(ctx, p, steps[name]) })
 	}
 	wg.Wait()
-	return worst(errs)
+	touched := map[string][]string{}
+	for i, name := range names {
+		touched[name] = sortedKeys(changed[i])
+	}
+	return touched, worst(errs)
 }
 
 // worst returns the error that decides how to go on: the first one that a new plan alone does not answer, else the first one.
@@ -47,49 +49,34 @@ func worst(errs []error) error {
 // to be enough to reach it where a call takes long.
 const atOnce = 16
 
-// stint is how long a plan is applied although something newer is wanted. Every plan gets that long, so that there is progress however often
-// things change, and nothing new, such as a policy that closes something, waits longer for thousands of calls.
-const stint = 10 * time.Second
-
-// errOutdated ends a plan because something newer is wanted. A plan may end after any step.
-var errOutdated = &cloud.Error{Class: cloud.Conflict, Err: errors.New("something newer is wanted, which goes first")}
-
-// outdated reports whether the plan has to make room for a newer one: at once for what is urgent, else when it has had its time.
-func (e *execution) outdated() bool {
-	select {
-	case <-e.task.urgent:
-		return true
-	default:
-	}
-	return e.r.Clock.Since(e.start) > stint && (!e.task.acct.Releasing && !e.mirror.Unchanged(e.task.version) || e.accountChanged())
-}
-
 // execution is a region's part of a plan on its way.
 type execution struct {
 	*worker
-	task  task
-	start time.Time
-	total int
+	provider cloud.Provider
+	total    int
 
 	mu    sync.Mutex
 	ended int
 	ids   map[string]string // network/group name -> group ID, of groups created by this plan
+	// touched are the objects that were changed.
+	touched map[string]bool
 }
 
-// region applies stage after stage. Steps about different subjects go out together within a stage. After a failure nothing new is
-// begun, and what is on its way is waited for.
-func (e *execution) region(ctx context.Context, steps []plan.Step) error {
+// applyRegion applies stage after stage. Steps about different subjects go out together within a stage. After a failure nothing new is
+// begun, and what is on its way is waited for. It returns what was changed.
+func (w *worker) applyRegion(ctx context.Context, p cloud.Provider, steps []plan.Step) (map[string]bool, error) {
+	e := &execution{worker: w, provider: p, total: len(steps), ids: map[string]string{}, touched: map[string]bool{}}
 	for len(steps) > 0 {
 		n := 1
 		for n < len(steps) && steps[n].Stage == steps[0].Stage {
 			n++
 		}
 		if err := e.stage(ctx, steps[:n]); err != nil {
-			return err
+			return e.touched, err
 		}
 		steps = steps[n:]
 	}
-	return nil
+	return e.touched, nil
 }
 
 // stage applies the steps of one stage, those about the same subject one after the other.
@@ -131,16 +118,13 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 	op := step.Op.Resolve(step.Network, e.ids)
 	e.mu.Unlock()
 	err := unresolved(op)
-	if err == nil && e.outdated() {
-		err = errOutdated
+	if e.hurry.Load() {
+		err = &cloud.Error{Class: cloud.Conflict, Call: string(op.Kind), Err: errors.New("a VM is to be released at once, which goes first")}
 	}
 	id := ""
 	if err == nil {
-		if step.Follows > 0 {
-			e.lineage.follow(e.task.late, step.Follows-1)
-		}
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
-		id, err = e.patiently(ctx, step.Scope, op)
+		id, err = e.applyPatiently(ctx, e.provider, step.Scope, op)
 		e.count()
 		e.r.Metrics.op(e.key, op.Kind, err)
 	}
@@ -150,34 +134,32 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 	if err != nil {
 		return fmt.Errorf("%s: step %d of %d, %s: %w", step.Scope.Region, e.ended, e.total, op, err)
 	}
+	for _, subject := range append(op.Subjects(), id) {
+		e.touched[subject] = true
+	}
 	if op.Kind == cloud.OpCreateGroup {
 		e.ids[step.Network+"/"+op.Group.Name] = id
 	}
 	return nil
 }
 
-// patiently repeats an op that the cloud throttles; it keeps the plan's order by waiting instead of going on. What is still to be tried gives way
-// to what is newer.
-func (e *execution) patiently(ctx context.Context, scope cloud.Scope, op cloud.Op) (string, error) {
+// applyPatiently repeats an op that the cloud throttles; it keeps the plan's order by waiting instead of going on.
+func (w *worker) applyPatiently(ctx context.Context, p cloud.Provider, scope cloud.Scope, op cloud.Op) (string, error) {
 	pause := 500 * time.Millisecond
 	for {
-		id, err := e.task.acct.Provider.Apply(ctx, scope, op)
+		id, err := p.Apply(ctx, scope, op)
 		if err == nil || cloud.ClassOf(err) != cloud.Throttled {
 			return id, err
 		}
 		wait := pause
-		var x *cloud.Error
-		if errors.As(err, &x) && x.RetryAfter > wait {
-			wait = x.RetryAfter
+		var e *cloud.Error
+		if errors.As(err, &e) && e.RetryAfter > wait {
+			wait = e.RetryAfter
 		}
 		select {
 		case <-ctx.Done():
 			return "", err
-		case <-e.task.urgent:
-		case <-e.r.Clock.After(wait):
-		}
-		if e.outdated() {
-			return "", errOutdated
+		case <-w.r.Clock.After(wait):
 		}
 		pause = min(2*pause, 20*time.Second)
 	}

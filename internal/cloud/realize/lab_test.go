@@ -38,7 +38,8 @@ const (
 	labCluster   = "11111111-2222-3333-4444-555555555555"
 	home, away   = "eu-west-1", "us-east-1"
 	homeVPC      = "vpc-00000001"
-	patience     = 20 * time.Second
+	// patience is for machines that are busy with other things: who waits in vain has found a mistake, however long it takes.
+	patience = time.Minute
 )
 
 // warp is a clock on which waiting takes no time: it jumps ahead by what is waited for. It also moves at every look, so that

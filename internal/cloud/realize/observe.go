@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -18,6 +19,55 @@ type observation struct {
 	regions []plan.Region
 	// unread are the regions that could not be read, with the reason.
 	unread map[string]error
+	// provider is what it was read with, and touched what we have changed since, by region; nil if that is not known.
+	provider cloud.Provider
+	touched  map[string][]string
+}
+
+const (
+	// mostReread is the most objects of a region that are read one by one; for more, reading the region whole takes fewer calls.
+	mostReread = 100
+	// rereadAge is how old a whole reading may be for what we have not touched to be taken from it.
+	rereadAge = 30 * time.Second
+)
+
+// see reads the account again after what is known, of which only what we have touched is read if that is enough.
+func (w *worker) see(ctx context.Context, acct Account, known observation) (observation, error) {
+	if out, ok := w.reread(ctx, acct, known); ok {
+		return out, nil
+	}
+	return w.observe(ctx, acct)
+}
+
+// reread reads what we have touched since an observation. It is false if the account has to be read whole: because it is to be given back,
+// which happens once and for all; because something else about it has changed; because too much was touched or too much time has passed;
+// or because a region cannot be read so.
+func (w *worker) reread(ctx context.Context, acct Account, known observation) (observation, bool) {
+	refresher, able := acct.Provider.(cloud.Refresher)
+	if !able || known.touched == nil || known.provider != acct.Provider || acct.Releasing || len(known.unread) > 0 || len(known.regions) != len(acct.Snapshots) {
+		return observation{}, false
+	}
+	now := w.r.Clock.Now()
+	for _, r := range known.regions {
+		age := now.Sub(r.Snapshot.ObservedAt)
+		if age < 0 || age > rereadAge || len(known.touched[r.Snapshot.Region]) > mostReread || acct.Snapshots[r.Snapshot.Region] == nil {
+			return observation{}, false
+		}
+	}
+	out := observation{regions: slices.Clone(known.regions), provider: known.provider}
+	errs := make([]error, len(out.regions))
+	var wg sync.WaitGroup
+	for i := range out.regions {
+		ids := known.touched[out.regions[i].Snapshot.Region]
+		if len(ids) == 0 {
+			continue
+		}
+		wg.Go(func() {
+			out.regions[i].Snapshot, errs[i] = refresher.Refresh(ctx, out.regions[i].Snapshot, ids)
+		})
+	}
+	wg.Wait()
+	return out, errors.Join(errs...) == nil
 }
 
 func (o observation) snapshots() []*cloud.Snapshot {
@@ -67,7 +117,7 @@ func (w *worker) observe(ctx context.Context, acct Account) (observation, error)
 		})
 	}
 	wg.Wait()
-	out := observation{unread: map[string]error{}}
+	out := observation{unread: map[string]error{}, provider: acct.Provider}
 	for i, name := range names {
 		if errs[i] != nil {
 			out.unread[name] = errs[i]

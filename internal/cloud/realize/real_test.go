@@ -164,8 +164,7 @@ func (a *realAccount) findFlows(state world.State) {
 	}
 	for _, src := range inside {
 		for _, dst := range inside {
-			// What a machine sends to its own other interface need not leave it, so that policies do not speak of it.
-			if src.nic != dst.nic && (a.vmOf[src.nic] == "" || a.vmOf[src.nic] != a.vmOf[dst.nic]) && src.addr.Is4() == dst.addr.Is4() && (src.vpc == dst.vpc || connected(state, src.vpc, dst.vpc)) {
+			if src.nic != dst.nic && src.addr.Is4() == dst.addr.Is4() && (src.vpc == dst.vpc || connected(state, src.vpc, dst.vpc)) {
 				add(src, dst)
 			}
 		}

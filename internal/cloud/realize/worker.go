@@ -2,12 +2,12 @@ package realize
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -53,15 +53,12 @@ type worker struct {
 	asPlanned map[string]time.Time
 	// seen is the drift of the last computation; only run's goroutine uses it.
 	seen []plan.Drift
-	// lineage is the order of changes that the cloud has not followed.
-	lineage lineage
-	// news has room for one token: the computed objects have changed, and lineage has not seen it.
-	news chan struct{}
+	// hurry is set when a VM is to be released at once: the plan that is being applied breaks off.
+	hurry atomic.Bool
 
 	mu sync.Mutex
-	// current is the account as the task that is being worked on has it, and urgent is closed when that must not go on; nil at first.
-	current *Account
-	urgent  chan struct{}
+	// broken are the VMs that the current task releases at once.
+	broken map[plan.VMRef]bool
 	// lastOp is when the last operation ended. Older snapshots do not show it.
 	lastOp   time.Time
 	report   Report
@@ -69,9 +66,8 @@ type worker struct {
 }
 
 func newWorker(r *Realizer, acct Account) *worker {
-	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), news: make(chan struct{}, 1), report: Report{Account: acct.Key}}
-	w.lineage.moment = 2 * r.Settle // trace looks once in Settle, maybe when a part has come
-	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake); put(w.news) })
+	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), report: Report{Account: acct.Key}}
+	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake) })
 	return w
 }
 
@@ -88,7 +84,6 @@ func (w *worker) run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer streams.Wait()
 	streams.Go(func() { w.mirror.Run(ctx) })
-	streams.Go(func() { w.trace(ctx) })
 	pause := time.Duration(0)
 	for w.await(ctx, pause) {
 		done, err := w.round(ctx)
@@ -131,31 +126,11 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// trace keeps the order of changes while plans are applied.
-func (w *worker) trace(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.news:
-		}
-		if w.r.Settle > 0 {
-			select {
-			case <-ctx.Done():
-				return
-			case <-w.r.Clock.After(w.r.Settle):
-			}
-		}
-		// What is not complete yet will be seen when more has come.
-		_, _, _, _ = w.lineage.look(w.r.Clock.Now(), w.mirror)
-	}
-}
-
 // accountChanged reports whether the account is another than in the last round, apart from its snapshots.
 func (w *worker) accountChanged() bool {
 	now, ok := w.r.Accounts.Account(w.key)
 	return !ok || now.Provider != w.last.Provider || now.Releasing != w.last.Releasing || !slices.Equal(now.Regions, w.last.Regions) ||
-		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Modes, w.last.Modes)
+		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Shared, w.last.Shared) || !maps.Equal(now.Modes, w.last.Modes)
 }
 
 // settle waits a moment, and while changes keep coming for some more, so that changes that come together become one plan; false if ctx
@@ -192,28 +167,25 @@ type task struct {
 	want enforcer.Computed
 	// version is that of want.
 	version uint64
-	// urgent is closed when nothing more may be done for the task.
-	urgent <-chan struct{}
-	// late are the changes of want that the cloud has not followed.
-	late succession
 }
 
 // task returns what is to be done now. It is false if nothing may be done; what has to come first will wake the worker.
 func (w *worker) task() (t task, ok bool) {
+	w.hurry.Store(false) // whoever sets it from now on may know more than what is read now
 	if t.acct, ok = w.r.Accounts.Account(w.key); !ok {
 		return task{}, false
 	}
-	t.urgent = w.takeUp(t.acct)
 	if t.acct.Provider != w.last.Provider {
 		w.settled = nil // another provider may show another part of the account
 	}
 	w.last = t.acct
+	w.takeUp(t.acct)
 	if t.acct.Releasing {
 		t.acct.Entities, t.acct.Modes = nil, nil
 	} else {
 		w.setReleased(false)
 		var err error
-		if t.want, t.version, t.late, err = w.lineage.look(w.r.Clock.Now(), w.mirror); err != nil {
+		if t.want, t.version, err = w.mirror.Current(); err != nil {
 			w.setWaiting(err.Error())
 			return task{}, false
 		}
@@ -229,6 +201,7 @@ func (w *worker) task() (t task, ok bool) {
 // change that wakes the worker.
 func (w *worker) round(ctx context.Context) (bool, error) {
 	var last error
+	var known observation // what of the cloud is known, but for what was touched since
 	allowed := maxPlans
 	for n := 0; n < allowed; n++ {
 		t, ok := w.task()
@@ -241,7 +214,8 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 			}
 			w.begin()
 		}
-		seen, err := w.observe(ctx, t.acct)
+		seen, err := w.see(ctx, t.acct, known)
+		known = observation{}
 		if err != nil {
 			w.publish(ctx, t.acct, nil, err)
 			return false, err
@@ -258,12 +232,11 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 		if n == 0 && t.acct.MaxPerWave > 0 {
 			allowed += len(res.Plan.Steps) // every wave has a step
 		}
-		last = w.realize(ctx, t, res, seen)
-		if errors.Is(last, errOutdated) {
-			allowed++ // there is something newer, and something was done
-			last = nil
-		}
-		if last != nil && !replannable(last) {
+		seen.touched, last = w.realize(ctx, t, res, seen)
+		switch {
+		case last == nil:
+			known = seen
+		case !replannable(last):
 			w.publish(ctx, t.acct, res, last)
 			return false, last
 		}
@@ -276,16 +249,17 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// realize applies a plan.
-func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen observation) error {
+// realize applies a plan, or the first part of it. It returns what it has changed, by region, if nothing else can be different because of
+// it; else nil.
+func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen observation) (map[string][]string, error) {
 	w.publish(ctx, t.acct, res, nil)
 	for _, s := range res.Plan.Steps {
 		delete(w.settled, s.Scope.Region)
 	}
 	if claims, pending := res.Plan.Claims(); pending {
-		err := w.claim(ctx, t, claims)
+		err := w.claim(ctx, t.acct.Provider, claims)
 		w.r.Accounts.Trigger(w.key)
-		return err
+		return nil, err // others may have claimed the networks meanwhile, so all is read again
 	}
 	wave, more := res.Plan.Wave(t.acct.MaxPerWave, seen.vmOf)
 	if more {
@@ -294,23 +268,9 @@ func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen obs
 	sum := wave.Summary()
 	w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
 		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
-	w.begun(t, res)
-	err := w.apply(ctx, t, wave)
+	touched, err := w.apply(ctx, t.acct.Provider, wave)
 	w.r.Accounts.Trigger(w.key)
-	return err
-}
-
-// begun notes which changes the cloud follows now that a plan is begun: all that the plan follows, but for those that have steps of their own.
-func (w *worker) begun(t task, res *plan.Result) {
-	own := map[int]bool{}
-	for _, s := range res.Plan.Steps {
-		own[s.Follows-1] = true
-	}
-	for i := range res.Followed {
-		if !own[i] {
-			w.lineage.follow(t.late, i)
-		}
-	}
+	return touched, err
 }
 
 // done ends a round that has nothing left to do on these snapshots. An account that is being deleted is released then; if something
@@ -322,7 +282,6 @@ func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud
 			return false, err
 		}
 	}
-	w.begun(t, res)
 	w.publish(ctx, t.acct, res, nil)
 	if t.acct.Releasing && w.setReleased(true) {
 		w.r.Accounts.Trigger(w.key)
@@ -386,13 +345,12 @@ func (w *worker) compute(t task, regions []plan.Region) *plan.Result {
 	in := plan.Input{
 		ClusterID: w.r.ClusterID, Account: w.key,
 		Policies: t.want.Policies, AddressGroups: t.want.AddressGroups, AppliedToGroups: t.want.AppliedToGroups,
-		Entities: t.acct.Entities, Realized: w.realized, Regions: regions, Modes: t.acct.planModes(), Failsafe: t.acct.Failsafe,
-		Tighten: w.tightened(t.want), Succession: t.late.Succession,
+		Entities: t.acct.Entities, Shared: t.acct.Shared, Realized: w.realized, Regions: regions, Modes: t.acct.planModes(), Failsafe: t.acct.Failsafe,
+		Tighten: w.tightened(t.want),
 	}
 	res := plan.Compute(in, w.r.Lowerer)
 	w.would, w.claims = nil, claimsOf(regions)
 	if slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
-		in.Succession = plan.Succession{}
 		w.would = plan.Compute(in.WithoutPlanned(), w.r.Lowerer)
 	}
 	w.remember(res, regions)

@@ -228,8 +228,7 @@ func computedRule(r *policy.ComputedRule) v1beta2.NetworkPolicyRule {
 		EnableLogging: r.EnableLogging, AppliedToGroups: r.AppliedToGroups, Name: r.Name, LogLabel: r.LogLabel,
 	}
 	if r.Action != "" {
-		a := v1beta2.RuleAction(r.Action)
-		out.Action = &a
+		out.Action = (*v1beta2.RuleAction)(&r.Action) // neither is ever modified
 	}
 	for i := range r.Services {
 		out.Services = append(out.Services, computedService(&r.Services[i]))

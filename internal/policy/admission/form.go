@@ -40,7 +40,7 @@ func (c *checker) peerForms(ingress bool, peers []policy.Peer, rule string) {
 		switch p.Scope {
 		case "", "Cluster", "ClusterSet":
 		default:
-			c.add(path+".scope", p.Scope, "Cluster or ClusterSet")
+			c.add(path+".scope", p.Scope, "Cluster")
 		}
 		if n := p.Namespaces; n != nil {
 			switch {

@@ -21,7 +21,9 @@ const maxLogLabel = 63
 // Schema returns what the schema of its CRD refuses in an Antrea policy. It is for manifests that no API server has seen.
 func Schema(p *policy.Policy) []policy.FieldError {
 	c := &checker{}
-	if !(p.Priority >= MinPriority && p.Priority <= MaxPriority) {
+	if p.Priority == 0 {
+		c.given("spec.priority", "nothing, or 0", "a number from 1 to 10000")
+	} else if !(p.Priority >= MinPriority && p.Priority <= MaxPriority) {
 		c.add("spec.priority", strconv.FormatFloat(p.Priority, 'g', -1, 64), "a number from 1 to 10000")
 	}
 	c.appliedToForm(p.AppliedTo, "spec.appliedTo")
@@ -31,6 +33,8 @@ func Schema(p *policy.Policy) []policy.FieldError {
 		c.peerForms(ingress, r.Peers, path)
 		switch r.Action {
 		case policy.Allow, policy.Drop, policy.Reject, policy.Pass:
+		case "":
+			c.given(path+".action", "nothing", "one of Allow, Drop, Reject, Pass")
 		default:
 			c.add(path+".action", string(r.Action), "one of Allow, Drop, Reject, Pass")
 		}
