@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,8 +31,6 @@ type inputs struct {
 	pods       []*corev1.Pod
 	nodes      []*corev1.Node
 	services   []*corev1.Service
-	// slices say who is behind a Service; where there are none its selector does.
-	slices []*discoveryv1.EndpointSlice
 	// slices say who is behind a Service; where there are none its selector does.
 	slices []*discoveryv1.EndpointSlice
 	// secrets are those of manifests only; those of a cluster are read one by one, where an account needs one.
@@ -111,8 +108,6 @@ func (in *inputs) add(object manifest.Object) {
 		in.nodes = append(in.nodes, o)
 	case *corev1.Service:
 		in.services = append(in.services, o)
-	case *discoveryv1.EndpointSlice:
-		in.slices = append(in.slices, o)
 	case *discoveryv1.EndpointSlice:
 		in.slices = append(in.slices, o)
 	case *corev1.Secret:
