@@ -187,6 +187,9 @@ func (c *Controller) event(o client.Object, eventType, reason, action, note stri
 	c.Recorder.Eventf(o, nil, eventType, reason, action, "%s", note)
 }
 
+// maxDueKept is the length up to which the list of tasks is used again.
+const maxDueKept = 1024
+
 // round gives the engine what has arrived, publishes what that changes and notes whose status may change.
 func (c *Controller) round() {
 	begin := c.Clock.Now()
@@ -197,7 +200,10 @@ func (c *Controller) round() {
 	for _, t := range c.due {
 		c.tasks.Add(t)
 	}
-	c.due = c.due[:0]
+	// The list of the first round may be as long as there are policies: it is not kept.
+	if c.due = c.due[:0]; cap(c.due) > maxDueKept {
+		c.due = nil
+	}
 	c.Metrics.round(inputs, changes, c.Clock.Since(begin))
 	if !changes.Empty() {
 		policies, addressGroups, appliedToGroups, problems := changes.Size()

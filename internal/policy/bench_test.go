@@ -97,11 +97,15 @@ func churn(b *testing.B) {
 				b.Run(c.name, func(b *testing.B) {
 					b.ReportAllocs()
 					took := make([]time.Duration, 0, b.N)
-					before := r.events.Load()
-					for range b.N {
-						kind, apply := c.step(turn)
+					steps := make([]step, b.N)
+					for i := range steps {
+						steps[i] = c.step(turn)
 						turn++
-						took = append(took, r.change(apply, kind))
+					}
+					before := r.events.Load()
+					b.ResetTimer()
+					for i := range steps {
+						took = append(took, r.change(steps[i]))
 					}
 					slices.Sort(took)
 					b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "p50-us")
@@ -116,7 +120,13 @@ func churn(b *testing.B) {
 // change is one kind of single change. Every second step takes back the one before, and each brings at least one event.
 type change struct {
 	name string
-	step func(i int) (kind reflect.Type, apply func(toolscache.ResourceEventHandler))
+	step func(i int) step
+}
+
+// step is a change to make: what the informer of a kind is told.
+type step struct {
+	kind reflect.Type
+	tell func(toolscache.ResourceEventHandler)
 }
 
 func changes(s *policytest.Scale, objects []held) []change {
@@ -139,24 +149,24 @@ func changes(s *policytest.Scale, objects []held) []change {
 		return func(h toolscache.ResourceEventHandler) { h.OnUpdate(before.object, after.object) }
 	}
 	return []change{
-		{"label", func(i int) (reflect.Type, func(toolscache.ResourceEventHandler)) {
+		{"label", func(i int) step {
 			at := far(i, entities)
 			changed := apiObject(s.Objects[at], at)
 			changed.SetLabels(map[string]string{"app": "other"})
 			after := trimmed(trimmer, changed)
-			return after.kind, update(objects[at], after, i%2 == 1)
+			return step{after.kind, update(objects[at], after, i%2 == 1)}
 		}},
-		{"entity", func(i int) (reflect.Type, func(toolscache.ResourceEventHandler)) {
+		{"entity", func(i int) step {
 			at := far(i, entities)
 			added := apiObject(s.Objects[at], at)
 			added.SetName("new")
 			o := trimmed(trimmer, added)
 			if i%2 == 0 {
-				return o.kind, func(h toolscache.ResourceEventHandler) { h.OnAdd(o.object, false) }
+				return step{o.kind, func(h toolscache.ResourceEventHandler) { h.OnAdd(o.object, false) }}
 			}
-			return o.kind, func(h toolscache.ResourceEventHandler) { h.OnDelete(o.object) }
+			return step{o.kind, func(h toolscache.ResourceEventHandler) { h.OnDelete(o.object) }}
 		}},
-		{"policy", func(i int) (reflect.Type, func(toolscache.ResourceEventHandler)) {
+		{"policy", func(i int) step {
 			at := far(i, policies)
 			after := apiObject(s.Objects[at], at)
 			after.SetGeneration(int64(2 + i))
@@ -167,7 +177,7 @@ func changes(s *policytest.Scale, objects []held) []change {
 			case *v1beta1.NetworkPolicy:
 				p.Spec.Ingress[0].Ports = []v1beta1.NetworkPolicyPort{{Port: &port}}
 			}
-			return objects[at].kind, update(objects[at], trimmed(trimmer, after), i%2 == 1)
+			return step{objects[at].kind, update(objects[at], trimmed(trimmer, after), i%2 == 1)}
 		}},
 	}
 }
@@ -239,10 +249,10 @@ func (r *rig) run() {
 }
 
 // change makes a change and waits until everybody has received what it brought.
-func (r *rig) change(f func(h toolscache.ResourceEventHandler), kind reflect.Type) time.Duration {
+func (r *rig) change(s step) time.Duration {
 	before, _ := r.controller.Store().Progress()
 	start := time.Now()
-	f(r.feed.handlers[kind])
+	s.tell(r.feed.handlers[s.kind])
 	for {
 		select {
 		case <-r.quiet:
