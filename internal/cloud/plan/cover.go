@@ -166,19 +166,22 @@ func (s *regionState) lowerClasses() (retry bool) {
 		for i, g := range c.existing {
 			held[i] = ruleKeys(g.Rules)
 		}
-		rules, packed, shortage := s.fit(c, c.want, held, forms{})
+		rules, packed, short := s.fit(c, c.want, held, forms{})
+		var shortage *Shortage
 		if passing := s.passing(c.nics[0]); s.coarse[c.key] && (passing || s.restrict[c.nics[0]] != [2]bool{}) {
 			rules = s.coarseRules(c)
 			if packed, shortage = s.lower.Pack(rules, held, s.quotaOf(c, 0)); shortage != nil && passing {
 				rules = s.truncated(c, rules)
 				packed, shortage = s.lower.Pack(rules, nil, s.quotaOf(c, 0))
 			}
+			short = lackOf(shortage)
 		}
-		if t := s.tightened[c.key]; shortage != nil && t != nil {
+		if t := s.tightened[c.key]; short != nil && t != nil {
 			rules, packed, shortage = s.tightRules(c, held, t)
+			short = lackOf(shortage)
 		}
-		if shortage != nil {
-			s.shortage(c, held, *shortage)
+		if short != nil {
+			s.shortage(c, held, short)
 			retry = true
 			continue
 		}
@@ -252,9 +255,12 @@ func ruleKeys(rules []cloud.Rule) []cloud.Rule {
 }
 
 // shortage deals with a class whose rules exceed a quota.
-func (s *regionState) shortage(c *class, held [][]cloud.Rule, short Shortage) {
+func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 	first := c.nics[0]
-	message := short.message(s.quotaOf(c, 0).Limits)
+	if !c.frozen && s.frozen[first] == "" && !s.native(first) && s.restrict[first] == [2]bool{} && !s.passing(first) && (s.gather(c, held) || s.disperse(c, held)) {
+		return
+	}
+	message := short().message(s.quotaOf(c, 0).Limits)
 	switch {
 	case c.frozen:
 		s.literal[c.key] = true
@@ -292,7 +298,7 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short Shortage) {
 		}
 		return
 	}
-	if s.gather(c, held) || s.disperse(c, held) {
+	if s.restrict[first] != [2]bool{} && (s.gather(c, held) || s.disperse(c, held)) {
 		return
 	}
 	if offender := s.offender(c, held); offender != nil && !s.tighten(c, offender, message) {

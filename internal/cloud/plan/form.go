@@ -183,9 +183,30 @@ func (o owners) of(set Set) []int {
 	return slices.Compact(out)
 }
 
+// lack tells what a class is short of; it is nil for one that fits. What takes long to find out is found out when it is called.
+type lack func() Shortage
+
+func lackOf(short *Shortage) lack {
+	if short == nil {
+		return nil
+	}
+	return func() Shortage { return *short }
+}
+
 // fit returns the rules of a class in the first form that fits into the quota: references first, because they need no edit when
 // members come and go, and then as many mixed forms as are necessary.
-func (s *regionState) fit(c *class, want [2]half, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short *Shortage) {
+func (s *regionState) fit(c *class, want [2]half, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short lack) {
+	if !s.mayFit(c, want, f) {
+		return nil, nil, func() Shortage {
+			_, _, short := s.tryForms(c, want, held, f)
+			return *short
+		}
+	}
+	rules, packed, least := s.tryForms(c, want, held, f)
+	return rules, packed, lackOf(least)
+}
+
+func (s *regionState) tryForms(c *class, want [2]half, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short *Shortage) {
 	q := s.quotaOf(c, f.slots)
 	for {
 		t := s.traffic(c, want, &f)
@@ -206,8 +227,8 @@ func (s *regionState) fit(c *class, want [2]half, held [][]cloud.Rule, f forms) 
 	}
 }
 
-// fits reports whether the class would fit if it wanted something else.
-func (s *regionState) fits(c *class, want [2]half, held [][]cloud.Rule, f forms) bool {
+// mayFit reports false if the references alone, in the form with the fewest of them, are too many for the class.
+func (s *regionState) mayFit(c *class, want [2]half, f forms) bool {
 	q := s.quotaOf(c, f.slots)
 	if q.GroupsPerInterface <= 0 {
 		return false
@@ -216,13 +237,18 @@ func (s *regionState) fits(c *class, want [2]half, held [][]cloud.Rule, f forms)
 		s.traffic(c, want, &quick)
 		surplus := quick.references - room(q)
 		if surplus <= 0 {
-			_, _, short := s.fit(c, want, held, f)
-			return short == nil
+			return true
 		}
 		if !quick.change(s, c.network, surplus) {
-			return false // as many rules are needed for the references alone
+			return false
 		}
 	}
+}
+
+// fits reports whether the class would fit if it wanted something else.
+func (s *regionState) fits(c *class, want [2]half, held [][]cloud.Rule, f forms) bool {
+	_, _, short := s.fit(c, want, held, f)
+	return short == nil
 }
 
 // room is how many rules of a direction and family an interface can have.

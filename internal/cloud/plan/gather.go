@@ -45,17 +45,17 @@ func (s *regionState) formGatherings(used map[string]bool) {
 	if len(existing)+len(s.gathered) == 0 {
 		return
 	}
-	members := s.gatherable(used)
+	members := s.gatherable()
 	keys := make([]gathering, 0, len(members))
-	for k := range members {
-		if !s.dispersed[k] && (s.gathered[k] || existing[k.hash()]) && !s.lapses(classCount(members[k])) {
+	for k, m := range members {
+		if used[k.group] && !s.dispersed[k] && (s.gathered[k] || existing[k.hash()]) && !s.lapses(m.classes) {
 			keys = append(keys, k)
 		}
 	}
 	slices.SortFunc(keys, func(a, b gathering) int { return strings.Compare(a.key(), b.key()) })
 	for _, k := range keys {
 		c := &class{key: k.key(), hash: k.hash(), network: k.network, state: Member, gathers: true}
-		for _, n := range members[k] {
+		for _, n := range members[k].nics {
 			if s.hasSlot(n, len(s.memberships[n])) {
 				c.nics = append(c.nics, n)
 				s.memberships[n] = append(s.memberships[n], c)
@@ -74,29 +74,46 @@ func (s *regionState) gathering(p cloud.Peer) bool {
 	return g != nil && g.class.gathers
 }
 
-// gatherable returns the interfaces with a class by the address groups that rules name.
-func (s *regionState) gatherable(used map[string]bool) map[gathering][]*nic {
-	out := map[gathering][]*nic{}
+// crew are the interfaces of a gathering that could be, and how many classes they belong to.
+type crew struct {
+	nics    []*nic
+	classes int
+}
+
+// gatherable returns the interfaces with a class by the address groups.
+func (s *regionState) gatherable() map[gathering]*crew {
+	if s.memory.crews != nil {
+		return s.memory.crews
+	}
+	out := map[gathering]*crew{}
 	for _, n := range s.nics {
 		if n.class == nil || n.vm == nil || s.literal[n.class.key] {
 			continue
 		}
 		for _, g := range n.vm.groups {
-			if used[g] {
-				k := gathering{n.network, g}
-				out[k] = append(out[k], n)
+			k := gathering{n.network, g}
+			if out[k] == nil {
+				out[k] = &crew{}
 			}
+			out[k].nics = append(out[k].nics, n)
 		}
 	}
+	for _, c := range out {
+		seen := map[*class]bool{}
+		for _, n := range c.nics {
+			seen[n.class] = true
+		}
+		c.classes = len(seen)
+	}
+	s.memory.crews = out
 	return out
 }
 
-func classCount(nics []*nic) int {
-	seen := map[*class]bool{}
-	for _, n := range nics {
-		seen[n.class] = true
+func b2i(b bool) int {
+	if b {
+		return 1
 	}
-	return len(seen)
+	return 0
 }
 
 // hasSlot reports whether the interface can hold one more group besides that of its class and so many gatherings.
@@ -125,21 +142,27 @@ func (s *regionState) gather(c *class, held [][]cloud.Rule) bool {
 			used[g] = true
 		}
 	}
-	members := s.gatherable(used)
+	members := s.gatherable()
 	var keys []gathering
-	for k, nics := range members {
-		present := slices.ContainsFunc(s.classes, func(o *class) bool { return o.key == k.key() })
-		if !present && !s.dispersed[k] && c.network.reaches(k.network) && !s.lapses(classCount(nics)) {
+	known := 0 // those that this attempt has decided on already, which come first
+	for k, m := range members {
+		if !used[k.group] || s.dispersed[k] || !c.network.reaches(k.network) || s.lapses(m.classes) {
+			continue
+		}
+		if present := slices.ContainsFunc(s.classes, func(o *class) bool { return o.gathers && o.key == k.key() }); !present {
 			keys = append(keys, k)
+			if s.gathered[k] {
+				known++
+			}
 		}
 	}
 	slices.SortFunc(keys, func(a, b gathering) int {
-		return cmp.Or(cmp.Compare(classCount(members[b]), classCount(members[a])), strings.Compare(a.key(), b.key()))
+		return cmp.Or(b2i(s.gathered[b])-b2i(s.gathered[a]), cmp.Compare(members[b].classes, members[a].classes), strings.Compare(a.key(), b.key()))
 	})
 	f := forms{}
 	for i, k := range keys {
 		var nics []*nic
-		for _, n := range members[k] {
+		for _, n := range members[k].nics {
 			if s.hasSlot(n, len(s.memberships[n])) {
 				nics = append(nics, n)
 			}
@@ -149,7 +172,7 @@ func (s *regionState) gather(c *class, held [][]cloud.Rule) bool {
 		}
 		addrs := addrsOf(nics, c.network)
 		f.trial = append(f.trial, candidate{cloud.Peer{GroupName: k.key()}, addrs, addrs})
-		if !s.fits(c, c.want, held, f) {
+		if i+1 < known || !s.fits(c, c.want, held, f) {
 			continue
 		}
 		if s.gathered == nil {

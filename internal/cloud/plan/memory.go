@@ -14,10 +14,11 @@ type memory struct {
 	// Of one attempt.
 	classes map[*network][]candidate
 	covers  map[coverKey][]*covered
+	crews   map[gathering]*crew
 }
 
 // reset forgets what belongs to an attempt.
-func (m *memory) reset() { m.then, m.classes, m.covers = nil, nil, nil }
+func (m *memory) reset() { m.then, m.classes, m.covers, m.crews = nil, nil, nil, nil }
 
 // heldAddrs returns the addresses that a reference to the group means now.
 func (s *regionState) heldAddrs(id string, view *network) Set {

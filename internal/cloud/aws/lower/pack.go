@@ -93,6 +93,9 @@ func (AWS) Fits(rules []cloud.Rule, q plan.Quota) bool {
 // Pack implements plan.Lowerer. Rules stay in the group they are in; new ones go to the first group with room. If that does not
 // fit, everything is packed anew.
 func (AWS) Pack(wanted []cloud.Rule, held [][]cloud.Rule, q plan.Quota) ([][]cloud.Rule, *plan.Shortage) {
+	if exceeds(wanted, q) {
+		return nil, shortage(wanted, q)
+	}
 	if out := pack(wanted, held, q); out != nil {
 		return out, nil
 	}
@@ -100,6 +103,15 @@ func (AWS) Pack(wanted []cloud.Rule, held [][]cloud.Rule, q plan.Quota) ([][]clo
 		return out, nil
 	}
 	return nil, shortage(wanted, q)
+}
+
+// exceeds reports whether there are more rules than all groups together hold.
+func exceeds(rules []cloud.Rule, q plan.Quota) bool {
+	var sum counts
+	for _, r := range rules {
+		sum.add(weigh(r, q))
+	}
+	return !counts{}.fits(sum, q.RulesPerGroup*q.GroupsPerInterface)
 }
 
 // packAnew packs regardless of where rules are. Rules that count once are no problem in any order, if those that count in both families
