@@ -23,11 +23,12 @@ type computation struct {
 // Compute plans one round for an account: the operations that bring the cloud from what was observed to what the policies want, or
 // a safe part of the way (Plan.Partial).
 func Compute(in Input, lower Lowerer) *Result {
-	out, _ := computeAtOnce(in, lower)
-	return in.foresee(out, lower)
+	out, c := computeAtOnce(in, lower)
+	out, _ = in.foresee(out, c, lower)
+	return out
 }
 
-// computeAtOnce is Compute without a look at the next round.
+// computeAtOnce is Compute without a look at later rounds.
 func computeAtOnce(in Input, lower Lowerer) (*Result, *computation) {
 	out, c := compute(in, lower, false)
 	if c.waits() && !out.Plan.progresses() {
@@ -53,16 +54,20 @@ func compute(in Input, lower Lowerer, impatient bool) (*Result, *computation) {
 	}
 	c.policies = parsePolicies(in.Policies, lower)
 	c.findMissingGroups()
-	for _, r := range in.Regions {
-		c.observed[r.Snapshot.Region] = true
-	}
-	for _, r := range in.Regions {
-		c.regions = append(c.regions, newRegionState(c, r))
-	}
-	slices.SortFunc(c.regions, func(a, b *regionState) int { return strings.Compare(a.snap.Region, b.snap.Region) })
+	c.observeRegions()
 	c.bindVMs()
 	c.settle()
 	return c.result(), c
+}
+
+func (c *computation) observeRegions() {
+	for _, r := range c.in.Regions {
+		c.observed[r.Snapshot.Region] = true
+	}
+	for _, r := range c.in.Regions {
+		c.regions = append(c.regions, newRegionState(c, r))
+	}
+	slices.SortFunc(c.regions, func(a, b *regionState) int { return strings.Compare(a.snap.Region, b.snap.Region) })
 }
 
 // waits reports whether something has to wait for something else to be done before.
@@ -92,6 +97,7 @@ func (c *computation) settle() {
 		for _, s := range c.regions {
 			clear(s.restrict)
 			clear(s.stay)
+			s.foreseen()
 		}
 		all()
 		known := refusals()
@@ -182,7 +188,7 @@ func (c *computation) applyRules(find func(*v1beta2.GroupMember) *vmState) {
 		}
 	}
 	for vm, rules := range hits {
-		vm.apply(rules)
+		vm.apply(rules, c.in.left[vm.ref])
 	}
 }
 
@@ -211,8 +217,8 @@ func bind(rules map[*rule]*bound, r *rule, m *v1beta2.GroupMember) {
 	}
 }
 
-// apply sets what applies to the VM, and leaves out what cannot be expressed for it.
-func (vm *vmState) apply(rules map[*rule]*bound) {
+// apply sets what applies to the VM, and leaves out what cannot be expressed for it or will be left out in the end.
+func (vm *vmState) apply(rules map[*rule]*bound, foreseen map[string]string) {
 	for _, b := range rules {
 		vm.applied = append(vm.applied, b)
 	}
@@ -229,6 +235,11 @@ func (vm *vmState) apply(rules map[*rule]*bound) {
 	for _, p := range vm.policies {
 		if p.problem != "" {
 			vm.left[p] = p.problem
+		}
+	}
+	for _, p := range vm.policies {
+		if why := foreseen[p.ref.UID]; why != "" && vm.left[p] == "" {
+			vm.left[p] = why
 		}
 	}
 }

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
 // estate is a random world before anything of ours is in it, with a history of policy sets. It is plain data, so that a failing one
@@ -51,6 +53,8 @@ type policySet struct {
 	Address  [][]int
 	Applied  [][]int
 	Policies []policySpec
+	// Modes are those of VMs that are not simply enforced.
+	Modes map[int]plan.Mode
 }
 
 type policySpec struct {
@@ -187,7 +191,15 @@ func (e *estate) arePeered(a, b int) bool {
 }
 
 func randomMatch(r *rand.Rand) cloud.Match {
-	switch r.IntN(6) {
+	switch r.IntN(11) {
+	case 6:
+		return cloud.NewMatch(cloud.ICMPv6, pick(r, []int{-1, 128}), pick(r, []int{-1, 0}))
+	case 7:
+		return cloud.NewMatch(cloud.TCP, 0, 65535)
+	case 8:
+		return cloud.NewMatch(pick(r, []int{50, 132, 2, 112}), -1, -1)
+	case 9:
+		return cloud.NewMatch(cloud.UDP, 53, 53)
 	case 0:
 		return cloud.NewMatch(cloud.TCP, 22, 22)
 	case 1:
@@ -290,23 +302,26 @@ func (e *estate) randomRule(r *rand.Rand, set policySet, p policySpec) ruleSpec 
 			continue
 		}
 		b := blockSpec{CIDR: pick(r, []string{"0.0.0.0/0", "::/0", "10.0.0.0/8", "10.0.0.0/24", "10.0.0.4/31", "10.1.0.0/24", "203.0.113.0/24", "2001:db8::/32"})}
-		if r.IntN(3) == 0 && b.CIDR[0] != ':' {
+		if strings.Contains(b.CIDR, ":") && r.IntN(2) == 0 {
+			b.Except = append(b.Except, pick(r, []string{"2001:db8::/64", "2001:db8:1::/48", "2001:db8::4/126", "2001:db8:ffff::7/128"}))
+		}
+		if r.IntN(3) == 0 && !strings.Contains(b.CIDR, ":") {
 			b.Except = append(b.Except, pick(r, []string{"10.0.0.5/32", "10.0.0.8/29", "10.1.0.0/28", "203.0.113.7/32"}))
 		}
 		rule.Blocks = append(rule.Blocks, b)
 	}
 	for range r.IntN(3) {
-		s := serviceSpec{Protocol: pick(r, []v1beta2.Protocol{"TCP", "TCP", "UDP", "ICMP", "SCTP"}), Type: -1, Code: -1}
+		s := serviceSpec{Protocol: pick(r, []v1beta2.Protocol{"TCP", "TCP", "UDP", "ICMP", "SCTP", "IGMP"}), Type: -1, Code: -1}
 		switch s.Protocol {
 		case "TCP", "UDP":
-			s.From = pick(r, []int32{0, 22, 80, 81, 443})
+			s.From = pick(r, []int32{0, 1, 22, 80, 81, 443, 65135})
 			s.To = s.From + pick(r, []int32{0, 0, 1, 400})
 			if s.From == 0 {
 				s.To = 0
 			}
 		case "ICMP":
 			if r.IntN(2) == 0 {
-				s.Type = pick(r, []int32{8, 128})
+				s.Type = pick(r, []int32{8, 128, 0, 255})
 				if r.IntN(2) == 0 {
 					s.Code = 0
 				}
@@ -348,7 +363,7 @@ func (e *estate) mutate(r *rand.Rand, from policySet) policySet {
 }
 
 func (p policySet) clone() policySet {
-	out := policySet{Policies: slices.Clone(p.Policies)}
+	out := policySet{Policies: slices.Clone(p.Policies), Modes: maps.Clone(p.Modes)}
 	for _, a := range p.Address {
 		out.Address = append(out.Address, slices.Clone(a))
 	}

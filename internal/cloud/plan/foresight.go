@@ -3,74 +3,143 @@ package plan
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// Rules can refer to a new group of another network only by its ID, so such groups are created in a round of their own. What the next round
-// decides may be something else: with the groups there, rules are packed in another way, and an interface may have no room for its change.
-// Then the next round would delete what this one creates, and so on for ever. So the next round is looked at before; what it refuses is
-// refused at once.
+// One round decides with what it sees: which groups are there to be used, which interfaces have room for a change, who has to wait for whom.
+// The next one sees something else and may decide something else. What the first one opens may then be closed again, and a flow is open in
+// between that neither the state before the change nor the one after it allows; or rounds undo what others do, for ever. So where
+// anything is uncertain, the rounds to come are played on a copy of what was observed, before the first operation. What is refused in the
+// end is refused at once; what would be opened too early is held back (see decision 0001); and where rounds go in a circle, they end.
 
-// foresights bounds how often a plan is made again.
-const foresights = 3
+const (
+	// foresights bounds how often a plan is made again.
+	foresights = 16
+	// horizon bounds how many rounds are played.
+	horizon = 16
+)
 
-// provisional begins the IDs of groups that are only thought of.
-const provisional = "sg-provisional-"
-
-// foresee makes the plan again where it only creates groups of which the next round would delete some.
-func (in Input) foresee(out *Result, lower Lowerer) *Result {
-	for range foresights {
-		ahead, creates := in.withCreated(out.Plan)
-		if !creates {
-			break
-		}
-		next, c := computeAtOnce(ahead, lower)
-		forsaken := slices.ContainsFunc(next.Plan.Steps, func(s Step) bool {
-			return s.Op.Kind == cloud.OpDeleteGroup && strings.HasPrefix(s.Op.Target, provisional)
-		})
-		refused := c.refusals()
-		maps.Copy(refused, in.refused)
-		if !forsaken || len(refused) == len(in.refused) {
-			break
-		}
-		in.refused = refused
-		out, _ = computeAtOnce(in, lower)
-	}
-	return out
+// way is what becomes of an account when round after round is applied.
+type way struct {
+	// rounds are the computations on the states on the way, the present one first; the last one may only be looked at.
+	rounds []*computation
+	// ends is set if nothing is left to do in the last state; circle if it was on the way before, and then from is the first time.
+	ends, circle bool
+	from         int
 }
 
-// withCreated returns the input with the groups of the regions where the plan creates groups and does nothing else. It reports whether there
-// are any.
-func (in Input) withCreated(p Plan) (ahead Input, creates bool) {
-	created, more := map[string][]cloud.GroupSpec{}, map[string]bool{}
-	for _, s := range p.Steps {
-		switch s.Op.Kind {
-		case cloud.OpCreateGroup:
-			created[s.Scope.Region] = append(created[s.Scope.Region], s.Op.Group)
-		case cloud.OpTag:
-		default:
-			more[s.Scope.Region] = true
+// foresee makes the plan again where later rounds would not keep to it.
+func (in Input) foresee(out *Result, c *computation, lower Lowerer) (*Result, *computation) {
+	for range foresights {
+		if out.Plan.Empty() || !c.uncertain(out) {
+			return out, c
+		}
+		w := in.lookAhead(out, c, lower)
+		mended, changed := in.mend(w)
+		if !changed {
+			if w.circle && w.from == 0 {
+				return out.standStill(), c
+			}
+			return out, c
+		}
+		in = mended
+		out, c = computeAtOnce(in, lower)
+		if len(in.restrain)+len(in.stay) > 0 && !in.pause && !out.Plan.progresses() {
+			in.pause = true // rather than wait for ever for somebody who has no room for his change
+			out, c = computeAtOnce(in, lower)
 		}
 	}
-	ahead = in
-	ahead.Regions = slices.Clone(in.Regions)
-	for i, r := range in.Regions {
-		if more[r.Snapshot.Region] || len(created[r.Snapshot.Region]) == 0 {
-			continue
-		}
-		creates = true
-		snap := *r.Snapshot
-		snap.Groups = slices.Clone(snap.Groups)
-		for _, g := range created[snap.Region] {
-			snap.Groups = append(snap.Groups, cloud.Group{
-				ID: provisional + g.Name, Name: g.Name, NetworkID: g.NetworkID, OwnerID: snap.OwnerID, Description: g.Description, Tags: g.Tags,
-			})
-		}
-		ahead.Regions[i].Snapshot = &snap
+	return out, c
+}
+
+// uncertain reports whether later rounds may decide something else.
+func (c *computation) uncertain(out *Result) bool {
+	if out.Plan.Partial || len(out.Refusals)+len(c.in.Modes) > 0 {
+		return true
 	}
-	return ahead, creates
+	return slices.ContainsFunc(c.regions, func(s *regionState) bool {
+		return len(s.refused)+len(s.frozen)+len(s.gathered)+len(s.dispersed)+len(s.coarse) > 0
+	})
+}
+
+// lookAhead plays the rounds to come.
+func (in Input) lookAhead(out *Result, c *computation, lower Lowerer) way {
+	w := way{rounds: []*computation{c}}
+	seen := map[string]int{in.fingerprint(): 0}
+	for at := in; len(w.rounds) < horizon; {
+		at = at.applied(out.Plan)
+		if !c.uncertain(out) {
+			w.rounds, w.ends = append(w.rounds, at.observe(lower)), true
+			return w
+		}
+		print := at.fingerprint()
+		if k, known := seen[print]; known {
+			w.circle, w.from = true, k
+			return w
+		}
+		seen[print] = len(w.rounds)
+		out, c = computeAtOnce(at, lower)
+		w.rounds = append(w.rounds, c)
+		if w.ends = out.Plan.Empty(); w.ends {
+			return w
+		}
+	}
+	return w
+}
+
+// observe is a computation that decides nothing.
+func (in Input) observe(lower Lowerer) *computation {
+	c := &computation{in: in, lower: lower, observed: map[string]bool{}}
+	c.observeRegions()
+	return c
+}
+
+// mend returns the input with what the way shows to be wrong ruled out. It reports whether that is anything new.
+func (in Input) mend(w way) (mended Input, changed bool) {
+	first, last := w.rounds[0], w.rounds[len(w.rounds)-1:]
+	if w.circle {
+		last = w.rounds[w.from:]
+	}
+	refused, left := maps.Clone(in.refused), cloneLeft(in.left)
+	if refused == nil {
+		refused = map[string]string{}
+	}
+	known, knownLeft := first.refusals(), first.leftOut()
+	for _, c := range last {
+		for n, why := range c.refusals() {
+			if known[n] == "" && refused[n] == "" {
+				refused[n], changed = why, true
+			}
+		}
+		for vm, policies := range c.leftOut() {
+			for uid, why := range policies {
+				if knownLeft[vm][uid] == "" && left[vm][uid] == "" {
+					if left[vm] == nil {
+						left[vm] = map[string]string{}
+					}
+					left[vm][uid], changed = why, true
+				}
+			}
+		}
+	}
+	if changed {
+		in.refused, in.left = refused, left
+		in.restrain, in.stay, in.pause = nil, nil, false // the change is another one now
+		return in, true
+	}
+	if !w.ends || len(w.rounds) < 3 {
+		return in, false
+	}
+	return in.holdBack(w)
+}
+
+func cloneLeft(left map[VMRef]map[string]string) map[VMRef]map[string]string {
+	out := map[VMRef]map[string]string{}
+	for vm, policies := range left {
+		out[vm] = maps.Clone(policies)
+	}
+	return out
 }
 
 // refusals returns the interfaces that are not taken over, with the reason, except those that only wait. Keys are the region and the ID.
@@ -79,9 +148,144 @@ func (c *computation) refusals() map[string]string {
 	for _, s := range c.regions {
 		for n, why := range s.refused {
 			if !s.waiting[n] {
-				out[s.snap.Region+"/"+n.ID] = why
+				out[s.keyOf(n)] = why
 			}
 		}
 	}
 	return out
+}
+
+func (s *regionState) keyOf(n *nic) string { return s.snap.Region + "/" + n.ID }
+
+// leftOut returns the policies that are left out on VMs, by UID, with the reason.
+func (c *computation) leftOut() map[VMRef]map[string]string {
+	out := map[VMRef]map[string]string{}
+	for _, s := range c.regions {
+		for _, vm := range s.order {
+			for p, why := range vm.left {
+				if out[vm.ref] == nil {
+					out[vm.ref] = map[string]string{}
+				}
+				out[vm.ref][p.ref.UID] = why
+			}
+		}
+	}
+	return out
+}
+
+// passage is what an interface allows on the way: before the first round, after it, and in the end.
+type passage struct {
+	region          *regionState // of the first round
+	nic             *nic
+	before, now     [2]half
+	opens, closes   [2][]halfCell // by the first round; by later ones
+	openedForNobody [2]bool       // some of what opens is closed later
+}
+
+// holdBack finds what the first round would open although the flow is closed in the end, by a later round or at the other half.
+func (in Input) holdBack(w way) (held Input, changed bool) {
+	all := w.passages()
+	restrain, stay := maps.Clone(in.restrain), maps.Clone(in.stay)
+	if restrain == nil {
+		restrain, stay = map[string][2]bool{}, map[string]bool{}
+	}
+	for _, x := range all {
+		for i := range directions {
+			early := len(x.opens[i]) > 0 && (x.openedForNobody[i] || slices.ContainsFunc(all, func(y *passage) bool {
+				return x != y && len(y.closes[1-i]) > 0 && meet(x.opens[i], y.nic.all, y.closes[1-i], x.nic.all)
+			}))
+			if !early {
+				continue
+			}
+			if n := x.nic; n.taken() || n.state == Guarded {
+				if r := restrain[x.region.keyOf(n)]; !r[i] {
+					r[i] = true
+					restrain[x.region.keyOf(n)], changed = r, true
+				}
+				continue
+			}
+			for _, z := range x.region.nics { // others come back to groups that its rules refer to
+				if key := x.region.keyOf(z); z.taken() && z.state != Guarded && !stay[key] {
+					stay[key], changed = true, true
+				}
+			}
+		}
+	}
+	in.restrain, in.stay = restrain, stay
+	return in, changed
+}
+
+// passages returns the interfaces for which anything changes.
+func (w way) passages() (out []*passage) {
+	first, next, last := w.rounds[0], w.rounds[1], w.rounds[len(w.rounds)-1]
+	for k, s := range first.regions {
+		then, end := next.regions[k].byID(), last.regions[k].byID()
+		for _, n := range s.nics {
+			p := &passage{region: s, nic: n}
+			before := s.actual(n.GroupIDs, n.network)
+			m, e := then[n.ID], end[n.ID]
+			after, final := next.regions[k].actual(m.GroupIDs, m.network), last.regions[k].actual(e.GroupIDs, e.network)
+			any := false
+			for i := range directions {
+				p.opens[i], p.closes[i] = after[i].minus(before[i]), after[i].minus(final[i])
+				any = any || len(p.opens[i])+len(p.closes[i]) > 0
+				if len(p.opens[i]) == 0 || len(p.closes[i]) == 0 {
+					continue
+				}
+				p.openedForNobody[i] = meet(p.opens[i], Everything(), p.closes[i], Everything()) && overlaps(p.opens[i], p.closes[i])
+			}
+			if any {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// overlaps reports whether two lists of cells of one interface have something in common.
+func overlaps(a, b []halfCell) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if overlapping(x.service, y.service) && x.all.Overlaps(y.all) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *regionState) byID() map[string]*nic {
+	out := make(map[string]*nic, len(s.nics))
+	for _, n := range s.nics {
+		out[n.ID] = n
+	}
+	return out
+}
+
+// foreseen holds back what would be opened too early, as far as the rounds to come tell.
+func (s *regionState) foreseen() {
+	for _, n := range s.nics {
+		if r := s.in.restrain[s.keyOf(n)]; r != [2]bool{} {
+			s.restrict[n] = r
+		}
+		if s.in.stay[s.keyOf(n)] {
+			s.stay[n] = true
+		}
+	}
+}
+
+// standStill takes the plan out of a result: later rounds would only undo it and do it again.
+func (r *Result) standStill() *Result {
+	seen := map[string]bool{}
+	for _, s := range r.Plan.Steps {
+		for _, id := range s.Op.Subjects() {
+			if key := s.Scope.Region + "/" + id; !seen[key] && s.Op.Kind == cloud.OpSetInterfaceGroups {
+				seen[key] = true
+				r.Notes = append(r.Notes, Note{s.Scope.Region, id, "it stays as it is: what later rounds of changes see would make them undo what this one does"})
+			}
+		}
+	}
+	r.Plan.Steps, r.Plan.Partial = nil, false
+	r.sort()
+	return r
 }

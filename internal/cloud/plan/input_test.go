@@ -139,6 +139,15 @@ func (e *estate) input(set policySet, f *fakeCloud) plan.Input {
 	for i := range set.Policies {
 		in.Policies = append(in.Policies, e.policy(&set.Policies[i], i))
 	}
+	if e.Tighten {
+		tightenAll(&in)
+	}
+	for i, m := range set.Modes {
+		if in.Modes == nil {
+			in.Modes = map[plan.VMRef]plan.Mode{}
+		}
+		in.Modes[plan.VMRef{Region: e.regionOfVM(i), ID: vmID(i)}] = m
+	}
 	return in
 }
 

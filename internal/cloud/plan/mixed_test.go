@@ -21,6 +21,8 @@ type estateExtras struct {
 	Claimed []int
 	// Safe are failsafe flows.
 	Safe []safeSpec
+	// Tighten makes every policy ask for what fits of it.
+	Tighten bool
 }
 
 // safeSpec is a failsafe flow on a TCP port.

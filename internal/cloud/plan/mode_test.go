@@ -1,9 +1,6 @@
 package plan_test
 
 import (
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 
@@ -91,87 +88,4 @@ func TestReleasedModes(t *testing.T) {
 			t.Errorf("%s: not taken over again: %+v", m, got)
 		}
 	}
-}
-
-// TestModeWorlds plays random histories of policies and modes. No operation touches what a planned VM holds, what is released has
-// exactly its own groups back, and when all is over nothing of ours is left.
-func TestModeWorlds(t *testing.T) {
-	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/4, envInt("NEPHELE_PLAN_SEED", 1)
-	ops := 0
-	for i := range worlds {
-		at := uint64(seed + i)
-		e := randomEstate(rand.New(rand.NewPCG(at, 7)))
-		if err := checkModes(&e, rand.New(rand.NewPCG(at, 21)), &ops); err != nil {
-			t.Fatalf("seed %d: %v", at, err)
-		}
-	}
-	t.Logf("seeds %d..%d: %d operations", seed, seed+worlds-1, ops)
-}
-
-func checkModes(e *estate, r *rand.Rand, ops *int) error {
-	f := e.cloud()
-	before := f.clone()
-	chosen := map[plan.VMRef]plan.Mode{}
-	for i, set := range append(slices.Clone(e.History), e.History[0], policySet{}) {
-		for k := range e.VMs {
-			ref := plan.VMRef{Region: f.snap.Region, ID: vmID(k)}
-			switch {
-			case i > len(e.History):
-				delete(chosen, ref)
-			case r.IntN(2) == 0:
-				chosen[ref] = []plan.Mode{plan.Enforce, plan.Planned, plan.Released, plan.BreakGlass}[r.IntN(4)]
-			}
-		}
-		if err := e.playModes(f, set, chosen, before, ops); err != nil {
-			return fmt.Errorf("policy set %d with modes %v: %w", i, chosen, err)
-		}
-	}
-	if !reflect.DeepEqual(leftOver(f), leftOver(before)) {
-		return fmt.Errorf("not everything was given back: %v", diffLeftOver(f, before))
-	}
-	return nil
-}
-
-// playModes brings the estate to an empty plan.
-func (e *estate) playModes(f *fakeCloud, set policySet, chosen map[plan.VMRef]plan.Mode, before *fakeCloud, ops *int) error {
-	sacred, native := map[string]bool{}, map[string][]string{}
-	mode := func(n *cloud.Interface) plan.Mode { return chosen[plan.VMRef{Region: f.snap.Region, ID: n.VMID}] }
-	for i := range f.snap.Interfaces {
-		n := &f.snap.Interfaces[i]
-		if vm := slices.IndexFunc(f.snap.VMs, func(v cloud.VM) bool { return v.ID == n.VMID }); vm < 0 || !e.VMs[vm].Selected {
-			continue
-		}
-		switch mode(n) {
-		case plan.Planned:
-			sacred[n.ID] = true
-			for _, g := range n.GroupIDs {
-				sacred[g] = true
-			}
-		case plan.Released, plan.BreakGlass:
-			native[n.ID] = before.nic(n.ID).GroupIDs
-		}
-	}
-	for range 20 {
-		in := e.input(set, f.clone())
-		in.Modes = chosen
-		res := plan.Compute(in, lower.AWS{})
-		if res.Plan.Empty() {
-			for id, groups := range native {
-				if n := f.nic(id); !n.Managed && !slices.Equal(n.GroupIDs, groups) {
-					return fmt.Errorf("the released interface %s holds %v, not %v; notes %v", id, n.GroupIDs, groups, res.Notes)
-				}
-			}
-			return nil
-		}
-		for _, s := range res.Plan.Steps {
-			*ops++
-			if sacred[s.Op.Target] {
-				return fmt.Errorf("touches what a planned VM holds: %s", s.Op)
-			}
-			if err := f.apply(s.Network, s.Op); err != nil {
-				return fmt.Errorf("%s: %w", s.Op, err)
-			}
-		}
-	}
-	return errors.New("no end")
 }

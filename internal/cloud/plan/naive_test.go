@@ -119,6 +119,8 @@ func (s serviceSpec) matches(k packet) bool {
 	switch s.Protocol {
 	case "ICMP":
 		return (k.protocol == 1 || k.protocol == 58) && (s.Type < 0 || int(s.Type) == k.port>>8 && (s.Code < 0 || int(s.Code) == k.port&0xff))
+	case "IGMP":
+		return k.protocol == 2
 	case "SCTP":
 		return k.protocol == 132
 	}
@@ -279,7 +281,7 @@ func (e *estate) pairFlows(i, j int, add func(flow)) {
 }
 
 func (e *estate) packets() []packet {
-	seen := map[packet]bool{{47, 0}: true, {132, 0}: true, {50, 0}: true, {1, 0}: true, {58, 0}: true}
+	seen := map[packet]bool{{47, 0}: true, {2, 0}: true, {112, 0}: true, {132, 0}: true, {50, 0}: true, {1, 0}: true, {58, 0}: true}
 	edge := func(protocol, port int) {
 		if port >= 0 && port <= 0xffff {
 			seen[packet{protocol, port}] = true
@@ -356,7 +358,7 @@ func (e *estate) outsideAddrs() []netip.Addr {
 func (e *estate) oracle(set policySet, res *plan.Result) naive {
 	v := naive{estate: e, set: set, without: map[string]bool{}, guarded: map[string]bool{}}
 	for _, r := range res.Refusals {
-		if r.Policy.UID != "" {
+		if r.Policy.UID != "" && !r.Tightened {
 			v.without[r.Policy.UID+"/"+r.VM.ID] = true
 		}
 	}

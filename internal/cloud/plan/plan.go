@@ -61,8 +61,14 @@ type Input struct {
 	// Regions holds one entry per region of the account that could be observed. VMs of other regions are left alone.
 	Regions []Region
 
-	// refused are interfaces that the next round would refuse to take over; see foresee.
-	refused map[string]string
+	// refused are interfaces that later rounds would refuse to take over, left the policies, by UID, that they would leave out; restrain are
+	// directions of interfaces that must not become wider in this round, and stay interfaces that must not be given back. See foresee.
+	refused  map[string]string
+	left     map[VMRef]map[string]string
+	restrain map[string][2]bool
+	stay     map[string]bool
+	// pause lets connections of interfaces under control pause, so that nobody else need be refused for want of a free slot.
+	pause bool
 }
 
 // EntityRef names an ExternalEntity.

@@ -60,6 +60,12 @@ func (s *regionState) scheduleMoves() (retry bool) {
 					stuck = append(stuck, a)
 				}
 			}
+			if s.in.pause {
+				if rest, relaxed := s.letPause(stuck, edges); relaxed {
+					edges = rest
+					continue
+				}
+			}
 			if s.refuseTight(stuck) {
 				return true
 			}
@@ -130,10 +136,28 @@ func (s *regionState) refuseTight(stuck []*atom) (refused bool) {
 func (s *regionState) forceOrder(direct, stuck []*atom) {
 	s.directed = append(without(direct, stuck), stuck...)
 	for _, a := range stuck {
-		for _, n := range a.nics {
-			s.note(n.ID, "it has no free slot for its old and new groups together, so new connections with interfaces that move at the same time may pause for a moment")
-		}
+		s.notePause(a)
 	}
+}
+
+func (s *regionState) notePause(a *atom) {
+	for _, n := range a.nics {
+		s.note(n.ID, "it has no free slot for its old and new groups together, so new connections with interfaces that move at the same time may pause for a moment")
+	}
+}
+
+// letPause drops the demands on those of the stuck atoms that are under control already, so that the others need not be refused. It reports
+// whether there are any.
+func (s *regionState) letPause(stuck []*atom, edges []*edge) (rest []*edge, relaxed bool) {
+	for _, a := range stuck {
+		touches := func(e *edge) bool { return !e.bridged && (e.first == a || e.then == a) }
+		if !a.nics[0].taken() || !slices.ContainsFunc(edges, touches) {
+			continue
+		}
+		edges, relaxed = slices.DeleteFunc(edges, touches), true
+		s.notePause(a)
+	}
+	return edges, relaxed
 }
 
 // precedence returns which atoms must move before which.

@@ -203,7 +203,7 @@ func (s *regionState) guardDependents() (refused bool) {
 				if len(lost) == 0 {
 					continue
 				}
-				if dependent.vm != nil && s.controllable(dependent) == "" && dependent.released == "" {
+				if dependent.vm != nil && s.controllable(dependent) == "" && (dependent.released == "" || dependent.taken() && slices.ContainsFunc(lost, s.onlyWaits)) {
 					dependent.state = Guarded
 					vacate(dependent)
 					continue
@@ -213,6 +213,11 @@ func (s *regionState) guardDependents() (refused bool) {
 		}
 	}
 	return refused
+}
+
+// onlyWaits reports whether the interface is guarded only until it can be given back. A released one that depends on it goes with it.
+func (s *regionState) onlyWaits(n *nic) bool {
+	return n.taken() && s.frozen[n] == "" && (n.vm == nil || len(n.vm.effective) == 0)
 }
 
 // lost returns the guarded interfaces that natively hold the group and that the dependent's rule no longer matches.

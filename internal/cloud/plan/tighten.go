@@ -10,12 +10,19 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-const (
-	// strays bounds the rules that are tried one by one after the longest beginning that fits.
-	strays = 100
-	// namedLosses bounds the lost flows that a message lists.
-	namedLosses = 8
-)
+// namedLosses bounds the lost flows that a message lists.
+const namedLosses = 8
+
+// weight is what rules that take the same room have in common.
+type weight struct {
+	direction cloud.Direction
+	cidr, v6  bool
+	list      string
+}
+
+func weightOf(r cloud.Rule) weight {
+	return weight{r.Direction, r.Peer.CIDR.IsValid(), r.Peer.CIDR.Addr().Is6(), r.Peer.PrefixListID}
+}
 
 // tightening is a class that allows less than the policies do, because one of them does not fit and says that as much as fits is to be
 // allowed.
@@ -37,7 +44,8 @@ func (s *regionState) tighten(c *class, p *policy, message string) bool {
 	return true
 }
 
-// tightRules returns as much of the class's rules as fits, and changes what the class must allow to exactly that. Rules that would be
+// tightRules returns as many of the class's rules as fit, so that no other one does, and changes what the class must allow to exactly that.
+// What it returned before is what it returns again, as long as the policies say the same. Rules that would be
 // needed without the policy come first, then those that are in force already, then those that give the most.
 func (s *regionState) tightRules(c *class, held [][]cloud.Rule, t *tightening) ([]cloud.Rule, [][]cloud.Rule, *Shortage) {
 	pool := s.lower.Lower(s.traffic(c, c.want, &forms{}))
@@ -58,9 +66,14 @@ func (s *regionState) tightRules(c *class, held [][]cloud.Rule, t *tightening) (
 	}
 	n := sort.Search(len(pool), func(n int) bool { return !fits(pool[:n+1]) })
 	kept := slices.Clone(pool[:n])
-	for _, r := range pool[n:min(len(pool), n+strays)] {
-		if with := append(kept, r); fits(with) {
-			kept = with
+	full := map[weight]bool{} // of which no more fit
+	for _, r := range pool[n:] {
+		if w := weightOf(r); !full[w] {
+			if with := append(kept, r); fits(with) {
+				kept = with
+			} else {
+				full[w] = true
+			}
 		}
 	}
 	before := c.want

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
@@ -63,7 +62,7 @@ func TestTighten(t *testing.T) {
 // TestTightenIsNeverWider: in random accounts with small quotas, every flow that tightened policies allow is allowed with large quotas.
 func TestTightenIsNeverWider(t *testing.T) {
 	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/8, envInt("NEPHELE_PLAN_SEED", 1)
-	tightened, restless := 0, 0
+	tightened := 0
 	seeds := []uint64{51964} // where one round once created groups in two networks that the next deleted, for ever
 	for i := range worlds {
 		seeds = append(seeds, uint64(seed+i))
@@ -73,25 +72,11 @@ func TestTightenIsNeverWider(t *testing.T) {
 		end := func(rules int) (allowed []bool, flows []flow, whole bool) {
 			e.Limits.RulesPerGroup, e.Limits.GroupsPerInterface = rules, max(e.Limits.GroupsPerInterface, 5)
 			f := e.cloud()
-			for round := 0; ; round++ {
-				in := e.input(e.History[0], f.clone())
-				tightenAll(&in)
-				res := plan.Compute(in, lower.AWS{})
-				if round == 20 {
-					restless++
-				}
-				if res.Plan.Empty() || round == 20 {
-					n := len(slices.DeleteFunc(slices.Clone(res.Refusals), func(r plan.Refusal) bool { return !r.Tightened }))
-					tightened += n
-					p := phase{estate: &e, flows: e.flows(), st: &stats{}}
-					return p.verdicts(f), p.flows, n == len(res.Refusals)
-				}
-				for _, s := range res.Plan.Steps {
-					if err := f.apply(s.Network, s.Op); err != nil {
-						t.Fatalf("seed %d: %s: %v", at, s.Op, err)
-					}
-				}
-			}
+			res := settle(t, &e, f, tightenAll)
+			n := len(slices.DeleteFunc(slices.Clone(res.Refusals), func(r plan.Refusal) bool { return !r.Tightened }))
+			tightened += n
+			p := phase{estate: &e, flows: e.flows(), st: &stats{}}
+			return p.verdicts(f), p.flows, n == len(res.Refusals)
 		}
 		full, flows, enforced := end(1000)
 		for _, quota := range []int{3, 6} {
@@ -104,8 +89,5 @@ func TestTightenIsNeverWider(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("seeds %d..%d: %d refusals that tighten, %d ends not reached", seed, seed+worlds-1, tightened, restless)
-	if 100*restless > worlds {
-		t.Errorf("%d of %d worlds do not come to rest", restless, worlds)
-	}
+	t.Logf("seeds %d..%d: %d refusals that tighten", seed, seed+worlds-1, tightened)
 }

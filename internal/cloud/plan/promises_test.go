@@ -1,0 +1,135 @@
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// TestTightWorlds plays random accounts with quotas so small that hardly anything fits; in every other one all policies ask for what fits.
+func TestTightWorlds(t *testing.T) {
+	worlds := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds) / 5
+	for _, tighten := range []bool{false, true} {
+		st := checkWorlds(t, worlds, func(e *estate) {
+			e.Limits.RulesPerGroup, e.Limits.GroupsPerInterface, e.Tighten = 6, 3, tighten
+		})
+		if worlds > 10 && st.WithRefusals == 0 || st.Circles > 0 {
+			t.Errorf("%+v", st)
+		}
+	}
+}
+
+// TestModeWorlds plays random histories of policies and modes. No operation touches what a planned VM holds, what is released has exactly
+// its own groups back, and when all is over nothing of ours is left.
+func TestModeWorlds(t *testing.T) {
+	next := uint64(envInt("NEPHELE_PLAN_SEED", 1))
+	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/4, func(e *estate) {
+		e.Limits.RulesPerGroup = 200
+		e.randomModes(rand.New(rand.NewPCG(next, 21)))
+		next++
+	})
+}
+
+// randomModes adds a policy set and gives all of them modes.
+func (e *estate) randomModes(r *rand.Rand) {
+	e.History = append(e.History, e.History[0].clone())
+	at := map[int]plan.Mode{}
+	kinds := []plan.Mode{plan.Enforce, plan.Planned, plan.Released}
+	if r.IntN(4) == 0 {
+		kinds = append(kinds, plan.BreakGlass)
+	}
+	for i := range e.History {
+		for vm := range e.VMs {
+			if r.IntN(2) == 0 {
+				at[vm] = pick(r, kinds)
+			}
+		}
+		e.History[i].Modes = map[int]plan.Mode{}
+		for vm, m := range at {
+			e.History[i].Modes[vm] = m
+		}
+	}
+}
+
+// promises is what the modes of a phase promise.
+type promises struct {
+	*estate
+	set    policySet
+	native map[string][]string // groups that released interfaces shall have
+	sacred map[string]bool     // what must not be touched
+	// stands are interfaces that are under control and only planned for.
+	stands map[int]bool
+	// noted are the VMs of which the planner says that they do not wait.
+	noted map[string]bool
+}
+
+func (p *phase) promised(f *fakeCloud) *promises {
+	out := &promises{estate: p.estate, set: p.set, native: map[string][]string{}, sacred: map[string]bool{}, stands: map[int]bool{}, noted: map[string]bool{}}
+	before := p.cloud()
+	for i, n := range p.NICs {
+		if n.VM < 0 || !p.VMs[n.VM].Selected {
+			continue
+		}
+		nic := f.nic(nicID(i))
+		switch p.set.Modes[n.VM] {
+		case plan.Planned:
+			out.sacred[nic.ID] = true
+			for _, g := range nic.GroupIDs {
+				out.sacred[g] = true
+				out.stands[i] = out.stands[i] || f.group(g).Tags[cloud.TagCluster] != ""
+			}
+		case plan.Released, plan.BreakGlass:
+			if !n.Managed {
+				out.native[nic.ID] = before.nic(nic.ID).GroupIDs
+			}
+		}
+	}
+	return out
+}
+
+// take remembers what the planner says that it cannot keep.
+func (p *promises) take(res *plan.Result) {
+	for _, n := range res.Notes {
+		if strings.Contains(n.Message, "without waiting") {
+			p.noted[n.Object] = true
+		}
+	}
+}
+
+// allows reports an operation on something that is to stay as it is.
+func (p *promises) allows(op cloud.Op) error {
+	if id := op.Target; p.sacred[id] {
+		return fmt.Errorf("touches %s, which a planned VM holds", id)
+	}
+	return nil
+}
+
+// kept reports what is not as it was promised when nothing is left to do.
+func (p *promises) kept(f *fakeCloud) error {
+	for id, groups := range p.native {
+		if n := f.nic(id); !slices.Equal(n.GroupIDs, groups) {
+			return fmt.Errorf("the released interface %s holds %v, not %v", id, n.GroupIDs, groups)
+		}
+	}
+	return nil
+}
+
+// breaks reports whether no promise can be kept for a flow: one end is given back without waiting, at once in an emergency, or beside a
+// planned VM at the other end that nothing is done to, as the planner says.
+func (p *promises) breaks(fl flow) bool {
+	mode := func(nic int) plan.Mode {
+		if nic < 0 || p.NICs[nic].VM < 0 || !p.VMs[p.NICs[nic].VM].Selected {
+			return plan.Enforce
+		}
+		return p.set.Modes[p.NICs[nic].VM]
+	}
+	alone := func(a, b int) bool {
+		return mode(a) == plan.BreakGlass || mode(a) == plan.Released && p.noted[nicID(a)] && mode(b) == plan.Planned
+	}
+	return alone(fl.src, fl.dst) || alone(fl.dst, fl.src)
+}
