@@ -23,10 +23,12 @@ func (a accounts) Account(key string) (realize.Account, bool) {
 		return realize.Account{}, false
 	}
 	namespace, name, _ := cutAccount(key)
+	pending := a.Pending(key) // before the snapshots, which may only be younger than it says
 	out := realize.Account{
 		Key: key, EnforcerKey: cloud.EnforcerKey(namespace, name),
 		Regions: a.Regions(key), Snapshots: map[string]*cloud.Snapshot{},
 		Entities: map[plan.EntityRef]plan.VMRef{}, Releasing: a.Deleting(key),
+		Pending: pending,
 	}
 	if p, ok := a.Provider(key); ok {
 		out.Provider = p

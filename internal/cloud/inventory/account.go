@@ -69,6 +69,8 @@ type region struct {
 	// misses counts the readings of hints that failed.
 	patience, calm time.Time
 	misses         int
+	// asked counts the readings that Touched and Trigger have asked for, and covered how many of them the snapshot is younger than.
+	asked, covered uint64
 }
 
 // hinted reports whether there is something to read because of events. A region that fails is read whole at its own pace.
@@ -161,8 +163,50 @@ func (i *Inventory) Trigger(key string) {
 	}
 	a.mu.Lock()
 	a.triggered = true
+	for _, r := range a.regions {
+		r.asked++
+	}
 	a.mu.Unlock()
 	i.enqueue(a.key)
+}
+
+// Touched tells that the caller has changed these objects of the account, by region, and nothing else. They are read again soon, and
+// nothing else is. Until that is done Pending names the regions.
+func (i *Inventory) Touched(key string, ids map[string][]string) {
+	a := i.lookup(key)
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	for name, touched := range ids {
+		if r := a.regions[name]; r != nil && len(touched) > 0 {
+			r.asked++
+			a.hint(cloud.Change{Region: name, IDs: touched})
+			a.triggered = a.triggered || !r.left.IsZero()
+		}
+	}
+	a.mu.Unlock()
+	i.enqueue(a.key)
+}
+
+// Pending names the regions whose snapshot is older than the last Touched or Trigger about them.
+func (i *Inventory) Pending(key string) map[string]bool {
+	a := i.lookup(key)
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out map[string]bool
+	for name, r := range a.regions {
+		if r.covered < r.asked {
+			if out == nil {
+				out = map[string]bool{}
+			}
+			out[name] = true
+		}
+	}
+	return out
 }
 
 // Subscribe calls changed with the account whenever a snapshot, the entities, the provider or the deletion of an account changed,
@@ -260,6 +304,8 @@ type job struct {
 	region string
 	ids    []string
 	since  *cloud.Snapshot
+	// asked is how many of the readings that were asked for this one is younger than.
+	asked uint64
 }
 
 // due returns what to read now: all regions if all is set, those whose time has come, if triggered those that are well, and of others
@@ -269,7 +315,7 @@ func (a *account) due(now time.Time, all bool) []job {
 	defer a.mu.Unlock()
 	var jobs []job
 	for name, r := range a.regions {
-		j := job{region: name}
+		j := job{region: name, asked: r.asked}
 		switch {
 		case all || !now.Before(r.next) || now.Before(r.decided) || (a.triggered && r.failures == 0):
 		case r.hinted() && !now.Before(r.ripe()):

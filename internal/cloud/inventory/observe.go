@@ -115,6 +115,7 @@ func (p *pass) record(o outcome) {
 	r.err = o.err
 	if o.err == nil {
 		p.replace(r, o.snapshot)
+		r.covered = o.asked
 		r.failures, r.next = 0, o.started.Add(p.interval())
 		return
 	}
@@ -130,6 +131,7 @@ func (p *pass) recordPart(r *region, o outcome) {
 	if o.err == nil {
 		r.misses, r.patience = 0, now.Add(hintPause)
 		p.replace(r, o.snapshot)
+		r.covered = o.asked
 		return
 	}
 	if r.hints == nil {

@@ -17,6 +17,8 @@ type Accounts interface {
 	Subscribe(changed func(key string)) (cancel func())
 	// Trigger asks for a new observation of the account soon.
 	Trigger(key string)
+	// Touched asks for a new reading of these objects, by region, soon: the caller has changed them and nothing else.
+	Touched(key string, ids map[string][]string)
 }
 
 // VMMode is the mode of a VM and who says so.
@@ -36,6 +38,8 @@ type Account struct {
 	Regions []string
 	// Snapshots has the last whole observation of every region that has been observed since start; other regions are left alone.
 	Snapshots map[string]*cloud.Snapshot
+	// Pending names the regions whose snapshots are older than what was last asked for by Trigger or Touched.
+	Pending map[string]bool
 	// Entities maps the ExternalEntity objects of the account to VMs.
 	Entities map[plan.EntityRef]plan.VMRef
 	// Shared maps the ExternalEntity objects of other accounts to the networks of their VMs that this account sees too.

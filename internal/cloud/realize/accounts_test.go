@@ -59,6 +59,35 @@ func (a *labAccounts) Trigger(string) {
 	a.observe(context.Background())
 }
 
+// Touched reads these objects at once. If that is not possible, all is read the next time.
+func (a *labAccounts) Touched(key string, ids map[string][]string) {
+	a.mu.Lock()
+	provider, snaps := a.account.Provider, maps.Clone(a.account.Snapshots)
+	a.mu.Unlock()
+	refresher, able := provider.(cloud.Refresher)
+	if !able {
+		a.Trigger(key)
+		return
+	}
+	a.triggers.Add(1)
+	a.reading.Store(true)
+	missed := map[string]bool{}
+	for _, region := range slices.Sorted(maps.Keys(ids)) {
+		if s, err := refresher.Refresh(context.Background(), snaps[region], ids[region]); err == nil {
+			snaps[region] = s
+		} else {
+			missed[region] = true
+		}
+	}
+	a.reading.Store(false)
+	a.change(func(acct *Account) {
+		for region := range ids {
+			acct.Snapshots[region] = snaps[region]
+		}
+		acct.Pending = missed
+	})
+}
+
 // observe reads all regions; one that cannot be read keeps its snapshot, as the inventory does it.
 func (a *labAccounts) observe(ctx context.Context) {
 	a.reading.Store(true)
@@ -72,7 +101,13 @@ func (a *labAccounts) observe(ctx context.Context) {
 		}
 	}
 	a.reading.Store(false)
-	a.change(func(acct *Account) { maps.Copy(acct.Snapshots, snaps) })
+	a.change(func(acct *Account) {
+		maps.Copy(acct.Snapshots, snaps)
+		acct.Pending = map[string]bool{}
+		for _, r := range regions {
+			acct.Pending[r] = snaps[r] == nil
+		}
+	})
 }
 
 // change edits the account and tells.

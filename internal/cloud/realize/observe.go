@@ -31,6 +31,16 @@ const (
 	rereadAge = 30 * time.Second
 )
 
+// few reports whether so few objects were touched in every region that they are read one by one.
+func few(touched map[string][]string) bool {
+	for _, ids := range touched {
+		if len(ids) > mostReread {
+			return false
+		}
+	}
+	return true
+}
+
 // see reads the account again after what is known, of which only what we have touched is read if that is enough.
 func (w *worker) see(ctx context.Context, acct Account, known observation) (observation, error) {
 	if out, ok := w.reread(ctx, acct, known); ok {
@@ -44,13 +54,13 @@ func (w *worker) see(ctx context.Context, acct Account, known observation) (obse
 // or because a region cannot be read so.
 func (w *worker) reread(ctx context.Context, acct Account, known observation) (observation, bool) {
 	refresher, able := acct.Provider.(cloud.Refresher)
-	if !able || known.touched == nil || known.provider != acct.Provider || acct.Releasing || len(known.unread) > 0 || len(known.regions) != len(acct.Snapshots) {
+	if !able || known.touched == nil || known.provider != acct.Provider || acct.Releasing || !few(known.touched) || len(known.unread) > 0 || len(known.regions) != len(acct.Snapshots) {
 		return observation{}, false
 	}
 	now := w.r.Clock.Now()
 	for _, r := range known.regions {
 		age := now.Sub(r.Snapshot.ObservedAt)
-		if age < 0 || age > rereadAge || len(known.touched[r.Snapshot.Region]) > mostReread || acct.Snapshots[r.Snapshot.Region] == nil {
+		if age < 0 || age > rereadAge || acct.Snapshots[r.Snapshot.Region] == nil {
 			return observation{}, false
 		}
 	}

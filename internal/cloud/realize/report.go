@@ -61,10 +61,8 @@ func (w *worker) begin() {
 
 // count notes an operation that has ended.
 func (w *worker) count() {
-	now := w.r.Clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lastOp = now
 	w.report.Ops++
 }
 

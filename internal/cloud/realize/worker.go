@@ -58,9 +58,7 @@ type worker struct {
 
 	mu sync.Mutex
 	// broken are the VMs that the current task releases at once.
-	broken map[plan.VMRef]bool
-	// lastOp is when the last operation ended. Older snapshots do not show it.
-	lastOp   time.Time
+	broken   map[plan.VMRef]bool
 	report   Report
 	released bool
 }
@@ -269,7 +267,11 @@ func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen obs
 	w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
 		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
 	touched, err := w.apply(ctx, t.acct.Provider, wave)
-	w.r.Accounts.Trigger(w.key)
+	if err == nil && few(touched) {
+		w.r.Accounts.Touched(w.key, touched)
+	} else {
+		w.r.Accounts.Trigger(w.key)
+	}
 	return touched, err
 }
 
@@ -326,14 +328,11 @@ func replannable(err error) bool {
 // enough to act on, for a take-over records the groups that an interface has now. False if the snapshots are older than our own
 // last operation.
 func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) {
-	w.mu.Lock()
-	lastOp := w.lastOp
-	w.mu.Unlock()
 	var regions []plan.Region
 	for _, name := range sortedKeys(t.acct.Snapshots) {
 		snap := t.acct.Snapshots[name]
 		limits, err := t.acct.Provider.Limits(ctx, snap.Scope)
-		if err != nil || !snap.ObservedAt.After(lastOp) {
+		if err != nil || t.acct.Pending[name] {
 			return nil, false
 		}
 		regions = append(regions, plan.Region{Snapshot: snap, Limits: limits})
