@@ -54,7 +54,9 @@ type Controller struct {
 	book   *book
 	// upstream are the informers of the upstream kinds of policies.
 	upstream *upstream
-	tasks    workqueue.TypedRateLimitingInterface[task]
+	// externalNodes are the names of those there are, by namespace; only the loop looks at them.
+	externalNodes map[string]map[string]struct{}
+	tasks         workqueue.TypedRateLimitingInterface[task]
 	// due are the tasks that the present round brings; they are queued when it is over, so that each looks at its result.
 	due []task
 	// questions are asked between rounds; computed is closed after the first round, ended with the loop.
@@ -84,7 +86,7 @@ func New(o Options) (*Controller, error) {
 			return o.Store.Concerns(watchstore.NetworkPolicies, string(uid), key)
 		}),
 		questions: make(chan func(*policy.Engine)), computed: make(chan struct{}), ended: make(chan struct{}),
-		directory: newDirectory(),
+		directory: newDirectory(), externalNodes: map[string]map[string]struct{}{},
 		tasks: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](retryFirst, retryMost),
 			workqueue.TypedRateLimitingQueueConfig[task]{Name: "policy-status", Clock: o.Clock},

@@ -90,3 +90,30 @@ spec: {interfaces: [{ips: [10.9.9.8]}]}`))
 	w.remove(foreign)
 	want("once the name is free it is made", "another -> cloud-a =10.0.0.1", "host-3e616 -> host eth0=10.0.0.10", "own -> own =10.9.9.9")
 }
+
+// TestEntitiesGoWithoutASearch: nobody looks through a Namespace when an entity goes, unless there is an ExternalNode that may want its name.
+func TestEntitiesGoWithoutASearch(t *testing.T) {
+	w := newTestWorld(t)
+	node := decode[v1alpha1.ExternalNode](t, `{metadata: {namespace: vms, name: host, uid: u}, spec: {interfaces: [{ips: [10.0.0.1]}]}}`)
+	queued := func(change func()) int {
+		w.settle()
+		change()
+		w.round()
+		return w.tasks.Len()
+	}
+	w.put(vm(t, "a", "x", "cloud-a"))
+	w.put(vm(t, "b", "x", "cloud-a"))
+	if n := queued(func() { w.remove(vm(t, "a", "x", "cloud-a")) }); n != 0 {
+		t.Errorf("%d tasks without any ExternalNode", n)
+	}
+	w.put(node)
+	if n := queued(func() { w.remove(vm(t, "b", "x", "cloud-a")) }); n != 1 {
+		t.Errorf("%d tasks, want that of the ExternalNodes", n)
+	}
+	w.settle()
+	w.remove(node)
+	w.settle()
+	if len(w.externalNodes) != 0 || len(w.entities()) != 0 {
+		t.Errorf("left: %v, %v", w.externalNodes, w.entities())
+	}
+}

@@ -241,8 +241,14 @@ func (c *Controller) applyDeletion(in *inputKey) {
 		c.engine.DeleteEntity(policy.EntityRef{Kind: policy.KindNode, Name: in.Name})
 	case kindEntity:
 		c.engine.DeleteEntity(policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: in.Namespace, Name: in.Name})
-		c.later(task{kind: taskExternalNodes, namespace: in.Namespace})
+		// Only an ExternalNode may want it back, or its name. To look for one means to read all the entities of the Namespace.
+		if len(c.externalNodes[in.Namespace]) > 0 {
+			c.later(task{kind: taskExternalNodes, namespace: in.Namespace})
+		}
 	case kindExternalNode:
+		if delete(c.externalNodes[in.Namespace], in.Name); len(c.externalNodes[in.Namespace]) == 0 {
+			delete(c.externalNodes, in.Namespace)
+		}
 		c.later(task{kind: taskExternalNodes, namespace: in.Namespace})
 	case kindService:
 		c.engine.DeleteService(name)
@@ -267,10 +273,14 @@ func (c *Controller) applyObject(in input) {
 		c.putEntity(in)(convert.Node(o))
 	case *v1alpha2.ExternalEntity:
 		c.putEntity(in)(convert.ExternalEntity(o))
-		if len(o.OwnerReferences) > 0 {
+		if externalNodeOwner(o) != nil || len(o.OwnerReferences) > 0 && len(c.externalNodes[o.Namespace]) > 0 {
 			c.later(task{kind: taskExternalNodes, namespace: o.Namespace})
 		}
 	case *v1alpha1.ExternalNode:
+		if c.externalNodes[o.Namespace] == nil {
+			c.externalNodes[o.Namespace] = map[string]struct{}{}
+		}
+		c.externalNodes[o.Namespace][o.Name] = struct{}{}
 		c.later(task{kind: taskExternalNodes, namespace: o.Namespace})
 	case *corev1.Service:
 		c.engine.PutService(convert.Service(o))
