@@ -37,6 +37,7 @@ func computeAtOnce(in Input, lower Lowerer) (*Result, *computation) {
 	if insisting, stuck := in.insist(out); stuck {
 		out, c = compute(insisting, lower, true)
 		out.nameModes(in.Modes)
+		out.noteHaste(in.Modes)
 	}
 	return out, c
 }

@@ -112,6 +112,25 @@ func (r *Result) nameModes(modes map[VMRef]Mode) {
 	}
 }
 
+// noteHaste says of released VMs that do not wait any longer what that may mean.
+func (r *Result) noteHaste(modes map[VMRef]Mode) {
+	hasty := map[string]bool{}
+	for _, vm := range r.VMs {
+		for _, n := range vm.Interfaces {
+			if modes[vm.VM] == Released {
+				hasty[vm.VM.Region+"/"+n.ID] = true
+			}
+		}
+	}
+	for _, s := range r.Plan.Steps {
+		if s.Op.Kind == cloud.OpSetInterfaceGroups && hasty[s.Scope.Region+"/"+s.Op.Target] {
+			r.Notes = append(r.Notes, Note{s.Scope.Region, s.Op.Target,
+				"it is given back without waiting for VMs that are only planned for, so flows between it and them may be open or cut for a moment"})
+		}
+	}
+	r.sort()
+}
+
 // ours reports whether the group belongs to this controller and this account.
 func (s *regionState) ours(g *cloud.Group) bool {
 	return g != nil && g.OwnedBy(s.in.ClusterID) && g.Tags[cloud.TagAccount] == s.in.Account

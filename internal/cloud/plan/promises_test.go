@@ -64,7 +64,7 @@ type promises struct {
 	sacred map[string]bool     // what must not be touched
 	// stands are interfaces that are under control and only planned for.
 	stands map[int]bool
-	// noted are the VMs of which the planner says that they do not wait.
+	// noted are the interfaces of which the planner says that they do not wait.
 	noted map[string]bool
 }
 
@@ -92,13 +92,14 @@ func (p *phase) promised(f *fakeCloud) *promises {
 	return out
 }
 
-// take remembers what the planner says that it cannot keep.
-func (p *promises) take(res *plan.Result) {
+// take remembers what the planner says that it cannot keep. It reports whether there is anything.
+func (p *promises) take(res *plan.Result) (any bool) {
 	for _, n := range res.Notes {
 		if strings.Contains(n.Message, "without waiting") {
-			p.noted[n.Object] = true
+			p.noted[n.Object], any = true, true
 		}
 	}
+	return any
 }
 
 // allows reports an operation on something that is to stay as it is.

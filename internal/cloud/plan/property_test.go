@@ -48,6 +48,8 @@ type stats struct {
 	Replaced, Full int
 	// Together are interfaces that are tagged with others by one call.
 	Together int
+	// Hasty are plans that give released interfaces back without waiting for planned ones.
+	Hasty int
 	// Circles are plans that would go round in a circle.
 	Circles int
 }
@@ -289,7 +291,9 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 		if again := plan.Compute(p.input(p.set, observed), p.lowerer()); !reflect.DeepEqual(again, res) {
 			return fmt.Errorf("the same input gives another result: %+v instead of %+v", again, res)
 		}
-		p.strict.take(res)
+		if p.strict.take(res) {
+			p.st.Hasty++
+		}
 		if slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return strings.Contains(n.Message, "would make them undo") }) {
 			p.st.Circles++
 		}
