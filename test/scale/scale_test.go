@@ -65,8 +65,9 @@ func (f *fleet) relabel(name, to string) {
 
 func (f *fleet) row(what string, took, limit time.Duration) {
 	f.Helper()
-	f.Logf("| %s | %.1f s | %.1f s | %d | %d | %d |", what, took.Seconds(), limit.Seconds(),
-		f.calls.total("ModifyNetworkInterfaceAttribute"), f.calls.total(""), f.calls.throttled())
+	time.Sleep(10 * time.Second) // readings that follow
+	f.Logf("| %s | %.1f s | %.1f s | %d | %d | %d | %d |", what, took.Seconds(), limit.Seconds(),
+		f.calls.total("ModifyNetworkInterfaceAttribute"), f.calls.total(""), f.calls.describing(), f.calls.throttled())
 }
 
 // within fails if it took longer than the cloud's own limit and five in a hundred; slack is for what no bucket tells: settling, the observations before and
