@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 )
@@ -73,16 +74,18 @@ func (f flattening) flatten(c *regionState) half {
 		services = append(services, ServiceOf(r.Match))
 	}
 	var out half
+	known := walks{}
 	for _, s := range partition(services) {
-		out.cells = append(out.cells, f.cell(c, s, native))
+		out.cells = append(out.cells, f.cell(c, s, native, known))
 	}
 	return out.thrifty()
 }
 
-func (f flattening) cell(c *regionState, s Service, native []cloud.Rule) halfCell {
+func (f flattening) cell(c *regionState, s Service, native []cloud.Rule, known walks) halfCell {
 	family := familyOf(s.Protocol)
-	all, allLeft := f.walk(s, family, func(r *bound) Set { return c.peerAddrs(r.rule, f.view) })
-	anonymous, anonymousLeft := f.walk(s, family, func(r *bound) Set { return r.blocks })
+	matched, named := known.of(f.rules, s, func(r *bound) Set { return c.peerAddrs(r.rule, f.view) })
+	matched, named = matched.in(family), named.in(family)
+	all, anonymous := matched.allowed, named.allowed
 	out := halfCell{service: s}
 	for _, r := range native {
 		if !ServiceOf(r.Match).covers(s) {
@@ -90,15 +93,15 @@ func (f flattening) cell(c *regionState, s Service, native []cloud.Rule) halfCel
 		}
 		addrs, byAddr, known := c.nativePeer(r.Peer, f.view)
 		switch {
-		case !known && allLeft.Equal(family):
+		case !known && matched.left.Equal(family):
 			out.opaque = append(out.opaque, r.Peer)
 		case !known:
 			c.opaqueDropped(f.view, r.Peer)
 		case byAddr:
-			anonymous = anonymous.Union(addrs.Intersect(anonymousLeft))
+			anonymous = anonymous.Union(addrs.Intersect(named.left))
 			fallthrough
 		default:
-			all = all.Union(addrs.Intersect(allLeft))
+			all = all.Union(addrs.Intersect(matched.left))
 		}
 	}
 	slices.SortFunc(out.opaque, cloud.Peer.Compare)
@@ -107,36 +110,17 @@ func (f flattening) cell(c *regionState, s Service, native []cloud.Rule) halfCel
 	return out
 }
 
-// walk applies the rules to one cell and returns what they allow and what they leave to the native tier.
-func (f flattening) walk(s Service, family Set, match func(*bound) Set) (allowed, left Set) {
-	pool, passed, at := family, Set{}, stageAntrea
-	for _, r := range f.rules {
-		if r.policy.stage != at {
-			pool, passed, at = pool.Union(passed), Set{}, r.policy.stage
-		}
-		if pool.Empty() || !r.matches(s) {
-			continue
-		}
-		hit := match(r).Intersect(pool)
-		switch r.verdict {
-		case allow, grant:
-			allowed = allowed.Union(hit)
-		case pass:
-			passed = passed.Union(hit)
-		}
-		pool = pool.Minus(hit)
-	}
-	return allowed, pool.Union(passed)
-}
-
 // find returns the index of the cell that holds the service, which must lie in one cell.
 func (h half) find(s Service) int {
-	for i, c := range h.cells {
-		if c.service.Protocol == s.Protocol && c.service.covers(s) {
-			return i
-		}
+	last := len(h.cells) - 1
+	i := sort.Search(last, func(i int) bool {
+		c := h.cells[i].service
+		return c.Protocol > s.Protocol || c.Protocol == s.Protocol && c.To >= s.From
+	})
+	if i < last && h.cells[i].service.covers(s) {
+		return i
 	}
-	return len(h.cells) - 1
+	return last
 }
 
 // overlay calls f for every cell of the common refinement of a and b.

@@ -180,13 +180,15 @@ func (p *policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lo
 		p.refuse(in, "security groups do not see layer 7 protocols")
 	}
 	r.groups = peer.AddressGroups
+	blocks := []Set{r.blocks}
 	for _, b := range peer.IPBlocks {
 		set, err := parseBlock(b)
 		if err != nil {
 			p.refuse(in, "%v", err)
 		}
-		r.blocks = r.blocks.Union(set)
+		blocks = append(blocks, set)
 	}
+	r.blocks = unionAll(blocks)
 	for i := range in.Services {
 		p.parseService(r, in, &in.Services[i], lower)
 	}
@@ -198,15 +200,15 @@ func parseBlock(b v1beta2.IPBlock) (Set, error) {
 	if err != nil {
 		return Set{}, err
 	}
-	out := SetOfPrefixes(block)
+	var excepts []netip.Prefix
 	for _, e := range b.Except {
 		except, err := parsePrefix(e)
 		if err != nil {
 			return Set{}, err
 		}
-		out = out.Minus(SetOfPrefixes(except))
+		excepts = append(excepts, except)
 	}
-	return out, nil
+	return SetOfPrefixes(block).Minus(SetOfPrefixes(excepts...)), nil
 }
 
 func parsePrefix(n v1beta2.IPNet) (netip.Prefix, error) {

@@ -1,0 +1,152 @@
+package plan
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// claimed is a range of addresses that a rule matches; rule is its index.
+type claimed struct {
+	span
+	rule int
+}
+
+// walked is what a list of rules makes of all addresses: what it allows, and what it leaves to the native tier.
+type walked struct{ allowed, left Set }
+
+// in returns the part of a family.
+func (w walked) in(family Set) walked {
+	return walked{w.allowed.Intersect(family), w.left.Intersect(family)}
+}
+
+// walk applies rules, in the order of evaluation, to all addresses. It goes through the addresses once, whatever the number of rules: policies
+// may bring long lists of addresses, and set operations rule by rule would cost the square of their length.
+func walk(rules []*bound, match func(*bound) Set) walked {
+	var v4, v6 []claimed
+	for i, r := range rules {
+		set := match(r)
+		for _, part := range set.v4 {
+			v4 = append(v4, claimed{part, i})
+		}
+		for _, part := range set.v6 {
+			v6 = append(v6, claimed{part, i})
+		}
+	}
+	var out walked
+	out.allowed.v4, out.left.v4 = sweep(rules, v4, everyV4[0])
+	out.allowed.v6, out.left.v6 = sweep(rules, v6, everyV6[0])
+	return out
+}
+
+// sweep does it for a family. What no rule of a stage matches, and what the first that does passes on, goes on in the next stage.
+func sweep(rules []*bound, claims []claimed, every span) (allowed, left []span) {
+	slices.SortFunc(claims, func(a, b claimed) int { return a.from.compare(b.from) })
+	edges := make([]u128, 0, 2*len(claims)+1)
+	edges = append(edges, every.from)
+	for _, c := range claims {
+		edges = append(edges, c.from)
+		if c.to.less(every.to) {
+			edges = append(edges, c.to.next())
+		}
+	}
+	slices.SortFunc(edges, u128.compare)
+	edges = slices.Compact(edges)
+	var open [stageBaseline + 1]precedence
+	for i, from := range edges {
+		for ; len(claims) > 0 && claims[0].from == from; claims = claims[1:] {
+			at := &open[rules[claims[0].rule].policy.stage]
+			at.push(claims[0])
+		}
+		to := every.to
+		if i+1 < len(edges) {
+			to = edges[i+1].prev()
+		}
+		v := pass
+		for k := range open {
+			if first := open[k].first(from); first >= 0 {
+				v = rules[first].verdict
+			}
+			if v != pass {
+				break
+			}
+		}
+		switch v {
+		case allow, grant:
+			allowed = appendSpan(allowed, span{from, to})
+		case pass:
+			left = appendSpan(left, span{from, to})
+		}
+	}
+	return allowed, left
+}
+
+// precedence is a heap of claims, that of the first rule on top.
+type precedence []claimed
+
+func (h *precedence) push(c claimed) {
+	*h = append(*h, c)
+	s := *h
+	for i := len(s) - 1; i > 0; {
+		up := (i - 1) / 2
+		if s[up].rule <= s[i].rule {
+			return
+		}
+		s[up], s[i] = s[i], s[up]
+		i = up
+	}
+}
+
+// first returns the first rule whose claim reaches to the address, -1 if there is none. Claims that end before it are dropped.
+func (h *precedence) first(at u128) int {
+	for len(*h) > 0 && (*h)[0].to.less(at) {
+		s := *h
+		last := len(s) - 1
+		s[0] = s[last]
+		s = s[:last]
+		*h = s
+		for i := 0; ; {
+			down := 2*i + 1
+			if down >= len(s) {
+				break
+			}
+			if down+1 < len(s) && s[down+1].rule < s[down].rule {
+				down++
+			}
+			if s[i].rule <= s[down].rule {
+				break
+			}
+			s[i], s[down] = s[down], s[i]
+			i = down
+		}
+	}
+	if len(*h) == 0 {
+		return -1
+	}
+	return (*h)[0].rule
+}
+
+// walks remembers, while a direction is flattened, what lists of rules make of the addresses: many cells are matched by the same rules.
+type walks map[string][2]walked
+
+// of returns what the rules that match a service make of all addresses, and what they make of those that they name themselves.
+func (w walks) of(rules []*bound, s Service, peer func(*bound) Set) (all, named walked) {
+	var matching []*bound
+	var key []byte
+	grouped := false
+	for i, r := range rules {
+		if r.matches(s) {
+			matching = append(matching, r)
+			key = binary.AppendUvarint(key, uint64(i))
+			grouped = grouped || len(r.groups) > 0
+		}
+	}
+	if known, ok := w[string(key)]; ok {
+		return known[0], known[1]
+	}
+	all = walk(matching, peer)
+	if named = all; grouped {
+		named = walk(matching, func(r *bound) Set { return r.blocks })
+	}
+	w[string(key)] = [2]walked{all, named}
+	return all, named
+}
