@@ -114,7 +114,13 @@ func (s *regionState) decided(n *nic, rules []*bound, profile string) [2]half {
 	if h, ok := s.halfCache[key]; ok {
 		return h
 	}
-	var out [2]half
+	out := s.flattened(n, rules)
+	s.halfCache[key] = out
+	return out
+}
+
+// flattened is what the rules make of what the former groups of the interface allow, computed anew.
+func (s *regionState) flattened(n *nic, rules []*bound) (out [2]half) {
 	for i, d := range directions {
 		f := flattening{view: n.network}
 		for _, r := range rules {
@@ -125,7 +131,6 @@ func (s *regionState) decided(n *nic, rules []*bound, profile string) [2]half {
 		f.native = s.groupRules(n.former, d)
 		out[i] = f.flatten(s)
 	}
-	s.halfCache[key] = out
 	return out
 }
 

@@ -301,11 +301,7 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 	if s.restrict[first] != [2]bool{} && (s.gather(c, held) || s.disperse(c, held)) {
 		return
 	}
-	if offender := s.offender(c, held); offender != nil && !s.tighten(c, offender, message) {
-		for _, n := range c.nics {
-			s.leaveOut(n.vm, offender, message)
-		}
-	}
+	s.leaveSurplus(c, held, message)
 }
 
 // native reports whether no rule applies to the interface, so that its former groups decide everything.
@@ -327,38 +323,11 @@ func (s *regionState) passing(n *nic) bool {
 	return n.taken() && s.native(n) && len(s.hold)+len(s.stay)+len(s.restrict) > 0
 }
 
-// offender returns the policy of the lowest precedence without which the class would fit; if there is none, that of the lowest
-// precedence. It is nil if everything was left out already, for the sake of another interface of the same VM.
-func (s *regionState) offender(c *class, held [][]cloud.Rule) *policy {
-	n := c.nics[0]
-	vm := n.vm
-	var inForce []*policy
-	for _, p := range vm.policies {
-		if vm.left[p] == "" && slices.ContainsFunc(vm.effective, func(b *bound) bool { return b.policy == p }) {
-			inForce = append(inForce, p)
-		}
-	}
-	if len(inForce) == 0 {
-		return nil
-	}
-	slices.Reverse(inForce)
-	effective, profile := vm.effective, vm.profile
-	defer func() { vm.effective, vm.profile = effective, profile }()
-	for _, p := range inForce {
-		vm.left[p] = "tried"
-		vm.effective, vm.profile = effectiveRules(vm)
-		delete(vm.left, p)
-		if len(vm.effective) == 0 {
-			return p
-		}
-		if s.fits(c, s.wanted(n), held, forms{}) {
-			return p
-		}
-	}
-	return inForce[0]
-}
-
 func (sh Shortage) message(l cloud.Limits) string {
+	if sh.AtLeast {
+		return fmt.Sprintf("needs at least %d %s rules for %s on one interface, and %d groups of at most %d rules hold %d; not less than a quota of %d rules per group would do",
+			sh.Needed, sh.Direction, sh.Family, l.GroupsPerInterface, l.RulesPerGroup, sh.Available, sh.RulesPerGroup)
+	}
 	if sh.Needed <= sh.Available {
 		return fmt.Sprintf("needs %d %s rules for %s on one interface, among them prefix lists that one group has to hold whole, and they do not fit into %d groups of at most %d rules; "+
 			"a quota of %d rules per group would do", sh.Needed, sh.Direction, sh.Family, l.GroupsPerInterface, l.RulesPerGroup, sh.RulesPerGroup)

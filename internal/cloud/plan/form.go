@@ -208,6 +208,9 @@ func (s *regionState) fit(c *class, want [2]half, held [][]cloud.Rule, f forms) 
 
 func (s *regionState) tryForms(c *class, want [2]half, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short *Shortage) {
 	q := s.quotaOf(c, f.slots)
+	if bound := s.atLeast(c, want, &f, q); bound != nil && bound.Needed > farBeyond*bound.Available {
+		return nil, nil, bound
+	}
 	for {
 		t := s.traffic(c, want, &f)
 		if surplus := f.references - room(q); surplus > 0 && f.change(s, c.network, surplus) {
@@ -230,7 +233,7 @@ func (s *regionState) tryForms(c *class, want [2]half, held [][]cloud.Rule, f fo
 // mayFit reports false if the references alone, in the form with the fewest of them, are too many for the class.
 func (s *regionState) mayFit(c *class, want [2]half, f forms) bool {
 	q := s.quotaOf(c, f.slots)
-	if q.GroupsPerInterface <= 0 {
+	if q.GroupsPerInterface <= 0 || s.atLeast(c, want, &f, q) != nil {
 		return false
 	}
 	for quick := (forms{counts: true, trial: f.trial}); ; {

@@ -113,6 +113,8 @@ type Shortage struct {
 	Needed, Available int
 	// RulesPerGroup is the smallest quota "rules per group" that would do, other quotas unchanged.
 	RulesPerGroup int
+	// AtLeast is true if so much is needed that the exact number was not looked for: Needed and RulesPerGroup are not more than that.
+	AtLeast bool
 }
 
 // Result is the outcome of one computation.

@@ -159,11 +159,15 @@ func (c *compiler) byCell(required, allowed []plan.Set) []cloud.Rule {
 			needs[p][i] = always
 		}
 	}
+	free := make([]plan.Set, len(c.cells)) // where a rule does no harm
+	for i := range c.cells {
+		free[i] = allowed[i].Union(withoutPackets(c.cells[i].Service))
+	}
 	var out []cloud.Rule
 	for _, p := range order {
 		set := plan.SetOfPrefixes(p)
 		for i := range c.cells {
-			if needs[p][i] == never && set.Within(allowed[i].Union(withoutPackets(c.cells[i].Service))) {
+			if needs[p][i] == never && set.Within(free[i]) {
 				needs[p][i] = either
 			}
 		}

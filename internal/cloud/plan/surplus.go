@@ -1,0 +1,107 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// unfitting is a policy that cannot be enforced on an interface together with those that are.
+type unfitting struct {
+	policy *policy
+	short  Shortage
+	// certain is true if it does not fit in any form, whatever the classes of its peers.
+	certain bool
+}
+
+// surplus returns the policies that do not fit together with the others, those of the lowest precedence first: the rest is what remains if one
+// after the other is admitted that fits besides those admitted before, in the order of precedence. What each of them would need is told for the
+// case that it came on top of the rest. It is empty if everything was left out already, for the sake of another interface of the same VM.
+func (s *regionState) surplus(c *class, held [][]cloud.Rule) (out []unfitting) {
+	n := c.nics[0]
+	var kept, rest []*policy
+	with := func(p *policy) [2]half { return s.flattened(n, s.rulesOfPolicies(n.vm, append(slices.Clip(kept), p))) }
+	for _, p := range n.vm.policies {
+		if n.vm.left[p] != "" || !slices.ContainsFunc(n.vm.effective, func(b *bound) bool { return b.policy == p }) {
+			continue
+		}
+		if s.fits(c, with(p), held, forms{}) {
+			kept = append(kept, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	for _, p := range rest {
+		// It may fit now: a policy of lower precedence can make rules needless.
+		want := with(p)
+		if _, _, short := s.fit(c, want, held, forms{}); short != nil {
+			out = append(out, unfitting{p, *short, s.atLeast(c, want, &forms{}, s.quotaOf(c, 0)) != nil})
+		} else {
+			kept = append(kept, p)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// rulesOfPolicies returns the rules that the policies have for the VM, with the failsafe flows.
+func (s *regionState) rulesOfPolicies(vm *vmState, policies []*policy) []*bound {
+	var rules []*bound
+	for _, r := range vm.applied {
+		if slices.Contains(policies, r.policy) {
+			rules = append(rules, r)
+		}
+	}
+	rules, _ = s.withFailsafe(rules, "")
+	return rules
+}
+
+// leaveSurplus leaves out what does not fit of the policies of a class, or tightens it: all that certainly does not fit, or else the
+// one of the lowest precedence, for without it peers may be alike that were not, so that the others fit. An interface that stays as it is
+// for the sake of one policy needs nothing more.
+func (s *regionState) leaveSurplus(c *class, held [][]cloud.Rule, message string) {
+	surplus := s.surplus(c, held)
+	limits := s.quotaOf(c, 0).Limits
+	var left []unfitting
+	for _, u := range surplus {
+		if !s.in.Tighten[u.policy.ref.UID] || s.tightened[c.key] != nil {
+			left = append(left, u)
+		}
+	}
+	if len(left) == 0 && len(surplus) > 0 {
+		s.tighten(c, surplus[0].policy, message)
+		return
+	}
+	if slices.ContainsFunc(left, func(u unfitting) bool { return u.certain }) {
+		left = slices.DeleteFunc(left, func(u unfitting) bool { return !u.certain })
+	} else if len(left) > 1 {
+		left = left[:1]
+	}
+	for _, n := range c.nics {
+		for _, u := range s.inOrderOfLoss(n.vm, left) {
+			if s.frozen[n] == "" {
+				s.leaveOut(n.vm, u.policy, u.short.message(limits))
+			}
+		}
+	}
+}
+
+// inOrderOfLoss returns first the policies that are not in force on the VM in an earlier form: leaving them out costs nothing.
+func (s *regionState) inOrderOfLoss(vm *vmState, of []unfitting) []unfitting {
+	known, ok := s.in.Realized[vm.ref]
+	if !ok {
+		return of
+	}
+	out := slices.Clone(of)
+	slices.SortStableFunc(out, func(a, b unfitting) int {
+		switch x, y := known[a.policy.ref.UID], known[b.policy.ref.UID]; {
+		case x == y:
+			return 0
+		case y:
+			return -1
+		default:
+			return 1
+		}
+	})
+	return out
+}
