@@ -262,6 +262,7 @@ func (p *planner) plan(ctx context.Context) ([]plannedAccount, error) {
 		f, err := forecast.Run(plan.Input{
 			ClusterID: p.clusterID, Account: o.key, Regions: o.regions, Entities: o.entities(p.in),
 			Policies: v.policies, AddressGroups: v.addressGroups, AppliedToGroups: v.appliedToGroups, Modes: modes,
+			Stop: func() bool { return ctx.Err() != nil },
 		}, lower.AWS{})
 		if err != nil {
 			return nil, fmt.Errorf("account %s: %w", o.key, err)

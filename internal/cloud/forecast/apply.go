@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -174,12 +175,18 @@ type Forecast struct {
 	After []*cloud.Snapshot
 }
 
+// ErrStopped is returned by Run if Input.Stop ended it.
+var ErrStopped = errors.New("planning was interrupted")
+
 // Run plans round after round until nothing is left to do.
 func Run(in plan.Input, lower plan.Lowerer) (*Forecast, error) {
 	out := &Forecast{}
 	in.Regions = slices.Clone(in.Regions)
 	for range maxRounds {
 		r := plan.Compute(in, lower)
+		if r.Stopped {
+			return nil, ErrStopped
+		}
 		out.Rounds = append(out.Rounds, r)
 		if out.Complete = r.Plan.Empty(); out.Complete {
 			break

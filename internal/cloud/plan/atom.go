@@ -136,6 +136,7 @@ func without[T comparable](a, b []T) []T {
 // change is forgotten after each of them, because the change is another one then.
 func (s *regionState) settle() {
 	for refused := true; ; {
+		s.mayStop()
 		if refused {
 			s.banned, s.unfit, s.hold = map[string]map[string]bool{}, map[string]map[string]bool{}, map[*nic]bool{}
 		}

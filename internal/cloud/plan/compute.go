@@ -22,10 +22,29 @@ type computation struct {
 
 // Compute plans one round for an account: the operations that bring the cloud from what was observed to what the policies want, or
 // a safe part of the way (Plan.Partial).
-func Compute(in Input, lower Lowerer) *Result {
+func Compute(in Input, lower Lowerer) (out *Result) {
+	defer func() {
+		switch r := recover(); r {
+		case nil:
+		case stopped{}:
+			out = &Result{Plan: Plan{Account: in.Account}, Stopped: true}
+		default:
+			panic(r)
+		}
+	}()
 	out, c := computeAtOnce(in, lower)
 	out, _ = in.foresee(out, c, lower)
 	return out
+}
+
+// stopped is what the computation panics with if nobody wants its result any more. It never leaves Compute.
+type stopped struct{}
+
+// mayStop ends the computation if nobody wants its result any more.
+func (c *computation) mayStop() {
+	if c.in.Stop != nil && c.in.Stop() {
+		panic(stopped{})
+	}
 }
 
 // computeAtOnce is Compute without a look at later rounds.
@@ -306,6 +325,7 @@ func (c *computation) restrictConflicts() bool {
 	}
 	found := false
 	for _, a := range changes {
+		c.mayStop()
 		for i := range directions {
 			if len(a.wider[i]) == 0 {
 				continue

@@ -158,6 +158,7 @@ func (s *regionState) lowerClasses() (retry bool) {
 		if c.state != Guarded {
 			continue
 		}
+		s.mayStop()
 		if s.literal[c.key] {
 			s.keepRules(c)
 			continue

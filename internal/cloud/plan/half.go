@@ -76,6 +76,7 @@ func (f flattening) flatten(c *regionState) half {
 	var out half
 	known := walks{}
 	for _, s := range partition(services) {
+		c.mayStop()
 		out.cells = append(out.cells, f.cell(c, s, native, known))
 	}
 	return out.thrifty()

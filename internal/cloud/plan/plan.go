@@ -61,6 +61,10 @@ type Input struct {
 	// Regions holds one entry per region of the account that could be observed. VMs of other regions are left alone.
 	Regions []Region
 
+	// Stop is asked now and then whether the result is still wanted; nil means that it is. It must be cheap, and it may be called from no other
+	// goroutine than that of Compute.
+	Stop func() bool
+
 	// refused are interfaces that later rounds would refuse to take over, left the policies, by UID, that they would leave out; restrain are
 	// directions of interfaces that must not become wider in this round, and stay interfaces that must not be given back. See foresee.
 	refused  map[string]string
@@ -120,6 +124,8 @@ type Shortage struct {
 // Result is the outcome of one computation.
 type Result struct {
 	Plan Plan
+	// Stopped is true if Input.Stop ended the computation: nothing is known then, and the rest is empty.
+	Stopped bool
 	// VMs has one entry per selected VM that was observed, sorted by region and ID.
 	VMs []VMStatus
 	// Policies has one entry per policy of the input, in the order of evaluation.

@@ -35,7 +35,7 @@ func (s *regionState) surplus(c *class, held [][]cloud.Rule) (out []unfitting) {
 		// It may fit now: a policy of lower precedence can make rules needless.
 		want := with(p)
 		if _, _, short := s.fit(c, want, held, forms{}); short != nil {
-			out = append(out, unfitting{p, *short, s.atLeast(c, want, &forms{}, s.quotaOf(c, 0)) != nil})
+			out = append(out, unfitting{p, short(), s.atLeast(c, want, &forms{}, s.quotaOf(c, 0)) != nil})
 		} else {
 			kept = append(kept, p)
 		}

@@ -221,7 +221,10 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 		if n < maxRestarts && !t.acct.Releasing && !w.mirror.Unchanged(t.version) {
 			continue // objects that belong together may have come in part
 		}
-		res := w.compute(t, seen.regions)
+		res := w.compute(ctx, t, seen.regions)
+		if res.Stopped {
+			return false, ctx.Err()
+		}
 		seen.mark(res, t)
 		if res.Plan.Empty() {
 			done, err := w.done(ctx, t, res, seen.snapshots())
@@ -337,20 +340,27 @@ func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) 
 		}
 		regions = append(regions, plan.Region{Snapshot: snap, Limits: limits})
 	}
-	return w.compute(t, regions), true
+	res := w.compute(ctx, t, regions)
+	return res, !res.Stopped
 }
 
-func (w *worker) compute(t task, regions []plan.Region) *plan.Result {
+// compute plans, and notes what the result says. It stops when the context ends.
+func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *plan.Result {
 	in := plan.Input{
 		ClusterID: w.r.ClusterID, Account: w.key,
 		Policies: t.want.Policies, AddressGroups: t.want.AddressGroups, AppliedToGroups: t.want.AppliedToGroups,
 		Entities: t.acct.Entities, Shared: t.acct.Shared, Realized: w.realized, Regions: regions, Modes: t.acct.planModes(), Failsafe: t.acct.Failsafe,
-		Tighten: w.tightened(t.want),
+		Tighten: w.tightened(t.want), Stop: func() bool { return ctx.Err() != nil },
 	}
 	res := plan.Compute(in, w.r.Lowerer)
+	if res.Stopped {
+		return res
+	}
 	w.would, w.claims = nil, claimsOf(regions)
 	if slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
-		w.would = plan.Compute(in.WithoutPlanned(), w.r.Lowerer)
+		if w.would = plan.Compute(in.WithoutPlanned(), w.r.Lowerer); w.would.Stopped {
+			return w.would
+		}
 	}
 	w.remember(res, regions)
 	w.drift(t, res, regions)
