@@ -25,8 +25,13 @@ and groups that the controller would compute from them, and what it would refuse
 
 The part "span" has an entry for every enforcer key (the Node of a Pod, the externalNode of an ExternalEntity). Without
 --node it holds what a LIST with that key returns, which like that of the Antrea Controller is everything. With --node KEY
-the whole output is what a WATCH with that key is given: the policies and groups that concern the key, and of
-applied-to groups its own members.
+the lists of policies and groups are what a WATCH with that key is given, and "span" has that key only. A policy that
+concerns the key is there whole, so are the address groups that it refers to, with all their members; of its applied-to
+groups those that have members of the key are there, with these members only. What was refused is listed whole, also where
+it would not concern the key.
+
+Manifests are taken as if they were applied in their order, with two exceptions: a policy may come before its Tier, and
+Namespaces that no manifest defines are supposed to exist. Applied for real, a policy whose Tier does not exist yet is refused.
 
 The exit code is 2 if an object was refused; the rest is computed and printed all the same.`,
 		Example: "  nephele policy compute -f policies/ -f inventory.yaml -o json\n  nephele policy compute -f all.yaml --node cloud/prod/aws-main -o yaml",

@@ -26,10 +26,10 @@ const (
 	kindExternalNode = "ExternalNode"
 )
 
-// Namespace converts a Namespace. The label with its name, which the API server sets, is added if it is missing.
+// Namespace converts a Namespace. The label with its name is set, whatever it says, as the API server does.
 func Namespace(n *corev1.Namespace) policy.Namespace {
 	labels := n.Labels
-	if _, ok := labels[corev1.LabelMetadataName]; !ok {
+	if labels[corev1.LabelMetadataName] != n.Name {
 		labels = maps.Clone(labels)
 		if labels == nil {
 			labels = map[string]string{}
