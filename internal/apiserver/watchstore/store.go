@@ -63,6 +63,7 @@ type Store struct {
 	// delivered; rendered are the objects that are kept as receivers get them, for the others that need them.
 	unread    atomic.Int64
 	due       atomic.Int64
+	published atomic.Uint64 // set last: due counts all that it brought
 	rendering sync.Mutex
 	rendered  []*entry
 }
@@ -86,6 +87,7 @@ func New(o Options) *Store {
 		o.MaxEventBytes = DefaultMaxEventBytes
 	}
 	s := &Store{maxPending: o.MaxPending, maxEventBytes: o.MaxEventBytes, revision: o.FirstRevision, registry: newRegistry()}
+	s.published.Store(o.FirstRevision)
 	for kind, r := range Resources() {
 		s.tables[kind] = &table{resource: r, kind: kind, entries: map[string]*entry{}}
 	}
@@ -125,6 +127,7 @@ func (s *Store) notify(w *Watcher) {
 func (s *Store) publish(parts iter.Seq[Changes]) (told int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer func() { s.published.Store(s.revision) }()
 	s.trimRendered()
 	p := publication{Store: s, spans: map[spanChange]*span{}}
 	begun := false
@@ -235,11 +238,11 @@ func (s *Store) Watchers(r Resource) int {
 	return 0
 }
 
-// Progress returns the revision of the store, and by how many changed objects its receivers are behind it, all together.
+// Progress returns the revision that was published last, and by how many changed objects its receivers are behind it, all together. It
+// waits for nobody, and may be called after every event.
 func (s *Store) Progress() (revision uint64, behind int) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.revision, int(s.due.Load())
+	revision = s.published.Load()
+	return revision, int(s.due.Load())
 }
 
 // view lists what concerns a key, by age; nil stands for all keys. It needs the store locked for writing.
