@@ -92,7 +92,7 @@ func (c *Changes) wholeSpan(r *reach) []string {
 
 // wholeSpanOf returns the keys of a group: those of its reach where it has just one, and they are the same.
 func (c *Changes) wholeSpanOf(g *group) []string {
-	if r := g.reaches.one; r != nil && (g.role == AddressGroup || len(r.atgs) == 1) {
+	if r := g.reaches.one; r != nil && (g.role == AddressGroup || r.several == nil) {
 		return c.wholeSpan(r)
 	}
 	return g.hosts.keys()

@@ -77,7 +77,7 @@ func (e *Engine) updateAppliedToGroups(c *Changes) {
 		g := e.dirtyGroups[i]
 		switch {
 		case g.role != AppliedToGroup:
-		case g.fresh && g.service != nil:
+		case g.fresh && g.selection == nil:
 			g.hosts.list = slices.Clone(e.nodeHosts.list)
 		case g.fresh:
 			e.countMembers(g)

@@ -11,11 +11,10 @@ type group struct {
 	// refs counts the policies that refer to the group.
 	refs int32
 	name string
-	// uid is that of the object that the group is made from; empty: it is the name.
-	uid string
 	// selection holds the members; nil in the applied-to group of a Service.
 	selection *selection
-	service   *Member
+	// origin is nil for groups that are named after their selection.
+	origin *origin
 	// pending are the entities whose membership may have changed since the last Commit, with their member value at
 	// that time; nil: not a member. Not kept for fresh groups.
 	pending map[*entity]*Member
@@ -30,6 +29,12 @@ type group struct {
 	span  spanChange
 	// mark is the translation that last used the group.
 	mark uint64
+}
+
+// origin is what a group is made from other than its selection: an object with a UID, or a Service.
+type origin struct {
+	uid     string
+	service *Member
 }
 
 // hostSpan returns the hosts the group concerns, as of the last Commit or, during Commit, as far as brought up to date.
@@ -85,15 +90,15 @@ func (e *Engine) acquireGroup(role GroupRole, t *terms) *group {
 		g.refs++
 		return g
 	}
-	g := e.newGroup(role, s.groupName(), "")
+	g := e.newGroup(role, s.groupName(), nil)
 	g.selection = s
 	s.own[role] = g
 	return g
 }
 
 // newGroup makes a group with one reference.
-func (e *Engine) newGroup(role GroupRole, name, uid string) *group {
-	g := &group{role: role, name: name, uid: uid, refs: 1, fresh: true}
+func (e *Engine) newGroup(role GroupRole, name string, from *origin) *group {
+	g := &group{role: role, name: name, origin: from, refs: 1, fresh: true}
 	e.groupCount[role]++
 	e.touch(g)
 	return g
@@ -126,10 +131,10 @@ func (e *Engine) reselect(g *group, s *selection) {
 
 // uidOf returns the UID of the object that the group is made from, else its name.
 func (g *group) uidOf() string {
-	if g.uid == "" {
+	if g.origin == nil || g.origin.uid == "" {
 		return g.name
 	}
-	return g.uid
+	return g.origin.uid
 }
 
 // groupName is the name of the groups that the selection itself makes.
@@ -186,7 +191,7 @@ func (e *Engine) forget(g *group) {
 // eachMember calls f for the present members, in no order.
 func (g *group) eachMember(f func(*Member)) {
 	if g.selection == nil {
-		f(g.service)
+		f(g.origin.service)
 		return
 	}
 	for _, link := range g.selection.cells {

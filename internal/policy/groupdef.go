@@ -253,7 +253,7 @@ func (e *Engine) groupOf(role GroupRole, d *groupDef) *group {
 	if d.name.Namespace != "" {
 		name = d.name.Namespace + "/" + name
 	}
-	g := e.newGroup(role, name, d.in.UID)
+	g := e.newGroup(role, name, &origin{uid: d.in.UID})
 	g.selection = s
 	s.addGroup(g)
 	d.computed[role] = g
@@ -272,8 +272,8 @@ func (e *Engine) updateGroupDefs() {
 			if s := e.selectionOf(d); s != nil {
 				e.reselect(g, s)
 				e.releaseSelection(s) // reselect counted the group's own use
-				if g.uid != d.in.UID {
-					g.uid, g.replaced = d.in.UID, true
+				if g.origin.uid != d.in.UID {
+					g.origin.uid, g.replaced = d.in.UID, true
 					e.touch(g)
 				}
 			}

@@ -135,7 +135,7 @@ func (e *Engine) rebind(p *policyState, t *translation) {
 		if p.reach != nil && oldReach != p.reach {
 			p.at = at
 		}
-		for _, g := range oldReach.atgs {
+		for _, g := range oldReach.atgs() {
 			e.releaseGroup(g)
 		}
 	}

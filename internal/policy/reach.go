@@ -7,11 +7,11 @@ import (
 
 // reach is the span shared by the policies that apply to the same applied-to groups.
 type reach struct {
-	atgs   []*group // sorted by name
-	single [1]*group
+	// one is the applied-to group if there is just one; otherwise several is set.
+	one     [1]*group
+	several *manyGroups
 	// fresh reaches did not exist at the last Commit: their span is computed as a whole, late in Commit.
 	fresh, dirty bool
-	hosts        hostCounts // with several groups: by host, how many of them have it
 	// policies are those with this reach; each knows its place.
 	policies []*policyState
 	// ags counts the policies that use each address group.
@@ -27,11 +27,25 @@ type reachNews struct {
 	added, removed []string
 }
 
-func (r *reach) hostSpan() *hostCounts {
-	if len(r.atgs) == 1 {
-		return &r.atgs[0].hosts
+// manyGroups are several applied-to groups, sorted by name, or none. hosts counts by host how many of them have it.
+type manyGroups struct {
+	atgs  []*group
+	hosts hostCounts
+}
+
+// atgs returns the applied-to groups, sorted by name.
+func (r *reach) atgs() []*group {
+	if r.several != nil {
+		return r.several.atgs
 	}
-	return &r.hosts
+	return r.one[:]
+}
+
+func (r *reach) hostSpan() *hostCounts {
+	if r.several != nil {
+		return &r.several.hosts
+	}
+	return &r.one[0].hosts
 }
 
 // groupCounts counts uses of groups. Most reaches use one, for which a map would be the larger part of them.
@@ -141,10 +155,10 @@ func (e *Engine) reachOf(atgs []*group) *reach {
 		return r
 	}
 	r = &reach{fresh: true}
-	r.atgs = append(r.single[:0], atgs...)
 	if len(atgs) == 1 {
-		atgs[0].alone = r
+		r.one[0], atgs[0].alone = atgs[0], r
 	} else {
+		r.several = &manyGroups{atgs: slices.Clone(atgs)}
 		e.reaches[reachKey(atgs)] = r
 	}
 	e.freshReaches = append(e.freshReaches, r)
@@ -210,20 +224,20 @@ func (e *Engine) quit(r *reach, at int32, ags []*group) {
 // sweepReaches forgets the reaches without policies.
 func (e *Engine) sweepReaches() {
 	for _, r := range e.emptyReaches {
-		if len(r.policies) > 0 || e.knownReach(r.atgs) != r {
+		if len(r.policies) > 0 || e.knownReach(r.atgs()) != r {
 			continue
 		}
-		if len(r.atgs) == 1 {
-			r.atgs[0].alone = nil
+		if r.several == nil {
+			r.one[0].alone = nil
 		} else {
-			delete(e.reaches, reachKey(r.atgs))
+			delete(e.reaches, reachKey(r.atgs()))
 		}
-		for _, g := range r.atgs {
+		for _, g := range r.atgs() {
 			g.reaches.remove(r)
 		}
 	}
 	e.emptyReaches = e.emptyReaches[:0]
-	e.freshReaches = slices.DeleteFunc(e.freshReaches, func(r *reach) bool { return len(r.policies) == 0 && e.knownReach(r.atgs) != r })
+	e.freshReaches = slices.DeleteFunc(e.freshReaches, func(r *reach) bool { return len(r.policies) == 0 && e.knownReach(r.atgs()) != r })
 }
 
 // shift counts n more members of the applied-to group at the host and carries a change of its span on to the reaches
@@ -241,12 +255,12 @@ func (e *Engine) shift(g *group, h *host, n int) {
 			return
 		}
 		was, is := before, after
-		if len(r.atgs) > 1 {
+		if r.several != nil {
 			step := 1
 			if before {
 				step = -1
 			}
-			was, is = r.hosts.add(h, step)
+			was, is = r.several.hosts.add(h, step)
 		}
 		if was != is {
 			e.flipReach(r, h, was)
@@ -285,13 +299,13 @@ func (e *Engine) flipReach(r *reach, h *host, was bool) {
 func (e *Engine) fillReaches() {
 	for _, r := range e.freshReaches {
 		r.fresh = false
-		if len(r.atgs) == 1 {
+		if r.several == nil {
 			continue
 		}
-		r.hosts = hostCounts{}
-		for _, g := range r.atgs {
+		r.several.hosts = hostCounts{}
+		for _, g := range r.atgs() {
 			for _, c := range g.hosts.list {
-				r.hosts.add(c.host, 1)
+				r.several.hosts.add(c.host, 1)
 			}
 		}
 	}

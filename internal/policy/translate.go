@@ -398,8 +398,9 @@ func (e *Engine) acquireServiceGroup(name NamespacedName) *group {
 		g.refs++
 		return g
 	}
-	g := e.newGroup(AppliedToGroup, full, "")
-	g.service = &Member{EntityRef: EntityRef{KindService, name.Namespace, name.Name}, Everywhere: true}
+	g := e.newGroup(AppliedToGroup, full, &origin{
+		service: &Member{EntityRef: EntityRef{KindService, name.Namespace, name.Name}, Everywhere: true},
+	})
 	e.serviceGroups[full] = g
 	return g
 }
