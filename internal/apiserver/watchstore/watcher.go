@@ -17,27 +17,33 @@ var (
 //
 // Unless said otherwise, its fields are guarded by the lock of the store: those who change it hold that for writing, the one receiver for reading.
 type Watcher struct {
-	store    *Store
+	// What every event needs comes first and side by side: the publisher and the receiver, on processors of their own, take turns at it.
+	store *Store
+	// wake holds a token while there may be something to deliver that the receiver has not looked for.
+	wake chan struct{}
+	// heeded is the end of the context that is heeded, drained says that Take has found nothing more, so that it need not look before
+	// there is a token. Both are the receiver's own.
+	heeded  <-chan struct{}
+	drained bool
+	// beginning says that the bookmark has not been delivered.
+	beginning bool
+	ended     error
+	// notified is the revision in which the receiver was last put on the list of those to wake.
+	notified uint64
+	// due is what comes after what the watch begins with. The changes of an object that it begins with and that has not had its turn are
+	// not in it.
+	due agenda
+
+	// first are the objects that the watch begins with, by age; those before at have been delivered. The bookmark follows.
+	first    []*entry
+	at       int
+	revision uint64
+
 	resource Resource
 	kind     int
 	name     string
 	key      *key // nil for the empty key
-	// wake holds a token while there may be something to deliver that the receiver has not looked for.
-	wake chan struct{}
-	// notified is the revision in which the receiver was last put on the list of those to wake.
-	notified uint64
 	heed     heed
-	// drained says that Take has found nothing more, so that it need not look before there is a token. It is the receiver's own.
-	drained bool
-	ended   error
-
-	// first are the objects that the watch begins with, by age; those before at have been delivered. The bookmark follows.
-	first     []*entry
-	at        int
-	beginning bool
-	revision  uint64
-	// due is what comes after that. The changes of an object that the watch begins with and that has not had its turn are not in it.
-	due agenda
 }
 
 type step uint8
@@ -108,8 +114,11 @@ func (w *Watcher) Take(ctx context.Context, into []Event) (int, error) {
 
 // await waits until there may be something to deliver, or the watch has ended. It fails with the error of ctx.
 func (w *Watcher) await(ctx context.Context) error {
-	if !w.heed.to(ctx, w) {
-		return nil
+	if done := ctx.Done(); done != w.heeded {
+		if !w.heed.to(ctx, w) {
+			return nil
+		}
+		w.heeded = done
 	}
 	if err := ctx.Err(); err != nil {
 		return err
