@@ -14,7 +14,7 @@ type Scope struct {
 }
 
 // Snapshot is one region of one account as it was at ObservedAt: all of it, or it would have been an error.
-// Slices are sorted by ID, except Rules, which are sorted by Rule.Compare.
+// Slices are sorted by ID, except Rules, which are sorted by Rule.Compare, and References, which are sorted by group and peering.
 type Snapshot struct {
 	Scope
 	// OwnerID is the cloud's own account number.
@@ -27,6 +27,16 @@ type Snapshot struct {
 	Interfaces  []Interface
 	Groups      []Group
 	PrefixLists []PrefixList
+	// References are what rules of other cloud accounts refer to, over peerings. They may be older than the rest, by as much as the slow full
+	// reading is.
+	References []Reference
+}
+
+// Reference says that rules in a network of another cloud account refer to a group. Which rules, and who is subject to them, is not known.
+type Reference struct {
+	GroupID string
+	// NetworkID and OwnerID are the other network and its account, PeeringID is the way to it.
+	NetworkID, OwnerID, PeeringID string
 }
 
 // Network is a VPC (AWS) or a VNet (Azure).

@@ -44,10 +44,51 @@ func (p *Provider) observe(ctx context.Context, s cloud.Scope, w window) (*cloud
 	} else if err = r.look(ctx, w, snap, frame); err == nil && !r.blind() {
 		err = content(ctx)
 	}
+	if err == nil {
+		snap.References, err = r.references(ctx, snap)
+	}
 	if err != nil {
 		return nil, p.explainAuth(ctx, s.Region, err)
 	}
 	return snap, nil
+}
+
+// references asks which groups rules of other accounts refer to. Only those can be that are not ours, in networks with a peering to a network
+// of another account in the same region; where there are none, nothing is asked.
+func (r *reader) references(ctx context.Context, snap *cloud.Snapshot) (all []cloud.Reference, err error) {
+	foreign := map[string]cloud.PeeringEnd{} // by peering
+	near := map[string]bool{}
+	for _, p := range snap.Peerings {
+		for _, ends := range [][2]cloud.PeeringEnd{{p.A, p.B}, {p.B, p.A}} {
+			if here, there := ends[0], ends[1]; here.Region == there.Region && here.OwnerID == snap.OwnerID && there.OwnerID != snap.OwnerID {
+				foreign[p.ID], near[here.NetworkID] = there, true
+			}
+		}
+	}
+	var ids []string
+	for i := range snap.Groups {
+		if g := &snap.Groups[i]; near[g.NetworkID] && g.OwnerID == snap.OwnerID && g.Tags[cloud.TagCluster] == "" {
+			ids = append(ids, g.ID)
+		}
+	}
+	for chunk := range slices.Chunk(ids, filterValues) {
+		found, err := r.referencesTo(ctx, chunk)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range found {
+			if there, ok := foreign[awssdk.ToString(x.VpcPeeringConnectionId)]; ok {
+				all = append(all, cloud.Reference{
+					GroupID: awssdk.ToString(x.GroupId), NetworkID: awssdk.ToString(x.ReferencingVpcId), OwnerID: there.OwnerID,
+					PeeringID: awssdk.ToString(x.VpcPeeringConnectionId),
+				})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b cloud.Reference) int {
+		return cmp.Or(cmp.Compare(a.GroupID, b.GroupID), cmp.Compare(a.PeeringID, b.PeeringID))
+	})
+	return all, nil
 }
 
 // content reads what lies in the networks.
@@ -140,6 +181,27 @@ func each[Out any](ctx context.Context, r *reader, call string, p pages[Out], us
 
 func filter(name string, values ...string) types.Filter {
 	return types.Filter{Name: awssdk.String(name), Values: values}
+}
+
+// referencesTo asks about groups, except those that are gone by now.
+func (r *reader) referencesTo(ctx context.Context, ids []string) ([]types.SecurityGroupReference, error) {
+	const call = "DescribeSecurityGroupReferences"
+	out, err := r.api.DescribeSecurityGroupReferences(ctx, &ec2.DescribeSecurityGroupReferencesInput{GroupId: ids})
+	if err == nil {
+		return out.SecurityGroupReferenceSet, nil
+	}
+	if err = classify(call, err, r.p.cfg.Now()); cloud.ClassOf(err) != cloud.NotFound {
+		return nil, err
+	}
+	if len(ids) == 1 {
+		return nil, nil
+	}
+	first, err := r.referencesTo(ctx, ids[:len(ids)/2])
+	if err != nil {
+		return nil, err
+	}
+	second, err := r.referencesTo(ctx, ids[len(ids)/2:])
+	return append(first, second...), err
 }
 
 func (r *reader) networks(ctx context.Context, f []types.Filter) (all []cloud.Network, err error) {

@@ -103,7 +103,7 @@ func (s *regionState) decideStates() {
 				n.state = Guarded
 			}
 		}
-		again = s.guardDependents()
+		again = s.guardDependents() || s.spareReferred()
 	}
 	s.decideMembers()
 }
@@ -218,6 +218,40 @@ func (s *regionState) guardDependents() (refused bool) {
 // onlyWaits reports whether the interface is guarded only until it can be given back. A released one that depends on it goes with it.
 func (s *regionState) onlyWaits(n *nic) bool {
 	return n.taken() && s.frozen[n] == "" && (n.vm == nil || len(n.vm.effective) == 0)
+}
+
+// spareReferred refuses to take over interfaces whose groups rules of other accounts refer to: whom these rules concern is not known here, and
+// they would no longer match the interface. It reports whether that refuses anything.
+func (s *regionState) spareReferred() (refused bool) {
+	if len(s.snap.References) == 0 {
+		return false
+	}
+	by := map[string]*cloud.Reference{}
+	for i := range s.snap.References {
+		if r := &s.snap.References[i]; by[r.GroupID] == nil {
+			by[r.GroupID] = r
+		}
+	}
+	for _, n := range s.nics {
+		if n.state != Guarded {
+			continue
+		}
+		for _, id := range n.former {
+			r := by[id]
+			if r == nil {
+				continue
+			}
+			message := fmt.Sprintf("rules in the network %s of the account %s refer to the group %s over the peering %s, and would no longer match the interface %s: "+
+				"let them name addresses, or give the VM another group instead", r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
+			if n.taken() {
+				s.note(n.ID, message)
+				continue
+			}
+			s.refused[n], refused = message, true
+			break
+		}
+	}
+	return refused
 }
 
 // lost returns the guarded interfaces that natively hold the group and that the dependent's rule no longer matches.

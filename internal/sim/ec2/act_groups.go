@@ -41,6 +41,23 @@ func describeSecurityGroups(r *request) ([]wire.Element, error) {
 	return pageOf("securityGroupInfo", page, func(g world.SecurityGroup) []wire.Element { return groupBody(region, g) }), nil
 }
 
+// describeSecurityGroupReferences takes no filters and knows no pages.
+func describeSecurityGroupReferences(r *request) ([]wire.Element, error) {
+	ids, err := needList(r, "GroupId")
+	if err != nil {
+		return nil, err
+	}
+	refs, err := r.region.SecurityGroupReferences(ids...)
+	if err != nil {
+		return nil, err
+	}
+	return []wire.Element{wire.List("securityGroupReferenceSet", refs, func(x world.GroupReference) []wire.Element {
+		return []wire.Element{
+			wire.Text("groupId", x.GroupID), wire.Text("referencingVpcId", x.VPCID), wire.Text("vpcPeeringConnectionId", x.PeeringID),
+		}
+	})}, nil
+}
+
 // groupsByName looks groups up by name, which works in the default VPC only.
 func groupsByName(r *request, names []string) ([]world.SecurityGroup, error) {
 	if len(names) == 0 {

@@ -171,6 +171,11 @@ func (s *story) groups() {
 	if err := waited.Wait(s.ctx, &awsec2.DescribeSecurityGroupsInput{GroupIds: []string{s.web}}, time.Minute); err != nil {
 		s.Fatal(err)
 	}
+	referred, err := s.c.DescribeSecurityGroupReferences(s.ctx, &awsec2.DescribeSecurityGroupReferencesInput{GroupId: []string{s.web}})
+	must(s.T, referred, err)
+	if len(referred.SecurityGroupReferenceSet) != 0 {
+		s.Errorf("references to a new group: %+v", referred.SecurityGroupReferenceSet)
+	}
 	groups, err := s.c.DescribeSecurityGroups(s.ctx, &awsec2.DescribeSecurityGroupsInput{GroupIds: []string{s.web}})
 	must(s.T, groups, err)
 	same(s.T, "a new group: the VPC has IPv6, so all of both families may leave", groups.SecurityGroups, []types.SecurityGroup{{

@@ -62,3 +62,51 @@ func (w *World) SetPeeringStatus(id, status string) error {
 		return []string{id}, nil
 	})
 }
+
+// GroupReference says that rules in a VPC at the other side of an active peering refer to a group.
+type GroupReference struct {
+	GroupID, VPCID, PeeringID string
+}
+
+// SecurityGroupReferences is DescribeSecurityGroupReferences.
+func (r *Region) SecurityGroupReferences(ids ...string) ([]GroupReference, error) {
+	groups, err := r.SecurityGroups(ids...)
+	if err != nil {
+		return nil, err
+	}
+	var out []GroupReference
+	r.w.read(func(time.Time) {
+		for _, g := range groups {
+			for _, id := range slices.Sorted(maps.Keys(r.w.peerings)) {
+				p := r.w.peerings[id]
+				if p.Status != PeeringActive || p.Requester.Region != p.Accepter.Region {
+					continue
+				}
+				far := p.Accepter.VPCID
+				switch g.VPCID {
+				case p.Requester.VPCID:
+				case far:
+					far = p.Requester.VPCID
+				default:
+					continue
+				}
+				if r.w.refersFrom(far, g.ID) {
+					out = append(out, GroupReference{g.ID, far, p.ID})
+				}
+			}
+		}
+	})
+	return out, nil
+}
+
+// refersFrom reports whether any group in the VPC, whoever owns it, has a rule that refers to a group.
+func (w *World) refersFrom(vpc, group string) bool {
+	for _, d := range w.regions {
+		for _, g := range d.groups {
+			if g.VPCID == vpc && slices.ContainsFunc(g.Rules, func(x SecurityGroupRule) bool { return x.Group != nil && x.Group.GroupID == group }) {
+				return true
+			}
+		}
+	}
+	return false
+}
