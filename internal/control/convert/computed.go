@@ -216,10 +216,45 @@ func ComputedPolicy(p *policy.ComputedPolicy) *v1beta2.NetworkPolicy {
 			Type: v1beta2.NetworkPolicyType(p.Source.Kind), Namespace: p.Source.Namespace, Name: p.Source.Name, UID: types.UID(p.Source.UID),
 		},
 	}
+	if len(p.Rules) == 1 && isDenial(&p.Rules[0]) {
+		out.Rules = denyAll(p.Rules[0].Direction, p.Rules[0].EnableLogging)
+		return out
+	}
+	if len(p.Rules) > 0 {
+		out.Rules = make([]v1beta2.NetworkPolicyRule, len(p.Rules))
+	}
 	for i := range p.Rules {
-		out.Rules = append(out.Rules, computedRule(&p.Rules[i]))
+		out.Rules[i] = computedRule(&p.Rules[i])
 	}
 	return out
+}
+
+// denials are the deny-all rules of Kubernetes NetworkPolicies, without logging and with. Nobody modifies them: most Namespaces have a
+// policy that says nothing else.
+var denials = [2][2]v1beta2.NetworkPolicyRule{
+	{{Direction: v1beta2.DirectionIn}, {Direction: v1beta2.DirectionIn, EnableLogging: true}},
+	{{Direction: v1beta2.DirectionOut}, {Direction: v1beta2.DirectionOut, EnableLogging: true}},
+}
+
+// isDenial reports whether a rule says no more than that all is denied.
+func isDenial(r *policy.ComputedRule) bool {
+	nothing := func(p *policy.ComputedPeer) bool {
+		return len(p.AddressGroups)+len(p.IPBlocks)+len(p.FQDNs)+len(p.ToServices) == 0
+	}
+	return r.Action == "" && r.Priority == 0 && nothing(&r.From) && nothing(&r.To) && len(r.Services)+len(r.AppliedToGroups)+len(r.L7Protocols) == 0 &&
+		r.Name == "" && r.LogLabel == ""
+}
+
+// denyAll returns the one deny-all rule of a direction.
+func denyAll(d policy.Direction, logging bool) []v1beta2.NetworkPolicyRule {
+	of := &denials[0]
+	if d == policy.Egress {
+		of = &denials[1]
+	}
+	if logging {
+		return of[1:2:2]
+	}
+	return of[0:1:1]
 }
 
 func computedRule(r *policy.ComputedRule) v1beta2.NetworkPolicyRule {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -63,5 +64,21 @@ func TestPartsAreTheDelta(t *testing.T) {
 	}
 	if want := 3 * memberPage; len(known) != want || shared != want {
 		t.Errorf("%d members, %d of them in two groups, want %d", len(known), shared, want)
+	}
+}
+
+// TestDenyAllIsShared: the rule of a policy that denies all is what any rule would be converted to, and takes no memory of its own.
+func TestDenyAllIsShared(t *testing.T) {
+	for _, d := range []policy.Direction{policy.Ingress, policy.Egress} {
+		for _, logging := range []bool{false, true} {
+			p := &policy.ComputedPolicy{Rules: []policy.ComputedRule{{Direction: d, EnableLogging: logging}}}
+			got := ComputedPolicy(p).Rules
+			if diff := cmp.Diff([]v1beta2.NetworkPolicyRule{computedRule(&p.Rules[0])}, got); diff != "" {
+				t.Error(diff)
+			}
+			if again := ComputedPolicy(p).Rules; &again[0] != &got[0] || cap(again) != 1 {
+				t.Errorf("%s %t: not shared", d, logging)
+			}
+		}
 	}
 }
