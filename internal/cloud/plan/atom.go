@@ -148,6 +148,9 @@ func (s *regionState) settle() {
 			continue
 		}
 		s.setTargets()
+		if s.designs {
+			return
+		}
 		s.formAtoms()
 		if s.checkEdits() {
 			continue

@@ -18,6 +18,8 @@ type computation struct {
 	regions       []*regionState
 	// impatient is set when a first attempt found nothing that could be done without something else being done before it.
 	impatient bool
+	// designs is set if nothing but what is wanted in the end counts, and not the way there.
+	designs bool
 }
 
 // Compute plans one round for an account: the operations that bring the cloud from what was observed to what the policies want, or
@@ -33,7 +35,11 @@ func Compute(in Input, lower Lowerer) (out *Result) {
 		}
 	}()
 	out, c := computeAtOnce(in, lower)
+	if successive, ok := in.follow(out, c, lower); ok {
+		return successive
+	}
 	out, _ = in.foresee(out, c, lower)
+	out.Followed = len(in.Succession.Changes)
 	return out
 }
 
@@ -62,13 +68,20 @@ func computeAtOnce(in Input, lower Lowerer) (*Result, *computation) {
 }
 
 func compute(in Input, lower Lowerer, impatient bool) (*Result, *computation) {
-	c := &computation{in: in, lower: lower, impatient: impatient, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{}}
 	if in.ClusterID == "" {
 		return &Result{
 			Plan:     Plan{Account: in.Account},
 			Refusals: []Refusal{{Message: "the controller has no cluster id, so it could not tell its own security groups from others"}},
-		}, c
+		}, &computation{in: in}
 	}
+	c := newComputation(in, lower, impatient)
+	c.settle()
+	return c.result(), c
+}
+
+// newComputation finds out what applies to whom.
+func newComputation(in Input, lower Lowerer, impatient bool) *computation {
+	c := &computation{in: in, lower: lower, impatient: impatient, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{}}
 	for _, g := range in.AddressGroups {
 		c.addressGroups[g.Name] = g
 	}
@@ -76,8 +89,7 @@ func compute(in Input, lower Lowerer, impatient bool) (*Result, *computation) {
 	c.findMissingGroups()
 	c.observeRegions()
 	c.bindVMs()
-	c.settle()
-	return c.result(), c
+	return c
 }
 
 func (c *computation) observeRegions() {

@@ -18,6 +18,10 @@ func (s *regionState) matchGroups() {
 	var first, spilled []match
 	for _, c := range s.classes {
 		c.existing, c.groups, c.rules = nil, nil, nil
+		if s.settled != nil {
+			c.existing = s.settled[c.key]
+			continue
+		}
 		if !s.literal[c.key] {
 			first, spilled = s.candidates(c, first, spilled)
 			continue

@@ -97,6 +97,9 @@ func (e *emitter) move() {
 // set gives the interfaces their groups. They do not wait for one another.
 func (e *emitter) set(l leg) {
 	for _, n := range l.nics {
+		if e.freed[n] {
+			continue
+		}
 		op := cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID, Reason: l.reason}
 		for _, key := range l.keys {
 			if name, ok := strings.CutPrefix(key, "+"); ok {

@@ -58,6 +58,9 @@ type Input struct {
 	// Modes names the VMs that are not simply enforced.
 	Modes map[VMRef]Mode
 
+	// Succession may tell in which order members of groups changed.
+	Succession Succession
+
 	// Regions holds one entry per region of the account that could be observed. VMs of other regions are left alone.
 	Regions []Region
 
@@ -134,6 +137,9 @@ type Result struct {
 	Refusals []Refusal
 	// Drift is what others have changed by hand on objects that we control; the plan repairs it.
 	Drift []Drift
+	// Followed is how many changes of Input.Succession are followed when the plan is done. Once a plan is begun they belong to Succession.Before,
+	// but where steps tell which change they follow: that change does once its first step is begun.
+	Followed int
 	// Notes are remarks for people that refuse nothing: interfaces that cannot be controlled, former groups that are gone, ...
 	Notes []Note
 }
@@ -243,6 +249,8 @@ type Step struct {
 	// Network is the network that the op's group or interface belongs to, as cloud.Op.Resolve needs it.
 	Network string
 	Op      cloud.Op
+	// Follows is the number of the change of Input.Succession, counted from 1, that the step follows; 0 if the plan follows its changes together.
+	Follows int
 	// Stage numbers the stages of a region's part of the plan, from 0.
 	Stage int
 }

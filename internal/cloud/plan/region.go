@@ -49,6 +49,8 @@ type regionState struct {
 	coarse   map[string]bool            // restricted classes that make do with a part of what is allowed before and after
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened map[string]*tightening
+	// settled, if not nil, are the groups of the classes, by key; others get new ones.
+	settled map[string][]*cloud.Group
 	design
 }
 

@@ -36,11 +36,14 @@ type emitter struct {
 	stage int
 	// dirty are the groups and interfaces that some step changes.
 	dirty map[string]bool
+	// freed are the interfaces that have their groups back before anything else is done.
+	freed map[*nic]bool
 }
 
 // emit returns the steps of the region in their order, and whether a further round is needed.
 func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool) {
-	e := &emitter{regionState: s, dirty: map[string]bool{}}
+	e := &emitter{regionState: s, dirty: map[string]bool{}, freed: map[*nic]bool{}}
+	e.free()
 	e.claim()
 	e.next()
 	e.create()
@@ -83,6 +86,18 @@ func onGroup(g *group, op cloud.Op) cloud.Op {
 	}
 	op.Group.NetworkID, op.Group.Name = g.class.network.ID, g.name
 	return op
+}
+
+// free gives interfaces whose glass is broken their groups back, before any call that might fail or have to wait.
+func (e *emitter) free() {
+	for _, n := range e.nics {
+		if e.mode(n) != BreakGlass || n.state != Untouched || slices.Equal(n.GroupIDs, n.target) {
+			continue
+		}
+		e.freed[n] = true
+		e.add(n.NetworkID, cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: slices.Clone(n.target), Reason: e.purpose(n)})
+	}
+	e.next()
 }
 
 func (e *emitter) claim() {

@@ -15,30 +15,33 @@ import (
 
 // apply does the stages of each region in order and stops at the first that fails there; regions know nothing of one another.
 // It returns the objects that were changed, by region, and the error of the first region that failed.
-func (w *worker) apply(ctx context.Context, p cloud.Provider, pl plan.Plan) (map[string][]string, error) {
+func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]string, error) {
 	steps := map[string][]plan.Step{}
 	for _, step := range pl.Steps {
 		steps[step.Scope.Region] = append(steps[step.Scope.Region], step)
 	}
 	names := sortedKeys(steps)
-	errs, changed := make([]error, len(names)), make([]map[string]bool, len(names))
+	errs, runs := make([]error, len(names)), make([]*execution, len(names))
+	start := w.r.Clock.Now()
 	var wg sync.WaitGroup
 	for i, name := range names {
-		wg.Go(func() { changed[i], errs[i] = w.applyRegion(ctx, p, steps[name]) })
+		runs[i] = &execution{worker: w, task: t, start: start, total: len(steps[name]), ids: map[string]string{}, touched: map[string]bool{}}
+		wg.Go(func() { errs[i] = runs[i].region(ctx, steps[name]) })
 	}
 	wg.Wait()
 	touched := map[string][]string{}
 	for i, name := range names {
-		touched[name] = sortedKeys(changed[i])
+		touched[name] = sortedKeys(runs[i].touched)
 	}
 	return touched, worst(errs)
 }
 
-// worst returns the error that decides how to go on: the first one that a new plan alone does not answer, else the first one.
+// worst returns the error that decides how to go on: the first one that a new plan alone does not answer, else the first one that says more
+// than that something newer is wanted.
 func worst(errs []error) error {
 	var out error
 	for _, err := range errs {
-		if err != nil && (out == nil || replannable(out) && !replannable(err)) {
+		if err != nil && (out == nil || replannable(out) && !replannable(err) || errors.Is(out, errOutdated) && !errors.Is(err, errOutdated)) {
 			out = err
 		}
 	}
@@ -49,11 +52,29 @@ func worst(errs []error) error {
 // to be enough to reach it where a call takes long.
 const atOnce = 16
 
+// stint is how long a plan is applied although something newer is wanted. Every plan gets that long, so that there is progress however often
+// things change, and nothing new, such as a policy that closes something, waits longer for thousands of calls.
+const stint = 10 * time.Second
+
+// errOutdated ends a plan because something newer is wanted. A plan may end after any step.
+var errOutdated = &cloud.Error{Class: cloud.Conflict, Err: errors.New("something newer is wanted, which goes first")}
+
+// outdated reports whether the plan has to make room for a newer one: at once for what is urgent, else when it has had its time.
+func (e *execution) outdated() bool {
+	select {
+	case <-e.task.urgent:
+		return true
+	default:
+	}
+	return e.r.Clock.Since(e.start) > stint && (!e.task.acct.Releasing && !e.mirror.Unchanged(e.task.version) || e.accountChanged())
+}
+
 // execution is a region's part of a plan on its way.
 type execution struct {
 	*worker
-	provider cloud.Provider
-	total    int
+	task  task
+	start time.Time
+	total int
 
 	mu    sync.Mutex
 	ended int
@@ -62,21 +83,20 @@ type execution struct {
 	touched map[string]bool
 }
 
-// applyRegion applies stage after stage. Steps about different subjects go out together within a stage. After a failure nothing new is
-// begun, and what is on its way is waited for. It returns what was changed.
-func (w *worker) applyRegion(ctx context.Context, p cloud.Provider, steps []plan.Step) (map[string]bool, error) {
-	e := &execution{worker: w, provider: p, total: len(steps), ids: map[string]string{}, touched: map[string]bool{}}
+// region applies stage after stage. Steps about different subjects go out together within a stage. After a failure nothing new is
+// begun, and what is on its way is waited for.
+func (e *execution) region(ctx context.Context, steps []plan.Step) error {
 	for len(steps) > 0 {
 		n := 1
 		for n < len(steps) && steps[n].Stage == steps[0].Stage {
 			n++
 		}
 		if err := e.stage(ctx, steps[:n]); err != nil {
-			return e.touched, err
+			return err
 		}
 		steps = steps[n:]
 	}
-	return e.touched, nil
+	return nil
 }
 
 // stage applies the steps of one stage, those about the same subject one after the other.
@@ -118,13 +138,16 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 	op := step.Op.Resolve(step.Network, e.ids)
 	e.mu.Unlock()
 	err := unresolved(op)
-	if e.hurry.Load() {
-		err = &cloud.Error{Class: cloud.Conflict, Call: string(op.Kind), Err: errors.New("a VM is to be released at once, which goes first")}
+	if err == nil && e.outdated() {
+		err = errOutdated
 	}
 	id := ""
 	if err == nil {
+		if step.Follows > 0 {
+			e.lineage.follow(e.task.late, step.Follows-1)
+		}
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
-		id, err = e.applyPatiently(ctx, e.provider, step.Scope, op)
+		id, err = e.patiently(ctx, step.Scope, op)
 		e.count()
 		e.r.Metrics.op(e.key, op.Kind, err)
 	}
@@ -143,23 +166,28 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 	return nil
 }
 
-// applyPatiently repeats an op that the cloud throttles; it keeps the plan's order by waiting instead of going on.
-func (w *worker) applyPatiently(ctx context.Context, p cloud.Provider, scope cloud.Scope, op cloud.Op) (string, error) {
+// patiently repeats an op that the cloud throttles; it keeps the plan's order by waiting instead of going on. What is still to be tried gives way
+// to what is newer.
+func (e *execution) patiently(ctx context.Context, scope cloud.Scope, op cloud.Op) (string, error) {
 	pause := 500 * time.Millisecond
 	for {
-		id, err := p.Apply(ctx, scope, op)
+		id, err := e.task.acct.Provider.Apply(ctx, scope, op)
 		if err == nil || cloud.ClassOf(err) != cloud.Throttled {
 			return id, err
 		}
 		wait := pause
-		var e *cloud.Error
-		if errors.As(err, &e) && e.RetryAfter > wait {
-			wait = e.RetryAfter
+		var x *cloud.Error
+		if errors.As(err, &x) && x.RetryAfter > wait {
+			wait = x.RetryAfter
 		}
 		select {
 		case <-ctx.Done():
 			return "", err
-		case <-w.r.Clock.After(wait):
+		case <-e.task.urgent:
+		case <-e.r.Clock.After(wait):
+		}
+		if e.outdated() {
+			return "", errOutdated
 		}
 		pause = min(2*pause, 20*time.Second)
 	}

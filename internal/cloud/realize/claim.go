@@ -17,8 +17,8 @@ import (
 )
 
 // claim applies the part of a plan that claims networks. What else is in the plan is planned again on what is observed afterwards.
-func (w *worker) claim(ctx context.Context, p cloud.Provider, claims plan.Plan) error {
-	if _, err := w.apply(ctx, p, claims); err != nil {
+func (w *worker) claim(ctx context.Context, t task, claims plan.Plan) error {
+	if _, err := w.apply(ctx, t, claims); err != nil {
 		return err
 	}
 	if w.r.ClaimPause <= 0 {

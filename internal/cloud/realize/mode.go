@@ -33,26 +33,41 @@ func (a Account) planModes() map[plan.VMRef]plan.Mode {
 	return out
 }
 
-// takeUp notes the VMs that a task releases at once.
-func (w *worker) takeUp(a Account) {
-	broken := map[plan.VMRef]bool{}
-	for vm, m := range a.Modes {
-		if m.Mode == plan.BreakGlass {
-			broken[vm] = true
-		}
-	}
+// takeUp notes what the account is like for a new task, and returns a channel that is closed when that must not go on.
+func (w *worker) takeUp(a Account) <-chan struct{} {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.broken = broken
+	w.current, w.urgent = &a, make(chan struct{})
+	out := w.urgent
+	w.mu.Unlock()
+	if now, ok := w.r.Accounts.Account(w.key); ok {
+		w.look(now) // what came before is not told again
+	}
+	return out
 }
 
-// look breaks off what is being applied if a VM is to be released at once that the current task does not know of.
+// look breaks off what is being applied if the account is another in a way that does not bear one more call: modes have changed, of which every
+// one says that something must not be written any more or has to be given back; or it is to be given back; or the credentials are others.
 func (w *worker) look(a Account) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for vm, m := range a.Modes {
-		if m.Mode == plan.BreakGlass && !w.broken[vm] {
-			w.hurry.Store(true)
+	if w.current == nil || a.Provider == w.current.Provider && a.Releasing == w.current.Releasing && sameModes(a.planModes(), w.current.planModes()) {
+		return
+	}
+	w.current = nil
+	close(w.urgent)
+}
+
+// sameModes reports whether no VM has another mode. A VM without one is enforced.
+func sameModes(a, b map[plan.VMRef]plan.Mode) bool {
+	for vm, m := range a {
+		if b[vm] != m {
+			return false
 		}
 	}
+	for vm, m := range b {
+		if a[vm] != m {
+			return false
+		}
+	}
+	return true
 }

@@ -3,6 +3,7 @@ package realize
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/sim/ec2"
 )
 
 // setModes gives the named VMs a mode, and all others none.
@@ -73,30 +75,85 @@ func TestModesOfALife(t *testing.T) {
 	}
 }
 
-// shatter breaks the glass for a VM when the first operation after it was armed is on its way, and lets that go on once the worker has
-// heard of it.
-type shatter struct {
+// turn gives VMs a mode when the first operation after it was armed is on its way, and lets that go on once the worker has heard of it.
+type turn struct {
 	cloud.Provider
 	l     *lab
-	vm    string
+	mode  plan.Mode
+	vms   []string
 	armed atomic.Bool
 }
 
-func (s *shatter) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (string, error) {
+func (s *turn) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (string, error) {
 	if s.armed.CompareAndSwap(true, false) {
-		s.l.setModes(plan.BreakGlass, s.vm)
-		s.l.until("the worker hears of it", func() bool { return s.l.realizer.worker(labAccount).hurry.Load() })
+		s.l.setModes(s.mode, s.vms...)
+		w := s.l.realizer.worker(labAccount)
+		s.l.until("the worker hears of it", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.current == nil
+		})
 	}
 	return s.Provider.Apply(ctx, scope, op)
+}
+
+// newTurn puts itself before the provider of a lab that has not begun: a round that has read the account before the provider was exchanged would
+// do the work with the former.
+func newTurn(l *lab, m plan.Mode, vms ...string) *turn {
+	s := &turn{Provider: l.accounts.account.Provider, l: l, mode: m, vms: vms}
+	l.accounts.account.Provider = s
+	return s
+}
+
+// TestPlannedMidway: a plan that is being applied does not go on when it is only to be planned, so that no interface is taken over.
+func TestPlannedMidway(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	s := newTurn(l, plan.Planned, sortedKeys(l.vms)...)
+	l.publish()
+	l.start()
+	l.settle()
+	before := l.holdings().NICs
+	s.armed.Store(true)
+	l.engine.PutPolicy(inside())
+	l.engine.PutPolicy(dbNoShell())
+	l.publish()
+	l.settle()
+	if d := gocmp.Diff(before, l.holdings().NICs); d != "" {
+		t.Errorf("interfaces were changed:\n%s", d)
+	}
+}
+
+// TestBreakGlassWhileThrottled: an operation that the cloud throttles for ever makes nobody wait who is to be released.
+func TestBreakGlassWhileThrottled(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	native := l.groupNamed("web")
+	var throttled atomic.Int32
+	rules := func(c ec2.Call) bool {
+		match := strings.Contains(c.Action, "SecurityGroupIngress") || strings.Contains(c.Action, "SecurityGroupEgress") || c.Action == "ModifySecurityGroupRules"
+		if match {
+			throttled.Add(1)
+		}
+		return match
+	}
+	l.server.Faults().Add(ec2.Fault{Action: "*", Code: "RequestLimitExceeded", Status: 503, Times: -1, Match: rules})
+	l.engine.PutPolicy(webInEdited())
+	l.publish()
+	l.until("a call is throttled", func() bool { return throttled.Load() > 0 })
+	l.setModes(plan.BreakGlass, "web-1")
+	l.until("web-1 is given back", func() bool { return slices.Contains(l.held("web-1"), native) })
 }
 
 // TestBreakGlassBreaksOff: a plan that is being applied does not go on when a VM is to be released.
 func TestBreakGlassBreaksOff(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
-	// It is there from the start: a round that has read the account before the provider was exchanged would do the work with the former.
-	s := &shatter{Provider: l.accounts.account.Provider, l: l, vm: "web-1"}
-	l.accounts.account.Provider = s
+	s := newTurn(l, plan.BreakGlass, "web-1")
 	l.engine.PutPolicy(webIn())
 	l.publish()
 	l.start()

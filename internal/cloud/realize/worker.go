@@ -2,12 +2,12 @@ package realize
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -53,19 +53,23 @@ type worker struct {
 	asPlanned map[string]time.Time
 	// seen is the drift of the last computation; only run's goroutine uses it.
 	seen []plan.Drift
-	// hurry is set when a VM is to be released at once: the plan that is being applied breaks off.
-	hurry atomic.Bool
+	// lineage is the order of changes that the cloud has not followed.
+	lineage lineage
+	// news has room for one token: the computed objects have changed, and lineage has not seen it.
+	news chan struct{}
 
 	mu sync.Mutex
-	// broken are the VMs that the current task releases at once.
-	broken   map[plan.VMRef]bool
+	// current is the account as the task that is being worked on has it, and urgent is closed when that must not go on; nil at first.
+	current  *Account
+	urgent   chan struct{}
 	report   Report
 	released bool
 }
 
 func newWorker(r *Realizer, acct Account) *worker {
-	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), report: Report{Account: acct.Key}}
-	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake) })
+	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), news: make(chan struct{}, 1), report: Report{Account: acct.Key}}
+	w.lineage.moment = 2 * r.Settle // trace looks once in Settle, maybe when a part has come
+	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake); put(w.news) })
 	return w
 }
 
@@ -82,6 +86,7 @@ func (w *worker) run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer streams.Wait()
 	streams.Go(func() { w.mirror.Run(ctx) })
+	streams.Go(func() { w.trace(ctx) })
 	pause := time.Duration(0)
 	for w.await(ctx, pause) {
 		done, err := w.round(ctx)
@@ -121,6 +126,26 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 				return w.settle(ctx)
 			}
 		}
+	}
+}
+
+// trace keeps the order of changes while plans are applied.
+func (w *worker) trace(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.news:
+		}
+		if w.r.Settle > 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.r.Clock.After(w.r.Settle):
+			}
+		}
+		// What is not complete yet will be seen when more has come.
+		_, _, _, _ = w.lineage.look(w.r.Clock.Now(), w.mirror)
 	}
 }
 
@@ -165,25 +190,28 @@ type task struct {
 	want enforcer.Computed
 	// version is that of want.
 	version uint64
+	// urgent is closed when nothing more may be done for the task.
+	urgent <-chan struct{}
+	// late are the changes of want that the cloud has not followed.
+	late succession
 }
 
 // task returns what is to be done now. It is false if nothing may be done; what has to come first will wake the worker.
 func (w *worker) task() (t task, ok bool) {
-	w.hurry.Store(false) // whoever sets it from now on may know more than what is read now
 	if t.acct, ok = w.r.Accounts.Account(w.key); !ok {
 		return task{}, false
 	}
+	t.urgent = w.takeUp(t.acct)
 	if t.acct.Provider != w.last.Provider {
 		w.settled = nil // another provider may show another part of the account
 	}
 	w.last = t.acct
-	w.takeUp(t.acct)
 	if t.acct.Releasing {
 		t.acct.Entities, t.acct.Modes = nil, nil
 	} else {
 		w.setReleased(false)
 		var err error
-		if t.want, t.version, err = w.mirror.Current(); err != nil {
+		if t.want, t.version, t.late, err = w.lineage.look(w.r.Clock.Now(), w.mirror); err != nil {
 			w.setWaiting(err.Error())
 			return task{}, false
 		}
@@ -237,6 +265,9 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 		switch {
 		case last == nil:
 			known = seen
+		case errors.Is(last, errOutdated):
+			allowed++ // there is something newer, and something was done
+			known, last = seen, nil
 		case !replannable(last):
 			w.publish(ctx, t.acct, res, last)
 			return false, last
@@ -258,7 +289,7 @@ func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen obs
 		delete(w.settled, s.Scope.Region)
 	}
 	if claims, pending := res.Plan.Claims(); pending {
-		err := w.claim(ctx, t.acct.Provider, claims)
+		err := w.claim(ctx, t, claims)
 		w.r.Accounts.Trigger(w.key)
 		return nil, err // others may have claimed the networks meanwhile, so all is read again
 	}
@@ -269,13 +300,27 @@ func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen obs
 	sum := wave.Summary()
 	w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
 		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
-	touched, err := w.apply(ctx, t.acct.Provider, wave)
+	w.begun(t, res)
+	touched, err := w.apply(ctx, t, wave)
 	if err == nil && few(touched) {
 		w.r.Accounts.Touched(w.key, touched)
 	} else {
 		w.r.Accounts.Trigger(w.key)
 	}
 	return touched, err
+}
+
+// begun notes which changes the cloud follows now that a plan is begun: all that the plan follows, but for those that have steps of their own.
+func (w *worker) begun(t task, res *plan.Result) {
+	own := map[int]bool{}
+	for _, s := range res.Plan.Steps {
+		own[s.Follows-1] = true
+	}
+	for i := range res.Followed {
+		if !own[i] {
+			w.lineage.follow(t.late, i)
+		}
+	}
 }
 
 // done ends a round that has nothing left to do on these snapshots. An account that is being deleted is released then; if something
@@ -287,6 +332,7 @@ func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud
 			return false, err
 		}
 	}
+	w.begun(t, res)
 	w.publish(ctx, t.acct, res, nil)
 	if t.acct.Releasing && w.setReleased(true) {
 		w.r.Accounts.Trigger(w.key)
@@ -350,7 +396,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 		ClusterID: w.r.ClusterID, Account: w.key,
 		Policies: t.want.Policies, AddressGroups: t.want.AddressGroups, AppliedToGroups: t.want.AppliedToGroups,
 		Entities: t.acct.Entities, Shared: t.acct.Shared, Realized: w.realized, Regions: regions, Modes: t.acct.planModes(), Failsafe: t.acct.Failsafe,
-		Tighten: w.tightened(t.want), Stop: func() bool { return ctx.Err() != nil },
+		Tighten: w.tightened(t.want), Succession: t.late.Succession, Stop: func() bool { return ctx.Err() != nil },
 	}
 	res := plan.Compute(in, w.r.Lowerer)
 	if res.Stopped {
@@ -358,6 +404,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	}
 	w.would, w.claims = nil, claimsOf(regions)
 	if slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
+		in.Succession = plan.Succession{}
 		if w.would = plan.Compute(in.WithoutPlanned(), w.r.Lowerer); w.would.Stopped {
 			return w.would
 		}
