@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -173,13 +174,13 @@ func (c *computation) leftOut() map[VMRef]map[string]string {
 	return out
 }
 
-// passage is what an interface allows on the way: before the first round, after it, and in the end.
+// passage is what changes on the way for interfaces that hold the same groups all along.
 type passage struct {
-	region          *regionState // of the first round
-	nic             *nic
-	before, now     [2]half
-	opens, closes   [2][]halfCell // by the first round; by later ones
-	openedForNobody [2]bool       // some of what opens is closed later
+	region *regionState // of the first round
+	nics   []*nic
+	addrs  Set
+	opens  [2][]halfCell // by the first round
+	closes [2][]halfCell // by later ones
 }
 
 // holdBack finds what the first round would open although the flow is closed in the end, by a later round or at the other half.
@@ -191,23 +192,11 @@ func (in Input) holdBack(w way) (held Input, changed bool) {
 	}
 	for _, x := range all {
 		for i := range directions {
-			early := len(x.opens[i]) > 0 && (x.openedForNobody[i] || slices.ContainsFunc(all, func(y *passage) bool {
-				return x != y && len(y.closes[1-i]) > 0 && meet(x.opens[i], y.nic.all, y.closes[1-i], x.nic.all)
+			early := len(x.opens[i]) > 0 && (overlaps(x.opens[i], x.closes[i]) || slices.ContainsFunc(all, func(y *passage) bool {
+				return (x != y || len(x.nics) > 1) && meet(x.opens[i], y.addrs, y.closes[1-i], x.addrs)
 			}))
-			if !early {
-				continue
-			}
-			if n := x.nic; n.taken() || n.state == Guarded {
-				if r := restrain[x.region.keyOf(n)]; !r[i] {
-					r[i] = true
-					restrain[x.region.keyOf(n)], changed = r, true
-				}
-				continue
-			}
-			for _, z := range x.region.nics { // others come back to groups that its rules refer to
-				if key := x.region.keyOf(z); z.taken() && z.state != Guarded && !stay[key] {
-					stay[key], changed = true, true
-				}
+			if early {
+				changed = x.holdBack(i, restrain, stay) || changed
 			}
 		}
 	}
@@ -215,28 +204,55 @@ func (in Input) holdBack(w way) (held Input, changed bool) {
 	return in, changed
 }
 
+// holdBack keeps the interfaces from becoming wider in one direction. It reports whether that changes anything.
+func (x *passage) holdBack(direction int, restrain map[string][2]bool, stay map[string]bool) (changed bool) {
+	for _, n := range x.nics {
+		if n.taken() || n.state == Guarded {
+			if r := restrain[x.region.keyOf(n)]; !r[direction] {
+				r[direction] = true
+				restrain[x.region.keyOf(n)], changed = r, true
+			}
+			continue
+		}
+		for _, z := range x.region.nics { // others come back to groups that its rules refer to
+			if key := x.region.keyOf(z); z.taken() && z.state != Guarded && !stay[key] {
+				stay[key], changed = true, true
+			}
+		}
+	}
+	return changed
+}
+
 // passages returns the interfaces for which anything changes.
 func (w way) passages() (out []*passage) {
 	first, next, last := w.rounds[0], w.rounds[1], w.rounds[len(w.rounds)-1]
 	for k, s := range first.regions {
-		then, end := next.regions[k].byID(), last.regions[k].byID()
+		then, end := next.regions[k], last.regions[k]
+		thenByID, endByID := then.byID(), end.byID()
+		known := map[string]*passage{}
 		for _, n := range s.nics {
-			p := &passage{region: s, nic: n}
-			before := s.actual(n.GroupIDs, n.network)
-			m, e := then[n.ID], end[n.ID]
-			after, final := next.regions[k].actual(m.GroupIDs, m.network), last.regions[k].actual(e.GroupIDs, e.network)
-			any := false
-			for i := range directions {
-				p.opens[i], p.closes[i] = after[i].minus(before[i]), after[i].minus(final[i])
-				any = any || len(p.opens[i])+len(p.closes[i]) > 0
-				if len(p.opens[i]) == 0 || len(p.closes[i]) == 0 {
-					continue
+			m, e := thenByID[n.ID], endByID[n.ID]
+			key := fmt.Sprint(n.network.ID, n.GroupIDs, m.GroupIDs, e.GroupIDs, n.taken(), n.state)
+			p := known[key]
+			if p == nil {
+				p = &passage{region: s}
+				before, after, final := s.actual(n.GroupIDs, n.network), then.actual(m.GroupIDs, m.network), end.actual(e.GroupIDs, e.network)
+				for i := range directions {
+					p.opens[i], p.closes[i] = after[i].minus(before[i]), after[i].minus(final[i])
 				}
-				p.openedForNobody[i] = meet(p.opens[i], Everything(), p.closes[i], Everything()) && overlaps(p.opens[i], p.closes[i])
+				known[key] = p
+				if len(p.opens[0])+len(p.opens[1])+len(p.closes[0])+len(p.closes[1]) > 0 {
+					out = append(out, p)
+				}
 			}
-			if any {
-				out = append(out, p)
+			p.nics = append(p.nics, n)
+		}
+		for _, p := range known {
+			sets := make([]Set, len(p.nics))
+			for i, n := range p.nics {
+				sets[i] = n.all
 			}
+			p.addrs = unionAll(sets)
 		}
 	}
 	return out
