@@ -24,6 +24,9 @@ func (s *regionState) atLeast(c *class, want [2]half, f *forms, q Quota) *Shorta
 	var out *Shortage
 	for i, d := range directions {
 		byReference := s.referable(c, d, f)
+		if !slices.ContainsFunc(want[i].cells, func(x halfCell) bool { return !x.all.Within(byReference) }) {
+			continue // there may be no rule by address at all
+		}
 		for _, family := range []struct {
 			name string
 			all  Set
@@ -42,11 +45,25 @@ func (s *regionState) atLeast(c *class, want [2]half, f *forms, q Quota) *Shorta
 
 // referable returns all addresses that a rule of the class can name by a group.
 func (s *regionState) referable(c *class, d cloud.Direction, f *forms) Set {
-	var sets []Set
-	for _, list := range [][]candidate{f.trial, s.nativeCandidates(c, d), s.classCandidates(c.network)} {
-		for _, x := range list {
-			sets = append(sets, x.addrs)
+	byClass, known := s.memory.referable[c.network]
+	if !known {
+		byClass = unionOf(s.classCandidates(c.network))
+		if s.memory.referable == nil {
+			s.memory.referable = map[*network]Set{}
 		}
+		s.memory.referable[c.network] = byClass
+	}
+	more := slices.Concat(f.trial, s.nativeCandidates(c, d))
+	if len(more) == 0 {
+		return byClass
+	}
+	return byClass.Union(unionOf(more))
+}
+
+func unionOf(candidates []candidate) Set {
+	sets := make([]Set, len(candidates))
+	for i, c := range candidates {
+		sets[i] = c.addrs
 	}
 	return unionAll(sets)
 }

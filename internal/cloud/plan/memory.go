@@ -15,10 +15,12 @@ type memory struct {
 	classes map[*network][]candidate
 	covers  map[coverKey][]*covered
 	crews   map[gathering]*crew
+	// referable are the addresses that rules in a network can name by classes.
+	referable map[*network]Set
 }
 
 // reset forgets what belongs to an attempt.
-func (m *memory) reset() { m.then, m.classes, m.covers, m.crews = nil, nil, nil, nil }
+func (m *memory) reset() { m.then, m.classes, m.covers, m.crews, m.referable = nil, nil, nil, nil, nil }
 
 // heldAddrs returns the addresses that a reference to the group means now.
 func (s *regionState) heldAddrs(id string, view *network) Set {
