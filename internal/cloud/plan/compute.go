@@ -241,6 +241,7 @@ func bind(rules map[*rule]*bound, r *rule, m *v1beta2.GroupMember) {
 			if p.Name != named.name || named.protocol != "" && named.protocol != protocol || number == 0 {
 				continue
 			}
+			b.resolved = true
 			s := Service{number, uint16(p.Port), uint16(p.Port)}
 			if !slices.Contains(b.services, s) {
 				b.services = append(slices.Clip(b.services), s)
@@ -259,7 +260,7 @@ func (vm *vmState) apply(rules map[*rule]*bound, foreseen map[string]string) {
 		if !slices.Contains(vm.policies, b.policy) {
 			vm.policies = append(vm.policies, b.policy)
 		}
-		if len(b.named) > 0 && len(b.services) == len(b.rule.services) && vm.left[b.policy] == "" {
+		if len(b.named) > 0 && !b.resolved && vm.left[b.policy] == "" {
 			vm.left[b.policy] = "named port \"" + b.named[0].name + "\" is not a port of this VM's entity"
 		}
 	}

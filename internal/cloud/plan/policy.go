@@ -297,6 +297,8 @@ type bound struct {
 	*rule
 	services []Service
 	any      bool
+	// resolved is true if a port of the member has one of the rule's names, whether or not its number is among the services anyway.
+	resolved bool
 }
 
 func (b *bound) matches(s Service) bool {
