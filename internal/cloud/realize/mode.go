@@ -1,25 +1,6 @@
 package realize
 
-import (
-	"cmp"
-
-	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/enforcer"
-)
-
-// tightened are the policies of which as much is to be enforced as fits, by UID.
-func (w *worker) tightened(want enforcer.Computed) map[string]bool {
-	if w.r.Tighten == nil {
-		return nil
-	}
-	out := map[string]bool{}
-	for _, p := range want.Policies {
-		if p.SourceRef != nil && w.r.Tighten(*p.SourceRef) {
-			out[cmp.Or(string(p.UID), p.Name)] = true
-		}
-	}
-	return out
-}
+import "github.com/nephele-io/nephele/internal/cloud/plan"
 
 // planModes are the modes without those who say so.
 func (a Account) planModes() map[plan.VMRef]plan.Mode {

@@ -266,8 +266,9 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 		case last == nil:
 			known = seen
 		case errors.Is(last, errOutdated):
-			allowed++ // there is something newer, and something was done
-			known, last = seen, nil
+			// There is something newer, and something was done. What was broken off may have been done in part, so all is read.
+			allowed++
+			last = nil
 		case !replannable(last):
 			w.publish(ctx, t.acct, res, last)
 			return false, last
@@ -392,12 +393,8 @@ func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) 
 
 // compute plans, and notes what the result says. It stops when the context ends.
 func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *plan.Result {
-	in := plan.Input{
-		ClusterID: w.r.ClusterID, Account: w.key,
-		Policies: t.want.Policies, AddressGroups: t.want.AddressGroups, AppliedToGroups: t.want.AppliedToGroups,
-		Entities: t.acct.Entities, Shared: t.acct.Shared, Realized: w.realized, Regions: regions, Modes: t.acct.planModes(), Failsafe: t.acct.Failsafe,
-		Tighten: w.tightened(t.want), Succession: t.late.Succession, Stop: func() bool { return ctx.Err() != nil },
-	}
+	in := t.acct.PlanInput(w.r.ClusterID, t.want, w.r.Tighten, regions)
+	in.Realized, in.Succession, in.Stop = w.realized, t.late.Succession, func() bool { return ctx.Err() != nil }
 	res := plan.Compute(in, w.r.Lowerer)
 	if res.Stopped {
 		return res

@@ -1,0 +1,46 @@
+package realize
+
+import (
+	"reflect"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/enforcer"
+)
+
+// TestPlanInputIsWhole: an account of which everything is known sets every field of the input but those that only the worker knows, so a
+// preview cannot leave out what the worker plans with.
+func TestPlanInputIsWhole(t *testing.T) {
+	ref := plan.VMRef{Region: "eu-west-1", ID: "i-1"}
+	a := Account{
+		Key:      "vms/a",
+		Entities: map[plan.EntityRef]plan.VMRef{{Namespace: "vms", Name: "vm"}: ref},
+		Shared:   map[plan.EntityRef]string{{Namespace: "other", Name: "vm"}: "vpc-1"},
+		Modes:    map[plan.VMRef]VMMode{ref: {Mode: plan.Released, Reason: "because"}},
+		Failsafe: []plan.FailsafeFlow{{Direction: "ingress"}}, MaxPerWave: 1,
+	}
+	want := enforcer.Computed{
+		Policies:      []*v1beta2.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{UID: "u"}, SourceRef: &v1beta2.NetworkPolicyReference{Name: "p"}}},
+		AddressGroups: []*v1beta2.AddressGroup{{}}, AppliedToGroups: []*v1beta2.AppliedToGroup{{}},
+	}
+	tighten := func(r v1beta2.NetworkPolicyReference) bool { return r.Name == "p" }
+	in := a.PlanInput("cluster", want, tighten, []plan.Region{{}})
+	ofTheWorker := map[string]bool{"Realized": true, "Succession": true, "Stop": true}
+	v := reflect.ValueOf(in)
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if f.IsExported() && v.Field(i).IsZero() != ofTheWorker[f.Name] {
+			t.Errorf("field %s: set is %v", f.Name, !v.Field(i).IsZero())
+		}
+	}
+	if !in.Tighten["u"] || in.Modes[ref] != plan.Released {
+		t.Errorf("tighten %v, modes %v", in.Tighten, in.Modes)
+	}
+	a.Releasing = true
+	if in = a.PlanInput("cluster", want, tighten, []plan.Region{{}}); in.Policies != nil || in.Entities != nil || in.Modes != nil || len(in.Tighten) > 0 {
+		t.Errorf("of a releasing account: %+v", in)
+	}
+}
