@@ -79,7 +79,7 @@ func (f flattening) flatten(c *regionState) half {
 		c.mayStop()
 		out.cells = append(out.cells, f.cell(c, s, native, known))
 	}
-	return out.thrifty()
+	return out.thriftyTypes().thrifty()
 }
 
 func (f flattening) cell(c *regionState, s Service, native []cloud.Rule, known walks) halfCell {

@@ -177,7 +177,7 @@ func reducedWarning(d cloud.Direction) string {
 	for _, protocol := range told {
 		numbers = append(numbers, strconv.Itoa(protocol))
 	}
-	return "Where a rule takes some " + string(d) + " traffic out of what all protocols were allowed, of the others only these IP protocols stay open: " +
+	return "Where a rule takes some " + string(d) + " traffic out of what all protocols were allowed, of the others only these IP protocols stay open, and of ICMP the types in use: " +
 		strings.Join(numbers, ", ") + "."
 }
 
