@@ -287,6 +287,9 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 		}
 		observed := f.clone()
 		res := plan.Compute(p.input(p.set, observed), p.lowerer())
+		if err := p.guessed(res); err != nil {
+			return fmt.Errorf("round %d: %w; ops:\n%s", round, err, strings.Join(p.ops, "\n"))
+		}
 		p.result = res
 		if again := plan.Compute(p.input(p.set, observed), p.lowerer()); !reflect.DeepEqual(again, res) {
 			return fmt.Errorf("the same input gives another result: %+v instead of %+v", again, res)
@@ -355,6 +358,20 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			return fmt.Errorf("the planner foresees another state than the one that round %d leads to; ops:\n%s", round, strings.Join(p.ops, "\n"))
 		}
 	}
+}
+
+// guessed reports a policy that the round before accepted on a VM and this one refuses. One of which what fits is enforced is no such: what
+// fits may be more in between.
+func (p *phase) guessed(res *plan.Result) error {
+	if p.result == nil || p.Stingy {
+		return nil // with room for one reference, what is held back for a round may itself not fit in the next one
+	}
+	for _, r := range res.Refusals {
+		if r.Policy.UID != "" && !r.Tightened && !slices.ContainsFunc(p.result.Refusals, func(o plan.Refusal) bool { return o.Policy.UID == r.Policy.UID && o.VM == r.VM }) {
+			return fmt.Errorf("a policy is refused that was not in the round before: %s on %s: %s", r.Policy.UID, r.VM.ID, r.Message)
+		}
+	}
+	return nil
 }
 
 // unremembered reports an interface that we hold and that does not remember its own groups.
