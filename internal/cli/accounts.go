@@ -4,41 +4,38 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 )
 
-// accounts shows the inventory to the realizer.
-type accounts struct{ *inventory.Inventory }
+// knowledge is what is known of cloud accounts: by the inventory, or by a preview of what it would know.
+type knowledge interface {
+	Keys() []string
+	Regions(key string) []string
+	Latest(key, region string) (*cloud.Snapshot, error)
+	Entities(key string) map[types.NamespacedName]inventory.VMRef
+	Settings(key string) inventory.Settings
+	Deleting(key string) bool
+}
 
-// Account returns what the inventory knows of an account.
-func (a accounts) Account(key string) (realize.Account, bool) {
-	known := false
-	for _, k := range a.Keys() {
-		known = known || k == key
-	}
-	if !known {
-		return realize.Account{}, false
-	}
+// describe returns what there is to plan for an account, as far as it is known.
+func describe(k knowledge, key string) realize.Account {
 	namespace, name, _ := cutAccount(key)
-	pending := a.Pending(key) // before the snapshots, which may only be younger than it says
 	out := realize.Account{
 		Key: key, EnforcerKey: cloud.EnforcerKey(namespace, name),
-		Regions: a.Regions(key), Snapshots: map[string]*cloud.Snapshot{},
-		Entities: map[plan.EntityRef]plan.VMRef{}, Releasing: a.Deleting(key),
-		Pending: pending,
-	}
-	if p, ok := a.Provider(key); ok {
-		out.Provider = p
+		Regions: k.Regions(key), Snapshots: map[string]*cloud.Snapshot{},
+		Entities: map[plan.EntityRef]plan.VMRef{}, Releasing: k.Deleting(key),
 	}
 	for _, region := range out.Regions {
-		if s, _ := a.Latest(key, region); s != nil {
+		if s, _ := k.Latest(key, region); s != nil {
 			out.Snapshots[region] = s
 		}
 	}
-	for ref, vm := range a.Entities(key) {
+	for ref, vm := range k.Entities(key) {
 		at := plan.VMRef{Region: vm.Region, ID: vm.VMID}
 		out.Entities[plan.EntityRef{Namespace: ref.Namespace, Name: ref.Name}] = at
 		if vm.Mode != "" {
@@ -48,26 +45,43 @@ func (a accounts) Account(key string) (realize.Account, bool) {
 			out.Modes[at] = realize.VMMode{Mode: plan.Mode(vm.Mode), Reason: vm.ModeReason}
 		}
 	}
-	out.Shared = a.shared(key, out.Snapshots)
-	settings := a.Settings(key)
+	out.Shared = shared(k, key, out.Snapshots)
+	settings := k.Settings(key)
 	out.MaxPerWave, out.Failsafe = settings.MaxPerWave, plan.ParseFailsafe(settings.Failsafe)
+	return out
+}
+
+// accounts shows the inventory to the realizer.
+type accounts struct{ *inventory.Inventory }
+
+// Account returns what the inventory knows of an account.
+func (a accounts) Account(key string) (realize.Account, bool) {
+	if !slices.Contains(a.Keys(), key) {
+		return realize.Account{}, false
+	}
+	pending := a.Pending(key) // before the snapshots, which may only be younger than it says
+	out := describe(a, key)
+	out.Pending = pending
+	if p, ok := a.Provider(key); ok {
+		out.Provider = p
+	}
 	return out, true
 }
 
 // shared returns the entities of other accounts whose VMs are in networks that these snapshots show too.
-func (a accounts) shared(key string, snapshots map[string]*cloud.Snapshot) map[plan.EntityRef]string {
+func shared(k knowledge, key string, snapshots map[string]*cloud.Snapshot) map[plan.EntityRef]string {
 	var out map[plan.EntityRef]string
 	for region, snap := range snapshots {
 		networks := sharedNetworks(snap)
 		if len(networks) == 0 {
 			continue
 		}
-		for _, other := range a.Keys() {
-			theirs, _ := a.Latest(other, region)
+		for _, other := range k.Keys() {
+			theirs, _ := k.Latest(other, region)
 			if other == key || theirs == nil || !slices.ContainsFunc(theirs.Networks, func(n cloud.Network) bool { return networks[n.ID] }) {
 				continue
 			}
-			for ref, vm := range a.Entities(other) {
+			for ref, vm := range k.Entities(other) {
 				i, found := slices.BinarySearchFunc(theirs.VMs, vm.VMID, func(v cloud.VM, id string) int { return strings.Compare(v.ID, id) })
 				if !found || vm.Region != region || !networks[theirs.VMs[i].NetworkID] {
 					continue

@@ -19,7 +19,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
 // planFlags are the flags of plan.
@@ -166,9 +168,15 @@ func Preview(ctx context.Context, cfg *rest.Config, account types.NamespacedName
 	if len(p.in.refused) > 0 {
 		return nil, errors.New(p.in.refused[0].String())
 	}
-	p.in.accounts = slices.DeleteFunc(p.in.accounts, func(a *cloudv1alpha1.CloudProviderAccount) bool {
-		return client.ObjectKeyFromObject(a) != account
-	})
+	all := p.in.accounts
+	p.in.accounts = nil
+	for _, a := range all {
+		if client.ObjectKeyFromObject(a) == account {
+			p.in.accounts = append(p.in.accounts, a)
+		} else {
+			p.neighbours = append(p.neighbours, a)
+		}
+	}
 	if len(p.in.accounts) == 0 {
 		return nil, fmt.Errorf("there is no CloudProviderAccount %s", account)
 	}
@@ -185,6 +193,8 @@ type planner struct {
 	clusterID string
 	open      opener
 	close     func()
+	// neighbours are accounts that no plan is made for.
+	neighbours []*cloudv1alpha1.CloudProviderAccount
 }
 
 // accountPlan is the answer for one account.
@@ -193,6 +203,8 @@ type accountPlan struct {
 	Plan    plan.Plan `json:"plan"`
 	// Further are the plans that follow when this one is done, each made on what the one before leads to.
 	Further []plan.Plan `json:"further"`
+	// Wave is what is done first, if the account bounds what is done at once and that is less than the plan.
+	Wave *plannedWave `json:"wave,omitempty"`
 	// Quotas and Reachability compare the cloud as it is with what it is when nothing is left to do.
 	Quotas       []forecast.Quota  `json:"quotas"`
 	Reachability []forecast.Change `json:"reachability"`
@@ -220,6 +232,14 @@ type plannedRefusal struct {
 	Message   string          `json:"message"`
 	// Kept says that what was last realized stays in force there.
 	Kept bool `json:"kept"`
+	// Tightened says that as much of the policy as fits is enforced there.
+	Tightened bool `json:"tightened"`
+}
+
+// plannedWave is the beginning of a plan.
+type plannedWave struct {
+	MaxPerWave int       `json:"maxPerWave"`
+	Plan       plan.Plan `json:"plan"`
 }
 
 type plannedNote struct {
@@ -233,10 +253,12 @@ type plannedAccount struct {
 	*observedAccount
 	result   *plan.Result
 	forecast *forecast.Forecast
+	// maxPerWave bounds what is done of the plan at once; 0 means nothing does.
+	maxPerWave int
 }
 
 func (p *planner) plan(ctx context.Context) ([]plannedAccount, error) {
-	var observed []*observedAccount
+	var observed observedAccounts
 	for _, a := range p.in.accounts {
 		o, err := p.observe(ctx, a)
 		if err != nil {
@@ -245,6 +267,7 @@ func (p *planner) plan(ctx context.Context) ([]plannedAccount, error) {
 		p.in.importEntities(a, o)
 		observed = append(observed, o)
 	}
+	known := append(observed, p.observeNeighbours(ctx, observed)...)
 	c := compute(p.in)
 	for _, r := range c.refused {
 		p.in.notes = append(p.in.notes, "left out, as by the controller: "+r.String())
@@ -253,23 +276,53 @@ func (p *planner) plan(ctx context.Context) ([]plannedAccount, error) {
 	store.Publish(convert.Delta(c.delta))
 	var planned []plannedAccount
 	for _, o := range observed {
-		v, err := viewOf(store, o.enforcerKey)
+		acct := describe(known, o.key)
+		in, err := p.input(acct, o, store)
 		if err != nil {
 			return nil, err
 		}
-		modes, notes := o.modes(p.in.vms)
-		o.notes = append(o.notes, notes...)
-		f, err := forecast.Run(plan.Input{
-			ClusterID: p.clusterID, Account: o.key, Regions: o.regions, Entities: o.entities(p.in),
-			Policies: v.policies, AddressGroups: v.addressGroups, AppliedToGroups: v.appliedToGroups, Modes: modes,
-			Stop: func() bool { return ctx.Err() != nil },
-		}, lower.AWS{})
+		o.noteModes(acct.Modes)
+		in = in.WithoutPlanned()
+		in.Stop = func() bool { return ctx.Err() != nil }
+		f, err := forecast.Run(in, lower.AWS{})
 		if err != nil {
 			return nil, fmt.Errorf("account %s: %w", o.key, err)
 		}
-		planned = append(planned, plannedAccount{o, f.Rounds[0], f})
+		planned = append(planned, plannedAccount{o, f.Rounds[0], f, acct.MaxPerWave})
 	}
 	return planned, nil
+}
+
+// input is what the realizer would plan from.
+func (p *planner) input(acct realize.Account, o *observedAccount, computed *watchstore.Store) (plan.Input, error) {
+	v, err := viewOf(computed, o.enforcerKey)
+	if err != nil {
+		return plan.Input{}, err
+	}
+	want := enforcer.Computed{Policies: v.policies, AddressGroups: v.addressGroups, AppliedToGroups: v.appliedToGroups}
+	return acct.PlanInput(p.clusterID, want, p.in.tighten, o.regions), nil
+}
+
+// observeNeighbours reads the accounts that no plan is made for, if they may have VMs in networks that the observed ones see. What cannot be
+// read is not known, as to a controller that has not read it yet.
+func (p *planner) observeNeighbours(ctx context.Context, observed observedAccounts) observedAccounts {
+	sees := slices.ContainsFunc(observed, func(o *observedAccount) bool {
+		return slices.ContainsFunc(o.regions, func(r plan.Region) bool { return len(sharedNetworks(r.Snapshot)) > 0 })
+	})
+	if !sees {
+		return nil
+	}
+	var out observedAccounts
+	for _, a := range p.neighbours {
+		o, err := p.observe(ctx, a)
+		if err != nil {
+			p.in.notes = append(p.in.notes, "members of other accounts in shared networks are not known: "+err.Error())
+			continue
+		}
+		p.in.importEntities(a, o)
+		out = append(out, o)
+	}
+	return out
 }
 
 // answersOf is what is printed about the accounts.
@@ -288,6 +341,10 @@ func (p plannedAccount) answer() accountPlan {
 		Policies: []plannedPolicy{}, Refusals: []plannedRefusal{}, Drift: []plannedNote{}, Notes: o.notes,
 	}
 	a.Plan.Account = o.key
+	if wave, more := r.Plan.Wave(p.maxPerWave, o.vmOf); more {
+		wave.Account = o.key
+		a.Wave = &plannedWave{MaxPerWave: p.maxPerWave, Plan: wave}
+	}
 	for _, round := range p.forecast.Rounds[1:] {
 		if !round.Plan.Empty() {
 			a.Further = append(a.Further, round.Plan)
@@ -309,7 +366,7 @@ func (p plannedAccount) answer() accountPlan {
 		a.Policies = append(a.Policies, plannedPolicy{s.PolicyRef.String(), len(s.Realized), len(s.Pending), len(s.Failed)})
 	}
 	for _, x := range r.Refusals {
-		out := plannedRefusal{Region: x.Region, Network: x.Network, Direction: x.Direction, Message: x.Message, Kept: x.Kept}
+		out := plannedRefusal{Region: x.Region, Network: x.Network, Direction: x.Direction, Message: x.Message, Kept: x.Kept, Tightened: x.Tightened}
 		if x.Policy.UID != "" || x.Policy.Name != "" {
 			out.Policy = x.Policy.String()
 		}

@@ -227,24 +227,36 @@ func TestPlanBeforeAnythingIsApplied(t *testing.T) {
 	}
 }
 
-// TestPlanKnowsModes: what the controller says about the modes of VMs decides what is planned for them.
+// TestPlanKnowsModes: what the selectors, the account and the annotations in the manifests say about modes decides what is planned, as it
+// decides in the controller; what the status says of a time before does not.
 func TestPlanKnowsModes(t *testing.T) {
-	vm := func(mode string) string {
-		return "---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: VirtualMachine\nmetadata: {name: i-075dc46a9bc347264, namespace: vms}\n" +
-			"status: {cloudId: i-075dc46a9bc347264, region: us-west-2, mode: " + mode + ", modeReason: selector two}\n"
+	vm := func(annotations, mode string) string {
+		return "---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: VirtualMachine\nmetadata: {name: i-075dc46a9bc347264, namespace: vms, annotations: {" +
+			annotations + "}}\nstatus: {cloudId: i-075dc46a9bc347264, region: us-west-2, mode: " + mode + ", modeReason: selector two}\n"
 	}
-	for mode, want := range map[string]struct {
-		code int
-		text string
+	selector := func(spec string) string {
+		return strings.Replace(cloudManifests, "  accountName: hybrid\n", "  accountName: hybrid\n"+spec, 1)
+	}
+	planned := "is in mode plan: what is shown for it is done only when it is enforced (CloudEntitySelector vms/two)"
+	for name, c := range map[string]struct {
+		manifests string
+		code      int
+		text      string
 	}{
-		"enforce":     {ExitNo, "# take over"},
-		"plan":        {ExitNo, "is in mode plan: what is shown for it is done only when it is enforced (selector two)"},
-		"released":    {ExitDone, "Plan: nothing to do."},
-		"break-glass": {ExitDone, "Plan: nothing to do."},
+		"enforced":          {cloudManifests, ExitNo, "# take over"},
+		"planned selector":  {selector("  mode: plan\n"), ExitNo, planned},
+		"planned account":   {strings.Replace(cloudManifests, "  awsConfig:\n", "  mode: plan\n  awsConfig:\n", 1), ExitNo, planned},
+		"released selector": {selector("  mode: released\n"), ExitDone, "is in mode released: no policy is enforced on it, and what is held is given back (CloudEntitySelector vms/two)"},
+		"released account":  {strings.Replace(cloudManifests, "  awsConfig:\n", "  mode: released\n  awsConfig:\n", 1), ExitDone, "Plan: nothing to do."},
+		"broken glass of the selector": {
+			strings.Replace(cloudManifests, "{name: two, ", "{name: two, annotations: {nephele.io/break-glass: fire}, ", 1), ExitDone, "(CloudEntitySelector vms/two: fire)",
+		},
+		"broken glass of the VM": {cloudManifests + vm("nephele.io/break-glass: fire", "enforce"), ExitDone, "(VirtualMachine vms/i-075dc46a9bc347264: fire)"},
+		"a former status":        {cloudManifests + vm("", "released"), ExitNo, "# take over"},
 	} {
-		r := nephele(t, cloudManifests+"---"+sshPolicy+vm(mode), "plan", "-f", "-", "--snapshot", realAccount)
-		if r.code != want.code || !strings.Contains(r.stdout, want.text) {
-			t.Errorf("mode %s: %+v", mode, r)
+		r := nephele(t, c.manifests+"---"+sshPolicy, "plan", "-f", "-", "--snapshot", realAccount)
+		if r.code != c.code || !strings.Contains(r.stdout, c.text) {
+			t.Errorf("%s: %+v", name, r)
 		}
 	}
 }

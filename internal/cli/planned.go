@@ -1,19 +1,25 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -96,13 +102,113 @@ func credentialFor(state world.State, name string) world.Credential {
 // observedAccount is an account and what was read of it.
 type observedAccount struct {
 	key, enforcerKey string
+	deleting         bool
 	regions          []plan.Region
 	notes            []plannedNote
+	// preview is what the inventory would know of it.
+	preview inventory.Previewed
+}
+
+// snapshot returns what was read of a region; nil if nothing was.
+func (o *observedAccount) snapshot(region string) *cloud.Snapshot {
+	for _, r := range o.regions {
+		if r.Snapshot.Region == region {
+			return r.Snapshot
+		}
+	}
+	return nil
+}
+
+// vmOf names the VM of an interface; "" if it has none.
+func (o *observedAccount) vmOf(region, networkInterface string) string {
+	if s := o.snapshot(region); s != nil {
+		for i := range s.Interfaces {
+			if s.Interfaces[i].ID == networkInterface {
+				return s.Interfaces[i].VMID
+			}
+		}
+	}
+	return ""
+}
+
+// observedAccounts are a knowledge of the accounts that were read.
+type observedAccounts []*observedAccount
+
+func (o observedAccounts) find(key string) *observedAccount {
+	i := slices.IndexFunc(o, func(a *observedAccount) bool { return a.key == key })
+	if i < 0 {
+		return &observedAccount{key: key}
+	}
+	return o[i]
+}
+
+// Keys implements knowledge.
+func (o observedAccounts) Keys() []string {
+	keys := make([]string, len(o))
+	for i, a := range o {
+		keys[i] = a.key
+	}
+	return keys
+}
+
+// Regions implements knowledge: the regions that were read.
+func (o observedAccounts) Regions(key string) []string {
+	var names []string
+	for _, r := range o.find(key).regions {
+		names = append(names, r.Snapshot.Region)
+	}
+	return names
+}
+
+// Latest implements knowledge.
+func (o observedAccounts) Latest(key, region string) (*cloud.Snapshot, error) {
+	return o.find(key).snapshot(region), nil
+}
+
+// Entities implements knowledge.
+func (o observedAccounts) Entities(key string) map[types.NamespacedName]inventory.VMRef {
+	return o.find(key).preview.Refs
+}
+
+// Settings implements knowledge.
+func (o observedAccounts) Settings(key string) inventory.Settings {
+	return o.find(key).preview.Settings
+}
+
+// Deleting implements knowledge.
+func (o observedAccounts) Deleting(key string) bool { return o.find(key).deleting }
+
+// noteModes says which VMs are not simply enforced. Those in mode plan are shown as if they were enforced, which is what the mode is for.
+func (o *observedAccount) noteModes(modes map[plan.VMRef]realize.VMMode) {
+	var notes []plannedNote
+	for ref, m := range modes {
+		message := fmt.Sprintf("is in mode %s: no policy is enforced on it, and what is held is given back (%s)", m.Mode, m.Reason)
+		if m.Mode == plan.Planned {
+			message = fmt.Sprintf("is in mode plan: what is shown for it is done only when it is enforced (%s)", m.Reason)
+		}
+		notes = append(notes, plannedNote{ref.Region, ref.ID, message})
+	}
+	slices.SortFunc(notes, func(a, b plannedNote) int {
+		return cmp.Or(strings.Compare(a.Region, b.Region), strings.Compare(a.Object, b.Object))
+	})
+	o.notes = append(o.notes, notes...)
+}
+
+// tighten tells from the annotations of policies of which of them as much is to be enforced as fits.
+func (in *inputs) tighten(ref v1beta2.NetworkPolicyReference) bool {
+	named := func(o client.Object) bool { return o.GetNamespace() == ref.Namespace && o.GetName() == ref.Name }
+	switch ref.Type {
+	case v1beta2.AntreaNetworkPolicy:
+		return slices.ContainsFunc(in.policies, func(p *antreav1beta1.NetworkPolicy) bool { return named(p) && asksToTighten(p) })
+	case v1beta2.AntreaClusterNetworkPolicy:
+		return slices.ContainsFunc(in.clusterPolicies, func(p *antreav1beta1.ClusterNetworkPolicy) bool { return named(p) && asksToTighten(p) })
+	}
+	return false
 }
 
 // observe reads an account. A region that cannot be read is left alone, and told.
 func (p *planner) observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (*observedAccount, error) {
-	o := &observedAccount{key: cloud.AccountKey(a.Namespace, a.Name), enforcerKey: cloud.EnforcerKey(a.Namespace, a.Name)}
+	o := &observedAccount{key: cloud.AccountKey(a.Namespace, a.Name), enforcerKey: cloud.EnforcerKey(a.Namespace, a.Name), deleting: a.DeletionTimestamp != nil}
 	if a.Spec.AWSConfig == nil {
 		return nil, fmt.Errorf("account %s: spec.awsConfig is missing: plans are made for AWS only", o.key)
 	}
@@ -135,55 +241,25 @@ func (p *planner) observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAcc
 }
 
 // importEntities adds what the selectors make of an account as it was read, as the inventory does. Entities of the account
-// that no selector selects any more are left out, as the inventory removes them.
+// that no selector selects any more are left out, as the inventory removes them. The ports that others have stay: the cloud knows none.
 func (in *inputs) importEntities(a *cloudv1alpha1.CloudProviderAccount, o *observedAccount) {
 	snapshots := make([]*cloud.Snapshot, len(o.regions))
-	read := map[string]bool{}
 	for i, r := range o.regions {
 		snapshots[i] = r.Snapshot
-		read[r.Snapshot.Region] = true
+	}
+	o.preview = inventory.Preview(a, cloudv1alpha1.CloudProviderAWS, in.selectors, in.vms, snapshots)
+	ports := map[client.ObjectKey][]v1alpha2.NamedPort{}
+	for _, x := range in.entities {
+		ports[client.ObjectKeyFromObject(x)] = x.Spec.Ports
+	}
+	for _, x := range o.preview.Entities {
+		x.Spec.Ports = ports[client.ObjectKeyFromObject(x)]
 	}
 	in.entities = slices.DeleteFunc(in.entities, func(x *v1alpha2.ExternalEntity) bool {
-		return x.Spec.ExternalNode == o.enforcerKey && read[x.Labels[cloudv1alpha1.LabelCloudRegion]]
+		_, again := o.preview.Refs[client.ObjectKeyFromObject(x)]
+		return again || x.Spec.ExternalNode == o.enforcerKey && o.snapshot(x.Labels[cloudv1alpha1.LabelCloudRegion]) != nil
 	})
-	in.entities = append(in.entities, inventory.Preview(client.ObjectKeyFromObject(a), cloudv1alpha1.CloudProviderAWS, in.selectors, in.vms, snapshots)...)
-}
-
-// entities maps the ExternalEntities of the account to its VMs, as their labels tell.
-func (o *observedAccount) entities(in *inputs) map[plan.EntityRef]plan.VMRef {
-	out := map[plan.EntityRef]plan.VMRef{}
-	for _, x := range in.entities {
-		id, region := x.Labels[cloudv1alpha1.LabelCloudVMUID], x.Labels[cloudv1alpha1.LabelCloudRegion]
-		if x.Spec.ExternalNode == o.enforcerKey && id != "" {
-			out[plan.EntityRef{Namespace: x.Namespace, Name: x.Name}] = plan.VMRef{Region: region, ID: id}
-		}
-	}
-	return out
-}
-
-// modes are the modes of the account's VMs as the controller last wrote them. VMs in mode plan are shown as if they were enforced, which is
-// what the mode is for, and a note says so.
-func (o *observedAccount) modes(vms []*cloudv1alpha1.VirtualMachine) (map[plan.VMRef]plan.Mode, []plannedNote) {
-	modes, notes := map[plan.VMRef]plan.Mode{}, []plannedNote(nil)
-	for _, vm := range vms {
-		ref := plan.VMRef{Region: vm.Status.Region, ID: vm.Status.CloudId}
-		if !slices.ContainsFunc(o.regions, func(r plan.Region) bool { return holdsVM(r.Snapshot, ref) }) {
-			continue
-		}
-		switch cloudv1alpha1.EnforcementMode(vm.Status.Mode) {
-		case cloudv1alpha1.ModePlan:
-			notes = append(notes, plannedNote{ref.Region, ref.ID, "is in mode plan: what is shown for it is done only when it is enforced (" + vm.Status.ModeReason + ")"})
-		case cloudv1alpha1.ModeReleased:
-			modes[ref] = plan.Released
-		case cloudv1alpha1.ModeBreakGlass:
-			modes[ref] = plan.BreakGlass
-		}
-	}
-	return modes, notes
-}
-
-func holdsVM(s *cloud.Snapshot, ref plan.VMRef) bool {
-	return s.Region == ref.Region && slices.ContainsFunc(s.VMs, func(vm cloud.VM) bool { return vm.ID == ref.ID })
+	in.entities = append(in.entities, o.preview.Entities...)
 }
 
 // overlay replaces and adds objects, as applying manifests to a cluster does.
@@ -206,6 +282,7 @@ func (in *inputs) overlay(over *inputs) {
 	in.upstreamPolicies = overlaid(in.upstreamPolicies, over.upstreamPolicies)
 	in.accounts = overlaid(in.accounts, over.accounts)
 	in.selectors = overlaid(in.selectors, over.selectors)
+	in.vms = overlaid(in.vms, over.vms)
 	in.documents, in.refused, in.notes = over.documents, over.refused, over.notes
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
 // printPlans prints the answers for people.
@@ -30,20 +31,28 @@ func (a *accountPlan) print(b *strings.Builder) error {
 		if where == "" {
 			where = x.Region + " " + x.Network
 		}
-		fmt.Fprintf(b, "  ! refused: %s %s: %s\n", x.Policy, where, x.Message)
+		verb := "refused"
+		if x.Tightened {
+			verb = "tightened"
+		}
+		fmt.Fprintf(b, "  ! %s: %s\n", verb, printable(fmt.Sprintf("%s %s: %s", x.Policy, where, x.Message)))
 	}
 	for _, d := range a.Drift {
-		fmt.Fprintf(b, "  ! changed by hand: %s %s: %s\n", d.Region, d.Object, d.Message)
+		fmt.Fprintf(b, "  ! changed by hand: %s %s: %s\n", d.Region, d.Object, printable(d.Message))
 	}
 	for _, n := range a.Notes {
-		fmt.Fprintf(b, "  # %s\n", strings.TrimSpace(n.Region+" "+n.Object+": "+n.Message))
+		fmt.Fprintf(b, "  # %s\n", printable(strings.TrimLeft(strings.TrimSpace(n.Region+" "+n.Object)+": "+n.Message, ": ")))
 	}
-	if err := a.Plan.Print(b); err != nil {
+	if err := printPlan(b, a.Plan); err != nil {
 		return err
+	}
+	if a.Wave != nil {
+		fmt.Fprintf(b, "At most %d VMs and groups in use are changed at once: %d of the %d operations are done first, and what is left is planned when they are seen to be done.\n",
+			a.Wave.MaxPerWave, len(a.Wave.Plan.Steps), len(a.Plan.Steps))
 	}
 	for i, further := range a.Further {
 		fmt.Fprintf(b, "\nWhen that is done (%d of %d):\n", i+1, len(a.Further))
-		if err := further.Print(b); err != nil {
+		if err := printPlan(b, further); err != nil {
 			return err
 		}
 	}
@@ -52,6 +61,16 @@ func (a *accountPlan) print(b *strings.Builder) error {
 	}
 	printQuotas(b, a.Quotas)
 	printReachability(b, a.Reachability)
+	return nil
+}
+
+// printPlan prints a plan line by line, without what would do more to a terminal than print.
+func printPlan(b *strings.Builder, p plan.Plan) error {
+	var text strings.Builder
+	if err := p.Print(&text); err != nil {
+		return err
+	}
+	b.WriteString(printableLines(text.String()))
 	return nil
 }
 
@@ -67,7 +86,7 @@ func printQuotas(b *strings.Builder, quotas []forecast.Quota) {
 		}
 		fmt.Fprintf(b, "  %-44s [%s] %d -> %d of %d", q.Name, bar(q), q.Before, q.After, q.Limit)
 		if q.Where != "" {
-			fmt.Fprintf(b, "  (%s)", q.Where)
+			fmt.Fprintf(b, "  (%s)", printable(q.Where))
 		}
 		b.WriteByte('\n')
 	}
@@ -110,6 +129,6 @@ func printReachability(b *strings.Builder, changes []forecast.Change) {
 		if c.Opens {
 			sign, verb = "+", "opens"
 		}
-		fmt.Fprintf(b, "  %s %s %s from %s to %s\n", sign, verb, c.Packets.Text, c.From, c.To)
+		fmt.Fprintf(b, "  %s %s %s from %s to %s\n", sign, verb, c.Packets.Text, printable(c.From.String()), printable(c.To.String()))
 	}
 }

@@ -136,11 +136,16 @@ func (i *Inventory) Settings(key string) Settings {
 
 // settle keeps the account's settings and reports whether they are others than before. The caller holds the account's lock.
 func (p *pass) settle(a *account) (changed bool) {
-	s := Settings{Failsafe: p.cpa.Spec.Failsafe}
-	if n := p.cpa.Spec.MaxPerWave; n != nil {
-		s.MaxPerWave = int(*n)
-	}
+	s := settingsOf(p.cpa)
 	changed = !equality.Semantic.DeepEqual(a.settings, s)
 	a.settings = s
 	return changed
+}
+
+func settingsOf(cpa *v1alpha1.CloudProviderAccount) Settings {
+	s := Settings{Failsafe: cpa.Spec.Failsafe}
+	if n := cpa.Spec.MaxPerWave; n != nil {
+		s.MaxPerWave = int(*n)
+	}
+	return s
 }

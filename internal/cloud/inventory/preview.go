@@ -8,15 +8,33 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// Preview returns the ExternalEntities that the selectors of an account make of snapshots of its regions, sorted by
-// namespace and name: what the loop would write. It is a pure function; selectors of other accounts, and those that say
-// nothing, are left out. vms are the VirtualMachine objects that exist, for the tags that users gave them.
-func Preview(account types.NamespacedName, provider v1alpha1.CloudProvider, selectors []*v1alpha1.CloudEntitySelector,
+// Previewed is what the loop would know of an account.
+type Previewed struct {
+	// Entities are the ExternalEntities that it would write, sorted by namespace and name.
+	Entities []*antreav1alpha2.ExternalEntity
+	// Refs maps their names to the VMs that they stand for, as Inventory.Entities does.
+	Refs map[types.NamespacedName]VMRef
+	// Settings are what Inventory.Settings would return.
+	Settings Settings
+}
+
+// Preview returns what the loop would make of an account and its selectors with these snapshots of its regions. It is a pure function;
+// selectors of other accounts, and those that say nothing, are left out. vms are the VirtualMachine objects that exist, for the tags that
+// users gave them and for the annotation that breaks the glass.
+func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProvider, selectors []*v1alpha1.CloudEntitySelector,
 	vms []*v1alpha1.VirtualMachine, snapshots []*cloud.Snapshot,
-) []*antreav1alpha2.ExternalEntity {
-	v := view{account: account, provider: provider, snapshots: snapshots, userTags: map[types.NamespacedName]map[string]string{}}
+) Previewed {
+	v := view{
+		account: types.NamespacedName{Namespace: account.Namespace, Name: account.Name}, provider: provider, snapshots: snapshots,
+		userTags: map[types.NamespacedName]map[string]string{},
+		modes:    modes{fallback: account.Spec.Mode, broken: map[types.NamespacedName]string{}},
+	}
 	for _, vm := range vms {
-		v.userTags[types.NamespacedName{Namespace: vm.Namespace, Name: vm.Name}] = vm.Spec.Tags
+		key := types.NamespacedName{Namespace: vm.Namespace, Name: vm.Name}
+		v.userTags[key] = vm.Spec.Tags
+		if reason, ok := vm.Annotations[v1alpha1.AnnotationBreakGlass]; ok {
+			v.modes.broken[key] = reason
+		}
 	}
 	for _, s := range selectors {
 		if s.Spec.AccountName == account.Name && s.Spec.AccountNamespace == account.Namespace && checkSelector(s) == "" {
@@ -25,9 +43,9 @@ func Preview(account types.NamespacedName, provider v1alpha1.CloudProvider, sele
 	}
 	sortSelectors(v.selectors)
 	d := compute(v)
-	out := make([]*antreav1alpha2.ExternalEntity, 0, len(d.entities))
+	out := Previewed{Entities: make([]*antreav1alpha2.ExternalEntity, 0, len(d.entities)), Refs: d.refs, Settings: settingsOf(account)}
 	for _, key := range sortedKeys(d.entities) {
-		out = append(out, d.entities[key])
+		out.Entities = append(out.Entities, d.entities[key])
 	}
 	return out
 }
