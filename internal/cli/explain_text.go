@@ -31,7 +31,7 @@ func (x *explanation) text() string {
 		fmt.Fprintf(&b, "  %s -> %s: %s\n", f.From, to, f.Verdict)
 		writeDecisions(&b, "    ", x.From, f.at, f.Egress, f.AtService, f.Ingress)
 	}
-	return b.String()
+	return printableLines(b.String())
 }
 
 // destination names the destination, with the Service that the address belongs to.

@@ -142,7 +142,7 @@ func newExplanation(from, to end, packets []policy.Flow) *explanation {
 }
 
 func explainEnd(e end) explainedEnd {
-	out := explainedEnd{Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, title: e.String(), cloudVM: e.isCloudVM()}
+	out := explainedEnd{Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, title: printable(e.String()), cloudVM: e.isCloudVM()}
 	if e.ref.Kind != 0 {
 		out.Kind = e.ref.Kind.String()
 	}

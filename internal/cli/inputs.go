@@ -19,6 +19,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/cli/manifest"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -55,6 +56,8 @@ type inputs struct {
 	documents map[string]*manifest.Document
 	refused   []manifest.Refusal
 	notes     []string
+	// gaps say what a snapshot does not tell.
+	gaps []string
 }
 
 func objectKey(group, kind, namespace, name string) string {
@@ -195,10 +198,10 @@ func compute(in *inputs) *computation {
 		c.engine.PutPolicy(convert.KubernetesNetworkPolicy(p))
 	}
 	for _, p := range in.policies {
-		c.put(convert.NetworkPolicy(p))
+		c.put(convert.NetworkPolicy(p), p.ObjectMeta)
 	}
 	for _, p := range in.clusterPolicies {
-		c.put(convert.ClusterNetworkPolicy(p))
+		c.put(convert.ClusterNetworkPolicy(p), p.ObjectMeta)
 	}
 	for _, p := range in.adminPolicies {
 		c.engine.PutPolicy(convert.AdminNetworkPolicy(p))
@@ -218,7 +221,10 @@ func compute(in *inputs) *computation {
 }
 
 // put gives the engine an Antrea policy, completed.
-func (c *computation) put(p policy.Policy) {
+func (c *computation) put(p policy.Policy, meta metav1.ObjectMeta) {
+	for _, w := range webhook.AnnotationWarnings(meta.Annotations) {
+		c.notes = append(c.notes, fmt.Sprintf("%s: %s", strings.TrimPrefix(meta.Namespace+"/"+meta.Name, "/"), w))
+	}
 	admission.Default(&p)
 	p.Warnings = append(admission.Warnings(&p), admission.Pitfalls(&p)...)
 	c.engine.PutPolicy(p)

@@ -44,7 +44,8 @@ The cloud is only read; nothing is changed.
 
 Without flags it is about the cluster as it is. With -f it is about the cluster with these manifests applied. With
 --snapshot as well, nothing but files is read: the manifests hold accounts, selectors, entities and policies, and the
-snapshot is a description of the account as "nephele sim" takes it (for example a folder of answers of "aws ec2 describe-...").
+snapshot is a description of the account as "nephele sim" takes it (for example a folder of answers of "aws ec2 describe-..."). It has
+to be whole (docs/simulator.md); of several accounts in it, that counts whose alias or number is the CloudProviderAccount's name.
 
 The exit code is 0 if nothing is to be done, 1 if something is or is refused, 2 if the plan cannot be made.`,
 		Example: `  nephele plan
@@ -84,9 +85,13 @@ func runPlan(cmd *cobra.Command, f planFlags) error {
 	}
 	answers := answersOf(planned)
 	if f.output == "" {
-		err = printPlans(cmd.OutOrStdout(), answers)
+		err = printPlans(cmd.OutOrStdout(), p.in.gaps, answers)
 	} else {
-		err = printValue(cmd.OutOrStdout(), f.output, map[string]any{"accounts": answers})
+		all := map[string]any{"accounts": answers}
+		if len(p.in.gaps) > 0 {
+			all["incomplete"] = p.in.gaps
+		}
+		err = printValue(cmd.OutOrStdout(), f.output, all)
 	}
 	if err != nil {
 		return err

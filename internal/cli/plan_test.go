@@ -179,7 +179,7 @@ func TestPlanOverCluster(t *testing.T) {
 			t.Fatalf("%v, %d accounts", err, len(planned))
 		}
 		var b strings.Builder
-		if err := printPlans(&b, answersOf(planned)); err != nil {
+		if err := printPlans(&b, nil, answersOf(planned)); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()

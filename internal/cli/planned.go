@@ -16,13 +16,9 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
-	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // opener makes the provider of an account.
@@ -61,42 +57,6 @@ func secretValue(ctx context.Context, c client.Reader, secrets []*corev1.Secret,
 		return nil, err
 	}
 	return secret.Data[ref.Key], nil
-}
-
-// simulate brings a description of a cloud to life, so that it is read as a real one is. The returned function ends it.
-func simulate(ctx context.Context, in *inputs, description string) (opener, func(), error) {
-	state, report, err := estate.Load(description)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--snapshot: %w", err)
-	}
-	for _, w := range report.Warnings {
-		in.notes = append(in.notes, "snapshot: "+w.String())
-	}
-	server, err := sim.Start(ctx, sim.Options{State: state})
-	if err != nil {
-		return nil, nil, fmt.Errorf("--snapshot: %w", err)
-	}
-	open := func(_ context.Context, a *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error) {
-		key := credentialFor(state, a.Name)
-		return aws.New(aws.Config{
-			Credential: cloudv1alpha1.AWSCredential{AccessKeyID: key.AccessKeyID, AccessKeySecret: key.Secret, SessionToken: key.SessionToken},
-			Region:     a.Spec.AWSConfig.Region[0], Endpoint: server.URL(), Limits: limitsOf(a.Spec.AWSConfig.Quotas), UserAgent: "nephele-plan",
-		})
-	}
-	return open, func() { _ = server.Close() }, nil
-}
-
-// credentialFor is a key of the described account whose alias or number is the name, or of the first one.
-func credentialFor(state world.State, name string) world.Credential {
-	for _, a := range state.Accounts {
-		if a.Alias != name && a.ID != name {
-			continue
-		}
-		if i := slices.IndexFunc(state.Credentials, func(c world.Credential) bool { return c.Account == a.ID }); i >= 0 {
-			return state.Credentials[i]
-		}
-	}
-	return state.Credentials[0]
 }
 
 // observedAccount is an account and what was read of it.

@@ -9,9 +9,12 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// printPlans prints the answers for people.
-func printPlans(w io.Writer, answers []accountPlan) error {
+// printPlans prints the answers for people, and first what they could not take into account.
+func printPlans(w io.Writer, gaps []string, answers []accountPlan) error {
 	var b strings.Builder
+	if len(gaps) > 0 {
+		fmt.Fprintf(&b, "# the snapshot is incomplete: %s\n", printable(strings.Join(gaps, "; ")))
+	}
 	for i := range answers {
 		if i > 0 {
 			b.WriteByte('\n')

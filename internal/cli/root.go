@@ -49,7 +49,7 @@ func Main(ctx context.Context, args []string, s Streams, extra ...*cobra.Command
 		return ExitBadInput
 	}
 	for _, line := range strings.Split(err.Error(), "\n") {
-		fmt.Fprintf(s.Err, "error: %s\n", line)
+		fmt.Fprintf(s.Err, "error: %s\n", printable(line))
 	}
 	return ExitBadInput
 }
@@ -84,6 +84,6 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 // notes prints remarks for people to standard error.
 func notes(cmd *cobra.Command, lines []string) {
 	for _, n := range lines {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s\n", n)
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s\n", printableLines(n))
 	}
 }

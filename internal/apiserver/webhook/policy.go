@@ -91,7 +91,7 @@ func validatePolicy(decode decodePolicy) func(context.Context, *states, *questio
 		case err != nil:
 			return unreadable(err)
 		case !undecided:
-			return answer{}
+			return answer{warnings: AnnotationWarnings(given.meta.Annotations)}
 		}
 		admission.Default(&given.policy)
 		if errs := admission.Schema(&given.policy); len(errs) > 0 {
@@ -99,7 +99,7 @@ func validatePolicy(decode decodePolicy) func(context.Context, *states, *questio
 		}
 		a := checkPolicy(ctx, s, &given.policy)
 		if len(a.errs) == 0 && a.err == nil {
-			a.warnings = warnings(&given.policy)
+			a.warnings = append(warnings(&given.policy), AnnotationWarnings(given.meta.Annotations)...)
 		}
 		return a
 	}

@@ -293,6 +293,12 @@ func TestAccepted(t *testing.T) {
 	if got := ask(t, handlers, q); !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "spec.ingress[0].logLabel") {
 		t.Errorf("a long logLabel on Nodes: %+v", got)
 	}
+	good := annp(`{priority: 5, appliedTo: [{podSelector: {}}]}`)
+	annotated := strings.Replace(good, "name: p", "name: p, annotations: {nephele.io/on-refusal: widen}", 1)
+	q = asked{path: "/validate/annp", operation: "UPDATE", object: annotated, old: good}
+	if got := ask(t, handlers, q); annotated == good || !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], `not "widen": it is taken as keep`) {
+		t.Errorf("an annotation that means nothing: %+v", got)
+	}
 	for object, want := range map[string]string{
 		annp(`{priority: 5, appliedTo: [{}]}`): "spec.appliedTo[0]: got nothing, want a field that selects; without any, the entry means all Pods of the Namespace",
 		acnp(`{priority: 5, appliedTo: [{}]}`): "spec.appliedTo[0]: got nothing, want a field that selects; without any, the entry means nothing",

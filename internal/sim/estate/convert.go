@@ -269,6 +269,7 @@ func (b *builder) vpc(member, object, rawID string, near netip.Prefix) *world.VP
 		near = netip.PrefixFrom(near.Addr(), 16).Masked()
 	}
 	b.warn(member, object, "refers to VPC %q, which is not in the dump; a VPC with block %s was made up", rawID, near)
+	b.notTold("Vpcs", cmp.Or(rawID, id), "this VPC, because "+object+" is in it", "a VPC with the block "+near.String())
 	v := &world.VPC{
 		ID: id, Account: b.account, Region: b.raw.name, State: world.StateAvailable, Tenancy: "default",
 		CIDRs: []world.CIDRBlock{{AssociationID: idOf("vpc-cidr-assoc", id), Prefix: near}},
@@ -323,6 +324,7 @@ func (b *builder) subnet(member, object, rawID, rawVPC string, near netip.Addr) 
 	block := netip.PrefixFrom(near, 28).Masked()
 	v := b.vpc(member, object, rawVPC, block)
 	b.warn(member, object, "refers to subnet %q, which is not in the dump; a subnet with block %s was made up", rawID, block)
+	b.notTold("Subnets", cmp.Or(rawID, id), "this subnet, because "+object+" is in it", "a subnet with the block "+block.String())
 	if !slices.ContainsFunc(v.CIDRs, func(c world.CIDRBlock) bool { return c.Prefix.Contains(block.Addr()) }) {
 		b.warn(member, object, "the made-up subnet %s is outside VPC %s; the VPC is given the block too", block, v.ID)
 		v.CIDRs = append(v.CIDRs, world.CIDRBlock{AssociationID: idOf("vpc-cidr-assoc", v.ID, block.String()), Prefix: block})

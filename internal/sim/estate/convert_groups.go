@@ -23,6 +23,7 @@ var weights = map[string]int{
 }
 
 func (b *builder) buildPrefixLists() error {
+	b.missingEntries()
 	for i := range b.raw.prefixLists {
 		raw := &b.raw.prefixLists[i]
 		if raw.PrefixListId == "" {
@@ -135,6 +136,7 @@ func (b *builder) group(member, object string, raw rawGroupName, vpcID string) w
 		g = &world.SecurityGroup{ID: id, Account: b.account, VPCID: vpcID, Name: name, Description: "not in the dump"}
 		b.groups[id] = g
 		b.warn(member, object, "holds group %s (%s), which %s; an empty group was made up", raw.GroupId, raw.GroupName, why)
+		b.notTold("SecurityGroups", raw.GroupId, "this group with its rules, because "+object+" holds it", "a group without rules")
 	}
 	return world.GroupName{ID: id, Name: g.Name}
 }

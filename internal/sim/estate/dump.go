@@ -42,7 +42,7 @@ func isRegional(file string) bool { return memberOf(file) != "" }
 
 // region reads the folder of one region. found is false when no file in it is a describe answer.
 func (l *loader) region(dir string) (r rawRegion, found bool, err error) {
-	r = rawRegion{name: path.Base(dir), files: map[string]string{}}
+	r = rawRegion{name: path.Base(dir), files: map[string]string{}, present: map[string]bool{}}
 	if dir == "." {
 		r.name = ""
 	}
@@ -70,7 +70,10 @@ func (l *loader) region(dir string) (r rawRegion, found bool, err error) {
 		if !ok {
 			return r, false, fmt.Errorf("%s: not a describe answer: expected an object with the member %q, found %s", l.path(full), member, listMembers(members))
 		}
-		r.files[member] = l.path(full)
+		if err := checkWhole(l.path(full), member, members); err != nil {
+			return r, false, err
+		}
+		r.files[member], r.present[member] = l.path(full), true
 		if err := r.decode(l.path(full), member, content); err != nil {
 			return r, false, err
 		}
@@ -79,6 +82,9 @@ func (l *loader) region(dir string) (r rawRegion, found bool, err error) {
 		if r.name = r.guessName(); r.name == "" {
 			return r, false, fmt.Errorf("%s: expected the folder to be named after its region, such as us-west-2", l.path(dir))
 		}
+	}
+	if found {
+		l.findMissing(l.path(dir), &r, false)
 	}
 	return r, found, nil
 }
@@ -94,9 +100,17 @@ func (r *rawRegion) guessName() string {
 }
 
 func (r *rawRegion) decode(file, member string, content json.RawMessage) error {
+	if member == "PrefixLists" {
+		var lists []rawPrefixList
+		if err := decode(file, member, content, &lists); err != nil {
+			return err
+		}
+		r.addPrefixLists(lists)
+		return nil
+	}
 	into := map[string]any{
 		"Vpcs": &r.vpcs, "Subnets": &r.subnets, "NetworkInterfaces": &r.nics, "Reservations": &r.reservations,
-		"SecurityGroups": &r.groups, "VpcPeeringConnections": &r.peerings, "PrefixLists": &r.prefixLists,
+		"SecurityGroups": &r.groups, "VpcPeeringConnections": &r.peerings,
 		"AvailabilityZones": &r.zones, "Tags": &r.tags,
 	}[member]
 	return decode(file, member, content, into)
@@ -105,18 +119,23 @@ func (r *rawRegion) decode(file, member string, content json.RawMessage) error {
 // collector reads a collector dump: like the answers above, but in one object, with other names for the members and
 // instances without reservations.
 func (l *loader) collector(name string, members map[string]json.RawMessage) (world.State, error) {
-	r := rawRegion{files: map[string]string{}}
+	r := rawRegion{files: map[string]string{}, present: map[string]bool{}}
 	var instances []rawInstance
-	for member, into := range map[string]any{
-		"vpcs": &r.vpcs, "subnets": &r.subnets, "security_groups": &r.groups, "instances": &instances,
-		"network_interfaces": &r.nics, "vpc_peering_connections": &r.peerings,
+	for member, part := range map[string]struct {
+		into any
+		as   string
+	}{
+		"vpcs": {&r.vpcs, "Vpcs"}, "subnets": {&r.subnets, "Subnets"}, "security_groups": {&r.groups, "SecurityGroups"},
+		"instances": {&instances, "Reservations"}, "network_interfaces": {&r.nics, "NetworkInterfaces"},
+		"vpc_peering_connections": {&r.peerings, "VpcPeeringConnections"},
 	} {
 		if members[member] == nil {
 			continue
 		}
-		if err := decode(l.path(name), member, members[member], into); err != nil {
+		if err := decode(l.path(name), member, members[member], part.into); err != nil {
 			return world.State{}, err
 		}
+		r.present[part.as] = true
 	}
 	for member := range members {
 		switch member {
@@ -128,6 +147,7 @@ func (l *loader) collector(name string, members map[string]json.RawMessage) (wor
 		r.files[member] = l.path(name)
 	}
 	r.reservations = []rawReservation{{Instances: instances}}
+	l.findMissing(l.path(name), &r, true)
 	return l.collectorRegions(l.path(name), r)
 }
 

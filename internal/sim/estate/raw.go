@@ -129,6 +129,7 @@ type rawRegion struct {
 	zones        []rawZone
 	tags         []rawResourceTag
 	files        map[string]string // member name -> file, for messages
+	present      map[string]bool   // members that were there, even if empty
 }
 
 // file names the file that a kind of objects came from.

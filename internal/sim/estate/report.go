@@ -12,8 +12,31 @@ type Report struct {
 	Files    []string // files that were read, in order
 	Ignored  []string // files that describe nothing the simulator has
 	Warnings []Warning
+	// Gaps is what an account has and the description does not tell. The State has none of it, or something made up in its place.
+	Gaps []Gap
 	// Renamed maps ids of the input that are no wire ids to those that stand for them.
 	Renamed map[string]string
+}
+
+// Gap is something that a description should tell and does not.
+type Gap struct {
+	// Region is where it is missing; empty if that is not said.
+	Region string
+	// Place is the file, or the folder if the file is missing.
+	Place string
+	// Object is the id of what is not told, or the member of an answer.
+	Object string
+	// Expected says what would tell it.
+	Expected string
+	// Taken says what the State has instead.
+	Taken string
+	// Needed is true if the rest of the description refers to what is not told, so that the State is not what the account is.
+	Needed bool
+}
+
+// String prints the gap in one line.
+func (g Gap) String() string {
+	return fmt.Sprintf("%s: %s: expected %s; taken as %s", g.Place, g.Object, g.Expected, g.Taken)
 }
 
 // Warning is one repair or oddity.
@@ -51,3 +74,5 @@ func (r Report) String() string {
 func (r *Report) warn(file, object, format string, args ...any) {
 	r.Warnings = append(r.Warnings, Warning{file, object, fmt.Sprintf(format, args...)})
 }
+
+func (r *Report) gap(g Gap) { r.Gaps = append(r.Gaps, g) }

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// simulate brings a description of a cloud to life, so that it is read as a real one is. The returned function ends it. A description that
+// leaves out what its rest refers to is an error: a plan made on it would be one for another account.
+func simulate(ctx context.Context, in *inputs, description string) (opener, func(), error) {
+	state, report, err := estate.Load(description)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--snapshot: %w", err)
+	}
+	if in.gaps, err = gapsOf(report, in.accounts); err != nil {
+		return nil, nil, err
+	}
+	for _, w := range report.Warnings {
+		in.notes = append(in.notes, "snapshot: "+w.String())
+	}
+	giveKeys(&state)
+	server, err := sim.Start(ctx, sim.Options{State: state})
+	if err != nil {
+		return nil, nil, fmt.Errorf("--snapshot: %w", err)
+	}
+	open := func(_ context.Context, a *v1alpha1.CloudProviderAccount) (cloud.Provider, error) {
+		described, err := describedAccount(state, a.Name)
+		if err != nil {
+			return nil, fmt.Errorf("--snapshot %s: %w", description, err)
+		}
+		if described.Alias != a.Name && described.ID != a.Name {
+			in.notes = append(in.notes, fmt.Sprintf("snapshot: account %s/%s is taken for %s, the only account there", a.Namespace, a.Name, described.ID))
+		}
+		for _, region := range a.Spec.AWSConfig.Region {
+			if !slices.Contains(described.Regions, region) {
+				return nil, fmt.Errorf("--snapshot %s: region %s is not in it: spec.awsConfig.region of the account must be of %s",
+					description, region, strings.Join(described.Regions, ", "))
+			}
+		}
+		i := slices.IndexFunc(state.Credentials, func(c world.Credential) bool { return c.Account == described.ID })
+		key := state.Credentials[i]
+		return aws.New(aws.Config{
+			Credential: v1alpha1.AWSCredential{AccessKeyID: key.AccessKeyID, AccessKeySecret: key.Secret, SessionToken: key.SessionToken},
+			Region:     a.Spec.AWSConfig.Region[0], Endpoint: server.URL(), Limits: limitsOf(a.Spec.AWSConfig.Quotas), UserAgent: "nephele-plan",
+		})
+	}
+	return open, func() { _ = server.Close() }, nil
+}
+
+// gapsOf says what the description does not tell of the regions of the accounts and need not tell; that it must is an error.
+func gapsOf(report estate.Report, accounts []*v1alpha1.CloudProviderAccount) (bearable []string, err error) {
+	asked := func(region string) bool {
+		return region == "" || slices.ContainsFunc(accounts, func(a *v1alpha1.CloudProviderAccount) bool {
+			return a.Spec.AWSConfig != nil && slices.Contains(a.Spec.AWSConfig.Region, region)
+		})
+	}
+	var errs []error
+	for _, g := range report.Gaps {
+		switch {
+		case !asked(g.Region):
+		case g.Needed:
+			errs = append(errs, fmt.Errorf("--snapshot: %s: %s: not in the snapshot: expected %s", g.Place, g.Object, g.Expected))
+		default:
+			bearable = append(bearable, fmt.Sprintf("%s: no %s: taken as %s", g.Place, g.Object, g.Taken))
+		}
+	}
+	return bearable, errors.Join(errs...)
+}
+
+// giveKeys gives every account that has no key one.
+func giveKeys(state *world.State) {
+	for i, a := range state.Accounts {
+		if !slices.ContainsFunc(state.Credentials, func(c world.Credential) bool { return c.Account == a.ID }) {
+			state.Credentials = append(state.Credentials, world.Credential{
+				AccessKeyID: fmt.Sprintf("AKIASNAPSHOT%08d", i), Secret: "snapshot-" + a.ID, Account: a.ID,
+			})
+		}
+	}
+}
+
+// describedAccount is the account of a description whose alias or number is the name, or the only one.
+func describedAccount(state world.State, name string) (world.Account, error) {
+	var names []string
+	for _, a := range state.Accounts {
+		if a.Alias == name || a.ID == name {
+			return a, nil
+		}
+		names = append(names, strings.TrimSpace(a.ID+" "+a.Alias))
+	}
+	if len(state.Accounts) == 1 {
+		return state.Accounts[0], nil
+	}
+	return world.Account{}, fmt.Errorf("it has the accounts %s, and none whose number or alias is %s: name the CloudProviderAccount after one of them", strings.Join(names, ", "), name)
+}
