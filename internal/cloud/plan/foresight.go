@@ -107,9 +107,11 @@ func (in Input) mend(w way) (mended Input, changed bool) {
 		refused = map[string]string{}
 	}
 	known, knownLeft := first.refusals(), first.leftOut()
+	held := first.held()
 	for _, c := range last {
 		for n, why := range c.refusals() {
-			if known[n] == "" && refused[n] == "" {
+			// One that is under control would be given back at once for it, whatever that opens.
+			if known[n] == "" && refused[n] == "" && !held[n] {
 				refused[n], changed = why, true
 			}
 		}
@@ -150,6 +152,19 @@ func (c *computation) refusals() map[string]string {
 		for n, why := range s.refused {
 			if !s.waiting[n] {
 				out[s.keyOf(n)] = why
+			}
+		}
+	}
+	return out
+}
+
+// held returns the interfaces under control, by the same keys as refusals.
+func (c *computation) held() map[string]bool {
+	out := map[string]bool{}
+	for _, s := range c.regions {
+		for _, n := range s.nics {
+			if n.taken() {
+				out[s.keyOf(n)] = true
 			}
 		}
 	}
