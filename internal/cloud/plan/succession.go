@@ -100,7 +100,8 @@ func (in Input) next(lower Lowerer) (p Plan, k int) {
 			break
 		}
 		part, c := computeAtOnce(in.after(k), lower)
-		// The first change may need a group that the others find there then, or nothing but rules.
+		// This computation knows of no changes, so every edit of an interface counts, now and later. Some changes take rules only; the first one may
+		// need a group that the others find there then.
 		if sum := part.Plan.Summary(); c.wasted(part.Plan) == 0 || k == 1 && (sum.GroupsCreated > 0 || sum.InterfaceEdits == 0) {
 			part, _ = in.after(k).foresee(part, c, lower)
 			return part.Plan, k
