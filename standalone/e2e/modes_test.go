@@ -18,14 +18,18 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/iam"
 )
 
-// TestModesLive begins as one should on a real account, in mode plan, and then enforces, breaks the glass for one VM, and releases all.
+// TestModesLive begins as one should on a real account, in mode plan with keys that can only read, and then enforces with the documented
+// rights, breaks the glass for one VM, and releases all.
 func TestModesLive(t *testing.T) {
 	state, _, err := estate.HybridCloud()
 	if err != nil {
 		t.Fatal(err)
 	}
+	key := &state.Credentials[0]
+	key.Policy = documentedRights(t, "plan.json")
 	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state})
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +89,16 @@ func TestModesLive(t *testing.T) {
 		})
 	}
 	setMode(cloudv1.ModeEnforce)
+	eventually(t, time.Minute, "the VM says which permission is missing", func(ctx context.Context) (bool, string) {
+		vm := &cloudv1.VirtualMachine{}
+		err := im.c.client.Get(ctx, client.ObjectKey{Namespace: "quickstart", Name: "i-0383fda87c012141d"}, vm)
+		return err == nil && strings.Contains(fmt.Sprint(vm.Status), "is not authorized to perform: ec2:"), fmt.Sprintf("%+v %v", vm.Status, err)
+	})
+	if n := held(); n != 0 {
+		t.Errorf("without the rights: %d interfaces hold a group of ours", n)
+	}
+	key.Policy = documentedRights(t, "enforce.json")
+	im.must(server.World().AddCredential(*key))
 	holds("enforced", 7)
 	im.waitForPhase([]client.Object{&v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "quickstart", Name: "switches"}}}, v1beta1.NetworkPolicyRealized)
 	if message, err := planned(); message != "" || err != nil {
@@ -107,4 +121,18 @@ func TestModesLive(t *testing.T) {
 	holds("enforced again", 7)
 	setMode(cloudv1.ModeReleased)
 	holds("released", 0)
+}
+
+// documentedRights is one of the IAM policies that users are told to give.
+func documentedRights(t *testing.T, name string) *iam.Policy {
+	t.Helper()
+	document, err := os.ReadFile("../../config/aws/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := iam.Parse(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -70,7 +70,7 @@ func (w writer) classify(call string, err error) error { return classify(call, e
 func (w writer) visible(ctx context.Context, call string, ids []string, do func() error) error {
 	wait := firstWait
 	for {
-		err := w.classify(call, do())
+		err := w.unseen(ctx, w.classify(call, do()))
 		if err == nil || cloud.ClassOf(err) != cloud.NotFound || !w.p.isFresh(ids) {
 			return err
 		}
@@ -79,6 +79,24 @@ func (w writer) visible(ctx context.Context, call string, ids []string, do func(
 		}
 		wait = min(2*wait, maxWait)
 	}
+}
+
+// unseen tells what is not permitted from what is not there. A permission may hold only for groups with a tag of ours, and a group that
+// is gone, or that the cloud does not show everywhere yet, has none: what would be "not found" is then refused as unauthorized.
+func (w writer) unseen(ctx context.Context, err error) error {
+	var refused *cloud.Error
+	if !errors.As(err, &refused) || refused.Code != codeUnauthorized || !strings.HasPrefix(w.op.Target, "sg-") {
+		return err
+	}
+	gone := &cloud.Error{Class: cloud.NotFound, Call: refused.Call, Code: refused.Code, Err: refused.Err}
+	if w.p.isFresh([]string{w.op.Target}) {
+		return gone
+	}
+	_, look := w.api.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{GroupIds: []string{w.op.Target}})
+	if cloud.ClassOf(w.classify("DescribeSecurityGroups", look)) == cloud.NotFound {
+		return gone
+	}
+	return err
 }
 
 // created remembers a group as just created.

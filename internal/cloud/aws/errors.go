@@ -23,6 +23,7 @@ const (
 	codePermissionNotFound  = "InvalidPermission.NotFound"
 	codeOptInRequired       = "OptInRequired"
 	codeAuthFailure         = "AuthFailure"
+	codeUnauthorized        = "UnauthorizedOperation"
 	// codeOwnerChanged is our own: the credentials belong to another account than before.
 	codeOwnerChanged = "AccountChanged"
 )
@@ -44,7 +45,7 @@ func classOfCode(code string) (cloud.Class, bool) {
 		"RequestThrottledException", "EC2ThrottledException", "TooManyRequestsException", "BandwidthLimitExceeded",
 		"ProvisionedThroughputExceededException", "TransactionInProgressException", "SlowDown", "PriorRequestNotComplete":
 		return cloud.Throttled, true
-	case codeAuthFailure, "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "InvalidClientTokenId",
+	case codeAuthFailure, codeUnauthorized, "AccessDenied", "AccessDeniedException", "InvalidClientTokenId",
 		"SignatureDoesNotMatch", "MissingAuthenticationToken", "MissingAuthenticationTokenException", "RequestExpired",
 		"ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "IncompleteSignature", "Blocked", "PendingVerification",
 		codeOptInRequired, "RegionDisabledException", "InvalidIdentityToken", "IDPRejectedClaim", "UnrecognizedClientException":

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -159,6 +161,9 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		state = *cfg.state
 	}
 	state.Accounts[0].Quotas.GroupsPerInterface = cfg.groupsPerInterface
+	for i := range state.Credentials {
+		state.Credentials[i].Policy = documentedRights(t)
+	}
 	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1, Clock: w.Now, VisibilityDelay: cfg.visible})
 	if err != nil {
 		t.Fatal(err)
@@ -194,6 +199,20 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	l.options = Options{ClusterID: cmp.Or(cfg.cluster, labCluster), Follower: enforcer.Follower{Source: storeSource{l.store}, Clock: cfg.clock}, Accounts: l.accounts, Lowerer: lower.AWS{},
 		Sink: l.sink, Clock: cfg.clock, Log: logr.Discard(), ClaimPause: pause}
 	return l
+}
+
+// documentedRights is the IAM policy that users are told to give: whatever is tested here has to do with it.
+func documentedRights(t *testing.T) *iam.Policy {
+	t.Helper()
+	document, err := os.ReadFile("../../../config/aws/enforce.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := iam.Parse(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // findVMs makes every VM of the estate an entity, labelled by the part of its name before the dash.

@@ -188,6 +188,9 @@ func (h *Handler) process(r *http.Request, req *request, body []byte) ([]wire.El
 	case req.call.Service == serviceEC2 && !h.cfg.Throttle.take(h.demand(req)):
 		return nil, fault, fail("RequestLimitExceeded", "Request limit exceeded.")
 	}
+	if err := permit(req); err != nil {
+		return nil, fault, err
+	}
 	if err := dryRun(req); err != nil {
 		return nil, fault, err
 	}

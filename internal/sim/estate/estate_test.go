@@ -1,6 +1,7 @@
 package estate
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -352,5 +354,48 @@ func TestPeeredRegions(t *testing.T) {
 	}
 	if len(r.Ignored) != 3 || !strings.Contains(r.String(), "pl-12345678: the dump does not hold its entries") {
 		t.Errorf("report %s", r)
+	}
+}
+
+// TestPolicies reads IAM policies of keys and roles, and finds them again in a saved state.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	const text = `
+accounts:
+- id: "111122223333"
+  credentials:
+  - accessKeyId: AKIAREADER0000000000
+    secret: s
+    policy: {Version: "2012-10-17", Statement: [{Effect: Allow, Action: "ec2:Describe*", Resource: "*"}]}
+  roles:
+  - name: writer
+    trusted: ["111122223333"]
+    policy: {Version: "2012-10-17", Statement: [{Effect: Allow, Action: ["ec2:*"], Resource: "*"}]}
+  regions: [{name: eu-west-1}]
+`
+	s, _, err := LoadFS(fstest.MapFS{"e.yaml": {Data: []byte(text)}}, "e.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again world.State
+	if err := json.Unmarshal(saved, &again); err != nil {
+		t.Fatal(err)
+	}
+	for _, action := range []string{"ec2:DescribeVpcs", "ec2:DeleteSecurityGroup", "sqs:ReceiveMessage"} {
+		asked := iam.Request{Action: action, Resource: "*"}
+		if have, want := again.Credentials[0].Policy.Allows(asked), action == "ec2:DescribeVpcs"; have != want {
+			t.Errorf("the key may %s: %v, want %v", action, have, want)
+		}
+		if have, want := again.Roles[0].Policy.Allows(asked), strings.HasPrefix(action, "ec2:"); have != want {
+			t.Errorf("the role may %s: %v, want %v", action, have, want)
+		}
+	}
+	broken := strings.Replace(text, "Effect: Allow", "Effect: Maybe", 1)
+	if _, _, err := LoadFS(fstest.MapFS{"e.yaml": {Data: []byte(broken)}}, "e.yaml"); err == nil || !strings.Contains(err.Error(), "Statement[0]: Effect: expected Allow or Deny") {
+		t.Errorf("a broken policy: %v", err)
 	}
 }

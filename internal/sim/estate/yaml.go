@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -28,17 +29,19 @@ type yamlAccount struct {
 }
 
 type yamlCredential struct {
-	AccessKeyID  string `json:"accessKeyId"`
-	Secret       string `json:"secret"`
-	SessionToken string `json:"sessionToken"`
-	User         string `json:"user"`
+	AccessKeyID  string      `json:"accessKeyId"`
+	Secret       string      `json:"secret"`
+	SessionToken string      `json:"sessionToken"`
+	User         string      `json:"user"`
+	Policy       *iam.Policy `json:"policy"`
 }
 
 type yamlRole struct {
-	Name              string   `json:"name"`
-	Trusted           []string `json:"trusted"`
-	ExternalID        string   `json:"externalId"`
-	MaxSessionSeconds int      `json:"maxSessionSeconds"`
+	Name              string      `json:"name"`
+	Trusted           []string    `json:"trusted"`
+	ExternalID        string      `json:"externalId"`
+	MaxSessionSeconds int         `json:"maxSessionSeconds"`
+	Policy            *iam.Policy `json:"policy"`
 }
 
 type yamlRegion struct {
@@ -242,7 +245,7 @@ func (d *drawing) account(at string, y *yamlAccount) ([]*place, error) {
 			return nil, fmt.Errorf("%s.credentials[%d]: expected accessKeyId and secret", at, i)
 		}
 		d.state.Credentials = append(d.state.Credentials, world.Credential{
-			AccessKeyID: c.AccessKeyID, Secret: c.Secret, SessionToken: c.SessionToken, User: c.User, Account: y.ID,
+			AccessKeyID: c.AccessKeyID, Secret: c.Secret, SessionToken: c.SessionToken, User: c.User, Account: y.ID, Policy: c.Policy,
 		})
 	}
 	for i, r := range y.Roles {
@@ -251,6 +254,7 @@ func (d *drawing) account(at string, y *yamlAccount) ([]*place, error) {
 		}
 		d.state.Roles = append(d.state.Roles, world.Role{
 			Account: y.ID, Name: r.Name, Trusted: r.Trusted, ExternalID: r.ExternalID, MaxSession: r.MaxSessionSeconds,
+			Policy: r.Policy,
 		})
 	}
 	var out []*place

@@ -146,6 +146,17 @@ func (r *Region) PrefixListEntries(id string, version int) (out []PrefixListEntr
 	return p.Versions[version-1], nil
 }
 
+// TagsOf returns the tags of one resource; nil if it is not there or not visible yet.
+func (r *Region) TagsOf(id string) Tags {
+	var out Tags
+	r.w.read(func(now time.Time) {
+		if tags, err := r.tagsOf(id, now); err == nil {
+			out = cloneTags(*tags)
+		}
+	})
+	return out
+}
+
 // Tags is DescribeTags, by resource id and key.
 func (r *Region) Tags() []ResourceTag {
 	var out []ResourceTag

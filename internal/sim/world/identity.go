@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/iam"
 )
 
 // Credential is a key that signs requests. Those of AssumeRole carry a SessionToken and expire.
@@ -21,6 +23,8 @@ type Credential struct {
 	RoleID       string    `json:"roleId,omitempty"`  // AROA...
 	Session      string    `json:"session,omitempty"` // role session name
 	Expires      time.Time `json:"expires,omitzero"`  // zero = never
+	// Policy says what the caller may do; nil = everything.
+	Policy *iam.Policy `json:"policy,omitempty"`
 }
 
 // ARN is the Amazon resource name of the caller, as GetCallerIdentity prints it.
@@ -53,6 +57,8 @@ type Role struct {
 	Trusted    []string `json:"trusted"`                     // account ids or caller ARNs that may assume it
 	ExternalID string   `json:"externalId,omitempty"`        // must be given by the caller when set
 	MaxSession int      `json:"maxSessionSeconds,omitempty"` // seconds; 0 = 3600
+	// Policy says what the role's sessions may do; nil = everything.
+	Policy *iam.Policy `json:"policy,omitempty"`
 }
 
 // ARN is the Amazon resource name of the role.
@@ -144,6 +150,7 @@ func (w *World) AssumeRole(caller Credential, in AssumeRoleInput) (Credential, e
 			SessionToken: strings.Repeat("IQoJb3JpZ2luX2Vj", 4) + base64.StdEncoding.EncodeToString(token[:30]),
 			Account:      role.Account, Role: role.Name, RoleID: role.ID(), Session: in.SessionName,
 			Expires: now.Add(time.Duration(in.DurationSeconds) * time.Second).UTC().Truncate(time.Second),
+			Policy:  role.Policy,
 		}
 		w.forgetExpired(now)
 		c := out
