@@ -24,6 +24,7 @@ const (
 	codeOptInRequired       = "OptInRequired"
 	codeAuthFailure         = "AuthFailure"
 	codeUnauthorized        = "UnauthorizedOperation"
+	codeRequestExpired      = "RequestExpired"
 	// codeOwnerChanged is our own: the credentials belong to another account than before.
 	codeOwnerChanged = "AccountChanged"
 )
@@ -46,7 +47,7 @@ func classOfCode(code string) (cloud.Class, bool) {
 		"ProvisionedThroughputExceededException", "TransactionInProgressException", "SlowDown", "PriorRequestNotComplete":
 		return cloud.Throttled, true
 	case codeAuthFailure, codeUnauthorized, "AccessDenied", "AccessDeniedException", "InvalidClientTokenId",
-		"SignatureDoesNotMatch", "MissingAuthenticationToken", "MissingAuthenticationTokenException", "RequestExpired",
+		"SignatureDoesNotMatch", "MissingAuthenticationToken", "MissingAuthenticationTokenException", codeRequestExpired,
 		"ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "IncompleteSignature", "Blocked", "PendingVerification",
 		codeOptInRequired, "RegionDisabledException", "InvalidIdentityToken", "IDPRejectedClaim", "UnrecognizedClientException":
 		return cloud.Auth, true

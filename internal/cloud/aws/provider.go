@@ -157,6 +157,9 @@ func (p *Provider) retryer() awssdk.Retryer {
 		s.MaxAttempts = p.cfg.MaxAttempts
 		s.MaxBackoff = p.cfg.MaxBackoff
 		s.Backoff = retry.NewExponentialJitterBackoff(p.cfg.MaxBackoff)
+		// EC2's word for a clock that is off. The SDK learns the cloud's time from the answer and signs the next attempt with it, but it makes
+		// one only for the words that other services have.
+		s.Retryables = append(s.Retryables, retry.RetryableErrorCode{Codes: map[string]struct{}{codeRequestExpired: {}}})
 	})
 }
 
