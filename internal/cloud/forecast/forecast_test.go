@@ -121,6 +121,26 @@ func TestReachInWords(t *testing.T) {
 	}
 }
 
+// No flow goes from an IPv4 address to an IPv6 address, so nothing of that kind closes.
+func TestReachKeepsFamiliesApart(t *testing.T) {
+	before := small()
+	for i := range before.Interfaces {
+		n := &before.Interfaces[i]
+		n.PrivateIPs = append(n.PrivateIPs, netip.MustParseAddr("2001:db8::"+n.VMID[2:]))
+	}
+	before.Groups[0].Rules = []cloud.Rule{rule(cloud.Ingress, cloud.NewMatch(cloud.ICMPv6, -1, -1), "::/0"), rule(cloud.Ingress, ssh, "::/0")}
+	before.Groups[1].Rules = []cloud.Rule{rule(cloud.Egress, all, "0.0.0.0/0"), rule(cloud.Egress, all, "::/0")}
+	after, err := Apply(before, []plan.Step{step(cloud.OpRemoveRules, "sg-web", rule(cloud.Egress, all, "0.0.0.0/0"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range Reach(before, after) {
+		if len(x.To.VMs) > 0 {
+			t.Errorf("%s from %s to %s: nothing closes between them", x.Packets.Text, x.From, x.To)
+		}
+	}
+}
+
 func texts(s plan.Set) []string {
 	var out []string
 	for _, p := range s.Prefixes() {

@@ -273,15 +273,16 @@ func (c *comparison) inner(from, to *kind) {
 	}
 	for _, s := range possible {
 		x, y := in.at(s), out.at(s)
-		old := box{x.before.Intersect(from.addrs), y.before.Intersect(to.addrs)}
-		now := box{x.after.Intersect(from.addrs), y.after.Intersect(to.addrs)}
-		for _, opens := range []bool{true, false} {
-			a, b := now, old
-			if !opens {
-				a, b = old, now
+		for _, family := range []plan.Set{v4, v6} { // no flow goes from one to the other
+			packets := family.Intersect(icmpAddrs(s.Protocol))
+			senders, receivers := from.addrs.Intersect(packets), to.addrs.Intersect(packets)
+			old := box{x.before.Intersect(senders), y.before.Intersect(receivers)}
+			now := box{x.after.Intersect(senders), y.after.Intersect(receivers)}
+			for _, d := range now.minus(old) {
+				c.changes.add(true, c.end(from, d.from), c.end(to, d.to), s, possible)
 			}
-			for _, d := range a.minus(b) {
-				c.changes.add(opens, c.end(from, d.from), c.end(to, d.to), s, possible)
+			for _, d := range old.minus(now) {
+				c.changes.add(false, c.end(from, d.from), c.end(to, d.to), s, possible)
 			}
 		}
 	}

@@ -127,6 +127,7 @@ func (s *regionState) cover(view *network, want half, natives []candidate, f *fo
 	if f.counts {
 		return nil
 	}
+	nameEverywhere(out, want)
 	for i, used := range referred {
 		if !used {
 			continue
@@ -149,6 +150,15 @@ func (s *regionState) cover(view *network, want half, natives []candidate, f *fo
 		slices.SortFunc(out[k].Idle, cloud.Peer.Compare)
 	}
 	return out
+}
+
+// nameEverywhere has the addresses that a rule must name for all protocols named for every single service, too, where a group would do: the
+// one rule for all of it covers them, and without that it would have to be one for each of the other protocols.
+func nameEverywhere(cells []Cell, want half) {
+	last := len(cells) - 1
+	for k, h := range want.cells[:max(last, 0)] {
+		cells[k].Addrs = cells[k].Addrs.Union(cells[last].Addrs.Intersect(h.all))
+	}
 }
 
 // lowerClasses turns what the classes must allow into rules and groups. It reports whether something did not fit, so that the

@@ -464,7 +464,7 @@ func (p *phase) exact(final []bool) error {
 		if p.strict.stands[fl.src] || p.strict.stands[fl.dst] {
 			continue
 		}
-		if want := fl.verdict(v.half); want != final[i] && !(want && (soft[fl.src] || soft[fl.dst] || !plan.Told(fl.protocol, fl.port))) {
+		if want := fl.verdict(v.half); want != final[i] && !(want && (soft[fl.src] || soft[fl.dst] || !fl.verdict(v.sure))) {
 			return fmt.Errorf("in the end %s: cloud %v, policies %v\nrefusals %v\nops:\n%s", fl, final[i], want, p.result.Refusals, strings.Join(p.ops, "\n"))
 		}
 	}

@@ -37,44 +37,68 @@ func (h half) thriftyTypes() half {
 
 // tellTypes appends the cells of one protocol.
 func (h *half) tellTypes(cells []halfCell, told map[int]int) {
+	common := alike(cells)
+	for _, c := range cells {
+		from, to := int(c.service.From), int(c.service.To)
+		if from == to || c.all.Equal(common.all) && len(c.opaque) == len(common.opaque) {
+			h.cells = append(h.cells, c)
+			continue
+		}
+		for kind := from >> 8; kind <= to>>8; kind++ {
+			first, last := max(from, kind<<8), min(to, kind<<8|0xff)
+			switch {
+			case from>>8 == to>>8 && last-first == 0xff, told[kind] > 0 && last-first == 0xff:
+				h.append(c, first, last)
+			case last-first == 0xff:
+				h.reduced = true
+				h.append(c.only(common), first, last)
+			default:
+				h.tellCodes(c, first, last, told[kind], alike(slices.DeleteFunc(slices.Clone(cells), func(o halfCell) bool {
+					return int(o.service.To) < kind<<8 || kind<<8|0xff < int(o.service.From)
+				})))
+			}
+		}
+	}
+}
+
+// tellCodes appends what a cell has of the codes of one type that rules tell apart. What is allowed for all codes needs one rule, so it may stay as it is.
+func (h *half) tellCodes(c halfCell, first, last, told int, common halfCell) {
+	for at := first; at <= last; at++ {
+		if at&0xff < told || first == last {
+			h.append(c, at, at)
+			continue
+		}
+		h.reduced = h.reduced || !c.all.Equal(common.all) || len(c.opaque) != len(common.opaque)
+		h.append(c.only(common), at, last)
+		return
+	}
+}
+
+// alike is what all of the cells allow; whom they allow whoever he is may differ.
+func alike(cells []halfCell) halfCell {
 	common := cells[0]
 	for _, c := range cells[1:] {
 		common.all = common.all.Intersect(c.all)
 		common.opaque = slices.DeleteFunc(slices.Clone(common.opaque), func(p cloud.Peer) bool { return !slices.Contains(c.opaque, p) })
 	}
-	for _, c := range cells {
-		from, to := int(c.service.From), int(c.service.To)
-		oneType := from&0xff == 0 && to == from|0xff
-		if from == to || oneType || c.all.Equal(common.all) && len(c.opaque) == len(common.opaque) {
-			h.cells = append(h.cells, c)
-			continue
+	return common
+}
+
+// only is the cell with nothing but what another one allows, too.
+func (c halfCell) only(o halfCell) halfCell {
+	c.all, c.anonymous, c.opaque = o.all, c.anonymous.Intersect(o.all), o.opaque
+	return c
+}
+
+// append adds the part of a cell, to the last cell if that allows the same and is its neighbour.
+func (h *half) append(of halfCell, from, to int) {
+	of.service.From, of.service.To = uint16(from), uint16(to)
+	if n := len(h.cells) - 1; n >= 0 {
+		if x := &h.cells[n]; x.service.Protocol == of.service.Protocol && int(x.service.To)+1 == from && x.all.Equal(of.all) &&
+			x.anonymous.Equal(of.anonymous) && slices.Equal(x.opaque, of.opaque) {
+			x.service.To = of.service.To
+			return
 		}
-		h.reduced = true
-		rest := from // of the types and codes that are not told
-		piece := func(from, to int, of halfCell) {
-			if from > to {
-				return
-			}
-			of.service, of.anonymous = Service{c.service.Protocol, uint16(from), uint16(to)}, c.anonymous.Intersect(of.all)
-			h.cells = append(h.cells, of)
-		}
-		for kind := from >> 8; kind <= to>>8; kind++ {
-			first, last := max(from, kind<<8), min(to, kind<<8|0xff)
-			codes := told[kind]
-			switch {
-			case codes == 0:
-			case last-first == 0xff:
-				piece(rest, first-1, common)
-				piece(first, last, c)
-				rest = last + 1
-			default:
-				for at := first; at <= last && at&0xff < codes; at++ {
-					piece(rest, at-1, common)
-					piece(at, at, c)
-					rest = at + 1
-				}
-			}
-		}
-		piece(rest, to, common)
 	}
+	h.cells = append(h.cells, of)
 }
