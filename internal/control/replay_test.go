@@ -20,29 +20,13 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
-
-// script is a recorded watch script: see the note beside it.
-type script struct {
-	Setup   []map[string]any           `json:"setup"`
-	Steps   []string                   `json:"steps"`
-	Watches map[string][]scriptedEvent `json:"watches"`
-}
-
-type scriptedEvent struct {
-	Step   string         `json:"step"`
-	Type   string         `json:"type"`
-	Object map[string]any `json:"object"`
-}
 
 // TestWatchScript replays a recorded script: every watcher gets the same events in the same steps.
 func TestWatchScript(t *testing.T) {
-	raw, err := os.ReadFile("../../testdata/conformance/watch/membership.json")
+	s, err := policytest.ReadScript(os.DirFS("../.."))
 	if err != nil {
-		t.Fatal(err)
-	}
-	var s script
-	if err := json.Unmarshal(raw, &s); err != nil {
 		t.Fatal(err)
 	}
 	w := newTestWorld(t)
@@ -51,7 +35,7 @@ func TestWatchScript(t *testing.T) {
 	}
 	w.round()
 	watchers := map[string]*watchstore.Watcher{}
-	got := map[string][]scriptedEvent{}
+	got := map[string][]policytest.ScriptEvent{}
 	for name := range s.Watches {
 		i := strings.LastIndex(name, "/")
 		watcher, err := w.Store().Watch(watchstore.Resource(name[i+1:]), name[:i])
@@ -71,7 +55,7 @@ func TestWatchScript(t *testing.T) {
 				if !ok {
 					break
 				}
-				got[name] = append(got[name], scriptedEvent{step, string(ev.Type), recordedForm(t, ev)})
+				got[name] = append(got[name], policytest.ScriptEvent{Step: step, Type: string(ev.Type), Object: recordedForm(t, ev)})
 			}
 		}
 	}

@@ -20,31 +20,17 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-// script is what one key was sent for each resource, by step.
-type script struct {
-	Steps   []string           `json:"steps"`
-	Watches map[string][]event `json:"watches"`
-}
-
-type event struct {
-	Step   string         `json:"step"`
-	Type   string         `json:"type"`
-	Object map[string]any `json:"object"`
-}
-
 // recorded is the script that was recorded from an Antrea Controller, and after it more of what one sends.
-func recorded(t *testing.T) script {
+func recorded(t *testing.T) policytest.Script {
 	t.Helper()
-	raw, err := os.ReadFile("../../testdata/conformance/watch/membership.json")
+	s, err := policytest.ReadScript(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s, more script
-	if err := json.Unmarshal(raw, &s); err != nil {
-		t.Fatal(err)
-	}
+	var more policytest.Script
 	if err := json.Unmarshal([]byte(further), &more); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +70,7 @@ const further = `{
  ]}}`
 
 // typed makes the object of an event; addresses in the script are text.
-func (e event) typed(t *testing.T) runtime.Object {
+func typed(t *testing.T, e policytest.ScriptEvent) runtime.Object {
 	t.Helper()
 	onWire, err := json.Marshal(addressBytes(e.Object))
 	if err != nil {
@@ -222,7 +208,7 @@ func TestMirrorFollowsAntrea(t *testing.T) {
 					i := strings.LastIndex(at, "/")
 					for _, e := range s.Watches[at] {
 						if e.Step == step && e.Type != "BOOKMARK" {
-							a.change(at[:i], at[i+1:], e.Type, e.typed(t))
+							a.change(at[:i], at[i+1:], e.Type, typed(t, e))
 						}
 					}
 				}

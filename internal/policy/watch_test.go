@@ -13,30 +13,19 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-// watchEvent is one recorded event.
-type watchEvent struct {
-	Step   string
-	Type   string
-	Object map[string]any
-}
-
 // TestWatchScript replays the recorded script of changes and turns the deltas into the events of every watch.
 func TestWatchScript(t *testing.T) {
-	text, err := os.ReadFile("../../testdata/conformance/watch/membership.json")
+	script, err := policytest.ReadScript(os.DirFS("../.."))
 	if err != nil {
-		t.Fatal(err)
-	}
-	var script struct {
-		Setup   []json.RawMessage
-		Steps   []string
-		Watches map[string][]watchEvent
-	}
-	if err := json.Unmarshal(text, &script); err != nil {
 		t.Fatal(err)
 	}
 	e := policy.New(policy.Options{})
 	for _, doc := range script.Setup {
-		err := policytest.ReadManifests(string(doc), func(o policytest.Object) error {
+		text, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = policytest.ReadManifests(string(text), func(o policytest.Object) error {
 			policytest.Put(e, o)
 			return nil
 		})
@@ -47,7 +36,7 @@ func TestWatchScript(t *testing.T) {
 	if d := e.Commit(); !d.Empty() {
 		t.Fatalf("without policies there are computed objects: %+v", d)
 	}
-	got := map[string][]watchEvent{}
+	got := map[string][]policytest.ScriptEvent{}
 	for watch := range script.Watches {
 		got[watch] = nil
 	}
@@ -64,7 +53,7 @@ func TestWatchScript(t *testing.T) {
 		}
 	}
 	for watch, want := range script.Watches {
-		want = slices.DeleteFunc(slices.Clone(want), func(w watchEvent) bool { return w.Type == "BOOKMARK" })
+		want = slices.DeleteFunc(slices.Clone(want), func(w policytest.ScriptEvent) bool { return w.Type == "BOOKMARK" })
 		if diff := cmp.Diff(want, got[watch]); diff != "" && len(want)+len(got[watch]) > 0 {
 			t.Errorf("%s (-want +got):\n%s", watch, diff)
 		}
@@ -114,7 +103,7 @@ func scriptSteps() map[string]func(*policy.Engine) {
 }
 
 // collect appends the events that the three watches of a key see.
-func collect(into map[string][]watchEvent, d *policy.Delta, l *policy.Listing, key, step string) {
+func collect(into map[string][]policytest.ScriptEvent, d *policy.Delta, l *policy.Listing, key, step string) {
 	c := collector{into, l, key, step}
 	for i := range d.AddressGroups {
 		c.group(&d.AddressGroups[i], "addressgroups", "AddressGroup", l.AddressGroups)
@@ -128,7 +117,7 @@ func collect(into map[string][]watchEvent, d *policy.Delta, l *policy.Listing, k
 }
 
 type collector struct {
-	into      map[string][]watchEvent
+	into      map[string][]policytest.ScriptEvent
 	listing   *policy.Listing
 	key, step string
 }
@@ -136,7 +125,7 @@ type collector struct {
 func (c *collector) add(watch, kind, event string, object map[string]any) {
 	object["kind"] = kind
 	watch = c.key + "/" + watch
-	c.into[watch] = append(c.into[watch], watchEvent{c.step, event, object})
+	c.into[watch] = append(c.into[watch], policytest.ScriptEvent{Step: c.step, Type: event, Object: object})
 }
 
 func (c *collector) group(g *policy.GroupDelta, watch, kind string, all []policy.ComputedGroup) {

@@ -14,30 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
-
-// watchScript is a recorded watch script: see the note beside it.
-type watchScript struct {
-	Setup   []map[string]any           `json:"setup"`
-	Steps   []string                   `json:"steps"`
-	Watches map[string][]scriptedEvent `json:"watches"`
-}
-
-type scriptedEvent struct {
-	Step   string         `json:"step"`
-	Type   string         `json:"type"`
-	Object map[string]any `json:"object"`
-}
 
 // TestWatchScriptLive replays the recorded watch script through a real API server, its schemas and our webhooks, and holds what the
 // watches of the served API deliver in every step against what was recorded. We mean to depart from it in no step.
 func TestWatchScriptLive(t *testing.T) {
-	raw, err := os.ReadFile("../../testdata/conformance/watch/membership.json")
+	s, err := policytest.ReadScript(os.DirFS("../.."))
 	if err != nil {
-		t.Fatal(err)
-	}
-	var s watchScript
-	if err := json.Unmarshal(raw, &s); err != nil {
 		t.Fatal(err)
 	}
 	r := newReplay(t, newCluster(t))
@@ -77,8 +62,8 @@ func TestWatchScriptLive(t *testing.T) {
 // scriptedWatch is one watch of the script.
 type scriptedWatch struct {
 	name   string
-	events chan scriptedEvent
-	got    []scriptedEvent
+	events chan policytest.ScriptEvent
+	got    []policytest.ScriptEvent
 }
 
 // openScripted opens the watch of a name, which is KEY/RESOURCE.
@@ -90,13 +75,13 @@ func (r *replay) openScripted(t *testing.T, name string) *scriptedWatch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &scriptedWatch{name: name, events: make(chan scriptedEvent, 100)}
+	w := &scriptedWatch{name: name, events: make(chan policytest.ScriptEvent, 100)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer close(w.events)
 		for decoder := json.NewDecoder(stream); ; {
-			var e scriptedEvent
+			var e policytest.ScriptEvent
 			if decoder.Decode(&e) != nil {
 				return
 			}
@@ -111,7 +96,7 @@ func (r *replay) openScripted(t *testing.T, name string) *scriptedWatch {
 }
 
 // take takes the next event of a watch, which a step brings.
-func (w *scriptedWatch) take(t *testing.T, step string) scriptedEvent {
+func (w *scriptedWatch) take(t *testing.T, step string) policytest.ScriptEvent {
 	t.Helper()
 	select {
 	case e, ok := <-w.events:
@@ -124,7 +109,7 @@ func (w *scriptedWatch) take(t *testing.T, step string) scriptedEvent {
 	case <-time.After(20 * time.Second):
 		t.Fatalf("%s: %s: no event after 20 s, so far %v", w.name, step, w.got)
 	}
-	return scriptedEvent{}
+	return policytest.ScriptEvent{}
 }
 
 // scriptedForm puts an object into the form of the recording: addresses as text, no metadata but the name of groups, no uid in sourceRef.

@@ -1,5 +1,38 @@
 package policytest
 
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+)
+
+// Script is a recorded watch script: after the objects of Setup were there, in each step something was changed, and every watch ("KEY/RESOURCE")
+// got events.
+type Script struct {
+	Setup   []map[string]any         `json:"setup"`
+	Steps   []string                 `json:"steps"`
+	Watches map[string][]ScriptEvent `json:"watches"`
+}
+
+// ScriptEvent is one event of a watch: the step in which it came, its type, and the object as it was sent.
+type ScriptEvent struct {
+	Step   string         `json:"step"`
+	Type   string         `json:"type"`
+	Object map[string]any `json:"object"`
+}
+
+// ReadScript reads the script of a checkout, whose root folder is fsys.
+func ReadScript(fsys fs.FS) (s Script, err error) {
+	raw, err := fs.ReadFile(fsys, "testdata/conformance/watch/membership.json")
+	if err == nil {
+		err = json.Unmarshal(raw, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read the recorded watch script: %w", err)
+	}
+	return s, nil
+}
+
 // Ambient are the Namespaces that the recorded cluster had besides those of each case. They show in the rules of
 // policies with peers relative to the Namespace.
 func Ambient() []string {
