@@ -122,11 +122,30 @@ type Group struct {
 	Rules   []Rule
 }
 
-// PrefixList is a named set of CIDRs that rules can refer to.
+// CloudOwned is the owner of the prefix lists that the cloud itself keeps.
+const CloudOwned = "AWS"
+
+// PrefixList is a named set of CIDRs of one family that rules can refer to.
 type PrefixList struct {
-	ID         string
-	Name       string
-	OwnerID    string
+	ID   string
+	Name string
+	// OwnerID is the account that keeps the list, or CloudOwned.
+	OwnerID string
+	// MaxEntries is the size that a reference counts with against the quota of rules, whatever the list holds; 0 if the cloud does not say.
 	MaxEntries int
-	Entries    []netip.Prefix
+	// Entries are sorted; see Known.
+	Entries []netip.Prefix
+}
+
+// Known reports whether Entries are all that the list holds; otherwise its entries could not be read.
+func (l *PrefixList) Known() bool {
+	return len(l.Entries) > 0 || l.OwnerID != CloudOwned && l.MaxEntries > 0
+}
+
+// Weight is what a reference to the list counts against the quota of rules.
+func (l *PrefixList) Weight() int {
+	if l.MaxEntries > 0 {
+		return l.MaxEntries
+	}
+	return max(len(l.Entries), 1)
 }

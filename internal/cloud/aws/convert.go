@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -198,9 +199,22 @@ func group(g types.SecurityGroup) (cloud.Group, error) {
 	return out, nil
 }
 
+// managedWeights are the sizes of the cloud's own prefix lists, which it documents but does not tell, by name without the region.
+var managedWeights = map[string]int{
+	"cloudfront.origin-facing": 55, "groundstation": 5, "vpc-lattice": 10, "s3": 1, "dynamodb": 1,
+}
+
 func prefixList(l types.ManagedPrefixList) cloud.PrefixList {
-	return cloud.PrefixList{
+	out := cloud.PrefixList{
 		ID: awssdk.ToString(l.PrefixListId), Name: awssdk.ToString(l.PrefixListName), OwnerID: awssdk.ToString(l.OwnerId),
 		MaxEntries: int(awssdk.ToInt32(l.MaxEntries)),
 	}
+	if out.OwnerID == cloud.CloudOwned {
+		for name, weight := range managedWeights {
+			if strings.HasSuffix(out.Name, "."+name) {
+				out.MaxEntries = weight
+			}
+		}
+	}
+	return out
 }

@@ -123,7 +123,7 @@ func (v *view) addrs(p cloud.Peer, network string) (set plan.Set, known bool) {
 		return plan.SetOfPrefixes(p.CIDR), true
 	case p.PrefixListID != "":
 		l := v.lists[p.PrefixListID]
-		if l == nil || len(l.Entries) == 0 && l.MaxEntries == 0 {
+		if l == nil || !l.Known() {
 			return plan.Set{}, false
 		}
 		return plan.SetOfPrefixes(l.Entries...), true

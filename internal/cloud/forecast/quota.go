@@ -65,18 +65,21 @@ func Quotas(before, after *cloud.Snapshot, l cloud.Limits) []Quota {
 }
 
 // fullest counts the rules of a group in the direction and address family that has most, as the cloud counts them: a reference counts in
-// both families, a prefix list as many as it can hold.
+// both families, a prefix list as many as it can hold in its own.
 func fullest(s *cloud.Snapshot, g *cloud.Group) (n int, where string) {
 	counts := map[string]int{}
 	for _, r := range g.Rules {
-		weight := 1
+		weight, block := 1, r.Peer.CIDR
 		if i := slices.IndexFunc(s.PrefixLists, func(l cloud.PrefixList) bool { return l.ID == r.Peer.PrefixListID }); r.Peer.PrefixListID != "" && i >= 0 {
-			weight = s.PrefixLists[i].MaxEntries
+			weight = s.PrefixLists[i].Weight()
+			if entries := s.PrefixLists[i].Entries; len(entries) > 0 {
+				block = entries[0]
+			}
 		}
-		if c := r.Peer.CIDR; !c.IsValid() || c.Addr().Is4() {
+		if !block.IsValid() || block.Addr().Is4() {
 			counts[fmt.Sprintf("%s IPv4", r.Direction)] += weight
 		}
-		if c := r.Peer.CIDR; !c.IsValid() || c.Addr().Is6() {
+		if !block.IsValid() || block.Addr().Is6() {
 			counts[fmt.Sprintf("%s IPv6", r.Direction)] += weight
 		}
 	}

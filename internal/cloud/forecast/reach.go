@@ -32,7 +32,7 @@ type End struct {
 	VMs []string `json:"vms,omitempty"`
 	// Addresses are ranges of addresses. The addresses of interfaces in sight do not count, even where they lie in a range.
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
-	// Unseen are peers whose addresses the account does not show: groups of other accounts, prefix lists of the cloud.
+	// Unseen are peers whose addresses the account does not show: groups of other accounts, prefix lists without their entries.
 	Unseen []string `json:"unseen,omitempty"`
 }
 

@@ -11,7 +11,7 @@ import (
 func sameContent(a, b *cloud.Snapshot) bool {
 	return a.Scope == b.Scope && a.OwnerID == b.OwnerID && slices.EqualFunc(a.Networks, b.Networks, sameNetwork) &&
 		slices.Equal(a.Peerings, b.Peerings) && sameSlice(a.VMs, b.VMs, sameVM) && sameSlice(a.Interfaces, b.Interfaces, sameInterface) &&
-		sameSlice(a.Groups, b.Groups, sameGroup) && slices.EqualFunc(a.PrefixLists, b.PrefixLists, samePrefixList)
+		sameSlice(a.Groups, b.Groups, sameGroup) && slices.EqualFunc(a.PrefixLists, b.PrefixLists, samePrefixList) && slices.Equal(a.References, b.References)
 }
 
 // sameSlice is slices.EqualFunc for slices that are often one and the same.

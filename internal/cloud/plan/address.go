@@ -95,11 +95,8 @@ func (s *regionState) nativePeer(p cloud.Peer, view *network) (addrs Set, byAddr
 	case p.CIDR.IsValid():
 		return SetOfPrefixes(p.CIDR), true, true
 	case p.PrefixListID != "":
-		list := s.lists[p.PrefixListID]
-		if list == nil || list.OwnerID == "AWS" || list.Entries == nil && list.MaxEntries == 0 {
-			return Set{}, false, false
-		}
-		return SetOfPrefixes(list.Entries...), true, true
+		entries, known := s.entries(p)
+		return entries, true, known
 	default:
 		g := s.groups[p.GroupID]
 		if g == nil {
@@ -214,9 +211,9 @@ func (s *regionState) evaluateThen(rules []cloud.Rule, view *network) half {
 // evaluate returns what rules of one direction allow, given the members of groups.
 func (s *regionState) evaluate(rules []cloud.Rule, view *network, members func(p cloud.Peer) Set) half {
 	type peers struct {
-		service        Service
-		all, anonymous []Set
-		opaque         []cloud.Peer
+		service               Service
+		all, anonymous, plain []Set
+		opaque                []cloud.Peer
 	}
 	var matched []*peers
 	var services []Service
@@ -233,28 +230,30 @@ func (s *regionState) evaluate(rules []cloud.Rule, view *network, members func(p
 			m.all = append(m.all, members(r.Peer))
 		case !known:
 			m.opaque = append(m.opaque, r.Peer)
+		case r.Peer.PrefixListID != "":
+			m.opaque, m.anonymous = append(m.opaque, r.Peer), append(m.anonymous, addrs)
 		case byAddr:
-			m.anonymous = append(m.anonymous, addrs)
+			m.anonymous, m.plain = append(m.anonymous, addrs), append(m.plain, addrs)
 		default:
 			m.all = append(m.all, members(r.Peer))
 		}
 	}
 	for _, m := range matched {
-		m.anonymous = []Set{unionAll(m.anonymous)}
+		m.anonymous, m.plain = []Set{unionAll(m.anonymous)}, []Set{unionAll(m.plain)}
 		m.all = []Set{unionAll(append(m.all, m.anonymous[0]))}
 	}
 	var out half
 	for _, sv := range partition(services) {
 		cell := halfCell{service: sv}
-		var all, anonymous []Set
+		var all, anonymous, plain []Set
 		for _, m := range matched {
 			if m.service.covers(sv) {
-				all, anonymous = append(all, m.all[0]), append(anonymous, m.anonymous[0])
+				all, anonymous, plain = append(all, m.all[0]), append(anonymous, m.anonymous[0]), append(plain, m.plain[0])
 				cell.opaque = append(cell.opaque, m.opaque...)
 			}
 		}
 		family := familyOf(sv.Protocol)
-		cell.all, cell.anonymous = unionAll(all).Intersect(family), unionAll(anonymous).Intersect(family)
+		cell.all, cell.anonymous, cell.plain = unionAll(all).Intersect(family), unionAll(anonymous).Intersect(family), unionAll(plain).Intersect(family)
 		slices.SortFunc(cell.opaque, cloud.Peer.Compare)
 		cell.opaque = slices.Compact(cell.opaque)
 		out.cells = append(out.cells, cell)

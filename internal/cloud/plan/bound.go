@@ -23,7 +23,7 @@ const (
 func (s *regionState) atLeast(c *class, want [2]half, f *forms, q Quota) *Shortage {
 	var out *Shortage
 	for i, d := range directions {
-		byReference := s.referable(c, d, f)
+		byReference := s.referable(c, d, f).Union(s.listed(want[i].cells...))
 		if !slices.ContainsFunc(want[i].cells, func(x halfCell) bool { return !x.all.Within(byReference) }) {
 			continue // there may be no rule by address at all
 		}

@@ -210,7 +210,10 @@ func (f *fakeCloud) quota(g *cloud.Group) error {
 		case r.Peer.PrefixListID != "":
 			for _, l := range f.snap.PrefixLists {
 				if l.ID == r.Peer.PrefixListID {
-					v4, v6 = l.MaxEntries, l.MaxEntries
+					v4, v6 = l.MaxEntries, 0
+					if len(l.Entries) > 0 && l.Entries[0].Addr().Is6() {
+						v4, v6 = v6, v4
+					}
 				}
 			}
 		case r.Peer.CIDR.IsValid() && r.Peer.CIDR.Addr().Is4():

@@ -102,8 +102,7 @@ func (s *regionState) cover(view *network, want half, natives []candidate, f *fo
 	referred := make([]bool, len(natives)+len(classes))
 	for k, h := range want.cells {
 		family := familyOf(h.service.Protocol)
-		rest := h.all.Minus(h.anonymous)
-		cell := Cell{Service: h.service, Groups: slices.Clone(h.opaque)}
+		cell, rest := s.byList(h, f)
 		for i, c := range natives {
 			if addrs := c.in(family); addrs.Overlaps(rest) && c.within(h.all, family) {
 				cell.Groups = append(cell.Groups, c.peer)
@@ -119,7 +118,7 @@ func (s *regionState) cover(view *network, want half, natives []candidate, f *fo
 			continue
 		}
 		cell.Groups = append(cell.Groups, found[k].peers...)
-		cell.Addrs = h.anonymous.Union(found[k].rest)
+		cell.Addrs = cell.Addrs.Union(found[k].rest)
 		slices.SortFunc(cell.Groups, cloud.Peer.Compare)
 		out = append(out, cell)
 	}
@@ -128,6 +127,7 @@ func (s *regionState) cover(view *network, want half, natives []candidate, f *fo
 		return nil
 	}
 	nameEverywhere(out, want)
+	s.idleLists(out, want)
 	for i, used := range referred {
 		if !used {
 			continue

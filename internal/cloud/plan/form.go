@@ -18,6 +18,8 @@ type forms struct {
 	// trial are gatherings that might be made, and slots how many of them would take a slot of the class itself.
 	trial []candidate
 	slots int
+	// spelled is set if prefix lists are named by their entries where these are fewer than a reference counts.
+	spelled bool
 }
 
 // count takes note of the groups that are referred to in a direction.
@@ -223,6 +225,10 @@ func (s *regionState) tryForms(c *class, want [2]half, held [][]cloud.Rule, f fo
 		}
 		if short == nil || shortage.Needed < short.Needed {
 			short = shortage
+		}
+		if !f.spelled && s.worthSpelling(want) {
+			f.spelled, f.asked, f.references = true, nil, 0
+			continue
 		}
 		if !f.change(s, c.network, shortage.Needed-shortage.Available) {
 			return nil, nil, short

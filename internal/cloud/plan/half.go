@@ -18,9 +18,11 @@ type half struct {
 
 type halfCell struct {
 	service Service
-	// all are the allowed addresses; anonymous those that are allowed whoever has them, that is, without any membership in a group.
-	all, anonymous Set
-	// opaque are allowed peers whose addresses are not known: groups of other accounts, prefix lists of the cloud. Sorted.
+	// all are the allowed addresses; anonymous those that are allowed whoever has them, that is, without any membership in a group; plain those of
+	// them that are allowed without the prefix lists of opaque, too.
+	all, anonymous, plain Set
+	// opaque are allowed peers that rules can only name as they are: groups of other accounts and prefix lists whose members are not known, and
+	// prefix lists from which nothing is taken out, so that what their owners change takes effect by itself. Sorted.
 	opaque []cloud.Peer
 }
 
@@ -56,6 +58,8 @@ type flattening struct {
 	view  *network // where addresses are looked at from
 	// native are the rules of the former groups; used only in an open direction.
 	native []cloud.Rule
+	// whole are those of native that name a prefix list and from which nothing is taken out.
+	whole map[cloud.Rule]bool
 }
 
 // flatten turns ordered rules into what is allowed; c knows the addresses behind the peers.
@@ -75,7 +79,9 @@ func (f flattening) flatten(c *regionState) half {
 	}
 	var out half
 	known := walks{}
-	for _, s := range partition(services) {
+	cells := partition(services)
+	f.whole = f.wholeLists(c, native, cells, known)
+	for _, s := range cells {
 		c.mayStop()
 		out.cells = append(out.cells, f.cell(c, s, native, known))
 	}
@@ -86,7 +92,7 @@ func (f flattening) cell(c *regionState, s Service, native []cloud.Rule, known w
 	family := familyOf(s.Protocol)
 	matched, named := known.of(f.rules, s, func(r *bound) Set { return c.peerAddrs(r.rule, f.view) })
 	matched, named = matched.in(family), named.in(family)
-	all, anonymous := matched.allowed, named.allowed
+	all, anonymous, plain := matched.allowed, named.allowed, named.allowed
 	out := halfCell{service: s}
 	for _, r := range native {
 		if !ServiceOf(r.Match).covers(s) {
@@ -98,8 +104,13 @@ func (f flattening) cell(c *regionState, s Service, native []cloud.Rule, known w
 			out.opaque = append(out.opaque, r.Peer)
 		case !known:
 			c.opaqueDropped(f.view, r.Peer)
+		case f.whole[r.Key()]:
+			out.opaque = append(out.opaque, r.Peer)
+			anonymous = anonymous.Union(addrs.Intersect(named.left))
+			all = all.Union(addrs.Intersect(matched.left))
 		case byAddr:
 			anonymous = anonymous.Union(addrs.Intersect(named.left))
+			plain = plain.Union(addrs.Intersect(named.left))
 			fallthrough
 		default:
 			all = all.Union(addrs.Intersect(matched.left))
@@ -107,7 +118,7 @@ func (f flattening) cell(c *regionState, s Service, native []cloud.Rule, known w
 	}
 	slices.SortFunc(out.opaque, cloud.Peer.Compare)
 	out.opaque = slices.Compact(out.opaque)
-	out.all, out.anonymous = all, anonymous.Intersect(all)
+	out.all, out.anonymous, out.plain = all, anonymous.Intersect(all), plain.Intersect(all)
 	return out
 }
 
@@ -146,7 +157,7 @@ func (h half) at(s Service) halfCell {
 	c := h.cells[h.find(s)]
 	if c.service.Protocol == cloud.AnyProtocol && (s.Protocol == cloud.ICMP || s.Protocol == cloud.ICMPv6) {
 		family := familyOf(s.Protocol)
-		c.all, c.anonymous = c.all.Intersect(family), c.anonymous.Intersect(family)
+		c.all, c.anonymous, c.plain = c.all.Intersect(family), c.anonymous.Intersect(family), c.plain.Intersect(family)
 	}
 	c.service = s
 	return c
@@ -156,7 +167,7 @@ func (h half) at(s Service) halfCell {
 func (h half) intersect(o half) half {
 	var out half
 	overlay(h, o, func(s Service, x, y halfCell) {
-		c := halfCell{service: s, all: x.all.Intersect(y.all), anonymous: x.anonymous.Intersect(y.anonymous)}
+		c := halfCell{service: s, all: x.all.Intersect(y.all), anonymous: x.anonymous.Intersect(y.anonymous), plain: x.plain.Intersect(y.plain)}
 		for _, p := range x.opaque {
 			if slices.Contains(y.opaque, p) {
 				c.opaque = append(c.opaque, p)

@@ -35,12 +35,8 @@ func (e *estate) cloud() *fakeCloud {
 		}
 		s.Peerings = append(s.Peerings, cloud.Peering{ID: fmt.Sprintf("pcx-%d", i), A: end(p[0]), B: end(p[1])})
 	}
-	for i, l := range e.Lists {
-		list := cloud.PrefixList{ID: listID(i), Name: listID(i), OwnerID: s.OwnerID, MaxEntries: 4}
-		for _, entry := range l {
-			list.Entries = append(list.Entries, netip.MustParsePrefix(entry))
-		}
-		s.PrefixLists = append(s.PrefixLists, list)
+	for i := range e.Lists {
+		s.PrefixLists = append(s.PrefixLists, e.listOf(i, s.OwnerID))
 	}
 	for i, g := range e.Groups {
 		out := cloud.Group{ID: groupID(i), Name: fmt.Sprintf("native-%d", i), NetworkID: netID(g.Net), OwnerID: s.OwnerID, Default: g.Default}

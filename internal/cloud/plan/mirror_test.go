@@ -37,10 +37,13 @@ func (e *estate) newMirror() (*mirror, error) {
 		rs.VPCs, rs.Subnets = append(rs.VPCs, vpc), append(rs.Subnets, subnet)
 	}
 	for _, l := range f.snap.PrefixLists {
-		list := world.PrefixList{ID: l.ID, Name: l.Name, OwnerID: owner, Family: "IPv4", MaxEntries: l.MaxEntries, State: "create-complete"}
+		list := world.PrefixList{ID: l.ID, Name: l.Name, OwnerID: l.OwnerID, Family: "IPv4", MaxEntries: l.MaxEntries, State: "create-complete"}
 		var entries []world.PrefixListEntry
 		for _, p := range l.Entries {
 			entries = append(entries, world.PrefixListEntry{CIDR: p})
+			if p.Addr().Is6() {
+				list.Family = "IPv6"
+			}
 		}
 		list.Versions = [][]world.PrefixListEntry{entries}
 		rs.PrefixLists = append(rs.PrefixLists, list)

@@ -21,6 +21,8 @@ type estateExtras struct {
 	Claimed []int
 	// Safe are failsafe flows.
 	Safe []safeSpec
+	// ListKinds are of what kind Lists are, if they are not all simply of the account.
+	ListKinds []listKind
 	// Tighten makes every policy ask for what fits of it.
 	Tighten bool
 }

@@ -323,6 +323,10 @@ func (e *estate) packets() []packet {
 // outsideAddrs are addresses with no machine of the estate behind them: all ends of the policies' blocks and their neighbours.
 func (e *estate) outsideAddrs() []netip.Addr {
 	seen := map[netip.Addr]bool{}
+	for _, s := range e.listBounds() {
+		first := netip.MustParsePrefix(s).Addr()
+		seen[first], seen[first.Prev()] = true, true
+	}
 	for _, s := range e.outside() {
 		seen[netip.MustParseAddr(s)] = true
 	}

@@ -52,6 +52,8 @@ type stats struct {
 	Hasty int
 	// Circles are plans that would go round in a circle.
 	Circles int
+	// Listed are native rules for a prefix list of interfaces under control of which the list is named still, Spelled those of which it is not.
+	Listed, Spelled int
 }
 
 // shorten cuts long lines and long texts.
@@ -98,6 +100,9 @@ func checkEstate(e *estate, seed uint64, st *stats) (err error) {
 		var drifted map[int]bool
 		if i > 0 && i < len(e.History) {
 			if drifted, err = e.disturb(f, rand.New(rand.NewPCG(seed, uint64(i)))); err != nil {
+				return fmt.Errorf("before policy set %d: %w", i, err)
+			}
+			if err := e.editLists(f, rand.New(rand.NewPCG(seed, uint64(1000+i)))); err != nil {
 				return fmt.Errorf("before policy set %d: %w", i, err)
 			}
 		}
@@ -263,6 +268,7 @@ func (p *phase) run(f *fakeCloud) error {
 		return err
 	}
 	final := p.verdicts(f)
+	p.lists(f)
 	if f.mirror != nil {
 		if err := f.mirror.compare(p.rand, p.flows, final, 4000); err != nil {
 			return err

@@ -29,6 +29,7 @@ type regionState struct {
 	peerCache   map[peerKey]Set
 	nativeCache map[nativeKey]Set
 	groupCache  map[nativeKey]Set
+	entryCache  map[string]Set // of prefix lists
 	actualCache map[string][2]half
 	halfCache   map[string][2]half
 	meanings    map[string]string // see nativeMeaning
@@ -130,7 +131,7 @@ func newRegionState(c *computation, r Region) *regionState {
 		computation: c, snap: r.Snapshot, limits: r.Limits,
 		networks: map[string]*network{}, groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{},
 		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, byHeld: map[string][]*nic{},
-		peerCache: map[peerKey]Set{}, nativeCache: map[nativeKey]Set{}, groupCache: map[nativeKey]Set{},
+		peerCache: map[peerKey]Set{}, nativeCache: map[nativeKey]Set{}, groupCache: map[nativeKey]Set{}, entryCache: map[string]Set{},
 		actualCache: map[string][2]half{}, halfCache: map[string][2]half{}, meanings: map[string]string{}, noted: map[Note]bool{},
 		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, stay: map[*nic]bool{}, restrict: map[*nic][2]bool{}, evaded: map[string]map[*nic]bool{},
 		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},

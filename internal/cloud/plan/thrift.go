@@ -30,7 +30,7 @@ func (h half) thrifty() half {
 	if common.all.Equal(rest.all) && len(common.opaque) == len(rest.opaque) {
 		return h
 	}
-	common.anonymous = rest.anonymous.Intersect(common.all)
+	common.anonymous, common.plain = rest.anonymous.Intersect(common.all), rest.plain.Intersect(common.all)
 	out := half{cells: slices.Clone(h.cells[:last]), reduced: true}
 	for _, protocol := range told {
 		if named[protocol] {
@@ -39,7 +39,7 @@ func (h half) thrifty() half {
 		family := familyOf(protocol)
 		out.cells = append(out.cells, halfCell{
 			service: Service{protocol, 0, 0xffff}, opaque: rest.opaque,
-			all: rest.all.Intersect(family), anonymous: rest.anonymous.Intersect(family),
+			all: rest.all.Intersect(family), anonymous: rest.anonymous.Intersect(family), plain: rest.plain.Intersect(family),
 		})
 	}
 	slices.SortFunc(out.cells, func(a, b halfCell) int { return compareServices(a.service, b.service) })

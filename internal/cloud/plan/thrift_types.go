@@ -86,7 +86,7 @@ func alike(cells []halfCell) halfCell {
 
 // only is the cell with nothing but what another one allows, too.
 func (c halfCell) only(o halfCell) halfCell {
-	c.all, c.anonymous, c.opaque = o.all, c.anonymous.Intersect(o.all), o.opaque
+	c.all, c.anonymous, c.plain, c.opaque = o.all, c.anonymous.Intersect(o.all), c.plain.Intersect(o.all), o.opaque
 	return c
 }
 
@@ -95,7 +95,7 @@ func (h *half) append(of halfCell, from, to int) {
 	of.service.From, of.service.To = uint16(from), uint16(to)
 	if n := len(h.cells) - 1; n >= 0 {
 		if x := &h.cells[n]; x.service.Protocol == of.service.Protocol && int(x.service.To)+1 == from && x.all.Equal(of.all) &&
-			x.anonymous.Equal(of.anonymous) && slices.Equal(x.opaque, of.opaque) {
+			x.anonymous.Equal(of.anonymous) && x.plain.Equal(of.plain) && slices.Equal(x.opaque, of.opaque) {
 			x.service.To = of.service.To
 			return
 		}

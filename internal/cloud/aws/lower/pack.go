@@ -31,11 +31,6 @@ func (c counts) fits(w counts, quota int) bool {
 	return true
 }
 
-// managedWeights are the sizes of the cloud's own prefix lists, by name without the region.
-var managedWeights = map[string]int{
-	"cloudfront.origin-facing": 55, "groundstation": 5, "vpc-lattice": 10, "ipv6.vpc-lattice": 10, "s3": 1, "dynamodb": 1,
-}
-
 // weigh returns what a rule counts: an address once in its family, a group once in both, a prefix list by its largest size.
 func weigh(r cloud.Rule, q plan.Quota) counts {
 	var out counts
@@ -47,7 +42,7 @@ func weigh(r cloud.Rule, q plan.Quota) counts {
 	case r.Peer.PrefixListID != "":
 		size, families := 1, [2]bool{true, true}
 		if list := q.Lists[r.Peer.PrefixListID]; list != nil {
-			size = listSize(list)
+			size = list.Weight()
 			if len(list.Entries) > 0 {
 				v4 := list.Entries[0].Addr().Is4()
 				families = [2]bool{v4, !v4}
@@ -66,15 +61,6 @@ func weigh(r cloud.Rule, q plan.Quota) counts {
 		out[d][1] = 1
 	}
 	return out
-}
-
-func listSize(list *cloud.PrefixList) int {
-	for name, weight := range managedWeights {
-		if len(list.Name) > len(name) && list.Name[len(list.Name)-len(name)-1:] == "."+name {
-			return weight
-		}
-	}
-	return max(list.MaxEntries, len(list.Entries), 1)
 }
 
 // Fits implements plan.Lowerer.
