@@ -16,7 +16,7 @@ const provisional = "sg-provisional-"
 // applied returns the input as it will be observed when the plan has been applied.
 func (in Input) applied(p Plan) Input {
 	in.Regions = slices.Clone(in.Regions)
-	in.restrain, in.stay, in.pause = nil, nil, false
+	in.restrain, in.stay, in.pause = nil, nil, pauseNobody
 	for i := range in.Regions {
 		r := &in.Regions[i]
 		f := newFuture(r.Snapshot)
@@ -118,6 +118,8 @@ func (f *future) tag(id string, op cloud.Op) {
 		tags = &f.snap.Interfaces[i].Tags
 	} else if i, ok := f.networks[id]; ok {
 		tags = &f.snap.Networks[i].Tags
+	} else if i, ok := f.groups[id]; ok {
+		tags = &f.snap.Groups[i].Tags
 	} else {
 		return
 	}
@@ -135,7 +137,7 @@ func (f *future) tag(id string, op cloud.Op) {
 	*tags = changed
 }
 
-// fingerprint identifies what the interfaces hold and what the groups say, whatever the IDs of groups of ours are.
+// fingerprint identifies what the interfaces hold, and what the groups say and remember, whatever the IDs of groups of ours are.
 func (in Input) fingerprint() string {
 	h := sha256.New()
 	for _, r := range in.Regions {
@@ -162,7 +164,8 @@ func (in Input) fingerprint() string {
 			if !g.OwnedBy(in.ClusterID) {
 				continue
 			}
-			lines = append(lines, names[g.ID])
+			e := enforcementOf(g.Tags)
+			lines = append(lines, fmt.Sprint(names[g.ID], e == nil, sortedKeys(e)))
 			for _, rule := range g.Rules {
 				rule = rule.Key()
 				if name, ok := names[rule.Peer.GroupID]; ok {

@@ -33,7 +33,7 @@ func (f *fakeCloud) clone() *fakeCloud {
 	}
 	s.Groups = slices.Clone(s.Groups)
 	for i := range s.Groups {
-		s.Groups[i].Rules = slices.Clone(s.Groups[i].Rules)
+		s.Groups[i].Rules, s.Groups[i].Tags = slices.Clone(s.Groups[i].Rules), maps.Clone(s.Groups[i].Tags)
 	}
 	out.snap, out.mirror = &s, nil
 	return &out
@@ -261,6 +261,8 @@ func (f *fakeCloud) tag(op cloud.Op, id string) error {
 		tags = &n.Tags
 	} else if n := f.nic(id); n != nil {
 		tags = &n.Tags
+	} else if g := f.group(id); g != nil {
+		tags = &g.Tags
 	} else {
 		return fmt.Errorf("InvalidID %s", id)
 	}

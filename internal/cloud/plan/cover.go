@@ -271,6 +271,9 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 	if !c.frozen && s.frozen[first] == "" && !s.native(first) && s.restrict[first] == [2]bool{} && !s.passing(first) && (s.gather(c, held) || s.disperse(c, held)) {
 		return
 	}
+	if s.splits(c) {
+		return
+	}
 	message := short().message(s.quotaOf(c, 0).Limits)
 	switch {
 	case c.frozen:
@@ -313,6 +316,24 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 		return
 	}
 	s.leaveSurplus(c, held, message)
+}
+
+// splits deals with a class that would fit if none of its peers waited: those that wait are classes of their own, and each costs the rules that
+// name it more room. What is wanted in the end is not to be refused for that, so the class waits too, with what it is allowed before and after,
+// and becomes what it shall be when the others have. It reports whether that is so.
+func (s *regionState) splits(c *class) bool {
+	if c.frozen || s.native(c.nics[0]) || len(s.restrict)+len(s.hold)+len(s.stay) == 0 {
+		return false
+	}
+	for _, n := range c.nics {
+		if s.restrict[n] != [2]bool{} || s.frozen[n] != "" {
+			return false
+		}
+	}
+	for _, n := range c.nics {
+		s.restrict[n] = [2]bool{true, true}
+	}
+	return true
 }
 
 // native reports whether no rule applies to the interface, so that its former groups decide everything.

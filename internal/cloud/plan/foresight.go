@@ -46,8 +46,8 @@ func (in Input) foresee(out *Result, c *computation, lower Lowerer) (*Result, *c
 		}
 		in = mended
 		out, c = computeAtOnce(in, lower)
-		if len(in.restrain)+len(in.stay) > 0 && !in.pause && !out.Plan.progresses() {
-			in.pause = true // rather than wait for ever for somebody who has no room for his change
+		for len(in.restrain)+len(in.stay) > 0 && in.pause < pauseAll && !out.Plan.progresses() {
+			in.pause++ // rather than wait for ever for somebody who has no room for his change
 			out, c = computeAtOnce(in, lower)
 		}
 	}
@@ -128,7 +128,7 @@ func (in Input) mend(w way) (mended Input, changed bool) {
 	}
 	if changed {
 		in.refused, in.left = refused, left
-		in.restrain, in.stay, in.pause = nil, nil, false // the change is another one now
+		in.restrain, in.stay, in.pause = nil, nil, pauseNobody // the change is another one now
 		return in, true
 	}
 	if !w.ends || len(w.rounds) < 3 {

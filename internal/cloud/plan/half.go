@@ -220,6 +220,15 @@ func (h half) touches(s Service, addrs Set) bool {
 	return slices.ContainsFunc(cells, func(c halfCell) bool { return addrs.Overlaps(c.all) })
 }
 
+// mayTouch is touches, where peers whose addresses are not known may have any.
+func (h half) mayTouch(s Service, addrs Set) bool {
+	cells := h.cells
+	if s.Protocol != cloud.AnyProtocol {
+		cells = h.within(s)
+	}
+	return slices.ContainsFunc(cells, func(c halfCell) bool { return len(c.opaque) > 0 || addrs.Overlaps(c.all) })
+}
+
 // within returns what is allowed for the parts of a service of one protocol; together the cells are the whole service, or more.
 func (h half) within(s Service) []halfCell {
 	var out []halfCell

@@ -42,12 +42,6 @@ type Input struct {
 	// addresses denote them there, which is not said of other VMs that are not this account's.
 	Shared map[EntityRef]string
 
-	// Realized holds what the caller remembers of earlier results: the UIDs of the policies that were realized on a VM. It only
-	// matters for policies that cannot be realized as they are now: on a VM that is in the map, one that was never realized is left
-	// out, and any other makes the VM's interfaces stay as they are. A VM that is not in the map (after a restart, say) stays as it
-	// is if it is under control.
-	Realized map[VMRef]map[string]bool
-
 	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not all of it does. Others are left
 	// out there, or kept as they were last realized.
 	Tighten map[string]bool
@@ -74,9 +68,20 @@ type Input struct {
 	left     map[VMRef]map[string]string
 	restrain map[string][2]bool
 	stay     map[string]bool
-	// pause lets connections of interfaces under control pause, so that nobody else need be refused for want of a free slot.
-	pause bool
+	// pause says of whom connections may pause, so that nobody else need be refused for want of a free slot.
+	pause pausing
 }
+
+// pausing is for the sake of whom nobody has to wait.
+type pausing int
+
+const (
+	pauseNobody pausing = iota
+	// pauseTaken: interfaces that are under control.
+	pauseTaken
+	// pauseAll: also interfaces that are about to be taken over.
+	pauseAll
+)
 
 // EntityRef names an ExternalEntity.
 type EntityRef struct{ Namespace, Name string }

@@ -18,7 +18,8 @@ import (
 )
 
 // TestWorlds is the proof of the planner: random accounts with random policies, checked at every single operation. The number of
-// worlds and the first seed can be set with NEPHELE_PLAN_WORLDS and NEPHELE_PLAN_SEED.
+// worlds and the first seed can be set with NEPHELE_PLAN_WORLDS and NEPHELE_PLAN_SEED, and after how many of the operations of each change
+// everything is forgotten with NEPHELE_PLAN_RESTARTS.
 func TestWorlds(t *testing.T) {
 	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds), func(*estate) {})
 }
@@ -307,6 +308,9 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			p.st.Circles++
 		}
 		if res.Plan.Empty() {
+			if err := p.waitsForNothing(res); err != nil {
+				return err
+			}
 			return p.strict.kept(f)
 		}
 		p.st.Rounds++
@@ -364,6 +368,16 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			return fmt.Errorf("the planner foresees another state than the one that round %d leads to; ops:\n%s", round, strings.Join(p.ops, "\n"))
 		}
 	}
+}
+
+// waitsForNothing reports a policy that is neither realized nor refused although nothing is left to do.
+func (p *phase) waitsForNothing(res *plan.Result) error {
+	for _, s := range res.Policies {
+		if len(s.Pending) > 0 {
+			return fmt.Errorf("the policy %s is for ever to be realized on %v; refusals %v; ops:\n%s", s.UID, s.Pending, res.Refusals, strings.Join(p.ops, "\n"))
+		}
+	}
+	return nil
 }
 
 // guessed reports a policy that the round before accepted on a VM and this one refuses. One of which what fits is enforced is no such: what
@@ -497,7 +511,7 @@ func (p *phase) restarts(start, end *fakeCloud, final []bool) error {
 	if len(p.trace) == 0 {
 		return nil
 	}
-	for range min(2, len(p.trace)) {
+	for range min(envInt("NEPHELE_PLAN_RESTARTS", 2), len(p.trace)) {
 		k := p.rand.IntN(len(p.trace))
 		again := &phase{estate: p.estate, set: p.set, flows: p.flows, st: p.st, rand: p.rand, old: p.seen[k], drifted: p.drifted}
 		f := p.trace[k].clone()

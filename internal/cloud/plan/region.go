@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -262,11 +263,14 @@ func formerFromTags(tags map[string]string) []string {
 	return slices.Compact(out)
 }
 
-func formerTagKey(i int) string {
+func formerTagKey(i int) string { return numbered(cloud.TagFormer, i) }
+
+// numbered is the key of a tag's i-th continuation.
+func numbered(key string, i int) string {
 	if i == 0 {
-		return cloud.TagFormer
+		return key
 	}
-	return cloud.TagFormer + "." + string(rune('0'+i))
+	return key + "." + strconv.Itoa(i)
 }
 
 // formerTags are the tags that record the groups.

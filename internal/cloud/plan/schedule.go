@@ -60,7 +60,7 @@ func (s *regionState) scheduleMoves() (retry bool) {
 					stuck = append(stuck, a)
 				}
 			}
-			if s.in.pause {
+			if s.in.pause > pauseNobody {
 				if rest, relaxed := s.letPause(stuck, edges); relaxed {
 					edges = rest
 					continue
@@ -146,12 +146,12 @@ func (s *regionState) notePause(a *atom) {
 	}
 }
 
-// letPause drops the demands on those of the stuck atoms that are under control already, so that the others need not be refused. It reports
-// whether there are any.
+// letPause drops the demands on those of the stuck atoms whose connections may pause, so that nobody need be refused. It reports whether there
+// are any.
 func (s *regionState) letPause(stuck []*atom, edges []*edge) (rest []*edge, relaxed bool) {
 	for _, a := range stuck {
 		touches := func(e *edge) bool { return !e.bridged && (e.first == a || e.then == a) }
-		if !a.nics[0].taken() || !slices.ContainsFunc(edges, touches) {
+		if s.in.pause < pauseAll && !a.nics[0].taken() || !slices.ContainsFunc(edges, touches) {
 			continue
 		}
 		edges, relaxed = slices.DeleteFunc(edges, touches), true
@@ -189,7 +189,7 @@ func (s *regionState) precedence(atoms []*atom) []*edge {
 		for _, key := range y.target {
 			for _, r := range s.referring(key, true) {
 				for _, x := range joiners[groupKey(r.Peer)] {
-					if y.now[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) {
+					if y.now[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) && x.answers(y, r) {
 						add(x, y, cause{key, r, x, true, nil}) // y may reach x by its old rules until x can be reached by the new ones
 					}
 				}
@@ -198,7 +198,7 @@ func (s *regionState) precedence(atoms []*atom) []*edge {
 		for _, key := range y.current {
 			for _, r := range s.referring(key, false) {
 				for _, x := range leavers[groupKey(r.Peer)] {
-					if y.want[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) {
+					if y.want[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) && x.answers(y, r) {
 						add(y, x, cause{key, r, x, false, nil}) // y needs its new rules before x can no longer be reached by the old ones
 					}
 				}
@@ -206,6 +206,12 @@ func (s *regionState) precedence(atoms []*atom) []*edge {
 		}
 	}
 	return out
+}
+
+// answers reports whether the interfaces allow their half of any flow of the rule, which y has, before and after: else nobody misses the other half.
+func (a *atom) answers(y *atom, r cloud.Rule) bool {
+	other, sv := 1-indexOf(r.Direction), ServiceOf(r.Match)
+	return a.now[other].mayTouch(sv, y.private) && a.want[other].mayTouch(sv, y.private)
 }
 
 // successors returns, for every atom, those that must not move before it.

@@ -3,21 +3,20 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// leaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the policy may be realized there in
+// leaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the policy is in force there in
 // an earlier form; everywhere else the VM goes on without the policy.
 func (s *regionState) leaveOut(vm *vmState, p *policy, message string) {
 	vm.left[p] = message
 	if s.in.Modes[vm.ref] != Enforce {
 		return
 	}
-	if known, ok := s.in.Realized[vm.ref]; ok && !known[p.ref.UID] || !ok && s.explained(vm) {
+	if !s.inForce(vm, p) {
 		return
 	}
 	for _, n := range vm.nics {
@@ -26,50 +25,6 @@ func (s *regionState) leaveOut(vm *vmState, p *policy, message string) {
 			vm.kept[p] = message
 		}
 	}
-}
-
-// subsets bounds the policies of which every subset is tried by explained.
-const subsets = 5
-
-// explained reports whether the interfaces under control allow exactly what they would if the policies that are left out on the VM, and
-// maybe some more of its policies, were not there. Then none of those left out is in force in an earlier form: an earlier round
-// left them out too, and what it made is not to be frozen for their sake.
-func (s *regionState) explained(vm *vmState) bool {
-	var rest []*policy
-	for _, p := range vm.policies {
-		if vm.left[p] == "" {
-			rest = append(rest, p)
-		}
-	}
-	if len(rest) > subsets {
-		rest = nil
-	}
-	left := vm.left
-	defer func() { vm.left = left }()
-	for set := range 1 << len(rest) {
-		vm.left = maps.Clone(left)
-		for i, p := range rest {
-			if set>>i&1 == 1 {
-				vm.left[p] = "tried"
-			}
-		}
-		rules, profile := s.withFailsafe(effectiveRules(vm))
-		if !slices.ContainsFunc(vm.nics, func(n *nic) bool { return n.taken() && !s.allowsExactly(n, rules, profile) }) {
-			return true
-		}
-	}
-	return false
-}
-
-// allowsExactly reports whether the interface allows now what the rules make of its former groups.
-func (s *regionState) allowsExactly(n *nic, rules []*bound, profile string) bool {
-	want, now := s.decided(n, rules, profile), s.actual(n.GroupIDs, n.network)
-	for i := range directions {
-		if len(want[i].minus(now[i]))+len(now[i].minus(want[i])) > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // controllable reports why the groups of the interface cannot be set by us; empty if they can.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -38,11 +39,13 @@ type emitter struct {
 	dirty map[string]bool
 	// freed are the interfaces that have their groups back before anything else is done.
 	freed map[*nic]bool
+	// remembered are the tags by which groups of classes remember what is in force, as the steps so far leave them.
+	remembered map[*class]map[string]string
 }
 
 // emit returns the steps of the region in their order, and whether a further round is needed.
 func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool) {
-	e := &emitter{regionState: s, dirty: map[string]bool{}, freed: map[*nic]bool{}}
+	e := &emitter{regionState: s, dirty: map[string]bool{}, freed: map[*nic]bool{}, remembered: map[*class]map[string]string{}}
 	e.free()
 	e.claim()
 	e.next()
@@ -51,9 +54,11 @@ func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool)
 	e.editRules((*edit).early, "")
 	e.bridge()
 	e.editRules(func(ed *edit) ruleChange { return ruleChange{remove: ed.replaced} }, "said anew")
+	e.remember(e.enforcedEarly)
 	e.move()
 	e.editRules(func(ed *edit) ruleChange { return ruleChange{add: ed.lateAdd} }, "")
 	e.editRules(func(ed *edit) ruleChange { return ruleChange{remove: ed.lateRemove} }, "")
+	e.remember(e.enforced)
 	e.discard()
 	if e.foreignNames() {
 		// Rules can refer to a new group of another network only by its ID, which is known in the next round.
@@ -126,13 +131,16 @@ func (e *emitter) create() {
 		case g != g.class.groups[0]:
 			kind = kindSpill
 		}
+		tags := map[string]string{
+			cloud.TagCluster: e.in.ClusterID, cloud.TagKind: kind, cloud.TagAccount: e.in.Account, cloud.TagClass: g.class.hash,
+		}
+		if kind == cloud.KindClass {
+			maps.Copy(tags, e.enforced(g.class).tags())
+		}
 		e.add(g.class.network.ID, cloud.Op{
 			Kind: cloud.OpCreateGroup,
 			Group: cloud.GroupSpec{
-				NetworkID: g.class.network.ID, Name: g.name, Description: "Nephele: one class of interfaces of the account " + e.in.Account,
-				Tags: map[string]string{
-					cloud.TagCluster: e.in.ClusterID, cloud.TagKind: kind, cloud.TagAccount: e.in.Account, cloud.TagClass: g.class.hash,
-				},
+				NetworkID: g.class.network.ID, Name: g.name, Description: "Nephele: one class of interfaces of the account " + e.in.Account, Tags: tags,
 			},
 			Reason: reason,
 		})
@@ -204,7 +212,7 @@ func (e *emitter) discard() {
 		if blocked[g.ID] && e.byKey[g.ID] == nil {
 			e.ownRules(g, cloud.OpRemoveRules, e.bridges[g.ID], "all interfaces have moved")
 			if len(e.wantHeld[g.ID]) == 0 && e.networks[g.NetworkID] != nil && e.networks[g.NetworkID].foreign == "" {
-				e.loosen(g) // it has to stay, but need not keep others
+				e.vacate(g)
 			}
 		}
 		if e.byKey[g.ID] != nil || blocked[g.ID] || e.networks[g.NetworkID] == nil || e.networks[g.NetworkID].foreign != "" {
@@ -249,6 +257,12 @@ func (e *emitter) loosen(g *cloud.Group) {
 		}
 	}
 	e.ownRules(g, cloud.OpRemoveRules, rules, reasonLoosen)
+}
+
+// vacate removes all rules of a group that has to stay though nobody holds it: it need not keep others, and what is left of it is the same
+// whatever it was used for last.
+func (e *emitter) vacate(g *cloud.Group) {
+	e.ownRules(g, cloud.OpRemoveRules, without(ruleKeys(g.Rules), e.bridges[g.ID]), reasonLoosen)
 }
 
 // stillNeeded returns the groups of ours that cannot be deleted: somebody else refers to them or holds them, or rules that stay do.

@@ -88,20 +88,7 @@ func (s *regionState) leaveSurplus(c *class, held [][]cloud.Rule, message string
 
 // inOrderOfLoss returns first the policies that are not in force on the VM in an earlier form: leaving them out costs nothing.
 func (s *regionState) inOrderOfLoss(vm *vmState, of []unfitting) []unfitting {
-	known, ok := s.in.Realized[vm.ref]
-	if !ok {
-		return of
-	}
 	out := slices.Clone(of)
-	slices.SortStableFunc(out, func(a, b unfitting) int {
-		switch x, y := known[a.policy.ref.UID], known[b.policy.ref.UID]; {
-		case x == y:
-			return 0
-		case y:
-			return -1
-		default:
-			return 1
-		}
-	})
+	slices.SortStableFunc(out, func(a, b unfitting) int { return b2i(s.inForce(vm, a.policy)) - b2i(s.inForce(vm, b.policy)) })
 	return out
 }

@@ -63,7 +63,7 @@ func (s Step) touches() string {
 }
 
 func (s Step) tagsInterfaces() bool {
-	return (s.Op.Kind == cloud.OpTag || s.Op.Kind == cloud.OpUntag) && s.Op.Target != s.Network
+	return (s.Op.Kind == cloud.OpTag || s.Op.Kind == cloud.OpUntag) && s.Op.Target != s.Network && s.Op.Group.Name == ""
 }
 
 // Claims returns the steps that claim networks, which have to be seen to hold before anything else is done in the network; false if

@@ -107,6 +107,9 @@ func (d *differ) groups() {
 			d.add(g.ID, "somebody changed the tags of our group "+g.Name, kept[g.ID])
 			continue
 		}
+		if is.Tags[cloud.TagPolicies] != g.Tags[cloud.TagPolicies] {
+			d.add(g.ID, "somebody changed the tag "+cloud.TagPolicies+" of our group "+g.Name+", which says which policies are in force", kept[g.ID])
+		}
 		for _, r := range missing(g.Rules, is.Rules) {
 			d.add(g.ID, "somebody removed the rule: "+r.Key().String(), kept[g.ID])
 		}

@@ -328,7 +328,7 @@ func (l *lab) unsettled() string {
 	// What was planned last must be what is mirrored now, on what the cloud is now: plan once more.
 	acct, _ := l.accounts.Account(labAccount)
 	in := plan.Input{ClusterID: l.options.ClusterID, Account: labAccount, Policies: mirrored.Policies, AddressGroups: mirrored.AddressGroups,
-		AppliedToGroups: mirrored.AppliedToGroups, Entities: acct.Entities, Realized: nil, Modes: acct.planModes()}
+		AppliedToGroups: mirrored.AppliedToGroups, Entities: acct.Entities, Modes: acct.planModes()}
 	for _, region := range sortedKeys(acct.Snapshots) {
 		limits, err := acct.Provider.Limits(l.Context(), acct.Snapshots[region].Scope)
 		if err != nil {

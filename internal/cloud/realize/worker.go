@@ -37,9 +37,6 @@ type worker struct {
 	wake, touched chan struct{}
 	// last is the account as the last round saw it; only run's goroutine uses it.
 	last Account
-	// realized holds the UIDs of the policies last seen realized on each VM; only run's goroutine uses it. It is lost with the
-	// process, and the planner knows that.
-	realized map[plan.VMRef]map[string]bool
 
 	// would is what the last computation says of the planned VMs if they were enforced; nil if there are none. Only run's goroutine
 	// uses it.
@@ -394,7 +391,7 @@ func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) 
 // compute plans, and notes what the result says. It stops when the context ends.
 func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *plan.Result {
 	in := t.acct.PlanInput(w.r.ClusterID, t.want, w.r.Tighten, regions)
-	in.Realized, in.Succession, in.Stop = w.realized, t.late.Succession, func() bool { return ctx.Err() != nil }
+	in.Succession, in.Stop = t.late.Succession, func() bool { return ctx.Err() != nil }
 	res := plan.Compute(in, w.r.Lowerer)
 	if res.Stopped {
 		return res
@@ -406,35 +403,9 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 			return w.would
 		}
 	}
-	w.remember(res, regions)
 	w.drift(t, res, regions)
 	if res.Plan.Empty() {
 		w.remainAsPlanned(regions)
 	}
 	return res
-}
-
-// remember notes which policies are realized where. What was realized once counts until the policy does not apply to the VM any more.
-// Nothing is forgotten of a region that was not observed.
-func (w *worker) remember(res *plan.Result, regions []plan.Region) {
-	next := map[plan.VMRef]map[string]bool{}
-	for vm, uids := range w.realized {
-		if !slices.ContainsFunc(regions, func(r plan.Region) bool { return r.Snapshot.Region == vm.Region }) {
-			next[vm] = uids
-		}
-	}
-	for _, vm := range res.VMs {
-		known, seen := w.realized[vm.VM]
-		if !seen && !res.Plan.Empty() {
-			continue // nothing is known of this VM before it was once seen as it should be
-		}
-		uids := map[string]bool{}
-		for _, p := range vm.Policies {
-			if p.Realized || known[p.UID] {
-				uids[p.UID] = true
-			}
-		}
-		next[vm.VM] = uids
-	}
-	w.realized = next
 }

@@ -1,0 +1,214 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// A policy that does not fit any more stays in force as it was last realized; one that never was in force is left out. Which of the two it is cannot
+// be told from rules: the members of groups and the policies may have changed since they were written. So the group of a class names, in its
+// tags, the policies that are in force on the interfaces that hold it. A new group gets them with its creation; a group in use costs a call
+// only if its class comes under other policies.
+
+const (
+	// shortUID is the length of the name of a policy in a tag: the beginning of the hash of its UID.
+	shortUID = 8
+	// policiesPerTag is how many names a tag value holds.
+	policiesPerTag = formerTagSize / shortUID
+	// enforcedTags bounds the tags for it. Of a class under more policies nothing is remembered, and then all of them count as in force.
+	enforcedTags = 16
+)
+
+// shortened is the name of a policy in a tag.
+func shortened(uid string) string {
+	sum := sha256.Sum256([]byte(uid))
+	return base64.URLEncoding.EncodeToString(sum[:shortUID/4*3])
+}
+
+// enforcement is what is remembered of the policies that are in force; nil if nothing is known.
+type enforcement map[string]bool
+
+// enforcementOf reads it from the tags of a group of ours. What is not whole says nothing.
+func enforcementOf(tags map[string]string) enforcement {
+	out := enforcement{}
+	value, ok := tags[cloud.TagPolicies]
+	for i := 1; ok; i++ {
+		if len(value)%shortUID != 0 {
+			return nil
+		}
+		for part := range slices.Chunk([]byte(value), shortUID) {
+			out[string(part)] = true
+		}
+		if value, ok = tags[numbered(cloud.TagPolicies, i)]; !ok {
+			return out
+		}
+	}
+	return nil
+}
+
+// tags are those that remember it.
+func (e enforcement) tags() map[string]string {
+	out := map[string]string{}
+	if e == nil || len(e) > enforcedTags*policiesPerTag {
+		return out
+	}
+	out[cloud.TagPolicies] = ""
+	i := 0
+	for part := range slices.Chunk(sortedKeys(e), policiesPerTag) {
+		value := ""
+		for _, name := range part {
+			value += name
+		}
+		out[numbered(cloud.TagPolicies, i)] = value
+		i++
+	}
+	return out
+}
+
+// inForce reports whether a policy is in force on the VM, maybe in an earlier form.
+func (s *regionState) inForce(vm *vmState, p *policy) bool {
+	return slices.ContainsFunc(vm.nics, func(n *nic) bool {
+		e, any := s.enforcedOn(n)
+		return any && (e == nil || e[shortened(p.ref.UID)])
+	})
+}
+
+// enforcedOn returns what is in force on an interface. It is false if the interface is not under control, or has but joined its new groups, so that
+// its own ones still decide.
+func (s *regionState) enforcedOn(n *nic) (out enforcement, any bool) {
+	if !n.taken() || n.alien != "" || len(without(n.recorded, n.foreign)) == 0 {
+		return nil, false
+	}
+	for _, id := range n.ours {
+		g := s.groups[id]
+		if g.Tags[cloud.TagKind] != cloud.KindClass {
+			continue
+		}
+		e := enforcementOf(g.Tags)
+		if e == nil {
+			return nil, true
+		}
+		if out == nil {
+			out = enforcement{}
+		}
+		maps.Copy(out, e)
+	}
+	return out, out != nil
+}
+
+// enforced is what will be in force on the interfaces of a class when the plan is done. What only waits is not in force yet.
+func (s *regionState) enforced(c *class) enforcement {
+	if c.state != Guarded {
+		return nil
+	}
+	n := c.nics[0]
+	before, any := s.enforcedOn(n)
+	if !any {
+		before = enforcement{}
+	}
+	if s.frozen[n] != "" {
+		return before
+	}
+	waits := s.restrict[n] != [2]bool{}
+	if waits && before == nil {
+		return nil
+	}
+	out := enforcement{}
+	if n.vm != nil {
+		for _, r := range n.vm.effective {
+			if name := shortened(r.policy.ref.UID); !waits || before[name] {
+				out[name] = true
+			}
+		}
+	}
+	return out
+}
+
+// enforcedEarly is what the group of the class has to say while interfaces join it: nothing that is in force on them is to be forgotten.
+func (s *regionState) enforcedEarly(c *class) enforcement {
+	is := enforcementOf(c.groups[0].existing.Tags)
+	want := s.enforced(c)
+	if is == nil || want == nil {
+		return want
+	}
+	out := maps.Clone(is)
+	for _, n := range c.nics {
+		if slices.Contains(n.GroupIDs, c.groups[0].key) {
+			continue
+		}
+		e, _ := s.enforcedOn(n)
+		for name := range e {
+			if want[name] {
+				out[name] = true
+			}
+		}
+	}
+	return out
+}
+
+// remember writes into groups in use which policies are in force on those who hold them, where it is not there yet.
+func (e *emitter) remember(of func(*class) enforcement) {
+	e.next()
+	at := map[string]int{} // the step that writes certain tags on groups of a network
+	for _, kind := range []cloud.OpKind{cloud.OpTag, cloud.OpUntag} {
+		for _, c := range e.classes {
+			if c.state != Guarded || c.groups[0].existing == nil {
+				continue
+			}
+			g := c.groups[0]
+			tags := e.enforcementEdit(c, kind, of(c).tags())
+			if len(tags) == 0 {
+				continue
+			}
+			key := fmt.Sprint(kind, g.class.network.ID, tags) // maps are printed in order
+			if i, ok := at[key]; ok && len(e.steps[i].Op.Others)+1 < batch {
+				e.steps[i].Op.Others = append(e.steps[i].Op.Others, g.existing.ID)
+				e.dirty[g.existing.ID] = true
+				continue
+			}
+			at[key] = len(e.steps)
+			e.add(g.class.network.ID, onGroup(g, cloud.Op{Kind: kind, Tags: tags, Reason: "remember which policies are in force"}))
+		}
+		e.next()
+	}
+}
+
+// enforcementEdit returns the tags of the group of a class that have to be set or removed, and takes them as done.
+func (e *emitter) enforcementEdit(c *class, kind cloud.OpKind, want map[string]string) map[string]string {
+	is := e.remembered[c]
+	if is == nil {
+		is = map[string]string{}
+		for i := 0; ; i++ {
+			key := numbered(cloud.TagPolicies, i)
+			value, ok := c.groups[0].existing.Tags[key]
+			if !ok {
+				break
+			}
+			is[key] = value
+		}
+		e.remembered[c] = is
+	}
+	out := map[string]string{}
+	if kind == cloud.OpTag {
+		for k, v := range want {
+			if old, ok := is[k]; !ok || old != v {
+				out[k], is[k] = v, v
+			}
+		}
+		return out
+	}
+	for k, v := range is {
+		if _, ok := want[k]; !ok {
+			out[k] = v
+		}
+	}
+	for k := range out {
+		delete(is, k)
+	}
+	return out
+}
