@@ -117,6 +117,8 @@ func TestRightsSuffice(t *testing.T) {
 	l.must(cloud.Op{Kind: cloud.OpReplaceRules, Target: id, Replaced: []cloud.Rule{in}, Rules: []cloud.Rule{changed}})
 	l.must(cloud.Op{Kind: cloud.OpTag, Target: nic.ID, Tags: map[string]string{cloud.TagFormer: "sg-1"}})
 	l.must(cloud.Op{Kind: cloud.OpTag, Target: network, Tags: map[string]string{cloud.TagClaim: "c"}})
+	l.must(cloud.Op{Kind: cloud.OpTag, Target: id, Tags: map[string]string{cloud.TagPolicies: "a", cloud.TagPolicies + ".1": "b"}})
+	l.must(cloud.Op{Kind: cloud.OpUntag, Target: id, Tags: map[string]string{cloud.TagPolicies + ".1": ""}})
 	l.must(cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: nic.ID, GroupIDs: []string{id}})
 	l.must(cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: nic.ID, GroupIDs: nic.GroupIDs})
 	l.must(cloud.Op{Kind: cloud.OpUntag, Target: nic.ID, Tags: map[string]string{cloud.TagFormer: ""}})
@@ -155,6 +157,7 @@ func TestRightsProtect(t *testing.T) {
 		"close a foreign group":        {Kind: cloud.OpRemoveRules, Target: foreign, Rules: []cloud.Rule{rule}},
 		"delete a foreign group":       {Kind: cloud.OpDeleteGroup, Target: foreign},
 		"make a foreign group ours":    {Kind: cloud.OpTag, Target: foreign, Tags: map[string]string{cloud.TagCluster: "c"}},
+		"remember in a foreign group":  {Kind: cloud.OpTag, Target: foreign, Tags: map[string]string{cloud.TagPolicies: ""}},
 		"make a group that is nobodys": untagged,
 		"rename an interface":          {Kind: cloud.OpTag, Target: nics[0].ID, Tags: map[string]string{"Name": "x"}},
 		"remove a tag of the user":     {Kind: cloud.OpUntag, Target: nics[0].ID, Tags: map[string]string{"Name": "", cloud.TagFormer: ""}},
