@@ -270,7 +270,7 @@ func (f *fakeCloud) tag(op cloud.Op, id string) error {
 		*tags = map[string]string{}
 	}
 	for k, v := range op.Tags {
-		if len(v) > 256 {
+		if len(v) > 255 {
 			return fmt.Errorf("tag value of %d characters", len(v))
 		}
 		if op.Kind == cloud.OpTag {

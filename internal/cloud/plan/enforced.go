@@ -19,7 +19,7 @@ const (
 	// shortUID is the length of the name of a policy in a tag: the beginning of the hash of its UID.
 	shortUID = 8
 	// policiesPerTag is how many names a tag value holds.
-	policiesPerTag = formerTagSize / shortUID
+	policiesPerTag = (formerTagSize - 1) / shortUID
 	// enforcedTags bounds the tags for it. Of a class under more policies nothing is remembered, and then all of them count as in force.
 	enforcedTags = 16
 )

@@ -85,7 +85,7 @@ func TestRememberMany(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range []struct{ policies, tags int }{{70, 3}, {31, 1}, {40, 2}, {600, 0}, {0, 1}} {
+	for _, c := range []struct{ policies, tags int }{{70, 3}, {30, 1}, {31, 2}, {30, 1}, {40, 2}, {600, 0}, {0, 1}} {
 		settle(t, e, f, of(c.policies))
 		n := 0
 		for key := range f.group(f.nic(nicID(0)).GroupIDs[0]).Tags {
