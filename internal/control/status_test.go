@@ -111,6 +111,24 @@ func TestPolicyStatusFollowsReports(t *testing.T) {
 	}
 }
 
+// TestPolicyThatIsNotInForce: what a mode does not let be enforced is Failed with the reason, until it is enforced or is taken back.
+func TestPolicyThatIsNotInForce(t *testing.T) {
+	w := newTestWorld(t)
+	w.put(vm(t, "a", "db", "cloud-a"))
+	w.put(allowSSH(t, "p", "db", 1))
+	w.settle()
+	w.report("uid-p", "cloud-a", 1, "not enforced on 1 of 1 VMs: 1 in mode plan")
+	w.wantStatus("mode plan", "p", `Failed 0/1 gen 1 [Realizable=True  ; `+
+		`RealizationFailure=True NetworkPolicyRealizationFailedOnNode Failed Nodes count 1: "cloud-a":"not enforced on 1 of 1 VMs: 1 in mode plan"]`)
+	if slices.ContainsFunc(w.events.list, func(e string) bool { return strings.Contains(e, "PolicyRealized") }) {
+		t.Errorf("events %q", w.events.list)
+	}
+	w.report("uid-p", "cloud-a", 0, "")
+	w.wantStatus("taken back", "p", "Realizing 0/1 gen 1 [Realizable=True  ]")
+	w.report("uid-p", "cloud-a", 1, "")
+	w.wantStatus("enforced", "p", "Realized 1/1 gen 1 [Realizable=True  ]")
+}
+
 func TestPolicyThatSelectsNothing(t *testing.T) {
 	w := newTestWorld(t)
 	w.put(allowSSH(t, "p", "nobody", 1))

@@ -1,6 +1,7 @@
 package realize
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -217,8 +218,8 @@ func (r *Realizer) worker(key string) *worker {
 	return nil
 }
 
-func sortedKeys[T any](m map[string]T) []string {
-	keys := make([]string, 0, len(m))
+func sortedKeys[K cmp.Ordered, T any](m map[K]T) []K {
+	keys := make([]K, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
 	}

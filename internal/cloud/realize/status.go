@@ -62,6 +62,8 @@ type StatusWriter struct {
 	failing map[string]string
 	// told holds, per VM, the versions of the policies that were reported as realized; only Start's goroutine uses it.
 	told map[types.UID]map[types.UID]int64
+	// suspended names, per account, the policies that were reported as not enforced because of modes; only Start's goroutine uses it.
+	suspended map[string]map[string]bool
 	// planned tells of the accounts known whether their selectors have an outlook; only Start's goroutine uses it.
 	planned map[string]bool
 	// claims holds, per account, what was told of who claims its networks; only Start's goroutine uses it.
@@ -79,7 +81,7 @@ type StatusWriter struct {
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]found{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{}, drifting: map[string]drifting{},
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]found{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{}, drifting: map[string]drifting{},
 		shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
 }
 
@@ -165,9 +167,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 		return behind, errors.Join(errs...)
 	}
 	note(s.writeClaims(ctx, r))
-	for _, p := range r.Result.Policies {
-		note(s.writePolicy(ctx, r, p))
-	}
+	note(s.writePolicies(ctx, r))
 	vms := map[plan.VMRef]plan.VMStatus{}
 	for _, vm := range r.Result.VMs {
 		vms[vm.VM] = vm
@@ -196,27 +196,6 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	s.planned[r.Account] = len(bySelector) > 0
 	s.looked(r, seen)
 	return behind, errors.Join(errs...)
-}
-
-// writePolicy posts the status of one policy once it is decided: realized everywhere, or failed somewhere and pending nowhere.
-func (s *StatusWriter) writePolicy(ctx context.Context, r Report, p plan.PolicyStatus) error {
-	if len(p.Pending) > 0 && r.Err == nil {
-		return nil
-	}
-	node := v1beta2.NetworkPolicyNodeStatus{NodeName: r.EnforcerKey, Generation: p.Generation}
-	switch {
-	case len(p.Failed) > 0:
-		node.RealizationFailure = true
-		node.Message = fmt.Sprintf("%d of %d VMs: %s", len(p.Failed), len(p.Failed)+len(p.Realized)+len(p.Pending), p.Failed[0].Message)
-	case len(p.Pending) > 0:
-		node.RealizationFailure = true
-		node.Message = failureText(r.Err)
-	case len(p.Suspended) > 0:
-		node.Message = fmt.Sprintf("%d of %d VMs are in a mode in which policies are not enforced", len(p.Suspended), len(p.Suspended)+len(p.Realized))
-	}
-	return s.Policies.Report(ctx, &v1beta2.NetworkPolicyStatus{
-		ObjectMeta: metav1.ObjectMeta{Name: p.UID}, Nodes: []v1beta2.NetworkPolicyNodeStatus{node},
-	})
 }
 
 // vmPolicies is the part of a VirtualMachine's status that says which policies apply, sorted by kind, namespace and name.

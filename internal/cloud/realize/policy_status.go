@@ -1,0 +1,85 @@
+package realize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// writePolicies posts the statuses of all policies of a report.
+func (s *StatusWriter) writePolicies(ctx context.Context, r Report) error {
+	modes := map[plan.VMRef]plan.Mode{}
+	for _, vm := range r.Result.VMs {
+		modes[vm.VM] = vm.Mode
+	}
+	before := s.suspended[r.Account]
+	now := map[string]bool{}
+	s.suspended[r.Account] = now
+	var errs []error
+	for _, p := range r.Result.Policies {
+		node, known := nodeStatus(r, p, modes)
+		if !known && before[p.UID] {
+			node, known = retraction(r), true
+		}
+		if !known {
+			continue
+		}
+		now[p.UID] = len(p.Pending) == 0 && len(p.Suspended) > 0
+		err := s.Policies.Report(ctx, &v1beta2.NetworkPolicyStatus{
+			ObjectMeta: metav1.ObjectMeta{Name: p.UID}, Nodes: []v1beta2.NetworkPolicyNodeStatus{node},
+		})
+		if err != nil {
+			now[p.UID] = now[p.UID] || before[p.UID]
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// nodeStatus is what to post of a policy once it is decided: realized everywhere, or not enforced somewhere and pending nowhere; false before.
+//
+// That a mode does not let it be enforced is reported as a failure: of what the API can say, only that tells that it is not in force, that
+// waiting does not change it, and why.
+func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode) (v1beta2.NetworkPolicyNodeStatus, bool) {
+	node := v1beta2.NetworkPolicyNodeStatus{NodeName: r.EnforcerKey, Generation: p.Generation}
+	if len(p.Pending) > 0 && r.Err == nil {
+		return node, false
+	}
+	all := len(p.Failed) + len(p.Realized) + len(p.Pending) + len(p.Suspended)
+	var why []string
+	if len(p.Suspended) > 0 { // first, for it is short, and long messages are cut
+		why = append(why, fmt.Sprintf("not enforced on %d of %d VMs: %s", len(p.Suspended), all, countModes(p.Suspended, modes)))
+	}
+	switch {
+	case len(p.Failed) > 0:
+		why = append(why, fmt.Sprintf("%d of %d VMs: %s", len(p.Failed), all, p.Failed[0].Message))
+	case len(p.Pending) > 0:
+		why = append(why, failureText(r.Err))
+	}
+	node.RealizationFailure, node.Message = len(why) > 0, strings.Join(why, "; ")
+	return node, true
+}
+
+// countModes says how many of the VMs are in which mode.
+func countModes(vms []plan.VMRef, modes map[plan.VMRef]plan.Mode) string {
+	count := map[plan.Mode]int{}
+	for _, vm := range vms {
+		count[modes[vm]]++
+	}
+	var parts []string
+	for _, m := range sortedKeys(count) {
+		parts = append(parts, fmt.Sprintf("%d in mode %s", count[m], m))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// retraction takes back what was reported of a policy: it is about no generation that there is, so the policy is being realized.
+func retraction(r Report) v1beta2.NetworkPolicyNodeStatus {
+	return v1beta2.NetworkPolicyNodeStatus{NodeName: r.EnforcerKey}
+}
