@@ -114,4 +114,6 @@ const (
 	ReasonRepaired = "Repaired"
 	// ReasonKept: it is not put right, because the mode forbids to write.
 	ReasonKept = "Kept"
+	// ReasonRestarted: nobody knows any more since the controller was started again.
+	ReasonRestarted = "Restarted"
 )

@@ -57,7 +57,7 @@ func (e *emitter) legs() (out []leg) {
 // move sets the groups of the interfaces, and writes or removes the tags that remember their former ones: many by one call, those of the
 // next interfaces while the present ones move, so that the rate of neither kind of call waits for the other.
 func (e *emitter) move() {
-	marks := &marking{emitter: e, done: map[*nic]bool{}}
+	marks := &marking{emitter: e, done: map[mark]bool{}}
 	legs := e.legs()
 	var trains [][]leg // of interfaces that are tagged together
 	for at := 0; at < len(legs); {
@@ -131,13 +131,19 @@ func (e *emitter) purpose(n *nic) string {
 // marking writes the tags by which interfaces remember their former groups.
 type marking struct {
 	*emitter
-	done map[*nic]bool // whose tags were dealt with
+	done map[mark]bool
+}
+
+// mark says that tags of an interface were dealt with in one way: written, or removed.
+type mark struct {
+	on   *nic
+	kind cloud.OpKind
 }
 
 // record writes the former groups of interfaces that are about to be taken over on them.
 func (m *marking) record(legs []leg) {
 	m.each(legs, cloud.OpTag, "remember its groups", func(n *nic) map[string]string {
-		if n.state != Guarded || n.recorded != nil {
+		if n.state != Guarded || n.recorded != nil && !n.forged {
 			return nil
 		}
 		return formerTags(n.former)
@@ -148,11 +154,18 @@ func (m *marking) record(legs []leg) {
 func (m *marking) forget(legs []leg) {
 	legs = slices.DeleteFunc(slices.Clone(legs), func(l leg) bool { return !l.last })
 	m.each(legs, cloud.OpUntag, "its groups are restored", func(n *nic) map[string]string {
-		if n.state == Guarded || n.recorded == nil || n.alien != "" || n.network.foreign != "" {
+		first := 0
+		switch {
+		case n.alien != "", n.network.foreign != "":
+			return nil
+		case n.forged && n.state == Guarded:
+			first = len(formerTags(n.former)) // where the record ends
+		case n.forged:
+		case n.state == Guarded, n.recorded == nil:
 			return nil
 		}
 		tags := map[string]string{}
-		for i := 0; ; i++ {
+		for i := first; ; i++ {
 			key := formerTagKey(i)
 			if _, ok := n.Tags[key]; !ok {
 				return tags
@@ -167,14 +180,14 @@ func (m *marking) each(legs []leg, kind cloud.OpKind, reason string, tagsOf func
 	at := map[string]int{} // the step for interfaces with these tags
 	for _, l := range legs {
 		for _, n := range l.nics {
-			if m.done[n] {
+			if m.done[mark{n, kind}] {
 				continue
 			}
 			tags := tagsOf(n)
 			if len(tags) == 0 {
 				continue
 			}
-			m.done[n] = true
+			m.done[mark{n, kind}] = true
 			key := n.NetworkID
 			for _, k := range sortedKeys(tags) {
 				key += "|" + k + "=" + tags[k]

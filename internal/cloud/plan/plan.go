@@ -93,6 +93,10 @@ type VMRef struct{ Region, ID string }
 type Region struct {
 	Snapshot *cloud.Snapshot
 	Limits   cloud.Limits
+	// Former are the groups that interfaces which hold groups of ours had before, as far as the caller remembers them from a time when all was
+	// as planned, sorted, by interface; nil for those that were to have no record. They go before the record in an interface's tags, which
+	// is then put right.
+	Former map[string][]string
 }
 
 // Lowerer is the part of the compilation that depends on the cloud. All methods are pure.
@@ -239,6 +243,8 @@ type Drift struct {
 	// Object is the ID of the interface or group.
 	Object  string
 	Message string
+	// Kept is set if it is left as it is: the mode forbids to write, or it is not ours to decide.
+	Kept bool
 }
 
 // Note is a remark about an object.
@@ -258,6 +264,8 @@ type Step struct {
 	Follows int
 	// Stage numbers the stages of a region's part of the plan, from 0.
 	Stage int
+	// Urgent is set if nothing may make the step wait: it gives back what the glass was broken for.
+	Urgent bool
 }
 
 // Subject identifies what the step is about: steps with different subjects do not need one another's order within a stage.

@@ -16,6 +16,8 @@ type regionState struct {
 	*computation
 	snap   *cloud.Snapshot
 	limits cloud.Limits
+	// remembered is Region.Former.
+	remembered map[string][]string
 
 	networks map[string]*network
 	groups   map[string]*cloud.Group
@@ -95,6 +97,8 @@ type nic struct {
 	former []string
 	// recorded is the content of the former-groups tag; nil without tag.
 	recorded []string
+	// forged is set if the tag says something else than recorded, which is what is remembered.
+	forged bool
 	// alien says why it cannot be controlled at all; empty if it can.
 	alien string
 	// released says why it must not hold anything of ours in the end; empty if it may.
@@ -129,7 +133,7 @@ type vmState struct {
 
 func newRegionState(c *computation, r Region) *regionState {
 	s := &regionState{
-		computation: c, snap: r.Snapshot, limits: r.Limits,
+		computation: c, snap: r.Snapshot, limits: r.Limits, remembered: r.Former,
 		networks: map[string]*network{}, groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{},
 		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, byHeld: map[string][]*nic{},
 		peerCache: map[peerKey]Set{}, nativeCache: map[nativeKey]Set{}, groupCache: map[nativeKey]Set{}, entryCache: map[string]Set{},
@@ -236,6 +240,9 @@ func (s *regionState) sortGroups(n *nic) {
 	}
 	slices.Sort(n.foreign)
 	n.recorded = formerFromTags(n.Tags)
+	if known, ok := s.remembered[n.ID]; ok && len(n.ours) > 0 && n.alien == "" && !slices.Equal(known, n.recorded) {
+		n.recorded, n.forged = known, true
+	}
 	n.former = n.foreign
 	if n.recorded != nil && n.alien == "" && (len(n.ours) > 0 || !slices.Equal(n.recorded, n.foreign)) {
 		n.former = n.recorded
@@ -244,6 +251,9 @@ func (s *regionState) sortGroups(n *nic) {
 
 // formerTagSize is the length of a tag value in AWS, the shortest among the clouds.
 const formerTagSize = 256
+
+// Former returns the groups that an interface had before it was taken over, sorted, as its tags record them; nil without record.
+func Former(n *cloud.Interface) []string { return formerFromTags(n.Tags) }
 
 // formerFromTags reads the recorded groups of an interface; nil if nothing is recorded.
 func formerFromTags(tags map[string]string) []string {

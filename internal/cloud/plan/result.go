@@ -211,27 +211,52 @@ func (s *regionState) vmRefusals(vm *vmState) []Refusal {
 // drift lists what others changed on interfaces that we hold and groups that we own.
 func (s *regionState) drift() []Drift {
 	var out []Drift
+	lost := map[string]bool{}
 	for _, n := range s.nics {
 		if n.recorded == nil || n.alien != "" || n.state != Guarded {
 			continue
 		}
-		if extra := without(n.foreign, n.recorded); len(extra) > 0 {
-			out = append(out, Drift{s.snap.Region, n.ID, "somebody put the interface into " + strings.Join(extra, ", ")})
+		ours := len(n.ours)
+		extra := slices.DeleteFunc(without(n.foreign, n.recorded), func(id string) bool {
+			g := s.groups[id]
+			if g == nil || !s.lostTags(g) {
+				return false
+			}
+			ours++
+			if !lost[id] {
+				out = append(out, Drift{Region: s.snap.Region, Object: id, Message: LostTags + g.Name})
+			}
+			lost[id] = true
+			return true
+		})
+		if len(extra) > 0 {
+			out = append(out, Drift{Region: s.snap.Region, Object: n.ID, Message: "somebody put the interface into " + strings.Join(extra, ", ")})
 		}
-		if len(n.ours) == 0 && !slices.Equal(n.foreign, n.recorded) {
-			out = append(out, Drift{s.snap.Region, n.ID, "somebody took the interface out of its group of ours"})
+		if ours == 0 && !slices.Equal(n.foreign, n.recorded) {
+			out = append(out, Drift{Region: s.snap.Region, Object: n.ID, Message: "somebody took the interface out of its group of ours"})
 		}
 	}
 	for i := range s.snap.Groups {
 		g := &s.snap.Groups[i]
-		if !s.owned(g) {
+		if !s.ours(g) {
 			continue
 		}
 		for _, r := range g.Rules {
 			if r.Description != ruleDescription {
-				out = append(out, Drift{s.snap.Region, g.ID, "somebody added the rule: " + r.Key().String()})
+				out = append(out, Drift{
+					Region: s.snap.Region, Object: g.ID, Message: "somebody added the rule: " + r.Key().String(), Kept: s.pinned[g.ID],
+				})
 			}
 		}
 	}
 	return out
+}
+
+// LostTags, and the group's name, is the message about a group of ours whose tags were changed, so that it is not ours any more.
+const LostTags = "somebody changed the tags of our group "
+
+// lostTags reports whether a group that is not ours seems to have been: it has our kind of name, and nobody else's tags.
+func (s *regionState) lostTags(g *cloud.Group) bool {
+	by := g.Tags[cloud.TagCluster]
+	return strings.HasPrefix(g.Name, cloud.NamePrefix) && (by == "" || by == s.in.ClusterID)
 }

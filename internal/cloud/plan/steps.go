@@ -101,6 +101,7 @@ func (e *emitter) free() {
 		}
 		e.freed[n] = true
 		e.add(n.NetworkID, cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: slices.Clone(n.target), Reason: e.purpose(n)})
+		e.steps[len(e.steps)-1].Urgent = true
 	}
 	e.next()
 }

@@ -66,6 +66,28 @@ func (s Step) tagsInterfaces() bool {
 	return (s.Op.Kind == cloud.OpTag || s.Op.Kind == cloud.OpUntag) && s.Op.Target != s.Network && s.Op.Group.Name == ""
 }
 
+// Urgent parts the plan: the steps that nothing may make wait, not even a limit, which are the first ones of their regions; and the plan for
+// all other regions. Without such steps the rest is the whole plan.
+func (p Plan) Urgent() (urgent, rest Plan) {
+	urgent, rest = Plan{Account: p.Account, Partial: true}, Plan{Account: p.Account, Partial: p.Partial}
+	regions := map[string]bool{}
+	for _, s := range p.Steps {
+		if s.Urgent {
+			urgent.Steps = append(urgent.Steps, s)
+			regions[s.Scope.Region] = true
+		}
+	}
+	if len(regions) == 0 {
+		return urgent, p
+	}
+	for _, s := range p.Steps {
+		if !regions[s.Scope.Region] {
+			rest.Steps = append(rest.Steps, s)
+		}
+	}
+	return urgent, rest
+}
+
 // Claims returns the steps that claim networks, which have to be seen to hold before anything else is done in the network; false if
 // there are none.
 func (p Plan) Claims() (Plan, bool) {

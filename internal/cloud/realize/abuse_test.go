@@ -194,23 +194,55 @@ func (l *lab) toldOfRecord(vm string) bool {
 	})
 }
 
-// TestRecordReplaced: the record of an interface that we hold is our only memory, so one that somebody replaces is believed, and he is told of.
+// TestRecordReplaced: the record of an interface that we hold says what to give back. While we remember what it was, one that somebody writes
+// is put right, also if he writes more than one tag, or gives a record to an interface that has none. After a restart it is believed.
 func TestRecordReplaced(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, labConfig{})
-	l.engine.PutPolicy(webIn())
-	l.publish()
-	l.start()
-	l.settle()
-	l.tag(l.vms["web-1"].nic, world.Tags{cloud.TagFormer: l.groupNamed("web")})
-	l.accounts.observe(t.Context())
-	l.until("it is told", func() bool { return l.toldOfRecord("web-1") })
-	l.settle()
-	l.engine.DeletePolicy(webIn().UID)
-	l.publish()
-	l.settle()
-	if d := gocmp.Diff([]string{l.groupNamed("web")}, l.held("web-1")); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
+	for _, c := range []struct {
+		name, vm string
+		tags     func(l *lab) world.Tags
+		restart  bool
+	}{
+		{"another group", "web-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer: l.groupNamed("ops")} }, false},
+		{"one more", "web-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer + ".1": " " + l.groupNamed("ops")} }, false},
+		{"a record where there is none", "ops-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer: l.groupNamed("web")} }, false},
+		{"after a restart", "web-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer: l.groupNamed("ops")} }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, labConfig{})
+			before := l.holdings()
+			want := l.held(c.vm)
+			l.engine.PutPolicy(webIn())
+			l.publish()
+			l.start()
+			l.settle()
+			held := l.holdings()
+			if c.restart {
+				l.halt()
+				want = []string{l.groupNamed("ops")}
+			}
+			l.tag(l.vms[c.vm].nic, c.tags(l))
+			if c.restart {
+				l.start()
+			} else {
+				l.accounts.observe(t.Context())
+				l.until("it is told", func() bool { return l.toldOfRecord(c.vm) })
+				l.settle()
+				if d := gocmp.Diff(held, l.holdings()); d != "" {
+					t.Errorf("(-before +after):\n%s", d)
+				}
+			}
+			l.engine.DeletePolicy(webIn().UID)
+			l.publish()
+			l.settle()
+			if d := gocmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(l.held(c.vm)))); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+			if d := gocmp.Diff(before, l.holdings()); d != "" && !c.restart {
+				t.Errorf("(-before +after):\n%s", d)
+			}
+		})
 	}
 }
 

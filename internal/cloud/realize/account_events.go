@@ -108,8 +108,8 @@ func (s *StatusWriter) reportDrift(ctx context.Context, r Report) error {
 		return err
 	}
 	for _, d := range untold {
-		s.ask(r.Account, &d)
-		s.tellAccount(account, "DriftRepaired", d.String())
+		s.ask(r.Account, &d.found)
+		s.tellAccount(account, d.reason, d.String())
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package realize
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 // still to be done; after a restart that is all there is.
 func (w *worker) drift(t task, res *plan.Result, regions []plan.Region) {
 	modes := t.acct.planModes()
-	w.asPlanned = map[string]time.Time{}
+	w.asPlanned, w.left = map[string]time.Time{}, map[string]map[string]bool{}
 	defer func() {
 		fresh := 0
 		for _, found := range res.Drift {
@@ -26,39 +27,167 @@ func (w *worker) drift(t task, res *plan.Result, regions []plan.Region) {
 		w.r.Metrics.drifted(w.key, fresh)
 	}()
 	for _, r := range regions {
-		base := w.settled[r.Snapshot.Region]
+		name := r.Snapshot.Region
+		base := w.settled[name]
 		if base != nil {
-			w.asPlanned[r.Snapshot.Region] = base.ObservedAt
+			w.asPlanned[name] = base.ObservedAt
 		}
 		if base == nil || base == r.Snapshot || t.acct.Releasing {
 			continue
 		}
-		d := differ{base: base, now: r.Snapshot, owned: func(g *cloud.Group) bool {
-			return g.OwnedBy(w.r.ClusterID) && g.Tags[cloud.TagAccount] == w.key
-		}, modes: modes}
+		d := differ{base: base, now: r.Snapshot, owned: w.owns, modes: modes}
 		d.groups()
 		d.interfaces()
 		d.claims(w.r.ClusterID)
+		w.left[name] = map[string]bool{}
 		for _, found := range d.found {
-			if !slices.Contains(res.Drift, found) {
+			if found.Kept {
+				w.left[name][found.Object] = true
+			}
+			same := func(o plan.Drift) bool {
+				return o.Region == found.Region && o.Object == found.Object && o.Message == found.Message
+			}
+			if i := slices.IndexFunc(res.Drift, same); i >= 0 {
+				res.Drift[i].Kept = found.Kept
+			} else {
 				res.Drift = append(res.Drift, found)
 			}
 		}
 	}
 }
 
-// remainAsPlanned notes that the regions are as planned.
+// owns reports whether a group is ours, of this account.
+func (w *worker) owns(g *cloud.Group) bool {
+	return g.OwnedBy(w.r.ClusterID) && g.Tags[cloud.TagAccount] == w.key
+}
+
+// remainAsPlanned notes that the regions are as planned. Of what is left as somebody has changed it, it is remembered how it was, so that
+// it is a difference for as long as it lasts, and no new one when it is undone.
 func (w *worker) remainAsPlanned(regions []plan.Region) {
 	if w.settled == nil {
 		w.settled = map[string]*cloud.Snapshot{}
 	}
 	for _, r := range regions {
-		w.settled[r.Snapshot.Region] = r.Snapshot
+		name := r.Snapshot.Region
+		w.settled[name] = asItWas(r.Snapshot, w.settled[name], w.left[name])
 	}
 }
 
-// notRepaired ends the message about a difference that stays.
-const notRepaired = " (left as it is)"
+// written notes that we write to the regions of these steps: from then on it is not known how they were, but for what is left as it is and
+// the steps do not concern.
+func (w *worker) written(steps []plan.Step) {
+	touched := map[string]map[string]bool{}
+	for _, s := range steps {
+		if touched[s.Scope.Region] == nil {
+			touched[s.Scope.Region] = map[string]bool{}
+		}
+		for _, id := range s.Op.Subjects() {
+			touched[s.Scope.Region][id] = true
+		}
+	}
+	for name, ids := range touched {
+		base := w.settled[name]
+		delete(w.settled, name)
+		left := maps.Clone(w.left[name])
+		maps.DeleteFunc(left, func(id string, _ bool) bool { return ids[id] })
+		if base != nil && len(left) > 0 {
+			w.settled[name] = only(base, left)
+		}
+	}
+}
+
+// asItWas returns the snapshot with some objects as they were in an earlier one.
+func asItWas(now, base *cloud.Snapshot, ids map[string]bool) *cloud.Snapshot {
+	if base == nil || len(ids) == 0 {
+		return now
+	}
+	before := only(base, ids)
+	out := *now
+	out.Groups = replaced(now.Groups, before.Groups, func(g *cloud.Group) string { return g.ID })
+	out.Interfaces = replaced(now.Interfaces, before.Interfaces, func(n *cloud.Interface) string { return n.ID })
+	out.Networks = replaced(now.Networks, before.Networks, func(n *cloud.Network) string { return n.ID })
+	return &out
+}
+
+func replaced[T any](in, by []T, id func(*T) string) []T {
+	out := slices.Clone(in)
+	for i := range out {
+		for k := range by {
+			if id(&by[k]) == id(&out[i]) {
+				out[i] = by[k]
+			}
+		}
+	}
+	return out
+}
+
+// only is the part of a snapshot that is about some objects. The groups of its interfaces are in it: by them it is known what of an interface
+// is ours. While an interface is left as it is, they are too.
+func only(s *cloud.Snapshot, ids map[string]bool) *cloud.Snapshot {
+	out := &cloud.Snapshot{Scope: s.Scope, ObservedAt: s.ObservedAt}
+	held := maps.Clone(ids)
+	for i := range s.Interfaces {
+		if n := &s.Interfaces[i]; ids[n.ID] {
+			out.Interfaces = append(out.Interfaces, *n)
+			for _, g := range n.GroupIDs {
+				held[g] = true
+			}
+		}
+	}
+	for i := range s.Groups {
+		if held[s.Groups[i].ID] {
+			out.Groups = append(out.Groups, s.Groups[i])
+		}
+	}
+	for i := range s.Networks {
+		if ids[s.Networks[i].ID] {
+			out.Networks = append(out.Networks, s.Networks[i])
+		}
+	}
+	return out
+}
+
+// formers returns the groups that interfaces under control had before, as far as they are remembered from when all was as planned. A record in
+// tags that says something else was changed by somebody; it is remembered until it is put right, even if we write something else first.
+func (w *worker) formers(s *cloud.Snapshot) map[string][]string {
+	out := map[string][]string{}
+	maps.Copy(out, w.forged[s.Region])
+	if base := w.settled[s.Region]; base != nil {
+		held := w.holding(base)
+		for i := range base.Interfaces {
+			n := &base.Interfaces[i]
+			if held(n) {
+				out[n.ID] = plan.Former(n)
+			}
+		}
+	}
+	held := w.holding(s)
+	forged := map[string][]string{}
+	for i := range s.Interfaces {
+		n := &s.Interfaces[i]
+		if known, ok := out[n.ID]; ok && held(n) && !slices.Equal(known, plan.Former(n)) {
+			forged[n.ID] = known
+		}
+	}
+	if w.forged == nil {
+		w.forged = map[string]map[string][]string{}
+	}
+	w.forged[s.Region] = forged
+	return forged
+}
+
+// holding returns a function that reports whether an interface of the snapshot holds a group of ours.
+func (w *worker) holding(s *cloud.Snapshot) func(*cloud.Interface) bool {
+	ours := map[string]bool{}
+	for i := range s.Groups {
+		if w.owns(&s.Groups[i]) {
+			ours[s.Groups[i].ID] = true
+		}
+	}
+	return func(n *cloud.Interface) bool {
+		return slices.ContainsFunc(n.GroupIDs, func(id string) bool { return ours[id] })
+	}
+}
 
 // differ compares two snapshots of a region.
 type differ struct {
@@ -69,10 +198,7 @@ type differ struct {
 }
 
 func (d *differ) add(object, message string, kept bool) {
-	if kept {
-		message += notRepaired
-	}
-	d.found = append(d.found, plan.Drift{Region: d.base.Region, Object: object, Message: message})
+	d.found = append(d.found, plan.Drift{Region: d.base.Region, Object: object, Message: message, Kept: kept})
 }
 
 // planned reports whether an interface's VM is only planned for.
@@ -104,7 +230,7 @@ func (d *differ) groups() {
 			d.add(g.ID, "somebody deleted our group "+g.Name, false)
 			continue
 		case !d.owned(is):
-			d.add(g.ID, "somebody changed the tags of our group "+g.Name, kept[g.ID])
+			d.add(g.ID, plan.LostTags+g.Name, kept[g.ID])
 			continue
 		}
 		if is.Tags[cloud.TagPolicies] != g.Tags[cloud.TagPolicies] {
@@ -170,8 +296,8 @@ func (d *differ) held(n, is *cloud.Interface, ours map[string]bool) {
 	default:
 		d.add(n.ID, "somebody exchanged groups of ours on the interface", kept)
 	}
-	if is.Tags[cloud.TagFormer] != former {
-		d.add(n.ID, "somebody changed the tag "+cloud.TagFormer+", which says what to give back", true)
+	if guarded && !slices.Equal(plan.Former(n), plan.Former(is)) || !guarded && is.Tags[cloud.TagFormer] != "" {
+		d.add(n.ID, "somebody changed the tag "+cloud.TagFormer+", which says what to give back", kept)
 	}
 }
 

@@ -20,16 +20,16 @@ import (
 
 // drifting is what is known of the drift of an account since the start.
 type drifting struct {
-	// since is when the present or last drift was first seen, repaired when it was gone again; zero while it is there.
-	since, repaired time.Time
-	// first is the first difference of it, and more how many others there were.
-	first found
-	more  int
-	// kept tells that some of it is not repaired, because the mode forbids it.
-	kept bool
+	// open are the differences that are there, in the order in which they were seen first.
+	open []found
+	// gone are those of the present or last drift that are not there any more, in the order in which they went.
+	gone []found
 	// told is the message that was written last; only Start's goroutine uses it.
 	told string
 }
+
+// maxTold is how many differences the condition names.
+const maxTold = 5
 
 // found is a difference that somebody else made, and when.
 type found struct {
@@ -40,7 +40,27 @@ type found struct {
 	vm string
 	// by is who did it, once that is known.
 	by cloud.Author
+	// over is when it was not there any more; zero while it is.
+	over time.Time
 }
+
+// same reports whether the difference is this one.
+func (f *found) same(d plan.Drift) bool {
+	return f.Region == d.Region && f.Object == d.Object && f.Message == d.Message
+}
+
+// telling is an event about a difference.
+type telling struct {
+	reason string
+	found
+}
+
+// The events about drift: a difference is seen, we have put it right, or what was left as it was is as planned again.
+const (
+	eventDrift    = "Drift"
+	eventRepaired = "DriftRepaired"
+	eventUndone   = "DriftUndone"
+)
 
 // maxSkew is how far the clock of the cloud may be from ours.
 const maxSkew = time.Minute
@@ -73,6 +93,9 @@ func (s *StatusWriter) ask(account string, f *found) {
 // String says what, and by whom if that is known.
 func (f found) String() string {
 	out := f.Region + " " + f.Object + ": " + f.Message
+	if f.Kept {
+		out += " (left as it is)"
+	}
 	if f.by.Who != "" {
 		out += fmt.Sprintf(", by %s (%s at %s)", f.by.Who, f.by.Call, f.by.At.UTC().Format(time.RFC3339))
 	}
@@ -81,54 +104,89 @@ func (f found) String() string {
 
 // noteDrift follows the drift of an account. It needs mu.
 func (s *StatusWriter) noteDrift(r Report) {
-	d, known := s.drifting[r.Account]
-	switch {
-	case len(r.Result.Drift) > 0 && (!known || !d.repaired.IsZero() || len(s.untold[r.Account]) > 0):
-		if !known || !d.repaired.IsZero() {
-			d.since = s.Clock.Now()
+	d := s.drifting[r.Account]
+	now := s.Clock.Now()
+	for _, x := range r.Result.Drift {
+		i := slices.IndexFunc(d.open, func(f found) bool { return f.same(x) })
+		if i >= 0 {
+			d.open[i].Kept = x.Kept
+			continue
 		}
-		d.repaired, d.kept = time.Time{}, false
-		d.first, d.more = s.findOf(r, r.Result.Drift[0]), len(r.Result.Drift)-1
-		for _, x := range r.Result.Drift {
-			d.kept = d.kept || strings.HasSuffix(x.Message, notRepaired)
+		if len(d.open) == 0 {
+			d.gone = nil // a drift of its own
 		}
-	case len(r.Result.Drift) == 0 && known && d.repaired.IsZero() && r.Result.Plan.Empty() && r.Err == nil:
-		d.repaired = s.Clock.Now()
-	default:
-		return
+		f := s.findOf(r, x)
+		d.open = append(d.open, f)
+		s.untold[r.Account] = append(s.untold[r.Account], telling{eventDrift, f})
 	}
+	var open []found
+	for _, f := range d.open {
+		is := slices.ContainsFunc(r.Result.Drift, f.same)
+		if is || r.Err != nil || !f.Kept && !r.Result.Plan.Empty() {
+			open = append(open, f)
+			continue
+		}
+		f.over = now
+		d.gone = append(d.gone, f)
+		t := telling{eventRepaired, f}
+		if f.Kept {
+			t.reason, t.Kept = eventUndone, false
+		}
+		s.untold[r.Account] = append(s.untold[r.Account], t)
+	}
+	d.open = open
 	s.drifting[r.Account] = d
 }
 
-// condition says it on the account.
-func (d drifting) condition() metav1.Condition {
-	what := d.first.String()
-	if d.more > 0 {
-		what += fmt.Sprintf(" (and %d more)", d.more)
+// condition says it on the account; false if there is nothing to say.
+func (d drifting) condition() (metav1.Condition, bool) {
+	cond := metav1.Condition{Type: cloudv1.ConditionDrift, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonKept}
+	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	var parts []string
+	say := func(all []found, text func(found) string) {
+		for _, f := range all[:min(len(all), maxTold)] {
+			parts = append(parts, text(f))
+		}
+		if more := len(all) - maxTold; more > 0 {
+			parts = append(parts, fmt.Sprintf("and %d more", more))
+		}
 	}
-	cond := metav1.Condition{Type: cloudv1.ConditionDrift, Status: metav1.ConditionTrue, Reason: "BeingRepaired",
-		Message: "since " + d.since.UTC().Format(time.RFC3339) + ": " + what}
 	switch {
-	case !d.repaired.IsZero() && d.kept:
-		cond.Reason = cloudv1.ReasonKept
-	case !d.repaired.IsZero():
+	case len(d.open) > 0:
+		if slices.ContainsFunc(d.open, func(f found) bool { return !f.Kept }) {
+			cond.Reason = "BeingRepaired"
+		}
+		say(d.open, func(f found) string { return "since " + stamp(f.seen) + ": " + f.String() })
+	case len(d.gone) > 0:
 		cond.Status, cond.Reason = metav1.ConditionFalse, cloudv1.ReasonRepaired
-		cond.Message = "repaired at " + d.repaired.UTC().Format(time.RFC3339) + ", seen at " + d.since.UTC().Format(time.RFC3339) + ": " + what
+		say(d.gone, func(f found) string {
+			how := "repaired at "
+			if f.Kept {
+				how, f.Kept = "undone at ", false
+			}
+			return how + stamp(f.over) + ", seen at " + stamp(f.seen) + ": " + f.String()
+		})
+	default:
+		return cond, false
 	}
-	return cond
+	cond.Message = strings.Join(parts, "; ")
+	return cond, true
 }
 
 // writeDrift brings it to the account object.
 func (s *StatusWriter) writeDrift(ctx context.Context, r Report) error {
 	s.mu.Lock()
-	d, known := s.drifting[r.Account]
+	d := s.drifting[r.Account]
+	d.open, d.gone = slices.Clone(d.open), slices.Clone(d.gone)
 	s.mu.Unlock()
-	if !known {
-		return nil
+	for _, all := range [][]found{d.open, d.gone} {
+		for i := range all[:min(len(all), maxTold)] {
+			s.ask(r.Account, &all[i])
+		}
 	}
-	s.ask(r.Account, &d.first)
-	cond := d.condition()
-	if cond.Reason+cond.Message == d.told {
+	cond, known := d.condition()
+	fresh := !known && d.told == "" && r.Result != nil && r.Err == nil && r.Result.Plan.Empty()
+	if !known && !fresh || known && cond.Reason+cond.Message+" " == d.told {
 		return nil
 	}
 	namespace, name, _ := strings.Cut(r.Account, "/")
@@ -136,6 +194,11 @@ func (s *StatusWriter) writeDrift(ctx context.Context, r Report) error {
 		var account cloudv1.CloudProviderAccount
 		if err := s.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &account); err != nil {
 			return err
+		}
+		if fresh {
+			if known = inherited(meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionDrift), &cond); !known {
+				return nil
+			}
 		}
 		if !meta.SetStatusCondition(&account.Status.Conditions, cond) {
 			return nil
@@ -148,10 +211,32 @@ func (s *StatusWriter) writeDrift(ctx context.Context, r Report) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.drifting[r.Account]
-	now.told = cond.Reason + cond.Message
-	if now.first.Drift == d.first.Drift && now.first.seen.Equal(d.first.seen) {
-		now.first = d.first
+	now.told = cond.Reason + cond.Message + " " // not empty
+	for _, asked := range append(d.open, d.gone...) {
+		for _, all := range [][]found{now.open, now.gone} {
+			for i := range all {
+				if all[i].Drift == asked.Drift && all[i].seen.Equal(asked.seen) {
+					all[i].by = asked.by
+				}
+			}
+		}
 	}
 	s.drifting[r.Account] = now
 	return nil
+}
+
+// inherited makes of what a former process said last what is true now that the account is as planned again: what it was repairing is repaired.
+// Of what was left as it was, only tags and descriptions in the cloud could tell, and they do not tell of all. False if there is nothing
+// to be said.
+func inherited(before, now *metav1.Condition) bool {
+	if before == nil || before.Status != metav1.ConditionTrue {
+		return false
+	}
+	now.Status, now.Reason = metav1.ConditionFalse, cloudv1.ReasonRepaired
+	now.Message = "repaired; before the controller was started again: " + before.Message
+	if before.Reason == cloudv1.ReasonKept {
+		now.Status, now.Reason = metav1.ConditionUnknown, cloudv1.ReasonRestarted
+		now.Message = "not known since the controller was started again; before: " + before.Message
+	}
+	return true
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -180,24 +181,33 @@ func (l *lab) deleteOurGroups() {
 	}
 }
 
-// TestDriftStatus: the account says what somebody changed, since when, and that it is repaired.
+// TestDriftStatus: the account says of each difference what somebody changed, since when, and what became of it.
 func TestDriftStatus(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, interceptor.Funcs{})
 	one := plan.Drift{Region: home, Object: "eni-1", Message: "somebody put the interface into sg-9"}
-	kept := plan.Drift{Region: home, Object: "sg-1", Message: "somebody removed the rule: x" + notRepaired}
-	at := d.clock.Now().Add(time.Minute).UTC().Format(time.RFC3339)
-	for _, c := range []struct {
+	kept := plan.Drift{Region: home, Object: "sg-1", Message: "somebody removed the rule: x", Kept: true}
+	start := d.clock.Now()
+	at := func(minute int) string {
+		return start.Add(time.Duration(minute) * time.Minute).UTC().Format(time.RFC3339)
+	}
+	const oneText, keptText = ": eu-west-1 eni-1: somebody put the interface into sg-9", ": eu-west-1 sg-1: somebody removed the rule: x"
+	for i, c := range []struct {
 		drift         []plan.Drift
 		pending       bool
-		reason, wants string // the time of the first difference is that of the second case
+		reason, wants string
+		event         string
 	}{
-		{nil, false, "", ""},
-		{[]plan.Drift{one}, true, "BeingRepaired", "since " + at + ": eu-west-1 eni-1: somebody put the interface into sg-9"},
-		{[]plan.Drift{one}, true, "BeingRepaired", "since " + at},
-		{nil, false, cloudv1.ReasonRepaired, "seen at " + at + ": eu-west-1 eni-1"},
-		{[]plan.Drift{kept, one}, false, "BeingRepaired", ": eu-west-1 sg-1: somebody removed the rule: x (left as it is) (and 1 more)"},
-		{nil, false, cloudv1.ReasonKept, "sg-1"},
+		{nil, false, "", "", ""},
+		{[]plan.Drift{one}, true, "BeingRepaired", "since " + at(1) + oneText, "Drift"},
+		{[]plan.Drift{one}, true, "BeingRepaired", "since " + at(1) + oneText, ""},
+		{nil, true, "BeingRepaired", "since " + at(1) + oneText, ""},
+		{nil, false, cloudv1.ReasonRepaired, "repaired at " + at(4) + ", seen at " + at(1) + oneText, "DriftRepaired"},
+		{[]plan.Drift{kept}, false, cloudv1.ReasonKept, "since " + at(5) + keptText + " (left as it is)", "Drift"},
+		{[]plan.Drift{kept, one}, false, "BeingRepaired", "since " + at(5) + keptText + " (left as it is); since " + at(6) + oneText, "Drift"},
+		{[]plan.Drift{kept}, false, cloudv1.ReasonKept, "since " + at(5) + keptText + " (left as it is)", "DriftRepaired"},
+		{nil, true, cloudv1.ReasonRepaired, "repaired at " + at(7) + ", seen at " + at(6) + oneText + "; undone at " + at(8) + ", seen at " + at(5) + keptText, "DriftUndone"},
+		{nil, false, cloudv1.ReasonRepaired, "", ""},
 	} {
 		r := reportOf(nil, c.drift)
 		if c.pending {
@@ -205,15 +215,96 @@ func TestDriftStatus(t *testing.T) {
 		}
 		d.write(r)
 		d.clock.Step(time.Minute)
-		var account cloudv1.CloudProviderAccount
-		if err := d.client.Get(t.Context(), client.ObjectKey{Namespace: labNamespace, Name: "shop"}, &account); err != nil {
-			t.Fatal(err)
-		}
-		cond := meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionDrift)
+		cond := d.drift()
 		switch {
 		case c.reason == "" && cond == nil:
-		case cond == nil, cond.Reason != c.reason, !strings.Contains(cond.Message, c.wants):
-			t.Errorf("drift %v: %+v, want %s %q", c.drift, cond, c.reason, c.wants)
+		case cond == nil, cond.Reason != c.reason, c.wants != "" && cond.Message != c.wants:
+			t.Errorf("%d: drift %v: %+v, want %s %q", i, c.drift, cond, c.reason, c.wants)
 		}
+		var events []string
+		for _, e := range d.events() {
+			events = append(events, strings.Fields(e)[1])
+		}
+		if got := strings.Join(events, " "); got != c.event {
+			t.Errorf("%d: events %q, want %q", i, got, c.event)
+		}
+	}
+}
+
+func (d *desk) drift() *metav1.Condition {
+	d.Helper()
+	var account cloudv1.CloudProviderAccount
+	if err := d.client.Get(d.Context(), client.ObjectKey{Namespace: labNamespace, Name: "shop"}, &account); err != nil {
+		d.Fatal(err)
+	}
+	return meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionDrift)
+}
+
+// TestDriftAfterRestart: a new process does not leave standing what the former one said, and does not say what it cannot know.
+func TestDriftAfterRestart(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []bool{false, true} {
+		d := newDesk(t, interceptor.Funcs{})
+		d.write(reportOf(nil, []plan.Drift{{Region: home, Object: "eni-1", Message: "somebody did it", Kept: kept}}))
+		d.run()
+		d.write(reportOf(nil, nil))
+		want, reason := metav1.ConditionFalse, cloudv1.ReasonRepaired
+		if kept {
+			want, reason = metav1.ConditionUnknown, cloudv1.ReasonRestarted
+		}
+		if cond := d.drift(); cond == nil || cond.Status != want || cond.Reason != reason || !strings.Contains(cond.Message, "somebody did it") {
+			t.Errorf("kept %t: %+v", kept, cond)
+		}
+	}
+}
+
+// TestDriftWhilePlanned: what is changed by hand in mode plan is told as long as it lasts, undoing it is no drift, and nothing is written.
+func TestDriftWhilePlanned(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	l.setModes(plan.Planned, sortedKeys(l.vms)...)
+	l.settle()
+	calls := l.mutations()
+	drift := func() []plan.Drift {
+		r, _ := l.realizer.Report(labAccount)
+		if r.Result == nil {
+			return nil
+		}
+		return r.Result.Drift
+	}
+	l.addRuleByHand(9999)
+	for range 3 {
+		l.accounts.observe(t.Context())
+		l.until("the rule is told", func() bool {
+			all := drift()
+			return len(all) == 1 && all[0].Kept && strings.Contains(all[0].Message, "somebody added the rule")
+		})
+	}
+	l.removeByHand(9999)
+	l.accounts.observe(t.Context())
+	l.until("nothing is told", func() bool { return len(drift()) == 0 })
+	if n := l.mutations() - calls; n != 0 {
+		t.Errorf("%d calls that change something", n)
+	}
+	l.tag(homeVPC, world.Tags{cloud.TagClaim: "somebody"})
+	l.accounts.observe(t.Context())
+	l.until("the claim is told", func() bool { return len(drift()) == 1 && drift()[0].Kept })
+	l.tag(homeVPC, world.Tags{cloud.TagClaim: labCluster})
+	l.accounts.observe(t.Context())
+	l.until("the claim is told no more", func() bool { return len(drift()) == 0 })
+}
+
+// removeByHand closes a port in the first group of ours.
+func (l *lab) removeByHand(port int32) {
+	l.Helper()
+	g := l.ours()[0]
+	_, err := l.region(home).RevokeSecurityGroup(world.RevokeInput{GroupID: g.ID, Permissions: []world.Permission{{
+		Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []world.CIDRPeer{{CIDR: "0.0.0.0/0"}}}}})
+	if err != nil {
+		l.Fatal(err)
 	}
 }

@@ -124,6 +124,32 @@ func TestPlannedMidway(t *testing.T) {
 	}
 }
 
+// TestBreakGlassBeforeAll: who is to be released waits neither for waves nor for what has to be claimed first.
+func TestBreakGlassBeforeAll(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{maxPerWave: 1})
+	before := l.holdings().NICs
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	from := len(l.server.Journal().Calls(0))
+	l.setModes(plan.BreakGlass, "web-1", "web-2")
+	l.settle()
+	if d := gocmp.Diff(before[l.vms["web-1"].nic], l.holdings().NICs[l.vms["web-1"].nic]); d != "" {
+		t.Errorf("web-1 is not as before:\n%s", d)
+	}
+	var first []string
+	for _, c := range l.server.Journal().Calls(0)[from:] {
+		if len(first) > 0 || mutating(c) {
+			first = append(first, c.Action)
+		}
+	}
+	if len(first) < 2 || first[0] != "ModifyNetworkInterfaceAttribute" || first[1] != first[0] {
+		t.Errorf("the first calls that change something: %v, want the interfaces of both VMs one after the other", first)
+	}
+}
+
 // TestBreakGlassWhileThrottled: an operation that the cloud throttles for ever makes nobody wait who is to be released.
 func TestBreakGlassWhileThrottled(t *testing.T) {
 	t.Parallel()

@@ -53,11 +53,10 @@ type StatusWriter struct {
 	mu      sync.Mutex
 	pending map[string]Report
 	wake    chan struct{}
-	// drift holds, per account, what the newest report says, so that a lasting difference is one event, and untold what is still to
-	// be told: repairs are quick, and the report that shows a difference may never be written.
-	drift    map[string][]plan.Drift
-	untold   map[string][]found
+	// drifting is the drift of every account, and untold what is still to be told of it: repairs are quick, and the report that shows a
+	// difference may never be written.
 	drifting map[string]drifting
+	untold   map[string][]telling
 	// failing holds, per account, the failure that was told last; only Start's goroutine uses it.
 	failing map[string]string
 	// told holds, per VM, the versions of the policies that were reported as realized; only Start's goroutine uses it.
@@ -81,7 +80,8 @@ type StatusWriter struct {
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), drift: map[string][]plan.Drift{}, untold: map[string][]found{}, failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{}, drifting: map[string]drifting{},
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), untold: map[string][]telling{}, drifting: map[string]drifting{},
+		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{},
 		shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
 }
 
@@ -91,12 +91,6 @@ func (s *StatusWriter) Publish(_ context.Context, r Report) {
 	defer s.mu.Unlock()
 	s.pending[r.Account] = r
 	if r.Result != nil {
-		for _, d := range r.Result.Drift {
-			if !slices.Contains(s.drift[r.Account], d) {
-				s.untold[r.Account] = append(s.untold[r.Account], s.findOf(r, d))
-			}
-		}
-		s.drift[r.Account] = r.Result.Drift
 		s.noteDrift(r)
 	}
 	put(s.wake)

@@ -46,6 +46,10 @@ type worker struct {
 	// settled are the snapshots on which the account was last seen to be as planned, without regions that we have written to since.
 	// Only run's goroutine uses it.
 	settled map[string]*cloud.Snapshot
+	// left are the objects that somebody has changed and that are left so, by region, and forged the former groups of interfaces whose record
+	// somebody has changed. Only run's goroutine uses them.
+	left   map[string]map[string]bool
+	forged map[string]map[string][]string
 	// asPlanned is Report.AsPlanned of the last computation; only run's goroutine uses it.
 	asPlanned map[string]time.Time
 	// seen is the drift of the last computation; only run's goroutine uses it.
@@ -200,7 +204,7 @@ func (w *worker) task() (t task, ok bool) {
 	}
 	t.urgent = w.takeUp(t.acct)
 	if t.acct.Provider != w.last.Provider {
-		w.settled = nil // another provider may show another part of the account
+		w.settled, w.forged = nil, nil // another provider may show another part of the account
 	}
 	w.last = t.acct
 	if t.acct.Releasing {
@@ -283,17 +287,31 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 // it; else nil.
 func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen observation) (map[string][]string, error) {
 	w.publish(ctx, t.acct, res, nil)
-	for _, s := range res.Plan.Steps {
-		delete(w.settled, s.Scope.Region)
+	w.written(res.Plan.Steps)
+	// Where the glass is broken, nothing else comes before that, neither a limit nor a claim. If it fails, the other regions need not wait.
+	urgent, rest := res.Plan.Urgent()
+	if len(urgent.Steps) > 0 {
+		_, err := w.apply(ctx, t, urgent)
+		w.r.Accounts.Trigger(w.key)
+		if err == nil || len(rest.Steps) == 0 || replannable(err) || errors.Is(err, errOutdated) {
+			return nil, err
+		}
+		_, also := w.part(ctx, t, res, rest, seen)
+		return nil, errors.Join(err, also)
 	}
-	if claims, pending := res.Plan.Claims(); pending {
+	return w.part(ctx, t, res, rest, seen)
+}
+
+// part applies the claims of a plan, or without claims as much of it as may be done at once.
+func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan, seen observation) (map[string][]string, error) {
+	if claims, pending := p.Claims(); pending {
 		err := w.claim(ctx, t, claims)
 		w.r.Accounts.Trigger(w.key)
 		return nil, err // others may have claimed the networks meanwhile, so all is read again
 	}
-	wave, more := res.Plan.Wave(t.acct.MaxPerWave, seen.vmOf)
+	wave, more := p.Wave(t.acct.MaxPerWave, seen.vmOf)
 	if more {
-		w.r.Log.Info("Applying a part of a plan, the rest after that is seen to be done", "account", w.key, "steps", len(wave.Steps), "of", len(res.Plan.Steps))
+		w.r.Log.Info("Applying a part of a plan, the rest after that is seen to be done", "account", w.key, "steps", len(wave.Steps), "of", len(p.Steps))
 	}
 	sum := wave.Summary()
 	w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
@@ -390,6 +408,9 @@ func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) 
 
 // compute plans, and notes what the result says. It stops when the context ends.
 func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *plan.Result {
+	for i := range regions {
+		regions[i].Former = w.formers(regions[i].Snapshot)
+	}
 	in := t.acct.PlanInput(w.r.ClusterID, t.want, w.r.Tighten, regions)
 	in.Succession, in.Stop = t.late.Succession, func() bool { return ctx.Err() != nil }
 	res := plan.Compute(in, w.r.Lowerer)
