@@ -13,11 +13,22 @@ import (
 type bridging struct {
 	*regionState
 	subjects map[string][]*atom      // group key -> interfaces that hold the group now or shall hold it
-	planned  map[string][]cloud.Rule // group key -> rules that all bridges so far need
+	contents map[string][]cloud.Rule // group key -> the rules it has, those it shall have, and those that all bridges so far need
+	full     map[string]bool         // whether a group has no room for any
+	scratch  []cloud.Rule
+	tried    map[crossing]bool // whether a rule for a group is taken. What is not once never is: bridges only become more
+}
+
+// crossing is a rule for the sake of which a group is named as well.
+type crossing struct {
+	holder    string
+	direction cloud.Direction
+	match     cloud.Match
+	peer      cloud.Peer
 }
 
 func (s *regionState) newBridging() *bridging {
-	b := &bridging{regionState: s, subjects: map[string][]*atom{}, planned: map[string][]cloud.Rule{}}
+	b := &bridging{regionState: s, subjects: map[string][]*atom{}, contents: map[string][]cloud.Rule{}, full: map[string]bool{}, tried: map[crossing]bool{}}
 	for _, a := range s.atoms {
 		for _, key := range a.current {
 			b.subjects[key] = append(b.subjects[key], a)
@@ -52,11 +63,19 @@ func (b *bridging) relax(cycle []*atom, edges []*edge) (relaxed bool) {
 
 // find looks for rules that bridge the gap of one cause.
 func (b *bridging) find(c *cause) bool {
-	if c.bridges != nil {
-		return true
+	if c.bridges != nil || c.hopeless {
+		return !c.hopeless
 	}
+	c.hopeless = !b.look(c)
+	return !c.hopeless
+}
+
+func (b *bridging) look(c *cause) bool {
 	wanted, ours := b.byKey[c.holder], b.owned(b.groups[c.holder])
 	if c.joins && wanted == nil || !c.joins && !ours || wanted != nil && b.literal[wanted.class.key] {
+		return false
+	}
+	if b.content(c.holder); b.full[c.holder] {
 		return false
 	}
 	view := b.subjects[c.holder][0].network
@@ -71,8 +90,15 @@ func (b *bridging) find(c *cause) bool {
 				continue // its ID is not known in this round
 			}
 		}
-		now, then, known := b.addresses(peer, view)
-		if known && view.reaches(c.peer.network) && b.accept(c, now.Union(then), []cloud.Peer{peer}) {
+		at := crossing{c.holder, c.rule.Direction, c.rule.Match, peer}
+		taken, known := b.tried[at]
+		if !known && view.reaches(c.peer.network) {
+			now, then, known := b.addresses(peer, view)
+			taken = known && b.accept(c, now.Union(then), []cloud.Peer{peer})
+			b.tried[at] = taken
+		}
+		if taken && view.reaches(c.peer.network) {
+			c.bridges = c.across([]cloud.Peer{peer})
 			return true
 		}
 	}
@@ -84,31 +110,52 @@ func (b *bridging) find(c *cause) bool {
 	return b.accept(c, c.peer.private, hosts)
 }
 
-// accept takes the peers as a bridge if everybody who is subject to it may be allowed the addresses, and if it fits.
+// accept takes the peers as a bridge if it fits, and if everybody who is subject to it may be allowed the addresses.
 func (b *bridging) accept(c *cause, addrs Set, peers []cloud.Peer) bool {
+	rules := c.across(peers)
+	had := b.content(c.holder)
+	b.scratch = append(b.scratch[:0], had...)
+	for _, r := range rules {
+		if !slices.Contains(had, r) {
+			b.scratch = append(b.scratch, r)
+		}
+	}
+	if !b.lower.Fits(b.scratch, b.quota()) {
+		return false
+	}
 	for _, a := range b.subjects[c.holder] {
 		if !a.may(c.rule.Direction, ServiceOf(c.rule.Match), addrs) {
 			return false
 		}
 	}
+	b.contents[c.holder], c.bridges = slices.Clone(b.scratch), rules
+	return true
+}
+
+// content returns the rules of a group with all bridges so far.
+func (b *bridging) content(key string) []cloud.Rule {
+	if has, known := b.contents[key]; known {
+		return has
+	}
+	var has []cloud.Rule
+	if g := b.groups[key]; g != nil {
+		has = ruleKeys(g.Rules)
+	}
+	if g := b.byKey[key]; g != nil {
+		has = union(has, g.rules)
+	}
+	b.contents[key] = has
+	b.full[key] = !b.lower.Fits(has, b.quota())
+	return has
+}
+
+// across returns the rules that bridge the gap if the peers are named.
+func (c *cause) across(peers []cloud.Peer) []cloud.Rule {
 	rules := make([]cloud.Rule, 0, len(peers))
 	for _, p := range peers {
 		rules = append(rules, cloud.Rule{Direction: c.rule.Direction, Match: c.rule.Match, Peer: p})
 	}
-	all := slices.Concat(b.planned[c.holder], rules)
-	var held []cloud.Rule
-	if g := b.groups[c.holder]; g != nil {
-		held = g.Rules
-	}
-	if g := b.byKey[c.holder]; g != nil {
-		held = slices.Concat(held, g.rules)
-	}
-	if !b.lower.Fits(union(held, all), b.quota()) {
-		return false
-	}
-	b.planned[c.holder] = all
-	c.bridges = rules
-	return true
+	return rules
 }
 
 // build plans the bridges that the order needs: early into the groups concerned, and out again at the end.

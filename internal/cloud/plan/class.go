@@ -119,7 +119,6 @@ func (s *regionState) decided(n *nic, rules []*bound, profile string) [2]half {
 	return out
 }
 
-// flattened is what the rules make of what the former groups of the interface allow, computed anew.
 func (s *regionState) flattened(n *nic, rules []*bound) (out [2]half) {
 	for i, d := range directions {
 		f := flattening{view: n.network}
@@ -129,7 +128,7 @@ func (s *regionState) flattened(n *nic, rules []*bound) (out [2]half) {
 			}
 		}
 		f.native = s.groupRules(n.former, d)
-		out[i] = f.flatten(s)
+		out[i] = s.in.recall.numbered(f.flatten(s))
 	}
 	return out
 }
@@ -153,7 +152,7 @@ func (s *regionState) formClasses() {
 				c.want = s.wanted(n)
 				for i := range directions {
 					if s.restrict[n][i] {
-						c.want[i] = c.want[i].intersect(s.actual(n.GroupIDs, n.network)[i])
+						c.want[i] = s.in.recall.numbered(c.want[i].intersect(s.actual(n.GroupIDs, n.network)[i]))
 					}
 				}
 			}

@@ -34,6 +34,7 @@ func Compute(in Input, lower Lowerer) (out *Result) {
 			panic(r)
 		}
 	}()
+	in.recall = newRecall()
 	out, c := computeAtOnce(in, lower)
 	if successive, ok := in.follow(out, c, lower); ok {
 		return successive

@@ -82,8 +82,8 @@ func (s *regionState) nativeCandidates(c *class, d cloud.Direction) []candidate 
 	}
 	var out []candidate
 	for _, id := range sortedKeys(ids) {
-		if addrs := addrsOf(s.wantHeld[id], c.network); !addrs.Empty() {
-			out = append(out, candidate{cloud.Peer{GroupID: id}, addrs, addrs.Union(addrsOf(s.byFormer[id], c.network))})
+		if addrs := s.thenAddrs(id, c.network); !addrs.Empty() {
+			out = append(out, candidate{cloud.Peer{GroupID: id}, addrs, addrs.Union(s.formerAddrs(id, c.network))})
 		}
 	}
 	return out
@@ -110,7 +110,7 @@ func (s *regionState) cover(view *network, want half, natives []candidate, f *fo
 				referred[i] = true
 			}
 		}
-		found[k] = f.choose(s.coverByClasses(view, rest, h.all, family))
+		found[k] = f.choose(s, view, s.coverByClasses(view, rest, h.all, family))
 		for _, i := range found[k].used {
 			referred[len(natives)+i] = true
 		}
@@ -164,48 +164,61 @@ func nameEverywhere(cells []Cell, want half) {
 // lowerClasses turns what the classes must allow into rules and groups. It reports whether something did not fit, so that the
 // design has to be made again.
 func (s *regionState) lowerClasses() (retry bool) {
+	var fitting []*class // which are known to fit: their rules are of use only if all others do
 	for _, c := range s.classes {
-		if c.state != Guarded {
-			continue
-		}
-		s.mayStop()
-		if s.literal[c.key] {
+		switch {
+		case c.state != Guarded:
+		case s.literal[c.key]:
 			s.keepRules(c)
-			continue
-		}
-		held := make([][]cloud.Rule, len(c.existing))
-		for i, g := range c.existing {
-			held[i] = ruleKeys(g.Rules)
-		}
-		rules, packed, short := s.fit(c, c.want, held, forms{})
-		var shortage *Shortage
-		if passing := s.passing(c.nics[0]); s.coarse[c.key] && (passing || s.restrict[c.nics[0]] != [2]bool{}) {
-			rules = s.coarseRules(c)
-			if packed, shortage = s.lower.Pack(rules, held, s.quotaOf(c, 0)); shortage != nil && passing {
-				rules = s.truncated(c, rules)
-				packed, shortage = s.lower.Pack(rules, nil, s.quotaOf(c, 0))
-			}
-			short = lackOf(shortage)
-		}
-		if t := s.tightened[c.key]; short != nil && t != nil {
-			rules, packed, shortage = s.tightRules(c, held, t)
-			short = lackOf(shortage)
-		}
-		if short != nil {
-			s.shortage(c, held, short)
-			retry = true
-			continue
-		}
-		c.rules = rules
-		for i, rules := range packed {
-			g := c.groups[0]
-			if i > 0 {
-				g = s.addGroup(c)
-			}
-			g.rules = rules
+		case !s.coarse[c.key] && s.fitting(c, c.want, forms{}).fits():
+			fitting = append(fitting, c)
+		default:
+			retry = s.lowerClass(c) || retry
 		}
 	}
+	for _, c := range fitting {
+		if retry {
+			break
+		}
+		retry = s.lowerClass(c)
+	}
 	return retry
+}
+
+// lowerClass does it for one class.
+func (s *regionState) lowerClass(c *class) (retry bool) {
+	s.mayStop()
+	held := make([][]cloud.Rule, len(c.existing))
+	for i, g := range c.existing {
+		held[i] = ruleKeys(g.Rules)
+	}
+	rules, packed, short := s.fit(c, c.want, held, forms{})
+	var shortage *Shortage
+	if passing := s.passing(c.nics[0]); s.coarse[c.key] && (passing || s.restrict[c.nics[0]] != [2]bool{}) {
+		rules = s.coarseRules(c)
+		if packed, shortage = s.lower.Pack(rules, held, s.quotaOf(c, 0)); shortage != nil && passing {
+			rules = s.truncated(c, rules)
+			packed, shortage = s.lower.Pack(rules, nil, s.quotaOf(c, 0))
+		}
+		short = lackOf(shortage)
+	}
+	if t := s.tightened[c.key]; short != nil && t != nil {
+		rules, packed, shortage = s.tightRules(c, held, t)
+		short = lackOf(shortage)
+	}
+	if short != nil {
+		s.shortage(c, held, short)
+		return true
+	}
+	c.rules = rules
+	for i, rules := range packed {
+		g := c.groups[0]
+		if i > 0 {
+			g = s.addGroup(c)
+		}
+		g.rules = rules
+	}
+	return false
 }
 
 // coarseRules gives a class whose intermediate state does not fit a part of that state: those of the rules that it shall have in the
@@ -274,14 +287,15 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 	if s.splits(c) {
 		return
 	}
-	message := short().message(s.quotaOf(c, 0).Limits)
+	limits := s.quotaOf(c, 0).Limits
+	message := func() string { return short().message(limits) }
 	switch {
 	case c.frozen:
 		s.literal[c.key] = true
 		return
 	case s.frozen[first] != "":
 		return // since this attempt began, for the sake of another interface of its VM; it will be in another class in the next one
-	case s.native(first) && s.restrict[first] == [2]bool{} && s.refuseUntaken(c, message):
+	case s.native(first) && s.restrict[first] == [2]bool{} && s.refuseUntaken(c, message()):
 		return // those that are under control may have a class that fits without the others, or wait in one that need not
 	case s.passing(first) && !s.coarse[c.key]:
 		s.coarse[c.key] = true
@@ -297,18 +311,18 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 			delete(s.restrict, n)
 			s.waiting[n] = true
 			if n.taken() {
-				s.frozen[n] = message
+				s.frozen[n] = message()
 			} else {
-				s.refused[n] = "the interface " + n.ID + " waits for others to become narrower, because the state in between does not fit: " + message
+				s.refused[n] = "the interface " + n.ID + " waits for others to become narrower, because the state in between does not fit: " + message()
 			}
 		}
 		return
 	case s.native(first):
-		if s.refuseUntaken(c, message) {
+		if s.refuseUntaken(c, message()) {
 			return
 		}
 		for _, n := range c.nics {
-			s.frozen[n] = message
+			s.frozen[n] = message()
 		}
 		return
 	}

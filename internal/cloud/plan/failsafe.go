@@ -23,8 +23,8 @@ func (s *regionState) withFailsafe(rules []*bound, profile string) ([]*bound, st
 	}
 	out := make([]*bound, 0, len(s.in.Failsafe)+len(rules))
 	owner := &policy{stage: stageAntrea}
-	for _, f := range s.in.Failsafe {
-		r := &rule{policy: owner, direction: f.Direction, verdict: grant, services: f.Services, blocks: SetOfPrefixes(f.Peers...)}
+	for i, f := range s.in.Failsafe {
+		r := &rule{policy: owner, number: -1 - i, direction: f.Direction, verdict: grant, services: f.Services, blocks: SetOfPrefixes(f.Peers...)}
 		out = append(out, &bound{rule: r, services: r.services, any: r.matchesAny()})
 	}
 	return append(out, rules...), "failsafe " + profile

@@ -70,7 +70,9 @@ func (in Input) lookAhead(out *Result, c *computation, lower Lowerer) way {
 	seen := map[string]int{in.fingerprint(): 0}
 	for at := in; len(w.rounds) < horizon; {
 		at = at.applied(out.Plan)
-		if !c.uncertain(out) {
+		certain := !c.uncertain(out)
+		c.shed()
+		if certain {
 			w.rounds, w.ends = append(w.rounds, at.observe(lower)), true
 			return w
 		}
@@ -87,6 +89,17 @@ func (in Input) lookAhead(out *Result, c *computation, lower Lowerer) way {
 		}
 	}
 	return w
+}
+
+// shed forgets what is not needed to look back at a round.
+func (c *computation) shed() {
+	for _, s := range c.regions {
+		s.memory, s.design, s.edits = memory{}, design{}, nil
+		s.halfCache, s.meanings = nil, nil
+		for _, n := range s.nics {
+			n.class, n.target = nil, nil
+		}
+	}
 }
 
 // observe is a computation that decides nothing.

@@ -20,6 +20,8 @@ type forms struct {
 	slots int
 	// spelled is set if prefix lists are named by their entries where these are fewer than a reference counts.
 	spelled bool
+	// repeat, if not nil, is the choice to be made: for everything that is to be named, in order, whether that is done in the mixed form.
+	repeat []bool
 }
 
 // count takes note of the groups that are referred to in a direction.
@@ -33,12 +35,22 @@ func (f *forms) count(referred []bool) {
 	f.references = max(f.references, n)
 }
 
-func (f *forms) choose(c *covered) *covered {
+func (f *forms) choose(s *regionState, view *network, c *covered) *covered {
+	at := len(f.asked)
 	f.asked = append(f.asked, c)
-	if f.mixed[c] {
-		return c.mixed
+	if f.mixed[c] || at < len(f.repeat) && f.repeat[at] {
+		return s.mix(view, c)
 	}
 	return c
+}
+
+// choice is what was chosen.
+func (f *forms) choice() []bool {
+	out := make([]bool, len(f.asked))
+	for i, c := range f.asked {
+		out[i] = f.mixed[c]
+	}
+	return out
 }
 
 // change chooses the mixed form where it saves the most, until it has saved so many rules or no more can be saved. It reports whether
@@ -198,20 +210,41 @@ func lackOf(short *Shortage) lack {
 // fit returns the rules of a class in the first form that fits into the quota: references first, because they need no edit when
 // members come and go, and then as many mixed forms as are necessary.
 func (s *regionState) fit(c *class, want [2]half, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short lack) {
-	if !s.mayFit(c, want, f) {
-		return nil, nil, func() Shortage {
-			_, _, short := s.tryForms(c, want, held, f)
-			return *short
+	known := s.fitting(c, want, f)
+	if known.fits() {
+		if named := s.division(c.network).named; known.named != named {
+			f.repeat = known.mixed
+			known.rules, known.named = s.lower.Lower(s.traffic(c, want, &f)), named
+		}
+		packed, _ = s.lower.Pack(known.rules, held, s.quotaOf(c, f.slots))
+		return slices.Clone(known.rules), packed, nil
+	}
+	if !known.excluded() {
+		known.mayFit, known.counted = s.mayFit(c, want, f), true
+	}
+	count := func() (rules []cloud.Rule, packed [][]cloud.Rule) {
+		if !known.known {
+			rules, packed, known.mixed, known.short = s.tryForms(c, want, held, f)
+			known.known, known.rules, known.named = true, slices.Clone(rules), s.division(c.network).named
+		}
+		return rules, packed
+	}
+	if known.mayFit {
+		if rules, packed = count(); known.fits() {
+			return rules, packed, nil
 		}
 	}
-	rules, packed, least := s.tryForms(c, want, held, f)
-	return rules, packed, lackOf(least)
+	return nil, nil, func() Shortage {
+		count()
+		return *known.short
+	}
 }
 
-func (s *regionState) tryForms(c *class, want [2]half, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short *Shortage) {
+// tryForms counts the rules in one form after the other. It returns them in the first form that fits, and which that is; or else what is lacking.
+func (s *regionState) tryForms(c *class, want [2]half, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, mixed []bool, short *Shortage) {
 	q := s.quotaOf(c, f.slots)
 	if bound := s.atLeast(c, want, &f, q); bound != nil && bound.Needed > farBeyond*bound.Available {
-		return nil, nil, bound
+		return nil, nil, nil, bound
 	}
 	for {
 		t := s.traffic(c, want, &f)
@@ -221,7 +254,7 @@ func (s *regionState) tryForms(c *class, want [2]half, held [][]cloud.Rule, f fo
 		rules = s.lower.Lower(t)
 		packed, shortage := s.lower.Pack(rules, held, q)
 		if shortage == nil {
-			return rules, packed, nil
+			return rules, packed, f.choice(), nil
 		}
 		if short == nil || shortage.Needed < short.Needed {
 			short = shortage
@@ -231,7 +264,7 @@ func (s *regionState) tryForms(c *class, want [2]half, held [][]cloud.Rule, f fo
 			continue
 		}
 		if !f.change(s, c.network, shortage.Needed-shortage.Available) {
-			return nil, nil, short
+			return nil, nil, nil, short
 		}
 	}
 }
@@ -256,6 +289,9 @@ func (s *regionState) mayFit(c *class, want [2]half, f forms) bool {
 
 // fits reports whether the class would fit if it wanted something else.
 func (s *regionState) fits(c *class, want [2]half, held [][]cloud.Rule, f forms) bool {
+	if known := s.fitting(c, want, f); known.known || known.excluded() {
+		return known.fits()
+	}
 	_, _, short := s.fit(c, want, held, f)
 	return short == nil
 }

@@ -132,6 +132,33 @@ func (s *regionState) quotaOf(c *class, taken int) Quota {
 	return q
 }
 
+// trial is what a reference to a gathering would mean if it was made.
+func (s *regionState) trial(k gathering, view *network) candidate {
+	at := trialKey{k, view}
+	out, known := s.memory.trials[at]
+	if known {
+		return out
+	}
+	var nics []*nic
+	for _, n := range s.gatherable()[k].nics {
+		if s.hasSlot(n, len(s.memberships[n])) {
+			nics = append(nics, n)
+		}
+	}
+	addrs, _ := s.in.recall.set(addrsOf(nics, view))
+	out = candidate{cloud.Peer{GroupName: k.key()}, addrs, addrs}
+	if s.memory.trials == nil {
+		s.memory.trials = map[trialKey]candidate{}
+	}
+	s.memory.trials[at] = out
+	return out
+}
+
+type trialKey struct {
+	gathering
+	view *network
+}
+
 // gather looks for address groups of which the class names so many members that it would fit if each of these groups was one reference.
 // It reports whether it found some; they will be gathered in the next attempt.
 func (s *regionState) gather(c *class, held [][]cloud.Rule) bool {
@@ -161,17 +188,10 @@ func (s *regionState) gather(c *class, held [][]cloud.Rule) bool {
 	})
 	f := forms{}
 	for i, k := range keys {
-		var nics []*nic
-		for _, n := range members[k].nics {
-			if s.hasSlot(n, len(s.memberships[n])) {
-				nics = append(nics, n)
-			}
-		}
-		if slices.Contains(nics, first) {
+		if first.network == k.network && slices.Contains(first.vm.groups, k.group) && s.hasSlot(first, len(s.memberships[first])) {
 			f.slots++
 		}
-		addrs := addrsOf(nics, c.network)
-		f.trial = append(f.trial, candidate{cloud.Peer{GroupName: k.key()}, addrs, addrs})
+		f.trial = append(f.trial, s.trial(k, c.network))
 		if i+1 < known || !s.fits(c, c.want, held, f) {
 			continue
 		}

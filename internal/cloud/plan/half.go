@@ -14,6 +14,8 @@ type half struct {
 	cells []halfCell
 	// reduced is set if the half allows less than the policies do: see thrifty.
 	reduced bool
+	// number is that of recall; 0 if the half has none yet.
+	number int
 }
 
 type halfCell struct {
@@ -78,19 +80,18 @@ func (f flattening) flatten(c *regionState) half {
 		services = append(services, ServiceOf(r.Match))
 	}
 	var out half
-	known := walks{}
 	cells := partition(services)
-	f.whole = f.wholeLists(c, native, cells, known)
+	f.whole = f.wholeLists(c, native, cells)
 	for _, s := range cells {
 		c.mayStop()
-		out.cells = append(out.cells, f.cell(c, s, native, known))
+		out.cells = append(out.cells, f.cell(c, s, native))
 	}
 	return out.thriftyTypes().thrifty()
 }
 
-func (f flattening) cell(c *regionState, s Service, native []cloud.Rule, known walks) halfCell {
+func (f flattening) cell(c *regionState, s Service, native []cloud.Rule) halfCell {
 	family := familyOf(s.Protocol)
-	matched, named := known.of(f.rules, s, func(r *bound) Set { return c.peerAddrs(r.rule, f.view) })
+	matched, named := c.walked(f.rules, s, f.view)
 	matched, named = matched.in(family), named.in(family)
 	all, anonymous, plain := matched.allowed, named.allowed, named.allowed
 	out := halfCell{service: s}
@@ -197,7 +198,7 @@ func (h half) allows(o half, s Service, addrs Set) bool {
 		ys := o.within(s)
 		for _, x := range h.within(s) {
 			for _, y := range ys {
-				if x.service.overlaps(y.service) && !addrs.Within(x.all.Union(y.all)) {
+				if x.service.overlaps(y.service) && !addrs.withinEither(x.all, y.all) {
 					return false
 				}
 			}
@@ -206,7 +207,7 @@ func (h half) allows(o half, s Service, addrs Set) bool {
 	}
 	ok := true
 	overlay(h, o, func(cell Service, x, y halfCell) {
-		ok = ok && addrs.Intersect(familyOf(cell.Protocol)).Within(x.all.Union(y.all))
+		ok = ok && addrs.Intersect(familyOf(cell.Protocol)).withinEither(x.all, y.all)
 	})
 	return ok
 }

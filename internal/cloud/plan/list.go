@@ -24,7 +24,7 @@ func (s *regionState) entries(p cloud.Peer) (set Set, known bool) {
 }
 
 // wholeLists returns those of the native rules that name a prefix list and from which nothing is taken out in any of the cells.
-func (f flattening) wholeLists(c *regionState, native []cloud.Rule, cells []Service, known walks) map[cloud.Rule]bool {
+func (f flattening) wholeLists(c *regionState, native []cloud.Rule, cells []Service) map[cloud.Rule]bool {
 	var out map[cloud.Rule]bool
 	for _, r := range native {
 		entries, ok := c.entries(r.Peer)
@@ -36,7 +36,7 @@ func (f flattening) wholeLists(c *regionState, native []cloud.Rule, cells []Serv
 			if !match.covers(s) {
 				return false
 			}
-			matched, _ := known.of(f.rules, s, func(r *bound) Set { return c.peerAddrs(r.rule, f.view) })
+			matched, _ := c.walked(f.rules, s, f.view)
 			return !entries.Intersect(familyOf(s.Protocol)).Within(matched.left.Union(matched.allowed))
 		})
 		if !taken {

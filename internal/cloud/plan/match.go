@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 )
@@ -70,9 +71,8 @@ func (s *regionState) candidates(c *class, first, spilled []match) (_, _ []match
 			overlap[g]++
 		}
 	}
-	for i := range s.snap.Groups {
-		g := &s.snap.Groups[i]
-		if !s.owned(g) || g.NetworkID != c.network.ID || s.banned[c.key][g.ID] {
+	for _, g := range s.reusable(c, overlap) {
+		if g.NetworkID != c.network.ID || s.banned[c.key][g.ID] {
 			continue
 		}
 		held, kind := overlap[g.ID], g.Tags[cloud.TagKind]
@@ -93,6 +93,25 @@ func (s *regionState) candidates(c *class, first, spilled []match) (_, _ []match
 		}
 	}
 	return first, spilled
+}
+
+// reusable returns the groups of ours that interfaces of the class hold, and those that were made for it.
+func (s *regionState) reusable(c *class, overlap map[string]int) []*cloud.Group {
+	if s.memory.made == nil {
+		s.memory.made = map[string][]*cloud.Group{}
+		for i := range s.snap.Groups {
+			if g := &s.snap.Groups[i]; s.owned(g) {
+				s.memory.made[g.Tags[cloud.TagClass]] = append(s.memory.made[g.Tags[cloud.TagClass]], g)
+			}
+		}
+	}
+	out := slices.Clone(s.memory.made[c.hash])
+	for id := range overlap {
+		if g := s.groups[id]; s.owned(g) && g.Tags[cloud.TagClass] != c.hash {
+			out = append(out, g)
+		}
+	}
+	return out
 }
 
 // nameGroups makes the first group of every class, so that rules can refer to it.
@@ -137,13 +156,24 @@ func (s *regionState) freeName(c *class, index int) string {
 		if s.byKey["+"+name] != nil {
 			return false
 		}
-		return !slices.ContainsFunc(c.network.groupNames, func(n string) bool { return strings.EqualFold(n, name) })
+		return !c.network.groupNames[folded(name)]
 	}
 	name := base
 	for i := 2; !free(name); i++ {
 		name = fmt.Sprintf("%s.%d", base, i)
 	}
 	return name
+}
+
+// folded returns a name in a form that is the same for names that differ in case only.
+func folded(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			least = min(least, f)
+		}
+		return least
+	}, name)
 }
 
 // shortID is a short form of the cluster id that may stand in a group's name.

@@ -8,8 +8,9 @@ import (
 
 // memory keeps what many classes and rules ask for again and again within one computation.
 type memory struct {
-	held map[nativeKey]Set // of the whole computation
-	then map[nativeKey]Set // of the present targets
+	held, former map[nativeKey]Set         // of the whole computation
+	made         map[string][]*cloud.Group // the same: groups of ours by the class that they were made for
+	then         map[nativeKey]Set         // of the present targets
 
 	// Of one attempt.
 	classes map[*network][]candidate
@@ -17,10 +18,15 @@ type memory struct {
 	crews   map[gathering]*crew
 	// referable are the addresses that rules in a network can name by classes.
 	referable map[*network]Set
+	// divisions are those of the addresses that are referable.
+	divisions map[*network]division
+	trials    map[trialKey]candidate
 }
 
 // reset forgets what belongs to an attempt.
-func (m *memory) reset() { m.then, m.classes, m.covers, m.crews, m.referable = nil, nil, nil, nil, nil }
+func (m *memory) reset() {
+	m.then, m.classes, m.covers, m.crews, m.referable, m.divisions, m.trials = nil, nil, nil, nil, nil, nil, nil
+}
 
 // heldAddrs returns the addresses that a reference to the group means now.
 func (s *regionState) heldAddrs(id string, view *network) Set {
@@ -30,6 +36,11 @@ func (s *regionState) heldAddrs(id string, view *network) Set {
 // thenAddrs returns the addresses that a reference to the group will mean.
 func (s *regionState) thenAddrs(key string, view *network) Set {
 	return s.groupMembers(&s.memory.then, s.wantHeld[key], nativeKey{key, view})
+}
+
+// formerAddrs returns the addresses of the interfaces that natively belong to the group.
+func (s *regionState) formerAddrs(id string, view *network) Set {
+	return s.groupMembers(&s.memory.former, s.byFormer[id], nativeKey{id, view})
 }
 
 func (s *regionState) groupMembers(known *map[nativeKey]Set, nics []*nic, key nativeKey) Set {

@@ -70,6 +70,8 @@ type Input struct {
 	stay     map[string]bool
 	// pause says of whom connections may pause, so that nobody else need be refused for want of a free slot.
 	pause pausing
+	// recall is what the rounds of one call of Compute know together.
+	recall *recall
 }
 
 // pausing is for the sake of whom nobody has to wait.

@@ -78,8 +78,8 @@ type network struct {
 	// foreign says why we must not work here; empty if we may.
 	foreign string
 	nics    []*nic
-	// groupNames are the names in use.
-	groupNames []string
+	// groupNames are the names in use, folded.
+	groupNames map[string]bool
 }
 
 func (n *network) reaches(o *network) bool { return slices.Contains(n.scope, o) }
@@ -146,7 +146,7 @@ func newRegionState(c *computation, r Region) *regionState {
 		g := &s.snap.Groups[i]
 		s.groups[g.ID] = g
 		if n := s.networks[g.NetworkID]; n != nil {
-			n.groupNames = append(n.groupNames, g.Name)
+			n.groupNames[folded(g.Name)] = true
 		}
 	}
 	for i := range s.snap.PrefixLists {
@@ -161,7 +161,7 @@ func (s *regionState) quota() Quota { return Quota{s.limits, s.lists} }
 
 func (s *regionState) indexNetworks() {
 	for i := range s.snap.Networks {
-		n := &network{Network: &s.snap.Networks[i]}
+		n := &network{Network: &s.snap.Networks[i], groupNames: map[string]bool{}}
 		if by := n.Tags[cloud.TagClaim]; by != "" && by != s.in.ClusterID {
 			n.foreign = "the network " + n.ID + " is claimed by the controller " + by + " (tag " + cloud.TagClaim + ")"
 		}

@@ -24,6 +24,8 @@ type cause struct {
 	// joins is true for a wanted rule that does not match the peer yet, false for a present one that no longer will.
 	joins   bool
 	bridges []cloud.Rule
+	// hopeless is set if there is nothing that bridges it.
+	hopeless bool
 }
 
 // scheduleMoves decides which interfaces move from their old groups to the new ones in one edit, and in which order. An edit in one
@@ -190,7 +192,7 @@ func (s *regionState) precedence(atoms []*atom) []*edge {
 			for _, r := range s.referring(key, true) {
 				for _, x := range joiners[groupKey(r.Peer)] {
 					if y.now[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) && x.answers(y, r) {
-						add(x, y, cause{key, r, x, true, nil}) // y may reach x by its old rules until x can be reached by the new ones
+						add(x, y, cause{holder: key, rule: r, peer: x, joins: true}) // y may reach x by its old rules until x can be reached by the new ones
 					}
 				}
 			}
@@ -199,7 +201,7 @@ func (s *regionState) precedence(atoms []*atom) []*edge {
 			for _, r := range s.referring(key, false) {
 				for _, x := range leavers[groupKey(r.Peer)] {
 					if y.want[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) && x.answers(y, r) {
-						add(y, x, cause{key, r, x, false, nil}) // y needs its new rules before x can no longer be reached by the old ones
+						add(y, x, cause{holder: key, rule: r, peer: x}) // y needs its new rules before x can no longer be reached by the old ones
 					}
 				}
 			}

@@ -272,6 +272,9 @@ func subtract(a, b []span) []span {
 // Within reports whether every address of s is in o.
 func (s Set) Within(o Set) bool { return within(s.v4, o.v4) && within(s.v6, o.v6) }
 
+// withinEither reports whether every address of s is in x or in y.
+func (s Set) withinEither(x, y Set) bool { return s.Within(x) || s.Within(y) || s.Minus(x).Within(y) }
+
 func within(a, b []span) bool {
 	for _, r := range a {
 		i := reaching(b, r.from)

@@ -64,19 +64,25 @@ func (s *regionState) decideStates() {
 }
 
 func effectiveRules(vm *vmState) (rules []*bound, profile string) {
-	var b strings.Builder
 	for _, r := range vm.applied {
-		if vm.left[r.policy] != "" {
-			continue
+		if vm.left[r.policy] == "" {
+			rules = append(rules, r)
 		}
-		rules = append(rules, r)
+	}
+	return rules, profileOf(rules)
+}
+
+// profileOf identifies rules.
+func profileOf(rules []*bound) string {
+	var b strings.Builder
+	for _, r := range rules {
 		fmt.Fprintf(&b, "%s %d", r.policy.ref.UID, r.ordinal)
 		if len(r.named) > 0 {
 			fmt.Fprint(&b, r.services)
 		}
 		b.WriteByte(';')
 	}
-	return rules, b.String()
+	return b.String()
 }
 
 // inForce are the rules whose peers matter: the effective ones, and those of policies that stay in force in an earlier form.

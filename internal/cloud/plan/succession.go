@@ -179,6 +179,7 @@ func (in Input) after(n int) Input {
 	}
 	out := in
 	out.Succession = Succession{}
+	out.recall = newRecall() // members differ
 	out.AddressGroups = make([]*v1beta2.AddressGroup, len(in.AddressGroups))
 	listed := listings(late, func(m Membership) []Listing { return m.Address })
 	for i, g := range in.AddressGroups {

@@ -9,7 +9,7 @@ import (
 // unfitting is a policy that cannot be enforced on an interface together with those that are.
 type unfitting struct {
 	policy *policy
-	short  Shortage
+	short  lack
 	// certain is true if it does not fit in any form, whatever the classes of its peers.
 	certain bool
 }
@@ -20,7 +20,10 @@ type unfitting struct {
 func (s *regionState) surplus(c *class, held [][]cloud.Rule) (out []unfitting) {
 	n := c.nics[0]
 	var kept, rest []*policy
-	with := func(p *policy) [2]half { return s.flattened(n, s.rulesOfPolicies(n.vm, append(slices.Clip(kept), p))) }
+	with := func(p *policy) [2]half {
+		rules, profile := s.rulesOfPolicies(n.vm, append(slices.Clip(kept), p))
+		return s.decided(n, rules, profile)
+	}
 	for _, p := range n.vm.policies {
 		if n.vm.left[p] != "" || !slices.ContainsFunc(n.vm.effective, func(b *bound) bool { return b.policy == p }) {
 			continue
@@ -35,7 +38,7 @@ func (s *regionState) surplus(c *class, held [][]cloud.Rule) (out []unfitting) {
 		// It may fit now: a policy of lower precedence can make rules needless.
 		want := with(p)
 		if _, _, short := s.fit(c, want, held, forms{}); short != nil {
-			out = append(out, unfitting{p, short(), s.atLeast(c, want, &forms{}, s.quotaOf(c, 0)) != nil})
+			out = append(out, unfitting{p, short, s.atLeast(c, want, &forms{}, s.quotaOf(c, 0)) != nil})
 		} else {
 			kept = append(kept, p)
 		}
@@ -45,21 +48,20 @@ func (s *regionState) surplus(c *class, held [][]cloud.Rule) (out []unfitting) {
 }
 
 // rulesOfPolicies returns the rules that the policies have for the VM, with the failsafe flows.
-func (s *regionState) rulesOfPolicies(vm *vmState, policies []*policy) []*bound {
+func (s *regionState) rulesOfPolicies(vm *vmState, policies []*policy) ([]*bound, string) {
 	var rules []*bound
 	for _, r := range vm.applied {
 		if slices.Contains(policies, r.policy) {
 			rules = append(rules, r)
 		}
 	}
-	rules, _ = s.withFailsafe(rules, "")
-	return rules
+	return s.withFailsafe(rules, profileOf(rules))
 }
 
 // leaveSurplus leaves out what does not fit of the policies of a class, or tightens it: all that certainly does not fit, or else the
 // one of the lowest precedence, for without it peers may be alike that were not, so that the others fit. An interface that stays as it is
 // for the sake of one policy needs nothing more.
-func (s *regionState) leaveSurplus(c *class, held [][]cloud.Rule, message string) {
+func (s *regionState) leaveSurplus(c *class, held [][]cloud.Rule, message func() string) {
 	surplus := s.surplus(c, held)
 	limits := s.quotaOf(c, 0).Limits
 	var left []unfitting
@@ -69,7 +71,7 @@ func (s *regionState) leaveSurplus(c *class, held [][]cloud.Rule, message string
 		}
 	}
 	if len(left) == 0 && len(surplus) > 0 {
-		s.tighten(c, surplus[0].policy, message)
+		s.tighten(c, surplus[0].policy, message())
 		return
 	}
 	if slices.ContainsFunc(left, func(u unfitting) bool { return u.certain }) {
@@ -77,10 +79,14 @@ func (s *regionState) leaveSurplus(c *class, held [][]cloud.Rule, message string
 	} else if len(left) > 1 {
 		left = left[:1]
 	}
+	messages := map[*policy]string{}
+	for _, u := range left {
+		messages[u.policy] = u.short().message(limits)
+	}
 	for _, n := range c.nics {
 		for _, u := range s.inOrderOfLoss(n.vm, left) {
 			if s.frozen[n] == "" {
-				s.leaveOut(n.vm, u.policy, u.short.message(limits))
+				s.leaveOut(n.vm, u.policy, messages[u.policy])
 			}
 		}
 	}

@@ -125,28 +125,31 @@ func (h *precedence) first(at u128) int {
 	return (*h)[0].rule
 }
 
-// walks remembers, while a direction is flattened, what lists of rules make of the addresses: many cells are matched by the same rules.
-type walks map[string][2]walked
-
-// of returns what the rules that match a service make of all addresses, and what they make of those that they name themselves.
-func (w walks) of(rules []*bound, s Service, peer func(*bound) Set) (all, named walked) {
+// walked returns what the rules that match a service make of all addresses, and what they make of those that they name themselves. Many cells,
+// and many kinds of VMs, are matched by the same rules.
+func (s *regionState) walked(rules []*bound, service Service, view *network) (all, named walked) {
 	var matching []*bound
 	var key []byte
 	grouped := false
-	for i, r := range rules {
-		if r.matches(s) {
+	for _, r := range rules {
+		if r.matches(service) {
 			matching = append(matching, r)
-			key = binary.AppendUvarint(key, uint64(i))
+			key = binary.AppendVarint(key, int64(r.number))
 			grouped = grouped || len(r.groups) > 0
 		}
 	}
-	if known, ok := w[string(key)]; ok {
+	if grouped {
+		key = append(append(key, "| "+s.snap.Region+"/"...), view.ID...)
+	}
+	r := s.in.recall
+	if known := r.walks[string(key)]; known != nil {
 		return known[0], known[1]
 	}
-	all = walk(matching, peer)
+	all = walk(matching, func(r *bound) Set { return s.peerAddrs(r.rule, view) })
 	if named = all; grouped {
 		named = walk(matching, func(r *bound) Set { return r.blocks })
 	}
-	w[string(key)] = [2]walked{all, named}
+	r.room(all.allowed.size() + all.left.size() + named.allowed.size() + named.left.size())
+	r.walks[string(key)] = &[2]walked{all, named}
 	return all, named
 }

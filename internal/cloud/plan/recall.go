@@ -1,0 +1,225 @@
+package plan
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// recall keeps what one call of Compute works out again and again: the attempts of a round, and the rounds that are played, ask much the same.
+// Whatever is kept is found by content, never by the name or the identity of what it was asked for, so it stays true whatever groups come and
+// go: neither addresses nor networks nor policies change from round to round.
+type recall struct {
+	walks    map[string]*[2]walked
+	sets     map[uint64][]numberedSet
+	numbers  map[setRef]int // of the sets in sets
+	wants    map[string]int // halves
+	parts    map[string]int // partitions of addresses into classes
+	names    map[string]int // the same with the names of their groups
+	fittings map[fitKey]*fitting
+	last     int // number that was given
+	spans    int // that are kept
+}
+
+// keptSpans bounds the memory of a recall: 32 bytes each. What is forgotten is worked out once more.
+const keptSpans = 4 << 20
+
+func newRecall() *recall {
+	r := &recall{}
+	r.forget()
+	return r
+}
+
+// forget forgets everything. Numbers are not given twice.
+func (r *recall) forget() {
+	r.walks, r.sets, r.numbers = map[string]*[2]walked{}, map[uint64][]numberedSet{}, map[setRef]int{}
+	r.wants, r.parts, r.names, r.fittings = map[string]int{}, map[string]int{}, map[string]int{}, map[fitKey]*fitting{}
+	r.spans = 0
+}
+
+// room makes room for so many more spans.
+func (r *recall) room(spans int) {
+	if r.spans += spans; r.spans > keptSpans {
+		r.forget()
+		r.spans = spans
+	}
+}
+
+func (s Set) size() int { return len(s.v4) + len(s.v6) }
+
+type numberedSet struct {
+	Set
+	number int
+}
+
+// setRef is where a set lies. Sets never change, so those that lie in the same place are the same as long as one of them is kept.
+type setRef struct {
+	v4, v6     *span
+	len4, len6 int
+}
+
+func (s Set) ref() setRef {
+	out := setRef{len4: len(s.v4), len6: len(s.v6)}
+	if len(s.v4) > 0 {
+		out.v4 = &s.v4[0]
+	}
+	if len(s.v6) > 0 {
+		out.v6 = &s.v6[0]
+	}
+	return out
+}
+
+// set returns the number of a set, and the first set of that number, so that equal sets need not be kept twice.
+func (r *recall) set(s Set) (Set, int) {
+	if n, ok := r.numbers[s.ref()]; ok {
+		return s, n
+	}
+	h := s.hash()
+	for _, known := range r.sets[h] {
+		if known.Equal(s) {
+			return known.Set, known.number
+		}
+	}
+	r.room(s.size())
+	r.last++
+	n := r.last
+	r.sets[h] = append(r.sets[h], numberedSet{s, n})
+	r.numbers[s.ref()] = n
+	return s, n
+}
+
+// numbered returns the half with its number: equal halves have the same one.
+func (r *recall) numbered(h half) half {
+	if h.number != 0 {
+		return h
+	}
+	var key []byte
+	cells := slices.Clone(h.cells)
+	for i := range cells {
+		c := &cells[i]
+		var all, anonymous, plain int
+		c.all, all = r.set(c.all)
+		c.anonymous, anonymous = r.set(c.anonymous)
+		c.plain, plain = r.set(c.plain)
+		for _, x := range []int{c.service.Protocol, int(c.service.From), int(c.service.To), all, anonymous, plain, len(c.opaque)} {
+			key = binary.AppendVarint(key, int64(x))
+		}
+		for _, p := range c.opaque {
+			key = append(append(key, p.GroupOwner+"/"+p.String()...), 0)
+		}
+	}
+	h.cells, h.number = cells, numberOf(r, r.wants, key)
+	return h
+}
+
+// division is the way in which the addresses that rules in a network can name by reference are divided into classes. The order matters for
+// gatherings only, which may have addresses in common.
+type division struct {
+	number int
+	// named is the number of the same with the names of the groups.
+	named int
+}
+
+func (s *regionState) division(view *network) division {
+	if p, ok := s.memory.divisions[view]; ok {
+		return p
+	}
+	r := s.in.recall
+	var gathered, plain []int
+	var named []byte
+	for _, c := range s.classCandidates(view) {
+		_, n := r.set(c.addrs)
+		if s.gathering(c.peer) {
+			gathered = append(gathered, n)
+		} else {
+			plain = append(plain, n)
+		}
+		named = binary.AppendVarint(append(named, c.peer.String()...), int64(n))
+	}
+	slices.Sort(plain)
+	key := binary.AppendVarint(nil, int64(len(gathered)))
+	for _, n := range slices.Concat(gathered, plain) {
+		key = binary.AppendVarint(key, int64(n))
+	}
+	p := division{numberOf(r, r.parts, key), numberOf(r, r.names, named)}
+	if s.memory.divisions == nil {
+		s.memory.divisions = map[*network]division{}
+	}
+	s.memory.divisions[view] = p
+	return p
+}
+
+func numberOf(r *recall, known map[string]int, key []byte) int {
+	n, ok := known[string(key)]
+	if !ok {
+		r.last++
+		n = r.last
+		known[string(key)] = n
+	}
+	return n
+}
+
+// fitKey is all that the number of rules which a class needs depends on.
+type fitKey struct {
+	region        string // whose prefix lists count
+	partition     int
+	want          [2]int
+	others        string // further candidates for references
+	rules, groups int    // the quota
+}
+
+// fitting is whether what a class shall allow fits into the quota.
+type fitting struct {
+	// counted is set once it is known whether the references alone may fit, and mayFit if they may.
+	counted, mayFit bool
+	// known is set once the rules were counted. Then short is what is lacking, nil for nothing; and mixed tells in what form they fit: for
+	// everything that is named, in order, whether that is done in the mixed form.
+	known bool
+	short *Shortage
+	mixed []bool
+	// rules are those of the form that fits, with the names of the groups in named.
+	rules []cloud.Rule
+	named int
+}
+
+// fits reports whether it is known to fit.
+func (k *fitting) fits() bool { return k.known && k.short == nil }
+
+// excluded reports whether it is known not to fit, although perhaps not how much is lacking.
+func (k *fitting) excluded() bool {
+	return k.counted && !k.mayFit || k.known && k.short != nil
+}
+
+// fitting returns what is known of how a class fits. What was not asked before is for the caller to find out.
+func (s *regionState) fitting(c *class, want [2]half, f forms) *fitting {
+	for _, h := range want {
+		for _, cell := range h.cells {
+			if slices.ContainsFunc(cell.opaque, func(p cloud.Peer) bool { return p.PrefixListID != "" }) {
+				return &fitting{} // which group holds what matters for lists
+			}
+		}
+	}
+	r := s.in.recall
+	q := s.quotaOf(c, f.slots)
+	key := fitKey{region: s.snap.Region, partition: s.division(c.network).number, rules: q.RulesPerGroup, groups: q.GroupsPerInterface}
+	var others strings.Builder
+	for i, d := range directions {
+		key.want[i] = r.numbered(want[i]).number
+		for _, x := range slices.Concat(f.trial, s.nativeCandidates(c, d)) {
+			_, addrs := r.set(x.addrs)
+			_, reach := r.set(x.reach)
+			others.WriteString(x.peer.String())
+			others.Write(binary.AppendVarint(binary.AppendVarint([]byte{0}, int64(addrs)), int64(reach)))
+		}
+		others.WriteByte('|')
+	}
+	key.others = others.String()
+	v := r.fittings[key]
+	if v == nil {
+		v = &fitting{}
+		r.fittings[key] = v
+	}
+	return v
+}
