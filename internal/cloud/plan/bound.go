@@ -31,7 +31,7 @@ func (s *regionState) atLeast(c *class, want [2]half, f *forms, q Quota) *Shorta
 			name string
 			all  Set
 		}{{"IPv4", Set{v4: everyV4}}, {"IPv6", Set{v6: everyV6}}} {
-			needed := want[i].blocksNeeded(family.all, byReference, countedBeyond*room(q))
+			needed := s.in.recall.blocksNeeded(want[i], family.all, byReference, countedBeyond*room(q))
 			if needed > room(q) && (out == nil || needed > out.Needed) {
 				out = &Shortage{Direction: d, Family: family.name, Needed: needed, Available: room(q), AtLeast: true}
 				if q.GroupsPerInterface > 0 {
@@ -66,6 +66,25 @@ func unionOf(candidates []candidate) Set {
 		sets[i] = c.addrs
 	}
 	return unionAll(sets)
+}
+
+// needKey is a question that blocksNeeded answers.
+type needKey struct {
+	half, family, byReference, enough int
+}
+
+// blocksNeeded is half.blocksNeeded, remembered.
+func (r *recall) blocksNeeded(h half, family, byReference Set, enough int) int {
+	h = r.numbered(h)
+	_, f := r.set(family)
+	_, by := r.set(byReference)
+	key := needKey{h.number, f, by, enough}
+	n, ok := r.needs[key]
+	if !ok {
+		n = h.blocksNeeded(family, byReference, enough)
+		r.needs[key] = n
+	}
+	return n
 }
 
 // block is a largest allowed block of one or several cells.

@@ -19,6 +19,7 @@ type recall struct {
 	parts    map[string]int // partitions of addresses into classes
 	names    map[string]int // the same with the names of their groups
 	fittings map[fitKey]*fitting
+	needs    map[needKey]int
 	last     int // number that was given
 	spans    int // that are kept
 }
@@ -36,7 +37,7 @@ func newRecall() *recall {
 func (r *recall) forget() {
 	r.walks, r.sets, r.numbers = map[string]*[2]walked{}, map[uint64][]numberedSet{}, map[setRef]int{}
 	r.wants, r.parts, r.names, r.fittings = map[string]int{}, map[string]int{}, map[string]int{}, map[fitKey]*fitting{}
-	r.spans = 0
+	r.needs, r.spans = map[needKey]int{}, 0
 }
 
 // room makes room for so many more spans.

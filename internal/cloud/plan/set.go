@@ -200,6 +200,8 @@ func intersect(a, b []span) []span {
 		return nil
 	case len(b) == 1 && !a[0].from.less(b[0].from) && !b[0].to.less(a[len(a)-1].to):
 		return a
+	case len(a) == 1 && !b[0].from.less(a[0].from) && !a[0].to.less(b[len(b)-1].to):
+		return b
 	}
 	out := make([]span, 0, len(a))
 	sparse := len(b) > 16*len(a)
