@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -39,7 +41,8 @@ func TestModesLive(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	im := &imported{t: t, c: newCluster(t), server: server, oracle: oracle{native: map[string][]string{}}}
+	metrics := freeAddress(t)
+	im := &imported{t: t, c: newCluster(t, "--metrics", metrics), server: server, oracle: oracle{native: map[string][]string{}}}
 	raw, err := os.ReadFile("../../config/samples/quickstart.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +122,7 @@ func TestModesLive(t *testing.T) {
 			meta.IsStatusConditionTrue(vm.Status.Conditions, cloudv1.ConditionBreakGlass), fmt.Sprintf("%d held, %+v %v", held(), vm.Status, err)
 	})
 	im.mustNotBeInForce("1 in mode break-glass")
+	im.wantMetric(metrics, `nephele_realize_vms{account="quickstart/simulated",mode="break-glass"} 1`)
 	glass("null")
 	holds("enforced again", 7)
 	setMode(cloudv1.ModeReleased)
@@ -149,4 +153,22 @@ func documentedRights(t *testing.T, name string) *iam.Policy {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// wantMetric asks for the metrics until they hold a line.
+func (im *imported) wantMetric(address, line string) {
+	im.t.Helper()
+	eventually(im.t, time.Minute, "the metrics say "+line, func(ctx context.Context) (bool, string) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+		if err != nil {
+			return false, err.Error()
+		}
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer answer.Body.Close()
+		raw, err := io.ReadAll(answer.Body)
+		return err == nil && strings.Contains(string(raw), line+"\n"), fmt.Sprintf("%v\n%s", err, raw)
+	})
 }

@@ -37,16 +37,18 @@ func run() int {
 func upCommand() *cobra.Command {
 	var antrea cli.AntreaFlags
 	var api cli.APIOptions
+	var metrics string
 	cmd := up.NewCommand(crd.FS(), func(ctx context.Context, cfg *rest.Config, home up.Home) error {
 		foreign, err := antrea.Config(cfg)
 		if err != nil {
 			return err
 		}
 		if foreign == nil {
-			return serve(ctx, cfg, home, api)
+			return serve(ctx, cfg, home, api, metrics)
 		}
-		return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Antrea: foreign, Ready: home.Ready})
+		return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Antrea: foreign, Ready: home.Ready, MetricsAddress: metrics})
 	})
+	cmd.Flags().StringVar(&metrics, "metrics", "", "HOST:PORT for Prometheus metrics; empty for none")
 	antrea.Register(cmd.Flags())
 	api.RegisterEnforcers(cmd.Flags())
 	return cmd
@@ -54,11 +56,11 @@ func upCommand() *cobra.Command {
 
 // runController is serve with the usual options.
 func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
-	return serve(ctx, cfg, home, cli.APIOptions{})
+	return serve(ctx, cfg, home, cli.APIOptions{}, "")
 }
 
 // serve runs the loops of the controller in this process, and serves what they compute on this machine.
-func serve(ctx context.Context, cfg *rest.Config, home up.Home, api cli.APIOptions) error {
+func serve(ctx context.Context, cfg *rest.Config, home up.Home, api cli.APIOptions, metrics string) error {
 	api.Address, api.CertDir, api.Local = "127.0.0.1:0", home.Certificates, true
-	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), API: &api, Ready: home.Ready})
+	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), API: &api, Ready: home.Ready, MetricsAddress: metrics})
 }
