@@ -60,6 +60,8 @@ type PeeringEnd struct {
 	NetworkID string
 	OwnerID   string
 	Region    string
+	// CIDRs are the blocks of the network; nil if the cloud does not tell.
+	CIDRs []netip.Prefix
 }
 
 // VMState is the life-cycle state of a VM, in the words of the VirtualMachine API.

@@ -81,9 +81,24 @@ func peeringEnd(v *types.VpcPeeringConnectionVpcInfo) cloud.PeeringEnd {
 	if v == nil {
 		return cloud.PeeringEnd{}
 	}
-	return cloud.PeeringEnd{
-		NetworkID: awssdk.ToString(v.VpcId), OwnerID: awssdk.ToString(v.OwnerId), Region: awssdk.ToString(v.Region),
+	out := cloud.PeeringEnd{NetworkID: awssdk.ToString(v.VpcId), OwnerID: awssdk.ToString(v.OwnerId), Region: awssdk.ToString(v.Region)}
+	var blocks []string
+	for _, b := range v.CidrBlockSet {
+		blocks = append(blocks, awssdk.ToString(b.CidrBlock))
 	}
+	for _, b := range v.Ipv6CidrBlockSet {
+		blocks = append(blocks, awssdk.ToString(b.Ipv6CidrBlock))
+	}
+	for _, b := range blocks {
+		prefix, err := parsePrefix(b)
+		if err != nil {
+			out.CIDRs = nil // as good as not told
+			return out
+		}
+		out.CIDRs = append(out.CIDRs, prefix)
+	}
+	slices.SortFunc(out.CIDRs, comparePrefix)
+	return out
 }
 
 func vm(i types.Instance) cloud.VM {

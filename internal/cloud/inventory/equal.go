@@ -10,7 +10,7 @@ import (
 // sameContent reports whether two snapshots show the same, whenever that was.
 func sameContent(a, b *cloud.Snapshot) bool {
 	return a.Scope == b.Scope && a.OwnerID == b.OwnerID && slices.EqualFunc(a.Networks, b.Networks, sameNetwork) &&
-		slices.Equal(a.Peerings, b.Peerings) && sameSlice(a.VMs, b.VMs, sameVM) && sameSlice(a.Interfaces, b.Interfaces, sameInterface) &&
+		slices.EqualFunc(a.Peerings, b.Peerings, samePeering) && sameSlice(a.VMs, b.VMs, sameVM) && sameSlice(a.Interfaces, b.Interfaces, sameInterface) &&
 		sameSlice(a.Groups, b.Groups, sameGroup) && slices.EqualFunc(a.PrefixLists, b.PrefixLists, samePrefixList) && slices.Equal(a.References, b.References)
 }
 
@@ -32,6 +32,14 @@ func sameSlice[T any](a, b []T, same func(x, y *T) bool) bool {
 
 func sameNetwork(x, y cloud.Network) bool {
 	return x.ID == y.ID && x.Name == y.Name && x.OwnerID == y.OwnerID && slices.Equal(x.CIDRs, y.CIDRs) && maps.Equal(x.Tags, y.Tags)
+}
+
+func samePeering(x, y cloud.Peering) bool {
+	return x.ID == y.ID && sameEnd(x.A, y.A) && sameEnd(x.B, y.B)
+}
+
+func sameEnd(x, y cloud.PeeringEnd) bool {
+	return x.NetworkID == y.NetworkID && x.OwnerID == y.OwnerID && x.Region == y.Region && slices.Equal(x.CIDRs, y.CIDRs)
 }
 
 func sameVM(x, y *cloud.VM) bool {

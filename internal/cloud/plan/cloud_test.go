@@ -15,6 +15,8 @@ type fakeCloud struct {
 	snap   *cloud.Snapshot
 	limits cloud.Limits
 	next   int
+	// isAbroad reports whether an address in reach of a network holds a group of another account.
+	isAbroad func(group, network string, addr netip.Addr) bool
 	// mirror gets the same operations, unless it is nil.
 	mirror *mirror
 }
@@ -157,7 +159,7 @@ func (f *fakeCloud) applyRules(op cloud.Op) error {
 		if r.Peer.GroupName != "" {
 			return fmt.Errorf("unresolved group name %s", r.Peer.GroupName)
 		}
-		if r.Peer.GroupID != "" {
+		if r.Peer.GroupID != "" && r.Peer.GroupOwner == "" {
 			peer := f.group(r.Peer.GroupID)
 			if peer == nil || !f.peered(g.NetworkID, peer.NetworkID) {
 				return fmt.Errorf("InvalidGroup.NotFound %s", r.Peer.GroupID)
@@ -369,6 +371,8 @@ func (p *prober) peerMatches(nic *cloud.Interface, peer cloud.Peer, r remote) bo
 			}
 		}
 		return false
+	case peer.GroupOwner != "":
+		return p.isAbroad(peer.GroupID, nic.NetworkID, r.addr)
 	default:
 		other := p.nics[r.nic]
 		return other != nil && p.held[r.nic][peer.GroupID] && p.peered(nic.NetworkID, other.NetworkID) && slices.Contains(other.PrivateIPs, r.addr)

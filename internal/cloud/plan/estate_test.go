@@ -46,7 +46,10 @@ type nicSpec struct {
 	Managed bool
 }
 
-type vmSpec struct{ Selected bool }
+type vmSpec struct {
+	Selected bool
+	Ports    []portSpec
+}
 
 // policySet is what the policy engine computed at one time: members are indexes of VMs; an index beyond them is somebody outside.
 type policySet struct {
@@ -81,8 +84,9 @@ type blockSpec struct {
 
 type serviceSpec struct {
 	Protocol v1beta2.Protocol
-	From, To int32 // 0: any
-	Type     int32 // -1: any
+	Name     string // of a port of the VM
+	From, To int32  // 0: any
+	Type     int32  // -1: any
 	Code     int32
 }
 

@@ -137,7 +137,7 @@ func TestWhatWasLeftOutStaysLeftOut(t *testing.T) {
 			{VM: 1, IPs: []string{"10.0.0.9"}, Groups: []int{0, 1}},
 			{VM: 2, IPs: []string{"10.0.0.13"}, Groups: []int{0, 1}},
 		},
-		VMs:    []vmSpec{{true}, {true}, {true}},
+		VMs:    []vmSpec{{Selected: true}, {Selected: true}, {Selected: true}},
 		Limits: cloud.Limits{RulesPerGroup: 12, GroupsPerInterface: 5, GroupsPerRegion: 500, TagsPerResource: 50},
 		Stingy: true,
 		History: []policySet{{

@@ -101,7 +101,7 @@ func (f flattening) cell(c *regionState, s Service, native []cloud.Rule) halfCel
 		}
 		addrs, byAddr, known := c.nativePeer(r.Peer, f.view)
 		switch {
-		case !known && matched.left.Equal(family):
+		case !known && f.mayBe(r.Peer).Intersect(family).Within(matched.left.Union(matched.allowed)):
 			out.opaque = append(out.opaque, r.Peer)
 		case !known:
 			c.opaqueDropped(f.view, r.Peer)
@@ -121,6 +121,14 @@ func (f flattening) cell(c *regionState, s Service, native []cloud.Rule) halfCel
 	out.opaque = slices.Compact(out.opaque)
 	out.all, out.anonymous, out.plain = all, anonymous.Intersect(all), plain.Intersect(all)
 	return out
+}
+
+// mayBe returns the addresses that a peer whose members are not known may have.
+func (f flattening) mayBe(p cloud.Peer) Set {
+	if p.GroupID != "" {
+		return f.view.around
+	}
+	return Everything()
 }
 
 // find returns the index of the cell that holds the service, which must lie in one cell.

@@ -35,6 +35,12 @@ func (e *estate) cloud() *fakeCloud {
 		}
 		s.Peerings = append(s.Peerings, cloud.Peering{ID: fmt.Sprintf("pcx-%d", i), A: end(p[0]), B: end(p[1])})
 	}
+	for i, a := range e.Abroad {
+		for _, k := range a.Peered {
+			s.Peerings = append(s.Peerings, cloud.Peering{ID: fmt.Sprintf("pcx-f%d%d", i, k), A: cloud.PeeringEnd{NetworkID: netID(k), OwnerID: s.OwnerID, Region: e.region(k)},
+				B: a.end(i)})
+		}
+	}
 	for i := range e.Lists {
 		s.PrefixLists = append(s.PrefixLists, e.listOf(i, s.OwnerID))
 	}
@@ -45,7 +51,7 @@ func (e *estate) cloud() *fakeCloud {
 		}
 		for _, r := range g.Rules {
 			var k int
-			if r.Peer.GroupID != "" {
+			if r.Peer.GroupID != "" && r.Peer.GroupOwner == "" {
 				fmt.Sscanf(r.Peer.GroupID, "#%d", &k)
 				r.Peer.GroupID = groupID(k)
 			}
@@ -80,7 +86,9 @@ func (e *estate) cloud() *fakeCloud {
 		}
 		s.Interfaces = append(s.Interfaces, nic)
 	}
-	return &fakeCloud{snap: s, limits: e.Limits}
+	return &fakeCloud{snap: s, limits: e.Limits, isAbroad: func(group, network string, addr netip.Addr) bool {
+		return slices.ContainsFunc(e.NICs, func(n nicSpec) bool { return netID(n.Net) == network && e.isAbroad(group, n.Net, addr) })
+	}}
 }
 
 func netID(i int) string   { return fmt.Sprintf("vpc-%08x", i) }
@@ -127,6 +135,7 @@ func (e *estate) input(set policySet, f *fakeCloud) plan.Input {
 		g.Name = fmt.Sprintf("atg-%d", i)
 		for _, m := range members {
 			if member, ok := e.member(m); ok {
+				member.Ports = e.ports(m)
 				g.GroupMembers = append(g.GroupMembers, member)
 			}
 		}
@@ -217,6 +226,10 @@ func (e *estate) policy(p *policySpec, i int) *v1beta2.NetworkPolicy {
 
 func (s serviceSpec) service() v1beta2.Service {
 	out := v1beta2.Service{Protocol: &s.Protocol}
+	if s.Name != "" {
+		port := intstr.FromString(s.Name)
+		out.Port = &port
+	}
 	if s.From > 0 {
 		port := intstr.FromInt32(s.From)
 		out.Port, out.EndPort = &port, &s.To

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -59,7 +60,7 @@ func (e *estate) newMirror() (*mirror, error) {
 				CIDR: r.Peer.CIDR, PrefixListID: r.Peer.PrefixListID,
 			}
 			if r.Peer.GroupID != "" {
-				rule.Group = &world.GroupPeer{GroupID: r.Peer.GroupID, UserID: owner}
+				rule.Group = &world.GroupPeer{GroupID: r.Peer.GroupID, UserID: cmp.Or(r.Peer.GroupOwner, owner)}
 			}
 			group.Rules = append(group.Rules, rule)
 		}
@@ -109,9 +110,17 @@ func (e *estate) newMirror() (*mirror, error) {
 		}}},
 		Regions: []world.RegionState{rs},
 	}
+	if len(e.Abroad) > 0 {
+		account, region := e.mirrorAbroad(zone)
+		st.Accounts, st.Regions = append(st.Accounts, account), append(st.Regions, region)
+	}
 	for i, p := range f.snap.Peerings {
 		side := func(end cloud.PeeringEnd) world.PeeringVPC {
-			return world.PeeringVPC{VPCID: end.NetworkID, Account: owner, Region: testRegion, CIDRs: f.network(end.NetworkID).CIDRs}
+			out := world.PeeringVPC{VPCID: end.NetworkID, Account: end.OwnerID, Region: testRegion}
+			if n := f.network(end.NetworkID); n != nil {
+				out.CIDRs = n.CIDRs
+			}
+			return out
 		}
 		st.Peerings = append(st.Peerings, world.PeeringConnection{ID: fmt.Sprintf("pcx-%08x", i), Status: world.PeeringActive, Requester: side(p.A), Accepter: side(p.B)})
 	}
@@ -209,7 +218,7 @@ func permissionOf(r cloud.Rule) world.Permission {
 	case r.Peer.PrefixListID != "":
 		p.PrefixLists = []world.PrefixListPeer{{PrefixListID: r.Peer.PrefixListID, Description: r.Description}}
 	default:
-		p.Groups = []world.GroupRef{{GroupID: r.Peer.GroupID, Description: r.Description}}
+		p.Groups = []world.GroupRef{{GroupID: r.Peer.GroupID, UserID: r.Peer.GroupOwner, Description: r.Description}}
 	}
 	return p
 }

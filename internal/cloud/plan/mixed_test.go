@@ -23,6 +23,8 @@ type estateExtras struct {
 	Safe []safeSpec
 	// ListKinds are of what kind Lists are, if they are not all simply of the account.
 	ListKinds []listKind
+	// Abroad are networks of another account.
+	Abroad []abroadSpec
 	// Tighten makes every policy ask for what fits of it.
 	Tighten bool
 }

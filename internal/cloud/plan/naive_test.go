@@ -18,6 +18,13 @@ type naive struct {
 	// without holds "policy uid/VM" of what the planner refused; guarded the interfaces that it took over.
 	without map[string]bool
 	guarded map[string]bool
+	// blind leaves out native rules that refer to groups of other accounts.
+	blind bool
+	// known are the ends around networks, and boundaries the packets; see around.
+	known      map[int][]remote
+	boundaries []packet
+	// generous has native rules allow everything.
+	generous bool
 }
 
 func (v naive) half(nic int, d cloud.Direction, r remote, k packet) bool {
@@ -93,7 +100,7 @@ func policyName(p policySpec, i int) string {
 }
 
 func (v naive) matches(nic int, rule ruleSpec, r remote, k packet) bool {
-	if len(rule.Services) > 0 && !slices.ContainsFunc(rule.Services, func(s serviceSpec) bool { return s.matches(k) }) {
+	if len(rule.Services) > 0 && !slices.ContainsFunc(rule.Services, func(s serviceSpec) bool { return v.matchesService(nic, s, k) }) {
 		return false
 	}
 	for _, b := range rule.Blocks {
@@ -113,6 +120,11 @@ func (v naive) matches(nic int, rule ruleSpec, r remote, k packet) bool {
 		}
 	}
 	return false
+}
+
+// matchesService reports whether a packet to the interface is of a service.
+func (v naive) matchesService(nic int, s serviceSpec, k packet) bool {
+	return slices.ContainsFunc(v.resolve(s, v.NICs[nic].VM), func(s serviceSpec) bool { return s.matches(k) })
 }
 
 func (s serviceSpec) matches(k packet) bool {
@@ -165,6 +177,9 @@ func (v naive) isMember(nic, member int, r remote) bool {
 
 // native decides by the groups that the interface natively has.
 func (v naive) native(nic int, d cloud.Direction, r remote, k packet) bool {
+	if v.generous {
+		return true
+	}
 	for _, g := range v.NICs[nic].Groups {
 		for _, rule := range v.Groups[g].Rules {
 			if rule.Direction != d || !matches(rule.Match, k) {
@@ -179,6 +194,10 @@ func (v naive) native(nic int, d cloud.Direction, r remote, k packet) bool {
 				var i int
 				fmt.Sscanf(rule.Peer.PrefixListID, "#%d", &i)
 				if slices.ContainsFunc(v.Lists[i], func(c string) bool { return netip.MustParsePrefix(c).Contains(r.addr) }) {
+					return true
+				}
+			case rule.Peer.GroupOwner != "":
+				if !v.blind && v.isAbroad(rule.Peer.GroupID, v.NICs[nic].Net, r.addr) {
 					return true
 				}
 			default:
@@ -310,6 +329,7 @@ func (e *estate) packets() []packet {
 			}
 		}
 	}
+	e.richEdges(edge)
 	edge(17, 53)
 	edge(1, 8<<8)
 	out := make([]packet, 0, len(seen))
@@ -360,7 +380,7 @@ func (e *estate) outsideAddrs() []netip.Addr {
 
 // oracle returns the naive evaluator for a policy set, given what the planner says it refused.
 func (e *estate) oracle(set policySet, res *plan.Result) naive {
-	v := naive{estate: e, set: set, without: map[string]bool{}, guarded: map[string]bool{}}
+	v := naive{estate: e, set: set, without: map[string]bool{}, guarded: map[string]bool{}, known: map[int][]remote{}, boundaries: e.packets()}
 	for _, r := range res.Refusals {
 		if r.Policy.UID != "" && !r.Tightened {
 			v.without[r.Policy.UID+"/"+r.VM.ID] = true

@@ -238,6 +238,7 @@ type phase struct {
 	st    *stats
 	rand  *rand.Rand
 
+	start  *fakeCloud
 	old    []bool
 	trace  []*fakeCloud // after every op
 	seen   [][]bool     // verdicts after every op
@@ -264,6 +265,7 @@ func (p *phase) verdicts(f *fakeCloud) []bool {
 func (p *phase) run(f *fakeCloud) error {
 	p.old = p.verdicts(f)
 	start := f.clone()
+	p.start = start
 	p.strict = p.promised(f)
 	if err := p.converge(f, true); err != nil {
 		return err
@@ -279,7 +281,7 @@ func (p *phase) run(f *fakeCloud) error {
 		return err
 	}
 	for k, got := range p.seen {
-		if err := p.between(got, final, p.old); err != nil {
+		if err := p.between(got, final, p.old, f); err != nil {
 			return fmt.Errorf("after op %d (%s): %w\nops:\n%s", k, p.ops[k], err, strings.Join(p.ops, "\n"))
 		}
 	}
@@ -491,7 +493,7 @@ func (p *phase) exact(final []bool) error {
 	return nil
 }
 
-func (p *phase) between(got, final, old []bool) error {
+func (p *phase) between(got, final, old []bool, end *fakeCloud) error {
 	for i, fl := range p.flows {
 		if p.strict.breaks(fl) {
 			continue
@@ -499,7 +501,7 @@ func (p *phase) between(got, final, old []bool) error {
 		if got[i] && !old[i] && !final[i] {
 			return fmt.Errorf("opens %s, which neither the old nor the new state allows", fl)
 		}
-		if !got[i] && old[i] && final[i] && !p.tight && !p.drifted[fl.src] && !p.drifted[fl.dst] {
+		if !got[i] && old[i] && final[i] && !p.tight && !p.drifted[fl.src] && !p.drifted[fl.dst] && fl.blindly(p.start) == fl.blindly(end) {
 			return fmt.Errorf("blocks %s, which both the old and the new state allow", fl)
 		}
 	}
@@ -513,7 +515,7 @@ func (p *phase) restarts(start, end *fakeCloud, final []bool) error {
 	}
 	for range min(envInt("NEPHELE_PLAN_RESTARTS", 2), len(p.trace)) {
 		k := p.rand.IntN(len(p.trace))
-		again := &phase{estate: p.estate, set: p.set, flows: p.flows, st: p.st, rand: p.rand, old: p.seen[k], drifted: p.drifted}
+		again := &phase{estate: p.estate, set: p.set, flows: p.flows, st: p.st, rand: p.rand, old: p.seen[k], drifted: p.drifted, start: p.trace[k]}
 		f := p.trace[k].clone()
 		again.strict = again.promised(f)
 		if err := again.converge(f, true); err != nil {
@@ -527,7 +529,7 @@ func (p *phase) restarts(start, end *fakeCloud, final []bool) error {
 			}
 		}
 		for j, mid := range again.seen {
-			if err := again.between(mid, got, p.seen[k]); err != nil {
+			if err := again.between(mid, got, p.seen[k], f); err != nil {
 				return fmt.Errorf("restarted after op %d (%s), after op %d (%s): %w\nops:\n%s", k, p.ops[k], j, again.ops[j], err, strings.Join(again.ops, "\n"))
 			}
 		}

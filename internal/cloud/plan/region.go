@@ -75,6 +75,9 @@ type network struct {
 	scope []*network
 	// local are the addresses of the networks of the scope.
 	local Set
+	// around are the addresses of all networks whose interfaces a group reference can match: those of the scope, and those of other accounts with
+	// an active peering in the region.
+	around Set
 	// foreign says why we must not work here; empty if we may.
 	foreign string
 	nics    []*nic
@@ -170,10 +173,16 @@ func (s *regionState) indexNetworks() {
 	}
 	for _, p := range s.snap.Peerings {
 		a, b := s.networks[p.A.NetworkID], s.networks[p.B.NetworkID]
-		if a == nil || b == nil || a == b || p.A.Region != p.B.Region && p.A.Region != "" && p.B.Region != "" {
+		if p.A.Region != p.B.Region && p.A.Region != "" && p.B.Region != "" {
 			continue
 		}
-		if !a.reaches(b) {
+		switch {
+		case a == nil && b == nil || a == b:
+		case b == nil:
+			a.sees(p.B)
+		case a == nil:
+			b.sees(p.A)
+		case !a.reaches(b):
 			a.scope, b.scope = append(a.scope, b), append(b.scope, a)
 		}
 	}
@@ -182,7 +191,16 @@ func (s *regionState) indexNetworks() {
 		for _, o := range n.scope {
 			n.local = n.local.Union(SetOfPrefixes(o.CIDRs...))
 		}
+		n.around = n.around.Union(n.local)
 	}
+}
+
+// sees makes a network know the addresses of one that it is peered with; there may be any if the cloud does not tell.
+func (n *network) sees(far cloud.PeeringEnd) {
+	if len(far.CIDRs) == 0 {
+		n.around = Everything()
+	}
+	n.around = n.around.Union(SetOfPrefixes(far.CIDRs...))
 }
 
 // contains reports whether an address lies in the network itself.

@@ -9,7 +9,7 @@ import (
 
 // sure is half without what need not stay allowed where a rule takes a part of all protocols, or of all types of ICMP, from an address.
 func (v naive) sure(nic int, d cloud.Direction, r remote, k packet) bool {
-	return v.half(nic, d, r, k) && !v.sacrificed(nic, d, r, k)
+	return v.half(nic, d, r, k) && !v.sacrificed(nic, d, r, k) && !v.unseen(nic, d, r, k)
 }
 
 // sacrificed reports whether a packet is of a protocol or of a type of ICMP that is told apart only where it costs nothing, and the address has
@@ -23,7 +23,11 @@ func (v naive) sacrificed(nic int, d cloud.Direction, r remote, k packet) bool {
 	if code || protocol && !icmp {
 		return false
 	}
-	return slices.ContainsFunc(v.packets(), func(o packet) bool {
+	byReference := v.byReference(nic, d, r, k)
+	return slices.ContainsFunc(v.boundaries, func(o packet) bool {
+		if byReference && (!icmp || o.protocol == k.protocol) && v.taken(nic, d, o) {
+			return true // whatever family was meant
+		}
 		if o.protocol == cloud.ICMP && r.addr.Is6() || o.protocol == cloud.ICMPv6 && r.addr.Is4() {
 			return false
 		}
