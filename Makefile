@@ -66,8 +66,8 @@ matrix: ## Disturb every call of every recorded history in every way, and print 
 	go test ./internal/cloud/realize -run 'TestFaults$$|TestManyFaults$$' -all-faults -parallel 6 -timeout 6h -v | grep -v '^=== '
 
 WORLDS ?= 10000
-worlds: ## Play random worlds against the planner (WORLDS=100000 SEED=1), and print seeds and counts of verdicts
-	NEPHELE_PLAN_WORLDS=$(WORLDS) NEPHELE_PLAN_SEED=$(or $(SEED),1) go test ./internal/cloud/plan -run 'Worlds$$' -timeout 0 -v | grep -v '^=== '
+worlds: ## Play random worlds against the planner (WORLDS=100000 SEED=1 RESTARTS=2), and print seeds and counts of verdicts
+	NEPHELE_PLAN_WORLDS=$(WORLDS) NEPHELE_PLAN_SEED=$(or $(SEED),1) NEPHELE_PLAN_RESTARTS=$(or $(RESTARTS),2) go test ./internal/cloud/plan -run 'Worlds$$' -timeout 0 -v | grep -v '^=== '
 
 scale: ## Measure, in virtual time, how long changes of whole fleets take under the cloud's rate limits (5 minutes)
 	go test ./test/scale -v -full -timeout 1h

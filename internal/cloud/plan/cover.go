@@ -238,7 +238,9 @@ func (s *regionState) coarseRules(c *class) []cloud.Rule {
 		c.want[i] = s.evaluateThen(kept, c.network)
 		out = append(out, kept...)
 	}
-	s.note(c.nics[0].ID, "its rules and those of its peers change in opposite directions, and the state in between does not fit into the quota, so some new connections may pause for a moment")
+	for _, n := range c.nics {
+		s.note(n.ID, "its rules and those of its peers change in opposite directions, and the state in between does not fit into the quota, so some new connections may pause for a moment")
+	}
 	return out
 }
 
@@ -265,6 +267,25 @@ func (s *regionState) keepRules(c *class) {
 		}
 		wanted.rules = ruleKeys(g.Rules)
 		c.rules = append(c.rules, wanted.rules...)
+	}
+}
+
+// noteLosses says of interfaces that wait with rules that there is no room to change whom they may miss meanwhile: peers that leave groups which
+// these rules refer to.
+func (s *regionState) noteLosses() {
+	for _, c := range s.classes {
+		if !s.literal[c.key] || !s.waiting[c.nics[0]] {
+			continue
+		}
+		leaves := func(r cloud.Rule) bool {
+			return slices.ContainsFunc(s.byHeld[r.Peer.GroupID], func(n *nic) bool { return !slices.Contains(n.target, r.Peer.GroupID) })
+		}
+		if !slices.ContainsFunc(c.rules, leaves) {
+			continue
+		}
+		for _, n := range c.nics {
+			s.note(n.ID, "it waits for others, with rules that there is no room to change, so new connections with peers that change their groups may pause for a moment")
+		}
 	}
 }
 

@@ -121,6 +121,9 @@ func (s *regionState) enforced(c *class) enforcement {
 	out := enforcement{}
 	if n.vm != nil {
 		for _, r := range n.vm.effective {
+			if r.verdict == grant {
+				continue
+			}
 			if name := shortened(r.policy.ref.UID); !waits || before[name] {
 				out[name] = true
 			}

@@ -51,8 +51,6 @@ type stats struct {
 	Together int
 	// Hasty are plans that give released interfaces back without waiting for planned ones.
 	Hasty int
-	// Circles are plans that would go round in a circle.
-	Circles int
 	// Listed are native rules for a prefix list of interfaces under control of which the list is named still, Spelled those of which it is not.
 	Listed, Spelled int
 }
@@ -244,7 +242,8 @@ type phase struct {
 	seen   [][]bool     // verdicts after every op
 	ops    []string
 	result *plan.Result
-	tight  bool // an interface had no slot for a change without a pause, as the planner said
+	// pauses are the interfaces of which the planner says that connections with them may pause.
+	pauses map[string]bool
 	// strict keeps modes what they promise.
 	strict *promises
 	// drifted are the interfaces that somebody put into further groups, or whose groups somebody edited. What only that made possible may pause while it is undone,
@@ -300,14 +299,14 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			return fmt.Errorf("round %d: %w; ops:\n%s", round, err, strings.Join(p.ops, "\n"))
 		}
 		p.result = res
+		if slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return strings.Contains(n.Message, "would make them undo") }) {
+			return fmt.Errorf("round %d would go round in a circle: %+v; ops:\n%s", round, res.Notes, strings.Join(p.ops, "\n"))
+		}
 		if again := plan.Compute(p.input(p.set, observed), p.lowerer()); !reflect.DeepEqual(again, res) {
 			return fmt.Errorf("the same input gives another result: %+v instead of %+v", again, res)
 		}
 		if p.strict.take(res) {
 			p.st.Hasty++
-		}
-		if slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return strings.Contains(n.Message, "would make them undo") }) {
-			p.st.Circles++
 		}
 		if res.Plan.Empty() {
 			if err := p.waitsForNothing(res); err != nil {
@@ -316,8 +315,7 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			return p.strict.kept(f)
 		}
 		p.st.Rounds++
-		if slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return strings.Contains(n.Message, "for a moment") }) {
-			p.tight = true
+		if p.mayPause(res) {
 			p.st.Tight++
 		}
 		for _, step := range p.oneByOne(f, p.anyOrder(res.Plan.Steps)) {
@@ -370,16 +368,6 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			return fmt.Errorf("the planner foresees another state than the one that round %d leads to; ops:\n%s", round, strings.Join(p.ops, "\n"))
 		}
 	}
-}
-
-// waitsForNothing reports a policy that is neither realized nor refused although nothing is left to do.
-func (p *phase) waitsForNothing(res *plan.Result) error {
-	for _, s := range res.Policies {
-		if len(s.Pending) > 0 {
-			return fmt.Errorf("the policy %s is for ever to be realized on %v; refusals %v; ops:\n%s", s.UID, s.Pending, res.Refusals, strings.Join(p.ops, "\n"))
-		}
-	}
-	return nil
 }
 
 // guessed reports a policy that the round before accepted on a VM and this one refuses. One of which what fits is enforced is no such: what
@@ -501,7 +489,7 @@ func (p *phase) between(got, final, old []bool, end *fakeCloud) error {
 		if got[i] && !old[i] && !final[i] {
 			return fmt.Errorf("opens %s, which neither the old nor the new state allows", fl)
 		}
-		if !got[i] && old[i] && final[i] && !p.tight && !p.drifted[fl.src] && !p.drifted[fl.dst] && fl.blindly(p.start) == fl.blindly(end) {
+		if !got[i] && old[i] && final[i] && !p.paused(fl) && !p.drifted[fl.src] && !p.drifted[fl.dst] && fl.blindly(p.start) == fl.blindly(end) {
 			return fmt.Errorf("blocks %s, which both the old and the new state allow", fl)
 		}
 	}

@@ -46,6 +46,7 @@ type emitter struct {
 // emit returns the steps of the region in their order, and whether a further round is needed.
 func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool) {
 	e := &emitter{regionState: s, dirty: map[string]bool{}, freed: map[*nic]bool{}, remembered: map[*class]map[string]string{}}
+	e.noteLosses()
 	e.free()
 	e.claim()
 	e.next()

@@ -77,16 +77,17 @@ func disturbances() []disturbance {
 type witness struct {
 	l *lab
 
-	mu            sync.Mutex
-	before, after verdicts
-	hurry         bool // a VM is released at once, which may cut others for a moment
-	found         []string
+	mu sync.Mutex
+	// states are what was wanted before the event, because of it, and since it was changed midway.
+	states []verdicts
+	hurry  bool // a VM is released at once, which may cut others for a moment
+	found  []string
 }
 
-func (w *witness) expect(before, after verdicts) {
+func (w *witness) expect(states ...verdicts) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.before, w.after = before, after
+	w.states = states
 	w.hurry = slices.Contains(slices.Collect(maps.Values(w.l.modes)), plan.BreakGlass)
 }
 
@@ -94,10 +95,11 @@ func (w *witness) look(m world.Mutation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for p, got := range w.l.actual() {
-		switch b, a := w.before[p], w.after[p]; {
-		case got && !b && !a:
+		other := slices.ContainsFunc(w.states, func(v verdicts) bool { return v[p] == got })
+		switch {
+		case got && !other:
 			w.found = append(w.found, fmt.Sprintf("%s %v opened %s", m.Action, m.Resources, p))
-		case !got && b && a && !w.hurry:
+		case !got && !other && !w.hurry:
 			w.found = append(w.found, fmt.Sprintf("%s %v cut %s", m.Action, m.Resources, p))
 		}
 	}
@@ -130,11 +132,26 @@ func live(t *testing.T, s story, faults ...func(*lab)) outcome {
 	l.start()
 	var out outcome
 	for _, e := range s.events {
-		next := l.happen(e, w, now)
-		what := ""
+		reached, goOn := l.pauseAfter(e.after)
+		next, what := l.happen(e, w, now), ""
+		if e.midway != nil && !eventually(func() bool { l.revive(); return reached() }) {
+			out.wrong = append(out.wrong, fmt.Sprintf("%s: there were never %d changes", e.name, e.after))
+			goOn()
+			return out
+		}
+		if e.midway != nil {
+			e.midway(l)
+			then := l.wanted()
+			w.expect(now, next, then)
+			next = then
+		}
+		goOn()
 		if !eventually(func() bool { l.revive(); what = l.unsettled(); return what == "" }) {
 			out.wrong = append(out.wrong, fmt.Sprintf("%s: not settled: %s", e.name, what))
 			return out
+		}
+		if e.midway != nil && slices.Contains(slices.Collect(maps.Values(l.modes)), plan.Planned) {
+			next = l.actual() // it stays as it was when it was stopped; the witness has seen every state until then
 		}
 		if diff := compare(l.actual(), next); diff != "" {
 			out.wrong = append(out.wrong, e.name+": "+diff)
@@ -169,15 +186,64 @@ func (l *lab) happen(e event, w *witness, now verdicts) verdicts {
 		l.publishDelta(delta)
 	}
 	if e.modes != nil || e.release {
-		l.since = l.options.Clock.Now()
-		l.accounts.change(func(a *Account) {
-			a.Modes, a.Releasing = map[plan.VMRef]VMMode{}, l.deleted
-			for name, m := range l.modes {
-				a.Modes[plan.VMRef{Region: l.vms[name].region, ID: l.vms[name].id}] = VMMode{m, "the test"}
-			}
-		})
+		l.tellAccount()
 	}
 	return next
+}
+
+// tellAccount makes the account show the modes, and whether it is deleted.
+func (l *lab) tellAccount() {
+	l.since = l.options.Clock.Now()
+	l.accounts.change(func(a *Account) {
+		a.Modes, a.Releasing = map[plan.VMRef]VMMode{}, l.deleted
+		for name, m := range l.modes {
+			a.Modes[plan.VMRef{Region: l.vms[name].region, ID: l.vms[name].id}] = VMMode{m, "the test"}
+		}
+	})
+}
+
+// turn gives the VMs other modes.
+func (l *lab) turn(modes map[string]plan.Mode) {
+	l.modes = modes
+	l.tellAccount()
+}
+
+// release deletes the account.
+func (l *lab) release() {
+	l.deleted = true
+	l.tellAccount()
+}
+
+// exchange gives the account other credentials.
+func (l *lab) exchange() {
+	l.since = l.options.Clock.Now()
+	l.accounts.change(func(a *Account) { a.Provider = l.newProvider() })
+}
+
+// pauseAfter stops the cloud after so many changes until it is to go on; 0 stands for never.
+func (l *lab) pauseAfter(changes int) (reached func() bool, goOn func()) {
+	if changes == 0 {
+		return func() bool { return false }, func() {}
+	}
+	stopped, resumed := make(chan struct{}), make(chan struct{})
+	seen := 0
+	remove := l.server.World().OnMutation(func(world.Mutation) {
+		if seen++; seen == changes {
+			close(stopped)
+			<-resumed
+		}
+	})
+	return func() bool {
+			select {
+			case <-stopped:
+				return true
+			default:
+				return false
+			}
+		}, func() {
+			close(resumed)
+			remove()
+		}
 }
 
 // revive starts a new realizer if the last one died.

@@ -1,6 +1,9 @@
 package realize
 
 import (
+	"net/netip"
+
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -84,6 +87,9 @@ type event struct {
 	modes map[string]plan.Mode
 	// release is set if the account is deleted.
 	release bool
+	// midway is what happens when the cloud has been changed so many times because of the event, while the plan is on its way.
+	midway func(*lab)
+	after  int
 }
 
 // history is the life of two policies.
@@ -101,7 +107,7 @@ func history() []event {
 }
 
 func out(l *lab) {
-	for _, p := range []policy.Policy{webIn(), dbNoShell(), inside()} {
+	for _, p := range []policy.Policy{webIn(), dbNoShell(), inside(), noShell()} {
 		l.engine.DeletePolicy(p.UID)
 	}
 }
@@ -112,6 +118,14 @@ func inside() policy.Policy {
 	p.AppliedTo = applied("web", "db", "ops")
 	p.Ingress = []policy.Rule{{Action: policy.Allow, Peers: from("web", "db", "ops"), Ports: ports(22, 5432, 8080)}}
 	p.Egress = []policy.Rule{{Action: policy.Allow, Peers: from("web", "db", "ops")}, {Action: policy.Allow, Peers: block("203.0.113.0/24"), Ports: ports(443)}}
+	return p
+}
+
+// noShell drops SSH from everywhere, but for what is failsafe.
+func noShell() policy.Policy {
+	p := clusterPolicy("no-shell", 1, 1)
+	p.AppliedTo = applied("web", "db", "ops")
+	p.Ingress = []policy.Rule{{Action: policy.Drop, Ports: ports(22)}}
 	return p
 }
 
@@ -161,6 +175,34 @@ func stories() []story {
 		{"two regions", labConfig{regions: []string{home, away}}, []event{
 			{name: "a policy in both", do: func(l *lab) { l.engine.PutPolicy(everywhere()) }},
 			{name: "another one", do: func(l *lab) { l.engine.PutPolicy(dbNoShell()) }},
+			{name: "all out", do: out},
+		}},
+		{"changed midway", labConfig{}, []event{
+			{name: "two released while all are taken over", do: func(l *lab) { l.engine.PutPolicy(inside()); l.engine.PutPolicy(dbNoShell()) },
+				after: 9, midway: func(l *lab) { l.turn(map[string]plan.Mode{"web-1": plan.Released, "ops-1": plan.Released}) }},
+			{name: "other credentials while these come back", modes: map[string]plan.Mode{}, after: 3, midway: func(l *lab) { l.exchange() }},
+			{name: "only planned for while a policy changes", do: func(l *lab) { l.engine.PutPolicy(webInEdited()) },
+				after: 2, midway: func(l *lab) { l.turn(all(plan.Planned)) }},
+			{name: "enforced again, with other credentials on the way", modes: map[string]plan.Mode{}, after: 1, midway: func(l *lab) { l.exchange() }},
+			{name: "the account deleted while labels change", do: func(l *lab) { l.relabel("web-1", "ops"); l.relabel("ops-1", "web") },
+				after: 2, midway: func(l *lab) { l.release() }},
+		}},
+		{"peered, IPv6, failsafe", labConfig{estate: "testdata/twins.yaml", failsafe: []plan.FailsafeFlow{{
+			Direction: cloud.Ingress, Services: []plan.Service{{Protocol: cloud.TCP, From: 22, To: 22}},
+			Peers: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:ffff::/48")},
+		}}}, []event{
+			{name: "both networks taken over", do: func(l *lab) {
+				l.engine.PutPolicy(inside())
+				l.engine.PutPolicy(noShell())
+			}},
+			{name: "labels and a policy change together", do: func(l *lab) {
+				l.relabel("web-2", "ops")
+				l.relabel("ops-2", "web")
+				l.engine.PutPolicy(webInEdited())
+			}},
+			{name: "one network less", do: func(l *lab) {
+				l.engine.DeletePolicy(inside().UID)
+			}},
 			{name: "all out", do: out},
 		}},
 		{"account deleted", labConfig{}, []event{

@@ -90,12 +90,14 @@ type lab struct {
 	deleted  bool                 // whether the account is
 	stop     context.CancelFunc
 	done     chan struct{}
+	// newProvider makes a provider as other credentials of the same account do.
+	newProvider func() cloud.Provider
 }
 
 // labVM is what the tests know of a VM.
 type labVM struct {
 	nic, id, region string
-	addr            netip.Addr
+	addr, addr6     netip.Addr
 	labels          map[string]string
 }
 
@@ -139,6 +141,8 @@ type labConfig struct {
 	// maxPerWave is that of the account.
 	maxPerWave int
 	state      *world.State // an account without known VMs, instead of the shop
+	estate     string       // a file with known VMs, instead of the shop
+	failsafe   []plan.FailsafeFlow
 	// groupsPerInterface is the account's quota; 0 means the default.
 	groupsPerInterface int
 }
@@ -153,7 +157,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	if cfg.clock == nil {
 		cfg.clock, pause = w, time.Second
 	}
-	state, _, err := estate.Load("testdata/shop.yaml")
+	state, _, err := estate.Load(cmp.Or(cfg.estate, "testdata/shop.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,17 +179,20 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	})
 	l := &lab{T: t, server: server, account: server.World().Accounts()[0].ID, engine: policy.New(policy.Options{}),
 		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, vms: map[string]labVM{}}
-	provider, err := aws.New(aws.Config{
-		Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
-		Region:     cfg.regions[0], Endpoint: server.URL(), Now: w.Now, Sleep: w.sleep, MaxAttempts: 1, MaxBackoff: time.Millisecond,
-		Limits: func(string) cloud.Limits { return cloud.Limits{GroupsPerInterface: cfg.groupsPerInterface} },
-	})
-	if err != nil {
-		t.Fatal(err)
+	l.newProvider = func() cloud.Provider {
+		provider, err := aws.New(aws.Config{
+			Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
+			Region:     cfg.regions[0], Endpoint: server.URL(), Now: w.Now, Sleep: w.sleep, MaxAttempts: 1, MaxBackoff: time.Millisecond,
+			Limits: func(string) cloud.Limits { return cloud.Limits{GroupsPerInterface: cfg.groupsPerInterface} },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return provider
 	}
 	l.accounts = &labAccounts{subs: map[int]func(string){}, account: Account{
-		Key: labAccount, EnforcerKey: cloud.EnforcerKey(labNamespace, "shop"), Provider: provider, Regions: cfg.regions,
-		Snapshots: map[string]*cloud.Snapshot{}, Entities: map[plan.EntityRef]plan.VMRef{}, MaxPerWave: cfg.maxPerWave,
+		Key: labAccount, EnforcerKey: cloud.EnforcerKey(labNamespace, "shop"), Provider: l.newProvider(), Regions: cfg.regions,
+		Snapshots: map[string]*cloud.Snapshot{}, Entities: map[plan.EntityRef]plan.VMRef{}, MaxPerWave: cfg.maxPerWave, Failsafe: cfg.failsafe,
 	}}
 	if cfg.state == nil {
 		l.findVMs(cfg.regions)
@@ -227,7 +234,11 @@ func (l *lab) findVMs(regions []string) {
 			vm := i.Tags["Name"]
 			role, _, _ := strings.Cut(vm, "-")
 			nic := i.Primary()
-			l.vms[vm] = labVM{nic: nic.ID, id: i.ID, region: name, addr: nic.PrimaryIP().Addr, labels: map[string]string{"role": role}}
+			known := labVM{nic: nic.ID, id: i.ID, region: name, addr: nic.PrimaryIP().Addr, labels: map[string]string{"role": role}}
+			if len(nic.IPv6) > 0 {
+				known.addr6 = nic.IPv6[0]
+			}
+			l.vms[vm] = known
 			l.accounts.account.Entities[plan.EntityRef{Namespace: labNamespace, Name: vm}] = plan.VMRef{Region: name, ID: i.ID}
 			l.putEntity(vm)
 		}
@@ -236,7 +247,11 @@ func (l *lab) findVMs(regions []string) {
 
 func (l *lab) putEntity(name string) {
 	vm := l.vms[name]
-	l.engine.PutEntity(policy.Entity{EntityRef: entityRef(name), Labels: vm.labels, Addresses: []netip.Addr{vm.addr},
+	addresses := []netip.Addr{vm.addr}
+	if vm.addr6.IsValid() {
+		addresses = append(addresses, vm.addr6)
+	}
+	l.engine.PutEntity(policy.Entity{EntityRef: entityRef(name), Labels: vm.labels, Addresses: addresses,
 		Host: cloud.EnforcerKey(labNamespace, "shop")})
 }
 
@@ -328,7 +343,7 @@ func (l *lab) unsettled() string {
 	// What was planned last must be what is mirrored now, on what the cloud is now: plan once more.
 	acct, _ := l.accounts.Account(labAccount)
 	in := plan.Input{ClusterID: l.options.ClusterID, Account: labAccount, Policies: mirrored.Policies, AddressGroups: mirrored.AddressGroups,
-		AppliedToGroups: mirrored.AppliedToGroups, Entities: acct.Entities, Modes: acct.planModes()}
+		AppliedToGroups: mirrored.AppliedToGroups, Entities: acct.Entities, Modes: acct.planModes(), Failsafe: acct.Failsafe}
 	for _, region := range sortedKeys(acct.Snapshots) {
 		limits, err := acct.Provider.Limits(l.Context(), acct.Snapshots[region].Scope)
 		if err != nil {
