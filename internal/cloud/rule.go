@@ -120,10 +120,7 @@ func (p Peer) String() string {
 }
 
 func (m Match) String() string {
-	name := map[int]string{AnyProtocol: "all", ICMP: "icmp", TCP: "tcp", UDP: "udp", ICMPv6: "icmpv6"}[m.Protocol]
-	if name == "" {
-		name = fmt.Sprintf("protocol %d", m.Protocol)
-	}
+	name := ProtocolName(m.Protocol)
 	switch {
 	case m.Protocol == TCP || m.Protocol == UDP:
 		if m.From == m.To {

@@ -67,18 +67,18 @@ func TestReachInWords(t *testing.T) {
 		"nothing": {},
 		"a part of a range goes in place": {
 			[]plan.Step{shrunk},
-			"- tcp 80-99 from 0.0.0.0/0 to web-1, web-2; - tcp 80-99 from db, web-1, web-2 to web-1, web-2",
+			"- tcp 80-99 from the rest of 0.0.0.0/0 to web-1, web-2; - tcp 80-99 from db, web-1, web-2 to web-1, web-2",
 		},
 		"a port from everywhere": {
 			[]plan.Step{step(cloud.OpAddRules, "sg-web", rule(cloud.Ingress, ssh, "0.0.0.0/0"))},
-			"+ tcp 22 from 0.0.0.0/0 to web-1, web-2; + tcp 22 from db, web-1, web-2 to web-1, web-2",
+			"+ tcp 22 from the rest of 0.0.0.0/0 to web-1, web-2; + tcp 22 from db, web-1, web-2 to web-1, web-2",
 		},
 		"a part of a range goes": {
 			[]plan.Step{
 				step(cloud.OpRemoveRules, "sg-web", rule(cloud.Ingress, web, "0.0.0.0/0")),
 				step(cloud.OpAddRules, "sg-web", rule(cloud.Ingress, cloud.NewMatch(cloud.TCP, 100, 443), "0.0.0.0/0")),
 			},
-			"- tcp 80-99 from 0.0.0.0/0 to web-1, web-2; - tcp 80-99 from db, web-1, web-2 to web-1, web-2",
+			"- tcp 80-99 from the rest of 0.0.0.0/0 to web-1, web-2; - tcp 80-99 from db, web-1, web-2 to web-1, web-2",
 		},
 		"another group": {
 			[]plan.Step{created, fill, attach},

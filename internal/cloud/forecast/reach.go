@@ -25,15 +25,19 @@ type Change struct {
 	To      End     `json:"to"`
 }
 
-// End is one end of flows. Exactly one field is set.
+// End is one end of flows: exactly one of VMs, Addresses and Unseen.
 type End struct {
 	// VMs are VMs by name (by ID if they have none, or share it), sorted. An interface of a VM with several is told as VM/interface,
 	// one without a VM by its ID.
 	VMs []string `json:"vms,omitempty"`
 	// Addresses are ranges of addresses. The addresses of interfaces in sight do not count, even where they lie in a range.
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	// Rest is true if interfaces in sight lie in these ranges: the end is the rest of the ranges then.
+	Rest bool `json:"rest,omitempty"`
 	// Unseen are peers whose addresses the account does not show: groups of other accounts, prefix lists without their entries.
 	Unseen []string `json:"unseen,omitempty"`
+	// holes are addresses of interfaces in sight within Addresses.
+	holes plan.Set
 }
 
 // kind is a set of interfaces with the same network and the same groups, before and after.
@@ -231,7 +235,9 @@ func (c *comparison) outer(k *kind) {
 					now, was, unseen = x.before, x.after, x.goes
 				}
 				if set := now.Minus(was).Intersect(k.outside); !set.Empty() {
-					tell(opens, x.service, End{Addresses: filled(set, k.inside).Prefixes()})
+					all := filled(set, k.inside)
+					holes := all.Minus(set)
+					tell(opens, x.service, End{Addresses: all.Prefixes(), Rest: !holes.Empty(), holes: holes})
 				}
 				if len(unseen) > 0 {
 					tell(opens, x.service, End{Unseen: unseen})

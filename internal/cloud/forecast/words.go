@@ -45,9 +45,9 @@ func (c *changes) merged() []Change {
 		e.Packets = packetsOf(e.services, e.possible)
 		out = append(out, e.Change)
 	}
-	out = merge(out, func(x *Change) string { return x.To.key() }, func(x, y *Change) { x.From = x.From.and(y.From) },
+	out = merge(out, func(x *Change) string { return x.To.key() }, func(x, y *Change) { x.From, x.To = x.From.and(y.From), x.To.and(y.To) },
 		func(x *Change) *End { return &x.From })
-	out = merge(out, func(x *Change) string { return x.From.key() }, func(x, y *Change) { x.To = x.To.and(y.To) },
+	out = merge(out, func(x *Change) string { return x.From.key() }, func(x, y *Change) { x.From, x.To = x.From.and(y.From), x.To.and(y.To) },
 		func(x *Change) *End { return &x.To })
 	slices.SortStableFunc(out, func(a, b Change) int {
 		return cmp.Or(b2i(b.Opens)-b2i(a.Opens), strings.Compare(a.To.key(), b.To.key()), strings.Compare(a.From.key(), b.From.key()),
@@ -101,41 +101,53 @@ func (e End) and(o End) End {
 		slices.Sort(all)
 		return slices.Compact(all)
 	}
-	out := End{VMs: union(e.VMs, o.VMs), Unseen: union(e.Unseen, o.Unseen)}
+	out := End{VMs: union(e.VMs, o.VMs), Unseen: union(e.Unseen, o.Unseen), holes: e.holes.Union(o.holes)}
 	if len(e.Addresses)+len(o.Addresses) > 0 {
 		out.Addresses = plan.SetOfPrefixes(slices.Concat(e.Addresses, o.Addresses)...).Prefixes()
 	}
+	out.Rest = e.Rest || o.Rest
 	return out
 }
 
 // named is how many VMs or addresses are listed before the rest is counted.
 const named = 4
 
-func (e End) String() string {
+func (e End) String() string { return e.Text(named) }
+
+// Text says what the end is; of more than limit VMs or ranges some are named and the rest is counted.
+func (e End) Text(limit int) string {
 	switch e.form() {
 	case "vms":
-		return list(e.VMs)
+		return list(e.VMs, limit)
 	case "unseen":
-		return "the members of " + list(e.Unseen)
+		return "the members of " + list(e.Unseen, limit)
 	}
 	if len(e.Addresses) == 2 && e.Addresses[0].Bits() == 0 && e.Addresses[1].Bits() == 0 {
+		if e.Rest {
+			return "anywhere else"
+		}
 		return "anywhere"
 	}
-	texts := make([]string, len(e.Addresses))
-	for i, p := range e.Addresses {
-		texts[i] = p.String()
+	var whole, rest []string
+	for _, p := range e.Addresses {
+		text := p.String()
 		if p.IsSingleIP() {
-			texts[i] = p.Addr().String()
+			text = p.Addr().String()
+		}
+		if e.holes.Overlaps(plan.SetOfPrefixes(p)) {
+			rest = append(rest, "the rest of "+text)
+		} else {
+			whole = append(whole, text)
 		}
 	}
-	return list(texts)
+	return list(append(whole, rest...), limit)
 }
 
-func list(items []string) string {
-	if len(items) <= named+1 {
+func list(items []string, limit int) string {
+	if len(items) <= limit+1 {
 		return strings.Join(items, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(items[:named], ", "), len(items)-named)
+	return fmt.Sprintf("%s and %d more", strings.Join(items[:limit], ", "), len(items)-limit)
 }
 
 // Packets is a set of packets as seen by protocol and port.
@@ -176,11 +188,53 @@ func packetsOf(in, possible []plan.Service) Packets {
 			missing = append(missing, s)
 		}
 	}
-	out := Packets{Except: true, Ranges: joined(missing), Text: "everything"}
-	if len(missing) > 0 {
-		out.Text += " but " + words(out.Ranges)
-	}
+	out := Packets{Except: true, Ranges: joined(missing)}
+	out.Text = allBut(joined(in), out.Ranges)
 	return out
+}
+
+// allBut says in words what all protocols are but the missing ranges. Of a protocol of which little is left, that is said first; it would be
+// hard to guess from what is missing.
+func allBut(in, missing []Range) string {
+	sizes := map[int][2]int{}
+	for i, ranges := range [][]Range{in, missing} {
+		for _, r := range ranges {
+			n := sizes[r.Protocol]
+			n[i] += r.To - r.From + 1
+			sizes[r.Protocol] = n
+		}
+	}
+	var first, but []string
+	most, whole := map[int]bool{}, true
+	for _, r := range missing {
+		n := sizes[r.Protocol]
+		switch {
+		case n[0] > 0 && n[0] < n[1]:
+			if !most[r.Protocol] {
+				most[r.Protocol] = true
+				but = append(but, cloud.ProtocolName(r.Protocol))
+			}
+		default:
+			whole = whole && n[0] == 0
+			but = append(but, r.String())
+		}
+	}
+	for _, r := range in {
+		if most[r.Protocol] {
+			first = append(first, r.String())
+		}
+	}
+	text := "everything"
+	if whole && len(but) > 0 {
+		text = "all protocols"
+	}
+	if len(first) > 0 {
+		text = strings.Join(first, ", ") + ", and " + text
+	}
+	if len(but) > 0 {
+		text += " but " + strings.Join(but, ", ")
+	}
+	return text
 }
 
 // joined returns the services as ranges, neighbours put together.
@@ -207,16 +261,12 @@ func words(ranges []Range) string {
 }
 
 func (r Range) String() string {
-	name, _, _ := strings.Cut(cloud.Match{Protocol: r.Protocol, From: 0, To: 0}.String(), " type")
+	name := cloud.ProtocolName(r.Protocol)
 	switch {
-	case r.Protocol == cloud.TCP || r.Protocol == cloud.UDP:
-		if r.From == 0 && r.To == last {
-			name, _, _ = strings.Cut(name, " ")
-			return name
-		}
-		return cloud.Match{Protocol: r.Protocol, From: r.From, To: r.To}.String()
 	case r.From == 0 && r.To == last:
 		return name
+	case r.Protocol == cloud.TCP || r.Protocol == cloud.UDP:
+		return cloud.Match{Protocol: r.Protocol, From: r.From, To: r.To}.String()
 	case r.From == r.To:
 		return fmt.Sprintf("%s type %d code %d", name, r.From>>8, r.From&0xff)
 	case r.From&0xff == 0 && r.To&0xff == 0xff && r.From>>8 == r.To>>8:

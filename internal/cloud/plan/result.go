@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -137,7 +136,7 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 		}
 		on.Realized = on.Message == "" && !pending && guarded
 		if p.reject {
-			on.Warning = "Reject is realized as Drop: security groups cannot answer"
+			on.Warning = "Reject is realized as Drop: security groups cannot answer."
 		}
 		if d, ok := s.reducedBy(vm, p); ok {
 			on.Warning = strings.TrimSpace(on.Warning + " " + reducedWarning(d))
@@ -173,12 +172,12 @@ func (s *regionState) reducedBy(vm *vmState, p *policy) (cloud.Direction, bool) 
 }
 
 func reducedWarning(d cloud.Direction) string {
-	var numbers []string
+	var names []string
 	for _, protocol := range told {
-		numbers = append(numbers, strconv.Itoa(protocol))
+		names = append(names, cloud.ProtocolName(protocol))
 	}
 	return "Where a rule takes some " + string(d) + " traffic out of what all protocols were allowed, of the others only these IP protocols stay open, and of ICMP the types in use: " +
-		strings.Join(numbers, ", ") + "."
+		strings.Join(names, ", ") + "."
 }
 
 func (s *regionState) vmRefusals(vm *vmState) []Refusal {

@@ -169,7 +169,7 @@ func TestUnsupportedRulesAreRefused(t *testing.T) {
 	}{
 		"source port": {func(r *v1beta2.NetworkPolicyRule) { r.Services[0].SrcPort = &port }, "source ports (1024)"},
 		"domain name": {func(r *v1beta2.NetworkPolicyRule) { r.From.FQDNs = []string{"example.com"} }, "example.com"},
-		"SCTP port":   {func(r *v1beta2.NetworkPolicyRule) { r.Services = []v1beta2.Service{{Protocol: &sctp, Port: &number}} }, "protocol 132"},
+		"SCTP port":   {func(r *v1beta2.NetworkPolicyRule) { r.Services = []v1beta2.Service{{Protocol: &sctp, Port: &number}} }, "ports of sctp"},
 		"IGMP group": {func(r *v1beta2.NetworkPolicyRule) {
 			r.Services = []v1beta2.Service{{Protocol: &igmp, GroupAddress: "224.0.0.1"}}
 		}, "IGMP"},

@@ -60,5 +60,5 @@ func (s Service) String() string {
 	if s.From == 0 && s.To == 0xffff {
 		return cloud.Match{Protocol: s.Protocol, From: -1, To: -1}.String()
 	}
-	return fmt.Sprintf("protocol %d %d-%d", s.Protocol, s.From, s.To)
+	return fmt.Sprintf("%s %d-%d", cloud.ProtocolName(s.Protocol), s.From, s.To)
 }

@@ -29,7 +29,7 @@ func (AWS) Unsupported(s plan.Service) string {
 	if s.From == 0 && s.To == 0xffff {
 		return ""
 	}
-	return fmt.Sprintf("security groups do not match ports of protocol %d (range %d-%d); the whole protocol would be open", s.Protocol, s.From, s.To)
+	return fmt.Sprintf("security groups do not match ports of %s (range %d-%d); the whole protocol would be open", cloud.ProtocolName(s.Protocol), s.From, s.To)
 }
 
 // Lower implements plan.Lowerer.
