@@ -37,9 +37,11 @@ func Compute(in Input, lower Lowerer) (out *Result) {
 	in.recall = newRecall()
 	out, c := computeAtOnce(in, lower)
 	if successive, ok := in.follow(out, c, lower); ok {
+		in.recall.lacks.number(successive.Refusals)
 		return successive
 	}
 	out, _ = in.foresee(out, c, lower)
+	in.recall.lacks.number(out.Refusals)
 	out.Followed = len(in.Succession.Changes)
 	return out
 }

@@ -308,8 +308,7 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 	if s.splits(c) {
 		return
 	}
-	limits := s.quotaOf(c, 0).Limits
-	message := func() string { return short().message(limits) }
+	message := func() string { return s.message(short(), s.quotaOf(c, 0)) }
 	switch {
 	case c.frozen:
 		s.literal[c.key] = true

@@ -112,11 +112,14 @@ func (e *emitter) set(l leg) {
 			op.Reason = e.purpose(n)
 		}
 		e.add(n.NetworkID, op)
+		e.because(e.policiesOf(n.class))
 	}
 }
 
 func (e *emitter) purpose(n *nic) string {
 	switch {
+	case n.state == Guarded && len(n.ours) == 0 && e.native(n):
+		return "take over with the rules of its own groups, because these refer to groups that others give up"
 	case n.state == Guarded && len(n.ours) == 0:
 		return "take over"
 	case n.state == Guarded:

@@ -234,6 +234,8 @@ type Refusal struct {
 	Direction cloud.Direction
 	// Message is a full sentence with the reason, the numbers where a quota is concerned, and what helps.
 	Message string
+	// Lack has the numbers if a quota is what does not suffice.
+	Lack *Lack
 	// Kept is true if the interfaces stay as they were last realized, Tightened if what fits of the policy is enforced; else the policy is
 	// left out there.
 	Kept, Tightened bool
@@ -262,6 +264,8 @@ type Step struct {
 	// Network is the network that the op's group or interface belongs to, as cloud.Op.Resolve needs it.
 	Network string
 	Op      cloud.Op
+	// Policies are those that the step is made for, in the order of evaluation, as far as there are any.
+	Policies []PolicyRef
 	// Follows is the number of the change of Input.Succession, counted from 1, that the step follows; 0 if the plan follows its changes together.
 	Follows int
 	// Stage numbers the stages of a region's part of the plan, from 0.

@@ -22,6 +22,7 @@ type recall struct {
 	needs    map[needKey]int
 	last     int // number that was given
 	spans    int // that are kept
+	lacks    lacks
 }
 
 // keptSpans bounds the memory of a recall: 32 bytes each. What is forgotten is worked out once more.

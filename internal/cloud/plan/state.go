@@ -257,10 +257,14 @@ func (s *regionState) openedByAddress(n *nic, rule cloud.Rule) Set {
 // refuseTakeover refuses to take over interfaces whose leaving would cut off the dependent. Those that are under control already
 // stay so: giving up protection because somebody else started to depend on them would be worse.
 func (s *regionState) refuseTakeover(lost []*nic, dependent *nic, ref reference) (refused bool) {
+	remedy := ""
+	if dependent.VMID != "" {
+		remedy = "select its VM, or "
+	}
 	for _, n := range lost {
 		message := fmt.Sprintf("the group %s of the interface %s refers to the group %s, and the interface %s would no longer match it; "+
-			"%s cannot be taken over itself (%s): select its VM, or let %s allow addresses instead of the group",
-			ref.holder.ID, dependent.ID, ref.rule.Peer.GroupID, n.ID, dependent.ID, s.whyNot(dependent), ref.holder.ID)
+			"%s cannot be taken over itself (%s): %slet %s allow addresses instead of the group",
+			ref.holder.ID, dependent.ID, ref.rule.Peer.GroupID, n.ID, dependent.ID, s.whyNot(dependent), remedy, ref.holder.ID)
 		if n.taken() {
 			s.note(dependent.ID, message)
 			continue

@@ -41,6 +41,7 @@ type emitter struct {
 	freed map[*nic]bool
 	// remembered are the tags by which groups of classes remember what is in force, as the steps so far leave them.
 	remembered map[*class]map[string]string
+	causes     causes
 }
 
 // emit returns the steps of the region in their order, and whether a further round is needed.
@@ -146,6 +147,7 @@ func (e *emitter) create() {
 			},
 			Reason: reason,
 		})
+		e.because(e.policiesOf(g.class))
 	}
 }
 
@@ -174,6 +176,7 @@ func (e *emitter) ruleOp(g *group, kind cloud.OpKind, rules []cloud.Rule, reason
 		rules[i].Description = ruleDescription
 	}
 	e.add(g.class.network.ID, onGroup(g, cloud.Op{Kind: kind, Rules: rules, Reason: reason}))
+	e.becauseOfRules(g.class, rules)
 }
 
 // bridge adds the rules that groups need until they are deleted.

@@ -63,7 +63,6 @@ func (s *regionState) rulesOfPolicies(vm *vmState, policies []*policy) ([]*bound
 // for the sake of one policy needs nothing more.
 func (s *regionState) leaveSurplus(c *class, held [][]cloud.Rule, message func() string) {
 	surplus := s.surplus(c, held)
-	limits := s.quotaOf(c, 0).Limits
 	var left []unfitting
 	for _, u := range surplus {
 		if !s.in.Tighten[u.policy.ref.UID] || s.tightened[c.key] != nil {
@@ -81,7 +80,7 @@ func (s *regionState) leaveSurplus(c *class, held [][]cloud.Rule, message func()
 	}
 	messages := map[*policy]string{}
 	for _, u := range left {
-		messages[u.policy] = u.short().message(limits)
+		messages[u.policy] = s.message(u.short(), s.quotaOf(c, 0))
 	}
 	for _, n := range c.nics {
 		for _, u := range s.inOrderOfLoss(n.vm, left) {

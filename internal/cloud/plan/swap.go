@@ -189,4 +189,5 @@ func (e *emitter) swapOp(g *group, swaps []swap) {
 		op.Rules, op.Replaced = append(op.Rules, w.to), append(op.Replaced, w.from)
 	}
 	e.add(g.class.network.ID, onGroup(g, op))
+	e.becauseOfRules(g.class, op.Rules)
 }
