@@ -70,8 +70,8 @@ func TestForecastIsWhatHappens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := planned[0].regions[0].Snapshot
-	changes := forecast.Reach(before, planned[0].forecast.After[0])
+	before := planned.accounts[0].regions[0].Snapshot
+	changes := forecast.Reach(before, planned.accounts[0].forecast.After[0])
 	flows := flowsOf(before)
 	was := verdicts(t, server.World(), flows)
 	perform(t, provider, p)
@@ -105,14 +105,14 @@ func perform(t *testing.T, provider cloud.Provider, p *planner) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if planned[0].result.Plan.Empty() {
+		if planned.accounts[0].result.Plan.Empty() {
 			return
 		}
 		ids := map[string]string{}
-		for _, g := range planned[0].regions[0].Snapshot.Groups {
+		for _, g := range planned.accounts[0].regions[0].Snapshot.Groups {
 			ids[g.NetworkID+"/"+g.Name] = g.ID
 		}
-		for _, s := range planned[0].result.Plan.Steps {
+		for _, s := range planned.accounts[0].result.Plan.Steps {
 			id, err := provider.Apply(t.Context(), s.Scope, s.Op.Resolve(s.Network, ids))
 			if err != nil {
 				t.Fatal(err)

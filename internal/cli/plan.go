@@ -30,6 +30,8 @@ type planFlags struct {
 	snapshot  string
 	clusterID string
 	output    string
+	all       bool
+	strict    bool
 	cluster   clusterFlags
 }
 
@@ -47,7 +49,9 @@ Without flags it is about the cluster as it is. With -f it is about the cluster 
 snapshot is a description of the account as "nephele sim" takes it (for example a folder of answers of "aws ec2 describe-..."). It has
 to be whole (docs/simulator.md); of several accounts in it, that counts whose alias or number is the CloudProviderAccount's name.
 
-The exit code is 0 if nothing is to be done, 1 if something is or is refused, 2 if the plan cannot be made.`,
+The exit code is 0 if nothing is to be done, 1 if something is or is refused, 2 if the plan cannot be made, or not for all accounts.
+What looks like a mistake, as a selector that selects no VM, is a warning and changes it only with --strict.
+docs/plan.md explains the output and the JSON.`,
 		Example: `  nephele plan
   nephele plan -f new-policy.yaml
   nephele plan -f account.yaml -f selector.yaml -f policies/ --snapshot ./my-account -o json`,
@@ -59,6 +63,8 @@ The exit code is 0 if nothing is to be done, 1 if something is or is refused, 2 
 	flags.StringVar(&f.snapshot, "snapshot", "", "file or folder that describes the cloud account; then no cluster and no cloud is asked")
 	flags.StringVar(&f.clusterID, "cluster-id", "", "with --snapshot: the id of the cluster whose groups in the account are ours (default: none is)")
 	flags.StringVarP(&f.output, "output", "o", "", "json or yaml, or nothing for text")
+	flags.BoolVar(&f.all, "all", false, "name all that is changed, refused or noted alike, in place of some and a number")
+	flags.BoolVar(&f.strict, "strict", false, "exit with 2 if there is any warning")
 	f.cluster.register(flags)
 	return c
 }
@@ -78,30 +84,24 @@ func runPlan(cmd *cobra.Command, f planFlags) error {
 	if len(p.in.accounts) == 0 {
 		return errors.New("there is no CloudProviderAccount: nothing is to be enforced in any cloud")
 	}
-	planned, err := p.plan(cmd.Context())
+	made, err := p.plan(cmd.Context())
 	notes(cmd, p.in.notes)
 	if err != nil {
 		return err
 	}
-	answers := answersOf(planned)
+	if len(made.accounts) == 0 {
+		return made.unreadable()
+	}
+	answer := p.answer(made)
 	if f.output == "" {
-		err = printPlans(cmd.OutOrStdout(), p.in.gaps, answers)
+		err = printPlans(cmd.OutOrStdout(), answer, f.all)
 	} else {
-		all := map[string]any{"accounts": answers}
-		if len(p.in.gaps) > 0 {
-			all["incomplete"] = p.in.gaps
-		}
-		err = printValue(cmd.OutOrStdout(), f.output, all)
+		err = printValue(cmd.OutOrStdout(), f.output, answer)
 	}
 	if err != nil {
 		return err
 	}
-	for _, a := range answers {
-		if !a.Plan.Empty() || len(a.Refusals) > 0 {
-			return ErrNo
-		}
-	}
-	return nil
+	return answer.outcome(made.unreadable(), f.strict)
 }
 
 // prepare reads what the plan is made from.
@@ -185,11 +185,14 @@ func Preview(ctx context.Context, cfg *rest.Config, account types.NamespacedName
 	if len(p.in.accounts) == 0 {
 		return nil, fmt.Errorf("there is no CloudProviderAccount %s", account)
 	}
-	planned, err := p.plan(ctx)
+	made, err := p.plan(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return planned[0].result, nil
+	if err := made.unreadable(); err != nil {
+		return nil, err
+	}
+	return made.accounts[0].result, nil
 }
 
 // planner makes the plans of all accounts.
@@ -202,72 +205,53 @@ type planner struct {
 	neighbours []*cloudv1alpha1.CloudProviderAccount
 }
 
-// accountPlan is the answer for one account.
-type accountPlan struct {
-	Account string    `json:"account"`
-	Plan    plan.Plan `json:"plan"`
-	// Further are the plans that follow when this one is done, each made on what the one before leads to.
-	Further []plan.Plan `json:"further"`
-	// Wave is what is done first, if the account bounds what is done at once and that is less than the plan.
-	Wave *plannedWave `json:"wave,omitempty"`
-	// Quotas and Reachability compare the cloud as it is with what it is when nothing is left to do.
-	Quotas       []forecast.Quota  `json:"quotas"`
-	Reachability []forecast.Change `json:"reachability"`
-
-	Policies []plannedPolicy  `json:"policies"`
-	Refusals []plannedRefusal `json:"refusals"`
-	Drift    []plannedNote    `json:"drift"`
-	Notes    []plannedNote    `json:"notes"`
-}
-
-// plannedPolicy counts the VMs that a policy applies to, by how far it is realized there.
-type plannedPolicy struct {
-	Policy   string `json:"policy"`
-	Realized int    `json:"realized"`
-	Pending  int    `json:"pending"`
-	Failed   int    `json:"failed"`
-}
-
-type plannedRefusal struct {
-	Policy    string          `json:"policy,omitempty"`
-	VM        string          `json:"vm,omitempty"`
-	Region    string          `json:"region,omitempty"`
-	Network   string          `json:"network,omitempty"`
-	Direction cloud.Direction `json:"direction,omitempty"`
-	Message   string          `json:"message"`
-	// Kept says that what was last realized stays in force there.
-	Kept bool `json:"kept"`
-	// Tightened says that as much of the policy as fits is enforced there.
-	Tightened bool `json:"tightened"`
-}
-
-// plannedWave is the beginning of a plan.
-type plannedWave struct {
-	MaxPerWave int       `json:"maxPerWave"`
-	Plan       plan.Plan `json:"plan"`
-}
-
-type plannedNote struct {
-	Region  string `json:"region,omitempty"`
-	Object  string `json:"object,omitempty"`
-	Message string `json:"message"`
-}
-
 // plannedAccount is an account as it was read, and what is to be done there.
 type plannedAccount struct {
 	*observedAccount
 	result   *plan.Result
 	forecast *forecast.Forecast
+	// modes are those of the VMs that are not simply enforced.
+	modes    map[plan.VMRef]realize.VMMode
+	failsafe []plan.FailsafeFlow
 	// maxPerWave bounds what is done of the plan at once; 0 means nothing does.
 	maxPerWave int
 }
 
-func (p *planner) plan(ctx context.Context) ([]plannedAccount, error) {
+// plans are what was made of all accounts.
+type plans struct {
+	accounts []plannedAccount
+	// failed are the accounts that could not be read, in their order.
+	failed []failedAccount
+	// computed are the policies and groups of all enforcers.
+	computed view
+}
+
+// failedAccount is an account that could not be read.
+type failedAccount struct {
+	key string
+	err error
+}
+
+// unreadable says which accounts and regions could not be read; nil if all could.
+func (p plans) unreadable() error {
+	var errs []error
+	for _, f := range p.failed {
+		errs = append(errs, f.err)
+	}
+	for _, a := range p.accounts {
+		errs = append(errs, a.missing...)
+	}
+	return errors.Join(errs...)
+}
+
+func (p *planner) plan(ctx context.Context) (plans, error) {
 	var observed observedAccounts
+	var out plans
 	for _, a := range p.in.accounts {
 		o, err := p.observe(ctx, a)
 		if err != nil {
-			return nil, err
+			out.failed = append(out.failed, failedAccount{cloud.AccountKey(a.Namespace, a.Name), err})
+			continue
 		}
 		p.in.importEntities(a, o)
 		observed = append(observed, o)
@@ -279,23 +263,26 @@ func (p *planner) plan(ctx context.Context) ([]plannedAccount, error) {
 	}
 	store := watchstore.New(watchstore.Options{})
 	store.Publish(convert.Delta(c.delta))
-	var planned []plannedAccount
+	var err error
+	if out.computed, err = viewOf(store, ""); err != nil {
+		return plans{}, err
+	}
 	for _, o := range observed {
 		acct := describe(known, o.key)
 		in, err := p.input(acct, o, store)
 		if err != nil {
-			return nil, err
+			return plans{}, err
 		}
-		o.noteModes(acct.Modes)
+		planned := plannedAccount{observedAccount: o, modes: acct.Modes, failsafe: in.Failsafe, maxPerWave: acct.MaxPerWave}
 		in = in.WithoutPlanned()
 		in.Stop = func() bool { return ctx.Err() != nil }
-		f, err := forecast.Run(in, lower.AWS{})
-		if err != nil {
-			return nil, fmt.Errorf("account %s: %w", o.key, err)
+		if planned.forecast, err = forecast.Run(in, lower.AWS{}); err != nil {
+			return plans{}, fmt.Errorf("account %s: %w", o.key, err)
 		}
-		planned = append(planned, plannedAccount{o, f.Rounds[0], f, acct.MaxPerWave})
+		planned.result = planned.forecast.Rounds[0]
+		out.accounts = append(out.accounts, planned)
 	}
-	return planned, nil
+	return out, nil
 }
 
 // input is what the realizer would plan from.
@@ -328,63 +315,4 @@ func (p *planner) observeNeighbours(ctx context.Context, observed observedAccoun
 		out = append(out, o)
 	}
 	return out
-}
-
-// answersOf is what is printed about the accounts.
-func answersOf(planned []plannedAccount) []accountPlan {
-	answers := make([]accountPlan, len(planned))
-	for i, p := range planned {
-		answers[i] = p.answer()
-	}
-	return answers
-}
-
-func (p plannedAccount) answer() accountPlan {
-	o, r := p.observedAccount, p.result
-	a := accountPlan{
-		Account: o.key, Plan: r.Plan, Further: []plan.Plan{}, Quotas: []forecast.Quota{}, Reachability: []forecast.Change{},
-		Policies: []plannedPolicy{}, Refusals: []plannedRefusal{}, Drift: []plannedNote{}, Notes: o.notes,
-	}
-	a.Plan.Account = o.key
-	if wave, more := r.Plan.Wave(p.maxPerWave, o.vmOf); more {
-		wave.Account = o.key
-		a.Wave = &plannedWave{MaxPerWave: p.maxPerWave, Plan: wave}
-	}
-	for _, round := range p.forecast.Rounds[1:] {
-		if !round.Plan.Empty() {
-			a.Further = append(a.Further, round.Plan)
-		}
-	}
-	if !r.Plan.Empty() {
-		for i, region := range o.regions {
-			a.Quotas = append(a.Quotas, forecast.Quotas(region.Snapshot, p.forecast.After[i], region.Limits)...)
-			a.Reachability = append(a.Reachability, forecast.Reach(region.Snapshot, p.forecast.After[i])...)
-		}
-	}
-	if !p.forecast.Complete {
-		a.Notes = append(a.Notes, plannedNote{Message: fmt.Sprintf("planning does not come to an end within %d rounds; please report this", len(p.forecast.Rounds))})
-	}
-	if a.Notes == nil {
-		a.Notes = []plannedNote{}
-	}
-	for _, s := range r.Policies {
-		a.Policies = append(a.Policies, plannedPolicy{s.PolicyRef.String(), len(s.Realized), len(s.Pending), len(s.Failed)})
-	}
-	for _, x := range r.Refusals {
-		out := plannedRefusal{Region: x.Region, Network: x.Network, Direction: x.Direction, Message: x.Message, Kept: x.Kept, Tightened: x.Tightened}
-		if x.Policy.UID != "" || x.Policy.Name != "" {
-			out.Policy = x.Policy.String()
-		}
-		if x.VM.ID != "" {
-			out.VM = x.VM.String()
-		}
-		a.Refusals = append(a.Refusals, out)
-	}
-	for _, d := range r.Drift {
-		a.Drift = append(a.Drift, plannedNote{d.Region, d.Object, d.Message})
-	}
-	for _, n := range r.Notes {
-		a.Notes = append(a.Notes, plannedNote{n.Region, n.Object, n.Message})
-	}
-	return a
 }

@@ -78,7 +78,7 @@ func TestPlanOffline(t *testing.T) {
 		t.Fatalf("exit %d: %s", r.code, r.err)
 	}
 	for _, want := range []string{
-		"account vms/hybrid\n", "region us-west-2\n", "  + security group nephele-", "      + ingress tcp 22 from 10.0.0.0/8\n", "Plan: ",
+		"account vms/hybrid\n", "region us-west-2\n", "  + security group new-group-1 (name known when applied) in ", "      + ingress tcp 22 from 10.0.0.0/8\n", "Plan: ",
 	} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("no %q in\n%s", want, r.stdout)
@@ -175,11 +175,11 @@ func TestPlanOverCluster(t *testing.T) {
 		}
 		defer stop()
 		planned, err := p.plan(t.Context())
-		if err != nil || len(planned) != 1 {
-			t.Fatalf("%v, %d accounts", err, len(planned))
+		if err != nil || len(planned.accounts) != 1 {
+			t.Fatalf("%v, %d accounts", err, len(planned.accounts))
 		}
 		var b strings.Builder
-		if err := printPlans(&b, nil, answersOf(planned)); err != nil {
+		if err := printPlans(&b, p.answer(planned), false); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
@@ -221,7 +221,7 @@ func TestPlanBeforeAnythingIsApplied(t *testing.T) {
 			t.Fatalf("%v, refused %v", err, p.in.refused)
 		}
 		planned, err := p.plan(t.Context())
-		if err != nil || len(planned) != 1 || len(planned[0].result.Plan.Steps) == 0 {
+		if err != nil || len(planned.accounts) != 1 || len(planned.accounts[0].result.Plan.Steps) == 0 {
 			t.Errorf("%s: %v, %+v", field, err, planned)
 		}
 	}
@@ -237,7 +237,7 @@ func TestPlanKnowsModes(t *testing.T) {
 	selector := func(spec string) string {
 		return strings.Replace(cloudManifests, "  accountName: hybrid\n", "  accountName: hybrid\n"+spec, 1)
 	}
-	planned := "is in mode plan: what is shown for it is done only when it is enforced (CloudEntitySelector vms/two)"
+	planned := "in mode plan: what is shown is done only in mode enforce (CloudEntitySelector vms/two)"
 	for name, c := range map[string]struct {
 		manifests string
 		code      int
@@ -246,7 +246,7 @@ func TestPlanKnowsModes(t *testing.T) {
 		"enforced":          {cloudManifests, ExitNo, "# take over"},
 		"planned selector":  {selector("  mode: plan\n"), ExitNo, planned},
 		"planned account":   {strings.Replace(cloudManifests, "  awsConfig:\n", "  mode: plan\n  awsConfig:\n", 1), ExitNo, planned},
-		"released selector": {selector("  mode: released\n"), ExitDone, "is in mode released: no policy is enforced on it, and what is held is given back (CloudEntitySelector vms/two)"},
+		"released selector": {selector("  mode: released\n"), ExitDone, "in mode released: no policy is enforced, and what is held is given back (CloudEntitySelector vms/two)"},
 		"released account":  {strings.Replace(cloudManifests, "  awsConfig:\n", "  mode: released\n  awsConfig:\n", 1), ExitDone, "Plan: nothing to do."},
 		"broken glass of the selector": {
 			strings.Replace(cloudManifests, "{name: two, ", "{name: two, annotations: {nephele.io/break-glass: fire}, ", 1), ExitDone, "(CloudEntitySelector vms/two: fire)",

@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +16,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/realize"
 )
 
 // opener makes the provider of an account.
@@ -65,6 +62,8 @@ type observedAccount struct {
 	deleting         bool
 	regions          []plan.Region
 	notes            []plannedNote
+	// missing says which regions could not be read, and why.
+	missing []error
 	// preview is what the inventory would know of it.
 	preview inventory.Previewed
 }
@@ -138,22 +137,6 @@ func (o observedAccounts) Settings(key string) inventory.Settings {
 // Deleting implements knowledge.
 func (o observedAccounts) Deleting(key string) bool { return o.find(key).deleting }
 
-// noteModes says which VMs are not simply enforced. Those in mode plan are shown as if they were enforced, which is what the mode is for.
-func (o *observedAccount) noteModes(modes map[plan.VMRef]realize.VMMode) {
-	var notes []plannedNote
-	for ref, m := range modes {
-		message := fmt.Sprintf("is in mode %s: no policy is enforced on it, and what is held is given back (%s)", m.Mode, m.Reason)
-		if m.Mode == plan.Planned {
-			message = fmt.Sprintf("is in mode plan: what is shown for it is done only when it is enforced (%s)", m.Reason)
-		}
-		notes = append(notes, plannedNote{ref.Region, ref.ID, message})
-	}
-	slices.SortFunc(notes, func(a, b plannedNote) int {
-		return cmp.Or(strings.Compare(a.Region, b.Region), strings.Compare(a.Object, b.Object))
-	})
-	o.notes = append(o.notes, notes...)
-}
-
 // tighten tells from the annotations of policies of which of them as much is to be enforced as fits.
 func (in *inputs) tighten(ref v1beta2.NetworkPolicyReference) bool {
 	named := func(o client.Object) bool { return o.GetNamespace() == ref.Namespace && o.GetName() == ref.Name }
@@ -190,6 +173,7 @@ func (p *planner) observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAcc
 				return nil, fmt.Errorf("account %s: region %s: %w", o.key, name, err)
 			}
 			o.notes = append(o.notes, plannedNote{Region: name, Message: "cannot be read and is left as it is: " + err.Error()})
+			o.missing = append(o.missing, fmt.Errorf("account %s: region %s: %w", o.key, name, err))
 			continue
 		}
 		o.regions = append(o.regions, region)

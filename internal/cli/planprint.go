@@ -3,95 +3,217 @@ package cli
 import (
 	"fmt"
 	"io"
+	"math"
+	"regexp"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
+// listedPolicies is how many policies that need no attention are listed before the rest is counted.
+const listedPolicies = 20
+
+// planText prints plans for people. All means that everything is listed, however much it is.
+type planText struct {
+	strings.Builder
+	all bool
+}
+
+// abbreviated is what stands for names that are not listed.
+var abbreviated = regexp.MustCompile(` and [0-9]+ more\b`)
+
 // printPlans prints the answers for people, and first what they could not take into account.
-func printPlans(w io.Writer, gaps []string, answers []accountPlan) error {
-	var b strings.Builder
-	if len(gaps) > 0 {
-		fmt.Fprintf(&b, "# the snapshot is incomplete: %s\n", printable(strings.Join(gaps, "; ")))
+func printPlans(w io.Writer, answer planAnswer, all bool) error {
+	t := &planText{all: all}
+	if len(answer.Incomplete) > 0 {
+		t.line("# the snapshot is incomplete: %s", strings.Join(answer.Incomplete, "; "))
 	}
-	for i := range answers {
+	for _, x := range answer.Warnings {
+		t.line("  ! warning: %s", x)
+	}
+	for i := range answer.Accounts {
 		if i > 0 {
-			b.WriteByte('\n')
+			t.WriteByte('\n')
 		}
-		if err := answers[i].print(&b); err != nil {
+		if err := t.account(&answer.Accounts[i]); err != nil {
 			return err
 		}
 	}
-	_, err := io.WriteString(w, b.String())
+	if !all && abbreviated.MatchString(t.String()) {
+		t.WriteByte('\n')
+		t.line("With --all, all names are listed.")
+	}
+	_, err := io.WriteString(w, t.String())
 	return err
 }
 
-func (a *accountPlan) print(b *strings.Builder) error {
-	fmt.Fprintf(b, "account %s\n", a.Account)
-	for _, x := range a.Refusals {
-		where := x.VM
-		if where == "" {
-			where = x.Region + " " + x.Network
-		}
-		verb := "refused"
-		if x.Tightened {
-			verb = "tightened"
-		}
-		fmt.Fprintf(b, "  ! %s: %s\n", verb, printable(fmt.Sprintf("%s %s: %s", x.Policy, where, x.Message)))
+// line prints a line without what would do more to a terminal than print.
+func (t *planText) line(format string, args ...any) {
+	t.WriteString(printable(fmt.Sprintf(format, args...)))
+	t.WriteByte('\n')
+}
+
+func (t *planText) account(a *accountPlan) error {
+	t.line("account %s", a.Account)
+	if a.Error != "" {
+		t.line("  ! cannot be read: %s", a.Error)
+		return nil
 	}
-	for _, d := range a.Drift {
-		fmt.Fprintf(b, "  ! changed by hand: %s %s: %s\n", d.Region, d.Object, printable(d.Message))
-	}
-	for _, n := range a.Notes {
-		fmt.Fprintf(b, "  # %s\n", printable(strings.TrimLeft(strings.TrimSpace(n.Region+" "+n.Object)+": "+n.Message, ": ")))
-	}
-	if err := printPlan(b, a.Plan); err != nil {
+	t.failsafe(a.Failsafe)
+	t.policies(a)
+	t.refusals(a.Refusals)
+	t.remarks("! warning:", a.Warnings)
+	t.remarks("! changed by hand:", a.Drift)
+	t.remarks("#", a.Notes)
+	if err := t.plan(a.Plan); err != nil {
 		return err
 	}
+	if refused := refusedPolicies(a.Refusals); refused != "" {
+		t.line("Refused: %s.", refused)
+	}
 	if a.Wave != nil {
-		fmt.Fprintf(b, "At most %d VMs and groups in use are changed at once: %d of the %d operations are done first, and what is left is planned when they are seen to be done.\n",
+		t.line("At most %d VMs and groups in use are changed at once: %d of the %d operations are done first, and what is left is planned when they are seen to be done.",
 			a.Wave.MaxPerWave, len(a.Wave.Plan.Steps), len(a.Plan.Steps))
 	}
 	for i, further := range a.Further {
-		fmt.Fprintf(b, "\nWhen that is done (%d of %d):\n", i+1, len(a.Further))
-		if err := printPlan(b, further); err != nil {
+		t.line("")
+		t.line("When that is done (%d of %d):", i+1, len(a.Further))
+		if err := t.plan(further); err != nil {
 			return err
 		}
 	}
-	if a.Plan.Empty() {
-		return nil
+	if len(a.Plan.Steps) > 0 {
+		t.quotas(a.Quotas)
+		t.reachability(a.Reachability)
 	}
-	printQuotas(b, a.Quotas)
-	printReachability(b, a.Reachability)
 	return nil
 }
 
-// printPlan prints a plan line by line, without what would do more to a terminal than print.
-func printPlan(b *strings.Builder, p plan.Plan) error {
+func (t *planText) failsafe(flows []plannedFlow) {
+	if len(flows) == 0 {
+		return
+	}
+	t.line("Failsafe flows, allowed on every VM with policies whatever these say:")
+	for _, f := range flows {
+		peers := make([]string, len(f.Peers))
+		for i, p := range f.Peers {
+			peers[i] = p.String()
+		}
+		toFrom := "from"
+		if f.Direction == cloud.Egress {
+			toFrom = "to"
+		}
+		t.line("  %s %s %s %s", f.Direction, forecast.Range{Protocol: f.Protocol, From: f.From, To: f.To}, toFrom, plan.Listed(peers, t.all))
+	}
+}
+
+// policies lists what becomes of the policies.
+func (t *planText) policies(a *accountPlan) {
+	if len(a.Policies) == 0 {
+		return
+	}
+	t.line("Policies:")
+	quiet, more := 0, 0
+	for _, p := range a.Policies {
+		if p.Refused+p.Tightened+p.Released+p.PlanMode == 0 && p.VMs > 0 {
+			if quiet++; quiet > listedPolicies && !t.all {
+				more++
+				continue
+			}
+		}
+		t.line("  %s: %s", p.Policy, p)
+	}
+	if more > 0 {
+		t.line("  and %d more that are or will be enforced on all their VMs", more)
+	}
+}
+
+// String says on how many VMs a policy applies and what becomes of it there.
+func (p plannedPolicy) String() string {
+	if p.VMs == 0 {
+		return "selects no VM of this account"
+	}
+	var parts []string
+	add := func(n int, format string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf(format, n))
+		}
+	}
+	add(p.Realized, "%d enforced")
+	add(p.Pending, "%d to be enforced")
+	add(p.Tightened, "%d tightened")
+	add(p.Refused, "%d refused")
+	add(p.Released, "%d released")
+	out := plan.Counted(p.VMs, "VM") + ": " + strings.Join(parts, ", ")
+	switch p.PlanMode {
+	case 0:
+		return out
+	case p.VMs:
+		return out + "; only planned, as the mode of the VMs is plan"
+	}
+	return out + fmt.Sprintf("; only planned on %d of them, whose mode is plan", p.PlanMode)
+}
+
+// refusedPolicies counts what is refused.
+func refusedPolicies(refusals []plannedRefusal) string {
+	policies, vms, others := map[string]bool{}, map[string]bool{}, 0
+	for _, x := range refusals {
+		switch {
+		case x.Tightened:
+			continue
+		case x.Policy != "":
+			policies[x.Policy] = true
+		default:
+			others++
+		}
+		if x.VM != "" {
+			vms[x.VM] = true
+		}
+	}
+	var parts []string
+	if n := len(policies); n == 1 {
+		parts = append(parts, "1 policy")
+	} else if n > 1 {
+		parts = append(parts, fmt.Sprintf("%d policies", n))
+	}
+	if others > 0 {
+		parts = append(parts, plan.Counted(others, "other refusal"))
+	}
+	out := strings.Join(parts, " and ")
+	if len(vms) > 0 {
+		out += ", on " + plan.Counted(len(vms), "VM")
+	}
+	return out
+}
+
+// plan prints a plan.
+func (t *planText) plan(d plan.Document) error {
 	var text strings.Builder
-	if err := p.Print(&text); err != nil {
+	if err := d.Print(&text, t.all); err != nil {
 		return err
 	}
-	b.WriteString(printableLines(text.String()))
+	t.WriteString(printableLines(text.String()))
 	return nil
 }
 
 // barWidth is the length of a bar that shows how full a quota is.
 const barWidth = 20
 
-func printQuotas(b *strings.Builder, quotas []forecast.Quota) {
+func (t *planText) quotas(quotas []forecast.Quota) {
 	region := ""
 	for _, q := range quotas {
 		if q.Region != region {
 			region = q.Region
-			fmt.Fprintf(b, "\nQuotas in %s (= before, + added, - freed):\n", region)
+			t.line("")
+			t.line("Quotas in %s (= before, + added, - freed):", region)
 		}
-		fmt.Fprintf(b, "  %-44s [%s] %d -> %d of %d", q.Name, bar(q), q.Before, q.After, q.Limit)
+		where := ""
 		if q.Where != "" {
-			fmt.Fprintf(b, "  (%s)", printable(q.Where))
+			where = "  (" + q.Where + ")"
 		}
-		b.WriteByte('\n')
+		t.line("  %-44s [%s] %d -> %d of %d%s", q.Name, bar(q), q.Before, q.After, q.Limit, where)
 	}
 }
 
@@ -116,22 +238,30 @@ func bar(q forecast.Quota) string {
 	return strings.Repeat("=", both) + strings.Repeat(sign, more) + strings.Repeat(".", barWidth-both-more)
 }
 
-func printReachability(b *strings.Builder, changes []forecast.Change) {
+func (t *planText) reachability(changes []forecast.Change) {
+	t.line("")
 	if len(changes) == 0 {
-		b.WriteString("\nReachability: no flow opens or closes.\n")
+		t.line("Reachability: no flow opens or closes.")
 		return
 	}
-	b.WriteString("\nReachability, when all is done:\n")
+	t.line("Reachability, when all is done:")
 	region := ""
 	for _, c := range changes {
 		if c.Region != region {
 			region = c.Region
-			fmt.Fprintf(b, "region %s\n", region)
+			t.line("region %s", region)
 		}
 		sign, verb := "-", "closes"
 		if c.Opens {
 			sign, verb = "+", "opens"
 		}
-		fmt.Fprintf(b, "  %s %s %s from %s to %s\n", sign, verb, c.Packets.Text, printable(c.From.String()), printable(c.To.String()))
+		t.line("  %s %s %s from %s to %s", sign, verb, c.Packets.Text, t.end(c.From), t.end(c.To))
 	}
+}
+
+func (t *planText) end(e forecast.End) string {
+	if t.all {
+		return e.Text(math.MaxInt - 1)
+	}
+	return e.String()
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// newGroupID starts the made-up IDs of groups that a plan creates. What follows is the network and the name, so they are unique.
-const newGroupID = "new:"
-
 // state is a snapshot that operations change. It shares with the original what they do not change.
 type state struct {
 	*cloud.Snapshot
@@ -65,7 +62,7 @@ func (s *state) apply(op cloud.Op) error {
 		if _, ok := s.ids[key]; ok {
 			return nil
 		}
-		id := newGroupID + key
+		id := plan.PlannedGroupID + key
 		s.groups[id], s.ids[key] = len(s.Groups), id
 		s.Groups = append(s.Groups, cloud.Group{
 			ID: id, Name: op.Group.Name, NetworkID: op.Group.NetworkID, OwnerID: s.OwnerID, Description: op.Group.Description, Tags: op.Group.Tags,

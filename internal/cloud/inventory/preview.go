@@ -1,6 +1,9 @@
 package inventory
 
 import (
+	"fmt"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
@@ -46,6 +49,31 @@ func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProv
 	out := Previewed{Entities: make([]*antreav1alpha2.ExternalEntity, 0, len(d.entities)), Refs: d.refs, Settings: settingsOf(account)}
 	for _, key := range sortedKeys(d.entities) {
 		out.Entities = append(out.Entities, d.entities[key])
+	}
+	return out
+}
+
+// Unmatched returns what is wrong with a selector, or which of its entries select no VM of the snapshots, as paths with a few words.
+func Unmatched(s *v1alpha1.CloudEntitySelector, snapshots []*cloud.Snapshot) []string {
+	if wrong := checkSelector(s); wrong != "" {
+		return []string{wrong}
+	}
+	networks := map[string]*cloud.Network{}
+	for _, snap := range snapshots {
+		for i := range snap.Networks {
+			networks[snap.Networks[i].ID] = &snap.Networks[i]
+		}
+	}
+	selects := func(e v1alpha1.VirtualMachineSelector) bool {
+		return slices.ContainsFunc(snapshots, func(snap *cloud.Snapshot) bool {
+			return slices.ContainsFunc(snap.VMs, func(vm cloud.VM) bool { return selectEntry(e, &vm, networks[vm.NetworkID]) != notSelected })
+		})
+	}
+	var out []string
+	for i, e := range s.Spec.VMSelector {
+		if !selects(e) {
+			out = append(out, fmt.Sprintf("spec.vmSelector[%d] selects no VM", i))
+		}
 	}
 	return out
 }

@@ -99,7 +99,7 @@ func (e *emitter) becauseOfRules(c *class, rules []cloud.Rule) {
 	var own bool
 	st.Policies, own = e.behind(c, rules, allow)
 	if own && st.Op.Reason == "" {
-		st.Op.Reason = "what its own groups allow"
+		st.Op.Reason = "with what the former groups allow"
 	}
 }
 

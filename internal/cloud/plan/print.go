@@ -58,118 +58,201 @@ func (s Summary) String() string {
 	if s.RulesReplaced > 0 {
 		replaced = fmt.Sprintf("%d to replace, ", s.RulesReplaced)
 	}
-	return fmt.Sprintf("%d groups to create, %d to change, %d to delete; %d rules to add, %s%d to remove; %d interfaces to set in %d edits; %d tag edits; %d operations",
-		s.GroupsCreated, s.GroupsChanged, s.GroupsDeleted, s.RulesAdded, replaced, s.RulesRemoved, s.Interfaces, s.InterfaceEdits, s.Tagged, s.Steps)
+	return fmt.Sprintf("%s to create, %d to change, %d to delete; %s to add, %s%d to remove; %s to set in %s; %s; %s",
+		Counted(s.GroupsCreated, "group"), s.GroupsChanged, s.GroupsDeleted, Counted(s.RulesAdded, "rule"), replaced, s.RulesRemoved,
+		Counted(s.Interfaces, "interface"), Counted(s.InterfaceEdits, "edit"), Counted(s.Tagged, "tag edit"), Counted(s.Steps, "operation"))
+}
+
+// Counted is a number of things, for example "2 groups".
+func Counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Print writes the plan for people, in the form they know from Terraform: + for what comes, ~ for what changes, - for what goes.
 func (p Plan) Print(w io.Writer) error {
+	return NewDescriber(Setting{}).Describe(p).Print(w, false)
+}
+
+// MarshalJSON gives the plan a stable form for programs.
+func (p Plan) MarshalJSON() ([]byte, error) { return json.Marshal(NewDescriber(Setting{}).Describe(p)) }
+
+// listed is how many names stand in a line before the rest is counted.
+const listed = 4
+
+// Listed returns names in a row: of more than five the first four, and how many more there are, unless all are wanted.
+func Listed(names []string, all bool) string {
+	if all || len(names) <= listed+1 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:listed], ", "), len(names)-listed)
+}
+
+// Print writes the plan for people, in the form they know from Terraform: + for what comes, ~ for what changes, - for what goes. Interfaces
+// that are changed alike one after the other are one line, unless all are wanted.
+func (d Document) Print(w io.Writer, all bool) error {
 	var b strings.Builder
 	region := ""
-	for _, st := range p.Steps {
-		if st.Scope.Region != region {
-			region = st.Scope.Region
+	for i := 0; i < len(d.Steps); {
+		st := d.Steps[i]
+		if st.Region != region {
+			region = st.Region
 			fmt.Fprintf(&b, "region %s\n", region)
 		}
-		printStep(&b, st)
+		alike := []DocumentStep{st}
+		for i++; i < len(d.Steps) && !all && st.alike(d.Steps[i]); i++ {
+			alike = append(alike, d.Steps[i])
+		}
+		d.printStep(&b, alike, all)
 	}
-	fmt.Fprintf(&b, "Plan: %s.\n", p.Summary())
-	if p.Partial {
+	fmt.Fprintf(&b, "Plan: %s.\n", d.Summary)
+	if d.Partial {
 		b.WriteString("A further plan follows when this one is done.\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func printStep(b *strings.Builder, st Step) {
-	op := st.Op
-	subject := op.Subject()
-	switch op.Kind {
+// alike reports whether two interfaces get the same groups in place of the same ones, for the same reason.
+func (s DocumentStep) alike(o DocumentStep) bool {
+	return s.Kind == cloud.OpSetInterfaceGroups && o.Kind == s.Kind && o.Region == s.Region && o.Network == s.Network && o.Reason == s.Reason &&
+		slices.Equal(s.GroupsBefore, o.GroupsBefore) && slices.Equal(s.Groups, o.Groups) && slices.Equal(s.Policies, o.Policies)
+}
+
+// printStep prints a step, or several that are alike.
+func (d Document) printStep(b *strings.Builder, alike []DocumentStep, all bool) {
+	st := alike[0]
+	switch st.Kind {
 	case cloud.OpCreateGroup:
-		fmt.Fprintf(b, "  + security group %s in %s", op.Group.Name, op.Group.NetworkID)
+		known := ""
+		if st.NameKnownWhenApplied {
+			known = " (name known when applied)"
+		}
+		fmt.Fprintf(b, "  + security group %s%s in %s", st.Name, known, st.Network)
 	case cloud.OpDeleteGroup:
-		fmt.Fprintf(b, "  - security group %s", subject)
+		fmt.Fprintf(b, "  - security group %s", d.named(st.subject))
 	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
-		fmt.Fprintf(b, "  ~ security group %s", subject)
+		fmt.Fprintf(b, "  ~ security group %s", d.named(st.subject))
 	case cloud.OpSetInterfaceGroups:
-		fmt.Fprintf(b, "  ~ interface %s: groups = %s", subject, strings.Join(slices.Concat(op.GroupIDs, op.GroupNames), " "))
+		fmt.Fprintf(b, "  ~ %s: groups ", interfaces(alike, all))
+		if len(st.GroupsBefore) > 0 {
+			fmt.Fprintf(b, "%s -> %s", d.groups(st.GroupsBefore), d.groups(st.Groups))
+		} else {
+			fmt.Fprintf(b, "= %s", d.groups(st.Groups))
+		}
 	case cloud.OpTag:
-		fmt.Fprintf(b, "  + tags on %s", subject)
+		fmt.Fprintf(b, "  + tags on %s", st.tagged(all))
 	case cloud.OpUntag:
-		fmt.Fprintf(b, "  - tags on %s", subject)
+		fmt.Fprintf(b, "  - tags on %s", st.tagged(all))
 	}
-	if op.Reason != "" {
-		fmt.Fprintf(b, "  # %s", op.Reason)
+	if why := st.why(all); why != "" {
+		fmt.Fprintf(b, "  # %s", why)
 	}
 	b.WriteByte('\n')
+	st.printContents(b)
+}
+
+// printContents prints the rules and tags of a step.
+func (s DocumentStep) printContents(b *strings.Builder) {
 	sign := "+"
-	if op.Kind == cloud.OpRemoveRules || op.Kind == cloud.OpUntag {
+	if s.Kind == cloud.OpRemoveRules || s.Kind == cloud.OpUntag {
 		sign = "-"
 	}
-	for i, r := range op.Rules {
-		if op.Kind == cloud.OpReplaceRules {
-			fmt.Fprintf(b, "      ~ %s -> %s\n", op.Replaced[i], r)
+	for i, r := range s.Rules {
+		mark := ""
+		if r.Failsafe {
+			mark = "  # failsafe"
+		}
+		if s.Kind == cloud.OpReplaceRules {
+			fmt.Fprintf(b, "      ~ %s -> %s%s\n", s.Replaced[i].text, r.text, mark)
 			continue
 		}
-		fmt.Fprintf(b, "      %s %s\n", sign, r)
+		fmt.Fprintf(b, "      %s %s%s\n", sign, r.text, mark)
 	}
-	for _, k := range slices.Sorted(maps.Keys(op.Tags)) {
+	if s.Kind == cloud.OpCreateGroup {
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Tags)) {
 		if sign == "-" {
 			fmt.Fprintf(b, "      - %s\n", k)
 		} else {
-			fmt.Fprintf(b, "      + %s = %q\n", k, op.Tags[k])
+			fmt.Fprintf(b, "      + %s = %q\n", k, s.Tags[k])
 		}
 	}
 }
 
-// MarshalJSON gives the plan a stable form for programs.
-func (p Plan) MarshalJSON() ([]byte, error) {
-	type rule struct {
-		Direction cloud.Direction `json:"direction"`
-		Protocol  int             `json:"protocol"`
-		From      int             `json:"from"`
-		To        int             `json:"to"`
-		Peer      string          `json:"peer"`
+// why is the reason with the policies.
+func (s DocumentStep) why(all bool) string {
+	parts := make([]string, 0, 2)
+	if s.Reason != "" {
+		parts = append(parts, s.Reason)
 	}
-	type step struct {
-		Region  string       `json:"region"`
-		Network string       `json:"network,omitempty"`
-		Kind    cloud.OpKind `json:"kind"`
-		Target  string       `json:"target,omitempty"`
-		Name    string       `json:"name,omitempty"`
-		Others  []string     `json:"others,omitempty"`
-		Rules   []rule       `json:"rules,omitempty"`
-		// Replaced has the former form of each of Rules.
-		Replaced []rule            `json:"replaced,omitempty"`
-		Groups   []string          `json:"groups,omitempty"`
-		Tags     map[string]string `json:"tags,omitempty"`
-		Reason   string            `json:"reason,omitempty"`
-	}
-	rules := func(in []cloud.Rule) (out []rule) {
-		for _, r := range in {
-			out = append(out, rule{r.Direction, r.Match.Protocol, r.Match.From, r.Match.To, r.Peer.String()})
+	if len(s.Policies) > 0 {
+		names := make([]string, len(s.Policies))
+		for i, p := range s.Policies {
+			_, names[i], _ = strings.Cut(p, " ") // without the kind
 		}
-		return out
+		parts = append(parts, "for "+Listed(names, all))
 	}
-	steps := make([]step, 0, len(p.Steps))
-	for _, st := range p.Steps {
-		op := st.Op
-		out := step{
-			Region: st.Scope.Region, Network: st.Network, Kind: op.Kind, Target: op.Target, Others: op.Others, Name: op.Group.Name,
-			Rules: rules(op.Rules), Replaced: rules(op.Replaced),
-			Groups: slices.Concat(op.GroupIDs, op.GroupNames), Tags: op.Tags, Reason: op.Reason,
-		}
-		if op.Kind == cloud.OpCreateGroup {
-			out.Tags = op.Group.Tags
-		}
-		steps = append(steps, out)
+	return strings.Join(parts, ", ")
+}
+
+// interfaces names the interfaces of steps and their VMs.
+func interfaces(alike []DocumentStep, all bool) string {
+	if len(alike) == 1 {
+		return "interface " + alike[0].subject + of(alike[0].VMs, all)
 	}
-	return json.Marshal(struct {
-		Account string  `json:"account"`
-		Partial bool    `json:"partial,omitempty"`
-		Summary Summary `json:"summary"`
-		Steps   []step  `json:"steps"`
-	}{p.Account, p.Partial, p.Summary(), steps})
+	var vms []string
+	for _, st := range alike {
+		if len(st.VMs) == 0 {
+			vms = append(vms, st.Target)
+		}
+		vms = append(vms, st.VMs...)
+	}
+	return fmt.Sprintf("%d interfaces%s", len(alike), of(vms, all))
+}
+
+func of(vms []string, all bool) string {
+	if len(vms) == 0 {
+		return ""
+	}
+	names := make([]string, len(vms))
+	for i, name := range vms {
+		names[i] = strings.ReplaceAll(name, "\n", `\n`) // or it would be a line of the plan
+	}
+	slices.Sort(names)
+	return " of " + Listed(names, all)
+}
+
+// tagged names what is tagged.
+func (s DocumentStep) tagged(all bool) string {
+	switch {
+	case len(s.Others) == 0:
+		return s.subject + of(s.VMs, all)
+	case all:
+		return strings.Join(append([]string{s.subject}, s.Others...), ", ") + of(s.VMs, all)
+	case len(s.VMs) == 0:
+		return fmt.Sprintf("%s and %d more", s.subject, len(s.Others))
+	}
+	return fmt.Sprintf("%d interfaces%s", len(s.Others)+1, of(s.VMs, all))
+}
+
+// named is a group's ID with its name.
+func (d Document) named(group string) string {
+	if name := d.names[group]; name != "" {
+		return group + " (" + name + ")"
+	}
+	return group
+}
+
+func (d Document) groups(ids []string) string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = d.named(id)
+	}
+	return strings.Join(out, ", ")
 }
 
 func (r PolicyRef) String() string {

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// manyShops is the shop with more machines, all alike.
+func manyShops(t *testing.T, n int) (estate string, manifests string) {
+	t.Helper()
+	var vms strings.Builder
+	for i := range n {
+		fmt.Fprintf(&vms, "      - {id: i-%016xa, name: app-%02d, ip: 10.1.2.%d, groups: [web], tags: {app: web}}\n", 100+i, i, i+1)
+	}
+	return file(t, "many.yaml", shopEstate+vms.String()), strings.Replace(shopManifests, "vmMatch: [{matchID: i-0000000000000001a}, {matchID: i-0000000000000002a}]",
+		"vpcMatch: {matchName: shop}", 1)
+}
+
+// TestPlanOfManyIsShort: what is said of many VMs alike is one line, and --all names all of them.
+func TestPlanOfManyIsShort(t *testing.T) {
+	estate, manifests := manyShops(t, 40)
+	manifests = strings.Replace(manifests, "  accountName: a\n", "  accountName: a\n  mode: plan\n", 1)
+	r := nephele(t, manifests, "plan", "-f", "-", "--snapshot", estate)
+	for _, want := range []string{
+		"AntreaNetworkPolicy vms/web: 42 VMs: 42 to be enforced; only planned, as the mode of the VMs is plan\n",
+		"# 42 VMs (app-00, app-01, app-02, app-03 and 38 more) in eu-west-1: in mode plan: ",
+		"  ~ 42 interfaces of app-00, app-01, app-02, app-03 and 38 more: groups sg-ee8918331399356b6 (web) -> new-group-1  # take over, for vms/web\n",
+		"  ~ security group new-group-1  # with what the former groups allow, for vms/web\n",
+		"With --all, all names are listed.\n",
+	} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if n := strings.Count(r.stdout, "\n"); n > 40 || r.code != ExitNo {
+		t.Errorf("exit %d, %d lines:\n%s", r.code, n, r.stdout)
+	}
+	all := nephele(t, manifests, "plan", "-f", "-", "--snapshot", estate, "--all")
+	if n := strings.Count(all.stdout, " of app-39: groups "); n != 1 || abbreviated.MatchString(all.stdout) {
+		t.Errorf("app-39 is named in %d lines:\n%s", n, all.stdout)
+	}
+}
+
+// TestPlanSaysWhatIsRefused: once for all VMs, with the numbers, and again at the end.
+func TestPlanSaysWhatIsRefused(t *testing.T) {
+	estate, manifests := manyShops(t, 8)
+	var peers []string
+	for i := range 301 {
+		peers = append(peers, fmt.Sprintf("{ipBlock: {cidr: 172.%d.%d.1/32}}", 16+i%16, i/16))
+	}
+	manifests = strings.Replace(manifests, "{ipBlock: {cidr: 10.0.0.0/8}}", strings.Join(peers, ", "), 1)
+	r := nephele(t, manifests, "plan", "-f", "-", "--snapshot", estate)
+	if strings.Count(r.stdout, "! refused: ") != 1 || !strings.Contains(r.stdout, "! refused: AntreaNetworkPolicy vms/web on 10 VMs (app-00, app-01, app-02, app-03 and 6 more) in eu-west-1: needs 301 ") ||
+		!strings.Contains(r.stdout, "Plan: nothing to do.\nRefused: 1 policy, on 10 VMs.\n") || !strings.Contains(r.stdout, "vms/web: 10 VMs: 10 refused\n") {
+		t.Errorf("%.4000s", r.stdout)
+	}
+	j := nephele(t, manifests, "plan", "-f", "-", "--snapshot", estate, "-o", "json")
+	var got planAnswer
+	if err := json.Unmarshal([]byte(j.stdout), &got); err != nil || len(got.Accounts) != 1 || len(got.Accounts[0].Refusals) != 10 {
+		t.Fatalf("%v: %.2000s", err, j.stdout)
+	}
+	x := got.Accounts[0].Refusals[0]
+	if l := x.Lack; l == nil || l.Quota != "rulesPerGroup" || l.Direction != "ingress" || l.Family != "IPv4" || l.Needed != 301 || l.Available != 300 || l.WouldDo != 61 {
+		t.Errorf("%+v", l)
+	}
+	if x.VMName != "web-1" || x.Policy != "AntreaNetworkPolicy vms/web" {
+		t.Errorf("%+v", x)
+	}
+}
+
+// TestPlanWarnsOfMistakes: a name that nobody has changes nothing, and is told.
+func TestPlanWarnsOfMistakes(t *testing.T) {
+	for name, c := range map[string]struct{ manifests, warning string }{
+		"an account": {strings.Replace(shopManifests, "accountName: a\n", "accountName: aa\n", 1),
+			"CloudEntitySelector vms/sel: there is no CloudProviderAccount vms/aa, so it selects nothing; there is vms/a"},
+		"no VM": {strings.Replace(shopManifests, "{matchID: i-0000000000000001a}, {matchID: i-0000000000000002a}", "{matchID: i-0000000000000003a}", 1),
+			"CloudEntitySelector vms/sel: spec.vmSelector[0] selects no VM (account vms/a)"},
+		"nobody": {strings.Replace(shopManifests, "tag-app: web", "tag-app: wbe", 1),
+			"AntreaNetworkPolicy vms/web: it selects nobody: no VM and no Pod is in its appliedTo"},
+	} {
+		r := planShop(t, c.manifests)
+		if r.code != ExitDone || !strings.Contains(r.stdout, "  ! warning: "+c.warning+"\n") {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if r := planShop(t, c.manifests, "--strict"); r.code != ExitBadInput || !strings.Contains(r.err, "error: --strict: ") || !strings.Contains(r.stdout, c.warning) {
+			t.Errorf("%s, strict: %+v", name, r)
+		}
+	}
+	if r := planShop(t, shopManifests, "--strict"); r.code != ExitNo || strings.Contains(r.stdout, "warning") {
+		t.Errorf("no mistake: %+v", r)
+	}
+}
+
+// TestPlanTellsWhatDiffers: what the cloud cannot do as the policies say is told, one sentence after the other.
+func TestPlanTellsWhatDiffers(t *testing.T) {
+	reject := strings.Replace(shopManifests, "action: Allow", "action: Reject", 1)
+	r := planShop(t, reject)
+	if !strings.Contains(r.stdout, "  ! warning: AntreaNetworkPolicy vms/web on 2 VMs (web-1, web-2) in eu-west-1: Reject is realized as Drop: security groups cannot answer.\n") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestPlanShowsFailsafe: the flows, and which rules they bring.
+func TestPlanShowsFailsafe(t *testing.T) {
+	manifests := accountSays("failsafe: [{direction: Ingress, protocol: TCP, port: 22, cidrs: [192.0.2.0/24]}]")
+	r := planShop(t, manifests)
+	if !strings.Contains(r.stdout, "Failsafe flows, allowed on every VM with policies whatever these say:\n  ingress tcp 22 from 192.0.2.0/24\n") ||
+		!strings.Contains(r.stdout, "      + ingress tcp 22 from 192.0.2.0/24  # failsafe\n") || strings.Count(r.stdout, "# failsafe") != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestPlanWithoutOneAccount: an account that cannot be read is told, and the others are planned for.
+func TestPlanWithoutOneAccount(t *testing.T) {
+	in, err := loadInputs([]string{"-"}, strings.NewReader(shopManifests+
+		"---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudProviderAccount\nmetadata: {name: b, namespace: vms}\n"+
+		"spec:\n  awsConfig: {region: [eu-west-1], secretRef: {name: s, namespace: vms, key: k}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, stop, err := simulate(t.Context(), in, file(t, "estate.yaml", shopEstate))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	p := &planner{in: in, clusterID: "test", open: func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error) {
+		if a.Name == "b" {
+			return nil, errors.New("the keys are refused")
+		}
+		return open(ctx, a)
+	}}
+	made, err := p.plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := p.answer(made)
+	var b strings.Builder
+	if err := printPlans(&b, answer, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"account vms/a\n", "# take over, for vms/web", "account vms/b\n  ! cannot be read: the keys are refused\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+	if err := answer.outcome(made.unreadable(), false); err == nil || errors.Is(err, ErrNo) || !strings.Contains(err.Error(), "account vms/b: the keys are refused") {
+		t.Errorf("it ends with %v", err)
+	}
+}

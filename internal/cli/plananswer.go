@@ -1,0 +1,306 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/forecast"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// planAnswer is what the command plan prints. docs/plan.md documents every field.
+type planAnswer struct {
+	Accounts []accountPlan `json:"accounts"`
+	// Incomplete says what a snapshot does not tell.
+	Incomplete []string `json:"incomplete,omitempty"`
+	// Warnings are about what looks like a mistake and belongs to no account that was read.
+	Warnings []string `json:"warnings"`
+}
+
+// accountPlan is the answer for one account.
+type accountPlan struct {
+	Account string `json:"account"`
+	// Error says why the account could not be read; the rest is empty then.
+	Error string        `json:"error,omitempty"`
+	Plan  plan.Document `json:"plan"`
+	// Further are the plans that follow when this one is done, each made on what the one before leads to.
+	Further []plan.Document `json:"further"`
+	// Wave is what is done first, if the account bounds what is done at once and that is less than the plan.
+	Wave *plannedWave `json:"wave,omitempty"`
+	// Failsafe are the flows that VMs with policies are allowed whatever the policies say.
+	Failsafe []plannedFlow `json:"failsafe"`
+	// Quotas and Reachability compare the cloud as it is with what it is when nothing is left to do.
+	Quotas       []forecast.Quota  `json:"quotas"`
+	Reachability []forecast.Change `json:"reachability"`
+
+	Policies []plannedPolicy  `json:"policies"`
+	Refusals []plannedRefusal `json:"refusals"`
+	Warnings []plannedNote    `json:"warnings"`
+	Drift    []plannedNote    `json:"drift"`
+	Notes    []plannedNote    `json:"notes"`
+}
+
+// plannedPolicy counts the VMs that a policy applies to, by what becomes of it there: each VM is in one of Realized, Pending, Tightened, Refused
+// and Released.
+type plannedPolicy struct {
+	Policy string `json:"policy"`
+	VMs    int    `json:"vms"`
+	// Realized is where nothing is left to do, Pending where this plan or a further one realizes it.
+	Realized int `json:"realized"`
+	Pending  int `json:"pending"`
+	// Tightened is where as much of it as fits is enforced, Refused where nothing new of it is.
+	Tightened int `json:"tightened"`
+	Refused   int `json:"refused"`
+	// Released are VMs that are released, where no policy is enforced.
+	Released int `json:"released"`
+	// PlanMode are those of the others that are in mode plan, where nothing is done.
+	PlanMode int `json:"planMode"`
+}
+
+type plannedRefusal struct {
+	Policy string `json:"policy,omitempty"`
+	VM     string `json:"vm,omitempty"`
+	// VMName is what people call the VM.
+	VMName    string          `json:"vmName,omitempty"`
+	Region    string          `json:"region,omitempty"`
+	Network   string          `json:"network,omitempty"`
+	Direction cloud.Direction `json:"direction,omitempty"`
+	Message   string          `json:"message"`
+	// Lack has the numbers if a quota is what does not suffice.
+	Lack *plan.Lack `json:"lack,omitempty"`
+	// Kept says that what was last realized stays in force there.
+	Kept bool `json:"kept"`
+	// Tightened says that as much of the policy as fits is enforced there.
+	Tightened bool `json:"tightened"`
+}
+
+// plannedWave is the beginning of a plan.
+type plannedWave struct {
+	MaxPerWave int           `json:"maxPerWave"`
+	Plan       plan.Document `json:"plan"`
+}
+
+// plannedFlow is a failsafe flow.
+type plannedFlow struct {
+	Direction cloud.Direction `json:"direction"`
+	// Protocol is -1 for all; From and To are ports, or 0 and 65535.
+	Protocol int            `json:"protocol"`
+	From     int            `json:"from"`
+	To       int            `json:"to"`
+	Peers    []netip.Prefix `json:"peers"`
+}
+
+// plannedNote is a remark about an object: an interface, a group or a VM.
+type plannedNote struct {
+	Region string `json:"region,omitempty"`
+	Object string `json:"object,omitempty"`
+	// Name is what people call the object, or the VM of an interface.
+	Name string `json:"name,omitempty"`
+	// Policy is set where the remark is about one.
+	Policy  string `json:"policy,omitempty"`
+	Message string `json:"message"`
+}
+
+// answer puts together what is printed.
+func (p *planner) answer(made plans) planAnswer {
+	out := planAnswer{Incomplete: p.in.gaps, Warnings: p.warnings(made)}
+	provisional := p.clusterID == offlineCluster || p.in.invented()
+	for _, a := range made.accounts {
+		out.Accounts = append(out.Accounts, a.answer(provisional))
+	}
+	for _, f := range made.failed {
+		out.Accounts = append(out.Accounts, unread(f))
+	}
+	slices.SortStableFunc(out.Accounts, func(a, b accountPlan) int { return strings.Compare(a.Account, b.Account) })
+	return out
+}
+
+// outcome is how the command ends.
+func (a planAnswer) outcome(unreadable error, strict bool) error {
+	warnings, todo := len(a.Warnings), false
+	for _, x := range a.Accounts {
+		warnings += len(x.Warnings)
+		todo = todo || len(x.Plan.Steps) > 0 || len(x.Refusals) > 0
+	}
+	switch {
+	case unreadable != nil:
+		return unreadable
+	case strict && warnings > 0:
+		return fmt.Errorf("--strict: %s", plan.Counted(warnings, "warning"))
+	case todo:
+		return ErrNo
+	}
+	return nil
+}
+
+func unread(f failedAccount) accountPlan {
+	a := newAccountPlan(f.key)
+	a.Error = strings.TrimPrefix(f.err.Error(), "account "+f.key+": ")
+	return a
+}
+
+// newAccountPlan returns an answer in which every list is there.
+func newAccountPlan(key string) accountPlan {
+	return accountPlan{
+		Account: key, Plan: plan.Document{Account: key, Steps: []plan.DocumentStep{}}, Further: []plan.Document{}, Failsafe: []plannedFlow{},
+		Quotas: []forecast.Quota{}, Reachability: []forecast.Change{},
+		Policies: []plannedPolicy{}, Refusals: []plannedRefusal{}, Warnings: []plannedNote{}, Drift: []plannedNote{}, Notes: []plannedNote{},
+	}
+}
+
+// answer is what is printed about an account. New groups may be called otherwise when they are made, if names are provisional.
+func (p plannedAccount) answer(provisional bool) accountPlan {
+	o, r := p.observedAccount, p.result
+	a := newAccountPlan(o.key)
+	setting := plan.Setting{Failsafe: p.failsafe, Provisional: provisional}
+	for _, region := range o.regions {
+		setting.Snapshots = append(setting.Snapshots, region.Snapshot)
+	}
+	describer := plan.NewDescriber(setting)
+	a.Plan = describer.Describe(r.Plan)
+	a.Plan.Account = o.key
+	if wave, more := r.Plan.Wave(p.maxPerWave, o.vmOf); more {
+		wave.Account = o.key
+		a.Wave = &plannedWave{MaxPerWave: p.maxPerWave, Plan: plan.NewDescriber(setting).Describe(wave)}
+	}
+	for _, round := range p.forecast.Rounds[1:] {
+		if !round.Plan.Empty() {
+			a.Further = append(a.Further, describer.Describe(round.Plan))
+		}
+	}
+	for _, f := range p.failsafe {
+		a.Failsafe = append(a.Failsafe, flowsOfFailsafe(f)...)
+	}
+	if !r.Plan.Empty() {
+		for i, region := range o.regions {
+			quotas := forecast.Quotas(region.Snapshot, p.forecast.After[i], region.Limits)
+			for k := range quotas {
+				quotas[k].Where = describer.Relabel(quotas[k].Where)
+			}
+			a.Quotas = append(a.Quotas, quotas...)
+			a.Reachability = append(a.Reachability, forecast.Reach(region.Snapshot, p.forecast.After[i])...)
+		}
+	}
+	p.remarks(&a)
+	a.Policies = append(a.Policies, p.policies()...)
+	return a
+}
+
+// remarks adds what is to be said about single objects.
+func (p plannedAccount) remarks(a *accountPlan) {
+	r := p.result
+	names := p.objectNames()
+	a.Notes = append(a.Notes, p.notes...)
+	a.Notes = append(a.Notes, p.modeNotes(names)...)
+	if !p.forecast.Complete {
+		a.Notes = append(a.Notes, plannedNote{Message: fmt.Sprintf("planning does not come to an end within %d rounds; please report this", len(p.forecast.Rounds))})
+	}
+	for _, x := range r.Refusals {
+		out := plannedRefusal{
+			Region: x.Region, Network: x.Network, Direction: x.Direction, Message: x.Message, Lack: x.Lack, Kept: x.Kept, Tightened: x.Tightened,
+		}
+		if x.Policy.UID != "" || x.Policy.Name != "" {
+			out.Policy = x.Policy.String()
+		}
+		if x.VM.ID != "" {
+			out.VM, out.VMName = x.VM.String(), names[x.VM.ID]
+		}
+		a.Refusals = append(a.Refusals, out)
+	}
+	for _, d := range r.Drift {
+		a.Drift = append(a.Drift, plannedNote{Region: d.Region, Object: d.Object, Name: names[d.Object], Message: d.Message})
+	}
+	for _, n := range r.Notes {
+		a.Notes = append(a.Notes, plannedNote{Region: n.Region, Object: n.Object, Name: names[n.Object], Message: n.Message})
+	}
+	for _, vm := range r.VMs {
+		for _, on := range vm.Policies {
+			if on.Warning != "" && on.Message == "" {
+				a.Warnings = append(a.Warnings, plannedNote{
+					Region: vm.VM.Region, Object: vm.VM.ID, Name: names[vm.VM.ID], Policy: on.PolicyRef.String(), Message: on.Warning,
+				})
+			}
+		}
+	}
+}
+
+// policies tells what becomes of each policy.
+func (p plannedAccount) policies() (out []plannedPolicy) {
+	type on struct {
+		policy plan.PolicyRef
+		vm     plan.VMRef
+	}
+	tightened := map[on]bool{}
+	for _, x := range p.result.Refusals {
+		if x.Tightened {
+			tightened[on{x.Policy, x.VM}] = true
+		}
+	}
+	for _, s := range p.result.Policies {
+		c := plannedPolicy{Policy: s.PolicyRef.String(), Realized: len(s.Realized), Pending: len(s.Pending), Released: len(s.Suspended)}
+		touched := slices.Concat(s.Realized, s.Pending)
+		for _, f := range s.Failed {
+			touched = append(touched, f.VM)
+			if tightened[on{s.PolicyRef, f.VM}] {
+				c.Tightened++
+			} else {
+				c.Refused++
+			}
+		}
+		for _, vm := range touched {
+			if p.modes[vm].Mode == plan.Planned {
+				c.PlanMode++
+			}
+		}
+		c.VMs = len(touched) + c.Released
+		out = append(out, c)
+	}
+	return out
+}
+
+// modeNotes says which VMs are not simply enforced. Those in mode plan are shown as if they were enforced, which is what the mode is for.
+func (p plannedAccount) modeNotes(names map[string]string) (notes []plannedNote) {
+	for ref, m := range p.modes {
+		message := fmt.Sprintf("in mode %s: no policy is enforced, and what is held is given back (%s)", m.Mode, m.Reason)
+		if m.Mode == plan.Planned {
+			message = fmt.Sprintf("in mode plan: what is shown is done only in mode enforce (%s)", m.Reason)
+		}
+		notes = append(notes, plannedNote{Region: ref.Region, Object: ref.ID, Name: names[ref.ID], Message: message})
+	}
+	slices.SortFunc(notes, func(a, b plannedNote) int {
+		return cmp.Or(strings.Compare(a.Region, b.Region), strings.Compare(a.Object, b.Object))
+	})
+	return notes
+}
+
+// objectNames are what people call VMs, interfaces (by their VMs) and groups, by ID.
+func (o *observedAccount) objectNames() map[string]string {
+	out := map[string]string{}
+	for _, r := range o.regions {
+		for i := range r.Snapshot.VMs {
+			out[r.Snapshot.VMs[i].ID] = r.Snapshot.VMs[i].Name
+		}
+		for i := range r.Snapshot.Interfaces {
+			out[r.Snapshot.Interfaces[i].ID] = out[r.Snapshot.Interfaces[i].VMID]
+		}
+		for i := range r.Snapshot.Groups {
+			out[r.Snapshot.Groups[i].ID] = r.Snapshot.Groups[i].Name
+		}
+	}
+	return out
+}
+
+func flowsOfFailsafe(f plan.FailsafeFlow) (out []plannedFlow) {
+	services := f.Services
+	if len(services) == 0 {
+		services = []plan.Service{{Protocol: cloud.AnyProtocol, To: 0xffff}}
+	}
+	for _, s := range services {
+		out = append(out, plannedFlow{f.Direction, s.Protocol, int(s.From), int(s.To), f.Peers})
+	}
+	return out
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// warnings are about what looks like a mistake: selectors of accounts that do not exist, or of no VM, and policies that select nobody.
+func (p *planner) warnings(made plans) []string {
+	out := []string{}
+	for _, s := range p.in.selectors {
+		name := "CloudEntitySelector " + cloud.AccountKey(s.Namespace, s.Name)
+		for _, w := range p.selectorWarnings(s, made) {
+			out = append(out, name+": "+w)
+		}
+	}
+	if len(made.failed) > 0 {
+		return out // who a policy selects may be unknown
+	}
+	return append(out, made.computed.selectingNobody()...)
+}
+
+func (p *planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made plans) []string {
+	key := cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName)
+	exists := func(a *cloudv1alpha1.CloudProviderAccount) bool { return cloud.AccountKey(a.Namespace, a.Name) == key }
+	if !slices.ContainsFunc(p.in.accounts, exists) {
+		var names []string
+		for _, a := range p.in.accounts {
+			names = append(names, cloud.AccountKey(a.Namespace, a.Name))
+		}
+		return []string{fmt.Sprintf("there is no CloudProviderAccount %s, so it selects nothing; there is %s", key, plan.Listed(names, false))}
+	}
+	i := slices.IndexFunc(made.accounts, func(a plannedAccount) bool { return a.key == key })
+	if i < 0 || len(made.accounts[i].missing) > 0 {
+		return nil // not all of the account could be read
+	}
+	var snapshots []*cloud.Snapshot
+	for _, r := range made.accounts[i].regions {
+		snapshots = append(snapshots, r.Snapshot)
+	}
+	var out []string
+	for _, wrong := range inventory.Unmatched(s, snapshots) {
+		out = append(out, wrong+" (account "+key+")")
+	}
+	return out
+}
+
+// selectingNobody names the Antrea policies that apply to no VM and no Pod. Those of the other kinds select Pods only.
+func (v view) selectingNobody() (out []string) {
+	members := map[string]int{}
+	for _, g := range v.appliedToGroups {
+		members[g.Name] = len(g.GroupMembers)
+	}
+	for _, p := range v.policies {
+		if p.SourceRef == nil || p.SourceRef.Type != v1beta2.AntreaNetworkPolicy && p.SourceRef.Type != v1beta2.AntreaClusterNetworkPolicy {
+			continue
+		}
+		groups := slices.Clone(p.AppliedToGroups)
+		for i := range p.Rules {
+			groups = append(groups, p.Rules[i].AppliedToGroups...)
+		}
+		if !slices.ContainsFunc(groups, func(g string) bool { return members[g] > 0 }) {
+			ref := plan.PolicyRef{Kind: p.SourceRef.Type, Namespace: p.SourceRef.Namespace, Name: p.SourceRef.Name}
+			out = append(out, ref.String()+": it selects nobody: no VM and no Pod is in its appliedTo")
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// invented reports whether one of the objects that the names of groups are made from has not been stored anywhere yet: its identity will be
+// another one.
+func (in *inputs) invented() bool {
+	return anyInvented(in.policies, "NetworkPolicy") || anyInvented(in.clusterPolicies, "ClusterNetworkPolicy") ||
+		anyInvented(in.groups, "Group") || anyInvented(in.clusterGroups, "ClusterGroup")
+}
+
+func anyInvented[T client.Object](objects []T, kind string) bool {
+	return slices.ContainsFunc(objects, func(o T) bool { return o.GetUID() == offlineUID(v1beta1.GroupName, kind, o) })
+}

@@ -1,0 +1,209 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// PlannedGroupID begins the ID of a group that exists in a forecast only; the network and the name follow.
+const PlannedGroupID = "new:"
+
+// Setting is what plans are described in: the zero value knows nothing.
+type Setting struct {
+	// Snapshots are the regions as they are before the first plan.
+	Snapshots []*cloud.Snapshot
+	// Failsafe are the flows that are allowed whatever policies say.
+	Failsafe []FailsafeFlow
+	// Provisional says that new groups will have other names when the plan is made to be applied.
+	Provisional bool
+}
+
+// Describer describes plans that follow one another.
+type Describer struct {
+	Setting
+	vms    map[string]string   // names, by interface
+	names  map[string]string   // of groups, by ID
+	held   map[string][]string // groups, by interface, as the plans so far leave them
+	labels map[string]string   // of new groups, by network/name
+}
+
+// NewDescriber returns a Describer of plans that begin in the setting.
+func NewDescriber(s Setting) *Describer {
+	d := &Describer{Setting: s, vms: map[string]string{}, names: map[string]string{}, held: map[string][]string{}, labels: map[string]string{}}
+	for _, snap := range s.Snapshots {
+		names := map[string]string{}
+		for i := range snap.VMs {
+			names[snap.VMs[i].ID] = cmp.Or(snap.VMs[i].Name, snap.VMs[i].ID)
+		}
+		for i := range snap.Groups {
+			d.names[snap.Groups[i].ID] = snap.Groups[i].Name
+		}
+		for i := range snap.Interfaces {
+			n := &snap.Interfaces[i]
+			d.vms[n.ID], d.held[n.ID] = names[n.VMID], n.GroupIDs
+		}
+	}
+	return d
+}
+
+// Document is a plan in the form that is printed, for people and for programs.
+type Document struct {
+	Account string `json:"account"`
+	// Partial is true if a further plan follows when this one is done.
+	Partial bool           `json:"partial,omitempty"`
+	Summary Summary        `json:"summary"`
+	Steps   []DocumentStep `json:"steps"`
+	names   map[string]string
+}
+
+// DocumentStep is one operation.
+type DocumentStep struct {
+	Region  string       `json:"region"`
+	Network string       `json:"network,omitempty"`
+	Kind    cloud.OpKind `json:"kind"`
+	// Target is the ID of what is changed; empty for a group that the plan creates, which Name identifies within the network.
+	Target string `json:"target,omitempty"`
+	Name   string `json:"name,omitempty"`
+	// NameKnownWhenApplied says that Name only stands for the name that the new group will get.
+	NameKnownWhenApplied bool     `json:"nameKnownWhenApplied,omitempty"`
+	Others               []string `json:"others,omitempty"`
+	// VMs are the VMs of the interfaces Target and Others, by name.
+	VMs   []string       `json:"vms,omitempty"`
+	Rules []DocumentRule `json:"rules,omitempty"`
+	// Replaced has the former form of each of Rules.
+	Replaced []DocumentRule `json:"replaced,omitempty"`
+	// GroupsBefore and Groups are what the interface holds before and after, by ID, new groups by name.
+	GroupsBefore []string          `json:"groupsBefore,omitempty"`
+	Groups       []string          `json:"groups,omitempty"`
+	Tags         map[string]string `json:"tags,omitempty"`
+	Reason       string            `json:"reason,omitempty"`
+	// Policies are those that the operation is made for.
+	Policies []string `json:"policies,omitempty"`
+	subject  string
+}
+
+// DocumentRule is a rule of a security group.
+type DocumentRule struct {
+	Direction cloud.Direction `json:"direction"`
+	Protocol  int             `json:"protocol"`
+	From      int             `json:"from"`
+	To        int             `json:"to"`
+	Peer      string          `json:"peer"`
+	// Failsafe is true if a failsafe flow is what the rule allows.
+	Failsafe bool `json:"failsafe,omitempty"`
+	text     string
+}
+
+// Describe returns the plan with what the setting tells about it. The next plan is described as following it.
+func (d *Describer) Describe(p Plan) Document {
+	out := Document{Account: p.Account, Partial: p.Partial, Summary: p.Summary(), Steps: make([]DocumentStep, 0, len(p.Steps)), names: d.names}
+	for _, st := range p.Steps {
+		if st.Op.Kind == cloud.OpCreateGroup {
+			key := st.Network + "/" + st.Op.Group.Name
+			if d.labels[key] == "" {
+				d.labels[key] = st.Op.Group.Name
+				if d.Provisional {
+					d.labels[key] = fmt.Sprintf("new-group-%d", len(d.labels))
+				}
+			}
+		}
+		out.Steps = append(out.Steps, d.step(st))
+	}
+	return out
+}
+
+func (d *Describer) step(st Step) DocumentStep {
+	op := st.Op
+	out := DocumentStep{
+		Region: st.Scope.Region, Network: st.Network, Kind: op.Kind, Target: op.Target, Others: op.Others, Name: d.group(st.Network, op.Group.Name),
+		Rules: d.rules(st, op.Rules), Replaced: d.rules(st, op.Replaced), Tags: op.Tags, Reason: op.Reason,
+	}
+	if strings.HasPrefix(op.Target, PlannedGroupID) {
+		out.Target, out.Name = "", d.group(st.Network, op.Target)
+	}
+	for _, p := range st.Policies {
+		out.Policies = append(out.Policies, p.String())
+	}
+	for _, id := range op.Subjects() {
+		if vm := d.vms[id]; vm != "" && !slices.Contains(out.VMs, vm) {
+			out.VMs = append(out.VMs, vm)
+		}
+	}
+	switch op.Kind {
+	case cloud.OpCreateGroup:
+		out.Tags, out.NameKnownWhenApplied = op.Group.Tags, d.Provisional
+	case cloud.OpSetInterfaceGroups:
+		for _, id := range d.held[op.Target] {
+			out.GroupsBefore = append(out.GroupsBefore, d.group(st.Network, id))
+		}
+		var after []string
+		for _, name := range op.GroupNames {
+			after = append(after, PlannedGroupID+st.Network+"/"+name)
+		}
+		d.held[op.Target] = slices.Concat(op.GroupIDs, after)
+		for _, id := range d.held[op.Target] {
+			out.Groups = append(out.Groups, d.group(st.Network, id))
+		}
+	}
+	out.subject = cmp.Or(out.Target, out.Name)
+	return out
+}
+
+// group names a group by its ID, or by its name if it is still to be created.
+func (d *Describer) group(network, group string) string {
+	key, planned := strings.CutPrefix(group, PlannedGroupID)
+	if !planned {
+		key = network + "/" + group
+	}
+	if label := d.labels[key]; label != "" {
+		return label
+	}
+	if _, name, ok := strings.Cut(key, "/"); planned && ok {
+		return name
+	}
+	return group
+}
+
+// Relabel returns a text with the names of new groups as they are described.
+func (d *Describer) Relabel(text string) string {
+	for key, label := range d.labels {
+		if _, name, _ := strings.Cut(key, "/"); name != label {
+			text = strings.ReplaceAll(text, name, label)
+		}
+	}
+	return text
+}
+
+func (d *Describer) rules(st Step, in []cloud.Rule) (out []DocumentRule) {
+	for _, r := range in {
+		named := r
+		if id := r.Peer.GroupID; strings.HasPrefix(id, PlannedGroupID) {
+			named.Peer = cloud.Peer{GroupName: d.group(st.Network, id)}
+		} else if r.Peer.GroupName != "" {
+			named.Peer.GroupName = d.group(st.Network, r.Peer.GroupName)
+		}
+		doc := DocumentRule{
+			Direction: r.Direction, Protocol: r.Match.Protocol, From: r.Match.From, To: r.Match.To, Peer: named.Peer.String(),
+			Failsafe: slices.ContainsFunc(d.Failsafe, func(f FailsafeFlow) bool { return f.allows(r) }), text: named.String(),
+		}
+		if name := d.names[r.Peer.GroupID]; name != "" {
+			doc.text += " (" + name + ")"
+		}
+		out = append(out, doc)
+	}
+	return out
+}
+
+// allows reports whether all that the rule allows is among the flows.
+func (f FailsafeFlow) allows(r cloud.Rule) bool {
+	return f.Direction == r.Direction && r.Peer.CIDR.IsValid() &&
+		(len(f.Services) == 0 || slices.ContainsFunc(f.Services, func(s Service) bool { return s.covers(ServiceOf(r.Match)) })) &&
+		slices.ContainsFunc(f.Peers, func(p netip.Prefix) bool {
+			return p.Bits() <= r.Peer.CIDR.Bits() && p.Contains(r.Peer.CIDR.Addr())
+		})
+}
