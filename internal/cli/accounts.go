@@ -31,8 +31,15 @@ func describe(k knowledge, key string) realize.Account {
 		Entities: map[plan.EntityRef]plan.VMRef{}, Releasing: k.Deleting(key),
 	}
 	for _, region := range out.Regions {
-		if s, _ := k.Latest(key, region); s != nil {
+		s, err := k.Latest(key, region)
+		if s != nil {
 			out.Snapshots[region] = s
+		}
+		if err != nil {
+			if out.Unread == nil {
+				out.Unread = map[string]error{}
+			}
+			out.Unread[region] = err
 		}
 	}
 	for ref, vm := range k.Entities(key) {

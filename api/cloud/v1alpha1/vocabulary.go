@@ -62,7 +62,8 @@ const (
 	ConditionRealized = "Realized"
 	// ConditionPlanned (virtual machine, selector): what would be done if the mode were enforce. True: it can all be done.
 	ConditionPlanned = "Planned"
-	// ConditionBreakGlass (virtual machine): True while it is released by the annotation AnnotationBreakGlass.
+	// ConditionBreakGlass (virtual machine; selector and account of one): True while it is to be released by the annotation AnnotationBreakGlass.
+	// The message says how far it is.
 	ConditionBreakGlass = "BreakGlass"
 	// ConditionClaimed (VPC): True if this controller enforces in it, False if another one does.
 	ConditionClaimed = "Claimed"

@@ -203,6 +203,10 @@ type InterfaceStatus struct {
 	ID     string
 	State  InterfaceState
 	Former []string
+	// Held is true if it holds a group of ours now, before the plan.
+	Held bool
+	// Elsewhere says who else holds it by our rules, another controller or account, so that we do nothing to it; empty if nobody does.
+	Elsewhere string
 }
 
 // PolicyStatus is the state of one policy in the account.

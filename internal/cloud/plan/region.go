@@ -102,8 +102,8 @@ type nic struct {
 	recorded []string
 	// forged is set if the tag says something else than recorded, which is what is remembered.
 	forged bool
-	// alien says why it cannot be controlled at all; empty if it can.
-	alien string
+	// alien says why it cannot be controlled at all; empty if it can. elsewhere is that as far as another controller or account is the reason.
+	alien, elsewhere string
 	// released says why it must not hold anything of ours in the end; empty if it may.
 	released string
 
@@ -248,6 +248,7 @@ func (s *regionState) sortGroups(n *nic) {
 			n.ours = append(n.ours, id)
 		case g != nil && g.Tags[cloud.TagCluster] != "" && g.Tags[cloud.TagKind] != "" && strings.HasPrefix(g.Name, cloud.NamePrefix):
 			n.alien = "the interface " + n.ID + " is held by the controller " + g.Tags[cloud.TagCluster] + " for the account " + g.Tags[cloud.TagAccount]
+			n.elsewhere = n.alien
 			n.foreign = append(n.foreign, id)
 		default:
 			n.foreign = append(n.foreign, id)

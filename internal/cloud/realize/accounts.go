@@ -40,6 +40,8 @@ type Account struct {
 	Snapshots map[string]*cloud.Snapshot
 	// Pending names the regions whose snapshots are older than what was last asked for by Trigger or Touched.
 	Pending map[string]bool
+	// Unread says of the regions whose last reading failed why it did.
+	Unread map[string]error
 	// Entities maps the ExternalEntity objects of the account to VMs.
 	Entities map[plan.EntityRef]plan.VMRef
 	// Shared maps the ExternalEntity objects of other accounts to the networks of their VMs that this account sees too.

@@ -94,16 +94,18 @@ func (a *labAccounts) observe(ctx context.Context) {
 	a.mu.Lock()
 	provider, regions := a.account.Provider, a.account.Regions
 	a.mu.Unlock()
-	snaps := map[string]*cloud.Snapshot{}
+	snaps, unread := map[string]*cloud.Snapshot{}, map[string]error{}
 	for _, r := range regions {
 		if s, err := provider.Observe(ctx, cloud.Scope{Account: labAccount, Region: r}); err == nil {
 			snaps[r] = s
+		} else {
+			unread[r] = err
 		}
 	}
 	a.reading.Store(false)
 	a.change(func(acct *Account) {
 		maps.Copy(acct.Snapshots, snaps)
-		acct.Pending = map[string]bool{}
+		acct.Pending, acct.Unread = map[string]bool{}, unread
 		for _, r := range regions {
 			acct.Pending[r] = snaps[r] == nil
 		}

@@ -1,18 +1,11 @@
 package realize
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -20,9 +13,8 @@ import (
 
 // suspendedCondition is the condition Realized of a VM whose mode does not let policies be enforced.
 func suspendedCondition(policies int, vm plan.VMStatus, r Report) metav1.Condition {
-	held, by, remarks := false, r.Modes[vm.VM].Reason, ""
+	by, remarks := r.Modes[vm.VM].Reason, ""
 	for _, n := range vm.Interfaces {
-		held = held || n.State == plan.Guarded
 		for _, remark := range r.Result.Notes {
 			if remark.Object == n.ID && remark.Region == vm.VM.Region && remarks == "" {
 				remarks = "; note: " + remark.Message
@@ -41,11 +33,40 @@ func suspendedCondition(policies int, vm plan.VMStatus, r Report) metav1.Conditi
 		cond.Reason = cloudv1.ReasonReleased
 		cond.Message = fmt.Sprintf("mode %s (%s): policies that are not enforced: %d", vm.Mode, by, policies)
 	}
-	if held && vm.Mode != plan.Planned {
-		cond.Message += "; the VM is being given back"
+	if how := givenBack(r, vm); vm.Mode != plan.Planned && how != released {
+		cond.Message += "; the VM is " + how
 	}
 	cond.Message += remarks
 	return cond
+}
+
+// released is what givenBack says when nothing is left to give back.
+const released = "released"
+
+// givenBack says how far a VM is given back whose mode demands it.
+func givenBack(r Report, vm plan.VMStatus) string {
+	region := vm.VM.Region
+	unread := r.Unread[region]
+	for _, n := range vm.Interfaces {
+		switch {
+		case n.Elsewhere != "":
+			return "not ours to release: " + n.Elsewhere
+		case !n.Held:
+		case unread.Err != nil:
+			return "to be given back, but " + unread.text(region)
+		case r.Err != nil:
+			return "being given back, but the last attempt failed: " + failureText(r.Err)
+		default:
+			return "being given back"
+		}
+	}
+	switch {
+	case unread.Never && unread.Err != nil:
+		return "to be given back if we hold it, but " + unread.text(region)
+	case unread.Never:
+		return "to be given back if we hold it, when the region " + region + " is read"
+	}
+	return released
 }
 
 // setModeConditions sets the conditions Planned and BreakGlass and reports whether that changes any.
@@ -53,7 +74,7 @@ func (s *StatusWriter) setModeConditions(conditions *[]metav1.Condition, r Repor
 	by := r.Modes[vm.VM].Reason
 	if vm.Mode == plan.BreakGlass {
 		changed = meta.SetStatusCondition(conditions, metav1.Condition{Type: cloudv1.ConditionBreakGlass, Status: metav1.ConditionTrue,
-			Reason: cloudv1.ReasonBreakGlass, Message: by})
+			Reason: cloudv1.ReasonBreakGlass, Message: fmt.Sprintf("%s (%s)", givenBack(r, vm), by)})
 	} else {
 		changed = meta.RemoveStatusCondition(conditions, cloudv1.ConditionBreakGlass)
 	}
@@ -72,59 +93,15 @@ func plannedCondition(o plan.Outlook, prefix string) metav1.Condition {
 	return cond
 }
 
-// tellMode writes the events about break-glass: one when it begins, one when it is over.
+// tellMode writes the events about break-glass: one for each step of it, one when it is over.
 func (s *StatusWriter) tellMode(vm *cloudv1.VirtualMachine, before []metav1.Condition, policies int) {
 	was := meta.FindStatusCondition(before, cloudv1.ConditionBreakGlass)
 	is := meta.FindStatusCondition(vm.Status.Conditions, cloudv1.ConditionBreakGlass)
 	switch {
 	case is != nil && (was == nil || was.Message != is.Message):
 		s.Events.Eventf(vm, nil, corev1.EventTypeWarning, "BreakGlass", "Realize", "%s",
-			note(fmt.Sprintf("released at once (%s); policies that are not enforced: %d", is.Message, policies)))
+			note(fmt.Sprintf("%s; policies that are not enforced: %d", is.Message, policies)))
 	case is == nil && was != nil:
-		s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "BreakGlassOver", "Realize", "policies are enforced again as the mode says")
+		s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "BreakGlassOver", "Realize", "policies are enforced again as far as the mode says so")
 	}
-}
-
-// writeSelectors brings the outlook of planned VMs to the selectors of the account that import them. bySelector has those of the VMs
-// that the selectors import.
-func (s *StatusWriter) writeSelectors(ctx context.Context, r Report, bySelector map[client.ObjectKey][]plan.Outlook) error {
-	namespace, name, _ := strings.Cut(r.Account, "/")
-	var list cloudv1.CloudEntitySelectorList
-	if err := s.Client.List(ctx, &list); err != nil {
-		return fmt.Errorf("selectors of account %s: %w", r.Account, err)
-	}
-	var errs []error
-	for i := range list.Items {
-		sel := &list.Items[i]
-		key := client.ObjectKeyFromObject(sel)
-		outlooks := bySelector[key]
-		if sel.Spec.AccountName != name || sel.Spec.AccountNamespace != namespace ||
-			len(outlooks) == 0 && meta.FindStatusCondition(sel.Status.Conditions, cloudv1.ConditionPlanned) == nil {
-			continue
-		}
-		var sum plan.Outlook
-		for _, o := range outlooks {
-			sum.Add(o)
-		}
-		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			var live cloudv1.CloudEntitySelector
-			if err := s.get(ctx, key, &live); err != nil {
-				return err
-			}
-			before := live.DeepCopy()
-			if len(outlooks) == 0 {
-				meta.RemoveStatusCondition(&live.Status.Conditions, cloudv1.ConditionPlanned)
-			} else {
-				meta.SetStatusCondition(&live.Status.Conditions, plannedCondition(sum, fmt.Sprintf("VMs that are planned for: %d; if enforced, ", len(outlooks))))
-			}
-			if equality.Semantic.DeepEqual(before.Status, live.Status) {
-				return nil
-			}
-			return s.update(ctx, &live)
-		})
-		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("status of CloudEntitySelector %s: %w", key, err))
-		}
-	}
-	return errors.Join(errs...)
 }

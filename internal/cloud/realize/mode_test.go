@@ -220,6 +220,8 @@ func TestModeStatus(t *testing.T) {
 		}
 		return r
 	}
+	const over = "Normal BreakGlassOver policies are enforced again as far as the mode says so"
+	const loud = "Warning BreakGlass VMs on which policies are not enforced: 1, of which released already: 1 (VirtualMachine vms/web-1: fire)" // on account and selector
 	for _, c := range []struct {
 		name    string
 		report  Report
@@ -231,10 +233,10 @@ func TestModeStatus(t *testing.T) {
 		{"plan", report(plan.Planned, "CloudEntitySelector vms/all"), cloudv1.ReasonPlanOnly,
 			"no interface would change; policies to enforce: 1; refused: 1, b: needs 73 rules", false, nil},
 		{"break-glass", report(plan.BreakGlass, "VirtualMachine vms/web-1: fire"), cloudv1.ReasonBreakGlass, "", true,
-			[]string{"Warning BreakGlass released at once (VirtualMachine vms/web-1: fire); policies that are not enforced: 1"}},
+			[]string{"Warning BreakGlass released (VirtualMachine vms/web-1: fire); policies that are not enforced: 1", loud, loud}},
 		{"still", report(plan.BreakGlass, "VirtualMachine vms/web-1: fire"), cloudv1.ReasonBreakGlass, "", true, nil},
 		{"released", report(plan.Released, "CloudEntitySelector vms/all"), cloudv1.ReasonReleased, "", false,
-			[]string{"Normal BreakGlassOver policies are enforced again as the mode says"}},
+			[]string{over, over, over}},
 		{"enforced", reportOf(nil, nil, onVM("a", 1, true, "")), cloudv1.ReasonOK, "", false, []string{"Normal PolicyRealized a is enforced on this VM"}},
 	} {
 		d.write(c.report)
@@ -256,6 +258,15 @@ func TestModeStatus(t *testing.T) {
 		} {
 			if (p != nil) != (c.planned != "") || p != nil && (p.Message != on || p.Status != metav1.ConditionFalse) {
 				t.Errorf("%s: condition %+v, want %q", c.name, p, on)
+			}
+		}
+		var account cloudv1.CloudProviderAccount
+		if err := d.client.Get(t.Context(), client.ObjectKey{Namespace: labNamespace, Name: "shop"}, &account); err != nil {
+			t.Fatal(err)
+		}
+		for on, conditions := range map[string][]metav1.Condition{"selector": live.Status.Conditions, "account": account.Status.Conditions} {
+			if meta.IsStatusConditionTrue(conditions, cloudv1.ConditionBreakGlass) != c.broken {
+				t.Errorf("%s: %s: %+v", c.name, on, conditions)
 			}
 		}
 		if diff := gocmp.Diff(c.events, d.events()); diff != "" {

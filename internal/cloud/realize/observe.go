@@ -3,13 +3,11 @@ package realize
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
@@ -136,57 +134,10 @@ func (w *worker) observe(ctx context.Context, acct Account) (observation, error)
 		out.regions = append(out.regions, regions[i])
 	}
 	if len(out.regions) == 0 || acct.Releasing && len(out.unread) > 0 {
-		return observation{}, errors.Join(errs...)
+		return observation{unread: out.unread}, errors.Join(errs...)
 	}
 	for _, name := range sortedKeys(out.unread) {
 		w.r.Log.Error(out.unread[name], "Region cannot be read and is left as it is", "account", w.key, "region", name)
 	}
 	return out, nil
-}
-
-// mark notes in the statuses of the policies the VMs of regions that could not be read, for which the plan says nothing.
-func (o observation) mark(res *plan.Result, t task) {
-	if len(o.unread) == 0 {
-		return
-	}
-	groups := map[string][]plan.VMRef{}
-	for _, g := range t.want.AppliedToGroups {
-		for _, m := range g.GroupMembers {
-			if m.ExternalEntity == nil {
-				continue
-			}
-			vm, ok := t.acct.Entities[plan.EntityRef{Namespace: m.ExternalEntity.Namespace, Name: m.ExternalEntity.Name}]
-			if ok && o.unread[vm.Region] != nil {
-				groups[g.Name] = append(groups[g.Name], vm)
-			}
-		}
-	}
-	byUID := map[string]*v1beta2.NetworkPolicy{}
-	for _, p := range t.want.Policies {
-		byUID[p.Name] = p
-	}
-	for i := range res.Policies {
-		p := &res.Policies[i]
-		failed := map[plan.VMRef]bool{}
-		for _, name := range appliedToGroups(byUID[p.UID]) {
-			for _, vm := range groups[name] {
-				if !failed[vm] {
-					failed[vm] = true
-					p.Failed = append(p.Failed, plan.FailedVM{VM: vm, Message: fmt.Sprintf("the region %s cannot be read: %s", vm.Region, failureText(o.unread[vm.Region]))})
-				}
-			}
-		}
-	}
-}
-
-// appliedToGroups are all names of applied-to groups in a policy; none for nil.
-func appliedToGroups(p *v1beta2.NetworkPolicy) []string {
-	if p == nil {
-		return nil
-	}
-	out := slices.Clone(p.AppliedToGroups)
-	for _, r := range p.Rules {
-		out = append(out, r.AppliedToGroups...)
-	}
-	return out
 }

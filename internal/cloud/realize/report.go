@@ -18,6 +18,8 @@ type Report struct {
 	Waiting string
 	// Result is the last plan with its statuses; nil before the first one.
 	Result *plan.Result
+	// Unread are the regions that were not read for Result.
+	Unread map[string]Unread
 	// AsPlanned says of regions when they were observed that were last seen to be as planned, before Result. What Result calls drift is
 	// younger. It lacks regions of which that is not known.
 	AsPlanned map[string]time.Time
@@ -74,7 +76,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	w.report.Modes = acct.Modes
 	if res != nil {
 		w.report.Result, w.report.Would, w.report.Claims, w.report.ClusterID = res, w.would, w.claims, w.r.ClusterID
-		w.report.AsPlanned = w.asPlanned
+		w.report.AsPlanned, w.report.Unread = w.asPlanned, w.unread
 		if err == nil && res.Plan.Empty() {
 			now := w.r.Clock.Now()
 			w.report.RealizedAt = now

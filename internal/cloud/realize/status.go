@@ -63,8 +63,8 @@ type StatusWriter struct {
 	told map[types.UID]map[types.UID]int64
 	// suspended names, per account, the policies that were reported as not enforced because of modes; only Start's goroutine uses it.
 	suspended map[string]map[string]bool
-	// planned tells of the accounts known whether their selectors have an outlook; only Start's goroutine uses it.
-	planned map[string]bool
+	// moded tells of the accounts known whether they or their selectors say something about modes; only Start's goroutine uses it.
+	moded map[string]bool
 	// claims holds, per account, what was told of who claims its networks; only Start's goroutine uses it.
 	claims map[string]map[string]string
 	// wrote holds the resource versions of what was written and not read since; only Start's goroutine uses it.
@@ -81,7 +81,7 @@ type StatusWriter struct {
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
 		pending: map[string]Report{}, wake: make(chan struct{}, 1), untold: map[string][]telling{}, drifting: map[string]drifting{},
-		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, planned: map[string]bool{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{},
+		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, moded: map[string]bool{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{},
 		shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
 }
 
@@ -166,7 +166,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	for _, vm := range r.Result.VMs {
 		vms[vm.VM] = vm
 	}
-	outlooks, bySelector := map[plan.VMRef]plan.Outlook(nil), map[client.ObjectKey][]plan.Outlook{}
+	outlooks, bySelector, all := map[plan.VMRef]plan.Outlook(nil), map[client.ObjectKey]*modeNews{}, &modeNews{}
 	if r.Would != nil {
 		outlooks = r.Would.Outlooks()
 	}
@@ -179,21 +179,23 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 		selector, err := s.writeVM(ctx, r, ref, vm, outlooks)
 		seen[vmKey(ref)] = true
 		note(err)
-		if o, known := outlooks[target]; known && vm.Mode == plan.Planned && selector != "" {
+		all.add(r, vm, outlooks)
+		if vm.Mode != plan.Enforce && selector != "" {
 			key := client.ObjectKey{Namespace: ref.Namespace, Name: selector}
-			bySelector[key] = append(bySelector[key], o)
+			if bySelector[key] == nil {
+				bySelector[key] = &modeNews{}
+			}
+			bySelector[key].add(r, vm, outlooks)
 		}
 	}
-	if planned, known := s.planned[r.Account]; len(bySelector) > 0 || planned || !known {
-		note(s.writeSelectors(ctx, r, bySelector))
-	}
-	s.planned[r.Account] = len(bySelector) > 0
+	note(s.writeModes(ctx, r, bySelector, all))
 	s.looked(r, seen)
 	return behind, errors.Join(errs...)
 }
 
-// vmPolicies is the part of a VirtualMachine's status that says which policies apply, sorted by kind, namespace and name.
-func vmPolicies(r Report, vm plan.VMStatus) []cloudv1.VirtualMachinePolicyStatus {
+// vmPolicies is the part of a VirtualMachine's status that says which policies apply, sorted by kind, namespace and name. Of a VM that was
+// never read, what a former process has said before stays: nobody knows better.
+func vmPolicies(r Report, vm plan.VMStatus, before []cloudv1.VirtualMachinePolicyStatus) []cloudv1.VirtualMachinePolicyStatus {
 	var out []cloudv1.VirtualMachinePolicyStatus
 	for _, p := range vm.Policies {
 		st := cloudv1.VirtualMachinePolicyStatus{
@@ -203,6 +205,8 @@ func vmPolicies(r Report, vm plan.VMStatus) []cloudv1.VirtualMachinePolicyStatus
 		switch {
 		case vm.Mode != plan.Enforce:
 			st.Phase = cloudv1.PolicyPhaseSuspended
+		case r.Unread[vm.VM.Region].Never && wasRealized(before, p):
+			st.Phase = cloudv1.PolicyPhaseRealized
 		case p.Message != "":
 			st.Phase, st.Message = cloudv1.PolicyPhaseFailed, p.Message
 		case p.Realized:
@@ -216,6 +220,13 @@ func vmPolicies(r Report, vm plan.VMStatus) []cloudv1.VirtualMachinePolicyStatus
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	return out
+}
+
+// wasRealized reports whether a status says that this version of the policy is realized.
+func wasRealized(status []cloudv1.VirtualMachinePolicyStatus, p plan.VMPolicy) bool {
+	return slices.ContainsFunc(status, func(st cloudv1.VirtualMachinePolicyStatus) bool {
+		return string(st.UID) == p.UID && st.Generation == p.Generation && st.Phase == cloudv1.PolicyPhaseRealized
+	})
 }
 
 // realizedCondition sums the policies of a VM up.
@@ -246,13 +257,8 @@ func realizedCondition(policies []cloudv1.VirtualMachinePolicyStatus) (cond meta
 
 // writeVM brings a VM's status to the VirtualMachine object behind an entity. It returns the name of the selector that imports it.
 func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef, vm plan.VMStatus, outlooks map[plan.VMRef]plan.Outlook) (string, error) {
-	policies := vmPolicies(r, vm)
-	cond, summary := realizedCondition(policies)
-	if vm.Mode != plan.Enforce {
-		cond = suspendedCondition(len(policies), vm, r)
-	}
 	key := vmKey(ref)
-	var before []cloudv1.VirtualMachinePolicyStatus
+	var before, policies []cloudv1.VirtualMachinePolicyStatus
 	var conditions []metav1.Condition
 	var obj cloudv1.VirtualMachine
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -261,6 +267,11 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 			return err
 		}
 		before, conditions = obj.Status.Policies, slices.Clone(obj.Status.Conditions)
+		policies = vmPolicies(r, vm, before)
+		cond, summary := realizedCondition(policies)
+		if vm.Mode != plan.Enforce {
+			cond = suspendedCondition(len(policies), vm, r)
+		}
 		changed := meta.SetStatusCondition(&obj.Status.Conditions, cond)
 		changed = s.setModeConditions(&obj.Status.Conditions, r, vm, outlooks) || changed
 		changed = changed || obj.Status.PolicySummary != summary || !equality.Semantic.DeepEqual(before, policies)

@@ -52,6 +52,10 @@ type worker struct {
 	forged map[string]map[string][]string
 	// asPlanned is Report.AsPlanned of the last computation; only run's goroutine uses it.
 	asPlanned map[string]time.Time
+	// unread is Report.Unread of the last result, and limits are those of the regions that were ever planned for; only run's goroutine
+	// uses them.
+	unread map[string]Unread
+	limits map[string]cloud.Limits
 	// seen is the drift of the last computation; only run's goroutine uses it.
 	seen []plan.Drift
 	// lineage is the order of changes that the cloud has not followed.
@@ -197,7 +201,8 @@ type task struct {
 	late succession
 }
 
-// task returns what is to be done now. It is false if nothing may be done; what has to come first will wake the worker.
+// task returns what is to be done now. It is false if nothing may be done; what has to come first will wake the worker. The task is empty
+// then, unless it is the account that cannot be read.
 func (w *worker) task() (t task, ok bool) {
 	if t.acct, ok = w.r.Accounts.Account(w.key); !ok {
 		return task{}, false
@@ -219,7 +224,7 @@ func (w *worker) task() (t task, ok bool) {
 	}
 	if t.acct.Provider == nil || len(t.acct.Snapshots) == 0 || t.acct.Releasing && len(t.acct.Snapshots) < len(t.acct.Regions) {
 		w.setWaiting("waiting for the first whole observation of the account")
-		return task{}, false
+		return t, false
 	}
 	return t, true
 }
@@ -233,10 +238,14 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 	for n := 0; n < allowed; n++ {
 		t, ok := w.task()
 		if !ok {
+			if len(t.acct.Unread) > 0 {
+				w.publishUnread(ctx, t, t.acct.Unread, errors.Join(slices.Collect(maps.Values(t.acct.Unread))...))
+			}
 			return true, nil
 		}
 		if n == 0 {
 			if res, ok := w.planOnLatest(ctx, t); ok && res.Plan.Empty() {
+				w.complete(ctx, t, res, observation{})
 				return w.done(ctx, t, res, snapshots(t.acct))
 			}
 			w.begin()
@@ -244,7 +253,7 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 		seen, err := w.see(ctx, t.acct, known)
 		known = observation{}
 		if err != nil {
-			w.publish(ctx, t.acct, nil, err)
+			w.publishUnread(ctx, t, seen.unread, err)
 			return false, err
 		}
 		if n < maxRestarts && !t.acct.Releasing && !w.mirror.Unchanged(t.version) {
@@ -254,7 +263,7 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 		if res.Stopped {
 			return false, ctx.Err()
 		}
-		seen.mark(res, t)
+		w.complete(ctx, t, res, seen)
 		if res.Plan.Empty() {
 			done, err := w.done(ctx, t, res, seen.snapshots())
 			return done && len(seen.unread) == 0, err
@@ -417,6 +426,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	if res.Stopped {
 		return res
 	}
+	w.noteLimits(regions)
 	w.would, w.claims = nil, claimsOf(regions)
 	if slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
 		in.Succession = plan.Succession{}
