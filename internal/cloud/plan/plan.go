@@ -203,6 +203,10 @@ type InterfaceStatus struct {
 	ID     string
 	State  InterfaceState
 	Former []string
+	// Network is its network, and Groups are the groups that it holds: the ID of each, or "+" and the name of one that the plan creates.
+	// They must not be changed.
+	Network string
+	Groups  []string
 	// Held is true if it holds a group of ours now, before the plan.
 	Held bool
 	// Elsewhere says who else holds it by our rules, another controller or account, so that we do nothing to it; empty if nobody does.

@@ -108,7 +108,7 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 		blocked = full.Message
 	}
 	for _, n := range vm.nics {
-		st := InterfaceStatus{ID: n.ID, State: n.state, Held: len(n.ours) > 0, Elsewhere: n.elsewhere}
+		st := InterfaceStatus{ID: n.ID, State: n.state, Network: n.NetworkID, Groups: n.target, Held: len(n.ours) > 0, Elsewhere: n.elsewhere}
 		if n.state == Guarded {
 			st.Former = slices.Clone(n.former)
 		}

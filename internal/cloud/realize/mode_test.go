@@ -231,7 +231,7 @@ func TestModeStatus(t *testing.T) {
 		events  []string
 	}{
 		{"plan", report(plan.Planned, "CloudEntitySelector vms/all"), cloudv1.ReasonPlanOnly,
-			"no interface would change; policies to enforce: 1; refused: 1, b: needs 73 rules", false, nil},
+			"neither an interface nor a rule would change; policies to enforce: 1; refused: 1, b: needs 73 rules", false, nil},
 		{"break-glass", report(plan.BreakGlass, "VirtualMachine vms/web-1: fire"), cloudv1.ReasonBreakGlass, "", true,
 			[]string{"Warning BreakGlass released (VirtualMachine vms/web-1: fire); policies that are not enforced: 1", loud, loud}},
 		{"still", report(plan.BreakGlass, "VirtualMachine vms/web-1: fire"), cloudv1.ReasonBreakGlass, "", true, nil},
