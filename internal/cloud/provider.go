@@ -25,6 +25,8 @@ type Limits struct {
 	RulesPerGroup int
 	// GroupsPerInterface bounds the groups that one interface holds.
 	GroupsPerInterface int
+	// RulesPerInterface bounds RulesPerGroup times GroupsPerInterface: the cloud grants no higher quotas. 0 if it is not bounded.
+	RulesPerInterface int
 	// GroupsPerRegion bounds the groups of a region.
 	GroupsPerRegion int
 	// TagsPerResource bounds the tags of one resource.

@@ -207,7 +207,7 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{})
 	got, err := l.provider.Limits(t.Context(), l.scope())
-	if want := (cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 2500, TagsPerResource: 50}); got != want || err != nil {
+	if want := (cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, RulesPerInterface: 1000, GroupsPerRegion: 2500, TagsPerResource: 50}); got != want || err != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 	p := l.open(aws.Config{Limits: func(string) cloud.Limits { return cloud.Limits{RulesPerGroup: 200} }})

@@ -249,7 +249,7 @@ func (p *Provider) checkOwner(owner string) error {
 
 // Limits returns the cloud's defaults, overridden by Config.Limits. It calls nothing.
 func (p *Provider) Limits(_ context.Context, s cloud.Scope) (cloud.Limits, error) {
-	l := cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 2500, TagsPerResource: 50}
+	l := cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, RulesPerInterface: 1000, GroupsPerRegion: 2500, TagsPerResource: 50}
 	if p.cfg.Limits == nil {
 		return l, nil
 	}

@@ -35,13 +35,19 @@ func Compute(in Input, lower Lowerer) (out *Result) {
 		}
 	}()
 	in.recall = newRecall()
+	out = in.decide(lower)
+	in.recall.lacks.number(out.Refusals)
+	in.advise(out, lower)
+	return out
+}
+
+// decide is Compute with marks in the messages about quotas.
+func (in Input) decide(lower Lowerer) *Result {
 	out, c := computeAtOnce(in, lower)
 	if successive, ok := in.follow(out, c, lower); ok {
-		in.recall.lacks.number(successive.Refusals)
 		return successive
 	}
 	out, _ = in.foresee(out, c, lower)
-	in.recall.lacks.number(out.Refusals)
 	out.Followed = len(in.Succession.Changes)
 	return out
 }

@@ -308,7 +308,7 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 	if s.splits(c) {
 		return
 	}
-	message := func() string { return s.message(short(), s.quotaOf(c, 0)) }
+	message := func() string { return s.message(short(), c) }
 	switch {
 	case c.frozen:
 		s.literal[c.key] = true
@@ -389,15 +389,26 @@ func (s *regionState) passing(n *nic) bool {
 	return n.taken() && s.native(n) && len(s.hold)+len(s.stay)+len(s.restrict) > 0
 }
 
-func (sh Shortage) message(l cloud.Limits) string {
+// message tells the numbers, with a mark for what would do. all is what all that is wanted of the interface needs at least, if
+// that is known to exceed the quota.
+func (sh Shortage) message(l cloud.Limits, all *Shortage) string {
+	least := ""
 	if sh.AtLeast {
-		return fmt.Sprintf("needs at least %d %s rules for %s on one interface, and %d groups of at most %d rules hold %d; not less than a quota of %d rules per group would do",
-			sh.Needed, sh.Direction, sh.Family, l.GroupsPerInterface, l.RulesPerGroup, sh.Available, sh.RulesPerGroup)
+		least = "at least "
 	}
+	needs := fmt.Sprintf("needs %s%s for %s on one interface", least, count(sh.Needed, string(sh.Direction)+" rule"), sh.Family)
+	groups := fmt.Sprintf("%s of at most %s", count(l.GroupsPerInterface, "group"), count(l.RulesPerGroup, "rule"))
+	lack := lacking{rules: sh.RulesPerGroup, needed: sh.Needed, all: sh.RulesPerGroup}
+	if all != nil {
+		lack.all, lack.total = all.RulesPerGroup, all.Needed
+	}
+	mark := lack.mark()
 	if sh.Needed <= sh.Available {
-		return fmt.Sprintf("needs %d %s rules for %s on one interface, among them prefix lists that one group has to hold whole, and they do not fit into %d groups of at most %d rules; "+
-			"a quota of %d rules per group would do", sh.Needed, sh.Direction, sh.Family, l.GroupsPerInterface, l.RulesPerGroup, sh.RulesPerGroup)
+		return needs + ", among them prefix lists that one group has to hold whole, and they do not fit into " + groups + mark
 	}
-	return fmt.Sprintf("needs %d %s rules for %s on one interface, and %d groups of at most %d rules hold %d; a quota of %d rules per group would do",
-		sh.Needed, sh.Direction, sh.Family, l.GroupsPerInterface, l.RulesPerGroup, sh.Available, sh.RulesPerGroup)
+	hold := "hold"
+	if l.GroupsPerInterface == 1 {
+		hold = "holds"
+	}
+	return fmt.Sprintf("%s, and %s %s %d%s", needs, groups, hold, sh.Available, mark)
 }

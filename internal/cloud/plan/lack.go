@@ -4,8 +4,9 @@ import "strings"
 
 // The quotas that a Lack can be about, by the names that spec.awsConfig.quotas of an account has for them.
 const (
-	QuotaRulesPerGroup   = "rulesPerGroup"
-	QuotaGroupsPerRegion = "groupsPerRegion"
+	QuotaRulesPerGroup      = "rulesPerGroup"
+	QuotaGroupsPerInterface = "groupsPerInterface"
+	QuotaGroupsPerRegion    = "groupsPerRegion"
 )
 
 // Lack is a quota that does not suffice, in numbers.
@@ -18,9 +19,13 @@ type Lack struct {
 	// Needed and Available count rules of one interface, or groups of the region.
 	Needed    int `json:"needed"`
 	Available int `json:"available"`
-	// WouldDo is the smallest value of the quota with which it would be done, other quotas unchanged.
-	WouldDo int `json:"wouldDo"`
-	// AtLeast is true if the exact numbers were not looked for: Needed and WouldDo are not less than this.
+	// WouldDo is the smallest value of the quota with which nothing would be lacking for the VM, other quotas unchanged, and WouldDoAlone the smallest
+	// for this policy while others are still left out, if that is less. WouldDo is 0 if the cloud grants no such quota, or none is known.
+	WouldDo      int `json:"wouldDo"`
+	WouldDoAlone int `json:"wouldDoAlone,omitempty"`
+	// WithGroupsPerInterface is the quota that WouldDo goes with if it is not the present one.
+	WithGroupsPerInterface int `json:"withGroupsPerInterface,omitempty"`
+	// AtLeast is true if the exact number was not looked for: Needed is not less than this.
 	AtLeast bool `json:"atLeast,omitempty"`
 }
 
@@ -28,9 +33,10 @@ type Lack struct {
 // message only.
 type lacks map[string]Lack
 
-// message says what is short, and remembers the numbers.
-func (s *regionState) message(sh Shortage, q Quota) string {
-	text := sh.message(q.Limits)
+// message says what a class is short of, and remembers the numbers.
+func (s *regionState) message(sh Shortage, c *class) string {
+	q := s.quotaOf(c, 0)
+	text := sh.message(q.Limits, s.atLeast(c, c.want, &forms{}, q))
 	if s.in.recall == nil {
 		return text
 	}

@@ -55,6 +55,9 @@ type Input struct {
 	// Succession may tell in which order members of groups changed.
 	Succession Succession
 
+	// Unadvised leaves it at rough numbers which quotas would do for what does not fit. To find the true ones costs some computations more.
+	Unadvised bool
+
 	// Regions holds one entry per region of the account that could be observed. VMs of other regions are left alone.
 	Regions []Region
 

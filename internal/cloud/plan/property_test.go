@@ -294,7 +294,9 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			return fmt.Errorf("no end after %d rounds; ops:\n%s", round, strings.Join(p.ops, "\n"))
 		}
 		observed := f.clone()
-		res := plan.Compute(p.input(p.set, observed), p.lowerer())
+		in := p.input(p.set, observed)
+		in.Unadvised = true
+		res := plan.Compute(in, p.lowerer())
 		if err := p.guessed(res); err != nil {
 			return fmt.Errorf("round %d: %w; ops:\n%s", round, err, strings.Join(p.ops, "\n"))
 		}
@@ -302,7 +304,7 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 		if slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return strings.Contains(n.Message, "would make them undo") }) {
 			return fmt.Errorf("round %d would go round in a circle: %+v; ops:\n%s", round, res.Notes, strings.Join(p.ops, "\n"))
 		}
-		if again := plan.Compute(p.input(p.set, observed), p.lowerer()); !reflect.DeepEqual(again, res) {
+		if again := plan.Compute(in, p.lowerer()); !reflect.DeepEqual(again, res) {
 			return fmt.Errorf("the same input gives another result: %+v instead of %+v", again, res)
 		}
 		if p.strict.take(res) {

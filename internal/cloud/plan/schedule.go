@@ -125,9 +125,9 @@ func (s *regionState) refuseTight(stuck []*atom) (refused bool) {
 			if n.taken() {
 				continue
 			}
-			s.refused[n] = fmt.Sprintf("the interface %s holds %d groups of at most %d, and taking it over without a gap needs %d more for a moment, "+
-				"because its groups refer to one another: remove one of its groups or raise the quota of groups per interface",
-				n.ID, len(a.current), s.limits.GroupsPerInterface, len(a.joining))
+			s.refused[n] = fmt.Sprintf("the interface %s holds %s of at most %d, and to take it over without a gap takes %d more for a moment, because it and others "+
+				"that are taken over reach one another by rules of their groups that refer to groups%s",
+				n.ID, count(len(a.current), "group"), s.limits.GroupsPerInterface, len(a.joining), lacking{groups: len(a.current) + len(a.joining)}.mark())
 			refused = true
 		}
 	}

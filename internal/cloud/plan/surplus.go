@@ -80,7 +80,7 @@ func (s *regionState) leaveSurplus(c *class, held [][]cloud.Rule, message func()
 	}
 	messages := map[*policy]string{}
 	for _, u := range left {
-		messages[u.policy] = s.message(u.short(), s.quotaOf(c, 0))
+		messages[u.policy] = s.message(u.short(), c)
 	}
 	for _, n := range c.nics {
 		for _, u := range s.inOrderOfLoss(n.vm, left) {
