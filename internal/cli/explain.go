@@ -52,6 +52,9 @@ The destination may also be svc/NAMESPACE/NAME or an address of a Service: the p
 it, on the port it hands packets to. A Pod by its name may be reached either way; by its address it is not reached through
 a Service.
 
+What an account says goes before the policies of its machines: its failsafe flows are allowed, and in the modes plan and
+released and under break-glass policies are not enforced; they are told all the same.
+
 "Native" means that no policy decides: a Pod or Node then lets the packet through; at a virtual machine its own security
 groups decide. "Unknown" means that it depends on what a domain name or Service stands for, or whom a Service chooses,
 which only the enforcer knows.
@@ -251,7 +254,7 @@ func (c *computation) explain(from, to end, flow policy.Flow, packets []policy.F
 		return nil, err
 	}
 	evaluator := policy.NewEvaluator(c.listing).WithServices(c.mayLead)
-	out := newExplanation(from, to, packets)
+	out := c.newExplanation(from, to, packets)
 	if note != "" {
 		out.Notes = append(out.Notes, note)
 	}
@@ -261,7 +264,7 @@ func (c *computation) explain(from, to end, flow policy.Flow, packets []policy.F
 			continue
 		}
 		one.Direct = to.byAddress && to.ref != (policy.EntityRef{})
-		out.add(one, to, evaluator.Evaluate(one))
+		out.add(one, one, to, evaluator.Evaluate(one))
 	}
 	if through != nil {
 		c.tellOfService(out, through)
@@ -279,7 +282,7 @@ func (c *computation) explainThrough(out *explanation, evaluator *policy.Evaluat
 	for _, b := range c.behind(via, family) {
 		one := packet
 		one.Destination, one.Port, one.Service = b.endpoint(b.address), b.port, nameOf(via.service)
-		out.addBackend(packet, b, evaluator.Evaluate(one))
+		out.addBackend(packet, one, b, evaluator.Evaluate(one))
 	}
 }
 

@@ -94,6 +94,9 @@ func writeDecisions(b *strings.Builder, indent string, from, to explainedEnd, eg
 
 func (d *explainedDecision) write(b *strings.Builder, indent, direction string, at explainedEnd) {
 	fmt.Fprintf(b, "%s%s %s: %s\n", indent, direction, d.Outcome, d.reason(at))
+	if d.IfEnforced != nil {
+		fmt.Fprintf(b, "%s        if enforced: %s: %s\n", indent, d.IfEnforced.Outcome, d.IfEnforced.reason(at))
+	}
 	for _, r := range d.Passed {
 		fmt.Fprintf(b, "%s        passed: %s\n", indent, r)
 	}
@@ -104,6 +107,10 @@ func (d *explainedDecision) write(b *strings.Builder, indent, direction string, 
 
 func (d *explainedDecision) reason(at explainedEnd) string {
 	switch {
+	case d.NotEnforced != "":
+		return "not enforced: " + d.NotEnforced + "; the security groups that the machine holds decide"
+	case d.Failsafe != "":
+		return "allowed by failsafe of account " + d.Failsafe + ", before any rule"
 	case d.DecidedBy != nil:
 		return d.DecidedBy.String()
 	case d.Outcome == policy.OutcomeUnknown:

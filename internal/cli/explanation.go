@@ -2,11 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -35,6 +37,10 @@ type explanation struct {
 	Ingress   *explainedDecision `json:"ingress,omitempty"`
 	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are not all treated alike.
 	Flows []explainedFlow `json:"flows,omitempty"`
+
+	source end
+	// account says what the account of an end says about a packet there.
+	account func(at end, direction cloud.Direction, packet policy.Flow, other netip.Addr, d policy.Decision) byAccount
 }
 
 // mixed is the verdict if addresses make a difference.
@@ -85,6 +91,11 @@ type explainedBackend struct {
 // explainedDecision is the decision in one direction.
 type explainedDecision struct {
 	Outcome policy.Outcome `json:"outcome"`
+	// NotEnforced is the mode because of which the policies do not decide, and who says so; IfEnforced is what they would decide.
+	NotEnforced string             `json:"notEnforced,omitempty"`
+	IfEnforced  *explainedDecision `json:"ifEnforced,omitempty"`
+	// Failsafe is the account whose failsafe flows allow it, before any rule.
+	Failsafe string `json:"failsafe,omitempty"`
 	// DecidedBy is the rule; without it the default decided: Default says which one.
 	DecidedBy *explainedRule `json:"decidedBy,omitempty"`
 	// Default is "isolated" (what no rule allows is dropped), "native" (no policy decides), "none" (there is nobody to
@@ -123,9 +134,9 @@ type explainedRule struct {
 	DependsOn []string `json:"dependsOn,omitempty"`
 }
 
-func newExplanation(from, to end, packets []policy.Flow) *explanation {
+func (c *computation) newExplanation(from, to end, packets []policy.Flow) *explanation {
 	first := packets[0]
-	out := &explanation{From: explainEnd(from), To: explainEnd(to), Protocol: first.Protocol, Port: first.Port}
+	out := &explanation{source: from, account: c.accountOf, From: explainEnd(from), To: explainEnd(to), Protocol: first.Protocol, Port: first.Port}
 	switch first.Protocol {
 	case policy.ICMP:
 		out.ICMPCode = &first.ICMPCode
@@ -155,10 +166,14 @@ func explainEnd(e end) explainedEnd {
 	return out
 }
 
-// add takes the verdict on a packet, whose destination is the end given.
-func (x *explanation) add(packet policy.Flow, to end, v policy.Verdict) {
-	f := explainedFlow{Verdict: string(v.Together()), at: explainEnd(to)}
-	f.Egress, f.Ingress = explainDecision(v.Egress, x.From), explainDecision(v.Ingress, f.at)
+// add takes the verdict on a packet, whose destination is the end given. Rules see it as seen, which differs if a Service hands it on.
+func (x *explanation) add(packet, seen policy.Flow, to end, v policy.Verdict) {
+	f := explainedFlow{at: explainEnd(to)}
+	out := x.account(x.source, cloud.Egress, seen, seen.Destination.Addr, v.Egress)
+	in := x.account(to, cloud.Ingress, seen, seen.Source.Addr, v.Ingress)
+	f.Egress, f.Ingress = out.explain(v.Egress, x.From), in.explain(v.Ingress, f.at)
+	v.Egress, v.Ingress = out.decision(v.Egress), in.decision(v.Ingress)
+	f.Verdict = string(v.Together())
 	if v.Service != nil {
 		f.AtService = explainDecision(*v.Service, explainedEnd{Enforcer: "every Node"})
 	}
@@ -172,8 +187,8 @@ func (x *explanation) add(packet policy.Flow, to end, v policy.Verdict) {
 }
 
 // addBackend takes the verdict on a packet to a Service that is handed to the backend.
-func (x *explanation) addBackend(packet policy.Flow, b backend, v policy.Verdict) {
-	x.add(packet, b.end, v)
+func (x *explanation) addBackend(packet, seen policy.Flow, b backend, v policy.Verdict) {
+	x.add(packet, seen, b.end, v)
 	f := &x.Flows[len(x.Flows)-1]
 	f.Backend = &explainedBackend{Kind: f.at.Kind, Namespace: b.ref.Namespace, Name: b.ref.Name, Address: b.address.String(), Port: b.port}
 }

@@ -10,4 +10,7 @@ func AccountKey(namespace, name string) string { return namespace + "/" + name }
 
 // EnforcerKey names the enforcer of an account: spec.externalNode of the account's ExternalEntity objects, and the key under which
 // the computed policies are watched.
-func EnforcerKey(namespace, name string) string { return "cloud/" + AccountKey(namespace, name) }
+func EnforcerKey(namespace, name string) string { return EnforcerPrefix + AccountKey(namespace, name) }
+
+// EnforcerPrefix is what the enforcer keys of accounts begin with.
+const EnforcerPrefix = "cloud/"
