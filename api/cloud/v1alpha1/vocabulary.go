@@ -65,6 +65,8 @@ const (
 	// ConditionBreakGlass (virtual machine; selector and account of one): True while it is to be released by the annotation AnnotationBreakGlass.
 	// The message says how far it is.
 	ConditionBreakGlass = "BreakGlass"
+	// ConditionFailsafe (account): True while it has failsafe flows; the message names them.
+	ConditionFailsafe = "Failsafe"
 	// ConditionClaimed (VPC): True if this controller enforces in it, False if another one does.
 	ConditionClaimed = "Claimed"
 	// ConditionDrift (account): True while, and some time after, somebody else changes what we hold.

@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -14,6 +16,34 @@ type FailsafeFlow struct {
 	Services []Service
 	// Peers are the address ranges of the other end.
 	Peers []netip.Prefix
+}
+
+// String says it in the words of rules: "ingress tcp 22 from 192.0.2.0/24".
+func (f FailsafeFlow) String() string {
+	services := []string{"all protocols"}
+	if len(f.Services) > 0 {
+		services = nil
+	}
+	for _, s := range f.Services {
+		name := cloud.ProtocolName(s.Protocol)
+		switch {
+		case s.From == 0 && s.To == 0xffff:
+		case s.From == s.To:
+			name += fmt.Sprintf(" %d", s.From)
+		default:
+			name += fmt.Sprintf(" %d-%d", s.From, s.To)
+		}
+		services = append(services, name)
+	}
+	toFrom := "from"
+	if f.Direction == cloud.Egress {
+		toFrom = "to"
+	}
+	peers := make([]string, len(f.Peers))
+	for i, p := range f.Peers {
+		peers[i] = p.String()
+	}
+	return fmt.Sprintf("%s %s %s %s", f.Direction, strings.Join(services, " and "), toFrom, strings.Join(peers, ", "))
 }
 
 // withFailsafe puts the failsafe flows before the rules of a VM. A VM without rules is none of their business.

@@ -27,6 +27,8 @@ type Report struct {
 	// none.
 	Modes map[plan.VMRef]VMMode
 	Would *plan.Result
+	// Failsafe is what VMs with policies are always allowed.
+	Failsafe []plan.FailsafeFlow
 	// ClusterID is ours, and Claims says who claims the networks, by network.
 	ClusterID string
 	Claims    map[string]string
@@ -73,7 +75,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	w.mu.Lock()
 	w.report.EnforcerKey, w.report.Entities = acct.EnforcerKey, acct.Entities
 	w.report.Waiting, w.report.Err = "", err
-	w.report.Modes = acct.Modes
+	w.report.Modes, w.report.Failsafe = acct.Modes, acct.Failsafe
 	if res != nil {
 		w.report.Result, w.report.Would, w.report.Claims, w.report.ClusterID = res, w.would, w.claims, w.r.ClusterID
 		w.report.AsPlanned, w.report.Unread = w.asPlanned, w.unread

@@ -24,6 +24,8 @@ type modeNews struct {
 	// broken are the VMs that break-glass releases, with who says so, and free how many of them nothing of ours holds any more.
 	broken map[plan.VMRef]string
 	free   int
+	// failsafe are the failsafe flows of the account.
+	failsafe string
 }
 
 // add counts a VM.
@@ -48,11 +50,11 @@ func (n *modeNews) add(r Report, vm plan.VMStatus, outlooks map[plan.VMRef]plan.
 }
 
 // any reports whether there is something to say.
-func (n *modeNews) any() bool { return n != nil && len(n.outlooks)+len(n.broken) > 0 }
+func (n *modeNews) any() bool { return len(n.outlooks)+len(n.broken)+len(n.failsafe) > 0 }
 
 // set brings the conditions in line and reports whether that changes any.
 func (n *modeNews) set(conditions *[]metav1.Condition) bool {
-	var planned, broken *metav1.Condition
+	var planned, broken, failsafe *metav1.Condition
 	if n != nil && len(n.outlooks) > 0 {
 		var sum plan.Outlook
 		for _, o := range n.outlooks {
@@ -71,7 +73,12 @@ func (n *modeNews) set(conditions *[]metav1.Condition) bool {
 		broken = &metav1.Condition{Type: cloudv1.ConditionBreakGlass, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonBreakGlass,
 			Message: fmt.Sprintf("VMs on which policies are not enforced: %d, of which released already: %d (%s)", len(n.broken), n.free, why)}
 	}
+	if n != nil && n.failsafe != "" {
+		failsafe = &metav1.Condition{Type: cloudv1.ConditionFailsafe, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonOK,
+			Message: "allowed on every VM with policies, before any rule: " + n.failsafe}
+	}
 	changed := setOrRemove(conditions, cloudv1.ConditionPlanned, planned)
+	changed = setOrRemove(conditions, cloudv1.ConditionFailsafe, failsafe) || changed
 	return setOrRemove(conditions, cloudv1.ConditionBreakGlass, broken) || changed
 }
 
@@ -86,6 +93,7 @@ func setOrRemove(conditions *[]metav1.Condition, kind string, c *metav1.Conditio
 // writeModes brings to the selectors of the account and to the account itself what the modes of their VMs lead to. bySelector is about the VMs
 // that the selectors import, all about all of the account.
 func (s *StatusWriter) writeModes(ctx context.Context, r Report, bySelector map[client.ObjectKey]*modeNews, all *modeNews) error {
+	all.failsafe = failsafeText(r.Failsafe)
 	now := len(bySelector) > 0 || all.any()
 	if before, known := s.moded[r.Account]; known && !before && !now {
 		return nil
@@ -97,7 +105,7 @@ func (s *StatusWriter) writeModes(ctx context.Context, r Report, bySelector map[
 	}
 	account := &cloudv1.CloudProviderAccount{}
 	account.Namespace, account.Name = namespace, name
-	errs := []error{s.writeMode(ctx, account, &modeNews{broken: all.broken, free: all.free})}
+	errs := []error{s.writeMode(ctx, account, &modeNews{broken: all.broken, free: all.free, failsafe: all.failsafe})}
 	for i := range list.Items {
 		if sel := &list.Items[i]; sel.Spec.AccountName == name && sel.Spec.AccountNamespace == namespace {
 			errs = append(errs, s.writeMode(ctx, sel, bySelector[client.ObjectKeyFromObject(sel)]))
@@ -108,6 +116,21 @@ func (s *StatusWriter) writeModes(ctx context.Context, r Report, bySelector map[
 		s.moded[r.Account] = now
 	}
 	return err
+}
+
+// mostFailsafe is how many failsafe flows are named in a status.
+const mostFailsafe = 5
+
+// failsafeText names failsafe flows; it is empty if there are none.
+func failsafeText(flows []plan.FailsafeFlow) string {
+	var parts []string
+	for _, f := range flows[:min(len(flows), mostFailsafe)] {
+		parts = append(parts, f.String())
+	}
+	if more := len(flows) - mostFailsafe; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // writeMode brings news to a selector or account, with an event when the first glass is broken and one when all is over.

@@ -271,6 +271,8 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 		cond, summary := realizedCondition(policies)
 		if vm.Mode != plan.Enforce {
 			cond = suspendedCondition(len(policies), vm, r)
+		} else if flows := failsafeText(r.Failsafe); flows != "" && len(policies) > 0 {
+			cond.Message += "; allowed before them by failsafe of the account: " + flows
 		}
 		changed := meta.SetStatusCondition(&obj.Status.Conditions, cond)
 		changed = s.setModeConditions(&obj.Status.Conditions, r, vm, outlooks) || changed
