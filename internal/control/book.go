@@ -241,9 +241,19 @@ func failureMessage(failed []v1beta2.NetworkPolicyNodeStatus) string {
 	}
 	m := fmt.Sprintf("Failed Nodes count %d: %s", len(failed), strings.Join(parts, ", "))
 	if len(m) > maxFailureMessage {
-		m = strings.ToValidUTF8(m[:maxFailureMessage-3], "") + "..."
+		m = cutAtWord(m, maxFailureMessage)
 	}
 	return m
+}
+
+// cutAtWord cuts a text between two words, and says how much of it is left out.
+func cutAtWord(text string, length int) string {
+	tail := fmt.Sprintf(" ... (%d characters more)", len(text)) // as long as it can become
+	head := strings.ToValidUTF8(text[:length-len(tail)], "")
+	if space := strings.LastIndexByte(head, ' '); space > 0 {
+		head = head[:space]
+	}
+	return head + fmt.Sprintf(" ... (%d characters more)", len(text)-len(head))
 }
 
 // groupCondition is what the status of a group should say.

@@ -184,6 +184,9 @@ type VMPolicy struct {
 	Realized bool
 	// Message says why the policy is refused on this VM; empty while it is realized or being realized.
 	Message string
+	// Lost are all the flows that the policies allow and the VM does not, because only what fits of the policy is enforced: "ingress tcp 443 from
+	// 192.0.2.0/24". The message names the first few. The list is shared by the VMs of a class.
+	Lost []string
 	// Warning says what differs without being refused, for example Reject realized as Drop.
 	Warning string
 }
@@ -250,6 +253,8 @@ type Refusal struct {
 	// Kept is true if the interfaces stay as they were last realized, Tightened if what fits of the policy is enforced; else the policy is
 	// left out there.
 	Kept, Tightened bool
+	// Lost are all the flows that the policies allow and the VM does not, where Tightened; see VMPolicy.Lost.
+	Lost []string
 }
 
 // Drift is a change that somebody else made.

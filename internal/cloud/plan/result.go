@@ -130,9 +130,12 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 	}
 	guarded := slices.ContainsFunc(vm.nics, func(n *nic) bool { return n.state == Guarded })
 	for _, p := range vm.policies {
-		on := VMPolicy{PolicyRef: p.ref, Message: vm.left[p]}
+		on := VMPolicy{PolicyRef: p.ref, Message: vm.keptMessage(p)}
 		if on.Message == "" {
-			on.Message = cmp.Or(blocked, s.tightenedOn(vm, p))
+			tightened, lost := s.tightenedOn(vm, p)
+			if on.Message = blocked; blocked == "" {
+				on.Message, on.Lost = tightened, lost
+			}
 		}
 		on.Realized = on.Message == "" && !pending && guarded
 		if p.reject {
@@ -183,15 +186,15 @@ func reducedWarning(d cloud.Direction) string {
 func (s *regionState) vmRefusals(vm *vmState) []Refusal {
 	var out []Refusal
 	for _, p := range vm.policies {
-		if message := vm.left[p]; message != "" {
+		if message := vm.keptMessage(p); message != "" {
 			out = append(out, Refusal{
 				Policy: p.ref, VM: vm.ref, Region: s.snap.Region, Network: vm.vm.NetworkID, Message: message, Kept: vm.kept[p] != "",
 			})
 		}
 	}
 	for _, p := range vm.policies {
-		if message := s.tightenedOn(vm, p); message != "" {
-			out = append(out, Refusal{Policy: p.ref, VM: vm.ref, Region: s.snap.Region, Network: vm.vm.NetworkID, Message: message, Tightened: true})
+		if message, lost := s.tightenedOn(vm, p); message != "" {
+			out = append(out, Refusal{Policy: p.ref, VM: vm.ref, Region: s.snap.Region, Network: vm.vm.NetworkID, Message: message, Tightened: true, Lost: lost})
 		}
 	}
 	for _, n := range vm.nics {

@@ -256,7 +256,9 @@ func TestPolicyOutgrowsTheQuota(t *testing.T) {
 	settle(t, e, f, nil)
 	before := f.clone()
 	res := settle(t, e, f, manyBlocks(400))
-	if len(res.Refusals) != 1 || !res.Refusals[0].Kept || fmt.Sprint(shape(f)) != fmt.Sprint(shape(before)) {
+	if len(res.Refusals) != 1 || !res.Refusals[0].Kept || fmt.Sprint(shape(f)) != fmt.Sprint(shape(before)) ||
+		!strings.HasSuffix(res.Refusals[0].Message, "would do; what was last realized of the policy stays in force here") ||
+		!strings.HasSuffix(res.VMs[0].Policies[0].Message, "stays in force here") {
 		t.Errorf("%+v\n%v\n%v", res.Refusals, shape(f), shape(before))
 	}
 }

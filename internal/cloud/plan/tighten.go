@@ -29,7 +29,8 @@ func weightOf(r cloud.Rule) weight {
 type tightening struct {
 	policy  *policy
 	message string // the shortage
-	lost    string // what is not allowed though the policies allow it; set when the class is lowered
+	// lost are the flows that are not allowed though the policies allow them; set when the class is lowered.
+	lost []string
 }
 
 // tighten notes that the class is to allow what fits, if the policy asks for it.
@@ -119,45 +120,55 @@ func breadth(r cloud.Rule) int {
 	return out
 }
 
-// losses lists the flows of before that after does not allow.
-func losses(before, after [2]half) string {
-	var named []string
-	more := 0
+// losses lists the flows of before that after does not allow: direction, service and addresses of each.
+func losses(before, after [2]half) (out []string) {
 	for i, d := range directions {
 		toFrom := " from "
 		if d == cloud.Egress {
 			toFrom = " to "
 		}
 		for _, cell := range before[i].minus(after[i]) {
+			what := cell.service.String()
+			if cell.service.Protocol == cloud.TCP || cell.service.Protocol == cloud.UDP {
+				what = cloud.NewMatch(cell.service.Protocol, int(cell.service.From), int(cell.service.To)).String()
+			}
 			for _, p := range cell.all.Prefixes() {
-				if len(named) == namedLosses {
-					more++
-					continue
-				}
-				what := cell.service.String()
-				if cell.service.Protocol == cloud.TCP || cell.service.Protocol == cloud.UDP {
-					what = cloud.NewMatch(cell.service.Protocol, int(cell.service.From), int(cell.service.To)).String()
-				}
-				named = append(named, string(d)+" "+what+toFrom+p.String())
+				out = append(out, string(d)+" "+what+toFrom+p.String())
 			}
 		}
-	}
-	out := strings.Join(named, ", ")
-	if more > 0 {
-		out += fmt.Sprintf(" and %d more", more)
 	}
 	return out
 }
 
-// tightenedOn says what of a policy is not enforced on a VM because it does not fit; empty if all of it is.
-func (s *regionState) tightenedOn(vm *vmState, p *policy) string {
+// tightenedOn says what of a policy is not enforced on a VM because it does not fit, and lists the flows; both are empty if all of it is.
+func (s *regionState) tightenedOn(vm *vmState, p *policy) (message string, lost []string) {
 	for _, n := range vm.nics {
 		if n.state != Guarded || n.class == nil {
 			continue
 		}
-		if t := s.tightened[n.class.key]; t != nil && t.policy == p && t.lost != "" {
-			return t.message + "; as the policy asks, what fits is enforced, and lost is: " + t.lost
+		if t := s.tightened[n.class.key]; t != nil && t.policy == p && len(t.lost) > 0 {
+			named := strings.Join(t.lost[:min(len(t.lost), namedLosses)], ", ")
+			if more := len(t.lost) - namedLosses; more > 0 {
+				named += fmt.Sprintf(" and %d more", more)
+			}
+			return fmt.Sprintf("%s; as the policy asks, what fits is enforced, and %s lost: %s", t.message, isOrAre(len(t.lost), "flow"), named), t.lost
 		}
 	}
-	return ""
+	return "", nil
+}
+
+// keptMessage is the message of a policy that is left out on a VM, with what holds meanwhile.
+func (vm *vmState) keptMessage(p *policy) string {
+	message := vm.left[p]
+	if message != "" && vm.kept[p] != "" {
+		message += "; what was last realized of the policy stays in force here"
+	}
+	return message
+}
+
+func isOrAre(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " is"
+	}
+	return count(n, what) + " are"
 }

@@ -47,10 +47,14 @@ func TestTighten(t *testing.T) {
 		t.Fatalf("refusals %+v", res.Refusals)
 	}
 	message := res.Refusals[0].Message
-	for _, part := range []string{"needs 402 ingress rules", "lost is: ingress tcp 80 from 192.0.", " more"} {
+	for _, part := range []string{"needs 402 ingress rules", " flows are lost: ingress tcp 80 from 192.0.", " more"} {
 		if !strings.Contains(message, part) {
 			t.Errorf("%q lacks %q", message, part)
 		}
+	}
+	if lost := res.Refusals[0].Lost; len(lost) != 400-open || !slices.Equal(lost, res.VMs[0].Policies[0].Lost) && !slices.Equal(lost, res.VMs[0].Policies[1].Lost) ||
+		!strings.Contains(message, fmt.Sprintf("; a quota of 81 rules per group would do; as the policy asks, what fits is enforced, and %d flows are lost", len(lost))) {
+		t.Errorf("%d lost flows, %q", len(lost), message)
 	}
 	e.History[0] = policySet{}
 	settle(t, e, f, nil)
