@@ -75,6 +75,22 @@ func TestPlanSaysWhatIsRefused(t *testing.T) {
 	}
 }
 
+// TestPlanOfAFullRegion: what is refused for nobody in particular is told with the place and the numbers.
+func TestPlanOfAFullRegion(t *testing.T) {
+	manifests := strings.Replace(shopManifests, "awsConfig: {", "awsConfig: {quotas: {groupsPerRegion: 2}, ", 1)
+	const refused = "  ! refused: eu-west-1: the region eu-west-1 needs 1 more security group; it has 2 of at most 2: a quota of 3 groups would do\n"
+	if r := planShop(t, manifests); r.code != ExitNo || !strings.Contains(r.stdout, refused) || !strings.Contains(r.stdout, "Refused: what is told above.\n") {
+		t.Errorf("%+v", r)
+	}
+	var got planAnswer
+	if r := planShop(t, manifests, "-o", "json"); json.Unmarshal([]byte(r.stdout), &got) != nil || len(got.Accounts[0].Refusals) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	if l := got.Accounts[0].Refusals[0].Lack; l == nil || l.Quota != "groupsPerRegion" || l.Needed != 3 || l.Available != 2 || l.WouldDo != 3 {
+		t.Errorf("%+v", l)
+	}
+}
+
 // TestPlanWarnsOfMistakes: a name that nobody has changes nothing, and is told.
 func TestPlanWarnsOfMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ manifests, warning string }{

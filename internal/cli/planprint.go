@@ -178,8 +178,12 @@ func refusedPolicies(refusals []plannedRefusal) string {
 	} else if n > 1 {
 		parts = append(parts, fmt.Sprintf("%d policies", n))
 	}
-	if others > 0 {
-		parts = append(parts, plan.Counted(others, "other refusal"))
+	switch {
+	case others == 0:
+	case len(policies) == 0:
+		parts = append(parts, "what is told above")
+	default:
+		parts = append(parts, plan.Counted(others, "other thing"))
 	}
 	out := strings.Join(parts, " and ")
 	if len(vms) > 0 {

@@ -58,6 +58,9 @@ func (l lacks) number(refusals []Refusal) {
 	known := map[string]*Lack{}
 	for i := range refusals {
 		r := &refusals[i]
+		if r.Lack != nil {
+			continue
+		}
 		lack, ok := known[r.Message]
 		if !ok {
 			lack = l.behind(r.Message)

@@ -91,9 +91,10 @@ func (s *regionState) overfull() *Refusal {
 	if have := len(s.snap.Groups); needed > 0 && have+needed > s.limits.GroupsPerRegion {
 		return &Refusal{
 			Region: s.snap.Region,
-			Message: fmt.Sprintf("the region %s needs %d more security groups; it has %d of at most %d: a quota of %d groups would do",
-				s.snap.Region, needed, have, s.limits.GroupsPerRegion, have+needed),
+			Message: fmt.Sprintf("the region %s needs %s; it has %d of at most %d: a quota of %d groups would do",
+				s.snap.Region, Counted(needed, "more security group"), have, s.limits.GroupsPerRegion, have+needed),
 			Kept: true,
+			Lack: &Lack{Quota: QuotaGroupsPerRegion, Needed: have + needed, Available: s.limits.GroupsPerRegion, WouldDo: have + needed},
 		}
 	}
 	return nil
