@@ -8,6 +8,7 @@ import (
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -111,14 +112,14 @@ func (c *computation) suspended(ref policy.EntityRef, account string) string {
 	}
 	vm := c.vms[i]
 	if why, broken := vm.Annotations[cloudv1alpha1.AnnotationBreakGlass]; broken {
-		return fmt.Sprintf("break-glass (VirtualMachine %s/%s: %s)", vm.Namespace, vm.Name, why)
+		return fmt.Sprintf("break-glass (VirtualMachine %s/%s: %s)", vm.Namespace, vm.Name, inventory.BreakGlassReason(why))
 	}
 	for _, s := range c.selectors {
 		if s.Namespace != vm.Namespace || s.Name != vm.Labels[cloudv1alpha1.LabelCESName] || cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName) != account {
 			continue
 		}
 		if why, broken := s.Annotations[cloudv1alpha1.AnnotationBreakGlass]; broken {
-			return fmt.Sprintf("break-glass (CloudEntitySelector %s/%s: %s)", s.Namespace, s.Name, why)
+			return fmt.Sprintf("break-glass (CloudEntitySelector %s/%s: %s)", s.Namespace, s.Name, inventory.BreakGlassReason(why))
 		}
 	}
 	if m := vm.Status.Mode; m != "" && m != string(cloudv1alpha1.ModeEnforce) {

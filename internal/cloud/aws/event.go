@@ -23,8 +23,6 @@ const (
 const (
 	// maxEventIDs bounds the ids that are taken from one event; one that names more is about the whole region.
 	maxEventIDs = 500
-	// maxWords bounds what of an event is shown to people.
-	maxWords = 256
 )
 
 // event is what is read of an event.
@@ -112,7 +110,7 @@ func (e *event) call(c cloud.Change, us identity) (cloud.Change, bool) {
 	case len(c.IDs) == 0 && tags && len(found) > 0:
 		return cloud.Change{}, false // tags of volumes, images, ...
 	}
-	c.Author = cloud.Author{Who: words(firstOf(d.Identity.ARN, d.Identity.InvokedBy, d.Identity.Type)), Call: d.Name, At: d.Time}
+	c.Author = cloud.Author{Who: cloud.Words(firstOf(d.Identity.ARN, d.Identity.InvokedBy, d.Identity.Type)), Call: d.Name, At: d.Time}
 	c.Author.Ours = us.arn != "" && d.Identity.ARN == us.arn
 	return c, true
 }
@@ -190,18 +188,4 @@ func firstOf(all ...string) string {
 		}
 	}
 	return ""
-}
-
-// words makes a text that strangers wrote fit to be shown: no control characters, not longer than maxWords.
-func words(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == '\u2028' || r == '\u2029' {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, ""))
-	if r := []rune(s); len(r) > maxWords {
-		return string(r[:maxWords])
-	}
-	return s
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/cloud"
 )
 
 // record is an event in the form that CloudTrail and EventBridge give it.
@@ -82,7 +84,7 @@ func FuzzReadEvent(f *testing.F) {
 		if !relevant {
 			return
 		}
-		if len(c.IDs) > maxEventIDs || len([]rune(c.Author.Who)) > maxWords || strings.ContainsAny(c.Author.Who, "\x00\n\r\x1b") {
+		if len(c.IDs) > maxEventIDs || len([]rune(c.Author.Who)) > cloud.MaxWords || strings.ContainsAny(c.Author.Who, "\x00\n\r\x1b") {
 			t.Errorf("%+v", c)
 		}
 		for _, id := range c.IDs {

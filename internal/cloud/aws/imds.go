@@ -12,6 +12,8 @@ import (
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/nephele-io/nephele/internal/cloud"
 )
 
 const (
@@ -73,7 +75,7 @@ func (p *instanceProfile) Retrieve(ctx context.Context) (awssdk.Credentials, err
 		Expiration                                         time.Time
 	}
 	if json.Unmarshal([]byte(body), &got) != nil || got.AccessKeyID == "" || got.SecretAccessKey == "" {
-		return awssdk.Credentials{}, fmt.Errorf("the metadata service gives no credentials for role %s: %s %s", words(role), words(got.Code), words(got.Message))
+		return awssdk.Credentials{}, fmt.Errorf("the metadata service gives no credentials for role %s: %s %s", cloud.Words(role), cloud.Words(got.Code), cloud.Words(got.Message))
 	}
 	return awssdk.Credentials{
 		AccessKeyID: got.AccessKeyID, SecretAccessKey: got.SecretAccessKey, SessionToken: got.Token, Source: "EC2 instance profile",

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
 )
 
 // modes is what the modes of VMs depend on, beside the selectors.
@@ -78,7 +79,7 @@ func (v view) mode(m machine, chosen map[string]choice) (mode, reason string) {
 	var broken []string
 	for namespace := range chosen {
 		if why, ok := v.modes.broken[types.NamespacedName{Namespace: namespace, Name: m.objectName()}]; ok {
-			broken = append(broken, fmt.Sprintf("VirtualMachine %s/%s: %s", namespace, m.objectName(), why))
+			broken = append(broken, fmt.Sprintf("VirtualMachine %s/%s: %s", namespace, m.objectName(), BreakGlassReason(why)))
 		}
 	}
 	said := map[string]opinion{}
@@ -93,7 +94,7 @@ func (v view) mode(m machine, chosen map[string]choice) (mode, reason string) {
 		}
 		name := s.Namespace + "/" + s.Name
 		if why, ok := s.Annotations[v1alpha1.AnnotationBreakGlass]; ok {
-			broken = append(broken, fmt.Sprintf("CloudEntitySelector %s: %s", name, why))
+			broken = append(broken, fmt.Sprintf("CloudEntitySelector %s: %s", name, BreakGlassReason(why)))
 		}
 		o := opinion{best, cmp.Or(s.Spec.Mode, v.modes.fallback, v1alpha1.ModeEnforce), "CloudEntitySelector " + name}
 		if old, ok := said[s.Namespace]; !ok || o.how > old.how || o.how == old.how && writes(o.mode) < writes(old.mode) {
@@ -113,6 +114,19 @@ func (v view) mode(m machine, chosen map[string]choice) (mode, reason string) {
 		return "", ""
 	}
 	return string(out.mode), out.by
+}
+
+// BreakGlassReason is the value of the annotation for break-glass, for people. A value that was perhaps meant to end it does not: in an
+// emergency nobody looks up how to spell yes. So it is said.
+func BreakGlassReason(value string) string {
+	text := strings.TrimSpace(cloud.Words(value))
+	switch strings.ToLower(text) {
+	case "":
+		return "no reason is given; if it is to end, remove the annotation, an empty one breaks the glass too"
+	case "false", "no", "off", "0", "none", "null", "disabled":
+		return fmt.Sprintf("%q; if it is to end, remove the annotation, any value breaks the glass", text)
+	}
+	return text
 }
 
 // Settings are what an account says about enforcement beside the mode.

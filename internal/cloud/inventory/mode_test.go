@@ -47,7 +47,13 @@ func TestModes(t *testing.T) {
 		"break-glass on a selector": {selectors: []v1alpha1.CloudEntitySelector{
 			selector("a", "x", "plan", all), selector("b", "y", "enforce", all, "fire")}, mode: "break-glass", by: "CloudEntitySelector b/y: fire"},
 		"break-glass on the object": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
-			broken: map[types.NamespacedName]string{{Namespace: "a", Name: "i-1"}: ""}, mode: "break-glass", by: "VirtualMachine a/i-1: "},
+			broken: map[types.NamespacedName]string{{Namespace: "a", Name: "i-1"}: ""}, mode: "break-glass",
+			by: "VirtualMachine a/i-1: no reason is given; if it is to end, remove the annotation, an empty one breaks the glass too"},
+		"a value that does not end it": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
+			broken: map[types.NamespacedName]string{{Namespace: "a", Name: "i-1"}: "False\n"}, mode: "break-glass",
+			by: `VirtualMachine a/i-1: "False"; if it is to end, remove the annotation, any value breaks the glass`},
+		"a reason of several lines": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
+			broken: map[types.NamespacedName]string{{Namespace: "a", Name: "i-1"}: "fire\x1b[31m\n!"}, mode: "break-glass", by: "VirtualMachine a/i-1: fire[31m!"},
 		"break-glass on an object of a namespace that does not select it": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
 			broken: map[types.NamespacedName]string{{Namespace: "b", Name: "i-1"}: ""}},
 	} {

@@ -166,7 +166,7 @@ func (s *regionState) indexNetworks() {
 	for i := range s.snap.Networks {
 		n := &network{Network: &s.snap.Networks[i], groupNames: map[string]bool{}}
 		if by := n.Tags[cloud.TagClaim]; by != "" && by != s.in.ClusterID {
-			n.foreign = "the network " + n.ID + " is claimed by the controller " + by + " (tag " + cloud.TagClaim + ")"
+			n.foreign = "the network " + n.ID + " is claimed by the controller " + cloud.Words(by) + " (tag " + cloud.TagClaim + ")"
 		}
 		n.scope = []*network{n}
 		s.networks[n.ID] = n
@@ -247,7 +247,7 @@ func (s *regionState) sortGroups(n *nic) {
 		case s.ours(g):
 			n.ours = append(n.ours, id)
 		case g != nil && g.Tags[cloud.TagCluster] != "" && g.Tags[cloud.TagKind] != "" && strings.HasPrefix(g.Name, cloud.NamePrefix):
-			n.alien = "the interface " + n.ID + " is held by the controller " + g.Tags[cloud.TagCluster] + " for the account " + g.Tags[cloud.TagAccount]
+			n.alien = "the interface " + n.ID + " is held by the controller " + cloud.Words(g.Tags[cloud.TagCluster]) + " for the account " + cloud.Words(g.Tags[cloud.TagAccount])
 			n.elsewhere = n.alien
 			n.foreign = append(n.foreign, id)
 		default:

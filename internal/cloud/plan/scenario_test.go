@@ -130,7 +130,7 @@ func TestNoClusterID(t *testing.T) {
 func TestClaimedByAnother(t *testing.T) {
 	e := small()
 	f := e.cloud()
-	f.snap.Networks[0].Tags = map[string]string{cloud.TagClaim: "another"}
+	f.snap.Networks[0].Tags = map[string]string{cloud.TagClaim: "an\nother\x1b"}
 	res := plan.Compute(e.input(e.History[0], f), lower.AWS{})
 	if !res.Plan.Empty() {
 		t.Errorf("works in a network of another controller:\n%v", res.Plan.Steps)

@@ -37,8 +37,8 @@ func (s *regionState) controllable(n *nic) string {
 	case s.refused[n] != "":
 		return s.refused[n]
 	case n.recorded == nil && len(n.Tags)+len(formerTags(n.former)) > s.limits.TagsPerResource:
-		return fmt.Sprintf("the interface %s needs %d tags to remember its groups, it has %d of at most %d",
-			n.ID, len(formerTags(n.former)), len(n.Tags), s.limits.TagsPerResource)
+		return fmt.Sprintf("the interface %s needs %s to remember its groups, it has %d of at most %d",
+			n.ID, Counted(len(formerTags(n.former)), "tag"), len(n.Tags), s.limits.TagsPerResource)
 	}
 	return ""
 }

@@ -90,7 +90,7 @@ func (s *StatusWriter) writeClaim(ctx context.Context, key client.ObjectKey, by 
 				Reason: cloudv1.ReasonOK, Message: "this controller enforces policies in the VPC"})
 		default:
 			changed = meta.SetStatusCondition(&vpc.Status.Conditions, metav1.Condition{Type: cloudv1.ConditionClaimed, Status: metav1.ConditionFalse,
-				Reason: cloudv1.ReasonClaimedElsewhere, Message: "the controller " + by + " enforces policies in the VPC, so this one does nothing there"})
+				Reason: cloudv1.ReasonClaimedElsewhere, Message: "the controller " + cloud.Words(by) + " enforces policies in the VPC, so this one does nothing there"})
 		}
 		if !changed {
 			return nil

@@ -314,7 +314,7 @@ func (d *differ) claims(id string) {
 	}
 	for _, n := range d.base.Networks {
 		if by, there := now[n.ID]; there && n.Tags[cloud.TagClaim] == id && by != id {
-			d.add(n.ID, "somebody changed our claim, the tag "+cloud.TagClaim+", to \""+by+"\"", by != "")
+			d.add(n.ID, "somebody changed our claim, the tag "+cloud.TagClaim+", to \""+cloud.Words(by)+"\"", by != "")
 		}
 	}
 }
