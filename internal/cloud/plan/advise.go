@@ -25,6 +25,8 @@ type adviser struct {
 	refused map[VMRef]map[string]string // VM and UID of a policy -> message with a mark; UID "" for the VM itself
 	trials  map[[2]int]*trial
 	left    int // how many more may be made
+	// allowance is how much work all trials may still take together.
+	allowance *int
 }
 
 // trial is what comes of quotas.
@@ -37,11 +39,12 @@ type trial struct {
 // advise tells, in the place of the marks of messages, which quotas would do.
 func (in Input) advise(out *Result, lower Lowerer) {
 	advisers := map[string]*adviser{}
+	allowance := in.allowed().advice
 	limits := map[string]Region{}
 	for _, r := range in.Regions {
 		limits[r.Snapshot.Region] = r
 		refused := out.refusedIn(r.Snapshot.Region)
-		a := &adviser{in: in, lower: lower, at: r, refused: map[VMRef]map[string]string{}, trials: map[[2]int]*trial{}}
+		a := &adviser{in: in, lower: lower, at: r, refused: map[VMRef]map[string]string{}, trials: map[[2]int]*trial{}, allowance: &allowance}
 		for vm, messages := range refused {
 			for uid, message := range messages {
 				if _, marked := lackingIn(message); marked {
@@ -137,8 +140,17 @@ func (a *adviser) try(rules, groups int) *trial {
 	r.Limits.RulesPerGroup, r.Limits.GroupsPerInterface = rules, groups
 	in := a.in
 	in.Regions = []Region{r}
-	out, c := computeAtOnce(in, a.lower)
-	out, _ = in.foresee(out, c, a.lower)
+	var out *Result
+	begun := in.effort.spent
+	if !in.effort.within(*a.allowance, func() {
+		var c *computation
+		out, c = computeAtOnce(in, a.lower)
+		out, _ = in.foresee(out, c, a.lower)
+	}) {
+		a.left = 0
+		return nil
+	}
+	*a.allowance -= in.effort.spent - begun
 	region := r.Snapshot.Region
 	t := &trial{refused: out.refusedIn(region), full: slices.ContainsFunc(out.Refusals, func(x Refusal) bool { return x.Region == region && x.VM == VMRef{} })}
 	a.trials[key] = t

@@ -131,12 +131,22 @@ func without[T comparable](a, b []T) []T {
 	return out
 }
 
+// attemptEffort is what an attempt takes besides what is counted where it is done.
+func (s *regionState) attemptEffort() int {
+	units := 8*len(s.nics) + len(s.snap.Groups)
+	for _, vm := range s.order {
+		units += len(vm.applied)
+	}
+	return units
+}
+
 // settle makes the design of the region. Every attempt decides everything from scratch; what an attempt finds impossible or unsafe
 // is ruled out for the following ones. Refusals stay for good, so there are finitely many; what was ruled out for the sake of a safe
 // change is forgotten after each of them, because the change is another one then.
 func (s *regionState) settle() {
 	for refused := true; ; {
 		s.mayStop()
+		s.in.effort.spend(s.attemptEffort())
 		if refused {
 			s.banned, s.unfit, s.hold = map[string]map[string]bool{}, map[string]map[string]bool{}, map[*nic]bool{}
 		}

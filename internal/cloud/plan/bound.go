@@ -81,7 +81,7 @@ func (r *recall) blocksNeeded(h half, family, byReference Set, enough int) int {
 	key := needKey{h.number, f, by, enough}
 	n, ok := r.needs[key]
 	if !ok {
-		n = h.blocksNeeded(family, byReference, enough)
+		n = h.blocksNeeded(family, byReference, enough) // its effort is that of the sets
 		r.needs[key] = n
 	}
 	return n

@@ -46,6 +46,7 @@ func (b *bridging) relax(cycle []*atom, edges []*edge) (relaxed bool) {
 	for _, a := range cycle {
 		member[a] = true
 	}
+	b.in.effort.spend(len(edges) / 8)
 	for _, e := range edges {
 		if e.bridged || !member[e.first] || !member[e.then] {
 			continue
@@ -71,6 +72,7 @@ func (b *bridging) find(c *cause) bool {
 }
 
 func (b *bridging) look(c *cause) bool {
+	b.in.effort.spend(5)
 	wanted, ours := b.byKey[c.holder], b.owned(b.groups[c.holder])
 	if c.joins && wanted == nil || !c.joins && !ours || wanted != nil && b.literal[wanted.class.key] {
 		return false

@@ -34,7 +34,7 @@ func Compute(in Input, lower Lowerer) (out *Result) {
 			panic(r)
 		}
 	}()
-	in.recall = newRecall()
+	in.recall, in.effort = newRecall(), &effort{}
 	out = in.decide(lower)
 	in.recall.lacks.number(out.Refusals)
 	in.advise(out, lower)
@@ -42,12 +42,19 @@ func Compute(in Input, lower Lowerer) (out *Result) {
 }
 
 // decide is Compute with marks in the messages about quotas.
-func (in Input) decide(lower Lowerer) *Result {
-	out, c := computeAtOnce(in, lower)
-	if successive, ok := in.follow(out, c, lower); ok {
+func (in Input) decide(lower Lowerer) (out *Result) {
+	var c *computation
+	if !in.effort.within(in.allowed().round, func() { out, c = computeAtOnce(in, lower) }) {
+		return in.undecided(lower)
+	}
+	var successive *Result
+	if in.effort.within(in.allowed().succession, func() { successive, _ = in.follow(out, c, lower) }) && successive != nil {
 		return successive
 	}
-	out, _ = in.foresee(out, c, lower)
+	first := out
+	if !in.effort.within(in.allowed().ahead, func() { out, _ = in.foresee(first, c, lower) }) {
+		out = c.hold(first, aheadTooLong)
+	}
 	out.Followed = len(in.Succession.Changes)
 	return out
 }
@@ -348,6 +355,7 @@ func (c *computation) restrictConflicts() bool {
 	found := false
 	for _, a := range changes {
 		c.mayStop()
+		c.in.effort.spend(len(changes) / 8)
 		for i := range directions {
 			if len(a.wider[i]) == 0 {
 				continue

@@ -277,6 +277,7 @@ func spoken(h half, r cloud.Rule, addrs Set, by []cloud.Rule) bool {
 func (k *checker) placeAdditions(e *edit) {
 	g := e.group
 	for _, r := range g.rules {
+		k.in.effort.spend(1 + len(k.wanters[g.key]) + len(k.holders[g.key]))
 		stays := slices.Contains(e.current, r)
 		now, then, known := k.addresses(r.Peer, g.class.network)
 		if !known {

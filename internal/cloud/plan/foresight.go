@@ -40,7 +40,7 @@ func (in Input) foresee(out *Result, c *computation, lower Lowerer) (*Result, *c
 		mended, changed := in.mend(w)
 		if !changed {
 			if w.circle && w.from == 0 {
-				return out.standStill(), c
+				return out.standStill(c), c
 			}
 			return out, c
 		}
@@ -319,9 +319,16 @@ func (s *regionState) foreseen() {
 }
 
 // standStill takes the plan out of a result: later rounds would only undo it and do it again. No random world of the tests comes to that, and one
-// that did would fail; what is not known to be impossible is to do no harm.
-func (r *Result) standStill() *Result {
+// that did would fail; what is not known to be impossible is to do no harm. Glass that is broken does not wait for that.
+func (r *Result) standStill(c *computation) *Result {
+	var freed []Step
+	for _, s := range c.regions {
+		freed = append(freed, s.freeing()...)
+	}
 	seen := map[string]bool{}
+	for _, s := range freed {
+		seen[s.Scope.Region+"/"+s.Op.Target] = true
+	}
 	for _, s := range r.Plan.Steps {
 		for _, id := range s.Op.Subjects() {
 			if key := s.Scope.Region + "/" + id; !seen[key] && s.Op.Kind == cloud.OpSetInterfaceGroups {
@@ -330,7 +337,7 @@ func (r *Result) standStill() *Result {
 			}
 		}
 	}
-	r.Plan.Steps, r.Plan.Partial = nil, false
+	r.Plan.Steps, r.Plan.Partial = freed, len(freed) > 0
 	r.sort()
 	return r
 }

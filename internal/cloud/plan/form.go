@@ -214,6 +214,7 @@ func (s *regionState) fit(c *class, want [2]half, held [][]cloud.Rule, f forms) 
 	if known.fits() {
 		if named := s.division(c.network).named; known.named != named {
 			f.repeat = known.mixed
+			s.spendOn(want, c.network)
 			known.rules, known.named = s.lower.Lower(s.traffic(c, want, &f)), named
 		}
 		packed, _ = s.lower.Pack(known.rules, held, s.quotaOf(c, f.slots))
@@ -247,6 +248,7 @@ func (s *regionState) tryForms(c *class, want [2]half, held [][]cloud.Rule, f fo
 		return nil, nil, nil, bound
 	}
 	for {
+		s.spendOn(want, c.network)
 		t := s.traffic(c, want, &f)
 		if surplus := f.references - room(q); surplus > 0 && f.change(s, c.network, surplus) {
 			continue
@@ -276,6 +278,7 @@ func (s *regionState) mayFit(c *class, want [2]half, f forms) bool {
 		return false
 	}
 	for quick := (forms{counts: true, trial: f.trial}); ; {
+		s.spendOn(want, c.network)
 		s.traffic(c, want, &quick)
 		surplus := quick.references - room(q)
 		if surplus <= 0 {
@@ -283,6 +286,26 @@ func (s *regionState) mayFit(c *class, want [2]half, f forms) bool {
 		}
 		if !quick.change(s, c.network, surplus) {
 			return false
+		}
+	}
+}
+
+// spendOn is the effort of naming what two halves allow.
+func (s *regionState) spendOn(want [2]half, view *network) {
+	named := len(s.classCandidates(view)) + 4
+	s.in.effort.spend(500)
+	for _, h := range want {
+		plain := 0
+		for _, cell := range h.cells {
+			plain += cell.anonymous.size()
+		}
+		s.in.effort.spend(len(h.cells) * plain / 2)
+		for _, cell := range h.cells {
+			units := 1 + cell.all.size()/8
+			if !cell.all.Equal(cell.anonymous) {
+				units += named / 4
+			}
+			s.in.effort.spend(units)
 		}
 	}
 }

@@ -75,6 +75,9 @@ type Input struct {
 	pause pausing
 	// recall is what the rounds of one call of Compute know together.
 	recall *recall
+	// effort is what that call has done so far, and allowance what it may do, if not what is usual.
+	effort    *effort
+	allowance *allowance
 }
 
 // pausing is for the sake of whom nobody has to wait.

@@ -12,10 +12,6 @@ import (
 // result puts the designs of all regions together.
 func (c *computation) result() *Result {
 	out := &Result{Plan: Plan{Account: c.in.Account}}
-	perPolicy := map[*policy]*PolicyStatus{}
-	for _, p := range c.policies {
-		perPolicy[p] = &PolicyStatus{PolicyRef: p.ref}
-	}
 	for _, s := range c.regions {
 		steps, dirty, partial := s.emit()
 		if full := s.overfull(); full != nil {
@@ -26,13 +22,6 @@ func (c *computation) result() *Result {
 		out.Plan.Partial = out.Plan.Partial || partial && len(steps) > 0
 		for _, vm := range s.order {
 			status := s.vmStatus(vm, dirty)
-			for i, p := range vm.policies {
-				if status.Mode == Enforce {
-					perPolicy[p].count(vm.ref, status.Policies[i])
-				} else {
-					perPolicy[p].Suspended = append(perPolicy[p].Suspended, vm.ref)
-				}
-			}
 			if status.Mode == Enforce {
 				out.Refusals = append(out.Refusals, s.vmRefusals(vm)...)
 			}
@@ -43,10 +32,31 @@ func (c *computation) result() *Result {
 			out.Notes = append(out.Notes, note)
 		}
 	}
-	for _, p := range c.policies {
-		out.Policies = append(out.Policies, *perPolicy[p])
-	}
+	out.Policies = c.tally(out.VMs)
 	out.sort()
+	return out
+}
+
+// tally returns the states of the policies from those on the VMs.
+func (c *computation) tally(vms []VMStatus) []PolicyStatus {
+	if len(c.policies) == 0 {
+		return nil
+	}
+	out := make([]PolicyStatus, len(c.policies))
+	at := map[PolicyRef]int{}
+	for i, p := range c.policies {
+		out[i].PolicyRef, at[p.ref] = p.ref, i
+	}
+	for _, vm := range vms {
+		for _, on := range vm.Policies {
+			p := &out[at[on.PolicyRef]]
+			if vm.Mode == Enforce {
+				p.count(vm.VM, on)
+			} else {
+				p.Suspended = append(p.Suspended, vm.VM)
+			}
+		}
+	}
 	return out
 }
 

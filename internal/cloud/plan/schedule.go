@@ -186,6 +186,7 @@ func (s *regionState) precedence(atoms []*atom) []*edge {
 			out = append(out, e)
 		}
 		e.causes = append(e.causes, c)
+		s.in.effort.spend(1)
 	}
 	for _, y := range atoms {
 		for _, key := range y.target {

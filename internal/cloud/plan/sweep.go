@@ -149,6 +149,7 @@ func (s *regionState) walked(rules []*bound, service Service, view *network) (al
 	if named = all; grouped {
 		named = walk(matching, func(r *bound) Set { return r.blocks })
 	}
+	s.in.effort.spend(all.allowed.size() + all.left.size())
 	r.room(all.allowed.size() + all.left.size() + named.allowed.size() + named.left.size())
 	r.walks[string(key)] = &[2]walked{all, named}
 	return all, named
