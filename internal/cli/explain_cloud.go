@@ -21,9 +21,6 @@ type byAccount struct {
 	suspended string
 }
 
-// changes reports whether it says anything.
-func (b byAccount) changes() bool { return b != byAccount{} }
-
 // decision replaces what the policies decide.
 func (b byAccount) decision(d policy.Decision) policy.Decision {
 	switch {

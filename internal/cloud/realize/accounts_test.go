@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
 // labAccounts is the inventory of one account: it observes when it is asked to.
@@ -38,6 +39,13 @@ func (a *labAccounts) Account(key string) (Account, bool) {
 	out := a.account
 	out.Snapshots, out.Entities = maps.Clone(out.Snapshots), maps.Clone(out.Entities)
 	return out, key == out.Key && !a.gone
+}
+
+// failsafe are the failsafe flows of the account.
+func (a *labAccounts) failsafe() []plan.FailsafeFlow {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.account.Failsafe
 }
 
 func (a *labAccounts) Subscribe(changed func(string)) (cancel func()) {

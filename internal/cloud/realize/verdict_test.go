@@ -104,7 +104,7 @@ func (l *lab) half(end string, d policy.Decision, native bool) bool {
 
 // safe reports whether a VM admits it whatever policies say. Its own groups admit it as well.
 func (l *lab) safe(p probe) bool {
-	return slices.ContainsFunc(l.accounts.account.Failsafe, func(f plan.FailsafeFlow) bool {
+	return slices.ContainsFunc(l.accounts.failsafe(), func(f plan.FailsafeFlow) bool {
 		service := slices.ContainsFunc(f.Services, func(s plan.Service) bool { return s.From <= p.port && p.port <= s.To })
 		return service && slices.ContainsFunc(f.Peers, func(b netip.Prefix) bool { return b.Contains(l.address(p.from)) })
 	})
