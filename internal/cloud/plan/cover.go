@@ -258,18 +258,6 @@ func (s *regionState) truncated(c *class, rules []cloud.Rule) []cloud.Rule {
 	return kept
 }
 
-// keepRules makes the class keep the rules of the groups that it holds now word for word.
-func (s *regionState) keepRules(c *class) {
-	for i, g := range c.existing {
-		wanted := c.groups[0]
-		if i > 0 {
-			wanted = s.addGroup(c)
-		}
-		wanted.rules = ruleKeys(g.Rules)
-		c.rules = append(c.rules, wanted.rules...)
-	}
-}
-
 // noteLosses says of interfaces that wait with rules that there is no room to change whom they may miss meanwhile: peers that leave groups which
 // these rules refer to.
 func (s *regionState) noteLosses() {

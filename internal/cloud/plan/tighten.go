@@ -140,6 +140,15 @@ func losses(before, after [2]half) (out []string) {
 	return out
 }
 
+// nameLosses puts the first of the lost flows into words, and how many more there are.
+func nameLosses(lost []string) string {
+	named := strings.Join(lost[:min(len(lost), namedLosses)], ", ")
+	if more := len(lost) - namedLosses; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return named
+}
+
 // tightenedOn says what of a policy is not enforced on a VM because it does not fit, and lists the flows; both are empty if all of it is.
 func (s *regionState) tightenedOn(vm *vmState, p *policy) (message string, lost []string) {
 	for _, n := range vm.nics {
@@ -147,11 +156,7 @@ func (s *regionState) tightenedOn(vm *vmState, p *policy) (message string, lost 
 			continue
 		}
 		if t := s.tightened[n.class.key]; t != nil && t.policy == p && len(t.lost) > 0 {
-			named := strings.Join(t.lost[:min(len(t.lost), namedLosses)], ", ")
-			if more := len(t.lost) - namedLosses; more > 0 {
-				named += fmt.Sprintf(" and %d more", more)
-			}
-			return fmt.Sprintf("%s; as the policy asks, what fits is enforced, and %s lost: %s", t.message, isOrAre(len(t.lost), "flow"), named), t.lost
+			return fmt.Sprintf("%s; as the policy asks, what fits is enforced, and %s lost: %s", t.message, isOrAre(len(t.lost), "flow"), nameLosses(t.lost)), t.lost
 		}
 	}
 	return "", nil
