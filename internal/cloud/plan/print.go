@@ -204,12 +204,12 @@ func interfaces(alike []DocumentStep, all bool) string {
 	if len(alike) == 1 {
 		return "interface " + alike[0].subject + of(alike[0].VMs, all)
 	}
-	var vms []string
+	var ids, vms []string
 	for _, st := range alike {
-		if len(st.VMs) == 0 {
-			vms = append(vms, st.Target)
-		}
-		vms = append(vms, st.VMs...)
+		ids, vms = append(ids, st.Target), append(vms, st.VMs...)
+	}
+	if len(vms) < len(ids) { // some have no VM, or no setting tells
+		return "interfaces " + Listed(ids, all)
 	}
 	return fmt.Sprintf("%d interfaces%s", len(alike), of(vms, all))
 }
@@ -223,7 +223,7 @@ func of(vms []string, all bool) string {
 		names[i] = strings.ReplaceAll(name, "\n", `\n`) // or it would be a line of the plan
 	}
 	slices.Sort(names)
-	return " of " + Listed(names, all)
+	return " of " + Listed(slices.Compact(names), all)
 }
 
 // tagged names what is tagged.
