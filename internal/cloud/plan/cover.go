@@ -211,7 +211,7 @@ func (s *regionState) lowerClass(c *class) (retry bool) {
 		return true
 	}
 	c.rules = rules
-	for i, rules := range packed {
+	for i, rules := range s.merged(c, rules, held, packed) {
 		g := c.groups[0]
 		if i > 0 {
 			g = s.addGroup(c)

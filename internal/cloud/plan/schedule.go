@@ -125,9 +125,9 @@ func (s *regionState) refuseTight(stuck []*atom) (refused bool) {
 			if n.taken() {
 				continue
 			}
-			s.refused[n] = fmt.Sprintf("the interface %s holds %s of at most %d, and to take it over without a gap takes %d more for a moment, because it and others "+
+			s.refused[n] = fmt.Sprintf("the interface %s holds %s of at most %d, and to take it over%s without a gap takes %d more for a moment, because it and others "+
 				"that are taken over reach one another by rules of their groups that refer to groups%s",
-				n.ID, count(len(a.current), "group"), s.limits.GroupsPerInterface, len(a.joining), lacking{groups: len(a.current) + len(a.joining)}.mark())
+				n.ID, count(len(a.current), "group"), s.limits.GroupsPerInterface, s.onBehalf(n), len(a.joining), lacking{groups: len(a.current) + len(a.joining)}.mark())
 			refused = true
 		}
 	}
