@@ -46,9 +46,11 @@ func (in Input) foresee(out *Result, c *computation, lower Lowerer) (*Result, *c
 		}
 		in = mended
 		out, c = computeAtOnce(in, lower)
-		for len(in.restrain)+len(in.stay) > 0 && in.pause < pauseAll && !out.Plan.progresses() {
-			in.pause++ // rather than wait for ever for somebody who has no room for his change
-			out, c = computeAtOnce(in, lower)
+		for _, pause := range []pausing{pauseTaken, pauseAll} {
+			if len(in.restrain)+len(in.stay) > 0 && in.pause < pause && !out.Plan.progresses() {
+				in.pause = pause // rather than wait for ever for somebody who has no room for his change
+				out, c = computeAtOnce(in, lower)
+			}
 		}
 	}
 	return out, c
