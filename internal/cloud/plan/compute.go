@@ -367,7 +367,7 @@ func (c *computation) restrictConflicts() bool {
 				if a.bystander && b.region.givenBackAtOnce(b.atom) || b.bystander && a.region.givenBackAtOnce(a.atom) {
 					continue // one edit changes both halves
 				}
-				if meet(a.wider[i], b.addrs, b.narrower[1-i], a.addrs) && (a.region != b.region || !a.region.comesAlong(a.atom, b.atom, i, a.wider[i], b.narrower[1-i])) {
+				if meet(a.wider[i], b.addrs, b.narrower[1-i], a.addrs) {
 					found = a.region.restrain(a.atom, i) || found
 					break
 				}
