@@ -395,7 +395,7 @@ accounts:
 		}
 	}
 	broken := strings.Replace(text, "Effect: Allow", "Effect: Maybe", 1)
-	if _, _, err := LoadFS(fstest.MapFS{"e.yaml": {Data: []byte(broken)}}, "e.yaml"); err == nil || !strings.Contains(err.Error(), "Statement[0]: Effect: expected Allow or Deny") {
+	if _, _, err := LoadFS(fstest.MapFS{"e.yaml": {Data: []byte(broken)}}, "e.yaml"); err == nil || !strings.Contains(err.Error(), "Statement[0]: element Effect: expected Allow or Deny") {
 		t.Errorf("a broken policy: %v", err)
 	}
 }

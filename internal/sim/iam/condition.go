@@ -46,7 +46,7 @@ func newCondition(operator, key string, values []string) (condition, error) {
 	case "Null":
 		c.null = true
 		if len(values) != 1 || values[0] != "true" && values[0] != "false" {
-			return c, fmt.Errorf(`Null: %s: expected "true" or "false", found %q`, key, values)
+			return c, fmt.Errorf(`operator Null: %s: expected "true" or "false", found %q`, key, values)
 		}
 	default:
 		return c, fmt.Errorf("the operator %s is not simulated", operator)

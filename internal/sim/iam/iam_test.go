@@ -68,7 +68,7 @@ func TestParseErrors(t *testing.T) {
 	for _, c := range []struct{ document, want string }{
 		{`[]`, "policy document"},
 		{`{"Statement": []}`, "Version: expected 2012-10-17"},
-		{statement(`{"Effect": "Perhaps", "Action": "ec2:*", "Resource": "*"}`), `Statement[0]: Effect: expected Allow or Deny, found "Perhaps"`},
+		{statement(`{"Effect": "Perhaps", "Action": "ec2:*", "Resource": "*"}`), `Statement[0]: element Effect: expected Allow or Deny, found "Perhaps"`},
 		{statement(`{"Effect": "Allow", "Resource": "*"}`), "Action: expected at least one"},
 		{statement(`{"Effect": "Allow", "Action": "DescribeVpcs", "Resource": "*"}`), `Action: expected SERVICE:CALL, found "DescribeVpcs"`},
 		{statement(`{"Effect": "Allow", "Action": "ec2:*"}`), "Resource: expected at least one"},

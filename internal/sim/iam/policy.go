@@ -129,24 +129,24 @@ type rawStatement struct {
 func (raw rawStatement) read() (statement, error) {
 	s := statement{deny: raw.Effect == "Deny", actions: raw.Action, resources: raw.Resource}
 	if !s.deny && raw.Effect != "Allow" {
-		return s, fmt.Errorf("Effect: expected Allow or Deny, found %q", raw.Effect)
+		return s, fmt.Errorf("element Effect: expected Allow or Deny, found %q", raw.Effect)
 	}
 	if len(s.actions) == 0 {
-		return s, fmt.Errorf("Action: expected at least one, such as ec2:DescribeVpcs")
+		return s, fmt.Errorf("element Action: expected at least one, such as ec2:DescribeVpcs")
 	}
 	if len(s.resources) == 0 {
-		return s, fmt.Errorf(`Resource: expected at least one ARN or "*"`)
+		return s, fmt.Errorf(`element Resource: expected at least one ARN or "*"`)
 	}
 	for _, a := range s.actions {
 		if service, call, ok := strings.Cut(a, ":"); a != "*" && (!ok || service == "" || call == "") {
-			return s, fmt.Errorf("Action: expected SERVICE:CALL, found %q", a)
+			return s, fmt.Errorf("element Action: expected SERVICE:CALL, found %q", a)
 		}
 	}
 	for operator, keys := range raw.Condition {
 		for key, values := range keys {
 			c, err := newCondition(operator, key, values)
 			if err != nil {
-				return s, fmt.Errorf("Condition: %w", err)
+				return s, fmt.Errorf("element Condition: %w", err)
 			}
 			s.conditions = append(s.conditions, c)
 		}
