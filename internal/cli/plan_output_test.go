@@ -75,15 +75,16 @@ func TestPlanSaysWhatIsRefused(t *testing.T) {
 	}
 }
 
-// TestPlanOfAFullRegion: what is refused for nobody in particular is told with the place and the numbers.
+// TestPlanOfAFullRegion: a policy that there is no group for is refused with the numbers.
 func TestPlanOfAFullRegion(t *testing.T) {
 	manifests := strings.Replace(shopManifests, "awsConfig: {", "awsConfig: {quotas: {groupsPerRegion: 2}, ", 1)
-	const refused = "  ! refused: eu-west-1: the region eu-west-1 needs 1 more security group; it has 2 of at most 2: a quota of 3 groups would do\n"
-	if r := planShop(t, manifests); r.code != ExitNo || !strings.Contains(r.stdout, refused) || !strings.Contains(r.stdout, "Refused: what is told above.\n") {
+	const refused = "  ! refused: AntreaNetworkPolicy vms/web on 2 VMs (web-1, web-2) in eu-west-1: no security group is left for it: all that is to be enforced in the region eu-west-1 " +
+		"needs 1 group, and besides 2 others there is room for 0, because the quota is 2; a quota of 3 groups would do\n"
+	if r := planShop(t, manifests); r.code != ExitNo || !strings.Contains(r.stdout, refused) || !strings.Contains(r.stdout, "Refused: 1 policy, on 2 VMs.\n") {
 		t.Errorf("%+v", r)
 	}
 	var got planAnswer
-	if r := planShop(t, manifests, "-o", "json"); json.Unmarshal([]byte(r.stdout), &got) != nil || len(got.Accounts[0].Refusals) != 1 {
+	if r := planShop(t, manifests, "-o", "json"); json.Unmarshal([]byte(r.stdout), &got) != nil || len(got.Accounts[0].Refusals) != 2 {
 		t.Fatalf("%+v", r)
 	}
 	if l := got.Accounts[0].Refusals[0].Lack; l == nil || l.Quota != "groupsPerRegion" || l.Needed != 3 || l.Available != 2 || l.WouldDo != 3 {

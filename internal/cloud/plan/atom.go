@@ -154,7 +154,7 @@ func (s *regionState) settle() {
 		s.formClasses()
 		s.matchGroups()
 		s.setTargets()
-		if refused = s.lowerClasses(); refused {
+		if refused = s.lowerClasses() || s.crowded(); refused {
 			continue
 		}
 		s.setTargets()

@@ -27,6 +27,8 @@ type class struct {
 	rules    []cloud.Rule // of all groups
 	// gathers is set for what is no class by itself, but stands for all classes of members of an address group; see gathering.
 	gathers bool
+	// motley is set if its interfaces shall not be alike in the end; see room.
+	motley bool
 	// frozen is set if its interfaces stay as they are.
 	frozen bool
 }
@@ -104,6 +106,17 @@ func (s *regionState) wanted(n *nic) [2]half {
 	return s.decided(n, rules, profile)
 }
 
+// wantedNow is what the interface shall allow after this round.
+func (s *regionState) wantedNow(n *nic) [2]half {
+	want := s.wanted(n)
+	for i := range directions {
+		if s.restrict[n][i] {
+			want[i] = s.in.recall.numbered(want[i].intersect(s.actual(n.GroupIDs, n.network)[i]))
+		}
+	}
+	return want
+}
+
 // decided is what the rules, which the profile identifies, make of what the former groups of the interface allow.
 func (s *regionState) decided(n *nic, rules []*bound, profile string) [2]half {
 	open := openUnder(rules)
@@ -146,18 +159,19 @@ func (s *regionState) formClasses() {
 		key := s.classKey(n, used, native)
 		c := byKey[key]
 		if c == nil {
-			sum := sha256.Sum256([]byte(key))
+			base, _, _ := strings.Cut(key, restricted) // one class in the end
+			sum := sha256.Sum256([]byte(base))
 			c = &class{key: key, hash: hex.EncodeToString(sum[:6]), network: n.network, state: n.state, frozen: s.frozen[n] != ""}
 			if n.state == Guarded {
-				c.want = s.wanted(n)
-				for i := range directions {
-					if s.restrict[n][i] {
-						c.want[i] = s.in.recall.numbered(c.want[i].intersect(s.actual(n.GroupIDs, n.network)[i]))
-					}
-				}
+				c.want = s.wantedNow(n)
 			}
 			byKey[key] = c
 			s.classes = append(s.classes, c)
+		} else if !c.frozen && (s.together[n] != "" || s.united && s.restrict[n] != [2]bool{} && n.taken()) {
+			c.motley = true
+			for i, h := range s.wantedNow(n) {
+				c.want[i] = s.in.recall.numbered(c.want[i].intersect(h))
+			}
 		}
 		c.nics = append(c.nics, n)
 		n.class = c
@@ -184,7 +198,7 @@ func (s *regionState) usedPeers() (used, native map[string]bool) {
 				profiles[n.vm.profile] = true
 				for _, r := range n.vm.inForce() {
 					for _, g := range r.groups {
-						used[g] = true
+						used[g] = used[g] || !s.unlisted[g]
 					}
 				}
 			}
@@ -207,7 +221,16 @@ func (s *regionState) usedPeers() (used, native map[string]bool) {
 	return used, native
 }
 
+// restricted begins what tells interfaces apart that must not become wider in this round.
+const restricted = "|restricted "
+
 func (s *regionState) classKey(n *nic, used, native map[string]bool) string {
+	if s.frozen[n] != "" {
+		return n.network.ID + "|frozen " + strings.Join(n.GroupIDs, " ")
+	}
+	if home := s.together[n]; home != "" {
+		return n.network.ID + "|together " + home
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s|%s|", n.network.ID, n.state)
 	if n.vm != nil {
@@ -234,10 +257,11 @@ func (s *regionState) classKey(n *nic, used, native map[string]bool) string {
 	}
 	b.WriteString("|" + s.nativeMeaning(n.former, open))
 	switch {
-	case s.frozen[n] != "":
-		b.WriteString("|frozen " + strings.Join(n.GroupIDs, " "))
-	case s.restrict[n] != [2]bool{}:
-		fmt.Fprintf(&b, "|restricted %v %s", s.restrict[n], strings.Join(n.GroupIDs, " "))
+	case s.restrict[n] == [2]bool{}:
+	case s.united && n.taken():
+		b.WriteString(restricted)
+	default:
+		fmt.Fprintf(&b, restricted+"%v %s", s.restrict[n], strings.Join(n.GroupIDs, " "))
 	}
 	return b.String()
 }

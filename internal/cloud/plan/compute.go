@@ -18,6 +18,8 @@ type computation struct {
 	regions       []*regionState
 	// impatient is set when a first attempt found nothing that could be done without something else being done before it.
 	impatient bool
+	// resigned is set when the next attempt found nothing either that could be done without room for more groups.
+	resigned bool
 	// designs is set if nothing but what is wanted in the end counts, and not the way there.
 	designs bool
 }
@@ -72,8 +74,11 @@ func (c *computation) mayStop() {
 // computeAtOnce is Compute without a look at later rounds.
 func computeAtOnce(in Input, lower Lowerer) (*Result, *computation) {
 	out, c := compute(in, lower, false)
-	if c.waits() && !out.Plan.progresses() {
+	if c.waits() && !out.Plan.progresses() && !c.roomComes(out.Plan) {
 		out, c = compute(in, lower, true)
+		if c.lacksRoom() && !out.Plan.progresses() && !c.roomComes(out.Plan) {
+			out, c = computeResigned(in, lower)
+		}
 	}
 	if insisting, stuck := in.insist(out); stuck {
 		out, c = compute(insisting, lower, true)
@@ -91,6 +96,14 @@ func compute(in Input, lower Lowerer, impatient bool) (*Result, *computation) {
 		}, &computation{in: in}
 	}
 	c := newComputation(in, lower, impatient)
+	c.settle()
+	return c.result(), c
+}
+
+// computeResigned is an impatient compute in which nothing waits for room for groups.
+func computeResigned(in Input, lower Lowerer) (*Result, *computation) {
+	c := newComputation(in, lower, true)
+	c.resigned = true
 	c.settle()
 	return c.result(), c
 }
@@ -152,7 +165,7 @@ func (c *computation) settle() {
 		for c.restrictConflicts() {
 			all()
 		}
-		done = refusals() == known || c.waits()
+		done = !c.awaitRoom() && (refusals() == known || c.waits())
 	}
 }
 

@@ -170,6 +170,8 @@ func (s *regionState) lowerClasses() (retry bool) {
 		case c.state != Guarded:
 		case s.literal[c.key]:
 			s.keepRules(c)
+		case s.together[c.nics[0]] != "" && !c.frozen && len(c.existing) > 0:
+			s.shedRules(c)
 		case !s.coarse[c.key] && s.fitting(c, c.want, forms{}).fits():
 			fitting = append(fitting, c)
 		default:
@@ -290,6 +292,9 @@ func ruleKeys(rules []cloud.Rule) []cloud.Rule {
 // shortage deals with a class whose rules exceed a quota.
 func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 	first := c.nics[0]
+	if s.listAgain(c) {
+		return
+	}
 	if !c.frozen && s.frozen[first] == "" && !s.native(first) && s.restrict[first] == [2]bool{} && !s.passing(first) && (s.gather(c, held) || s.disperse(c, held)) {
 		return
 	}
@@ -316,13 +321,7 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 			return
 		}
 		for _, n := range c.nics {
-			delete(s.restrict, n)
-			s.waiting[n] = true
-			if n.taken() {
-				s.frozen[n] = message()
-			} else {
-				s.refused[n] = "the interface " + n.ID + " waits for others to become narrower, because the state in between does not fit: " + message()
-			}
+			s.await(n, message(), "for others to become narrower, because the state in between does not fit")
 		}
 		return
 	case s.native(first):

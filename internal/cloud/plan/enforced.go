@@ -106,7 +106,22 @@ func (s *regionState) enforced(c *class) enforcement {
 	if c.state != Guarded {
 		return nil
 	}
-	n := c.nics[0]
+	if !c.motley {
+		return s.enforcedBy(c.nics[0])
+	}
+	out := enforcement{}
+	for _, n := range c.nics {
+		e := s.enforcedBy(n)
+		if e == nil {
+			return nil
+		}
+		maps.Copy(out, e)
+	}
+	return out
+}
+
+// enforcedBy is what will be in force on an interface of a class.
+func (s *regionState) enforcedBy(n *nic) enforcement {
 	before, any := s.enforcedOn(n)
 	if !any {
 		before = enforcement{}

@@ -165,7 +165,7 @@ func (c *computation) refusals() map[string]string {
 	out := map[string]string{}
 	for _, s := range c.regions {
 		for n, why := range s.refused {
-			if !s.waiting[n] {
+			if !s.waiting[n] && !s.onTheWay(why) {
 				out[s.keyOf(n)] = why
 			}
 		}
@@ -194,6 +194,9 @@ func (c *computation) leftOut() map[VMRef]map[string]string {
 	for _, s := range c.regions {
 		for _, vm := range s.order {
 			for p, why := range vm.left {
+				if s.onTheWay(why) {
+					continue
+				}
 				if out[vm.ref] == nil {
 					out[vm.ref] = map[string]string{}
 				}
@@ -313,6 +316,9 @@ func (s *regionState) foreseen() {
 	for _, n := range s.nics {
 		if r := s.in.restrain[s.keyOf(n)]; r != [2]bool{} {
 			s.restrict[n] = r
+		}
+		if s.together[n] != "" {
+			s.restrict[n] = [2]bool{true, true}
 		}
 		if s.in.stay[s.keyOf(n)] {
 			s.stay[n] = true

@@ -25,6 +25,11 @@ type gathering struct {
 
 func (g gathering) key() string { return "members|" + g.network.ID + "|" + g.group }
 
+// gathering is what a class gathers that does.
+func (c *class) gathering() gathering {
+	return gathering{c.network, strings.TrimPrefix(c.key, gathering{c.network, ""}.key())}
+}
+
 func (g gathering) hash() string {
 	sum := sha256.Sum256([]byte(g.key()))
 	return hex.EncodeToString(sum[:6])
@@ -173,7 +178,7 @@ func (s *regionState) gather(c *class, held [][]cloud.Rule) bool {
 	var keys []gathering
 	known := 0 // those that this attempt has decided on already, which come first
 	for k, m := range members {
-		if !used[k.group] || s.dispersed[k] || !c.network.reaches(k.network) || s.lapses(m.classes) {
+		if !used[k.group] || s.unlisted[k.group] || s.dispersed[k] || !c.network.reaches(k.network) || s.lapses(m.classes) {
 			continue
 		}
 		if present := slices.ContainsFunc(s.classes, func(o *class) bool { return o.gathers && o.key == k.key() }); !present {
@@ -216,7 +221,7 @@ func (s *regionState) disperse(c *class, held [][]cloud.Rule) bool {
 		s.dispersed = map[gathering]bool{}
 	}
 	for _, o := range in {
-		s.dispersed[gathering{o.network, strings.TrimPrefix(o.key, gathering{o.network, ""}.key())}] = true
+		s.dispersed[o.gathering()] = true
 	}
 	return true
 }

@@ -37,17 +37,22 @@ type lacks map[string]Lack
 func (s *regionState) message(sh Shortage, c *class) string {
 	q := s.quotaOf(c, 0)
 	text := sh.message(q.Limits, s.atLeast(c, c.want, &forms{}, q))
+	s.number(text, Lack{
+		Quota: QuotaRulesPerGroup, Direction: string(sh.Direction), Family: sh.Family, Needed: sh.Needed, Available: sh.Available,
+		WouldDo: sh.RulesPerGroup, AtLeast: sh.AtLeast,
+	})
+	return text
+}
+
+// number remembers the numbers behind a message.
+func (s *regionState) number(text string, lack Lack) {
 	if s.in.recall == nil {
-		return text
+		return
 	}
 	if s.in.recall.lacks == nil {
 		s.in.recall.lacks = lacks{}
 	}
-	s.in.recall.lacks[text] = Lack{
-		Quota: QuotaRulesPerGroup, Direction: string(sh.Direction), Family: sh.Family, Needed: sh.Needed, Available: sh.Available,
-		WouldDo: sh.RulesPerGroup, AtLeast: sh.AtLeast,
-	}
-	return text
+	s.in.recall.lacks[text] = lack
 }
 
 // number gives refusals the numbers that their messages tell.

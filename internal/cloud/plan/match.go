@@ -49,7 +49,30 @@ func (s *regionState) matchGroups() {
 			taken[m.group.ID] = true
 		}
 	}
+	if s.admission != nil && s.settled == nil {
+		s.reuse(taken)
+	}
 	s.nameGroups()
+}
+
+// reuse gives groups that nobody holds any more to classes that have none: there is no room for others before these are deleted.
+func (s *regionState) reuse(taken map[string]bool) {
+	var idle []*cloud.Group
+	for i := range s.snap.Groups {
+		if g := &s.snap.Groups[i]; s.owned(g) && !taken[g.ID] && len(s.byHeld[g.ID]) == 0 && g.Tags[cloud.TagKind] == cloud.KindClass {
+			idle = append(idle, g)
+		}
+	}
+	for _, c := range s.classes {
+		if len(c.existing) > 0 || c.gathers {
+			continue
+		}
+		at := slices.IndexFunc(idle, func(g *cloud.Group) bool { return g.NetworkID == c.network.ID && !s.banned[c.key][g.ID] })
+		if at >= 0 {
+			c.existing = []*cloud.Group{idle[at]}
+			idle = slices.Delete(idle, at, at+1)
+		}
+	}
 }
 
 // match is an existing group that a class could go on using.
@@ -60,7 +83,8 @@ type match struct {
 }
 
 func compareMatches(a, b match) int {
-	return cmp.Or(cmp.Compare(b.overlap, a.overlap), cmp.Compare(a.class.key, b.class.key), cmp.Compare(a.group.ID, b.group.ID))
+	// Interfaces that stay as they are keep their group, whoever else holds it.
+	return cmp.Or(b2i(b.class.frozen)-b2i(a.class.frozen), cmp.Compare(b.overlap, a.overlap), cmp.Compare(a.class.key, b.class.key), cmp.Compare(a.group.ID, b.group.ID))
 }
 
 // candidates appends the existing groups that the class could go on using.

@@ -25,6 +25,8 @@ type estateExtras struct {
 	ListKinds []listKind
 	// Abroad are networks of another account.
 	Abroad []abroadSpec
+	// Crowded leaves the region hardly any room for groups.
+	Crowded bool
 	// Tighten makes every policy ask for what fits of it.
 	Tighten bool
 }

@@ -55,6 +55,14 @@ type regionState struct {
 	tightened map[string]*tightening
 	// settled, if not nil, are the groups of the classes, by key; others get new ones.
 	settled map[string][]*cloud.Group
+	// unlisted are address groups whose members rules name by address, for want of groups; see admission.
+	unlisted  map[string]bool
+	nameless  map[*nic]bool   // members that rules name by address in this round
+	crammed   bool            // set if that does not fit
+	united    bool            // set if interfaces of one class share its group already in this round, for want of room for others
+	moves     bool            // set if the plan does anything
+	together  map[*nic]string // interfaces that keep a group of theirs together with others, for want of room for a new one
+	admission *admission      // if there are too few groups for all that is wanted
 	design
 }
 
@@ -143,6 +151,7 @@ func newRegionState(c *computation, r Region) *regionState {
 		actualCache: map[string][2]half{}, halfCache: map[string][2]half{}, meanings: map[string]string{}, noted: map[Note]bool{},
 		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, stay: map[*nic]bool{}, restrict: map[*nic][2]bool{}, evaded: map[string]map[*nic]bool{},
 		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
+		together: map[*nic]string{}, nameless: map[*nic]bool{},
 	}
 	s.indexNetworks()
 	for i := range s.snap.Groups {

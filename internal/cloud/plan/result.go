@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -14,10 +13,7 @@ func (c *computation) result() *Result {
 	out := &Result{Plan: Plan{Account: c.in.Account}}
 	for _, s := range c.regions {
 		steps, dirty, partial := s.emit()
-		if full := s.overfull(); full != nil {
-			out.Refusals = append(out.Refusals, *full)
-			steps = nil
-		}
+		s.moves = len(steps) > 0
 		out.Plan.Steps = append(out.Plan.Steps, steps...)
 		out.Plan.Partial = out.Plan.Partial || partial && len(steps) > 0
 		for _, vm := range s.order {
@@ -88,36 +84,9 @@ func (p *PolicyStatus) count(vm VMRef, on VMPolicy) {
 	}
 }
 
-// overfull refuses a plan that needs more groups than the region may have.
-func (s *regionState) overfull() *Refusal {
-	needed := 0
-	for _, c := range s.classes {
-		for _, g := range c.groups {
-			if g.existing == nil {
-				needed++
-			}
-		}
-	}
-	if have := len(s.snap.Groups); needed > 0 && have+needed > s.limits.GroupsPerRegion {
-		return &Refusal{
-			Region: s.snap.Region,
-			Message: fmt.Sprintf("the region %s needs %s; it has %d of at most %d: a quota of %d groups would do",
-				s.snap.Region, Counted(needed, "more security group"), have, s.limits.GroupsPerRegion, have+needed),
-			Kept: true,
-			Lack: &Lack{Quota: QuotaGroupsPerRegion, Needed: have + needed, Available: s.limits.GroupsPerRegion, WouldDo: have + needed},
-		}
-	}
-	return nil
-}
-
 func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 	out := VMStatus{VM: vm.ref}
-	full := s.overfull()
-	pending := full != nil
-	blocked := ""
-	if full != nil {
-		blocked = full.Message
-	}
+	pending, blocked := false, ""
 	for _, n := range vm.nics {
 		st := InterfaceStatus{ID: n.ID, State: n.state, Network: n.NetworkID, Groups: n.target, Held: len(n.ours) > 0, Elsewhere: n.elsewhere}
 		if n.state == Guarded {
@@ -128,7 +97,7 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 		for _, g := range n.target {
 			pending = pending || dirty[g]
 		}
-		if s.waiting[n] {
+		if s.waiting[n] || s.passes(s.frozen[n]) || s.passes(s.refused[n]) {
 			pending = true
 			continue
 		}
@@ -142,6 +111,9 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 	guarded := slices.ContainsFunc(vm.nics, func(n *nic) bool { return n.state == Guarded })
 	for _, p := range vm.policies {
 		on := VMPolicy{PolicyRef: p.ref, Message: vm.keptMessage(p)}
+		if s.passes(vm.left[p]) {
+			on.Message, pending = "", true
+		}
 		if on.Message == "" {
 			tightened, lost := s.tightenedOn(vm, p)
 			if on.Message = blocked; blocked == "" {
@@ -197,7 +169,7 @@ func reducedWarning(d cloud.Direction) string {
 func (s *regionState) vmRefusals(vm *vmState) []Refusal {
 	var out []Refusal
 	for _, p := range vm.policies {
-		if message := vm.keptMessage(p); message != "" {
+		if message := vm.keptMessage(p); message != "" && !s.passes(vm.left[p]) {
 			out = append(out, Refusal{
 				Policy: p.ref, VM: vm.ref, Region: s.snap.Region, Network: vm.vm.NetworkID, Message: message, Kept: vm.kept[p] != "",
 			})
@@ -209,10 +181,15 @@ func (s *regionState) vmRefusals(vm *vmState) []Refusal {
 		}
 	}
 	for _, n := range vm.nics {
-		if why := s.controllable(n); why != "" && len(vm.effective) > 0 && !s.waiting[n] {
+		if s.resigned && s.admission != nil && !s.moves && (s.restrict[n] != [2]bool{} || s.hold[n] || s.stay[n]) {
+			out = append(out, Refusal{
+				VM: vm.ref, Region: s.snap.Region, Network: n.NetworkID, Message: "the interface " + n.ID + " stays as it is: " + s.admission.lack(), Kept: true,
+			})
+		}
+		if why := s.controllable(n); why != "" && len(vm.effective) > 0 && !s.waiting[n] && !s.passes(why) {
 			out = append(out, Refusal{VM: vm.ref, Region: s.snap.Region, Network: n.NetworkID, Message: why})
 		}
-		if why := s.frozen[n]; why != "" && len(vm.kept) == 0 && !s.waiting[n] {
+		if why := s.frozen[n]; why != "" && len(vm.kept) == 0 && !s.waiting[n] && !s.passes(why) {
 			out = append(out, Refusal{
 				VM: vm.ref, Region: s.snap.Region, Network: n.NetworkID, Message: "the interface " + n.ID + " stays as it is: " + why, Kept: true,
 			})

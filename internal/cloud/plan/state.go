@@ -16,9 +16,13 @@ func (s *regionState) leaveOut(vm *vmState, p *policy, message string) {
 	if s.in.Modes[vm.ref] != Enforce {
 		return
 	}
-	if !s.inForce(vm, p) {
-		return
+	if s.inForce(vm, p) {
+		s.keep(vm, p, message)
 	}
+}
+
+// keep has the interfaces that are under control stay as they are for the sake of a policy.
+func (s *regionState) keep(vm *vmState, p *policy, message string) {
 	for _, n := range vm.nics {
 		if n.taken() && n.alien == "" && s.frozen[n] == "" {
 			s.frozen[n] = message
@@ -299,13 +303,13 @@ func (s *regionState) decideMembers() {
 					continue
 				}
 				for _, g := range r.groups {
-					used[n.network][g] = true
+					used[n.network][g] = !s.unlisted[g]
 				}
 			}
 		}
 	}
 	for _, n := range s.nics {
-		if n.state == Guarded || n.vm == nil || n.released != "" || s.controllable(n) != "" || len(n.former)+1 > s.limits.GroupsPerInterface {
+		if n.state == Guarded || n.vm == nil || s.nameless[n] || n.released != "" || s.controllable(n) != "" || len(n.former)+1 > s.limits.GroupsPerInterface {
 			continue
 		}
 		for _, o := range n.network.scope {

@@ -66,7 +66,7 @@ func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool)
 		// Rules can refer to a new group of another network only by its ID, which is known in the next round.
 		return e.steps[:prepared], e.dirty, true
 	}
-	return e.steps, e.dirty, len(s.restrict)+len(s.waiting)+len(s.hold)+len(s.stay)+len(s.unfit) > 0
+	return e.steps, e.dirty, len(s.restrict)+len(s.waiting)+len(s.hold)+len(s.stay)+len(s.unfit) > 0 || s.resigned
 }
 
 // next begins a stage: what comes from now on has to wait for everything that was added so far.

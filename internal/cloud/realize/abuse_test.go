@@ -274,34 +274,6 @@ func TestSixteenGroups(t *testing.T) {
 	}
 }
 
-// TestNoRoomForGroups: a region with 2,500 groups has no room for one of ours; nothing is called, and the numbers are told.
-func TestNoRoomForGroups(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, labConfig{})
-	groups, err := l.region(home).SecurityGroups()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := len(groups); i < 2500; i++ {
-		l.forge(fmt.Sprintf("filler-%d", i), nil)
-	}
-	calls := l.mutations()
-	l.engine.PutPolicy(webIn())
-	l.publish()
-	l.start()
-	l.until("refused", func() bool {
-		r, _ := l.realizer.Report(labAccount)
-		return r.Result != nil && len(r.Result.Refusals) > 0
-	})
-	r, _ := l.realizer.Report(labAccount)
-	if m := r.Result.Refusals[0].Message; !strings.Contains(m, "it has 2500 of at most 2500") || !strings.Contains(m, "would do") {
-		t.Errorf("refusal %q", m)
-	}
-	if n := l.mutations() - calls; n > 0 {
-		t.Errorf("%d calls", n)
-	}
-}
-
 // TestSelectedInTwoNamespaces: policies of all Namespaces in which a VM is selected apply to it.
 func TestSelectedInTwoNamespaces(t *testing.T) {
 	t.Parallel()

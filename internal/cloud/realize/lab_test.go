@@ -145,6 +145,8 @@ type labConfig struct {
 	failsafe   []plan.FailsafeFlow
 	// groupsPerInterface is the account's quota; 0 means the default.
 	groupsPerInterface int
+	// groupsPerRegion is the quota of groups that is counted with; nil means the default. The cloud's own is the default.
+	groupsPerRegion func() int
 }
 
 func newLab(t *testing.T, cfg labConfig) *lab {
@@ -183,7 +185,13 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		provider, err := aws.New(aws.Config{
 			Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
 			Region:     cfg.regions[0], Endpoint: server.URL(), Now: w.Now, Sleep: w.sleep, MaxAttempts: 1, MaxBackoff: time.Millisecond,
-			Limits: func(string) cloud.Limits { return cloud.Limits{GroupsPerInterface: cfg.groupsPerInterface} },
+			Limits: func(string) cloud.Limits {
+				out := cloud.Limits{GroupsPerInterface: cfg.groupsPerInterface}
+				if cfg.groupsPerRegion != nil {
+					out.GroupsPerRegion = cfg.groupsPerRegion()
+				}
+				return out
+			},
 		})
 		if err != nil {
 			t.Fatal(err)

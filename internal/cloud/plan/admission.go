@@ -1,0 +1,319 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// A region has a quota of groups. Where what the policies want needs more of them than there may be of ours, something has to do without. Who that
+// is has to be the same in every round, or rounds would undo what others do. So it is decided by what is wanted in the end, and by nothing
+// that passes on the way there: which groups are there now, who waits for whom. First rules name peers by their addresses, so that these need no group to
+// be referred to. If that is not enough, policies are left out on VMs: whatever is in force comes first, then the rest in the order of precedence, as long as
+// it fits. What one round has put into force is the first thing that the next one admits, and it admits the same rest after it.
+
+// admission is what a region with too few groups makes of the policies.
+type admission struct {
+	*regionState
+	// others is how many groups there are whatever we do, limit how many of ours there may be in the end, and further how many of these the
+	// classes need besides one each.
+	others, limit, further int
+	// squeeze is how much less is to be needed than there is room for, as long as that takes no policy: further groups that classes need only if
+	// they refer to peers. moment is how many groups less there are because the change needs so many on the way.
+	squeeze, moment int
+	// enough is the smallest quota with which nothing would have to be left out.
+	enough int
+	units  []*unit
+	// out are the policies that this admission leaves out, and still the interfaces that stay as they are for their sake.
+	out   map[*vmState][]*policy
+	still []*nic
+	// peers are the address groups that rules could name by address, those first that take the fewest rules.
+	peers []string
+}
+
+// crowded deals with a design for which there are too few groups. It reports whether that is new, so that the design has to be made again.
+func (s *regionState) crowded() bool {
+	if s.admission != nil || s.surplusGroups() <= 0 {
+		return false
+	}
+	s.admit()
+	return true
+}
+
+// surplusGroups is how many groups the design needs beyond what there is room for now. Nothing is created in a region that is full, but what is
+// there already may be changed.
+func (s *regionState) surplusGroups() int {
+	needed := 0
+	for _, c := range s.classes {
+		needed += c.created()
+	}
+	if needed == 0 {
+		return 0
+	}
+	return len(s.snap.Groups) + needed - s.limits.GroupsPerRegion
+}
+
+// created is how many groups have to be created for the class.
+func (c *class) created() (n int) {
+	for _, g := range c.groups {
+		if g.existing == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// admit decides what there are groups for in the end. Whatever only passes on the way there is put aside meanwhile.
+func (s *regionState) admit() {
+	a := &admission{regionState: s, out: map[*vmState][]*policy{}}
+	s.admission = a
+	defer a.putAside()()
+	a.countOthers()
+	a.limit = s.limits.GroupsPerRegion - a.others
+	a.peers = a.peersByCost()
+	a.enough = a.others + a.fewest(func() {
+		for a.named(len(a.peers)); a.design(); {
+		}
+	})
+	a.collect()
+	a.decide()
+}
+
+// decide admits what there are groups for.
+func (a *admission) decide() {
+	for {
+		over := a.fewest(a.chooseAll) + a.moment - a.limit
+		switch {
+		case over <= 0:
+			return
+		case len(a.unlisted) < len(a.peers):
+			a.squeeze += over
+		case slices.ContainsFunc(a.units, func(u *unit) bool { return !u.out }):
+			a.further += over
+		default:
+			return
+		}
+	}
+}
+
+// fewest makes a design and returns how many groups it needs. Peers that are named by address need no group, but more rules; where
+// these need groups of their own, it is tried whether it takes fewer if the rules refer to their peers by group.
+func (a *admission) fewest(design func()) int {
+	design()
+	groups, peers := len(a.allGroups()), slices.Clone(a.peers)
+	for _, c := range a.classes {
+		if len(c.groups) > 1 && !c.frozen && c.nics[0].vm != nil {
+			a.list(c.nics[0].vm)
+		}
+	}
+	if len(a.peers) == len(peers) {
+		return groups
+	}
+	if design(); len(a.allGroups()) < groups {
+		return len(a.allGroups())
+	}
+	a.peers = peers
+	design()
+	return len(a.allGroups())
+}
+
+// chooseAll makes a design of what there are groups for.
+func (a *admission) chooseAll() {
+	for a.choose(); a.design(); a.choose() {
+	}
+}
+
+// admitLess decides again, with so many groups less, unless nothing is admitted any more.
+func (s *regionState) admitLess(groups int) bool {
+	a := s.admission
+	if !slices.ContainsFunc(a.units, func(u *unit) bool { return !u.out }) {
+		return false
+	}
+	defer a.putAside()()
+	if a.moment == 0 {
+		for _, u := range a.units {
+			u.lost = !u.out
+		}
+	}
+	a.moment += groups
+	a.decide()
+	return true
+}
+
+// putAside takes away what the region waits for, and returns what brings it back.
+func (a *admission) putAside() (bringBack func()) {
+	s := a.regionState
+	restrict, stay, hold, waiting := maps.Clone(s.restrict), maps.Clone(s.stay), maps.Clone(s.hold), s.waiting
+	banned, unfit := s.banned, s.unfit
+	refused, frozen := map[*nic]string{}, map[*nic]string{}
+	for n := range waiting {
+		if why := s.refused[n]; why != "" {
+			refused[n] = why
+			delete(s.refused, n)
+		}
+		if why := s.frozen[n]; why != "" {
+			frozen[n] = why
+			delete(s.frozen, n)
+		}
+	}
+	clear(s.restrict)
+	clear(s.stay)
+	clear(s.hold)
+	s.waiting, s.banned, s.unfit = map[*nic]bool{}, map[string]map[string]bool{}, map[string]map[string]bool{}
+	return func() {
+		maps.Copy(s.restrict, restrict)
+		maps.Copy(s.stay, stay)
+		maps.Copy(s.hold, hold)
+		s.waiting, s.banned, s.unfit = waiting, banned, unfit
+		maps.Copy(s.refused, refused)
+		maps.Copy(s.frozen, frozen)
+	}
+}
+
+// countOthers counts the groups that are not ours to delete.
+func (a *admission) countOthers() {
+	kept := map[string]bool{}
+	for i := range a.snap.Groups {
+		if g := &a.snap.Groups[i]; !a.owned(g) {
+			a.others++
+			for _, r := range g.Rules {
+				if o := a.groups[r.Peer.GroupID]; o != nil && a.owned(o) && len(a.byHeld[o.ID]) == 0 && !kept[o.ID] {
+					kept[o.ID] = true
+					a.others++
+				}
+			}
+		}
+	}
+}
+
+// peersByCost returns the address groups that rules in force name and that are worth a class, those with the fewest addresses first.
+func (a *admission) peersByCost() []string {
+	used, _ := a.usedPeers()
+	size := map[string]int{}
+	for _, vm := range a.order {
+		for _, g := range vm.groups {
+			if !used[g] {
+				continue
+			}
+			for _, n := range vm.nics {
+				size[g] += len(n.PrivateIPs)
+			}
+		}
+	}
+	out := sortedKeys(size)
+	slices.SortStableFunc(out, func(x, y string) int { return cmp.Compare(size[x], size[y]) })
+	return out
+}
+
+// named has rules name the members of the first n peers by address.
+func (a *admission) named(n int) {
+	a.unlisted = map[string]bool{}
+	for _, g := range a.peers[:n] {
+		a.unlisted[g] = true
+	}
+}
+
+// design makes a design of what is admitted. It reports whether rules did not fit, so that it has to be made again.
+func (a *admission) design() (retry bool) {
+	a.mayStop()
+	a.decideStates()
+	a.formClasses()
+	a.matchGroups()
+	a.setTargets()
+	return a.lowerClasses()
+}
+
+// list has rules refer to the peers of a VM by group again, whatever the admission finds. It reports whether that is anything new.
+func (a *admission) list(vm *vmState) (changed bool) {
+	for _, r := range vm.inForce() {
+		for _, g := range r.groups {
+			if a.unlisted[g] {
+				delete(a.unlisted, g)
+				changed = true
+			}
+			a.peers = slices.DeleteFunc(a.peers, func(o string) bool { return o == g })
+		}
+	}
+	return changed
+}
+
+// choose admits as much as there are groups for, and then has no more peers named by address than it takes.
+func (a *admission) choose() {
+	for _, u := range a.units {
+		u.out = false
+	}
+	a.named(len(a.peers))
+	if a.apply(); a.needed() > a.limit {
+		a.choosePolicies()
+	}
+	fits := func() bool { return a.needed()+a.squeeze <= a.limit }
+	n, low := len(a.peers), 0
+	for low < n {
+		mid := (low + n) / 2
+		if a.named(mid); fits() {
+			n = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	a.named(n)
+	for _, g := range slices.Backward(a.peers[:n]) {
+		if delete(a.unlisted, g); !fits() {
+			a.unlisted[g] = true
+		}
+	}
+}
+
+// needed is how many groups what is admitted needs.
+func (a *admission) needed() int { return a.count() + a.further + a.moment }
+
+// count returns how many groups what is admitted needs at least: one for each class, and those that interfaces hold that stay as they are.
+func (a *admission) count() (n int) {
+	a.mayStop()
+	refused, noted := maps.Clone(a.refused), maps.Clone(a.noted)
+	a.decideStates()
+	a.formClasses()
+	a.refused, a.noted = refused, noted
+	held := map[string]bool{}
+	for _, c := range a.classes {
+		if !c.frozen {
+			n++
+			continue
+		}
+		for _, id := range c.nics[0].ours {
+			held[id] = true
+		}
+	}
+	return n + len(held)
+}
+
+// message says that there are too few groups, and the smallest quota that would do.
+func (a *admission) message() string {
+	if a.moment > 0 {
+		return a.lack()
+	}
+	needed, room := a.enough-a.others, max(a.limits.GroupsPerRegion-a.others, 0)
+	text := fmt.Sprintf("no security group is left for it: all that is to be enforced in the region %s needs %s, and besides %s there is room for %d, because the quota is %d; "+
+		"a quota of %d groups would do", a.snap.Region, Counted(needed, "group"), Counted(a.others, "other"), room, a.limits.GroupsPerRegion, a.enough)
+	a.number(text, Lack{Quota: QuotaGroupsPerRegion, Needed: a.enough, Available: a.limits.GroupsPerRegion, WouldDo: a.enough})
+	return text
+}
+
+// lack says that there are too few groups for the change, though there may be enough for what comes of it.
+func (a *admission) lack() string {
+	have, limit, more := len(a.snap.Groups), a.limits.GroupsPerRegion, max(a.moment, 1)
+	room := max(limit-have, 0)
+	text := fmt.Sprintf("the change needs %s for a moment, and the region %s has %d of at most %d; a quota of %d groups would do",
+		Counted(room+more, "more security group"), a.snap.Region, have, limit, have+room+more)
+	a.number(text, Lack{Quota: QuotaGroupsPerRegion, Needed: have + room + more, Available: limit, WouldDo: have + room + more})
+	return text
+}
+
+// onTheWay reports whether the reason why something is not done is that the change needs too many groups on the way.
+func (s *regionState) onTheWay(why string) bool {
+	return s.admission != nil && why == s.admission.lack()
+}
+
+// passes reports whether the reason will be another one in the next round, because this one makes room.
+func (s *regionState) passes(why string) bool { return s.moves && s.onTheWay(why) }

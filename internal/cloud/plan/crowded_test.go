@@ -1,0 +1,157 @@
+package plan_test
+
+import (
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// crowdedEstate has three VMs, each with a policy of its own, in a region with so many free groups.
+func crowdedEstate(free int) *estate {
+	e := small()
+	e.Limits.GroupsPerRegion = len(e.Groups) + free
+	set := policySet{Applied: [][]int{{0}, {1}, {2}}}
+	for i := range 3 {
+		set.Policies = append(set.Policies, policySpec{Tier: 250, Priority: float64(i), Applied: []int{i}, Rules: []ruleSpec{{
+			Action: "Allow", Blocks: []blockSpec{{CIDR: "192.0.2.0/24"}}, Services: []serviceSpec{{Protocol: "TCP", From: int32(80 + i), To: int32(80 + i), Type: -1}},
+		}}})
+	}
+	e.History = []policySet{set}
+	return e
+}
+
+// What there is no group for is refused policy by policy, those of the lowest precedence first, and the rest is realized.
+func TestTooFewGroups(t *testing.T) {
+	for free := range 4 {
+		e := crowdedEstate(free)
+		f := e.cloud()
+		res := settle(t, e, f, nil)
+		if len(res.Refusals) != 3-free {
+			t.Errorf("%d free: %+v", free, res.Refusals)
+		}
+		for _, x := range res.Refusals {
+			if l := x.Lack; l == nil || *l != (plan.Lack{Quota: plan.QuotaGroupsPerRegion, Needed: 7, Available: 4 + free, WouldDo: 7}) {
+				t.Errorf("%d free: %+v", free, l)
+			}
+			if x.VM.ID == "" || x.Policy.Name == "" || x.Kept || !strings.Contains(x.Message, "a quota of 7 groups would do") {
+				t.Errorf("%d free: %+v", free, x)
+			}
+		}
+		for i := range 3 {
+			if got, want := admits(f, i, "192.0.2.7", "", 80+i), i < free; got != want {
+				t.Errorf("%d free: VM %d admits its peer: %v", free, i, got)
+			}
+		}
+	}
+}
+
+// A policy in force that needs no further group can be changed however full the region is, next to one that is refused.
+func TestEditWithoutRoomForGroups(t *testing.T) {
+	e := crowdedEstate(2)
+	f := e.cloud()
+	settle(t, e, f, nil)
+	e.History[0].Policies[0].Rules[0].Services[0] = serviceSpec{Protocol: "TCP", From: 8080, To: 8080, Type: -1}
+	res := settle(t, e, f, nil)
+	if len(res.Refusals) != 1 || res.Refusals[0].Policy.Name != "p2" || res.Refusals[0].Kept {
+		t.Errorf("%+v", res.Refusals)
+	}
+	if admits(f, 0, "192.0.2.7", "", 80) || !admits(f, 0, "192.0.2.7", "", 8080) || !admits(f, 1, "192.0.2.7", "", 81) {
+		t.Error("the edit is not in force, or the other policy is not any more")
+	}
+}
+
+// A peer needs no group to be referred to where there is none to be had.
+func TestMemberWithoutRoomForGroups(t *testing.T) {
+	e := small()
+	e.Limits.GroupsPerRegion = len(e.Groups) + 1
+	f := e.cloud()
+	res := settle(t, e, f, nil)
+	if len(res.Refusals) > 0 || !admits(f, 0, "10.0.0.11", nicID(1), 80) || admits(f, 0, "10.0.0.12", nicID(2), 80) {
+		t.Errorf("%+v", res.Refusals)
+	}
+	if g := f.nic(nicID(1)).GroupIDs; len(g) != 1 {
+		t.Errorf("the peer holds %v", g)
+	}
+}
+
+// TestCrowdedWorlds plays the random accounts of TestWorlds in regions that have room for none to five groups of ours.
+func TestCrowdedWorlds(t *testing.T) {
+	at := envInt("NEPHELE_PLAN_SEED", 1)
+	st := checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/3, func(e *estate) {
+		e.Crowded = true
+		e.Limits.GroupsPerRegion = len(e.Groups) + at%6
+		at++
+	})
+	if st.Phases > 100 && st.WithRefusals == 0 || st.Late*10 > st.Phases {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A VM to which the policies of others come to apply joins their class, however full the region is, also if it takes several policies for that.
+func TestJoinsWithoutRoomForGroups(t *testing.T) {
+	e := crowdedEstate(1)
+	set := &e.History[0]
+	set.Policies = set.Policies[:2]
+	set.Applied = [][]int{{0}, {0}}
+	f := e.cloud()
+	settle(t, e, f, nil)
+	set.Applied = [][]int{{0, 1, 2}, {0, 1}}
+	res := settle(t, e, f, nil)
+	if len(res.Refusals) != 1 || res.Refusals[0].VM.ID != vmID(2) || res.Refusals[0].Policy.Name != "p0" {
+		t.Errorf("%+v", res.Refusals)
+	}
+	for i, want := range []bool{true, true, false} {
+		if got := admits(f, i, "192.0.2.7", "", 81); got != want {
+			t.Errorf("VM %d admits its peer: %v", i, got)
+		}
+	}
+}
+
+var enough = regexp.MustCompile(`a quota of (\d+) groups would do`)
+
+// TestEnoughGroups checks that the quota that a refusal tells is enough, and the smallest one that is. Where a change needs more on the way, that is what
+// is told then.
+func TestEnoughGroups(t *testing.T) {
+	refused := func(e *estate, quota int) (told int, onTheWay bool) {
+		e.Limits.GroupsPerRegion = quota
+		for _, r := range plan.Compute(e.input(e.History[0], e.cloud()), lower.AWS{}).Refusals {
+			if m := enough.FindStringSubmatch(r.Message); m != nil {
+				told, _ = strconv.Atoi(m[1])
+				onTheWay = strings.Contains(r.Message, "for a moment")
+			}
+		}
+		return told, onTheWay
+	}
+	seed := envInt("NEPHELE_PLAN_SEED", 1)
+	checked, onTheWay := 0, 0
+	for at := seed; at < seed+150; at++ {
+		e := randomEstate(rand.New(rand.NewPCG(uint64(at), 7)))
+		e.Limits.RulesPerGroup = 200
+		told, _ := refused(&e, len(e.Groups))
+		if told == 0 {
+			continue
+		}
+		checked++
+		if less, _ := refused(&e, told-1); less == 0 {
+			t.Errorf("seed %d: %d groups would be enough, not only %d", at, told-1, told)
+		}
+		more, passing := refused(&e, told)
+		if more == 0 {
+			continue
+		}
+		if onTheWay++; !passing {
+			t.Errorf("seed %d: %d groups are not enough, %d are", at, told, more)
+		}
+		if rest, _ := refused(&e, more); rest > 0 {
+			t.Errorf("seed %d: %d groups are not enough on the way", at, more)
+		}
+	}
+	if checked < 30 || onTheWay > checked/5 {
+		t.Errorf("%d checked, of which %d need more on the way", checked, onTheWay)
+	}
+}
