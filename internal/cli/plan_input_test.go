@@ -107,8 +107,19 @@ func TestPlanTightens(t *testing.T) {
 		Accounts []struct{ Refusals []plannedRefusal }
 	}
 	if r := planShop(t, many, "-o", "json"); json.Unmarshal([]byte(r.stdout), &got) != nil || len(got.Accounts) != 1 ||
-		len(got.Accounts[0].Refusals) == 0 || !got.Accounts[0].Refusals[0].Tightened {
-		t.Errorf("%+v", got)
+		len(got.Accounts[0].Refusals) == 0 || !got.Accounts[0].Refusals[0].Tightened || len(got.Accounts[0].Refusals[0].Lost) < 10 {
+		t.Fatalf("%+v", got)
+	}
+	// The text names a few, and all of them if asked to.
+	lost := got.Accounts[0].Refusals[0].Lost
+	if r := planShop(t, many); strings.Contains(r.stdout, "lost: "+lost[len(lost)-1]) {
+		t.Errorf("lists all that is lost: %.3000s", r.stdout)
+	}
+	r := planShop(t, many, "--all")
+	for _, flow := range lost {
+		if !strings.Contains(r.stdout, "      lost: "+flow+"\n") {
+			t.Errorf("--all does not list %q: %.3000s", flow, r.stdout)
+		}
 	}
 }
 

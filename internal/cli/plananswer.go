@@ -76,6 +76,8 @@ type plannedRefusal struct {
 	Kept bool `json:"kept"`
 	// Tightened says that as much of the policy as fits is enforced there.
 	Tightened bool `json:"tightened"`
+	// Lost are the flows that are not allowed because of that.
+	Lost []string `json:"lost,omitempty"`
 }
 
 // plannedWave is the beginning of a plan.
@@ -201,7 +203,7 @@ func (p plannedAccount) remarks(a *accountPlan) {
 	}
 	for _, x := range r.Refusals {
 		out := plannedRefusal{
-			Region: x.Region, Network: x.Network, Direction: x.Direction, Message: x.Message, Lack: x.Lack, Kept: x.Kept, Tightened: x.Tightened,
+			Region: x.Region, Network: x.Network, Direction: x.Direction, Message: x.Message, Lack: x.Lack, Kept: x.Kept, Tightened: x.Tightened, Lost: x.Lost,
 		}
 		if x.Policy.UID != "" || x.Policy.Name != "" {
 			out.Policy = x.Policy.String()

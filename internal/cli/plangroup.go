@@ -17,6 +17,8 @@ type alike struct {
 	// single is the message as it is of one object only.
 	single  string
 	objects []string
+	// details are printed below it if everything is asked for.
+	details []string
 }
 
 // grouped puts remarks together that say the same, in the order of the first of each. The message may name the object and what belongs to it,
@@ -27,7 +29,7 @@ type grouped struct {
 }
 
 func (g *grouped) add(verb string, x alike, object string) {
-	key := strings.Join([]string{verb, x.policy, x.region, x.noun, x.message}, "|")
+	key := strings.Join(append([]string{verb, x.policy, x.region, x.noun, x.message}, x.details...), "|")
 	if g.by == nil {
 		g.by = map[string]*alike{}
 	}
@@ -73,10 +75,15 @@ func (t *planText) refusals(refusals []plannedRefusal) {
 		if object != "" {
 			place = x.Region
 		}
-		g.add(verb, alike{policy: x.Policy, region: place, noun: "VM", message: withoutInterface(x.Message), single: x.Message}, object)
+		g.add(verb, alike{policy: x.Policy, region: place, noun: "VM", message: withoutInterface(x.Message), single: x.Message, details: x.Lost}, object)
 	}
 	g.each(t.all, func(verb string, x *alike, on string) {
 		t.line("  ! %s: %s: %s", verb, strings.Join(filled(x.policy, preposition("on", on, x.policy != ""), preposition("in", x.region, on != "" || x.policy != "")), " "), x.message)
+		if t.all {
+			for _, flow := range x.details {
+				t.line("      lost: %s", flow)
+			}
+		}
 	})
 }
 
