@@ -32,7 +32,7 @@ type adviser struct {
 // trial is what comes of quotas.
 type trial struct {
 	refused map[VMRef]map[string]string
-	// full is set if the region cannot have the groups.
+	// full is set if the region as a whole is refused, so that nothing of it is known.
 	full bool
 }
 
