@@ -76,7 +76,14 @@ func TestNode(t *testing.T) {
 metadata: {name: n1, annotations: {node.antrea.io/transport-addresses: "172.16.0.9, 192.168.0.1"}}
 spec: {podCIDRs: [10.244.1.0/24, "fd00:1::/64"]}
 status: {addresses: [{type: InternalIP, address: 192.168.0.1}, {type: Hostname, address: n1}, {type: ExternalIP, address: 52.0.0.1}]}`))
-	want(t, addresses("10.244.1.1", "172.16.0.9", "192.168.0.1", "52.0.0.1", "fd00:1::1"), got.Addresses)
+	want(t, addresses("10.244.1.1", "172.16.0.9", "192.168.0.1", "fd00:1::1"), got.Addresses)
+	want(t, 0, len(errs))
+	// The ExternalIP counts only in a family without InternalIP, and of several addresses the first.
+	got, errs = Node(decode[corev1.Node](t, `
+metadata: {name: n1}
+status: {addresses: [{type: ExternalIP, address: 52.0.0.1}, {type: ExternalIP, address: "2001:db8::1"}, {type: InternalIP, address: 192.168.0.1},
+  {type: InternalIP, address: 192.168.0.2}, {type: ExternalIP, address: "2001:db8::2"}]}`))
+	want(t, addresses("192.168.0.1", "2001:db8::1"), got.Addresses)
 	want(t, 0, len(errs))
 	_, errs = Node(decode[corev1.Node](t, `{metadata: {name: n1}, spec: {podCIDR: x}, status: {addresses: [{type: InternalIP, address: z}]}}`))
 	want(t, []policy.FieldError{

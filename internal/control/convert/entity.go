@@ -41,17 +41,11 @@ func Namespace(n *corev1.Namespace) policy.Namespace {
 	}
 }
 
-// Node converts a Node. Its addresses are those it reports, the gateway of each of its Pod CIDRs (the first address),
-// and its transport addresses.
+// Node converts a Node. Its addresses are one that it reports per family, see nodeAddresses, the gateway of each of its Pod CIDRs (the
+// first address), and its transport addresses.
 func Node(n *corev1.Node) (policy.Entity, []policy.FieldError) {
 	e := policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindNode, Name: n.Name}, Labels: n.Labels}
-	var addrs []netip.Addr
-	var errs []policy.FieldError
-	for i, a := range n.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
-			addrs, errs = appendAddress(addrs, errs, fmt.Sprintf("status.addresses[%d].address", i), a.Address)
-		}
-	}
+	addrs, errs := nodeAddresses(n)
 	cidrs := n.Spec.PodCIDRs
 	if len(cidrs) == 0 && n.Spec.PodCIDR != "" {
 		cidrs = []string{n.Spec.PodCIDR}
@@ -72,6 +66,26 @@ func Node(n *corev1.Node) (policy.Entity, []policy.FieldError) {
 	slices.SortFunc(addrs, func(a, b netip.Addr) int { return strings.Compare(a.String(), b.String()) })
 	e.Addresses = slices.Compact(addrs)
 	return e, errs
+}
+
+// nodeAddresses returns, per address family, the first InternalIP that a Node reports, or the first ExternalIP if it reports no InternalIP.
+// A public address beside an internal one is not the Node's own: a rule that allows Nodes must not admit whoever comes from there.
+func nodeAddresses(n *corev1.Node) (addrs []netip.Addr, errs []policy.FieldError) {
+	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
+		for i, a := range n.Status.Addresses {
+			if a.Type != kind {
+				continue
+			}
+			var found []netip.Addr
+			found, errs = appendAddress(nil, errs, fmt.Sprintf("status.addresses[%d].address", i), a.Address)
+			for _, addr := range found {
+				if !slices.ContainsFunc(addrs, func(known netip.Addr) bool { return known.Is4() == addr.Is4() }) {
+					addrs = append(addrs, addr)
+				}
+			}
+		}
+	}
+	return addrs, errs
 }
 
 // ExternalEntity converts an ExternalEntity. Its host is spec.externalNode, or "namespace/name" of the ExternalNode that
