@@ -247,15 +247,26 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestBadFiles(t *testing.T) {
-	empty := t.TempDir()
+	empty, files := t.TempDir(), t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(files, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	for name, c := range map[string]struct {
 		args []string
 		want string
 	}{
-		"none":            {nil, "-f is missing"},
-		"missing":         {[]string{"-f", filepath.Join(empty, "missing.yaml")}, "missing.yaml: no such file"},
-		"empty directory": {[]string{"-f", empty}, "there is no .yaml, .yml or .json file"},
-		"output":          {[]string{"-f", empty, "-o", "xml"}, `--output "xml": want json or yaml`},
+		"empty file":                  {[]string{"-f", write("nothing.yaml", "---\n# nothing\n")}, "nothing.yaml: there is no object in this file"},
+		"empty input":                 {[]string{"-f", "-"}, "-: there is no object in this file"},
+		"mistyped kind":               {[]string{"-f", write("kind.yaml", "\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolice\nmetadata: {name: a}\n")}, "kind.yaml:2: kind: there is no NetworkPolice in crd.antrea.io, want one of ClusterGroup, ClusterNetworkPolicy, "},
+		"mistyped kind of an account": {[]string{"-f", write("account.yaml", "apiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudAccount\nmetadata: {name: a}\n")}, "account.yaml:1: kind: there is no CloudAccount in crd.cloud.antrea.io"},
+		"none":                        {nil, "-f is missing"},
+		"missing":                     {[]string{"-f", filepath.Join(empty, "missing.yaml")}, "missing.yaml: no such file"},
+		"empty directory":             {[]string{"-f", empty}, "there is no .yaml, .yml or .json file"},
+		"output":                      {[]string{"-f", empty, "-o", "xml"}, `--output "xml": want json or yaml`},
 	} {
 		r := nephele(t, "", append([]string{"policy", "compute"}, c.args...)...)
 		if r.code != ExitBadInput || !strings.Contains(r.err, c.want) || r.stdout != "" {
@@ -273,13 +284,13 @@ func TestManifestForms(t *testing.T) {
 	}
 	write("a.yaml", twoVMs)
 	write("b.json", "{\n\t\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n\t\t{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {\"name\": \"other\"}}\n\t]\n}\n")
-	write("c.yml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\n---\n# nothing\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: x}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: unheard}\n")
+	write("c.yml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\n---\n# nothing\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: x}\n---\napiVersion: crd.antrea.io/v1beta1\nkind: Traceflow\nmetadata: {name: t}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: unheard}\n")
 	write("README.md", "not a manifest")
 	r := nephele(t, "", "policy", "compute", "-f", dir)
 	if r.code != ExitDone {
 		t.Fatalf("%+v", r)
 	}
-	for _, want := range []string{"c.yml:1: ConfigMap s (v1) has no part", "c.yml:7: Deployment x/d (apps/v1)", "Namespace unheard is not in the manifests"} {
+	for _, want := range []string{"c.yml:1: ConfigMap s (v1) has no part", "c.yml:7: Deployment x/d (apps/v1)", "c.yml:11: Traceflow t (crd.antrea.io/v1beta1) has no part", "Namespace unheard is not in the manifests"} {
 		if !strings.Contains(r.err, want) {
 			t.Errorf("no note %q in\n%s", want, r.err)
 		}

@@ -30,6 +30,8 @@ type loader struct {
 	set     *Set
 	bad     []string
 	seen    map[string]Position
+	// held counts the documents that hold something.
+	held int
 }
 
 // Load reads files and directories (all .yaml, .yml and .json files below them); "-" stands for stdin. It fails with an
@@ -46,7 +48,7 @@ func Load(paths []string, stdin io.Reader) (*Set, error) {
 			if err != nil {
 				return nil, fmt.Errorf("reading the standard input: %w", err)
 			}
-			l.file("-", content)
+			l.named("-", content)
 			continue
 		}
 		if err := l.path(path); err != nil {
@@ -70,7 +72,12 @@ func (l *loader) path(path string) error {
 		return nil
 	}
 	if !info.IsDir() {
-		return l.read(path)
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading manifests: %w", err)
+		}
+		l.named(path, content)
+		return nil
 	}
 	found := false
 	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
@@ -84,6 +91,14 @@ func (l *loader) path(path string) error {
 		l.bad = append(l.bad, path+": there is no .yaml, .yml or .json file in this directory")
 	}
 	return err
+}
+
+// named takes a file that somebody named: then there has to be something in it.
+func (l *loader) named(path string, content []byte) {
+	before := l.held
+	if l.file(path, content); l.held == before {
+		l.bad = append(l.bad, path+": there is no object in this file")
+	}
 }
 
 func (l *loader) read(path string) error {
@@ -122,12 +137,14 @@ func (l *loader) document(path string, offset int, chunk []byte) {
 	}
 	var root yamlv3.Node
 	if err := yamlv3.Unmarshal(chunk, &root); err != nil {
+		l.held++
 		l.malformed(Position{path, 1 + offset}, offset, err)
 		return
 	}
 	if len(root.Content) == 0 || root.Content[0].Tag == "!!null" {
 		return
 	}
+	l.held++
 	raw, err := yaml.YAMLToJSONStrict(chunk)
 	if err != nil {
 		l.malformed(Position{path, root.Content[0].Line + offset}, offset, err)
@@ -221,6 +238,25 @@ func (l *loader) list(at Position, n *yamlv3.Node, offset int, raw []byte) {
 	}
 }
 
+// antreaKinds are the kinds of crd.antrea.io that are no part of a policy.
+var antreaKinds = []string{"AntreaAgentInfo", "AntreaControllerInfo", "AntreaNodeConfig", "BGPPolicy", "Egress", "ExternalIPPool", "FlowExporterDestination",
+	"IPPool", "NodeLatencyMonitor", "PacketCapture", "SupportBundleCollection", "Traceflow", "TrafficControl"}
+
+// kindsIn returns the kinds of a group that we define all of, sorted; none for the groups of others, which hold kinds that we do not know.
+func (l *loader) kindsIn(group string) []string {
+	if !strings.HasSuffix(group, "antrea.io") {
+		return nil
+	}
+	var out []string
+	for known := range l.kinds {
+		if known.Group == group {
+			out = append(out, known.Kind)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // foreign deals with a kind that is not one of ours: a mistake if it nearly is, else a note.
 func (l *loader) foreign(at Position, gvk schema.GroupVersionKind, h head) {
 	for known := range l.kinds {
@@ -228,6 +264,10 @@ func (l *loader) foreign(at Position, gvk schema.GroupVersionKind, h head) {
 			l.bad = append(l.bad, fmt.Sprintf("%s: apiVersion: %s has no version %q, want %s", at, gvk.Kind, gvk.Version, known.GroupVersion()))
 			return
 		}
+	}
+	if known := l.kindsIn(gvk.Group); len(known) > 0 && !slices.Contains(antreaKinds, gvk.Kind) {
+		l.bad = append(l.bad, fmt.Sprintf("%s: kind: there is no %s in %s, want one of %s", at, gvk.Kind, gvk.Group, strings.Join(known, ", ")))
+		return
 	}
 	l.set.Notes = append(l.set.Notes, fmt.Sprintf("%s: %s %s (%s) has no part in network policy and is left out",
 		at, h.Kind, strings.TrimPrefix(h.Metadata.Namespace+"/"+h.Metadata.Name, "/"), h.APIVersion))
