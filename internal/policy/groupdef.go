@@ -218,12 +218,16 @@ func removeFrom[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
 	}
 }
 
-// selectionOf returns the group's members as a selection with one more use; nil if the group has no selecting part.
-func (e *Engine) selectionOf(d *groupDef) *selection {
+// selectionOf returns the group's members in a role as a selection with one more use; nil if the group has no selecting part. A group with
+// child groups is applied to their Pods and ExternalEntities only, as Antrea has it: who means Nodes names their group itself.
+func (e *Engine) selectionOf(role GroupRole, d *groupDef) *selection {
 	if !d.usable() || len(d.leaves()) == 0 && len(d.children) == 0 {
 		return nil
 	}
 	leaves := d.leaves()
+	if role == AppliedToGroup && len(d.children) > 0 {
+		leaves = slices.DeleteFunc(leaves, func(t *terms) bool { return t.node != nil })
+	}
 	if len(d.children) == 0 {
 		return e.acquireSelection(leaves[0])
 	}
@@ -245,7 +249,7 @@ func (e *Engine) groupOf(role GroupRole, d *groupDef) *group {
 		g.refs++
 		return g
 	}
-	s := e.selectionOf(d)
+	s := e.selectionOf(role, d)
 	if s == nil {
 		return nil
 	}
@@ -269,7 +273,7 @@ func (e *Engine) updateGroupDefs() {
 				d.computed[role] = nil
 				continue
 			}
-			if s := e.selectionOf(d); s != nil {
+			if s := e.selectionOf(GroupRole(role), d); s != nil {
 				e.reselect(g, s)
 				e.releaseSelection(s) // reselect counted the group's own use
 				if g.origin.uid != d.in.UID {

@@ -6,10 +6,19 @@ import (
 	"strings"
 )
 
-// space is a Namespace in which a rule with peers relative to the Namespace applies, with its applied-to groups there.
+// space is a Namespace in which a rule with peers relative to the Namespace applies, with the selections of its applied-to groups there.
 type space struct {
-	ns     *namespace
-	groups []*group
+	ns      *namespace
+	applied []*terms
+}
+
+// groupsOf acquires the applied-to groups of a space.
+func (t *translation) groupsOf(s space) []*group {
+	out := make([]*group, len(s.applied))
+	for i, narrowed := range s.applied {
+		out[i] = t.use(t.e.acquireGroup(AppliedToGroup, narrowed))
+	}
+	return out
 }
 
 // isRelative reports whether any rule has a peer relative to the Namespace.
@@ -24,17 +33,15 @@ func (t *translation) isRelative(rules []Rule) bool {
 	return false
 }
 
-// affected returns, sorted by name, the Namespaces that appliedTo reaches into, with one applied-to group for each entry
-// that does, narrowed to the Namespace.
+// affected returns, sorted by name, the Namespaces that appliedTo reaches into, with one selection for each entry that does, narrowed to
+// the Namespace.
 func (t *translation) affected(appliedTo []AppliedTo, path string) []space {
-	found := make(map[*namespace][]*group)
+	found := make(map[*namespace][]*terms)
 	add := func(n *namespace, narrowed *terms) {
-		g := t.use(t.e.acquireGroup(AppliedToGroup, narrowed))
 		if t.e.options.ReferenceNamespacePeers {
-			found[n] = []*group{g}
-		} else if !slices.Contains(found[n], g) {
-			found[n] = append(found[n], g)
+			found[n] = nil
 		}
+		found[n] = append(found[n], narrowed)
 	}
 	for i := range appliedTo {
 		at := &appliedTo[i]
@@ -45,8 +52,8 @@ func (t *translation) affected(appliedTo []AppliedTo, path string) []space {
 		}
 	}
 	out := make([]space, 0, len(found))
-	for n, groups := range found {
-		out = append(out, space{n, groups})
+	for n, applied := range found {
+		out = append(out, space{n, applied})
 	}
 	slices.SortFunc(out, func(a, b space) int { return strings.Compare(a.ns.name, b.ns.name) })
 	return out
@@ -116,7 +123,7 @@ func (t *translation) selfRules(out ComputedRule, peers []indexedPeer, spaces []
 			return
 		}
 		r := out
-		r.AppliedToGroups = groupNames(s.groups)
+		r.AppliedToGroups = groupNames(t.groupsOf(s))
 		var p ComputedPeer
 		for _, selection := range selections {
 			narrowed := selection
@@ -157,7 +164,7 @@ func (t *translation) sameLabelRules(out ComputedRule, peer indexedPeer, spaces 
 		if classes[id] == nil {
 			classes[id] = &class{labels: values}
 		}
-		classes[id].groups = append(classes[id].groups, s.groups...)
+		classes[id].groups = append(classes[id].groups, t.groupsOf(s)...)
 	}
 	for _, id := range slices.Sorted(maps.Keys(classes)) {
 		c := classes[id]

@@ -28,7 +28,7 @@ type translation struct {
 	paths bool
 	// relative policies have rules per Namespace.
 	relative bool
-	// spaces are, for relative policies with appliedTo in their spec, the applied-to groups per Namespace.
+	// spaces are, for relative policies with appliedTo in their spec, the Namespaces that it reaches into.
 	spaces []space
 }
 
@@ -99,6 +99,9 @@ func (t *translation) antrea() {
 	perRule := t.checkAppliedTo()
 	if t.relative && !perRule {
 		t.spaces = t.affected(t.in.AppliedTo, t.at("spec.appliedTo"))
+		for _, s := range t.spaces {
+			t.groupsOf(s) // the policy is for all of them, whether or not a rule is; appliedTo of a rule is only for what the rule makes of it
+		}
 	}
 	if !perRule && !t.relative {
 		for i := range t.in.AppliedTo {

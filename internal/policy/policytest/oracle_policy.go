@@ -202,6 +202,11 @@ func (o *oracle) rule(p *oraclePolicy, d policy.Direction, index int, in policy.
 		names = append(names, n)
 	}
 	sort.Strings(names)
+	if len(in.AppliedTo) == 0 {
+		for _, n := range names {
+			p.useAll(spaces[n]) // appliedTo of the spec counts as a whole, that of a rule only as far as the rule makes use of it
+		}
+	}
 	for _, n := range names {
 		if len(self) > 0 {
 			o.sameNamespace(p, base, self, n, spaces[n])
@@ -213,8 +218,8 @@ func (o *oracle) rule(p *oraclePolicy, d policy.Direction, index int, in policy.
 }
 
 // sameNamespace adds the copy of a rule for one Namespace.
-func (o *oracle) sameNamespace(p *oraclePolicy, base policy.ComputedRule, peers []policy.Peer, namespace string, applied []string) {
-	base.AppliedToGroups = unique(applied)
+func (o *oracle) sameNamespace(p *oraclePolicy, base policy.ComputedRule, peers []policy.Peer, namespace string, applied []*oracleGroup) {
+	base.AppliedToGroups = unique(p.useAll(applied))
 	var peer policy.ComputedPeer
 	for _, x := range peers {
 		g := o.group(policy.AddressGroup, pick{namespace: namespace, pod: x.PodSelector, ee: x.ExternalEntitySelector})
@@ -225,7 +230,7 @@ func (o *oracle) sameNamespace(p *oraclePolicy, base policy.ComputedRule, peers 
 	p.out.Rules = append(p.out.Rules, base)
 }
 
-func (o *oracle) sameLabels(p *oraclePolicy, base policy.ComputedRule, x policy.Peer, spaces map[string][]string, names []string) {
+func (o *oracle) sameLabels(p *oraclePolicy, base policy.ComputedRule, x policy.Peer, spaces map[string][]*oracleGroup, names []string) {
 	p.check(x.PodSelector, x.ExternalEntitySelector)
 	classes := map[string][]string{}
 	values := map[string]map[string]string{}
@@ -241,7 +246,7 @@ func (o *oracle) sameLabels(p *oraclePolicy, base policy.ComputedRule, x policy.
 			id += v + "\x00"
 		}
 		if labels != nil {
-			classes[id], values[id] = append(classes[id], spaces[n]...), labels
+			classes[id], values[id] = append(classes[id], p.useAll(spaces[n])...), labels
 		}
 	}
 	ids := make([]string, 0, len(classes))
@@ -261,8 +266,8 @@ func (o *oracle) sameLabels(p *oraclePolicy, base policy.ComputedRule, x policy.
 }
 
 // spaces returns the applied-to groups per known Namespace.
-func (o *oracle) spaces(p *oraclePolicy, appliedTo []policy.AppliedTo) map[string][]string {
-	out := map[string][]string{}
+func (o *oracle) spaces(p *oraclePolicy, appliedTo []policy.AppliedTo) map[string][]*oracleGroup {
+	out := map[string][]*oracleGroup{}
 	for _, a := range appliedTo {
 		var picks []pick
 		switch {
@@ -285,10 +290,18 @@ func (o *oracle) spaces(p *oraclePolicy, appliedTo []policy.AppliedTo) map[strin
 				if elsewhere || s.node != nil && s.ee == nil {
 					continue
 				}
-				g := o.group(policy.AppliedToGroup, pick{namespace: name, pod: s.pod, ee: s.ee})
-				out[name] = append(out[name], p.use(policy.AppliedToGroup, g))
+				out[name] = append(out[name], o.group(policy.AppliedToGroup, pick{namespace: name, pod: s.pod, ee: s.ee}))
 			}
 		}
+	}
+	return out
+}
+
+// useAll makes the policy use the groups, and returns their names.
+func (p *oraclePolicy) useAll(groups []*oracleGroup) []string {
+	var out []string
+	for _, g := range groups {
+		out = append(out, p.use(policy.AppliedToGroup, g))
 	}
 	return out
 }
