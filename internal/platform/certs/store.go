@@ -65,6 +65,15 @@ func (a *Authority) CertPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
+// Made returns when the certificate called name was made, by the clock of that moment; the zero time if there is none.
+func (s *Store) Made(name string) (time.Time, error) {
+	cert, _, err := s.load(name)
+	if err != nil || cert == nil {
+		return time.Time{}, err
+	}
+	return cert.NotBefore.Add(backdate), nil
+}
+
 // Profile says what a certificate is for.
 type Profile struct {
 	// CommonName and Organizations are the subject. Kubernetes reads them as user name and groups.

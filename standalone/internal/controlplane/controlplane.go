@@ -19,6 +19,8 @@ const (
 	readyPoll = 50 * time.Millisecond
 	// renewalPeriod is how often certificates are checked for their end.
 	renewalPeriod = 12 * time.Hour
+	// clockSlack is how far the clock may have been set back since the keys were made.
+	clockSlack = time.Hour
 	// startUpLimit bounds how long Stop waits for an API server that is still coming up.
 	startUpLimit = time.Minute
 )
@@ -80,7 +82,7 @@ func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 
 func (cp *ControlPlane) start(ctx context.Context) error {
 	var err error
-	if cp.dir, err = openDataDir(cp.opts.DataDir); err != nil {
+	if cp.dir, err = openDataDir(cp.opts.DataDir, cp.opts.Space); err != nil {
 		return err
 	}
 	if cp.listener, err = listen(cp.opts.Listen); err != nil {
@@ -90,6 +92,9 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 		return err
 	}
 	if cp.creds, err = newCredentials(cp.dir, cp.listener, cp.opts.Now); err != nil {
+		return err
+	}
+	if err = cp.checkClock(); err != nil {
 		return err
 	}
 	if err = cp.creds.ensure(); err != nil {
@@ -108,6 +113,24 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	}
 	cp.run(serverCtx, server)
 	return nil
+}
+
+// checkClock fails if the clock shows a time before the keys were made. They would be replaced otherwise, and everybody who has a
+// kubeconfig would need another one for a clock that will be set right.
+func (cp *ControlPlane) checkClock() error {
+	made, err := cp.creds.store.Made(clusterAuthority)
+	if err != nil {
+		return fmt.Errorf("read the certificate authority: %w", err)
+	}
+	now := cp.opts.Now()
+	if now.After(made.Add(-clockSlack)) {
+		return nil
+	}
+	return &InputError{
+		Flag: "--data-dir", Value: cp.opts.DataDir,
+		Reason: fmt.Sprintf("the clock shows %s, but the keys there were made at %s", now.UTC().Format(time.RFC3339), made.UTC().Format(time.RFC3339)),
+		Hint:   "set the clock of this machine; if it was wrong when the keys were made, remove " + cp.dir.pki() + " and give everybody the new kubeconfig",
+	}
 }
 
 // run starts the goroutines of a control plane: the server, its bringing up, and the watch over both and over the certificates.

@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
 // dataDir is an open, locked data directory.
@@ -21,8 +24,15 @@ func (d *dataDir) pki() string        { return filepath.Join(d.path, "pki") }
 func (d *dataDir) etcd() string       { return filepath.Join(d.path, "etcd") }
 func (d *dataDir) logs() string       { return filepath.Join(d.path, "logs") }
 
-// openDataDir creates what is missing and takes the lock.
-func openDataDir(path string) (*dataDir, error) {
+// dataFormat is how the data directory is laid out. Whatever an older version could not read, or would spoil, needs the next number.
+const dataFormat = 1
+
+// leastSpace is the free space, in bytes, below which nothing is started: etcd sets 128 MB of its log aside at once, and a control plane
+// that cannot write loses nothing but does not work either.
+const leastSpace = 256 << 20
+
+// openDataDir creates what is missing and takes the lock. It fails if less than space bytes are free.
+func openDataDir(path string, space uint64) (*dataDir, error) {
 	bad := func(reason, hint string, err error) error {
 		return &InputError{Flag: "--data-dir", Value: path, Reason: reason, Hint: hint, Err: err}
 	}
@@ -60,7 +70,38 @@ func openDataDir(path string) (*dataDir, error) {
 	if err := d.sign(); err != nil {
 		return nil, errors.Join(unusable(err), d.lock.Close())
 	}
+	if newer, err := d.checkFormat(); err != nil {
+		return nil, errors.Join(unusable(err), d.lock.Close())
+	} else if newer != "" {
+		return nil, errors.Join(bad("it was written by a newer version of nephele (data format "+newer+fmt.Sprintf(", this one knows up to %d)", dataFormat),
+			"run the newer version, or choose another directory", nil), d.lock.Close())
+	}
+	var volume syscall.Statfs_t
+	if err := syscall.Statfs(d.path, &volume); err != nil {
+		return nil, errors.Join(unusable(err), d.lock.Close())
+	}
+	if free := volume.Bavail * uint64(volume.Bsize); free < space {
+		return nil, errors.Join(bad(fmt.Sprintf("only %d MiB are free there, and %d MiB are needed", free>>20, space>>20),
+			"free some space, or choose another directory", nil), d.lock.Close())
+	}
 	return d, nil
+}
+
+// checkFormat returns the format of the directory if it is one that this version does not know, and notes ours if there is none yet.
+func (d *dataDir) checkFormat() (newer string, err error) {
+	file := filepath.Join(d.path, "format")
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", certs.WriteFile(file, fmt.Appendf(nil, "%d\n", dataFormat), 0o600)
+	}
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSpace(string(data))
+	if n, err := strconv.Atoi(text); err != nil || n > dataFormat {
+		return strconv.Quote(text), nil
+	}
+	return "", nil
 }
 
 // sign writes the process id into the lock file, for the error message of the next one. It also finds out whether the file

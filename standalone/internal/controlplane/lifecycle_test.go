@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,14 +12,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
 func TestDataOutlivesARestart(t *testing.T) {
@@ -84,11 +91,16 @@ func TestBadInput(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	newer := t.TempDir()
+	if err := os.WriteFile(filepath.Join(newer, "format"), []byte("7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const free = "127.0.0.1:0"
 	tests := map[string]struct {
 		dir, listen string
 		want        []string
 	}{
+		"newer version":      {newer, free, []string{"--data-dir " + newer, "newer version of nephele", `"7"`, "run the newer version"}},
 		"port in use":        {t.TempDir(), busy.Addr().String(), []string{"--listen " + busy.Addr().String(), "is in use", "choose another port"}},
 		"no port":            {filepath.Join(t.TempDir(), "untouched"), "127.0.0.1", []string{"--listen 127.0.0.1", "HOST:PORT"}},
 		"port out of range":  {t.TempDir(), "127.0.0.1:65536", []string{"--listen", `"65536"`, "HOST:PORT"}},
@@ -119,6 +131,65 @@ func TestBadInput(t *testing.T) {
 	}
 	if _, err := clientset(t).CoreV1().Namespaces().Get(t.Context(), "default", get); err != nil {
 		t.Errorf("the running control plane after all this: %v", err)
+	}
+}
+
+// TestFullDiskIsFoundBeforeTheStart asks for more space than any disk has.
+func TestFullDiskIsFoundBeforeTheStart(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Start(t.Context(), Options{DataDir: dir, Listen: "127.0.0.1:0", Space: 1 << 62})
+	var input *InputError
+	if !errors.As(err, &input) || !strings.Contains(err.Error(), "MiB are free") || !strings.Contains(err.Error(), "free some space") {
+		t.Fatalf("%v", err)
+	}
+	if entries, err := os.ReadDir(filepath.Join(dir, "etcd")); err != nil || len(entries) > 0 {
+		t.Errorf("etcd was started: %v, %v", entries, err)
+	}
+}
+
+// TestClockBeforeTheKeys: a clock that was set far back is said, and the keys stay as they are.
+func TestClockBeforeTheKeys(t *testing.T) {
+	dir := t.TempDir()
+	store, err := certs.Open(filepath.Join(dir, "pki"), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Authority(clusterAuthority); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(store.CertFile(clusterAuthority))
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := func() time.Time { return time.Date(1970, 1, 2, 0, 0, 0, 0, time.UTC) }
+	_, err = Start(t.Context(), Options{DataDir: dir, Listen: "127.0.0.1:0", Now: past})
+	var input *InputError
+	if !errors.As(err, &input) || !strings.Contains(err.Error(), "the clock shows 1970-01-02T00:00:00Z") || !strings.Contains(err.Error(), "set the clock") {
+		t.Fatalf("%v", err)
+	}
+	if after, err := os.ReadFile(store.CertFile(clusterAuthority)); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the authority was replaced (%v)", err)
+	}
+}
+
+// TestEtcdGivesUpInWords: what ends etcd is one line that says what to do.
+func TestEtcdGivesUpInWords(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		hint string
+	}{{syscall.ENOSPC, "free some space"}, {errors.New("broken"), "the last lines of etcd.log"}} {
+		var out bytes.Buffer
+		code := 0
+		log := zap.New(zapcore.NewNopCore(), zap.WithPanicHook(givingUp{out: &out, log: "etcd.log", exit: func(c int) { code = c; runtime.Goexit() }}))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			log.Panic("failed to save Raft hard state", zap.Error(fmt.Errorf("write wal: %w", c.err)))
+		}()
+		<-done
+		if got := out.String(); code != 1 || !strings.Contains(got, "failed to save Raft hard state: write wal: "+c.err.Error()) || !strings.Contains(got, c.hint) {
+			t.Errorf("exit %d, %q, want %q", code, got, c.hint)
+		}
 	}
 }
 

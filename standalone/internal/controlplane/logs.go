@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -57,7 +59,32 @@ func (l *logFiles) etcdLogger() *zap.Logger {
 	encoder := zap.NewProductionEncoderConfig()
 	encoder.EncodeTime = zapcore.ISO8601TimeEncoder
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoder), zapcore.AddSync(l.etcd), zapcore.WarnLevel)
-	return zap.New(core)
+	end := givingUp{out: os.Stderr, log: l.etcd.Filename, exit: os.Exit}
+	return zap.New(core, zap.WithFatalHook(end), zap.WithPanicHook(end))
+}
+
+// givingUp is what happens when etcd cannot go on, as on a full disk: it would panic, and a stack trace helps nobody who has to free space.
+// The process ends; nothing that was acknowledged is lost.
+type givingUp struct {
+	out  io.Writer
+	log  string
+	exit func(code int)
+}
+
+// OnWrite implements zapcore.CheckWriteHook.
+func (g givingUp) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	why := entry.Message
+	for _, f := range fields {
+		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
+			why += ": " + err.Error()
+		}
+	}
+	hint := "the last lines of " + g.log + " say more"
+	if strings.Contains(why, syscall.ENOSPC.Error()) {
+		hint = "free some space and start again; nothing is lost"
+	}
+	fmt.Fprintf(g.out, "nephele: etcd gave up: %s; %s\n", why, hint)
+	g.exit(1)
 }
 
 func (l *logFiles) close() error {

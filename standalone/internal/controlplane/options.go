@@ -24,6 +24,8 @@ type Options struct {
 	Progress func(step string)
 	// Now is the clock by which certificates are issued and renewed. Nil means time.Now.
 	Now func() time.Time
+	// Space is how many bytes must be free below DataDir at the start. Zero means 256 MiB.
+	Space uint64
 }
 
 // InputError reports something that the user of the program must change. Its text says what.
@@ -62,6 +64,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Space == 0 {
+		o.Space = leastSpace
 	}
 	return o, nil
 }
