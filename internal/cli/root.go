@@ -66,19 +66,34 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
-		Args:              cobra.NoArgs,
+		Version:           buildVersion().String(),
+		Args:              noSuchCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	policy := &cobra.Command{
 		Use:   "policy",
 		Short: "Work with policies offline",
-		Args:  cobra.NoArgs,
+		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	policy.AddCommand(newComputeCommand())
 	root.AddCommand(policy, newExplainCommand(), newPlanCommand(), NewControllerCommand(), NewSimCommand(), newVersionCommand())
 	root.AddCommand(extra...)
 	return root
+}
+
+// noSuchCommand refuses arguments of a command that only has commands below it, and says which of these may have been meant.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return errors.New(text)
 }
 
 // notes prints remarks for people to standard error.

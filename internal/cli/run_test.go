@@ -49,7 +49,36 @@ func TestUnknownCommandLine(t *testing.T) {
 	}
 }
 
+// TestTyposAreUnderstood: who mistypes a command is told which one there is.
+func TestTyposAreUnderstood(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"plam"}, `unknown command "plam" for "nephele"; did you mean plan?`},
+		{[]string{"policy", "computed"}, `unknown command "computed" for "nephele policy"; did you mean compute?`},
+		{[]string{"xyzzy"}, `unknown command "xyzzy" for "nephele"`},
+	} {
+		if r := nephele(t, "", c.args...); r.code != ExitBadInput || r.err != "error: "+c.want+"\n" {
+			t.Errorf("nephele %v: exit %d, %q, want %q", c.args, r.code, r.err, c.want)
+		}
+	}
+}
+
+// TestNoKubeconfig: without any the way to one is told.
+func TestNoKubeconfig(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for _, c := range [][]string{{"plan"}, {"explain", "--from", "a/b", "--to", "a/c", "--protocol", "TCP", "--port", "1"}, {"controller"}} {
+		if r := nephele(t, "", c...); r.code != ExitBadInput || !strings.Contains(r.err, "no kubeconfig is found: give --kubeconfig FILE") {
+			t.Errorf("nephele %v: exit %d, %q", c, r.code, r.err)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
+	if r := nephele(t, "", "--version"); r.code != ExitDone || r.stdout != nephele(t, "", "version").stdout {
+		t.Errorf("%+v", r)
+	}
 	if r := nephele(t, "", "version"); r.code != ExitDone || !strings.HasPrefix(r.stdout, "nephele ") {
 		t.Errorf("%+v", r)
 	}

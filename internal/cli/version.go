@@ -36,6 +36,18 @@ func buildVersion() versionInfo {
 	return v
 }
 
+// String is the line that people read.
+func (v versionInfo) String() string {
+	revision := v.Revision
+	if revision == "" {
+		revision = "unknown revision"
+	}
+	if v.Modified {
+		revision += " (modified)"
+	}
+	return fmt.Sprintf("nephele %s %s %s %s", v.Version, revision, v.Go, v.Platform)
+}
+
 func newVersionCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{
@@ -51,7 +63,7 @@ func newVersionCommand() *cobra.Command {
 				enc.SetIndent("", "  ")
 				return enc.Encode(v)
 			case "":
-				fmt.Fprintf(cmd.OutOrStdout(), "nephele %s %s %s %s\n", v.Version, v.Revision, v.Go, v.Platform)
+				fmt.Fprintln(cmd.OutOrStdout(), v)
 				return nil
 			}
 			return fmt.Errorf("--output %q: want json, or nothing for text", output)
