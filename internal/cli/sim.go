@@ -177,9 +177,13 @@ func announce(out io.Writer, server *sim.Server, source string) {
 		fmt.Fprintf(out, `
 Point a client at it:
 
-  export AWS_ENDPOINT_URL=%s AWS_REGION=%[2]s AWS_DEFAULT_REGION=%[2]s
+  export AWS_ENDPOINT_URL=%[1]s AWS_REGION=%[2]s AWS_DEFAULT_REGION=%[2]s
   export AWS_ACCESS_KEY_ID=%[3]s AWS_SECRET_ACCESS_KEY=%[4]s
   aws ec2 describe-instances
+
+A client that does not know AWS_ENDPOINT_URL (before version 2.13 or 1.29 of the command line) is told each time:
+
+  aws --endpoint-url %[1]s ec2 describe-instances
 `, server.URL(), firstRegion(state, key.Account), key.AccessKeyID, key.Secret)
 	}
 	fmt.Fprintf(out, "\nLook behind it: curl %s/_sim/ (docs/simulator.md). Ctrl-C stops it.\n", server.URL())
