@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -150,7 +149,10 @@ func (i *Inventory) reconcile(ctx context.Context, req reconcile.Request) (recon
 	if err := i.hold(ctx, cpa); err != nil {
 		return reconcile.Result{}, err
 	}
-	p := &pass{Inventory: i, cpa: cpa, account: i.open(req.NamespacedName), selectors: selectors}
+	p := &pass{Inventory: i, cpa: cpa, account: i.open(req.NamespacedName)}
+	if p.selectors, p.refused, err = granted(cpa, selectors, i.namespaceLabels(ctx)); err != nil {
+		return reconcile.Result{}, err
+	}
 	return p.run(ctx)
 }
 
@@ -174,7 +176,7 @@ func (i *Inventory) open(key types.NamespacedName) *account {
 	name := cloud.AccountKey(key.Namespace, key.Name)
 	a := i.accounts[name]
 	if a == nil {
-		a = &account{key: key, regions: map[string]*region{}, told: map[types.UID]string{}}
+		a = &account{key: key, regions: map[string]*region{}, told: map[subject]string{}}
 		i.accounts[name] = a
 	}
 	return a
@@ -224,20 +226,6 @@ func (i *Inventory) selectorsOf(ctx context.Context, key types.NamespacedName) (
 	})
 	sortSelectors(mine)
 	return mine, nil
-}
-
-// secretValue returns what the Secret holds under the key of the reference; found is false if there is no such Secret or key.
-func (i *Inventory) secretValue(ctx context.Context, ref v1alpha1.SecretReference) (value []byte, found bool, err error) {
-	secret := &corev1.Secret{}
-	err = i.opts.Secrets.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, secret)
-	if apierrors.IsNotFound(err) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("read secret %s/%s: %w", ref.Namespace, ref.Name, err)
-	}
-	value, found = secret.Data[ref.Key]
-	return value, found, nil
 }
 
 // enqueue asks the manager for a Reconcile of the account.
