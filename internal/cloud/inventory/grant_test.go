@@ -417,6 +417,27 @@ func TestSharedAccountOfOldStaysEnforced(t *testing.T) {
 	}
 }
 
+// TestUncheckedAuthorsAreTold: the account says so while nobody checks the rights of those who write it.
+func TestUncheckedAuthorsAreTold(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	text := "policies are missing"
+	l.inv.opts.AuthorsUnchecked = func() string { return text }
+	l.create(l.secret(goodCreds), l.cpa())
+	var enqueued []types.NamespacedName
+	l.inv.requeue = func(key types.NamespacedName) { enqueued = append(enqueued, key) }
+	for _, want := range []string{"False PoliciesMissing", ""} {
+		l.reconcile()
+		if got := condition(l.account().Status.Conditions, v1alpha1.ConditionAuthorsChecked); got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
+		l.wantAccount("True OK", "True OK", "True OK", "")
+		text = ""
+		l.inv.Revisit()
+	}
+	l.want("looked at", keysOf(enqueued), "clouds/acc", "clouds/acc")
+}
+
 // TestPreviewKnowsGrants: a preview takes the same decisions, and says what is not heeded.
 func TestPreviewKnowsGrants(t *testing.T) {
 	t.Parallel()

@@ -74,6 +74,9 @@ type Options struct {
 	Events Recorder
 	// Releaser is asked before a deleted account goes. Nil means that nothing is ever held in the cloud.
 	Releaser Releaser
+	// AuthorsUnchecked says why the rights of those who write accounts and selectors are not checked; "" if they are. It must not
+	// block; nil means that this is not known.
+	AuthorsUnchecked func() string
 
 	// Now is the clock, nil the real one. Random returns a number in [0,1); nil means no jitter.
 	Now    func() time.Time
@@ -226,6 +229,19 @@ func (i *Inventory) selectorsOf(ctx context.Context, key types.NamespacedName) (
 	})
 	sortSelectors(mine)
 	return mine, nil
+}
+
+// Revisit brings the status of all accounts up to date soon, after AuthorsUnchecked says something else.
+func (i *Inventory) Revisit() {
+	i.mu.Lock()
+	keys := make([]types.NamespacedName, 0, len(i.accounts))
+	for _, a := range i.accounts {
+		keys = append(keys, a.key)
+	}
+	i.mu.Unlock()
+	for _, key := range keys {
+		i.enqueue(key)
+	}
 }
 
 // enqueue asks the manager for a Reconcile of the account.

@@ -234,6 +234,15 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	} else {
 		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionEventsReceived)
 	}
+	unchecked := ""
+	if p.opts.AuthorsUnchecked != nil {
+		unchecked = p.opts.AuthorsUnchecked()
+	}
+	if unchecked != "" {
+		p.set(&st.Conditions, v1alpha1.ConditionAuthorsChecked, no(v1alpha1.ReasonPoliciesMissing, unchecked), live.Generation)
+	} else {
+		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionAuthorsChecked)
+	}
 	if equality.Semantic.DeepEqual(base.Status, live.Status) {
 		return nil
 	}
