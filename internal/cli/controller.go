@@ -155,11 +155,14 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	}
 	// The inventory asks the realizer whether an account is given back, and the realizer asks the inventory what there is.
 	released := &lateReleaser{}
+	authors := &authorsCheck{reader: mgr.GetAPIReader(), log: log.WithName("grants"), clock: clk}
+	authors.look(ctx)
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
 		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: pacedAWS(o.metrics.aws.ended)},
-		Releaser: released, Now: clk.Now, Random: rand.Float64,
+		Releaser: released, Now: clk.Now, Random: rand.Float64, AuthorsUnchecked: authors.Unchecked,
 	})
+	authors.changed = inv.Revisit
 	if err := o.metrics.show(o.metrics.realize, o.metrics.aws); err != nil {
 		return err
 	}
@@ -183,7 +186,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	if err := inv.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	for _, r := range []manager.Runnable{policies.reports, status, realizer} {
+	for _, r := range []manager.Runnable{policies.reports, status, realizer, authors} {
 		if err := mgr.Add(r); err != nil {
 			return fmt.Errorf("start the controller: %w", err)
 		}

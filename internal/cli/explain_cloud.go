@@ -100,7 +100,7 @@ func (c *computation) selected(ref policy.EntityRef) bool {
 }
 
 // suspended says in which mode the VM of an entity is in which policies are not enforced, and who says so, as far as the objects tell: the
-// annotations on the VM and on the selector that imports it, and else the status of the VM.
+// annotations on the VM and on the selector that imports it, where they are heeded, and else the status of the VM.
 func (c *computation) suspended(ref policy.EntityRef, account string) string {
 	name := strings.TrimPrefix(ref.Name, cloudv1alpha1.EntityNamePrefix)
 	i := slices.IndexFunc(c.vms, func(vm *cloudv1alpha1.VirtualMachine) bool { return vm.Namespace == ref.Namespace && vm.Name == name })
@@ -108,14 +108,15 @@ func (c *computation) suspended(ref policy.EntityRef, account string) string {
 		return ""
 	}
 	vm := c.vms[i]
-	if why, broken := vm.Annotations[cloudv1alpha1.AnnotationBreakGlass]; broken {
+	say := c.hasSay(account, vm.Namespace)
+	if why, broken := vm.Annotations[cloudv1alpha1.AnnotationBreakGlass]; broken && say {
 		return fmt.Sprintf("break-glass (VirtualMachine %s/%s: %s)", vm.Namespace, vm.Name, inventory.BreakGlassReason(why))
 	}
 	for _, s := range c.selectors {
 		if s.Namespace != vm.Namespace || s.Name != vm.Labels[cloudv1alpha1.LabelCESName] || cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName) != account {
 			continue
 		}
-		if why, broken := s.Annotations[cloudv1alpha1.AnnotationBreakGlass]; broken {
+		if why, broken := s.Annotations[cloudv1alpha1.AnnotationBreakGlass]; broken && say {
 			return fmt.Sprintf("break-glass (CloudEntitySelector %s/%s: %s)", s.Namespace, s.Name, inventory.BreakGlassReason(why))
 		}
 	}
@@ -123,4 +124,16 @@ func (c *computation) suspended(ref policy.EntityRef, account string) string {
 		return fmt.Sprintf("mode %s (%s)", m, vm.Status.ModeReason)
 	}
 	return ""
+}
+
+// hasSay reports whether break-glass is heeded in a namespace for VMs of an account, "namespace/name". Of an account that is not among the
+// inputs only its own namespace is known to have a say.
+func (c *computation) hasSay(account, namespace string) bool {
+	for _, a := range c.accounts {
+		if cloud.AccountKey(a.Namespace, a.Name) == account {
+			return inventory.HasSay(a, namespace)
+		}
+	}
+	own, _, _ := cutAccount(account)
+	return namespace == own
 }

@@ -251,6 +251,7 @@ func (p *planner) plan(ctx context.Context) (plans, error) {
 		o, err := p.observe(ctx, a)
 		if err != nil {
 			out.failed = append(out.failed, failedAccount{cloud.AccountKey(a.Namespace, a.Name), err})
+			p.in.importEntities(a, &observedAccount{enforcerKey: cloud.EnforcerKey(a.Namespace, a.Name)}) // what is not granted goes all the same
 			continue
 		}
 		p.in.importEntities(a, o)

@@ -185,13 +185,13 @@ func (p *planner) observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAcc
 }
 
 // importEntities adds what the selectors make of an account as it was read, as the inventory does. Entities of the account
-// that no selector selects any more are left out, as the inventory removes them. The ports that others have stay: the cloud knows none.
+// that no selector selects any more, or none that the account lets select, are left out, as the inventory removes them. The ports that others have stay: the cloud knows none.
 func (in *inputs) importEntities(a *cloudv1alpha1.CloudProviderAccount, o *observedAccount) {
 	snapshots := make([]*cloud.Snapshot, len(o.regions))
 	for i, r := range o.regions {
 		snapshots[i] = r.Snapshot
 	}
-	o.preview = inventory.Preview(a, cloudv1alpha1.CloudProviderAWS, in.selectors, in.vms, snapshots)
+	o.preview = inventory.Preview(a, cloudv1alpha1.CloudProviderAWS, in.surroundings(), snapshots)
 	ports := map[client.ObjectKey][]v1alpha2.NamedPort{}
 	for _, x := range in.entities {
 		ports[client.ObjectKeyFromObject(x)] = x.Spec.Ports
@@ -201,9 +201,14 @@ func (in *inputs) importEntities(a *cloudv1alpha1.CloudProviderAccount, o *obser
 	}
 	in.entities = slices.DeleteFunc(in.entities, func(x *v1alpha2.ExternalEntity) bool {
 		_, again := o.preview.Refs[client.ObjectKeyFromObject(x)]
-		return again || x.Spec.ExternalNode == o.enforcerKey && o.snapshot(x.Labels[cloudv1alpha1.LabelCloudRegion]) != nil
+		return again || x.Spec.ExternalNode == o.enforcerKey && (o.snapshot(x.Labels[cloudv1alpha1.LabelCloudRegion]) != nil || !o.preview.Selecting[x.Namespace])
 	})
 	in.entities = append(in.entities, o.preview.Entities...)
+}
+
+// surroundings are the objects that decide what is imported of an account.
+func (in *inputs) surroundings() inventory.Surroundings {
+	return inventory.Surroundings{Selectors: in.selectors, VMs: in.vms, Namespaces: in.namespaces}
 }
 
 // overlay replaces and adds objects, as applying manifests to a cluster does.

@@ -14,7 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// warnings are about what looks like a mistake: selectors of accounts that do not exist, or of no VM, and policies that select nobody.
+// warnings are about what looks like a mistake: selectors of accounts that do not exist, or of no VM, what an account does not grant, and
+// policies that select nobody.
 func (p *planner) warnings(made plans) []string {
 	out := []string{}
 	for _, s := range p.in.selectors {
@@ -22,6 +23,9 @@ func (p *planner) warnings(made plans) []string {
 		for _, w := range p.selectorWarnings(s, made) {
 			out = append(out, name+": "+w)
 		}
+	}
+	for _, a := range made.accounts {
+		out = append(out, a.preview.Remarks...)
 	}
 	if len(made.failed) > 0 {
 		return out // who a policy selects may be unknown
@@ -40,7 +44,7 @@ func (p *planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made pl
 		return []string{fmt.Sprintf("there is no CloudProviderAccount %s, so it selects nothing; there is %s", key, plan.Listed(names, false))}
 	}
 	i := slices.IndexFunc(made.accounts, func(a plannedAccount) bool { return a.key == key })
-	if i < 0 || len(made.accounts[i].missing) > 0 {
+	if i < 0 || len(made.accounts[i].missing) > 0 || !made.accounts[i].preview.Selecting[s.Namespace] {
 		return nil // not all of the account could be read
 	}
 	var snapshots []*cloud.Snapshot

@@ -200,7 +200,7 @@ func (im *imported) readEntities(ctx context.Context) (why string) {
 	return ""
 }
 
-const roleLabel = cloudv1.LabelTagPrefix + "role"
+const roleLabel = cloudv1.LabelUserTagPrefix + "role"
 
 // setRole gives a VM the tag "role", as a user does whose cloud tags are no legal labels.
 func (im *imported) setRole(vm, role string) {

@@ -122,7 +122,8 @@ type CloudProviderAccountSpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	PollIntervalInSeconds *int32 `json:"pollIntervalInSeconds,omitempty"`
-	// Mode is that of the selectors that name none; empty means enforce.
+	// Mode is that of the selectors that name none; empty means enforce. Selectors of namespaces that have no say in it (see
+	// releaseNamespaces) may not write more.
 	// +optional
 	Mode EnforcementMode `json:"mode,omitempty"`
 	// MaxPerWave bounds how many virtual machines and security groups in use are changed before the account is read again and found as
@@ -135,6 +136,22 @@ type CloudProviderAccountSpec struct {
 	// +listType=atomic
 	// +optional
 	Failsafe []FailsafeFlow `json:"failsafe,omitempty"`
+	// AllowedNamespaces are the namespaces whose selectors may select virtual machines of the account, beside the account's own. Absent
+	// means all namespaces, present and empty none but its own.
+	// +optional
+	AllowedNamespaces *NamespaceGrant `json:"allowedNamespaces,omitempty"`
+	// ReleaseNamespaces are the namespaces that have a say in what may be done to the account's virtual machines, beside its own: only
+	// there break-glass is heeded, and where they select a virtual machine, only their modes count.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +listType=set
+	// +optional
+	ReleaseNamespaces []string `json:"releaseNamespaces,omitempty"`
+	// UserTags says what becomes of spec.tags of the account's VirtualMachine objects; empty means Separate.
+	// +optional
+	UserTags UserTags `json:"userTags,omitempty"`
 	// AWSConfig is set for an AWS account.
 	// +optional
 	AWSConfig *CloudProviderAccountAWSConfig `json:"awsConfig,omitempty"`
@@ -171,7 +188,8 @@ type CloudProviderAccountStatus struct {
 	// another account are refused, for what is held in the first would be forgotten.
 	// +optional
 	CloudAccountID string `json:"cloudAccountId,omitempty"`
-	// Conditions: Ready, CredentialsValid, Reachable, and EventsReceived if the account has event queues.
+	// Conditions: Ready, CredentialsValid, Reachable, EventsReceived if the account has event queues, and AuthorsChecked while nobody
+	// checks the rights of authors.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

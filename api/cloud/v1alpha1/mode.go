@@ -4,8 +4,10 @@ package v1alpha1
 // +kubebuilder:validation:Enum=enforce;plan;released
 type EnforcementMode string
 
-// The modes. Where several selectors select a virtual machine, the entry that names it most specifically decides in its namespace, and
-// of several namespaces the one whose mode writes least: plan, then released, then enforce.
+// The modes. Where several selectors select a virtual machine, the entry that names it most specifically decides in its namespace. Of
+// several namespaces those decide that have a say in it (the account's and its ReleaseNamespaces), and of these the one whose mode writes
+// least: plan, then released, then enforce. If none of them selects the virtual machine, the one whose mode writes most decides, and none
+// writes more than the mode of the account.
 const (
 	// ModeEnforce: the policies that apply are enforced.
 	ModeEnforce EnforcementMode = "enforce"
@@ -18,7 +20,8 @@ const (
 )
 
 // AnnotationBreakGlass on a VirtualMachine, or on a CloudEntitySelector for all that it selects, releases at once and whatever the
-// mode is. Its value is the reason, for those who read the status. Removing it enforces again.
+// mode is, if its namespace has a say in that: the account's own and its ReleaseNamespaces. Its value is the reason, for those who read
+// the status. Removing it enforces again.
 const AnnotationBreakGlass = "nephele.io/break-glass"
 
 // AnnotationOnRefusal on a policy says what happens where it cannot be realized in full: OnRefusalKeep or OnRefusalTighten.

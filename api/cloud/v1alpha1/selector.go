@@ -82,7 +82,7 @@ type CloudEntitySelectorStatus struct {
 	// Error is why the selector has no effect; empty when it has.
 	// +optional
 	Error string `json:"error,omitempty"`
-	// Conditions: Ready, Matched, and Planned if virtual machines are in mode plan.
+	// Conditions: Ready, Matched, Planned if virtual machines are in mode plan, and Heeded if its mode or break-glass is not.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

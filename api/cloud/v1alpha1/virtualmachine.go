@@ -100,7 +100,8 @@ type VirtualMachinePolicyStatus struct {
 
 // VirtualMachineSpec is what a user may add to what the cloud tells.
 type VirtualMachineSpec struct {
-	// Tags are added to the tags of the cloud, over which they take precedence, when labels are made of them.
+	// Tags become labels beside those of the cloud's tags: nephele.io/user-tag-KEY, or, if the account says userTags: Merge,
+	// nephe.antrea.io/tag-KEY in place of what the cloud says.
 	// +kubebuilder:validation:MaxProperties=256
 	// +optional
 	Tags map[string]string `json:"tags,omitempty"`
@@ -139,7 +140,7 @@ type VirtualMachineStatus struct {
 	// +optional
 	ModeReason string `json:"modeReason,omitempty"`
 
-	// Conditions: Observed, Realized; in mode plan, Planned; in mode break-glass, BreakGlass.
+	// Conditions: Observed, Realized; in mode plan, Planned; in mode break-glass, BreakGlass; Heeded if an annotation for break-glass is not.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

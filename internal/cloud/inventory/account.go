@@ -28,7 +28,7 @@ type account struct {
 	// triggered asks for an observation at once.
 	triggered bool
 	// told is what was last said in events about the account and its selectors. Only Reconcile uses it.
-	told map[types.UID]string
+	told map[subject]string
 	// inputs is what the provider and the selection were last made of; see fingerprint.
 	inputs fingerprint
 	// secret is what was last found where the account says that its credentials are. Only Reconcile uses it.

@@ -21,10 +21,10 @@ func TestBadAccounts(t *testing.T) {
 		name, secret, reason, text string
 		change                     func(*v1alpha1.CloudProviderAccount)
 	}{
-		{name: "no secret", reason: "SecretNotFound", text: `secret secrets/aws does not exist or has no key "credentials"`},
+		{name: "no secret", reason: "SecretNotFound", text: `secret clouds/aws does not exist or has no key "credentials"`},
 		{name: "no key", secret: goodCreds, reason: "SecretNotFound", text: `no key "other"`,
 			change: func(a *v1alpha1.CloudProviderAccount) { a.Spec.AWSConfig.SecretRef.Key = "other" }},
-		{name: "no JSON", secret: "AKIA", reason: "SecretInvalid", text: `secret secrets/aws, key "credentials": is not JSON`},
+		{name: "no JSON", secret: "AKIA", reason: "SecretInvalid", text: `secret clouds/aws, key "credentials": is not JSON`},
 		{name: "no secret key", secret: `{"accessKeyId":"A"}`, reason: "SecretInvalid", text: `field "accessKeySecret": is missing`},
 		{name: "wrong key", secret: `{"accessKeyId":"AKIA","accessKeySecret":"x"}`, reason: "AuthFailed", text: "InvalidClientTokenId"},
 		{name: "unknown region", secret: goodCreds, reason: "UnknownRegion", text: "eu-nowhere-1",

@@ -27,6 +27,7 @@ type basis struct {
 	snapshots []*cloud.Snapshot
 	refs      map[types.NamespacedName]VMRef
 	matched   []int32
+	unheeded  []int32
 	counts    map[string]counts
 	inNetwork map[objectID]int32
 }
@@ -71,7 +72,7 @@ func (p *pass) inputsOf(stale map[string]string) string {
 	for name, r := range a.regions {
 		unread[name] = r.snapshot == nil && r.left.IsZero()
 	}
-	return fmt.Sprint(p.cloud(), p.deleting(), a.inputs.selection, p.modeInputs(), len(a.regions), unread, stale)
+	return fmt.Sprint(p.cloud(), p.deleting(), a.inputs.selection, p.accountInputs(), len(a.regions), unread, stale)
 }
 
 // changes returns the VMs that are not shown as in the basis; false if more than VMs differs, so that everything has to be looked at.
@@ -100,6 +101,7 @@ func (b *basis) part(v view, changed map[string]bool) (d, gone desired) {
 	}
 	for i := range d.matched {
 		d.matched[i] += b.matched[i] - gone.matched[i]
+		d.unheeded[i] += b.unheeded[i] - gone.unheeded[i]
 	}
 	total := maps.Clone(b.counts)
 	for region, c := range total {

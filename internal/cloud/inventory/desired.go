@@ -35,7 +35,9 @@ type view struct {
 	selectors []v1alpha1.CloudEntitySelector
 	// userTags are spec.tags of the VirtualMachine objects that exist.
 	userTags map[types.NamespacedName]map[string]string
-	modes    modes
+	// mergeTags puts them among the tags of the cloud.
+	mergeTags bool
+	modes     modes
 }
 
 // desired is what there should be for an account, as far as its regions are known. Objects carry name, namespace, labels,
@@ -49,6 +51,8 @@ type desired struct {
 	refs map[types.NamespacedName]VMRef
 	// matched counts the VMs that each selector selects; it runs parallel to view.selectors.
 	matched []int32
+	// unheeded counts the VMs on which each selector's mode is not heeded, because its namespace has no say in it; as matched.
+	unheeded []int32
 	// counts are the selected VMs and the networks per region.
 	counts map[string]counts
 	// inNetwork counts the selected VMs of a network, by region and id.
@@ -65,6 +69,7 @@ func newDesired(selectors int) desired {
 		nodes:     map[types.NamespacedName]*antreav1alpha1.ExternalNode{},
 		refs:      map[types.NamespacedName]VMRef{},
 		matched:   make([]int32, selectors),
+		unheeded:  make([]int32, selectors),
 		counts:    map[string]counts{},
 		inNetwork: map[objectID]int32{},
 	}
@@ -141,16 +146,23 @@ type machine struct {
 // addMachine adds the objects of a VM, one set per namespace that selects it, and reports whether any does.
 func (d *desired) addMachine(v view, m machine) bool {
 	chosen := choose(v.selectors, m.vm, m.network, func(i int) { d.matched[i]++ })
-	mode, why := v.mode(m, chosen)
+	mode := v.mode(m, chosen)
+	for _, i := range mode.unheeded {
+		d.unheeded[i]++
+	}
 	for namespace, c := range chosen {
 		key := types.NamespacedName{Namespace: namespace, Name: m.objectName()}
 		if d.vms[key] != nil {
 			continue
 		}
-		labels, left := tagLabels(m.vm.Tags, v.userTags[key])
+		labels, left := tagLabels(m.vm.Tags, v.userTags[key], v.mergeTags)
 		m.entityLabels(labels, key)
 		vm := m.virtualMachine(v, key, c)
-		vm.Status.UnimportedTags, vm.Status.Mode, vm.Status.ModeReason = left, mode, why
+		vm.Status.UnimportedTags, vm.Status.Mode, vm.Status.ModeReason = left, mode.mode, mode.by
+		if _, broken := v.modes.broken[key]; broken && !v.hasSay(namespace) {
+			vm.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionHeeded, Status: metav1.ConditionFalse,
+				Reason: reasonBreakGlassNotGranted, Message: glassUnheeded(v.account, namespace)}}
+		}
 		d.vms[key] = vm
 		meta := metav1.ObjectMeta{
 			Namespace: namespace, Name: v1alpha1.EntityNamePrefix + key.Name, Labels: labels, Annotations: mark(v.account),
@@ -163,7 +175,7 @@ func (d *desired) addMachine(v view, m machine) bool {
 			continue
 		}
 		d.entities[entity] = m.externalEntity(meta, cloud.EnforcerKey(v.account.Namespace, v.account.Name))
-		d.refs[entity] = VMRef{VMID: m.vm.ID, Region: m.region, Mode: mode, ModeReason: why}
+		d.refs[entity] = VMRef{VMID: m.vm.ID, Region: m.region, Mode: mode.mode, ModeReason: mode.by}
 	}
 	return len(chosen) > 0
 }

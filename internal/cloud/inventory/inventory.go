@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,6 +74,9 @@ type Options struct {
 	Events Recorder
 	// Releaser is asked before a deleted account goes. Nil means that nothing is ever held in the cloud.
 	Releaser Releaser
+	// AuthorsUnchecked says why the rights of those who write accounts and selectors are not checked; "" if they are. It must not
+	// block; nil means that this is not known.
+	AuthorsUnchecked func() string
 
 	// Now is the clock, nil the real one. Random returns a number in [0,1); nil means no jitter.
 	Now    func() time.Time
@@ -150,7 +152,10 @@ func (i *Inventory) reconcile(ctx context.Context, req reconcile.Request) (recon
 	if err := i.hold(ctx, cpa); err != nil {
 		return reconcile.Result{}, err
 	}
-	p := &pass{Inventory: i, cpa: cpa, account: i.open(req.NamespacedName), selectors: selectors}
+	p := &pass{Inventory: i, cpa: cpa, account: i.open(req.NamespacedName)}
+	if p.selectors, p.refused, err = granted(cpa, selectors, i.namespaceLabels(ctx)); err != nil {
+		return reconcile.Result{}, err
+	}
 	return p.run(ctx)
 }
 
@@ -174,7 +179,7 @@ func (i *Inventory) open(key types.NamespacedName) *account {
 	name := cloud.AccountKey(key.Namespace, key.Name)
 	a := i.accounts[name]
 	if a == nil {
-		a = &account{key: key, regions: map[string]*region{}, told: map[types.UID]string{}}
+		a = &account{key: key, regions: map[string]*region{}, told: map[subject]string{}}
 		i.accounts[name] = a
 	}
 	return a
@@ -226,18 +231,17 @@ func (i *Inventory) selectorsOf(ctx context.Context, key types.NamespacedName) (
 	return mine, nil
 }
 
-// secretValue returns what the Secret holds under the key of the reference; found is false if there is no such Secret or key.
-func (i *Inventory) secretValue(ctx context.Context, ref v1alpha1.SecretReference) (value []byte, found bool, err error) {
-	secret := &corev1.Secret{}
-	err = i.opts.Secrets.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, secret)
-	if apierrors.IsNotFound(err) {
-		return nil, false, nil
+// Revisit brings the status of all accounts up to date soon, after AuthorsUnchecked says something else.
+func (i *Inventory) Revisit() {
+	i.mu.Lock()
+	keys := make([]types.NamespacedName, 0, len(i.accounts))
+	for _, a := range i.accounts {
+		keys = append(keys, a.key)
 	}
-	if err != nil {
-		return nil, false, fmt.Errorf("read secret %s/%s: %w", ref.Namespace, ref.Name, err)
+	i.mu.Unlock()
+	for _, key := range keys {
+		i.enqueue(key)
 	}
-	value, found = secret.Data[ref.Key]
-	return value, found, nil
 }
 
 // enqueue asks the manager for a Reconcile of the account.

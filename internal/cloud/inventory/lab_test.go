@@ -227,14 +227,14 @@ func (l *lab) cpa(regions ...string) *v1alpha1.CloudProviderAccount {
 	return &v1alpha1.CloudProviderAccount{
 		ObjectMeta: metav1.ObjectMeta{Namespace: accountKey.Namespace, Name: accountKey.Name, Generation: 1},
 		Spec: v1alpha1.CloudProviderAccountSpec{AWSConfig: &v1alpha1.CloudProviderAccountAWSConfig{
-			SecretRef: &v1alpha1.SecretReference{Name: "aws", Namespace: "secrets", Key: "credentials"},
+			SecretRef: &v1alpha1.SecretReference{Name: "aws", Namespace: accountKey.Namespace, Key: "credentials"},
 			Region:    regions, Endpoint: l.server.URL(),
 		}},
 	}
 }
 
 func (l *lab) secret(value string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "secrets", Name: "aws"},
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: accountKey.Namespace, Name: "aws"},
 		Data: map[string][]byte{"credentials": []byte(value)}}
 }
 

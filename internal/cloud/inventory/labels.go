@@ -22,36 +22,48 @@ func setIfLegal(labels map[string]string, key, value string) {
 	}
 }
 
-// tagLabels turns tags into labels, the user's over the cloud's, and reports the tags that cannot be labels, sorted by key.
-func tagLabels(fromCloud, fromUser map[string]string) (map[string]string, []v1alpha1.UnimportedTag) {
-	tags := maps.Clone(fromCloud)
-	if tags == nil {
-		tags = map[string]string{}
-	}
-	maps.Copy(tags, fromUser)
-	labels := make(map[string]string, len(tags))
+// tagLabels turns tags into labels and reports the tags that cannot be labels, sorted by key. The user's tags get labels of their own, or
+// if merge is set take the places of the cloud's.
+func tagLabels(fromCloud, fromUser map[string]string, merge bool) (map[string]string, []v1alpha1.UnimportedTag) {
+	labels := make(map[string]string, len(fromCloud)+len(fromUser))
 	var left []v1alpha1.UnimportedTag
-	for key, value := range tags {
-		if reason := whyNoLabel(key, value); reason != "" {
-			left = append(left, v1alpha1.UnimportedTag{Key: key, Value: value, Reason: reason})
-			continue
+	add := func(tags map[string]string, prefix, remark string) {
+		for key, value := range tags {
+			if reason := whyNoLabel(prefix, key, value); reason != "" {
+				left = append(left, v1alpha1.UnimportedTag{Key: key, Value: value, Reason: remark + reason})
+				continue
+			}
+			labels[prefix+key] = value
 		}
-		labels[v1alpha1.LabelTagPrefix+key] = value
 	}
-	slices.SortFunc(left, func(a, b v1alpha1.UnimportedTag) int { return cmp.Compare(a.Key, b.Key) })
+	if merge {
+		tags := maps.Clone(fromCloud)
+		if tags == nil {
+			tags = map[string]string{}
+		}
+		maps.Copy(tags, fromUser)
+		add(tags, v1alpha1.LabelTagPrefix, "")
+	} else {
+		add(fromCloud, v1alpha1.LabelTagPrefix, "")
+		add(fromUser, v1alpha1.LabelUserTagPrefix, "spec.tags: ")
+	}
+	slices.SortFunc(left, func(a, b v1alpha1.UnimportedTag) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Reason, b.Reason))
+	})
 	return labels, left
 }
 
-// maxTagKey is the longest key of a tag that fits into the name of a label, after "tag-".
-const maxTagKey = 59
-
-func whyNoLabel(key, value string) string {
+// whyNoLabel says why a tag cannot be a label with this prefix; "" if it can. The part of a label's key after the slash has at most 63
+// characters.
+func whyNoLabel(prefix, key, value string) string {
+	_, fixed, _ := strings.Cut(prefix, "/")
+	longest := 63 - len(fixed)
 	switch {
 	case key == "":
 		return "the key is empty"
-	case len(key) > maxTagKey:
-		return fmt.Sprintf("the key has %d characters; a label takes %d", len(key), maxTagKey)
-	case strings.Contains(key, "/"), len(validation.IsQualifiedName(v1alpha1.LabelTagPrefix+key)) > 0:
+	case len(key) > longest:
+		return fmt.Sprintf("the key has %d characters; a label takes %d", len(key), longest)
+	case strings.Contains(key, "/"), len(validation.IsQualifiedName(prefix+key)) > 0:
 		return "the key is not made of letters, digits, '-', '_' and '.' with a letter or digit at the end"
 	case len(value) > validation.LabelValueMaxLength:
 		return fmt.Sprintf("the value has %d characters; a label takes %d", len(value), validation.LabelValueMaxLength)
@@ -62,7 +74,9 @@ func whyNoLabel(key, value string) string {
 }
 
 // ours reports whether a label is set by this package and by nobody else.
-func ours(key string) bool { return strings.HasPrefix(key, v1alpha1.LabelPrefix) }
+func ours(key string) bool {
+	return strings.HasPrefix(key, v1alpha1.LabelPrefix) || strings.HasPrefix(key, v1alpha1.LabelUserTagPrefix)
+}
 
 // mergeLabels returns have with all labels of ours replaced by want, and whether that differs from have.
 func mergeLabels(have, want map[string]string) (map[string]string, bool) {

@@ -90,7 +90,7 @@ func TestChangesInTheCloud(t *testing.T) {
 	if len(before) < 2 {
 		t.Fatalf("VMs %v", before)
 	}
-	// A user's tag survives what follows and takes precedence.
+	// A user's tag survives what follows and has a label of its own.
 	vm := get(l, &v1alpha1.VirtualMachine{}, "web", vm1)
 	vm.Spec.Tags = map[string]string{"Application": "mine", "extra": "1"}
 	l.update(vm)
@@ -116,7 +116,7 @@ func TestChangesInTheCloud(t *testing.T) {
 	}
 	labels := get(l, &antreav1alpha2.ExternalEntity{}, "web", "virtualmachine-"+vm1).Labels
 	for key, want := range map[string]string{
-		v1alpha1.LabelTagPrefix + "Application": "mine", v1alpha1.LabelTagPrefix + "extra": "1",
+		v1alpha1.LabelTagPrefix + "Application": "theirs", v1alpha1.LabelUserTagPrefix + "Application": "mine", v1alpha1.LabelUserTagPrefix + "extra": "1",
 		v1alpha1.LabelCloudRegion: oregon, "somebody.else/label": "stays",
 	} {
 		if labels[key] != want {

@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,11 +20,13 @@ type modes struct {
 	fallback v1alpha1.EnforcementMode
 	// broken are the reasons on VirtualMachine objects with the annotation for break-glass.
 	broken map[types.NamespacedName]string
+	// release are the namespaces that have a say beside the account's own.
+	release []string
 }
 
 // modes collects what decides the modes of the account's VMs.
 func (p *pass) modes(s *syncer) modes {
-	out := modes{fallback: p.cpa.Spec.Mode}
+	out := modes{fallback: p.cpa.Spec.Mode, release: p.cpa.Spec.ReleaseNamespaces}
 	for key, vm := range s.vms {
 		if reason, ok := vm.Annotations[v1alpha1.AnnotationBreakGlass]; ok {
 			if out.broken == nil {
@@ -35,10 +38,10 @@ func (p *pass) modes(s *syncer) modes {
 	return out
 }
 
-// modeInputs is what the modes depend on and neither a generation nor an object of ours tells.
-func (p *pass) modeInputs() string {
+// accountInputs is what the objects depend on and neither the configuration, nor a generation, nor an object of ours tells.
+func (p *pass) accountInputs() string {
 	var b strings.Builder
-	fmt.Fprint(&b, p.cpa.Spec.Mode)
+	fmt.Fprintf(&b, "%s %q %s", p.cpa.Spec.Mode, p.cpa.Spec.ReleaseNamespaces, p.cpa.Spec.UserTags)
 	for i := range p.selectors {
 		if reason, ok := p.selectors[i].Annotations[v1alpha1.AnnotationBreakGlass]; ok {
 			fmt.Fprintf(&b, " %s %q", p.selectors[i].UID, reason)
@@ -61,24 +64,39 @@ func writes(m v1alpha1.EnforcementMode) int {
 	return slices.Index([]v1alpha1.EnforcementMode{v1alpha1.ModePlan, v1alpha1.ModeReleased, v1alpha1.ModeEnforce}, m)
 }
 
+// hasSay reports whether a namespace has a say in the modes of the account's VMs.
+func (v view) hasSay(namespace string) bool { return hasSay(v.account, v.modes.release, namespace) }
+
 // opinion is what one namespace says about a VM.
 type opinion struct {
 	how  specificity
 	mode v1alpha1.EnforcementMode
 	by   string
+	// selector is the index of the one that says so.
+	selector int
 }
 
-// mode returns what may be done to a VM that selectors select, and who says so; both are empty if it is simply enforced.
+// decision is what may be done to a VM.
+type decision struct {
+	// mode and by, who says so, are both empty if policies are simply enforced.
+	mode, by string
+	// unheeded are the indices of selectors that ask for another mode and have no say in it.
+	unheeded []int
+}
+
+// mode decides what may be done to a VM that selectors select.
 //
-// Break-glass on any object goes before everything. In a namespace the most specific entry decides, as it does about agents, and of
-// equally specific ones that which writes less; of several namespaces too, the one that writes less.
-func (v view) mode(m machine, chosen map[string]choice) (mode, reason string) {
-	if v.plain() {
-		return "", ""
+// Break-glass goes before everything, on any object of a namespace that has a say. In a namespace the most specific entry decides, as it
+// does about agents, and of equally specific ones that which writes less; of several namespaces with a say too, the one that writes less.
+// The others count only if none with a say selects the VM: then none writes more than the account wants, and the one that writes most
+// decides, so that nobody stops what another one enforces. docs/decisions/0011-grants.md has the reasons.
+func (v view) mode(m machine, chosen map[string]choice) decision {
+	if len(chosen) == 0 || v.plain() {
+		return decision{}
 	}
 	var broken []string
 	for namespace := range chosen {
-		if why, ok := v.modes.broken[types.NamespacedName{Namespace: namespace, Name: m.objectName()}]; ok {
+		if why, ok := v.modes.broken[types.NamespacedName{Namespace: namespace, Name: m.objectName()}]; ok && v.hasSay(namespace) {
 			broken = append(broken, fmt.Sprintf("VirtualMachine %s/%s: %s", namespace, m.objectName(), BreakGlassReason(why)))
 		}
 	}
@@ -93,27 +111,50 @@ func (v view) mode(m machine, chosen map[string]choice) (mode, reason string) {
 			continue
 		}
 		name := s.Namespace + "/" + s.Name
-		if why, ok := s.Annotations[v1alpha1.AnnotationBreakGlass]; ok {
+		if why, ok := s.Annotations[v1alpha1.AnnotationBreakGlass]; ok && v.hasSay(s.Namespace) {
 			broken = append(broken, fmt.Sprintf("CloudEntitySelector %s: %s", name, BreakGlassReason(why)))
 		}
-		o := opinion{best, cmp.Or(s.Spec.Mode, v.modes.fallback, v1alpha1.ModeEnforce), "CloudEntitySelector " + name}
+		o := opinion{best, cmp.Or(s.Spec.Mode, v.modes.fallback, v1alpha1.ModeEnforce), "CloudEntitySelector " + name, i}
 		if old, ok := said[s.Namespace]; !ok || o.how > old.how || o.how == old.how && writes(o.mode) < writes(old.mode) {
 			said[s.Namespace] = o
 		}
 	}
 	if len(broken) > 0 {
-		return string(v1alpha1.ModeBreakGlass), slices.Min(broken)
+		return decision{mode: string(v1alpha1.ModeBreakGlass), by: slices.Min(broken)}
 	}
-	out := opinion{mode: v1alpha1.ModeEnforce}
-	for _, o := range said {
-		if c := cmp.Compare(writes(o.mode), writes(out.mode)); c < 0 || c == 0 && o.by < out.by {
-			out = o
+	out := v.prevailing(said)
+	d := decision{}
+	if out.mode != v1alpha1.ModeEnforce {
+		d.mode, d.by = string(out.mode), out.by
+	}
+	for namespace, o := range said {
+		if own := v.selectors[o.selector].Spec.Mode; own != "" && own != out.mode && !v.hasSay(namespace) {
+			d.unheeded = append(d.unheeded, o.selector)
 		}
 	}
-	if out.mode == v1alpha1.ModeEnforce {
-		return "", ""
+	return d
+}
+
+// prevailing is the opinion that counts of those of the namespaces that select a VM.
+func (v view) prevailing(said map[string]opinion) opinion {
+	account := opinion{mode: cmp.Or(v.modes.fallback, v1alpha1.ModeEnforce), by: "CloudProviderAccount " + cloud.AccountKey(v.account.Namespace, v.account.Name)}
+	var least, most *opinion
+	for _, namespace := range slices.Sorted(maps.Keys(said)) {
+		o := said[namespace]
+		if v.hasSay(namespace) {
+			if least == nil || writes(o.mode) < writes(least.mode) {
+				least = &o
+			}
+			continue
+		}
+		if writes(o.mode) > writes(account.mode) {
+			o = account
+		}
+		if most == nil || writes(o.mode) > writes(most.mode) {
+			most = &o
+		}
 	}
-	return string(out.mode), out.by
+	return *cmp.Or(least, most)
 }
 
 // BreakGlassReason is the value of the annotation for break-glass, for people. A value that was perhaps meant to end it does not: in an

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,9 +27,12 @@ func TestModes(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		fallback  v1alpha1.EnforcementMode
+		release   []string
 		selectors []v1alpha1.CloudEntitySelector
 		broken    map[types.NamespacedName]string
 		mode, by  string
+		// unheeded are the selectors whose mode is not heeded for want of a say.
+		unheeded string
 	}{
 		"nothing said": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)}},
 		"the account's": {fallback: "plan", selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
@@ -40,11 +44,36 @@ func TestModes(t *testing.T) {
 			selector("a", "vpc", "enforce", all), selector("a", "canary", "plan", one)}, mode: "plan", by: "CloudEntitySelector a/canary"},
 		"equally specific": {selectors: []v1alpha1.CloudEntitySelector{
 			selector("a", "x", "enforce", all), selector("a", "y", "released", all)}, mode: "released", by: "CloudEntitySelector a/y"},
-		"several namespaces": {selectors: []v1alpha1.CloudEntitySelector{
+		"several namespaces with a say": {release: []string{"b", "c"}, selectors: []v1alpha1.CloudEntitySelector{
 			selector("a", "x", "enforce", one), selector("b", "y", "plan", all), selector("c", "z", "released", one)}, mode: "plan", by: "CloudEntitySelector b/y"},
+		"others do not count where one with a say selects": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("a", "x", "enforce", all), selector("b", "y", "plan", one), selector("c", "z", "released", one)}, unheeded: "b/y c/z"},
+		"and cannot write what the owner does not": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("a", "x", "plan", all), selector("b", "y", "enforce", one)}, mode: "plan", by: "CloudEntitySelector a/x", unheeded: "b/y"},
+		"a say given to another namespace": {release: []string{"b"}, selectors: []v1alpha1.CloudEntitySelector{
+			selector("b", "y", "released", all), selector("c", "z", "enforce", one)}, mode: "released", by: "CloudEntitySelector b/y", unheeded: "c/z"},
+		"one without a say, alone, may write less": {selectors: []v1alpha1.CloudEntitySelector{selector("b", "y", "plan", all)},
+			mode: "plan", by: "CloudEntitySelector b/y"},
+		"but never more than the account": {fallback: "plan", selectors: []v1alpha1.CloudEntitySelector{selector("b", "y", "enforce", all)},
+			mode: "plan", by: "CloudProviderAccount a/acc", unheeded: "b/y"},
+		"not released where the account plans": {fallback: "plan", selectors: []v1alpha1.CloudEntitySelector{selector("b", "y", "released", all)},
+			mode: "plan", by: "CloudProviderAccount a/acc", unheeded: "b/y"},
+		"of several without a say the one that writes most": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("b", "y", "plan", all), selector("c", "z", "released", one), selector("d", "w", "plan", one)},
+			mode: "released", by: "CloudEntitySelector c/z", unheeded: "b/y d/w"},
+		"nobody freezes what another enforces": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("b", "y", "plan", one), selector("c", "z", "", all)}, unheeded: "b/y"},
+		"within a namespace without a say as elsewhere": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("b", "vpc", "enforce", all), selector("b", "canary", "plan", one)}, mode: "plan", by: "CloudEntitySelector b/canary"},
 		"a selector that does not select it": {selectors: []v1alpha1.CloudEntitySelector{
 			selector("a", "x", "enforce", all), selector("b", "y", "plan", other, "fire")}},
-		"break-glass on a selector": {selectors: []v1alpha1.CloudEntitySelector{
+		"break-glass without a say": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("a", "x", "", all), selector("b", "y", "", all, "fire")}, broken: map[types.NamespacedName]string{{Namespace: "b", Name: "i-1"}: "fire"}},
+		"not even alone": {selectors: []v1alpha1.CloudEntitySelector{selector("b", "y", "", all, "fire")},
+			broken: map[types.NamespacedName]string{{Namespace: "b", Name: "i-1"}: "fire"}},
+		"a say for a namespace that does not select it": {release: []string{"b", "c"}, selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all), selector("c", "z", "", other, "fire")},
+			broken: map[types.NamespacedName]string{{Namespace: "b", Name: "i-1"}: "fire"}},
+		"break-glass on a selector": {release: []string{"b"}, selectors: []v1alpha1.CloudEntitySelector{
 			selector("a", "x", "plan", all), selector("b", "y", "enforce", all, "fire")}, mode: "break-glass", by: "CloudEntitySelector b/y: fire"},
 		"break-glass on the object": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
 			broken: map[types.NamespacedName]string{{Namespace: "a", Name: "i-1"}: ""}, mode: "break-glass",
@@ -59,11 +88,20 @@ func TestModes(t *testing.T) {
 	} {
 		sortSelectors(c.selectors)
 		v := view{account: types.NamespacedName{Namespace: "a", Name: "acc"}, provider: v1alpha1.CloudProviderAWS, selectors: c.selectors,
-			modes: modes{fallback: c.fallback, broken: c.broken}, snapshots: []*cloud.Snapshot{{Scope: cloud.Scope{Region: "r"},
+			modes: modes{fallback: c.fallback, broken: c.broken, release: c.release}, snapshots: []*cloud.Snapshot{{Scope: cloud.Scope{Region: "r"},
 				Networks: []cloud.Network{{ID: "vpc-1"}}, VMs: []cloud.VM{{ID: "i-1", NetworkID: "vpc-1"}}}}}
 		d := compute(v)
 		if len(d.refs) == 0 {
 			t.Fatalf("%s: not selected", name)
+		}
+		var unheeded []string
+		for i, n := range d.unheeded {
+			if n > 0 {
+				unheeded = append(unheeded, v.selectors[i].Namespace+"/"+v.selectors[i].Name)
+			}
+		}
+		if got := strings.Join(unheeded, " "); got != c.unheeded {
+			t.Errorf("%s: not heeded are %q; want %q", name, got, c.unheeded)
 		}
 		for entity, ref := range d.refs {
 			vm := d.vms[types.NamespacedName{Namespace: entity.Namespace, Name: "i-1"}]

@@ -22,7 +22,9 @@ func TestPartIsWhole(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	l := newFeedLab(t)
-	l.create(l.ces("db", "named", v1alpha1.VirtualMachineSelector{TagMatch: []v1alpha1.TagMatch{{Key: "role", Values: []string{"db"}}}}))
+	named := l.ces("db", "named", v1alpha1.VirtualMachineSelector{TagMatch: []v1alpha1.TagMatch{{Key: "role", Values: []string{"db"}}}})
+	named.Spec.Mode = v1alpha1.ModePlan // not heeded where web selects too
+	l.create(named)
 	l.listen()
 	l.reconcile()
 	rnd := rand.New(rand.NewPCG(seed, 1))
@@ -64,7 +66,7 @@ func (l *lab) randomChange(rnd *rand.Rand) string {
 	}
 	vms = slices.DeleteFunc(vms, func(i world.Instance) bool { return i.State == world.Terminated })
 	id := vms[rnd.IntN(len(vms))].ID
-	switch rnd.IntN(6) {
+	switch rnd.IntN(8) {
 	case 0:
 		if len(vms) > 12 {
 			return "nothing"
@@ -89,6 +91,28 @@ func (l *lab) randomChange(rnd *rand.Rand) string {
 		}
 		return "role " + value + " of " + id
 	case 4:
+		l.editAccount(func(s *v1alpha1.CloudProviderAccountSpec) {
+			s.ReleaseNamespaces = [][]string{nil, {"web"}, {"db"}, {"db", "web"}}[rnd.IntN(4)]
+			s.AllowedNamespaces = []*v1alpha1.NamespaceGrant{nil, nil, {Names: []string{"web"}}, {Names: []string{"db"}}}[rnd.IntN(4)]
+			s.UserTags = []v1alpha1.UserTags{"", v1alpha1.UserTagsSeparate, v1alpha1.UserTagsMerge}[rnd.IntN(3)]
+		})
+		l.reconcile()
+		return "the account's word"
+	case 5:
+		names := l.vms()
+		if len(names) == 0 {
+			return "nothing"
+		}
+		namespace, name, _ := strings.Cut(names[rnd.IntN(len(names))], "/")
+		vm := get(l, &v1alpha1.VirtualMachine{}, namespace, name)
+		if _, broken := vm.Annotations[v1alpha1.AnnotationBreakGlass]; broken {
+			delete(vm.Annotations, v1alpha1.AnnotationBreakGlass)
+		} else {
+			vm.Annotations[v1alpha1.AnnotationBreakGlass] = "fire"
+		}
+		l.update(vm)
+		return "a glass by hand of " + client.ObjectKeyFromObject(vm).String()
+	case 6:
 		names := l.entities()
 		if len(names) == 0 {
 			return "nothing"

@@ -23,9 +23,11 @@ import (
 // pass is one Reconcile of one account.
 type pass struct {
 	*Inventory
-	cpa       *v1alpha1.CloudProviderAccount
-	account   *account
+	cpa     *v1alpha1.CloudProviderAccount
+	account *account
+	// selectors are those that the account lets select; refused are the others.
 	selectors []v1alpha1.CloudEntitySelector
+	refused   []refused
 	// problem is why the account has no provider; nil if it has one.
 	problem *problem
 	// news says that something changed that subscribers want to know.
@@ -119,7 +121,7 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 		if p.problem == nil {
 			a.whole, err = p.opts.Clouds[config.Cloud](config)
 			if err != nil {
-				a.whole, p.problem = nil, &problem{v1alpha1.ReasonSecretInvalid, err.Error()}
+				a.whole, p.problem = nil, p.secretProblem(*secretRefOf(p.cpa), v1alpha1.ReasonSecretInvalid, err.Error())
 			}
 		}
 		p.Inventory.listen(a, config.Queues)
@@ -141,13 +143,13 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 // config reads the configuration and the Secret. What is wrong with them becomes p.problem; an error is one of the API server.
 func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	c := AccountConfig{Account: cloud.AccountKey(p.cpa.Namespace, p.cpa.Name), Owner: p.cpa.Status.CloudAccountID}
-	var ref *v1alpha1.SecretReference
+	ref := secretRefOf(p.cpa)
 	switch spec := p.cpa.Spec; {
 	case spec.AWSConfig != nil:
-		c.Cloud, c.Regions, c.Endpoint, ref = v1alpha1.CloudProviderAWS, spec.AWSConfig.Region, spec.AWSConfig.Endpoint, spec.AWSConfig.SecretRef
+		c.Cloud, c.Regions, c.Endpoint = v1alpha1.CloudProviderAWS, spec.AWSConfig.Region, spec.AWSConfig.Endpoint
 		c.Queues, c.Quotas = spec.AWSConfig.EventQueue, spec.AWSConfig.Quotas
 	case spec.AzureConfig != nil:
-		c.Cloud, c.Regions, ref = v1alpha1.CloudProviderAzure, spec.AzureConfig.Region, spec.AzureConfig.SecretRef
+		c.Cloud, c.Regions = v1alpha1.CloudProviderAzure, spec.AzureConfig.Region
 	default:
 		p.problem = &problem{v1alpha1.ReasonProviderUnsupported, "neither spec.awsConfig nor spec.azureConfig is set"}
 		return c, nil
@@ -161,20 +163,19 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 		return c, nil
 	}
 	c.Secret, c.SecretKey = ref.Namespace+"/"+ref.Name, ref.Key
-	value, found, err := p.secretValue(ctx, *ref)
+	value, result, err := p.secretValue(ctx, *ref)
 	if err != nil {
 		return c, err
 	}
 	last := &p.account.secret
 	switch {
-	case found:
+	case result == secretFound:
 		*last = credentials{*ref, value}
 	case p.deleting() && last.ref == *ref:
 		// Who deletes a namespace, or all of a manifest, deletes the Secret too, and perhaps first. The VMs must not stay guarded for ever.
 		value = last.value
 	default:
-		p.problem = &problem{v1alpha1.ReasonSecretNotFound,
-			fmt.Sprintf("secret %s does not exist or has no key %q", c.Secret, c.SecretKey)}
+		p.problem = p.unread(*ref, result)
 	}
 	c.SecretValue = value
 	return c, nil
@@ -185,7 +186,7 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 // written is what went wrong with the writing; err that the objects could not be read, so that nothing was done.
 func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err error) {
 	s.stale = p.stale()
-	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots()}
+	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots(), mergeTags: p.cpa.Spec.UserTags == v1alpha1.UserTagsMerge}
 	if !p.deleting() {
 		v.selectors = p.selectors
 	}
@@ -214,7 +215,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	v.modes = p.modes(s)
 	switch {
 	case partly && len(changed) == 0:
-		d = desired{matched: last.matched, counts: last.counts, inNetwork: last.inNetwork, refs: last.refs}
+		d = desired{matched: last.matched, unheeded: last.unheeded, counts: last.counts, inNetwork: last.inNetwork, refs: last.refs}
 		last.snapshots = v.snapshots
 		p.tellRefs(d.refs)
 		return d, nil, nil
@@ -233,7 +234,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	written = s.sync(ctx, d, keep)
 	if written == nil && !s.again && len(s.taken) == 0 {
 		p.account.basis = &basis{objects: s.sum, inputs: inputs, snapshots: v.snapshots, refs: d.refs, matched: d.matched,
-			counts: d.counts, inNetwork: d.inNetwork}
+			unheeded: d.unheeded, counts: d.counts, inNetwork: d.inNetwork}
 	}
 	return d, written, nil
 }

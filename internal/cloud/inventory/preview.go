@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
@@ -11,45 +12,93 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
+// Surroundings are the objects that decide what an account's loop makes of the account.
+type Surroundings struct {
+	// Selectors are those of the account and perhaps of others.
+	Selectors []*v1alpha1.CloudEntitySelector
+	// VMs are the VirtualMachine objects that exist, for the tags that users gave them and for the annotation that breaks the glass.
+	VMs []*v1alpha1.VirtualMachine
+	// Namespaces are those that exist, for their labels.
+	Namespaces []*corev1.Namespace
+}
+
 // Previewed is what the loop would know of an account.
 type Previewed struct {
 	// Entities are the ExternalEntities that it would write, sorted by namespace and name.
 	Entities []*antreav1alpha2.ExternalEntity
 	// Refs maps their names to the VMs that they stand for, as Inventory.Entities does.
 	Refs map[types.NamespacedName]VMRef
+	// Selecting are the namespaces with a selector that the account lets select. Elsewhere nothing is imported, and nothing is kept.
+	Selecting map[string]bool
 	// Settings are what Inventory.Settings would return.
 	Settings Settings
+	// Remarks name the selectors and VirtualMachines that are not granted what they ask for, and say how to grant it, sorted.
+	Remarks []string
 }
 
-// Preview returns what the loop would make of an account and its selectors with these snapshots of its regions. It is a pure function;
-// selectors of other accounts, and those that say nothing, are left out. vms are the VirtualMachine objects that exist, for the tags that
-// users gave them and for the annotation that breaks the glass.
-func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProvider, selectors []*v1alpha1.CloudEntitySelector,
-	vms []*v1alpha1.VirtualMachine, snapshots []*cloud.Snapshot,
-) Previewed {
+// Preview returns what the loop would make of an account and the objects around it with these snapshots of its regions. It is a pure
+// function; selectors of other accounts, and those that say nothing, are left out.
+func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProvider, around Surroundings, snapshots []*cloud.Snapshot) Previewed {
 	v := view{
 		account: types.NamespacedName{Namespace: account.Namespace, Name: account.Name}, provider: provider, snapshots: snapshots,
-		userTags: map[types.NamespacedName]map[string]string{},
-		modes:    modes{fallback: account.Spec.Mode, broken: map[types.NamespacedName]string{}},
+		userTags: map[types.NamespacedName]map[string]string{}, mergeTags: account.Spec.UserTags == v1alpha1.UserTagsMerge,
+		modes: modes{fallback: account.Spec.Mode, release: account.Spec.ReleaseNamespaces, broken: map[types.NamespacedName]string{}},
 	}
-	for _, vm := range vms {
+	for _, vm := range around.VMs {
 		key := types.NamespacedName{Namespace: vm.Namespace, Name: vm.Name}
 		v.userTags[key] = vm.Spec.Tags
 		if reason, ok := vm.Annotations[v1alpha1.AnnotationBreakGlass]; ok {
 			v.modes.broken[key] = reason
 		}
 	}
+	selectors, refused := selectorsFor(account, around)
+	out := Previewed{Selecting: map[string]bool{}, Settings: settingsOf(account)}
 	for _, s := range selectors {
-		if s.Spec.AccountName == account.Name && s.Spec.AccountNamespace == account.Namespace && checkSelector(s) == "" {
-			v.selectors = append(v.selectors, *s)
+		out.Selecting[s.Namespace] = true
+		if checkSelector(&s) == "" {
+			v.selectors = append(v.selectors, s)
 		}
 	}
-	sortSelectors(v.selectors)
 	d := compute(v)
-	out := Previewed{Entities: make([]*antreav1alpha2.ExternalEntity, 0, len(d.entities)), Refs: d.refs, Settings: settingsOf(account)}
+	out.Refs, out.Remarks = d.refs, remarks(v, d, refused)
+	out.Entities = make([]*antreav1alpha2.ExternalEntity, 0, len(d.entities))
 	for _, key := range sortedKeys(d.entities) {
 		out.Entities = append(out.Entities, d.entities[key])
 	}
+	return out
+}
+
+// selectorsFor are the selectors of an account, those that it lets select and the others, both sorted.
+func selectorsFor(account *v1alpha1.CloudProviderAccount, around Surroundings) ([]v1alpha1.CloudEntitySelector, []refused) {
+	var all []v1alpha1.CloudEntitySelector
+	for _, s := range around.Selectors {
+		if s.Spec.AccountName == account.Name && s.Spec.AccountNamespace == account.Namespace {
+			all = append(all, *s)
+		}
+	}
+	sortSelectors(all)
+	may, not, _ := granted(account, all, among(around.Namespaces)) // labels that are at hand are read without error
+	return may, not
+}
+
+// remarks are about what is not granted.
+func remarks(v view, d desired, refused []refused) []string {
+	var out []string
+	for _, r := range refused {
+		out = append(out, fmt.Sprintf("CloudEntitySelector %s/%s: %s", r.selector.Namespace, r.selector.Name, r.why))
+	}
+	for i := range v.selectors {
+		s := &v.selectors[i]
+		if verdict := unheeded(v.account, v.modes.release, s, d.unheeded[i]); verdict.status != "" {
+			out = append(out, fmt.Sprintf("CloudEntitySelector %s/%s: %s", s.Namespace, s.Name, verdict.message))
+		}
+	}
+	for key, vm := range d.vms {
+		for _, c := range vm.Status.Conditions {
+			out = append(out, fmt.Sprintf("VirtualMachine %s: %s", key, c.Message))
+		}
+	}
+	slices.Sort(out)
 	return out
 }
 

@@ -105,7 +105,7 @@ func TestTagLabels(t *testing.T) {
 	labels, left := tagLabels(map[string]string{
 		"a": "b", "Name": "web-1", "empty": "", "over": "cloud", "aws:cloudformation:stack-id": "x", "team/x": "y", long(59): long(63),
 		long(60): "v", "long": long(64), "spaces": "a b", "end-": "x", "Env.Name_1": "P.r_o-d",
-	}, map[string]string{"over": "user", "mine": "1"})
+	}, map[string]string{"over": "user", "mine": "1"}, true)
 	want := map[string]string{
 		"a": "b", "Name": "web-1", "empty": "", "over": "user", "mine": "1", long(59): long(63), "Env.Name_1": "P.r_o-d",
 	}
@@ -126,5 +126,15 @@ func TestTagLabels(t *testing.T) {
 	}
 	if got := fmt.Sprint(keys); got != fmt.Sprint([]string{"aws:cloudformation:stack-id", "end-", long(60), "long", "spaces", "team/x"}) {
 		t.Errorf("left out %s", got)
+	}
+	// Apart, the user's tags have labels of their own, whose keys are shorter.
+	labels, left = tagLabels(map[string]string{"over": "cloud", "bad/": "x"}, map[string]string{"over": "user", long(54): "y", long(55): "z", "bad/": "x"}, false)
+	for k, v := range map[string]string{v1alpha1.LabelTagPrefix + "over": "cloud", v1alpha1.LabelUserTagPrefix + "over": "user", v1alpha1.LabelUserTagPrefix + long(54): "y"} {
+		if labels[k] != v {
+			t.Errorf("label %s is %q; want %q", k, labels[k], v)
+		}
+	}
+	if len(labels) != 3 || len(left) != 3 || left[0].Key != "bad/" || left[1].Key != "bad/" || left[2].Key != long(55) {
+		t.Errorf("labels %v, left out %+v", labels, left)
 	}
 }

@@ -27,8 +27,8 @@ import (
 // accountsAtOnce bounds the accounts that are observed at the same time.
 const accountsAtOnce = 16
 
-// SetupWithManager makes the manager call Reconcile: when an account, its Secret or a selector of it changes, when an object of ours
-// is created, changed or deleted by somebody, on Trigger, when
+// SetupWithManager makes the manager call Reconcile: when an account, its Secret or a selector of it changes, when the labels of a
+// namespace change that an account's grant depends on, when an object of ours is created, changed or deleted by somebody, on Trigger, when
 // an event names something, and when an observation is due.
 func (i *Inventory) SetupWithManager(mgr manager.Manager) error {
 	toAccount := func(f func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
@@ -52,6 +52,7 @@ func (i *Inventory) SetupWithManager(mgr manager.Manager) error {
 		For(&v1alpha1.CloudProviderAccount{}, changed).
 		Watches(&v1alpha1.CloudEntitySelector{}, toAccount(accountOfSelector), changed).
 		WatchesMetadata(&corev1.Secret{}, toAccount(i.accountsOfSecret)).
+		Watches(&corev1.Namespace{}, toAccount(i.accountsOfNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&v1alpha1.VirtualMachine{}, marked, changed).
 		Watches(&v1alpha1.Vpc{}, marked, changed).
 		Watches(&antreav1alpha2.ExternalEntity{}, marked, changed).
@@ -108,13 +109,7 @@ func (i *Inventory) accountsOfSecret(ctx context.Context, o client.Object) []typ
 	var out []types.NamespacedName
 	for n := range list.Items {
 		cpa := &list.Items[n]
-		var ref *v1alpha1.SecretReference
-		if c := cpa.Spec.AWSConfig; c != nil {
-			ref = c.SecretRef
-		} else if c := cpa.Spec.AzureConfig; c != nil {
-			ref = c.SecretRef
-		}
-		if ref != nil && ref.Namespace == o.GetNamespace() && ref.Name == o.GetName() {
+		if ref := secretRefOf(cpa); ref != nil && ref.Namespace == o.GetNamespace() && ref.Name == o.GetName() {
 			out = append(out, client.ObjectKeyFromObject(cpa))
 		}
 	}

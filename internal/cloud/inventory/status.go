@@ -27,6 +27,9 @@ const (
 	reasonNotWritten = "NotWritten"
 	// reasonNameTaken: an object that the selector asks for exists and is not the account's.
 	reasonNameTaken = "NameTaken"
+	// reasonModeNotGranted and reasonBreakGlassNotGranted: what is asked for is not heeded, for want of a say in it.
+	reasonModeNotGranted       = "ModeNotGranted"
+	reasonBreakGlassNotGranted = "BreakGlassNotGranted"
 )
 
 // verdict is one condition to be.
@@ -70,7 +73,12 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) 
 		}
 		for n := range p.selectors {
 			v := p.judgeSelector(&p.selectors[n], selectorFacts{matched: d.matched[n], all: total, account: ready, read: p.anyRead(), taken: s.taken})
+			v.heeded = unheeded(p.key(), p.cpa.Spec.ReleaseNamespaces, &p.selectors[n], d.unheeded[n])
 			errs = append(errs, p.reportSelector(ctx, &p.selectors[n], v, p.account.told))
+		}
+		for n := range p.refused {
+			v := no(v1alpha1.ReasonNotGranted, p.refused[n].why)
+			errs = append(errs, p.reportSelector(ctx, &p.refused[n].selector, selectorVerdict{ready: v, matched: v}, p.account.told))
 		}
 	}
 	return errors.Join(errs...)
@@ -226,6 +234,15 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	} else {
 		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionEventsReceived)
 	}
+	unchecked := ""
+	if p.opts.AuthorsUnchecked != nil {
+		unchecked = p.opts.AuthorsUnchecked()
+	}
+	if unchecked != "" {
+		p.set(&st.Conditions, v1alpha1.ConditionAuthorsChecked, no(v1alpha1.ReasonPoliciesMissing, unchecked), live.Generation)
+	} else {
+		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionAuthorsChecked)
+	}
 	if equality.Semantic.DeepEqual(base.Status, live.Status) {
 		return nil
 	}
@@ -237,20 +254,26 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	}
 	p.cpa = live
 	if news {
-		p.tell(live, ready, "Observe", p.account.told)
+		p.tell(live, v1alpha1.ConditionReady, ready, "Observe", p.account.told)
 	}
 	return nil
 }
 
-// tell records a state that has just been entered as an event. told remembers it, for when the cache still shows the state before;
-// it may be nil.
-func (i *Inventory) tell(about client.Object, v verdict, action string, told map[types.UID]string) {
+// subject is a condition of an object.
+type subject struct {
+	object    types.UID
+	condition string
+}
+
+// tell records a state of a condition that has just been entered as an event. told remembers it, for when the cache still shows the state
+// before; it may be nil.
+func (i *Inventory) tell(about client.Object, condition string, v verdict, action string, told map[subject]string) {
 	if told != nil {
-		state := string(v.status) + v.reason
-		if told[about.GetUID()] == state {
+		key, state := subject{about.GetUID(), condition}, string(v.status)+v.reason
+		if told[key] == state {
 			return
 		}
-		told[about.GetUID()] = state
+		told[key] = state
 	}
 	kind := corev1.EventTypeNormal
 	switch v.status {
@@ -280,7 +303,9 @@ type selectorFacts struct {
 // selectorVerdict is the status of a selector.
 type selectorVerdict struct {
 	ready, matched verdict
-	count          *int32
+	// heeded has no status if all that the selector asks for is.
+	heeded verdict
+	count  *int32
 }
 
 func (p *pass) judgeSelector(s *v1alpha1.CloudEntitySelector, f selectorFacts) selectorVerdict {
@@ -326,7 +351,7 @@ func (f selectorFacts) takenIn(namespace string) string {
 }
 
 func (i *Inventory) reportSelector(
-	ctx context.Context, s *v1alpha1.CloudEntitySelector, v selectorVerdict, told map[types.UID]string,
+	ctx context.Context, s *v1alpha1.CloudEntitySelector, v selectorVerdict, told map[subject]string,
 ) error {
 	live := s.DeepCopy()
 	live.Status.MatchedVMs, live.Status.Error = v.count, ""
@@ -335,6 +360,7 @@ func (i *Inventory) reportSelector(
 	}
 	news := i.set(&live.Status.Conditions, v1alpha1.ConditionReady, v.ready, live.Generation)
 	i.set(&live.Status.Conditions, v1alpha1.ConditionMatched, v.matched, live.Generation)
+	ignored := i.setHeeded(&live.Status.Conditions, v.heeded.condition(), live.Generation)
 	if equality.Semantic.DeepEqual(s.Status, live.Status) {
 		return nil
 	}
@@ -342,9 +368,32 @@ func (i *Inventory) reportSelector(
 		return fmt.Errorf("write the status of selector %s: %w", client.ObjectKeyFromObject(s), err)
 	}
 	if news {
-		i.tell(live, v.ready, "Select", told)
+		i.tell(live, v1alpha1.ConditionReady, v.ready, "Select", told)
+	}
+	switch {
+	case v.heeded.status == "":
+		delete(told, subject{s.UID, v1alpha1.ConditionHeeded})
+	case ignored:
+		i.tell(live, v1alpha1.ConditionHeeded, v.heeded, "Select", told)
 	}
 	return nil
+}
+
+// condition is the condition Heeded of a verdict; nil if there is nothing to say.
+func (v verdict) condition() *metav1.Condition {
+	if v.status == "" {
+		return nil
+	}
+	return &metav1.Condition{Type: v1alpha1.ConditionHeeded, Status: v.status, Reason: v.reason, Message: v.message}
+}
+
+// setHeeded sets the condition Heeded, or removes it if there is nothing to say, and reports whether something else is not heeded now.
+func (i *Inventory) setHeeded(conditions *[]metav1.Condition, c *metav1.Condition, generation int64) (news bool) {
+	if c == nil {
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionHeeded)
+		return false
+	}
+	return i.set(conditions, v1alpha1.ConditionHeeded, verdict{c.Status, c.Reason, c.Message}, generation)
 }
 
 // reportAccountMissing says on a selector that its account does not exist.

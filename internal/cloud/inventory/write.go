@@ -3,15 +3,19 @@ package inventory
 import (
 	"context"
 	"maps"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // deepCopier is an object that copies itself.
@@ -66,6 +70,9 @@ func put[T deepCopier[T]](ctx context.Context, s *syncer, want T, have T, exists
 }
 
 func (s *syncer) putEntity(ctx context.Context, want, have *antreav1alpha2.ExternalEntity) error {
+	if have != nil {
+		s.tellApart(want, have)
+	}
 	return put(ctx, s, want, have, have != nil, func(live *antreav1alpha2.ExternalEntity) bool {
 		ports := live.Spec.Ports // the cloud knows no ports; whoever named some keeps them
 		before := live.Spec
@@ -73,6 +80,25 @@ func (s *syncer) putEntity(ctx context.Context, want, have *antreav1alpha2.Exter
 		live.Spec.Ports = ports
 		return !equality.Semantic.DeepEqual(before, live.Spec)
 	}, nil)
+}
+
+// tellApart records an event if tags that a user gave to a VM were among those of the cloud and are so no longer, as when a former version
+// has merged them: policies that select by them lose the VM.
+func (s *syncer) tellApart(want, have *antreav1alpha2.ExternalEntity) {
+	var keys []string
+	for label, value := range want.Labels {
+		key, users := strings.CutPrefix(label, v1alpha1.LabelUserTagPrefix)
+		if former := v1alpha1.LabelTagPrefix + key; users && have.Labels[former] == value && have.Labels[label] == "" && want.Labels[former] != value {
+			keys = append(keys, key)
+		}
+	}
+	vm := s.vms[types.NamespacedName{Namespace: want.Namespace, Name: strings.TrimPrefix(want.Name, v1alpha1.EntityNamePrefix)}]
+	if len(keys) == 0 || vm == nil {
+		return
+	}
+	slices.Sort(keys)
+	s.opts.Events.Eventf(vm, nil, corev1.EventTypeWarning, "UserTagsApart", "Import", "tags in spec.tags are labels %sKEY now and not %sKEY (spec.userTags of the account: "+
+		"Merge brings the latter back), so policies that select by these tags do not select the VM any more: %s", v1alpha1.LabelUserTagPrefix, v1alpha1.LabelTagPrefix, strings.Join(keys, ", "))
 }
 
 func (s *syncer) putNode(ctx context.Context, want, have *antreav1alpha1.ExternalNode) error {
@@ -84,7 +110,8 @@ func (s *syncer) putNode(ctx context.Context, want, have *antreav1alpha1.Externa
 }
 
 func (s *syncer) putVM(ctx context.Context, want, have *v1alpha1.VirtualMachine) error {
-	return put(ctx, s, want, have, have != nil, nil, func(live *v1alpha1.VirtualMachine) bool {
+	news := false
+	err := put(ctx, s, want, have, have != nil, nil, func(live *v1alpha1.VirtualMachine) bool {
 		before := live.Status
 		// What policies do to the VM is not ours to write.
 		live.Status = *want.Status.DeepCopy()
@@ -92,12 +119,17 @@ func (s *syncer) putVM(ctx context.Context, want, have *v1alpha1.VirtualMachine)
 		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
 		live.Status.LastSeen = before.LastSeen
 		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
+		news = s.setHeeded(&live.Status.Conditions, meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded), live.Generation)
 		if equality.Semantic.DeepEqual(before, live.Status) {
 			return false
 		}
 		live.Status.LastSeen = want.Status.LastSeen
 		return true
 	})
+	if c := meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded); c != nil && news && err == nil {
+		s.opts.Events.Eventf(want, nil, corev1.EventTypeWarning, c.Reason, "Import", "%s", c.Message)
+	}
+	return err
 }
 
 func (s *syncer) putVpc(ctx context.Context, want, have *v1alpha1.Vpc) error {

@@ -147,8 +147,8 @@ func (c cluster) imported(ctx context.Context, machines []vm, roles bool) (strin
 		if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &e); err != nil {
 			return "there is no ExternalEntity " + name, client.IgnoreNotFound(err)
 		}
-		if want := o.Spec.Tags["role"]; roles && e.Labels[cloudv1.LabelTagPrefix+"role"] != want {
-			return fmt.Sprintf("ExternalEntity %s has no label %srole=%s", name, cloudv1.LabelTagPrefix, want), nil
+		if want := o.Spec.Tags["role"]; roles && e.Labels[cloudv1.LabelUserTagPrefix+"role"] != want {
+			return fmt.Sprintf("ExternalEntity %s has no label %srole=%s", name, cloudv1.LabelUserTagPrefix, want), nil
 		}
 	}
 	return "", nil

@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/nephele-io/nephele/config/grants"
 	"github.com/nephele-io/nephele/internal/platform/progress"
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 )
@@ -79,6 +80,11 @@ func Run(ctx context.Context, cfg Config, during func(ctx context.Context, s Ses
 	}
 	steps.Step("installing CustomResourceDefinitions")
 	if err := cp.InstallCRDs(ctx, cfg.CRDs); err != nil {
+		return err
+	}
+	// At every start, so that a new version brings its own, and what somebody has taken away is put back.
+	steps.Step("installing admission policies and roles")
+	if err := cp.Apply(ctx, grants.FS()); err != nil {
 		return err
 	}
 	steps.Step("starting the controller")

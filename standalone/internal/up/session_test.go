@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nephele-io/nephele/api/generated/crd"
+	"github.com/nephele-io/nephele/config/grants"
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 )
 
@@ -108,6 +109,36 @@ func TestQuote(t *testing.T) {
 	} {
 		if got := quote(in); got != want {
 			t.Errorf("quote(%q) = %s, want %s", in, got, want)
+		}
+	}
+}
+
+// TestGrantsAreInstalled: the policies that check the rights of authors are there, and are again at the next start.
+func TestGrantsAreInstalled(t *testing.T) {
+	cfg := config(t, nil)
+	for _, when := range []string{"at first", "after one was taken away"} {
+		err := Run(t.Context(), cfg, func(ctx context.Context, s Session) error {
+			client, err := dynamic.NewForConfig(s.RestConfig)
+			if err != nil {
+				return err
+			}
+			for _, name := range grants.Policies() {
+				for _, resource := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
+					policies := client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource})
+					if _, err := policies.Get(ctx, name, metav1.GetOptions{}); err != nil {
+						t.Errorf("%s: %s %s: %v", when, resource, name, err)
+					}
+					if err := policies.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			roles := client.Resource(schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"})
+			_, err = roles.Get(ctx, "nephele-auditor", metav1.GetOptions{})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }

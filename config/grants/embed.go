@@ -1,0 +1,20 @@
+// Package grants holds the manifests that say who may reach what: the admission policies that check the rights of authors, and roles.
+//
+// They are written by hand; this package promises no more than to hand them out as they are. It is safe for concurrent use.
+package grants
+
+import (
+	"embed"
+	"io/fs"
+)
+
+//go:embed accounts.yaml selectors.yaml break-glass.yaml tiers.yaml personas.yaml users.yaml
+var files embed.FS
+
+// FS returns the manifests as a file system: files with one or several documents each.
+func FS() fs.FS { return files }
+
+// Policies are the names of the ValidatingAdmissionPolicies among them, each of which has a binding of the same name.
+func Policies() []string {
+	return []string{"nephele-accounts", "nephele-selectors", "nephele-break-glass", "nephele-tiers"}
+}
