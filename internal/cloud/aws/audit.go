@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -101,7 +102,7 @@ func (p *Provider) outcome(call string, result any, metadata middleware.Metadata
 
 // callOf says what a call changes. The input tells most of it, the op and its cause the rest.
 func callOf(name string, input any, op cloud.Op, cause cloud.Cause) cloud.Call {
-	c := cloud.Call{Name: name, Policies: cause.Policies, Reason: op.Reason}
+	c := cloud.Call{Name: name, Policies: cause.Policies, Reason: cmp.Or(op.Reason, "as planned")}
 	switch in := input.(type) {
 	case *ec2.CreateSecurityGroupInput:
 		group := awssdk.ToString(in.GroupName)
