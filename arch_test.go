@@ -53,6 +53,8 @@ var layers = []layer{
 		why: "loops never import one another; what is computed comes through the served API"},
 	{folder: "internal/enforcer", own: []string{"api", "internal/platform"}, foreign: kubernetes,
 		why: "the enforcer's side of the protocol knows no server and no cloud"},
+	{folder: "internal/cloud/audit", own: []string{"internal/cloud"}, foreign: []string{"github.com/go-logr/logr", "github.com/prometheus/", "gopkg.in/natefinch/lumberjack.v2"},
+		why: "the record of changes knows what a call is, and nobody who makes one"},
 	{folder: "internal/cloud/cloudtest", own: []string{"internal/cloud"}, foreign: []string{"github.com/google/go-cmp/"},
 		why: "the conformance suite knows the port only"},
 	{folder: "internal/cloud", own: []string{"api"}, why: "the port holds types only"},

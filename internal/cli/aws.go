@@ -13,16 +13,16 @@ import (
 )
 
 // openAWS makes the provider of an AWS account that calls at its own pace.
-func openAWS(c inventory.AccountConfig) (cloud.Provider, error) { return newAWS(c, nil) }
+func openAWS(c inventory.AccountConfig) (cloud.Provider, error) { return newAWS(c, nil, nil) }
 
 // pacedAWS makes providers of AWS accounts that keep together below the rates of their cloud accounts. ended, if set, is told of every
-// call.
-func pacedAWS(ended func(pace.Event)) inventory.Open {
+// call, and audit of those that change something.
+func pacedAWS(ended func(pace.Event), audit aws.Auditor) inventory.Open {
 	limiter := pace.New(pace.Options{Now: time.Now, After: time.After, Ended: ended})
-	return func(c inventory.AccountConfig) (cloud.Provider, error) { return newAWS(c, limiter) }
+	return func(c inventory.AccountConfig) (cloud.Provider, error) { return newAWS(c, limiter, audit) }
 }
 
-func newAWS(c inventory.AccountConfig, limiter *pace.Limiter) (cloud.Provider, error) {
+func newAWS(c inventory.AccountConfig, limiter *pace.Limiter, audit aws.Auditor) (cloud.Provider, error) {
 	cred, err := aws.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func newAWS(c inventory.AccountConfig, limiter *pace.Limiter) (cloud.Provider, e
 	if len(c.Regions) == 0 {
 		return nil, errors.New("spec.awsConfig.region names no region")
 	}
-	cfg := aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, Limits: limitsOf(c.Quotas), UserAgent: "nephele"}
+	cfg := aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, Limits: limitsOf(c.Quotas), UserAgent: "nephele", Audit: audit}
 	for _, q := range c.Queues {
 		cfg.Queues = append(cfg.Queues, aws.Queue{URL: q.URL, Region: q.Region})
 	}

@@ -31,6 +31,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/cloud/audit"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
@@ -65,11 +66,14 @@ type ControllerOptions struct {
 	// Antrea leads to an Antrea Controller that computes the policies instead of this one; nil computes them here. It is asked for
 	// every connection. With it there is no API to serve.
 	Antrea func() (*rest.Config, error)
+	// Audit says where the record of changes in clouds goes.
+	Audit AuditFlags
 	// NoClouds leaves the cloud accounts to another process.
 	NoClouds bool
 
 	loopback *loopback
 	metrics  *controllerMetrics
+	record   *audit.Record
 }
 
 // Scheme returns a scheme with every kind that the controller and the commands read or write.
@@ -125,6 +129,10 @@ func RunController(ctx context.Context, cfg *rest.Config, o ControllerOptions) e
 	if err != nil {
 		return err
 	}
+	if o.record, err = openRecord(id, o); err != nil {
+		return err
+	}
+	defer closeRecord(o.record)
 	if err := assemble(ctx, mgr, id, o); err != nil {
 		return err
 	}
@@ -159,11 +167,11 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	authors.look(ctx)
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
-		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: pacedAWS(o.metrics.aws.ended)},
+		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: pacedAWS(o.metrics.aws.ended, o.record)},
 		Releaser: released, Now: clk.Now, Random: rand.Float64, AuthorsUnchecked: authors.Unchecked,
 	})
 	authors.changed = inv.Revisit
-	if err := o.metrics.show(o.metrics.realize, o.metrics.aws); err != nil {
+	if err := o.metrics.show(o.metrics.realize, o.metrics.aws, o.metrics.audit); err != nil {
 		return err
 	}
 	status := realize.NewStatusWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
@@ -301,6 +309,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	f.StringVar(&api.TLSDir, "api-tls-dir", "", "directory with tls.crt, tls.key and ca.crt for --api, which somebody else (cert-manager) keeps current")
 	api.RegisterEnforcers(f)
 	antrea.Register(f)
+	o.Audit.Register(f)
 	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log every round of computation")
 	return cmd

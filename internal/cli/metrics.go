@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/cloud/audit"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/enforcer"
@@ -18,6 +19,7 @@ type controllerMetrics struct {
 	policy   *control.Metrics
 	realize  *realize.Metrics
 	aws      *awsMetrics
+	audit    *audit.Metrics
 	// api are those of the server of this process; nil without one.
 	api *apiserver.Metrics
 	// shown are those that the registry shows.
@@ -25,7 +27,7 @@ type controllerMetrics struct {
 }
 
 func newControllerMetrics(r prometheus.Registerer) *controllerMetrics {
-	return &controllerMetrics{registry: r, enforcer: enforcer.NewMetrics(), policy: control.NewMetrics(), realize: realize.NewMetrics(), aws: newAWSMetrics()}
+	return &controllerMetrics{registry: r, enforcer: enforcer.NewMetrics(), policy: control.NewMetrics(), realize: realize.NewMetrics(), aws: newAWSMetrics(), audit: audit.NewMetrics()}
 }
 
 // show publishes metrics until hideAll. The registry of the library is one for the whole process, in which controllers may follow one

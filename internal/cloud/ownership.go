@@ -15,6 +15,8 @@ const (
 	// TagFormer and its numbered continuations hold the groups an interface had before it was taken over, separated by spaces.
 	// A tag value is at most 256 characters, so TagFormer, TagFormer+".1", ... are concatenated in order.
 	TagFormer = "nephele.io/former-groups"
+	// TagSignature on an interface proves that we have written TagFormer.
+	TagSignature = "nephele.io/former-signature"
 	// TagPolicies and its numbered continuations on the group of a class name the policies that are in force on the interfaces that hold it.
 	TagPolicies = "nephele.io/policies"
 	// TagClaim on a network holds the id of the controller that may enforce in it.

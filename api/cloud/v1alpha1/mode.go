@@ -24,6 +24,10 @@ const (
 // the status. Removing it enforces again.
 const AnnotationBreakGlass = "nephele.io/break-glass"
 
+// AnnotationFormerGroups on a CloudProviderAccount says which security groups interfaces had before they were taken over, where the record of
+// it is not to be believed: "INTERFACE=GROUP,GROUP;INTERFACE=GROUP". It counts for no others.
+const AnnotationFormerGroups = "nephele.io/former-groups"
+
 // AnnotationOnRefusal on a policy says what happens where it cannot be realized in full: OnRefusalKeep or OnRefusalTighten.
 const AnnotationOnRefusal = "nephele.io/on-refusal"
 

@@ -22,7 +22,7 @@ const (
 
 // Apply implements cloud.Provider.
 func (p *Provider) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (string, error) {
-	w := writer{p: p, api: p.region(s.Region), op: op}
+	w := writer{p: p, api: p.region(s.Region), scope: s, op: op}
 	if op.Target == "" && op.Kind != cloud.OpCreateGroup {
 		return "", refuse(op, "the op has no target: the group %q has no id yet", op.Group.Name)
 	}
@@ -30,6 +30,7 @@ func (p *Provider) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (strin
 	if err != nil {
 		return "", err
 	}
+	ctx = withOp(ctx, s, op)
 	id := op.Target
 	switch op.Kind {
 	case cloud.OpCreateGroup:
@@ -59,9 +60,10 @@ func (p *Provider) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (strin
 
 // writer does one op.
 type writer struct {
-	p   *Provider
-	api *ec2.Client
-	op  cloud.Op
+	p     *Provider
+	api   *ec2.Client
+	scope cloud.Scope
+	op    cloud.Op
 }
 
 func (w writer) classify(call string, err error) error { return classify(call, err, w.p.cfg.Now()) }

@@ -18,6 +18,13 @@ func (p *Provider) middleware() []func(*middleware.Stack) error {
 	if version != "" {
 		options = []func(*middleware.Stack) error{awsmiddleware.AddUserAgentKeyValue(product, version)}
 	}
+	options = append(options, func(s *middleware.Stack) error {
+		if err := s.Initialize.Add(middleware.InitializeMiddlewareFunc("DescribeCall", p.describeCall), middleware.After); err != nil {
+			return err
+		}
+		// Behind the retry middleware, so that every attempt is recorded; what is inserted there later comes before it.
+		return s.Finalize.Insert(middleware.FinalizeMiddlewareFunc("Audit", p.audit), "Retry", middleware.After)
+	})
 	if p.cfg.Admit != nil {
 		options = append(options, func(s *middleware.Stack) error {
 			// Behind the retry middleware, so that every attempt is admitted, and before the signing, which has a time in it.

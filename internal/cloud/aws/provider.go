@@ -45,6 +45,8 @@ type Config struct {
 	// class of the attempt's error, "" for success. This is where callers that share an account share a rate. owner is the cloud's
 	// account number; it is empty for calls by which we learn it.
 	Admit func(ctx context.Context, owner, region, action string) (done func(cloud.Class), err error)
+	// Audit, if set, keeps the record of calls that change something.
+	Audit Auditor
 	// MaxAttempts bounds the attempts per call that the SDK makes on throttling, server errors and lost connections; 0 means 4.
 	MaxAttempts int
 	// MaxBackoff bounds the wait between two attempts; 0 means 5 s.

@@ -30,7 +30,7 @@ func (w writer) replaceRules(ctx context.Context) error {
 		r := w.compare(listed)
 		err = r.lost
 		if len(r.updates) > 0 && err == nil {
-			_, err = w.api.ModifySecurityGroupRules(ctx, &ec2.ModifySecurityGroupRulesInput{
+			_, err = w.api.ModifySecurityGroupRules(withOp(ctx, w.scope, r.op(w.op)), &ec2.ModifySecurityGroupRulesInput{
 				GroupId: awssdk.String(w.op.Target), SecurityGroupRules: r.updates})
 			err = w.classify(call, err)
 		}
@@ -84,6 +84,7 @@ func peerKind(p cloud.Peer) string {
 // replacement is what is left to do of an op.
 type replacement struct {
 	updates []types.SecurityGroupRuleUpdate
+	turned  []int        // the rules of the op that updates are about
 	both    []cloud.Rule // old rules beside which the new one is there already
 	lost    error        // some rule is there in neither form
 }
@@ -102,11 +103,21 @@ func (w writer) compare(listed []cloud.Rule) (out replacement) {
 			if err != nil {
 				out.lost = refuse(w.op, "%w", err)
 			}
-			out.updates = append(out.updates, update)
+			out.updates, out.turned = append(out.updates, update), append(out.turned, i)
 		case !done:
 			out.lost = &cloud.Error{Class: cloud.Conflict, Call: "DescribeSecurityGroupRules", Err: fmt.Errorf(
 				"%s has neither the rule %q nor %q", w.op.Target, w.op.Replaced[i], r)}
 		}
+	}
+	return out
+}
+
+// op is the part of the op that the updates do.
+func (r replacement) op(of cloud.Op) cloud.Op {
+	out := of
+	out.Rules, out.Replaced = nil, nil
+	for _, i := range r.turned {
+		out.Rules, out.Replaced = append(out.Rules, of.Rules[i]), append(out.Replaced, of.Replaced[i])
 	}
 	return out
 }

@@ -157,7 +157,7 @@ func (in Input) fingerprint() string {
 				held[k] = names[id]
 			}
 			slices.Sort(held)
-			lines = append(lines, fmt.Sprint(n.ID, held, n.Tags[cloud.TagFormer] != ""))
+			lines = append(lines, fmt.Sprint(n.ID, held, Former(n), n.Tags[cloud.TagSignature]))
 		}
 		for i := range r.Snapshot.Groups {
 			g := &r.Snapshot.Groups[i]

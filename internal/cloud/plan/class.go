@@ -297,6 +297,8 @@ func (s *regionState) setTargets() {
 	named := s.namedLiterally()
 	for _, n := range s.nics {
 		switch {
+		case n.unproven != "" && n.state != Guarded:
+			n.target = slices.Clone(n.GroupIDs)
 		case n.state == Guarded && s.literal[n.class.key]:
 			n.target = slices.Clone(n.GroupIDs)
 		case n.state == Guarded:

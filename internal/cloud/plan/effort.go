@@ -83,7 +83,8 @@ func (in Input) undecided(lower Lowerer) *Result {
 
 // hold returns the result of a plan that is not to be carried out.
 func (c *computation) hold(planned *Result, why string) *Result {
-	out := &Result{Plan: Plan{Account: c.in.Account}, VMs: planned.VMs, Drift: planned.Drift, Notes: planned.Notes, Refusals: planned.Refusals}
+	out := &Result{Plan: Plan{Account: c.in.Account}, VMs: planned.VMs, Drift: planned.Drift, Notes: planned.Notes, Refusals: planned.Refusals,
+		Records: planned.Records}
 	now := map[string]InterfaceStatus{}
 	for _, s := range c.regions {
 		out.Plan.Steps = append(out.Plan.Steps, s.freeing()...)
@@ -94,7 +95,7 @@ func (c *computation) hold(planned *Result, why string) *Result {
 	}
 	for _, vm := range out.VMs {
 		for i, n := range vm.Interfaces {
-			if vm.Mode == BreakGlass {
+			if vm.Mode == BreakGlass && n.Unproven == "" {
 				vm.Interfaces[i] = InterfaceStatus{ID: n.ID, State: Untouched}
 			} else {
 				vm.Interfaces[i] = now[vm.VM.Region+"/"+n.ID]
@@ -117,6 +118,8 @@ func (n *nic) observed() InterfaceStatus {
 	switch {
 	case len(n.ours) == 0:
 		return InterfaceStatus{ID: n.ID, State: Untouched}
+	case n.unproven != "":
+		return InterfaceStatus{ID: n.ID, State: Guarded, Unproven: n.unproven}
 	case n.recorded == nil:
 		return InterfaceStatus{ID: n.ID, State: Member}
 	default:
@@ -127,7 +130,7 @@ func (n *nic) observed() InterfaceStatus {
 // freeing returns the steps that give interfaces whose glass is broken their groups back.
 func (s *regionState) freeing() (out []Step) {
 	for _, n := range s.nics {
-		if s.mode(n) != BreakGlass || n.alien != "" || n.network.foreign != "" || len(n.ours) == 0 {
+		if s.mode(n) != BreakGlass || n.alien != "" || n.network.foreign != "" || len(n.ours) == 0 || n.unproven != "" {
 			continue
 		}
 		groups := slices.Sorted(slices.Values(s.restorable(n)))

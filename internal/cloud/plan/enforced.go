@@ -81,7 +81,7 @@ func (s *regionState) inForce(vm *vmState, p *policy) bool {
 // enforcedOn returns what is in force on an interface. It is false if the interface is not under control, or has but joined its new groups, so that
 // its own ones still decide.
 func (s *regionState) enforcedOn(n *nic) (out enforcement, any bool) {
-	if !n.taken() || n.alien != "" || len(without(n.recorded, n.foreign)) == 0 {
+	if !n.taken() || n.alien != "" || n.unproven == "" && len(without(n.recorded, n.foreign)) == 0 {
 		return nil, false
 	}
 	for _, id := range n.ours {

@@ -147,6 +147,9 @@ func (e *estate) input(set policySet, f *fakeCloud) plan.Input {
 	if e.Tighten {
 		tightenAll(&in)
 	}
+	if e.Sealed {
+		in.Seal = testSeal('k', false)
+	}
 	for i, m := range set.Modes {
 		if in.Modes == nil {
 			in.Modes = map[plan.VMRef]plan.Mode{}

@@ -83,8 +83,8 @@ type match struct {
 }
 
 func compareMatches(a, b match) int {
-	// Interfaces that stay as they are keep their group, whoever else holds it.
-	return cmp.Or(b2i(b.class.frozen)-b2i(a.class.frozen), cmp.Compare(b.overlap, a.overlap), cmp.Compare(a.class.key, b.class.key), cmp.Compare(a.group.ID, b.group.ID))
+	// Interfaces that stay as they are keep their group, whoever else holds it; but who writes into a record shall not make many others move.
+	return cmp.Or(b2i(b.class.frozen && !b.class.unproven())-b2i(a.class.frozen && !a.class.unproven()), cmp.Compare(b.overlap, a.overlap), cmp.Compare(a.class.key, b.class.key), cmp.Compare(a.group.ID, b.group.ID))
 }
 
 // candidates appends the existing groups that the class could go on using.

@@ -27,6 +27,8 @@ type estateExtras struct {
 	Abroad []abroadSpec
 	// Crowded leaves the region hardly any room for groups.
 	Crowded bool
+	// Sealed has records of former groups signed.
+	Sealed bool
 	// Tighten makes every policy ask for what fits of it.
 	Tighten bool
 }

@@ -66,6 +66,9 @@ func (s *regionState) suspend(n *nic) {
 	case n.alien != "":
 	case m == Planned:
 		n.alien = why
+	case n.unproven != "": // nothing can be given back
+		s.frozen[n] = n.unproven
+		s.note(n.ID, n.unproven)
 	case m == Released:
 		n.released = why
 	case m == BreakGlass:
@@ -99,7 +102,7 @@ func (in Input) insist(out *Result) (insisting Input, stuck bool) {
 	}
 	for _, vm := range out.VMs {
 		for _, n := range vm.Interfaces {
-			stuck = stuck || vm.Mode == Released && n.State == Guarded
+			stuck = stuck || vm.Mode == Released && n.State == Guarded && n.Unproven == ""
 		}
 	}
 	return insisting, stuck

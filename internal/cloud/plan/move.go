@@ -1,13 +1,14 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// batch is how many interfaces are tagged by one call. Clouds take more, but the tags are to be written not long before the interfaces
+// batch is how many interfaces are tagged by one call, if records are not signed. Clouds take more, but the tags are to be written not long before the interfaces
 // are edited and removed not long after.
 const batch = 50
 
@@ -30,7 +31,7 @@ func (e *emitter) legs() (out []leg) {
 	}
 	add := func(a *atom, keys []string, reason string) {
 		slices.Sort(keys)
-		for nics := range slices.Chunk(a.nics, batch) {
+		for nics := range slices.Chunk(a.nics, e.load()) {
 			out = append(out, leg{nics, keys, reason, slices.Equal(keys, a.target)})
 		}
 	}
@@ -62,7 +63,7 @@ func (e *emitter) move() {
 	var trains [][]leg // of interfaces that are tagged together
 	for at := 0; at < len(legs); {
 		n, end := 0, at
-		for end < len(legs) && (end == at || n+len(legs[end].nics) <= batch) {
+		for end < len(legs) && (end == at || n+len(legs[end].nics) <= e.load()) {
 			n += len(legs[end].nics)
 			end++
 		}
@@ -143,43 +144,83 @@ type mark struct {
 	kind cloud.OpKind
 }
 
-// record writes the former groups of interfaces that are about to be taken over on them.
+// record writes the former groups of interfaces that are about to be taken over on them, and signs what is believed without being signed.
 func (m *marking) record(legs []leg) {
-	m.each(legs, cloud.OpTag, "remember its groups", func(n *nic) map[string]string {
-		if n.state != Guarded || n.recorded != nil && !n.forged {
+	tagged := m.each(legs, cloud.OpTag, "remember its groups", func(n *nic) map[string]string {
+		if n.state != Guarded || n.unproven != "" || n.recorded != nil && !n.forged {
 			return nil
 		}
-		return formerTags(n.former)
+		return recordTags(n)
 	})
+	m.sign(tagged)
+	if m.in.Seal == nil {
+		return
+	}
+	m.sign(m.each(legs, cloud.OpTag, "sign what it remembers", func(n *nic) map[string]string {
+		if n.state != Guarded || !n.unsigned || n.alien != "" || n.network.foreign != "" || len(n.Tags)+m.signatureSize(n) > m.limits.TagsPerResource {
+			return nil
+		}
+		return map[string]string{cloud.TagSignature: ""}
+	}))
+}
+
+// recordTags are the tags that record the former groups of the interface. What looks like more of the record than there is becomes empty.
+func recordTags(n *nic) map[string]string {
+	tags := formerTags(n.former)
+	for i := len(tags); ; i++ {
+		key := formerTagKey(i)
+		if _, ok := n.Tags[key]; !ok {
+			return tags
+		}
+		tags[key] = ""
+	}
+}
+
+// sign adds the signature to steps that record the groups of interfaces.
+func (m *marking) sign(tagged map[int][]*nic) {
+	if m.in.Seal == nil {
+		return
+	}
+	for i, nics := range tagged {
+		op := &m.steps[i].Op
+		op.Tags = maps.Clone(op.Tags)
+		op.Tags[cloud.TagSignature] = m.in.Seal.sign(m.snap.Region, nics)
+	}
 }
 
 // forget removes the record of former groups from interfaces that have them back.
 func (m *marking) forget(legs []leg) {
 	legs = slices.DeleteFunc(slices.Clone(legs), func(l leg) bool { return !l.last })
 	m.each(legs, cloud.OpUntag, "its groups are restored", func(n *nic) map[string]string {
+		signature, signed := n.Tags[cloud.TagSignature]
 		first := 0
 		switch {
-		case n.alien != "", n.network.foreign != "":
+		case n.alien != "", n.network.foreign != "", n.unproven != "":
 			return nil
 		case n.forged && n.state == Guarded:
 			first = len(formerTags(n.former)) // where the record ends
 		case n.forged:
-		case n.state == Guarded, n.recorded == nil:
+		case n.state == Guarded, n.recorded == nil && !signed:
 			return nil
 		}
 		tags := map[string]string{}
 		for i := first; ; i++ {
 			key := formerTagKey(i)
 			if _, ok := n.Tags[key]; !ok {
-				return tags
+				break
 			}
 			tags[key] = n.Tags[key]
 		}
+		if signed && n.state != Guarded {
+			tags[cloud.TagSignature] = signature
+		}
+		return tags
 	})
 }
 
-// each tags the interfaces that need it, those with the same tags in one network together.
-func (m *marking) each(legs []leg, kind cloud.OpKind, reason string, tagsOf func(*nic) map[string]string) {
+// each tags the interfaces that need it, those with the same tags in one network together. It returns who is tagged by which step.
+func (m *marking) each(legs []leg, kind cloud.OpKind, reason string, tagsOf func(*nic) map[string]string) map[int][]*nic {
+	tagged := map[int][]*nic{}
 	at := map[string]int{} // the step for interfaces with these tags
 	for _, l := range legs {
 		for _, n := range l.nics {
@@ -195,14 +236,17 @@ func (m *marking) each(legs []leg, kind cloud.OpKind, reason string, tagsOf func
 			for _, k := range sortedKeys(tags) {
 				key += "|" + k + "=" + tags[k]
 			}
-			if i, ok := at[key]; ok && len(m.steps[i].Op.Others)+1 < batch {
+			if i, ok := at[key]; ok && len(tagged[i]) < m.load() {
 				op := &m.steps[i].Op
 				op.Others = append(op.Others, n.ID)
 				m.dirty[n.ID] = true
+				tagged[i] = append(tagged[i], n)
 				continue
 			}
 			at[key] = len(m.steps)
+			tagged[len(m.steps)] = []*nic{n}
 			m.add(n.NetworkID, cloud.Op{Kind: kind, Target: n.ID, Tags: tags, Reason: reason})
 		}
 	}
+	return tagged
 }

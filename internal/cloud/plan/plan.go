@@ -46,6 +46,11 @@ type Input struct {
 	// out there, or kept as they were last realized.
 	Tighten map[string]bool
 
+	// Seal signs and checks the records of former groups; nil if they are neither signed nor checked.
+	Seal *Seal
+	// Confirmed are the former groups of interfaces as somebody who may say so says, by interface. They count where the record is not believed.
+	Confirmed map[string][]string
+
 	// Failsafe is what VMs with policies are allowed whatever the policies say.
 	Failsafe []FailsafeFlow
 
@@ -154,6 +159,8 @@ type Result struct {
 	Refusals []Refusal
 	// Drift is what others have changed by hand on objects that we control; the plan repairs it.
 	Drift []Drift
+	// Records tells how far the records of former groups are proven. It is empty without Input.Seal.
+	Records Records
 	// Followed is how many changes of Input.Succession are followed when the plan is done. Once a plan is begun they belong to Succession.Before,
 	// but where steps tell which change they follow: that change does once its first step is begun.
 	Followed int
@@ -218,6 +225,8 @@ type InterfaceStatus struct {
 	Groups  []string
 	// Held is true if it holds a group of ours now, before the plan.
 	Held bool
+	// Unproven says why it stays as it is although nobody knows what it had before; empty if that is known.
+	Unproven string
 	// Elsewhere says who else holds it by our rules, another controller or account, so that we do nothing to it; empty if nobody does.
 	Elsewhere string
 }

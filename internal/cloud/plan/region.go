@@ -108,8 +108,11 @@ type nic struct {
 	former []string
 	// recorded is the content of the former-groups tag; nil without tag.
 	recorded []string
-	// forged is set if the tag says something else than recorded, which is what is remembered.
+	// forged is set if the tag says something else than recorded, which is what is remembered or was confirmed.
 	forged bool
+	// unsigned is set if the tag is believed although it is not signed, and unproven says why it is not believed, and nothing else is known.
+	unsigned bool
+	unproven string
 	// alien says why it cannot be controlled at all; empty if it can. elsewhere is that as far as another controller or account is the reason.
 	alien, elsewhere string
 	// released says why it must not hold anything of ours in the end; empty if it may.
@@ -271,6 +274,7 @@ func (s *regionState) sortGroups(n *nic) {
 	if known, ok := s.remembered[n.ID]; ok && len(n.ours) > 0 && n.alien == "" && !slices.Equal(known, n.recorded) {
 		n.recorded, n.forged = known, true
 	}
+	s.judge(n)
 	n.former = n.foreign
 	if n.recorded != nil && n.alien == "" && (len(n.ours) > 0 || !slices.Equal(n.recorded, n.foreign)) {
 		n.former = n.recorded

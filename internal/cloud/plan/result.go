@@ -24,6 +24,7 @@ func (c *computation) result() *Result {
 			out.VMs = append(out.VMs, status)
 		}
 		out.Drift = append(out.Drift, s.drift()...)
+		s.records(&out.Records)
 		for note := range s.noted {
 			out.Notes = append(out.Notes, note)
 		}
@@ -88,7 +89,7 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 	out := VMStatus{VM: vm.ref}
 	pending, blocked := false, ""
 	for _, n := range vm.nics {
-		st := InterfaceStatus{ID: n.ID, State: n.state, Network: n.NetworkID, Groups: n.target, Held: len(n.ours) > 0, Elsewhere: n.elsewhere}
+		st := InterfaceStatus{ID: n.ID, State: n.state, Network: n.NetworkID, Groups: n.target, Held: len(n.ours) > 0, Elsewhere: n.elsewhere, Unproven: n.unproven}
 		if n.state == Guarded {
 			st.Former = slices.Clone(n.former)
 		}
@@ -203,6 +204,10 @@ func (s *regionState) drift() []Drift {
 	var out []Drift
 	lost := map[string]bool{}
 	for _, n := range s.nics {
+		if n.unproven != "" {
+			out = append(out, Drift{Region: s.snap.Region, Object: n.ID, Message: n.unproven, Kept: true})
+			continue
+		}
 		if n.recorded == nil || n.alien != "" || n.state != Guarded {
 			continue
 		}

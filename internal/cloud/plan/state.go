@@ -40,9 +40,9 @@ func (s *regionState) controllable(n *nic) string {
 		return n.network.foreign
 	case s.refused[n] != "":
 		return s.refused[n]
-	case n.recorded == nil && len(n.Tags)+len(formerTags(n.former)) > s.limits.TagsPerResource:
+	case n.recorded == nil && len(n.Tags)+s.recordSize(n) > s.limits.TagsPerResource:
 		return fmt.Sprintf("the interface %s needs %s to remember its groups, it has %d of at most %d",
-			n.ID, Counted(len(formerTags(n.former)), "tag"), len(n.Tags), s.limits.TagsPerResource)
+			n.ID, Counted(s.recordSize(n), "tag"), len(n.Tags), s.limits.TagsPerResource)
 	}
 	return ""
 }

@@ -147,7 +147,7 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 			e.lineage.follow(e.task.late, step.Follows-1)
 		}
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
-		id, err = e.patiently(ctx, step.Scope, op)
+		id, err = e.patiently(e.books.with(ctx, step, op), step.Scope, op)
 		e.count()
 		e.r.Metrics.op(e.key, op.Kind, err)
 	}
@@ -157,6 +157,7 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 	if err != nil {
 		return fmt.Errorf("%s: step %d of %d, %s: %w", step.Scope.Region, e.ended, e.total, op, err)
 	}
+	e.books.done(step, op)
 	for _, subject := range append(op.Subjects(), id) {
 		e.touched[subject] = true
 	}

@@ -75,6 +75,8 @@ func (s *StatusWriter) attempt(ctx context.Context, r repetition) time.Duration 
 		return failedPause
 	case behind:
 		return min(max(2*r.pause, behindFirst), behindMost)
+	case s.owesChanges(r.report):
+		return changesPause
 	}
 	return 0
 }

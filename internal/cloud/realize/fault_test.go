@@ -164,6 +164,7 @@ func live(t *testing.T, s story, faults ...func(*lab)) outcome {
 		out.wrong = append(out.wrong, "left behind (-before +after):\n"+diff)
 	}
 	out.wrong = append(out.wrong, w.found...)
+	out.wrong = append(out.wrong, l.unaudited()...)
 	return out
 }
 

@@ -90,6 +90,8 @@ type lab struct {
 	deleted  bool                 // whether the account is
 	stop     context.CancelFunc
 	done     chan struct{}
+	// audit is the record of changes.
+	audit *auditor
 	// newProvider makes a provider as other credentials of the same account do.
 	newProvider func() cloud.Provider
 }
@@ -180,11 +182,11 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		}
 	})
 	l := &lab{T: t, server: server, account: server.World().Accounts()[0].ID, engine: policy.New(policy.Options{}),
-		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, vms: map[string]labVM{}}
+		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, audit: &auditor{}, vms: map[string]labVM{}}
 	l.newProvider = func() cloud.Provider {
 		provider, err := aws.New(aws.Config{
 			Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
-			Region:     cfg.regions[0], Endpoint: server.URL(), Now: w.Now, Sleep: w.sleep, MaxAttempts: 1, MaxBackoff: time.Millisecond,
+			Region:     cfg.regions[0], Endpoint: server.URL(), Now: w.Now, Sleep: w.sleep, MaxAttempts: 1, MaxBackoff: time.Millisecond, Audit: l.audit,
 			Limits: func(string) cloud.Limits {
 				out := cloud.Limits{GroupsPerInterface: cfg.groupsPerInterface}
 				if cfg.groupsPerRegion != nil {

@@ -37,6 +37,8 @@ type Report struct {
 	// Ops is the number of operations of the round that is running or ran last with any, and Took how long it took until all was realized.
 	Ops  int
 	Took time.Duration
+	// Changes is what was changed since the report before.
+	Changes Changes
 	// RealizedAt is when the account was last seen to be exactly as planned; zero before.
 	RealizedAt time.Time
 
@@ -89,6 +91,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	}
 	report := w.report
 	w.mu.Unlock()
+	report.Changes = w.books.takeChanges()
 	w.r.Metrics.published(report)
 	w.r.Sink.Publish(ctx, report)
 }
@@ -99,6 +102,7 @@ func (w *worker) fail(ctx context.Context, err error) {
 	w.report.Err = err
 	report := w.report
 	w.mu.Unlock()
+	report.Changes = w.books.takeChanges()
 	w.r.Sink.Publish(ctx, report)
 }
 

@@ -57,6 +57,8 @@ type StatusWriter struct {
 	// difference may never be written.
 	drifting map[string]drifting
 	untold   map[string][]telling
+	// changes is what is still to be told of changes that were made.
+	changes map[string]*untoldChanges
 	// failing holds, per account, the failure that was told last; only Start's goroutine uses it.
 	failing map[string]string
 	// told holds, per VM, the versions of the policies that were reported as realized; only Start's goroutine uses it.
@@ -80,7 +82,7 @@ type StatusWriter struct {
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), untold: map[string][]telling{}, drifting: map[string]drifting{},
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), untold: map[string][]telling{}, drifting: map[string]drifting{}, changes: map[string]*untoldChanges{},
 		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, moded: map[string]bool{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{},
 		shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
 }
@@ -90,6 +92,7 @@ func (s *StatusWriter) Publish(_ context.Context, r Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[r.Account] = r
+	s.noteChanges(r)
 	if r.Result != nil {
 		s.noteDrift(r)
 	}
@@ -156,6 +159,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	}
 	note(s.reportFailure(ctx, r))
 	note(s.reportDrift(ctx, r))
+	note(s.reportChanges(ctx, r))
 	note(s.writeDrift(ctx, r))
 	if r.Result == nil {
 		return behind, errors.Join(errs...)

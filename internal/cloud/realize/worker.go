@@ -60,6 +60,8 @@ type worker struct {
 	seen []plan.Drift
 	// lineage is the order of changes that the cloud has not followed.
 	lineage lineage
+	// books keep count of what is done.
+	books bookkeeping
 	// news has room for one token: the computed objects have changed, and lineage has not seen it.
 	news chan struct{}
 
@@ -297,6 +299,7 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen observation) (map[string][]string, error) {
 	w.publish(ctx, t.acct, res, nil)
 	w.written(res.Plan.Steps)
+	w.books.ledgers = ledgers(seen)
 	// Where the glass is broken, nothing else comes before that, neither a limit nor a claim. If it fails, the other regions need not wait.
 	urgent, rest := res.Plan.Urgent()
 	if len(urgent.Steps) > 0 {

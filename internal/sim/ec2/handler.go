@@ -268,7 +268,7 @@ func (h *Handler) respond(w http.ResponseWriter, req *request, answer []wire.Ele
 		respondJSON(w, req, err)
 		return
 	}
-	id := requestID(req.call)
+	id := req.call.RequestID()
 	status, root := http.StatusOK, wire.Element{}
 	if err != nil {
 		e := asAPIError(err)

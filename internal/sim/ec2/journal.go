@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -28,6 +29,9 @@ type Call struct {
 	// AnswerLost means that the call was executed and the connection cut instead of answering.
 	AnswerLost bool `json:"answerLost,omitempty"`
 }
+
+// RequestID is the name of the request in the answer.
+func (c Call) RequestID() string { return fmt.Sprintf("00000000-0000-4000-8000-%012x", c.Seq) }
 
 // CodeDropped stands in Call.Code for a call that was cut off before it was executed.
 const CodeDropped = "ConnectionDropped"

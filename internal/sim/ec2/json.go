@@ -55,17 +55,15 @@ func (h *Handler) cause(r *http.Request, req *request) *world.Cause {
 	if err != nil {
 		source = r.RemoteAddr
 	}
-	return &world.Cause{Request: requestID(req.call), Caller: req.caller, Params: req.call.Params, Agent: r.UserAgent(), Source: source}
+	return &world.Cause{Request: req.call.RequestID(), Caller: req.caller, Params: req.call.Params, Agent: r.UserAgent(), Source: source}
 }
-
-func requestID(c Call) string { return fmt.Sprintf("00000000-0000-4000-8000-%012x", c.Seq) }
 
 // respondJSON writes an answer, or an error with the code of the query protocol in a header, which clients go by.
 func respondJSON(w http.ResponseWriter, req *request, err error) {
 	status, answer := http.StatusOK, req.answer
 	header := w.Header()
 	header.Set("Content-Type", jsonType)
-	header.Set("X-Amzn-Requestid", requestID(req.call))
+	header.Set("X-Amzn-Requestid", req.call.RequestID())
 	if err != nil {
 		e := asAPIError(err)
 		kind := e.Code

@@ -38,17 +38,25 @@ func upCommand() *cobra.Command {
 	var antrea cli.AntreaFlags
 	var api cli.APIOptions
 	var metrics string
-	cmd := up.NewCommand(crd.FS(), func(ctx context.Context, cfg *rest.Config, home up.Home) error {
+	var audit cli.AuditFlags
+	var cmd *cobra.Command
+	cmd = up.NewCommand(crd.FS(), func(ctx context.Context, cfg *rest.Config, home up.Home) error {
 		foreign, err := antrea.Config(cfg)
 		if err != nil {
 			return err
 		}
+		if cmd.Flags().Changed("audit-log") {
+			home.Audit = audit.File
+		}
 		if foreign == nil {
 			return serve(ctx, cfg, home, api, metrics)
 		}
-		return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Antrea: foreign, Ready: home.Ready, MetricsAddress: metrics})
+		return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Antrea: foreign, Ready: home.Ready, MetricsAddress: metrics,
+			Audit: cli.AuditFlags{File: home.Audit}})
 	})
 	cmd.Flags().StringVar(&metrics, "metrics", "", "HOST:PORT for Prometheus metrics; empty for none")
+	audit.Register(cmd.Flags())
+	cmd.Flags().Lookup("audit-log").DefValue = "logs/audit.log in the data directory"
 	antrea.Register(cmd.Flags())
 	api.RegisterEnforcers(cmd.Flags())
 	return cmd
@@ -62,5 +70,6 @@ func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
 // serve runs the loops of the controller in this process, and serves what they compute on this machine.
 func serve(ctx context.Context, cfg *rest.Config, home up.Home, api cli.APIOptions, metrics string) error {
 	api.Address, api.CertDir, api.Local = "127.0.0.1:0", home.Certificates, true
-	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), API: &api, Ready: home.Ready, MetricsAddress: metrics})
+	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), API: &api, Ready: home.Ready, MetricsAddress: metrics,
+		Audit: cli.AuditFlags{File: home.Audit}})
 }

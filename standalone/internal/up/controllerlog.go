@@ -16,6 +16,8 @@ type Home struct {
 	Log io.Writer
 	// Certificates is a directory for the certificate of the API that the controller serves.
 	Certificates string
+	// Audit is the file for the record of changes in clouds.
+	Audit string
 	// Ready is to be called as a RunController calls it.
 	Ready func()
 }
@@ -27,7 +29,9 @@ type LoggingController func(ctx context.Context, cfg *rest.Config, home Home) er
 // person at it. The file is rotated at 20 MB, and three old ones are kept.
 func WithLogFile(dataDir string, c LoggingController) RunController {
 	return func(ctx context.Context, cfg *rest.Config, ready func()) error {
-		log := &lumberjack.Logger{Filename: filepath.Join(dataDir, "logs", "controller.log"), MaxSize: 20 /* MB */, MaxBackups: 3}
-		return errors.Join(c(ctx, cfg, Home{Log: log, Certificates: filepath.Join(dataDir, "api-pki"), Ready: ready}), log.Close())
+		logs := filepath.Join(dataDir, "logs")
+		log := &lumberjack.Logger{Filename: filepath.Join(logs, "controller.log"), MaxSize: 20 /* MB */, MaxBackups: 3}
+		home := Home{Log: log, Certificates: filepath.Join(dataDir, "api-pki"), Audit: filepath.Join(logs, "audit.log"), Ready: ready}
+		return errors.Join(c(ctx, cfg, home), log.Close())
 	}
 }

@@ -1,0 +1,157 @@
+// Package audit keeps the record of changes: which calls were made that change something in a cloud, why, and what became of them.
+//
+// It owns the form of the record, a line of JSON when a call is about to be sent and one when it is over, and the file that the lines go to.
+// It promises that a call which took effect has a line, also if the process is killed while the call is on its way: the first line is
+// written before anything is sent, and nothing is kept back in the process. It does not promise to survive a power cut: lines are not forced
+// to the disk one by one. Text of strangers is cleaned and cut, lists are cut, and files are rotated, so that nobody can fill the disk.
+//
+// A record that cannot be written stops nothing: enforcement goes on, the line goes to the log instead, and Metrics count it.
+//
+// Concurrency: a Record may be used from any number of goroutines.
+package audit
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"gopkg.in/natefinch/lumberjack.v2"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// How much the files may grow to: the present one and the old ones together.
+const (
+	DefaultMegabytes = 50
+	DefaultOld       = 9
+)
+
+// Options say where the record goes.
+type Options struct {
+	// ClusterID stands in every line.
+	ClusterID string
+	// File takes the lines; empty means that only Log does. It is made with mode 0600, rotated at Megabytes (0: DefaultMegabytes), and Old
+	// former ones are kept (0: DefaultOld).
+	File           string
+	Megabytes, Old int
+	// Log takes a message for every call that is over, and for one that begins if that is not in the file.
+	Log logr.Logger
+	// Now is the clock, and Run tells the lines of this process from those of others.
+	Now func() time.Time
+	Run string
+	// Metrics, if set, counts the lines.
+	Metrics *Metrics
+}
+
+// Record is the record of changes of one process.
+type Record struct {
+	o    Options
+	last atomic.Uint64
+
+	mu   sync.Mutex
+	file io.WriteCloser // nil without one
+	// torn is set if what is in the file may not end with a line, and failed if the last line could not be written.
+	torn, failed bool
+}
+
+// Open opens the record. That a file cannot be opened at all is a mistake that is better told at once than when the first call is made.
+func Open(o Options) (*Record, error) {
+	r := &Record{o: o}
+	if o.File == "" {
+		return r, nil
+	}
+	var err error
+	if r.torn, err = prepare(o.File); err != nil {
+		return nil, fmt.Errorf("open the record of changes: %w", err)
+	}
+	r.file = &lumberjack.Logger{Filename: o.File, MaxSize: cmp.Or(o.Megabytes, DefaultMegabytes), MaxBackups: cmp.Or(o.Old, DefaultOld)}
+	return r, nil
+}
+
+// prepare makes the file if it is not there, readable by nobody else, and reports whether its last line is not whole.
+func prepare(name string) (torn bool, err error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return false, err
+	}
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := f.Chmod(0o600); err != nil {
+		return false, err
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil || size == 0 {
+		return false, err
+	}
+	end := make([]byte, 1)
+	if _, err := f.ReadAt(end, size-1); err != nil {
+		return false, err
+	}
+	return end[0] != '\n', nil
+}
+
+// Begin writes that a call is about to be sent, and returns what writes that it is over.
+func (r *Record) Begin(c cloud.Call) (end func(cloud.Outcome)) {
+	began := r.o.Now()
+	l := newLine(c)
+	l.ID, l.Cluster = r.o.Run+"-"+strconv.FormatUint(r.last.Add(1), 10), r.o.ClusterID
+	l.Time, l.Phase = began, phaseBegin
+	if !r.write(l) {
+		r.log(l)
+	}
+	return func(o cloud.Outcome) {
+		l.Time, l.Phase = r.o.Now(), phaseEnd
+		l.Milliseconds = l.Time.Sub(began).Milliseconds()
+		l.end(o)
+		r.write(l)
+		r.log(l)
+	}
+}
+
+// write puts the line into the file and reports whether it is there.
+func (r *Record) write(l line) bool {
+	if r.file == nil {
+		return false
+	}
+	text, err := json.Marshal(l)
+	text = append(text, '\n')
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && r.torn {
+		text = append([]byte{'\n'}, text...)
+	}
+	if err == nil {
+		_, err = r.file.Write(text)
+		r.torn = err != nil
+	}
+	r.o.Metrics.wrote(err)
+	switch {
+	case err != nil && !r.failed:
+		r.o.Log.Error(err, "THE RECORD OF CHANGES CANNOT BE WRITTEN; enforcement goes on, and what is missing in the file stands here", "file", r.o.File)
+	case err == nil && r.failed:
+		r.o.Log.Info("The record of changes can be written again", "file", r.o.File)
+	}
+	r.failed = err != nil
+	return err == nil
+}
+
+// Close closes the file. Calls that are still on their way open it again when they are over.
+func (r *Record) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.file.Close()
+}

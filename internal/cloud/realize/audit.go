@@ -1,0 +1,239 @@
+package realize
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// ledger tells how the objects of a region are before an operation: as they were observed, or as the operations since have left them.
+type ledger struct {
+	seen *cloud.Snapshot
+
+	mu     sync.Mutex
+	groups map[string][]string          // of interfaces that were changed since
+	tags   map[string]map[string]string // of objects that were changed since
+}
+
+// ledgers begins a ledger for each region of an observation.
+func ledgers(seen observation) map[string]*ledger {
+	out := map[string]*ledger{}
+	for _, r := range seen.regions {
+		out[r.Snapshot.Region] = &ledger{seen: r.Snapshot, groups: map[string][]string{}, tags: map[string]map[string]string{}}
+	}
+	return out
+}
+
+// cause is what is known of an operation that is about to be done.
+func (l *ledger) cause(s plan.Step, op cloud.Op) cloud.Cause {
+	var out cloud.Cause
+	for _, p := range s.Policies {
+		out.Policies = append(out.Policies, policyName(p))
+	}
+	if l == nil {
+		return out
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch op.Kind {
+	case cloud.OpSetInterfaceGroups:
+		out.Groups = l.held(op.Target)
+	case cloud.OpTag, cloud.OpUntag:
+		for _, id := range op.Subjects() {
+			for k := range op.Tags {
+				value, there := l.tagged(id)[k]
+				if !there {
+					continue
+				}
+				if out.Tags == nil {
+					out.Tags = map[string]map[string]string{}
+				}
+				if out.Tags[id] == nil {
+					out.Tags[id] = map[string]string{}
+				}
+				out.Tags[id][k] = value
+			}
+		}
+	}
+	return out
+}
+
+// done notes that an operation has taken effect.
+func (l *ledger) done(op cloud.Op) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch op.Kind {
+	case cloud.OpSetInterfaceGroups:
+		l.groups[op.Target] = slices.Sorted(slices.Values(op.GroupIDs))
+	case cloud.OpTag, cloud.OpUntag:
+		for _, id := range op.Subjects() {
+			tags := maps.Clone(l.tagged(id))
+			if tags == nil {
+				tags = map[string]string{}
+			}
+			for k, v := range op.Tags {
+				if op.Kind == cloud.OpTag {
+					tags[k] = v
+				} else {
+					delete(tags, k)
+				}
+			}
+			l.tags[id] = tags
+		}
+	}
+}
+
+// held returns the groups of an interface.
+func (l *ledger) held(id string) []string {
+	if groups, ok := l.groups[id]; ok {
+		return groups
+	}
+	if n := find(l.seen.Interfaces, id, func(n *cloud.Interface) string { return n.ID }); n != nil {
+		return n.GroupIDs
+	}
+	return nil
+}
+
+// tagged returns the tags of an interface, a group or a network.
+func (l *ledger) tagged(id string) map[string]string {
+	if tags, ok := l.tags[id]; ok {
+		return tags
+	}
+	if n := find(l.seen.Interfaces, id, func(n *cloud.Interface) string { return n.ID }); n != nil {
+		return n.Tags
+	}
+	if g := find(l.seen.Groups, id, func(g *cloud.Group) string { return g.ID }); g != nil {
+		return g.Tags
+	}
+	if n := find(l.seen.Networks, id, func(n *cloud.Network) string { return n.ID }); n != nil {
+		return n.Tags
+	}
+	return nil
+}
+
+// find returns the element of a list that is sorted by ID; nil if there is none.
+func find[T any](sorted []T, id string, idOf func(*T) string) *T {
+	i, found := slices.BinarySearchFunc(sorted, id, func(x T, id string) int { return strings.Compare(idOf(&x), id) })
+	if !found {
+		return nil
+	}
+	return &sorted[i]
+}
+
+// policyName names a policy as people do.
+func policyName(p plan.PolicyRef) string {
+	return string(p.Kind) + " " + strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")
+}
+
+// Changes is what was changed in an account: a sum over operations that took effect.
+type Changes struct {
+	// Calls are all attempts of calls that change something, also of operations that failed.
+	Calls int64
+	// Done counts the interfaces, groups, rules and objects that the operations of each kind were about.
+	Done map[cloud.OpKind]int
+	// Policies are those that any of it was done for.
+	Policies map[string]bool
+}
+
+// changesOf is what one operation changes.
+func changesOf(s plan.Step, op cloud.Op) Changes {
+	n := 1
+	switch op.Kind {
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
+		n = len(op.Rules)
+	case cloud.OpTag, cloud.OpUntag:
+		n = len(op.Subjects())
+	}
+	out := Changes{Done: map[cloud.OpKind]int{op.Kind: n}, Policies: map[string]bool{}}
+	for _, p := range s.Policies {
+		out.Policies[policyName(p)] = true
+	}
+	return out
+}
+
+// add makes c the sum of both. It keeps nothing of o.
+func (c *Changes) add(o Changes) {
+	c.Calls += o.Calls
+	if c.Done == nil {
+		c.Done, c.Policies = map[cloud.OpKind]int{}, map[string]bool{}
+	}
+	for kind, n := range o.Done {
+		c.Done[kind] += n
+	}
+	maps.Copy(c.Policies, o.Policies)
+}
+
+// mostNamed is how many policies are named in the text of changes.
+const mostNamed = 10
+
+func (c Changes) String() string {
+	var parts []string
+	for _, d := range []struct {
+		kind       cloud.OpKind
+		noun, verb string
+	}{
+		{cloud.OpSetInterfaceGroups, "interface", "edited"}, {cloud.OpCreateGroup, "group", "created"}, {cloud.OpDeleteGroup, "group", "deleted"},
+		{cloud.OpAddRules, "rule", "added"}, {cloud.OpRemoveRules, "rule", "removed"}, {cloud.OpReplaceRules, "rule", "replaced"},
+		{cloud.OpTag, "object", "tagged"}, {cloud.OpUntag, "object", "untagged"},
+	} {
+		if n := c.Done[d.kind]; n > 0 {
+			parts = append(parts, plan.Counted(n, d.noun)+" "+d.verb)
+		}
+	}
+	out := plan.Counted(int(c.Calls), "call") + " to the cloud: " + cmp.Or(strings.Join(parts, ", "), "nothing is known to have taken effect")
+	names := slices.Sorted(maps.Keys(c.Policies))
+	if len(names) == 0 {
+		return out
+	}
+	out += "; for " + strings.Join(names[:min(len(names), mostNamed)], ", ")
+	if more := len(names) - mostNamed; more > 0 {
+		out += fmt.Sprintf(" and %d more", more)
+	}
+	return out
+}
+
+// bookkeeping keeps count of what a worker does.
+type bookkeeping struct {
+	// ledgers are those of the plan that is being applied, by region; only run's goroutine sets them.
+	ledgers map[string]*ledger
+	sent    atomic.Int64
+
+	mu      sync.Mutex
+	changes Changes // not told yet
+}
+
+// takeChanges returns what was changed since the last call.
+func (b *bookkeeping) takeChanges() Changes {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.changes
+	out.Calls += b.sent.Swap(0)
+	b.changes = Changes{}
+	return out
+}
+
+// with returns a context for an operation, with its cause.
+func (b *bookkeeping) with(ctx context.Context, s plan.Step, op cloud.Op) context.Context {
+	c := b.ledgers[s.Scope.Region].cause(s, op)
+	c.Sent = func() { b.sent.Add(1) }
+	return cloud.WithCause(ctx, c)
+}
+
+// done notes that an operation has taken effect.
+func (b *bookkeeping) done(s plan.Step, op cloud.Op) {
+	b.ledgers[s.Scope.Region].done(op)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.changes.add(changesOf(s, op))
+}

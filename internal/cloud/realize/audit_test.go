@@ -1,0 +1,233 @@
+package realize
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// attempt is what an auditor was told of one.
+type attempt struct {
+	cloud.Call
+	outcome *cloud.Outcome // nil while it is on its way
+}
+
+// auditor keeps what it is told, in the order of the beginnings.
+type auditor struct {
+	mu  sync.Mutex
+	all []*attempt
+}
+
+func (a *auditor) Begin(c cloud.Call) func(cloud.Outcome) {
+	at := &attempt{Call: c}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, at)
+	return func(o cloud.Outcome) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		at.outcome = &o
+	}
+}
+
+func (a *auditor) list() []attempt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []attempt
+	for _, at := range a.all {
+		out = append(out, *at)
+	}
+	return out
+}
+
+// unaudited says what is wrong with the record of changes, compared with what the cloud has seen: every call that took effect has to be in
+// it, and what it says to have been answered has to be what the cloud has answered.
+func (l *lab) unaudited() (wrong []string) {
+	begun, answered := map[string]int{}, map[string]attempt{}
+	for _, at := range l.audit.list() {
+		begun[at.Name]++
+		if at.outcome != nil && at.outcome.RequestID != "" {
+			answered[at.outcome.RequestID] = at
+		}
+		if at.Reason == "" || at.Account != labAccount || len(at.Objects) == 0 || at.Region == "" {
+			wrong = append(wrong, fmt.Sprintf("the record does not say enough: %+v", at.Call))
+		}
+	}
+	seen := map[string]int{}
+	for _, c := range l.server.Journal().Calls(0) {
+		if !mutating(c) || c.Service != "ec2" {
+			continue
+		}
+		seen[c.Action]++
+		at, known := answered[c.RequestID()]
+		delete(answered, c.RequestID())
+		switch {
+		case known && (at.Name != c.Action || (at.outcome.Err == nil) != (c.Code == "")):
+			wrong = append(wrong, fmt.Sprintf("the cloud has seen %s with code %q, the record says %+v", c.Action, c.Code, at))
+		case known && !slices.Contains(slices.Collect(maps.Values(c.Params)), strings.Split(at.Objects[0], "/")[0]):
+			wrong = append(wrong, fmt.Sprintf("the cloud has seen %s of %v, the record says %v", c.Action, c.Params, at.Objects))
+		}
+	}
+	for id, at := range answered {
+		wrong = append(wrong, fmt.Sprintf("the cloud has not answered %s of %s", id, at.Name))
+	}
+	for action, n := range seen {
+		if n > begun[action] {
+			wrong = append(wrong, fmt.Sprintf("the cloud has seen %d %s, the record has %d", n, action, begun[action]))
+		}
+	}
+	return wrong
+}
+
+// TestRecordOfChanges: what the record says of a life of policies: before is what the call before has left, every object ends as it was, and
+// it is said for which policies it was done.
+func TestRecordOfChanges(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	l.publish()
+	l.start()
+	l.settle()
+	groups := map[string][]string{}
+	for _, vm := range l.vms {
+		groups[vm.nic] = slices.Sorted(slices.Values(l.held(l.nameOf(vm.nic))))
+	}
+	before := maps.Clone(groups)
+	for _, e := range history() {
+		e.do(l)
+		l.publish()
+		l.settle()
+	}
+	if wrong := l.unaudited(); len(wrong) > 0 {
+		t.Errorf("%q", wrong)
+	}
+	tags, edits := map[string]map[string]string{}, 0
+	for _, at := range l.audit.list() {
+		switch at.Name {
+		case "ModifyNetworkInterfaceAttribute":
+			edits++
+			nic := at.Objects[0]
+			if d := gocmp.Diff(groups[nic], at.Before.Groups); d != "" {
+				t.Errorf("%s before (-is +recorded):\n%s", nic, d)
+			}
+			groups[nic] = at.After.Groups
+			if len(at.Policies) == 0 && at.Reason != "give back" && !strings.Contains(at.Reason, "old groups") {
+				t.Errorf("for no policy: %+v", at.Call)
+			}
+		case "CreateTags", "DeleteTags":
+			for _, id := range at.Objects {
+				if d := gocmp.Diff(tags[id], at.Before.Tags[id]); d != "" && at.Name == "DeleteTags" {
+					t.Errorf("tags of %s before (-are +recorded):\n%s", id, d)
+				}
+				tags[id] = at.After.Tags[id]
+			}
+		}
+	}
+	if d := gocmp.Diff(before, groups); d != "" || edits == 0 {
+		t.Errorf("%d edits (-before +after):\n%s", edits, d)
+	}
+	var sum Changes
+	for _, r := range l.sink.list() {
+		sum.add(r.Changes)
+	}
+	if n := int64(len(l.audit.list())); sum.Calls != n || sum.Done[cloud.OpSetInterfaceGroups] != edits {
+		t.Errorf("reports speak of %d calls and %d edits, the record of %d and %d", sum.Calls, sum.Done[cloud.OpSetInterfaceGroups], n, edits)
+	}
+	if d := gocmp.Diff([]string{"AntreaClusterNetworkPolicy db-no-shell", "AntreaClusterNetworkPolicy web-in"}, slices.Sorted(maps.Keys(sum.Policies))); d != "" {
+		t.Errorf("policies (-want +got):\n%s", d)
+	}
+}
+
+// nameOf is the name of the VM that has the interface.
+func (l *lab) nameOf(nic string) string {
+	for name, vm := range l.vms {
+		if vm.nic == nic {
+			return name
+		}
+	}
+	return ""
+}
+
+// TestChangesInWords: what people read of changes, and that it stays short.
+func TestChangesInWords(t *testing.T) {
+	t.Parallel()
+	var c Changes
+	if s := c.String(); s != "0 calls to the cloud: nothing is known to have taken effect" {
+		t.Error(s)
+	}
+	policies := func(n int) (out []plan.PolicyRef) {
+		for i := range n {
+			out = append(out, plan.PolicyRef{Kind: "K8sNetworkPolicy", Namespace: "vms", Name: fmt.Sprintf("p%02d", i)})
+		}
+		return out
+	}
+	c.Calls = 5
+	c.add(changesOf(plan.Step{Policies: policies(2)}, cloud.Op{Kind: cloud.OpAddRules, Rules: make([]cloud.Rule, 3)}))
+	c.add(changesOf(plan.Step{}, cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: "eni-1"}))
+	c.add(changesOf(plan.Step{}, cloud.Op{Kind: cloud.OpTag, Target: "eni-1", Others: []string{"eni-2"}}))
+	if s := c.String(); s != "5 calls to the cloud: 1 interface edited, 3 rules added, 2 objects tagged; for K8sNetworkPolicy vms/p00, K8sNetworkPolicy vms/p01" {
+		t.Error(s)
+	}
+	c.add(changesOf(plan.Step{Policies: policies(500)}, cloud.Op{Kind: cloud.OpDeleteGroup}))
+	if s := c.String(); !strings.HasSuffix(s, "vms/p09 and 490 more") {
+		t.Error(s)
+	}
+}
+
+// TestChangesAreTold: one event tells what a plan has changed when it is through, and what comes soon after is told together, later.
+func TestChangesAreTold(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, interceptor.Funcs{})
+	changed := func(calls int64, under bool) Report {
+		r := reportOf(nil, nil)
+		r.Entities = nil // what the test looks at is not the VM
+		r.Changes = Changes{Calls: calls, Done: map[cloud.OpKind]int{cloud.OpTag: int(calls)}}
+		if under {
+			r.Result.Plan.Steps = []plan.Step{{Op: cloud.Op{Kind: cloud.OpTag, Target: "eni-1"}}}
+		}
+		return r
+	}
+	for _, c := range []struct {
+		name string
+		r    Report
+		want []string
+	}{
+		{"nothing", changed(0, false), nil},
+		{"under way", changed(1, true), nil},
+		{"through", changed(2, false), []string{"Normal Changed 3 calls to the cloud: 3 objects tagged"}},
+		{"soon after", changed(3, false), nil},
+		{"and once more", changed(4, false), nil},
+	} {
+		d.write(c.r)
+		if diff := gocmp.Diff(c.want, d.events()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+	if !eventually(d.clock.HasWaiters) {
+		t.Fatal("nobody waits")
+	}
+	d.clock.Step(changesPause)
+	var got []string
+	if !eventually(func() bool { got = append(got, d.events()...); return len(got) > 0 }) {
+		t.Fatal("what came later is not told")
+	}
+	if diff := gocmp.Diff([]string{"Normal Changed 7 calls to the cloud: 7 objects tagged"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	failing := changed(5, true)
+	failing.Err = errors.New("AuthFailure")
+	d.clock.Step(changesPause)
+	d.write(failing)
+	if got := d.events(); !slices.Contains(got, "Normal Changed 5 calls to the cloud: 5 objects tagged") {
+		t.Errorf("of a plan that broke off: %q", got)
+	}
+}
