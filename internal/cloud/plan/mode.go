@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 )
@@ -72,6 +73,21 @@ func (s *regionState) suspend(n *nic) {
 		n.released = why
 		s.refused[n] = why
 	}
+}
+
+// freeing returns the steps that give interfaces whose glass is broken their groups back. However a plan was made, these are its first steps, and nothing
+// may make them wait.
+func (s *regionState) freeing() (out []Step) {
+	for _, n := range s.nics {
+		if s.mode(n) != BreakGlass || n.alien != "" || n.network.foreign != "" || len(n.ours) == 0 {
+			continue
+		}
+		groups := slices.Sorted(slices.Values(s.restorable(n)))
+		out = append(out, Step{Scope: s.snap.Scope, Network: n.NetworkID, Urgent: true, Op: cloud.Op{
+			Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: groups, Reason: "give back",
+		}})
+	}
+	return out
 }
 
 // suspended makes the status of a VM that is not enforced say nothing but that.
