@@ -90,7 +90,7 @@ func (w *Waiting) String() string {
 	if w.Gradual {
 		text += ", after others of late"
 	}
-	text += fmt.Sprintf(". At once, that is more than the %d %% and the %d interfaces that the account's brake lets pass, so it waits for a confirmation", w.Brake.Percent, w.Brake.Interfaces)
+	text += fmt.Sprintf(". More than %d %%, if it is at least %d interfaces, waits for a confirmation (spec.brake of the account)", w.Brake.Percent, w.Brake.Interfaces)
 	if w.Control == 0 {
 		text += ". Nothing is wrong: this is always asked before so much comes under control for the first time"
 	}

@@ -18,8 +18,9 @@ type InterfaceRef struct {
 
 func (r InterfaceRef) String() string { return r.VM.Region + "/" + r.ID + " of " + r.VM.ID }
 
-func compareInterfaces(a, b InterfaceRef) int {
-	return cmp.Or(compareVMs(a.VM, b.VM), cmp.Compare(a.ID, b.ID))
+// Compare orders by region, VM and ID.
+func (r InterfaceRef) Compare(o InterfaceRef) int {
+	return cmp.Or(compareVMs(r.VM, o.VM), cmp.Compare(r.ID, o.ID))
 }
 
 // Protection says which interfaces policies guard. Interfaces without a VM, of services of the cloud, of networks and controllers that are not ours,
@@ -57,7 +58,7 @@ func (p *Protection) Hash(account string) string {
 func absent(a, b []InterfaceRef) []InterfaceRef {
 	var out []InterfaceRef
 	for _, r := range a {
-		if _, found := slices.BinarySearchFunc(b, r, compareInterfaces); !found {
+		if _, found := slices.BinarySearchFunc(b, r, InterfaceRef.Compare); !found {
 			out = append(out, r)
 		}
 	}
@@ -95,7 +96,7 @@ func (c *computation) protection() *Protection {
 		}
 	}
 	for _, list := range [][]InterfaceRef{out.All, out.Now, out.Then, out.Refused} {
-		slices.SortFunc(list, compareInterfaces)
+		slices.SortFunc(list, InterfaceRef.Compare)
 	}
 	return out
 }
