@@ -131,6 +131,9 @@ type CloudProviderAccountSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	MaxPerWave *int32 `json:"maxPerWave,omitempty"`
+	// Brake bounds what is done at once without a confirmation. Absent means its defaults.
+	// +optional
+	Brake *Brake `json:"brake,omitempty"`
 	// Failsafe is traffic that no policy can forbid.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic

@@ -51,10 +51,13 @@ func (in Input) decide(lower Lowerer) (out *Result) {
 	}
 	var successive *Result
 	if in.effort.within(in.allowed().succession, func() { successive, _ = in.follow(out, c, lower) }) && successive != nil {
+		successive.Protection = c.protection()
 		return successive
 	}
-	first := out
-	if !in.effort.within(in.allowed().ahead, func() { out, _ = in.foresee(first, c, lower) }) {
+	first, last := out, c
+	if in.effort.within(in.allowed().ahead, func() { out, last = in.foresee(first, c, lower) }) {
+		out.Protection = last.protection()
+	} else {
 		out = c.hold(first, aheadTooLong)
 	}
 	out.Followed = len(in.Succession.Changes)

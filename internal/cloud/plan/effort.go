@@ -1,10 +1,6 @@
 package plan
 
-import (
-	"slices"
-
-	"github.com/nephele-io/nephele/internal/cloud"
-)
+import "slices"
 
 // effort counts the work of one call of Compute, and ends what takes too much of it. A unit is about a microsecond; but work is counted, not
 // timed, so that the same input always has the same result.
@@ -125,18 +121,4 @@ func (n *nic) observed() InterfaceStatus {
 	default:
 		return InterfaceStatus{ID: n.ID, State: Guarded, Former: slices.Clone(n.recorded)}
 	}
-}
-
-// freeing returns the steps that give interfaces whose glass is broken their groups back.
-func (s *regionState) freeing() (out []Step) {
-	for _, n := range s.nics {
-		if s.mode(n) != BreakGlass || n.alien != "" || n.network.foreign != "" || len(n.ours) == 0 || n.unproven != "" {
-			continue
-		}
-		groups := slices.Sorted(slices.Values(s.restorable(n)))
-		out = append(out, Step{Scope: s.snap.Scope, Network: n.NetworkID, Op: cloud.Op{
-			Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: groups, Reason: "give back",
-		}})
-	}
-	return out
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 )
@@ -16,6 +17,8 @@ const (
 	// Planned: the interfaces, and the groups of ours that they hold, stay exactly as they are, controlled or not, whatever the
 	// policies are and whatever others change on them. No interface of such a VM is taken over or becomes a member.
 	Planned Mode = "plan"
+	// Braked: the same as Planned, because the account waits for a confirmation of what would be done. See Protection.
+	Braked Mode = "braked"
 	// Released: no policy applies, and what we hold is given back, in the order that keeps every promise; but it does not wait for
 	// planned VMs.
 	Released Mode = "released"
@@ -23,11 +26,16 @@ const (
 	BreakGlass Mode = "break-glass"
 )
 
+// Still reports whether the mode leaves everything on the VM as it is.
+func (m Mode) Still() bool { return m == Planned || m == Braked }
+
 // whyMode is why the interfaces of a VM cannot be taken over in a mode; empty if they can.
 func (m Mode) whyMode(vm VMRef) string {
 	switch m {
 	case Planned:
 		return fmt.Sprintf("the VM %s is only planned for (mode plan)", vm.ID)
+	case Braked:
+		return fmt.Sprintf("the VM %s waits for a confirmation of the account (condition Braked)", vm.ID)
 	case Released, BreakGlass:
 		return fmt.Sprintf("the VM %s is released (mode %s)", vm.ID, m)
 	}
@@ -47,7 +55,7 @@ func (s *regionState) pin() {
 	s.pinned = map[string]bool{}
 	for i := range s.snap.Interfaces {
 		in := &s.snap.Interfaces[i]
-		if in.VMID == "" || s.in.Modes[VMRef{s.snap.Region, in.VMID}] != Planned {
+		if in.VMID == "" || !s.in.Modes[VMRef{s.snap.Region, in.VMID}].Still() {
 			continue
 		}
 		for _, id := range in.GroupIDs {
@@ -64,7 +72,7 @@ func (s *regionState) suspend(n *nic) {
 	why := m.whyMode(VMRef{s.snap.Region, n.VMID})
 	switch {
 	case n.alien != "":
-	case m == Planned:
+	case m.Still():
 		n.alien = why
 	case n.unproven != "": // nothing can be given back
 		s.frozen[n] = n.unproven
@@ -75,6 +83,21 @@ func (s *regionState) suspend(n *nic) {
 		n.released = why
 		s.refused[n] = why
 	}
+}
+
+// freeing returns the steps that give interfaces whose glass is broken their groups back. However a plan was made, these are its first steps, and nothing
+// may make them wait.
+func (s *regionState) freeing() (out []Step) {
+	for _, n := range s.nics {
+		if s.mode(n) != BreakGlass || n.alien != "" || n.network.foreign != "" || len(n.ours) == 0 || n.unproven != "" {
+			continue
+		}
+		groups := slices.Sorted(slices.Values(s.restorable(n)))
+		out = append(out, Step{Scope: s.snap.Scope, Network: n.NetworkID, Urgent: true, Op: cloud.Op{
+			Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: groups, Reason: "give back",
+		}})
+	}
+	return out
 }
 
 // suspended makes the status of a VM that is not enforced say nothing but that.

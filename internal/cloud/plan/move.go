@@ -98,7 +98,7 @@ func (e *emitter) move() {
 // set gives the interfaces their groups. They do not wait for one another.
 func (e *emitter) set(l leg) {
 	for _, n := range l.nics {
-		if e.freed[n] {
+		if e.freed[n.ID] {
 			continue
 		}
 		op := cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID, Reason: l.reason}

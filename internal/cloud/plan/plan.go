@@ -164,6 +164,8 @@ type Result struct {
 	// Followed is how many changes of Input.Succession are followed when the plan is done. Once a plan is begun they belong to Succession.Before,
 	// but where steps tell which change they follow: that change does once its first step is begun.
 	Followed int
+	// Protection is which interfaces policies guard now and when all is done; nil where that is not known, because the plan takes too much work.
+	Protection *Protection
 	// Notes are remarks for people that refuse nothing: interfaces that cannot be controlled, former groups that are gone, ...
 	Notes []Note
 }

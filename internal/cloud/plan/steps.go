@@ -37,8 +37,8 @@ type emitter struct {
 	stage int
 	// dirty are the groups and interfaces that some step changes.
 	dirty map[string]bool
-	// freed are the interfaces that have their groups back before anything else is done.
-	freed map[*nic]bool
+	// freed are the IDs of the interfaces that have their groups back before anything else is done.
+	freed map[string]bool
 	// remembered are the tags by which groups of classes remember what is in force, as the steps so far leave them.
 	remembered map[*class]map[string]string
 	causes     causes
@@ -46,7 +46,7 @@ type emitter struct {
 
 // emit returns the steps of the region in their order, and whether a further round is needed.
 func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool) {
-	e := &emitter{regionState: s, dirty: map[string]bool{}, freed: map[*nic]bool{}, remembered: map[*class]map[string]string{}}
+	e := &emitter{regionState: s, dirty: map[string]bool{}, freed: map[string]bool{}, remembered: map[*class]map[string]string{}}
 	e.noteLosses()
 	e.free()
 	e.claim()
@@ -97,13 +97,9 @@ func onGroup(g *group, op cloud.Op) cloud.Op {
 
 // free gives interfaces whose glass is broken their groups back, before any call that might fail or have to wait.
 func (e *emitter) free() {
-	for _, n := range e.nics {
-		if e.mode(n) != BreakGlass || n.state != Untouched || slices.Equal(n.GroupIDs, n.target) {
-			continue
-		}
-		e.freed[n] = true
-		e.add(n.NetworkID, cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: slices.Clone(n.target), Reason: e.purpose(n)})
-		e.steps[len(e.steps)-1].Urgent = true
+	e.steps = e.freeing()
+	for _, s := range e.steps {
+		e.freed[s.Op.Target], e.dirty[s.Op.Target] = true, true
 	}
 	e.next()
 }

@@ -50,6 +50,9 @@ type Account struct {
 	Modes map[plan.VMRef]VMMode
 	// MaxPerWave bounds how many VMs and groups in use are changed before the account is observed again; 0 means no bound.
 	MaxPerWave int
+	// Brake bounds what is done at once without a confirmation, and Confirm is the hash of what somebody has confirmed; nil means no bound.
+	Brake   *plan.Brake
+	Confirm string
 	// Failsafe is always allowed on VMs with policies.
 	Failsafe []plan.FailsafeFlow
 	// Releasing is true while the account is being deleted: everything it holds in the cloud is to be given back.

@@ -13,8 +13,7 @@ import (
 // drift finds what somebody else has changed since the account was last seen to be as planned: nothing of ours has been written since,
 // so every difference in what we hold is theirs. The planner finds most of it by itself, but not what looks like work of ours that is
 // still to be done; after a restart that is all there is.
-func (w *worker) drift(t task, res *plan.Result, regions []plan.Region) {
-	modes := t.acct.planModes()
+func (w *worker) drift(t task, modes map[plan.VMRef]plan.Mode, res *plan.Result, regions []plan.Region) {
 	w.asPlanned, w.left = map[string]time.Time{}, map[string]map[string]bool{}
 	defer func() {
 		fresh := 0
@@ -201,9 +200,9 @@ func (d *differ) add(object, message string, kept bool) {
 	d.found = append(d.found, plan.Drift{Region: d.base.Region, Object: object, Message: message, Kept: kept})
 }
 
-// planned reports whether an interface's VM is only planned for.
+// planned reports whether an interface's VM is left as it is.
 func (d *differ) planned(n *cloud.Interface) bool {
-	return n.VMID != "" && d.modes[plan.VMRef{Region: d.base.Region, ID: n.VMID}] == plan.Planned
+	return n.VMID != "" && d.modes[plan.VMRef{Region: d.base.Region, ID: n.VMID}].Still()
 }
 
 func (d *differ) groups() {

@@ -16,6 +16,7 @@ type Metrics struct {
 	pending  *prometheus.GaugeVec
 	drift    *prometheus.CounterVec
 	modes    *prometheus.GaugeVec
+	braked   *prometheus.GaugeVec
 }
 
 // NewMetrics returns metrics that are counted and not registered anywhere yet.
@@ -41,8 +42,11 @@ func NewMetrics() *Metrics {
 			Name: "nephele_realize_drift_total", Help: "Differences that somebody else made to what we hold.",
 		}, []string{"account"}),
 		modes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nephele_realize_vms", Help: "Selected VMs by mode: enforce, plan, released, break-glass.",
+			Name: "nephele_realize_vms", Help: "Selected VMs by mode: enforce, plan, braked, released, break-glass.",
 		}, []string{"account", "mode"}),
+		braked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nephele_realize_braked_interfaces", Help: "Interfaces that wait for a confirmation of the account, by what would be done: released, guarded.",
+		}, []string{"account", "change"}),
 	}
 }
 
@@ -61,7 +65,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) vectors() []prometheus.Collector {
-	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes}
+	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked}
 }
 
 func resultOf(err error) string {
@@ -93,7 +97,13 @@ func (m *Metrics) published(r Report) {
 	if r.Took > 0 && r.Result.Plan.Empty() && r.Err == nil {
 		m.took.WithLabelValues(r.Account).Observe(r.Took.Seconds())
 	}
-	count := map[plan.Mode]int{plan.Enforce: 0, plan.Planned: 0, plan.Released: 0, plan.BreakGlass: 0}
+	released, guarded := 0, 0
+	if w := r.Brake.Waiting; w != nil {
+		released, guarded = len(w.Released), len(w.Guarded)
+	}
+	m.braked.WithLabelValues(r.Account, "released").Set(float64(released))
+	m.braked.WithLabelValues(r.Account, "guarded").Set(float64(guarded))
+	count := map[plan.Mode]int{plan.Enforce: 0, plan.Planned: 0, plan.Braked: 0, plan.Released: 0, plan.BreakGlass: 0}
 	for _, vm := range r.Result.VMs {
 		count[vm.Mode]++
 	}
@@ -118,7 +128,7 @@ func (m *Metrics) forget(account string) {
 		return
 	}
 	label := prometheus.Labels{"account": account}
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes} {
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked} {
 		v.DeletePartialMatch(label)
 	}
 }

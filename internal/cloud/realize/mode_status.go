@@ -26,6 +26,9 @@ func suspendedCondition(policies int, vm plan.VMStatus, r Report) metav1.Conditi
 	case plan.Planned:
 		cond.Reason = cloudv1.ReasonPlanOnly
 		cond.Message = fmt.Sprintf("mode plan (%s): nothing is written; policies that would apply: %d", by, policies)
+	case plan.Braked:
+		cond.Reason = cloudv1.ReasonConfirmationNeeded
+		cond.Message = fmt.Sprintf("%s; until then the VM stays as it is; policies that apply: %d", brakedText(r.Account), policies)
 	case plan.BreakGlass:
 		cond.Reason = cloudv1.ReasonBreakGlass
 		cond.Message = fmt.Sprintf("BREAK-GLASS (%s): policies that are not enforced: %d", by, policies)
@@ -33,7 +36,7 @@ func suspendedCondition(policies int, vm plan.VMStatus, r Report) metav1.Conditi
 		cond.Reason = cloudv1.ReasonReleased
 		cond.Message = fmt.Sprintf("mode %s (%s): policies that are not enforced: %d", vm.Mode, by, policies)
 	}
-	if how := givenBack(r, vm); vm.Mode != plan.Planned && how != released {
+	if how := givenBack(r, vm); !vm.Mode.Still() && how != released {
 		cond.Message += "; the VM is " + how
 	}
 	cond.Message += remarks

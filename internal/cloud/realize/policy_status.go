@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
@@ -74,6 +75,10 @@ func countModes(vms []plan.VMRef, modes map[plan.VMRef]plan.Mode) string {
 	}
 	var parts []string
 	for _, m := range sortedKeys(count) {
+		if m == plan.Braked {
+			parts = append(parts, fmt.Sprintf("%d waiting for a confirmation, see the condition %s of the account", count[m], cloudv1.ConditionBraked))
+			continue
+		}
 		parts = append(parts, fmt.Sprintf("%d in mode %s", count[m], m))
 	}
 	return strings.Join(parts, ", ")

@@ -27,6 +27,8 @@ type Report struct {
 	// none.
 	Modes map[plan.VMRef]VMMode
 	Would *plan.Result
+	// Brake is what the account's brake does.
+	Brake Braking
 	// Failsafe is what VMs with policies are always allowed.
 	Failsafe []plan.FailsafeFlow
 	// ClusterID is ours, and Claims says who claims the networks, by network.
@@ -80,8 +82,8 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	w.report.Modes, w.report.Failsafe = acct.Modes, acct.Failsafe
 	if res != nil {
 		w.report.Result, w.report.Would, w.report.Claims, w.report.ClusterID = res, w.would, w.claims, w.r.ClusterID
-		w.report.AsPlanned, w.report.Unread = w.asPlanned, w.unread
-		if err == nil && res.Plan.Empty() {
+		w.report.AsPlanned, w.report.Unread, w.report.Brake = w.asPlanned, w.unread, w.brake.state
+		if err == nil && res.Plan.Empty() && w.brake.state.Waiting == nil {
 			now := w.r.Clock.Now()
 			w.report.RealizedAt = now
 			if !w.report.began.IsZero() {

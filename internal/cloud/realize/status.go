@@ -67,6 +67,8 @@ type StatusWriter struct {
 	suspended map[string]map[string]bool
 	// moded tells of the accounts known whether they or their selectors say something about modes; only Start's goroutine uses it.
 	moded map[string]bool
+	// braked tells of the accounts known whether they say something about a brake; only Start's goroutine uses it.
+	braked map[string]bool
 	// claims holds, per account, what was told of who claims its networks; only Start's goroutine uses it.
 	claims map[string]map[string]string
 	// wrote holds the resource versions of what was written and not read since; only Start's goroutine uses it.
@@ -83,7 +85,7 @@ type StatusWriter struct {
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
 		pending: map[string]Report{}, wake: make(chan struct{}, 1), untold: map[string][]telling{}, drifting: map[string]drifting{}, changes: map[string]*untoldChanges{},
-		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, moded: map[string]bool{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{},
+		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, moded: map[string]bool{}, braked: map[string]bool{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{},
 		shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
 }
 
@@ -164,6 +166,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	if r.Result == nil {
 		return behind, errors.Join(errs...)
 	}
+	note(s.writeBrake(ctx, r))
 	note(s.writeClaims(ctx, r))
 	note(s.writePolicies(ctx, r))
 	vms := map[plan.VMRef]plan.VMStatus{}
@@ -207,6 +210,8 @@ func vmPolicies(r Report, vm plan.VMStatus, before []cloudv1.VirtualMachinePolic
 			Phase: cloudv1.PolicyPhaseRealizing, Message: p.Warning,
 		}
 		switch {
+		case vm.Mode == plan.Braked:
+			st.Phase, st.Message = cloudv1.PolicyPhaseSuspended, brakedText(r.Account)
 		case vm.Mode != plan.Enforce:
 			st.Phase = cloudv1.PolicyPhaseSuspended
 		case r.Unread[vm.VM.Region].Never && wasRealized(before, p):
@@ -297,14 +302,14 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 	if err != nil {
 		return "", fmt.Errorf("status of VirtualMachine %s: %w", key, err)
 	}
-	s.tellVM(&obj, before, policies)
+	s.tellVM(&obj, conditions, before, policies)
 	s.tellMode(&obj, conditions, len(policies))
 	return obj.Labels[cloudv1.LabelCESName], nil
 }
 
 // tellVM writes the events of a change of a VM's policies: each version of a policy is reported once as realized, and whenever it
-// begins to fail or fails for another reason.
-func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, before, after []cloudv1.VirtualMachinePolicyStatus) {
+// begins to fail or fails for another reason. That a VM is released is told when nothing waits for a confirmation any more.
+func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, conditions []metav1.Condition, before, after []cloudv1.VirtualMachinePolicyStatus) {
 	known := map[types.UID]cloudv1.VirtualMachinePolicyStatus{}
 	for _, p := range before {
 		known[p.UID] = p
@@ -331,7 +336,7 @@ func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, before, after []cloudv
 		told[p.UID] = reported
 	}
 	s.told[vm.UID] = told
-	if len(before) > 0 && len(after) == 0 {
+	if len(after) == 0 && !isBraked(vm.Status.Conditions) && (len(before) > 0 || isBraked(conditions)) {
 		delete(s.told, vm.UID)
 		s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "Released", "Realize", "no policy applies any more; the VM is under its own security groups")
 	}

@@ -58,6 +58,8 @@ type worker struct {
 	limits map[string]cloud.Limits
 	// seen is the drift of the last computation; only run's goroutine uses it.
 	seen []plan.Drift
+	// brake holds what waits for a confirmation; only run's goroutine uses it.
+	brake brake
 	// lineage is the order of changes that the cloud has not followed.
 	lineage lineage
 	// books keep count of what is done.
@@ -160,7 +162,8 @@ func (w *worker) trace(ctx context.Context) {
 func (w *worker) accountChanged() bool {
 	now, ok := w.r.Accounts.Account(w.key)
 	return !ok || now.Provider != w.last.Provider || now.Releasing != w.last.Releasing || !slices.Equal(now.Regions, w.last.Regions) ||
-		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Shared, w.last.Shared) || !maps.Equal(now.Modes, w.last.Modes)
+		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Shared, w.last.Shared) || !maps.Equal(now.Modes, w.last.Modes) ||
+		now.brakesOtherwise(w.last)
 }
 
 // settle waits a moment, and while changes keep coming for some more, so that changes that come together become one plan; false if ctx
@@ -354,7 +357,8 @@ func (w *worker) begun(t task, res *plan.Result) {
 // done ends a round that has nothing left to do on these snapshots. An account that is being deleted is released then; if something
 // of ours is left that the planner refuses to touch, that is a failure.
 func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud.Snapshot) (bool, error) {
-	if t.acct.Releasing {
+	releasing := t.acct.Releasing && w.brake.state.Waiting == nil
+	if releasing {
 		if err := w.leftover(on, res); err != nil {
 			w.publish(ctx, t.acct, res, err)
 			return false, err
@@ -362,7 +366,7 @@ func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud
 	}
 	w.begun(t, res)
 	w.publish(ctx, t.acct, res, nil)
-	if t.acct.Releasing && w.setReleased(true) {
+	if releasing && w.setReleased(true) {
 		w.r.Accounts.Trigger(w.key)
 	}
 	return true, nil
@@ -429,6 +433,9 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	if res.Stopped {
 		return res
 	}
+	if in, res = w.hold(t, in, res); res.Stopped {
+		return res
+	}
 	w.noteLimits(regions)
 	w.would, w.claims = nil, claimsOf(regions)
 	if slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
@@ -437,7 +444,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 			return w.would
 		}
 	}
-	w.drift(t, res, regions)
+	w.drift(t, in.Modes, res, regions)
 	if res.Plan.Empty() {
 		w.remainAsPlanned(regions)
 	}
