@@ -99,14 +99,16 @@ func TestCallsForSignatures(t *testing.T) {
 
 // forgeries are what somebody who may write tags may do to the record of the first interface of small, which holds a group of ours.
 var forgeries = map[string]func(f *fakeCloud, n *cloud.Interface){
-	"another group":          func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] = groupID(3) },
-	"one more group":         func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] += " " + groupID(3) },
-	"a continuation":         func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer+".1"] = " " + groupID(3) },
-	"an empty record":        func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] = "" },
-	"the record is gone":     func(_ *fakeCloud, n *cloud.Interface) { delete(n.Tags, cloud.TagFormer) },
-	"both are gone":          func(_ *fakeCloud, n *cloud.Interface) { n.Tags = nil },
-	"the signature is gone":  func(_ *fakeCloud, n *cloud.Interface) { delete(n.Tags, cloud.TagSignature) },
-	"garbage for signature":  func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagSignature] = "v1 \x00\xff" + strings.Repeat("é", 100) },
+	"another group":         func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] = groupID(3) },
+	"one more group":        func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] += " " + groupID(3) },
+	"a continuation":        func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer+".1"] = " " + groupID(3) },
+	"an empty record":       func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] = "" },
+	"the record is gone":    func(_ *fakeCloud, n *cloud.Interface) { delete(n.Tags, cloud.TagFormer) },
+	"both are gone":         func(_ *fakeCloud, n *cloud.Interface) { n.Tags = nil },
+	"the signature is gone": func(_ *fakeCloud, n *cloud.Interface) { delete(n.Tags, cloud.TagSignature) },
+	"garbage for signature": func(_ *fakeCloud, n *cloud.Interface) {
+		n.Tags[cloud.TagSignature] = "v1 \x00\xff" + strings.Repeat("é", 100)
+	},
 	"a signature of nothing": func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagSignature] = "v1 " },
 	"of another version": func(_ *fakeCloud, n *cloud.Interface) {
 		n.Tags[cloud.TagSignature] = strings.Replace(n.Tags[cloud.TagSignature], "v1", "v2", 1)
