@@ -67,6 +67,8 @@ type ControllerOptions struct {
 	Antrea func() (*rest.Config, error)
 	// NoClouds leaves the cloud accounts to another process.
 	NoClouds bool
+	// Access is what accounts may use of this process, and how much is taken from them.
+	Access Access
 
 	loopback *loopback
 	metrics  *controllerMetrics
@@ -153,12 +155,16 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	if err != nil {
 		return err
 	}
+	accountsOfAWS, err := newAWSAccounts(ctx, id, o.Access)
+	if err != nil {
+		return err
+	}
 	// The inventory asks the realizer whether an account is given back, and the realizer asks the inventory what there is.
 	released := &lateReleaser{}
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
-		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: pacedAWS(o.metrics.aws.ended)},
-		Releaser: released, Now: clk.Now, Random: rand.Float64,
+		Clouds:     map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: accountsOfAWS.paced(o.metrics.aws.ended).open},
+		ExternalID: accountsOfAWS.externalID, Releaser: released, Now: clk.Now, Random: rand.Float64,
 	})
 	if err := o.metrics.show(o.metrics.realize, o.metrics.aws); err != nil {
 		return err
@@ -249,6 +255,7 @@ func NewControllerCommand() *cobra.Command {
 	var verbose bool
 	var api APIOptions
 	var antrea AntreaFlags
+	var access AccessFlags
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller against a Kubernetes API",
@@ -268,6 +275,9 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 				return fmt.Errorf("find the Kubernetes API: %w", err)
 			}
 			o.Log = NewLogger(cmd.ErrOrStderr(), verbose)
+			if o.Access, err = access.Access(); err != nil {
+				return err
+			}
 			if o.Antrea, err = antrea.Config(cfg); err != nil {
 				return err
 			}
@@ -298,6 +308,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	f.StringVar(&api.TLSDir, "api-tls-dir", "", "directory with tls.crt, tls.key and ca.crt for --api, which somebody else (cert-manager) keeps current")
 	api.RegisterEnforcers(f)
 	antrea.Register(f)
+	access.Register(f)
 	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log every round of computation")
 	return cmd

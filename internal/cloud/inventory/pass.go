@@ -28,6 +28,8 @@ type pass struct {
 	selectors []v1alpha1.CloudEntitySelector
 	// problem is why the account has no provider; nil if it has one.
 	problem *problem
+	// externalID is that of the account's role; empty if the controller does not choose it.
+	externalID string
 	// news says that something changed that subscribers want to know.
 	news bool
 	// quick says that nothing but named objects was read, and that no object of ours was touched since the last pass: then the
@@ -98,6 +100,9 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if p.opts.ExternalID != nil {
+		p.externalID = p.opts.ExternalID(config)
+	}
 	encoded, err := json.Marshal(config)
 	if err != nil {
 		return false, fmt.Errorf("encode the configuration of account %s: %w", p.key(), err)
@@ -119,7 +124,7 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 		if p.problem == nil {
 			a.whole, err = p.opts.Clouds[config.Cloud](config)
 			if err != nil {
-				a.whole, p.problem = nil, &problem{v1alpha1.ReasonSecretInvalid, err.Error()}
+				a.whole, p.problem = nil, unopened(err)
 			}
 		}
 		p.Inventory.listen(a, config.Queues)
@@ -136,6 +141,15 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 		}
 	}
 	return changed, nil
+}
+
+// unopened is the problem with an account whose provider cannot be made.
+func unopened(err error) *problem {
+	var notGranted *cloud.NotGrantedError
+	if errors.As(err, &notGranted) {
+		return &problem{v1alpha1.ReasonNotGranted, err.Error()}
+	}
+	return &problem{v1alpha1.ReasonSecretInvalid, err.Error()}
 }
 
 // config reads the configuration and the Secret. What is wrong with them becomes p.problem; an error is one of the API server.

@@ -64,6 +64,11 @@ var errForm = errors.New(`want HOST, HOST:PORT, a range of addresses such as 10.
 // hostName is the form of a host's name.
 var hostName = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$`)
 
+// Local returns the rule for this machine alone.
+func Local() Rules {
+	return Rules{ranges: []block{{prefix: netip.MustParsePrefix("127.0.0.0/8")}, {prefix: netip.MustParsePrefix("::1/128")}}, text: []string{Loopback}}
+}
+
 // Parse reads rules: each is HOST or HOST:PORT (a name or an address, IPv6 in brackets if there is a port), a range of addresses in CIDR form,
 // or "loopback".
 func Parse(rules []string) (Rules, error) {
@@ -79,7 +84,7 @@ func Parse(rules []string) (Rules, error) {
 
 func (r *Rules) add(rule string) error {
 	if rule == Loopback {
-		r.ranges = append(r.ranges, block{prefix: netip.MustParsePrefix("127.0.0.0/8")}, block{prefix: netip.MustParsePrefix("::1/128")})
+		r.ranges = append(r.ranges, Local().ranges...)
 		return nil
 	}
 	if p, err := netip.ParsePrefix(rule); err == nil {
