@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
@@ -12,17 +14,38 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 )
 
-// openAWS makes the provider of an AWS account that calls at its own pace.
-func openAWS(c inventory.AccountConfig) (cloud.Provider, error) { return newAWS(c, nil, nil) }
-
-// pacedAWS makes providers of AWS accounts that keep together below the rates of their cloud accounts. ended, if set, is told of every
-// call, and audit of those that change something.
-func pacedAWS(ended func(pace.Event), audit aws.Auditor) inventory.Open {
-	limiter := pace.New(pace.Options{Now: time.Now, After: time.After, Ended: ended})
-	return func(c inventory.AccountConfig) (cloud.Provider, error) { return newAWS(c, limiter, audit) }
+// awsAccounts makes the providers of the AWS accounts of a cluster.
+type awsAccounts struct {
+	cluster string
+	access  Access
+	// ambient is the identity of the process; nil if no account may use it.
+	ambient *awssdk.Config
+	// audit, if set, is told of every call that changes something.
+	audit aws.Auditor
+	// limiter, if set, keeps the calls of all accounts below the rates of their cloud accounts.
+	limiter *pace.Limiter
 }
 
-func newAWS(c inventory.AccountConfig, limiter *pace.Limiter, audit aws.Auditor) (cloud.Provider, error) {
+// newAWSAccounts finds the identity of the process if accounts may use it. Nothing is called.
+func newAWSAccounts(ctx context.Context, cluster string, access Access) (*awsAccounts, error) {
+	own, err := access.ambient(ctx, cluster)
+	return &awsAccounts{cluster: cluster, access: access, ambient: own}, err
+}
+
+// paced makes the accounts that belong to the same cloud account keep together below its rates. ended, if set, is told of every call.
+func (a *awsAccounts) paced(ended func(pace.Event)) *awsAccounts {
+	a.limiter = pace.New(pace.Options{Now: time.Now, After: time.After, Ended: ended})
+	return a
+}
+
+// recorded makes every call that changes something known to audit.
+func (a *awsAccounts) recorded(audit aws.Auditor) *awsAccounts {
+	a.audit = audit
+	return a
+}
+
+// open implements inventory.Open.
+func (a *awsAccounts) open(c inventory.AccountConfig) (cloud.Provider, error) {
 	cred, err := aws.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
 	if err != nil {
 		return nil, err
@@ -30,16 +53,31 @@ func newAWS(c inventory.AccountConfig, limiter *pace.Limiter, audit aws.Auditor)
 	if len(c.Regions) == 0 {
 		return nil, errors.New("spec.awsConfig.region names no region")
 	}
-	cfg := aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, Limits: limitsOf(c.Quotas), UserAgent: "nephele", Audit: audit}
+	cfg := aws.Config{
+		Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, Limits: limitsOf(c.Quotas), UserAgent: "nephele",
+		Cluster: a.cluster, Account: c.Account, Allowed: &a.access.Endpoints, Bounds: a.access.Bounds, Audit: a.audit,
+	}
+	if namespace, _, ok := cutAccount(c.Account); ok && a.access.lends(namespace) {
+		cfg.Ambient = a.ambient
+	}
 	for _, q := range c.Queues {
 		cfg.Queues = append(cfg.Queues, aws.Queue{URL: q.URL, Region: q.Region})
 	}
-	if limiter != nil {
+	if a.limiter != nil {
 		cfg.Admit = func(ctx context.Context, owner, region, action string) (func(cloud.Class), error) {
-			return limiter.Admit(ctx, pace.Key{Endpoint: c.Endpoint, Account: owner, Region: region, Action: action})
+			return a.limiter.Admit(ctx, pace.Key{Endpoint: c.Endpoint, Account: owner, Region: region, Action: action})
 		}
 	}
 	return aws.New(cfg)
+}
+
+// externalID returns the external id with which the account's role is assumed if that is done with the identity of the process. What the Secret
+// holds makes no difference: the id must not tell whether it is there.
+func (a *awsAccounts) externalID(c inventory.AccountConfig) string {
+	if c.Cloud != cloudv1alpha1.CloudProviderAWS {
+		return ""
+	}
+	return aws.ExternalID(a.cluster, c.Account)
 }
 
 // limitsOf tells the adapter the quotas of an account; nil means that they are the cloud's defaults.

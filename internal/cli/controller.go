@@ -70,6 +70,8 @@ type ControllerOptions struct {
 	Audit AuditFlags
 	// NoClouds leaves the cloud accounts to another process.
 	NoClouds bool
+	// Access is what accounts may use of this process, and how much is taken from them.
+	Access Access
 
 	loopback *loopback
 	metrics  *controllerMetrics
@@ -161,14 +163,20 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	if err != nil {
 		return err
 	}
+	accountsOfAWS, err := newAWSAccounts(ctx, id, o.Access)
+	if err != nil {
+		return err
+	}
 	// The inventory asks the realizer whether an account is given back, and the realizer asks the inventory what there is.
 	released := &lateReleaser{}
 	authors := &authorsCheck{reader: mgr.GetAPIReader(), log: log.WithName("grants"), clock: clk}
 	authors.look(ctx)
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
-		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: pacedAWS(o.metrics.aws.ended, o.record)},
-		Releaser: released, Now: clk.Now, Random: rand.Float64, AuthorsUnchecked: authors.Unchecked,
+		Clouds: map[cloudv1.CloudProvider]inventory.Open{
+			cloudv1.CloudProviderAWS: accountsOfAWS.paced(o.metrics.aws.ended).recorded(o.record).open,
+		},
+		ExternalID: accountsOfAWS.externalID, Releaser: released, Now: clk.Now, Random: rand.Float64, AuthorsUnchecked: authors.Unchecked,
 	})
 	authors.changed = inv.Revisit
 	if err := o.metrics.show(o.metrics.realize, o.metrics.aws, o.metrics.audit); err != nil {
@@ -260,6 +268,7 @@ func NewControllerCommand() *cobra.Command {
 	var verbose bool
 	var api APIOptions
 	var antrea AntreaFlags
+	var access AccessFlags
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller against a Kubernetes API",
@@ -279,6 +288,9 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 				return fmt.Errorf("find the Kubernetes API: %w", err)
 			}
 			o.Log = NewLogger(cmd.ErrOrStderr(), verbose)
+			if o.Access, err = access.Access(); err != nil {
+				return err
+			}
 			if o.Antrea, err = antrea.Config(cfg); err != nil {
 				return err
 			}
@@ -310,6 +322,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	api.RegisterEnforcers(f)
 	antrea.Register(f)
 	o.Audit.Register(f)
+	access.Register(f)
 	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log every round of computation")
 	return cmd

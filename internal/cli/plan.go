@@ -22,6 +22,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
 // planFlags are the flags of plan.
@@ -33,6 +34,7 @@ type planFlags struct {
 	all       bool
 	strict    bool
 	cluster   clusterFlags
+	access    AccessFlags
 }
 
 func newPlanCommand() *cobra.Command {
@@ -66,6 +68,7 @@ docs/plan.md explains the output and the JSON.`,
 	flags.BoolVar(&f.all, "all", false, "name all that is changed, refused or noted alike, in place of some and a number")
 	flags.BoolVar(&f.strict, "strict", false, "exit with 2 if there is any warning")
 	f.cluster.register(flags)
+	f.access.Register(flags, egress.Loopback)
 	return c
 }
 
@@ -127,11 +130,15 @@ func (f planFlags) prepare(cmd *cobra.Command) (*planner, error) {
 		}
 		return &planner{in: in, clusterID: id, open: open, close: stop}, nil
 	}
+	access, err := f.access.Access()
+	if err != nil {
+		return nil, err
+	}
 	c, err := f.cluster.client()
 	if err != nil {
 		return nil, err
 	}
-	p, err := planOver(cmd.Context(), c, f.files, cmd.InOrStdin())
+	p, err := planOver(cmd.Context(), c, f.files, cmd.InOrStdin(), access)
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +146,12 @@ func (f planFlags) prepare(cmd *cobra.Command) (*planner, error) {
 }
 
 // planOver plans for a cluster with the manifests in files applied to it. What of these admission would refuse is in in.refused.
-func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Reader) (*planner, error) {
+func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Reader, access Access) (*planner, error) {
 	id, err := clusterID(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := newAWSAccounts(ctx, id, access)
 	if err != nil {
 		return nil, err
 	}
@@ -155,17 +166,17 @@ func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Rea
 		}
 		in.overlay(over)
 	}
-	return &planner{in: in, clusterID: id, open: openFromCluster(c, in.secrets), close: func() {}}, nil
+	return &planner{in: in, clusterID: id, open: openFromCluster(c, in.secrets, accounts), close: func() {}}, nil
 }
 
 // Preview computes what applying the manifests in files to a cluster would change in one of its accounts, as the command plan does.
-// The cluster and the cloud are only read. An object that admission would refuse is an error.
+// The cluster and the cloud are only read, the cloud at its own endpoints or at one on this machine. An object that admission would refuse is an error.
 func Preview(ctx context.Context, cfg *rest.Config, account types.NamespacedName, files []string) (*plan.Result, error) {
 	c, err := newClient(cfg)
 	if err != nil {
 		return nil, err
 	}
-	p, err := planOver(ctx, c, files, strings.NewReader(""))
+	p, err := planOver(ctx, c, files, strings.NewReader(""), LocalAccess())
 	if err != nil {
 		return nil, err
 	}

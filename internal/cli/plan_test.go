@@ -165,7 +165,7 @@ func TestPlanOverCluster(t *testing.T) {
 	cluster := api.Build()
 	rules := func(files []string, over string) string {
 		t.Helper()
-		p, err := planOver(t.Context(), cluster, files, strings.NewReader(over))
+		p, err := planOver(t.Context(), cluster, files, strings.NewReader(over), Access{})
 		if err != nil || len(p.in.refused) > 0 || len(p.in.notes) > 0 {
 			t.Fatalf("%v, refused %v, notes %v", err, p.in.refused, p.in.notes)
 		}
@@ -216,7 +216,7 @@ func TestPlanBeforeAnythingIsApplied(t *testing.T) {
 	value := `{"accessKeyId": "` + estate.DefaultAccessKeyID + `", "accessKeySecret": "` + estate.DefaultSecret + `"}`
 	for field, value := range map[string]string{"stringData": value, "data": base64.StdEncoding.EncodeToString([]byte(value))} {
 		secret := "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: vms}\n" + field + ": {k: '" + value + "'}\n"
-		p, err := planOver(t.Context(), cluster, []string{"-"}, strings.NewReader(account+secret+"---"+sshPolicy))
+		p, err := planOver(t.Context(), cluster, []string{"-"}, strings.NewReader(account+secret+"---"+sshPolicy), LocalAccess())
 		if err != nil || len(p.in.refused) > 0 {
 			t.Fatalf("%v, refused %v", err, p.in.refused)
 		}

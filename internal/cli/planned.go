@@ -22,7 +22,7 @@ import (
 type opener func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error)
 
 // openFromCluster takes the credentials of accounts from manifests, or else from the cluster.
-func openFromCluster(c client.Reader, secrets []*corev1.Secret) opener {
+func openFromCluster(c client.Reader, secrets []*corev1.Secret, accounts *awsAccounts) opener {
 	return func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error) {
 		ref := a.Spec.AWSConfig.SecretRef
 		if ref == nil {
@@ -32,7 +32,7 @@ func openFromCluster(c client.Reader, secrets []*corev1.Secret) opener {
 		if err != nil {
 			return nil, fmt.Errorf("reading the credentials: %w", err)
 		}
-		return openAWS(inventory.AccountConfig{
+		return accounts.open(inventory.AccountConfig{
 			Account: cloud.AccountKey(a.Namespace, a.Name), Cloud: cloudv1alpha1.CloudProviderAWS,
 			Regions: a.Spec.AWSConfig.Region, Endpoint: a.Spec.AWSConfig.Endpoint, Quotas: a.Spec.AWSConfig.Quotas,
 			Secret: ref.Namespace + "/" + ref.Name, SecretKey: ref.Key, SecretValue: value,

@@ -48,7 +48,8 @@ type CloudProviderAccountAWSConfig struct {
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]+(-[a-z0-9]+)*$`
 	// +listType=set
 	Region []string `json:"region"`
-	// Endpoint, when set, is the http or https URL used for EC2, STS and SQS in every region instead of the public ones.
+	// Endpoint, when set, is the http or https URL used for EC2, STS and SQS in every region instead of the public ones. The controller must
+	// allow it (--allowed-endpoints), and the Secret must hold keys.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="endpoint must be an http or https URL with a host"
 	// +optional
@@ -87,7 +88,8 @@ type AWSQuotas struct {
 
 // AWSEventQueue is a standard SQS queue with EventBridge events, of one or several regions, of which nobody else takes messages.
 type AWSEventQueue struct {
-	// URL of the queue, for example https://sqs.us-west-2.amazonaws.com/111122223333/nephele-events.
+	// URL of the queue, for example https://sqs.us-west-2.amazonaws.com/111122223333/nephele-events. A host that is not one of AWS must be
+	// allowed as an endpoint is.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0",message="url must be an http or https URL with a host"
@@ -191,6 +193,10 @@ type CloudProviderAccountStatus struct {
 	// another account are refused, for what is held in the first would be forgotten.
 	// +optional
 	CloudAccountID string `json:"cloudAccountId,omitempty"`
+	// ExternalID is the external id with which the controller assumes the account's role, if it does so with its own identity. It belongs to
+	// this account of this cluster; let the role's trust policy demand it. With keys in the Secret it plays no part.
+	// +optional
+	ExternalID string `json:"externalId,omitempty"`
 	// Conditions: Ready, CredentialsValid, Reachable, EventsReceived if the account has event queues, and AuthorsChecked while nobody
 	// checks the rights of authors.
 	// +listType=map

@@ -8,9 +8,9 @@ type AWSCredential struct {
 	AccessKeySecret string `json:"accessKeySecret,omitempty"`
 	// SessionToken goes with a temporary key pair.
 	SessionToken string `json:"sessionToken,omitempty"`
-	// RoleArn is the role to assume, with the keys if given, else with the identity of the process.
+	// RoleArn is the role to assume, with the keys if given, else with the identity of the process, where that is granted.
 	RoleArn string `json:"roleArn,omitempty"`
-	// ExternalID is handed over when the role is assumed.
+	// ExternalID is handed over when the role is assumed. Without keys it cannot be chosen: see CloudProviderAccountStatus.ExternalID.
 	ExternalID string `json:"externalId,omitempty"`
 }
 

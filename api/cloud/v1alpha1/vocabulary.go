@@ -85,6 +85,8 @@ const (
 	ReasonSecretInvalid = "SecretInvalid"
 	// ReasonAuthFailed: the cloud refuses the credentials.
 	ReasonAuthFailed = "AuthFailed"
+	// ReasonTooLarge: the cloud has more to say than is listened to; the message names the bound.
+	ReasonTooLarge = "TooLarge"
 	// ReasonUnknownRegion: the account has no such region.
 	ReasonUnknownRegion = "UnknownRegion"
 	// ReasonUnreachable: the cloud does not answer, or not in full.

@@ -35,14 +35,17 @@ func TestCredentials(t *testing.T) {
 	state.Credentials = append(state.Credentials,
 		world.Credential{AccessKeyID: "AKIAHUB", Secret: "hub", Account: other},
 		world.Credential{AccessKeyID: "ASIATEMP", Secret: "temp", SessionToken: "token", Account: account})
-	state.Roles = append(state.Roles, world.Role{Account: account, Name: "nephele", Trusted: []string{other}, ExternalID: "customer-42"})
+	state.Roles = append(state.Roles,
+		world.Role{Account: account, Name: "nephele", Trusted: []string{other}, ExternalID: "customer-42"},
+		world.Role{Account: account, Name: "ours", Trusted: []string{other}, ExternalID: aws.ExternalID("cluster", "ns/account")},
+		world.Role{Account: account, Name: "theirs", Trusted: []string{other}, ExternalID: aws.ExternalID("cluster", "ns/another")})
 	l := newLab(t, sim.Options{State: state})
-	role := "arn:aws:iam::" + account + ":role/nephele"
-	hub := credentials.NewStaticCredentialsProvider("AKIAHUB", "hub", "")
+	role, ours, theirs := "arn:aws:iam::"+account+":role/nephele", "arn:aws:iam::"+account+":role/ours", "arn:aws:iam::"+account+":role/theirs"
+	hub := l.ambient(credentials.NewStaticCredentialsProvider("AKIAHUB", "hub", ""))
 	for _, c := range []struct {
 		name    string
 		cred    v1alpha1.AWSCredential
-		ambient awssdk.CredentialsProvider
+		ambient *awssdk.Config
 		want    cloud.Class
 		code    string
 	}{
@@ -50,23 +53,20 @@ func TestCredentials(t *testing.T) {
 		{name: "keys and token", cred: v1alpha1.AWSCredential{AccessKeyID: "ASIATEMP", AccessKeySecret: "temp", SessionToken: "token"}},
 		{name: "role with keys", cred: v1alpha1.AWSCredential{
 			AccessKeyID: "AKIAHUB", AccessKeySecret: "hub", RoleArn: role, ExternalID: "customer-42"}},
-		{name: "role with the identity of the process", ambient: hub, cred: v1alpha1.AWSCredential{RoleArn: role, ExternalID: "customer-42"}},
+		{name: "role with the identity of the process", ambient: hub, cred: v1alpha1.AWSCredential{RoleArn: ours}},
 		{name: "unknown key", want: cloud.Auth, code: "InvalidClientTokenId",
 			cred: v1alpha1.AWSCredential{AccessKeyID: "AKIANOBODY", AccessKeySecret: "x"}},
 		{name: "wrong secret", want: cloud.Auth, code: "SignatureDoesNotMatch",
 			cred: v1alpha1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: "x"}},
 		{name: "token missing", want: cloud.Auth, code: "InvalidClientTokenId",
 			cred: v1alpha1.AWSCredential{AccessKeyID: "ASIATEMP", AccessKeySecret: "temp"}},
-		{name: "wrong external id", want: cloud.Auth, code: "AccessDenied", ambient: hub,
-			cred: v1alpha1.AWSCredential{RoleArn: role, ExternalID: "customer-43"}},
-		{name: "unknown role", want: cloud.Auth, code: "AccessDenied", ambient: hub,
-			cred: v1alpha1.AWSCredential{RoleArn: role + "s", ExternalID: "customer-42"}},
-		{name: "no identity", want: cloud.Auth, cred: v1alpha1.AWSCredential{RoleArn: role},
-			ambient: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
-				return awssdk.Credentials{}, errors.New("none here")
-			})},
+		{name: "wrong external id", want: cloud.Auth, code: "AccessDenied",
+			cred: v1alpha1.AWSCredential{AccessKeyID: "AKIAHUB", AccessKeySecret: "hub", RoleArn: role, ExternalID: "customer-43"}},
+		{name: "role of another account of ours", want: cloud.Auth, code: "AccessDenied", ambient: hub, cred: v1alpha1.AWSCredential{RoleArn: theirs}},
+		{name: "unknown role", want: cloud.Auth, code: "AccessDenied", ambient: hub, cred: v1alpha1.AWSCredential{RoleArn: ours + "s"}},
+		{name: "no identity", want: cloud.Auth, cred: v1alpha1.AWSCredential{RoleArn: ours}, ambient: l.ambient(noIdentity())},
 	} {
-		p := l.open(aws.Config{Credential: c.cred, Ambient: c.ambient})
+		p := l.open(aws.Config{Credential: c.cred, Ambient: c.ambient, Cluster: "cluster", Account: "ns/account"})
 		s, err := p.Observe(t.Context(), l.scope())
 		if c.want == "" {
 			if err != nil || s.OwnerID != account || len(s.VMs) == 0 {
@@ -82,6 +82,18 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("%s: taken for an unknown region: %v", c.name, err)
 		}
 	}
+}
+
+// ambient is the identity of a process whose environment names the simulator as the place of all services.
+func (l *lab) ambient(p awssdk.CredentialsProvider) *awssdk.Config {
+	return &awssdk.Config{Credentials: p, BaseEndpoint: awssdk.String(l.server.URL())}
+}
+
+// noIdentity is that of a process without one.
+func noIdentity() awssdk.CredentialsProvider {
+	return awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
+		return awssdk.Credentials{}, errors.New("none here")
+	})
 }
 
 func TestUnknownRegion(t *testing.T) {
@@ -236,12 +248,10 @@ func TestMessages(t *testing.T) {
 	for want, p := range map[string]*aws.Provider{
 		"GetCallerIdentity: AccessDenied (Auth): no usable credentials: not yours [request": l.open(aws.Config{
 			Credential: v1alpha1.AWSCredential{RoleArn: "arn:aws:iam::123456789012:role/x"},
-			Ambient:    credentials.NewStaticCredentialsProvider(estate.DefaultAccessKeyID, estate.DefaultSecret, "")}),
+			Ambient:    l.ambient(credentials.NewStaticCredentialsProvider(estate.DefaultAccessKeyID, estate.DefaultSecret, ""))}),
 		"GetCallerIdentity (Auth): no usable credentials: failed to refresh cached credentials, none here": l.open(aws.Config{
 			Credential: v1alpha1.AWSCredential{RoleArn: "arn:aws:iam::123456789012:role/x"},
-			Ambient: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
-				return awssdk.Credentials{}, errors.New("none here")
-			})}),
+			Ambient:    l.ambient(noIdentity())}),
 		"GetCallerIdentity (Unavailable): the wire is cut": l.open(aws.Config{Client: cut{}}),
 	} {
 		if _, err := p.Observe(t.Context(), l.scope()); err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -89,7 +89,10 @@ func (l *lab) open(cfg aws.Config) *aws.Provider {
 	if cfg.Region == "" {
 		cfg.Region = region
 	}
-	cfg.Endpoint, cfg.Now, cfg.Sleep = l.server.URL(), l.clock.read, l.clock.sleep
+	if cfg.Ambient == nil { // else the environment names the simulator
+		cfg.Endpoint = l.server.URL()
+	}
+	cfg.Now, cfg.Sleep = l.clock.read, l.clock.sleep
 	if cfg.MaxAttempts == 0 {
 		cfg.MaxAttempts = 3
 	}

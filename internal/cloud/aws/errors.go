@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -108,7 +109,13 @@ func classify(call string, err error, now time.Time) error {
 	var api smithy.APIError
 	var noCredentials *credentialsError
 	var dns *net.DNSError
+	var notGranted *cloud.NotGrantedError
+	var bound *cloud.BoundError
 	switch {
+	case errors.As(err, &notGranted):
+		e.Class = cloud.Auth
+	case errors.As(err, &bound), errors.Is(err, cloud.ErrRegionUnknown):
+		e.Class = cloud.Terminal
 	case errors.As(err, &api):
 		e.Code = api.ErrorCode()
 		class, known := classOfCode(e.Code)
@@ -154,8 +161,15 @@ func plain(err error) error {
 	var api smithy.APIError
 	var noCredentials *credentialsError
 	var unsent *smithyhttp.RequestSendError
+	var notGranted *cloud.NotGrantedError
+	var bound *cloud.BoundError
+	var canceled *awssdk.RequestCanceledError
 	msg := ""
 	switch {
+	case errors.As(err, &notGranted):
+		msg = notGranted.Error()
+	case errors.As(err, &bound):
+		msg = bound.Error()
 	case errors.As(err, &noCredentials):
 		for inner := noCredentials; errors.As(inner.err, &inner); {
 			noCredentials = inner // an assumed role needs credentials of its own
@@ -167,6 +181,8 @@ func plain(err error) error {
 		if errors.As(err, &answer) && answer.ServiceRequestID() != "" {
 			msg += " [request " + answer.ServiceRequestID() + "]"
 		}
+	case errors.As(err, &canceled):
+		msg = canceled.Err.Error()
 	case errors.As(err, &unsent):
 		msg = unsent.Err.Error()
 	default:

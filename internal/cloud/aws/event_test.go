@@ -112,7 +112,7 @@ func TestQueueRegion(t *testing.T) {
 		t.Error(got)
 	}
 	for _, bad := range []string{"", "ftp://x/y", "/only/a/path", "https://"} {
-		if checkQueues([]Queue{{URL: bad}}) == nil {
+		if (reach{}).checkQueue(bad) == nil {
 			t.Errorf("%q was accepted", bad)
 		}
 	}

@@ -3,7 +3,6 @@ package aws
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -49,17 +48,6 @@ func (p *Provider) Listen(ctx context.Context, h cloud.Hearer) {
 		})
 	}
 	wg.Wait()
-}
-
-// checkQueues refuses what cannot be the URL of a queue.
-func checkQueues(queues []Queue) error {
-	for _, q := range queues {
-		u, err := url.Parse(q.URL)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return fmt.Errorf("event queue %q is not an http or https URL with a host", q.URL)
-		}
-	}
-	return nil
 }
 
 // region is where the queue is.

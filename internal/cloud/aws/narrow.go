@@ -86,8 +86,11 @@ func (r *reader) look(ctx context.Context, w window, snap *cloud.Snapshot, frame
 		ours, err = r.groups(ctx, []types.Filter{filter("tag-key", cloud.TagCluster)})
 		return err
 	})
+	if err != nil {
+		return err
+	}
 	r.only = w.choose(snap, ownedNetworks(ours))
-	return err
+	return r.p.kept.add(r.region, -sum(ours)) // they are read again with their networks
 }
 
 // blind reports that no network's content is to be read.

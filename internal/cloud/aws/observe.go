@@ -48,8 +48,10 @@ func (p *Provider) observe(ctx context.Context, s cloud.Scope, w window) (*cloud
 		snap.References, err = r.references(ctx, snap)
 	}
 	if err != nil {
+		p.kept.end(s.Region, false)
 		return nil, p.explainAuth(ctx, s.Region, err)
 	}
+	p.kept.end(s.Region, true)
 	return snap, nil
 }
 
@@ -78,10 +80,12 @@ func (r *reader) references(ctx context.Context, snap *cloud.Snapshot) (all []cl
 		}
 		for _, x := range found {
 			if there, ok := foreign[awssdk.ToString(x.VpcPeeringConnectionId)]; ok {
-				all = append(all, cloud.Reference{
+				if all, err = hold(r, all, cloud.Reference{
 					GroupID: awssdk.ToString(x.GroupId), NetworkID: awssdk.ToString(x.ReferencingVpcId), OwnerID: there.OwnerID,
 					PeeringID: awssdk.ToString(x.VpcPeeringConnectionId),
-				})
+				}); err != nil {
+					return nil, &cloud.Error{Class: cloud.Terminal, Call: "DescribeSecurityGroupReferences", Err: err}
+				}
 			}
 		}
 	}
@@ -148,15 +152,18 @@ func together(ctx context.Context, fns ...func(context.Context) error) error {
 
 // reader reads one region.
 type reader struct {
-	p    *Provider
-	api  *ec2.Client
-	page *int32
+	p      *Provider
+	region string
+	api    *ec2.Client
+	page   *int32
 	// only are the networks whose content is read; nil means all.
 	only map[string]bool
 }
 
+// reader begins a reading of a region; its end is to be told to p.kept.
 func (p *Provider) reader(region string) *reader {
-	return &reader{p: p, api: p.region(region), page: awssdk.Int32(p.cfg.PageSize)}
+	p.kept.begin(region)
+	return &reader{p: p, region: region, api: p.region(region), page: awssdk.Int32(p.cfg.PageSize)}
 }
 
 // pages is what the SDK's paginators have in common.
@@ -167,16 +174,30 @@ type pages[Out any] interface {
 
 // each hands every page to use; the first error ends it.
 func each[Out any](ctx context.Context, r *reader, call string, p pages[Out], use func(Out) error) error {
-	for p.HasMorePages() {
+	for n := 0; p.HasMorePages(); n++ {
+		if bound := r.p.cfg.Bounds.Pages; n == bound {
+			return &cloud.Error{Class: cloud.Terminal, Call: call, Err: &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: flagPages}}
+		}
 		out, err := p.NextPage(ctx)
 		if err != nil {
 			return classify(call, err, r.p.cfg.Now())
 		}
-		if err := use(out); err != nil {
+		err = use(out)
+		var bound *cloud.BoundError
+		switch {
+		case errors.As(err, &bound):
+			return &cloud.Error{Class: cloud.Terminal, Call: call, Err: bound}
+		case err != nil:
 			return &cloud.Error{Class: cloud.Terminal, Call: call, Err: fmt.Errorf("the answer cannot be understood: %w", err)}
 		}
 	}
 	return nil
+}
+
+// hold appends what was read; it fails if the account has too much.
+func hold[T any](r *reader, all []T, x T) ([]T, error) {
+	all = append(all, x)
+	return all, r.p.kept.add(r.region, weight(&all[len(all)-1]))
 }
 
 func filter(name string, values ...string) types.Filter {
@@ -212,7 +233,9 @@ func (r *reader) networks(ctx context.Context, f []types.Filter) (all []cloud.Ne
 			if err != nil {
 				return err
 			}
-			all = append(all, n)
+			if all, err = hold(r, all, n); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -228,9 +251,12 @@ func (r *reader) peerings(ctx context.Context, f []types.Filter) (all []cloud.Pe
 			if c.Status == nil || c.Status.Code != types.VpcPeeringConnectionStateReasonCodeActive {
 				continue
 			}
-			all = append(all, cloud.Peering{
+			var err error
+			if all, err = hold(r, all, cloud.Peering{
 				ID: awssdk.ToString(c.VpcPeeringConnectionId), A: peeringEnd(c.RequesterVpcInfo), B: peeringEnd(c.AccepterVpcInfo),
-			})
+			}); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -244,10 +270,13 @@ func (r *reader) instances(ctx context.Context, f []types.Filter) (all []cloud.V
 	err = each(ctx, r, "DescribeInstances", pager, func(out *ec2.DescribeInstancesOutput) error {
 		for _, res := range out.Reservations {
 			for _, i := range res.Instances {
-				if i.State == nil || i.State.Name != types.InstanceStateNameTerminated {
-					if v := vm(i); r.sees(v.NetworkID) {
-						all = append(all, v)
-					}
+				v := vm(i)
+				if i.State != nil && i.State.Name == types.InstanceStateNameTerminated || !r.sees(v.NetworkID) {
+					continue
+				}
+				var err error
+				if all, err = hold(r, all, v); err != nil {
+					return err
 				}
 			}
 		}
@@ -269,7 +298,9 @@ func (r *reader) interfaces(ctx context.Context, f []types.Filter, devices map[s
 			if !r.sees(i.NetworkID) {
 				continue
 			}
-			all = append(all, i)
+			if all, err = hold(r, all, i); err != nil {
+				return err
+			}
 			if i.VMID != "" {
 				devices[i.ID] = awssdk.ToInt32(n.Attachment.DeviceIndex)
 			}
@@ -303,8 +334,11 @@ func (r *reader) groups(ctx context.Context, f []types.Filter) (all []cloud.Grou
 			if err != nil {
 				return err
 			}
-			if r.sees(group.NetworkID) {
-				all = append(all, group)
+			if !r.sees(group.NetworkID) {
+				continue
+			}
+			if all, err = hold(r, all, group); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -335,8 +369,11 @@ func (r *reader) prefixLists(ctx context.Context, ids []string) (all []cloud.Pre
 		}
 		pager := ec2.NewDescribeManagedPrefixListsPaginator(r.api, in)
 		err := each(ctx, r, "DescribeManagedPrefixLists", pager, func(out *ec2.DescribeManagedPrefixListsOutput) error {
+			var err error
 			for _, l := range out.PrefixLists {
-				all = append(all, prefixList(l))
+				if all, err = hold(r, all, prefixList(l)); err != nil {
+					return err
+				}
 			}
 			return nil
 		})
@@ -374,7 +411,7 @@ func (r *reader) entries(ctx context.Context, l *cloud.PrefixList) error {
 			}
 			l.Entries = append(l.Entries, prefix)
 		}
-		return nil
+		return r.p.kept.add(r.region, objects(len(out.Entries)*listBytes)-1)
 	})
 	if cloud.ClassOf(err) == cloud.NotFound && err != nil {
 		l.Entries = nil

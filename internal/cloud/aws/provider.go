@@ -1,10 +1,10 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 	"time"
 
@@ -17,6 +17,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
 // Config is what a Provider is made of. Only Credential and Region must be set.
@@ -24,17 +25,27 @@ type Config struct {
 	Credential v1alpha1.AWSCredential
 	// Region is where STS is asked: any region of the account.
 	Region string
+	// Cluster is the cluster's id and Account is "namespace/name" of the account. They name the sessions of a role, and its external id if
+	// it is assumed with the identity of the process.
+	Cluster, Account string
 	// Endpoint, when set, is the URL of EC2, STS and SQS in every region.
 	Endpoint string
-	// Ambient yields the identity of the process, which assumes the role if Credential has no keys. Nil means
-	// AmbientCredentials: environment, web identity token, container endpoint.
-	Ambient awssdk.CredentialsProvider
+	// Allowed says which endpoints and queues there may be besides those of AWS. Nil means that the caller vouches for those of this Config.
+	Allowed *egress.Rules
+	// Ambient is the identity of the process, as LoadAmbient returns it, which assumes the role if Credential has no keys. Nil means that
+	// the account may not use it. It is never shown to Endpoint.
+	Ambient *awssdk.Config
 	// Queues tell of changes; see Listen.
 	Queues []Queue
 	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults; zero fields mean the default.
 	Limits func(region string) cloud.Limits
 
-	// Client sends the HTTP requests; nil means one with a timeout per attempt.
+	// Bounds are how much is taken from the account; zero fields mean those of DefaultBounds.
+	Bounds cloud.Bounds
+	// AttemptTimeout bounds one attempt of one call, with the reading of its answer; 0 means 30 s.
+	AttemptTimeout time.Duration
+	// Client sends the HTTP requests; nil means one that follows no redirects, ends after AttemptTimeout and looks at the addresses that it
+	// connects to.
 	Client awssdk.HTTPClient
 	// UserAgent is the product and version that is named to the cloud, for example "nephele/1.0"; empty means "nephele".
 	UserAgent string
@@ -70,6 +81,7 @@ type Provider struct {
 	ec2   map[string]*ec2.Client
 	owner string
 	fresh map[string]time.Time // IDs of groups just created, until when a "not found" is not believed
+	kept  *kept
 }
 
 var _ cloud.Provider = (*Provider)(nil)
@@ -79,20 +91,29 @@ func New(cfg Config) (*Provider, error) {
 	if cfg.Region == "" {
 		return nil, errors.New("no region is given")
 	}
-	if err := checkEndpoint(cfg.Endpoint); err != nil {
+	if err := checkIdentity(cfg); err != nil {
 		return nil, err
 	}
-	if err := checkQueues(cfg.Queues); err != nil {
+	to, err := newReach(cfg)
+	if err != nil {
 		return nil, err
+	}
+	for _, q := range cfg.Queues {
+		if err := to.checkQueue(q.URL); err != nil {
+			return nil, err
+		}
 	}
 	cfg = withDefaults(cfg)
-	p := &Provider{cfg: cfg, ec2: map[string]*ec2.Client{}, fresh: map[string]time.Time{}}
-	base := awssdk.Config{
-		Region:     cfg.Region,
-		HTTPClient: cfg.Client,
-		APIOptions: p.middleware(),
-		Retryer:    p.retryer,
+	if cfg.Client == nil {
+		cfg.Client = newClient(to, cfg.Ambient, cfg.AttemptTimeout)
 	}
+	p := &Provider{cfg: cfg, ec2: map[string]*ec2.Client{}, fresh: map[string]time.Time{}, kept: newKept(cfg.Bounds.Objects)}
+	base := awssdk.Config{}
+	if cfg.ambient() {
+		base = cfg.Ambient.Copy() // with the endpoints and settings of the operator's environment
+	}
+	base.Region, base.Retryer, base.APIOptions = cfg.Region, p.retryer, p.middleware()
+	base.HTTPClient = gate{client: cfg.Client, reach: to, answers: newAnswers(cfg.Bounds.AnswerBytes)}
 	if cfg.Endpoint != "" {
 		base.BaseEndpoint = awssdk.String(cfg.Endpoint)
 	}
@@ -101,22 +122,17 @@ func New(cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-func checkEndpoint(endpoint string) error {
-	if endpoint == "" {
-		return nil
-	}
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return fmt.Errorf("endpoint %q is not an http or https URL with a host", endpoint)
-	}
-	return nil
+// ambient reports whether the account is served with the identity of the process.
+func (c Config) ambient() bool {
+	return c.Credential.AccessKeyID == "" && c.Credential.RoleArn != "" && c.Ambient != nil
 }
 
 func withDefaults(cfg Config) Config {
-	if cfg.Client == nil {
-		cfg.Client = defaultClient()
-	}
-	cfg.Client = calmClient{cfg.Client}
+	bounds := DefaultBounds()
+	cfg.Bounds.AnswerBytes = cmp.Or(cfg.Bounds.AnswerBytes, bounds.AnswerBytes)
+	cfg.Bounds.Pages = cmp.Or(cfg.Bounds.Pages, bounds.Pages)
+	cfg.Bounds.Objects = cmp.Or(cfg.Bounds.Objects, bounds.Objects)
+	cfg.AttemptTimeout = cmp.Or(cfg.AttemptTimeout, attemptTimeout)
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "nephele"
 	}
@@ -166,24 +182,23 @@ func (p *Provider) retryer() awssdk.Retryer {
 }
 
 // credentialsOf returns the cached credentials of the account: static keys, or a role assumed with them or with the identity of
-// the process. base is the configuration without credentials.
+// the process. base is the configuration without credentials, or with those of the process.
 func credentialsOf(cfg Config, base awssdk.Config) awssdk.CredentialsProvider {
 	c := cfg.Credential
-	var own awssdk.CredentialsProvider
-	switch {
-	case c.AccessKeyID != "":
+	own := base.Credentials
+	if !cfg.ambient() {
 		own = credentials.NewStaticCredentialsProvider(c.AccessKeyID, c.AccessKeySecret, c.SessionToken)
-	case cfg.Ambient != nil:
-		own = cfg.Ambient
-	default:
-		own = AmbientCredentials(base)
 	}
 	if c.RoleArn != "" {
 		base.Credentials = marked{awssdk.NewCredentialsCache(own)}
 		own = stscreds.NewAssumeRoleProvider(sts.NewFromConfig(base), c.RoleArn, func(o *stscreds.AssumeRoleOptions) {
-			o.RoleSessionName = "nephele"
-			if c.ExternalID != "" {
-				o.ExternalID = awssdk.String(c.ExternalID)
+			o.RoleSessionName = SessionName(cfg.Cluster, cfg.Account)
+			external := c.ExternalID
+			if cfg.ambient() {
+				external = ExternalID(cfg.Cluster, cfg.Account)
+			}
+			if external != "" {
+				o.ExternalID = awssdk.String(external)
 			}
 		})
 	}

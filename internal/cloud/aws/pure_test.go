@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -207,38 +206,6 @@ func TestDescriptionsAreWhatTheCloudTakes(t *testing.T) {
 	} {
 		if got := allowedText(in); got != want {
 			t.Errorf("%q became %q; want %q", in, got, want)
-		}
-	}
-}
-
-func TestAmbientCredentials(t *testing.T) {
-	t.Parallel()
-	env := func(m map[string]string) func(string) string { return func(k string) string { return m[k] } }
-	p, err := ambient(awssdk.Config{}, env(map[string]string{"AWS_ACCESS_KEY_ID": "A", "AWS_SECRET_ACCESS_KEY": "S", "AWS_SESSION_TOKEN": "T"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := p.Retrieve(t.Context())
-	if err != nil || c.AccessKeyID != "A" || c.SessionToken != "T" {
-		t.Errorf("%+v, %v", c, err)
-	}
-	for name, m := range map[string]map[string]string{
-		"nothing":        {"AWS_EC2_METADATA_DISABLED": "true"},
-		"half a key":     {"AWS_ACCESS_KEY_ID": "A", "AWS_EC2_METADATA_DISABLED": "TRUE"},
-		"no metadata":    {"AWS_EC2_METADATA_SERVICE_ENDPOINT": "localhost"},
-		"token in clear": {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://example.org/creds"},
-	} {
-		if _, err := ambient(awssdk.Config{}, env(m)); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-	for _, m := range []map[string]string{
-		{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/v2/x"},
-		{"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:7/creds"},
-		{"AWS_WEB_IDENTITY_TOKEN_FILE": "f", "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/n"},
-	} {
-		if _, err := ambient(awssdk.Config{}, env(m)); err != nil {
-			t.Errorf("%v: %v", m, err)
 		}
 	}
 }

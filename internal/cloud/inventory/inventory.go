@@ -63,7 +63,7 @@ type Recorder interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Options are the parts that an Inventory is made of; all but Releaser and the last group must be set.
+// Options are the parts that an Inventory is made of; all but ExternalID, Releaser and the last group must be set.
 type Options struct {
 	// Client reads (from a cache or not) and writes the objects.
 	Client client.Client
@@ -71,7 +71,10 @@ type Options struct {
 	Secrets client.Reader
 	// Clouds opens the providers, one per supported cloud.
 	Clouds map[v1alpha1.CloudProvider]Open
-	Events Recorder
+	// ExternalID, if set, returns the external id with which a role of the account is assumed, whether it is usable yet or not; empty if the
+	// account's own credentials choose it.
+	ExternalID func(AccountConfig) string
+	Events     Recorder
 	// Releaser is asked before a deleted account goes. Nil means that nothing is ever held in the cloud.
 	Releaser Releaser
 	// AuthorsUnchecked says why the rights of those who write accounts and selectors are not checked; "" if they are. It must not

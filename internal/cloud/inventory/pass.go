@@ -30,6 +30,8 @@ type pass struct {
 	refused   []refused
 	// problem is why the account has no provider; nil if it has one.
 	problem *problem
+	// externalID is that of the account's role; empty if the controller does not choose it.
+	externalID string
 	// news says that something changed that subscribers want to know.
 	news bool
 	// quick says that nothing but named objects was read, and that no object of ours was touched since the last pass: then the
@@ -100,6 +102,9 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if p.opts.ExternalID != nil {
+		p.externalID = p.opts.ExternalID(config)
+	}
 	encoded, err := json.Marshal(config)
 	if err != nil {
 		return false, fmt.Errorf("encode the configuration of account %s: %w", p.key(), err)
@@ -121,7 +126,7 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 		if p.problem == nil {
 			a.whole, err = p.opts.Clouds[config.Cloud](config)
 			if err != nil {
-				a.whole, p.problem = nil, p.secretProblem(*secretRefOf(p.cpa), v1alpha1.ReasonSecretInvalid, err.Error())
+				a.whole, p.problem = nil, p.unopened(err)
 			}
 		}
 		p.Inventory.listen(a, config.Queues)
@@ -138,6 +143,16 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 		}
 	}
 	return changed, nil
+}
+
+// unopened is the problem with an account whose provider cannot be made.
+func (p *pass) unopened(err error) *problem {
+	reason := v1alpha1.ReasonSecretInvalid
+	var notGranted *cloud.NotGrantedError
+	if errors.As(err, &notGranted) {
+		reason = v1alpha1.ReasonNotGranted
+	}
+	return p.secretProblem(*secretRefOf(p.cpa), reason, err.Error())
 }
 
 // config reads the configuration and the Secret. What is wrong with them becomes p.problem; an error is one of the API server.

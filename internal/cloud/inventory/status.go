@@ -151,7 +151,7 @@ func (p *pass) judge() (credentials, reachable verdict) {
 			known = "known as of " + r.snapshot.ObservedAt.UTC().Format(time.RFC3339)
 		}
 		failing = append(failing, fmt.Sprintf("%s: %v (%s)", name, r.err, known))
-		if why == v1alpha1.ReasonAuthFailed {
+		if why == v1alpha1.ReasonAuthFailed || why == v1alpha1.ReasonNotGranted {
 			credentials = no(why, fmt.Sprintf("region %s: %v", name, r.err))
 		}
 	}
@@ -181,7 +181,14 @@ func sortedNames(m map[string]*region) []string {
 
 // reasonOf is the reason for a failed observation.
 func reasonOf(err error) string {
-	if errors.Is(err, cloud.ErrRegionUnknown) {
+	var notGranted *cloud.NotGrantedError
+	var bound *cloud.BoundError
+	switch {
+	case errors.As(err, &notGranted):
+		return v1alpha1.ReasonNotGranted
+	case errors.As(err, &bound):
+		return v1alpha1.ReasonTooLarge
+	case errors.Is(err, cloud.ErrRegionUnknown):
 		return v1alpha1.ReasonUnknownRegion
 	}
 	switch cloud.ClassOf(err) {
@@ -209,7 +216,7 @@ func (i *Inventory) set(conditions *[]metav1.Condition, kind string, v verdict, 
 func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatus, verdicts []verdict) error {
 	live, base := p.cpa.DeepCopy(), p.cpa
 	st := &live.Status
-	st.Regions, st.LastSyncTime, st.Error = regions, nil, ""
+	st.Regions, st.LastSyncTime, st.Error, st.ExternalID = regions, nil, "", p.externalID
 	for n, r := range regions {
 		if r.LastSyncTime == nil {
 			st.LastSyncTime = nil

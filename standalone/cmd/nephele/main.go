@@ -13,6 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/internal/cli"
+	"github.com/nephele-io/nephele/internal/platform/egress"
 	"github.com/nephele-io/nephele/standalone/internal/demo"
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
@@ -37,7 +38,9 @@ func run() int {
 func upCommand() *cobra.Command {
 	var antrea cli.AntreaFlags
 	var api cli.APIOptions
+	var accessFlags cli.AccessFlags
 	var metrics string
+	var access cli.Access
 	var audit cli.AuditFlags
 	var cmd *cobra.Command
 	cmd = up.NewCommand(crd.FS(), func(ctx context.Context, cfg *rest.Config, home up.Home) error {
@@ -48,28 +51,35 @@ func upCommand() *cobra.Command {
 		if cmd.Flags().Changed("audit-log") {
 			home.Audit = audit.File
 		}
+		o := cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: access, MetricsAddress: metrics, Audit: cli.AuditFlags{File: home.Audit}}
 		if foreign == nil {
-			return serve(ctx, cfg, home, api, metrics)
+			return serve(ctx, cfg, home, api, o)
 		}
-		return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Antrea: foreign, Ready: home.Ready, MetricsAddress: metrics,
-			Audit: cli.AuditFlags{File: home.Audit}})
+		o.Antrea = foreign
+		return cli.RunController(ctx, cfg, o)
 	})
+	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
+		access, err = accessFlags.Access() // before anything starts
+		return err
+	}
 	cmd.Flags().StringVar(&metrics, "metrics", "", "HOST:PORT for Prometheus metrics; empty for none")
 	audit.Register(cmd.Flags())
 	cmd.Flags().Lookup("audit-log").DefValue = "logs/audit.log in the data directory"
 	antrea.Register(cmd.Flags())
 	api.RegisterEnforcers(cmd.Flags())
+	accessFlags.Register(cmd.Flags(), egress.Loopback)
 	return cmd
 }
 
 // runController is serve with the usual options.
 func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
-	return serve(ctx, cfg, home, cli.APIOptions{}, "")
+	o := cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: cli.LocalAccess(), Audit: cli.AuditFlags{File: home.Audit}}
+	return serve(ctx, cfg, home, cli.APIOptions{}, o)
 }
 
 // serve runs the loops of the controller in this process, and serves what they compute on this machine.
-func serve(ctx context.Context, cfg *rest.Config, home up.Home, api cli.APIOptions, metrics string) error {
+func serve(ctx context.Context, cfg *rest.Config, home up.Home, api cli.APIOptions, o cli.ControllerOptions) error {
 	api.Address, api.CertDir, api.Local = "127.0.0.1:0", home.Certificates, true
-	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), API: &api, Ready: home.Ready, MetricsAddress: metrics,
-		Audit: cli.AuditFlags{File: home.Audit}})
+	o.API = &api
+	return cli.RunController(ctx, cfg, o)
 }

@@ -101,6 +101,7 @@ func TestBadInputExitsWithTwo(t *testing.T) {
 		"port in use":  {[]string{"up", "--data-dir", t.TempDir(), "--listen", busy.Addr().String()}, "is in use"},
 		"not writable": {[]string{"up", "--data-dir", file}, "cannot write"},
 		"unknown flag": {[]string{"up", "--dir", file}, "unknown flag"},
+		"no endpoint":  {[]string{"up", "--data-dir", t.TempDir(), "--allowed-endpoints", "http://ec2.example"}, "want HOST"},
 		"argument":     {[]string{"up", "please"}, "please"},
 	}
 	for name, test := range tests {

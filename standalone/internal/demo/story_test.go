@@ -53,7 +53,7 @@ func program(variant string) int {
 	parts := Parts{
 		CRDs: crd.FS(), No: cli.ErrNo,
 		Controller: func(ctx context.Context, cfg *rest.Config, home up.Home) error {
-			return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready})
+			return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: cli.LocalAccess()})
 		},
 		Preview: cli.Preview,
 	}

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/platform/egress"
+)
+
+// Access is what accounts may use of the process that serves them, and how much is taken from each. The zero value grants nothing beyond the
+// clouds' own services, and takes as much as the adapters do by default.
+type Access struct {
+	// Endpoints may be called besides the clouds' own.
+	Endpoints egress.Rules
+	// AmbientNamespaces are those whose accounts may have roles assumed with the identity of the process; "*" stands for all.
+	AmbientNamespaces []string
+	// Bounds are how much is taken from one account.
+	Bounds cloud.Bounds
+}
+
+// LocalAccess is the Access of a process that serves the person at this machine: endpoints on it may be called.
+func LocalAccess() Access { return Access{Endpoints: egress.Local()} }
+
+// AccessFlags are the flags of an Access.
+type AccessFlags struct {
+	namespaces, endpoints []string
+	bounds                cloud.Bounds
+}
+
+// leastAnswer is the smallest bound of an answer with which anything can be read.
+const leastAnswer = 64 << 10
+
+// Register adds the flags; endpoints are those allowed by default.
+func (f *AccessFlags) Register(flags *pflag.FlagSet, endpoints ...string) {
+	least := aws.DefaultBounds()
+	flags.StringSliceVar(&f.namespaces, "ambient-identity-namespaces", nil,
+		"namespaces whose accounts may have roles assumed with this process's own cloud identity, '*' for all (default none)")
+	flags.StringSliceVar(&f.endpoints, "allowed-endpoints", endpoints,
+		"endpoints of accounts that may be called besides the clouds' own: HOST, HOST:PORT, ranges of addresses (CIDR), or loopback")
+	flags.Int64Var(&f.bounds.AnswerBytes, "max-answer-bytes", least.AnswerBytes, "most that is read of one answer of a cloud, unpacked")
+	flags.IntVar(&f.bounds.Pages, "max-pages", least.Pages, "most pages that are read of one listing of a cloud")
+	flags.IntVar(&f.bounds.Objects, "max-objects", least.Objects, "most objects (of up to 1 KiB each) that are kept of one account, in all its regions together")
+}
+
+// Access returns what the flags say, or which of them cannot be.
+func (f *AccessFlags) Access() (Access, error) {
+	var errs []error
+	rules, err := egress.Parse(f.endpoints)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("--allowed-endpoints: %w", err))
+	}
+	for _, n := range f.namespaces {
+		if wrong := validation.IsDNS1123Label(n); n != "*" && len(wrong) > 0 {
+			errs = append(errs, fmt.Errorf("--ambient-identity-namespaces: %q is neither the name of a namespace nor '*'", n))
+		}
+	}
+	for _, b := range []struct {
+		flag         string
+		value, least int64
+	}{
+		{"max-answer-bytes", f.bounds.AnswerBytes, leastAnswer}, {"max-pages", int64(f.bounds.Pages), 1}, {"max-objects", int64(f.bounds.Objects), 1},
+	} {
+		if b.value < b.least {
+			errs = append(errs, fmt.Errorf("--%s %d: want at least %d", b.flag, b.value, b.least))
+		}
+	}
+	return Access{Endpoints: rules, AmbientNamespaces: f.namespaces, Bounds: f.bounds}, errors.Join(errs...)
+}
+
+// ambient returns the identity of the process if any account may use it, else nil.
+func (a Access) ambient(ctx context.Context, cluster string) (*awssdk.Config, error) {
+	if len(a.AmbientNamespaces) == 0 {
+		return nil, nil
+	}
+	own, err := aws.LoadAmbient(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("--ambient-identity-namespaces: %w", err)
+	}
+	return own, nil
+}
+
+// lends reports whether the accounts of a namespace may use the identity of the process.
+func (a Access) lends(namespace string) bool {
+	return slices.Contains(a.AmbientNamespaces, "*") || slices.Contains(a.AmbientNamespaces, namespace)
+}

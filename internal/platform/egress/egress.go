@@ -1,0 +1,223 @@
+// Package egress decides where the process connects to when somebody else has chosen the address.
+//
+// It owns the rules that an operator gives (names of hosts, ranges of addresses, this machine), the check of a URL by them, and a dialer that
+// checks the address again at the moment of connecting. A name that leads elsewhere after it was checked leads nowhere: of a host that is not
+// named, the address decides, and it is the address that the connection is made to. The addresses at which clouds give machines their
+// credentials are refused unless a rule names them.
+//
+// Rules are immutable and safe for concurrent use.
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Loopback is the rule for this machine.
+const Loopback = "loopback"
+
+// Rules say where the process may connect to. The zero value allows nothing.
+type Rules struct {
+	// names are hosts that may be called by their names, whatever their addresses.
+	names []place
+	// ranges are addresses that may be called, by whatever name.
+	ranges []block
+	text   []string
+}
+
+// place is a host, at one port or at all.
+type place struct {
+	host, port string
+}
+
+// block is a range of addresses, at one port or at all.
+type block struct {
+	prefix netip.Prefix
+	port   string
+}
+
+// RefusedError says that the rules do not allow a connection.
+type RefusedError struct {
+	// Host is what was asked for; Address is what it led to, if that was the fault.
+	Host, Address string
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string {
+	if e.Address == "" || e.Address == e.Host {
+		return fmt.Sprintf("%s is not an allowed endpoint", e.Host)
+	}
+	return fmt.Sprintf("%s leads to %s, which is not an allowed endpoint", e.Host, e.Address)
+}
+
+var errForm = errors.New(`want HOST, HOST:PORT, a range of addresses such as 10.0.0.0/8, or "loopback"; patterns and URLs are not known`)
+
+// hostName is the form of a host's name.
+var hostName = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$`)
+
+// Local returns the rule for this machine alone.
+func Local() Rules {
+	return Rules{ranges: []block{{prefix: netip.MustParsePrefix("127.0.0.0/8")}, {prefix: netip.MustParsePrefix("::1/128")}}, text: []string{Loopback}}
+}
+
+// Parse reads rules: each is HOST or HOST:PORT (a name or an address, IPv6 in brackets if there is a port), a range of addresses in CIDR form,
+// or "loopback".
+func Parse(rules []string) (Rules, error) {
+	var r Rules
+	for _, rule := range rules {
+		if err := r.add(strings.TrimSpace(rule)); err != nil {
+			return Rules{}, fmt.Errorf("%q: %w", rule, err)
+		}
+		r.text = append(r.text, strings.TrimSpace(rule))
+	}
+	return r, nil
+}
+
+func (r *Rules) add(rule string) error {
+	if rule == Loopback {
+		r.ranges = append(r.ranges, Local().ranges...)
+		return nil
+	}
+	if p, err := netip.ParsePrefix(rule); err == nil {
+		if p != p.Masked() {
+			return fmt.Errorf("has bits behind the prefix; want %s", p.Masked())
+		}
+		r.ranges = append(r.ranges, block{prefix: p})
+		return nil
+	}
+	host, port := rule, ""
+	if strings.Contains(rule, "/") {
+		return errForm
+	}
+	if h, p, err := net.SplitHostPort(rule); err == nil {
+		host, port = h, p
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("port %q is not a number from 1 to 65535", port)
+		}
+	} else if inner, ok := strings.CutPrefix(rule, "["); ok {
+		host = strings.TrimSuffix(inner, "]")
+	}
+	if a, err := netip.ParseAddr(host); err == nil && a.Zone() == "" {
+		a = a.Unmap()
+		r.ranges = append(r.ranges, block{netip.PrefixFrom(a, a.BitLen()), port})
+		return nil
+	}
+	host = normal(host)
+	if !hostName.MatchString(host) || len(host) > 253 {
+		return errForm
+	}
+	r.names = append(r.names, place{host, port})
+	return nil
+}
+
+// String returns the rules as they were given.
+func (r Rules) String() string {
+	if len(r.text) == 0 {
+		return "none"
+	}
+	return strings.Join(r.text, ",")
+}
+
+func normal(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
+
+// portOf is the port that a URL leads to.
+func portOf(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
+}
+
+// Names reports whether a rule names the host of the URL, so that its address does not matter.
+func (r Rules) Names(u *url.URL) bool { return r.named(u.Hostname(), portOf(u)) }
+
+func (r Rules) named(host, port string) bool {
+	host = normal(host)
+	return slices.ContainsFunc(r.names, func(p place) bool { return p.host == host && (p.port == "" || p.port == port) })
+}
+
+// Check refuses a URL that can be known not to be allowed before anything is connected to. The error is a *RefusedError. Whether a name that
+// no rule names leads to an allowed address is only known when it is connected to; see Dial. Only localhost is expected to lead to this machine.
+func (r Rules) Check(u *url.URL) error {
+	host, port := u.Hostname(), portOf(u)
+	if r.named(host, port) {
+		return nil
+	}
+	address, err := netip.ParseAddr(host)
+	switch {
+	case err == nil && r.reaches(address, port):
+		return nil
+	case err == nil:
+	case normal(host) == "localhost":
+		if r.reaches(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port) || r.reaches(netip.IPv6Loopback(), port) {
+			return nil
+		}
+	case slices.ContainsFunc(r.ranges, func(b block) bool { return !b.prefix.Addr().IsLoopback() }):
+		return nil
+	}
+	return &RefusedError{Host: u.Host}
+}
+
+// reaches reports whether an address may be called.
+func (r Rules) reaches(a netip.Addr, port string) bool {
+	a = a.WithZone("").Unmap()
+	return slices.ContainsFunc(r.ranges, func(b block) bool {
+		return b.prefix.Contains(a) && (b.port == "" || b.port == port) && (!secret(a) || secret(b.prefix.Addr()) && b.prefix.Bits() >= secretBits(a))
+	})
+}
+
+// The ranges in which clouds tell machines their credentials: link-local addresses, and those of AWS in IPv6.
+var (
+	linkLocal4 = netip.MustParsePrefix("169.254.0.0/16")
+	linkLocal6 = netip.MustParsePrefix("fe80::/10")
+	metadata6  = netip.MustParsePrefix("fd00:ec2::/32")
+)
+
+func secret(a netip.Addr) bool { return secretBits(a) >= 0 }
+
+// secretBits is the length of the secret range that an address is in; -1 if it is in none.
+func secretBits(a netip.Addr) int {
+	for _, p := range []netip.Prefix{linkLocal4, linkLocal6, metadata6} {
+		if p.Contains(a) {
+			return p.Bits()
+		}
+	}
+	return -1
+}
+
+// Dial connects to "host:port" if the rules allow the address that the host has at this moment. It is a DialContext for an http.Transport
+// without a proxy: that of a proxy would be the proxy's address.
+func (r Rules) Dial(dialer *net.Dialer) func(ctx context.Context, network, hostPort string) (net.Conn, error) {
+	return func(ctx context.Context, network, hostPort string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(hostPort)
+		if err != nil {
+			return nil, err
+		}
+		named := r.named(host, port)
+		d := *dialer
+		// Control is called with the very address of every attempt to connect, behind the resolution of the name.
+		d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			at, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return err
+			}
+			if r.reaches(at.Addr(), port) || named && !secret(at.Addr().WithZone("").Unmap()) {
+				return nil
+			}
+			return &RefusedError{Host: hostPort, Address: at.Addr().String()}
+		}
+		return d.DialContext(ctx, network, hostPort)
+	}
+}
