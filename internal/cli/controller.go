@@ -17,11 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
@@ -65,6 +63,8 @@ type ControllerOptions struct {
 	// Antrea leads to an Antrea Controller that computes the policies instead of this one; nil computes them here. It is asked for
 	// every connection. With it there is no API to serve.
 	Antrea func() (*rest.Config, error)
+	// SecretNamespaces are those whose Secrets accounts may name; none means all.
+	SecretNamespaces []string
 	// NoClouds leaves the cloud accounts to another process.
 	NoClouds bool
 
@@ -97,16 +97,18 @@ func RunController(ctx context.Context, cfg *rest.Config, o ControllerOptions) e
 	if cfg.QPS == 0 {
 		cfg.QPS, cfg.Burst = 200, 400
 	}
-	if o.MetricsAddress == "" {
-		o.MetricsAddress = "0"
+	o.loopback, o.metrics = newLoopback(), newControllerMetrics(metrics.Registry)
+	exposed, err := metricsOptions(o.MetricsAddress, o.certificate())
+	if err != nil {
+		return err
 	}
 	mgr, err := ctrl.NewManager(cfg, manager.Options{
-		Scheme: scheme, Logger: o.Log, Metrics: metricsserver.Options{BindAddress: o.MetricsAddress},
+		Scheme: scheme, Logger: o.Log, Metrics: exposed,
 		HealthProbeBindAddress: o.HealthAddress,
 		LeaderElection:         o.LeaderElection, LeaderElectionID: "nephele-controller", LeaderElectionNamespace: o.LeaderNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		Cache:                         cache.Options{DefaultTransform: control.NewTrimmer().Trim},
+		Cache:                         cacheOptions(o),
 	})
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
@@ -114,7 +116,6 @@ func RunController(ctx context.Context, cfg *rest.Config, o ControllerOptions) e
 	if err := checkHealth(mgr); err != nil {
 		return err
 	}
-	o.loopback, o.metrics = newLoopback(), newControllerMetrics(metrics.Registry)
 	defer o.metrics.hideAll()
 	if o.Antrea != nil {
 		if err := withdrawOurs(ctx, cfg); err != nil {
@@ -158,7 +159,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
 		Clouds:   map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: pacedAWS(o.metrics.aws.ended)},
-		Releaser: released, Now: clk.Now, Random: rand.Float64,
+		Releaser: released, Now: clk.Now, Random: rand.Float64, SecretNamespaces: o.SecretNamespaces,
 	})
 	if err := o.metrics.show(o.metrics.realize, o.metrics.aws); err != nil {
 		return err
@@ -249,6 +250,7 @@ func NewControllerCommand() *cobra.Command {
 	var verbose bool
 	var api APIOptions
 	var antrea AntreaFlags
+	serving := servingFlags{api: &api}
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller against a Kubernetes API",
@@ -271,6 +273,9 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 			if o.Antrea, err = antrea.Config(cfg); err != nil {
 				return err
 			}
+			if err := serving.apply(&o); err != nil {
+				return err
+			}
 			switch {
 			case o.Antrea != nil && api.Address != "":
 				return errors.New("--api serves what is computed here; with --antrea or --antrea-kubeconfig nothing is")
@@ -288,8 +293,8 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	}
 	f := cmd.Flags()
 	cluster.register(f)
-	f.StringVar(&o.MetricsAddress, "metrics", "127.0.0.1:8080", "HOST:PORT for Prometheus metrics; 0 for none")
-	f.StringVar(&o.HealthAddress, "health", "", "HOST:PORT for /healthz and /readyz; empty for none")
+	f.StringVar(&o.MetricsAddress, "metrics", "127.0.0.1:8080", "HOST:PORT for Prometheus metrics, over TLS and for those who may get /metrics unless it is a loopback address; 0 for none")
+	f.StringVar(&o.HealthAddress, "health", "", "HOST:PORT for /healthz and /readyz, which anybody may ask; empty for none")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "work only while holding the lock that several replicas compete for")
 	f.StringVar(&o.LeaderNamespace, "leader-namespace", "", "namespace of the lock; empty means the Pod's own")
 	f.StringVar(&api.Address, "api", "", "HOST:PORT to serve the computed policies on, to agents, and the admission webhooks; empty for none. Service "+apiNamespace+"/"+apiService+" must lead there")
@@ -297,6 +302,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	f.BoolVar(&api.WithoutWebhooks, "without-webhooks", false, "do not register the admission webhooks that --api serves, and remove those registered before")
 	f.StringVar(&api.TLSDir, "api-tls-dir", "", "directory with tls.crt, tls.key and ca.crt for --api, which somebody else (cert-manager) keeps current")
 	api.RegisterEnforcers(f)
+	serving.register(f)
 	antrea.Register(f)
 	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log every round of computation")

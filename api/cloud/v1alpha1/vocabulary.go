@@ -83,6 +83,8 @@ const (
 	ReasonSecretNotFound = "SecretNotFound"
 	// ReasonSecretInvalid: the Secret holds no JSON object, or one that lacks what is needed.
 	ReasonSecretInvalid = "SecretInvalid"
+	// ReasonNotGranted: a grant is missing; the message says which, and how to give it.
+	ReasonNotGranted = "NotGranted"
 	// ReasonAuthFailed: the cloud refuses the credentials.
 	ReasonAuthFailed = "AuthFailed"
 	// ReasonUnknownRegion: the account has no such region.

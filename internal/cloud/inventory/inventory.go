@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,12 +63,14 @@ type Recorder interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Options are the parts that an Inventory is made of; all but Releaser and the last group must be set.
+// Options are the parts that an Inventory is made of; all but Releaser, SecretNamespaces and the last group must be set.
 type Options struct {
 	// Client reads (from a cache or not) and writes the objects.
 	Client client.Client
 	// Secrets reads Secrets. It is not cached, so that Secrets that are none of our business are not kept in memory.
 	Secrets client.Reader
+	// SecretNamespaces are the namespaces whose Secrets may be read; none means all.
+	SecretNamespaces []string
 	// Clouds opens the providers, one per supported cloud.
 	Clouds map[v1alpha1.CloudProvider]Open
 	Events Recorder
@@ -224,20 +225,6 @@ func (i *Inventory) selectorsOf(ctx context.Context, key types.NamespacedName) (
 	})
 	sortSelectors(mine)
 	return mine, nil
-}
-
-// secretValue returns what the Secret holds under the key of the reference; found is false if there is no such Secret or key.
-func (i *Inventory) secretValue(ctx context.Context, ref v1alpha1.SecretReference) (value []byte, found bool, err error) {
-	secret := &corev1.Secret{}
-	err = i.opts.Secrets.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, secret)
-	if apierrors.IsNotFound(err) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("read secret %s/%s: %w", ref.Namespace, ref.Name, err)
-	}
-	value, found = secret.Data[ref.Key]
-	return value, found, nil
 }
 
 // enqueue asks the manager for a Reconcile of the account.

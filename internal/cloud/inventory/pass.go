@@ -162,7 +162,8 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	}
 	c.Secret, c.SecretKey = ref.Namespace+"/"+ref.Name, ref.Key
 	value, found, err := p.secretValue(ctx, *ref)
-	if err != nil {
+	var missing *missingGrant
+	if err != nil && !errors.As(err, &missing) {
 		return c, err
 	}
 	last := &p.account.secret
@@ -172,6 +173,8 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	case p.deleting() && last.ref == *ref:
 		// Who deletes a namespace, or all of a manifest, deletes the Secret too, and perhaps first. The VMs must not stay guarded for ever.
 		value = last.value
+	case missing != nil:
+		p.problem = &problem{v1alpha1.ReasonNotGranted, missing.Error()}
 	default:
 		p.problem = &problem{v1alpha1.ReasonSecretNotFound,
 			fmt.Sprintf("secret %s does not exist or has no key %q", c.Secret, c.SecretKey)}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -51,7 +50,6 @@ func (i *Inventory) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named("inventory").
 		For(&v1alpha1.CloudProviderAccount{}, changed).
 		Watches(&v1alpha1.CloudEntitySelector{}, toAccount(accountOfSelector), changed).
-		WatchesMetadata(&corev1.Secret{}, toAccount(i.accountsOfSecret)).
 		Watches(&v1alpha1.VirtualMachine{}, marked, changed).
 		Watches(&v1alpha1.Vpc{}, marked, changed).
 		Watches(&antreav1alpha2.ExternalEntity{}, marked, changed).
@@ -61,6 +59,9 @@ func (i *Inventory) SetupWithManager(mgr manager.Manager) error {
 			defer i.mu.Unlock()
 			i.requeue = func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) }
 			return nil
+		})).
+		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			return i.watchSecrets(ctx, mgr.GetCache(), q)
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: accountsAtOnce})
 	if err := b.Complete(i); err != nil {
@@ -97,26 +98,4 @@ func accountOfSelector(_ context.Context, o client.Object) []types.NamespacedNam
 		return nil
 	}
 	return []types.NamespacedName{{Namespace: s.Spec.AccountNamespace, Name: s.Spec.AccountName}}
-}
-
-// accountsOfSecret returns the accounts that refer to the Secret.
-func (i *Inventory) accountsOfSecret(ctx context.Context, o client.Object) []types.NamespacedName {
-	var list v1alpha1.CloudProviderAccountList
-	if err := i.opts.Client.List(ctx, &list); err != nil {
-		return nil // the cache is gone because we are stopping; every account reads its Secret again at its next observation
-	}
-	var out []types.NamespacedName
-	for n := range list.Items {
-		cpa := &list.Items[n]
-		var ref *v1alpha1.SecretReference
-		if c := cpa.Spec.AWSConfig; c != nil {
-			ref = c.SecretRef
-		} else if c := cpa.Spec.AzureConfig; c != nil {
-			ref = c.SecretRef
-		}
-		if ref != nil && ref.Namespace == o.GetNamespace() && ref.Name == o.GetName() {
-			out = append(out, client.ObjectKeyFromObject(cpa))
-		}
-	}
-	return out
 }
