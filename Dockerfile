@@ -1,5 +1,7 @@
 # The image of "nephele controller" for config/. Build it at the root of the repository: docker build -t nephele .
-FROM golang:1.26 AS build
+# Nothing of the first stage is in the image but the binary and the list of public authorities. To pin it harder than by its version, add
+# the digest that your registry shows for it: golang:1.26.8@sha256:...
+FROM golang:1.26.8 AS build
 WORKDIR /src
 COPY . .
 RUN CGO_ENABLED=0 make build-slim

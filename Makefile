@@ -5,7 +5,8 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
 .PHONY: help build build-slim demo test fmt vet generate verify-generated staticcheck race bench scale matrix worlds clean
 
-STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# Its version and its checksum are in go.tools.mod and go.tools.sum.
+STATICCHECK := go tool -modfile=$(CURDIR)/go.tools.mod staticcheck
 
 say = @printf '\n==> %s\n' $(1)
 

@@ -29,7 +29,7 @@ type layer struct {
 }
 
 var (
-	kubernetes = []string{"k8s.io/", "sigs.k8s.io/", "github.com/go-logr/logr", "github.com/prometheus/", "golang.org/x/time/"}
+	kubernetes = []string{"k8s.io/", "sigs.k8s.io/", "github.com/go-logr/logr", "github.com/prometheus/", "golang.org/x/time/", "golang.org/x/sync/"}
 	awsSDK     = []string{"github.com/aws/"}
 )
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/path"
@@ -31,12 +32,16 @@ type Access struct {
 	Authorizer    authorizer.Authorizer
 	// ClientCA are the authorities of the client certificates that the Authenticator understands; nil if it knows none.
 	ClientCA dynamiccertificates.CAContentProvider
+	// AsksWebhooks recognizes those who may ask the webhooks; nil lets everybody.
+	AsksWebhooks func(user.Info) bool
+	// Own recognizes those of the server's own process; it may be nil.
+	Own func(user.Info) bool
 	// Ready says what is missing until all callers are recognized; it may be nil.
 	Ready func() error
 }
 
-// healthPaths are what anybody may ask.
-var healthPaths = []string{"/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*"}
+// healthPaths are what anybody may ask: kubelets cannot say who they are. The paths of single checks, which tell more, are not among them.
+var healthPaths = []string{"/healthz", "/livez", "/readyz"}
 
 // Delegated asks the cluster about everything: callers are recognized by kube-apiserver's word when it forwards them, by
 // client certificates of the cluster, or by tokens through TokenReview; SubjectAccessReview says what they may do. Only

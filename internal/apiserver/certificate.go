@@ -3,6 +3,7 @@ package apiserver
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -125,6 +126,15 @@ func (c *Certificate) CABundle() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.bundle)
+}
+
+// Current is what to serve with now, for other servers of the process.
+func (c *Certificate) Current() (*tls.Certificate, error) {
+	pair, err := tls.X509KeyPair(c.pair.CurrentCertKeyContent())
+	if err != nil {
+		return nil, fmt.Errorf("load the serving certificate: %w", err)
+	}
+	return &pair, nil
 }
 
 // Changed receives when the CA bundle has changed; several changes may show as one.

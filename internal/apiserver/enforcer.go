@@ -62,6 +62,7 @@ type gate struct {
 	access     EnforcerAccess
 	authorizer authorizer.Authorizer
 	metrics    *Metrics
+	watches    *watches
 }
 
 // allow fails unless the caller may act for the enforcer with the key, or with an empty key for all of them. What is

@@ -79,6 +79,10 @@ func (i *idle) Watch(ctx context.Context, options *internalversion.ListOptions) 
 	} else if position != "" && position != idlePosition {
 		return nil, apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion %s: the list has moved on", position))
 	}
+	leave, err := i.gate.watches.enter(ctx, i.group, f.key)
+	if err != nil {
+		return nil, err
+	}
 	bookmark := i.kind()
 	m := bookmark.(metav1.Object)
 	m.SetResourceVersion(idlePosition)
@@ -88,7 +92,10 @@ func (i *idle) Watch(ctx context.Context, options *internalversion.ListOptions) 
 	ctx, cancel := context.WithCancel(ctx)
 	s := &silence{out: make(chan watch.Event, 1), cancel: cancel}
 	s.out <- watch.Event{Type: watch.Bookmark, Object: bookmark}
-	context.AfterFunc(ctx, func() { close(s.out) })
+	context.AfterFunc(ctx, func() {
+		leave()
+		close(s.out)
+	})
 	return s, nil
 }
 

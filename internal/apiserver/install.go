@@ -18,7 +18,7 @@ import (
 
 // install adds everything that is served to the server.
 func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme, codecs serializer.CodecFactory) error {
-	g := gate{access: o.Enforcers, authorizer: o.Access.Authorizer, metrics: o.Metrics}
+	g := gate{access: o.Enforcers, authorizer: o.Access.Authorizer, metrics: o.Metrics, watches: newWatches(o.Limits, o.Access.Own, o.Metrics)}
 	served := map[schema.GroupVersion]map[string]rest.Storage{
 		v1beta2.GroupVersion(): computed(o, g),
 		v1beta1.GroupVersion(): {"controllerinfos": newControllerInfos(o).storage()},

@@ -44,8 +44,9 @@ func (a Access) WithEnforcer(token string) Access {
 	self := &user.DefaultInfo{Name: EnforcerUser, UID: rand.Text(), Groups: []string{user.AllAuthenticated}}
 	bearer := authenticatorfactory.NewFromTokens(map[string]*user.DefaultInfo{token: self}, nil)
 	a.Authenticator = unionauthn.New(bearer, a.Authenticator)
+	a.Own = func(u user.Info) bool { return u.GetName() == self.Name && u.GetUID() == self.UID }
 	a.Authorizer = union.New(authorizer.AuthorizerFunc(func(_ context.Context, r authorizer.Attributes) (authorizer.Decision, string, error) {
-		if u := r.GetUser(); u == nil || u.GetName() != self.Name || u.GetUID() != self.UID {
+		if u := r.GetUser(); u == nil || !a.Own(u) {
 			return authorizer.DecisionNoOpinion, "", nil
 		}
 		if enforces(r) {

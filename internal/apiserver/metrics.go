@@ -3,8 +3,10 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -21,6 +23,8 @@ type Metrics struct {
 	cutOff    *prometheus.CounterVec
 	reports   prometheus.Counter
 	refused   *prometheus.CounterVec
+	limited   *prometheus.CounterVec
+	reviews   *prometheus.CounterVec
 }
 
 // NewMetrics returns metrics of a store and of the server that serves it, not registered anywhere yet.
@@ -42,6 +46,12 @@ func NewMetrics(store *watchstore.Store) *Metrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nephele_api_refused_total", Help: "Requests that were refused because the caller may not act for the enforcer they are about.",
 		}, resource),
+		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nephele_api_limited_total", Help: "What was refused because there is too much of it: connections, headers, requests, watches.",
+		}, []string{"what"}),
+		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nephele_api_reviews_total", Help: "Questions to webhooks, by the code of the answer.",
+		}, []string{"code"}),
 	}
 }
 
@@ -53,6 +63,8 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 	m.cutOff.Describe(c)
 	m.reports.Describe(c)
 	m.refused.Describe(c)
+	m.limited.Describe(c)
+	m.reviews.Describe(c)
 }
 
 // Collect implements prometheus.Collector.
@@ -69,6 +81,8 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	m.cutOff.Collect(c)
 	m.reports.Collect(c)
 	m.refused.Collect(c)
+	m.limited.Collect(c)
+	m.reviews.Collect(c)
 }
 
 func (m *Metrics) event(r watchstore.Resource, t watch.EventType) {
@@ -108,4 +122,19 @@ func (m *Metrics) refuse(resource string) {
 	if m != nil {
 		m.refused.WithLabelValues(resource).Inc()
 	}
+}
+
+// limit counts something that there is too much of.
+func (m *Metrics) limit(what string) {
+	if m != nil {
+		m.limited.WithLabelValues(what).Inc()
+	}
+}
+
+// countingReviews returns a webhook whose answers are counted.
+func (m *Metrics) countingReviews(next http.Handler) http.Handler {
+	if m == nil {
+		return next
+	}
+	return promhttp.InstrumentHandlerCounter(m.reviews, next)
 }

@@ -55,7 +55,7 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startStream(t.Context(), watcher, filter{}, false, m)
+	s := startStream(t.Context(), watcher, filter{}, false, m, func() {})
 	<-s.ResultChan()
 	if err := m.counting(noReports{}).Report(t.Context(), nil); err != nil {
 		t.Fatal(err)

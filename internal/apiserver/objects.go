@@ -167,11 +167,24 @@ func (o *objects) Watch(ctx context.Context, options *internalversion.ListOption
 	if err != nil {
 		return nil, err
 	}
-	var source *watchstore.Watcher
+	leave, err := o.gate.watches.enter(ctx, groupResource(o.resource), f.key)
+	if err != nil {
+		return nil, err
+	}
+	source, err := o.source(f.key, position)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return startStream(ctx, source, f, marksInitialEvents(options), o.metrics, leave), nil
+}
+
+// source begins a watch of the store, at a position or with everything.
+func (o *objects) source(key, position string) (source *watchstore.Watcher, err error) {
 	if position == "" {
-		source, err = o.store.Watch(o.resource, f.key)
+		source, err = o.store.Watch(o.resource, key)
 	} else {
-		source, err = o.store.Resume(o.resource, f.key, position)
+		source, err = o.store.Resume(o.resource, key, position)
 	}
 	switch {
 	case errors.Is(err, watchstore.ErrExpired):
@@ -179,7 +192,7 @@ func (o *objects) Watch(ctx context.Context, options *internalversion.ListOption
 	case err != nil:
 		return nil, apierrors.NewInternalError(err)
 	}
-	return startStream(ctx, source, f, marksInitialEvents(options), o.metrics), nil
+	return source, nil
 }
 
 // unavailable converts an error of the store.

@@ -38,7 +38,8 @@ const (
 // Registration makes kube-apiserver forward the API group to a server, and ask it about what is to be stored: it keeps the webhook
 // configurations, the APIServices and the ConfigMap for agents with the current CA bundle, and for a server outside the cluster network
 // the Service that leads to it. An object of the same name that somebody else has made, such as an Antrea Controller, is left alone, which is
-// an error. All fields are required but Local, Hooks, Changed, Registered and Logger.
+// an error. In a cluster the objects are there before, from config/, so that it needs no right to make or delete any: it makes what
+// is missing where it may, and deletes nothing. All fields are required but Local, Hooks, Changed, Registered and Logger.
 type Registration struct {
 	// Client is one that RegistrationClient returns.
 	Client client.Client
@@ -154,13 +155,7 @@ func (r *Registration) ensureAPI(ctx context.Context, bundle []byte) (available 
 
 // ensureGroup keeps the APIService of one version of a group.
 func (r *Registration) ensureGroup(ctx context.Context, gv schema.GroupVersion, bundle []byte) (available bool, err error) {
-	api := &apiregistrationv1.APIService{
-		ObjectMeta: r.meta(types.NamespacedName{Name: gv.Version + "." + gv.Group}),
-		Spec: apiregistrationv1.APIServiceSpec{
-			Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: priority, VersionPriority: priority, CABundle: bundle,
-			Service: &apiregistrationv1.ServiceReference{Namespace: r.Service.Namespace, Name: r.Service.Name, Port: &r.Port},
-		},
-	}
+	api := r.apiService(gv, bundle)
 	present := &apiregistrationv1.APIService{}
 	err = r.keep(ctx, api, present, func() bool {
 		same := equality.Semantic.DeepEqual(present.Spec, api.Spec)
@@ -173,6 +168,16 @@ func (r *Registration) ensureGroup(ctx context.Context, gv schema.GroupVersion, 
 	return available, err
 }
 
+func (r *Registration) apiService(gv schema.GroupVersion, bundle []byte) *apiregistrationv1.APIService {
+	return &apiregistrationv1.APIService{
+		ObjectMeta: r.meta(types.NamespacedName{Name: gv.Version + "." + gv.Group}),
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: priority, VersionPriority: priority, CABundle: bundle,
+			Service: &apiregistrationv1.ServiceReference{Namespace: r.Service.Namespace, Name: r.Service.Name, Port: &r.Port},
+		},
+	}
+}
+
 func (r *Registration) meta(name types.NamespacedName) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Labels: map[string]string{managedBy: managedByUs}}
 }
@@ -183,7 +188,9 @@ func (r *Registration) keep(ctx context.Context, want, present client.Object, ad
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(want), present)
 	switch {
 	case apierrors.IsNotFound(err):
-		if err := r.Client.Create(ctx, want); err != nil {
+		if err := r.Client.Create(ctx, want); apierrors.IsForbidden(err) {
+			return fmt.Errorf("register the API: %T %s is not there, and the right to make it is missing: apply config/controller again (%w)", want, want.GetName(), err)
+		} else if err != nil {
 			return fmt.Errorf("register the API: %w", err)
 		}
 		r.Logger.Info("Registered the API", "name", want.GetName())

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -17,7 +18,7 @@ const (
 // ensureCA keeps the ConfigMap with the CA bundle.
 func (r *Registration) ensureCA(ctx context.Context, bundle []byte) error {
 	want := &corev1.ConfigMap{
-		ObjectMeta: r.meta(types.NamespacedName{Namespace: r.Service.Namespace, Name: caConfigMap}),
+		ObjectMeta: r.caMeta(),
 		Data:       map[string]string{caKey: string(bundle)},
 	}
 	present := &corev1.ConfigMap{}
@@ -29,4 +30,8 @@ func (r *Registration) ensureCA(ctx context.Context, bundle []byte) error {
 		present.Data[caKey] = want.Data[caKey]
 		return same
 	})
+}
+
+func (r *Registration) caMeta() metav1.ObjectMeta {
+	return r.meta(types.NamespacedName{Namespace: r.Service.Namespace, Name: caConfigMap})
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,8 +22,6 @@ const (
 	// mutatingName and validatingName are the names that the webhook configurations have with an Antrea Controller as well:
 	// where both are installed, only the first is asked.
 	mutatingName, validatingName = "crdmutator.antrea.io", "crdvalidator.antrea.io"
-	// webhookTimeout is how long an answer may take, in seconds.
-	webhookTimeout = 5
 )
 
 // webhookLabels are the labels of the webhook configurations, besides our own. An Antrea Controller gives its CA bundle to
@@ -33,17 +32,9 @@ var webhookLabels = map[string]string{"app": "antrea", "served-by": "nephele-con
 // not changed.
 func (r *Registration) ensureWebhooks(ctx context.Context, bundle []byte) error {
 	if len(r.Hooks) == 0 {
-		return r.dropWebhooks(ctx)
+		return r.emptyWebhooks(ctx)
 	}
-	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: r.webhookMeta(mutatingName)}
-	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: r.webhookMeta(validatingName)}
-	for _, h := range r.Hooks {
-		if h.Mutating {
-			mutating.Webhooks = append(mutating.Webhooks, r.mutating(h, bundle))
-		} else {
-			validating.Webhooks = append(validating.Webhooks, r.validating(h, bundle))
-		}
-	}
+	mutating, validating := r.configurations(bundle)
 	var presentMutating admissionregistrationv1.MutatingWebhookConfiguration
 	var presentValidating admissionregistrationv1.ValidatingWebhookConfiguration
 	return errors.Join(
@@ -60,23 +51,47 @@ func (r *Registration) ensureWebhooks(ctx context.Context, bundle []byte) error 
 	)
 }
 
-// dropWebhooks removes the configurations that a former process of ours has left: nobody would answer.
-func (r *Registration) dropWebhooks(ctx context.Context) error {
-	present := map[string]client.Object{
-		mutatingName:   &admissionregistrationv1.MutatingWebhookConfiguration{},
-		validatingName: &admissionregistrationv1.ValidatingWebhookConfiguration{},
-	}
-	var errs []error
-	for name, o := range present {
-		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, o)
-		if err == nil && o.GetLabels()[managedBy] == managedByUs {
-			err = r.Client.Delete(ctx, o)
-		}
-		if client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("remove the webhooks: %w", err))
+// configurations are the webhook configurations as they should be.
+func (r *Registration) configurations(bundle []byte) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: r.webhookMeta(mutatingName)}
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: r.webhookMeta(validatingName)}
+	for _, h := range r.Hooks {
+		if h.Mutating {
+			mutating.Webhooks = append(mutating.Webhooks, r.mutating(h, bundle))
+		} else {
+			validating.Webhooks = append(validating.Webhooks, r.validating(h, bundle))
 		}
 	}
-	return errors.Join(errs...)
+	return mutating, validating
+}
+
+// emptyWebhooks takes the webhooks out of the configurations that the manifest or a former process of ours has left: nobody would
+// answer. The configurations stay, since to delete them is nobody's right but the administrator's.
+func (r *Registration) emptyWebhooks(ctx context.Context) error {
+	var mutating admissionregistrationv1.MutatingWebhookConfiguration
+	var validating admissionregistrationv1.ValidatingWebhookConfiguration
+	return errors.Join(
+		r.empty(ctx, mutatingName, &mutating, func() (some bool) {
+			some, mutating.Webhooks = len(mutating.Webhooks) > 0, nil
+			return some
+		}),
+		r.empty(ctx, validatingName, &validating, func() (some bool) {
+			some, validating.Webhooks = len(validating.Webhooks) > 0, nil
+			return some
+		}),
+	)
+}
+
+// empty changes an object of ours, if it is there, by a function that reports whether there was something to change.
+func (r *Registration) empty(ctx context.Context, name string, o client.Object, clear func() bool) error {
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, o)
+	if err == nil && o.GetLabels()[managedBy] == managedByUs && clear() {
+		err = r.Client.Update(ctx, o)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the webhooks: %w", err)
+	}
+	return nil
 }
 
 func (r *Registration) webhookMeta(name string) metav1.ObjectMeta {
@@ -111,7 +126,7 @@ func (r *Registration) mutating(h webhook.Hook, bundle []byte) admissionregistra
 
 func (r *Registration) validating(h webhook.Hook, bundle []byte) admissionregistrationv1.ValidatingWebhook {
 	fail, equivalent := admissionregistrationv1.Fail, admissionregistrationv1.Equivalent
-	none, timeout, scope := admissionregistrationv1.SideEffectClassNone, int32(webhookTimeout), h.Scope
+	none, timeout, scope := admissionregistrationv1.SideEffectClassNone, int32(webhook.Timeout/time.Second), h.Scope
 	return admissionregistrationv1.ValidatingWebhook{
 		Name:         h.Name,
 		ClientConfig: r.webhookClient(h.Path, bundle),

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
@@ -35,7 +37,7 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Version, Pod, Service, Node, Webhooks, Metrics, Stall and
+// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Version, Pod, Service, Node, Webhooks, Metrics, Limits, Stall and
 // Logger are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
@@ -58,11 +60,14 @@ type Options struct {
 	Version      string
 	Pod, Service types.NamespacedName
 	Node         string
-	// Webhooks serve paths beside the API, to everybody: kube-apiserver asks without proving who it is. Whoever reaches the port may
-	// therefore learn from them which tiers and groups there are, and nothing else; they change nothing. It may be empty.
+	// Webhooks serve paths beside the API: to everybody, as kube-apiserver asks without proving who it is unless it is told to, or to
+	// those whom Access.AsksWebhooks recognizes. Who asks may learn from them which tiers and groups there are, and nothing else; they
+	// change nothing. It may be empty.
 	Webhooks map[string]http.Handler
 	// Metrics are those of Store; they may be nil.
 	Metrics *Metrics
+	// Limits bound what is held for callers.
+	Limits Limits
 	// Stall is how long a client of a watch may take to receive what was written before it is cut off; 0 means a minute.
 	Stall  time.Duration
 	Logger logr.Logger
@@ -74,16 +79,26 @@ type Server struct {
 	generic *server.GenericAPIServer
 }
 
-// asked returns the authorizer of the API with the paths of the webhooks open.
+// asked returns the authorizer of the API with the paths of the webhooks open. The cluster is not asked about somebody who has not said
+// who he is: he may look at health, and nothing else.
 func asked(o Options) (authorizer.Authorizer, error) {
-	if len(o.Webhooks) == 0 {
-		return o.Access.Authorizer, nil
-	}
-	open, err := path.NewAuthorizer(slices.Sorted(maps.Keys(o.Webhooks)))
+	paths, err := path.NewAuthorizer(slices.Sorted(maps.Keys(o.Webhooks)))
 	if err != nil {
 		return nil, fmt.Errorf("open the webhooks: %w", err)
 	}
-	return union.New(open, o.Access.Authorizer), nil
+	open := authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if asks := o.Access.AsksWebhooks; asks != nil && (a.GetUser() == nil || !asks(a.GetUser())) {
+			return authorizer.DecisionNoOpinion, "", nil
+		}
+		return paths.Authorize(ctx, a)
+	})
+	strangers := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if u := a.GetUser(); u == nil || u.GetName() != user.Anonymous || !a.IsResourceRequest() && slices.Contains(healthPaths, a.GetPath()) {
+			return authorizer.DecisionNoOpinion, "", nil
+		}
+		return authorizer.DecisionDeny, "nobody does this without saying who he is", nil
+	})
+	return union.New(open, strangers, o.Access.Authorizer), nil
 }
 
 // New returns a server that does not serve before Start.
@@ -94,6 +109,7 @@ func New(o Options) (*Server, error) {
 	if o.Stall == 0 {
 		o.Stall = defaultStall
 	}
+	o.Limits = o.Limits.withDefaults()
 	scheme, err := servingScheme()
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
@@ -108,7 +124,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	for at, handler := range o.Webhooks {
-		generic.Handler.NonGoRestfulMux.Handle(at, handler)
+		generic.Handler.NonGoRestfulMux.Handle(at, o.Metrics.countingReviews(handler))
 	}
 	// The default is the request timeout, a minute, which any open connection would use up.
 	generic.ShutdownTimeout = stopGrace
@@ -129,7 +145,7 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 	}
 	c := server.NewConfig(codecs)
 	c.SecureServing = &server.SecureServingInfo{
-		Listener: o.Listener, Cert: o.Certificate.pair, ClientCA: o.Access.ClientCA, MinTLSVersion: tls.VersionTLS12,
+		Listener: &countingListener{o.Listener, newTally[netip.Prefix](o.Limits.Connections, o.Limits.ConnectionsPerAddress), o.Metrics}, Cert: o.Certificate.pair, ClientCA: o.Access.ClientCA, MinTLSVersion: tls.VersionTLS12,
 	}
 	c.ExternalAddress = o.Listener.Addr().String()
 	c.Authentication.Authenticator = o.Access.Authenticator
@@ -141,7 +157,7 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 	c.MinRequestTimeout = int(watchLife / time.Second)
 	c.ShutdownWatchTerminationGracePeriod = stopGrace
 	c.BuildHandlerChainFunc = func(h http.Handler, c *server.Config) http.Handler {
-		return cutStalled(server.DefaultBuildHandlerChain(h, c), o.Stall)
+		return bounded(server.DefaultBuildHandlerChain(h, c), o.Limits, o.Stall, o.Metrics)
 	}
 	namer := openapi.NewDefinitionNamer(external)
 	c.OpenAPIConfig = server.DefaultOpenAPIConfig(describe(external), namer)

@@ -45,6 +45,7 @@ type world struct {
 	access *apiserver.Access
 	clock  clock.WithTicker
 	stall  time.Duration
+	limits apiserver.Limits
 	// webhooks are served beside the API.
 	webhooks map[string]http.Handler
 	// enforcers, queries and book are options of the server.
@@ -139,7 +140,7 @@ func (w *world) start(t testing.TB, address string) {
 	w.ca = cert.CABundle()
 	l := listen(t, address)
 	w.address = l.Addr().String()
-	s, err := apiserver.New(apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Webhooks: w.webhooks,
+	s, err := apiserver.New(apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Limits: w.limits, Webhooks: w.webhooks,
 		Enforcers: w.enforcers, Queries: w.queries, Statistics: w.book, Version: "v1", Metrics: w.metrics})
 	if err != nil {
 		t.Fatal(err)

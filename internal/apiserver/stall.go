@@ -3,35 +3,29 @@ package apiserver
 import (
 	"net/http"
 	"time"
-
-	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
 // defaultStall is Options.Stall when that is 0.
 const defaultStall = time.Minute
 
-// cutStalled ends watches whose client has not taken what was written for longer than stall: the connection with HTTP/1,
-// the one stream with HTTP/2. Without that a client that does not read would hold its place until the watch times out.
-func cutStalled(next http.Handler, stall time.Duration) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has("watch") {
-			s := &stallWriter{ResponseWriter: w, control: http.NewResponseController(w), stall: stall}
-			s.alarm = time.AfterFunc(stall, s.cut)
-			s.alarm.Stop() // until something is written
-			w = responsewriter.WrapForHTTP1Or2(s)
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// stallWriter gives every write its time. A deadline on each would do the same, but HTTP/2 makes a timer and a message of
-// each, and of each that is lifted.
+// stallWriter ends a watch whose client has not taken what was written for longer than stall: the connection with HTTP/1,
+// the one stream with HTTP/2. Without that a client that does not read would hold its place until the watch times out. It gives every
+// write its time. A deadline on each would do the same, but HTTP/2 makes a timer and a message of each, and of each that is lifted.
 type stallWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	stall   time.Duration
+	// begun is called when the answer begins, and perhaps again.
+	begun func()
 	// alarm goes off in the middle of a write that takes too long.
 	alarm *time.Timer
+}
+
+func newStallWriter(w http.ResponseWriter, stall time.Duration, begun func()) *stallWriter {
+	s := &stallWriter{ResponseWriter: w, control: http.NewResponseController(w), stall: stall, begun: begun}
+	s.alarm = time.AfterFunc(stall, s.cut)
+	s.alarm.Stop() // until something is written
+	return s
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
@@ -44,8 +38,9 @@ func (w *stallWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Flush implements http.Flusher. An error shows in the next Write.
+// Flush implements http.Flusher. An error shows in the next Write. A watch begins with it.
 func (w *stallWriter) Flush() {
+	w.begun()
 	w.alarm.Reset(w.stall)
 	defer w.alarm.Stop()
 	_ = w.control.Flush()

@@ -21,13 +21,14 @@ type stream struct {
 	metrics *Metrics
 	out     chan watch.Event
 	cancel  context.CancelFunc
+	ended   func()
 }
 
 // startStream begins to pass on what source delivers. It ends when ctx ends, when it is stopped, or when the store cuts the
-// receiver off; then the channel is closed.
-func startStream(ctx context.Context, source *watchstore.Watcher, f filter, mark bool, m *Metrics) *stream {
+// receiver off; then the channel is closed and ended is called.
+func startStream(ctx context.Context, source *watchstore.Watcher, f filter, mark bool, m *Metrics, ended func()) *stream {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &stream{source: source, metrics: m, out: make(chan watch.Event, ahead), cancel: cancel}
+	s := &stream{source: source, metrics: m, out: make(chan watch.Event, ahead), cancel: cancel, ended: ended}
 	go s.run(ctx, f, mark)
 	return s
 }
@@ -40,6 +41,7 @@ func (s *stream) ResultChan() <-chan watch.Event { return s.out }
 
 func (s *stream) run(ctx context.Context, f filter, mark bool) {
 	defer close(s.out)
+	defer s.ended()
 	defer s.source.Stop()
 	taken := make([]watchstore.Event, ahead)
 	for {

@@ -12,6 +12,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -27,7 +28,9 @@ func Withdraw(ctx context.Context, c client.Client) error {
 	var validating admissionregistrationv1.ValidatingWebhookConfigurationList
 	var apis apiregistrationv1.APIServiceList
 	for _, list := range []client.ObjectList{&mutating, &validating, &apis} {
-		if err := c.List(ctx, list, ours); err != nil {
+		if err := c.List(ctx, list, ours); apierrors.IsForbidden(err) {
+			return nil // who may not even see them, as in a cluster, has not left any
+		} else if err != nil {
 			return fmt.Errorf("look for registrations of a former server: %w", err)
 		}
 	}

@@ -48,6 +48,12 @@ type APIOptions struct {
 	Local bool
 	// Enforcers says whom callers may act for; empty means themselves only.
 	Enforcers apiserver.EnforcerAccess
+	// WebhookClientCA is a PEM file with the authority of the certificate that kube-apiserver asks the webhooks with, and
+	// WebhookClientNames are its common names that may; empty lets everybody ask.
+	WebhookClientCA    string
+	WebhookClientNames []string
+	// Limits bound what is held for callers.
+	Limits apiserver.Limits
 	// WithoutWebhooks leaves kube-apiserver unaware of the admission webhooks: what is wrong with an object is then told in its status.
 	WithoutWebhooks bool
 }
@@ -90,11 +96,17 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		return err
 	}
 	access = access.WithEnforcer(o.loopback.token)
+	if o.API.WebhookClientCA != "" {
+		if access, err = access.WithWebhookClients(o.API.WebhookClientCA, o.API.WebhookClientNames); err != nil {
+			return fmt.Errorf("--webhook-client-ca %s: %w", o.API.WebhookClientCA, err)
+		}
+	}
 	clk := clock.RealClock{}
 	cert, err := apiCertificate(o.API, clk)
 	if err != nil {
 		return fmt.Errorf("certificate of the computed API: %w", err)
 	}
+	o.loopback.certificate.Store(cert)
 	client, err := apiserver.RegistrationClient(mgr.GetConfig())
 	if err != nil {
 		return err
@@ -113,6 +125,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		Version: buildVersion().Version, Service: types.NamespacedName{Namespace: apiNamespace, Name: apiService},
 		Pod: types.NamespacedName{Namespace: os.Getenv(envPodNamespace), Name: os.Getenv(envPodName)}, Node: os.Getenv(envNodeName),
 		Webhooks: webhook.Handlers(webhook.Reading{Reader: mgr.GetClient()}, webhook.Reading{Reader: mgr.GetAPIReader(), Live: true}),
+		Limits:   o.API.Limits,
 		Logger:   o.Log.WithName("api"),
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -30,6 +31,8 @@ const antreaQuiet = 2 * time.Second
 type loopback struct {
 	token  string
 	server *apiserver.Server
+	// certificate is what it serves with if others reach it, too.
+	certificate atomic.Pointer[apiserver.Certificate]
 }
 
 func newLoopback() *loopback { return &loopback{token: rand.Text()} }

@@ -17,11 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
@@ -68,6 +66,8 @@ type ControllerOptions struct {
 	Antrea func() (*rest.Config, error)
 	// Audit says where the record of changes in clouds goes.
 	Audit AuditFlags
+	// SecretNamespaces are those whose Secrets accounts may name; none means all.
+	SecretNamespaces []string
 	// NoClouds leaves the cloud accounts to another process.
 	NoClouds bool
 	// Access is what accounts may use of this process, and how much is taken from them.
@@ -103,16 +103,18 @@ func RunController(ctx context.Context, cfg *rest.Config, o ControllerOptions) e
 	if cfg.QPS == 0 {
 		cfg.QPS, cfg.Burst = 200, 400
 	}
-	if o.MetricsAddress == "" {
-		o.MetricsAddress = "0"
+	o.loopback, o.metrics = newLoopback(), newControllerMetrics(metrics.Registry)
+	exposed, err := metricsOptions(o.MetricsAddress, o.certificate())
+	if err != nil {
+		return err
 	}
 	mgr, err := ctrl.NewManager(cfg, manager.Options{
-		Scheme: scheme, Logger: o.Log, Metrics: metricsserver.Options{BindAddress: o.MetricsAddress},
+		Scheme: scheme, Logger: o.Log, Metrics: exposed,
 		HealthProbeBindAddress: o.HealthAddress,
 		LeaderElection:         o.LeaderElection, LeaderElectionID: "nephele-controller", LeaderElectionNamespace: o.LeaderNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		Cache:                         cache.Options{DefaultTransform: control.NewTrimmer().Trim},
+		Cache:                         cacheOptions(o),
 	})
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
@@ -120,7 +122,6 @@ func RunController(ctx context.Context, cfg *rest.Config, o ControllerOptions) e
 	if err := checkHealth(mgr); err != nil {
 		return err
 	}
-	o.loopback, o.metrics = newLoopback(), newControllerMetrics(metrics.Registry)
 	defer o.metrics.hideAll()
 	if o.Antrea != nil {
 		if err := withdrawOurs(ctx, cfg); err != nil {
@@ -176,7 +177,8 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 		Clouds: map[cloudv1.CloudProvider]inventory.Open{
 			cloudv1.CloudProviderAWS: accountsOfAWS.paced(o.metrics.aws.ended).recorded(o.record).open,
 		},
-		ExternalID: accountsOfAWS.externalID, Releaser: released, Now: clk.Now, Random: rand.Float64, AuthorsUnchecked: authors.Unchecked,
+		ExternalID: accountsOfAWS.externalID, SecretNamespaces: o.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
+		Releaser: released, Now: clk.Now, Random: rand.Float64,
 	})
 	authors.changed = inv.Revisit
 	if err := o.metrics.show(o.metrics.realize, o.metrics.aws, o.metrics.audit); err != nil {
@@ -269,6 +271,7 @@ func NewControllerCommand() *cobra.Command {
 	var api APIOptions
 	var antrea AntreaFlags
 	var access AccessFlags
+	serving := servingFlags{api: &api}
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller against a Kubernetes API",
@@ -294,6 +297,9 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 			if o.Antrea, err = antrea.Config(cfg); err != nil {
 				return err
 			}
+			if err := serving.apply(&o); err != nil {
+				return err
+			}
 			switch {
 			case o.Antrea != nil && api.Address != "":
 				return errors.New("--api serves what is computed here; with --antrea or --antrea-kubeconfig nothing is")
@@ -311,8 +317,8 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	}
 	f := cmd.Flags()
 	cluster.register(f)
-	f.StringVar(&o.MetricsAddress, "metrics", "127.0.0.1:8080", "HOST:PORT for Prometheus metrics; 0 for none")
-	f.StringVar(&o.HealthAddress, "health", "", "HOST:PORT for /healthz and /readyz; empty for none")
+	f.StringVar(&o.MetricsAddress, "metrics", "127.0.0.1:8080", "HOST:PORT for Prometheus metrics, over TLS and for those who may get /metrics unless it is a loopback address; 0 for none")
+	f.StringVar(&o.HealthAddress, "health", "", "HOST:PORT for /healthz and /readyz, which anybody may ask; empty for none")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "work only while holding the lock that several replicas compete for")
 	f.StringVar(&o.LeaderNamespace, "leader-namespace", "", "namespace of the lock; empty means the Pod's own")
 	f.StringVar(&api.Address, "api", "", "HOST:PORT to serve the computed policies on, to agents, and the admission webhooks; empty for none. Service "+apiNamespace+"/"+apiService+" must lead there")
@@ -320,6 +326,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	f.BoolVar(&api.WithoutWebhooks, "without-webhooks", false, "do not register the admission webhooks that --api serves, and remove those registered before")
 	f.StringVar(&api.TLSDir, "api-tls-dir", "", "directory with tls.crt, tls.key and ca.crt for --api, which somebody else (cert-manager) keeps current")
 	api.RegisterEnforcers(f)
+	serving.register(f)
 	antrea.Register(f)
 	o.Audit.Register(f)
 	access.Register(f)

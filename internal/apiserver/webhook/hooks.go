@@ -80,10 +80,13 @@ func Paths() []string {
 
 // Handlers returns what serves each path. Cached is asked first; Live, which reads from the API itself, before a refusal
 // that depends on other objects.
+//
+// All together take a bounded amount of memory, whoever asks: a question that is too large is refused with 413, one too many with 429
+// and the wish to ask again.
 func Handlers(cached, live State) map[string]http.Handler {
-	out := map[string]http.Handler{}
+	out, l := map[string]http.Handler{}, newLimits()
 	for _, h := range Hooks() {
-		out[h.Path] = &handler{h, &states{cached, live}}
+		out[h.Path] = &handler{h, &states{cached, limited{live, l}}, l}
 	}
 	return out
 }

@@ -1,11 +1,12 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
@@ -14,9 +15,11 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// maxReview is the size of the largest question in bytes: an object and the former one, each as large as the API server takes
-// them, and what is around them.
-const maxReview = 8 << 20
+// maxTold is how many faults of one object are told: enough to go on with, few enough that the answer is never large.
+const maxTold = 50
+
+// maxMessage and maxCause are how long, in bytes, the message about all faults and that about one may become: what is wrong may be long.
+const maxMessage, maxCause = 32 << 10, 1 << 10
 
 // question is what the API server asks.
 type question struct {
@@ -46,24 +49,43 @@ type operation struct {
 
 // handler answers the questions of one hook.
 type handler struct {
-	hook  Hook
-	state *states
+	hook   Hook
+	state  *states
+	limits *limits
 }
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	review, status, err := readReview(w, r)
-	if err != nil {
-		http.Error(w, err.Error(), status)
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, r.Method+": want POST with an AdmissionReview", http.StatusMethodNotAllowed)
 		return
 	}
-	review.Response, err = h.respond(r, review.Request)
+	raw, done, err := h.limits.read(w, r)
+	if err != nil {
+		var limit *limitError
+		if errors.As(err, &limit) {
+			limit.tell(w)
+			return
+		}
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	defer done()
+	review, err := decodeReview(raw)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), Timeout)
+	defer cancel()
+	review.Response, err = h.respond(ctx, review.Request)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	review.Request = nil
-	raw, err := json.Marshal(review)
+	raw, err = json.Marshal(review)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -73,39 +95,30 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(raw)
 }
 
-// readReview reads a question. Both versions have the same fields.
-func readReview(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReview, int, error) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		return nil, http.StatusMethodNotAllowed, fmt.Errorf("%s: want POST with an AdmissionReview", r.Method)
-	}
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the AdmissionReview is larger than %d bytes", maxReview)
-	case err != nil:
-		return nil, http.StatusBadRequest, fmt.Errorf("read the AdmissionReview: %w", err)
-	}
+// decodeReview decodes a question. Both versions have the same fields.
+func decodeReview(raw []byte) (*admissionv1.AdmissionReview, error) {
 	review := &admissionv1.AdmissionReview{}
 	if err := json.Unmarshal(raw, review); err != nil {
-		return nil, http.StatusBadRequest, fmt.Errorf("not an AdmissionReview: %w", err)
+		return nil, fmt.Errorf("not an AdmissionReview: %w", err)
 	}
 	v1, v1beta1 := admissionv1.SchemeGroupVersion.String(), admissionv1beta1.SchemeGroupVersion.String()
 	switch {
 	case review.Kind != "AdmissionReview" || review.APIVersion != v1 && review.APIVersion != v1beta1:
-		return nil, http.StatusBadRequest, fmt.Errorf("%q of %q: want an AdmissionReview of %s or %s", review.Kind, review.APIVersion, v1, v1beta1)
+		return nil, fmt.Errorf("%q of %q: want an AdmissionReview of %s or %s", review.Kind, review.APIVersion, v1, v1beta1)
 	case review.Request == nil:
-		return nil, http.StatusBadRequest, errors.New("the AdmissionReview has no request")
+		return nil, errors.New("the AdmissionReview has no request")
 	}
-	return review, 0, nil
+	return review, nil
 }
 
-func (h *handler) respond(r *http.Request, in *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-	a := h.hook.decide(r.Context(), h.state, &question{
+func (h *handler) respond(ctx context.Context, in *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	a := h.hook.decide(ctx, h.state, &question{
 		operation: in.Operation, namespace: in.Namespace, object: in.Object.Raw, old: in.OldObject.Raw,
 	})
-	out := &admissionv1.AdmissionResponse{UID: in.UID, Warnings: a.warnings}
+	out := &admissionv1.AdmissionResponse{UID: in.UID}
+	for _, w := range a.warnings[:min(len(a.warnings), maxTold)] {
+		out.Warnings = append(out.Warnings, shortened(w, maxCause))
+	}
 	switch {
 	case len(a.errs) > 0:
 		out.Result = refusal(a.errs, a.form)
@@ -136,17 +149,30 @@ func unreadable(err error) answer {
 
 // refusal says what is wrong in one line, and field by field for programs.
 func refusal(errs []policy.FieldError, form bool) *metav1.Status {
+	told := errs[:min(len(errs), maxTold)]
 	s := &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest,
-		Message: policy.JoinErrors(errs), Details: &metav1.StatusDetails{},
+		Message: policy.JoinErrors(told), Details: &metav1.StatusDetails{},
 	}
+	if more := len(errs) - len(told); more > 0 {
+		s.Message += fmt.Sprintf("; and %d more", more)
+	}
+	s.Message = shortened(s.Message, maxMessage)
 	if form {
 		s.Code, s.Reason = http.StatusUnprocessableEntity, metav1.StatusReasonInvalid
 	}
-	for _, e := range errs {
+	for _, e := range told {
 		s.Details.Causes = append(s.Details.Causes, metav1.StatusCause{
-			Type: metav1.CauseTypeFieldValueInvalid, Field: e.Field, Message: e.Detail(),
+			Type: metav1.CauseTypeFieldValueInvalid, Field: shortened(e.Field, maxCause), Message: shortened(e.Detail(), maxCause),
 		})
 	}
 	return s
+}
+
+// shortened cuts a text to so many bytes.
+func shortened(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "..."
 }

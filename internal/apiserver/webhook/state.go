@@ -33,8 +33,44 @@ func (s *states) settled(decide func(State) ([]policy.FieldError, error)) answer
 	return answer{errs: errs, err: err}
 }
 
+// limited is a State of which only so many are asked at a time.
+type limited struct {
+	State
+	limits *limits
+}
+
+// Tiers implements State.
+func (s limited) Tiers(ctx context.Context) ([]policy.Tier, error) {
+	done, err := s.limits.asking(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return s.State.Tiers(ctx)
+}
+
+// PolicyIn implements State.
+func (s limited) PolicyIn(ctx context.Context, tier string) (*policy.Policy, error) {
+	done, err := s.limits.asking(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return s.State.PolicyIn(ctx, tier)
+}
+
+// Groups implements State.
+func (s limited) Groups(ctx context.Context, namespace string) ([]policy.Group, error) {
+	done, err := s.limits.asking(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return s.State.Groups(ctx, namespace)
+}
+
 // pageSize is how many objects are read at a time where there may be many.
-const pageSize = 500
+const pageSize = 100
 
 // Reading is a State that reads from a cache or from the API.
 type Reading struct {

@@ -63,12 +63,14 @@ type Recorder interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Options are the parts that an Inventory is made of; all but ExternalID, Releaser and the last group must be set.
+// Options are the parts that an Inventory is made of; all but ExternalID, SecretNamespaces, Releaser and the last group must be set.
 type Options struct {
 	// Client reads (from a cache or not) and writes the objects.
 	Client client.Client
 	// Secrets reads Secrets. It is not cached, so that Secrets that are none of our business are not kept in memory.
 	Secrets client.Reader
+	// SecretNamespaces are the namespaces whose Secrets may be read; none means all.
+	SecretNamespaces []string
 	// Clouds opens the providers, one per supported cloud.
 	Clouds map[v1alpha1.CloudProvider]Open
 	// ExternalID, if set, returns the external id with which a role of the account is assumed, whether it is usable yet or not; empty if the

@@ -178,19 +178,22 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 		return c, nil
 	}
 	c.Secret, c.SecretKey = ref.Namespace+"/"+ref.Name, ref.Key
-	value, result, err := p.secretValue(ctx, *ref)
-	if err != nil {
+	value, found, err := p.secretValue(ctx, *ref)
+	var missing *missingGrant
+	if err != nil && !errors.As(err, &missing) {
 		return c, err
 	}
 	last := &p.account.secret
 	switch {
-	case result == secretFound:
+	case found:
 		*last = credentials{*ref, value}
 	case p.deleting() && last.ref == *ref:
 		// Who deletes a namespace, or all of a manifest, deletes the Secret too, and perhaps first. The VMs must not stay guarded for ever.
 		value = last.value
+	case missing != nil:
+		p.problem = &problem{v1alpha1.ReasonNotGranted, missing.Error()}
 	default:
-		p.problem = p.unread(*ref, result)
+		p.problem = p.secretProblem(*ref, v1alpha1.ReasonSecretNotFound, fmt.Sprintf("secret %s does not exist or has no key %q", c.Secret, c.SecretKey))
 	}
 	c.SecretValue = value
 	return c, nil

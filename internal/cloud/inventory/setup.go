@@ -51,7 +51,6 @@ func (i *Inventory) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named("inventory").
 		For(&v1alpha1.CloudProviderAccount{}, changed).
 		Watches(&v1alpha1.CloudEntitySelector{}, toAccount(accountOfSelector), changed).
-		WatchesMetadata(&corev1.Secret{}, toAccount(i.accountsOfSecret)).
 		Watches(&corev1.Namespace{}, toAccount(i.accountsOfNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&v1alpha1.VirtualMachine{}, marked, changed).
 		Watches(&v1alpha1.Vpc{}, marked, changed).
@@ -62,6 +61,9 @@ func (i *Inventory) SetupWithManager(mgr manager.Manager) error {
 			defer i.mu.Unlock()
 			i.requeue = func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) }
 			return nil
+		})).
+		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			return i.watchSecrets(ctx, mgr.GetCache(), q)
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: accountsAtOnce})
 	if err := b.Complete(i); err != nil {
@@ -98,20 +100,4 @@ func accountOfSelector(_ context.Context, o client.Object) []types.NamespacedNam
 		return nil
 	}
 	return []types.NamespacedName{{Namespace: s.Spec.AccountNamespace, Name: s.Spec.AccountName}}
-}
-
-// accountsOfSecret returns the accounts that refer to the Secret.
-func (i *Inventory) accountsOfSecret(ctx context.Context, o client.Object) []types.NamespacedName {
-	var list v1alpha1.CloudProviderAccountList
-	if err := i.opts.Client.List(ctx, &list); err != nil {
-		return nil // the cache is gone because we are stopping; every account reads its Secret again at its next observation
-	}
-	var out []types.NamespacedName
-	for n := range list.Items {
-		cpa := &list.Items[n]
-		if ref := secretRefOf(cpa); ref != nil && ref.Namespace == o.GetNamespace() && ref.Name == o.GetName() {
-			out = append(out, client.ObjectKeyFromObject(cpa))
-		}
-	}
-	return out
 }
