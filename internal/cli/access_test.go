@@ -155,8 +155,8 @@ func TestTenantsGetNoIdentity(t *testing.T) {
 	o.want(o.open("other", "", roleOnly), refused, refused, "--ambient-identity-namespaces other")
 	a = o.open("keys", hostile.URL, `{"accessKeyId": "AKIA", "accessKeySecret": "s", "externalId": "mine", "roleArn": "arn:aws:iam::111122223333:role/tenant"}`)
 	o.want(a, refused, refused, "the controller allows none by --allowed-endpoints")
-	if a.Status.ExternalID != "" {
-		t.Errorf("with keys of its own the account shows the external id %q", a.Status.ExternalID)
+	if a.Status.ExternalID != aws.ExternalID("cluster", "keys/account") {
+		t.Errorf("the external id %q tells what the Secret holds", a.Status.ExternalID)
 	}
 }
 

@@ -39,10 +39,10 @@ func TestSecretsOfOtherNamespaces(t *testing.T) {
 		gets       bool
 		want       string
 	}{
-		"not listed":        {[]string{"web", "other"}, nil, false, "--secret-namespaces: add secrets to it, and bind ClusterRole nephele-controller-secrets in that namespace"},
-		"without the right": {[]string{"secrets"}, forbidden, true, "bind ClusterRole nephele-controller-secrets in that namespace"},
+		"not listed":        {[]string{"web", "other"}, nil, false, "--secret-namespaces: add clouds to it, and bind ClusterRole nephele-controller-secrets in that namespace"},
+		"without the right": {[]string{"clouds"}, forbidden, true, "bind ClusterRole nephele-controller-secrets in that namespace"},
 		"no right anywhere": {nil, forbidden, true, "bind ClusterRole nephele-controller-secrets in that namespace"},
-		"listed":            {[]string{"web", "secrets"}, nil, true, ""},
+		"listed":            {[]string{"web", "clouds"}, nil, true, ""},
 		"all":               {nil, nil, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestSecretTakenBack(t *testing.T) {
 	if after := len(l.vms()); before == 0 || after != before {
 		t.Errorf("%d VMs, before %d", after, before)
 	}
-	l.inv.opts.SecretNamespaces = []string{"secrets"}
+	l.inv.opts.SecretNamespaces = []string{"clouds"}
 	l.reconcile()
 	l.wantAccount("True OK", "True OK", "True OK", "")
 }
