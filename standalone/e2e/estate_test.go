@@ -153,6 +153,7 @@ func accountObjects(endpoint string, regions, vpcs []string) []client.Object {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "keys"}, StringData: map[string]string{
 		"credentials": fmt.Sprintf(`{"accessKeyId": %q, "accessKeySecret": %q}`, estate.DefaultAccessKeyID, estate.DefaultSecret)}}
 	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "real"}}
+	account.Spec.UserTags = cloudv1.UserTagsMerge // the roles that setRole gives count like the cloud's
 	account.Spec.AWSConfig = &cloudv1.CloudProviderAccountAWSConfig{Region: regions, Endpoint: endpoint,
 		SecretRef: &cloudv1.SecretReference{Namespace: "cloud", Name: "keys", Key: "credentials"}}
 	selector := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: "all"}}
@@ -200,7 +201,7 @@ func (im *imported) readEntities(ctx context.Context) (why string) {
 	return ""
 }
 
-const roleLabel = cloudv1.LabelUserTagPrefix + "role"
+const roleLabel = cloudv1.LabelTagPrefix + "role"
 
 // setRole gives a VM the tag "role", as a user does whose cloud tags are no legal labels.
 func (im *imported) setRole(vm, role string) {

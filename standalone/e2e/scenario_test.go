@@ -30,13 +30,13 @@ metadata: {namespace: vms, name: db-from-app}
 spec:
   priority: 5
   tier: application
-  appliedTo: [{externalEntitySelector: {matchLabels: {nephele.io/user-tag-role: db}}}]
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: db}}}]
   ingress:
   - action: Allow
-    from: [{externalEntitySelector: {matchLabels: {nephele.io/user-tag-role: app}}}]
+    from: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: app}}}]
     ports: [{protocol: TCP, port: 5432}, {protocol: TCP, port: 8000, endPort: 8010}]
   - action: Allow
-    from: [{externalEntitySelector: {matchExpressions: [{key: nephele.io/user-tag-role, operator: In, values: [app, db]}]}}]
+    from: [{externalEntitySelector: {matchExpressions: [{key: nephe.antrea.io/tag-role, operator: In, values: [app, db]}]}}]
     protocols: [{icmp: {icmpType: 8}}]
   - action: Allow
     from: [{ipBlock: {cidr: 198.51.100.0/24}}]
@@ -48,7 +48,7 @@ metadata: {name: no-ssh-from-outside}
 spec:
   priority: 10
   tier: securityops
-  appliedTo: [{namespaceSelector: {}, externalEntitySelector: {matchExpressions: [{key: nephele.io/user-tag-role, operator: Exists}]}}]
+  appliedTo: [{namespaceSelector: {}, externalEntitySelector: {matchExpressions: [{key: nephe.antrea.io/tag-role, operator: Exists}]}}]
   ingress:
   - action: Pass
     from: [{ipBlock: {cidr: 198.51.100.0/25}}]
@@ -63,7 +63,7 @@ metadata: {name: baseline-no-mysql}
 spec:
   priority: 1
   tier: baseline
-  appliedTo: [{externalEntitySelector: {matchExpressions: [{key: nephele.io/user-tag-role, operator: Exists}]}}]
+  appliedTo: [{externalEntitySelector: {matchExpressions: [{key: nephe.antrea.io/tag-role, operator: Exists}]}}]
   ingress:
   - action: Drop
     ports: [{protocol: TCP, port: 3306}]
@@ -74,12 +74,12 @@ metadata: {namespace: vms, name: app-egress}
 spec:
   priority: 7
   tier: application
-  appliedTo: [{externalEntitySelector: {matchLabels: {nephele.io/user-tag-role: app}}}]
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: app}}}]
   egress:
   - action: Reject
     to: [{ipBlock: {cidr: 203.0.113.0/24}}]
   - action: Allow
-    to: [{externalEntitySelector: {matchLabels: {nephele.io/user-tag-role: db}}}]
+    to: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: db}}}]
   - action: Allow
     to: [{ipBlock: {cidr: 0.0.0.0/0}}]
     ports: [{protocol: TCP, port: 443}]
@@ -92,11 +92,11 @@ spec:
   tier: platform
   ingress:
   - action: Allow
-    appliedTo: [{externalEntitySelector: {matchLabels: {nephele.io/user-tag-role: web}}}]
+    appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: web}}}]
     ports: [{protocol: TCP, port: 443}]
   - action: Drop
-    appliedTo: [{externalEntitySelector: {matchLabels: {nephele.io/user-tag-role: db}}}]
-    from: [{externalEntitySelector: {matchLabels: {nephele.io/user-tag-role: web}}}]
+    appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: db}}}]
+    from: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: web}}}]
     ports: [{protocol: TCP, port: 8005}]
 `
 
@@ -259,7 +259,7 @@ kind: NetworkPolicy
 metadata: {namespace: vms, name: bastion-ssh}
 spec:
   priority: 5
-  appliedTo: [{externalEntitySelector: {matchLabels: {nephele.io/user-tag-role: bastion}}}]
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: bastion}}}]
   ingress:
   - {action: Allow, from: [{ipBlock: {cidr: 198.51.100.0/24}}], ports: [{protocol: TCP, port: 22}]}
 `)[0]
