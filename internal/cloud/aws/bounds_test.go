@@ -422,3 +422,27 @@ func TestRegionsLeadToAWS(t *testing.T) {
 		}
 	}
 }
+
+// TestEndlessPagesWhileWriting: an op that reads rules by page ends as a reading does.
+func TestEndlessPagesWhileWriting(t *testing.T) {
+	t.Parallel()
+	for want, bounds := range map[string]cloud.Bounds{"--max-pages": {Pages: 20}, "--max-objects": {Objects: 50}} {
+		pages := 0
+		endpoint := hostile(t, "DescribeSecurityGroupRules", func(w http.ResponseWriter, _ *http.Request) {
+			pages++
+			_, _ = io.WriteString(w, "<R><securityGroupRuleSet>")
+			for i := range 10 {
+				_, _ = fmt.Fprintf(w, "<item><securityGroupRuleId>sgr-%d</securityGroupRuleId><ipProtocol>tcp</ipProtocol><fromPort>%[1]d</fromPort><toPort>%[1]d</toPort><cidrIpv4>10.0.0.0/8</cidrIpv4></item>", 10*pages+i)
+			}
+			_, _ = fmt.Fprintf(w, "</securityGroupRuleSet><nextToken>%d</nextToken></R>", pages)
+		})
+		rule := func(port int) []cloud.Rule {
+			return []cloud.Rule{{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, port, port), Peer: cloud.Peer{CIDR: prefix("10.0.0.0/8")}}}
+		}
+		p := openHostile(t, endpoint.URL, bounds)
+		_, err := p.Apply(t.Context(), cloud.Scope{Region: region}, cloud.Op{Kind: cloud.OpReplaceRules, Target: "sg-01234567", Replaced: rule(1), Rules: rule(2)})
+		if over := (*cloud.BoundError)(nil); !errors.As(err, &over) || !strings.Contains(err.Error(), want) || pages > 20 {
+			t.Errorf("%d pages: %v; want %s", pages, err, want)
+		}
+	}
+}

@@ -172,15 +172,15 @@ type pages[Out any] interface {
 	NextPage(ctx context.Context, opts ...func(*ec2.Options)) (Out, error)
 }
 
-// each hands every page to use; the first error ends it.
-func each[Out any](ctx context.Context, r *reader, call string, p pages[Out], use func(Out) error) error {
-	for n := 0; p.HasMorePages(); n++ {
-		if bound := r.p.cfg.Bounds.Pages; n == bound {
+// each hands every page to use, up to the bound of pages; the first error ends it.
+func each[Out any](ctx context.Context, p *Provider, call string, pager pages[Out], use func(Out) error) error {
+	for n := 0; pager.HasMorePages(); n++ {
+		if bound := p.cfg.Bounds.Pages; n == bound {
 			return &cloud.Error{Class: cloud.Terminal, Call: call, Err: &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: flagPages}}
 		}
-		out, err := p.NextPage(ctx)
+		out, err := pager.NextPage(ctx)
 		if err != nil {
-			return classify(call, err, r.p.cfg.Now())
+			return classify(call, err, p.cfg.Now())
 		}
 		err = use(out)
 		var bound *cloud.BoundError
@@ -227,7 +227,7 @@ func (r *reader) referencesTo(ctx context.Context, ids []string) ([]types.Securi
 
 func (r *reader) networks(ctx context.Context, f []types.Filter) (all []cloud.Network, err error) {
 	pager := ec2.NewDescribeVpcsPaginator(r.api, &ec2.DescribeVpcsInput{MaxResults: r.page, Filters: f})
-	err = each(ctx, r, "DescribeVpcs", pager, func(out *ec2.DescribeVpcsOutput) error {
+	err = each(ctx, r.p, "DescribeVpcs", pager, func(out *ec2.DescribeVpcsOutput) error {
 		for _, v := range out.Vpcs {
 			n, err := network(v)
 			if err != nil {
@@ -246,7 +246,7 @@ func (r *reader) networks(ctx context.Context, f []types.Filter) (all []cloud.Ne
 // peerings returns the active ones.
 func (r *reader) peerings(ctx context.Context, f []types.Filter) (all []cloud.Peering, err error) {
 	pager := ec2.NewDescribeVpcPeeringConnectionsPaginator(r.api, &ec2.DescribeVpcPeeringConnectionsInput{MaxResults: r.page, Filters: f})
-	err = each(ctx, r, "DescribeVpcPeeringConnections", pager, func(out *ec2.DescribeVpcPeeringConnectionsOutput) error {
+	err = each(ctx, r.p, "DescribeVpcPeeringConnections", pager, func(out *ec2.DescribeVpcPeeringConnectionsOutput) error {
 		for _, c := range out.VpcPeeringConnections {
 			if c.Status == nil || c.Status.Code != types.VpcPeeringConnectionStateReasonCodeActive {
 				continue
@@ -267,7 +267,7 @@ func (r *reader) peerings(ctx context.Context, f []types.Filter) (all []cloud.Pe
 // instances returns the VMs that are not terminated, without their interfaces.
 func (r *reader) instances(ctx context.Context, f []types.Filter) (all []cloud.VM, err error) {
 	pager := ec2.NewDescribeInstancesPaginator(r.api, &ec2.DescribeInstancesInput{MaxResults: r.page, Filters: f})
-	err = each(ctx, r, "DescribeInstances", pager, func(out *ec2.DescribeInstancesOutput) error {
+	err = each(ctx, r.p, "DescribeInstances", pager, func(out *ec2.DescribeInstancesOutput) error {
 		for _, res := range out.Reservations {
 			for _, i := range res.Instances {
 				v := vm(i)
@@ -289,7 +289,7 @@ func (r *reader) instances(ctx context.Context, f []types.Filter) (all []cloud.V
 // interfaces returns the interfaces and notes in devices the places of those that are attached.
 func (r *reader) interfaces(ctx context.Context, f []types.Filter, devices map[string]int32) (all []cloud.Interface, err error) {
 	pager := ec2.NewDescribeNetworkInterfacesPaginator(r.api, &ec2.DescribeNetworkInterfacesInput{MaxResults: r.page, Filters: f})
-	err = each(ctx, r, "DescribeNetworkInterfaces", pager, func(out *ec2.DescribeNetworkInterfacesOutput) error {
+	err = each(ctx, r.p, "DescribeNetworkInterfaces", pager, func(out *ec2.DescribeNetworkInterfacesOutput) error {
 		for _, n := range out.NetworkInterfaces {
 			i, err := netInterface(n)
 			if err != nil {
@@ -328,7 +328,7 @@ func attach(vms []cloud.VM, nics []cloud.Interface, devices map[string]int32) {
 
 func (r *reader) groups(ctx context.Context, f []types.Filter) (all []cloud.Group, err error) {
 	pager := ec2.NewDescribeSecurityGroupsPaginator(r.api, &ec2.DescribeSecurityGroupsInput{MaxResults: r.page, Filters: f})
-	err = each(ctx, r, "DescribeSecurityGroups", pager, func(out *ec2.DescribeSecurityGroupsOutput) error {
+	err = each(ctx, r.p, "DescribeSecurityGroups", pager, func(out *ec2.DescribeSecurityGroupsOutput) error {
 		for _, g := range out.SecurityGroups {
 			group, err := group(g)
 			if err != nil {
@@ -368,7 +368,7 @@ func (r *reader) prefixLists(ctx context.Context, ids []string) (all []cloud.Pre
 			MaxResults: awssdk.Int32(min(*r.page, 100)), Filters: []types.Filter{filter("prefix-list-id", chunk...)},
 		}
 		pager := ec2.NewDescribeManagedPrefixListsPaginator(r.api, in)
-		err := each(ctx, r, "DescribeManagedPrefixLists", pager, func(out *ec2.DescribeManagedPrefixListsOutput) error {
+		err := each(ctx, r.p, "DescribeManagedPrefixLists", pager, func(out *ec2.DescribeManagedPrefixListsOutput) error {
 			var err error
 			for _, l := range out.PrefixLists {
 				if all, err = hold(r, all, prefixList(l)); err != nil {
@@ -403,7 +403,7 @@ func (r *reader) prefixListEntries(ctx context.Context, lists []cloud.PrefixList
 func (r *reader) entries(ctx context.Context, l *cloud.PrefixList) error {
 	in := &ec2.GetManagedPrefixListEntriesInput{PrefixListId: awssdk.String(l.ID), MaxResults: awssdk.Int32(min(*r.page, 100))}
 	pager := ec2.NewGetManagedPrefixListEntriesPaginator(r.api, in)
-	err := each(ctx, r, "GetManagedPrefixListEntries", pager, func(out *ec2.GetManagedPrefixListEntriesOutput) error {
+	err := each(ctx, r.p, "GetManagedPrefixListEntries", pager, func(out *ec2.GetManagedPrefixListEntriesOutput) error {
 		for _, e := range out.Entries {
 			prefix, err := parsePrefix(awssdk.ToString(e.Cidr))
 			if err != nil {

@@ -156,17 +156,18 @@ func (w writer) listRules(ctx context.Context) ([]cloud.Rule, error) {
 		MaxResults: awssdk.Int32(w.p.cfg.PageSize),
 		Filters:    []types.Filter{{Name: awssdk.String("group-id"), Values: []string{w.op.Target}}},
 	}
+	const call = "DescribeSecurityGroupRules"
 	var rules []cloud.Rule
-	for pager := ec2.NewDescribeSecurityGroupRulesPaginator(w.api, in); pager.HasMorePages(); {
-		out, err := pager.NextPage(ctx)
-		if err != nil {
-			return nil, w.classify("DescribeSecurityGroupRules", err)
-		}
+	err := each(ctx, w.p, call, ec2.NewDescribeSecurityGroupRulesPaginator(w.api, in), func(out *ec2.DescribeSecurityGroupRulesOutput) error {
 		for _, listed := range out.SecurityGroupRules {
 			if rule, err := ruleOf(listed); err == nil {
 				rules = append(rules, rule)
 			}
 		}
-	}
-	return rules, nil
+		if bound := w.p.cfg.Bounds.Objects; len(rules) > bound {
+			return &cloud.BoundError{What: "the group has", Bound: int64(bound), Unit: "rules", Flag: flagObjects}
+		}
+		return nil
+	})
+	return rules, err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	policies "github.com/nephele-io/nephele/internal/cloud/aws/rights"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -74,11 +75,18 @@ func TestRightsAreWhatIsCalled(t *testing.T) {
 // newRestrictedLab is a lab whose credentials have the rights of a file, and a cloud that hides new objects for a while.
 func newRestrictedLab(t *testing.T, file string) *lab {
 	t.Helper()
+	return newLabWithRights(t, rights(t, file))
+}
+
+func newLabWithRights(t *testing.T, policy *iam.Policy) *lab {
+	t.Helper()
 	state, _, err := estate.HybridCloud()
 	if err != nil {
 		t.Fatal(err)
 	}
-	state.Credentials[0].Policy = rights(t, file)
+	state.Accounts[0].Regions = append(state.Accounts[0].Regions, elsewhere)
+	state.Regions = append(state.Regions, world.RegionState{Account: state.Accounts[0].ID, Name: elsewhere})
+	state.Credentials[0].Policy = policy
 	l := newLab(t, sim.Options{State: state})
 	l.server.World().SetVisibilityDelay(3 * time.Second)
 	return l
@@ -100,10 +108,137 @@ func (l *lab) must(op cloud.Op) string {
 	return id
 }
 
-// TestRightsSuffice does an op of each kind on a group of ours and an interface, with the documented rights.
+// elsewhere is a region that rights may be withheld in.
+const elsewhere = "eu-west-1"
+
+// TestRightsSuffice does an op of each kind on a group of ours and an interface, with the documented rights, and with rights that are pinned to
+// this cluster, this network, this region and this account.
 func TestRightsSuffice(t *testing.T) {
 	t.Parallel()
-	l := newRestrictedLab(t, "enforce.json")
+	for name, pins := range map[string]policies.Pins{"not pinned": {}, "pinned": pinned(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			newLabWithRights(t, written(t, pins)).doAll()
+		})
+	}
+}
+
+// pinned are rights to the network of the tests and nothing else.
+func pinned(t *testing.T) policies.Pins {
+	t.Helper()
+	state, _, err := estate.HybridCloud()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policies.Pins{Cluster: "c", Networks: []string{network}, Regions: []string{region}, Account: state.Accounts[0].ID}
+}
+
+// written is the policy that the command prints.
+func written(t *testing.T, pins policies.Pins) *iam.Policy {
+	t.Helper()
+	if pins.Mode == "" {
+		pins.Mode = policies.Enforce
+	}
+	if err := pins.Check(); err != nil {
+		t.Fatal(err)
+	}
+	document, err := policies.Document(pins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := iam.Parse(document)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, document)
+	}
+	return p
+}
+
+// TestPinnedRightsProtect asks for what is outside of the pins, each by the very op that is permitted inside.
+func TestPinnedRightsProtect(t *testing.T) {
+	t.Parallel()
+	const other = "vpc-925131f4" // another network of the same region
+	free := newLab(t, sim.Options{})
+	s, err := free.provider.Observe(t.Context(), free.scope())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nic := func(in string) cloud.Interface {
+		i := slices.IndexFunc(s.Interfaces, func(n cloud.Interface) bool { return n.NetworkID == in && !n.Managed })
+		if i < 0 {
+			t.Fatalf("there is no interface in %s", in)
+		}
+		return s.Interfaces[i]
+	}
+	group := func(network, cluster string) cloud.Op {
+		op := ourGroup("g")
+		op.Group.NetworkID, op.Group.Tags[cloud.TagCluster] = network, cluster
+		return op
+	}
+	rule := cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 80, 80), Peer: cloud.Peer{CIDR: prefix("10.0.0.0/8")}}
+	l := newLabWithRights(t, written(t, pinned(t)))
+	// Groups that others have made, with all rights.
+	foreign := func(vpc, cluster string) string {
+		g, err := l.region().CreateSecurityGroup(world.CreateSecurityGroupInput{Name: "nephele-" + vpc + cluster, Description: "d", VPCID: vpc,
+			Tags: world.Tags{cloud.TagCluster: cluster, cloud.TagKind: cloud.KindClass}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.ID
+	}
+	far, theirs := foreign(other, "c"), foreign(network, "another")
+	_ = l.clock.sleep(t.Context(), time.Minute)
+	if _, err := l.provider.Observe(t.Context(), l.scope()); err != nil {
+		t.Errorf("reading the region: %v", err)
+	}
+	for name, op := range map[string]cloud.Op{
+		"a group in another network":              group(other, "c"),
+		"a group of another cluster":              group(network, "another"),
+		"rules of ours in another network":        {Kind: cloud.OpAddRules, Target: far, Rules: []cloud.Rule{rule}},
+		"rules of another cluster":                {Kind: cloud.OpAddRules, Target: theirs, Rules: []cloud.Rule{rule}},
+		"deleting a group of another cluster":     {Kind: cloud.OpDeleteGroup, Target: theirs},
+		"an interface in another network":         {Kind: cloud.OpSetInterfaceGroups, Target: nic(other).ID, GroupIDs: nic(other).GroupIDs},
+		"a tag of an interface there":             {Kind: cloud.OpTag, Target: nic(other).ID, Tags: map[string]string{cloud.TagFormer: "sg-1"}},
+		"claiming another network":                {Kind: cloud.OpTag, Target: other, Tags: map[string]string{cloud.TagClaim: "c"}},
+		"the policies of another cluster's group": {Kind: cloud.OpTag, Target: theirs, Tags: map[string]string{cloud.TagPolicies: "x"}},
+	} {
+		if _, err := l.do(op); cloud.ClassOf(err) != cloud.Auth || !strings.Contains(err.Error(), "is not authorized to perform: ec2:") {
+			t.Errorf("%s: %v; want a refusal", name, err)
+		}
+	}
+	there := cloud.Scope{Account: "ns/account", Region: elsewhere}
+	if _, err := l.provider.Observe(t.Context(), there); cloud.ClassOf(err) != cloud.Auth || !strings.Contains(err.Error(), "is not authorized to perform: ec2:Describe") {
+		t.Errorf("reading another region: %v", err)
+	}
+	if _, err := l.provider.Apply(t.Context(), there, group(network, "c")); cloud.ClassOf(err) != cloud.Auth {
+		t.Errorf("a group in another region: %v", err)
+	}
+	// Another account's number in the pins, and nothing of this one may be changed.
+	pins := pinned(t)
+	pins.Account = "999988887777"
+	l = newLabWithRights(t, written(t, pins))
+	if _, err := l.do(ourGroup("a")); cloud.ClassOf(err) != cloud.Auth {
+		t.Errorf("with rights in another account: %v", err)
+	}
+}
+
+// TestPublishedRights: the files are what the command prints without pins.
+func TestPublishedRights(t *testing.T) {
+	t.Parallel()
+	for file, mode := range map[string]policies.Mode{"enforce.json": policies.Enforce, "plan.json": policies.Plan} {
+		want, err := policies.Document(policies.Pins{Mode: mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := os.ReadFile(rightsFolder + file)
+		if err != nil || string(have) != string(want) {
+			t.Errorf("%s differs (%v); write it with: go run ./cmd/nephele iam-policy --mode %s > config/aws/%s", file, err, mode, file)
+		}
+	}
+}
+
+// doAll does an op of each kind.
+func (l *lab) doAll() {
+	t := l.T
 	s, err := l.provider.Observe(t.Context(), l.scope())
 	if err != nil {
 		t.Fatal(err)

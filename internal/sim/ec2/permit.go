@@ -86,12 +86,15 @@ func (r *request) creation() []iam.Request {
 	return append(out, tagging)
 }
 
-// about is the action on a resource with the tags that it has.
+// about is the action on a resource with the tags that it has and the VPC that it is in.
 func (r *request) about(id string) iam.Request {
 	out := iam.Request{Action: "ec2:" + r.call.Action, Resource: r.arn(world.ResourceType(id), id), Keys: r.place()}
 	for k, v := range r.region.TagsOf(id) {
 		out.Keys["aws:ResourceTag/"+k] = []string{v}
 		out.Keys["ec2:ResourceTag/"+k] = []string{v}
+	}
+	if vpc, owner := r.region.NetworkOf(id); vpc != "" {
+		out.Keys["ec2:Vpc"] = []string{"arn:aws:ec2:" + r.call.Region + ":" + owner + ":vpc/" + vpc}
 	}
 	return out
 }

@@ -157,6 +157,23 @@ func (r *Region) TagsOf(id string) Tags {
 	return out
 }
 
+// NetworkOf returns the VPC that a group or an interface of the account is in, and the account that owns the VPC; "" if it is not there or not
+// visible yet.
+func (r *Region) NetworkOf(id string) (vpcID, owner string) {
+	r.w.read(func(now time.Time) {
+		if g := r.data.groups[id]; g != nil && seen(g.Visible, now) {
+			vpcID = g.VPCID
+		}
+		if n := r.data.nics[id]; n != nil && seen(n.Visible, now) {
+			vpcID = n.VPCID
+		}
+		if v := r.visibleVPCs()[vpcID]; v != nil {
+			owner = v.Account
+		}
+	})
+	return vpcID, owner
+}
+
 // Tags is DescribeTags, by resource id and key.
 func (r *Region) Tags() []ResourceTag {
 	var out []ResourceTag

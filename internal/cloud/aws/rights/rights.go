@@ -1,0 +1,255 @@
+// Package rights writes the IAM policies that the AWS adapter needs, as wide as they must be and as narrow as their user can say.
+//
+// It owns what each permission is for, and which of AWS's conditions narrows it. It promises that a policy permits all that the adapter does in
+// the clusters, networks and regions that it is pinned to, and changes nothing elsewhere. Everything here is a pure function.
+package rights
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// Mode says what the policy is for.
+type Mode string
+
+// The modes.
+const (
+	// Plan permits to look only.
+	Plan Mode = "plan"
+	// Enforce permits everything that is needed.
+	Enforce Mode = "enforce"
+)
+
+// Pins narrow a policy. What is left out is not narrowed.
+type Pins struct {
+	Mode Mode
+	// Cluster is the id of the cluster whose groups may be changed.
+	Cluster string
+	// Account is the number of the account that the groups and interfaces belong to.
+	Account string
+	// Networks are the VPCs in which something may be changed, Regions those in which anything may be done.
+	Networks, Regions []string
+}
+
+var (
+	clusterForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._:/=+@-]{0,254}$`)
+	accountForm = regexp.MustCompile(`^[0-9]{12}$`)
+	networkForm = regexp.MustCompile(`^vpc-([0-9a-f]{8}|[0-9a-f]{17})$`)
+	regionForm  = regexp.MustCompile(`^[a-z]{2,5}(-[a-z]+)+-[0-9]+$`)
+)
+
+// Check returns what is wrong with pins: "FIELD VALUE: what is expected".
+func (p Pins) Check() error {
+	for _, f := range []struct {
+		field    string
+		values   []string
+		form     *regexp.Regexp
+		expected string
+	}{
+		{"cluster", present(p.Cluster), clusterForm, "the id of a cluster, which is the uid of its namespace kube-system"},
+		{"account-id", present(p.Account), accountForm, "12 digits"},
+		{"vpc", p.Networks, networkForm, "the id of a VPC, as vpc-0123456789abcdef0"},
+		{"region", p.Regions, regionForm, "the name of a region, as eu-west-1"},
+	} {
+		for _, v := range f.values {
+			if !f.form.MatchString(v) {
+				return fmt.Errorf("%s %q: want %s", f.field, v, f.expected)
+			}
+		}
+	}
+	if p.Mode != Plan && p.Mode != Enforce {
+		return fmt.Errorf("mode %q: want %s or %s", p.Mode, Plan, Enforce)
+	}
+	if parts := p.partitions(); len(parts) > 1 {
+		return fmt.Errorf("region %q: one policy cannot be for %s", strings.Join(p.Regions, ","), strings.Join(parts, " and "))
+	}
+	return nil
+}
+
+func present(value string) []string {
+	if value == "" {
+		return nil
+	}
+	return []string{value}
+}
+
+// partitions are those of AWS that the regions are in.
+func (p Pins) partitions() []string {
+	found := map[string]bool{}
+	for _, r := range p.Regions {
+		partition := "aws"
+		for _, x := range []struct{ prefix, name string }{
+			{"cn-", "aws-cn"}, {"us-gov-", "aws-us-gov"}, {"us-iso-", "aws-iso"}, {"us-isob-", "aws-iso-b"}, {"eu-isoe-", "aws-iso-e"},
+			{"us-isof-", "aws-iso-f"}, {"eusc-", "aws-eusc"},
+		} {
+			if strings.HasPrefix(r, x.prefix) {
+				partition = x.name
+			}
+		}
+		found[partition] = true
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// document is an IAM policy.
+type document struct {
+	Version   string
+	Statement []statement
+}
+
+type statement struct {
+	Sid       string
+	Effect    string
+	Action    values
+	Resource  values
+	Condition conditions `json:",omitempty"`
+}
+
+// values are written as a list only if there are several.
+type values []string
+
+// MarshalJSON implements json.Marshaler.
+func (v values) MarshalJSON() ([]byte, error) {
+	if len(v) == 1 {
+		return json.Marshal(v[0])
+	}
+	return json.Marshal([]string(v))
+}
+
+// conditions map operators to keys to values.
+type conditions map[string]map[string]values
+
+func (c conditions) with(operator, key string, v ...string) conditions {
+	if c[operator] == nil {
+		c[operator] = map[string]values{}
+	}
+	c[operator][key] = v
+	return c
+}
+
+// Document returns the policy as JSON. p.Check must have found nothing wrong.
+func Document(p Pins) ([]byte, error) {
+	d := document{Version: "2012-10-17", Statement: []statement{p.read()}}
+	if p.Mode == Enforce {
+		d.Statement = append(d.Statement, p.write()...)
+	}
+	if len(p.Regions) > 0 {
+		for i := range d.Statement {
+			s := &d.Statement[i]
+			if s.Condition == nil {
+				s.Condition = conditions{}
+			}
+			s.Condition.with("StringEquals", "aws:RequestedRegion", sorted(p.Regions)...)
+		}
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(d); err != nil {
+		return nil, fmt.Errorf("write the policy: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+func sorted(all []string) []string { return slices.Compact(slices.Sorted(slices.Values(all))) }
+
+// Length is how long AWS takes a policy for: without white space.
+func Length(policy []byte) int {
+	var compact bytes.Buffer
+	if json.Compact(&compact, policy) != nil {
+		return len(policy)
+	}
+	return compact.Len()
+}
+
+// arn is a pattern of resources of a kind. owner is the account that they belong to.
+func (p Pins) arn(kind, id, owner string) string {
+	partition := "aws"
+	if parts := p.partitions(); len(parts) > 0 {
+		partition = parts[0]
+	}
+	if owner == "" {
+		owner = "*"
+	}
+	return "arn:" + partition + ":ec2:*:" + owner + ":" + kind + "/" + id
+}
+
+// networks are the VPCs. One that is shared belongs to another account.
+func (p Pins) networks() values {
+	if len(p.Networks) == 0 {
+		return values{p.arn("vpc", "*", "")}
+	}
+	var out values
+	for _, id := range sorted(p.Networks) {
+		out = append(out, p.arn("vpc", id, ""))
+	}
+	return out
+}
+
+// within adds the condition that a resource is in one of the VPCs.
+func (p Pins) within(c conditions) conditions {
+	if len(p.Networks) == 0 {
+		return c
+	}
+	return c.with("ArnLike", "ec2:Vpc", p.networks()...)
+}
+
+// ours adds the condition that a key, of a request or a resource, says that the group is of the cluster.
+func (p Pins) ours(c conditions, key string) conditions {
+	if p.Cluster == "" {
+		return c.with("StringLike", key+"/"+cloud.TagCluster, "*")
+	}
+	return c.with("StringEquals", key+"/"+cloud.TagCluster, p.Cluster)
+}
+
+// tagged adds the condition that a call names tags, and such only.
+func tagged(c conditions, pattern string) conditions {
+	return c.with("ForAllValues:StringLike", "aws:TagKeys", pattern).with("Null", "aws:TagKeys", "false")
+}
+
+const (
+	ofRequest  = "aws:RequestTag"
+	ofResource = "aws:ResourceTag"
+)
+
+func allow(sid string, c conditions, resources values, actions ...string) statement {
+	for i := range actions {
+		actions[i] = "ec2:" + actions[i]
+	}
+	return statement{Sid: sid, Effect: "Allow", Action: actions, Resource: resources, Condition: c}
+}
+
+func (p Pins) read() statement {
+	return allow("Read", nil, values{"*"},
+		"DescribeInstances", "DescribeManagedPrefixLists", "DescribeNetworkInterfaces", "DescribeRegions", "DescribeSecurityGroupReferences",
+		"DescribeSecurityGroupRules", "DescribeSecurityGroups", "DescribeVpcPeeringConnections", "DescribeVpcs", "GetManagedPrefixListEntries")
+}
+
+func (p Pins) write() []statement {
+	group := values{p.arn("security-group", "*", p.Account)}
+	nic := values{p.arn("network-interface", "*", p.Account)}
+	return []statement{
+		allow("CreateGroups", p.ours(conditions{}, ofRequest), group, "CreateSecurityGroup"),
+		allow("CreateGroupsInNetworks", nil, p.networks(), "CreateSecurityGroup"),
+		allow("TagGroupsWhenCreated", conditions{}.with("StringEquals", "ec2:CreateAction", "CreateSecurityGroup"), group, "CreateTags"),
+		allow("ChangeOwnGroups", p.within(p.ours(conditions{}, ofResource)), group,
+			"AuthorizeSecurityGroupEgress", "AuthorizeSecurityGroupIngress", "DeleteSecurityGroup", "ModifySecurityGroupRules",
+			"RevokeSecurityGroupEgress", "RevokeSecurityGroupIngress"),
+		// The group that a rule is in must be permitted as well.
+		allow("ChangeRulesInPlace", nil, values{p.arn("security-group-rule", "*", p.Account)}, "ModifySecurityGroupRules"),
+		allow("RememberInInterfaces", p.within(tagged(conditions{}, "nephele.io/*")), nic, "CreateTags", "DeleteTags"),
+		allow("RememberInNetworks", tagged(conditions{}, "nephele.io/*"), p.networks(), "CreateTags", "DeleteTags"),
+		allow("RememberInOwnGroups", p.within(tagged(p.ours(conditions{}, ofResource), cloud.TagPolicies+"*")), group, "CreateTags", "DeleteTags"),
+		allow("PutInterfacesIntoGroups", p.within(conditions{}), nic, "ModifyNetworkInterfaceAttribute"),
+		// An interface holds groups of its own VPC only, which may be shared by other accounts.
+		allow("UseGroups", nil, values{p.arn("security-group", "*", "")}, "ModifyNetworkInterfaceAttribute"),
+	}
+}
