@@ -17,6 +17,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,11 +37,13 @@ type existing struct {
 	admin   client.Client
 	kube    kubernetes.Interface
 	objects []*unstructured.Unstructured
-	// kubeconfig is that of the controller's ServiceAccount.
+	// kubeconfig is that of the controller's ServiceAccount; it leads through the recorder.
 	kubeconfig string
+	recorder   *recorder
 }
 
-func newExisting(t *testing.T) *existing {
+// newExisting applies the manifest in a directory. The namespaces are there before.
+func newExisting(t *testing.T, dir string, namespaces ...string) *existing {
 	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{DataDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -51,19 +54,23 @@ func newExisting(t *testing.T) *existing {
 			t.Error(err)
 		}
 	})
-	x := &existing{t: t, cp: cp, objects: built(t, manifests)}
+	x := &existing{t: t, cp: cp, objects: built(t, dir)}
 	x.must(cp.Ready(t.Context()))
 	// The definitions that the manifest has, and the optional ones of the upstream kinds.
 	x.must(cp.InstallCRDs(t.Context(), crd.FS()))
 	x.admin = newClient(t, cp.RestConfig())
 	x.kube, err = kubernetes.NewForConfig(cp.RestConfig())
 	x.must(err)
+	for _, name := range namespaces {
+		x.must(x.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	}
 	for _, o := range x.objects {
 		if o.GetKind() != "CustomResourceDefinition" {
 			x.must(x.admin.Create(t.Context(), o.DeepCopy(), &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}}))
 		}
 	}
-	x.kubeconfig = x.login("kube-system", "nephele-controller")
+	x.recorder = newRecorder(t, cp.RestConfig())
+	x.kubeconfig = x.loginAt(clientcmdapi.Cluster{Server: x.recorder.server.URL, CertificateAuthorityData: x.recorder.ca()}, "kube-system", "nephele-controller")
 	return x
 }
 
@@ -86,8 +93,13 @@ func (x *existing) token(namespace, name string) string {
 func (x *existing) login(namespace, name string) string {
 	x.t.Helper()
 	admin := x.cp.RestConfig()
+	return x.loginAt(clientcmdapi.Cluster{Server: x.cp.URL(), CertificateAuthorityData: admin.CAData, CertificateAuthority: admin.CAFile}, namespace, name)
+}
+
+func (x *existing) loginAt(at clientcmdapi.Cluster, namespace, name string) string {
+	x.t.Helper()
 	cfg := clientcmdapi.NewConfig()
-	cfg.Clusters["c"] = &clientcmdapi.Cluster{Server: x.cp.URL(), CertificateAuthorityData: admin.CAData, CertificateAuthority: admin.CAFile}
+	cfg.Clusters["c"] = &at
 	cfg.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: x.token(namespace, name)}
 	cfg.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	cfg.CurrentContext = "c"
@@ -99,8 +111,8 @@ func (x *existing) login(namespace, name string) string {
 // pod is the controller, run as its Deployment says on this machine.
 type pod struct {
 	*process
-	t           *testing.T
-	api, health string
+	t                    *testing.T
+	api, health, metrics string
 }
 
 // start runs the container of the Deployment, with what only a machine of its own could give it replaced, and more arguments.
@@ -114,9 +126,9 @@ func (x *existing) start(more ...string) *pod {
 	}
 	c := d.Spec.Template.Spec.Containers[0]
 	variables := map[string]string{"POD_NAME": "nephele-1", "POD_NAMESPACE": d.Namespace, "NODE_NAME": "n1"}
-	p := &pod{t: x.t, api: freeAddress(x.t), health: freeAddress(x.t)}
+	p := &pod{t: x.t, api: freeAddress(x.t), health: freeAddress(x.t), metrics: freeAddress(x.t)}
 	replaced := map[string]string{
-		"--api": p.api, "--api-cert-dir": x.t.TempDir(), "--metrics": freeAddress(x.t), "--health": p.health,
+		"--api": p.api, "--api-cert-dir": x.t.TempDir(), "--metrics": strings.Replace(p.metrics, "127.0.0.1", "0.0.0.0", 1), "--health": p.health,
 	}
 	var args []string
 	for _, a := range c.Args {
@@ -136,7 +148,7 @@ func (x *existing) start(more ...string) *pod {
 	args = append(args, "--kubeconfig="+x.kubeconfig, "--allowed-endpoints=loopback") // the clouds are simulated here
 	cmd := exec.Command(binary, append(args, more...)...)
 	for _, e := range c.Env {
-		cmd.Env = append(cmd.Env, e.Name+"="+variables[e.Name])
+		cmd.Env = append(cmd.Env, e.Name+"="+e.Value+variables[e.Name])
 	}
 	out := &safeBuffer{}
 	cmd.Stdout, cmd.Stderr = out, out

@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
@@ -30,37 +35,23 @@ import (
 
 const manifests = "../../config"
 
-// built is what "kubectl kustomize" makes of a directory, images and all else but the list of resources left aside.
+// overlay is config/ with the rights to Secrets of some namespaces only.
+const overlay = manifests + "/overlays/secrets-per-namespace"
+
+// built is what "kubectl apply -k" applies.
 func built(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
+	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var k struct{ Resources []string }
-	if err := yaml.Unmarshal(raw, &k); err != nil {
-		t.Fatal(err)
-	}
 	var out []*unstructured.Unstructured
-	for _, name := range k.Resources {
-		path := filepath.Join(dir, name)
-		if info, err := os.Stat(path); err != nil {
-			t.Fatal(err)
-		} else if info.IsDir() {
-			out = append(out, built(t, path)...)
-			continue
+	for _, r := range all.Resources() {
+		o := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(r.MustYaml()), &o.Object); err != nil {
+			t.Fatalf("%s: %v", r.CurId(), err)
 		}
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, doc := range strings.Split(string(raw), "\n---\n") {
-			o := &unstructured.Unstructured{}
-			if err := yaml.UnmarshalStrict([]byte(doc), &o.Object); err != nil {
-				t.Fatalf("%s: %v", path, err)
-			}
-			out = append(out, o)
-		}
+		out = append(out, o)
 	}
 	return out
 }
@@ -89,10 +80,11 @@ func TestManifestGivesNoMoreThanNamed(t *testing.T) {
 // some of everything: once as it is, when kube-apiserver, which has no cluster network here, does not reach its Service; and once
 // without webhooks, which that one would have to reach.
 func TestManifestInExistingCluster(t *testing.T) {
-	x := newExisting(t)
+	x := newExisting(t, manifests)
 	p := x.start()
 	x.registered(p)
 	x.served(p)
+	x.scraped(p)
 	p = x.replaced(p)
 	p.end()
 	state, _, err := estate.HybridCloud()
@@ -106,8 +98,9 @@ func TestManifestInExistingCluster(t *testing.T) {
 	})
 	p = x.start("--without-webhooks")
 	eventually(t, time.Minute, "the webhooks are removed", func(ctx context.Context) (bool, string) {
-		list, err := x.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-		return err == nil && len(list.Items) == 0, fmt.Sprint(err)
+		m, err1 := x.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "crdmutator.antrea.io", metav1.GetOptions{})
+		v, err2 := x.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "crdvalidator.antrea.io", metav1.GetOptions{})
+		return err1 == nil && err2 == nil && len(m.Webhooks)+len(v.Webhooks) == 0, fmt.Sprint(err1, err2)
 	})
 	x.told(p)
 	x.enforced(server)
@@ -122,19 +115,31 @@ func TestManifestInExistingCluster(t *testing.T) {
 	p = x.start("--without-webhooks", "--no-clouds")
 	x.ready(p)
 	p.end()
+	// Equal events about one and the same version of an object become a series, which is a patch; too rare to bring about.
+	rare := []string{"patch events.events.k8s.io"}
+	for _, u := range x.recorder.unused(t, x.objects) {
+		if !slices.Contains(rare, u) {
+			t.Errorf("the manifest gives a right that nobody uses: %s", u)
+		}
+	}
 }
 
 // registered waits until the controller has told kube-apiserver about itself, and sees to it that it keeps doing so.
 func (x *existing) registered(p *pod) {
 	api := schemaOf("apiregistration.k8s.io", "v1", "APIService", "v1beta2.controlplane.antrea.io")
 	there := func(ctx context.Context) (bool, string) {
-		_, err1 := x.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "crdmutator.antrea.io", metav1.GetOptions{})
-		_, err2 := x.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "crdvalidator.antrea.io", metav1.GetOptions{})
+		m, err1 := x.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "crdmutator.antrea.io", metav1.GetOptions{})
+		v, err2 := x.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "crdvalidator.antrea.io", metav1.GetOptions{})
 		ca, err3 := x.kube.CoreV1().ConfigMaps("kube-system").Get(ctx, "antrea-ca", metav1.GetOptions{})
 		err4 := x.admin.Get(ctx, client.ObjectKeyFromObject(api), api)
 		_, err5 := x.kube.CoordinationV1().Leases("kube-system").Get(ctx, "nephele-controller", metav1.GetOptions{})
-		why := fmt.Sprint(err1, err2, err3, err4, err5)
-		return why == fmt.Sprint(nil, nil, nil, nil, nil) && strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE"), why
+		if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+			return false, err.Error()
+		}
+		// The objects are those of the manifest; what is new is the bundle.
+		bundle, _, _ := unstructured.NestedString(api.Object, "spec", "caBundle")
+		return strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE") && bundle != "" && len(m.Webhooks[0].ClientConfig.CABundle) > 0 &&
+			len(v.Webhooks[0].ClientConfig.CABundle) > 0, "no bundle"
 	}
 	eventually(x.t, time.Minute, "everything is registered", there)
 	// What somebody has changed is put back: the rights to change, not only to make.
@@ -212,6 +217,41 @@ request:
 	code, answer, err := p.ask(ctx, http.MethodPost, "/validate/annp", "", review.Object)
 	if err != nil || code != http.StatusOK || !strings.Contains(string(answer), "missing") || !strings.Contains(string(answer), `"allowed":false`) {
 		x.t.Errorf("webhook: %d %s %v", code, answer, err)
+	}
+}
+
+// scraped asks for the metrics as a stranger, as somebody who may not read them, and as somebody who may.
+func (x *existing) scraped(p *pod) {
+	ctx := x.t.Context()
+	x.must(x.admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "scraper"}}))
+	x.must(x.admin.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "scraper"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nephele-metrics-reader"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "scraper"}},
+	}))
+	ca, err := x.kube.CoreV1().ConfigMaps("kube-system").Get(ctx, "antrea-ca", metav1.GetOptions{})
+	x.must(err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(ca.Data["ca.crt"]))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "antrea.kube-system.svc"}}
+	defer transport.CloseIdleConnections()
+	for token, want := range map[string]int{"": http.StatusUnauthorized, "made-up": http.StatusInternalServerError, x.token("default", "agent"): http.StatusForbidden, x.token("default", "scraper"): http.StatusOK} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.metrics+"/metrics", nil)
+		x.must(err)
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := transport.RoundTrip(request)
+		x.must(err)
+		text, err := io.ReadAll(response.Body)
+		x.must(errors.Join(err, response.Body.Close()))
+		if response.StatusCode != want || strings.Contains(string(text), "nephele_api_ready") != (want == http.StatusOK) {
+			x.t.Errorf("metrics: %s with %d bytes, want %d", response.Status, len(text), want)
+		}
+	}
+	if response, err := http.Get("http://" + p.metrics + "/metrics"); err == nil {
+		if response.Body.Close(); response.StatusCode == http.StatusOK {
+			x.t.Error("metrics are served without TLS")
+		}
 	}
 }
 
@@ -294,12 +334,19 @@ func (x *existing) told(p *pod) {
 	group := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: Group, metadata: {namespace: default, name: g}, spec: {podSelector: {}}}`)
 	cluster := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: ClusterGroup, metadata: {name: g}, spec: {podSelector: {}}}`)
 	policy := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: ClusterNetworkPolicy, metadata: {name: p}, spec: {priority: 1, appliedTo: [{group: g}], ingress: [{action: Drop}]}}`)
-	upstream := fromText(x.t, `
+	objects := []*unstructured.Unstructured{group, cluster, policy, fromText(x.t, `
 apiVersion: policy.networking.k8s.io/v1alpha1
 kind: AdminNetworkPolicy
 metadata: {name: p}
-spec: {priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)
-	objects := []*unstructured.Unstructured{group, cluster, policy, upstream}
+spec: {priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`), fromText(x.t, `
+apiVersion: policy.networking.k8s.io/v1alpha1
+kind: BaselineAdminNetworkPolicy
+metadata: {name: default}
+spec: {subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`), fromText(x.t, `
+apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: p}
+spec: {tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)}
 	for _, o := range objects {
 		x.must(x.admin.Create(ctx, o))
 	}
@@ -321,17 +368,122 @@ spec: {priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{
 func (x *existing) enforced(server *sim.Server) {
 	raw, err := os.ReadFile(manifests + "/samples/quickstart.yaml")
 	x.must(err)
+	x.enforces(strings.Replace(string(raw), "http://127.0.0.1:8555", server.URL(), 1), x.disturbed)
+}
+
+// disturbed changes by hand what the controller has written, and takes back what it needs, until all of it is right again.
+func (x *existing) disturbed() {
+	ctx := x.t.Context()
+	const namespace = "quickstart"
+	merge := func(o *unstructured.Unstructured, patch string) {
+		x.t.Helper()
+		x.must(x.admin.Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(patch))))
+	}
+	object := func(gv, kind, name string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		o.SetAPIVersion(gv)
+		o.SetKind(kind)
+		o.SetNamespace(namespace)
+		o.SetName(name)
+		return o
+	}
+	// first is the first object of a kind, once there is one.
+	first := func(gv, kind string) (found *unstructured.Unstructured) {
+		x.t.Helper()
+		eventually(x.t, time.Minute, "there is a "+kind, func(ctx context.Context) (bool, string) {
+			list := &unstructured.UnstructuredList{}
+			list.SetAPIVersion(gv)
+			list.SetKind(kind)
+			err := x.admin.List(ctx, list, client.InNamespace(namespace))
+			if len(list.Items) == 0 {
+				return false, fmt.Sprint(err)
+			}
+			found = &list.Items[0]
+			return true, ""
+		})
+		return found
+	}
+	const cloud, entities, nodes = "crd.cloud.antrea.io/v1alpha1", "crd.antrea.io/v1alpha2", "crd.antrea.io/v1alpha1"
+	relabelled := func(gv, kind string) {
+		x.t.Helper()
+		o := first(gv, kind)
+		var label string
+		for label = range o.GetLabels() {
+			break
+		}
+		merge(o, fmt.Sprintf(`{"metadata": {"labels": {%q: null}}}`, label))
+		eventually(x.t, time.Minute, kind+" has its label "+label+" again", func(ctx context.Context) (bool, string) {
+			err := x.admin.Get(ctx, client.ObjectKeyFromObject(o), o)
+			return err == nil && o.GetLabels()[label] != "", fmt.Sprint(o.GetLabels(), err)
+		})
+	}
+	relabelled(cloud, "VirtualMachine")
+	relabelled(cloud, "Vpc")
+	relabelled(entities, "ExternalEntity")
+	selector, account := object(cloud, "CloudEntitySelector", "arista-demo"), object(cloud, "CloudProviderAccount", "simulated")
+	merge(selector, `{"spec": {"mode": "plan"}}`)
+	x.condition(selector, "Planned", "True")
+	merge(selector, `{"spec": {"mode": null, "vmSelector": [{"vpcMatch": {"matchID": "vpc-b390fad5"}, "agented": true}]}}`)
+	relabelled(nodes, "ExternalNode")
+	merge(selector, `{"spec": {"vmSelector": [{"vpcMatch": {"matchID": "vpc-b390fad5"}}]}}`)
+	first(entities, "ExternalEntity")
+	merge(account, `{"spec": {"failsafe": [{"direction": "Ingress", "protocol": "TCP", "port": 22, "cidrs": ["192.0.2.0/24"]}]}}`)
+	x.condition(account, "Failsafe", "True")
+	// The second time the same goes wrong it is a series of events.
+	secret := object("v1", "Secret", "simulated-account")
+	x.must(x.admin.Get(ctx, client.ObjectKeyFromObject(secret), secret))
+	right, _, _ := unstructured.NestedString(secret.Object, "data", "credentials")
+	for range 2 {
+		merge(secret, `{"data": {"credentials": "e30="}}`)
+		x.condition(account, "CredentialsValid", "False")
+		merge(secret, fmt.Sprintf(`{"data": {"credentials": %q}}`, right))
+		x.condition(account, "CredentialsValid", "True")
+	}
+}
+
+// condition waits for a condition of an object.
+func (x *existing) condition(o *unstructured.Unstructured, kind, status string) {
+	x.t.Helper()
+	eventually(x.t, time.Minute, fmt.Sprintf("%s of %s is %s", kind, o.GetKind(), status), func(ctx context.Context) (bool, string) {
+		x.must(x.admin.Get(ctx, client.ObjectKeyFromObject(o), o))
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		for _, c := range conditions {
+			if c := c.(map[string]any); c["type"] == kind && c["status"] == status {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(conditions)
+	})
+}
+
+// enforces does that with a quick start of which something was changed, and something else meanwhile.
+func (x *existing) enforces(text string, meanwhile ...func()) {
 	var objects []*unstructured.Unstructured
-	for _, doc := range strings.Split(strings.Replace(string(raw), "http://127.0.0.1:8555", server.URL(), 1), "\n---\n") {
+	for _, doc := range strings.Split(text, "\n---\n") {
 		o := fromText(x.t, doc)
 		x.must(x.admin.Create(x.t.Context(), o))
 		objects = append(objects, o)
 	}
-	eventually(x.t, time.Minute, "the policy is realized", func(ctx context.Context) (bool, string) {
-		var p v1beta1.NetworkPolicy
-		err := x.admin.Get(ctx, client.ObjectKey{Namespace: "quickstart", Name: "switches"}, &p)
-		return p.Status.Phase == v1beta1.NetworkPolicyRealized, fmt.Sprint(p.Status, err)
-	})
+	realized := func() {
+		eventually(x.t, time.Minute, "the policy is realized on three VMs", func(ctx context.Context) (bool, string) {
+			var p v1beta1.NetworkPolicy
+			var vms cloudv1.VirtualMachineList
+			err1 := x.admin.Get(ctx, client.ObjectKey{Namespace: "quickstart", Name: "switches"}, &p)
+			err2 := x.admin.List(ctx, &vms, client.InNamespace("quickstart"))
+			n := 0
+			for _, vm := range vms.Items {
+				if len(vm.Status.Policies) == 1 && vm.Status.Policies[0].Phase == cloudv1.PolicyPhaseRealized {
+					n++
+				}
+			}
+			return n == 3 && p.Status.Phase == v1beta1.NetworkPolicyRealized, fmt.Sprint(n, p.Status, err1, err2)
+		})
+	}
+	realized()
+	for _, f := range meanwhile {
+		f()
+		realized()
+	}
 	for _, o := range slices.Backward(objects[1:]) {
 		x.must(x.admin.Delete(x.t.Context(), o))
 		// The account needs its keys until everything is given back.
