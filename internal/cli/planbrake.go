@@ -13,7 +13,8 @@ import (
 type plannedBrake struct {
 	// Message says it for people.
 	Message string `json:"message"`
-	// Hash confirms the change, and Command is how. Confirmed is true if the account has that confirmation.
+	// Hash confirms the change, and Command is how. Confirmed is true if the account has that
+	// confirmation.
 	Hash      string `json:"hash"`
 	Command   string `json:"command"`
 	Confirmed bool   `json:"confirmed"`
@@ -22,15 +23,16 @@ type plannedBrake struct {
 	// Percent and Interfaces are the account's spec.brake, with its defaults.
 	Percent    int `json:"percent"`
 	Interfaces int `json:"interfaces"`
-	// Released of Controlled interfaces would be given back, and Guarded of all VMs' interfaces newly taken under control. What does not wait counts
-	// as 0.
+	// Released of Controlled interfaces would be given back, and Guarded of all VMs' interfaces
+	// newly taken under control. What does not wait counts as 0.
 	Released   int `json:"released"`
 	Controlled int `json:"controlled"`
 	Guarded    int `json:"guarded"`
 	All        int `json:"all"`
 }
 
-// braked finds out what of a plan would wait for a confirmation. What is planned takes VMs in mode plan to be enforced; the controller does not.
+// braked finds out what of a plan would wait for a confirmation. What is planned takes VMs in mode
+// plan to be enforced; the controller does not.
 func braked(a realize.Account, actual plan.Input, enforced *plan.Result) *plannedBrake {
 	w, once := enforced.Protection.Weigh(a.Brake, a.Key), false
 	for _, m := range actual.Modes {
@@ -54,7 +56,11 @@ func braked(a realize.Account, actual plan.Input, enforced *plan.Result) *planne
 // brakedLive is what the controller says to wait for.
 func (p *planner) brakedLive(key string) string {
 	for _, a := range p.in.accounts {
-		if c := meta.FindStatusCondition(a.Status.Conditions, cloudv1alpha1.ConditionBraked); c != nil && a.Namespace+"/"+a.Name == key && c.Reason == cloudv1alpha1.ReasonConfirmationNeeded {
+		if a.Namespace+"/"+a.Name != key {
+			continue
+		}
+		if c := meta.FindStatusCondition(a.Status.Conditions, cloudv1alpha1.ConditionBraked); c != nil &&
+			c.Reason == cloudv1alpha1.ReasonConfirmationNeeded {
 			return c.Message
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// TestPlanTellsWhatWaits: a plan that the controller would hold says so, with the command, and takes the account's brake, its confirmation and the modes
-// into account.
+// TestPlanTellsWhatWaits: a plan that the controller would hold says so, with the command, and
+// takes the account's brake, its confirmation and the modes into account.
 func TestPlanTellsWhatWaits(t *testing.T) {
 	estate, manifests := manyShops(t, 40)
 	plan := func(m string, flags ...string) string {
@@ -54,7 +54,8 @@ func TestPlanTellsWhatWaits(t *testing.T) {
 	}
 }
 
-// TestPlanTellsWhatTheControllerHolds: also where what waits is too much only together with what has changed before.
+// TestPlanTellsWhatTheControllerHolds: also where what waits is too much only together with what
+// has changed before.
 func TestPlanTellsWhatTheControllerHolds(t *testing.T) {
 	a := &cloudv1alpha1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "a"}}
 	p := &planner{in: &inputs{accounts: []*cloudv1alpha1.CloudProviderAccount{a}}}

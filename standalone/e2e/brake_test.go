@@ -25,8 +25,9 @@ import (
 // manyVMs is an account with more VMs than a brake lets pass.
 const manyVMs = 24
 
-// TestBrakeLive: the first policy for all VMs of an account, the deletion of their selector, and that of the account with its namespace, each wait for
-// the confirmation that the account asks for, over crashes too; the confirmation is taken away when it is used up.
+// TestBrakeLive: the first policy for all VMs of an account, the deletion of their selector, and
+// that of the account with its namespace, each wait for the confirmation that the account asks for,
+// over crashes too; the confirmation is taken away when it is used up.
 func TestBrakeLive(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("accounts:\n- id: \"111122223333\"\n  regions:\n  - name: eu-west-1\n    vpcs:\n    - name: fleet\n      id: vpc-00000001\n" +

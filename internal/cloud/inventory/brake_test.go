@@ -10,7 +10,8 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// TestBrakeSettings: the brake is on unless the account says otherwise; what it says, and a confirmation, are told to who subscribes at once.
+// TestBrakeSettings: the brake is on unless the account says otherwise; what it says, and a
+// confirmation, are told to who subscribes at once.
 func TestBrakeSettings(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -49,7 +50,8 @@ func TestBrakeSettings(t *testing.T) {
 	}
 }
 
-// TestDeletionSaysThatItWaits: an account that is deleted and waits for a confirmation says so where people look first.
+// TestDeletionSaysThatItWaits: an account that is deleted and waits for a confirmation says so
+// where people look first.
 func TestDeletionSaysThatItWaits(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

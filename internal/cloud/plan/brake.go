@@ -21,8 +21,8 @@ type Waiting struct {
 	// Account is "namespace/name", and Hash what confirms the change.
 	Account, Hash string
 	Brake         Brake
-	// Released would be given back, of so many interfaces under Control; Guarded would be taken under control, of all so many interfaces.
-	// What does not wait is in neither. Both are sorted.
+	// Released would be given back, of so many interfaces under Control; Guarded would be taken
+	// under control, of all so many interfaces. What does not wait is in neither. Both are sorted.
 	Released, Guarded []InterfaceRef
 	Control, All      int
 	// Refused wait with Guarded: in the room that those leave they might fit.
@@ -31,7 +31,8 @@ type Waiting struct {
 	Gradual bool
 }
 
-// Weigh returns what of a change has to wait; nil if nothing has to. A brake that is nil holds nothing.
+// Weigh returns what of a change has to wait; nil if nothing has to. A brake that is nil holds
+// nothing.
 func (p *Protection) Weigh(b *Brake, account string) *Waiting {
 	if b == nil || p == nil {
 		return nil
@@ -82,11 +83,13 @@ func (w *Waiting) Summary() string {
 	if w.Gradual {
 		text += ", after others of late"
 	}
-	text += fmt.Sprintf(". What concerns at least %s, and more than %d %%, waits for a confirmation (spec.brake of the account)", Counted(w.Brake.Interfaces, "interface"), w.Brake.Percent)
+	text += fmt.Sprintf(". What concerns at least %s, and more than %d %%, waits for a confirmation (spec.brake of the account)",
+		Counted(w.Brake.Interfaces, "interface"), w.Brake.Percent)
 	if w.Control == 0 {
 		text += ". Nothing is wrong: this is always asked before so much comes under control for the first time"
 	}
-	return text + ". These interfaces stay as they are, all else goes on. \"nephele plan\" shows what would change. To let it go on: " + w.Command()
+	return text + ". These interfaces stay as they are, all else goes on. \"nephele plan\" shows what would change. " +
+		"To let it go on: " + w.Command()
 }
 
 // String is the summary with some names. The command comes before them, for long texts are cut.
