@@ -226,6 +226,9 @@ type plannedAccount struct {
 	failsafe []plan.FailsafeFlow
 	// maxPerWave bounds what is done of the plan at once; 0 means nothing does.
 	maxPerWave int
+	// brake is what would wait for a confirmation, and live what the controller says to wait for.
+	brake *plannedBrake
+	live  string
 }
 
 // plans are what was made of all accounts.
@@ -286,12 +289,16 @@ func (p *planner) plan(ctx context.Context) (plans, error) {
 			return plans{}, err
 		}
 		planned := plannedAccount{observedAccount: o, modes: acct.Modes, failsafe: in.Failsafe, maxPerWave: acct.MaxPerWave}
+		actual := in
 		in = in.WithoutPlanned()
 		in.Stop = func() bool { return ctx.Err() != nil }
 		if planned.forecast, err = forecast.Run(in, lower.AWS{}); err != nil {
 			return plans{}, fmt.Errorf("account %s: %w", o.key, err)
 		}
 		planned.result = planned.forecast.Rounds[0]
+		if planned.brake = braked(acct, actual, planned.result); planned.brake == nil {
+			planned.live = p.brakedLive(o.key)
+		}
 		out.accounts = append(out.accounts, planned)
 	}
 	return out, nil

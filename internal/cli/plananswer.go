@@ -31,6 +31,8 @@ type accountPlan struct {
 	Further []plan.Document `json:"further"`
 	// Wave is what is done first, if the account bounds what is done at once and that is less than the plan.
 	Wave *plannedWave `json:"wave,omitempty"`
+	// Brake is set if the controller holds some of it until it is confirmed.
+	Brake *plannedBrake `json:"brake,omitempty"`
 	// Failsafe are the flows that VMs with policies are allowed whatever the policies say.
 	Failsafe []plannedFlow `json:"failsafe"`
 	// Quotas and Reachability compare the cloud as it is with what it is when nothing is left to do.
@@ -169,6 +171,7 @@ func (p plannedAccount) answer(provisional bool) accountPlan {
 		wave.Account = o.key
 		a.Wave = &plannedWave{MaxPerWave: p.maxPerWave, Plan: plan.NewDescriber(setting).Describe(wave)}
 	}
+	a.Brake = p.brake
 	for _, round := range p.forecast.Rounds[1:] {
 		if !round.Plan.Empty() {
 			a.Further = append(a.Further, describer.Describe(round.Plan))
@@ -197,6 +200,9 @@ func (p plannedAccount) remarks(a *accountPlan) {
 	r := p.result
 	names := p.objectNames()
 	a.Notes = append(a.Notes, p.notes...)
+	if p.live != "" {
+		a.Notes = append(a.Notes, plannedNote{Message: "the controller waits for a confirmation: " + p.live})
+	}
 	a.Notes = append(a.Notes, p.modeNotes(names)...)
 	if !p.forecast.Complete {
 		a.Notes = append(a.Notes, plannedNote{Message: fmt.Sprintf("planning does not come to an end within %d rounds; please report this", len(p.forecast.Rounds))})

@@ -62,6 +62,7 @@ func (t *planText) account(a *accountPlan) error {
 		return nil
 	}
 	t.failsafe(a.Failsafe)
+	t.brake(a.Brake)
 	t.policies(a)
 	t.refusals(a.Refusals)
 	t.remarks("! warning:", a.Warnings)

@@ -176,6 +176,9 @@ type Settings struct {
 	MaxPerWave int
 	// Failsafe is spec.failsafe. It must not be changed.
 	Failsafe []v1alpha1.FailsafeFlow
+	// BrakePercent and BrakeInterfaces are spec.brake, with its defaults, and Confirm is the annotation that lets go on what it holds.
+	BrakePercent, BrakeInterfaces int
+	Confirm                       string
 }
 
 // Settings returns what the account says about enforcement.
@@ -198,7 +201,16 @@ func (p *pass) settle(a *account) (changed bool) {
 }
 
 func settingsOf(cpa *v1alpha1.CloudProviderAccount) Settings {
-	s := Settings{Failsafe: cpa.Spec.Failsafe}
+	s := Settings{
+		Failsafe: cpa.Spec.Failsafe, Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
+		BrakePercent: int(v1alpha1.DefaultBrakePercent), BrakeInterfaces: int(v1alpha1.DefaultBrakeInterfaces),
+	}
+	if b := cpa.Spec.Brake; b != nil && b.Percent != nil {
+		s.BrakePercent = int(*b.Percent)
+	}
+	if b := cpa.Spec.Brake; b != nil && b.Interfaces != nil {
+		s.BrakeInterfaces = int(*b.Interfaces)
+	}
 	if n := cpa.Spec.MaxPerWave; n != nil {
 		s.MaxPerWave = int(*n)
 	}

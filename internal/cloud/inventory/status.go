@@ -54,6 +54,9 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) 
 	switch {
 	case p.deleting():
 		ready = no(reasonReleasing, "the account is being deleted; waiting until its interfaces have their former security groups back")
+		if meta.IsStatusConditionTrue(p.cpa.Status.Conditions, v1alpha1.ConditionBraked) {
+			ready.message += ", which waits for a confirmation: see the condition " + v1alpha1.ConditionBraked
+		}
 		if p.problem != nil {
 			ready.message += ", which needs credentials (the account may be told to take another Secret): " + p.problem.message
 		}

@@ -21,8 +21,8 @@ type Waiting struct {
 	// Account is "namespace/name", and Hash what confirms the change.
 	Account, Hash string
 	Brake         Brake
-	// Released would be given back, of so many interfaces under Control; Guarded would be taken under control, of all so many interfaces.
-	// What does not wait is in neither. Both are sorted.
+	// Released would be given back, of so many interfaces under Control; Guarded would be taken
+	// under control, of all so many interfaces. What does not wait is in neither. Both are sorted.
 	Released, Guarded []InterfaceRef
 	Control, All      int
 	// Refused wait with Guarded: in the room that those leave they might fit.
@@ -31,7 +31,8 @@ type Waiting struct {
 	Gradual bool
 }
 
-// Weigh returns what of a change has to wait; nil if nothing has to. A brake that is nil holds nothing.
+// Weigh returns what of a change has to wait; nil if nothing has to. A brake that is nil holds
+// nothing.
 func (p *Protection) Weigh(b *Brake, account string) *Waiting {
 	if b == nil || p == nil {
 		return nil
@@ -69,14 +70,32 @@ func (w *Waiting) Command() string {
 // examples is how many interfaces are named.
 const examples = 3
 
-// String says what waits and how it goes on. The command comes before the examples, for long texts are cut.
+// Summary says what waits and how it goes on.
+func (w *Waiting) Summary() string {
+	var what []string
+	if n := len(w.Released); n > 0 {
+		what = append(what, fmt.Sprintf("%d of the %d interfaces under control would be given back", n, w.Control))
+	}
+	if n := len(w.Guarded); n > 0 {
+		what = append(what, fmt.Sprintf("%d of the %d interfaces of VMs would newly come under control", n, w.All))
+	}
+	text := strings.Join(what, ", and ")
+	if w.Gradual {
+		text += ", after others of late"
+	}
+	text += fmt.Sprintf(". What concerns at least %s, and more than %d %%, waits for a confirmation (spec.brake of the account)",
+		Counted(w.Brake.Interfaces, "interface"), w.Brake.Percent)
+	if w.Control == 0 {
+		text += ". Nothing is wrong: this is always asked before so much comes under control for the first time"
+	}
+	return text + ". These interfaces stay as they are, all else goes on. \"nephele plan\" shows what would change. " +
+		"To let it go on: " + w.Command()
+}
+
+// String is the summary with some names. The command comes before them, for long texts are cut.
 func (w *Waiting) String() string {
-	var what, names []string
-	add := func(refs []InterfaceRef, format string, of int) {
-		if len(refs) == 0 {
-			return
-		}
-		what = append(what, fmt.Sprintf(format, len(refs), of))
+	var names []string
+	for _, refs := range [][]InterfaceRef{w.Released, w.Guarded} {
 		for _, r := range refs[:min(len(refs), examples)] {
 			names = append(names, r.String())
 		}
@@ -84,15 +103,5 @@ func (w *Waiting) String() string {
 			names = append(names, fmt.Sprintf("and %d more", more))
 		}
 	}
-	add(w.Released, "%d of the %d interfaces under control would be given back", w.Control)
-	add(w.Guarded, "%d of the %d interfaces of VMs would newly come under control", w.All)
-	text := strings.Join(what, ", and ")
-	if w.Gradual {
-		text += ", after others of late"
-	}
-	text += fmt.Sprintf(". More than %d %%, if it is at least %d interfaces, waits for a confirmation (spec.brake of the account)", w.Brake.Percent, w.Brake.Interfaces)
-	if w.Control == 0 {
-		text += ". Nothing is wrong: this is always asked before so much comes under control for the first time"
-	}
-	return text + ". These interfaces stay as they are, all else goes on. \"nephele plan\" shows what would change. To let it go on: " + w.Command() + ". It is about " + strings.Join(names, ", ")
+	return w.Summary() + ". It is about " + strings.Join(names, ", ")
 }

@@ -30,8 +30,8 @@ func refs(from, to int) (out []plan.InterfaceRef) {
 	return out
 }
 
-// TestWeigh: what is given back is weighed against what is under control, and what is taken against all that there is. Each waits for itself, and
-// with what is taken waits what is refused.
+// TestWeigh: what is given back is weighed against what is under control, and what is taken against
+// all that there is. Each waits for itself, and with what is taken waits what is refused.
 func TestWeigh(t *testing.T) {
 	half := &plan.Brake{Percent: 50, Interfaces: 20}
 	for name, c := range map[string]struct {
@@ -60,7 +60,8 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// TestWaitingSaysHow: the message has the numbers, some names, the command, and is friendly to somebody who begins. An event holds the command.
+// TestWaitingSaysHow: the message has the numbers, some names, the command, and is friendly to
+// somebody who begins. An event holds the command.
 func TestWaitingSaysHow(t *testing.T) {
 	first := (&plan.Protection{All: refs(0, 120), Then: refs(0, 100)}).Weigh(&plan.Brake{Percent: 50, Interfaces: 20}, "vms/shop")
 	later := (&plan.Protection{All: refs(0, 120), Now: refs(0, 30), Then: refs(30, 120)}).Weigh(&plan.Brake{Percent: 50, Interfaces: 20}, "vms/shop")

@@ -23,16 +23,19 @@ func (r InterfaceRef) Compare(o InterfaceRef) int {
 	return cmp.Or(compareVMs(r.VM, o.VM), cmp.Compare(r.ID, o.ID))
 }
 
-// Protection says which interfaces policies guard. Interfaces without a VM, of services of the cloud, of networks and controllers that are not ours,
-// and those whose glass is broken do not count. Neither does it count as guarded if an interface is under control only because the rules of its own
-// groups refer to groups that others have given up: nothing is kept from it. All lists are sorted.
+// Protection says which interfaces policies guard. Interfaces without a VM, of services of the
+// cloud, of networks and controllers that are not ours, and those whose glass is broken do not
+// count. Neither does it count as guarded if an interface is under control only because the rules
+// of its own groups refer to groups that others have given up: nothing is kept from it. All lists
+// are sorted.
 type Protection struct {
 	// Regions are those that this is about.
 	Regions []string
 	// All are the interfaces that count.
 	All []InterfaceRef
-	// Now are those that policies guard, Then those that they will guard when nothing is left to do. Where somebody has taken a guarded interface
-	// out of our groups it still counts as guarded: to put that right is a repair.
+	// Now are those that policies guard, Then those that they will guard when nothing is left to
+	// do. Where somebody has taken a guarded interface out of our groups it still counts as
+	// guarded: to put that right is a repair.
 	Now, Then []InterfaceRef
 	// Refused are neither, because what policies want there is refused.
 	Refused []InterfaceRef
@@ -44,7 +47,8 @@ func (p *Protection) Released() []InterfaceRef { return absent(p.Now, p.Then) }
 // Guarded are the interfaces that policies will begin to guard.
 func (p *Protection) Guarded() []InterfaceRef { return absent(p.Then, p.Now) }
 
-// Hash identifies what will be guarded in an account. It is the same for all rounds of a change, whatever part of it is done.
+// Hash identifies what will be guarded in an account. It is the same for all rounds of a change,
+// whatever part of it is done.
 func (p *Protection) Hash(account string) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q\n", account)
@@ -101,7 +105,8 @@ func (c *computation) protection() *Protection {
 	return out
 }
 
-// protects reports whether policies guard an interface as it is. One without a group of ours that remembers how it was has been taken out of it.
+// protects reports whether policies guard an interface as it is. One without a group of ours that
+// remembers how it was has been taken out of it.
 func (s *regionState) protects(n *nic) bool {
 	if n.recorded == nil {
 		return false

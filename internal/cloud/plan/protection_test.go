@@ -62,7 +62,8 @@ func TestProtection(t *testing.T) {
 	}
 }
 
-// TestRepairsAreNoChange: who was guarded is guarded, whatever somebody does to the groups of the interface, so that to put it right is not weighed.
+// TestRepairsAreNoChange: who was guarded is guarded, whatever somebody does to the groups of the
+// interface, so that to put it right is not weighed.
 func TestRepairsAreNoChange(t *testing.T) {
 	e := small()
 	f := e.cloud()
@@ -80,8 +81,9 @@ func TestRepairsAreNoChange(t *testing.T) {
 	}
 }
 
-// TestDependentsAreNotProtected: who is under control for the sake of the rules of his own groups keeps all that they allow, so that neither to take
-// him nor to give him back is a change; a policy for him is one.
+// TestDependentsAreNotProtected: who is under control for the sake of the rules of his own groups
+// keeps all that they allow, so that neither to take him nor to give him back is a change; a policy
+// for him is one.
 func TestDependentsAreNotProtected(t *testing.T) {
 	e := small()
 	e.Groups[3].Rules = append(e.Groups[3].Rules, cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 9000, 9000), Peer: cloud.Peer{GroupID: "#1"}})
@@ -141,8 +143,9 @@ func TestHashes(t *testing.T) {
 	}
 }
 
-// TestProtectionWorlds: in random histories, what will be guarded is the same in all rounds of a change, and in the end that is what is guarded. So
-// a confirmation holds until the change is done. Excepted are rounds before which something was refused: room may come for it.
+// TestProtectionWorlds: in random histories, what will be guarded is the same in all rounds of a
+// change, and in the end that is what is guarded. So a confirmation holds until the change is done.
+// Excepted are rounds before which something was refused: room may come for it.
 func TestProtectionWorlds(t *testing.T) {
 	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/4, envInt("NEPHELE_PLAN_SEED", 1)
 	rounds, changes := 0, 0

@@ -8,8 +8,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestBreakGlassIsUrgentOnEveryPath: whichever way a plan was made, what gives back interfaces whose glass is broken is urgent, so that no limit
-// makes it wait: a whole plan, one that was cut short because the design takes too much work, and one cut short because to look ahead does.
+// TestBreakGlassIsUrgentOnEveryPath: whichever way a plan was made, what gives back interfaces
+// whose glass is broken is urgent, so that no limit makes it wait: a whole plan, one that was cut
+// short because the design takes too much work, and one cut short because to look ahead does.
 func TestBreakGlassIsUrgentOnEveryPath(t *testing.T) {
 	e := small()
 	f := e.cloud()

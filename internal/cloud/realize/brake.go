@@ -9,10 +9,12 @@ import (
 )
 
 const (
-	// lately is how long what has changed counts together with what changes now: labels that a tool removes one after the other, or selectors that
-	// somebody deletes one after the other, are one change.
+	// lately is how long what has changed counts together with what changes now: labels that a tool
+	// removes one after the other, or selectors that somebody deletes one after the other, are one
+	// change.
 	lately = 10 * time.Minute
-	// proposals is how many of the changes that were last proposed are remembered, for somebody who confirms one while VMs come and go.
+	// proposals is how many of the changes that were last proposed are remembered, for somebody who
+	// confirms one while VMs come and go.
 	proposals = 8
 )
 
@@ -20,12 +22,14 @@ const (
 type Braking struct {
 	// Waiting is what waits for a confirmation; nil if nothing does.
 	Waiting *plan.Waiting
-	// Confirmed is the hash of a confirmed change that is on its way, and Left how many interfaces it still concerns; empty if there is none.
+	// Confirmed is the hash of a confirmed change that is on its way, and Left how many interfaces
+	// it still concerns; empty if there is none.
 	Confirmed string
 	Left      int
 	// Given is the confirmation on the account. Spent is the same if it confirms nothing (any more).
 	Given, Spent string
-	// Early is set while regions of the account are still to be read for the first time, so that none of this is worth telling yet.
+	// Early is set while regions of the account are still to be read for the first time, so that
+	// none of this is worth telling yet.
 	Early bool
 }
 
@@ -35,15 +39,18 @@ type flip struct {
 	guard bool
 }
 
-// brake holds what is too large a change of an account until somebody confirms it. See docs/decisions/0014-brake.md.
+// brake holds what is too large a change of an account until somebody confirms it. See
+// docs/decisions/0014-brake.md.
 //
-// Its memory is a convenience. After a restart a confirmation counts that fits what is to be guarded in the end, which is the same all along; what
-// has changed lately is forgotten, and a change that was confirmed and has become another one meanwhile has to be confirmed again.
+// Its memory is a convenience. After a restart a confirmation counts that fits what is to be
+// guarded in the end, which is the same all along; what has changed lately is forgotten, and a
+// change that was confirmed and has become another one meanwhile has to be confirmed again.
 type brake struct {
 	// agreed is the change that agreedTo confirms, without what of it is done.
 	agreed   map[flip]bool
 	agreedTo string
-	// spent is a confirmation that has served its purpose, or had none. It is worth nothing until it has been away.
+	// spent is a confirmation that has served its purpose, or had none. It is worth nothing until
+	// it has been away.
 	spent string
 	// held is what waits.
 	held map[flip]bool
@@ -67,7 +74,8 @@ type baseline struct {
 	now, all map[plan.InterfaceRef]bool
 }
 
-// weigh decides what of a change has to wait. Where nothing is known of the change, it leaves all as it was.
+// weigh decides what of a change has to wait. Where nothing is known of the change, it leaves all
+// as it was.
 func (b *brake) weigh(now time.Time, a Account, p *plan.Protection) {
 	if p == nil {
 		return
@@ -81,7 +89,8 @@ func (b *brake) weigh(now time.Time, a Account, p *plan.Protection) {
 	b.confirm(a, p, flips, whole)
 	b.rebase(now, p)
 	w := b.waiting(a, p, flips)
-	b.state = Braking{Waiting: w, Given: a.Confirm, Early: slices.ContainsFunc(a.Regions, func(r string) bool { return a.Snapshots[r] == nil && a.Unread[r] == nil })}
+	unread := func(region string) bool { return a.Snapshots[region] == nil && a.Unread[region] == nil }
+	b.state = Braking{Waiting: w, Given: a.Confirm, Early: slices.ContainsFunc(a.Regions, unread)}
 	left := 0
 	for t := range b.agreed {
 		if flips[t] {
@@ -112,8 +121,9 @@ func flipsOf(p *plan.Protection) map[flip]bool {
 	return out
 }
 
-// confirm finds out which change the confirmation on the account is about: one that was proposed, or the one that leads to what is to be guarded
-// now, once the whole account is known. It covers that change and nothing that came later, and of it not what is done.
+// confirm finds out which change the confirmation on the account is about: one that was proposed,
+// or the one that leads to what is to be guarded now, once the whole account is known. It covers
+// that change and nothing that came later, and of it not what is done.
 func (b *brake) confirm(a Account, p *plan.Protection, flips map[flip]bool, whole bool) {
 	b.forgetDone(p)
 	if a.Confirm != b.agreedTo {
@@ -152,8 +162,9 @@ func (b *brake) forgetDone(p *plan.Protection) {
 	})
 }
 
-// rebase makes what is there now the base of regions of which nothing is known, or something old. While something waits because of what was done
-// before, the base stays, so that it does not pass by waiting.
+// rebase makes what is there now the base of regions of which nothing is known, or something old.
+// While something waits because of what was done before, the base stays, so that it does not pass
+// by waiting.
 func (b *brake) rebase(now time.Time, p *plan.Protection) {
 	if b.base == nil {
 		b.base = map[string]*baseline{}
@@ -178,7 +189,8 @@ func (b *brake) rebase(now time.Time, p *plan.Protection) {
 	}
 }
 
-// waiting weighs what is not confirmed, what is given back and what is taken each for itself. What waits is proposed.
+// waiting weighs what is not confirmed, what is given back and what is taken each for itself. What
+// waits is proposed.
 func (b *brake) waiting(a Account, p *plan.Protection, flips map[flip]bool) *plan.Waiting {
 	then := set(p.Then)
 	given, taken := &scale{brake: *a.Brake}, &scale{brake: *a.Brake}
@@ -232,7 +244,8 @@ type scale struct {
 	brake plan.Brake
 	// held are those that waited before, and fresh those that have come since.
 	held, fresh []plan.InterfaceRef
-	// done, heldSince and freshSince count those for which it is a change since the base: one that is done, and of held and fresh.
+	// done, heldSince and freshSince count those for which it is a change since the base: one that
+	// is done, and of held and fresh.
 	done, heldSince, freshSince int
 	// of is how many there are, and ofBase how many there were.
 	of, ofBase int
@@ -250,8 +263,9 @@ func (s *scale) add(r plan.InterfaceRef, held, since bool) {
 	}
 }
 
-// waits returns those that have to wait, by themselves or together with what is done since the base. What comes while others wait is weighed without
-// these, so that a new VM need not wait for them.
+// waits returns those that have to wait, by themselves or together with what is done since the
+// base. What comes while others wait is weighed without these, so that a new VM need not wait for
+// them.
 func (s *scale) waits() (out []plan.InterfaceRef, gradual bool) {
 	over := func(n, since int) bool {
 		alone := s.brake.Holds(n, s.of)
@@ -278,7 +292,8 @@ func set(refs []plan.InterfaceRef) map[plan.InterfaceRef]bool {
 	return out
 }
 
-// hold plans again, so that what waits for a confirmation stays as it is. Of an account that is being deleted nothing is done at all then.
+// hold plans again, so that what waits for a confirmation stays as it is. Of an account that is
+// being deleted nothing is done at all then.
 func (w *worker) hold(t task, in plan.Input, res *plan.Result) (plan.Input, *plan.Result) {
 	w.brake.weigh(w.r.Clock.Now(), t.acct, res.Protection)
 	waiting := w.brake.state.Waiting

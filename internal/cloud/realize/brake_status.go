@@ -51,8 +51,8 @@ func shortened(text string) string {
 	return text
 }
 
-// writeBrake tells in the condition of the account, and when it begins in an event, what waits for a confirmation, and takes a confirmation away that
-// is used up.
+// writeBrake tells in the condition of the account, and when it begins in an event, what waits for
+// a confirmation, and takes a confirmation away that is used up.
 func (s *StatusWriter) writeBrake(ctx context.Context, r Report) error {
 	want := brakedCondition(r.Brake)
 	before, known := s.braked[r.Account]

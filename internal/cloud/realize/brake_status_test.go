@@ -37,8 +37,8 @@ func (d *desk) annotate(hash string) {
 	}
 }
 
-// TestBrakeStatus: what waits is told with the command that confirms it, and no status calls a policy realized meanwhile; a confirmation that is used up
-// is taken away, another one is not.
+// TestBrakeStatus: what waits is told with the command that confirms it, and no status calls a
+// policy realized meanwhile; a confirmation that is used up is taken away, another one is not.
 func TestBrakeStatus(t *testing.T) {
 	var conflicts atomic.Int32
 	d := newDesk(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {

@@ -26,7 +26,8 @@ func newBrakedLab(t *testing.T, cfg labConfig) *lab {
 	return l
 }
 
-// waits waits until the realizer has nothing else to do than to wait for a confirmation of what there is to do now, and returns what it waits with.
+// waits waits until the realizer has nothing else to do than to wait for a confirmation of what
+// there is to do now, and returns what it waits with.
 func (l *lab) waits() *plan.Waiting {
 	l.Helper()
 	var out *plan.Waiting
@@ -96,7 +97,8 @@ func (l *lab) as(want verdicts) {
 	}
 }
 
-// TestFirstImportWaits: a policy for all VMs is computed, told and not enforced before it is confirmed; what is small goes on.
+// TestFirstImportWaits: a policy for all VMs is computed, told and not enforced before it is
+// confirmed; what is small goes on.
 func TestFirstImportWaits(t *testing.T) {
 	t.Parallel()
 	l := newBrakedLab(t, labConfig{})
@@ -123,8 +125,8 @@ func TestFirstImportWaits(t *testing.T) {
 	l.spent()
 }
 
-// TestReleaseWaits: whatever would give most of the VMs back waits, and they stay exactly as they are; what is small, repairs, and other policies go
-// on. With the confirmation they are given back.
+// TestReleaseWaits: whatever would give most of the VMs back waits, and they stay exactly as they
+// are; what is small, repairs, and other policies go on. With the confirmation they are given back.
 func TestReleaseWaits(t *testing.T) {
 	t.Parallel()
 	deselect := func(names ...string) func(*lab) {
@@ -182,7 +184,8 @@ func TestReleaseWaits(t *testing.T) {
 	}
 }
 
-// TestOthersGoOn: while much waits, what is small is done, and what somebody breaks elsewhere is put right.
+// TestOthersGoOn: while much waits, what is small is done, and what somebody breaks elsewhere is
+// put right.
 func TestOthersGoOn(t *testing.T) {
 	t.Parallel()
 	l := newBrakedLab(t, labConfig{})
@@ -211,8 +214,8 @@ func TestOthersGoOn(t *testing.T) {
 	}
 }
 
-// TestBrakeInTwoRegions: what is weighed is the account, not a region; a region that is taken out of the account is given back only when that is
-// confirmed.
+// TestBrakeInTwoRegions: what is weighed is the account, not a region; a region that is taken out
+// of the account is given back only when that is confirmed.
 func TestBrakeInTwoRegions(t *testing.T) {
 	t.Parallel()
 	l := newBrakedLab(t, labConfig{regions: []string{home, away}})
@@ -235,8 +238,8 @@ func TestBrakeInTwoRegions(t *testing.T) {
 	}
 }
 
-// TestDeletionWaits: an account that is deleted is not given back before that is confirmed, whatever its credentials are, and however often the
-// controller is started again.
+// TestDeletionWaits: an account that is deleted is not given back before that is confirmed,
+// whatever its credentials are, and however often the controller is started again.
 func TestDeletionWaits(t *testing.T) {
 	t.Parallel()
 	l := newBrakedLab(t, labConfig{})
@@ -303,8 +306,8 @@ func (d *dying) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (stri
 	return d.Provider.Apply(ctx, scope, op)
 }
 
-// TestConfirmedOverRestarts: a confirmed release goes on where it was when the controller is started again, in waves, and what is left of one that is
-// confirmed no more waits.
+// TestConfirmedOverRestarts: a confirmed release goes on where it was when the controller is
+// started again, in waves, and what is left of one that is confirmed no more waits.
 func TestConfirmedOverRestarts(t *testing.T) {
 	t.Parallel()
 	for name, withdrawn := range map[string]bool{"goes on": false, "is withdrawn": true} {
@@ -354,8 +357,9 @@ func TestConfirmedOverRestarts(t *testing.T) {
 	}
 }
 
-// TestConfirmationIsUsedUp: one that has served its purpose, or was there before there was anything to confirm, does not let the same change pass
-// again, as long as it is not taken away and given anew.
+// TestConfirmationIsUsedUp: one that has served its purpose, or was there before there was anything
+// to confirm, does not let the same change pass again, as long as it is not taken away and given
+// anew.
 func TestConfirmationIsUsedUp(t *testing.T) {
 	t.Parallel()
 	l := newBrakedLab(t, labConfig{})

@@ -73,7 +73,8 @@ func (w *weighing) protection(then []int) *plan.Protection {
 	return p
 }
 
-// weighs expects that so many have to wait on the way to what is to be guarded then, and does at most that many of the rest: all if it is negative.
+// weighs expects that so many have to wait on the way to what is to be guarded then, and does at
+// most that many of the rest: all if it is negative.
 func (w *weighing) weighs(waiting int, then ...int) *plan.Waiting {
 	w.Helper()
 	return w.partly(-1, waiting, then...)
@@ -115,7 +116,8 @@ func (w *weighing) expect(confirmed, spent bool) {
 	}
 }
 
-// TestConfirmedRunsToItsEnd: a confirmed change goes on in whatever steps, the confirmation is used up then, and does not serve a second time.
+// TestConfirmedRunsToItsEnd: a confirmed change goes on in whatever steps, the confirmation is used
+// up then, and does not serve a second time.
 func TestConfirmedRunsToItsEnd(t *testing.T) {
 	for name, restarts := range map[string]bool{"one process": false, "restarts": true} {
 		t.Run(name, func(t *testing.T) {
@@ -151,8 +153,8 @@ func TestConfirmedRunsToItsEnd(t *testing.T) {
 	}
 }
 
-// TestConfirmationCoversOneChange: what comes later is weighed by itself, and goes on only if it is small; the confirmation of another change is worth
-// nothing.
+// TestConfirmationCoversOneChange: what comes later is weighed by itself, and goes on only if it is
+// small; the confirmation of another change is worth nothing.
 func TestConfirmationCoversOneChange(t *testing.T) {
 	w := newWeighing(t, 100, 100)
 	x := w.weighs(60, span(60, 100)...)
@@ -194,7 +196,8 @@ func TestConfirmationWithdrawn(t *testing.T) {
 	w.weighs(30)
 }
 
-// TestConfirmedBeforeItIsProposed: a confirmation that is there while there is nothing to confirm is spent, though it were the right one.
+// TestConfirmedBeforeItIsProposed: a confirmation that is there while there is nothing to confirm
+// is spent, though it were the right one.
 func TestConfirmedBeforeItIsProposed(t *testing.T) {
 	w := newWeighing(t, 100, 60)
 	right := w.weighs(60).Hash
@@ -214,7 +217,8 @@ func TestConfirmedBeforeItIsProposed(t *testing.T) {
 	w.expect(true, false)
 }
 
-// TestVMsComeAndGo: a proposal can be confirmed although VMs have come and gone since, as long as the process lives.
+// TestVMsComeAndGo: a proposal can be confirmed although VMs have come and gone since, as long as
+// the process lives.
 func TestVMsComeAndGo(t *testing.T) {
 	w := newWeighing(t, 100, 0)
 	x := w.weighs(100, span(0, 100)...)
@@ -235,7 +239,8 @@ func TestVMsComeAndGo(t *testing.T) {
 	}
 }
 
-// TestGradually: many small changes in a short time are a large one, also if they are not waited for; in a long time they are not.
+// TestGradually: many small changes in a short time are a large one, also if they are not waited
+// for; in a long time they are not.
 func TestGradually(t *testing.T) {
 	w := newWeighing(t, 100, 100)
 	for i := 5; i <= 50; i += 5 {
@@ -277,8 +282,8 @@ func TestNewVMsAreNoFlood(t *testing.T) {
 	w.weighs(100) // but to give them back is
 }
 
-// TestUnreadRegion: what is done, and what is left, in a region that is not read at present stays known; a confirmation is not used up before all
-// regions tell that it is.
+// TestUnreadRegion: what is done, and what is left, in a region that is not read at present stays
+// known; a confirmation is not used up before all regions tell that it is.
 func TestUnreadRegion(t *testing.T) {
 	w := newWeighing(t, 100, 100)
 	w.acct.Confirm = w.weighs(100).Hash
@@ -302,7 +307,8 @@ func TestUnreadRegion(t *testing.T) {
 	w.expect(true, false)
 }
 
-// TestOffAndUnknown: an account without a brake holds nothing, and where nothing is known of a change nothing is forgotten.
+// TestOffAndUnknown: an account without a brake holds nothing, and where nothing is known of a
+// change nothing is forgotten.
 func TestOffAndUnknown(t *testing.T) {
 	w := newWeighing(t, 100, 60)
 	w.acct.Confirm = w.weighs(60).Hash

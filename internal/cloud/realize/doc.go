@@ -6,7 +6,8 @@
 // observation of the region are known, that a failed call loses nothing (the next round starts from what the cloud says), that an
 // account's failure concerns no other account and a region's failure no other region, that failures are followed by growing
 // pauses, that a wake-up that was lost is made up for at the next heartbeat, and that a deleted account counts as released only
-// when no group of ours is left in any of its regions. It keeps no state that a restart would need.
+// when no group of ours is left in any of its regions. What is too large a change for the account's brake is not begun before somebody
+// confirms it. It keeps no state that a restart would need.
 //
 // Concurrency: Realizer.Start owns all goroutines and returns when they have ended. All other methods may be called at any time.
 package realize
