@@ -280,7 +280,8 @@ on them through the clouds' security groups.
 
 One controller works on a cluster at a time: "nephele up" has one already, and replicas need --leader-elect.
 
-The CustomResourceDefinitions must be installed (kubectl apply -f api/generated/crd). Inside a cluster the Pod's own ServiceAccount is
+The CustomResourceDefinitions must be installed (kubectl apply -f api/generated/crd), and so should be the policies that check the
+rights of those who write accounts, selectors and policies (kubectl apply -k config/grants). Inside a cluster the Pod's own ServiceAccount is
 used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 		Example: `  nephele controller --kubeconfig ~/.kube/config
   nephele controller --leader-elect --leader-namespace nephele-system --metrics 0.0.0.0:8080 --health 0.0.0.0:8081`,

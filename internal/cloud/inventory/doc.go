@@ -7,7 +7,8 @@
 //
 // It promises: a region is known as a whole or not at all. A region that cannot be read keeps its last snapshot and its objects,
 // and the status of the account says how old they are. Objects disappear only when the region was read and does not show the VM
-// any more, when no selector selects it any more, or when the account is gone. What a user puts into spec.tags of a VirtualMachine
+// any more, when no selector selects it any more that the account lets select, or when the account is gone. Neither a selector that the
+// account does not grant anything, nor a mode or break-glass of a namespace that has no say, has any effect but to be told so. What a user puts into spec.tags of a VirtualMachine
 // stays. Nothing but the API and the clouds is remembered: after a restart the first observation picks up where the last one ended.
 //
 // An account is deleted in two steps: it keeps the finalizer Finalizer while the Releaser (the loop that edits the cloud) gives back

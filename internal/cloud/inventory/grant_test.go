@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -8,8 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -336,7 +339,7 @@ func TestForeignSecretIsNotTold(t *testing.T) {
 	t.Parallel()
 	said := map[string]string{}
 	for name, value := range map[string]string{
-		"none": "", "another key": "", "empty": "", "no JSON": "-----BEGIN CERTIFICATE-----", "half a credential": `{"accessKeyId":"A"}`, "not a string": `{"accessKeyId":1}`,
+		"none": "", "forbidden": goodCreds, "another key": "", "empty": "", "no JSON": "-----BEGIN CERTIFICATE-----", "half a credential": `{"accessKeyId":"A"}`, "not a string": `{"accessKeyId":1}`,
 	} {
 		l := newLab(t)
 		cpa, secret := l.cpa(), l.secret(value)
@@ -346,6 +349,9 @@ func TestForeignSecretIsNotTold(t *testing.T) {
 		}
 		if name != "none" {
 			l.create(secret)
+		}
+		if name == "forbidden" {
+			l.inv.opts.Secrets = forbidding{l.api}
 		}
 		l.create(cpa, l.ces("web", "all", wholeVPC(vpc1)))
 		l.reconcile()
@@ -369,6 +375,25 @@ func TestForeignSecretIsNotTold(t *testing.T) {
 			t.Errorf("%s:\n%s", names, text)
 		}
 	}
+}
+
+// forbidding refuses to read Secrets.
+type forbidding struct{ client.Reader }
+
+func (forbidding) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name, nil)
+}
+
+// TestForbiddenSecret: the account says that the controller may not read its Secret, and the rest of the loop goes on.
+func TestForbiddenSecret(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(), l.ces("web", "all", byIDs(vm1)))
+	l.reconcile()
+	l.inv.opts.Secrets = forbidding{l.api}
+	l.reconcile()
+	l.wantAccount("False SecretNotFound", "False SecretNotFound", "False SecretNotFound", "the controller may not read secret clouds/aws: give its ServiceAccount the verb get on it")
+	l.want("VMs", l.vms(), "web/"+vm1)
 }
 
 // TestSharedAccountOfOldStaysEnforced starts from what a build without grants has left: account, Secret and selectors in namespaces of
