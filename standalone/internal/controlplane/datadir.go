@@ -21,6 +21,12 @@ func (d *dataDir) pki() string        { return filepath.Join(d.path, "pki") }
 func (d *dataDir) etcd() string       { return filepath.Join(d.path, "etcd") }
 func (d *dataDir) logs() string       { return filepath.Join(d.path, "logs") }
 
+// hasDatabase reports whether there is a database already.
+func (d *dataDir) hasDatabase() (bool, error) {
+	entries, err := os.ReadDir(d.etcd())
+	return len(entries) > 0, err
+}
+
 // openDataDir creates what is missing and takes the lock.
 func openDataDir(path string) (*dataDir, error) {
 	bad := func(reason, hint string, err error) error {

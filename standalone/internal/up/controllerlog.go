@@ -8,6 +8,8 @@ import (
 
 	"gopkg.in/natefinch/lumberjack.v2"
 	"k8s.io/client-go/rest"
+
+	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 )
 
 // Home is where a controller keeps what it writes.
@@ -16,6 +18,8 @@ type Home struct {
 	Log io.Writer
 	// Certificates is a directory for the certificate of the API that the controller serves.
 	Certificates string
+	// WebhookClientCA is the authority of the certificate with which the API server asks admission webhooks.
+	WebhookClientCA string
 	// Ready is to be called as a RunController calls it.
 	Ready func()
 }
@@ -28,6 +32,8 @@ type LoggingController func(ctx context.Context, cfg *rest.Config, home Home) er
 func WithLogFile(dataDir string, c LoggingController) RunController {
 	return func(ctx context.Context, cfg *rest.Config, ready func()) error {
 		log := &lumberjack.Logger{Filename: filepath.Join(dataDir, "logs", "controller.log"), MaxSize: 20 /* MB */, MaxBackups: 3}
-		return errors.Join(c(ctx, cfg, Home{Log: log, Certificates: filepath.Join(dataDir, "api-pki"), Ready: ready}), log.Close())
+		return errors.Join(c(ctx, cfg, Home{
+			Log: log, Certificates: filepath.Join(dataDir, "api-pki"), WebhookClientCA: controlplane.WebhookClientCA(dataDir), Ready: ready,
+		}), log.Close())
 	}
 }
