@@ -79,7 +79,7 @@ func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
 
 // serve runs the loops of the controller in this process, and serves what they compute on this machine.
 func serve(ctx context.Context, cfg *rest.Config, home up.Home, api cli.APIOptions, o cli.ControllerOptions) error {
-	api.Address, api.CertDir, api.Local = "127.0.0.1:0", home.Certificates, true
+	api.Address, api.CertDir, api.Local, api.WebhookClientCA = "127.0.0.1:0", home.Certificates, true, home.WebhookClientCA
 	o.API = &api
 	return cli.RunController(ctx, cfg, o)
 }

@@ -11,6 +11,7 @@ import (
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
@@ -31,35 +32,40 @@ type preparedServer interface {
 	Run(ctx context.Context) error
 }
 
-// newAPIServer builds kube-apiserver with the aggregator on l, backed by the etcd at etcdURL.
-func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *credentials) (preparedServer, error) {
-	completed, err := serverOptions(ctx, l, etcdURL, creds)
+// newAPIServer builds kube-apiserver with the aggregator on l, backed by the etcd at etcdURL. It also returns how the server reaches
+// itself, which no role restricts.
+func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption) (preparedServer, *rest.Config, error) {
+	completed, err := serverOptions(ctx, l, etcdURL, creds, secrets)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	config, err := app.NewConfig(completed)
 	if err != nil {
-		return nil, fmt.Errorf("configure kube-apiserver: %w", err)
+		return nil, nil, fmt.Errorf("configure kube-apiserver: %w", err)
 	}
 	completedConfig, err := config.Complete()
 	if err != nil {
-		return nil, fmt.Errorf("configure kube-apiserver: %w", err)
+		return nil, nil, fmt.Errorf("configure kube-apiserver: %w", err)
 	}
 	server, err := app.CreateServerChain(completedConfig)
 	if err != nil {
-		return nil, fmt.Errorf("build kube-apiserver: %w", err)
+		return nil, nil, fmt.Errorf("build kube-apiserver: %w", err)
 	}
 	// The default is the request timeout, a minute, which any open watch would use up.
 	server.GenericAPIServer.ShutdownTimeout = shutdownGrace
 	prepared, err := server.PrepareRun()
 	if err != nil {
-		return nil, fmt.Errorf("prepare kube-apiserver: %w", err)
+		return nil, nil, fmt.Errorf("prepare kube-apiserver: %w", err)
 	}
-	return prepared, nil
+	return prepared, rest.CopyConfig(server.GenericAPIServer.LoopbackClientConfig), nil
 }
 
-func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *credentials) (options.CompletedOptions, error) {
+func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption) (options.CompletedOptions, error) {
 	none := options.CompletedOptions{}
+	admission, err := creds.writeAdmission()
+	if err != nil {
+		return none, err
+	}
 	registry, err := versionRegistry()
 	if err != nil {
 		return none, err
@@ -71,7 +77,7 @@ func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *c
 	for _, named := range o.Flags().FlagSets {
 		flags.AddFlagSet(named)
 	}
-	if err := flags.Parse(serverFlags(l, etcdURL, creds)); err != nil {
+	if err := flags.Parse(append(serverFlags(l, etcdURL, creds), "--encryption-provider-config="+secrets.path, "--admission-control-config-file="+admission)); err != nil {
 		return none, fmt.Errorf("kube-apiserver flags: %w", err)
 	}
 	if err := registry.Set(); err != nil {

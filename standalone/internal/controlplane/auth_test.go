@@ -304,7 +304,7 @@ func TestAggregatedServerLearnsTheCaller(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if want := "true " + path + " nephele-admin system:masters"; string(got) != want {
+		if want := "true " + path + " nephele-admin nephele:administrators"; string(got) != want {
 			return fmt.Errorf("the backend saw %q, want %q", got, want)
 		}
 		return nil

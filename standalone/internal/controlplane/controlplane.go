@@ -34,6 +34,9 @@ type ControlPlane struct {
 	dir   *dataDir
 	logs  *logFiles
 	creds *credentials
+	// secrets says how Secrets are encrypted, loopback how the API server reaches itself.
+	secrets  *encryption
+	loopback *rest.Config
 
 	listener net.Listener
 	etcd     *embed.Etcd
@@ -100,6 +103,9 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	if err = cp.creds.ensure(); err != nil {
 		return err
 	}
+	if cp.secrets, err = openEncryption(cp.dir); err != nil {
+		return err
+	}
 	cp.opts.Progress("starting etcd")
 	if cp.etcd, err = startEtcd(ctx, cp.dir, cp.creds, cp.logs.etcdLogger()); err != nil {
 		return err
@@ -107,10 +113,11 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	cp.opts.Progress("starting kube-apiserver")
 	serverCtx, endServer := context.WithCancel(context.WithoutCancel(ctx))
 	cp.endServer = endServer
-	server, err := newAPIServer(serverCtx, cp.listener, etcdURL(cp.etcd), cp.creds)
+	server, loopback, err := newAPIServer(serverCtx, cp.listener, etcdURL(cp.etcd), cp.creds, cp.secrets)
 	if err != nil {
 		return err
 	}
+	cp.loopback = loopback
 	cp.run(serverCtx, server)
 	return nil
 }
@@ -156,16 +163,33 @@ func (cp *ControlPlane) run(serverCtx context.Context, server preparedServer) {
 	cp.watching.Go(func() { cp.watch(watchCtx) })
 }
 
-// bringUp waits for the API server and starts the controllers.
+// bringUp waits for the API server, gives the administrator his rights, has every Secret encrypted and starts the controllers.
 func (cp *ControlPlane) bringUp(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(cp.creds.adminConfig())
+	itself, err := kubernetes.NewForConfig(cp.loopback)
 	if err != nil {
 		return err
 	}
-	if err := cp.awaitServer(ctx, client.Discovery().RESTClient()); err != nil {
+	admin, err := kubernetes.NewForConfig(cp.creds.adminConfig())
+	if err != nil {
+		return err
+	}
+	if err := cp.awaitServer(ctx, itself.Discovery().RESTClient()); err != nil {
 		return fmt.Errorf("wait for kube-apiserver: %w", err)
 	}
 	close(cp.serverUp)
+	if err := cp.Err(); err != nil {
+		return err
+	}
+	if err := bindAdministrators(ctx, itself); err != nil {
+		return err
+	}
+	if err := cp.awaitServer(ctx, admin.Discovery().RESTClient()); err != nil {
+		return fmt.Errorf("wait until the administrator has his rights: %w", err)
+	}
+	if err := cp.secrets.catchUp(ctx, itself); err != nil {
+		// What is not encrypted stays so, and readable. The next start tries again.
+		klog.ErrorS(err, "Not every Secret could be encrypted")
+	}
 	if err := cp.Err(); err != nil {
 		return err
 	}
@@ -249,8 +273,8 @@ func (cp *ControlPlane) Err() error {
 	}
 }
 
-// RestConfig returns the administrator's client configuration (group system:masters, which RBAC never refuses), without client-side
-// rate limits. The caller may change it.
+// RestConfig returns the administrator's client configuration (group nephele:administrators, which a ClusterRoleBinding lets do everything),
+// without client-side rate limits. The caller may change it.
 func (cp *ControlPlane) RestConfig() *rest.Config { return cp.creds.adminConfig() }
 
 // Kubeconfig is the path of the administrator's kubeconfig, readable by the owner only.

@@ -16,15 +16,17 @@ import (
 
 // Names of the files in pki/. There is one authority per trust relation, so that a certificate for one is worthless for another.
 const (
-	clusterAuthority    = "ca"              // the API server and its clients
-	frontProxyAuthority = "front-proxy-ca"  // the API server as a client of aggregated API servers
-	etcdAuthority       = "etcd-ca"         // etcd and its only client
-	apiServerCert       = "apiserver"       //
-	adminCert           = "admin"           //
-	frontProxyCert      = "front-proxy"     //
-	etcdServerCert      = "etcd-server"     //
-	etcdClientCert      = "etcd-client"     //
-	serviceAccountKey   = "service-account" // signs ServiceAccount tokens
+	clusterAuthority    = "ca"                // the API server and its clients
+	frontProxyAuthority = "front-proxy-ca"    // the API server as a client of aggregated API servers
+	etcdAuthority       = "etcd-ca"           // etcd and its only client
+	webhookAuthority    = "webhook-client-ca" // the API server as a client of admission webhooks
+	apiServerCert       = "apiserver"         //
+	adminCert           = "admin"             //
+	frontProxyCert      = "front-proxy"       //
+	etcdServerCert      = "etcd-server"       //
+	etcdClientCert      = "etcd-client"       //
+	webhookClientCert   = "webhook-client"    //
+	serviceAccountKey   = "service-account"   // signs ServiceAccount tokens
 )
 
 // frontProxyUser is the only name that aggregated API servers must accept as a front proxy.
@@ -36,6 +38,7 @@ var serviceNetwork = netip.MustParsePrefix("10.96.0.0/12")
 
 // credentials are the keys and certificates of one control plane, and the kubeconfig made from them.
 type credentials struct {
+	dir        *dataDir
 	store      *certs.Store
 	kubeconfig string
 	// address is where the API server listens, hosts are further names and addresses it is reached by.
@@ -49,7 +52,7 @@ func newCredentials(dir *dataDir, l net.Listener, now func() time.Time) (*creden
 	if err != nil {
 		return nil, fmt.Errorf("open the key store: %w", err)
 	}
-	c := &credentials{store: store, kubeconfig: dir.kubeconfig(), address: reachable(l)}
+	c := &credentials{dir: dir, store: store, kubeconfig: dir.kubeconfig(), address: reachable(l)}
 	c.names = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
 	c.ips = []net.IP{{127, 0, 0, 1}, net.IPv6loopback, serviceNetwork.Addr().Next().AsSlice(), c.address.Addr().AsSlice()}
 	if l.Addr().(*net.TCPAddr).IP.IsUnspecified() {
@@ -92,6 +95,10 @@ func (c *credentials) ensure() error {
 	if err != nil {
 		return fmt.Errorf("etcd certificate authority: %w", err)
 	}
+	webhooks, err := c.store.Authority(webhookAuthority)
+	if err != nil {
+		return fmt.Errorf("webhook client certificate authority: %w", err)
+	}
 	loopback := []net.IP{{127, 0, 0, 1}}
 	for _, leaf := range []struct {
 		name    string
@@ -99,8 +106,9 @@ func (c *credentials) ensure() error {
 		profile certs.Profile
 	}{
 		{apiServerCert, cluster, certs.Profile{CommonName: "kube-apiserver", DNSNames: c.names, IPs: c.ips, Server: true}},
-		{adminCert, cluster, certs.Profile{CommonName: "nephele-admin", Organizations: []string{"system:masters"}, Client: true}},
+		{adminCert, cluster, certs.Profile{CommonName: "nephele-admin", Organizations: []string{administrators}, Client: true}},
 		{frontProxyCert, frontProxy, certs.Profile{CommonName: frontProxyUser, Client: true}},
+		{webhookClientCert, webhooks, certs.Profile{CommonName: "kube-apiserver", Client: true}},
 		{etcdServerCert, etcd, certs.Profile{CommonName: "etcd", IPs: loopback, Server: true}},
 		{etcdClientCert, etcd, certs.Profile{CommonName: "kube-apiserver", Client: true}},
 	} {

@@ -24,6 +24,12 @@ func (d *dataDir) pki() string        { return filepath.Join(d.path, "pki") }
 func (d *dataDir) etcd() string       { return filepath.Join(d.path, "etcd") }
 func (d *dataDir) logs() string       { return filepath.Join(d.path, "logs") }
 
+// hasDatabase reports whether there is a database already.
+func (d *dataDir) hasDatabase() (bool, error) {
+	entries, err := os.ReadDir(d.etcd())
+	return len(entries) > 0, err
+}
+
 // dataFormat is how the data directory is laid out. Whatever an older version could not read, or would spoil, needs the next number.
 const dataFormat = 1
 

@@ -8,6 +8,8 @@ import (
 
 	"gopkg.in/natefinch/lumberjack.v2"
 	"k8s.io/client-go/rest"
+
+	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 )
 
 // Home is where a controller keeps what it writes.
@@ -18,6 +20,8 @@ type Home struct {
 	Certificates string
 	// Audit is the file for the record of changes in clouds.
 	Audit string
+	// WebhookClientCA is the authority of the certificate with which the API server asks admission webhooks.
+	WebhookClientCA string
 	// Ready is to be called as a RunController calls it.
 	Ready func()
 }
@@ -31,7 +35,10 @@ func WithLogFile(dataDir string, c LoggingController) RunController {
 	return func(ctx context.Context, cfg *rest.Config, ready func()) error {
 		logs := filepath.Join(dataDir, "logs")
 		log := &lumberjack.Logger{Filename: filepath.Join(logs, "controller.log"), MaxSize: 20 /* MB */, MaxBackups: 3}
-		home := Home{Log: log, Certificates: filepath.Join(dataDir, "api-pki"), Audit: filepath.Join(logs, "audit.log"), Ready: ready}
+		home := Home{
+			Log: log, Certificates: filepath.Join(dataDir, "api-pki"), WebhookClientCA: controlplane.WebhookClientCA(dataDir),
+			Audit: filepath.Join(logs, "audit.log"), Ready: ready,
+		}
 		return errors.Join(c(ctx, cfg, home), log.Close())
 	}
 }

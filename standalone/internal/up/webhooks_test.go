@@ -2,11 +2,14 @@ package up
 
 import (
 	"context"
+	"crypto/tls"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -46,7 +49,7 @@ func TestWebhooksOfAFormerRun(t *testing.T) {
 	cfg.Controller = WithLogFile(cfg.DataDir, func(ctx context.Context, rc *rest.Config, home Home) error {
 		return cli.RunController(ctx, rc, cli.ControllerOptions{
 			Log: cli.NewLogger(home.Log, false), Ready: home.Ready,
-			API: &cli.APIOptions{Address: "127.0.0.1:0", CertDir: home.Certificates, Local: true},
+			API: &cli.APIOptions{Address: "127.0.0.1:0", CertDir: home.Certificates, Local: true, WebhookClientCA: home.WebhookClientCA},
 		})
 	})
 	err = Run(t.Context(), cfg, func(ctx context.Context, s Session) error {
@@ -55,6 +58,7 @@ func TestWebhooksOfAFormerRun(t *testing.T) {
 		if err := c.Create(ctx, p); err != nil {
 			t.Errorf("a policy as soon as everything is ready: %v", err)
 		}
+		strangersAreSentAway(t, s.RestConfig)
 		if p.Spec.Tier != "application" || p.Spec.Ingress[0].Name != "ingress-drop-742ade5" {
 			t.Errorf("not completed: %+v", p.Spec)
 		}
@@ -71,6 +75,29 @@ func TestWebhooksOfAFormerRun(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// strangersAreSentAway: the API server proves itself to the webhooks, and they do not answer anybody else on this machine.
+func strangersAreSentAway(t *testing.T, cfg *rest.Config) {
+	t.Helper()
+	c, err := apiserver.RegistrationClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hooks admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "crdvalidator.antrea.io"}, &hooks); err != nil {
+		t.Fatal(err)
+	}
+	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	for _, w := range hooks.Webhooks {
+		response, err := stranger.Post(*w.ClientConfig.URL, "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.Body.Close(); response.StatusCode != http.StatusForbidden {
+			t.Errorf("%s answers a stranger: %s", w.Name, response.Status)
+		}
 	}
 }
 
