@@ -20,8 +20,8 @@ const (
 	// OpRemoveRules removes Op.Rules from the group; rules that are gone already are fine.
 	OpRemoveRules OpKind = "RemoveRules"
 	// OpReplaceRules turns Op.Replaced[i] into Op.Rules[i], for each i, in one call: the group never needs room for both. Direction and
-	// kind of peer stay, and no rule is in both lists. A rule that has been turned already is fine; where both forms are there the old one
-	// goes, and where neither is it is a Conflict.
+	// kind of peer stay, and no rule is in both lists, but for one that takes its own place, to get its description. A rule that has
+	// been turned already is fine; where both forms are there the old one goes, and where neither is it is a Conflict.
 	OpReplaceRules OpKind = "ReplaceRules"
 	// OpSetInterfaceGroups replaces the groups of the interface by Op.GroupIDs (and Op.GroupNames).
 	OpSetInterfaceGroups OpKind = "SetInterfaceGroups"

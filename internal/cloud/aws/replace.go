@@ -59,7 +59,7 @@ func (w writer) checkReplaced() error {
 		if r.Direction != old.Direction || peerKind(r.Peer) != peerKind(old.Peer) {
 			return refuse(w.op, "the rule %q cannot become %q: direction and kind of peer stay", old, r)
 		}
-		if hasRule(&cloud.Group{Rules: w.op.Replaced}, r) {
+		if !r.Same(old) && hasRule(&cloud.Group{Rules: w.op.Replaced}, r) {
 			return refuse(w.op, "the rule %q is to go and to come", r) // so that after a lost answer nobody could tell what is done
 		}
 		if _, err := updateOf("", r); err != nil {
@@ -95,6 +95,11 @@ func (w writer) compare(listed []cloud.Rule) (out replacement) {
 	}
 	for i, r := range w.op.Rules {
 		old, done := find(w.op.Replaced[i]), find(r) >= 0
+		if old >= 0 && r.Same(w.op.Replaced[i]) {
+			if done = listed[old].Description == allowedText(r.Description); done {
+				continue
+			}
+		}
 		switch {
 		case done && old >= 0:
 			out.both = append(out.both, w.op.Replaced[i])

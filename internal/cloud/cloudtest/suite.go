@@ -224,6 +224,19 @@ func replaceRules(b *bench) {
 	b.apply(all)
 	b.wantRules(id, ports(80, 90), ports(443, 443), out2, v62, own2)
 
+	// A rule in its own place gets its description.
+	told := ports(443, 443)
+	told.Description = "told"
+	for range 2 {
+		b.apply(replace(list(ports(443, 443)), list(told)))
+		b.wantRules(id, ports(80, 90), ports(443, 443), out2, v62, own2)
+		for _, r := range b.mustGroup(id).Rules {
+			if want := map[bool]string{true: "now another", false: "told"}[!r.Same(told)]; r.Description != want {
+				b.Errorf("the description of %s is %q, want %q", r, r.Description, want)
+			}
+		}
+	}
+
 	b.apply(cloud.Op{Kind: cloud.OpAddRules, Target: id, Rules: list(ports(80, 80))})
 	b.apply(replace(list(ports(80, 80)), list(ports(80, 90))))                   // both there: the old one goes
 	b.refused(replace(list(ports(80, 80)), list(ports(81, 81))), cloud.Conflict) // neither there

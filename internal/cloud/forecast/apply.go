@@ -111,7 +111,7 @@ func (s *state) rules(op cloud.Op) error {
 		if op.Kind == cloud.OpReplaceRules {
 			old := slices.IndexFunc(rules, op.Replaced[i].Same)
 			switch {
-			case old >= 0 && at < 0:
+			case old >= 0 && (at < 0 || at == old):
 				rules[old] = r
 			case old >= 0:
 				rules = slices.Delete(rules, old, old+1)

@@ -187,7 +187,7 @@ func (f *fakeCloud) replaceRules(op cloud.Op) error {
 		switch {
 		case at < 0:
 			return fmt.Errorf("InvalidSecurityGroupRuleId.NotFound %s in %s", old, g.ID)
-		case slices.ContainsFunc(rules, r.Same):
+		case !r.Same(old) && slices.ContainsFunc(rules, r.Same):
 			return fmt.Errorf("InvalidPermission.Duplicate %s in %s", r, g.ID)
 		case r.Direction != old.Direction || kindOfPeer(r.Peer) != kindOfPeer(old.Peer):
 			return fmt.Errorf("%s cannot become %s", old, r)

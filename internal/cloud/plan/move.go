@@ -188,14 +188,15 @@ func (m *marking) sign(tagged map[int][]*nic) {
 	}
 }
 
-// forget removes the record of former groups from interfaces that have them back.
+// forget removes the record of former groups from interfaces that have them back, or that nobody wants
+// to be under control any more.
 func (m *marking) forget(legs []leg) {
 	legs = slices.DeleteFunc(slices.Clone(legs), func(l leg) bool { return !l.last })
 	m.each(legs, cloud.OpUntag, "its groups are restored", func(n *nic) map[string]string {
 		signature, signed := n.Tags[cloud.TagSignature]
 		first := 0
 		switch {
-		case n.alien != "", n.network.foreign != "", n.unproven != "":
+		case n.alien != "", n.network.foreign != "", n.unproven != "", m.disputed(n):
 			return nil
 		case n.forged && n.state == Guarded:
 			first = len(formerTags(n.former)) // where the record ends
@@ -216,6 +217,13 @@ func (m *marking) forget(legs []leg) {
 		}
 		return tags
 	})
+}
+
+// disputed reports whether somebody has put an interface under control into other groups, which cannot
+// be put right at present. The record is all that tells what are its own.
+func (s *regionState) disputed(n *nic) bool {
+	wanted := s.refused[n] != "" || n.vm != nil && len(n.vm.policies) > 0
+	return n.state != Guarded && len(n.ours) == 0 && n.controlled() && s.mode(n) == Enforce && wanted
 }
 
 // each tags the interfaces that need it, those with the same tags in one network together. It returns who is tagged by which step.

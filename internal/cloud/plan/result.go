@@ -236,8 +236,9 @@ func (s *regionState) drift() []Drift {
 		if !s.ours(g) {
 			continue
 		}
+		wanted := s.byKey[g.ID]
 		for _, r := range g.Rules {
-			if r.Description != ruleDescription {
+			if r.Description != ruleDescription && (wanted == nil || !slices.Contains(wanted.rules, r.Key())) {
 				out = append(out, Drift{
 					Region: s.snap.Region, Object: g.ID, Message: "somebody added the rule: " + r.Key().String(), Kept: s.pinned[g.ID],
 				})

@@ -208,7 +208,7 @@ func (s *regionState) spareReferred() (refused bool) {
 			}
 			message := fmt.Sprintf("rules in the network %s of the account %s refer to the group %s over the peering %s, and would no longer match the interface %s: "+
 				"let them name addresses, or give the VM another group instead", r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
-			if n.taken() {
+			if n.controlled() {
 				s.note(n.ID, message)
 				continue
 			}
@@ -269,7 +269,7 @@ func (s *regionState) refuseTakeover(lost []*nic, dependent *nic, ref reference)
 		message := fmt.Sprintf("the group %s of the interface %s refers to the group %s, and the interface %s would no longer match it; "+
 			"%s cannot be taken over itself (%s): %slet %s allow addresses instead of the group",
 			ref.holder.ID, dependent.ID, ref.rule.Peer.GroupID, n.ID, dependent.ID, s.whyNot(dependent), remedy, ref.holder.ID)
-		if n.taken() {
+		if n.controlled() {
 			s.note(dependent.ID, message)
 			continue
 		}

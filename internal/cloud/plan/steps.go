@@ -9,7 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// ruleDescription marks the rules of ours in the cloud's console; a rule of one of our groups without it was made by somebody else.
+// ruleDescription marks the rules of ours in the cloud's console; a rule of one of our groups that is not wanted and lacks it was made by
+// somebody else.
 const ruleDescription = "managed by Nephele"
 
 // reasonLoosen is the reason of rule changes that only prepare the deletion of a group.
@@ -60,6 +61,7 @@ func (s *regionState) emit() (steps []Step, dirty map[string]bool, partial bool)
 	e.move()
 	e.editRules(func(ed *edit) ruleChange { return ruleChange{add: ed.lateAdd} }, "")
 	e.editRules(func(ed *edit) ruleChange { return ruleChange{remove: ed.lateRemove} }, "")
+	e.describe()
 	e.remember(e.enforced)
 	e.discard()
 	if e.foreignNames() {

@@ -308,3 +308,49 @@ func (l *lab) removeByHand(port int32) {
 		l.Fatal(err)
 	}
 }
+
+// TestDescriptionByHand: a description of a rule of ours that somebody changes is put right, and
+// nobody is alarmed, neither at once nor after a restart.
+func TestDescriptionByHand(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	described := func() (out []string) {
+		for _, g := range l.ours() {
+			for _, r := range g.Rules {
+				out = append(out, r.Description)
+			}
+		}
+		return out
+	}
+	before := described()
+	for _, restart := range []bool{false, true} {
+		if restart {
+			l.halt()
+		}
+		port := int32(443)
+		for _, g := range l.ours() {
+			_ = l.region(home).UpdateSecurityGroupRuleDescriptions(world.UpdateDescriptionsInput{GroupID: g.ID, Permissions: []world.Permission{{
+				Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []world.CIDRPeer{{CIDR: "0.0.0.0/0", Description: "mine"}}}}})
+		}
+		if slices.Equal(before, described()) {
+			t.Fatal("no description was changed")
+		}
+		l.since = l.options.Clock.Now()
+		if restart {
+			l.start()
+		} else {
+			l.accounts.observe(t.Context())
+		}
+		l.until("the description is put right", func() bool { return slices.Equal(before, described()) })
+		l.settle()
+	}
+	for _, r := range l.sink.list() {
+		if r.Result != nil && len(r.Result.Drift) > 0 {
+			t.Fatalf("told: %v", r.Result.Drift)
+		}
+	}
+}
