@@ -55,6 +55,7 @@ func describe(k knowledge, key string) realize.Account {
 	out.Shared = shared(k, key, out.Snapshots)
 	settings := k.Settings(key)
 	out.MaxPerWave, out.Failsafe = settings.MaxPerWave, plan.ParseFailsafe(settings.Failsafe)
+	out.Confirmed, out.ConfirmedProblem = plan.ParseConfirmed(settings.FormerGroups)
 	return out
 }
 

@@ -135,6 +135,8 @@ type Settings struct {
 	MaxPerWave int
 	// Failsafe is spec.failsafe. It must not be changed.
 	Failsafe []v1alpha1.FailsafeFlow
+	// FormerGroups is the annotation v1alpha1.AnnotationFormerGroups.
+	FormerGroups string
 }
 
 // Settings returns what the account says about enforcement.
@@ -157,7 +159,7 @@ func (p *pass) settle(a *account) (changed bool) {
 }
 
 func settingsOf(cpa *v1alpha1.CloudProviderAccount) Settings {
-	s := Settings{Failsafe: cpa.Spec.Failsafe}
+	s := Settings{Failsafe: cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups]}
 	if n := cpa.Spec.MaxPerWave; n != nil {
 		s.MaxPerWave = int(*n)
 	}

@@ -99,14 +99,16 @@ func TestCallsForSignatures(t *testing.T) {
 
 // forgeries are what somebody who may write tags may do to the record of the first interface of small, which holds a group of ours.
 var forgeries = map[string]func(f *fakeCloud, n *cloud.Interface){
-	"another group":          func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] = groupID(3) },
-	"one more group":         func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] += " " + groupID(3) },
-	"a continuation":         func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer+".1"] = " " + groupID(3) },
-	"an empty record":        func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] = "" },
-	"the record is gone":     func(_ *fakeCloud, n *cloud.Interface) { delete(n.Tags, cloud.TagFormer) },
-	"both are gone":          func(_ *fakeCloud, n *cloud.Interface) { n.Tags = nil },
-	"the signature is gone":  func(_ *fakeCloud, n *cloud.Interface) { delete(n.Tags, cloud.TagSignature) },
-	"garbage for signature":  func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagSignature] = "v1 \x00\xff" + strings.Repeat("é", 100) },
+	"another group":         func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] = groupID(3) },
+	"one more group":        func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] += " " + groupID(3) },
+	"a continuation":        func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer+".1"] = " " + groupID(3) },
+	"an empty record":       func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] = "" },
+	"the record is gone":    func(_ *fakeCloud, n *cloud.Interface) { delete(n.Tags, cloud.TagFormer) },
+	"both are gone":         func(_ *fakeCloud, n *cloud.Interface) { n.Tags = nil },
+	"the signature is gone": func(_ *fakeCloud, n *cloud.Interface) { delete(n.Tags, cloud.TagSignature) },
+	"garbage for signature": func(_ *fakeCloud, n *cloud.Interface) {
+		n.Tags[cloud.TagSignature] = "v1 \x00\xff" + strings.Repeat("é", 100)
+	},
 	"a signature of nothing": func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagSignature] = "v1 " },
 	"of another version": func(_ *fakeCloud, n *cloud.Interface) {
 		n.Tags[cloud.TagSignature] = strings.Replace(n.Tags[cloud.TagSignature], "v1", "v2", 1)
@@ -451,7 +453,18 @@ func playForged(e *estate, r *rand.Rand) (forged int, err error) {
 	history := append(slices.Clone(e.History), policySet{})
 	for i, set := range history {
 		if i > 0 {
+			was, before := (&phase{estate: e, flows: flows, st: &stats{}}).verdicts(f), e.unproven(f)
 			forged += e.forge(f, r)
+			restored := slices.ContainsFunc(before, func(id string) bool { return !slices.Contains(e.unproven(f), id) }) // by chance
+			// A restart, and nothing else: nothing is opened for it, and nothing is cut.
+			if err := e.playSet(f, native, history[i-1], flows, nil); err != nil {
+				return forged, fmt.Errorf("policy set %d, forged: %w", i-1, err)
+			}
+			for k, is := range (&phase{estate: e, flows: flows, st: &stats{}}).verdicts(f) {
+				if is != was[k] && !restored {
+					return forged, fmt.Errorf("policy set %d, forged: %s becomes %v", i-1, flows[k], is)
+				}
+			}
 		}
 		if err := e.playSet(f, native, set, flows, nil); err != nil {
 			return forged, fmt.Errorf("policy set %d: %w", i, err)
@@ -470,6 +483,14 @@ func playForged(e *estate, r *rand.Rand) (forged int, err error) {
 		}
 	}
 	return forged, nil
+}
+
+// unproven are the interfaces whose records are not believed.
+func (e *estate) unproven(f *fakeCloud) (ids []string) {
+	for _, u := range plan.Compute(e.input(policySet{}, f.clone()), e.lowerer()).Records.Unproven {
+		ids = append(ids, u.Interface)
+	}
+	return ids
 }
 
 // forge writes into the records of some interfaces.
@@ -553,4 +574,20 @@ func (e *estate) playSet(f, native *fakeCloud, set policySet, flows []flow, conf
 		}
 	}
 	return nil
+}
+
+// BenchmarkChecking looks at an account that is as planned, with and without signed records.
+func BenchmarkChecking(b *testing.B) {
+	for name, seal := range map[string]*plan.Seal{"unsigned": nil, "signed": testSeal('k', false)} {
+		b.Run(name, func(b *testing.B) {
+			in, f := bigInput(5000, byRole)
+			in.Seal = seal
+			settleBig(b, &in, f)
+			for b.Loop() {
+				if res := plan.Compute(in, lower.AWS{}); !res.Plan.Empty() || len(res.Records.Unproven) > 0 {
+					b.Fatal(len(res.Plan.Steps))
+				}
+			}
+		})
+	}
 }
