@@ -73,6 +73,7 @@ func newOffice(t *testing.T, access Access) *office {
 	return o
 }
 
+// noEvents drops events.
 type noEvents struct{}
 
 func (noEvents) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}

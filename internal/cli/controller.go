@@ -190,6 +190,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 		ClusterID: id, Follower: policies.follower, Accounts: accounts{inv}, Lowerer: lower.AWS{}, Sink: status,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
 		Tighten: tightens(ctx, mgr.GetClient()), Heartbeat: heartbeat,
+		Records: recordKey(mgr.GetClient(), id, clk, o),
 	})
 	if err != nil {
 		return err

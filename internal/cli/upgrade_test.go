@@ -12,7 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +22,6 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cli/manifest"
-	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
@@ -50,11 +48,6 @@ type storeSource struct{ store *watchstore.Store }
 func (s storeSource) Watch(_ context.Context, r enforcer.Resource, key string) (enforcer.Stream, error) {
 	return s.store.Watch(watchstore.Resource(r), key)
 }
-
-// noEvents drops events.
-type noEvents struct{}
-
-func (noEvents) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
 
 // noReports drops reports.
 type noReports struct{}
@@ -106,8 +99,12 @@ func (j *bothLoops) reconcile() {
 // start runs a new process: it imports, computes the policies that there are, and realizes them until stop.
 func (j *bothLoops) start() {
 	j.Helper()
+	aws, err := newAWSAccounts(j.Context(), "cluster", LocalAccess())
+	if err != nil {
+		j.Fatal(err)
+	}
 	j.inv = inventory.New(inventory.Options{Client: j.api, Secrets: j.api, Events: noEvents{},
-		Clouds: map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: func(c inventory.AccountConfig) (cloud.Provider, error) { return newAWS(c, nil) }}})
+		Clouds: map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: aws.open}})
 	j.reconcile()
 	in, err := readInputs(j.Context(), j.api)
 	if err != nil {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,6 +20,8 @@ type guard struct {
 	old, next  []bool
 	calls      map[string]int
 	violations []string
+	// changes are the calls that may have changed something, all of them.
+	changes []ec2.Call
 	// fuse counts the calls that change something; when it gets to zero, blow is called before the call is answered.
 	fuse int
 	blow func()
@@ -34,6 +37,7 @@ func (g *guard) onCall(_ context.Context, c ec2.Call) error {
 	if g.server == nil || strings.HasPrefix(c.Action, "Describe") || strings.HasPrefix(c.Action, "Get") {
 		return nil
 	}
+	g.changes = append(g.changes, c)
 	if g.fuse > 0 {
 		if g.fuse--; g.fuse == 0 {
 			g.blow()
@@ -74,6 +78,13 @@ func (g *guard) takeCalls() map[string]int {
 	c := g.calls
 	g.calls = map[string]int{}
 	return c
+}
+
+// changed returns the calls that may have changed something, since the beginning.
+func (g *guard) changed() []ec2.Call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.changes)
 }
 
 // blowAfter calls blow, once, in the middle of the nth call from now that changes something: after it took effect, and before its

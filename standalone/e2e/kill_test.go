@@ -56,6 +56,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		im.deleteFirst()
 	}
 	im.mustBeReleased()
+	mustBeAudited(t, c.dir, im.guard.changed())
 }
 
 // randomChange picks a change of the policies or of a VM's role.

@@ -69,6 +69,9 @@ const (
 	ConditionFailsafe = "Failsafe"
 	// ConditionClaimed (VPC): True if this controller enforces in it, False if another one does.
 	ConditionClaimed = "Claimed"
+	// ConditionRecordsSigned (account; virtual machine with an interface of which it is False): False while some record of former groups is
+	// not signed. The message says whether it is believed all the same.
+	ConditionRecordsSigned = "RecordsSigned"
 	// ConditionDrift (account): True while, and some time after, somebody else changes what we hold.
 	ConditionDrift = "Drift"
 )
@@ -119,6 +122,12 @@ const (
 	ReasonRepaired = "Repaired"
 	// ReasonKept: it is not put right, because the mode forbids to write.
 	ReasonKept = "Kept"
+	// ReasonNotBelieved: a record of former groups is not signed, so nothing is given back by it.
+	ReasonNotBelieved = "NotBelieved"
+	// ReasonNotPermitted: the rights in the cloud do not allow it.
+	ReasonNotPermitted = "NotPermitted"
+	// ReasonUnsigned: a record of former groups is believed although it is not signed, because it may be older than the key.
+	ReasonUnsigned = "Unsigned"
 	// ReasonRestarted: nobody knows any more since the controller was started again.
 	ReasonRestarted = "Restarted"
 )

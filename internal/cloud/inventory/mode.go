@@ -179,6 +179,8 @@ type Settings struct {
 	// BrakePercent and BrakeInterfaces are spec.brake, with its defaults, and Confirm is the annotation that lets go on what it holds.
 	BrakePercent, BrakeInterfaces int
 	Confirm                       string
+	// FormerGroups is the annotation v1alpha1.AnnotationFormerGroups.
+	FormerGroups string
 }
 
 // Settings returns what the account says about enforcement.
@@ -202,7 +204,7 @@ func (p *pass) settle(a *account) (changed bool) {
 
 func settingsOf(cpa *v1alpha1.CloudProviderAccount) Settings {
 	s := Settings{
-		Failsafe: cpa.Spec.Failsafe, Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
+		Failsafe: cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups], Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
 		BrakePercent: int(v1alpha1.DefaultBrakePercent), BrakeInterfaces: int(v1alpha1.DefaultBrakeInterfaces),
 	}
 	if b := cpa.Spec.Brake; b != nil && b.Percent != nil {

@@ -122,7 +122,7 @@ func (s *regionState) decided(n *nic, rules []*bound, profile string) [2]half {
 	open := openUnder(rules)
 	key := n.network.ID + "|" + profile
 	if open[0] || open[1] {
-		key += "|" + strings.Join(n.former, " ")
+		key += "|" + strings.Join(n.former, " ") + s.keptKey(n)
 	}
 	if h, ok := s.halfCache[key]; ok {
 		return h
@@ -133,8 +133,9 @@ func (s *regionState) decided(n *nic, rules []*bound, profile string) [2]half {
 }
 
 func (s *regionState) flattened(n *nic, rules []*bound) (out [2]half) {
+	kept := s.kept(n)
 	for i, d := range directions {
-		f := flattening{view: n.network}
+		f := flattening{view: n.network, kept: kept[i]}
 		for _, r := range rules {
 			if r.direction == d {
 				f.rules = append(f.rules, r)
@@ -256,6 +257,9 @@ func (s *regionState) classKey(n *nic, used, native map[string]bool) string {
 		}
 	}
 	b.WriteString("|" + s.nativeMeaning(n.former, open))
+	if open[0] || open[1] {
+		b.WriteString(s.keptKey(n))
+	}
 	switch {
 	case s.restrict[n] == [2]bool{}:
 	case s.united && n.taken():

@@ -60,6 +60,8 @@ type flattening struct {
 	view  *network // where addresses are looked at from
 	// native are the rules of the former groups; used only in an open direction.
 	native []cloud.Rule
+	// kept is what goes on being allowed beside native, in an open direction; see regionState.kept.
+	kept half
 	// whole are those of native that name a prefix list and from which nothing is taken out.
 	whole map[cloud.Rule]bool
 }
@@ -74,10 +76,13 @@ func (f flattening) flatten(c *regionState) half {
 	}
 	native := f.native
 	if isolated {
-		native = nil
+		native, f.kept = nil, half{}
 	}
 	for _, r := range native {
 		services = append(services, ServiceOf(r.Match))
+	}
+	for _, c := range f.kept.cells {
+		services = append(services, c.service)
 	}
 	var out half
 	cells := partition(services)
@@ -116,6 +121,9 @@ func (f flattening) cell(c *regionState, s Service, native []cloud.Rule) halfCel
 		default:
 			all = all.Union(addrs.Intersect(matched.left))
 		}
+	}
+	if kept := f.kept.at(s).all; !kept.Empty() {
+		all, anonymous, plain = all.Union(kept.Intersect(matched.left)), anonymous.Union(kept.Intersect(named.left)), plain.Union(kept.Intersect(named.left))
 	}
 	slices.SortFunc(out.opaque, cloud.Peer.Compare)
 	out.opaque = slices.Compact(out.opaque)

@@ -48,7 +48,8 @@ type Input struct {
 
 	// Seal signs and checks the records of former groups; nil if they are neither signed nor checked.
 	Seal *Seal
-	// Confirmed are the former groups of interfaces as somebody who may say so says, by interface. They count where the record is not believed.
+	// Confirmed are the former groups of interfaces as somebody who may say so says, by interface, sorted. They count where the record is not
+	// believed.
 	Confirmed map[string][]string
 
 	// Failsafe is what VMs with policies are allowed whatever the policies say.

@@ -26,6 +26,10 @@ type regionState struct {
 	vms      map[string]*vmState
 	order    []*vmState // selected VMs, sorted by ID
 
+	// unknown are the interfaces whose record is not believed; see strangers.
+	unknown       []*nic
+	strangerCache map[*network]Set
+
 	byFormer map[string][]*nic // native group -> interfaces that natively belong to it
 	byHeld   map[string][]*nic // group -> interfaces that hold it now
 
@@ -160,7 +164,7 @@ func newRegionState(c *computation, r Region) *regionState {
 		actualCache: map[string][2]half{}, halfCache: map[string][2]half{}, meanings: map[string]string{}, noted: map[Note]bool{},
 		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, stay: map[*nic]bool{}, restrict: map[*nic][2]bool{}, evaded: map[string]map[*nic]bool{},
 		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
-		together: map[*nic]string{}, nameless: map[*nic]bool{},
+		together: map[*nic]string{}, nameless: map[*nic]bool{}, strangerCache: map[*network]Set{},
 	}
 	s.indexNetworks()
 	for i := range s.snap.Groups {
@@ -245,6 +249,9 @@ func (s *regionState) indexInterfaces() {
 	}
 	slices.SortFunc(s.nics, func(a, b *nic) int { return strings.Compare(a.ID, b.ID) })
 	for _, n := range s.nics {
+		if n.unproven != "" {
+			s.unknown = append(s.unknown, n)
+		}
 		for _, g := range n.former {
 			s.byFormer[g] = append(s.byFormer[g], n)
 		}
@@ -277,7 +284,8 @@ func (s *regionState) sortGroups(n *nic) {
 	}
 	slices.Sort(n.foreign)
 	n.recorded = formerFromTags(n.Tags)
-	if known, ok := s.remembered[n.ID]; ok && len(n.ours) > 0 && n.alien == "" && !slices.Equal(known, n.recorded) {
+	if known, ok := s.remembered[n.ID]; ok && len(n.ours) > 0 && n.alien == "" &&
+		(!slices.Equal(known, n.recorded) || known != nil && !s.in.Seal.Believes(s.snap.Region, n.Interface)) {
 		n.recorded, n.forged = known, true
 	}
 	s.judge(n)

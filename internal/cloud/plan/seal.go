@@ -42,6 +42,14 @@ func NewSeal(key []byte, clusterID, account string) *Seal {
 	return &Seal{key: slices.Clone(key), owner: join("former groups", clusterID, account)}
 }
 
+// String hides the key from whoever prints what holds a seal.
+func (s *Seal) String() string {
+	if s == nil {
+		return "no seal"
+	}
+	return "a seal"
+}
+
 // join writes texts so that different ones never look alike.
 func join(parts ...string) (out []byte) {
 	for _, p := range parts {
@@ -121,10 +129,13 @@ func (s *regionState) judge(n *nic) {
 	case len(n.foreign) > 0:
 		// It has groups of its own beside ours, as those have that rules only refer to. They need no record.
 		n.recorded, n.forged = nil, n.recorded != nil
-	case s.in.Confirmed[n.ID] != nil:
-		n.recorded, n.forged = slices.Compact(slices.Sorted(slices.Values(s.in.Confirmed[n.ID]))), true
 	default:
-		n.unproven = unprovenMessage(n)
+		groups, problem := s.confirmed(n)
+		if len(groups) > 0 {
+			n.recorded, n.forged = groups, true
+			return
+		}
+		n.unproven = unprovenMessage(n, problem)
 		n.recorded = []string{}
 	}
 }
@@ -153,13 +164,17 @@ func (c *class) unproven() bool {
 	return !slices.ContainsFunc(c.nics, func(n *nic) bool { return n.unproven == "" })
 }
 
-func unprovenMessage(n *nic) string {
+func unprovenMessage(n *nic, problem string) string {
 	what := "its record of former groups, the tag " + cloud.TagFormer + ", is not signed by this cluster"
 	if n.recorded == nil {
 		what = "its record of former groups, the tag " + cloud.TagFormer + ", is gone"
 	}
-	return what + "; so it stays under control as it is, until the annotation " + v1alpha1.AnnotationFormerGroups + " of the account says what is to be given back: " +
+	what += "; so it stays under control as it is, until the annotation " + v1alpha1.AnnotationFormerGroups + " of the account says what is to be given back: " +
 		n.ID + "=GROUP,GROUP"
+	if problem != "" {
+		what += " (" + problem + ")"
+	}
+	return what
 }
 
 // records counts the records of the region.

@@ -453,7 +453,22 @@ func playForged(e *estate, r *rand.Rand) (forged int, err error) {
 	history := append(slices.Clone(e.History), policySet{})
 	for i, set := range history {
 		if i > 0 {
+			was, before := (&phase{estate: e, flows: flows, st: &stats{}}).verdicts(f), e.unproven(f)
 			forged += e.forge(f, r)
+			restored := slices.ContainsFunc(before, func(id string) bool { return !slices.Contains(e.unproven(f), id) }) // by chance
+			// A restart, and nothing else: nothing is opened for it, and nothing is cut.
+			if err := e.playSet(f, native, history[i-1], flows, nil); err != nil {
+				return forged, fmt.Errorf("policy set %d, forged: %w", i-1, err)
+			}
+			v := (&phase{estate: e, flows: flows, st: &stats{}}).oracle(history[i-1], plan.Compute(e.input(history[i-1], f.clone()), e.lowerer()))
+			for k, is := range (&phase{estate: e, flows: flows, st: &stats{}}).verdicts(f) {
+				if is && flows[k].verdict(v.half) {
+					continue // other ICMP types may be told where all protocols are allowed
+				}
+				if is != was[k] && !restored {
+					return forged, fmt.Errorf("policy set %d, forged: %s becomes %v", i-1, flows[k], is)
+				}
+			}
 		}
 		if err := e.playSet(f, native, set, flows, nil); err != nil {
 			return forged, fmt.Errorf("policy set %d: %w", i, err)
@@ -472,6 +487,14 @@ func playForged(e *estate, r *rand.Rand) (forged int, err error) {
 		}
 	}
 	return forged, nil
+}
+
+// unproven are the interfaces whose records are not believed.
+func (e *estate) unproven(f *fakeCloud) (ids []string) {
+	for _, u := range plan.Compute(e.input(policySet{}, f.clone()), e.lowerer()).Records.Unproven {
+		ids = append(ids, u.Interface)
+	}
+	return ids
 }
 
 // forge writes into the records of some interfaces.
@@ -555,4 +578,20 @@ func (e *estate) playSet(f, native *fakeCloud, set policySet, flows []flow, conf
 		}
 	}
 	return nil
+}
+
+// BenchmarkChecking looks at an account that is as planned, with and without signed records.
+func BenchmarkChecking(b *testing.B) {
+	for name, seal := range map[string]*plan.Seal{"unsigned": nil, "signed": testSeal('k', false)} {
+		b.Run(name, func(b *testing.B) {
+			in, f := bigInput(5000, byRole)
+			in.Seal = seal
+			settleBig(b, &in, f)
+			for b.Loop() {
+				if res := plan.Compute(in, lower.AWS{}); !res.Plan.Empty() || len(res.Records.Unproven) > 0 {
+					b.Fatal(len(res.Plan.Steps))
+				}
+			}
+		})
+	}
 }

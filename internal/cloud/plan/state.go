@@ -108,7 +108,7 @@ func (s *regionState) wantsGuard(n *nic) bool {
 	case s.frozen[n] != "", s.hold[n], s.stay[n], s.restrict[n] != [2]bool{}:
 		return true
 	}
-	return n.vm != nil && len(n.vm.effective) > 0
+	return n.vm != nil && len(n.vm.effective) > 0 || s.leans(n)
 }
 
 // reference is a native rule that refers to a native group.

@@ -195,7 +195,8 @@ func (l *lab) toldOfRecord(vm string) bool {
 }
 
 // TestRecordReplaced: the record of an interface that we hold says what to give back. While we remember what it was, one that somebody writes
-// is put right, also if he writes more than one tag, or gives a record to an interface that has none. After a restart it is believed.
+// is put right, also if he writes more than one tag, or gives a record to an interface that has none. After a restart it is not believed, see
+// TestForgedAfterRestart; but where records are not signed it is.
 func TestRecordReplaced(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -206,11 +207,14 @@ func TestRecordReplaced(t *testing.T) {
 		{"another group", "web-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer: l.groupNamed("ops")} }, false},
 		{"one more", "web-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer + ".1": " " + l.groupNamed("ops")} }, false},
 		{"a record where there is none", "ops-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer: l.groupNamed("web")} }, false},
-		{"after a restart", "web-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer: l.groupNamed("ops")} }, true},
+		{"after a restart, unsigned", "web-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer: l.groupNamed("ops")} }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, labConfig{})
+			if c.restart {
+				l.cluster = nil
+			}
 			before := l.holdings()
 			want := l.held(c.vm)
 			l.engine.PutPolicy(webIn())

@@ -55,6 +55,10 @@ type Account struct {
 	Confirm string
 	// Failsafe is always allowed on VMs with policies.
 	Failsafe []plan.FailsafeFlow
+	// Confirmed are the former groups of interfaces as the account's owner says, by interface, for where the record of them is not believed.
+	Confirmed map[string][]string
+	// ConfirmedProblem says what cannot be read of what he says; empty if all can.
+	ConfirmedProblem string
 	// Releasing is true while the account is being deleted: everything it holds in the cloud is to be given back.
 	Releasing bool
 }

@@ -147,7 +147,9 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 			e.lineage.follow(e.task.late, step.Follows-1)
 		}
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
-		id, err = e.patiently(e.books.with(ctx, step, op), step.Scope, op)
+		if id, err = e.patiently(e.books.with(ctx, step, op), step.Scope, op); err != nil {
+			id, err = e.unsigned(ctx, step, op, err)
+		}
 		e.count()
 		e.r.Metrics.op(e.key, op.Kind, err)
 	}

@@ -147,24 +147,26 @@ func only(s *cloud.Snapshot, ids map[string]bool) *cloud.Snapshot {
 }
 
 // formers returns the groups that interfaces under control had before, as far as they are remembered from when all was as planned. A record in
-// tags that says something else was changed by somebody; it is remembered until it is put right, even if we write something else first.
-func (w *worker) formers(s *cloud.Snapshot) map[string][]string {
+// tags that says something else, or is not believed any more, was changed by somebody; it is remembered until it is put right, even if we
+// write something else first.
+func (w *worker) formers(s *cloud.Snapshot, seal *plan.Seal) map[string][]string {
 	out := map[string][]string{}
 	maps.Copy(out, w.forged[s.Region])
 	if base := w.settled[s.Region]; base != nil {
-		held := w.holding(base)
+		ours := w.ours(base)
 		for i := range base.Interfaces {
 			n := &base.Interfaces[i]
-			if held(n) {
+			if slices.ContainsFunc(n.GroupIDs, ours) && w.remembers(seal, s.Region, n, ours) {
 				out[n.ID] = plan.Former(n)
 			}
 		}
 	}
-	held := w.holding(s)
+	ours := w.ours(s)
 	forged := map[string][]string{}
 	for i := range s.Interfaces {
 		n := &s.Interfaces[i]
-		if known, ok := out[n.ID]; ok && held(n) && !slices.Equal(known, plan.Former(n)) {
+		known, ok := out[n.ID]
+		if ok && slices.ContainsFunc(n.GroupIDs, ours) && (!slices.Equal(known, plan.Former(n)) || known != nil && !seal.Believes(s.Region, n)) {
 			forged[n.ID] = known
 		}
 	}
@@ -175,17 +177,15 @@ func (w *worker) formers(s *cloud.Snapshot) map[string][]string {
 	return forged
 }
 
-// holding returns a function that reports whether an interface of the snapshot holds a group of ours.
-func (w *worker) holding(s *cloud.Snapshot) func(*cloud.Interface) bool {
-	ours := map[string]bool{}
+// ours returns a function that reports whether a group of the snapshot is ours.
+func (w *worker) ours(s *cloud.Snapshot) func(group string) bool {
+	out := map[string]bool{}
 	for i := range s.Groups {
 		if w.owns(&s.Groups[i]) {
-			ours[s.Groups[i].ID] = true
+			out[s.Groups[i].ID] = true
 		}
 	}
-	return func(n *cloud.Interface) bool {
-		return slices.ContainsFunc(n.GroupIDs, func(id string) bool { return ours[id] })
-	}
+	return func(id string) bool { return out[id] }
 }
 
 // differ compares two snapshots of a region.
@@ -297,6 +297,8 @@ func (d *differ) held(n, is *cloud.Interface, ours map[string]bool) {
 	}
 	if guarded && !slices.Equal(plan.Former(n), plan.Former(is)) || !guarded && is.Tags[cloud.TagFormer] != "" {
 		d.add(n.ID, "somebody changed the tag "+cloud.TagFormer+", which says what to give back", kept)
+	} else if guarded && n.Tags[cloud.TagSignature] != is.Tags[cloud.TagSignature] {
+		d.add(n.ID, "somebody changed the tag "+cloud.TagSignature+", which proves what to give back", kept)
 	}
 }
 

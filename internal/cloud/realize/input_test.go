@@ -21,6 +21,7 @@ func TestPlanInputIsWhole(t *testing.T) {
 		Shared:   map[plan.EntityRef]string{{Namespace: "other", Name: "vm"}: "vpc-1"},
 		Modes:    map[plan.VMRef]VMMode{ref: {Mode: plan.Released, Reason: "because"}},
 		Failsafe: []plan.FailsafeFlow{{Direction: "ingress"}}, MaxPerWave: 1,
+		Confirmed: map[string][]string{"eni-1": {"sg-1"}},
 	}
 	want := enforcer.Computed{
 		Policies:      []*v1beta2.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{UID: "u"}, SourceRef: &v1beta2.NetworkPolicyReference{Name: "p"}}},
@@ -28,7 +29,7 @@ func TestPlanInputIsWhole(t *testing.T) {
 	}
 	tighten := func(r v1beta2.NetworkPolicyReference) bool { return r.Name == "p" }
 	in := a.PlanInput("cluster", want, tighten, []plan.Region{{}})
-	ofTheWorker := map[string]bool{"Realized": true, "Succession": true, "Stop": true, "Unadvised": true}
+	ofTheWorker := map[string]bool{"Realized": true, "Succession": true, "Stop": true, "Seal": true, "Unadvised": true}
 	v := reflect.ValueOf(in)
 	for i := range v.NumField() {
 		f := v.Type().Field(i)

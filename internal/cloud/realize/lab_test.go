@@ -3,6 +3,7 @@ package realize
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"net/netip"
 	"os"
 	"slices"
@@ -14,9 +15,13 @@ import (
 	"github.com/go-logr/logr"
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -92,6 +97,8 @@ type lab struct {
 	done     chan struct{}
 	// audit is the record of changes.
 	audit *auditor
+	// cluster is where the key of records is; nil means that records are not signed.
+	cluster client.Client
 	// newProvider makes a provider as other credentials of the same account do.
 	newProvider func() cloud.Provider
 }
@@ -149,6 +156,8 @@ type labConfig struct {
 	groupsPerInterface int
 	// groupsPerRegion is the quota of groups that is counted with; nil means the default. The cloud's own is the default.
 	groupsPerRegion func() int
+	// rights, if set, changes the document with the rights of the credentials.
+	rights func(document string) string
 }
 
 func newLab(t *testing.T, cfg labConfig) *lab {
@@ -171,6 +180,9 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	state.Accounts[0].Quotas.GroupsPerInterface = cfg.groupsPerInterface
 	for i := range state.Credentials {
 		state.Credentials[i].Policy = documentedRights(t)
+		if cfg.rights != nil {
+			state.Credentials[i].Policy = limited(t, cfg.rights)
+		}
 	}
 	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1, Clock: w.Now, VisibilityDelay: cfg.visible})
 	if err != nil {
@@ -213,9 +225,23 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		v := l.ask(p)
 		l.native[p] = [2]bool{v.Egress.Allowed, v.Ingress.Allowed}
 	}
+	l.cluster = labObjects(t)
 	l.options = Options{ClusterID: cmp.Or(cfg.cluster, labCluster), Follower: enforcer.Follower{Source: storeSource{l.store}, Clock: cfg.clock}, Accounts: l.accounts, Lowerer: lower.AWS{},
 		Sink: l.sink, Clock: cfg.clock, Log: logr.Discard(), ClaimPause: pause}
 	return l
+}
+
+// labObjects is an API server with the account.
+func labObjects(t *testing.T) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, cloudv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: "shop"}}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).Build()
 }
 
 // documentedRights is the IAM policy that users are told to give: whatever is tested here has to do with it.
@@ -282,6 +308,11 @@ func (l *lab) region(name string) *world.Region {
 func (l *lab) start() {
 	l.Helper()
 	l.accounts.observe(l.Context())
+	l.options.Records = nil
+	if l.cluster != nil {
+		l.options.Records = NewRecordKey(RecordKeyOptions{Client: l.cluster, Namespace: "kube-system", ClusterID: l.options.ClusterID,
+			Random: rand.Reader, Clock: l.options.Clock, Log: l.options.Log})
+	}
 	r, err := New(l.options)
 	if err != nil {
 		l.Fatal(err)
@@ -353,7 +384,12 @@ func (l *lab) unsettled() string {
 	// What was planned last must be what is mirrored now, on what the cloud is now: plan once more.
 	acct, _ := l.accounts.Account(labAccount)
 	in := plan.Input{ClusterID: l.options.ClusterID, Account: labAccount, Policies: mirrored.Policies, AddressGroups: mirrored.AddressGroups,
-		AppliedToGroups: mirrored.AppliedToGroups, Entities: acct.Entities, Modes: acct.planModes(), Failsafe: acct.Failsafe}
+		AppliedToGroups: mirrored.AppliedToGroups, Entities: acct.Entities, Modes: acct.planModes(), Failsafe: acct.Failsafe, Confirmed: acct.Confirmed}
+	if l.options.Records != nil {
+		if in.Seal, err = l.options.Records.Seal(l.Context(), labAccount); err != nil {
+			return err.Error()
+		}
+	}
 	for _, region := range sortedKeys(acct.Snapshots) {
 		limits, err := acct.Provider.Limits(l.Context(), acct.Snapshots[region].Scope)
 		if err != nil {

@@ -30,6 +30,8 @@ type Options struct {
 	Log   logr.Logger
 	// Tighten, if set, tells of which policies as much is to be enforced as fits; of others nothing new is, where not all of it fits.
 	Tighten func(v1beta2.NetworkPolicyReference) bool
+	// Records, if set, has records of former groups signed, and believes no others; see its comment.
+	Records Records
 	// Metrics, if set, counts what is done.
 	Metrics *Metrics
 	// Settle is how long a worker waits after a change for more changes, so that they become one plan.

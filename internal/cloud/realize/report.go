@@ -29,6 +29,10 @@ type Report struct {
 	Would *plan.Result
 	// Brake is what the account's brake does.
 	Brake Braking
+	// NotSigned is true if records of former groups were neither signed nor checked, because the account's rights do not allow it.
+	NotSigned bool
+	// ConfirmedProblem is Account.ConfirmedProblem.
+	ConfirmedProblem string
 	// Failsafe is what VMs with policies are always allowed.
 	Failsafe []plan.FailsafeFlow
 	// ClusterID is ours, and Claims says who claims the networks, by network.
@@ -80,6 +84,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	w.report.EnforcerKey, w.report.Entities = acct.EnforcerKey, acct.Entities
 	w.report.Waiting, w.report.Err = "", err
 	w.report.Modes, w.report.Failsafe = acct.Modes, acct.Failsafe
+	w.report.NotSigned, w.report.ConfirmedProblem = w.notSigned, acct.ConfirmedProblem
 	if res != nil {
 		w.report.Result, w.report.Would, w.report.Claims, w.report.ClusterID = res, w.would, w.claims, w.r.ClusterID
 		w.report.AsPlanned, w.report.Unread, w.report.Brake = w.asPlanned, w.unread, w.brake.state

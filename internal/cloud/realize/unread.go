@@ -33,7 +33,7 @@ func (w *worker) publishUnread(ctx context.Context, t task, unread map[string]er
 		w.publish(ctx, t.acct, nil, err)
 		return
 	}
-	res := plan.Compute(t.acct.PlanInput(w.r.ClusterID, t.want, w.r.Tighten, nil), w.r.Lowerer)
+	res := plan.Compute(w.input(t, nil), w.r.Lowerer)
 	w.complete(ctx, t, res, observation{unread: unread})
 	w.publish(ctx, t.acct, res, err)
 }
@@ -66,7 +66,7 @@ func (w *worker) complete(ctx context.Context, t task, res *plan.Result, seen ob
 	w.unread = missing
 	var add []plan.VMStatus
 	if len(regions) > len(seen.regions) {
-		in := t.acct.PlanInput(w.r.ClusterID, t.want, w.r.Tighten, regions)
+		in := w.input(t, regions)
 		in.Stop = func() bool { return ctx.Err() != nil }
 		past := plan.Compute(in, w.r.Lowerer)
 		add = slices.DeleteFunc(past.VMs, func(vm plan.VMStatus) bool { _, found := missing[vm.VM.Region]; return !found })

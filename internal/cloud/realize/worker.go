@@ -50,6 +50,8 @@ type worker struct {
 	// somebody has changed. Only run's goroutine uses them.
 	left   map[string]map[string]bool
 	forged map[string]map[string][]string
+	// notSigned is Report.NotSigned; only run's goroutine uses it.
+	notSigned bool
 	// asPlanned is Report.AsPlanned of the last computation; only run's goroutine uses it.
 	asPlanned map[string]time.Time
 	// unread is Report.Unread of the last result, and limits are those of the regions that were ever planned for; only run's goroutine
@@ -163,7 +165,7 @@ func (w *worker) accountChanged() bool {
 	now, ok := w.r.Accounts.Account(w.key)
 	return !ok || now.Provider != w.last.Provider || now.Releasing != w.last.Releasing || !slices.Equal(now.Regions, w.last.Regions) ||
 		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Shared, w.last.Shared) || !maps.Equal(now.Modes, w.last.Modes) ||
-		now.brakesOtherwise(w.last)
+		!maps.EqualFunc(now.Confirmed, w.last.Confirmed, slices.Equal) || now.brakesOtherwise(w.last)
 }
 
 // settle waits a moment, and while changes keep coming for some more, so that changes that come together become one plan; false if ctx
@@ -204,6 +206,8 @@ type task struct {
 	urgent <-chan struct{}
 	// late are the changes of want that the cloud has not followed.
 	late succession
+	// seal is that of the records of former groups.
+	seal *plan.Seal
 }
 
 // task returns what is to be done now. It is false if nothing may be done; what has to come first will wake the worker. The task is empty
@@ -247,6 +251,10 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 				w.publishUnread(ctx, t, t.acct.Unread, errors.Join(slices.Collect(maps.Values(t.acct.Unread))...))
 			}
 			return true, nil
+		}
+		if t.seal, last = w.seal(ctx); last != nil {
+			w.fail(ctx, last)
+			return false, last
 		}
 		if n == 0 {
 			if res, ok := w.planOnLatest(ctx, t); ok && res.Plan.Empty() {
@@ -364,6 +372,9 @@ func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud
 			return false, err
 		}
 	}
+	if err := w.noteSigned(ctx, t, res); err != nil {
+		return false, err
+	}
 	w.begun(t, res)
 	w.publish(ctx, t.acct, res, nil)
 	if releasing && w.setReleased(true) {
@@ -396,6 +407,9 @@ func (w *worker) leftover(on []*cloud.Snapshot, res *plan.Result) error {
 	if why == "" && len(res.Refusals) > 0 {
 		why = ": " + res.Refusals[0].Message
 	}
+	if u := res.Records.Unproven; len(u) > 0 {
+		why = ": " + u[0].Interface + ": " + u[0].Message
+	}
 	return fmt.Errorf("the account cannot be given back yet, groups of ours are left (%s)%s", strings.Join(ids[:min(len(ids), 5)], ", "), why)
 }
 
@@ -425,9 +439,9 @@ func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) 
 // compute plans, and notes what the result says. It stops when the context ends.
 func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *plan.Result {
 	for i := range regions {
-		regions[i].Former = w.formers(regions[i].Snapshot)
+		regions[i].Former = w.formers(regions[i].Snapshot, t.seal)
 	}
-	in := t.acct.PlanInput(w.r.ClusterID, t.want, w.r.Tighten, regions)
+	in := w.input(t, regions)
 	in.Succession, in.Stop = t.late.Succession, func() bool { return ctx.Err() != nil }
 	res := plan.Compute(in, w.r.Lowerer)
 	if res.Stopped {

@@ -1,0 +1,79 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Of an interface whose record is not believed nobody knows which groups it natively belongs to. Rules of others that refer to groups may mean it
+// or not. What they were taken to mean when all was well is what is allowed now; so where its own groups decide what an interface allows, it
+// goes on allowing what it allows now with interfaces of which nothing is known, as far as no policy takes it away. That opens nothing, and
+// whoever writes into a record cuts nothing either.
+
+// strangers returns the addresses in reach of a network that belong to interfaces whose record is not believed.
+func (s *regionState) strangers(view *network) Set {
+	if len(s.unknown) == 0 {
+		return Set{}
+	}
+	out, known := s.strangerCache[view]
+	if !known {
+		out = addrsOf(s.unknown, view)
+		s.strangerCache[view] = out
+	}
+	return out
+}
+
+// kept is what an interface under control allows now, of what it allows with strangers; no cells if that is nothing.
+func (s *regionState) kept(n *nic) (out [2]half) {
+	strangers := s.strangers(n.network)
+	if strangers.Empty() || !n.taken() || n.unproven != "" {
+		return out
+	}
+	for i, h := range s.actual(n.GroupIDs, n.network) {
+		any := false
+		for _, c := range h.cells {
+			c.all = c.all.Intersect(strangers)
+			c.anonymous, c.plain, c.opaque = c.all, c.all, nil
+			any = any || !c.all.Empty()
+			out[i].cells = append(out[i].cells, c)
+		}
+		if !any {
+			out[i] = half{}
+		}
+	}
+	return out
+}
+
+// keptKey identifies it; empty if it is nothing.
+func (s *regionState) keptKey(n *nic) string {
+	if len(s.unknown) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for i, h := range s.kept(n) {
+		for _, c := range h.cells {
+			if !c.all.Empty() {
+				fmt.Fprintf(&b, "|%d %v %x", i, c.service, c.all.hash())
+			}
+		}
+	}
+	return b.String()
+}
+
+// leans reports whether an interface that no policy applies to any more would lose something with strangers if it was given back: its own groups
+// do not allow by themselves what it allows now.
+func (s *regionState) leans(n *nic) bool {
+	if len(s.unknown) == 0 || n.vm == nil || n.released != "" || !n.taken() || n.unproven != "" || !s.native(n) || s.keptKey(n) == "" {
+		return false
+	}
+	with := s.decided(n, nil, "")
+	for i, d := range directions {
+		f := flattening{view: n.network, native: s.groupRules(n.former, d)}
+		if len(with[i].minus(f.flatten(s))) > 0 {
+			s.note(n.ID, "it stays under control although no policy applies: rules of its own groups refer to groups, and of "+s.unknown[0].ID+
+				", with which it has to do, nobody knows whether it belongs to them")
+			return true
+		}
+	}
+	return false
+}

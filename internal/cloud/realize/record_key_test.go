@@ -1,0 +1,230 @@
+package realize
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// vault is a RecordKey with everything around it.
+type vault struct {
+	*testing.T
+	client client.Client
+	clock  *clocktesting.FakeClock
+	*RecordKey
+}
+
+func newVault(t *testing.T) *vault {
+	v := &vault{T: t, client: labObjects(t), clock: clocktesting.NewFakeClock(time.Now())}
+	v.restart()
+	return v
+}
+
+// restart forgets what is not in the cluster.
+func (v *vault) restart() {
+	v.RecordKey = NewRecordKey(RecordKeyOptions{Client: v.client, Namespace: "kube-system", ClusterID: labCluster, Random: rand.Reader, Clock: v.clock, Log: logr.Discard()})
+}
+
+func (v *vault) lenient() bool {
+	v.Helper()
+	s, err := v.Seal(v.Context(), labAccount)
+	if err != nil || s == nil {
+		v.Fatal(s, err)
+	}
+	return s.Lenient
+}
+
+func (v *vault) secret() *corev1.Secret {
+	v.Helper()
+	var s corev1.Secret
+	if err := v.client.Get(v.Context(), client.ObjectKey{Namespace: "kube-system", Name: RecordKeyName}, &s); err != nil {
+		v.Fatal(err)
+	}
+	return &s
+}
+
+func (v *vault) must(err error) {
+	v.Helper()
+	if err != nil {
+		v.Fatal(err)
+	}
+}
+
+func emptySecret() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: RecordKeyName}}
+}
+
+// TestRecordKeyIsMadeOnce: the key is made if there is none, with a Secret or without, and stays; what is known of accounts outlives the process.
+func TestRecordKeyIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(v *vault){
+		"no Secret":       func(*vault) {},
+		"an empty Secret": func(v *vault) { v.must(v.client.Create(t.Context(), emptySecret())) },
+	} {
+		v := newVault(t)
+		prepare(v)
+		if !v.lenient() {
+			t.Errorf("%s: of a new account it is not known that all is signed", name)
+		}
+		key := v.secret().Data[recordKeyData]
+		if len(key) != plan.SealKeySize || bytes.Equal(key, make([]byte, len(key))) {
+			t.Errorf("%s: key %x", name, key)
+		}
+		v.must(v.Signed(t.Context(), labAccount))
+		v.must(v.Signed(t.Context(), labAccount))
+		v.restart()
+		if v.lenient() || !bytes.Equal(key, v.secret().Data[recordKeyData]) {
+			t.Errorf("%s: forgotten", name)
+		}
+	}
+}
+
+// TestRecordKeyReplaced: under another key no account is known to be signed with it.
+func TestRecordKeyReplaced(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	v.lenient()
+	v.must(v.Signed(t.Context(), labAccount))
+	s := v.secret()
+	s.Data[recordKeyData] = bytes.Repeat([]byte{7}, plan.SealKeySize)
+	v.must(v.client.Update(t.Context(), s))
+	if err := v.Unsigned(t.Context(), labAccount); err == nil {
+		t.Error("it was written over")
+	}
+	if !v.lenient() {
+		t.Error("it is said to be signed with the new key, by the same process")
+	}
+	v.restart()
+	if !v.lenient() {
+		t.Error("it is said to be signed with the new key")
+	}
+	s = v.secret()
+	s.Data[recordKeyData] = []byte("short")
+	v.must(v.client.Update(t.Context(), s))
+	v.restart()
+	if _, err := v.Seal(t.Context(), labAccount); err == nil || !strings.Contains(err.Error(), "5 bytes") || strings.Contains(err.Error(), "short") {
+		t.Errorf("a key that is none: %v", err)
+	}
+}
+
+// TestRecordKeyDeletedMeanwhile: who still has the key writes the Secret again.
+func TestRecordKeyDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	v.lenient()
+	before := v.secret()
+	v.must(v.client.Delete(t.Context(), before))
+	v.must(v.Signed(t.Context(), labAccount))
+	v.restart()
+	if v.lenient() || !bytes.Equal(before.Data[recordKeyData], v.secret().Data[recordKeyData]) {
+		t.Error("it is another key")
+	}
+}
+
+// TestRecordKeyForgetsAccounts: accounts that are gone leave the Secret with the next change of it.
+func TestRecordKeyForgetsAccounts(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	v.lenient()
+	gone := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "gone"}}
+	v.must(v.client.Create(t.Context(), gone))
+	v.must(v.Signed(t.Context(), "vms/gone"))
+	v.must(v.client.Delete(t.Context(), gone))
+	v.must(v.Signed(t.Context(), labAccount))
+	if lines := strings.Fields(string(v.secret().Data[signedData])); !slices.Equal(lines[1:], []string{labAccount}) {
+		t.Errorf("%q", lines)
+	}
+}
+
+// TestSigningPaused: where signing is not permitted nothing is signed or checked, also after a restart nothing is taken for signed, and it is
+// tried again after a while.
+func TestSigningPaused(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	v.lenient()
+	v.must(v.Signed(t.Context(), labAccount))
+	v.must(v.Unsigned(t.Context(), labAccount))
+	if s, err := v.Seal(t.Context(), labAccount); s != nil || err != nil {
+		t.Error(s, err)
+	}
+	v.clock.Step(permissionPause)
+	if !v.lenient() {
+		t.Error("it is said to be signed")
+	}
+	v.restart()
+	if !v.lenient() {
+		t.Error("after a restart it is said to be signed")
+	}
+}
+
+// TestRecordKeyErrors: somebody else is first, or it is not permitted.
+func TestRecordKeyErrors(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	other := emptySecret()
+	other.Data = map[string][]byte{recordKeyData: bytes.Repeat([]byte{9}, plan.SealKeySize)}
+	first := true
+	v.RecordKey.o.Client = interceptor.NewClient(v.client.(client.WithWatch), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if first {
+				first = false
+				v.must(c.Create(ctx, other.DeepCopy()))
+			}
+			return c.Create(ctx, obj, opts...)
+		},
+	})
+	v.lenient()
+	if !bytes.Equal(v.key, other.Data[recordKeyData]) {
+		t.Error("not the key of who was first")
+	}
+	v = newVault(t)
+	v.RecordKey.o.Client = interceptor.NewClient(v.client.(client.WithWatch), interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, RecordKeyName, nil)
+		},
+	})
+	_, err := v.Seal(t.Context(), labAccount)
+	if err == nil || !strings.Contains(err.Error(), "the Secret kube-system/nephele-record-key has to exist, if empty, and the controller to be allowed to get and update it") {
+		t.Error(err)
+	}
+	v.RecordKey.o.Client = v.client
+	v.lenient() // and goes on when it may
+}
+
+// TestRecordKeyAtOnce: many accounts ask at the same time.
+func TestRecordKeyAtOnce(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if _, err := v.Seal(t.Context(), labAccount); err != nil {
+				t.Error(err)
+			}
+			if err := v.Signed(t.Context(), labAccount); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if v.lenient() {
+		t.Error("not noted")
+	}
+}

@@ -1,0 +1,87 @@
+package realize
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// Records keeps the key by which records of former groups are signed, and which accounts have nothing but signed ones.
+type Records interface {
+	// Seal returns what the records of an account are signed and checked with; nil if they are neither, because signing is not permitted
+	// there. It is lenient until Signed was called for the account.
+	Seal(ctx context.Context, account string) (*plan.Seal, error)
+	// Signed notes that all records of the account, in all its regions, were seen to be signed. From then on no other is believed.
+	Signed(ctx context.Context, account string) error
+	// Unsigned notes that a record of the account is about to be written without a signature.
+	Unsigned(ctx context.Context, account string) error
+}
+
+// seal returns the seal of the account for one round.
+func (w *worker) seal(ctx context.Context) (*plan.Seal, error) {
+	if w.r.Records == nil {
+		return nil, nil
+	}
+	s, err := w.r.Records.Seal(ctx, w.key)
+	w.notSigned = s == nil && err == nil
+	return s, err
+}
+
+// input is PlanInput with what only a realizer has.
+func (w *worker) input(t task, regions []plan.Region) plan.Input {
+	in := t.acct.PlanInput(w.r.ClusterID, t.want, w.r.Tighten, regions)
+	in.Seal = t.seal
+	return in
+}
+
+// noteSigned tells that no record of the account is unsigned any more. A record that is not believed is none: it will not be believed later.
+func (w *worker) noteSigned(ctx context.Context, t task, res *plan.Result) error {
+	if t.seal == nil || !t.seal.Lenient || t.acct.Releasing || res.Records.Unsigned > 0 || len(w.unread) > 0 || len(t.acct.Snapshots) < len(t.acct.Regions) {
+		return nil
+	}
+	return w.r.Records.Signed(ctx, w.key)
+}
+
+// unsigned repeats an operation without the signature of records if it is refused, for the account's rights may be older than the tag: then
+// what is known of former groups is as good as the tags, and enforcement goes on. If it is refused without the signature too, that was not
+// the reason.
+func (e *execution) unsigned(ctx context.Context, s plan.Step, op cloud.Op, refused error) (string, error) {
+	if _, signs := op.Tags[cloud.TagSignature]; !signs || cloud.ClassOf(refused) != cloud.Auth || e.r.Records == nil {
+		return "", refused
+	}
+	op.Tags = maps.Clone(op.Tags)
+	delete(op.Tags, cloud.TagSignature)
+	if len(op.Tags) == 0 && op.Kind == cloud.OpUntag {
+		return "", refused
+	}
+	if err := e.r.Records.Unsigned(ctx, e.key); err != nil {
+		return "", err
+	}
+	id := op.Target
+	if len(op.Tags) > 0 {
+		var err error
+		if id, err = e.patiently(e.books.with(ctx, s, op), s.Scope, op); err != nil {
+			if e.task.seal != nil && !e.task.seal.Lenient && cloud.ClassOf(err) == cloud.Auth {
+				_ = e.r.Records.Signed(ctx, e.key) // nothing was written; if this fails, it will be seen again that all are signed
+			}
+			return "", refused
+		}
+	}
+	e.r.Log.Info("RECORDS OF FORMER GROUPS ARE NOT SIGNED in this account: its rights do not allow the tag "+cloud.TagSignature, "account", e.key, "error", refused.Error())
+	return id, nil
+}
+
+// remembers reports whether what an interface records is worth to be remembered: what is believed now is believed later, whatever somebody
+// writes.
+func (w *worker) remembers(seal *plan.Seal, region string, n *cloud.Interface, ours func(group string) bool) bool {
+	switch {
+	case seal == nil:
+		return true
+	case plan.Former(n) == nil: // it needs no record as long as it has groups of its own
+		return slices.ContainsFunc(n.GroupIDs, func(id string) bool { return !ours(id) })
+	}
+	return seal.Believes(region, n)
+}

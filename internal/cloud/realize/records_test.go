@@ -1,0 +1,407 @@
+package realize
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/sim/iam"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// tagsOf are the tags of a VM's interface.
+func (l *lab) tagsOf(vm string) map[string]string {
+	l.Helper()
+	nics, err := l.region(home).NetworkInterfaces(l.vms[vm].nic)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return nics[0].Tags
+}
+
+// records is what the last report says of them.
+func (l *lab) records() plan.Records {
+	r, _ := l.realizer.Report(labAccount)
+	if r.Result == nil {
+		return plan.Records{}
+	}
+	return r.Result.Records
+}
+
+// keySecret is the Secret with the key.
+func (l *lab) keySecret() *corev1.Secret {
+	l.Helper()
+	s := &corev1.Secret{}
+	if err := l.cluster.Get(l.Context(), client.ObjectKey{Namespace: "kube-system", Name: RecordKeyName}, s); err != nil {
+		l.Fatal(err)
+	}
+	return s
+}
+
+// TestForgedAfterRestart: a record that somebody wrote while no controller ran is not believed by the next one, whatever asks for the VM to be
+// given back: it stays under control, others are given back, and it is said. When the account's owner has said what it had, it is given that.
+func TestForgedAfterRestart(t *testing.T) {
+	t.Parallel()
+	for name, forge := range map[string]func(l *lab){
+		"another group": func(l *lab) { l.tag(l.vms["web-1"].nic, world.Tags{cloud.TagFormer: l.groupNamed("ops")}) },
+		"the record of another one": func(l *lab) {
+			l.tag(l.vms["web-1"].nic, world.Tags(l.tagsOf("web-2")))
+		},
+		"removed": func(l *lab) { l.untag("web-1", cloud.TagFormer, cloud.TagSignature) },
+	} {
+		for _, asks := range []plan.Mode{plan.Enforce, plan.Released, plan.BreakGlass, "deleted"} {
+			t.Run(name+"/"+string(asks), func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t, labConfig{})
+				before := l.holdings()
+				l.engine.PutPolicy(webIn())
+				l.publish()
+				l.start()
+				l.settle()
+				held := l.held("web-1")
+				l.halt()
+				forge(l)
+				l.start()
+				l.until("it is said", func() bool { return len(l.records().Unproven) == 1 })
+				if d := compare(l.actual(), l.wanted()); d != "" {
+					t.Errorf("it is not enforced any more: %s", d)
+				}
+				switch asks {
+				case plan.Enforce:
+					l.engine.DeletePolicy(webIn().UID)
+					l.publish()
+				case "deleted":
+					l.accounts.change(func(a *Account) { a.Releasing = true })
+				default:
+					l.setModes(asks, "web-1", "web-2", "ops-1")
+				}
+				others := func() bool { return slices.Equal(l.held("web-2"), before.NICs[l.vms["web-2"].nic]) }
+				l.until("the others are given back", others)
+				if asks == "deleted" {
+					l.until("it is said why the account stays", func() bool {
+						r, _ := l.realizer.Report(labAccount)
+						return r.Err != nil && strings.Contains(r.Err.Error(), "record of former groups") && !l.realizer.Released(labAccount)
+					})
+				}
+				for _, g := range l.held("web-1") {
+					if !slices.ContainsFunc(l.ours(), func(o world.SecurityGroup) bool { return o.ID == g }) {
+						t.Errorf("web-1 was given %s, and held %v", g, held)
+					}
+				}
+				r, _ := l.realizer.Report(labAccount)
+				if !slices.ContainsFunc(r.Result.Drift, func(d plan.Drift) bool { return d.Object == l.vms["web-1"].nic && d.Kept }) {
+					t.Errorf("drift %+v", r.Result.Drift)
+				}
+				l.accounts.change(func(a *Account) {
+					a.Confirmed = map[string][]string{l.vms["web-1"].nic: before.NICs[l.vms["web-1"].nic]}
+				})
+				l.until("all is given back", func() bool { return gocmp.Equal(before, l.holdings()) })
+			})
+		}
+	}
+}
+
+func (l *lab) untag(vm string, keys ...string) {
+	l.Helper()
+	var list []world.TagKey
+	for _, k := range keys {
+		list = append(list, world.TagKey{Key: k})
+	}
+	if err := l.region(home).DeleteTags([]string{l.vms[vm].nic}, list); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// TestSignaturePutRight: a signature that somebody changes while we remember the record is drift, and put right.
+func TestSignaturePutRight(t *testing.T) {
+	t.Parallel()
+	for name, forge := range map[string]func(l *lab){
+		"removed": func(l *lab) { l.untag("web-1", cloud.TagSignature) },
+		"changed": func(l *lab) { l.tag(l.vms["web-1"].nic, world.Tags{cloud.TagSignature: "v1 AAAAAAA"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, labConfig{})
+			l.engine.PutPolicy(webIn())
+			l.publish()
+			l.start()
+			l.settle()
+			forge(l)
+			l.accounts.observe(t.Context())
+			l.until("it is told", func() bool {
+				return slices.ContainsFunc(l.sink.list(), func(r Report) bool {
+					return r.Result != nil && slices.ContainsFunc(r.Result.Drift, func(d plan.Drift) bool {
+						return d.Object == l.vms["web-1"].nic && strings.Contains(d.Message, "which proves what to give back")
+					})
+				})
+			})
+			l.settle()
+			if r := l.records(); r.Signed != 3 || len(r.Unproven) > 0 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// TestNotBelievedIsNotRemembered: what is not believed does not become what is remembered: neither a further forgery nor a record that somebody
+// writes in good faith is believed because of it.
+func TestNotBelievedIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	l.halt()
+	l.untag("web-1", cloud.TagFormer, cloud.TagSignature)
+	l.start()
+	l.until("it is said", func() bool { return len(l.records().Unproven) == 1 })
+	for _, group := range []string{"ops", "web", "db"} {
+		l.tag(l.vms["web-1"].nic, world.Tags{cloud.TagFormer: l.groupNamed(group)})
+		l.accounts.observe(t.Context())
+		l.since = l.options.Clock.Now()
+		l.settle()
+		if r := l.records(); len(r.Unproven) != 1 || l.tagsOf("web-1")[cloud.TagSignature] != "" {
+			t.Errorf("%s: %+v, tags %v", group, r, l.tagsOf("web-1"))
+		}
+	}
+}
+
+// TestUpgradeSigns: records of a controller that did not sign are believed once, signed without anything else being done, and from then on
+// no unsigned one is.
+func TestUpgradeSigns(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	before := l.holdings()
+	cluster := l.cluster
+	l.cluster = nil
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	l.halt()
+	if l.tagsOf("web-1")[cloud.TagSignature] != "" {
+		t.Fatal("the test shows nothing")
+	}
+	edits := l.server.Journal().Counts()
+	l.cluster = cluster
+	l.start()
+	l.until("all are signed", func() bool { r := l.records(); return r.Signed == 3 && r.Unsigned == 0 })
+	l.settle()
+	now := l.server.Journal().Counts()
+	for _, action := range []string{"ModifyNetworkInterfaceAttribute", "CreateSecurityGroup", "AuthorizeSecurityGroupIngress", "RevokeSecurityGroupIngress"} {
+		if now[action] != edits[action] {
+			t.Errorf("%d %s", now[action]-edits[action], action)
+		}
+	}
+	if n := now["CreateTags"] - edits["CreateTags"]; n != 1 {
+		t.Errorf("%d calls to sign three records", n)
+	}
+	if list := string(l.keySecret().Data[signedData]); !strings.Contains(list, "\n"+labAccount) {
+		t.Errorf("the Secret says %q", list)
+	}
+	l.halt()
+	l.untag("web-1", cloud.TagSignature)
+	l.start()
+	l.until("it is not believed", func() bool { return len(l.records().Unproven) == 1 })
+	l.accounts.change(func(a *Account) {
+		a.Confirmed = map[string][]string{l.vms["web-1"].nic: before.NICs[l.vms["web-1"].nic]}
+	})
+	l.engine.DeletePolicy(webIn().UID)
+	l.publish()
+	l.until("all is given back", func() bool { return gocmp.Equal(before, l.holdings()) })
+}
+
+// TestKeyIsLost: without the Secret there is a new key. Nothing is given up for that: records are believed once more, and signed with it.
+func TestKeyIsLost(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	before := l.holdings()
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	signed := l.tagsOf("web-1")[cloud.TagSignature]
+	l.halt()
+	old := l.keySecret()
+	if err := l.cluster.Delete(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	l.start()
+	l.until("all are signed anew", func() bool {
+		now := l.tagsOf("web-1")[cloud.TagSignature]
+		return now != signed && now != "" && l.records().Signed == 3
+	})
+	l.settle()
+	if slices.Equal(l.keySecret().Data[recordKeyData], old.Data[recordKeyData]) {
+		t.Error("the key is the same")
+	}
+	if d := compare(l.actual(), l.wanted()); d != "" {
+		t.Error(d)
+	}
+	l.engine.DeletePolicy(webIn().UID)
+	l.publish()
+	l.settle()
+	if d := gocmp.Diff(before, l.holdings()); d != "" {
+		t.Errorf("(-before +after):\n%s", d)
+	}
+}
+
+// TestSigningIsNotPermitted: with rights that are older than the tag, enforcement goes on without signatures, and the report says so. With
+// the right, after the pause, the records are signed.
+func TestSigningIsNotPermitted(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{rights: func(document string) string {
+		return strings.Replace(document, `"ForAllValues:StringLike": {"aws:TagKeys": "nephele.io/*"}`,
+			`"ForAllValues:StringLike": {"aws:TagKeys": ["nephele.io/former-groups*", "nephele.io/claimed-by"]}`, 1)
+	}})
+	before := l.holdings()
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	if d := compare(l.actual(), l.wanted()); d != "" {
+		t.Errorf("not enforced: %s", d)
+	}
+	r, _ := l.realizer.Report(labAccount)
+	if l.tagsOf("web-1")[cloud.TagSignature] != "" || !r.NotSigned {
+		t.Errorf("tags %v, said to be not signed: %v", l.tagsOf("web-1"), r.NotSigned)
+	}
+	if list := string(l.keySecret().Data[signedData]); strings.Contains(list, labAccount) {
+		t.Errorf("the Secret says that all are signed: %q", list)
+	}
+	l.halt()
+	l.start() // a new process tries again, and goes on as well
+	l.settle()
+	l.engine.DeletePolicy(webIn().UID)
+	l.publish()
+	l.settle()
+	if d := gocmp.Diff(before, l.holdings()); d != "" {
+		t.Errorf("(-before +after):\n%s", d)
+	}
+}
+
+// TestOtherRightsMissing: where tags are not permitted at all, that is what is said, and it is not taken for a reason not to sign.
+func TestOtherRightsMissing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{rights: func(document string) string {
+		return strings.Replace(document, `{"aws:TagKeys": "nephele.io/*"}`, `{"aws:TagKeys": "nephele.io/claimed-by"}`, 1)
+	}})
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.until("it fails", func() bool {
+		r, _ := l.realizer.Report(labAccount)
+		return r.Err != nil && cloud.ClassOf(r.Err) == cloud.Auth
+	})
+	if r, _ := l.realizer.Report(labAccount); r.NotSigned {
+		t.Error("it is said that signatures are not permitted")
+	}
+}
+
+// TestNoKeyNoChange: without the key nothing is changed, what is enforced stays so, and it is said what is missing.
+func TestNoKeyNoChange(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	l.halt()
+	calls, enforced := l.mutations(), l.actual()
+	whole := l.cluster
+	l.cluster = interceptor.NewClient(whole.(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("etcdserver: request timed out")
+		},
+	})
+	l.start()
+	l.engine.DeletePolicy(webIn().UID)
+	l.publish()
+	l.until("it is said", func() bool {
+		r, _ := l.realizer.Report(labAccount)
+		return r.Err != nil && strings.Contains(r.Err.Error(), "read the key of the records of former groups")
+	})
+	if n := l.mutations(); n != calls || compare(l.actual(), enforced) != "" {
+		t.Errorf("%d calls that change something", n-calls)
+	}
+}
+
+// TestRecordsStatus: what account and VM say of records.
+func TestRecordsStatus(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, interceptor.Funcs{})
+	ref := plan.VMRef{Region: home, ID: "i-1"}
+	for _, c := range []struct {
+		name            string
+		records         plan.Records
+		not             bool
+		problem         string
+		reason, message string
+		vm              string
+	}{
+		{name: "nothing is held"},
+		{name: "all is well", records: plan.Records{Signed: 3}, reason: "OK", message: "all records of former groups are signed"},
+		{name: "older ones", records: plan.Records{Signed: 3, Unsigned: 2}, reason: "Unsigned", message: "2 records of former groups not signed, and believed"},
+		{name: "no right", not: true, reason: "NotPermitted", message: "neither signed nor checked"},
+		{name: "forged", records: plan.Records{Unproven: []plan.Unproven{{Region: home, Interface: "eni-1", VM: ref, Message: "is gone"}}}, problem: `"x" is not`,
+			reason: "NotBelieved", message: `eu-west-1 eni-1: is gone; the annotation cannot be read: "x" is not`, vm: "eni-1: is gone"},
+		{name: "many", records: plan.Records{Unproven: slices.Repeat([]plan.Unproven{{Region: home, Interface: "eni-2", Message: "is gone"}}, 9)},
+			reason: "NotBelieved", message: "and 4 more"},
+		{name: "well again", records: plan.Records{Signed: 4}, reason: "OK", message: "all records of former groups are signed"},
+		{name: "all given back"},
+	} {
+		r := reportOf(nil, nil)
+		r.Result.Records, r.NotSigned, r.ConfirmedProblem = c.records, c.not, c.problem
+		if c.vm != "" {
+			r.Result.VMs[0].Interfaces = []plan.InterfaceStatus{{ID: "eni-1", State: plan.Guarded, Unproven: "is gone"}}
+		}
+		d.write(r)
+		var account cloudv1.CloudProviderAccount
+		if err := d.client.Get(t.Context(), client.ObjectKey{Namespace: labNamespace, Name: "shop"}, &account); err != nil {
+			t.Fatal(err)
+		}
+		cond := meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionRecordsSigned)
+		switch {
+		case c.reason == "" && cond == nil:
+		case cond == nil || cond.Reason != c.reason || !strings.Contains(cond.Message, c.message) || (cond.Status == metav1.ConditionTrue) != (c.reason == "OK"):
+			t.Errorf("%s: %+v", c.name, cond)
+		}
+		vm := d.vm()
+		on := meta.FindStatusCondition(vm.Status.Conditions, cloudv1.ConditionRecordsSigned)
+		if (on != nil) != (c.vm != "") || on != nil && on.Message != c.vm {
+			t.Errorf("%s: VM %+v", c.name, on)
+		}
+	}
+}
+
+// limited returns the documented rights, changed.
+func limited(t *testing.T, change func(string) string) *iam.Policy {
+	t.Helper()
+	document, err := os.ReadFile("../../../config/aws/enforce.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := change(string(document))
+	if text == string(document) {
+		t.Fatal("nothing of the rights is changed")
+	}
+	p, err := iam.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nephele-io/nephele/internal/sim/ec2"
+)
+
+// auditLine is what the test reads of a line of the record of changes; docs/audit.md describes the fields.
+type auditLine struct {
+	Phase     string   `json:"phase"`
+	ID        string   `json:"id"`
+	Account   string   `json:"account"`
+	Cluster   string   `json:"cluster"`
+	Region    string   `json:"region"`
+	Call      string   `json:"call"`
+	Objects   []string `json:"objects"`
+	Reason    string   `json:"reason"`
+	Outcome   string   `json:"outcome"`
+	RequestID string   `json:"requestId"`
+}
+
+// readAudit reads the record of a data directory.
+func readAudit(t *testing.T, dir string) (lines []auditLine) {
+	t.Helper()
+	name := filepath.Join(dir, "logs", "audit.log")
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%s has the mode %v, %v", name, info.Mode(), err)
+	}
+	torn := 0
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var l auditLine
+		if err := json.Unmarshal(s.Bytes(), &l); err != nil {
+			torn++
+			continue
+		}
+		if lines = append(lines, l); l.ID == "" || l.Account == "" || l.Cluster == "" || l.Region == "" || l.Call == "" || l.Reason == "" || len(l.Objects) == 0 {
+			t.Errorf("a line says too little: %s", s.Text())
+		}
+	}
+	if torn > *killRounds {
+		t.Errorf("%d lines of the record cannot be read", torn)
+	}
+	return lines
+}
+
+// mustBeAudited compares the record with what the cloud has seen: every call that changed something has a line with what became of it, or, if
+// the process was killed before it knew, a line that says that it was sent.
+func mustBeAudited(t *testing.T, dir string, calls []ec2.Call) {
+	t.Helper()
+	answered, open := map[string]auditLine{}, map[string]auditLine{}
+	for _, l := range readAudit(t, dir) {
+		switch {
+		case l.Phase == "begin":
+			open[l.ID] = l
+		case l.RequestID != "":
+			answered[l.RequestID] = l
+			delete(open, l.ID)
+		}
+	}
+	lost := 0
+	for _, c := range calls {
+		if l, ok := answered[c.RequestID()]; ok {
+			if l.Call != c.Action || (l.Outcome == "ok") != (c.Code == "") {
+				t.Errorf("the cloud has seen %s with code %q, the record says %+v", c.Action, c.Code, l)
+			}
+			continue
+		}
+		lost++
+		params := slices.Collect(maps.Values(c.Params))
+		found := ""
+		for id, l := range open {
+			if l.Call == c.Action && slices.Contains(params, strings.Split(l.Objects[0], "/")[0]) {
+				found = id
+			}
+		}
+		if found == "" {
+			t.Errorf("the record lacks %s of %v", c.Action, c.Params)
+		}
+		delete(open, found)
+	}
+	t.Logf("%d calls changed something; of %d the process never learned", len(calls), lost)
+}
