@@ -172,7 +172,7 @@ func (w *process) look() {
 func (w *process) write() {
 	took := w.between(0, w.slowest)
 	value, effect := w.mark().String(), w.now+w.between(0, took)
-	lost := w.fails() && w.fails()
+	lost := w.random.Float64() < w.faults*w.faults
 	w.due = w.now + took
 	w.next = func() {
 		if !lost {
