@@ -54,7 +54,7 @@ func describe(k knowledge, key string) realize.Account {
 	}
 	out.Shared = shared(k, key, out.Snapshots)
 	settings := k.Settings(key)
-	out.MaxPerWave, out.Failsafe = settings.MaxPerWave, plan.ParseFailsafe(settings.Failsafe)
+	out.MaxPerWave, out.Failsafe, out.TakeOver = settings.MaxPerWave, plan.ParseFailsafe(settings.Failsafe), settings.TakeOver
 	return out
 }
 

@@ -171,7 +171,11 @@ type CloudProviderAccountStatus struct {
 	// another account are refused, for what is held in the first would be forgotten.
 	// +optional
 	CloudAccountID string `json:"cloudAccountId,omitempty"`
-	// Conditions: Ready, CredentialsValid, Reachable, and EventsReceived if the account has event queues.
+	// OtherInstance is the epoch of another instance of the controller, with the same cluster id, because of which nothing is written to the
+	// account; empty if there is none. See the condition SoleWriter.
+	// +optional
+	OtherInstance string `json:"otherInstance,omitempty"`
+	// Conditions: Ready, CredentialsValid, Reachable, EventsReceived if the account has event queues, and SoleWriter once something is enforced.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -192,6 +196,7 @@ type CloudProviderAccountStatus struct {
 // +kubebuilder:resource:shortName=cpa,scope=Namespaced
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Break-Glass",type=string,JSONPath=`.status.conditions[?(@.type=="BreakGlass")].status`
+// +kubebuilder:printcolumn:name="Sole-Writer",type=string,JSONPath=`.status.conditions[?(@.type=="SoleWriter")].status`
 // +kubebuilder:printcolumn:name="Last-Sync",type=date,JSONPath=`.status.lastSyncTime`
 // +kubebuilder:printcolumn:name="Error",type=string,priority=1,JSONPath=`.status.error`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

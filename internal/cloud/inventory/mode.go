@@ -135,6 +135,8 @@ type Settings struct {
 	MaxPerWave int
 	// Failsafe is spec.failsafe. It must not be changed.
 	Failsafe []v1alpha1.FailsafeFlow
+	// TakeOver is the annotation AnnotationTakeOver.
+	TakeOver string
 }
 
 // Settings returns what the account says about enforcement.
@@ -157,7 +159,7 @@ func (p *pass) settle(a *account) (changed bool) {
 }
 
 func settingsOf(cpa *v1alpha1.CloudProviderAccount) Settings {
-	s := Settings{Failsafe: cpa.Spec.Failsafe}
+	s := Settings{Failsafe: cpa.Spec.Failsafe, TakeOver: cpa.Annotations[v1alpha1.AnnotationTakeOver]}
 	if n := cpa.Spec.MaxPerWave; n != nil {
 		s.MaxPerWave = int(*n)
 	}

@@ -52,6 +52,8 @@ type Account struct {
 	MaxPerWave int
 	// Failsafe is always allowed on VMs with policies.
 	Failsafe []plan.FailsafeFlow
+	// TakeOver is the epoch of the instance from which this one is told to take the account over; empty if it is not.
+	TakeOver string
 	// Releasing is true while the account is being deleted: everything it holds in the cloud is to be given back.
 	Releasing bool
 }

@@ -147,6 +147,8 @@ type labConfig struct {
 	groupsPerInterface int
 	// groupsPerRegion is the quota of groups that is counted with; nil means the default. The cloud's own is the default.
 	groupsPerRegion func() int
+	// rights are those of the account's credentials; nil means the documented ones.
+	rights *iam.Policy
 }
 
 func newLab(t *testing.T, cfg labConfig) *lab {
@@ -168,7 +170,9 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	}
 	state.Accounts[0].Quotas.GroupsPerInterface = cfg.groupsPerInterface
 	for i := range state.Credentials {
-		state.Credentials[i].Policy = documentedRights(t)
+		if state.Credentials[i].Policy = cfg.rights; cfg.rights == nil {
+			state.Credentials[i].Policy = documentedRights(t)
+		}
 	}
 	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1, Clock: w.Now, VisibilityDelay: cfg.visible})
 	if err != nil {

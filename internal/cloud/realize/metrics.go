@@ -16,6 +16,8 @@ type Metrics struct {
 	pending  *prometheus.GaugeVec
 	drift    *prometheus.CounterVec
 	modes    *prometheus.GaugeVec
+	sole     *prometheus.GaugeVec
+	beats    *prometheus.CounterVec
 }
 
 // NewMetrics returns metrics that are counted and not registered anywhere yet.
@@ -43,6 +45,12 @@ func NewMetrics() *Metrics {
 		modes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nephele_realize_vms", Help: "Selected VMs by mode: enforce, plan, released, break-glass.",
 		}, []string{"account", "mode"}),
+		sole: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nephele_realize_sole_writer", Help: "1 while no other instance with the same cluster id is in sight; 0 while nothing is written because of one.",
+		}, []string{"account"}),
+		beats: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nephele_realize_heartbeats_total", Help: "Marks of this instance on networks, by result: ok, or the class of the error.",
+		}, []string{"account", "result"}),
 	}
 }
 
@@ -61,7 +69,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) vectors() []prometheus.Collector {
-	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes}
+	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.sole, m.beats}
 }
 
 func resultOf(err error) string {
@@ -112,13 +120,31 @@ func (m *Metrics) drifted(account string, differences int) {
 	}
 }
 
+// soleWriter says whether somebody else keeps us from writing to an account.
+func (m *Metrics) soleWriter(account string, sole bool) {
+	if m == nil {
+		return
+	}
+	v := 0.0
+	if sole {
+		v = 1
+	}
+	m.sole.WithLabelValues(account).Set(v)
+}
+
+func (m *Metrics) heartbeat(account string, err error) {
+	if m != nil {
+		m.beats.WithLabelValues(account, resultOf(err)).Inc()
+	}
+}
+
 // forget drops what is said about an account that is gone.
 func (m *Metrics) forget(account string) {
 	if m == nil {
 		return
 	}
 	label := prometheus.Labels{"account": account}
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes} {
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.sole, m.beats} {
 		v.DeletePartialMatch(label)
 	}
 }

@@ -208,6 +208,7 @@ func (t *Tenure) TakeOver(epoch string, now time.Time) bool {
 	for _, s := range t.sights {
 		if m, ok := ParseMark(s.value); ok && m.Epoch == epoch {
 			longest = max(longest, m.Heartbeat)
+			s.moved = false // what it has done so far is known
 		}
 	}
 	t.stopped, t.taking, t.until = "", epoch, now.Add(stillBeats*longest)

@@ -61,6 +61,8 @@ func TestTenure(t *testing.T) {
 		{"stopped for good, though the other one is gone", true, "", "0 -; 0 mark; 2 us/1; 9 else/1; 99 else/1; 200 -", []string{"Sole no", "Sole no", "Sole may", "Stopped no else", "Stopped no else", "Stopped no else"}},
 		{"taking over from one who writes once more", true, "else", "0 else/5; 1 take else; 1 else/5; 1 mark; 2 else/6; 2 mark; 10 us/1; 17 us/2; 20 us/2; 30 else/7",
 			[]string{"Stopped no else", "Waiting no else", "Sole no", "Sole no", "Sole no", "Sole no", "Sole no", "Sole may", "Sole may", "Stopped no else"}},
+		{"taking over where marking is refused", true, "", "0 else/1; 1 else/2; 1 take else; 2 else/2; 2 refused; 60 else/2; 61 else/3",
+			[]string{"Waiting no else", "Stopped no else", "Waiting no else", "Sole no", "Sole may unmarked", "Sole may unmarked succeeded else", "Stopped no unmarked else succeeded else"}},
 		{"taking over from one who does not give in", true, "else", "0 else/5; 1 take else; 2 else/5; 2 mark; 20 else/6; 20 mark; 47 else/7",
 			[]string{"Stopped no else", "Waiting no else", "Sole no", "Sole no", "Sole no", "Sole no", "Stopped no else"}},
 	} {
