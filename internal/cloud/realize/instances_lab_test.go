@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -189,6 +191,26 @@ type twin struct {
 	body   *body
 	// bare instances have no marks at all, as those of former versions.
 	bare bool
+	log  *protocol
+}
+
+// protocol is the log of an instance.
+type protocol struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (p *protocol) write(_, args string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lines = append(p.lines, args)
+}
+
+// says reports whether some line contains a text.
+func (p *protocol) says(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.lines, func(line string) bool { return strings.Contains(line, text) })
 }
 
 // newTwins returns a cluster whose policies close SSH to the database, and a function that makes a copy of it with what its record says then.
@@ -211,6 +233,8 @@ func newTwins(t *testing.T, cfg labConfig) (first *twin, copied func(name string
 // provide gives the instance that starts next a body.
 func (w *twin) provide() {
 	w.starts++
+	w.log = &protocol{}
+	w.options.Log = funcr.New(w.log.write, funcr.Options{})
 	w.body = &body{Provider: w.newProvider(), Register: w.book, who: fmt.Sprintf("%s%d", w.name, w.starts), diary: w.diary}
 	w.accounts.change(func(a *Account) { a.Provider = w.body })
 	w.options.Instance = &Instance{Epoch: w.body.who, Heartbeat: labHeartbeat, Register: w.body}

@@ -168,12 +168,19 @@ func TestNextInstance(t *testing.T) {
 		}
 		return haste * writes[0].began.Sub(began)
 	}
+	const waits = "may still be at work"
 	first.halt()
 	first.provide()
 	orderly := next(first)
+	if first.log.says(waits) {
+		t.Error("it has waited although the last one had ended in order")
+	}
 	first.kill()
 	first.provide()
 	crashed := next(first)
+	if !first.log.says(waits) {
+		t.Error("it does not say what it waits for")
+	}
 	if is := first.sole(); is.Succeeded != "" {
 		t.Errorf("the next one of the same cluster took the last one for a stranger: %+v", is)
 	}
@@ -183,8 +190,8 @@ func TestNextInstance(t *testing.T) {
 		t.Errorf("it does not say that it has taken over: %+v", is)
 	}
 	t.Logf("until the first write: after an orderly end %s, after a crash %s, after a restored backup %s; heartbeat %s", orderly, crashed, restored, labHeartbeat)
-	if orderly >= labHeartbeat || crashed < labHeartbeat || restored < 3*labHeartbeat {
-		t.Errorf("the waits are %s, %s and %s", orderly, crashed, restored)
+	if crashed < labHeartbeat || restored < 3*labHeartbeat {
+		t.Errorf("the waits are %s and %s", crashed, restored)
 	}
 }
 
@@ -443,14 +450,17 @@ func TestRegionWithACopy(t *testing.T) {
 	first.publish()
 	first.start()
 	first.enforces()
-	began := time.Now()
 	id := first.server.Faults().Add(ec2.Fault{Region: home, Action: "DescribeVpcs", Code: "Unavailable", Times: -1})
-	if err := first.region(away).CreateTags([]string{"vpc-00000002"}, tagOf("stranger 5 10s")); err != nil {
-		t.Fatal(err)
-	}
-	first.until("it has stopped", func() bool { is := first.sole(); return is.State == tenure.Stopped && is.Region == away })
+	first.until("it has stopped", func() bool {
+		// A mark that was on its way may be written over this one.
+		if err := first.region(away).CreateTags([]string{"vpc-00000002"}, tagOf("stranger 5 10s")); err != nil {
+			t.Fatal(err)
+		}
+		is := first.sole()
+		return is.State == tenure.Stopped && is.Region == away
+	})
 	first.server.Faults().Remove(id)
-	began = time.Now()
+	began := time.Now()
 	first.engine.PutPolicy(webInEdited())
 	first.publish()
 	first.until("the plan waits", func() bool {

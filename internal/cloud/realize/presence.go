@@ -44,6 +44,8 @@ type presence struct {
 	refused map[string]time.Time
 	failing map[string]string
 	shown   Sole
+	// stopped is what the registrar was told, or told us.
+	stopped string
 }
 
 const (
@@ -163,8 +165,10 @@ func (p *presence) prepare(acct Account, is standing) {
 	now := p.w.r.Clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.tenure == nil {
-		p.tenure = tenure.New(p.g.rules, is.before, is.stopped[p.w.key])
+	stopped := is.stopped[p.w.key]
+	if p.tenure == nil || !is.leading && stopped != "" && p.tenure.StoppedBy() == "" { // the process that leads has found somebody
+		p.stopped = stopped
+		p.tenure = tenure.New(p.g.rules, is.before, stopped)
 	}
 	p.tenure.Know(is.before)
 	p.asked = acct.TakeOver
@@ -335,10 +339,12 @@ func (p *presence) conclude(acct Account) (next time.Time) {
 			wake = true
 		}
 	}
-	stopped := p.tenure.StoppedBy()
+	if by := p.tenure.StoppedBy(); by != p.stopped {
+		p.stopped = by
+		p.g.stop(p.w.key, by)
+	}
 	next = p.tenure.Next()
 	p.mu.Unlock()
-	p.g.stop(p.w.key, stopped)
 	if !writes || sole.State != tenure.Sole {
 		p.w.halt()
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 )
 
@@ -91,13 +92,15 @@ func (s *StatusWriter) writeSole(ctx context.Context, r Report) error {
 	return nil
 }
 
-// tellSole writes the events.
+// tellSole writes the events. before is the condition as it was, also by a former process.
 func (s *StatusWriter) tellSole(account *cloudv1.CloudProviderAccount, before *metav1.Condition, is Sole) {
-	stopped := before != nil && before.Status == metav1.ConditionFalse
+	key := cloud.AccountKey(account.Namespace, account.Name)
+	told := s.sole[key]
+	wasStopped := before != nil && before.Status == metav1.ConditionFalse
 	switch {
-	case is.State == tenure.Stopped && (!stopped || s.sole[account.Namespace+"/"+account.Name].Other != is.Other && s.sole[account.Namespace+"/"+account.Name].Other != ""):
-		s.Events.Eventf(account, nil, corev1.EventTypeWarning, eventAnother, "Realize", "%s", note(is.text(account.Namespace+"/"+account.Name)))
-	case is.State == tenure.Sole && (stopped || is.Succeeded != "" && is.Succeeded != s.sole[account.Namespace+"/"+account.Name].Succeeded):
-		s.Events.Eventf(account, nil, corev1.EventTypeNormal, eventTookOver, "Realize", "%s", note(is.text(account.Namespace+"/"+account.Name)))
+	case is.State == tenure.Stopped && (!wasStopped || told.State == tenure.Stopped && told.Other != is.Other):
+		s.Events.Eventf(account, nil, corev1.EventTypeWarning, eventAnother, "Realize", "%s", note(is.text(key)))
+	case is.State == tenure.Sole && (wasStopped || is.Succeeded != told.Succeeded):
+		s.Events.Eventf(account, nil, corev1.EventTypeNormal, eventTookOver, "Realize", "%s", note(is.text(key)))
 	}
 }

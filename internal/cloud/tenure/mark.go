@@ -18,8 +18,8 @@ type Mark struct {
 }
 
 const (
-	// longestHeartbeat bounds what a mark can say, and with it how long anybody waits because of it.
-	longestHeartbeat = 5 * time.Minute
+	// LongestHeartbeat bounds what a mark can say, and with it how long anybody waits because of it.
+	LongestHeartbeat = 5 * time.Minute
 	// longestEpoch bounds what counts as an epoch.
 	longestEpoch = 64
 )
@@ -42,7 +42,7 @@ func ParseMark(text string) (Mark, bool) {
 	}
 	if len(words) > 2 {
 		if d, err := time.ParseDuration(words[2]); err == nil && d > 0 {
-			m.Heartbeat = min(d, longestHeartbeat)
+			m.Heartbeat = min(d, LongestHeartbeat)
 		}
 	}
 	return m, true

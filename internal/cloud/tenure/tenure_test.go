@@ -167,7 +167,7 @@ func TestMark(t *testing.T) {
 		"abc 7":            {"abc", 7, 0},
 		"abc 7 soon":       {"abc", 7, 0},
 		"abc 7 -3s":        {"abc", 7, 0},
-		"abc 7 9000h":      {"abc", 7, longestHeartbeat},
+		"abc 7 9000h":      {"abc", 7, LongestHeartbeat},
 		"abc 7 1m0s more ": {"abc", 7, time.Minute},
 		"":                 {},
 		"abc":              {},

@@ -38,29 +38,31 @@ func upCommand() *cobra.Command {
 	var antrea cli.AntreaFlags
 	var api cli.APIOptions
 	var metrics string
+	var instance cli.InstanceOptions
 	cmd := up.NewCommand(crd.FS(), func(ctx context.Context, cfg *rest.Config, home up.Home) error {
 		foreign, err := antrea.Config(cfg)
 		if err != nil {
 			return err
 		}
 		if foreign == nil {
-			return serve(ctx, cfg, home, api, metrics)
+			return serve(ctx, cfg, home, api, metrics, instance)
 		}
-		return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Antrea: foreign, Ready: home.Ready, MetricsAddress: metrics})
+		return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Antrea: foreign, Ready: home.Ready, MetricsAddress: metrics, Instance: instance})
 	})
 	cmd.Flags().StringVar(&metrics, "metrics", "", "HOST:PORT for Prometheus metrics; empty for none")
 	antrea.Register(cmd.Flags())
 	api.RegisterEnforcers(cmd.Flags())
+	instance.Register(cmd.Flags())
 	return cmd
 }
 
 // runController is serve with the usual options.
 func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
-	return serve(ctx, cfg, home, cli.APIOptions{}, "")
+	return serve(ctx, cfg, home, cli.APIOptions{}, "", cli.InstanceOptions{})
 }
 
 // serve runs the loops of the controller in this process, and serves what they compute on this machine.
-func serve(ctx context.Context, cfg *rest.Config, home up.Home, api cli.APIOptions, metrics string) error {
+func serve(ctx context.Context, cfg *rest.Config, home up.Home, api cli.APIOptions, metrics string, instance cli.InstanceOptions) error {
 	api.Address, api.CertDir, api.Local = "127.0.0.1:0", home.Certificates, true
-	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), API: &api, Ready: home.Ready, MetricsAddress: metrics})
+	return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), API: &api, Ready: home.Ready, MetricsAddress: metrics, Instance: instance})
 }
