@@ -150,3 +150,14 @@ func TestCopiedDataDirectory(t *testing.T) {
 	im.step("the copy gives everything back", next, func() { im.must(twin.client.Delete(t.Context(), again)) })
 	im.mustBeReleased()
 }
+
+// recorded checks that the controller has kept its record with the rights that it has, and has said there that it has ended.
+func (x *existing) recorded() {
+	x.t.Helper()
+	record, err := x.kube.CoreV1().ConfigMaps("kube-system").Get(x.t.Context(), "nephele-instance", metav1.GetOptions{})
+	x.must(err)
+	line, _, _ := strings.Cut(record.Data["instances"], "\n")
+	if words := strings.Fields(line); len(words) != 3 || words[1] == "1" || record.Data["ended"] != "true" {
+		x.t.Errorf("the record of instances says %q", record.Data)
+	}
+}

@@ -565,3 +565,23 @@ func (b *blinded) Networks(ctx context.Context, s cloud.Scope) ([]cloud.Network,
 	}
 	return b.body.Networks(ctx, s)
 }
+
+// TestFaultsWithMarks disturbs single calls of a history that has marks, those that mark among them, as TestFaults does for those without.
+func TestFaultsWithMarks(t *testing.T) {
+	t.Parallel()
+	random, seed := seeded()
+	t.Logf("seed %d", seed)
+	for i, d := range disturbances() {
+		if !*allFaults && random.IntN(3) > 0 {
+			continue
+		}
+		k := 1 + random.IntN(110)
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			s := story{"marked", labConfig{clock: newHasty(time.Duration(i-6) * 1000 * time.Hour), book: &notebook{}}, history()}
+			if got := live(t, s, d.at(k)); len(got.wrong) > 0 {
+				t.Errorf("call %d: %s", k, got)
+			}
+		})
+	}
+}

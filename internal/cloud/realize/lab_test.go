@@ -3,6 +3,7 @@ package realize
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
 	"os"
 	"slices"
@@ -90,6 +91,9 @@ type lab struct {
 	deleted  bool                 // whether the account is
 	stop     context.CancelFunc
 	done     chan struct{}
+	// instances counts the instances with a record, of labConfig.book.
+	book      *notebook
+	instances int
 	// newProvider makes a provider as other credentials of the same account do.
 	newProvider func() cloud.Provider
 }
@@ -149,6 +153,8 @@ type labConfig struct {
 	groupsPerRegion func() int
 	// rights are those of the account's credentials; nil means the documented ones.
 	rights *iam.Policy
+	// book, if set, is the record of the cluster's instances; every start is that of another one then.
+	book *notebook
 }
 
 func newLab(t *testing.T, cfg labConfig) *lab {
@@ -184,7 +190,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		}
 	})
 	l := &lab{T: t, server: server, account: server.World().Accounts()[0].ID, engine: policy.New(policy.Options{}),
-		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, vms: map[string]labVM{}}
+		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, vms: map[string]labVM{}, book: cfg.book}
 	l.newProvider = func() cloud.Provider {
 		provider, err := aws.New(aws.Config{
 			Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
@@ -284,6 +290,11 @@ func (l *lab) region(name string) *world.Region {
 func (l *lab) start() {
 	l.Helper()
 	l.accounts.observe(l.Context())
+	if l.book != nil {
+		l.instances++
+		l.options.ClaimPause = labPause
+		l.options.Instance = &Instance{Epoch: fmt.Sprintf("lab%d", l.instances), Heartbeat: labHeartbeat, Register: l.book}
+	}
 	r, err := New(l.options)
 	if err != nil {
 		l.Fatal(err)

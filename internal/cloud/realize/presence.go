@@ -479,9 +479,9 @@ func (p *presence) letGo(region string, op cloud.Op) (cloud.Op, func(error)) {
 	}
 	p.turn.Lock()
 	p.mu.Lock()
-	_, refused := p.refused[region]
+	marked := p.tenure == nil || p.tenure.Carries(tenure.Network{Region: region, ID: op.Target})
 	p.mu.Unlock()
-	if !refused {
+	if marked { // where marking was always refused, to remove a mark would be refused too
 		op.Tags = maps.Clone(op.Tags)
 		op.Tags[cloud.TagInstance] = ""
 	}

@@ -270,6 +270,12 @@ func (t *Tenure) Other() (epoch string, at Network) {
 	return epoch, at
 }
 
+// Carries reports whether a network carries something in the place of a mark, as far as is known.
+func (t *Tenure) Carries(n Network) bool {
+	s := t.sights[n]
+	return s == nil || s.value != "" || !s.marked.IsZero()
+}
+
 // Succeeded is the epoch of the last stranger whose marks were taken over because they had stood still; empty if there was none.
 func (t *Tenure) Succeeded() string { return t.succeeded }
 

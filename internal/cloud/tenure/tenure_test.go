@@ -153,6 +153,14 @@ func TestNetworksOfAnAccount(t *testing.T) {
 	if !u.May("here", at(53), "vpc-1", "vpc-4") {
 		t.Error("the claim stands")
 	}
+	u.Read("near", at(53), at(53), map[string]string{"vpc-5": ""})
+	near := Network{"near", "vpc-5"}
+	if u.Carries(near) || !u.Carries(Network{"here", "vpc-1"}) {
+		t.Error("the mark is where it was read")
+	}
+	if u.Marked("near", at(53), "vpc-5"); !u.Carries(near) {
+		t.Error("it may be where it was written")
+	}
 	delete(own, "vpc-4")
 	u.Read("here", at(54), at(54), own)
 	if ids := u.ToMark("here"); len(ids) != 1 {
