@@ -72,6 +72,8 @@ type ControllerOptions struct {
 	NoClouds bool
 	// Access is what accounts may use of this process, and how much is taken from them.
 	Access Access
+	// Instance says how this process makes itself known to others with the same cluster id.
+	Instance InstanceOptions
 
 	loopback *loopback
 	metrics  *controllerMetrics
@@ -186,10 +188,14 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	}
 	status := realize.NewStatusWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
 	status.ChangedBy = inv.ChangedBy
+	instance, err := o.Instance.instance(mgr)
+	if err != nil {
+		return err
+	}
 	realizer, err := realize.New(realize.Options{
 		ClusterID: id, Follower: policies.follower, Accounts: accounts{inv}, Lowerer: lower.AWS{}, Sink: status,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
-		Tighten: tightens(ctx, mgr.GetClient()), Heartbeat: heartbeat,
+		Tighten: tightens(ctx, mgr.GetClient()), Heartbeat: heartbeat, Instance: instance,
 		Records: recordKey(mgr.GetClient(), id, clk, o),
 	})
 	if err != nil {
@@ -332,6 +338,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	antrea.Register(f)
 	o.Audit.Register(f)
 	access.Register(f)
+	o.Instance.Register(f)
 	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log every round of computation")
 	return cmd

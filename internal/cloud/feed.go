@@ -54,6 +54,12 @@ type Refresher interface {
 	Refresh(ctx context.Context, last *Snapshot, ids []string) (*Snapshot, error)
 }
 
+// NetworkLister is a Provider that can read the networks of a region, and nothing else.
+type NetworkLister interface {
+	// Networks returns what Observe would show of the region's networks. Errors are *Error.
+	Networks(ctx context.Context, s Scope) ([]Network, error)
+}
+
 // NetworkMatch names networks by id, by name or by both.
 type NetworkMatch struct {
 	ID, Name string

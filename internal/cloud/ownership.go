@@ -21,6 +21,8 @@ const (
 	TagPolicies = "nephele.io/policies"
 	// TagClaim on a network holds the id of the controller that may enforce in it.
 	TagClaim = "nephele.io/claimed-by"
+	// TagInstance on a claimed network holds the mark of the process that enforces in it; see package tenure. It changes all the time.
+	TagInstance = "nephele.io/instance"
 )
 
 // KindClass is the TagKind of the group of a class of interfaces.

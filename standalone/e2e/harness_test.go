@@ -98,6 +98,9 @@ type cluster struct {
 	client  client.Client
 }
 
+// heartbeat is for how long an instance waits after one that was killed.
+const heartbeat = 2 * time.Second
+
 // newCluster starts a process on a new data directory and waits until it is ready. The process ends with the test.
 func newCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
@@ -123,7 +126,7 @@ func newCluster(t *testing.T, args ...string) *cluster {
 func (c *cluster) start() {
 	c.t.Helper()
 	out := &safeBuffer{}
-	cmd := exec.Command(binary, append([]string{"up", "--data-dir", c.dir, "--listen", c.listen}, c.args...)...)
+	cmd := exec.Command(binary, append([]string{"up", "--data-dir", c.dir, "--listen", c.listen, "--instance-heartbeat", heartbeat.String()}, c.args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)

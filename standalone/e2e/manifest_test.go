@@ -105,6 +105,7 @@ func TestManifestInExistingCluster(t *testing.T) {
 	x.told(p)
 	x.enforced(server)
 	p.end()
+	x.recorded()
 	// Without accounts it works without the rights that are for accounts.
 	var role rbacv1.ClusterRole
 	x.must(x.admin.Get(t.Context(), client.ObjectKey{Name: "nephele-controller"}, &role))

@@ -197,8 +197,12 @@ type CloudProviderAccountStatus struct {
 	// this account of this cluster; let the role's trust policy demand it. With keys in the Secret it plays no part.
 	// +optional
 	ExternalID string `json:"externalId,omitempty"`
-	// Conditions: Ready, CredentialsValid, Reachable, EventsReceived if the account has event queues, and AuthorsChecked while nobody
-	// checks the rights of authors.
+	// OtherInstance is the epoch of another instance of the controller, with the same cluster id, because of which nothing is written to the
+	// account; empty if there is none. See the condition SoleWriter.
+	// +optional
+	OtherInstance string `json:"otherInstance,omitempty"`
+	// Conditions: Ready, CredentialsValid, Reachable, EventsReceived if the account has event queues, SoleWriter once something is enforced,
+	// and AuthorsChecked while nobody checks the rights of authors.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -219,6 +223,7 @@ type CloudProviderAccountStatus struct {
 // +kubebuilder:resource:shortName=cpa,scope=Namespaced
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Break-Glass",type=string,JSONPath=`.status.conditions[?(@.type=="BreakGlass")].status`
+// +kubebuilder:printcolumn:name="Sole-Writer",type=string,JSONPath=`.status.conditions[?(@.type=="SoleWriter")].status`
 // +kubebuilder:printcolumn:name="Last-Sync",type=date,JSONPath=`.status.lastSyncTime`
 // +kubebuilder:printcolumn:name="Error",type=string,priority=1,JSONPath=`.status.error`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

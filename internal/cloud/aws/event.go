@@ -47,8 +47,10 @@ type event struct {
 			InvokedBy string `json:"invokedBy"`
 			Type      string `json:"type"`
 		} `json:"userIdentity"`
-		Request  any `json:"requestParameters"`
-		Response any `json:"responseElements"`
+		// ChangedKeys are those of a tag change.
+		ChangedKeys []string `json:"changed-tag-keys"`
+		Request     any      `json:"requestParameters"`
+		Response    any      `json:"responseElements"`
 	} `json:"detail"`
 }
 
@@ -73,7 +75,7 @@ func readEvent(body string, us identity) (cloud.Change, bool) {
 			c.IDs = append(c.IDs, arn[strings.LastIndexByte(arn, '/')+1:])
 		}
 		c.IDs = wellFormed(c.IDs)
-		return c, len(c.IDs) > 0
+		return c, len(c.IDs) > 0 && !onlyMark(e.Detail.ChangedKeys)
 	case apiCall:
 		return e.call(c, us)
 	}
@@ -87,7 +89,7 @@ var regionName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+){1,8}$`)
 func (e *event) call(c cloud.Change, us identity) (cloud.Change, bool) {
 	d := &e.Detail
 	kinds, relevant := kindsOfCall(d.Name)
-	if !relevant || d.Source != "ec2.amazonaws.com" || d.ErrorCode != "" || d.ReadOnly || d.Recipient != "" && d.Recipient != us.account {
+	if !relevant || onlyMark(tagKeys(d.Request)) || d.Source != "ec2.amazonaws.com" || d.ErrorCode != "" || d.ReadOnly || d.Recipient != "" && d.Recipient != us.account {
 		return cloud.Change{}, false
 	}
 	found := map[string]bool{}
@@ -113,6 +115,24 @@ func (e *event) call(c cloud.Change, us identity) (cloud.Change, bool) {
 	c.Author = cloud.Author{Who: cloud.Words(firstOf(d.Identity.ARN, d.Identity.InvokedBy, d.Identity.Type)), Call: d.Name, At: d.Time}
 	c.Author.Ours = us.arn != "" && d.Identity.ARN == us.arn
 	return c, true
+}
+
+// tagKeys are the keys of the tags that a call sets or removes.
+func tagKeys(request any) (keys []string) {
+	fields, _ := request.(map[string]any)
+	set, _ := fields["tagSet"].(map[string]any)
+	items, _ := set["items"].([]any)
+	for _, x := range items {
+		item, _ := x.(map[string]any)
+		key, _ := item["key"].(string)
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// onlyMark reports whether nothing but the mark of an instance has changed, which says nothing about a snapshot and happens all the time.
+func onlyMark(keys []string) bool {
+	return len(keys) > 0 && !slices.ContainsFunc(keys, func(key string) bool { return key != cloud.TagInstance })
 }
 
 // kindsOfCall returns the kinds of objects that a call changes; false for calls that change nothing that we look at.

@@ -43,8 +43,15 @@ func TestReadEvent(t *testing.T) {
 		"forged state":  {`{"detail-type":"EC2 Instance State-change Notification","account":"111122223333","region":"eu-west-3","detail":{"instance-id":"i-01234567;drop","state":"running"}}`, "-"},
 		"forged region": {`{"detail-type":"EC2 Instance State-change Notification","account":"111122223333","region":"../..","detail":{"instance-id":"i-01234567"}}`, "-"},
 		"tag change":    {`{"detail-type":"Tag Change on Resource","account":"111122223333","region":"eu-west-3","resources":["arn:aws:ec2:eu-west-3:111122223333:instance/i-01234567","arn:aws:s3:::b"],"detail":{}}`, "i-01234567"},
-		"wrong types":   {`{"detail-type":7,"account":"111122223333"}`, "-"},
-		"very many":     {record(us, "TerminateInstances", "", `[`+strings.TrimSuffix(manyIDs(600), ",")+`]`, "null"), "*"},
+		"mark": {record(us, "CreateTags", "", `{"resourcesSet":{"items":[{"resourceId":"vpc-01234567"}]},
+			"tagSet":{"items":[{"key":"nephele.io/instance","value":"abc 7"}]}}`, `{"_return":true}`), "-"},
+		"mark and claim": {record(us, "DeleteTags", "", `{"resourcesSet":{"items":[{"resourceId":"vpc-01234567"}]},
+			"tagSet":{"items":[{"key":"nephele.io/instance"},{"key":"nephele.io/claimed-by"}]}}`, `{"_return":true}`), "vpc-01234567"},
+		"odd tags":          {record(us, "CreateTags", "", `{"resourcesSet":{"items":[{"resourceId":"vpc-01234567"}]},"tagSet":{"items":[7,{"key":8}]}}`, "null"), "vpc-01234567"},
+		"tag change, mark":  {`{"detail-type":"Tag Change on Resource","account":"111122223333","region":"eu-west-3","resources":["arn:aws:ec2:eu-west-3:111122223333:vpc/vpc-01234567"],"detail":{"changed-tag-keys":["nephele.io/instance"]}}`, "-"},
+		"tag change, claim": {`{"detail-type":"Tag Change on Resource","account":"111122223333","region":"eu-west-3","resources":["arn:aws:ec2:eu-west-3:111122223333:vpc/vpc-01234567"],"detail":{"changed-tag-keys":["nephele.io/instance","nephele.io/claimed-by"]}}`, "vpc-01234567"},
+		"wrong types":       {`{"detail-type":7,"account":"111122223333"}`, "-"},
+		"very many":         {record(us, "TerminateInstances", "", `[`+strings.TrimSuffix(manyIDs(600), ",")+`]`, "null"), "*"},
 	} {
 		got, relevant := readEvent(c.body, identity{account: us})
 		text := strings.Join(got.IDs, " ")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -17,6 +18,7 @@ func Run(t *testing.T, open func(t *testing.T) World) {
 		test func(*bench)
 	}{
 		{"Observe shows a consistent whole", observeWhole},
+		{"Networks are those that Observe shows", networks},
 		{"Observe is all or an error", observeAllOrError},
 		{"Limits are positive", limits},
 		{"CreateGroup", createGroup},
@@ -40,6 +42,29 @@ func Run(t *testing.T, open func(t *testing.T) World) {
 			t.Parallel()
 			c.test(&bench{T: t, World: open(t), ctx: t.Context()})
 		})
+	}
+}
+
+// networks is about adapters that can read networks alone.
+func networks(b *bench) {
+	lister, able := b.Provider.(cloud.NetworkLister)
+	if !able {
+		return
+	}
+	s := b.observe()
+	if len(s.Networks) == 0 {
+		b.Fatal("the world of the test has no network")
+	}
+	tag := map[string]string{cloud.TagInstance: "abc 7 15s"}
+	if _, err := b.Provider.Apply(b.ctx, b.Scope, cloud.Op{Kind: cloud.OpTag, Target: s.Networks[0].ID, Tags: tag}); err != nil {
+		b.Fatal(err)
+	}
+	got, err := lister.Networks(b.ctx, b.Scope)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if want := b.observe().Networks; !reflect.DeepEqual(got, want) || got[0].Tags[cloud.TagInstance] != tag[cloud.TagInstance] {
+		b.Errorf("networks %v, want %v", got, want)
 	}
 }
 

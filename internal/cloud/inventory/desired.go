@@ -306,7 +306,7 @@ func (d *desired) addNetwork(v view, n cloud.Network, region string, managed boo
 			Namespace: key.Namespace, Name: key.Name, Labels: accountLabels(v.account), Annotations: mark(v.account),
 		},
 		Status: v1alpha1.VpcStatus{
-			CloudName: n.Name, CloudId: n.ID, Provider: v.provider, Region: region, Tags: n.Tags, Managed: managed,
+			CloudName: n.Name, CloudId: n.ID, Provider: v.provider, Region: region, Tags: lasting(n.Tags), Managed: managed,
 		},
 	}
 	setIfLegal(vpc.Labels, v1alpha1.LabelCloudVPCUID, n.ID)

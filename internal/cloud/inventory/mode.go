@@ -181,6 +181,8 @@ type Settings struct {
 	Confirm                       string
 	// FormerGroups is the annotation v1alpha1.AnnotationFormerGroups.
 	FormerGroups string
+	// TakeOver is the annotation AnnotationTakeOver.
+	TakeOver string
 }
 
 // Settings returns what the account says about enforcement.
@@ -205,6 +207,7 @@ func (p *pass) settle(a *account) (changed bool) {
 func settingsOf(cpa *v1alpha1.CloudProviderAccount) Settings {
 	s := Settings{
 		Failsafe: cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups], Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
+		TakeOver:     cpa.Annotations[v1alpha1.AnnotationTakeOver],
 		BrakePercent: int(v1alpha1.DefaultBrakePercent), BrakeInterfaces: int(v1alpha1.DefaultBrakeInterfaces),
 	}
 	if b := cpa.Spec.Brake; b != nil && b.Percent != nil {

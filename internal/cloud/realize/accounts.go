@@ -59,6 +59,8 @@ type Account struct {
 	Confirmed map[string][]string
 	// ConfirmedProblem says what cannot be read of what he says; empty if all can.
 	ConfirmedProblem string
+	// TakeOver is the epoch of the instance from which this one is told to take the account over; empty if it is not.
+	TakeOver string
 	// Releasing is true while the account is being deleted: everything it holds in the cloud is to be given back.
 	Releasing bool
 }

@@ -59,12 +59,16 @@ const stint = 10 * time.Second
 // errOutdated ends a plan because something newer is wanted. A plan may end after any step.
 var errOutdated = &cloud.Error{Class: cloud.Conflict, Err: errors.New("something newer is wanted, which goes first")}
 
-// outdated reports whether the plan has to make room for a newer one: at once for what is urgent, else when it has had its time.
-func (e *execution) outdated() bool {
+// outdated reports whether the plan has to make room for a newer one: at once for what is urgent, and where somebody else may write; else when it
+// has had its time.
+func (e *execution) outdated(region string) bool {
 	select {
 	case <-e.task.urgent:
 		return true
 	default:
+	}
+	if !e.presence.may(region) {
+		return true
 	}
 	return e.r.Clock.Since(e.start) > stint && (!e.task.acct.Releasing && !e.mirror.Unchanged(e.task.version) || e.accountChanged())
 }
@@ -138,7 +142,7 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 	op := step.Op.Resolve(step.Network, e.ids)
 	e.mu.Unlock()
 	err := unresolved(op)
-	if err == nil && e.outdated() {
+	if err == nil && e.outdated(step.Scope.Region) {
 		err = errOutdated
 	}
 	id := ""
@@ -147,9 +151,12 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 			e.lineage.follow(e.task.late, step.Follows-1)
 		}
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
+		var tried func(error)
+		op, tried = e.presence.letGo(step.Scope.Region, op)
 		if id, err = e.patiently(e.books.with(ctx, step, op), step.Scope, op); err != nil {
 			id, err = e.unsigned(ctx, step, op, err)
 		}
+		tried(err)
 		e.count()
 		e.r.Metrics.op(e.key, op.Kind, err)
 	}
@@ -189,7 +196,7 @@ func (e *execution) patiently(ctx context.Context, scope cloud.Scope, op cloud.O
 		case <-e.task.urgent:
 		case <-e.r.Clock.After(wait):
 		}
-		if e.outdated() {
+		if e.outdated(scope.Region) {
 			return "", errOutdated
 		}
 		pause = min(2*pause, 20*time.Second)

@@ -21,6 +21,7 @@ func (w *worker) claim(ctx context.Context, t task, claims plan.Plan) error {
 	if _, err := w.apply(ctx, t, claims); err != nil {
 		return err
 	}
+	w.presence.claims(ctx, t.acct, claims)
 	if w.r.ClaimPause <= 0 {
 		return nil
 	}
@@ -28,6 +29,7 @@ func (w *worker) claim(ctx context.Context, t task, claims plan.Plan) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-w.r.Clock.After(w.r.ClaimPause):
+		w.presence.cycle(ctx)
 		return nil
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"net/netip"
 	"os"
 	"slices"
@@ -99,6 +100,9 @@ type lab struct {
 	audit *auditor
 	// cluster is where the key of records is; nil means that records are not signed.
 	cluster client.Client
+	// instances counts the instances with a record, of labConfig.book.
+	book      *notebook
+	instances int
 	// newProvider makes a provider as other credentials of the same account do.
 	newProvider func() cloud.Provider
 }
@@ -158,6 +162,10 @@ type labConfig struct {
 	groupsPerRegion func() int
 	// rights, if set, changes the document with the rights of the credentials.
 	rights func(document string) string
+	// policy is that of the account's credentials; nil means the documented rights.
+	policy *iam.Policy
+	// book, if set, is the record of the cluster's instances; every start is that of another one then.
+	book *notebook
 }
 
 func newLab(t *testing.T, cfg labConfig) *lab {
@@ -180,7 +188,10 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	state.Accounts[0].Quotas.GroupsPerInterface = cfg.groupsPerInterface
 	for i := range state.Credentials {
 		state.Credentials[i].Policy = documentedRights(t)
-		if cfg.rights != nil {
+		switch {
+		case cfg.policy != nil:
+			state.Credentials[i].Policy = cfg.policy
+		case cfg.rights != nil:
 			state.Credentials[i].Policy = limited(t, cfg.rights)
 		}
 	}
@@ -194,7 +205,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		}
 	})
 	l := &lab{T: t, server: server, account: server.World().Accounts()[0].ID, engine: policy.New(policy.Options{}),
-		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, audit: &auditor{}, vms: map[string]labVM{}}
+		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, audit: &auditor{}, vms: map[string]labVM{}, book: cfg.book}
 	l.newProvider = func() cloud.Provider {
 		provider, err := aws.New(aws.Config{
 			Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
@@ -312,6 +323,11 @@ func (l *lab) start() {
 	if l.cluster != nil {
 		l.options.Records = NewRecordKey(RecordKeyOptions{Client: l.cluster, Namespace: "kube-system", ClusterID: l.options.ClusterID,
 			Random: rand.Reader, Clock: l.options.Clock, Log: l.options.Log})
+	}
+	if l.book != nil {
+		l.instances++
+		l.options.ClaimPause = labPause
+		l.options.Instance = &Instance{Epoch: fmt.Sprintf("lab%d", l.instances), Heartbeat: labHeartbeat, Register: l.book}
 	}
 	r, err := New(l.options)
 	if err != nil {

@@ -17,6 +17,8 @@ type Metrics struct {
 	drift    *prometheus.CounterVec
 	modes    *prometheus.GaugeVec
 	braked   *prometheus.GaugeVec
+	sole     *prometheus.GaugeVec
+	beats    *prometheus.CounterVec
 }
 
 // NewMetrics returns metrics that are counted and not registered anywhere yet.
@@ -47,6 +49,12 @@ func NewMetrics() *Metrics {
 		braked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nephele_realize_braked_interfaces", Help: "Interfaces that wait for a confirmation of the account, by what would be done: released, guarded.",
 		}, []string{"account", "change"}),
+		sole: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nephele_realize_sole_writer", Help: "1 while no other instance with the same cluster id is in sight; 0 while nothing is written because of one.",
+		}, []string{"account"}),
+		beats: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nephele_realize_heartbeats_total", Help: "Marks of this instance on networks, by result: ok, or the class of the error.",
+		}, []string{"account", "result"}),
 	}
 }
 
@@ -65,7 +73,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) vectors() []prometheus.Collector {
-	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked}
+	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked, m.sole, m.beats}
 }
 
 func resultOf(err error) string {
@@ -122,13 +130,31 @@ func (m *Metrics) drifted(account string, differences int) {
 	}
 }
 
+// soleWriter says whether somebody else keeps us from writing to an account.
+func (m *Metrics) soleWriter(account string, sole bool) {
+	if m == nil {
+		return
+	}
+	v := 0.0
+	if sole {
+		v = 1
+	}
+	m.sole.WithLabelValues(account).Set(v)
+}
+
+func (m *Metrics) heartbeat(account string, err error) {
+	if m != nil {
+		m.beats.WithLabelValues(account, resultOf(err)).Inc()
+	}
+}
+
 // forget drops what is said about an account that is gone.
 func (m *Metrics) forget(account string) {
 	if m == nil {
 		return
 	}
 	label := prometheus.Labels{"account": account}
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked} {
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked, m.sole, m.beats} {
 		v.DeletePartialMatch(label)
 	}
 }

@@ -39,6 +39,16 @@ func (w *worker) look(a Account) {
 	close(w.urgent)
 }
 
+// halt breaks off what is being applied, because nothing may be written at present.
+func (w *worker) halt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.current != nil {
+		w.current = nil
+		close(w.urgent)
+	}
+}
+
 // sameModes reports whether no VM has another mode. A VM without one is enforced.
 func sameModes(a, b map[plan.VMRef]plan.Mode) bool {
 	for vm, m := range a {

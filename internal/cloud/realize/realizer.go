@@ -13,6 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/tenure"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
@@ -42,11 +43,15 @@ type Options struct {
 	// Heartbeat is after how long without any news an account is looked at all the same, on what is known of it, in case a wake-up was
 	// lost. 0 means never.
 	Heartbeat time.Duration
+	// Instance, if set, makes sure that of several processes with this cluster id one writes to an account. Nil trusts that there is one.
+	Instance *Instance
 }
 
 // Realizer runs one worker per account. See the package comment.
 type Realizer struct {
 	Options
+	// registrar is nil without Options.Instance.
+	registrar *registrar
 
 	mu      sync.Mutex
 	workers map[string]*running
@@ -67,7 +72,14 @@ func New(o Options) (*Realizer, error) {
 	case o.Follower.Source == nil || o.Follower.Clock == nil || o.Accounts == nil || o.Lowerer == nil || o.Sink == nil || o.Clock == nil:
 		return nil, errors.New("realize: Follower, Accounts, Lowerer, Sink and Clock are required")
 	}
-	return &Realizer{Options: o, workers: map[string]*running{}}, nil
+	r := &Realizer{Options: o, workers: map[string]*running{}}
+	if i := o.Instance; i != nil {
+		if !tenure.ValidEpoch(i.Epoch) || i.Heartbeat <= 0 || i.Register == nil {
+			return nil, errors.New("realize: Instance needs an epoch, a heartbeat and a register")
+		}
+		r.registrar = newRegistrar(*i, o.ClaimPause, o.Clock, o.Log)
+	}
+	return r, nil
 }
 
 // Start works until ctx ends and returns after all workers have stopped.
@@ -86,6 +98,10 @@ func (r *Realizer) Start(ctx context.Context) error {
 	}
 	cancel := r.Accounts.Subscribe(changed)
 	defer cancel()
+	if r.registrar != nil {
+		go r.registrar.run(ctx, r.presences((*presence).kick))
+		defer r.registrar.end(ctx) // when all workers have stopped
+	}
 	defer r.stopAll()
 	for _, key := range r.Accounts.Keys() {
 		changed(key)
@@ -108,6 +124,17 @@ func (r *Realizer) Start(ctx context.Context) error {
 		mu.Unlock()
 		for _, key := range sortedKeys(batch) {
 			r.touch(ctx, key)
+		}
+	}
+}
+
+// presences returns a function that does something with the presence of every worker.
+func (r *Realizer) presences(do func(*presence)) func() {
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, w := range r.workers {
+			do(w.presence)
 		}
 	}
 }
@@ -149,11 +176,15 @@ func (r *Realizer) touch(ctx context.Context, key string) {
 	switch {
 	case exists:
 		w.look(acct)
+		w.presence.notice(acct)
 		put(w.touched)
 	case w != nil:
 		w.cancel()
 		<-w.done
 		r.Metrics.forget(key)
+		if r.registrar != nil {
+			r.registrar.stop(key, "")
+		}
 	}
 }
 

@@ -38,6 +38,8 @@ type Report struct {
 	// ClusterID is ours, and Claims says who claims the networks, by network.
 	ClusterID string
 	Claims    map[string]string
+	// Sole says whether this instance is the only one that writes.
+	Sole Sole
 	// Err is the failure that the last round ended with; nil if it did not fail.
 	Err error
 	// Ops is the number of operations of the round that is running or ran last with any, and Took how long it took until all was realized.
@@ -85,6 +87,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	w.report.Waiting, w.report.Err = "", err
 	w.report.Modes, w.report.Failsafe = acct.Modes, acct.Failsafe
 	w.report.NotSigned, w.report.ConfirmedProblem = w.notSigned, acct.ConfirmedProblem
+	w.report.Sole = w.presence.report()
 	if res != nil {
 		w.report.Result, w.report.Would, w.report.Claims, w.report.ClusterID = res, w.would, w.claims, w.r.ClusterID
 		w.report.AsPlanned, w.report.Unread, w.report.Brake = w.asPlanned, w.unread, w.brake.state
@@ -106,7 +109,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 // fail records a failure without a new plan and hands it on.
 func (w *worker) fail(ctx context.Context, err error) {
 	w.mu.Lock()
-	w.report.Err = err
+	w.report.Err, w.report.Sole = err, w.presence.report()
 	report := w.report
 	w.mu.Unlock()
 	report.Changes = w.books.takeChanges()

@@ -73,6 +73,8 @@ type StatusWriter struct {
 	braked map[string]bool
 	// claims holds, per account, what was told of who claims its networks; only Start's goroutine uses it.
 	claims map[string]map[string]string
+	// sole holds, per account, what was told of other instances; only Start's goroutine uses it.
+	sole map[string]Sole
 	// wrote holds the resource versions of what was written and not read since; only Start's goroutine uses it.
 	wrote map[written]string
 	// shown holds, per account, the sums of what its VMs show, spoilt the accounts some of whose VMs show something else, and last the
@@ -87,7 +89,7 @@ type StatusWriter struct {
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
 		pending: map[string]Report{}, wake: make(chan struct{}, 1), untold: map[string][]telling{}, drifting: map[string]drifting{}, changes: map[string]*untoldChanges{}, recordsTold: map[string]string{},
-		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, moded: map[string]bool{}, braked: map[string]bool{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, wrote: map[written]string{},
+		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, moded: map[string]bool{}, braked: map[string]bool{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, sole: map[string]Sole{}, wrote: map[written]string{},
 		shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
 }
 
@@ -165,6 +167,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	note(s.reportDrift(ctx, r))
 	note(s.reportChanges(ctx, r))
 	note(s.writeDrift(ctx, r))
+	note(s.writeSole(ctx, r))
 	if r.Result == nil {
 		return behind, errors.Join(errs...)
 	}

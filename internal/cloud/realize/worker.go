@@ -66,6 +66,8 @@ type worker struct {
 	lineage lineage
 	// books keep count of what is done.
 	books bookkeeping
+	// presence decides whether anything may be written at all; nil decides nothing.
+	presence *presence
 	// news has room for one token: the computed objects have changed, and lineage has not seen it.
 	news chan struct{}
 
@@ -80,6 +82,7 @@ type worker struct {
 func newWorker(r *Realizer, acct Account) *worker {
 	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), news: make(chan struct{}, 1), report: Report{Account: acct.Key}}
 	w.lineage.moment = 2 * r.Settle // trace looks once in Settle, maybe when a part has come
+	w.presence = newPresence(w, r.registrar)
 	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake); put(w.news) })
 	return w
 }
@@ -98,6 +101,7 @@ func (w *worker) run(ctx context.Context) {
 	defer streams.Wait()
 	streams.Go(func() { w.mirror.Run(ctx) })
 	streams.Go(func() { w.trace(ctx) })
+	streams.Go(func() { w.presence.run(ctx) })
 	pause := time.Duration(0)
 	for w.await(ctx, pause) {
 		done, err := w.round(ctx)
@@ -284,7 +288,12 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 		if n == 0 && t.acct.MaxPerWave > 0 {
 			allowed += len(res.Plan.Steps) // every wave has a step
 		}
-		seen.touched, last = w.realize(ctx, t, res, seen)
+		permitted, why := w.presence.permitted(res.Plan, seen)
+		if len(permitted.Steps) == 0 {
+			w.publish(ctx, t.acct, res, why) // the presence wakes us
+			return len(seen.unread) == 0, nil
+		}
+		seen.touched, last = w.realize(ctx, t, res, permitted, seen)
 		switch {
 		case last == nil:
 			known = seen
@@ -305,14 +314,14 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// realize applies a plan, or the first part of it. It returns what it has changed, by region, if nothing else can be different because of
+// realize applies what is permitted of a plan, or the first part of it. It returns what it has changed, by region, if nothing else can be different because of
 // it; else nil.
-func (w *worker) realize(ctx context.Context, t task, res *plan.Result, seen observation) (map[string][]string, error) {
+func (w *worker) realize(ctx context.Context, t task, res *plan.Result, permitted plan.Plan, seen observation) (map[string][]string, error) {
 	w.publish(ctx, t.acct, res, nil)
-	w.written(res.Plan.Steps)
+	w.written(permitted.Steps)
 	w.books.ledgers = ledgers(seen)
 	// Where the glass is broken, nothing else comes before that, neither a limit nor a claim. If it fails, the other regions need not wait.
-	urgent, rest := res.Plan.Urgent()
+	urgent, rest := permitted.Urgent()
 	if len(urgent.Steps) > 0 {
 		_, err := w.apply(ctx, t, urgent)
 		w.r.Accounts.Trigger(w.key)

@@ -41,6 +41,7 @@ func upCommand() *cobra.Command {
 	var accessFlags cli.AccessFlags
 	var metrics string
 	var access cli.Access
+	var instance cli.InstanceOptions
 	var audit cli.AuditFlags
 	var cmd *cobra.Command
 	cmd = up.NewCommand(crd.FS(), func(ctx context.Context, cfg *rest.Config, home up.Home) error {
@@ -51,7 +52,7 @@ func upCommand() *cobra.Command {
 		if cmd.Flags().Changed("audit-log") {
 			home.Audit = audit.File
 		}
-		o := cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: access, MetricsAddress: metrics, Audit: cli.AuditFlags{File: home.Audit}}
+		o := cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: access, MetricsAddress: metrics, Audit: cli.AuditFlags{File: home.Audit}, Instance: instance}
 		if foreign == nil {
 			return serve(ctx, cfg, home, api, o)
 		}
@@ -68,6 +69,7 @@ func upCommand() *cobra.Command {
 	antrea.Register(cmd.Flags())
 	api.RegisterEnforcers(cmd.Flags())
 	accessFlags.Register(cmd.Flags(), egress.Loopback)
+	instance.Register(cmd.Flags())
 	return cmd
 }
 

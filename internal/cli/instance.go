@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/cloud/tenure"
+)
+
+// The bounds of --instance-heartbeat.
+const (
+	defaultHeartbeat  = 15 * time.Second
+	shortestHeartbeat = time.Second
+)
+
+// InstanceOptions say how this process makes itself known to others with the same cluster id.
+type InstanceOptions struct {
+	// Heartbeat is the longest time in which it shows that it lives; 0 means the default.
+	Heartbeat time.Duration
+}
+
+// Register adds the flag to a command.
+func (o *InstanceOptions) Register(f *pflag.FlagSet) {
+	f.DurationVar(&o.Heartbeat, "instance-heartbeat", defaultHeartbeat, "within this time the mark of this instance on every claimed network moves, so that a copy of the cluster finds out that it is one; "+
+		"after a crash the next instance waits for as long")
+}
+
+// instance returns what the realizer is to know of this process.
+func (o InstanceOptions) instance(mgr manager.Manager) (*realize.Instance, error) {
+	if o.Heartbeat == 0 {
+		o.Heartbeat = defaultHeartbeat
+	}
+	if o.Heartbeat < shortestHeartbeat || o.Heartbeat > tenure.LongestHeartbeat {
+		return nil, fmt.Errorf("--instance-heartbeat %s: must be from %s to %s", o.Heartbeat, shortestHeartbeat, tenure.LongestHeartbeat)
+	}
+	return &realize.Instance{Epoch: strings.ToLower(rand.Text()[:16]), Heartbeat: o.Heartbeat,
+		Register: realize.ConfigMapRegister{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: apiNamespace}}, nil
+}

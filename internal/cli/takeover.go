@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+func newTakeOverCommand() *cobra.Command {
+	var cluster clusterFlags
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "take-over NAMESPACE/ACCOUNT",
+		Short: "Let this cluster's instance write to an account in place of another one with the same cluster id",
+		Long: `Let this cluster's instance write to an account in place of another one with the same cluster id.
+
+Two control planes have the same id if a data directory was copied, or a backup of a cluster was restored beside it. The one that finds the other at
+work stops writing and says so: condition SoleWriter of the CloudProviderAccount. This command tells it to go on all the same; the other one then finds
+it at work, and stops until it is told in its turn. What this cluster's policies say is enforced from then on.
+
+Without --yes it only shows who is at work. It sets the annotation ` + cloudv1.AnnotationTakeOver + ` to the other instance's epoch; the controller removes it when it is done.`,
+		Example: `  nephele take-over cloud/production
+  nephele take-over cloud/production --yes --kubeconfig nephele-data/kubeconfig`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := cluster.config()
+			if err != nil {
+				return fmt.Errorf("finding the cluster: %w", err)
+			}
+			c, err := newClient(cfg)
+			if err != nil {
+				return err
+			}
+			return takeOver(cmd, c, args[0], yes)
+		},
+	}
+	cluster.register(cmd.Flags())
+	cmd.Flags().BoolVar(&yes, "yes", false, "take over; without it only show from whom")
+	return cmd
+}
+
+// takeOver shows who keeps this cluster's instance from writing to an account, and if it is meant, tells that to take over.
+func takeOver(cmd *cobra.Command, c client.Client, name string, yes bool) error {
+	namespace, short, ok := cutAccount(name)
+	if !ok || namespace == "" || short == "" {
+		return fmt.Errorf("%q names no account: write NAMESPACE/ACCOUNT", name)
+	}
+	var account cloudv1.CloudProviderAccount
+	err := c.Get(cmd.Context(), client.ObjectKey{Namespace: namespace, Name: short}, &account)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no CloudProviderAccount %s in this cluster", name)
+	}
+	if err != nil {
+		return fmt.Errorf("reading CloudProviderAccount %s: %w", name, err)
+	}
+	out, other := cmd.OutOrStdout(), account.Status.OtherInstance
+	if other == "" {
+		fmt.Fprintf(out, "%s: no other instance keeps this cluster's from writing; there is nothing to take over.\n", name)
+		return ErrNo
+	}
+	fmt.Fprintf(out, "%s: another instance with the same cluster id writes to this account, and this cluster's writes nothing", name)
+	if cond := meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionSoleWriter); cond != nil {
+		fmt.Fprintf(out, ", since %s", cond.LastTransitionTime.UTC().Format("2006-01-02 15:04:05 MST"))
+	}
+	fmt.Fprintf(out, ".\nIts epoch is %s.\n\n", printable(cloud.Words(other)))
+	if !yes {
+		fmt.Fprintf(out, `To take over means that this cluster's policies are enforced, whatever they are; VMs to which none applies get their own security groups back.
+The other instance finds that out, and writes nothing any more until it is told to take over in its turn.
+If this cluster is the copy, do not take over: stop it.
+
+To take over:
+
+  nephele take-over %s --yes
+`, name)
+		return ErrNo
+	}
+	before := account.DeepCopy()
+	if account.Annotations == nil {
+		account.Annotations = map[string]string{}
+	}
+	account.Annotations[cloudv1.AnnotationTakeOver] = other
+	if err := c.Patch(cmd.Context(), &account, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		if apierrors.IsConflict(err) {
+			return errors.Join(fmt.Errorf("CloudProviderAccount %s has just changed; look at it and try again", name), err)
+		}
+		return fmt.Errorf("annotating CloudProviderAccount %s: %w", name, err)
+	}
+	fmt.Fprintf(out, "This cluster's instance was told to take over. It waits for a heartbeat, so that the other one has stopped, and then enforces.\nSee the condition SoleWriter:\n\n  kubectl get cpa %s -n %s\n", short, namespace)
+	return nil
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+)
+
+// TestTakeOver: the command shows from whom, and does nothing unless that is meant.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func(name, other string) *cloudv1.CloudProviderAccount {
+		a := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: name}}
+		a.Status.OtherInstance = other
+		if other != "" {
+			a.Status.Conditions = []metav1.Condition{{Type: cloudv1.ConditionSoleWriter, Status: metav1.ConditionFalse, Reason: cloudv1.ReasonAnotherInstance,
+				LastTransitionTime: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}}
+		}
+		return a
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(named("stopped", "abc123"), named("alone", "")).Build()
+	run := func(name string, yes bool) (string, error) {
+		var out bytes.Buffer
+		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
+		cmd.SetOut(&out)
+		err := takeOver(cmd, c, name, yes)
+		return out.String(), err
+	}
+	annotation := func(name string) string {
+		var a cloudv1.CloudProviderAccount
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "cloud", Name: name}, &a); err != nil {
+			t.Fatal(err)
+		}
+		return a.Annotations[cloudv1.AnnotationTakeOver]
+	}
+	for _, bad := range []string{"stopped", "cloud/", "/stopped", "cloud/missing"} {
+		if _, err := run(bad, true); err == nil || errors.Is(err, ErrNo) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	if text, err := run("cloud/alone", true); !errors.Is(err, ErrNo) || !strings.Contains(text, "nothing to take over") || annotation("alone") != "" {
+		t.Errorf("%v: %s", err, text)
+	}
+	text, err := run("cloud/stopped", false)
+	if !errors.Is(err, ErrNo) || annotation("stopped") != "" {
+		t.Errorf("%v, annotation %q", err, annotation("stopped"))
+	}
+	for _, want := range []string{"since 2026-01-02 03:04:05 UTC", "Its epoch is abc123.", "nephele take-over cloud/stopped --yes"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q:\n%s", want, text)
+		}
+	}
+	if text, err := run("cloud/stopped", true); err != nil || annotation("stopped") != "abc123" || !strings.Contains(text, "kubectl get cpa stopped -n cloud") {
+		t.Errorf("%v, annotation %q: %s", err, annotation("stopped"), text)
+	}
+}
+
+func TestHeartbeatBounds(t *testing.T) {
+	t.Parallel()
+	for _, d := range []time.Duration{-1, time.Millisecond, time.Hour} {
+		if _, err := (InstanceOptions{Heartbeat: d}).instance(nil); err == nil || !strings.Contains(err.Error(), "--instance-heartbeat") {
+			t.Errorf("%s: %v", d, err)
+		}
+	}
+}

@@ -1,0 +1,536 @@
+package realize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/tenure"
+)
+
+// presence shows in the cloud that this process works on an account, and finds out whether another instance with the same cluster id does. It is the
+// worker's: nothing is written to the account unless may says so, at every step. All methods work on nil, which may everything.
+//
+// run is its goroutine; the other methods may be called at any time.
+type presence struct {
+	w *worker
+	g *registrar
+	// kicked has room for one token: there is a reason to look before the time.
+	kicked chan struct{}
+
+	// turn is held while the marks of the account are read and written, and while a claim is made or given up: otherwise a network could be
+	// marked that has just been let go.
+	turn sync.Mutex
+
+	mu     sync.Mutex
+	tenure *tenure.Tenure // nil until the cluster's record is known
+	// looked is true after all regions were read once, or have failed.
+	looked bool
+	// places are the regions with networks that the cluster claims, as far as is known.
+	places map[string]bool
+	// asked is Account.TakeOver as it was last seen.
+	asked string
+	// barred are the regions for which somebody waits to write, with the networks that have to be ours.
+	barred map[string][]string
+	// left are networks that were given up a moment ago; the cloud may still show them as claimed.
+	left map[tenure.Network]time.Time
+	// refused says when marking was refused in a region.
+	refused map[string]time.Time
+	failing map[string]string
+	shown   Sole
+	// stopped is what the registrar was told, or told us.
+	stopped string
+}
+
+const (
+	// leaving is how long a network that was given up is not marked even if it looks claimed.
+	leaving = 30 * time.Second
+	// refusedPause is after what time it is tried again to mark networks where that was refused.
+	refusedPause = 5 * time.Minute
+	// presencePause is the pause after a failed reading or mark.
+	presencePause = time.Second
+)
+
+func newPresence(w *worker, g *registrar) *presence {
+	if g == nil {
+		return nil
+	}
+	return &presence{w: w, g: g, kicked: make(chan struct{}, 1), places: map[string]bool{}, barred: map[string][]string{},
+		left: map[tenure.Network]time.Time{}, refused: map[string]time.Time{}, failing: map[string]string{}}
+}
+
+// run looks until ctx ends.
+func (p *presence) run(ctx context.Context) {
+	if p == nil {
+		return
+	}
+	for {
+		wait := p.cycle(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.kicked:
+		case <-p.w.r.Clock.After(wait):
+		}
+	}
+}
+
+// kick makes it look soon.
+func (p *presence) kick() {
+	if p != nil {
+		put(p.kicked)
+	}
+}
+
+// notice makes it look soon if the account is another in a way that concerns it.
+func (p *presence) notice(a Account) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	news := a.TakeOver != p.asked
+	for region, s := range a.Snapshots {
+		news = news || !p.places[region] && len(p.claimed(s)) > 0
+	}
+	if news {
+		put(p.kicked)
+	}
+}
+
+// claimed are the networks of a snapshot that the cluster claims.
+func (p *presence) claimed(s *cloud.Snapshot) (ids []string) {
+	for i := range s.Networks {
+		if s.Networks[i].Tags[cloud.TagClaim] == p.w.r.ClusterID {
+			ids = append(ids, s.Networks[i].ID)
+		}
+	}
+	return ids
+}
+
+// may reports whether a region may be written to now, where these networks are claimed, as far as is known.
+func (p *presence) may(region string, claimed ...string) bool {
+	if p == nil {
+		return true
+	}
+	now := p.w.r.Clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.looked && p.g.writes() && p.tenure.May(region, now, claimed...)
+}
+
+// cycle reads the marks of the account and writes ours where that is right. It returns after what time at the latest to look again.
+func (p *presence) cycle(ctx context.Context) time.Duration {
+	if p == nil {
+		return 0
+	}
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	rules := p.g.rules
+	wait := rules.Beat() * 5 / 4 // the registrar kicks before that
+	is := p.g.now()
+	acct, exists := p.w.r.Accounts.Account(p.w.key)
+	if !exists || !is.known {
+		return wait
+	}
+	p.prepare(acct, is)
+	regions := p.regions(acct)
+	var wg sync.WaitGroup
+	errs := make([]error, len(regions))
+	for i, region := range regions {
+		wg.Go(func() { errs[i] = p.visit(ctx, acct, region, is) })
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return wait
+	}
+	if errors.Join(errs...) != nil {
+		wait = min(wait, presencePause)
+	}
+	next := p.conclude(acct)
+	if !next.IsZero() {
+		wait = min(wait, max(next.Sub(p.w.r.Clock.Now()), time.Millisecond))
+	}
+	return wait
+}
+
+// prepare brings the tenure in line with what the cluster's record and the account say.
+func (p *presence) prepare(acct Account, is standing) {
+	now := p.w.r.Clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	stopped := is.stopped[p.w.key]
+	if p.tenure == nil || !is.leading && stopped != "" && p.tenure.StoppedBy() == "" { // the process that leads has found somebody
+		p.stopped = stopped
+		p.tenure = tenure.New(p.g.rules, is.before, stopped)
+	}
+	p.tenure.Know(is.before)
+	p.asked = acct.TakeOver
+	if p.tenure.TakeOver(acct.TakeOver, now) {
+		p.w.r.Log.Info("Taking the account over from another instance, as it was told to", "account", p.w.key, "epoch", p.g.inst.Epoch, "from", acct.TakeOver)
+	}
+}
+
+// regions are those to read: where something is claimed. An account in which nothing may be written is left alone.
+func (p *presence) regions(acct Account) []string {
+	if acct.Provider == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if acct.onlyPlanned() && len(p.barred) == 0 {
+		return nil
+	}
+	all := maps.Clone(p.places)
+	for region, s := range acct.Snapshots {
+		all[region] = all[region] || len(p.claimed(s)) > 0
+	}
+	for region, claimed := range p.barred {
+		all[region] = all[region] || len(claimed) > 0
+	}
+	maps.DeleteFunc(all, func(_ string, there bool) bool { return !there })
+	return sortedKeys(all)
+}
+
+// onlyPlanned reports whether every VM of the account is in mode plan, which promises that nothing is written.
+func (a Account) onlyPlanned() bool {
+	for _, vm := range a.Entities {
+		if a.Modes[vm].Mode != plan.Planned {
+			return false
+		}
+	}
+	return len(a.Entities) > 0 && !a.Releasing
+}
+
+// visit reads the marks of a region and writes ours.
+func (p *presence) visit(ctx context.Context, acct Account, region string, is standing) error {
+	scope := cloud.Scope{Account: p.w.key, Region: region}
+	from := p.w.r.Clock.Now()
+	networks, err := networksOf(ctx, acct.Provider, scope)
+	if p.failed(ctx, region, "read", err) {
+		return err
+	}
+	to := p.w.r.Clock.Now()
+	marks := map[string]string{}
+	p.mu.Lock()
+	for _, n := range networks {
+		at := tenure.Network{Region: region, ID: n.ID}
+		if since, gone := p.left[at]; gone && to.Sub(since) > leaving {
+			delete(p.left, at)
+		}
+		if _, gone := p.left[at]; n.Tags[cloud.TagClaim] == p.w.r.ClusterID && !gone {
+			marks[n.ID] = n.Tags[cloud.TagInstance]
+		}
+	}
+	p.places[region] = len(marks) > 0
+	p.tenure.Read(region, from, to, marks)
+	if waiting, barred := p.barred[region]; barred {
+		p.barred[region] = slices.DeleteFunc(waiting, func(id string) bool { _, claimed := marks[id]; return !claimed })
+	}
+	p.mu.Unlock()
+	if to.Sub(from) > p.g.rules.Pause {
+		return errSlow // who reads that slowly might write over what came meanwhile
+	}
+	return p.mark(ctx, acct.Provider, scope, is)
+}
+
+var errSlow = errors.New("reading took too long")
+
+// networksOf reads the networks of a region.
+func networksOf(ctx context.Context, provider cloud.Provider, scope cloud.Scope) ([]cloud.Network, error) {
+	if lister, able := provider.(cloud.NetworkLister); able {
+		return lister.Networks(ctx, scope)
+	}
+	s, err := provider.Observe(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	return s.Networks, nil
+}
+
+// mark writes our mark on the networks of a region that are to have it.
+func (p *presence) mark(ctx context.Context, provider cloud.Provider, scope cloud.Scope, is standing) error {
+	region := scope.Region
+	p.mu.Lock()
+	ids := p.tenure.ToMark(region)
+	since, refused := p.refused[region]
+	p.mu.Unlock()
+	if !is.leading || is.deposed || len(ids) == 0 {
+		return nil
+	}
+	if refused && p.w.r.Clock.Since(since) < refusedPause {
+		p.mu.Lock()
+		p.tenure.Refused(region, ids...)
+		p.mu.Unlock()
+		return nil
+	}
+	_, err := provider.Apply(ctx, scope, cloud.Op{Kind: cloud.OpTag, Target: ids[0], Others: slices.Clip(ids[1:]),
+		Tags: map[string]string{cloud.TagInstance: is.mark.String()}, Reason: "this instance works here"})
+	p.w.r.Metrics.heartbeat(p.w.key, err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil && refusal(err) {
+		p.refused[region] = p.w.r.Clock.Now()
+		p.tenure.Refused(region, ids...)
+		p.say(region, "mark", err, "Networks cannot be marked, so that other instances do not see this one; policies are enforced all the same")
+		return nil
+	}
+	// A call that failed may have taken effect; the next reading tells.
+	p.tenure.Marked(region, p.w.r.Clock.Now(), ids...)
+	if err == nil {
+		delete(p.refused, region)
+		delete(p.failing, region+" mark")
+		return nil
+	}
+	if ctx.Err() == nil {
+		p.say(region, "mark", err, "Networks could not be marked, will be repeated")
+	}
+	return err
+}
+
+// refusal reports whether an error will be the same the next time.
+func refusal(err error) bool {
+	c := cloud.ClassOf(err)
+	return c == cloud.Auth || c == cloud.Quota || c == cloud.Terminal
+}
+
+// failed reports whether there is an error, and logs it.
+func (p *presence) failed(ctx context.Context, region, what string, err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		delete(p.failing, region+" "+what)
+		return false
+	}
+	if ctx.Err() == nil {
+		p.say(region, what, err, "The marks of networks cannot be read; nothing is written while that is so for longer than a heartbeat")
+	}
+	return true
+}
+
+// say logs a failure, once for each reason. It needs mu.
+func (p *presence) say(region, what string, err error, text string) {
+	if kind := failureKind(err); p.failing[region+" "+what] != kind {
+		p.failing[region+" "+what] = kind
+		p.w.r.Log.Error(err, text, "account", p.w.key, "region", region)
+	}
+}
+
+// conclude lets everybody know what was found, and returns when something may be found next.
+func (p *presence) conclude(acct Account) (next time.Time) {
+	now := p.w.r.Clock.Now()
+	p.mu.Lock()
+	p.looked = true
+	sole := p.sole(acct, now)
+	changed := sole != p.shown
+	was := p.shown
+	p.shown = sole
+	wake := changed
+	writes := p.g.writes()
+	for region, claimed := range p.barred {
+		if writes && p.tenure.May(region, now, claimed...) {
+			delete(p.barred, region)
+			wake = true
+		}
+	}
+	if by := p.tenure.StoppedBy(); by != p.stopped {
+		p.stopped = by
+		p.g.stop(p.w.key, by)
+	}
+	next = p.tenure.Next()
+	p.mu.Unlock()
+	if !writes || sole.State != tenure.Sole {
+		p.w.halt()
+	}
+	if changed {
+		p.tell(was, sole)
+	}
+	if wake {
+		put(p.w.wake)
+	}
+	return next
+}
+
+// tell logs what has changed, and counts.
+func (p *presence) tell(was, is Sole) {
+	p.w.r.Metrics.soleWriter(p.w.key, is.State == tenure.Sole)
+	if is.State != was.State || is.Other != was.Other {
+		switch is.State {
+		case tenure.Stopped:
+			p.w.r.Log.Error(nil, is.text(p.w.key), "account", p.w.key, "epoch", is.Epoch, "other", is.Other)
+		case tenure.Waiting:
+			p.w.r.Log.Info(is.text(p.w.key), "account", p.w.key, "epoch", is.Epoch, "other", is.Other)
+		}
+	}
+	if is.Succeeded != was.Succeeded && is.Succeeded != "" {
+		p.w.r.Log.Info("Took the account over from an instance whose mark stood still", "account", p.w.key, "epoch", is.Epoch, "from", is.Succeeded)
+	}
+}
+
+// sole is what there is to be told about the account. It needs mu.
+func (p *presence) sole(acct Account, now time.Time) Sole {
+	out := Sole{State: p.tenure.State(now), Epoch: p.g.inst.Epoch, Unmarked: p.tenure.Unmarked(), Succeeded: p.tenure.Succeeded(), Asked: acct.TakeOver}
+	if out.State != tenure.Sole {
+		var at tenure.Network
+		out.Other, at = p.tenure.Other()
+		out.Region, out.Network = at.Region, at.ID
+	}
+	out.Present = slices.Contains(slices.Collect(maps.Values(p.places)), true)
+	return out
+}
+
+// report is what the last look has shown.
+func (p *presence) report() Sole {
+	if p == nil {
+		return Sole{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.shown
+}
+
+// permitted returns the part of a plan that may be applied now, and why the rest has to wait; it may be all or nothing of it.
+func (p *presence) permitted(pl plan.Plan, seen observation) (plan.Plan, error) {
+	if p == nil {
+		return pl, nil
+	}
+	claimed := map[string][]string{}
+	p.mu.Lock()
+	for _, s := range seen.snapshots() {
+		claimed[s.Region] = slices.DeleteFunc(p.claimed(s), func(id string) bool {
+			_, gone := p.left[tenure.Network{Region: s.Region, ID: id}]
+			return gone
+		})
+	}
+	p.mu.Unlock()
+	open := map[string]bool{}
+	for _, s := range pl.Steps {
+		region := s.Scope.Region
+		if _, asked := open[region]; asked {
+			continue
+		}
+		if open[region] = p.may(region, claimed[region]...); !open[region] {
+			p.mu.Lock()
+			p.barred[region] = claimed[region]
+			p.mu.Unlock()
+		}
+	}
+	if !slices.Contains(slices.Collect(maps.Values(open)), false) {
+		return pl, nil
+	}
+	p.kick()
+	out := plan.Plan{Account: pl.Account, Partial: true}
+	for _, s := range pl.Steps {
+		if open[s.Scope.Region] {
+			out.Steps = append(out.Steps, s)
+		}
+	}
+	if is := p.report(); is.State == tenure.Stopped {
+		return out, &stoppedError{is.text(p.w.key)}
+	}
+	return out, nil
+}
+
+// stoppedError says that nothing is written because somebody else does.
+type stoppedError struct{ text string }
+
+func (e *stoppedError) Error() string { return e.text }
+
+// claims marks the networks that the plan has just claimed.
+func (p *presence) claims(ctx context.Context, acct Account, claims plan.Plan) {
+	if p == nil {
+		return
+	}
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	regions := map[string][]string{}
+	for _, s := range claims.Steps {
+		regions[s.Scope.Region] = append(regions[s.Scope.Region], s.Op.Target)
+	}
+	is := p.g.now()
+	for _, region := range sortedKeys(regions) {
+		p.mu.Lock()
+		if p.tenure == nil {
+			p.mu.Unlock()
+			return
+		}
+		for _, id := range regions[region] {
+			delete(p.left, tenure.Network{Region: region, ID: id})
+		}
+		p.places[region] = true
+		p.tenure.Claimed(region, p.w.r.Clock.Now(), regions[region]...)
+		p.mu.Unlock()
+		// What goes wrong is repeated by the next cycle, and until the mark stands nothing else is written.
+		_ = p.mark(ctx, acct.Provider, cloud.Scope{Account: p.w.key, Region: region}, is)
+	}
+}
+
+// letGo adds to the operation that gives up a claim that the mark goes too. The function that it returns is to be called when it was tried;
+// until then no network is marked.
+func (p *presence) letGo(region string, op cloud.Op) (cloud.Op, func(error)) {
+	if p == nil || op.Kind != cloud.OpUntag || op.Tags[cloud.TagClaim] == "" {
+		return op, func(error) {}
+	}
+	p.turn.Lock()
+	p.mu.Lock()
+	marked := p.tenure == nil || p.tenure.Carries(tenure.Network{Region: region, ID: op.Target})
+	p.mu.Unlock()
+	if marked { // where marking was always refused, to remove a mark would be refused too
+		op.Tags = maps.Clone(op.Tags)
+		op.Tags[cloud.TagInstance] = ""
+	}
+	return op, func(err error) {
+		if err == nil {
+			p.mu.Lock()
+			p.left[tenure.Network{Region: region, ID: op.Target}] = p.w.r.Clock.Now()
+			p.mu.Unlock()
+		}
+		p.turn.Unlock()
+	}
+}
+
+// Sole says whether this instance is the only one that writes to an account.
+type Sole struct {
+	// State is empty if nobody looks.
+	State tenure.State
+	// Present says whether there is a network that the cluster claims.
+	Present bool
+	// Epoch is that of this instance, and Other that of the one that keeps it from writing, with a network that carries his mark.
+	Epoch, Other, Region, Network string
+	// Unmarked is true if there is a network that the cloud does not let this instance mark.
+	Unmarked bool
+	// Succeeded is the epoch of an instance whose account was taken over because its marks stood still.
+	Succeeded string
+	// Asked is Account.TakeOver.
+	Asked string
+}
+
+// text says it for people.
+func (s Sole) text(account string) string {
+	where := ""
+	if s.Network != "" {
+		where = fmt.Sprintf(" (tag %s of %s in %s)", cloud.TagInstance, s.Network, s.Region)
+	}
+	switch {
+	case s.State == tenure.Stopped:
+		out := fmt.Sprintf("another instance of this controller with the same cluster id, %s, writes to this account%s; this one, %s, writes nothing any more. "+
+			"That is what a copied data directory or a restored backup looks like. Stop one of the two; to let this one go on: nephele take-over %s", s.Other, where, s.Epoch, account)
+		if s.Asked != "" && s.Asked != s.Other {
+			out += fmt.Sprintf(" (it is told to take over from %s, which is not the one that writes)", cloud.Words(s.Asked))
+		}
+		return out
+	case s.State == tenure.Waiting:
+		return fmt.Sprintf("%s may still be at work%s: nothing is written until its mark has stood still for long enough", s.Other, where)
+	case s.Unmarked:
+		return "the cloud does not let this instance mark the networks that it claims with the tag " + cloud.TagInstance + ": policies are enforced, but another instance with the same cluster id would not notice this one"
+	case s.Succeeded != "":
+		return fmt.Sprintf("this instance, %s, is the only one that writes; it has taken over from %s, of which nothing was seen any more", s.Epoch, s.Succeeded)
+	}
+	return fmt.Sprintf("this instance, %s, is the only one that writes", s.Epoch)
+}
