@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -75,8 +75,14 @@ func (f *AccessFlags) Access() (Access, error) {
 	return Access{Endpoints: rules, AmbientNamespaces: f.namespaces, Bounds: f.bounds}, errors.Join(errs...)
 }
 
+// tell logs what is granted.
+func (a Access) tell(log logr.Logger) {
+	log.Info("What accounts may use", "allowedEndpoints", a.Endpoints.String(), "ambientIdentityNamespaces", a.AmbientNamespaces,
+		"maxAnswerBytes", a.Bounds.AnswerBytes, "maxPages", a.Bounds.Pages, "maxObjects", a.Bounds.Objects)
+}
+
 // ambient returns the identity of the process if any account may use it, else nil.
-func (a Access) ambient(ctx context.Context, cluster string) (*awssdk.Config, error) {
+func (a Access) ambient(ctx context.Context, cluster string) (*aws.Ambient, error) {
 	if len(a.AmbientNamespaces) == 0 {
 		return nil, nil
 	}

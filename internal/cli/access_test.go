@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,30 @@ func TestAccessFlags(t *testing.T) {
 			if r.code != ExitBadInput || !strings.Contains(r.err, c.want) || r.stdout != "" {
 				t.Errorf("%s %s: exit %d, %s%s; want %s", command, c.flag, r.code, r.stdout, r.err, c.want)
 			}
+		}
+	}
+}
+
+// TestAccessDefaults: what the flags say when nothing is said, and when nothing is allowed.
+func TestAccessDefaults(t *testing.T) {
+	for _, c := range []struct {
+		defaults, args []string
+		want           string
+	}{
+		{nil, nil, "none"},
+		{[]string{"loopback"}, nil, "loopback"},
+		{[]string{"loopback"}, []string{"--allowed-endpoints="}, "none"},
+		{[]string{"loopback"}, []string{"--allowed-endpoints=10.0.0.0/8,ec2.example:8443", "--allowed-endpoints=loopback"}, "10.0.0.0/8,ec2.example:8443,loopback"},
+	} {
+		var f AccessFlags
+		set := pflag.NewFlagSet("", pflag.ContinueOnError)
+		f.Register(set, c.defaults...)
+		if err := set.Parse(c.args); err != nil {
+			t.Fatal(err)
+		}
+		a, err := f.Access()
+		if err != nil || a.Endpoints.String() != c.want || a.lends("any") || a.Bounds != aws.DefaultBounds() {
+			t.Errorf("%q: %v, %s, %+v", c.args, err, a.Endpoints, a)
 		}
 	}
 }

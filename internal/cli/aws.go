@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	awssdk "github.com/aws/aws-sdk-go-v2/aws"
-
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
@@ -19,7 +17,7 @@ type awsAccounts struct {
 	cluster string
 	access  Access
 	// ambient is the identity of the process; nil if no account may use it.
-	ambient *awssdk.Config
+	ambient *aws.Ambient
 	// audit, if set, is told of every call that changes something.
 	audit aws.Auditor
 	// limiter, if set, keeps the calls of all accounts below the rates of their cloud accounts.

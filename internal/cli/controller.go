@@ -170,6 +170,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o ControllerO
 	if err != nil {
 		return err
 	}
+	o.Access.tell(log)
 	// The inventory asks the realizer whether an account is given back, and the realizer asks the inventory what there is.
 	released := &lateReleaser{}
 	authors := &authorsCheck{reader: mgr.GetAPIReader(), log: log.WithName("grants"), clock: clk}

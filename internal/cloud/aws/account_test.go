@@ -45,7 +45,7 @@ func TestCredentials(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		cred    v1alpha1.AWSCredential
-		ambient *awssdk.Config
+		ambient *aws.Ambient
 		want    cloud.Class
 		code    string
 	}{
@@ -85,8 +85,8 @@ func TestCredentials(t *testing.T) {
 }
 
 // ambient is the identity of a process whose environment names the simulator as the place of all services.
-func (l *lab) ambient(p awssdk.CredentialsProvider) *awssdk.Config {
-	return &awssdk.Config{Credentials: p, BaseEndpoint: awssdk.String(l.server.URL())}
+func (l *lab) ambient(p awssdk.CredentialsProvider) *aws.Ambient {
+	return &aws.Ambient{Config: awssdk.Config{Credentials: p, BaseEndpoint: awssdk.String(l.server.URL())}}
 }
 
 // noIdentity is that of a process without one.

@@ -20,10 +20,13 @@ import (
 // defaultRegion is where the process proves its own identity if its environment names no region.
 const defaultRegion = "us-east-1"
 
-// LoadAmbient returns the identity of the process, and the endpoints that its environment names, as the SDK finds them: keys in the environment,
+// Ambient is the identity of the process, and the endpoints that its environment names. It is immutable; many providers may share it.
+type Ambient struct{ awssdk.Config }
+
+// LoadAmbient finds the identity of the process as the SDK does: keys in the environment,
 // a web identity token, shared configuration files, the endpoint of the container, the profile of the EC2 instance (by version 2 of the metadata
 // service only). Nothing in it depends on an account. cluster goes into the name of a session.
-func LoadAmbient(ctx context.Context, cluster string) (*awssdk.Config, error) {
+func LoadAmbient(ctx context.Context, cluster string) (*Ambient, error) {
 	env, err := config.NewEnvConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the identity of the process: %w", err)
@@ -46,7 +49,7 @@ func LoadAmbient(ctx context.Context, cluster string) (*awssdk.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the identity of the process: %w", err)
 	}
-	return &cfg, nil
+	return &Ambient{cfg}, nil
 }
 
 // ExternalID is the external id with which the role of an account ("namespace/name") is assumed with the identity of the process. Nobody can

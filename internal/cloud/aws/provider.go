@@ -34,7 +34,7 @@ type Config struct {
 	Allowed *egress.Rules
 	// Ambient is the identity of the process, as LoadAmbient returns it, which assumes the role if Credential has no keys. Nil means that
 	// the account may not use it. It is never shown to Endpoint.
-	Ambient *awssdk.Config
+	Ambient *Ambient
 	// Queues tell of changes; see Listen.
 	Queues []Queue
 	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults; zero fields mean the default.

@@ -48,7 +48,7 @@ func newReach(cfg Config) (reach, error) {
 		r.endpoint = u
 	}
 	if r.ambient {
-		r.operators = operatorEndpoints(*cfg.Ambient)
+		r.operators = operatorEndpoints(cfg.Ambient.Config)
 	}
 	return r, nil
 }
@@ -126,7 +126,7 @@ const headerBytes = 256 << 10
 
 // newClient returns the client for requests that r has let pass. It follows no redirect, and connects to an endpoint that a range of addresses
 // allows at such an address only.
-func newClient(r reach, ambient *awssdk.Config, timeout time.Duration) *http.Client {
+func newClient(r reach, ambient *Ambient, timeout time.Duration) *http.Client {
 	builder := awshttp.NewBuildableClient()
 	if ambient != nil {
 		if own, ok := ambient.HTTPClient.(*awshttp.BuildableClient); ok {
