@@ -332,6 +332,8 @@ func (x *existing) enforced(server *sim.Server) {
 		err := x.admin.Get(ctx, client.ObjectKey{Namespace: "quickstart", Name: "switches"}, &p)
 		return p.Status.Phase == v1beta1.NetworkPolicyRealized, fmt.Sprint(p.Status, err)
 	})
+	x.keyed()
+	x.changesTold("quickstart")
 	for _, o := range slices.Backward(objects[1:]) {
 		x.must(x.admin.Delete(x.t.Context(), o))
 		// The account needs its keys until everything is given back.
