@@ -410,3 +410,26 @@ func limited(t *testing.T, change func(string) string) *iam.Policy {
 	}
 	return p
 }
+
+// TestNewAccountIsStrict: of an account without any record it is known that all are signed before the first one is written.
+func TestNewAccountIsStrict(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	noted := false
+	remove := l.server.World().OnMutation(func(world.Mutation) {
+		var s corev1.Secret
+		err := l.cluster.Get(context.Background(), client.ObjectKey{Namespace: "kube-system", Name: RecordKeyName}, &s)
+		noted = noted || err == nil && strings.Contains(string(s.Data[signedData]), labAccount)
+		if !noted {
+			t.Error("something is written before it is noted")
+		}
+	})
+	defer remove()
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	if !noted {
+		t.Error("not noted")
+	}
+}
