@@ -61,6 +61,8 @@ type Error struct {
 	Call string
 	// Code is the cloud's own error code, for example "DependencyViolation"; empty if there was no answer.
 	Code string
+	// Denied is true if the credentials are good and do not allow the call; the class is Auth then.
+	Denied bool
 	// RetryAfter is how long the cloud asked to wait; zero if it did not say.
 	RetryAfter time.Duration
 	Err        error

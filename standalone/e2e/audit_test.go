@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
 	"maps"
 	"os"
@@ -9,6 +11,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 )
@@ -93,4 +100,46 @@ func mustBeAudited(t *testing.T, dir string, calls []ec2.Call) {
 		delete(open, found)
 	}
 	t.Logf("%d calls changed something; of %d the process never learned", len(calls), lost)
+}
+
+// keyed sees to it that the controller has put the key of records into the Secret that the manifest makes, and that applying the manifest again
+// leaves it there.
+func (x *existing) keyed() {
+	x.t.Helper()
+	get := func() []byte {
+		s, err := x.kube.CoreV1().Secrets("kube-system").Get(x.t.Context(), "nephele-record-key", metav1.GetOptions{})
+		x.must(err)
+		return s.Data["key"]
+	}
+	key := get()
+	if len(key) != 32 {
+		x.t.Errorf("the key has %d bytes", len(key))
+	}
+	i := slices.IndexFunc(x.objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Secret" })
+	raw, err := x.objects[i].MarshalJSON()
+	x.must(err)
+	_, err = x.kube.CoreV1().Secrets("kube-system").Patch(x.t.Context(), "nephele-record-key", types.ApplyPatchType, raw, metav1.PatchOptions{FieldManager: "kubectl"})
+	x.must(err)
+	if !bytes.Equal(key, get()) {
+		x.t.Error("applying the manifest again has changed the key")
+	}
+}
+
+// changesTold waits for the event that tells what was changed in the account of a namespace.
+func (x *existing) changesTold(namespace string) {
+	x.t.Helper()
+	eventually(x.t, time.Minute, "the changes are told", func(ctx context.Context) (bool, string) {
+		list, err := x.kube.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		var notes []string
+		for _, e := range list.Items {
+			notes = append(notes, e.Reason+" "+e.Note)
+			if e.Reason == "Changed" && e.Regarding.Kind == "CloudProviderAccount" && strings.Contains(e.Note, "interfaces edited") {
+				return true, ""
+			}
+		}
+		return false, strings.Join(notes, "; ")
+	})
 }

@@ -485,6 +485,8 @@ func (x *existing) enforces(text string, meanwhile ...func()) {
 		f()
 		realized()
 	}
+	x.keyed()
+	x.changesTold("quickstart")
 	for _, o := range slices.Backward(objects[1:]) {
 		x.must(x.admin.Delete(x.t.Context(), o))
 		// The account needs its keys until everything is given back.

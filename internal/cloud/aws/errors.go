@@ -123,6 +123,7 @@ func classify(call string, err error, now time.Time) error {
 			class = classOfForm(e.Code, status)
 		}
 		e.Class = class
+		e.Denied = e.Code == codeUnauthorized || e.Code == "AccessDenied" || e.Code == "AccessDeniedException"
 		if e.Code == codeOptInRequired || e.Code == "RegionDisabledException" || strings.Contains(api.ErrorMessage(), scopedToValidRegion) {
 			e.Err = fmt.Errorf("%w: %w", cloud.ErrRegionUnknown, e.Err)
 		}

@@ -201,7 +201,7 @@ func (m *marking) forget(legs []leg) {
 		case n.forged && n.state == Guarded:
 			first = len(formerTags(n.former)) // where the record ends
 		case n.forged:
-		case n.state == Guarded, n.recorded == nil && !signed:
+		case n.state == Guarded, n.recorded == nil && (!signed || m.in.Seal == nil):
 			return nil
 		}
 		tags := map[string]string{}

@@ -96,7 +96,6 @@ func (k *RecordKey) Seal(ctx context.Context, account string) (*plan.Seal, error
 func (k *RecordKey) Signed(ctx context.Context, account string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.unable, account)
 	return k.note(ctx, account, true)
 }
 
@@ -104,11 +103,14 @@ func (k *RecordKey) Signed(ctx context.Context, account string) error {
 func (k *RecordKey) Unsigned(ctx context.Context, account string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err := k.note(ctx, account, false); err != nil {
-		return err
-	}
+	return k.note(ctx, account, false)
+}
+
+// NotPermitted implements Records.
+func (k *RecordKey) NotPermitted(account string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.unable[account] = k.o.Clock.Now()
-	return nil
 }
 
 // note writes down whether all records of an account are signed. It needs mu.

@@ -161,6 +161,7 @@ func TestSigningPaused(t *testing.T) {
 	v.lenient()
 	v.must(v.Signed(t.Context(), labAccount))
 	v.must(v.Unsigned(t.Context(), labAccount))
+	v.NotPermitted(labAccount)
 	if s, err := v.Seal(t.Context(), labAccount); s != nil || err != nil {
 		t.Error(s, err)
 	}

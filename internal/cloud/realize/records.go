@@ -2,6 +2,7 @@ package realize
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -16,8 +17,10 @@ type Records interface {
 	Seal(ctx context.Context, account string) (*plan.Seal, error)
 	// Signed notes that all records of the account, in all its regions, were seen to be signed. From then on no other is believed.
 	Signed(ctx context.Context, account string) error
-	// Unsigned notes that a record of the account is about to be written without a signature.
+	// Unsigned takes that back: a record of the account is about to be written without a signature.
 	Unsigned(ctx context.Context, account string) error
+	// NotPermitted notes that the account's rights do not allow signatures.
+	NotPermitted(account string)
 }
 
 // seal returns the seal of the account for one round.
@@ -45,33 +48,30 @@ func (w *worker) noteSigned(ctx context.Context, t task, res *plan.Result) error
 	return w.r.Records.Signed(ctx, w.key)
 }
 
-// unsigned repeats an operation without the signature of records if it is refused, for the account's rights may be older than the tag: then
-// what is known of former groups is as good as the tags, and enforcement goes on. If it is refused without the signature too, that was not
-// the reason.
+// unsigned repeats an operation without the signature of records if the account's rights do not allow it, for they may be older than the tag:
+// then what is known of former groups is as good as the tags, and enforcement goes on. If the rights do not allow it without the signature
+// either, that was not the reason.
 func (e *execution) unsigned(ctx context.Context, s plan.Step, op cloud.Op, refused error) (string, error) {
-	if _, signs := op.Tags[cloud.TagSignature]; !signs || cloud.ClassOf(refused) != cloud.Auth || e.r.Records == nil {
+	var why *cloud.Error
+	if _, signs := op.Tags[cloud.TagSignature]; !signs || e.r.Records == nil || !errors.As(refused, &why) || !why.Denied {
 		return "", refused
 	}
 	op.Tags = maps.Clone(op.Tags)
 	delete(op.Tags, cloud.TagSignature)
-	if len(op.Tags) == 0 && op.Kind == cloud.OpUntag {
-		return "", refused
-	}
 	if err := e.r.Records.Unsigned(ctx, e.key); err != nil {
 		return "", err
 	}
-	id := op.Target
 	if len(op.Tags) > 0 {
-		var err error
-		if id, err = e.patiently(e.books.with(ctx, s, op), s.Scope, op); err != nil {
-			if e.task.seal != nil && !e.task.seal.Lenient && cloud.ClassOf(err) == cloud.Auth {
-				_ = e.r.Records.Signed(ctx, e.key) // nothing was written; if this fails, it will be seen again that all are signed
+		if _, err := e.patiently(e.books.with(ctx, s, op), s.Scope, op); err != nil {
+			if e.task.seal != nil && !e.task.seal.Lenient {
+				_ = e.r.Records.Signed(ctx, e.key) // as before; if this fails, it will be seen again that all are signed
 			}
 			return "", refused
 		}
 	}
+	e.r.Records.NotPermitted(e.key)
 	e.r.Log.Info("RECORDS OF FORMER GROUPS ARE NOT SIGNED in this account: its rights do not allow the tag "+cloud.TagSignature, "account", e.key, "error", refused.Error())
-	return id, nil
+	return op.Target, nil
 }
 
 // remembers reports whether what an interface records is worth to be remembered: what is believed now is believed later, whatever somebody

@@ -317,6 +317,9 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 // realize applies what is permitted of a plan, or the first part of it. It returns what it has changed, by region, if nothing else can be different because of
 // it; else nil.
 func (w *worker) realize(ctx context.Context, t task, res *plan.Result, permitted plan.Plan, seen observation) (map[string][]string, error) {
+	if err := w.noteSigned(ctx, t, res); err != nil {
+		return nil, err
+	}
 	w.publish(ctx, t.acct, res, nil)
 	w.written(permitted.Steps)
 	w.books.ledgers = ledgers(seen)
