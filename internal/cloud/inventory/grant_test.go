@@ -334,12 +334,13 @@ func TestUserTagsStandApart(t *testing.T) {
 	l.wantEvents(vm1 + " Warning UserTagsApart: tags in spec.tags are labels nephele.io/user-tag-KEY now")
 }
 
-// TestForeignSecretIsNotTold: who names a Secret of another namespace learns nothing about it.
+// TestForeignSecretIsNotTold: who names a Secret of another namespace learns nothing about it. Where the controller may not read it at all,
+// that is told, whether it is there or not: see TestSecretsOfOtherNamespaces.
 func TestForeignSecretIsNotTold(t *testing.T) {
 	t.Parallel()
 	said := map[string]string{}
 	for name, value := range map[string]string{
-		"none": "", "forbidden": goodCreds, "another key": "", "empty": "", "no JSON": "-----BEGIN CERTIFICATE-----", "half a credential": `{"accessKeyId":"A"}`, "not a string": `{"accessKeyId":1}`,
+		"none": "", "another key": "", "empty": "", "no JSON": "-----BEGIN CERTIFICATE-----", "half a credential": `{"accessKeyId":"A"}`, "not a string": `{"accessKeyId":1}`,
 	} {
 		l := newLab(t)
 		cpa, secret := l.cpa(), l.secret(value)
@@ -349,9 +350,6 @@ func TestForeignSecretIsNotTold(t *testing.T) {
 		}
 		if name != "none" {
 			l.create(secret)
-		}
-		if name == "forbidden" {
-			l.inv.opts.Secrets = forbidding{l.api}
 		}
 		l.create(cpa, l.ces("web", "all", wholeVPC(vpc1)))
 		l.reconcile()
@@ -392,7 +390,7 @@ func TestForbiddenSecret(t *testing.T) {
 	l.reconcile()
 	l.inv.opts.Secrets = forbidding{l.api}
 	l.reconcile()
-	l.wantAccount("False SecretNotFound", "False SecretNotFound", "False SecretNotFound", "the controller may not read secret clouds/aws: give its ServiceAccount the verb get on it")
+	l.wantAccount("False NotGranted", "False NotGranted", "False NotGranted", "the controller has no right to read Secrets of namespace clouds: bind ClusterRole nephele-controller-secrets")
 	l.want("VMs", l.vms(), "web/"+vm1)
 }
 

@@ -76,7 +76,7 @@ func (p *pass) secretProblem(ref v1alpha1.SecretReference, reason, message strin
 		return &problem{reason, message}
 	}
 	return &problem{v1alpha1.ReasonSecretUnusable, fmt.Sprintf("key %q of secret %s/%s gives no credentials that can be used: the secret or the key does not exist, "+
-		"may not be read by the controller, holds something else, or needs what the controller does not grant (its own identity, or an endpoint). "+
+		"holds something else, or needs what the controller does not grant (its own identity, or an endpoint). "+
 		"Which of these it is is only told of secrets in the namespace of the account", ref.Key, ref.Namespace, ref.Name)}
 }
 
