@@ -31,9 +31,9 @@ type preparedServer interface {
 	Run(ctx context.Context) error
 }
 
-// newAPIServer builds kube-apiserver with the aggregator on l, backed by the etcd at etcdURL.
-func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *credentials) (preparedServer, error) {
-	completed, err := serverOptions(ctx, l, etcdURL, creds)
+// newAPIServer builds kube-apiserver with the aggregator on l, backed by the etcd at etcdURL. What it knows of kinds is put into kinds.
+func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, kinds *knownKinds) (preparedServer, error) {
+	completed, err := serverOptions(ctx, l, etcdURL, creds, kinds)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *cr
 	return prepared, nil
 }
 
-func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *credentials) (options.CompletedOptions, error) {
+func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, kinds *knownKinds) (options.CompletedOptions, error) {
 	none := options.CompletedOptions{}
 	registry, err := versionRegistry()
 	if err != nil {
@@ -67,6 +67,7 @@ func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *c
 	o := options.NewServerRunOptions()
 	o.GenericServerRunOptions.ComponentGlobalsRegistry = registry
 	o.SecureServing.Listener = l
+	kinds.register(o.Admission.GenericAdmission)
 	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
 	for _, named := range o.Flags().FlagSets {
 		flags.AddFlagSet(named)

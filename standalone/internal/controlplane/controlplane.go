@@ -32,6 +32,7 @@ type ControlPlane struct {
 	dir   *dataDir
 	logs  *logFiles
 	creds *credentials
+	kinds knownKinds
 
 	listener net.Listener
 	etcd     *embed.Etcd
@@ -102,7 +103,7 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	cp.opts.Progress("starting kube-apiserver")
 	serverCtx, endServer := context.WithCancel(context.WithoutCancel(ctx))
 	cp.endServer = endServer
-	server, err := newAPIServer(serverCtx, cp.listener, etcdURL(cp.etcd), cp.creds)
+	server, err := newAPIServer(serverCtx, cp.listener, etcdURL(cp.etcd), cp.creds, &cp.kinds)
 	if err != nil {
 		return err
 	}
