@@ -33,9 +33,9 @@ type preparedServer interface {
 }
 
 // newAPIServer builds kube-apiserver with the aggregator on l, backed by the etcd at etcdURL. It also returns how the server reaches
-// itself, which no role restricts.
-func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption) (preparedServer, *rest.Config, error) {
-	completed, err := serverOptions(ctx, l, etcdURL, creds, secrets)
+// itself, which no role restricts. What it knows of kinds is put into kinds.
+func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption, kinds *knownKinds) (preparedServer, *rest.Config, error) {
+	completed, err := serverOptions(ctx, l, etcdURL, creds, secrets, kinds)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,7 +60,7 @@ func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *cr
 	return prepared, rest.CopyConfig(server.GenericAPIServer.LoopbackClientConfig), nil
 }
 
-func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption) (options.CompletedOptions, error) {
+func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption, kinds *knownKinds) (options.CompletedOptions, error) {
 	none := options.CompletedOptions{}
 	admission, err := creds.writeAdmission()
 	if err != nil {
@@ -73,6 +73,7 @@ func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *c
 	o := options.NewServerRunOptions()
 	o.GenericServerRunOptions.ComponentGlobalsRegistry = registry
 	o.SecureServing.Listener = l
+	kinds.register(o.Admission.GenericAdmission)
 	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
 	for _, named := range o.Flags().FlagSets {
 		flags.AddFlagSet(named)

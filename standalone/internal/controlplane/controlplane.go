@@ -37,6 +37,7 @@ type ControlPlane struct {
 	// secrets says how Secrets are encrypted, loopback how the API server reaches itself.
 	secrets  *encryption
 	loopback *rest.Config
+	kinds knownKinds
 
 	listener net.Listener
 	etcd     *embed.Etcd
@@ -113,7 +114,7 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	cp.opts.Progress("starting kube-apiserver")
 	serverCtx, endServer := context.WithCancel(context.WithoutCancel(ctx))
 	cp.endServer = endServer
-	server, loopback, err := newAPIServer(serverCtx, cp.listener, etcdURL(cp.etcd), cp.creds, cp.secrets)
+	server, loopback, err := newAPIServer(serverCtx, cp.listener, etcdURL(cp.etcd), cp.creds, cp.secrets, &cp.kinds)
 	if err != nil {
 		return err
 	}

@@ -8,32 +8,35 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 )
 
+// discoveryPoll is how often it is looked whether a kind can be discovered.
+const discoveryPoll = 50 * time.Millisecond
+
 // Apply applies every object in manifests, files ending in .yaml with one or several documents each, server-side and whoever owned their
-// fields before. Their kinds must be served. It can be repeated.
+// fields before. It waits until ctx ends for kinds that cannot be discovered yet, theirs and those of the parameters of admission policies.
+// It can be repeated.
 func (cp *ControlPlane) Apply(ctx context.Context, manifests fs.FS) error {
 	objects, err := readObjects(manifests)
 	if err != nil {
 		return err
 	}
 	cfg := cp.RestConfig()
-	kinds, err := discovery.NewDiscoveryClientForConfig(cfg)
+	mapper, err := discoverKinds(ctx, cfg, objects)
 	if err != nil {
 		return err
 	}
-	groups, err := restmapper.GetAPIGroupResources(kinds)
-	if err != nil {
-		return fmt.Errorf("discover kinds: %w", err)
-	}
-	mapper := restmapper.NewDiscoveryRESTMapper(groups)
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return err
@@ -52,7 +55,47 @@ func (cp *ControlPlane) Apply(ctx context.Context, manifests fs.FS) error {
 			return fmt.Errorf("apply %s %s: %w", gvk.Kind, o.GetName(), err)
 		}
 	}
+	cp.kinds.renew()
 	return nil
+}
+
+// discoverKinds waits until all kinds that objects are of or name as those of parameters can be discovered.
+func discoverKinds(ctx context.Context, cfg *rest.Config, objects []*unstructured.Unstructured) (meta.RESTMapper, error) {
+	kinds, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(discoveryPoll)
+	defer tick.Stop()
+	for {
+		groups, err := restmapper.GetAPIGroupResources(kinds)
+		mapper := restmapper.NewDiscoveryRESTMapper(groups)
+		for _, o := range objects {
+			err = errors.Join(err, discovered(mapper, o))
+		}
+		if err == nil {
+			return mapper, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("discover kinds: %w", err)
+		}
+	}
+}
+
+// discovered reports which kind of an object cannot be discovered.
+func discovered(mapper meta.RESTMapper, o *unstructured.Unstructured) error {
+	gvk := o.GroupVersionKind()
+	_, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	version, _, _ := unstructured.NestedString(o.Object, "spec", "paramKind", "apiVersion")
+	kind, found, _ := unstructured.NestedString(o.Object, "spec", "paramKind", "kind")
+	if !found {
+		return err
+	}
+	param := schema.FromAPIVersionAndKind(version, kind)
+	_, paramErr := mapper.RESTMapping(param.GroupKind(), param.Version)
+	return errors.Join(err, paramErr)
 }
 
 // readObjects reads all documents of all files, in the order of the files' names.
