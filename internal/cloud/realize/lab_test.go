@@ -417,7 +417,9 @@ func (l *lab) unsettled() string {
 		return "the snapshots are not as planned:\n" + printed(res.Plan)
 	}
 	// All of it may have happened since the report was read.
-	if r, _ := l.realizer.Report(labAccount); !r.Result.Plan.Empty() {
+	if r, _ := l.realizer.Report(labAccount); r.Result == nil {
+		return "the worker has ended meanwhile"
+	} else if !r.Result.Plan.Empty() {
 		return "a plan was made meanwhile:\n" + printed(r.Result.Plan)
 	}
 	return ""

@@ -40,6 +40,9 @@ type presence struct {
 	barred map[string][]string
 	// left are networks that were given up a moment ago; the cloud may still show them as claimed.
 	left map[tenure.Network]time.Time
+	// slow counts the readings in a row of a region that took too long; pause is the pause after the last failure, which turn guards.
+	slow  map[string]int
+	pause time.Duration
 	// refused says when marking was refused in a region.
 	refused map[string]time.Time
 	failing map[string]string
@@ -53,8 +56,10 @@ const (
 	leaving = 30 * time.Second
 	// refusedPause is after what time it is tried again to mark networks where that was refused.
 	refusedPause = 5 * time.Minute
-	// presencePause is the pause after a failed reading or mark.
+	// presencePause is the first pause after a failed reading or mark; the next ones are longer.
 	presencePause = time.Second
+	// mostSlow is how many slow readings in a row keep a network from being marked that is not ours yet.
+	mostSlow = 3
 )
 
 func newPresence(w *worker, g *registrar) *presence {
@@ -62,7 +67,7 @@ func newPresence(w *worker, g *registrar) *presence {
 		return nil
 	}
 	return &presence{w: w, g: g, kicked: make(chan struct{}, 1), places: map[string]bool{}, barred: map[string][]string{},
-		left: map[tenure.Network]time.Time{}, refused: map[string]time.Time{}, failing: map[string]string{}}
+		left: map[tenure.Network]time.Time{}, slow: map[string]int{}, refused: map[string]time.Time{}, failing: map[string]string{}}
 }
 
 // run looks until ctx ends.
@@ -151,7 +156,10 @@ func (p *presence) cycle(ctx context.Context) time.Duration {
 		return wait
 	}
 	if errors.Join(errs...) != nil {
-		wait = min(wait, presencePause)
+		p.pause = max(2*p.pause, presencePause)
+		wait = min(wait, p.pause)
+	} else {
+		p.pause = 0
 	}
 	next := p.conclude(acct)
 	if !next.IsZero() {
@@ -233,9 +241,15 @@ func (p *presence) visit(ctx context.Context, acct Account, region string, is st
 	if waiting, barred := p.barred[region]; barred {
 		p.barred[region] = slices.DeleteFunc(waiting, func(id string) bool { _, claimed := marks[id]; return !claimed })
 	}
+	// Who reads that slowly might write over what came meanwhile. But who always does has to go on: what he writes over is seen by the other one.
+	hesitate := to.Sub(from) > p.g.rules.Pause && !p.tenure.Ours(region) && p.slow[region] < mostSlow
+	p.slow[region]++
+	if !hesitate {
+		p.slow[region] = 0
+	}
 	p.mu.Unlock()
-	if to.Sub(from) > p.g.rules.Pause {
-		return errSlow // who reads that slowly might write over what came meanwhile
+	if hesitate {
+		return errSlow
 	}
 	return p.mark(ctx, acct.Provider, scope, is)
 }

@@ -145,12 +145,22 @@ func (t *Tenure) judge(s *sight, from time.Time) {
 }
 
 func (t *Tenure) allOurs() bool {
-	for _, s := range t.sights {
-		if s.holder != we || !s.confirmed {
+	for n := range t.sights {
+		if !t.Ours(n.Region) {
 			return false
 		}
 	}
 	return len(t.sights) > 0
+}
+
+// Ours reports whether all claimed networks of a region carry our mark for good.
+func (t *Tenure) Ours(region string) bool {
+	for n, s := range t.sights {
+		if n.Region == region && (s.holder != we || !s.confirmed) {
+			return false
+		}
+	}
+	return true
 }
 
 // Claimed notes networks that this instance has just claimed, which nobody had claimed before.
