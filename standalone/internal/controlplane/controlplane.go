@@ -37,7 +37,7 @@ type ControlPlane struct {
 	// secrets says how Secrets are encrypted, loopback how the API server reaches itself.
 	secrets  *encryption
 	loopback *rest.Config
-	kinds knownKinds
+	kinds    knownKinds
 
 	listener net.Listener
 	etcd     *embed.Etcd
