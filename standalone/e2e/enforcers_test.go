@@ -112,7 +112,7 @@ func (e *enforcers) ways(t *testing.T, token string) map[string]*rest.RESTClient
 		"direct": {Host: fmt.Sprintf("https://127.0.0.1:%d", *service.Spec.Service.Port),
 			TLSClientConfig: rest.TLSClientConfig{CAData: service.Spec.CABundle, ServerName: "antrea.kube-system.svc"}},
 	} {
-		cfg.BearerToken, cfg.APIPath = token, "/apis"
+		cfg.BearerToken, cfg.APIPath, cfg.QPS, cfg.Burst = token, "/apis", 200, 400
 		cfg.GroupVersion = &schema.GroupVersion{Group: "controlplane.antrea.io", Version: "v1beta2"}
 		cfg.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
 		if out[name], err = rest.RESTClientFor(cfg); err != nil {
