@@ -50,8 +50,8 @@ func stsAnswer(account string) string {
 		account + `</Account></GetCallerIdentityResult><ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></GetCallerIdentityResponse>`
 }
 
-// sets are the lists of the answers, by action.
-var sets = map[string]string{"DescribeVpcs": "vpcSet", "DescribeInstances": "reservationSet", "DescribeNetworkInterfaces": "networkInterfaceSet", "DescribeSecurityGroups": "securityGroupInfo",
+// answerLists are the lists of the answers, by action.
+var answerLists = map[string]string{"DescribeVpcs": "vpcSet", "DescribeInstances": "reservationSet", "DescribeNetworkInterfaces": "networkInterfaceSet", "DescribeSecurityGroups": "securityGroupInfo",
 	"DescribeVpcPeeringConnections": "vpcPeeringConnectionSet"}
 
 // machines are VMs, without interfaces, in a VPC that is not there.
@@ -147,7 +147,7 @@ func pagesOf(action string, perPage int, token func(n int64) string) hostile {
 			items = machines(int(at)*perPage, (int(at)+1)*perPage)
 		}
 		w.Header().Set("Content-Type", "text/xml")
-		_, _ = io.WriteString(w, ec2Answer(action, sets[action], items, token(at)))
+		_, _ = io.WriteString(w, ec2Answer(action, answerLists[action], items, token(at)))
 		return true
 	}
 }
@@ -217,7 +217,7 @@ func serveHostile(t *testing.T, h hostile) (endpoint string, asked *atomic.Int64
 				_, _ = io.WriteString(w, stsAnswer("999999999999"))
 				return
 			}
-			_, _ = io.WriteString(w, ec2Answer(action, sets[action], "", ""))
+			_, _ = io.WriteString(w, ec2Answer(action, answerLists[action], "", ""))
 		}),
 	}
 	go func() { _ = server.Serve(l) }()
