@@ -298,8 +298,8 @@ func TestFormerVersion(t *testing.T) {
 	}
 }
 
-// claimOnly are the documented rights without the tag that marks are made of.
-func claimOnly(t *testing.T) *iam.Policy {
+// tagKeysOnly are the documented rights, with these keys of tags instead of all that begin with nephele.io/, as somebody may have given them by hand.
+func tagKeysOnly(t *testing.T, keys ...string) *iam.Policy {
 	t.Helper()
 	document, err := os.ReadFile("../../../config/aws/enforce.json")
 	if err != nil {
@@ -309,10 +309,15 @@ func claimOnly(t *testing.T) *iam.Policy {
 	if err := json.Unmarshal(document, &all); err != nil {
 		t.Fatal(err)
 	}
+	limited := 0
 	for _, s := range all["Statement"].([]any) {
-		if s := s.(map[string]any); s["Sid"] == "RememberInTags" {
-			s["Condition"].(map[string]any)["ForAllValues:StringLike"] = map[string]any{"aws:TagKeys": []any{cloud.TagFormer + "*", cloud.TagClaim}}
+		if s := s.(map[string]any); s["Sid"] == "RememberInInterfaces" || s["Sid"] == "RememberInNetworks" {
+			s["Condition"].(map[string]any)["ForAllValues:StringLike"] = map[string]any{"aws:TagKeys": keys}
+			limited++
 		}
+	}
+	if limited != 2 {
+		t.Fatalf("%d statements about tags are limited, want 2", limited)
 	}
 	if document, err = json.Marshal(all); err != nil {
 		t.Fatal(err)
@@ -327,7 +332,7 @@ func claimOnly(t *testing.T) *iam.Policy {
 // TestMarkingIsRefused: whoever has given rights by hand, to the tags that there were, has his policies enforced and given back, and is told.
 func TestMarkingIsRefused(t *testing.T) {
 	t.Parallel()
-	first, copied := newTwins(t, labConfig{policy: claimOnly(t)})
+	first, copied := newTwins(t, labConfig{policy: tagKeysOnly(t, cloud.TagFormer+"*", cloud.TagSignature, cloud.TagClaim)})
 	before := first.holdings()
 	first.engine.PutPolicy(dbNoShell())
 	first.publish()

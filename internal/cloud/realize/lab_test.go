@@ -160,8 +160,6 @@ type labConfig struct {
 	groupsPerInterface int
 	// groupsPerRegion is the quota of groups that is counted with; nil means the default. The cloud's own is the default.
 	groupsPerRegion func() int
-	// rights, if set, changes the document with the rights of the credentials.
-	rights func(document string) string
 	// policy is that of the account's credentials; nil means the documented rights.
 	policy *iam.Policy
 	// book, if set, is the record of the cluster's instances; every start is that of another one then.
@@ -187,12 +185,8 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	}
 	state.Accounts[0].Quotas.GroupsPerInterface = cfg.groupsPerInterface
 	for i := range state.Credentials {
-		state.Credentials[i].Policy = documentedRights(t)
-		switch {
-		case cfg.policy != nil:
-			state.Credentials[i].Policy = cfg.policy
-		case cfg.rights != nil:
-			state.Credentials[i].Policy = limited(t, cfg.rights)
+		if state.Credentials[i].Policy = cfg.policy; cfg.policy == nil {
+			state.Credentials[i].Policy = documentedRights(t)
 		}
 	}
 	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1, Clock: w.Now, VisibilityDelay: cfg.visible})

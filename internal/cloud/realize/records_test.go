@@ -3,7 +3,6 @@ package realize
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -264,10 +262,7 @@ func TestKeyIsLost(t *testing.T) {
 // the right, after the pause, the records are signed.
 func TestSigningIsNotPermitted(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, labConfig{rights: func(document string) string {
-		return strings.Replace(document, `"ForAllValues:StringLike": {"aws:TagKeys": "nephele.io/*"}`,
-			`"ForAllValues:StringLike": {"aws:TagKeys": ["nephele.io/former-groups*", "nephele.io/claimed-by"]}`, 1)
-	}})
+	l := newLab(t, labConfig{policy: tagKeysOnly(t, cloud.TagFormer+"*", cloud.TagClaim, cloud.TagInstance)})
 	for _, vm := range []string{"db-1", "ops-1"} { // and what somebody has planted, and cannot be removed, is in nobody's way
 		l.tag(l.vms[vm].nic, world.Tags{cloud.TagSignature: "v1 AAAAAAA"})
 	}
@@ -300,9 +295,7 @@ func TestSigningIsNotPermitted(t *testing.T) {
 // TestOtherRightsMissing: where tags are not permitted at all, that is what is said, and it is not taken for a reason not to sign.
 func TestOtherRightsMissing(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, labConfig{rights: func(document string) string {
-		return strings.Replace(document, `{"aws:TagKeys": "nephele.io/*"}`, `{"aws:TagKeys": "nephele.io/claimed-by"}`, 1)
-	}})
+	l := newLab(t, labConfig{policy: tagKeysOnly(t, cloud.TagClaim, cloud.TagInstance)})
 	l.engine.PutPolicy(webIn())
 	l.publish()
 	l.start()
@@ -391,24 +384,6 @@ func TestRecordsStatus(t *testing.T) {
 			t.Errorf("%s: VM %+v", c.name, on)
 		}
 	}
-}
-
-// limited returns the documented rights, changed.
-func limited(t *testing.T, change func(string) string) *iam.Policy {
-	t.Helper()
-	document, err := os.ReadFile("../../../config/aws/enforce.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := change(string(document))
-	if text == string(document) {
-		t.Fatal("nothing of the rights is changed")
-	}
-	p, err := iam.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 // TestNewAccountIsStrict: of an account without any record it is known that all are signed before the first one is written.
