@@ -5,14 +5,15 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// last is the greatest value of the 16-bit axis of a plan.Service.
+// last is the greatest value of the 16-bit axis of a flow.Service.
 const last = 0xffff
 
 // icmpAddrs are the addresses that packets of the protocol can have.
-func icmpAddrs(protocol int) plan.Set {
+func icmpAddrs(protocol int) addrset.Set {
 	switch protocol {
 	case cloud.ICMP:
 		return v4
@@ -24,11 +25,11 @@ func icmpAddrs(protocol int) plan.Set {
 
 // partition cuts all packets into services that every rule takes wholly or not at all, sorted. The last one, of cloud.AnyProtocol,
 // stands for the protocols that no rule names.
-func partition(rules ...[]cloud.Rule) []plan.Service {
+func partition(rules ...[]cloud.Rule) []flow.Service {
 	cuts := map[int][]int{}
 	for _, r := range slices.Concat(rules...) {
 		if r.Match.Protocol != cloud.AnyProtocol {
-			s := plan.ServiceOf(r.Match)
+			s := flow.ServiceOf(r.Match)
 			cuts[s.Protocol] = append(cuts[s.Protocol], int(s.From), int(s.To)+1)
 		}
 	}
@@ -36,30 +37,30 @@ func partition(rules ...[]cloud.Rule) []plan.Service {
 }
 
 // cut returns the intervals between the cuts of every protocol, and the service of all other protocols at the end.
-func cut(cuts map[int][]int) []plan.Service {
-	var out []plan.Service
+func cut(cuts map[int][]int) []flow.Service {
+	var out []flow.Service
 	for protocol, at := range cuts {
 		at = append(at, 0, last+1)
 		slices.Sort(at)
 		at = slices.Compact(at)
 		for i := 1; i < len(at); i++ {
-			out = append(out, plan.Service{Protocol: protocol, From: uint16(at[i-1]), To: uint16(at[i] - 1)})
+			out = append(out, flow.Service{Protocol: protocol, From: uint16(at[i-1]), To: uint16(at[i] - 1)})
 		}
 	}
 	slices.SortFunc(out, compareServices)
-	return append(out, plan.Service{Protocol: cloud.AnyProtocol, To: last})
+	return append(out, flow.Service{Protocol: cloud.AnyProtocol, To: last})
 }
 
-func compareServices(a, b plan.Service) int {
+func compareServices(a, b flow.Service) int {
 	return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 }
 
 // takes reports whether the rule matches every packet of a cell of a partition that the rule was part of.
-func takes(m cloud.Match, s plan.Service) bool {
+func takes(m cloud.Match, s flow.Service) bool {
 	if m.Protocol == cloud.AnyProtocol {
 		return true
 	}
-	o := plan.ServiceOf(m)
+	o := flow.ServiceOf(m)
 	return o.Protocol == s.Protocol && o.From <= s.From && s.To <= o.To
 }
 
@@ -70,13 +71,13 @@ type view struct {
 	lists    map[string]*cloud.PrefixList
 	holders  map[string][]*cloud.Interface // by group ID
 	peered   map[[2]string]bool
-	peerSets map[[2]string]plan.Set // group ID, network
+	peerSets map[[2]string]addrset.Set // group ID, network
 }
 
 func newView(s *cloud.Snapshot) *view {
 	v := &view{
 		snap: s, groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{}, holders: map[string][]*cloud.Interface{},
-		peered: map[[2]string]bool{}, peerSets: map[[2]string]plan.Set{},
+		peered: map[[2]string]bool{}, peerSets: map[[2]string]addrset.Set{},
 	}
 	for i := range s.Groups {
 		v.groups[s.Groups[i].ID] = &s.Groups[i]
@@ -117,26 +118,26 @@ func (v *view) rules(groups []string, d cloud.Direction) []cloud.Rule {
 }
 
 // addrs are the addresses that a peer means in a network; known is false if they cannot be seen in the snapshot.
-func (v *view) addrs(p cloud.Peer, network string) (set plan.Set, known bool) {
+func (v *view) addrs(p cloud.Peer, network string) (set addrset.Set, known bool) {
 	switch {
 	case p.CIDR.IsValid():
-		return plan.SetOfPrefixes(p.CIDR), true
+		return addrset.OfPrefixes(p.CIDR), true
 	case p.PrefixListID != "":
 		l := v.lists[p.PrefixListID]
 		if l == nil || !l.Known() {
-			return plan.Set{}, false
+			return addrset.Set{}, false
 		}
-		return plan.SetOfPrefixes(l.Entries...), true
+		return addrset.OfPrefixes(l.Entries...), true
 	}
 	if v.groups[p.GroupID] == nil && p.GroupOwner != "" && p.GroupOwner != v.snap.OwnerID {
-		return plan.Set{}, false
+		return addrset.Set{}, false
 	}
 	key := [2]string{p.GroupID, network}
 	set, ok := v.peerSets[key]
 	if !ok {
 		for _, n := range v.holders[p.GroupID] {
 			if v.reaches(network, n.NetworkID) {
-				set = set.Union(plan.SetOf(n.PrivateIPs...))
+				set = set.Union(addrset.Of(n.PrivateIPs...))
 			}
 		}
 		v.peerSets[key] = set
@@ -145,8 +146,8 @@ func (v *view) addrs(p cloud.Peer, network string) (set plan.Set, known bool) {
 }
 
 // allowed is what rules of one direction allow in one cell: addresses, and peers whose addresses are not known here.
-func (v *view) allowed(rules []cloud.Rule, network string, s plan.Service) (plan.Set, []string) {
-	var out plan.Set
+func (v *view) allowed(rules []cloud.Rule, network string, s flow.Service) (addrset.Set, []string) {
+	var out addrset.Set
 	var opaque []string
 	for _, r := range rules {
 		if !takes(r.Match, s) {

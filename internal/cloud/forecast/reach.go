@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 var (
-	everything = plan.Everything()
-	v4         = plan.SetOfPrefixes(netip.MustParsePrefix("0.0.0.0/0"))
-	v6         = plan.SetOfPrefixes(netip.MustParsePrefix("::/0"))
+	everything = addrset.All()
+	v4         = addrset.OfPrefixes(netip.MustParsePrefix("0.0.0.0/0"))
+	v6         = addrset.OfPrefixes(netip.MustParsePrefix("::/0"))
 )
 
 // Change is a set of flows that open, or that close: all that the packets, the sources and the destinations make together.
@@ -37,17 +38,17 @@ type End struct {
 	// Unseen are peers whose addresses the account does not show: groups of other accounts, prefix lists without their entries.
 	Unseen []string `json:"unseen,omitempty"`
 	// holes are addresses of interfaces in sight within Addresses.
-	holes plan.Set
+	holes addrset.Set
 }
 
 // kind is a set of interfaces with the same network and the same groups, before and after.
 type kind struct {
 	network       string
 	before, after []string // groups
-	addrs         plan.Set
+	addrs         addrset.Set
 	interfaces    []*cloud.Interface
 	halves        [2]halfOf    // ingress, egress
-	outside       plan.Set     // addresses that no interface in reach has, of the families that the kind has
+	outside       addrset.Set  // addresses that no interface in reach has, of the families that the kind has
 	inside        []netip.Addr // the addresses of interfaces in reach, sorted
 }
 
@@ -58,14 +59,14 @@ type halfOf struct {
 }
 
 type cell struct {
-	service       plan.Service
-	before, after plan.Set
+	service       flow.Service
+	before, after addrset.Set
 	// unseen are peers that come and go, whose addresses are not known.
 	comes, goes []string
 }
 
 // at returns the cell that holds a service, which lies in one cell.
-func (h *halfOf) at(s plan.Service) *cell {
+func (h *halfOf) at(s flow.Service) *cell {
 	for i := range h.cells {
 		c := &h.cells[i]
 		if c.service.Protocol == s.Protocol && c.service.From <= s.From && s.To <= c.service.To {
@@ -154,7 +155,7 @@ func (c *comparison) findKinds() {
 		addrs[k] = append(addrs[k], n.PrivateIPs...)
 	}
 	for _, k := range c.kinds {
-		k.addrs = plan.SetOf(addrs[k]...)
+		k.addrs = addrset.Of(addrs[k]...)
 	}
 	for _, k := range c.kinds {
 		k.outside = families(k.addrs)
@@ -171,9 +172,9 @@ func (c *comparison) findKinds() {
 }
 
 // families are all addresses of the families that the set has addresses of.
-func families(s plan.Set) plan.Set {
-	var out plan.Set
-	for _, f := range []plan.Set{v4, v6} {
+func families(s addrset.Set) addrset.Set {
+	var out addrset.Set
+	for _, f := range []addrset.Set{v4, v6} {
 		if s.Overlaps(f) {
 			out = out.Union(f)
 		}
@@ -214,13 +215,13 @@ func (c *comparison) outer(k *kind) {
 		if !h.changed {
 			continue
 		}
-		var possible []plan.Service
+		var possible []flow.Service
 		for j := range h.cells {
 			if icmpAddrs(h.cells[j].service.Protocol).Overlaps(k.addrs) {
 				possible = append(possible, h.cells[j].service)
 			}
 		}
-		tell := func(opens bool, s plan.Service, other End) {
+		tell := func(opens bool, s flow.Service, other End) {
 			from, to := other, self
 			if i == 1 {
 				from, to = self, other
@@ -248,7 +249,7 @@ func (c *comparison) outer(k *kind) {
 }
 
 // filled closes the holes that interfaces leave in ranges of addresses, so that a range is told as it is written in a rule.
-func filled(set plan.Set, inside []netip.Addr) plan.Set {
+func filled(set addrset.Set, inside []netip.Addr) addrset.Set {
 	var holes []netip.Addr
 	for i := 0; i < len(inside); {
 		j := i + 1
@@ -260,7 +261,7 @@ func filled(set plan.Set, inside []netip.Addr) plan.Set {
 		}
 		i = j
 	}
-	return set.Union(plan.SetOf(holes...))
+	return set.Union(addrset.Of(holes...))
 }
 
 // inner compares flows between interfaces of two kinds: both halves decide, and within two kinds all flows that are allowed are all flows
@@ -271,7 +272,7 @@ func (c *comparison) inner(from, to *kind) {
 	}
 	in, out := &to.halves[0], &from.halves[1]
 	services := overlay(in, out)
-	var possible []plan.Service
+	var possible []flow.Service
 	for _, s := range services {
 		if f := icmpAddrs(s.Protocol); f.Overlaps(from.addrs) && f.Overlaps(to.addrs) {
 			possible = append(possible, s)
@@ -279,7 +280,7 @@ func (c *comparison) inner(from, to *kind) {
 	}
 	for _, s := range possible {
 		x, y := in.at(s), out.at(s)
-		for _, family := range []plan.Set{v4, v6} { // no flow goes from one to the other
+		for _, family := range []addrset.Set{v4, v6} { // no flow goes from one to the other
 			packets := family.Intersect(icmpAddrs(s.Protocol))
 			senders, receivers := from.addrs.Intersect(packets), to.addrs.Intersect(packets)
 			old := box{x.before.Intersect(senders), y.before.Intersect(receivers)}
@@ -295,7 +296,7 @@ func (c *comparison) inner(from, to *kind) {
 }
 
 // overlay returns the common refinement of the cells of two halves.
-func overlay(a, b *halfOf) []plan.Service {
+func overlay(a, b *halfOf) []flow.Service {
 	cuts := map[int][]int{}
 	for _, h := range []*halfOf{a, b} {
 		for i := range h.cells {
@@ -308,7 +309,7 @@ func overlay(a, b *halfOf) []plan.Service {
 }
 
 // box is all flows from some addresses to some addresses.
-type box struct{ from, to plan.Set }
+type box struct{ from, to addrset.Set }
 
 // minus returns the flows of b that are not in o, as boxes that are not empty and do not overlap.
 func (b box) minus(o box) []box {
@@ -322,7 +323,7 @@ func (b box) minus(o box) []box {
 }
 
 // end names the interfaces of a kind that have some of the addresses.
-func (c *comparison) end(k *kind, addrs plan.Set) End {
+func (c *comparison) end(k *kind, addrs addrset.Set) End {
 	var out []string
 	for _, n := range k.interfaces {
 		if slices.ContainsFunc(n.PrivateIPs, addrs.Contains) {

@@ -214,15 +214,15 @@ func (v naive) native(nic int, d cloud.Direction, r remote, k packet) bool {
 	return false
 }
 
-// flow is a new connection; src and dst are interfaces, -1 for an address outside.
-type flow struct {
+// connection is a flow that begins; src and dst are interfaces, -1 for an address outside.
+type connection struct {
 	src, dst         int
 	srcAddr, dstAddr netip.Addr // as the other end sees them
 	private          bool       // the two ends are interfaces that see each other's private addresses
 	packet
 }
 
-func (f flow) String() string {
+func (f connection) String() string {
 	name := func(i int, a netip.Addr) string {
 		if i < 0 {
 			return a.String()
@@ -232,10 +232,10 @@ func (f flow) String() string {
 	return fmt.Sprintf("%s -> %s protocol %d port %d", name(f.src, f.srcAddr), name(f.dst, f.dstAddr), f.protocol, f.port)
 }
 
-func (f flow) remoteOfSource() remote { return f.remote(f.dst, f.dstAddr) }
-func (f flow) remoteOfDest() remote   { return f.remote(f.src, f.srcAddr) }
+func (f connection) remoteOfSource() remote { return f.remote(f.dst, f.dstAddr) }
+func (f connection) remoteOfDest() remote   { return f.remote(f.src, f.srcAddr) }
 
-func (f flow) remote(i int, a netip.Addr) remote {
+func (f connection) remote(i int, a netip.Addr) remote {
 	if i >= 0 && f.private {
 		return remote{a, nicID(i)}
 	}
@@ -243,18 +243,18 @@ func (f flow) remote(i int, a netip.Addr) remote {
 }
 
 // verdict combines the halves of both ends.
-func (f flow) verdict(half func(nic int, d cloud.Direction, r remote, k packet) bool) bool {
+func (f connection) verdict(half func(nic int, d cloud.Direction, r remote, k packet) bool) bool {
 	return (f.src < 0 || half(f.src, cloud.Egress, f.remoteOfSource(), f.packet)) &&
 		(f.dst < 0 || half(f.dst, cloud.Ingress, f.remoteOfDest(), f.packet))
 }
 
 // flows lists all flows worth looking at: every ordered pair of interfaces and of interfaces and boundary addresses, for every
 // boundary of a service.
-func (e *estate) flows() []flow {
+func (e *estate) flows() []connection {
 	packets := e.packets()
 	outside := e.outsideAddrs()
-	var out []flow
-	add := func(f flow) {
+	var out []connection
+	add := func(f connection) {
 		v6 := f.srcAddr.Is6()
 		if v6 != f.dstAddr.Is6() {
 			return
@@ -274,15 +274,15 @@ func (e *estate) flows() []flow {
 		for _, a := range outside {
 			for _, s := range e.NICs[i].IPs {
 				own := netip.MustParseAddr(s)
-				add(flow{src: i, dst: -1, srcAddr: own, dstAddr: a})
-				add(flow{src: -1, dst: i, srcAddr: a, dstAddr: own})
+				add(connection{src: i, dst: -1, srcAddr: own, dstAddr: a})
+				add(connection{src: -1, dst: i, srcAddr: a, dstAddr: own})
 			}
 		}
 	}
 	return out
 }
 
-func (e *estate) pairFlows(i, j int, add func(flow)) {
+func (e *estate) pairFlows(i, j int, add func(connection)) {
 	a, b := &e.NICs[i], &e.NICs[j]
 	if i == j {
 		return
@@ -290,12 +290,12 @@ func (e *estate) pairFlows(i, j int, add func(flow)) {
 	if a.Net == b.Net || e.arePeered(a.Net, b.Net) {
 		for _, x := range a.IPs {
 			for _, y := range b.IPs {
-				add(flow{src: i, dst: j, srcAddr: netip.MustParseAddr(x), dstAddr: netip.MustParseAddr(y), private: true})
+				add(connection{src: i, dst: j, srcAddr: netip.MustParseAddr(x), dstAddr: netip.MustParseAddr(y), private: true})
 			}
 		}
 	}
 	if a.Public != "" && b.Public != "" {
-		add(flow{src: i, dst: j, srcAddr: netip.MustParseAddr(a.Public), dstAddr: netip.MustParseAddr(b.Public)})
+		add(connection{src: i, dst: j, srcAddr: netip.MustParseAddr(a.Public), dstAddr: netip.MustParseAddr(b.Public)})
 	}
 }
 

@@ -234,7 +234,7 @@ func (e *estate) editNative(f *fakeCloud, i int, rules []cloud.Rule) error {
 type phase struct {
 	*estate
 	set   policySet
-	flows []flow
+	flows []connection
 	st    *stats
 	rand  *rand.Rand
 
