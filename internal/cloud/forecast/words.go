@@ -11,6 +11,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
+// lastPort is the greatest value of the 16-bit axis of a flow.Service.
+const lastPort = 0xffff
+
 // changes collects differences cell by cell and puts them together.
 type changes struct {
 	region string
@@ -241,7 +244,7 @@ func allBut(in, missing []Range) string {
 // joined returns the services as ranges, neighbours put together.
 func joined(services []flow.Service) []Range {
 	services = slices.Clone(services)
-	slices.SortFunc(services, compareServices)
+	slices.SortFunc(services, flow.Service.Compare)
 	out := []Range{}
 	for _, s := range slices.Compact(services) {
 		if k := len(out) - 1; k >= 0 && out[k].Protocol == s.Protocol && out[k].To+1 >= int(s.From) {
@@ -264,7 +267,7 @@ func words(ranges []Range) string {
 func (r Range) String() string {
 	name := cloud.ProtocolName(r.Protocol)
 	switch {
-	case r.From == 0 && r.To == last:
+	case r.From == 0 && r.To == lastPort:
 		return name
 	case r.Protocol == cloud.TCP || r.Protocol == cloud.UDP:
 		return cloud.Match{Protocol: r.Protocol, From: r.From, To: r.To}.String()

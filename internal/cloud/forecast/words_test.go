@@ -14,9 +14,9 @@ func TestPacketsInWords(t *testing.T) {
 	service := func(protocol, from, to int) flow.Service {
 		return flow.Service{Protocol: protocol, From: uint16(from), To: uint16(to)}
 	}
-	others := service(cloud.AnyProtocol, 0, last)
-	udp, sctp, gre := service(cloud.UDP, 0, last), service(cloud.SCTP, 0, last), service(47, 0, last)
-	low, mysql, high := service(cloud.TCP, 0, 3305), service(cloud.TCP, 3306, 3306), service(cloud.TCP, 3307, last)
+	others := service(cloud.AnyProtocol, 0, lastPort)
+	udp, sctp, gre := service(cloud.UDP, 0, lastPort), service(cloud.SCTP, 0, lastPort), service(47, 0, lastPort)
+	low, mysql, high := service(cloud.TCP, 0, 3305), service(cloud.TCP, 3306, 3306), service(cloud.TCP, 3307, lastPort)
 	possible := []flow.Service{low, mysql, high, udp, gre, sctp, others}
 	for want, in := range map[string][]flow.Service{
 		"tcp 3306": {mysql},

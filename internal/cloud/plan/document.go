@@ -9,10 +9,11 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
 // PlannedGroupID begins the ID of a group that exists in a forecast only; the network and the name follow.
-const PlannedGroupID = "new:"
+const PlannedGroupID = model.PlannedGroupID
 
 // Setting is what plans are described in: the zero value knows nothing.
 type Setting struct {
