@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
@@ -49,15 +48,6 @@ func (f *fakeCloud) group(id string) *cloud.Group {
 	for i := range f.snap.Groups {
 		if f.snap.Groups[i].ID == id {
 			return &f.snap.Groups[i]
-		}
-	}
-	return nil
-}
-
-func (f *fakeCloud) named(network, name string) *cloud.Group {
-	for i := range f.snap.Groups {
-		if g := &f.snap.Groups[i]; g.NetworkID == network && strings.EqualFold(g.Name, name) {
-			return g
 		}
 	}
 	return nil

@@ -25,11 +25,22 @@ type naive struct {
 	boundaries []packet
 	// generous has native rules allow everything.
 	generous bool
+	// older is the same before memberships changed, and stale tells whose membership is still that; nil if everybody's is that of set.
+	older *naive
+	stale func(member int) bool
+}
+
+// of returns the evaluator whose memberships count for a member: a VM, or somebody outside.
+func (v naive) of(member int) naive {
+	if v.older != nil && v.stale(member) {
+		return *v.older
+	}
+	return v
 }
 
 func (v naive) half(nic int, d cloud.Direction, r remote, k packet) bool {
 	n := &v.NICs[nic]
-	if n.VM >= 0 && v.VMs[n.VM].Selected && v.guarded[nicID(nic)] {
+	if n.VM >= 0 && v.VMs[n.VM].Selected && v.of(n.VM).guarded[nicID(nic)] {
 		rules, isolated := v.rules(n.VM, d)
 		if v.failsafeAllows(n.VM, d, r, k) {
 			return true
@@ -65,7 +76,7 @@ type orderedRule struct {
 
 func (v naive) rules(vm int, d cloud.Direction) (out []orderedRule, isolated bool) {
 	for i, p := range v.set.Policies {
-		if v.without[policyName(p, i)+"/"+vmID(vm)] {
+		if v.of(vm).without[policyName(p, i)+"/"+vmID(vm)] {
 			continue
 		}
 		for k, rule := range p.Rules {
@@ -73,7 +84,7 @@ func (v naive) rules(vm int, d cloud.Direction) (out []orderedRule, isolated boo
 			if len(applied) == 0 {
 				applied = rule.Applied
 			}
-			on := slices.ContainsFunc(applied, func(a int) bool { return slices.Contains(v.set.Applied[a], vm) })
+			on := slices.ContainsFunc(applied, func(a int) bool { return slices.Contains(v.of(vm).set.Applied[a], vm) })
 			if !on || rule.Out != (d == cloud.Egress) {
 				continue
 			}
@@ -113,8 +124,8 @@ func (v naive) matches(nic int, rule ruleSpec, r remote, k packet) bool {
 		}
 	}
 	for _, a := range rule.Address {
-		for _, m := range v.set.Address[a] {
-			if v.isMember(nic, m, r) {
+		for m := range len(v.VMs) + len(outsiders) {
+			if slices.Contains(v.of(m).set.Address[a], m) && v.isMember(nic, m, r) {
 				return true
 			}
 		}
