@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -78,7 +79,7 @@ func allows(f plan.FailsafeFlow, packet policy.Flow, other netip.Addr) bool {
 	case policy.ICMP:
 		protocol, port = cloud.ICMP, 0
 	}
-	return len(f.Services) == 0 || slices.ContainsFunc(f.Services, func(s plan.Service) bool {
+	return len(f.Services) == 0 || slices.ContainsFunc(f.Services, func(s flow.Service) bool {
 		return s.Protocol == protocol && s.From <= port && port <= s.To
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // planAnswer is what the command plan prints. docs/plan.md documents every field.
@@ -305,7 +306,7 @@ func (o *observedAccount) objectNames() map[string]string {
 func flowsOfFailsafe(f plan.FailsafeFlow) (out []plannedFlow) {
 	services := f.Services
 	if len(services) == 0 {
-		services = []plan.Service{{Protocol: cloud.AnyProtocol, To: 0xffff}}
+		services = []flow.Service{{Protocol: cloud.AnyProtocol, To: 0xffff}}
 	}
 	for _, s := range services {
 		out = append(out, plannedFlow{f.Direction, s.Protocol, int(s.From), int(s.To), f.Peers})

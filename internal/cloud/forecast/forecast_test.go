@@ -7,6 +7,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 )
 
 func rule(d cloud.Direction, m cloud.Match, peer string) cloud.Rule {
@@ -91,7 +92,7 @@ func TestReachInWords(t *testing.T) {
 				step(cloud.OpAddRules, "sg-db", rule(cloud.Ingress, ping, "198.51.100.0/24")),
 			},
 			"+ icmp type 8 code 0 from 198.51.100.0/24 to db; - everything from web-1, web-2 to " +
-				strings.Join(texts(plan.SetOfPrefixes(netip.MustParsePrefix("0.0.0.0/0")).Minus(plan.SetOfPrefixes(netip.MustParsePrefix("10.0.0.0/24")))), ", "),
+				strings.Join(texts(addrset.OfPrefixes(netip.MustParsePrefix("0.0.0.0/0")).Minus(addrset.OfPrefixes(netip.MustParsePrefix("10.0.0.0/24")))), ", "),
 		},
 		"a prefix list, and one that is not known": {
 			[]plan.Step{step(cloud.OpAddRules, "sg-db", rule(cloud.Ingress, ssh, "pl-1"), rule(cloud.Ingress, ssh, "pl-2"))},
@@ -111,7 +112,7 @@ func TestReachInWords(t *testing.T) {
 			}
 			from, to := x.From.String(), x.To.String()
 			if len(x.To.Addresses) > named+1 {
-				to = strings.Join(texts(plan.SetOfPrefixes(x.To.Addresses...)), ", ")
+				to = strings.Join(texts(addrset.OfPrefixes(x.To.Addresses...)), ", ")
 			}
 			got = append(got, sign+x.Packets.Text+" from "+from+" to "+to)
 		}
@@ -141,7 +142,7 @@ func TestReachKeepsFamiliesApart(t *testing.T) {
 	}
 }
 
-func texts(s plan.Set) []string {
+func texts(s addrset.Set) []string {
 	var out []string
 	for _, p := range s.Prefixes() {
 		out = append(out, p.String())

@@ -1,11 +1,10 @@
 package forecast
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
 // Quota is one limit of the cloud and how much of it is used.
@@ -30,17 +29,18 @@ func Quotas(before, after *cloud.Snapshot, l cloud.Limits) []Quota {
 		old[before.Groups[i].ID] = &before.Groups[i]
 	}
 	rules := Quota{Region: before.Region, Name: "rules of a group, per direction and family", Limit: l.RulesPerGroup}
+	was, is := model.NewView(before), model.NewView(after)
 	for i := range after.Groups {
 		g := &after.Groups[i]
-		was := old[g.ID]
-		if was != nil && slices.EqualFunc(was.Rules, g.Rules, cloud.Rule.Same) {
+		earlier := old[g.ID]
+		if earlier != nil && slices.EqualFunc(earlier.Rules, g.Rules, cloud.Rule.Same) {
 			continue
 		}
-		n, where := fullest(after, g)
+		n, where := is.Fullest(g.Rules)
 		if n > rules.After {
 			rules.After, rules.Where, rules.Before = n, g.Name+", "+where, 0
-			if was != nil {
-				rules.Before, _ = fullest(before, was)
+			if earlier != nil {
+				rules.Before, _ = was.Fullest(earlier.Rules)
 			}
 		}
 	}
@@ -62,31 +62,4 @@ func Quotas(before, after *cloud.Snapshot, l cloud.Limits) []Quota {
 		out = append(out, nics)
 	}
 	return out
-}
-
-// fullest counts the rules of a group in the direction and address family that has most, as the cloud counts them: a reference counts in
-// both families, a prefix list as many as it can hold in its own.
-func fullest(s *cloud.Snapshot, g *cloud.Group) (n int, where string) {
-	counts := map[string]int{}
-	for _, r := range g.Rules {
-		weight, block := 1, r.Peer.CIDR
-		if i := slices.IndexFunc(s.PrefixLists, func(l cloud.PrefixList) bool { return l.ID == r.Peer.PrefixListID }); r.Peer.PrefixListID != "" && i >= 0 {
-			weight = s.PrefixLists[i].Weight()
-			if entries := s.PrefixLists[i].Entries; len(entries) > 0 {
-				block = entries[0]
-			}
-		}
-		if !block.IsValid() || block.Addr().Is4() {
-			counts[fmt.Sprintf("%s IPv4", r.Direction)] += weight
-		}
-		if !block.IsValid() || block.Addr().Is6() {
-			counts[fmt.Sprintf("%s IPv6", r.Direction)] += weight
-		}
-	}
-	for k, c := range counts {
-		if cmp.Or(cmp.Compare(c, n), cmp.Compare(where, k)) > 0 {
-			n, where = c, k
-		}
-	}
-	return n, where
 }

@@ -6,13 +6,9 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
-)
-
-var (
-	everything = plan.Everything()
-	v4         = plan.SetOfPrefixes(netip.MustParsePrefix("0.0.0.0/0"))
-	v6         = plan.SetOfPrefixes(netip.MustParsePrefix("::/0"))
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
 // Change is a set of flows that open, or that close: all that the packets, the sources and the destinations make together.
@@ -37,17 +33,17 @@ type End struct {
 	// Unseen are peers whose addresses the account does not show: groups of other accounts, prefix lists without their entries.
 	Unseen []string `json:"unseen,omitempty"`
 	// holes are addresses of interfaces in sight within Addresses.
-	holes plan.Set
+	holes addrset.Set
 }
 
 // kind is a set of interfaces with the same network and the same groups, before and after.
 type kind struct {
 	network       string
 	before, after []string // groups
-	addrs         plan.Set
+	addrs         addrset.Set
 	interfaces    []*cloud.Interface
 	halves        [2]halfOf    // ingress, egress
-	outside       plan.Set     // addresses that no interface in reach has, of the families that the kind has
+	outside       addrset.Set  // addresses that no interface in reach has, of the families that the kind has
 	inside        []netip.Addr // the addresses of interfaces in reach, sorted
 }
 
@@ -58,14 +54,14 @@ type halfOf struct {
 }
 
 type cell struct {
-	service       plan.Service
-	before, after plan.Set
+	service       flow.Service
+	before, after addrset.Set
 	// unseen are peers that come and go, whose addresses are not known.
 	comes, goes []string
 }
 
 // at returns the cell that holds a service, which lies in one cell.
-func (h *halfOf) at(s plan.Service) *cell {
+func (h *halfOf) at(s flow.Service) *cell {
 	for i := range h.cells {
 		c := &h.cells[i]
 		if c.service.Protocol == s.Protocol && c.service.From <= s.From && s.To <= c.service.To {
@@ -77,7 +73,7 @@ func (h *halfOf) at(s plan.Service) *cell {
 
 // comparison is two snapshots of a region that differ in groups, rules and what interfaces hold.
 type comparison struct {
-	before, after *view
+	before, after *model.View
 	kinds         []*kind
 	names         map[string]string // of interfaces
 	changes       changes
@@ -86,7 +82,7 @@ type comparison struct {
 // Reach returns the flows that are allowed in only one of two snapshots of the same region, in words, those that open first. Flows from an
 // interface to itself are left out where they can be told apart.
 func Reach(before, after *cloud.Snapshot) []Change {
-	c := &comparison{before: newView(before), after: newView(after), names: names(before)}
+	c := &comparison{before: model.NewView(before), after: model.NewView(after), names: names(before)}
 	c.changes.region = before.Region
 	c.findKinds()
 	for _, k := range c.kinds {
@@ -94,7 +90,7 @@ func Reach(before, after *cloud.Snapshot) []Change {
 	}
 	for _, to := range c.kinds {
 		for _, from := range c.kinds {
-			if (to.halves[0].changed || from.halves[1].changed) && c.before.reaches(to.network, from.network) {
+			if (to.halves[0].changed || from.halves[1].changed) && c.before.Reaches(to.network, from.network) {
 				c.inner(from, to)
 			}
 		}
@@ -136,13 +132,13 @@ func names(s *cloud.Snapshot) map[string]string {
 
 func (c *comparison) findKinds() {
 	now := map[string][]string{}
-	for i := range c.after.snap.Interfaces {
-		now[c.after.snap.Interfaces[i].ID] = c.after.snap.Interfaces[i].GroupIDs
+	for i := range c.after.Snapshot().Interfaces {
+		now[c.after.Snapshot().Interfaces[i].ID] = c.after.Snapshot().Interfaces[i].GroupIDs
 	}
 	byKey := map[string]*kind{}
 	addrs := map[*kind][]netip.Addr{}
-	for i := range c.before.snap.Interfaces {
-		n := &c.before.snap.Interfaces[i]
+	for i := range c.before.Snapshot().Interfaces {
+		n := &c.before.Snapshot().Interfaces[i]
 		key := strings.Join([]string{n.NetworkID, strings.Join(n.GroupIDs, " "), strings.Join(now[n.ID], " ")}, "|")
 		k := byKey[key]
 		if k == nil {
@@ -154,12 +150,12 @@ func (c *comparison) findKinds() {
 		addrs[k] = append(addrs[k], n.PrivateIPs...)
 	}
 	for _, k := range c.kinds {
-		k.addrs = plan.SetOf(addrs[k]...)
+		k.addrs = addrset.Of(addrs[k]...)
 	}
 	for _, k := range c.kinds {
 		k.outside = families(k.addrs)
 		for _, o := range c.kinds {
-			if c.before.reaches(k.network, o.network) {
+			if c.before.Reaches(k.network, o.network) {
 				k.outside = k.outside.Minus(o.addrs)
 				k.inside = append(k.inside, addrs[o]...)
 			}
@@ -171,9 +167,9 @@ func (c *comparison) findKinds() {
 }
 
 // families are all addresses of the families that the set has addresses of.
-func families(s plan.Set) plan.Set {
-	var out plan.Set
-	for _, f := range []plan.Set{v4, v6} {
+func families(s addrset.Set) addrset.Set {
+	var out addrset.Set
+	for _, f := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} {
 		if s.Overlaps(f) {
 			out = out.Union(f)
 		}
@@ -182,13 +178,13 @@ func families(s plan.Set) plan.Set {
 }
 
 func (c *comparison) half(k *kind, d cloud.Direction) halfOf {
-	old, now := c.before.rules(k.before, d), c.after.rules(k.after, d)
+	old, now := c.before.Rules(k.before, d), c.after.Rules(k.after, d)
 	var out halfOf
-	for _, s := range partition(old, now) {
+	for _, s := range flow.Partition(servicesOf(old, now)) {
 		x := cell{service: s}
-		var unseenOld, unseenNow []string
-		x.before, unseenOld = c.before.allowed(old, k.network, s)
-		x.after, unseenNow = c.after.allowed(now, k.network, s)
+		var unseenOld, unseenNow []cloud.Peer
+		x.before, unseenOld = c.before.Allowed(old, k.network, s)
+		x.after, unseenNow = c.after.Allowed(now, k.network, s)
 		x.comes, x.goes = without(unseenNow, unseenOld), without(unseenOld, unseenNow)
 		out.changed = out.changed || !x.before.Equal(x.after) || len(x.comes)+len(x.goes) > 0
 		out.cells = append(out.cells, x)
@@ -196,14 +192,25 @@ func (c *comparison) half(k *kind, d cloud.Direction) halfOf {
 	return out
 }
 
-func without(a, b []string) []string {
-	var out []string
-	for _, s := range a {
-		if !slices.Contains(b, s) {
-			out = append(out, s)
-		}
+// servicesOf are what rules match.
+func servicesOf(rules ...[]cloud.Rule) []flow.Service {
+	var out []flow.Service
+	for _, r := range slices.Concat(rules...) {
+		out = append(out, flow.ServiceOf(r.Match))
 	}
 	return out
+}
+
+// without returns the names of the peers of a that are not in b.
+func without(a, b []cloud.Peer) []string {
+	var out []string
+	for _, p := range a {
+		if !slices.Contains(b, p) {
+			out = append(out, p.String())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // outer compares flows between a kind and addresses that no interface in reach has: one half decides.
@@ -214,13 +221,13 @@ func (c *comparison) outer(k *kind) {
 		if !h.changed {
 			continue
 		}
-		var possible []plan.Service
+		var possible []flow.Service
 		for j := range h.cells {
-			if icmpAddrs(h.cells[j].service.Protocol).Overlaps(k.addrs) {
+			if flow.Family(h.cells[j].service.Protocol).Overlaps(k.addrs) {
 				possible = append(possible, h.cells[j].service)
 			}
 		}
-		tell := func(opens bool, s plan.Service, other End) {
+		tell := func(opens bool, s flow.Service, other End) {
 			from, to := other, self
 			if i == 1 {
 				from, to = self, other
@@ -248,7 +255,7 @@ func (c *comparison) outer(k *kind) {
 }
 
 // filled closes the holes that interfaces leave in ranges of addresses, so that a range is told as it is written in a rule.
-func filled(set plan.Set, inside []netip.Addr) plan.Set {
+func filled(set addrset.Set, inside []netip.Addr) addrset.Set {
 	var holes []netip.Addr
 	for i := 0; i < len(inside); {
 		j := i + 1
@@ -260,7 +267,7 @@ func filled(set plan.Set, inside []netip.Addr) plan.Set {
 		}
 		i = j
 	}
-	return set.Union(plan.SetOf(holes...))
+	return set.Union(addrset.Of(holes...))
 }
 
 // inner compares flows between interfaces of two kinds: both halves decide, and within two kinds all flows that are allowed are all flows
@@ -271,16 +278,16 @@ func (c *comparison) inner(from, to *kind) {
 	}
 	in, out := &to.halves[0], &from.halves[1]
 	services := overlay(in, out)
-	var possible []plan.Service
+	var possible []flow.Service
 	for _, s := range services {
-		if f := icmpAddrs(s.Protocol); f.Overlaps(from.addrs) && f.Overlaps(to.addrs) {
+		if f := flow.Family(s.Protocol); f.Overlaps(from.addrs) && f.Overlaps(to.addrs) {
 			possible = append(possible, s)
 		}
 	}
 	for _, s := range possible {
 		x, y := in.at(s), out.at(s)
-		for _, family := range []plan.Set{v4, v6} { // no flow goes from one to the other
-			packets := family.Intersect(icmpAddrs(s.Protocol))
+		for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} { // no flow goes from one to the other
+			packets := family.Intersect(flow.Family(s.Protocol))
 			senders, receivers := from.addrs.Intersect(packets), to.addrs.Intersect(packets)
 			old := box{x.before.Intersect(senders), y.before.Intersect(receivers)}
 			now := box{x.after.Intersect(senders), y.after.Intersect(receivers)}
@@ -295,20 +302,18 @@ func (c *comparison) inner(from, to *kind) {
 }
 
 // overlay returns the common refinement of the cells of two halves.
-func overlay(a, b *halfOf) []plan.Service {
-	cuts := map[int][]int{}
+func overlay(a, b *halfOf) []flow.Service {
+	var services []flow.Service
 	for _, h := range []*halfOf{a, b} {
 		for i := range h.cells {
-			if s := h.cells[i].service; s.Protocol != cloud.AnyProtocol {
-				cuts[s.Protocol] = append(cuts[s.Protocol], int(s.From), int(s.To)+1)
-			}
+			services = append(services, h.cells[i].service)
 		}
 	}
-	return cut(cuts)
+	return flow.Partition(services)
 }
 
 // box is all flows from some addresses to some addresses.
-type box struct{ from, to plan.Set }
+type box struct{ from, to addrset.Set }
 
 // minus returns the flows of b that are not in o, as boxes that are not empty and do not overlap.
 func (b box) minus(o box) []box {
@@ -322,7 +327,7 @@ func (b box) minus(o box) []box {
 }
 
 // end names the interfaces of a kind that have some of the addresses.
-func (c *comparison) end(k *kind, addrs plan.Set) End {
+func (c *comparison) end(k *kind, addrs addrset.Set) End {
 	var out []string
 	for _, n := range k.interfaces {
 		if slices.ContainsFunc(n.PrivateIPs, addrs.Contains) {

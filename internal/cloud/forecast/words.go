@@ -7,8 +7,12 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
+
+// lastPort is the greatest value of the 16-bit axis of a flow.Service.
+const lastPort = 0xffff
 
 // changes collects differences cell by cell and puts them together.
 type changes struct {
@@ -20,10 +24,10 @@ type changes struct {
 // entry is all that changes in the same way between the same two ends.
 type entry struct {
 	Change
-	services, possible []plan.Service
+	services, possible []flow.Service
 }
 
-func (c *changes) add(opens bool, from, to End, s plan.Service, possible []plan.Service) {
+func (c *changes) add(opens bool, from, to End, s flow.Service, possible []flow.Service) {
 	key := fmt.Sprint(opens, "|", from.key(), "|", to.key())
 	if c.byKey == nil {
 		c.byKey = map[string]*entry{}
@@ -103,7 +107,7 @@ func (e End) and(o End) End {
 	}
 	out := End{VMs: union(e.VMs, o.VMs), Unseen: union(e.Unseen, o.Unseen), holes: e.holes.Union(o.holes)}
 	if len(e.Addresses)+len(o.Addresses) > 0 {
-		out.Addresses = plan.SetOfPrefixes(slices.Concat(e.Addresses, o.Addresses)...).Prefixes()
+		out.Addresses = addrset.OfPrefixes(slices.Concat(e.Addresses, o.Addresses)...).Prefixes()
 	}
 	out.Rest = e.Rest || o.Rest
 	return out
@@ -134,7 +138,7 @@ func (e End) Text(limit int) string {
 		if p.IsSingleIP() {
 			text = p.Addr().String()
 		}
-		if e.holes.Overlaps(plan.SetOfPrefixes(p)) {
+		if e.holes.Overlaps(addrset.OfPrefixes(p)) {
 			rest = append(rest, "the rest of "+text)
 		} else {
 			whole = append(whole, text)
@@ -176,13 +180,13 @@ func (p Packets) Contain(protocol, port int) bool {
 }
 
 // packetsOf says which packets the cells hold, given all cells that are possible between the two ends.
-func packetsOf(in, possible []plan.Service) Packets {
-	if !slices.ContainsFunc(in, func(s plan.Service) bool { return s.Protocol == cloud.AnyProtocol }) {
+func packetsOf(in, possible []flow.Service) Packets {
+	if !slices.ContainsFunc(in, func(s flow.Service) bool { return s.Protocol == cloud.AnyProtocol }) {
 		out := Packets{Ranges: joined(in)}
 		out.Text = words(out.Ranges)
 		return out
 	}
-	var missing []plan.Service
+	var missing []flow.Service
 	for _, s := range possible {
 		if !slices.Contains(in, s) {
 			missing = append(missing, s)
@@ -238,9 +242,9 @@ func allBut(in, missing []Range) string {
 }
 
 // joined returns the services as ranges, neighbours put together.
-func joined(services []plan.Service) []Range {
+func joined(services []flow.Service) []Range {
 	services = slices.Clone(services)
-	slices.SortFunc(services, compareServices)
+	slices.SortFunc(services, flow.Service.Compare)
 	out := []Range{}
 	for _, s := range slices.Compact(services) {
 		if k := len(out) - 1; k >= 0 && out[k].Protocol == s.Protocol && out[k].To+1 >= int(s.From) {
@@ -263,7 +267,7 @@ func words(ranges []Range) string {
 func (r Range) String() string {
 	name := cloud.ProtocolName(r.Protocol)
 	switch {
-	case r.From == 0 && r.To == last:
+	case r.From == 0 && r.To == lastPort:
 		return name
 	case r.Protocol == cloud.TCP || r.Protocol == cloud.UDP:
 		return cloud.Match{Protocol: r.Protocol, From: r.From, To: r.To}.String()

@@ -7,10 +7,12 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // peerAddrs returns the addresses of the rule's peer as they are seen from a network.
-func (s *regionState) peerAddrs(r *rule, view *network) Set {
+func (s *regionState) peerAddrs(r *rule, view *network) addrset.Set {
 	if len(r.groups) == 0 {
 		return r.blocks
 	}
@@ -28,7 +30,7 @@ func (s *regionState) peerAddrs(r *rule, view *network) Set {
 
 // groupAddrs returns the addresses that the members of an address group have when seen from a network: the private addresses of
 // interfaces in reach of group references, else all known addresses except those of a VM that denote another host there.
-func (s *regionState) groupAddrs(name string, view *network) Set {
+func (s *regionState) groupAddrs(name string, view *network) addrset.Set {
 	key := nativeKey{name, view}
 	if set, ok := s.groupCache[key]; ok {
 		return set
@@ -39,13 +41,13 @@ func (s *regionState) groupAddrs(name string, view *network) Set {
 			addrs = s.memberAddrs(addrs, &g.GroupMembers[i], view)
 		}
 	}
-	set := SetOf(addrs...)
+	set := addrset.Of(addrs...)
 	s.groupCache[key] = set
 	return set
 }
 
 func (s *regionState) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *network) []netip.Addr {
-	var near Set // all addresses of interfaces in reach
+	var near addrset.Set // all addresses of interfaces in reach
 	if m.ExternalEntity != nil {
 		entity := EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}
 		if n := s.networks[s.in.Shared[entity]]; n != nil && view.reaches(n) {
@@ -90,10 +92,10 @@ func (s *regionState) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view
 
 // nativePeer returns the addresses that the peer of a native rule means, and whether it names them itself. known is false if the
 // peer's members cannot be seen from this account.
-func (s *regionState) nativePeer(p cloud.Peer, view *network) (addrs Set, byAddr, known bool) {
+func (s *regionState) nativePeer(p cloud.Peer, view *network) (addrs addrset.Set, byAddr, known bool) {
 	switch {
 	case p.CIDR.IsValid():
-		return SetOfPrefixes(p.CIDR), true, true
+		return addrset.OfPrefixes(p.CIDR), true, true
 	case p.PrefixListID != "":
 		entries, known := s.entries(p)
 		return entries, true, known
@@ -101,16 +103,16 @@ func (s *regionState) nativePeer(p cloud.Peer, view *network) (addrs Set, byAddr
 		g := s.groups[p.GroupID]
 		if g == nil {
 			// A group of this account that is not there is a stale reference and means nobody.
-			return Set{}, false, p.GroupOwner == "" || p.GroupOwner == s.snap.OwnerID
+			return addrset.Set{}, false, p.GroupOwner == "" || p.GroupOwner == s.snap.OwnerID
 		}
 		return s.membersOf(g, s.byFormer[g.ID], view), false, true
 	}
 }
 
-func (s *regionState) membersOf(g *cloud.Group, holders []*nic, view *network) Set {
+func (s *regionState) membersOf(g *cloud.Group, holders []*nic, view *network) addrset.Set {
 	owner := s.networks[g.NetworkID]
 	if owner == nil || !view.reaches(owner) {
-		return Set{}
+		return addrset.Set{}
 	}
 	key := nativeKey{g.ID, owner}
 	if set, ok := s.nativeCache[key]; ok {
@@ -120,7 +122,7 @@ func (s *regionState) membersOf(g *cloud.Group, holders []*nic, view *network) S
 	for _, n := range holders {
 		addrs = append(addrs, n.PrivateIPs...)
 	}
-	set := SetOf(addrs...)
+	set := addrset.Of(addrs...)
 	s.nativeCache[key] = set
 	return set
 }
@@ -135,15 +137,15 @@ func (s *regionState) note(object, message string) {
 }
 
 // actual is what the interfaces with exactly these groups allow now, in both directions: ingress, egress.
-func (s *regionState) actual(groups []string, view *network) [2]half {
+func (s *regionState) actual(groups []string, view *network) [2]flow.Permit {
 	key := view.ID + " " + strings.Join(groups, " ")
 	if h, ok := s.actualCache[key]; ok {
 		return h
 	}
-	var out [2]half
+	var out [2]flow.Permit
 	for i, d := range directions {
 		rules := s.groupRules(groups, d)
-		out[i] = s.evaluate(rules, view, func(p cloud.Peer) Set { return s.heldAddrs(p.GroupID, view) })
+		out[i] = s.evaluate(rules, view, func(p cloud.Peer) addrset.Set { return s.heldAddrs(p.GroupID, view) })
 	}
 	s.actualCache[key] = out
 	return out
@@ -174,25 +176,25 @@ func indexOf(d cloud.Direction) int {
 }
 
 // addrsOf returns the private addresses of those interfaces that can be referenced from the network.
-func addrsOf(nics []*nic, view *network) Set {
+func addrsOf(nics []*nic, view *network) addrset.Set {
 	var addrs []netip.Addr
 	for _, n := range nics {
 		if view.reaches(n.network) {
 			addrs = append(addrs, n.PrivateIPs...)
 		}
 	}
-	return SetOf(addrs...)
+	return addrset.Of(addrs...)
 }
 
 // addresses returns what a rule's peer means now, and what it will mean; known is false for peers whose members cannot be seen.
-func (s *regionState) addresses(p cloud.Peer, view *network) (now, then Set, known bool) {
+func (s *regionState) addresses(p cloud.Peer, view *network) (now, then addrset.Set, known bool) {
 	key := groupKey(p)
 	if key == "" {
 		addrs, _, known := s.nativePeer(p, view)
 		return addrs, addrs, known
 	}
 	if p.GroupID != "" && s.groups[p.GroupID] == nil {
-		return Set{}, Set{}, false
+		return addrset.Set{}, addrset.Set{}, false
 	}
 	if p.GroupID != "" {
 		now = s.heldAddrs(p.GroupID, view)
@@ -201,27 +203,27 @@ func (s *regionState) addresses(p cloud.Peer, view *network) (now, then Set, kno
 }
 
 // evaluateThen returns what rules of one direction will allow when all interfaces hold the groups that they shall.
-func (s *regionState) evaluateThen(rules []cloud.Rule, view *network) half {
-	return s.evaluate(rules, view, func(p cloud.Peer) Set {
+func (s *regionState) evaluateThen(rules []cloud.Rule, view *network) flow.Permit {
+	return s.evaluate(rules, view, func(p cloud.Peer) addrset.Set {
 		_, then, _ := s.addresses(p, view)
 		return then
 	})
 }
 
 // evaluate returns what rules of one direction allow, given the members of groups.
-func (s *regionState) evaluate(rules []cloud.Rule, view *network, members func(p cloud.Peer) Set) half {
+func (s *regionState) evaluate(rules []cloud.Rule, view *network, members func(p cloud.Peer) addrset.Set) flow.Permit {
 	type peers struct {
-		service               Service
-		all, anonymous, plain []Set
+		service               flow.Service
+		all, anonymous, plain []addrset.Set
 		opaque                []cloud.Peer
 	}
 	var matched []*peers
-	var services []Service
+	var services []flow.Service
 	at := map[cloud.Match]*peers{}
 	for _, r := range rules {
 		m := at[r.Match]
 		if m == nil {
-			m = &peers{service: ServiceOf(r.Match)}
+			m = &peers{service: flow.ServiceOf(r.Match)}
 			at[r.Match], matched, services = m, append(matched, m), append(services, m.service)
 		}
 		addrs, byAddr, known := s.nativePeer(r.Peer, view)
@@ -239,24 +241,24 @@ func (s *regionState) evaluate(rules []cloud.Rule, view *network, members func(p
 		}
 	}
 	for _, m := range matched {
-		m.anonymous, m.plain = []Set{unionAll(m.anonymous)}, []Set{unionAll(m.plain)}
-		m.all = []Set{unionAll(append(m.all, m.anonymous[0]))}
+		m.anonymous, m.plain = []addrset.Set{addrset.Union(m.anonymous...)}, []addrset.Set{addrset.Union(m.plain...)}
+		m.all = []addrset.Set{addrset.Union(append(m.all, m.anonymous[0])...)}
 	}
-	var out half
-	for _, sv := range partition(services) {
-		cell := halfCell{service: sv}
-		var all, anonymous, plain []Set
+	var out flow.Permit
+	for _, sv := range flow.Partition(services) {
+		cell := flow.Grant{Service: sv}
+		var all, anonymous, plain []addrset.Set
 		for _, m := range matched {
-			if m.service.covers(sv) {
+			if m.service.Covers(sv) {
 				all, anonymous, plain = append(all, m.all[0]), append(anonymous, m.anonymous[0]), append(plain, m.plain[0])
-				cell.opaque = append(cell.opaque, m.opaque...)
+				cell.Opaque = append(cell.Opaque, m.opaque...)
 			}
 		}
-		family := familyOf(sv.Protocol)
-		cell.all, cell.anonymous, cell.plain = unionAll(all).Intersect(family), unionAll(anonymous).Intersect(family), unionAll(plain).Intersect(family)
-		slices.SortFunc(cell.opaque, cloud.Peer.Compare)
-		cell.opaque = slices.Compact(cell.opaque)
-		out.cells = append(out.cells, cell)
+		family := flow.Family(sv.Protocol)
+		cell.All, cell.Anonymous, cell.Plain = addrset.Union(all...).Intersect(family), addrset.Union(anonymous...).Intersect(family), addrset.Union(plain...).Intersect(family)
+		slices.SortFunc(cell.Opaque, cloud.Peer.Compare)
+		cell.Opaque = slices.Compact(cell.Opaque)
+		out.Grants = append(out.Grants, cell)
 	}
 	return out
 }

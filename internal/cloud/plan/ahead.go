@@ -3,11 +3,11 @@ package plan
 import (
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
 // provisional begins the IDs of groups that are only thought of.
@@ -19,122 +19,17 @@ func (in Input) applied(p Plan) Input {
 	in.restrain, in.stay, in.pause = nil, nil, pauseNobody
 	for i := range in.Regions {
 		r := &in.Regions[i]
-		f := newFuture(r.Snapshot)
+		m := model.New(r.Snapshot)
 		for _, s := range p.Steps {
-			if s.Scope.Region == r.Snapshot.Region {
-				f.apply(s)
+			if s.Scope.Region != r.Snapshot.Region {
+				continue
 			}
+			// An operation that does not fit changes nothing, and what it was to do is found missing in the next round.
+			_ = m.ApplyAs(s.Network, s.Op, provisional+s.Op.Group.NetworkID+"-"+s.Op.Group.Name)
 		}
-		r.Snapshot = f.snap
+		r.Snapshot = m.Snapshot()
 	}
 	return in
-}
-
-// future is a snapshot that operations are applied to. It shares with the one that it was made of what they do not change.
-type future struct {
-	snap       *cloud.Snapshot
-	groups     map[string]int // by ID
-	names      map[string]string
-	interfaces map[string]int
-	networks   map[string]int
-}
-
-func newFuture(from *cloud.Snapshot) *future {
-	s := *from
-	s.Groups, s.Interfaces, s.Networks = slices.Clone(s.Groups), slices.Clone(s.Interfaces), slices.Clone(s.Networks)
-	f := &future{snap: &s, groups: map[string]int{}, names: map[string]string{}, interfaces: map[string]int{}, networks: map[string]int{}}
-	for i := range s.Groups {
-		f.groups[s.Groups[i].ID] = i
-		f.names[s.Groups[i].NetworkID+"/"+s.Groups[i].Name] = s.Groups[i].ID
-	}
-	for i := range s.Interfaces {
-		f.interfaces[s.Interfaces[i].ID] = i
-	}
-	for i := range s.Networks {
-		f.networks[s.Networks[i].ID] = i
-	}
-	return f
-}
-
-func (f *future) apply(s Step) {
-	op := s.Op.Resolve(s.Network, f.names)
-	switch op.Kind {
-	case cloud.OpCreateGroup:
-		g := cloud.Group{
-			ID: provisional + op.Group.NetworkID + "-" + op.Group.Name, Name: op.Group.Name, NetworkID: op.Group.NetworkID, OwnerID: f.snap.OwnerID,
-			Description: op.Group.Description, Tags: op.Group.Tags,
-		}
-		f.groups[g.ID], f.names[g.NetworkID+"/"+g.Name] = len(f.snap.Groups), g.ID
-		f.snap.Groups = append(f.snap.Groups, g)
-	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
-		if i, ok := f.groups[op.Target]; ok {
-			f.snap.Groups[i].Rules = rulesAfter(f.snap.Groups[i].Rules, op)
-		}
-	case cloud.OpSetInterfaceGroups:
-		if i, ok := f.interfaces[op.Target]; ok {
-			f.snap.Interfaces[i].GroupIDs = slices.Sorted(slices.Values(op.GroupIDs))
-		}
-	case cloud.OpTag, cloud.OpUntag:
-		for _, id := range op.Subjects() {
-			f.tag(id, op)
-		}
-	case cloud.OpDeleteGroup:
-		if i, ok := f.groups[op.Target]; ok {
-			f.snap.Groups = slices.Delete(f.snap.Groups, i, i+1)
-			delete(f.groups, op.Target)
-			delete(f.names, s.Network+"/"+op.Group.Name)
-			for id, k := range f.groups {
-				if k > i {
-					f.groups[id] = k - 1
-				}
-			}
-		}
-	}
-}
-
-func rulesAfter(rules []cloud.Rule, op cloud.Op) []cloud.Rule {
-	gone := map[cloud.Rule]bool{}
-	switch op.Kind {
-	case cloud.OpRemoveRules:
-		for _, r := range op.Rules {
-			gone[r.Key()] = true
-		}
-	case cloud.OpReplaceRules:
-		for _, r := range op.Replaced {
-			gone[r.Key()] = true
-		}
-	}
-	out := slices.DeleteFunc(slices.Clone(rules), func(r cloud.Rule) bool { return gone[r.Key()] })
-	if op.Kind != cloud.OpRemoveRules {
-		out = append(out, op.Rules...)
-	}
-	slices.SortFunc(out, cloud.Rule.Compare)
-	return out
-}
-
-func (f *future) tag(id string, op cloud.Op) {
-	var tags *map[string]string
-	if i, ok := f.interfaces[id]; ok {
-		tags = &f.snap.Interfaces[i].Tags
-	} else if i, ok := f.networks[id]; ok {
-		tags = &f.snap.Networks[i].Tags
-	} else if i, ok := f.groups[id]; ok {
-		tags = &f.snap.Groups[i].Tags
-	} else {
-		return
-	}
-	changed := maps.Clone(*tags)
-	if changed == nil {
-		changed = map[string]string{}
-	}
-	for k, v := range op.Tags {
-		if op.Kind == cloud.OpTag {
-			changed[k] = v
-		} else {
-			delete(changed, k)
-		}
-	}
-	*tags = changed
 }
 
 // fingerprint identifies what the interfaces hold, and what the groups say and remember, whatever the IDs of groups of ours are.

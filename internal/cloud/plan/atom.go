@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // atom is a set of interfaces that are alike now and shall be alike in the end: same groups held, same groups wanted.
@@ -13,19 +15,19 @@ type atom struct {
 	nics             []*nic
 	current, target  []string // group keys, sorted
 	leaving, joining []string
-	private          Set
-	now, want        [2]half
+	private          addrset.Set
+	now, want        [2]flow.Permit
 	// bystander is true if the interfaces stay as they are, but others join or leave groups that their rules refer to.
 	bystander bool
 }
 
 // addrs are all addresses of the interfaces, public ones included.
-func (a *atom) addrs() Set {
-	sets := make([]Set, len(a.nics))
+func (a *atom) addrs() addrset.Set {
+	sets := make([]addrset.Set, len(a.nics))
 	for i, n := range a.nics {
 		sets[i] = n.all
 	}
-	return unionAll(sets)
+	return addrset.Union(sets...)
 }
 
 // holds reports whether the interfaces hold the group now.
@@ -38,12 +40,12 @@ func (a *atom) keeps(key string) bool {
 
 // may reports whether each of the interfaces may be allowed the addresses for the service at some moment of the change: it was
 // allowed before, or it will be. What an interface sends to itself passes no security group, so that a single one need not be allowed it.
-func (a *atom) may(d cloud.Direction, s Service, addrs Set) bool {
+func (a *atom) may(d cloud.Direction, s flow.Service, addrs addrset.Set) bool {
 	i := indexOf(d)
 	if len(a.nics) == 1 {
 		addrs = addrs.Minus(a.private)
 	}
-	return addrs.Empty() || a.want[i].allows(a.now[i], s, addrs)
+	return addrs.Empty() || a.want[i].Allows(a.now[i], s, addrs)
 }
 
 // formAtoms collects the interfaces that hold or shall hold groups of ours.
@@ -79,7 +81,7 @@ func (s *regionState) formAtoms() {
 }
 
 // nativeThen is what interfaces that are not guarded will allow: what their native groups give when everybody holds what he shall.
-func (s *regionState) nativeThen(target []string, view *network) (out [2]half) {
+func (s *regionState) nativeThen(target []string, view *network) (out [2]flow.Permit) {
 	native := slices.DeleteFunc(slices.Clone(target), func(key string) bool { return s.byKey[key] != nil })
 	for i, d := range directions {
 		out[i] = s.evaluateThen(s.groupRules(native, d), view)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // The bound is never more than the fewest rules that are possible, which are searched for here among all rules there are.
@@ -14,22 +16,22 @@ func TestBlocksNeededIsABound(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 5))
 	met := 0
 	for world := range 400 {
-		services := []Service{{cloud.TCP, 0, 79}, {cloud.TCP, 80, 80}, {cloud.TCP, 81, 0xffff}, whole(cloud.UDP), anyService}
-		var h half
+		services := []flow.Service{{Protocol: cloud.TCP, To: 79}, {Protocol: cloud.TCP, From: 80, To: 80}, {Protocol: cloud.TCP, From: 81, To: 0xffff}, flow.Whole(cloud.UDP), flow.Any()}
+		var h flow.Permit
 		for _, s := range services {
-			cell := halfCell{service: s}
+			cell := flow.Grant{Service: s}
 			for range r.IntN(3) {
-				cell.all = cell.all.Union(SetOfPrefixes(randomBlock(r)))
+				cell.All = cell.All.Union(addrset.OfPrefixes(randomBlock(r)))
 			}
-			h.cells = append(h.cells, cell)
+			h.Grants = append(h.Grants, cell)
 		}
-		var named Set
+		var named addrset.Set
 		if r.IntN(2) == 0 {
-			named = SetOfPrefixes(randomBlock(r))
+			named = addrset.OfPrefixes(randomBlock(r))
 		}
-		got, want := h.blocksNeeded(Set{v4: everyV4}, named, 1000), fewestRules(h, named)
+		got, want := blocksNeeded(h, addrset.AllIPv4(), named, 1000), fewestRules(h, named)
 		if got > want {
-			t.Fatalf("seed %d, world %d: at least %d, but %d are enough: %v, by reference %v", seed, world, got, want, h.cells, named.Prefixes())
+			t.Fatalf("seed %d, world %d: at least %d, but %d are enough: %v, by reference %v", seed, world, got, want, h.Grants, named.Prefixes())
 		}
 		if got == want && want > 1 {
 			met++
@@ -47,15 +49,15 @@ func randomBlock(r *rand.Rand) netip.Prefix {
 
 // fewestRules searches for the fewest rules that allow all that the half allows, except what may be named otherwise, and nothing else.
 // A rule is a block together with one protocol, a run of ports or everything.
-func fewestRules(h half, named Set) int {
+func fewestRules(h flow.Permit, named addrset.Set) int {
 	type spot struct{ addr, cell int }
 	at := func(a int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(a)}) }
 	var open uint64
-	bit := func(s spot) uint64 { return 1 << (s.addr*len(h.cells) + s.cell) }
+	bit := func(s spot) uint64 { return 1 << (s.addr*len(h.Grants) + s.cell) }
 	for a := range 8 {
-		for k, c := range h.cells {
+		for k, c := range h.Grants {
 			// The cell of all other protocols stands for many rules where it is not part of everything; the search counts it as one.
-			if c.all.Contains(at(a)) && !named.Contains(at(a)) {
+			if c.All.Contains(at(a)) && !named.Contains(at(a)) {
 				open |= bit(spot{a, k})
 			}
 		}
@@ -67,7 +69,7 @@ func fewestRules(h half, named Set) int {
 				covers, ok := uint64(0), true
 				for a := from; a < from+size; a++ {
 					for k := run[0]; k <= run[1]; k++ {
-						ok = ok && h.cells[k].all.Contains(at(a))
+						ok = ok && h.Grants[k].All.Contains(at(a))
 						covers |= bit(spot{a, k})
 					}
 				}

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // bridging finds rules that hold only while interfaces move. There are two gaps that they bridge. An interface that has moved already
@@ -105,7 +107,7 @@ func (b *bridging) look(c *cause) bool {
 		}
 	}
 	var hosts []cloud.Peer
-	family := familyOf(c.rule.Match.Protocol)
+	family := flow.Family(c.rule.Match.Protocol)
 	for _, p := range c.peer.private.Intersect(family).Prefixes() {
 		hosts = append(hosts, cloud.Peer{CIDR: p})
 	}
@@ -113,7 +115,7 @@ func (b *bridging) look(c *cause) bool {
 }
 
 // accept takes the peers as a bridge if it fits, and if everybody who is subject to it may be allowed the addresses.
-func (b *bridging) accept(c *cause, addrs Set, peers []cloud.Peer) bool {
+func (b *bridging) accept(c *cause, addrs addrset.Set, peers []cloud.Peer) bool {
 	rules := c.across(peers)
 	had := b.content(c.holder)
 	b.scratch = append(b.scratch[:0], had...)
@@ -126,7 +128,7 @@ func (b *bridging) accept(c *cause, addrs Set, peers []cloud.Peer) bool {
 		return false
 	}
 	for _, a := range b.subjects[c.holder] {
-		if !a.may(c.rule.Direction, ServiceOf(c.rule.Match), addrs) {
+		if !a.may(c.rule.Direction, flow.ServiceOf(c.rule.Match), addrs) {
 			return false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // causes finds the policies that steps are made for.
@@ -107,7 +108,7 @@ func (e *emitter) becauseOfRules(c *class, rules []cloud.Rule) {
 func (e *emitter) narrows(c *class, rules []cloud.Rule) bool {
 	return slices.ContainsFunc(rules, func(r cloud.Rule) bool {
 		_, then, known := e.addresses(r.Peer, c.network)
-		return !known || !c.want[indexOf(r.Direction)].allows(half{}, ServiceOf(r.Match), then)
+		return !known || !c.want[indexOf(r.Direction)].Allows(flow.Permit{}, flow.ServiceOf(r.Match), then)
 	})
 }
 
@@ -117,11 +118,11 @@ func (e *emitter) behind(c *class, rules []cloud.Rule, v verdict) (_ []PolicyRef
 	var policies []*policy
 	type about struct {
 		direction cloud.Direction
-		service   Service
+		service   flow.Service
 	}
 	seen := map[about]bool{}
 	for _, r := range rules {
-		what := about{r.Direction, ServiceOf(r.Match)}
+		what := about{r.Direction, flow.ServiceOf(r.Match)}
 		if seen[what] {
 			continue
 		}
@@ -140,6 +141,6 @@ func (e *emitter) behind(c *class, rules []cloud.Rule, v verdict) (_ []PolicyRef
 }
 
 // concerns reports whether the rule may match some packets of a service.
-func (b *bound) concerns(s Service) bool {
-	return b.any || s.Protocol == cloud.AnyProtocol || slices.ContainsFunc(b.services, func(o Service) bool { return o.Protocol == cloud.AnyProtocol || o.overlaps(s) })
+func (b *bound) concerns(s flow.Service) bool {
+	return b.any || s.Protocol == cloud.AnyProtocol || slices.ContainsFunc(b.services, func(o flow.Service) bool { return o.Protocol == cloud.AnyProtocol || o.Overlaps(s) })
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // kindSpill is the cloud.TagKind of the further groups of a class whose rules do not fit into one.
@@ -19,8 +21,8 @@ type class struct {
 	network   *network
 	state     InterfaceState // Guarded or Member
 	nics      []*nic
-	addrs     Set     // private addresses of the interfaces
-	want      [2]half // what it must allow: ingress, egress
+	addrs     addrset.Set    // private addresses of the interfaces
+	want      [2]flow.Permit // what it must allow: ingress, egress
 	// existing are the groups that it goes on using: the one that rules refer to first, then spilled ones.
 	existing []*cloud.Group
 	groups   []*group
@@ -94,7 +96,7 @@ func openUnder(rules []*bound) [2]bool {
 }
 
 // wanted is what the interface shall allow in the end, whoever enforces it.
-func (s *regionState) wanted(n *nic) [2]half {
+func (s *regionState) wanted(n *nic) [2]flow.Permit {
 	var rules []*bound
 	profile := ""
 	if n.vm != nil && n.state == Guarded && s.controllable(n) == "" {
@@ -107,18 +109,18 @@ func (s *regionState) wanted(n *nic) [2]half {
 }
 
 // wantedNow is what the interface shall allow after this round.
-func (s *regionState) wantedNow(n *nic) [2]half {
+func (s *regionState) wantedNow(n *nic) [2]flow.Permit {
 	want := s.wanted(n)
 	for i := range directions {
 		if s.restrict[n][i] {
-			want[i] = s.in.recall.numbered(want[i].intersect(s.actual(n.GroupIDs, n.network)[i]))
+			want[i] = s.in.recall.kept(want[i].Intersect(s.actual(n.GroupIDs, n.network)[i]))
 		}
 	}
 	return want
 }
 
 // decided is what the rules, which the profile identifies, make of what the former groups of the interface allow.
-func (s *regionState) decided(n *nic, rules []*bound, profile string) [2]half {
+func (s *regionState) decided(n *nic, rules []*bound, profile string) [2]flow.Permit {
 	open := openUnder(rules)
 	key := n.network.ID + "|" + profile
 	if open[0] || open[1] {
@@ -132,7 +134,7 @@ func (s *regionState) decided(n *nic, rules []*bound, profile string) [2]half {
 	return out
 }
 
-func (s *regionState) flattened(n *nic, rules []*bound) (out [2]half) {
+func (s *regionState) flattened(n *nic, rules []*bound) (out [2]flow.Permit) {
 	kept := s.kept(n)
 	for i, d := range directions {
 		f := flattening{view: n.network, kept: kept[i]}
@@ -142,7 +144,7 @@ func (s *regionState) flattened(n *nic, rules []*bound) (out [2]half) {
 			}
 		}
 		f.native = s.groupRules(n.former, d)
-		out[i] = s.in.recall.numbered(f.flatten(s))
+		out[i] = s.in.recall.kept(f.flatten(s))
 	}
 	return out
 }
@@ -171,7 +173,7 @@ func (s *regionState) formClasses() {
 		} else if !c.frozen && (s.together[n] != "" || s.united && s.restrict[n] != [2]bool{} && n.taken()) {
 			c.motley = true
 			for i, h := range s.wantedNow(n) {
-				c.want[i] = s.in.recall.numbered(c.want[i].intersect(h))
+				c.want[i] = s.in.recall.kept(c.want[i].Intersect(h))
 			}
 		}
 		c.nics = append(c.nics, n)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // computation is one call of Compute.
@@ -274,7 +276,7 @@ func bind(rules map[*rule]*bound, r *rule, m *v1beta2.GroupMember) {
 				continue
 			}
 			b.resolved = true
-			s := Service{number, uint16(p.Port), uint16(p.Port)}
+			s := flow.Service{Protocol: number, From: uint16(p.Port), To: uint16(p.Port)}
 			if !slices.Contains(b.services, s) {
 				b.services = append(slices.Clip(b.services), s)
 			}
@@ -350,8 +352,8 @@ func (c *computation) restrictConflicts() bool {
 	type change struct {
 		*atom
 		region          *regionState
-		addrs           Set
-		wider, narrower [2][]halfCell
+		addrs           addrset.Set
+		wider, narrower [2][]flow.Grant
 	}
 	var changes []*change
 	for _, s := range c.regions {
@@ -359,7 +361,7 @@ func (c *computation) restrictConflicts() bool {
 			ch := &change{atom: a, region: s}
 			any := false
 			for i := range directions {
-				ch.wider[i], ch.narrower[i] = a.want[i].minus(a.now[i]), a.now[i].minus(a.want[i])
+				ch.wider[i], ch.narrower[i] = a.want[i].Minus(a.now[i]), a.now[i].Minus(a.want[i])
 				any = any || len(ch.wider[i]) > 0 || len(ch.narrower[i]) > 0
 			}
 			if any {
@@ -383,7 +385,7 @@ func (c *computation) restrictConflicts() bool {
 				if a.bystander && b.region.givenBackAtOnce(b.atom) || b.bystander && a.region.givenBackAtOnce(a.atom) {
 					continue // one edit changes both halves
 				}
-				if meet(a.wider[i], b.addrs, b.narrower[1-i], a.addrs) {
+				if flow.Meet(a.wider[i], b.addrs, b.narrower[1-i], a.addrs) {
 					found = a.region.restrain(a.atom, i) || found
 					break
 				}
@@ -420,31 +422,4 @@ func (s *regionState) restrain(a *atom, direction int) (changed bool) {
 		}
 	}
 	return changed
-}
-
-// meet reports whether there is a service for which x has an address of xs and y one of ys.
-func meet(x []halfCell, xs Set, y []halfCell, ys Set) bool {
-	if len(y) == 0 {
-		return false
-	}
-	for _, a := range x {
-		if !a.all.Overlaps(xs) {
-			continue
-		}
-		for _, b := range y {
-			if overlapping(a.service, b.service) && b.all.Overlaps(ys) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// overlapping reports whether two cells of different partitions may share packets; a cell of all other protocols is taken to share
-// some with any.
-func overlapping(a, b Service) bool {
-	if a.Protocol == cloud.AnyProtocol || b.Protocol == cloud.AnyProtocol {
-		return true
-	}
-	return a.overlaps(b)
 }

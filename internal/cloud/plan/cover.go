@@ -5,18 +5,20 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // candidate is a group that rules of a class may refer to instead of naming addresses.
 type candidate struct {
 	peer  cloud.Peer
-	addrs Set // what the reference will mean
-	reach Set // what it may come to mean: also the interfaces that natively belong to the group but are under our control now
+	addrs addrset.Set // what the reference will mean
+	reach addrset.Set // what it may come to mean: also the interfaces that natively belong to the group but are under our control now
 }
 
 // in returns the addresses of the candidate in a family, or in all of them.
-func (c candidate) in(family Set) Set {
-	if len(family.v4)+len(family.v6) == 1 {
+func (c candidate) in(family addrset.Set) addrset.Set {
+	if family.Len() == 1 {
 		return c.addrs.Intersect(family)
 	}
 	return c.addrs
@@ -25,8 +27,8 @@ func (c candidate) in(family Set) Set {
 // traffic decides for everything that the class must allow whether to name it by group or by address. What is allowed whoever has
 // the address is named by address, so that a change of members does not change such rules; the rest by the groups whose
 // interfaces are all allowed, and what remains by address. Where f says so, members are named in the mixed form instead.
-func (s *regionState) traffic(c *class, want [2]half, f *forms) Traffic {
-	return Traffic{
+func (s *regionState) traffic(c *class, want [2]flow.Permit, f *forms) flow.Traffic {
+	return flow.Traffic{
 		Ingress: s.cover(c.network, want[0], slices.Concat(f.trial, s.nativeCandidates(c, cloud.Ingress)), f),
 		Egress:  s.cover(c.network, want[1], slices.Concat(f.trial, s.nativeCandidates(c, cloud.Egress)), f),
 	}
@@ -90,27 +92,27 @@ func (s *regionState) nativeCandidates(c *class, d cloud.Direction) []candidate 
 }
 
 // within reports whether everything that the reference may come to mean in a family is in the set.
-func (c candidate) within(set, family Set) bool {
-	return (len(family.v4) == 0 || within(c.reach.v4, set.v4)) && (len(family.v6) == 0 || within(c.reach.v6, set.v6))
+func (c candidate) within(set, family addrset.Set) bool {
+	return (len(family.IPv4()) == 0 || c.reach.IPv4().Within(set.IPv4())) && (len(family.IPv6()) == 0 || c.reach.IPv6().Within(set.IPv6()))
 }
 
 // cover names what a half allows: first by native groups, then by classes, then by address. If f only counts, it does nothing else.
-func (s *regionState) cover(view *network, want half, natives []candidate, f *forms) []Cell {
-	out := make([]Cell, 0, len(want.cells))
+func (s *regionState) cover(view *network, want flow.Permit, natives []candidate, f *forms) []flow.Cell {
+	out := make([]flow.Cell, 0, len(want.Grants))
 	classes := s.classCandidates(view)
-	found := make([]*covered, len(want.cells))
+	found := make([]*covered, len(want.Grants))
 	referred := make([]bool, len(natives)+len(classes))
-	for k, h := range want.cells {
-		family := familyOf(h.service.Protocol)
+	for k, h := range want.Grants {
+		family := flow.Family(h.Service.Protocol)
 		cell, rest := s.byList(h, f)
 		for i, c := range natives {
-			if addrs := c.in(family); addrs.Overlaps(rest) && c.within(h.all, family) {
+			if addrs := c.in(family); addrs.Overlaps(rest) && c.within(h.All, family) {
 				cell.Groups = append(cell.Groups, c.peer)
 				rest = rest.Minus(addrs)
 				referred[i] = true
 			}
 		}
-		found[k] = f.choose(s, view, s.coverByClasses(view, rest, h.all, family))
+		found[k] = f.choose(s, view, s.coverByClasses(view, rest, h.All, family))
 		for _, i := range found[k].used {
 			referred[len(natives)+i] = true
 		}
@@ -132,7 +134,7 @@ func (s *regionState) cover(view *network, want half, natives []candidate, f *fo
 		if !used {
 			continue
 		}
-		for k, h := range want.cells {
+		for k, h := range want.Grants {
 			c, here := candidate{}, false
 			if i < len(natives) {
 				c = natives[i]
@@ -141,7 +143,7 @@ func (s *regionState) cover(view *network, want half, natives []candidate, f *fo
 				c = classes[i-len(natives)]
 				_, here = slices.BinarySearch(found[k].used, i-len(natives))
 			}
-			if !here && c.within(h.all, familyOf(h.service.Protocol)) {
+			if !here && c.within(h.All, flow.Family(h.Service.Protocol)) {
 				out[k].Idle = append(out[k].Idle, c.peer)
 			}
 		}
@@ -154,10 +156,10 @@ func (s *regionState) cover(view *network, want half, natives []candidate, f *fo
 
 // nameEverywhere has the addresses that a rule must name for all protocols named for every single service, too, where a group would do: the
 // one rule for all of it covers them, and without that it would have to be one for each of the other protocols.
-func nameEverywhere(cells []Cell, want half) {
+func nameEverywhere(cells []flow.Cell, want flow.Permit) {
 	last := len(cells) - 1
-	for k, h := range want.cells[:max(last, 0)] {
-		cells[k].Addrs = cells[k].Addrs.Union(cells[last].Addrs.Intersect(h.all))
+	for k, h := range want.Grants[:max(last, 0)] {
+		cells[k].Addrs = cells[k].Addrs.Union(cells[last].Addrs.Intersect(h.All))
 	}
 }
 
@@ -233,7 +235,7 @@ func (s *regionState) coarseRules(c *class) []cloud.Rule {
 		var kept []cloud.Rule
 		for _, r := range pool {
 			_, then, known := s.addresses(r.Peer, c.network)
-			if r.Direction == d && known && c.want[i].allows(half{}, ServiceOf(r.Match), then) {
+			if r.Direction == d && known && c.want[i].Allows(flow.Permit{}, flow.ServiceOf(r.Match), then) {
 				kept = append(kept, r)
 			}
 		}

@@ -8,10 +8,12 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
 // PlannedGroupID begins the ID of a group that exists in a forecast only; the network and the name follow.
-const PlannedGroupID = "new:"
+const PlannedGroupID = model.PlannedGroupID
 
 // Setting is what plans are described in: the zero value knows nothing.
 type Setting struct {
@@ -202,7 +204,7 @@ func (d *Describer) rules(st Step, in []cloud.Rule) (out []DocumentRule) {
 // allows reports whether all that the rule allows is among the flows.
 func (f FailsafeFlow) allows(r cloud.Rule) bool {
 	return f.Direction == r.Direction && r.Peer.CIDR.IsValid() &&
-		(len(f.Services) == 0 || slices.ContainsFunc(f.Services, func(s Service) bool { return s.covers(ServiceOf(r.Match)) })) &&
+		(len(f.Services) == 0 || slices.ContainsFunc(f.Services, func(s flow.Service) bool { return s.Covers(flow.ServiceOf(r.Match)) })) &&
 		slices.ContainsFunc(f.Peers, func(p netip.Prefix) bool {
 			return p.Bits() <= r.Peer.CIDR.Bits() && p.Contains(r.Peer.CIDR.Addr())
 		})

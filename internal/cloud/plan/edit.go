@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // edit is how the rules of one wanted group change, in the five moments at which a plan changes rules: the early changes come before
@@ -140,7 +142,7 @@ func (k *checker) begin(g *group) *edit {
 		now, then, known := k.addresses(r.Peer, g.class.network)
 		early := known || len(k.holders[g.key]) == 0
 		for _, y := range k.holders[g.key] {
-			early = early && !y.want[indexOf(r.Direction)].touches(ServiceOf(r.Match), now.Union(then))
+			early = early && !y.want[indexOf(r.Direction)].Touches(flow.ServiceOf(r.Match), now.Union(then))
 		}
 		if early {
 			e.earlyRemove = append(e.earlyRemove, r)
@@ -177,7 +179,7 @@ func (k *checker) checkJoinedPeers() {
 		for _, key := range z.joining {
 			for _, ref := range refs[key] {
 				for _, y := range k.holders[ref.holder] {
-					if !y.network.reaches(z.network) || y.may(ref.rule.Direction, ServiceOf(ref.rule.Match), z.private) {
+					if !y.network.reaches(z.network) || y.may(ref.rule.Direction, flow.ServiceOf(ref.rule.Match), z.private) {
 						continue
 					}
 					if h := k.byKey[ref.holder]; h != nil && slices.Contains(k.edits[h].lateRemove, ref.rule) && k.replace(k.edits[h], ref.rule) {
@@ -206,7 +208,7 @@ func (k *checker) checkRestored() {
 				if r.Peer.GroupID == "" {
 					continue
 				}
-				if now, _, known := k.addresses(r.Peer, y.network); known && !y.may(r.Direction, ServiceOf(r.Match), now) {
+				if now, _, known := k.addresses(r.Peer, y.network); known && !y.may(r.Direction, flow.ServiceOf(r.Match), now) {
 					k.holdBack(y)
 				}
 			}
@@ -229,7 +231,7 @@ func (k *checker) checkJoiners(e *edit) {
 	for _, r := range e.lateRemove {
 		now, then, known := k.addresses(r.Peer, e.group.class.network)
 		for _, j := range k.wanters[e.group.key] {
-			if j.holds(e.group.key) || known && j.may(r.Direction, ServiceOf(r.Match), now.Union(then)) || k.replace(e, r) {
+			if j.holds(e.group.key) || known && j.may(r.Direction, flow.ServiceOf(r.Match), now.Union(then)) || k.replace(e, r) {
 				continue
 			}
 			k.evade(e.group, j)
@@ -258,14 +260,14 @@ func (k *checker) replace(e *edit, r cloud.Rule) bool {
 }
 
 // spoken reports whether everything that the half allows of the rule to the addresses is said by one of the other rules for the same peer.
-func spoken(h half, r cloud.Rule, addrs Set, by []cloud.Rule) bool {
-	cells, s := h.cells, ServiceOf(r.Match)
+func spoken(h flow.Permit, r cloud.Rule, addrs addrset.Set, by []cloud.Rule) bool {
+	cells, s := h.Grants, flow.ServiceOf(r.Match)
 	if s.Protocol != cloud.AnyProtocol {
-		cells = h.within(s)
+		cells = h.Within(s)
 	}
 	for _, c := range cells {
-		if c.all.Overlaps(addrs) && !slices.ContainsFunc(by, func(o cloud.Rule) bool {
-			return o.Direction == r.Direction && o.Peer == r.Peer && ServiceOf(o.Match).covers(c.service)
+		if c.All.Overlaps(addrs) && !slices.ContainsFunc(by, func(o cloud.Rule) bool {
+			return o.Direction == r.Direction && o.Peer == r.Peer && flow.ServiceOf(o.Match).Covers(c.Service)
 		}) {
 			return false
 		}
@@ -281,9 +283,9 @@ func (k *checker) placeAdditions(e *edit) {
 		stays := slices.Contains(e.current, r)
 		now, then, known := k.addresses(r.Peer, g.class.network)
 		if !known {
-			now, then = Set{}, Set{}
+			now, then = addrset.Set{}, addrset.Set{}
 		}
-		d, s := r.Direction, ServiceOf(r.Match)
+		d, s := r.Direction, flow.ServiceOf(r.Match)
 		peerFits := true
 		var early []*atom // those that would join too early
 		for _, y := range k.wanters[g.key] {
@@ -317,11 +319,11 @@ func (k *checker) placeAdditions(e *edit) {
 
 // mayWait reports whether nobody who shall hold the group is allowed any of the rule now, unless by a rule for the same peer that stays
 // until the end, so that nothing is missing before.
-func (k *checker) mayWait(e *edit, r cloud.Rule, then Set) bool {
+func (k *checker) mayWait(e *edit, r cloud.Rule, then addrset.Set) bool {
 	by := without(e.current, e.earlyRemove)
 	for _, y := range k.wanters[e.group.key] {
 		now := y.now[indexOf(r.Direction)]
-		if now.touches(ServiceOf(r.Match), then) && !spoken(now, r, then, by) {
+		if now.Touches(flow.ServiceOf(r.Match), then) && !spoken(now, r, then, by) {
 			return false
 		}
 	}

@@ -1,9 +1,6 @@
 package plan
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // Effort returns the work of designing a round, and of that together with all rounds that are played before its first operation.
 func (in Input) Effort(lower Lowerer) (round, all int) {
@@ -25,12 +22,3 @@ func (in Input) Foretold(p Plan) string { return in.applied(p).fingerprint() }
 
 // Fingerprint identifies the observed state.
 func (in Input) Fingerprint() string { return in.fingerprint() }
-
-// Told reports whether a protocol, or a type and code of ICMP or ICMPv6, stays open where others are taken out of all of them; see thrifty and
-// thriftyTypes.
-func Told(protocol, port int) bool {
-	if types, icmp := toldTypes[protocol]; icmp {
-		return port&0xff < types[port>>8]
-	}
-	return slices.Contains(told[:], protocol)
-}

@@ -7,13 +7,15 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // FailsafeFlow is traffic that VMs with policies are always allowed, before any rule. It does not isolate a direction.
 type FailsafeFlow struct {
 	Direction cloud.Direction
 	// Services are any of these; nil means any traffic.
-	Services []Service
+	Services []flow.Service
 	// Peers are the address ranges of the other end.
 	Peers []netip.Prefix
 }
@@ -54,7 +56,7 @@ func (s *regionState) withFailsafe(rules []*bound, profile string) ([]*bound, st
 	out := make([]*bound, 0, len(s.in.Failsafe)+len(rules))
 	owner := &policy{stage: stageAntrea}
 	for i, f := range s.in.Failsafe {
-		r := &rule{policy: owner, number: -1 - i, direction: f.Direction, verdict: grant, services: f.Services, blocks: SetOfPrefixes(f.Peers...)}
+		r := &rule{policy: owner, number: -1 - i, direction: f.Direction, verdict: grant, services: f.Services, blocks: addrset.OfPrefixes(f.Peers...)}
 		out = append(out, &bound{rule: r, services: r.services, any: r.matchesAny()})
 	}
 	return append(out, rules...), "failsafe " + profile
@@ -65,32 +67,32 @@ func (s *regionState) withFailsafe(rules []*bound, profile string) ([]*bound, st
 func ParseFailsafe(flows []v1alpha1.FailsafeFlow) []FailsafeFlow {
 	var out []FailsafeFlow
 	for _, f := range flows {
-		flow := FailsafeFlow{Direction: cloud.Ingress}
+		allowed := FailsafeFlow{Direction: cloud.Ingress}
 		if f.Direction == "Egress" {
-			flow.Direction = cloud.Egress
+			allowed.Direction = cloud.Egress
 		}
 		switch f.Protocol {
 		case "TCP":
-			flow.Services = []Service{portRange(cloud.TCP, f)}
+			allowed.Services = []flow.Service{portRange(cloud.TCP, f)}
 		case "UDP":
-			flow.Services = []Service{portRange(cloud.UDP, f)}
+			allowed.Services = []flow.Service{portRange(cloud.UDP, f)}
 		case "ICMP":
-			flow.Services = []Service{whole(cloud.ICMP), whole(cloud.ICMPv6)}
+			allowed.Services = []flow.Service{flow.Whole(cloud.ICMP), flow.Whole(cloud.ICMPv6)}
 		}
 		for _, text := range f.CIDRs {
 			if p, err := netip.ParsePrefix(text); err == nil {
-				flow.Peers = append(flow.Peers, p.Masked())
+				allowed.Peers = append(allowed.Peers, p.Masked())
 			}
 		}
-		if len(flow.Peers) > 0 {
-			out = append(out, flow)
+		if len(allowed.Peers) > 0 {
+			out = append(out, allowed)
 		}
 	}
 	return out
 }
 
-func portRange(protocol int, f v1alpha1.FailsafeFlow) Service {
-	s := whole(protocol)
+func portRange(protocol int, f v1alpha1.FailsafeFlow) flow.Service {
+	s := flow.Whole(protocol)
 	if f.Port != nil {
 		s.From, s.To = uint16(*f.Port), uint16(*f.Port)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // One round decides with what it sees: which groups are there to be used, which interfaces have room for a change, who has to wait for whom.
@@ -211,9 +213,9 @@ func (c *computation) leftOut() map[VMRef]map[string]string {
 type passage struct {
 	region *regionState // of the first round
 	nics   []*nic
-	addrs  Set
-	opens  [2][]halfCell // by the first round
-	closes [2][]halfCell // by later ones
+	addrs  addrset.Set
+	opens  [2][]flow.Grant // by the first round
+	closes [2][]flow.Grant // by later ones
 }
 
 // holdBack finds what the first round would open although the flow is closed in the end, by a later round or at the other half.
@@ -226,7 +228,7 @@ func (in Input) holdBack(w way) (held Input, changed bool) {
 	for _, x := range all {
 		for i := range directions {
 			early := len(x.opens[i]) > 0 && (overlaps(x.opens[i], x.closes[i]) || slices.ContainsFunc(all, func(y *passage) bool {
-				return (x != y || len(x.nics) > 1) && meet(x.opens[i], y.addrs, y.closes[1-i], x.addrs)
+				return (x != y || len(x.nics) > 1) && flow.Meet(x.opens[i], y.addrs, y.closes[1-i], x.addrs)
 			}))
 			if early {
 				changed = x.holdBack(i, restrain, stay) || changed
@@ -271,7 +273,7 @@ func (w way) passages() (out []*passage) {
 				p = &passage{region: s}
 				before, after, final := s.actual(n.GroupIDs, n.network), then.actual(m.GroupIDs, m.network), end.actual(e.GroupIDs, e.network)
 				for i := range directions {
-					p.opens[i], p.closes[i] = after[i].minus(before[i]), after[i].minus(final[i])
+					p.opens[i], p.closes[i] = after[i].Minus(before[i]), after[i].Minus(final[i])
 				}
 				known[key] = p
 				if len(p.opens[0])+len(p.opens[1])+len(p.closes[0])+len(p.closes[1]) > 0 {
@@ -281,21 +283,21 @@ func (w way) passages() (out []*passage) {
 			p.nics = append(p.nics, n)
 		}
 		for _, p := range known {
-			sets := make([]Set, len(p.nics))
+			sets := make([]addrset.Set, len(p.nics))
 			for i, n := range p.nics {
 				sets[i] = n.all
 			}
-			p.addrs = unionAll(sets)
+			p.addrs = addrset.Union(sets...)
 		}
 	}
 	return out
 }
 
 // overlaps reports whether two lists of cells of one interface have something in common.
-func overlaps(a, b []halfCell) bool {
+func overlaps(a, b []flow.Grant) bool {
 	for _, x := range a {
 		for _, y := range b {
-			if overlapping(x.service, y.service) && x.all.Overlaps(y.all) {
+			if x.Service.MayOverlap(y.Service) && x.All.Overlaps(y.All) {
 				return true
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // forms chooses, for the members that the rules of one class name, between a reference to every class of members and the mixed form
@@ -85,7 +87,7 @@ func (f *forms) change(s *regionState, view *network, surplus int) (changed bool
 // size is how many rules name the members, for one service and the family with more of them.
 func (c *covered) size() int {
 	if c.length == 0 {
-		v4 := len(Set{v4: c.rest.v4}.Prefixes())
+		v4 := len(c.rest.Intersect(addrset.AllIPv4()).Prefixes())
 		c.length = len(c.peers) + max(v4, len(c.rest.Prefixes())-v4)
 	}
 	return c.length
@@ -103,7 +105,7 @@ func (s *regionState) mix(view *network, c *covered) *covered {
 	inside := make([][]int, len(blocks)) // the classes with addresses in a block; -1 stands for none
 	chosen := map[int]bool{}
 	for i, p := range blocks {
-		if inside[i] = owner.of(SetOfPrefixes(p)); len(inside[i]) == 1 && inside[i][0] >= 0 {
+		if inside[i] = owner.of(addrset.OfPrefixes(p)); len(inside[i]) == 1 && inside[i][0] >= 0 {
 			chosen[inside[i][0]] = true
 		}
 	}
@@ -129,13 +131,13 @@ func (s *regionState) mix(view *network, c *covered) *covered {
 		out.peers = append(out.peers, classes[k].peer)
 	}
 	slices.SortFunc(out.peers, cloud.Peer.Compare)
-	var rest []Set
+	var rest []addrset.Set
 	for i, p := range blocks {
 		if needed(i) {
-			rest = append(rest, SetOfPrefixes(p))
+			rest = append(rest, addrset.OfPrefixes(p))
 		}
 	}
-	out.rest = unionAll(rest)
+	out.rest = addrset.Union(rest...)
 	if plain := (&covered{allowed: c.allowed, all: c.all, family: c.family, rest: c.all}); plain.size() < out.size() {
 		out = plain
 	}
@@ -150,49 +152,49 @@ type owners struct {
 }
 
 type ownedSpan struct {
-	span
+	addrset.Range
 	class int
 }
 
 func newOwners(classes []candidate, used []int) owners {
 	var v4, v6 []ownedSpan
 	for _, k := range used {
-		for _, r := range classes[k].addrs.v4 {
+		for _, r := range classes[k].addrs.IPv4() {
 			v4 = append(v4, ownedSpan{r, k})
 		}
-		for _, r := range classes[k].addrs.v6 {
+		for _, r := range classes[k].addrs.IPv6() {
 			v6 = append(v6, ownedSpan{r, k})
 		}
 	}
 	for _, spans := range [][]ownedSpan{v4, v6} {
-		slices.SortFunc(spans, func(a, b ownedSpan) int { return a.from.compare(b.from) })
+		slices.SortFunc(spans, func(a, b ownedSpan) int { return a.From.Compare(b.From) })
 	}
 	return owners{append(v4, v6...), len(v4)}
 }
 
 // of returns the classes with addresses in the set, sorted; -1 is among them if some addresses belong to none.
-func (o owners) of(set Set) []int {
+func (o owners) of(set addrset.Set) []int {
 	var out []int
-	look := func(spans []ownedSpan, parts []span) {
+	look := func(spans []ownedSpan, parts addrset.Ranges) {
 		for _, part := range parts {
-			at := part.from
-			i, _ := slices.BinarySearchFunc(spans, at, func(x ownedSpan, a u128) int { return x.to.compare(a) })
-			for ; i < len(spans) && !part.to.less(spans[i].from); i++ {
-				if at.less(spans[i].from) {
+			at := part.From
+			i, _ := slices.BinarySearchFunc(spans, at, func(x ownedSpan, a addrset.Number) int { return x.To.Compare(a) })
+			for ; i < len(spans) && !part.To.Less(spans[i].From); i++ {
+				if at.Less(spans[i].From) {
 					out = append(out, -1)
 				}
 				out = append(out, spans[i].class)
-				if at = spans[i].to.next(); !spans[i].to.less(part.to) {
+				if at = spans[i].To.Next(); !spans[i].To.Less(part.To) {
 					break
 				}
 			}
-			if i == len(spans) || part.to.less(spans[i].from) {
+			if i == len(spans) || part.To.Less(spans[i].From) {
 				out = append(out, -1)
 			}
 		}
 	}
-	look(o.spans[:o.v4], set.v4)
-	look(o.spans[o.v4:], set.v6)
+	look(o.spans[:o.v4], set.IPv4())
+	look(o.spans[o.v4:], set.IPv6())
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -209,7 +211,7 @@ func lackOf(short *Shortage) lack {
 
 // fit returns the rules of a class in the first form that fits into the quota: references first, because they need no edit when
 // members come and go, and then as many mixed forms as are necessary.
-func (s *regionState) fit(c *class, want [2]half, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short lack) {
+func (s *regionState) fit(c *class, want [2]flow.Permit, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short lack) {
 	known := s.fitting(c, want, f)
 	if known.fits() {
 		if named := s.division(c.network).named; known.named != named {
@@ -242,7 +244,7 @@ func (s *regionState) fit(c *class, want [2]half, held [][]cloud.Rule, f forms) 
 }
 
 // tryForms counts the rules in one form after the other. It returns them in the first form that fits, and which that is; or else what is lacking.
-func (s *regionState) tryForms(c *class, want [2]half, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, mixed []bool, short *Shortage) {
+func (s *regionState) tryForms(c *class, want [2]flow.Permit, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, mixed []bool, short *Shortage) {
 	q := s.quotaOf(c, f.slots)
 	if bound := s.atLeast(c, want, &f, q); bound != nil && bound.Needed > farBeyond*bound.Available {
 		return nil, nil, nil, bound
@@ -272,7 +274,7 @@ func (s *regionState) tryForms(c *class, want [2]half, held [][]cloud.Rule, f fo
 }
 
 // mayFit reports false if the references alone, in the form with the fewest of them, are too many for the class.
-func (s *regionState) mayFit(c *class, want [2]half, f forms) bool {
+func (s *regionState) mayFit(c *class, want [2]flow.Permit, f forms) bool {
 	q := s.quotaOf(c, f.slots)
 	if q.GroupsPerInterface <= 0 || s.atLeast(c, want, &f, q) != nil {
 		return false
@@ -291,18 +293,18 @@ func (s *regionState) mayFit(c *class, want [2]half, f forms) bool {
 }
 
 // spendOn is the effort of naming what two halves allow.
-func (s *regionState) spendOn(want [2]half, view *network) {
+func (s *regionState) spendOn(want [2]flow.Permit, view *network) {
 	named := len(s.classCandidates(view)) + 4
 	s.in.effort.spend(500)
 	for _, h := range want {
 		plain := 0
-		for _, cell := range h.cells {
-			plain += cell.anonymous.size()
+		for _, cell := range h.Grants {
+			plain += cell.Anonymous.Len()
 		}
-		s.in.effort.spend(len(h.cells) * plain / 2)
-		for _, cell := range h.cells {
-			units := 1 + cell.all.size()/8
-			if !cell.all.Equal(cell.anonymous) {
+		s.in.effort.spend(len(h.Grants) * plain / 2)
+		for _, cell := range h.Grants {
+			units := 1 + cell.All.Len()/8
+			if !cell.All.Equal(cell.Anonymous) {
 				units += named / 4
 			}
 			s.in.effort.spend(units)
@@ -311,7 +313,7 @@ func (s *regionState) spendOn(want [2]half, view *network) {
 }
 
 // fits reports whether the class would fit if it wanted something else.
-func (s *regionState) fits(c *class, want [2]half, held [][]cloud.Rule, f forms) bool {
+func (s *regionState) fits(c *class, want [2]flow.Permit, held [][]cloud.Rule, f forms) bool {
 	if known := s.fitting(c, want, f); known.known || known.excluded() {
 		return known.fits()
 	}

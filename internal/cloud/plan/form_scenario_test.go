@@ -155,7 +155,7 @@ func TestWhatWasLeftOutStaysLeftOut(t *testing.T) {
 	if !admits(f, 2, "10.0.0.5", nicID(0), 80) {
 		t.Error("the policy that is in force does not allow its peer any more")
 	}
-	if err := checkEstate(&e, 1, &stats{}); err != nil {
+	if err := subjectOf(t).checkEstate(&e, 1, &stats{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 )
 
 // TestMixedFormIsExact: whatever classes and blocks the mixed form takes, together they are the members, nothing is named that is not, it is
@@ -30,26 +31,26 @@ func TestMixedFormIsExact(t *testing.T) {
 				members[class] = append(members[class], netip.AddrFrom4([4]byte{10, 0, 0, byte(a)}))
 			}
 		}
-		var sets []Set
+		var sets []addrset.Set
 		var used []int
 		for k, addrs := range members {
-			set := SetOf(addrs...)
+			set := addrset.Of(addrs...)
 			s.memory.classes[view] = append(s.memory.classes[view], candidate{cloud.Peer{GroupID: string(rune('a' + k))}, set, set})
 			if len(addrs) > 0 && r.IntN(4) > 0 {
 				sets, used = append(sets, set), append(used, k)
 			}
 		}
-		all := unionAll(sets)
-		direct := &covered{allowed: all, all: all, family: Everything(), used: used}
+		all := addrset.Union(sets...)
+		direct := &covered{allowed: all, all: all, family: addrset.All(), used: used}
 		for _, k := range used {
 			direct.peers = append(direct.peers, s.memory.classes[view][k].peer)
 		}
 		mixed := s.mix(view, direct)
-		named := []Set{mixed.rest}
+		named := []addrset.Set{mixed.rest}
 		for _, k := range mixed.used {
 			named = append(named, s.memory.classes[view][k].addrs)
 		}
-		if got := unionAll(named); !got.Equal(all) {
+		if got := addrset.Union(named...); !got.Equal(all) {
 			t.Fatalf("seed %d case %d: it names %v, the members are %v", seed, i, got.Prefixes(), all.Prefixes())
 		}
 		if mixed.size() > len(all.Prefixes()) {
@@ -70,14 +71,14 @@ func TestOwnersSeeGaps(t *testing.T) {
 		for _, p := range prefixes {
 			list = append(list, netip.MustParsePrefix(p))
 		}
-		return candidate{addrs: SetOfPrefixes(list...)}
+		return candidate{addrs: addrset.OfPrefixes(list...)}
 	}
 	o := newOwners([]candidate{class("10.0.0.0/31", "2001:db8::/127"), class("10.0.0.3/32"), class("10.0.0.4/30")}, []int{0, 1, 2})
 	for text, want := range map[string][]int{
 		"10.0.0.0/31": {0}, "10.0.0.0/30": {-1, 0, 1}, "10.0.0.4/31": {2}, "10.0.0.4/30": {2}, "10.0.0.0/29": {-1, 0, 1, 2}, "10.0.0.8/32": {-1}, "10.0.0.6/32": {2},
 		"2001:db8::/128": {0}, "2001:db8::/126": {-1, 0},
 	} {
-		got := o.of(SetOfPrefixes(netip.MustParsePrefix(text)))
+		got := o.of(addrset.OfPrefixes(netip.MustParsePrefix(text)))
 		if len(got) != len(want) {
 			t.Errorf("%s: %v, want %v", text, got, want)
 			continue

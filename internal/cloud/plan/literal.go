@@ -20,7 +20,7 @@ func (s *regionState) keepRules(c *class) {
 	before := c.want
 	for i, d := range directions {
 		rules := slices.DeleteFunc(slices.Clone(c.rules), func(r cloud.Rule) bool { return r.Direction != d })
-		c.want[i] = c.want[i].intersect(s.evaluateThen(rules, c.network))
+		c.want[i] = c.want[i].Intersect(s.evaluateThen(rules, c.network))
 	}
 	if lost := losses(before, c.want); len(lost) > 0 && !s.waiting[c.nics[0]] {
 		s.note(c.nics[0].ID, "it stays as it is, and there is no room for rules that name the new groups of its peers, so it no longer allows "+nameLosses(lost))

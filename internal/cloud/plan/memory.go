@@ -4,20 +4,21 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 )
 
 // memory keeps what many classes and rules ask for again and again within one computation.
 type memory struct {
-	held, former map[nativeKey]Set         // of the whole computation
+	held, former map[nativeKey]addrset.Set // of the whole computation
 	made         map[string][]*cloud.Group // the same: groups of ours by the class that they were made for
-	then         map[nativeKey]Set         // of the present targets
+	then         map[nativeKey]addrset.Set // of the present targets
 
 	// Of one attempt.
 	classes map[*network][]candidate
 	covers  map[coverKey][]*covered
 	crews   map[gathering]*crew
 	// referable are the addresses that rules in a network can name by classes.
-	referable map[*network]Set
+	referable map[*network]addrset.Set
 	// divisions are those of the addresses that are referable.
 	divisions map[*network]division
 	trials    map[trialKey]candidate
@@ -29,26 +30,26 @@ func (m *memory) reset() {
 }
 
 // heldAddrs returns the addresses that a reference to the group means now.
-func (s *regionState) heldAddrs(id string, view *network) Set {
+func (s *regionState) heldAddrs(id string, view *network) addrset.Set {
 	return s.groupMembers(&s.memory.held, s.byHeld[id], nativeKey{id, view})
 }
 
 // thenAddrs returns the addresses that a reference to the group will mean.
-func (s *regionState) thenAddrs(key string, view *network) Set {
+func (s *regionState) thenAddrs(key string, view *network) addrset.Set {
 	return s.groupMembers(&s.memory.then, s.wantHeld[key], nativeKey{key, view})
 }
 
 // formerAddrs returns the addresses of the interfaces that natively belong to the group.
-func (s *regionState) formerAddrs(id string, view *network) Set {
+func (s *regionState) formerAddrs(id string, view *network) addrset.Set {
 	return s.groupMembers(&s.memory.former, s.byFormer[id], nativeKey{id, view})
 }
 
-func (s *regionState) groupMembers(known *map[nativeKey]Set, nics []*nic, key nativeKey) Set {
+func (s *regionState) groupMembers(known *map[nativeKey]addrset.Set, nics []*nic, key nativeKey) addrset.Set {
 	if set, ok := (*known)[key]; ok {
 		return set
 	}
 	if *known == nil {
-		*known = map[nativeKey]Set{}
+		*known = map[nativeKey]addrset.Set{}
 	}
 	set := addrsOf(nics, key.view)
 	(*known)[key] = set
@@ -63,18 +64,18 @@ type coverKey struct {
 
 // covered is the answer: the indexes of the class candidates, in their order, and what remains.
 type covered struct {
-	allowed, all Set
-	family       Set
+	allowed, all addrset.Set
+	family       addrset.Set
 	used         []int
 	peers        []cloud.Peer // of used, sorted
-	rest         Set
+	rest         addrset.Set
 	mixed        *covered // see mix
 	length       int      // see size
 }
 
 // coverByClasses covers addresses by gatherings and classes of which nothing is outside the allowed ones. Classes have no addresses in common.
-func (s *regionState) coverByClasses(view *network, addrs, allowed, family Set) *covered {
-	key := coverKey{view, allowed.hash(), addrs.hash()}
+func (s *regionState) coverByClasses(view *network, addrs, allowed, family addrset.Set) *covered {
+	key := coverKey{view, allowed.Hash(), addrs.Hash()}
 	for _, c := range s.memory.covers[key] {
 		if c.all.Equal(addrs) && c.allowed.Equal(allowed) && c.family.Equal(family) {
 			return c
@@ -82,7 +83,7 @@ func (s *regionState) coverByClasses(view *network, addrs, allowed, family Set) 
 	}
 	out := &covered{allowed: allowed, all: addrs, family: family, rest: addrs}
 	if !addrs.Empty() {
-		var taken []Set
+		var taken []addrset.Set
 		for i, c := range s.classCandidates(view) {
 			set := c.in(family)
 			if !set.Overlaps(out.rest) || !set.Within(allowed) {
@@ -95,7 +96,7 @@ func (s *regionState) coverByClasses(view *network, addrs, allowed, family Set) 
 			}
 			taken = append(taken, set)
 		}
-		out.rest = out.rest.Minus(unionAll(taken))
+		out.rest = out.rest.Minus(addrset.Union(taken...))
 		slices.SortFunc(out.peers, cloud.Peer.Compare)
 	}
 	if s.memory.covers == nil {

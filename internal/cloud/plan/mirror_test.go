@@ -258,7 +258,7 @@ func (m *mirror) replaceRules(op cloud.Op) error {
 }
 
 // compare asks the simulator for some of the flows.
-func (m *mirror) compare(r *rand.Rand, flows []flow, got []bool, samples int) error {
+func (m *mirror) compare(r *rand.Rand, flows []connection, got []bool, samples int) error {
 	for range min(samples, len(flows)) {
 		i := r.IntN(len(flows))
 		fl := flows[i]
@@ -276,7 +276,7 @@ func (m *mirror) compare(r *rand.Rand, flows []flow, got []bool, samples int) er
 }
 
 // end names one end for the simulator: an interface on a private path, or whose own half counts; an address otherwise.
-func (fl flow) end(nic int, addr netip.Addr, other int) world.End {
+func (fl connection) end(nic int, addr netip.Addr, other int) world.End {
 	if nic < 0 {
 		return world.End{Addr: addr}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // estateExtras is what only some estates have.
@@ -107,7 +108,7 @@ func (e *estate) claimTags(net int) map[string]string {
 func (e *estate) failsafe() []plan.FailsafeFlow {
 	var out []plan.FailsafeFlow
 	for _, s := range e.Safe {
-		f := plan.FailsafeFlow{Direction: cloud.Ingress, Services: []plan.Service{{Protocol: cloud.TCP, From: uint16(s.Port), To: uint16(s.Port)}},
+		f := plan.FailsafeFlow{Direction: cloud.Ingress, Services: []flow.Service{{Protocol: cloud.TCP, From: uint16(s.Port), To: uint16(s.Port)}},
 			Peers: []netip.Prefix{netip.MustParsePrefix(s.CIDR)}}
 		if s.Out {
 			f.Direction = cloud.Egress

@@ -25,11 +25,22 @@ type naive struct {
 	boundaries []packet
 	// generous has native rules allow everything.
 	generous bool
+	// older is the same before memberships changed, and stale tells whose membership is still that; nil if everybody's is that of set.
+	older *naive
+	stale func(member int) bool
+}
+
+// of returns the evaluator whose memberships count for a member: a VM, or somebody outside.
+func (v naive) of(member int) naive {
+	if v.older != nil && v.stale(member) {
+		return *v.older
+	}
+	return v
 }
 
 func (v naive) half(nic int, d cloud.Direction, r remote, k packet) bool {
 	n := &v.NICs[nic]
-	if n.VM >= 0 && v.VMs[n.VM].Selected && v.guarded[nicID(nic)] {
+	if n.VM >= 0 && v.VMs[n.VM].Selected && v.of(n.VM).guarded[nicID(nic)] {
 		rules, isolated := v.rules(n.VM, d)
 		if v.failsafeAllows(n.VM, d, r, k) {
 			return true
@@ -65,7 +76,7 @@ type orderedRule struct {
 
 func (v naive) rules(vm int, d cloud.Direction) (out []orderedRule, isolated bool) {
 	for i, p := range v.set.Policies {
-		if v.without[policyName(p, i)+"/"+vmID(vm)] {
+		if v.of(vm).without[policyName(p, i)+"/"+vmID(vm)] {
 			continue
 		}
 		for k, rule := range p.Rules {
@@ -73,7 +84,7 @@ func (v naive) rules(vm int, d cloud.Direction) (out []orderedRule, isolated boo
 			if len(applied) == 0 {
 				applied = rule.Applied
 			}
-			on := slices.ContainsFunc(applied, func(a int) bool { return slices.Contains(v.set.Applied[a], vm) })
+			on := slices.ContainsFunc(applied, func(a int) bool { return slices.Contains(v.of(vm).set.Applied[a], vm) })
 			if !on || rule.Out != (d == cloud.Egress) {
 				continue
 			}
@@ -113,8 +124,8 @@ func (v naive) matches(nic int, rule ruleSpec, r remote, k packet) bool {
 		}
 	}
 	for _, a := range rule.Address {
-		for _, m := range v.set.Address[a] {
-			if v.isMember(nic, m, r) {
+		for m := range len(v.VMs) + len(outsiders) {
+			if slices.Contains(v.of(m).set.Address[a], m) && v.isMember(nic, m, r) {
 				return true
 			}
 		}
@@ -214,15 +225,15 @@ func (v naive) native(nic int, d cloud.Direction, r remote, k packet) bool {
 	return false
 }
 
-// flow is a new connection; src and dst are interfaces, -1 for an address outside.
-type flow struct {
+// connection is a flow that begins; src and dst are interfaces, -1 for an address outside.
+type connection struct {
 	src, dst         int
 	srcAddr, dstAddr netip.Addr // as the other end sees them
 	private          bool       // the two ends are interfaces that see each other's private addresses
 	packet
 }
 
-func (f flow) String() string {
+func (f connection) String() string {
 	name := func(i int, a netip.Addr) string {
 		if i < 0 {
 			return a.String()
@@ -232,10 +243,10 @@ func (f flow) String() string {
 	return fmt.Sprintf("%s -> %s protocol %d port %d", name(f.src, f.srcAddr), name(f.dst, f.dstAddr), f.protocol, f.port)
 }
 
-func (f flow) remoteOfSource() remote { return f.remote(f.dst, f.dstAddr) }
-func (f flow) remoteOfDest() remote   { return f.remote(f.src, f.srcAddr) }
+func (f connection) remoteOfSource() remote { return f.remote(f.dst, f.dstAddr) }
+func (f connection) remoteOfDest() remote   { return f.remote(f.src, f.srcAddr) }
 
-func (f flow) remote(i int, a netip.Addr) remote {
+func (f connection) remote(i int, a netip.Addr) remote {
 	if i >= 0 && f.private {
 		return remote{a, nicID(i)}
 	}
@@ -243,18 +254,18 @@ func (f flow) remote(i int, a netip.Addr) remote {
 }
 
 // verdict combines the halves of both ends.
-func (f flow) verdict(half func(nic int, d cloud.Direction, r remote, k packet) bool) bool {
+func (f connection) verdict(half func(nic int, d cloud.Direction, r remote, k packet) bool) bool {
 	return (f.src < 0 || half(f.src, cloud.Egress, f.remoteOfSource(), f.packet)) &&
 		(f.dst < 0 || half(f.dst, cloud.Ingress, f.remoteOfDest(), f.packet))
 }
 
 // flows lists all flows worth looking at: every ordered pair of interfaces and of interfaces and boundary addresses, for every
 // boundary of a service.
-func (e *estate) flows() []flow {
+func (e *estate) flows() []connection {
 	packets := e.packets()
 	outside := e.outsideAddrs()
-	var out []flow
-	add := func(f flow) {
+	var out []connection
+	add := func(f connection) {
 		v6 := f.srcAddr.Is6()
 		if v6 != f.dstAddr.Is6() {
 			return
@@ -274,15 +285,15 @@ func (e *estate) flows() []flow {
 		for _, a := range outside {
 			for _, s := range e.NICs[i].IPs {
 				own := netip.MustParseAddr(s)
-				add(flow{src: i, dst: -1, srcAddr: own, dstAddr: a})
-				add(flow{src: -1, dst: i, srcAddr: a, dstAddr: own})
+				add(connection{src: i, dst: -1, srcAddr: own, dstAddr: a})
+				add(connection{src: -1, dst: i, srcAddr: a, dstAddr: own})
 			}
 		}
 	}
 	return out
 }
 
-func (e *estate) pairFlows(i, j int, add func(flow)) {
+func (e *estate) pairFlows(i, j int, add func(connection)) {
 	a, b := &e.NICs[i], &e.NICs[j]
 	if i == j {
 		return
@@ -290,12 +301,12 @@ func (e *estate) pairFlows(i, j int, add func(flow)) {
 	if a.Net == b.Net || e.arePeered(a.Net, b.Net) {
 		for _, x := range a.IPs {
 			for _, y := range b.IPs {
-				add(flow{src: i, dst: j, srcAddr: netip.MustParseAddr(x), dstAddr: netip.MustParseAddr(y), private: true})
+				add(connection{src: i, dst: j, srcAddr: netip.MustParseAddr(x), dstAddr: netip.MustParseAddr(y), private: true})
 			}
 		}
 	}
 	if a.Public != "" && b.Public != "" {
-		add(flow{src: i, dst: j, srcAddr: netip.MustParseAddr(a.Public), dstAddr: netip.MustParseAddr(b.Public)})
+		add(connection{src: i, dst: j, srcAddr: netip.MustParseAddr(a.Public), dstAddr: netip.MustParseAddr(b.Public)})
 	}
 }
 

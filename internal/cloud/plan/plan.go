@@ -20,6 +20,7 @@ package plan
 import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // Input is everything that one computation depends on: one account with all its regions.
@@ -116,9 +117,9 @@ type Region struct {
 // Lowerer is the part of the compilation that depends on the cloud. All methods are pure.
 type Lowerer interface {
 	// Unsupported says why the cloud cannot hold rules for the service exactly; empty if it can.
-	Unsupported(s Service) string
+	Unsupported(s flow.Service) string
 	// Lower returns the rules that allow exactly the traffic, sorted by cloud.Rule.Compare and without duplicates.
-	Lower(t Traffic) []cloud.Rule
+	Lower(t flow.Traffic) []cloud.Rule
 	// Pack distributes the wanted rules over groups within the quota. held[i] are the rules of the class's i-th group as it is now;
 	// wanted rules that are in it stay there if possible. It returns at least one group. A shortage is described by a non-nil
 	// *Shortage, and then the groups are nil.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // stage is one of the three passes in which the rules are walked. What a Pass rule matches goes on in the next stage.
@@ -58,12 +60,12 @@ type rule struct {
 	direction cloud.Direction
 	verdict   verdict
 	// services is nil for any service.
-	services []Service
+	services []flow.Service
 	// named are ports that every VM resolves with the named ports of its entities; ingress only.
 	named []namedService
 	// groups are the address groups of the peer, blocks its addresses.
 	groups []string
-	blocks Set
+	blocks addrset.Set
 	// appliedTo are names of applied-to groups.
 	appliedTo []string
 }
@@ -159,7 +161,7 @@ func (p *policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lo
 	}
 	switch {
 	case in.Action == nil:
-		r.verdict, r.blocks = drop, Everything()
+		r.verdict, r.blocks = drop, addrset.All()
 	case *in.Action == v1beta2.RuleActionAllow:
 		r.verdict = allow
 	case *in.Action == v1beta2.RuleActionPass:
@@ -173,14 +175,14 @@ func (p *policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lo
 	case len(peer.FQDNs) > 0:
 		p.refuse(in, "the peer is a domain name (%s); security groups know addresses only", peer.FQDNs[0])
 	case len(peer.ToServices) > 0:
-		p.refuse(in, "the peer is the Service %s/%s; security groups know addresses only", peer.ToServices[0].Namespace, peer.ToServices[0].Name)
+		p.refuse(in, "the peer is the flow.Service %s/%s; security groups know addresses only", peer.ToServices[0].Namespace, peer.ToServices[0].Name)
 	case len(peer.LabelIdentities) > 0:
 		p.refuse(in, "the peer is a label set of another cluster; security groups know addresses only")
 	case len(in.L7Protocols) > 0:
 		p.refuse(in, "security groups do not see layer 7 protocols")
 	}
 	r.groups = peer.AddressGroups
-	blocks := []Set{r.blocks}
+	blocks := []addrset.Set{r.blocks}
 	for _, b := range peer.IPBlocks {
 		set, err := parseBlock(b)
 		if err != nil {
@@ -188,27 +190,27 @@ func (p *policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lo
 		}
 		blocks = append(blocks, set)
 	}
-	r.blocks = unionAll(blocks)
+	r.blocks = addrset.Union(blocks...)
 	for i := range in.Services {
 		p.parseService(r, in, &in.Services[i], lower)
 	}
 	return r
 }
 
-func parseBlock(b v1beta2.IPBlock) (Set, error) {
+func parseBlock(b v1beta2.IPBlock) (addrset.Set, error) {
 	block, err := parsePrefix(b.CIDR)
 	if err != nil {
-		return Set{}, err
+		return addrset.Set{}, err
 	}
 	var excepts []netip.Prefix
 	for _, e := range b.Except {
 		except, err := parsePrefix(e)
 		if err != nil {
-			return Set{}, err
+			return addrset.Set{}, err
 		}
 		excepts = append(excepts, except)
 	}
-	return SetOfPrefixes(block).Minus(SetOfPrefixes(excepts...)), nil
+	return addrset.OfPrefixes(block).Minus(addrset.OfPrefixes(excepts...)), nil
 }
 
 func parsePrefix(n v1beta2.IPNet) (netip.Prefix, error) {
@@ -251,20 +253,20 @@ func (p *policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2
 					match.To = int(*s.ICMPCode)
 				}
 			}
-			p.addService(r, in, ServiceOf(match), lower)
+			p.addService(r, in, flow.ServiceOf(match), lower)
 		}
 	case v1beta2.ProtocolIGMP:
 		if s.IGMPType != nil || s.GroupAddress != "" {
 			p.refuse(in, "security groups do not match IGMP types and multicast groups")
 			return
 		}
-		p.addService(r, in, whole(2), lower)
+		p.addService(r, in, flow.Whole(2), lower)
 	case v1beta2.ProtocolTCP, v1beta2.ProtocolUDP, v1beta2.ProtocolSCTP, "":
 		number := map[v1beta2.Protocol]int{v1beta2.ProtocolUDP: cloud.UDP, v1beta2.ProtocolSCTP: cloud.SCTP}[protocol]
 		if number == 0 {
 			number = cloud.TCP
 		}
-		service := whole(number)
+		service := flow.Whole(number)
 		if s.Port != nil {
 			from, to := s.Port.IntVal, s.Port.IntVal
 			if s.EndPort != nil {
@@ -282,7 +284,7 @@ func (p *policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2
 	}
 }
 
-func (p *policy) addService(r *rule, in *v1beta2.NetworkPolicyRule, s Service, lower Lowerer) {
+func (p *policy) addService(r *rule, in *v1beta2.NetworkPolicyRule, s flow.Service, lower Lowerer) {
 	if why := lower.Unsupported(s); why != "" {
 		p.refuse(in, "%s", why)
 	}
@@ -295,18 +297,18 @@ func (r *rule) matchesAny() bool { return len(r.services) == 0 && len(r.named) =
 // bound is a rule as it applies to one kind of VM: named ports are resolved.
 type bound struct {
 	*rule
-	services []Service
+	services []flow.Service
 	any      bool
 	// resolved is true if a port of the member has one of the rule's names, whether or not its number is among the services anyway.
 	resolved bool
 }
 
-func (b *bound) matches(s Service) bool {
+func (b *bound) matches(s flow.Service) bool {
 	if b.any {
 		return true
 	}
 	for _, o := range b.services {
-		if o.covers(s) {
+		if o.Covers(s) {
 			return true
 		}
 	}

@@ -122,7 +122,7 @@ func (p *promises) kept(f *fakeCloud) error {
 
 // breaks reports whether no promise can be kept for a flow: one end is given back without waiting, at once in an emergency, or beside a
 // planned VM at the other end that nothing is done to, as the planner says.
-func (p *promises) breaks(fl flow) bool {
+func (p *promises) breaks(fl connection) bool {
 	mode := func(nic int) plan.Mode {
 		if nic < 0 || p.NICs[nic].VM < 0 || !p.VMs[p.NICs[nic].VM].Selected {
 			return plan.Enforce
@@ -148,7 +148,7 @@ func (p *phase) mayPause(res *plan.Result) (any bool) {
 	return any
 }
 
-func (p *phase) paused(fl flow) bool {
+func (p *phase) paused(fl connection) bool {
 	of := func(nic int) bool { return nic >= 0 && p.pauses[nicID(nic)] }
 	return of(fl.src) || of(fl.dst)
 }

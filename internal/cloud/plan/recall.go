@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // recall keeps what one call of Compute works out again and again: the attempts of a round, and the rounds that are played, ask much the same.
@@ -15,7 +17,8 @@ type recall struct {
 	walks    map[string]*[2]walked
 	sets     map[uint64][]numberedSet
 	numbers  map[setRef]int // of the sets in sets
-	wants    map[string]int // halves
+	permits  map[permitRef]int
+	wants    map[string]int // permits
 	parts    map[string]int // partitions of addresses into classes
 	names    map[string]int // the same with the names of their groups
 	fittings map[fitKey]*fitting
@@ -36,7 +39,7 @@ func newRecall() *recall {
 
 // forget forgets everything. Numbers are not given twice.
 func (r *recall) forget() {
-	r.walks, r.sets, r.numbers = map[string]*[2]walked{}, map[uint64][]numberedSet{}, map[setRef]int{}
+	r.walks, r.sets, r.numbers, r.permits = map[string]*[2]walked{}, map[uint64][]numberedSet{}, map[setRef]int{}, map[permitRef]int{}
 	r.wants, r.parts, r.names, r.fittings = map[string]int{}, map[string]int{}, map[string]int{}, map[fitKey]*fitting{}
 	r.needs, r.spans = map[needKey]int{}, 0
 }
@@ -49,71 +52,91 @@ func (r *recall) room(spans int) {
 	}
 }
 
-func (s Set) size() int { return len(s.v4) + len(s.v6) }
-
 type numberedSet struct {
-	Set
+	addrset.Set
 	number int
 }
 
 // setRef is where a set lies. Sets never change, so those that lie in the same place are the same as long as one of them is kept.
 type setRef struct {
-	v4, v6     *span
+	v4, v6     *addrset.Range
 	len4, len6 int
 }
 
-func (s Set) ref() setRef {
-	out := setRef{len4: len(s.v4), len6: len(s.v6)}
-	if len(s.v4) > 0 {
-		out.v4 = &s.v4[0]
+func refOf(s addrset.Set) setRef {
+	v4, v6 := s.IPv4(), s.IPv6()
+	out := setRef{len4: len(v4), len6: len(v6)}
+	if len(v4) > 0 {
+		out.v4 = &v4[0]
 	}
-	if len(s.v6) > 0 {
-		out.v6 = &s.v6[0]
+	if len(v6) > 0 {
+		out.v6 = &v6[0]
 	}
 	return out
 }
 
 // set returns the number of a set, and the first set of that number, so that equal sets need not be kept twice.
-func (r *recall) set(s Set) (Set, int) {
-	if n, ok := r.numbers[s.ref()]; ok {
+func (r *recall) set(s addrset.Set) (addrset.Set, int) {
+	if n, ok := r.numbers[refOf(s)]; ok {
 		return s, n
 	}
-	h := s.hash()
+	h := s.Hash()
 	for _, known := range r.sets[h] {
 		if known.Equal(s) {
 			return known.Set, known.number
 		}
 	}
-	r.room(s.size())
+	r.room(s.Len())
 	r.last++
 	n := r.last
 	r.sets[h] = append(r.sets[h], numberedSet{s, n})
-	r.numbers[s.ref()] = n
+	r.numbers[refOf(s)] = n
 	return s, n
 }
 
-// numbered returns the half with its number: equal halves have the same one.
-func (r *recall) numbered(h half) half {
-	if h.number != 0 {
-		return h
+// permitRef is where a permit lies, in the way of setRef.
+type permitRef struct {
+	first *flow.Grant
+	len   int
+}
+
+func refOfPermit(p flow.Permit) permitRef {
+	if len(p.Grants) == 0 {
+		return permitRef{}
+	}
+	return permitRef{&p.Grants[0], len(p.Grants)}
+}
+
+// numbered returns the permit as it is kept, and its number: equal permits have the same one.
+func (r *recall) numbered(p flow.Permit) (flow.Permit, int) {
+	if n, ok := r.permits[refOfPermit(p)]; ok {
+		return p, n
 	}
 	var key []byte
-	cells := slices.Clone(h.cells)
-	for i := range cells {
-		c := &cells[i]
+	grants := slices.Clone(p.Grants)
+	for i := range grants {
+		g := &grants[i]
 		var all, anonymous, plain int
-		c.all, all = r.set(c.all)
-		c.anonymous, anonymous = r.set(c.anonymous)
-		c.plain, plain = r.set(c.plain)
-		for _, x := range []int{c.service.Protocol, int(c.service.From), int(c.service.To), all, anonymous, plain, len(c.opaque)} {
+		g.All, all = r.set(g.All)
+		g.Anonymous, anonymous = r.set(g.Anonymous)
+		g.Plain, plain = r.set(g.Plain)
+		for _, x := range []int{g.Service.Protocol, int(g.Service.From), int(g.Service.To), all, anonymous, plain, len(g.Opaque)} {
 			key = binary.AppendVarint(key, int64(x))
 		}
-		for _, p := range c.opaque {
-			key = append(append(key, p.GroupOwner+"/"+p.String()...), 0)
+		for _, peer := range g.Opaque {
+			key = append(append(key, peer.GroupOwner+"/"+peer.String()...), 0)
 		}
 	}
-	h.cells, h.number = cells, numberOf(r, r.wants, key)
-	return h
+	p.Grants = grants
+	n := numberOf(r, r.wants, key)
+	r.permits[refOfPermit(p)] = n
+	return p, n
+}
+
+// kept returns the permit as it is kept: equal sets in it are not kept twice.
+func (r *recall) kept(p flow.Permit) flow.Permit {
+	p, _ = r.numbered(p)
+	return p
 }
 
 // division is the way in which the addresses that rules in a network can name by reference are divided into classes. The order matters for
@@ -195,10 +218,10 @@ func (k *fitting) excluded() bool {
 }
 
 // fitting returns what is known of how a class fits. What was not asked before is for the caller to find out.
-func (s *regionState) fitting(c *class, want [2]half, f forms) *fitting {
+func (s *regionState) fitting(c *class, want [2]flow.Permit, f forms) *fitting {
 	for _, h := range want {
-		for _, cell := range h.cells {
-			if slices.ContainsFunc(cell.opaque, func(p cloud.Peer) bool { return p.PrefixListID != "" }) {
+		for _, cell := range h.Grants {
+			if slices.ContainsFunc(cell.Opaque, func(p cloud.Peer) bool { return p.PrefixListID != "" }) {
 				return &fitting{} // which group holds what matters for lists
 			}
 		}
@@ -208,7 +231,7 @@ func (s *regionState) fitting(c *class, want [2]half, f forms) *fitting {
 	key := fitKey{region: s.snap.Region, partition: s.division(c.network).number, rules: q.RulesPerGroup, groups: q.GroupsPerInterface}
 	var others strings.Builder
 	for i, d := range directions {
-		key.want[i] = r.numbered(want[i]).number
+		_, key.want[i] = r.numbered(want[i])
 		for _, x := range slices.Concat(f.trial, s.nativeCandidates(c, d)) {
 			_, addrs := r.set(x.addrs)
 			_, reach := r.set(x.reach)

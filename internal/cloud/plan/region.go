@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // regionState is one region, indexed, with the caches of one computation.
@@ -33,12 +35,12 @@ type regionState struct {
 	byFormer map[string][]*nic // native group -> interfaces that natively belong to it
 	byHeld   map[string][]*nic // group -> interfaces that hold it now
 
-	peerCache   map[peerKey]Set
-	nativeCache map[nativeKey]Set
-	groupCache  map[nativeKey]Set
-	entryCache  map[string]Set // of prefix lists
-	actualCache map[string][2]half
-	halfCache   map[string][2]half
+	peerCache   map[peerKey]addrset.Set
+	nativeCache map[nativeKey]addrset.Set
+	groupCache  map[nativeKey]addrset.Set
+	entryCache  map[string]addrset.Set // of prefix lists
+	actualCache map[string][2]flow.Permit
+	halfCache   map[string][2]flow.Permit
 	meanings    map[string]string // see nativeMeaning
 	noted       map[Note]bool
 
@@ -86,10 +88,10 @@ type network struct {
 	// scope are the networks whose interfaces can be referenced by group: itself and those with an active peering in the region.
 	scope []*network
 	// local are the addresses of the networks of the scope.
-	local Set
+	local addrset.Set
 	// around are the addresses of all networks whose interfaces a group reference can match: those of the scope, and those of other accounts with
 	// an active peering in the region.
-	around Set
+	around addrset.Set
 	// foreign says why we must not work here; empty if we may.
 	foreign string
 	nics    []*nic
@@ -104,8 +106,8 @@ type nic struct {
 	*cloud.Interface
 	network *network
 	vm      *vmState
-	private Set // addresses that group references cover
-	all     Set // private and public
+	private addrset.Set // addresses that group references cover
+	all     addrset.Set // private and public
 	// ours and foreign are the groups that it holds now.
 	ours, foreign []string
 	// former are its native groups: what its owner wants it to hold.
@@ -160,8 +162,8 @@ func newRegionState(c *computation, r Region) *regionState {
 		computation: c, snap: r.Snapshot, limits: r.Limits, remembered: r.Former,
 		networks: map[string]*network{}, groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{},
 		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, byHeld: map[string][]*nic{},
-		peerCache: map[peerKey]Set{}, nativeCache: map[nativeKey]Set{}, groupCache: map[nativeKey]Set{}, entryCache: map[string]Set{},
-		actualCache: map[string][2]half{}, halfCache: map[string][2]half{}, meanings: map[string]string{}, noted: map[Note]bool{},
+		peerCache: map[peerKey]addrset.Set{}, nativeCache: map[nativeKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
+		actualCache: map[string][2]flow.Permit{}, halfCache: map[string][2]flow.Permit{}, meanings: map[string]string{}, noted: map[Note]bool{},
 		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, stay: map[*nic]bool{}, restrict: map[*nic][2]bool{}, evaded: map[string]map[*nic]bool{},
 		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
 		together: map[*nic]string{}, nameless: map[*nic]bool{}, strangerCache: map[*network]Set{},
@@ -211,7 +213,7 @@ func (s *regionState) indexNetworks() {
 	for _, n := range s.networks {
 		slices.SortFunc(n.scope, func(a, b *network) int { return strings.Compare(a.ID, b.ID) })
 		for _, o := range n.scope {
-			n.local = n.local.Union(SetOfPrefixes(o.CIDRs...))
+			n.local = n.local.Union(addrset.OfPrefixes(o.CIDRs...))
 		}
 		n.around = n.around.Union(n.local)
 	}
@@ -220,9 +222,9 @@ func (s *regionState) indexNetworks() {
 // sees makes a network know the addresses of one that it is peered with; there may be any if the cloud does not tell.
 func (n *network) sees(far cloud.PeeringEnd) {
 	if len(far.CIDRs) == 0 {
-		n.around = Everything()
+		n.around = addrset.All()
 	}
-	n.around = n.around.Union(SetOfPrefixes(far.CIDRs...))
+	n.around = n.around.Union(addrset.OfPrefixes(far.CIDRs...))
 }
 
 // contains reports whether an address lies in the network itself.
@@ -237,8 +239,8 @@ func (s *regionState) indexInterfaces() {
 		if n.network == nil {
 			continue
 		}
-		n.private = SetOf(in.PrivateIPs...)
-		n.all = n.private.Union(SetOf(in.PublicIPs...))
+		n.private = addrset.Of(in.PrivateIPs...)
+		n.all = n.private.Union(addrset.Of(in.PublicIPs...))
 		s.sortGroups(n)
 		s.suspend(n)
 		if why := s.in.refused[s.snap.Region+"/"+n.ID]; why != "" {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // result puts the designs of all regions together.
@@ -150,7 +151,7 @@ func (s *regionState) reducedBy(vm *vmState, p *policy) (cloud.Direction, bool) 
 		}
 		want := s.wanted(n)
 		for i, d := range directions {
-			if want[i].reduced && slices.ContainsFunc(vm.effective, func(b *bound) bool { return b.policy == p && b.direction == d }) {
+			if want[i].Reduced && slices.ContainsFunc(vm.effective, func(b *bound) bool { return b.policy == p && b.direction == d }) {
 				return d, true
 			}
 		}
@@ -160,7 +161,7 @@ func (s *regionState) reducedBy(vm *vmState, p *policy) (cloud.Direction, bool) 
 
 func reducedWarning(d cloud.Direction) string {
 	var names []string
-	for _, protocol := range told {
+	for _, protocol := range flow.KeptProtocols() {
 		names = append(names, cloud.ProtocolName(protocol))
 	}
 	return "Where a rule takes some " + string(d) + " traffic out of what all protocols were allowed, of the others only these IP protocols stay open, and of ICMP the types in use: " +

@@ -224,7 +224,7 @@ func (e *estate) mirrorAbroad(zone world.Zone) (world.Account, world.RegionState
 
 // blindly decides a flow without the groups of other accounts. What these allowed before and an address allows afterwards, or the other way
 // round, the planner cannot know to be the same flow, so it may pause.
-func (fl flow) blindly(f *fakeCloud) bool {
+func (fl connection) blindly(f *fakeCloud) bool {
 	blind := *f
 	blind.isAbroad = func(string, string, netip.Addr) bool { return false }
 	pr := blind.prober()

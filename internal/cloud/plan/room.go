@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // awaitRoom deals with a change that ends within the quota of groups but needs so many more on the way: groups that are given up are deleted last. Some
@@ -197,7 +198,7 @@ func (s *regionState) shedRules(c *class) {
 		}
 		for _, r := range ruleKeys(g.Rules) {
 			_, then, known := s.addresses(r.Peer, c.network)
-			if known && c.want[indexOf(r.Direction)].allows(half{}, ServiceOf(r.Match), then) {
+			if known && c.want[indexOf(r.Direction)].Allows(flow.Permit{}, flow.ServiceOf(r.Match), then) {
 				wanted.rules = append(wanted.rules, r)
 			}
 		}

@@ -296,7 +296,7 @@ func TestFormerGroupIsGone(t *testing.T) {
 	e := small()
 	f := e.cloud()
 	settle(t, e, f, nil)
-	if err := f.deleteGroup(groupID(1)); err != nil {
+	if err := f.apply("", cloud.Op{Kind: cloud.OpDeleteGroup, Target: groupID(1)}); err != nil {
 		t.Fatal(err)
 	}
 	e.History[0].Policies = nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // edge says that the interfaces of one atom must move before those of another, if both move in one edit.
@@ -192,7 +193,7 @@ func (s *regionState) precedence(atoms []*atom) []*edge {
 		for _, key := range y.target {
 			for _, r := range s.referring(key, true) {
 				for _, x := range joiners[groupKey(r.Peer)] {
-					if y.now[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) && x.answers(y, r) {
+					if y.now[indexOf(r.Direction)].Touches(flow.ServiceOf(r.Match), x.private) && x.answers(y, r) {
 						add(x, y, cause{holder: key, rule: r, peer: x, joins: true}) // y may reach x by its old rules until x can be reached by the new ones
 					}
 				}
@@ -201,7 +202,7 @@ func (s *regionState) precedence(atoms []*atom) []*edge {
 		for _, key := range y.current {
 			for _, r := range s.referring(key, false) {
 				for _, x := range leavers[groupKey(r.Peer)] {
-					if y.want[indexOf(r.Direction)].touches(ServiceOf(r.Match), x.private) && x.answers(y, r) {
+					if y.want[indexOf(r.Direction)].Touches(flow.ServiceOf(r.Match), x.private) && x.answers(y, r) {
 						add(y, x, cause{holder: key, rule: r, peer: x}) // y needs its new rules before x can no longer be reached by the old ones
 					}
 				}
@@ -213,8 +214,8 @@ func (s *regionState) precedence(atoms []*atom) []*edge {
 
 // answers reports whether the interfaces allow their half of any flow of the rule, which y has, before and after: else nobody misses the other half.
 func (a *atom) answers(y *atom, r cloud.Rule) bool {
-	other, sv := 1-indexOf(r.Direction), ServiceOf(r.Match)
-	return a.now[other].mayTouch(sv, y.private) && a.want[other].mayTouch(sv, y.private)
+	other, sv := 1-indexOf(r.Direction), flow.ServiceOf(r.Match)
+	return a.now[other].MayTouch(sv, y.private) && a.want[other].MayTouch(sv, y.private)
 }
 
 // successors returns, for every atom, those that must not move before it.

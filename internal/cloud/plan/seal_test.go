@@ -534,7 +534,7 @@ func (e *estate) forge(f *fakeCloud, r *rand.Rand) (forged int) {
 }
 
 // playSet applies plans until nothing is left to do, and looks at every flow after every operation.
-func (e *estate) playSet(f, native *fakeCloud, set policySet, flows []flow, confirmed map[string][]string) error {
+func (e *estate) playSet(f, native *fakeCloud, set policySet, flows []connection, confirmed map[string][]string) error {
 	ph := &phase{estate: e, set: set, flows: flows, st: &stats{}}
 	old := ph.verdicts(f)
 	var seen [][]bool

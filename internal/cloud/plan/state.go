@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // leaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the policy is in force there in
@@ -222,7 +224,7 @@ func (s *regionState) spareReferred() (refused bool) {
 // lost returns the guarded interfaces that natively hold the group and that the dependent's rule no longer matches.
 func (s *regionState) lost(dependent *nic, ref reference, group string) []*nic {
 	var out []*nic
-	var open Set
+	var open addrset.Set
 	known := false
 	for _, n := range s.byFormer[group] {
 		if n.state != Guarded || n == dependent || !dependent.network.reaches(n.network) {
@@ -239,15 +241,15 @@ func (s *regionState) lost(dependent *nic, ref reference, group string) []*nic {
 }
 
 // openedByAddress returns the addresses to which the interface's groups give all that the rule gives, without any group reference.
-func (s *regionState) openedByAddress(n *nic, rule cloud.Rule) Set {
-	var out Set
+func (s *regionState) openedByAddress(n *nic, rule cloud.Rule) addrset.Set {
+	var out addrset.Set
 	for _, id := range n.former {
 		g := s.groups[id]
 		if g == nil {
 			continue
 		}
 		for _, r := range g.Rules {
-			if r.Direction != rule.Direction || !ServiceOf(r.Match).covers(ServiceOf(rule.Match)) {
+			if r.Direction != rule.Direction || !flow.ServiceOf(r.Match).Covers(flow.ServiceOf(rule.Match)) {
 				continue
 			}
 			if addrs, byAddr, known := s.nativePeer(r.Peer, n.network); known && byAddr {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // Succession tells the order in which entities came to belong to other groups since the cloud last followed. Taken as one change, such changes
@@ -327,18 +328,18 @@ func (s *regionState) indifferent(x, y *nic) bool {
 }
 
 // servicesOf are the cells of everything that the rules of two interfaces tell apart, before and after.
-func (s *regionState) servicesOf(nics ...*nic) []Service {
-	var all []Service
+func (s *regionState) servicesOf(nics ...*nic) []flow.Service {
+	var all []flow.Service
 	for _, n := range nics {
 		for _, id := range slices.Concat(n.GroupIDs, n.target) {
 			if g := s.groups[id]; g != nil {
 				for _, r := range g.Rules {
-					all = append(all, ServiceOf(r.Match))
+					all = append(all, flow.ServiceOf(r.Match))
 				}
 			}
 		}
 	}
-	return partition(all)
+	return flow.Partition(all)
 }
 
 // addressPair are the addresses of a flow.
@@ -362,14 +363,14 @@ func addressPairs(from, to *nic) (out []addressPair) {
 
 // opens reports whether groups allow a service to or from an address, behind which is an interface with certain groups. A list whose entries
 // are not known is taken to allow nothing: it allows the same whatever groups the other one has.
-func (s *regionState) opens(groups []string, d cloud.Direction, sv Service, addr netip.Addr, held []string, other *nic) bool {
+func (s *regionState) opens(groups []string, d cloud.Direction, sv flow.Service, addr netip.Addr, held []string, other *nic) bool {
 	for _, id := range groups {
 		g := s.groups[id]
 		if g == nil {
 			continue
 		}
 		for _, r := range g.Rules {
-			if r.Direction != d || !ServiceOf(r.Match).covers(sv) {
+			if r.Direction != d || !flow.ServiceOf(r.Match).Covers(sv) {
 				continue
 			}
 			if r.Peer.GroupID != "" {

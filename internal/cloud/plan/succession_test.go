@@ -20,7 +20,7 @@ type relabelling struct {
 	cloud  *fakeCloud
 	roleOf []int
 	set    policySet
-	flows  []flow
+	flows  []connection
 	// log are the changes that came and are not followed yet; verdicts what the policies said before the first of them and after each.
 	log      plan.Succession
 	verdicts [][]bool

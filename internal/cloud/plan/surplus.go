@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // unfitting is a policy that cannot be enforced on an interface together with those that are.
@@ -20,7 +21,7 @@ type unfitting struct {
 func (s *regionState) surplus(c *class, held [][]cloud.Rule) (out []unfitting) {
 	n := c.nics[0]
 	var kept, rest []*policy
-	with := func(p *policy) [2]half {
+	with := func(p *policy) [2]flow.Permit {
 		rules, profile := s.rulesOfPolicies(n.vm, append(slices.Clip(kept), p))
 		return s.decided(n, rules, profile)
 	}

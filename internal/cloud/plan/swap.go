@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // swap is a rule that becomes another one in place: the cloud changes it in one call, so that the group needs no room for both.
@@ -117,24 +119,24 @@ func (k *checker) harmless(e *edit, w swap, others []cloud.Rule) bool {
 
 // saidBy reports whether everything that the half allows of the rule to the addresses is said by the other rules: by one for the same peer,
 // or by several for addresses.
-func saidBy(h half, r cloud.Rule, addrs Set, by []cloud.Rule) bool {
-	cells, s := h.cells, ServiceOf(r.Match)
+func saidBy(h flow.Permit, r cloud.Rule, addrs addrset.Set, by []cloud.Rule) bool {
+	cells, s := h.Grants, flow.ServiceOf(r.Match)
 	if s.Protocol != cloud.AnyProtocol {
-		cells = h.within(s)
+		cells = h.Within(s)
 	}
 	for _, c := range cells {
-		left := c.all.Intersect(addrs)
+		left := c.All.Intersect(addrs)
 		for _, o := range by {
 			if left.Empty() {
 				break
 			}
-			if !related(r, o) || !ServiceOf(o.Match).covers(c.service) {
+			if !related(r, o) || !flow.ServiceOf(o.Match).Covers(c.Service) {
 				continue
 			}
 			if o.Peer == r.Peer {
-				left = Set{}
+				left = addrset.Set{}
 			} else {
-				left = left.Minus(SetOfPrefixes(o.Peer.CIDR))
+				left = left.Minus(addrset.OfPrefixes(o.Peer.CIDR))
 			}
 		}
 		if !left.Empty() {

@@ -3,63 +3,65 @@ package plan
 import (
 	"encoding/binary"
 	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // claimed is a range of addresses that a rule matches; rule is its index.
 type claimed struct {
-	span
+	addrset.Range
 	rule int
 }
 
 // walked is what a list of rules makes of all addresses: what it allows, and what it leaves to the native tier.
-type walked struct{ allowed, left Set }
+type walked struct{ allowed, left addrset.Set }
 
 // in returns the part of a family.
-func (w walked) in(family Set) walked {
+func (w walked) in(family addrset.Set) walked {
 	return walked{w.allowed.Intersect(family), w.left.Intersect(family)}
 }
 
 // walk applies rules, in the order of evaluation, to all addresses. It goes through the addresses once, whatever the number of rules: policies
 // may bring long lists of addresses, and set operations rule by rule would cost the square of their length.
-func walk(rules []*bound, match func(*bound) Set) walked {
+func walk(rules []*bound, match func(*bound) addrset.Set) walked {
 	var v4, v6 []claimed
 	for i, r := range rules {
 		set := match(r)
-		for _, part := range set.v4 {
+		for _, part := range set.IPv4() {
 			v4 = append(v4, claimed{part, i})
 		}
-		for _, part := range set.v6 {
+		for _, part := range set.IPv6() {
 			v6 = append(v6, claimed{part, i})
 		}
 	}
-	var out walked
-	out.allowed.v4, out.left.v4 = sweep(rules, v4, everyV4[0])
-	out.allowed.v6, out.left.v6 = sweep(rules, v6, everyV6[0])
-	return out
+	allowed4, left4 := sweep(rules, v4, addrset.AllIPv4().IPv4()[0])
+	allowed6, left6 := sweep(rules, v6, addrset.AllIPv6().IPv6()[0])
+	return walked{addrset.OfRanges(allowed4, allowed6), addrset.OfRanges(left4, left6)}
 }
 
 // sweep does it for a family. What no rule of a stage matches, and what the first that does passes on, goes on in the next stage.
-func sweep(rules []*bound, claims []claimed, every span) (allowed, left []span) {
-	slices.SortFunc(claims, func(a, b claimed) int { return a.from.compare(b.from) })
-	edges := make([]u128, 0, 2*len(claims)+1)
-	edges = append(edges, every.from)
+func sweep(rules []*bound, claims []claimed, every addrset.Range) (allowed, left []addrset.Range) {
+	slices.SortFunc(claims, func(a, b claimed) int { return a.From.Compare(b.From) })
+	edges := make([]addrset.Number, 0, 2*len(claims)+1)
+	edges = append(edges, every.From)
 	for _, c := range claims {
-		edges = append(edges, c.from)
-		if c.to.less(every.to) {
-			edges = append(edges, c.to.next())
+		edges = append(edges, c.From)
+		if c.To.Less(every.To) {
+			edges = append(edges, c.To.Next())
 		}
 	}
-	slices.SortFunc(edges, u128.compare)
+	slices.SortFunc(edges, addrset.Number.Compare)
 	edges = slices.Compact(edges)
 	var open [stageBaseline + 1]precedence
 	for i, from := range edges {
-		for ; len(claims) > 0 && claims[0].from == from; claims = claims[1:] {
+		for ; len(claims) > 0 && claims[0].From == from; claims = claims[1:] {
 			at := &open[rules[claims[0].rule].policy.stage]
 			at.push(claims[0])
 		}
-		to := every.to
+		to := every.To
 		if i+1 < len(edges) {
-			to = edges[i+1].prev()
+			to = edges[i+1].Prev()
 		}
 		v := pass
 		for k := range open {
@@ -72,9 +74,9 @@ func sweep(rules []*bound, claims []claimed, every span) (allowed, left []span) 
 		}
 		switch v {
 		case allow, grant:
-			allowed = appendSpan(allowed, span{from, to})
+			allowed = append(allowed, addrset.Range{From: from, To: to})
 		case pass:
-			left = appendSpan(left, span{from, to})
+			left = append(left, addrset.Range{From: from, To: to})
 		}
 	}
 	return allowed, left
@@ -97,8 +99,8 @@ func (h *precedence) push(c claimed) {
 }
 
 // first returns the first rule whose claim reaches to the address, -1 if there is none. Claims that end before it are dropped.
-func (h *precedence) first(at u128) int {
-	for len(*h) > 0 && (*h)[0].to.less(at) {
+func (h *precedence) first(at addrset.Number) int {
+	for len(*h) > 0 && (*h)[0].To.Less(at) {
 		s := *h
 		last := len(s) - 1
 		s[0] = s[last]
@@ -127,7 +129,7 @@ func (h *precedence) first(at u128) int {
 
 // walked returns what the rules that match a service make of all addresses, and what they make of those that they name themselves. Many cells,
 // and many kinds of VMs, are matched by the same rules.
-func (s *regionState) walked(rules []*bound, service Service, view *network) (all, named walked) {
+func (s *regionState) walked(rules []*bound, service flow.Service, view *network) (all, named walked) {
 	var matching []*bound
 	var key []byte
 	grouped := false
@@ -145,12 +147,12 @@ func (s *regionState) walked(rules []*bound, service Service, view *network) (al
 	if known := r.walks[string(key)]; known != nil {
 		return known[0], known[1]
 	}
-	all = walk(matching, func(r *bound) Set { return s.peerAddrs(r.rule, view) })
+	all = walk(matching, func(r *bound) addrset.Set { return s.peerAddrs(r.rule, view) })
 	if named = all; grouped {
-		named = walk(matching, func(r *bound) Set { return r.blocks })
+		named = walk(matching, func(r *bound) addrset.Set { return r.blocks })
 	}
-	s.in.effort.spend(all.allowed.size() + all.left.size())
-	r.room(all.allowed.size() + all.left.size() + named.allowed.size() + named.left.size())
+	s.in.effort.spend(all.allowed.Len() + all.left.Len())
+	r.room(all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len())
 	r.walks[string(key)] = &[2]walked{all, named}
 	return all, named
 }

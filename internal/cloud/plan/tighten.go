@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // namedLosses bounds the lost flows that a message lists.
@@ -121,18 +122,18 @@ func breadth(r cloud.Rule) int {
 }
 
 // losses lists the flows of before that after does not allow: direction, service and addresses of each.
-func losses(before, after [2]half) (out []string) {
+func losses(before, after [2]flow.Permit) (out []string) {
 	for i, d := range directions {
 		toFrom := " from "
 		if d == cloud.Egress {
 			toFrom = " to "
 		}
-		for _, cell := range before[i].minus(after[i]) {
-			what := cell.service.String()
-			if cell.service.Protocol == cloud.TCP || cell.service.Protocol == cloud.UDP {
-				what = cloud.NewMatch(cell.service.Protocol, int(cell.service.From), int(cell.service.To)).String()
+		for _, cell := range before[i].Minus(after[i]) {
+			what := cell.Service.String()
+			if cell.Service.Protocol == cloud.TCP || cell.Service.Protocol == cloud.UDP {
+				what = cloud.NewMatch(cell.Service.Protocol, int(cell.Service.From), int(cell.Service.To)).String()
 			}
-			for _, p := range cell.all.Prefixes() {
+			for _, p := range cell.All.Prefixes() {
 				out = append(out, string(d)+" "+what+toFrom+p.String())
 			}
 		}

@@ -73,7 +73,7 @@ func TestTightenIsNeverWider(t *testing.T) {
 	}
 	for _, at := range seeds {
 		e := randomEstate(rand.New(rand.NewPCG(at, 7)))
-		end := func(rules int) (allowed []bool, flows []flow, whole bool) {
+		end := func(rules int) (allowed []bool, flows []connection, whole bool) {
 			e.Limits.RulesPerGroup, e.Limits.GroupsPerInterface = rules, max(e.Limits.GroupsPerInterface, 5)
 			f := e.cloud()
 			res := settle(t, &e, f, tightenAll)

@@ -3,6 +3,9 @@ package plan
 import (
 	"fmt"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // Of an interface whose record is not believed nobody knows which groups it natively belongs to. Rules of others that refer to groups may mean it
@@ -11,9 +14,9 @@ import (
 // whoever writes into a record cuts nothing either.
 
 // strangers returns the addresses in reach of a network that belong to interfaces whose record is not believed.
-func (s *regionState) strangers(view *network) Set {
+func (s *regionState) strangers(view *network) addrset.Set {
 	if len(s.unknown) == 0 {
-		return Set{}
+		return addrset.Set{}
 	}
 	out, known := s.strangerCache[view]
 	if !known {
@@ -23,22 +26,22 @@ func (s *regionState) strangers(view *network) Set {
 	return out
 }
 
-// kept is what an interface under control allows now, of what it allows with strangers; no cells if that is nothing.
-func (s *regionState) kept(n *nic) (out [2]half) {
+// kept is what an interface under control allows now, of what it allows with strangers; no grants if that is nothing.
+func (s *regionState) kept(n *nic) (out [2]flow.Permit) {
 	strangers := s.strangers(n.network)
 	if strangers.Empty() || !n.taken() || n.unproven != "" {
 		return out
 	}
 	for i, h := range s.actual(n.GroupIDs, n.network) {
 		any := false
-		for _, c := range h.cells {
-			c.all = c.all.Intersect(strangers)
-			c.anonymous, c.plain, c.opaque = c.all, c.all, nil
-			any = any || !c.all.Empty()
-			out[i].cells = append(out[i].cells, c)
+		for _, c := range h.Grants {
+			c.All = c.All.Intersect(strangers)
+			c.Anonymous, c.Plain, c.Opaque = c.All, c.All, nil
+			any = any || !c.All.Empty()
+			out[i].Grants = append(out[i].Grants, c)
 		}
 		if !any {
-			out[i] = half{}
+			out[i] = flow.Permit{}
 		}
 	}
 	return out
@@ -51,9 +54,9 @@ func (s *regionState) keptKey(n *nic) string {
 	}
 	var b strings.Builder
 	for i, h := range s.kept(n) {
-		for _, c := range h.cells {
-			if !c.all.Empty() {
-				fmt.Fprintf(&b, "|%d %v %x", i, c.service, c.all.hash())
+		for _, c := range h.Grants {
+			if !c.All.Empty() {
+				fmt.Fprintf(&b, "|%d %v %x", i, c.Service, c.All.Hash())
 			}
 		}
 	}
@@ -69,7 +72,7 @@ func (s *regionState) leans(n *nic) bool {
 	with := s.decided(n, nil, "")
 	for i, d := range directions {
 		f := flattening{view: n.network, native: s.groupRules(n.former, d)}
-		if len(with[i].minus(f.flatten(s))) > 0 {
+		if len(with[i].Minus(f.flatten(s))) > 0 {
 			s.note(n.ID, "it stays under control although no policy applies: rules of its own groups refer to groups, and of "+s.unknown[0].ID+
 				", with which it has to do, nobody knows whether it belongs to them")
 			return true

@@ -12,6 +12,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // TestWaves: plans that are cut into waves touch no more than they may, come to an end, and lead where the whole plans lead.
@@ -67,9 +68,9 @@ func TestWaves(t *testing.T) {
 
 // TestFailsafe: a failsafe flow is open on a VM with policies although they drop it, isolates nothing, and is absent elsewhere.
 func TestFailsafe(t *testing.T) {
-	flow := plan.FailsafeFlow{Direction: cloud.Ingress, Services: []plan.Service{{Protocol: cloud.TCP, From: 2222, To: 2222}},
+	open := plan.FailsafeFlow{Direction: cloud.Ingress, Services: []flow.Service{{Protocol: cloud.TCP, From: 2222, To: 2222}},
 		Peers: []netip.Prefix{netip.MustParsePrefix("10.0.0.12/32")}}
-	safe := func(in *plan.Input) { in.Failsafe = []plan.FailsafeFlow{flow} }
+	safe := func(in *plan.Input) { in.Failsafe = []plan.FailsafeFlow{open} }
 	for _, action := range []v1beta2.RuleAction{v1beta2.RuleActionAllow, v1beta2.RuleActionDrop} {
 		e := small()
 		e.History[0].Policies[0].Rules[0].Action = action

@@ -31,7 +31,7 @@ func TestKnownWorlds(t *testing.T) {
 			if err := json.Unmarshal(text, &e); err != nil {
 				t.Fatal(err)
 			}
-			if err := checkEstate(&e, seed, &stats{}); err != nil {
+			if err := subjectOf(t).checkEstate(&e, seed, &stats{}); err != nil {
 				t.Error(shorten(err.Error()))
 			}
 		})

@@ -7,12 +7,14 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // small is a plane of eight addresses and three ranges of TCP ports; bit address*3+range.
 const small = 8
 
-var smallCells = []plan.Service{
+var smallCells = []flow.Service{
 	{Protocol: cloud.TCP, From: 0, To: 79}, {Protocol: cloud.TCP, From: 80, To: 80}, {Protocol: cloud.TCP, From: 81, To: 0xffff},
 }
 
@@ -67,18 +69,18 @@ func exhaustive(want uint32) int {
 	}
 }
 
-func trafficOf(want uint32) plan.Traffic {
-	var t plan.Traffic
+func trafficOf(want uint32) flow.Traffic {
+	var t flow.Traffic
 	for s, service := range smallCells {
-		c := plan.Cell{Service: service}
+		c := flow.Cell{Service: service}
 		for a := range small {
 			if want>>(a*len(smallCells)+s)&1 == 1 {
-				c.Addrs = c.Addrs.Union(plan.SetOf(netip.AddrFrom4([4]byte{10, 0, 0, byte(a)})))
+				c.Addrs = c.Addrs.Union(addrset.Of(netip.AddrFrom4([4]byte{10, 0, 0, byte(a)})))
 			}
 		}
 		t.Ingress = append(t.Ingress, c)
 	}
-	t.Ingress = append(t.Ingress, plan.Cell{Service: plan.Service{Protocol: cloud.AnyProtocol, From: 0, To: 0xffff}})
+	t.Ingress = append(t.Ingress, flow.Cell{Service: flow.Service{Protocol: cloud.AnyProtocol, From: 0, To: 0xffff}})
 	return t
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // AWS implements plan.Lowerer for EC2 security groups.
@@ -21,7 +23,7 @@ type AWS struct{}
 var _ plan.Lowerer = AWS{}
 
 // Unsupported implements plan.Lowerer: AWS knows ports of TCP and UDP only, and would allow the whole of any other protocol.
-func (AWS) Unsupported(s plan.Service) string {
+func (AWS) Unsupported(s flow.Service) string {
 	switch s.Protocol {
 	case cloud.AnyProtocol, cloud.TCP, cloud.UDP, cloud.ICMP, cloud.ICMPv6:
 		return ""
@@ -33,7 +35,7 @@ func (AWS) Unsupported(s plan.Service) string {
 }
 
 // Lower implements plan.Lowerer.
-func (AWS) Lower(t plan.Traffic) []cloud.Rule {
+func (AWS) Lower(t flow.Traffic) []cloud.Rule {
 	var out []cloud.Rule
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
 		c := compiler{direction: d, cells: t.Cells(d)}
@@ -47,7 +49,7 @@ func (AWS) Lower(t plan.Traffic) []cloud.Rule {
 // compiler works on one direction.
 type compiler struct {
 	direction cloud.Direction
-	cells     []plan.Cell
+	cells     []flow.Cell
 }
 
 // need says what the rules of one peer do with a cell.
@@ -89,8 +91,8 @@ func (c *compiler) groupRules() []cloud.Rule {
 // addressRules tries several exact ways to cut the allowed addresses into prefixes and takes the cheapest, for each family by itself.
 func (c *compiler) addressRules() []cloud.Rule {
 	var out []cloud.Rule
-	for _, family := range []plan.Set{withoutPackets(plan.Service{Protocol: cloud.ICMPv6}), withoutPackets(plan.Service{Protocol: cloud.ICMP})} {
-		sets := make([]plan.Set, len(c.cells))
+	for _, family := range []addrset.Set{withoutPackets(flow.Service{Protocol: cloud.ICMPv6}), withoutPackets(flow.Service{Protocol: cloud.ICMP})} {
+		sets := make([]addrset.Set, len(c.cells))
 		empty := true
 		for i, cell := range c.cells {
 			sets[i] = cell.Addrs.Intersect(family)
@@ -116,8 +118,8 @@ func (c *compiler) addressRules() []cloud.Rule {
 }
 
 // common allows everything to the addresses that may use every service, and the rest service by service.
-func (c *compiler) common(sets []plan.Set) []cloud.Rule {
-	all := plan.Everything()
+func (c *compiler) common(sets []addrset.Set) []cloud.Rule {
+	all := addrset.All()
 	for i, cell := range c.cells {
 		// Where a cell has no packets of a family, it does not narrow what is common in that family.
 		all = all.Intersect(sets[i].Union(withoutPackets(cell.Service)))
@@ -126,7 +128,7 @@ func (c *compiler) common(sets []plan.Set) []cloud.Rule {
 	for _, p := range all.Prefixes() {
 		out = append(out, cloud.Rule{Direction: c.direction, Match: cloud.NewMatch(cloud.AnyProtocol, -1, -1), Peer: cloud.Peer{CIDR: p}})
 	}
-	rest := make([]plan.Set, len(sets))
+	rest := make([]addrset.Set, len(sets))
 	for i := range sets {
 		rest[i] = sets[i].Minus(all)
 	}
@@ -134,20 +136,20 @@ func (c *compiler) common(sets []plan.Set) []cloud.Rule {
 }
 
 // withoutPackets returns the addresses that no packet of the service can have.
-func withoutPackets(s plan.Service) plan.Set {
+func withoutPackets(s flow.Service) addrset.Set {
 	switch s.Protocol {
 	case cloud.ICMP:
-		return plan.SetOfPrefixes(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
+		return addrset.OfPrefixes(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
 	case cloud.ICMPv6:
-		return plan.SetOfPrefixes(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+		return addrset.OfPrefixes(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
 	default:
-		return plan.Set{}
+		return addrset.Set{}
 	}
 }
 
 // byCell cuts every cell into prefixes by itself and merges the services of equal prefixes. required is what has to be allowed,
 // allowed what may be.
-func (c *compiler) byCell(required, allowed []plan.Set) []cloud.Rule {
+func (c *compiler) byCell(required, allowed []addrset.Set) []cloud.Rule {
 	needs := map[netip.Prefix][]need{}
 	var order []netip.Prefix
 	for i := range required {
@@ -159,13 +161,13 @@ func (c *compiler) byCell(required, allowed []plan.Set) []cloud.Rule {
 			needs[p][i] = always
 		}
 	}
-	free := make([]plan.Set, len(c.cells)) // where a rule does no harm
+	free := make([]addrset.Set, len(c.cells)) // where a rule does no harm
 	for i := range c.cells {
 		free[i] = allowed[i].Union(withoutPackets(c.cells[i].Service))
 	}
 	var out []cloud.Rule
 	for _, p := range order {
-		set := plan.SetOfPrefixes(p)
+		set := addrset.OfPrefixes(p)
 		for i := range c.cells {
 			if needs[p][i] == never && set.Within(free[i]) {
 				needs[p][i] = either
@@ -177,12 +179,12 @@ func (c *compiler) byCell(required, allowed []plan.Set) []cloud.Rule {
 }
 
 // bySignature cuts the address space into parts that may use exactly the same services.
-func (c *compiler) bySignature(sets []plan.Set) []cloud.Rule {
+func (c *compiler) bySignature(sets []addrset.Set) []cloud.Rule {
 	type part struct {
-		addrs plan.Set
+		addrs addrset.Set
 		needs []need
 	}
-	parts := []part{{plan.Everything(), make([]need, len(c.cells))}}
+	parts := []part{{addrset.All(), make([]need, len(c.cells))}}
 	for i, set := range sets {
 		var next []part
 		for _, p := range parts {
@@ -247,7 +249,7 @@ func (c *compiler) matches(needs []need) []cloud.Match {
 			if needs[i] == always {
 				for number := 0; number <= 255; number++ {
 					if !named[number] {
-						out = append(out, encode(plan.Service{Protocol: number, From: 0, To: 0xffff})...)
+						out = append(out, encode(flow.Service{Protocol: number, From: 0, To: 0xffff})...)
 					}
 				}
 			}
@@ -265,7 +267,7 @@ func (c *compiler) runs(i, j int, needs []need) []cloud.Match {
 	var out []cloud.Match
 	whole := slices.Contains(needs[i:j], always) && !slices.Contains(needs[i:j], never)
 	if whole {
-		return encode(plan.Service{Protocol: c.cells[i].Service.Protocol, From: 0, To: 0xffff})
+		return encode(flow.Service{Protocol: c.cells[i].Service.Protocol, From: 0, To: 0xffff})
 	}
 	for ; i < j; i++ {
 		if needs[i] != always {
@@ -277,7 +279,7 @@ func (c *compiler) runs(i, j int, needs []need) []cloud.Match {
 				last = k
 			}
 		}
-		out = append(out, encode(plan.Service{
+		out = append(out, encode(flow.Service{
 			Protocol: c.cells[i].Service.Protocol, From: c.cells[i].Service.From, To: c.cells[last].Service.To,
 		})...)
 		i = last
@@ -287,7 +289,7 @@ func (c *compiler) runs(i, j int, needs []need) []cloud.Match {
 
 // encode writes a service as the cloud's matches: one for a port range, one for every ICMP type that is whole, and one for every
 // single type and code of those that are not.
-func encode(s plan.Service) []cloud.Match {
+func encode(s flow.Service) []cloud.Match {
 	switch s.Protocol {
 	case cloud.ICMP, cloud.ICMPv6:
 	case cloud.TCP, cloud.UDP:

@@ -9,11 +9,13 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // randomTraffic makes disjoint cells with allowed addresses out of a small pool, so that equal and nested sets are common.
-func randomTraffic(r *rand.Rand) []plan.Cell {
-	var cells []plan.Cell
+func randomTraffic(r *rand.Rand) []flow.Cell {
+	var cells []flow.Cell
 	for _, protocol := range []int{cloud.ICMP, cloud.TCP, cloud.UDP, 47, cloud.ICMPv6} {
 		if r.IntN(2) == 0 {
 			continue
@@ -27,23 +29,23 @@ func randomTraffic(r *rand.Rand) []plan.Cell {
 		slices.Sort(cuts)
 		cuts = slices.Compact(cuts)
 		for i := 1; i < len(cuts); i++ {
-			cells = append(cells, plan.Cell{Service: plan.Service{Protocol: protocol, From: uint16(cuts[i-1]), To: uint16(cuts[i] - 1)}})
+			cells = append(cells, flow.Cell{Service: flow.Service{Protocol: protocol, From: uint16(cuts[i-1]), To: uint16(cuts[i] - 1)}})
 		}
 	}
-	cells = append(cells, plan.Cell{Service: plan.Service{Protocol: cloud.AnyProtocol, From: 0, To: 0xffff}})
+	cells = append(cells, flow.Cell{Service: flow.Service{Protocol: cloud.AnyProtocol, From: 0, To: 0xffff}})
 	for i := range cells {
 		for range r.IntN(3) {
 			p := netip.MustParsePrefix([]string{"0.0.0.0/0", "10.0.0.0/8", "10.0.0.0/9", "10.0.0.4/32", "192.0.2.0/24", "::/0", "2001:db8::/32"}[r.IntN(7)])
-			cells[i].Addrs = cells[i].Addrs.Union(plan.SetOfPrefixes(p))
+			cells[i].Addrs = cells[i].Addrs.Union(addrset.OfPrefixes(p))
 		}
 		if r.IntN(3) == 0 {
-			cells[i].Addrs = cells[i].Addrs.Minus(plan.SetOfPrefixes(netip.MustParsePrefix("10.0.0.5/32")))
+			cells[i].Addrs = cells[i].Addrs.Minus(addrset.OfPrefixes(netip.MustParsePrefix("10.0.0.5/32")))
 		}
 		switch cells[i].Service.Protocol {
 		case cloud.ICMP:
-			cells[i].Addrs = cells[i].Addrs.Intersect(plan.SetOfPrefixes(netip.MustParsePrefix("0.0.0.0/0")))
+			cells[i].Addrs = cells[i].Addrs.Intersect(addrset.OfPrefixes(netip.MustParsePrefix("0.0.0.0/0")))
 		case cloud.ICMPv6:
-			cells[i].Addrs = cells[i].Addrs.Intersect(plan.SetOfPrefixes(netip.MustParsePrefix("::/0")))
+			cells[i].Addrs = cells[i].Addrs.Intersect(addrset.OfPrefixes(netip.MustParsePrefix("::/0")))
 		}
 		if r.IntN(2) == 0 {
 			cells[i].Groups = []cloud.Peer{{GroupID: "sg-a"}}
@@ -77,7 +79,7 @@ func probes() []probe {
 	return out
 }
 
-func cellOf(cells []plan.Cell, p probe) plan.Cell {
+func cellOf(cells []flow.Cell, p probe) flow.Cell {
 	for _, c := range cells {
 		if c.Service.Protocol == p.protocol && int(c.Service.From) <= p.port && p.port <= int(c.Service.To) {
 			return c
@@ -106,7 +108,7 @@ func TestLowerIsExact(t *testing.T) {
 	all := probes()
 	for i := range 100 {
 		cells := randomTraffic(r)
-		rules := AWS{}.Lower(plan.Traffic{Egress: cells})
+		rules := AWS{}.Lower(flow.Traffic{Egress: cells})
 		if !slices.IsSortedFunc(rules, cloud.Rule.Compare) || len(slices.CompactFunc(slices.Clone(rules), cloud.Rule.Same)) != len(rules) {
 			t.Fatalf("seed %d case %d: not sorted or not unique", seed, i)
 		}
@@ -133,44 +135,44 @@ func TestLowerIsExact(t *testing.T) {
 }
 
 func TestLowerMerges(t *testing.T) {
-	cell := func(protocol int, from, to uint16, prefixes ...string) plan.Cell {
-		c := plan.Cell{Service: plan.Service{Protocol: protocol, From: from, To: to}}
+	cell := func(protocol int, from, to uint16, prefixes ...string) flow.Cell {
+		c := flow.Cell{Service: flow.Service{Protocol: protocol, From: from, To: to}}
 		for _, p := range prefixes {
-			c.Addrs = c.Addrs.Union(plan.SetOfPrefixes(netip.MustParsePrefix(p)))
+			c.Addrs = c.Addrs.Union(addrset.OfPrefixes(netip.MustParsePrefix(p)))
 		}
 		return c
 	}
 	for name, c := range map[string]struct {
-		cells []plan.Cell
+		cells []flow.Cell
 		want  []string
 	}{
 		"everything": {
-			[]plan.Cell{cell(6, 0, 79, "0.0.0.0/0"), cell(6, 80, 0xffff, "0.0.0.0/0"), cell(-1, 0, 0xffff, "0.0.0.0/0")},
+			[]flow.Cell{cell(6, 0, 79, "0.0.0.0/0"), cell(6, 80, 0xffff, "0.0.0.0/0"), cell(-1, 0, 0xffff, "0.0.0.0/0")},
 			[]string{"ingress all from 0.0.0.0/0"},
 		},
 		"ICMPv6 says nothing about IPv4": {
-			[]plan.Cell{cell(58, 0, 0xffff), cell(-1, 0, 0xffff, "0.0.0.0/0")},
+			[]flow.Cell{cell(58, 0, 0xffff), cell(-1, 0, 0xffff, "0.0.0.0/0")},
 			[]string{"ingress all from 0.0.0.0/0"},
 		},
 		"adjacent ports": {
-			[]plan.Cell{cell(6, 0, 79), cell(6, 80, 80, "10.0.0.0/8"), cell(6, 81, 90, "10.0.0.0/8"), cell(6, 91, 0xffff), cell(-1, 0, 0xffff)},
+			[]flow.Cell{cell(6, 0, 79), cell(6, 80, 80, "10.0.0.0/8"), cell(6, 81, 90, "10.0.0.0/8"), cell(6, 91, 0xffff), cell(-1, 0, 0xffff)},
 			[]string{"ingress tcp 80-90 from 10.0.0.0/8"},
 		},
 		"halves of a network": {
-			[]plan.Cell{cell(17, 0, 52), cell(17, 53, 53, "10.0.0.0/9", "10.128.0.0/9"), cell(17, 54, 0xffff), cell(-1, 0, 0xffff)},
+			[]flow.Cell{cell(17, 0, 52), cell(17, 53, 53, "10.0.0.0/9", "10.128.0.0/9"), cell(17, 54, 0xffff), cell(-1, 0, 0xffff)},
 			[]string{"ingress udp 53 from 10.0.0.0/8"},
 		},
 		"a whole ICMP type": {
-			[]plan.Cell{cell(1, 0, 0x07ff), cell(1, 0x0800, 0x08ff, "10.0.0.0/8"), cell(1, 0x0900, 0xffff), cell(-1, 0, 0xffff)},
+			[]flow.Cell{cell(1, 0, 0x07ff), cell(1, 0x0800, 0x08ff, "10.0.0.0/8"), cell(1, 0x0900, 0xffff), cell(-1, 0, 0xffff)},
 			[]string{"ingress icmp type 8 from 10.0.0.0/8"},
 		},
 		"everything for some, one port for all": {
-			[]plan.Cell{cell(6, 0, 21, "10.0.0.0/8"), cell(6, 22, 22, "0.0.0.0/0"), cell(6, 23, 0xffff, "10.0.0.0/8"), cell(-1, 0, 0xffff, "10.0.0.0/8")},
+			[]flow.Cell{cell(6, 0, 21, "10.0.0.0/8"), cell(6, 22, 22, "0.0.0.0/0"), cell(6, 23, 0xffff, "10.0.0.0/8"), cell(-1, 0, 0xffff, "10.0.0.0/8")},
 			[]string{"ingress all from 10.0.0.0/8", "ingress tcp 22 from 0.0.0.0/0"},
 		},
 	} {
 		var got []string
-		for _, r := range (AWS{}).Lower(plan.Traffic{Ingress: c.cells}) {
+		for _, r := range (AWS{}).Lower(flow.Traffic{Ingress: c.cells}) {
 			got = append(got, r.String())
 		}
 		if !slices.Equal(got, c.want) {

@@ -6,7 +6,8 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // Rules by address cover a plane of (address, service). Finding the fewest is set cover; it is solved exactly where the plane has few
@@ -25,7 +26,7 @@ type rectangle struct {
 
 // fewest returns the shortest list of rules that covers exactly the given sets, if it is shorter than limit and the search ends in time;
 // else nil. All sets are of one family.
-func (c *compiler) fewest(sets []plan.Set, limit int) []cloud.Rule {
+func (c *compiler) fewest(sets []addrset.Set, limit int) []cloud.Rule {
 	blocks := disjointBlocks(sets)
 	var all uint64
 	at := func(block, cell int) int { return block*len(sets) + cell }
@@ -33,7 +34,7 @@ func (c *compiler) fewest(sets []plan.Set, limit int) []cloud.Rule {
 		return nil
 	}
 	for b, p := range blocks {
-		set := plan.SetOfPrefixes(p)
+		set := addrset.OfPrefixes(p)
 		for i := range sets {
 			if set.Within(sets[i]) {
 				all |= 1 << at(b, i)
@@ -42,7 +43,7 @@ func (c *compiler) fewest(sets []plan.Set, limit int) []cloud.Rule {
 	}
 	var choices []rectangle
 	for _, p := range parents(blocks) {
-		set := plan.SetOfPrefixes(p)
+		set := addrset.OfPrefixes(p)
 		needs := make([]need, len(sets))
 		for i := range sets {
 			if set.Within(sets[i].Union(withoutPackets(c.cells[i].Service))) {
@@ -76,22 +77,22 @@ func (c *compiler) fewest(sets []plan.Set, limit int) []cloud.Rule {
 }
 
 // covered reports whether the match allows the whole of a cell. The cell of all other protocols is covered by a rule for all protocols only.
-func covered(m cloud.Match, cells []plan.Cell, i int) bool {
+func covered(m cloud.Match, cells []flow.Cell, i int) bool {
 	s := cells[i].Service
 	if m.Protocol == cloud.AnyProtocol {
 		return true
 	}
-	of := plan.ServiceOf(m)
+	of := flow.ServiceOf(m)
 	return of.Protocol == s.Protocol && of.From <= s.From && s.To <= of.To
 }
 
 // disjointBlocks cuts the addresses of the sets into prefixes each of which is in or out of every set as a whole.
-func disjointBlocks(sets []plan.Set) []netip.Prefix {
-	parts := []plan.Set{plan.Everything()}
+func disjointBlocks(sets []addrset.Set) []netip.Prefix {
+	parts := []addrset.Set{addrset.All()}
 	for _, set := range sets {
-		var next []plan.Set
+		var next []addrset.Set
 		for _, p := range parts {
-			for _, half := range []plan.Set{p.Intersect(set), p.Minus(set)} {
+			for _, half := range []addrset.Set{p.Intersect(set), p.Minus(set)} {
 				if !half.Empty() {
 					next = append(next, half)
 				}

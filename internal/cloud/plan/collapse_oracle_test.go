@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // sure is half without what need not stay allowed where a rule takes a part of all protocols, or of all types of ICMP, from an address.
@@ -15,7 +15,7 @@ func (v naive) sure(nic int, d cloud.Direction, r remote, k packet) bool {
 // sacrificed reports whether a packet is of a protocol or of a type of ICMP that is told apart only where it costs nothing, and the address has
 // lost something else of "all protocols", or of ICMP, or of a type of it that rules name.
 func (v naive) sacrificed(nic int, d cloud.Direction, r remote, k packet) bool {
-	if plan.Told(k.protocol, k.port) {
+	if flow.Keeps(k.protocol, uint16(k.port)) {
 		return false
 	}
 	icmp := k.protocol == cloud.ICMP || k.protocol == cloud.ICMPv6

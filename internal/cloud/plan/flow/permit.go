@@ -1,0 +1,184 @@
+package flow
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+)
+
+// Permit is what one direction of one interface allows, in terms of addresses. Its grants are disjoint and together they
+// are all packets; the grant of cloud.AnyProtocol, which stands for all protocols without a grant of their own, is the last
+// one. The zero value allows nothing.
+type Permit struct {
+	Grants []Grant
+	// Reduced is set if the permit is narrower than what it was made from: see CollapseProtocols.
+	Reduced bool
+}
+
+// Grant is what a Permit allows of one service.
+type Grant struct {
+	Service Service
+	// All are the allowed addresses. Anonymous are those of them that are allowed whoever has them, that is, without any
+	// membership in a group; Plain those of Anonymous that are allowed without the prefix lists of Opaque, too.
+	All, Anonymous, Plain addrset.Set
+	// Opaque are allowed peers that rules can only name as they are: groups of other accounts and prefix lists whose members
+	// are not known, and prefix lists from which nothing is taken out, so that what their owners change takes effect by
+	// itself. Sorted.
+	Opaque []cloud.Peer
+}
+
+// find returns the index of the grant that holds the service, which must lie in one grant.
+func (p Permit) find(s Service) int {
+	last := len(p.Grants) - 1
+	i := sort.Search(last, func(i int) bool {
+		g := p.Grants[i].Service
+		return g.Protocol > s.Protocol || g.Protocol == s.Protocol && g.To >= s.From
+	})
+	if i < last && p.Grants[i].Service.Covers(s) {
+		return i
+	}
+	return last
+}
+
+// Overlay calls f for every service of the common refinement of two permits, with what each of them grants.
+func Overlay(a, b Permit, f func(s Service, x, y Grant)) {
+	services := make([]Service, 0, len(a.Grants)+len(b.Grants))
+	for _, g := range a.Grants {
+		services = append(services, g.Service)
+	}
+	for _, g := range b.Grants {
+		services = append(services, g.Service)
+	}
+	for _, s := range Partition(services) {
+		f(s, a.At(s), b.At(s))
+	}
+}
+
+// At returns what is granted of a service that lies in one grant, cut down to the addresses that the service can have.
+func (p Permit) At(s Service) Grant {
+	if len(p.Grants) == 0 {
+		return Grant{Service: s}
+	}
+	g := p.Grants[p.find(s)]
+	if g.Service.Protocol == cloud.AnyProtocol && (s.Protocol == cloud.ICMP || s.Protocol == cloud.ICMPv6) {
+		family := Family(s.Protocol)
+		g.All, g.Anonymous, g.Plain = g.All.Intersect(family), g.Anonymous.Intersect(family), g.Plain.Intersect(family)
+	}
+	g.Service = s
+	return g
+}
+
+// Intersect returns what both allow.
+func (p Permit) Intersect(o Permit) Permit {
+	var out Permit
+	Overlay(p, o, func(s Service, x, y Grant) {
+		g := Grant{Service: s, All: x.All.Intersect(y.All), Anonymous: x.Anonymous.Intersect(y.Anonymous), Plain: x.Plain.Intersect(y.Plain)}
+		for _, peer := range x.Opaque {
+			if slices.Contains(y.Opaque, peer) {
+				g.Opaque = append(g.Opaque, peer)
+			}
+		}
+		out.Grants = append(out.Grants, g)
+	})
+	return out
+}
+
+// Union returns what one of them allows, or both.
+func (p Permit) Union(o Permit) Permit {
+	out := Permit{Reduced: p.Reduced || o.Reduced}
+	Overlay(p, o, func(s Service, x, y Grant) {
+		g := Grant{Service: s, All: x.All.Union(y.All), Anonymous: x.Anonymous.Union(y.Anonymous), Plain: x.Plain.Union(y.Plain)}
+		g.Opaque = slices.Concat(x.Opaque, y.Opaque)
+		slices.SortFunc(g.Opaque, cloud.Peer.Compare)
+		g.Opaque = slices.Compact(g.Opaque)
+		out.Grants = append(out.Grants, g)
+	})
+	return out
+}
+
+// Minus returns what p allows and o does not, as grants that are not empty. Opaque peers are left out: nobody's verdict here
+// depends on them.
+func (p Permit) Minus(o Permit) []Grant {
+	var out []Grant
+	Overlay(p, o, func(s Service, x, y Grant) {
+		if rest := x.All.Minus(y.All); !rest.Empty() {
+			out = append(out, Grant{Service: s, All: rest})
+		}
+	})
+	return out
+}
+
+// Allows reports whether the addresses are allowed for the whole of the service by p or, together with it, by o.
+func (p Permit) Allows(o Permit, s Service, addrs addrset.Set) bool {
+	if s.Protocol != cloud.AnyProtocol {
+		addrs = addrs.Intersect(Family(s.Protocol))
+		ys := o.Within(s)
+		for _, x := range p.Within(s) {
+			for _, y := range ys {
+				if x.Service.Overlaps(y.Service) && !addrs.WithinEither(x.All, y.All) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	ok := true
+	Overlay(p, o, func(cell Service, x, y Grant) {
+		ok = ok && addrs.Intersect(Family(cell.Protocol)).WithinEither(x.All, y.All)
+	})
+	return ok
+}
+
+// Touches reports whether any of the addresses is allowed for any part of the service.
+func (p Permit) Touches(s Service, addrs addrset.Set) bool {
+	grants := p.Grants
+	if s.Protocol != cloud.AnyProtocol {
+		grants = p.Within(s)
+	}
+	return slices.ContainsFunc(grants, func(g Grant) bool { return addrs.Overlaps(g.All) })
+}
+
+// MayTouch is Touches, where peers whose addresses are not known may have any.
+func (p Permit) MayTouch(s Service, addrs addrset.Set) bool {
+	grants := p.Grants
+	if s.Protocol != cloud.AnyProtocol {
+		grants = p.Within(s)
+	}
+	return slices.ContainsFunc(grants, func(g Grant) bool { return len(g.Opaque) > 0 || addrs.Overlaps(g.All) })
+}
+
+// Within returns what is allowed for the parts of a service of one protocol; together the grants are the whole service, or
+// more.
+func (p Permit) Within(s Service) []Grant {
+	var out []Grant
+	for _, g := range p.Grants {
+		if g.Service.Protocol == s.Protocol && g.Service.Overlaps(s) {
+			out = append(out, g)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, p.At(s))
+	}
+	return out
+}
+
+// Meet reports whether a flow between two parties could be in both lists of grants: whether there is a service for which x
+// has an address of xs and y one of ys.
+func Meet(x []Grant, xs addrset.Set, y []Grant, ys addrset.Set) bool {
+	if len(y) == 0 {
+		return false
+	}
+	for _, a := range x {
+		if !a.All.Overlaps(xs) {
+			continue
+		}
+		for _, b := range y {
+			if a.Service.MayOverlap(b.Service) && b.All.Overlaps(ys) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,45 @@
+package flow
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+func TestPartition(t *testing.T) {
+	const seed = 7
+	r := rand.New(rand.NewPCG(seed, 0))
+	for i := range 2000 {
+		var services []Service
+		for range r.IntN(6) {
+			s := Service{Protocol: []int{1, 6, 17, 58}[r.IntN(4)]}
+			s.From = uint16(r.IntN(0x10000))
+			s.To = s.From + uint16(r.IntN(0x10000-int(s.From)))
+			if r.IntN(5) == 0 {
+				s = Whole([]int{6, 47, 132}[r.IntN(3)])
+			}
+			services = append(services, s)
+		}
+		cells := Partition(services)
+		if cells[len(cells)-1] != Any() {
+			t.Fatalf("seed %d case %d: last cell %v", seed, i, cells[len(cells)-1])
+		}
+		next := map[int]int{}
+		for _, c := range cells[:len(cells)-1] {
+			if int(c.From) != next[c.Protocol] {
+				t.Fatalf("seed %d case %d: cells overlap or leave a gap before %v: %v", seed, i, c, cells)
+			}
+			next[c.Protocol] = int(c.To) + 1
+			for _, s := range services {
+				inside := s.Covers(c)
+				if apart := s.Protocol != c.Protocol || s.To < c.From || c.To < s.From; inside == apart {
+					t.Fatalf("seed %d case %d: %v cuts the cell %v", seed, i, s, c)
+				}
+			}
+		}
+		for protocol, end := range next {
+			if end != 0x10000 {
+				t.Fatalf("seed %d case %d: protocol %d ends at %d", seed, i, protocol, end)
+			}
+		}
+	}
+}

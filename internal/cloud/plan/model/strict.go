@@ -1,0 +1,159 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// maxTagValue is how long a tag's value may be in AWS, the shortest among the clouds, less the one that it may not begin with.
+const maxTagValue = 255
+
+// Refuses says why the cloud would refuse an operation, in the way of EC2, which is the strictest: what exists already may
+// not be created, what does not exist may not be removed, quotas hold for the state after each single operation, and a group
+// that somebody holds or refers to is not deleted. It is nil if the operation would be taken.
+func (m *Model) Refuses(network string, op cloud.Op, limits cloud.Limits) error {
+	op = m.Resolve(network, op)
+	switch op.Kind {
+	case cloud.OpCreateGroup:
+		for i := range m.snap.Groups {
+			if g := &m.snap.Groups[i]; g.NetworkID == op.Group.NetworkID && strings.EqualFold(g.Name, op.Group.Name) {
+				return fmt.Errorf("InvalidGroup.Duplicate %s", op.Group.Name)
+			}
+		}
+		if len(m.snap.Groups) >= limits.GroupsPerRegion {
+			return fmt.Errorf("SecurityGroupLimitExceeded: there are %d of %d", len(m.snap.Groups), limits.GroupsPerRegion)
+		}
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
+		return m.refusesRules(op, limits)
+	case cloud.OpSetInterfaceGroups:
+		return m.refusesGroups(op, limits)
+	case cloud.OpTag:
+		for _, v := range op.Tags {
+			if len(v) > maxTagValue {
+				return fmt.Errorf("InvalidParameterValue: a tag of %d characters", len(v))
+			}
+		}
+	case cloud.OpDeleteGroup:
+		return m.refusesDelete(op.Target)
+	}
+	return nil
+}
+
+func (m *Model) refusesRules(op cloud.Op, limits cloud.Limits) error {
+	g := m.Group(op.Target)
+	if g == nil {
+		return fmt.Errorf("InvalidGroup.NotFound %q", op.Target)
+	}
+	rules := slices.Clone(g.Rules)
+	view := NewView(m.snap)
+	for i, r := range op.Rules {
+		at := slices.IndexFunc(rules, r.Same)
+		switch op.Kind {
+		case cloud.OpRemoveRules:
+			if at < 0 {
+				return fmt.Errorf("InvalidPermission.NotFound %s in %s", r, g.ID)
+			}
+			rules = slices.Delete(rules, at, at+1)
+			continue
+		case cloud.OpReplaceRules:
+			old := op.Replaced[i]
+			was := slices.IndexFunc(rules, old.Same)
+			if was < 0 {
+				return fmt.Errorf("InvalidSecurityGroupRuleId.NotFound %s in %s", old, g.ID)
+			}
+			if r.Direction != old.Direction || kindOf(r.Peer) != kindOf(old.Peer) {
+				return fmt.Errorf("InvalidParameterCombination: %s cannot become %s", old, r)
+			}
+			rules = slices.Delete(rules, was, was+1)
+			at = slices.IndexFunc(rules, r.Same)
+		}
+		if at >= 0 {
+			return fmt.Errorf("InvalidPermission.Duplicate %s in %s", r, g.ID)
+		}
+		if err := m.refusesPeer(g, r.Peer, view); err != nil {
+			return err
+		}
+		rules = append(rules, r)
+	}
+	if op.Kind == cloud.OpRemoveRules {
+		return nil
+	}
+	if n, where := view.Fullest(rules); n > limits.RulesPerGroup {
+		return fmt.Errorf("RulesPerSecurityGroupLimitExceeded: %s would have %d %s rules of %d", g.ID, n, where, limits.RulesPerGroup)
+	}
+	return nil
+}
+
+func (m *Model) refusesPeer(g *cloud.Group, p cloud.Peer, view *View) error {
+	switch {
+	case p.GroupName != "":
+		return fmt.Errorf("InvalidGroup.NotFound %s", p.GroupName)
+	case p.GroupID != "" && p.GroupOwner == "":
+		if o := m.Group(p.GroupID); o == nil || !view.Reaches(g.NetworkID, o.NetworkID) {
+			return fmt.Errorf("InvalidGroup.NotFound %s", p.GroupID)
+		}
+	case p.CIDR.IsValid() && p.CIDR.Masked() != p.CIDR:
+		return fmt.Errorf("InvalidParameterValue: %s has host bits", p.CIDR)
+	}
+	return nil
+}
+
+// peerKind is what a rule cannot change about its peer in place.
+type peerKind int
+
+const (
+	kindIPv4 peerKind = iota
+	kindIPv6
+	kindGroup
+	kindList
+)
+
+func kindOf(p cloud.Peer) peerKind {
+	switch {
+	case p.CIDR.IsValid() && p.CIDR.Addr().Is4():
+		return kindIPv4
+	case p.CIDR.IsValid():
+		return kindIPv6
+	case p.PrefixListID != "":
+		return kindList
+	}
+	return kindGroup
+}
+
+func (m *Model) refusesGroups(op cloud.Op, limits cloud.Limits) error {
+	n := m.Interface(op.Target)
+	switch {
+	case n == nil:
+		return fmt.Errorf("InvalidNetworkInterfaceID.NotFound %s", op.Target)
+	case n.Managed:
+		return fmt.Errorf("OperationNotPermitted %s", op.Target)
+	case len(op.GroupNames) > 0:
+		return fmt.Errorf("InvalidGroup.NotFound %v", op.GroupNames)
+	case len(op.GroupIDs) == 0 || len(op.GroupIDs) > limits.GroupsPerInterface:
+		return fmt.Errorf("SecurityGroupsPerInterfaceLimitExceeded: %d for %s", len(op.GroupIDs), n.ID)
+	}
+	for _, id := range op.GroupIDs {
+		if g := m.Group(id); g == nil || g.NetworkID != n.NetworkID {
+			return fmt.Errorf("InvalidGroup.NotFound %s", id)
+		}
+	}
+	return nil
+}
+
+func (m *Model) refusesDelete(id string) error {
+	for i := range m.snap.Interfaces {
+		if n := &m.snap.Interfaces[i]; slices.Contains(n.GroupIDs, id) {
+			return fmt.Errorf("DependencyViolation: %s is held by %s", id, n.ID)
+		}
+	}
+	for i := range m.snap.Groups {
+		g := &m.snap.Groups[i]
+		if g.ID != id && slices.ContainsFunc(g.Rules, func(r cloud.Rule) bool { return r.Peer.GroupID == id }) {
+			return fmt.Errorf("DependencyViolation: %s is referred to by %s", id, g.ID)
+		}
+	}
+	return nil
+}

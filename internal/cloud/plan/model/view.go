@@ -1,0 +1,150 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// View answers what the rules of a snapshot's groups mean. It keeps what it has worked out, so one goroutine may use it at a
+// time, and it is of no use once the snapshot changes.
+type View struct {
+	snap    *cloud.Snapshot
+	groups  map[string]*cloud.Group
+	lists   map[string]*cloud.PrefixList
+	holders map[string][]*cloud.Interface // by group ID
+	peered  map[[2]string]bool
+	members map[[2]string]addrset.Set // by group ID and network
+}
+
+// NewView indexes a snapshot.
+func NewView(s *cloud.Snapshot) *View {
+	v := &View{
+		snap: s, groups: make(map[string]*cloud.Group, len(s.Groups)), lists: map[string]*cloud.PrefixList{},
+		peered: map[[2]string]bool{}, members: map[[2]string]addrset.Set{},
+	}
+	for i := range s.Groups {
+		v.groups[s.Groups[i].ID] = &s.Groups[i]
+	}
+	for i := range s.PrefixLists {
+		v.lists[s.PrefixLists[i].ID] = &s.PrefixLists[i]
+	}
+	for _, p := range s.Peerings {
+		if p.A.Region == p.B.Region {
+			v.peered[[2]string{p.A.NetworkID, p.B.NetworkID}] = true
+			v.peered[[2]string{p.B.NetworkID, p.A.NetworkID}] = true
+		}
+	}
+	return v
+}
+
+// Snapshot is what the view is of.
+func (v *View) Snapshot() *cloud.Snapshot { return v.snap }
+
+// Holders are the interfaces that hold a group.
+func (v *View) Holders(group string) []*cloud.Interface {
+	if v.holders == nil {
+		v.holders = map[string][]*cloud.Interface{}
+		for i := range v.snap.Interfaces {
+			for _, g := range v.snap.Interfaces[i].GroupIDs {
+				v.holders[g] = append(v.holders[g], &v.snap.Interfaces[i])
+			}
+		}
+	}
+	return v.holders[group]
+}
+
+// Reaches reports whether group references of one network match interfaces of the other: it is the same, or there is an
+// active peering in the region.
+func (v *View) Reaches(from, to string) bool { return from == to || v.peered[[2]string{from, to}] }
+
+// Rules are the rules of groups in one direction. Groups that do not exist have none.
+func (v *View) Rules(groups []string, d cloud.Direction) []cloud.Rule {
+	var out []cloud.Rule
+	for _, id := range groups {
+		if g := v.groups[id]; g != nil {
+			for _, r := range g.Rules {
+				if r.Direction == d {
+					out = append(out, r)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Addresses are those that a peer of a rule means in a network; known is false if they cannot be seen in the snapshot.
+func (v *View) Addresses(p cloud.Peer, network string) (set addrset.Set, known bool) {
+	switch {
+	case p.CIDR.IsValid():
+		return addrset.OfPrefixes(p.CIDR), true
+	case p.PrefixListID != "":
+		l := v.lists[p.PrefixListID]
+		if l == nil || !l.Known() {
+			return addrset.Set{}, false
+		}
+		return addrset.OfPrefixes(l.Entries...), true
+	}
+	if v.groups[p.GroupID] == nil && p.GroupOwner != "" && p.GroupOwner != v.snap.OwnerID {
+		return addrset.Set{}, false
+	}
+	key := [2]string{p.GroupID, network}
+	set, ok := v.members[key]
+	if !ok {
+		for _, n := range v.Holders(p.GroupID) {
+			if v.Reaches(network, n.NetworkID) {
+				set = set.Union(addrset.Of(n.PrivateIPs...))
+			}
+		}
+		v.members[key] = set
+	}
+	return set, true
+}
+
+// Allowed is what rules of one direction allow of a service that each of them matches wholly or not at all: addresses, and
+// peers whose addresses are not known here, sorted.
+func (v *View) Allowed(rules []cloud.Rule, network string, s flow.Service) (addrs addrset.Set, opaque []cloud.Peer) {
+	var sets []addrset.Set
+	for _, r := range rules {
+		if !flow.ServiceOf(r.Match).Covers(s) {
+			continue
+		}
+		if set, known := v.Addresses(r.Peer, network); known {
+			sets = append(sets, set)
+		} else {
+			opaque = append(opaque, r.Peer)
+		}
+	}
+	slices.SortFunc(opaque, cloud.Peer.Compare)
+	return addrset.Union(sets...).Intersect(flow.Family(s.Protocol)), slices.Compact(opaque)
+}
+
+// Fullest counts rules in the direction and address family that has most, as clouds count them: a reference counts in both
+// families, a prefix list as many as it can hold in its own.
+func (v *View) Fullest(rules []cloud.Rule) (n int, where string) {
+	counts := map[string]int{}
+	for _, r := range rules {
+		weight, block := 1, r.Peer.CIDR
+		if l := v.lists[r.Peer.PrefixListID]; l != nil {
+			weight = l.Weight()
+			if len(l.Entries) > 0 {
+				block = l.Entries[0]
+			}
+		}
+		if !block.IsValid() || block.Addr().Is4() {
+			counts[fmt.Sprintf("%s IPv4", r.Direction)] += weight
+		}
+		if !block.IsValid() || block.Addr().Is6() {
+			counts[fmt.Sprintf("%s IPv6", r.Direction)] += weight
+		}
+	}
+	for k, c := range counts {
+		if c > n || c == n && k > where {
+			n, where = c, k
+		}
+	}
+	return n, where
+}
