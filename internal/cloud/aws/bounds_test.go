@@ -41,7 +41,7 @@ func openHostile(t *testing.T, endpoint string, b cloud.Bounds) *aws.Provider {
 	t.Helper()
 	p, err := aws.New(aws.Config{
 		Credential: v1alpha1.AWSCredential{AccessKeyID: "AKIA", AccessKeySecret: "s"}, Region: region, Endpoint: endpoint, MaxAttempts: 1, Bounds: b,
-		AttemptTimeout: 20 * time.Second,
+		AttemptTimeout: 5 * time.Minute, // the machine may be slow
 	})
 	if err != nil {
 		t.Fatal(err)
