@@ -79,11 +79,11 @@ func (in Input) undecided(lower Lowerer) *Result {
 
 // hold returns the result of a plan that is not to be carried out.
 func (c *computation) hold(planned *Result, why string) *Result {
-	out := &Result{Plan: Plan{Account: c.in.Account}, VMs: planned.VMs, Drift: planned.Drift, Notes: planned.Notes, Refusals: planned.Refusals,
-		Records: planned.Records}
+	out := &Result{Plan: Plan{Account: c.in.Account}, VMs: planned.VMs, Drift: planned.Drift, Notes: planned.Notes, Refusals: planned.Refusals}
 	now := map[string]InterfaceStatus{}
 	for _, s := range c.regions {
 		out.Plan.Steps = append(out.Plan.Steps, s.freeing()...)
+		s.records(&out.Records)
 		out.Refusals = append(out.Refusals, Refusal{Region: s.snap.Region, Message: why, Kept: true})
 		for _, n := range s.nics {
 			now[s.keyOf(n)] = n.observed()
@@ -91,10 +91,9 @@ func (c *computation) hold(planned *Result, why string) *Result {
 	}
 	for _, vm := range out.VMs {
 		for i, n := range vm.Interfaces {
-			if vm.Mode == BreakGlass && n.Unproven == "" {
+			vm.Interfaces[i] = now[vm.VM.Region+"/"+n.ID]
+			if vm.Mode == BreakGlass && vm.Interfaces[i].Unproven == "" {
 				vm.Interfaces[i] = InterfaceStatus{ID: n.ID, State: Untouched}
-			} else {
-				vm.Interfaces[i] = now[vm.VM.Region+"/"+n.ID]
 			}
 		}
 		for i := range vm.Policies {
