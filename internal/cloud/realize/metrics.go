@@ -17,6 +17,7 @@ type Metrics struct {
 	drift    *prometheus.CounterVec
 	modes    *prometheus.GaugeVec
 	braked   *prometheus.GaugeVec
+	blocked  *prometheus.GaugeVec
 }
 
 // NewMetrics returns metrics that are counted and not registered anywhere yet.
@@ -47,6 +48,9 @@ func NewMetrics() *Metrics {
 		braked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nephele_realize_braked_interfaces", Help: "Interfaces that wait for a confirmation of the account, by what would be done: released, guarded.",
 		}, []string{"account", "change"}),
+		blocked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nephele_realize_refused_interfaces", Help: "Interfaces that the cloud refuses to change, and that are left alone for a while.",
+		}, []string{"account"}),
 	}
 }
 
@@ -65,7 +69,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) vectors() []prometheus.Collector {
-	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked}
+	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked, m.blocked}
 }
 
 func resultOf(err error) string {
@@ -101,6 +105,7 @@ func (m *Metrics) published(r Report) {
 	if w := r.Brake.Waiting; w != nil {
 		released, guarded = len(w.Released), len(w.Guarded)
 	}
+	m.blocked.WithLabelValues(r.Account).Set(float64(len(r.Blocked)))
 	m.braked.WithLabelValues(r.Account, "released").Set(float64(released))
 	m.braked.WithLabelValues(r.Account, "guarded").Set(float64(guarded))
 	count := map[plan.Mode]int{plan.Enforce: 0, plan.Planned: 0, plan.Braked: 0, plan.Released: 0, plan.BreakGlass: 0}
@@ -128,7 +133,7 @@ func (m *Metrics) forget(account string) {
 		return
 	}
 	label := prometheus.Labels{"account": account}
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked} {
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked, m.blocked} {
 		v.DeletePartialMatch(label)
 	}
 }
