@@ -55,7 +55,8 @@ func (s *regionState) pin() {
 	s.pinned = map[string]bool{}
 	for i := range s.snap.Interfaces {
 		in := &s.snap.Interfaces[i]
-		if in.VMID == "" || !s.in.Modes[VMRef{s.snap.Region, in.VMID}].Still() {
+		still := in.VMID != "" && s.in.Modes[VMRef{s.snap.Region, in.VMID}].Still()
+		if !still && s.in.Blocked[InterfaceKey{s.snap.Region, in.ID}] == "" {
 			continue
 		}
 		for _, id := range in.GroupIDs {
@@ -77,6 +78,12 @@ func (s *regionState) suspend(n *nic) {
 	case n.unproven != "": // nothing can be given back
 		s.frozen[n] = n.unproven
 		s.note(n.ID, n.unproven)
+	case s.in.Blocked[InterfaceKey{s.snap.Region, n.ID}] != "":
+		n.blocked = s.in.Blocked[InterfaceKey{s.snap.Region, n.ID}]
+		n.alien = "the cloud refuses to change the interface " + n.ID + ": " + n.blocked
+		if n.recorded != nil {
+			s.note(n.ID, n.alien)
+		}
 	case m == Released:
 		n.released = why
 	case m == BreakGlass:

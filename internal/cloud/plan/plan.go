@@ -59,6 +59,9 @@ type Input struct {
 	// Modes names the VMs that are not simply enforced.
 	Modes map[VMRef]Mode
 
+	// Blocked are interfaces that the cloud refuses to change, with its words: they, and the groups of ours that they hold, stay as they are.
+	Blocked map[InterfaceKey]string
+
 	// Succession may tell in which order members of groups changed.
 	Succession Succession
 
@@ -103,6 +106,9 @@ type EntityRef struct{ Namespace, Name string }
 
 // VMRef names a VM of the account.
 type VMRef struct{ Region, ID string }
+
+// InterfaceKey names an interface of the account.
+type InterfaceKey struct{ Region, ID string }
 
 // Region is what is known of one region.
 type Region struct {
@@ -314,8 +320,17 @@ func (s Step) Subject() string {
 	return s.Network + "/" + s.Op.Group.Name
 }
 
+// Interfaces returns the interfaces that the step changes; nil if it is about something else.
+func (s Step) Interfaces() []string {
+	if s.Op.Kind == cloud.OpSetInterfaceGroups || s.tagsInterfaces() {
+		return s.Op.Subjects()
+	}
+	return nil
+}
+
 // Plan is an ordered list of steps. They are to be applied in this order, and not beyond a failed one; but within one stage of a region,
-// steps about different subjects may be applied in any order and at the same time, and regions are independent of each other.
+// steps about different subjects may be applied in any order and at the same time, and regions are independent of each other. So are networks
+// of a region that no active peerings connect.
 type Plan struct {
 	Account string
 	Steps   []Step

@@ -438,8 +438,50 @@ func (p *phase) oneByOne(f *fakeCloud, steps []plan.Step) []plan.Step {
 	return out
 }
 
-// anyOrder returns the steps in one of the orders that a plan allows: within a stage, those about different subjects are mixed.
+// anyOrder returns the steps in one of the orders that a plan allows: within a stage, those about different subjects are mixed, and parts that do not
+// depend on one another are.
 func (p *phase) anyOrder(steps []plan.Step) []plan.Step {
+	return p.mixParts(p.mixStages(steps))
+}
+
+// mixParts mixes the steps of networks that no peerings connect.
+func (p *phase) mixParts(steps []plan.Step) []plan.Step {
+	part := map[string]string{}
+	for i := range p.Networks {
+		part[netID(i)] = netID(i)
+	}
+	for _, x := range p.Peerings {
+		from, to := part[netID(x[0])], part[netID(x[1])]
+		for id, home := range part {
+			if home == from {
+				part[id] = to
+			}
+		}
+	}
+	queues := map[string][]plan.Step{}
+	var parts []string
+	for _, s := range steps {
+		key := s.Scope.Region + part[s.Network]
+		if queues[key] == nil {
+			parts = append(parts, key)
+		}
+		queues[key] = append(queues[key], s)
+	}
+	var out []plan.Step
+	for len(parts) > 0 {
+		i := p.rand.IntN(len(parts))
+		key := parts[i]
+		n := 1 + p.rand.IntN(len(queues[key]))
+		out = append(out, queues[key][:n]...)
+		if queues[key] = queues[key][n:]; len(queues[key]) == 0 {
+			parts = slices.Delete(parts, i, i+1)
+		}
+	}
+	return out
+}
+
+// mixStages mixes the steps of each stage that are about different subjects.
+func (p *phase) mixStages(steps []plan.Step) []plan.Step {
 	var out []plan.Step
 	for len(steps) > 0 {
 		n := 1

@@ -87,7 +87,7 @@ func (c *computation) protection() *Protection {
 			}
 			lasting := func(why string) bool { return why != "" && !s.waiting[n] && !s.passes(why) }
 			switch refused := lasting(s.controllable(n)); {
-			case mode.Still() || lasting(s.frozen[n]):
+			case mode.Still() || lasting(s.frozen[n]) || n.blocked != "" && now:
 				wanted = now
 			case wanted && refused:
 				out.Refused, wanted = append(out.Refused, ref), false

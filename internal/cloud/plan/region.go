@@ -121,6 +121,8 @@ type nic struct {
 	unproven string
 	// alien says why it cannot be controlled at all; empty if it can. elsewhere is that as far as another controller or account is the reason.
 	alien, elsewhere string
+	// blocked is what the cloud says why it refuses to change it; empty if it does not.
+	blocked string
 	// released says why it must not hold anything of ours in the end; empty if it may.
 	released string
 

@@ -1,9 +1,11 @@
 package realize
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,26 +15,29 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// apply does the stages of each region in order and stops at the first that fails there; regions know nothing of one another.
-// It returns the objects that were changed, by region, and the error of the first region that failed.
+// apply does the stages of each part in order and stops at the first that fails there; parts know nothing of one another.
+// It returns the objects that were changed, by region, and the error of the first part that failed.
 func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]string, error) {
-	steps := map[string][]plan.Step{}
+	steps, slots := map[part][]plan.Step{}, map[string]chan struct{}{}
 	for _, step := range pl.Steps {
-		steps[step.Scope.Region] = append(steps[step.Scope.Region], step)
+		name := w.parts.of(step.Scope.Region, step.Network)
+		steps[name] = append(steps[name], step)
+		slots[name.region] = make(chan struct{}, atOnce)
 	}
-	names := sortedKeys(steps)
+	names := slices.SortedFunc(maps.Keys(steps), func(a, b part) int { return cmp.Or(cmp.Compare(a.region, b.region), cmp.Compare(a.network, b.network)) })
 	errs, runs := make([]error, len(names)), make([]*execution, len(names))
 	start := w.r.Clock.Now()
 	var wg sync.WaitGroup
 	for i, name := range names {
-		runs[i] = &execution{worker: w, task: t, start: start, total: len(steps[name]), ids: map[string]string{}, touched: map[string]bool{}}
-		wg.Go(func() { errs[i] = runs[i].region(ctx, steps[name]) })
+		runs[i] = &execution{worker: w, task: t, start: start, total: len(steps[name]), slots: slots[name.region], ids: map[string]string{}, touched: map[string]bool{}}
+		wg.Go(func() { errs[i] = runs[i].stages(ctx, steps[name]) })
 	}
 	wg.Wait()
 	touched := map[string][]string{}
 	for i, name := range names {
-		touched[name] = sortedKeys(runs[i].touched)
+		touched[name.region] = append(touched[name.region], sortedKeys(runs[i].touched)...)
 	}
+	w.stick(names, errs)
 	return touched, worst(errs)
 }
 
@@ -73,12 +78,14 @@ func (e *execution) outdated(region string) bool {
 	return e.r.Clock.Since(e.start) > stint && (!e.task.acct.Releasing && !e.mirror.Unchanged(e.task.version) || e.accountChanged())
 }
 
-// execution is a region's part of a plan on its way.
+// execution is a part of a plan on its way.
 type execution struct {
 	*worker
 	task  task
 	start time.Time
 	total int
+	// slots bound the operations that are on their way, together with other parts of the region.
+	slots chan struct{}
 
 	mu    sync.Mutex
 	ended int
@@ -87,9 +94,9 @@ type execution struct {
 	touched map[string]bool
 }
 
-// region applies stage after stage. Steps about different subjects go out together within a stage. After a failure nothing new is
+// stages applies stage after stage. Steps about different subjects go out together within a stage. After a failure nothing new is
 // begun, and what is on its way is waited for.
-func (e *execution) region(ctx context.Context, steps []plan.Step) error {
+func (e *execution) stages(ctx context.Context, steps []plan.Step) error {
 	for len(steps) > 0 {
 		n := 1
 		for n < len(steps) && steps[n].Stage == steps[0].Stage {
@@ -117,17 +124,18 @@ func (e *execution) stage(ctx context.Context, steps []plan.Step) error {
 	errs := make([]error, len(subjects))
 	var failed atomic.Bool
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
 	for i, name := range subjects {
-		slots <- struct{}{}
+		e.slots <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-slots }()
+			defer func() { <-e.slots }()
 			for _, step := range bySubject[name] {
 				if failed.Load() {
 					return
 				}
 				if errs[i] = e.step(ctx, step); errs[i] != nil {
-					failed.Store(true)
+					if !errors.Is(errs[i], errBlocked) {
+						failed.Store(true)
+					}
 					return
 				}
 			}
@@ -159,6 +167,11 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 		tried(err)
 		e.count()
 		e.r.Metrics.op(e.key, op.Kind, err)
+		if err == nil {
+			e.blocks.changed(step.Scope.Region, step.Interfaces())
+		} else {
+			err = e.isolated(ctx, step, err)
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,6 +19,7 @@ type Metrics struct {
 	braked   *prometheus.GaugeVec
 	sole     *prometheus.GaugeVec
 	beats    *prometheus.CounterVec
+	blocked  *prometheus.GaugeVec
 }
 
 // NewMetrics returns metrics that are counted and not registered anywhere yet.
@@ -55,6 +56,9 @@ func NewMetrics() *Metrics {
 		beats: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nephele_realize_heartbeats_total", Help: "Marks of this instance on networks, by result: ok, or the class of the error.",
 		}, []string{"account", "result"}),
+		blocked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nephele_realize_refused_interfaces", Help: "Interfaces that the cloud refuses to change, and that are left alone for a while.",
+		}, []string{"account"}),
 	}
 }
 
@@ -73,7 +77,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) vectors() []prometheus.Collector {
-	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked, m.sole, m.beats}
+	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked}
 }
 
 func resultOf(err error) string {
@@ -109,6 +113,7 @@ func (m *Metrics) published(r Report) {
 	if w := r.Brake.Waiting; w != nil {
 		released, guarded = len(w.Released), len(w.Guarded)
 	}
+	m.blocked.WithLabelValues(r.Account).Set(float64(len(r.Blocked)))
 	m.braked.WithLabelValues(r.Account, "released").Set(float64(released))
 	m.braked.WithLabelValues(r.Account, "guarded").Set(float64(guarded))
 	count := map[plan.Mode]int{plan.Enforce: 0, plan.Planned: 0, plan.Braked: 0, plan.Released: 0, plan.BreakGlass: 0}
@@ -154,7 +159,7 @@ func (m *Metrics) forget(account string) {
 		return
 	}
 	label := prometheus.Labels{"account": account}
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked, m.sole, m.beats} {
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked} {
 		v.DeletePartialMatch(label)
 	}
 }

@@ -55,6 +55,8 @@ func givenBack(r Report, vm plan.VMStatus) string {
 		case n.Elsewhere != "":
 			return "not ours to release: " + n.Elsewhere
 		case !n.Held:
+		case r.Blocked[plan.InterfaceKey{Region: region, ID: n.ID}] != "":
+			return "being given back, but the cloud refuses to change the interface " + n.ID + ": " + r.Blocked[plan.InterfaceKey{Region: region, ID: n.ID}]
 		case unread.Err != nil:
 			return "to be given back, but " + unread.text(region)
 		case r.Err != nil:

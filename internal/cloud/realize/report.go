@@ -27,6 +27,8 @@ type Report struct {
 	// none.
 	Modes map[plan.VMRef]VMMode
 	Would *plan.Result
+	// Blocked are the interfaces that the cloud refuses to change, with its words.
+	Blocked map[plan.InterfaceKey]string
 	// Brake is what the account's brake does.
 	Brake Braking
 	// NotSigned is true if records of former groups were neither signed nor checked, because the account's rights do not allow it.
@@ -42,6 +44,8 @@ type Report struct {
 	Sole Sole
 	// Err is the failure that the last round ended with; nil if it did not fail.
 	Err error
+	// Stuck are the networks that Err is about, by region and id; empty if it is about all.
+	Stuck map[string]map[string]bool
 	// Ops is the number of operations of the round that is running or ran last with any, and Took how long it took until all was realized.
 	Ops  int
 	Took time.Duration
@@ -84,7 +88,10 @@ func (w *worker) count() {
 func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, err error) {
 	w.mu.Lock()
 	w.report.EnforcerKey, w.report.Entities = acct.EnforcerKey, acct.Entities
-	w.report.Waiting, w.report.Err = "", err
+	w.report.Waiting, w.report.Err, w.report.Blocked, w.report.Stuck = "", err, w.blocks.all(), nil
+	if err != nil {
+		w.report.Stuck = w.stuckNetworks()
+	}
 	w.report.Modes, w.report.Failsafe = acct.Modes, acct.Failsafe
 	w.report.NotSigned, w.report.ConfirmedProblem = w.notSigned, acct.ConfirmedProblem
 	w.report.Sole = w.presence.report()

@@ -69,6 +69,8 @@ type StatusWriter struct {
 	recordsTold map[string]string
 	// moded tells of the accounts known whether they or their selectors say something about modes; only Start's goroutine uses it.
 	moded map[string]bool
+	// blocked holds, per account, what was told of interfaces that the cloud refuses to change; only Start's goroutine uses it.
+	blocked map[string]map[plan.InterfaceKey]string
 	// braked tells of the accounts known whether they say something about a brake; only Start's goroutine uses it.
 	braked map[string]bool
 	// claims holds, per account, what was told of who claims its networks; only Start's goroutine uses it.
@@ -89,7 +91,7 @@ type StatusWriter struct {
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
 		pending: map[string]Report{}, wake: make(chan struct{}, 1), untold: map[string][]telling{}, drifting: map[string]drifting{}, changes: map[string]*untoldChanges{}, recordsTold: map[string]string{},
-		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, moded: map[string]bool{}, braked: map[string]bool{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, sole: map[string]Sole{}, wrote: map[written]string{},
+		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, moded: map[string]bool{}, braked: map[string]bool{}, blocked: map[string]map[plan.InterfaceKey]string{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, sole: map[string]Sole{}, wrote: map[written]string{},
 		shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
 }
 
@@ -164,6 +166,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 		}
 	}
 	note(s.reportFailure(ctx, r))
+	note(s.reportBlocked(ctx, r))
 	note(s.reportDrift(ctx, r))
 	note(s.reportChanges(ctx, r))
 	note(s.writeDrift(ctx, r))
@@ -226,7 +229,7 @@ func vmPolicies(r Report, vm plan.VMStatus, before []cloudv1.VirtualMachinePolic
 			st.Phase, st.Message = cloudv1.PolicyPhaseFailed, p.Message
 		case p.Realized:
 			st.Phase = cloudv1.PolicyPhaseRealized
-		case r.Err != nil:
+		case r.Err != nil && r.concerns(vm):
 			st.Phase, st.Message = cloudv1.PolicyPhaseFailed, failureText(r.Err)
 		}
 		out = append(out, st)

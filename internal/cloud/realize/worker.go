@@ -62,6 +62,13 @@ type worker struct {
 	seen []plan.Drift
 	// brake holds what waits for a confirmation; only run's goroutine uses it.
 	brake brake
+	// blocks are the interfaces that the cloud refuses to change, and leftOut those of them that the last computation left out; only run's
+	// goroutine uses leftOut.
+	blocks  blocks
+	leftOut map[plan.InterfaceKey]string
+	// parts are those of the regions of the last computation, and stuck those that have failed in this round; only run's goroutine uses them.
+	parts partition
+	stuck map[part]error
 	// lineage is the order of changes that the cloud has not followed.
 	lineage lineage
 	// books keep count of what is done.
@@ -128,11 +135,17 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 	if pause > 0 {
 		again = w.r.Clock.After(pause)
 	}
+	var retry <-chan time.Time // what the cloud refused
+	if wait := w.blocks.next(w.r.Clock.Now()); wait > 0 && pause == 0 {
+		retry = w.r.Clock.After(wait)
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-again:
+			return true
+		case <-retry:
 			return true
 		case <-w.wake:
 			return w.settle(ctx)
@@ -247,6 +260,8 @@ func (w *worker) task() (t task, ok bool) {
 func (w *worker) round(ctx context.Context) (bool, error) {
 	var last error
 	var known observation // what of the cloud is known, but for what was touched since
+	w.blocks.begin()
+	w.stuck = nil
 	allowed := maxPlans
 	for n := 0; n < allowed; n++ {
 		t, ok := w.task()
@@ -301,6 +316,11 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 			// There is something newer, and something was done. What was broken off may have been done in part, so all is read.
 			allowed++
 			last = nil
+		case errors.Is(last, errBlocked):
+			allowed++ // there are fewer and fewer that can be
+			last = nil
+		case !replannable(last) && len(w.unstuck(res.Plan).Steps) > 0:
+			// The rest can go on.
 		case !replannable(last):
 			w.publish(ctx, t.acct, res, last)
 			return false, last
@@ -324,7 +344,11 @@ func (w *worker) realize(ctx context.Context, t task, res *plan.Result, permitte
 	w.written(permitted.Steps)
 	w.books.ledgers = ledgers(seen)
 	// Where the glass is broken, nothing else comes before that, neither a limit nor a claim. If it fails, the other regions need not wait.
-	urgent, rest := permitted.Urgent()
+	doable := w.unstuck(permitted)
+	if len(doable.Steps) == 0 {
+		return nil, w.failure()
+	}
+	urgent, rest := doable.Urgent()
 	if len(urgent.Steps) > 0 {
 		_, err := w.apply(ctx, t, urgent)
 		w.r.Accounts.Trigger(w.key)
@@ -377,6 +401,7 @@ func (w *worker) begun(t task, res *plan.Result) {
 // done ends a round that has nothing left to do on these snapshots. An account that is being deleted is released then; if something
 // of ours is left that the planner refuses to touch, that is a failure.
 func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud.Snapshot) (bool, error) {
+	w.blocks.end(w.leftOut)
 	releasing := t.acct.Releasing && w.brake.state.Waiting == nil
 	if releasing {
 		if err := w.leftover(on, res); err != nil {
@@ -422,6 +447,9 @@ func (w *worker) leftover(on []*cloud.Snapshot, res *plan.Result) error {
 	if u := res.Records.Unproven; len(u) > 0 {
 		why = ": " + u[0].Interface + ": " + u[0].Message
 	}
+	if blocked := blockedText(w.blocks.all()); blocked != "" {
+		why = ": the cloud refuses to change interfaces: " + blocked
+	}
 	return fmt.Errorf("the account cannot be given back yet, groups of ours are left (%s)%s", strings.Join(ids[:min(len(ids), 5)], ", "), why)
 }
 
@@ -455,6 +483,8 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	}
 	in := w.input(t, regions)
 	in.Succession, in.Stop = t.late.Succession, func() bool { return ctx.Err() != nil }
+	in.Blocked = w.blocks.active(w.r.Clock.Now())
+	w.leftOut, w.parts = in.Blocked, partitionOf(regions)
 	res := plan.Compute(in, w.r.Lowerer)
 	if res.Stopped {
 		return res
@@ -462,6 +492,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	if in, res = w.hold(t, in, res); res.Stopped {
 		return res
 	}
+	w.stillBlocked(res)
 	w.noteLimits(regions)
 	w.would, w.claims = nil, claimsOf(regions)
 	if slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
