@@ -299,14 +299,18 @@ func TestOtherRightsMissing(t *testing.T) {
 	l.engine.PutPolicy(webIn())
 	l.publish()
 	l.start()
-	l.until("it fails", func() bool {
-		r, _ := l.realizer.Report(labAccount)
-		return r.Err != nil && cloud.ClassOf(r.Err) == cloud.Auth
+	var r Report
+	l.until("it is refused", func() bool {
+		r, _ = l.realizer.Report(labAccount)
+		return len(r.Blocked) > 0
 	})
-	n := len(l.sink.list())
-	l.until("it is tried again", func() bool { return len(l.sink.list()) > n+3 })
-	if r, _ := l.realizer.Report(labAccount); r.NotSigned || r.Err == nil {
-		t.Errorf("it is said that signatures are not permitted, and %v", r.Err)
+	for nic, why := range r.Blocked {
+		if !strings.Contains(why, "CreateTags") || !strings.Contains(why, "UnauthorizedOperation") {
+			t.Errorf("%v is refused because of %s", nic, why)
+		}
+	}
+	if r.NotSigned {
+		t.Error("it is said that signatures are not permitted")
 	}
 }
 
