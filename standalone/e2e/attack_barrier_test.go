@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -37,7 +39,7 @@ import (
 //
 // The edits alternate between two forms, so that there are two pictures to compare with, and no edit is new to the cloud.
 
-// The two forms of the owner's mark: who may reach which port of all the owner's VMs.
+// The two forms of the owner's mark: who may reach which port of two of the owner's VMs.
 var (
 	markPorts   = [2]int{20001, 20003}
 	markSources = [2]string{"192.0.2.1", "192.0.2.3"}
@@ -86,7 +88,7 @@ kind: NetworkPolicy
 metadata: {namespace: ns-a, name: mark}
 spec:
   priority: 7
-  appliedTo: [{externalEntitySelector: {}}]
+  appliedTo: [{externalEntitySelector: {matchExpressions: [{key: nephe.antrea.io/tag-role, operator: In, values: [web, db]}]}}]
   ingress: [{action: Allow, from: [{group: mark}], ports: [{protocol: TCP, port: 20001}]}]
 `
 
@@ -105,11 +107,14 @@ metadata: {namespace: ns-b, name: own}
 spec: {accountNamespace: ns-b, accountName: own, vmSelector: [{vpcMatch: {matchID: "{VPC-B}"}}]}
 `
 
+// attackersOwn is how many objects attackerObjects are.
+const attackersOwn = 3
+
 // objects makes the objects of a text with several documents.
 func (a *arena) objects(text string, more ...string) []*unstructured.Unstructured {
 	a.t.Helper()
 	var out []*unstructured.Unstructured
-	more = append(more, "{KEY-A}", ownerKey, "{KEY-B}", attackerKey, "{SECRET}", keySecret)
+	more = append(more, "{KEY-A}", ownerKey, "{KEY-B}", attackerKey, "{KEY-C}", commonKey, "{SECRET}", keySecret)
 	for _, doc := range strings.Split(text, "\n---\n") {
 		out = append(out, a.text(doc, more...))
 	}
@@ -119,8 +124,9 @@ func (a *arena) objects(text string, more ...string) []*unstructured.Unstructure
 // settle makes both tenants' objects, waits until the owner's policies are in force, and takes the two pictures.
 func (a *arena) settle() {
 	a.t.Helper()
-	for _, o := range append(a.objects(ownerObjects), a.objects(attackerObjects)...) {
-		a.create(o)
+	a.kept = a.objects(attackerObjects)
+	for _, o := range append(a.objects(ownerObjects), a.kept...) {
+		a.create(o.DeepCopy())
 	}
 	closed := end{addr: outsideAddresses[0]}
 	eventuallyNil(a.t, "the owner's policies are in force", func(context.Context) error {
@@ -237,7 +243,7 @@ func (a *arena) mark() (picture, error) {
 	must(a.t, a.patch(group, fmt.Sprintf(`{"spec": {"ipBlocks": [{"cidr": "%s/32"}]}}`, markSources[form])))
 	must(a.t, a.patch(np, fmt.Sprintf(`[{"op": "replace", "path": "/spec/ingress/0/ports/0/port", "value": %d}]`, markPorts[form])))
 	err = inTime(a.t, markLimit, func(ctx context.Context) error {
-		for _, name := range []string{"web", "db", "bastion"} {
+		for _, name := range []string{"web", "db"} {
 			for n := range 2 {
 				from := end{addr: mustAddr(markSources[n])}
 				if got := a.allowed(from, name, markPorts[n]); got != (n == form) {
@@ -340,16 +346,18 @@ func (a *arena) leaked() (out []string) {
 	return out
 }
 
-// unharmed waits until everything that was done has had its chance, and reports what of the owner's has changed.
-func (a *arena) unharmed(t *testing.T) {
+// unharmed waits until everything that was done has had its chance, and reports what of the owner's has changed. Then it returns false.
+func (a *arena) unharmed(t *testing.T) bool {
 	t.Helper()
 	p, err := a.mark()
 	if err != nil {
 		t.Errorf("THE OWNER'S ACCOUNT DOES NOT WORK ANY MORE: %v", err)
 	}
-	for _, w := range a.harm(p, err == nil) {
+	harm := a.harm(p, err == nil)
+	for _, w := range harm {
 		t.Error(w)
 	}
+	return err == nil && len(harm) == 0
 }
 
 // sameNow reports what of the owner's has changed so far. It is for attempts that were refused, and which the controller hence never saw.
@@ -395,14 +403,13 @@ func otherLines(before, after string) string {
 	return strings.Join(out, "\n")
 }
 
-// tidy takes back, as the administrator, what an attempt has left in the attacker's Namespace, and waits until the owner's estate is as
-// before. It fails the whole test if that cannot be had: what comes after would prove nothing.
-func (a *arena) tidy(barrier bool) {
+// tidy takes back, as the administrator, what an attempt has left in the attacker's Namespace: what is kept is as it was, and all else is gone.
+func (a *arena) tidy() {
 	a.t.Helper()
 	ctx := a.t.Context()
-	own := map[string]*unstructured.Unstructured{}
-	for _, o := range a.objects(attackerObjects) {
-		own[o.GetKind()+o.GetName()] = o
+	kept := map[string]*unstructured.Unstructured{}
+	for _, o := range a.kept {
+		kept[o.GetKind()+o.GetName()] = o
 	}
 	for _, kind := range []struct{ version, kind string }{
 		{"crd.antrea.io/v1beta1", "NetworkPolicy"}, {"crd.antrea.io/v1beta1", "Group"}, {"crd.cloud.antrea.io/v1alpha1", "CloudEntitySelector"},
@@ -414,50 +421,64 @@ func (a *arena) tidy(barrier bool) {
 		must(a.t, a.c.client.List(ctx, list, client.InNamespace(attackerNS)))
 		for i := range list.Items {
 			o := &list.Items[i]
-			want := own[o.GetKind()+o.GetName()]
+			want := kept[o.GetKind()+o.GetName()]
+			if want != nil && want.GetAPIVersion() != kind.version {
+				want = nil
+			}
 			switch {
 			case want == nil:
 				must(a.t, client.IgnoreNotFound(a.c.client.Delete(ctx, o)))
+				continue
 			case kind.kind == "Secret":
 				must(a.t, a.c.client.Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(jsonText(map[string]any{"stringData": want.Object["stringData"]})))))
+			case !o.GetDeletionTimestamp().IsZero():
+				// It comes again once it is gone.
+				eventuallyNil(a.t, o.GetName()+" is gone", func(ctx context.Context) error {
+					if err := a.c.client.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopy()); !apierrors.IsNotFound(err) {
+						return fmt.Errorf("it is there, or %w", errOr(err))
+					}
+					return nil
+				})
+				continue
 			case jsonText(o.Object["spec"]) != jsonText(defaulted(want, o)) || len(o.GetAnnotations()) > 0:
-				o.Object["spec"] = want.Object["spec"]
-				o.SetAnnotations(nil)
-				must(a.t, a.c.client.Update(ctx, o))
+				must(a.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+					if err := a.c.client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+						return err
+					}
+					o.Object["spec"] = want.Object["spec"]
+					o.SetAnnotations(nil)
+					return a.c.client.Update(ctx, o)
+				}))
 			}
-			delete(own, o.GetKind()+o.GetName())
+			delete(kept, o.GetKind()+o.GetName())
 		}
 	}
-	for _, o := range own {
-		must(a.t, client.IgnoreAlreadyExists(a.c.client.Create(ctx, o)))
+	for _, o := range kept {
+		must(a.t, client.IgnoreAlreadyExists(a.c.client.Create(ctx, o.DeepCopy())))
 	}
 	var vms cloudv1.VirtualMachineList
 	must(a.t, a.c.client.List(ctx, &vms, client.InNamespace(attackerNS)))
 	for i := range vms.Items {
-		if len(vms.Items[i].Finalizers) > 0 {
-			must(a.t, client.IgnoreNotFound(a.patch(&vms.Items[i], `{"metadata": {"finalizers": null}}`)))
+		vm := &vms.Items[i]
+		_, broken := vm.Annotations[cloudv1.AnnotationBreakGlass]
+		if len(vm.Finalizers) > 0 || len(vm.Spec.Tags) > 0 || broken {
+			must(a.t, client.IgnoreNotFound(a.patch(vm, `{"metadata": {"finalizers": null, "annotations": {"nephele.io/break-glass": null}}, "spec": {"tags": null}}`)))
 		}
 	}
-	if !barrier {
-		return
+}
+
+// restore is tidy after an attempt that did harm, or a change of what is kept: it waits until the owner's estate is as before, and stops the test
+// if that cannot be had, for what comes after would prove nothing.
+func (a *arena) restore() {
+	a.t.Helper()
+	a.tidy()
+	vms := []string{"mine", "spare"}
+	if len(a.kept) > attackersOwn {
+		vms = append(vms, "web", "db", "bastion")
 	}
-	eventuallyNil(a.t, "the attacker's Namespace is tidy", func(ctx context.Context) error {
-		for _, list := range []client.ObjectList{&cloudv1.CloudProviderAccountList{}, &cloudv1.CloudEntitySelectorList{}} {
-			if err := a.c.client.List(ctx, list, client.InNamespace(attackerNS)); err != nil {
-				return err
-			}
-			if n := meta.LenList(list); n != 1 {
-				return fmt.Errorf("%d objects of %T", n, list)
-			}
-		}
-		got, err := a.vmsIn(ctx, attackerNS)
-		if err != nil || len(got) != 2 || !slices.Contains(got, a.id("mine")) || !slices.Contains(got, a.id("spare")) {
-			return fmt.Errorf("VMs %v %v", got, err)
-		}
-		return nil
-	})
+	a.waitVMs(attackerNS, vms...)
 	var last picture
-	err := inTime(a.t, time.Minute, func(context.Context) error {
+	err := inTime(a.t, time.Minute, func(ctx context.Context) error {
 		p, err := a.mark()
 		if err != nil {
 			return err

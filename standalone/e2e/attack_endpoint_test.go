@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // trap is a server to which nobody may ever connect, on every address of this machine. It remembers who did, and what he said first.
@@ -133,18 +132,14 @@ func (a *arena) lacks(ctx context.Context, account *unstructured.Unstructured, w
 	return nil
 }
 
-// TestAttackEndpoints: an account cannot make the controller connect to an endpoint that the operator has not allowed, whatever it is written
-// like, whoever sends it there, and whether the account names it at once, later, or as an event queue.
-func TestAttackEndpoints(t *testing.T) {
-	x := newTenants(t)
-	tr := newTrap(t)
-	redirects := newRedirector(t, tr)
-	simulator := strings.TrimPrefix(x.server.URL(), "http://")
-	a := newArena(t, x, "--allowed-endpoints="+simulator+","+strings.TrimPrefix(redirects.url, "http://"))
-	a.settle()
-	who := a.people[mallory]
+// endpoints: an account cannot make the controller connect to an endpoint that the operator has not allowed, whatever it is written like, whoever
+// sends it there, and whether the account names it at once, later, or as an event queue.
+func (a *arena) endpoints(t *testing.T, tr *trap, redirects *redirector) {
+	a.within(t)
+	who, simulator := a.people[mallory], strings.TrimPrefix(a.server.URL(), "http://")
 	const flag = "--allowed-endpoints"
 	t.Run("written in many ways", func(t *testing.T) {
+		a.within(t)
 		hostname, err := os.Hostname()
 		must(t, err)
 		_, simPort, err := net.SplitHostPort(simulator)
@@ -170,19 +165,21 @@ func TestAttackEndpoints(t *testing.T) {
 		a.notGranted(t, flag, made...)
 		tr.untouched(t, "endpoints")
 		a.unharmed(t)
-		a.tidy(true)
+		a.restore()
 	})
 	t.Run("named later", func(t *testing.T) {
+		a.within(t)
 		own := a.objects(attackerObjects)[1]
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec": {"awsConfig": {"endpoint": "http://127.0.0.1:%s"}}}`, tr.port))
 		must(t, who.Patch(t.Context(), own.DeepCopy(), patch))
 		a.notGranted(t, flag, own)
 		tr.untouched(t, "changed endpoint")
 		a.unharmed(t)
-		a.tidy(true)
+		a.restore()
 	})
 	t.Run("an event queue", func(t *testing.T) {
-		o := a.attackerAccount("queue", x.server.URL())
+		a.within(t)
+		o := a.attackerAccount("queue", a.server.URL())
 		set(o, []any{map[string]any{"url": "http://127.0.0.1:" + tr.port + "/222222222222/events"}}, "spec", "awsConfig", "eventQueue")
 		must(t, who.Create(t.Context(), o))
 		if err := inTime(t, 15*time.Second, func(ctx context.Context) error { return a.saysInB(ctx, flag) }); err != nil {
@@ -190,9 +187,10 @@ func TestAttackEndpoints(t *testing.T) {
 		}
 		tr.untouched(t, "event queue")
 		a.unharmed(t)
-		a.tidy(true)
+		a.restore()
 	})
 	t.Run("a redirect", func(t *testing.T) {
+		a.within(t)
 		for _, code := range []int{301, 302, 303, 307, 308} {
 			redirects.set(code)
 			o := a.attackerAccount(fmt.Sprintf("r%d", code), redirects.url)
@@ -212,7 +210,7 @@ func TestAttackEndpoints(t *testing.T) {
 			must(t, a.c.client.Delete(t.Context(), o))
 		}
 		a.unharmed(t)
-		a.tidy(true)
+		a.restore()
 	})
 }
 
@@ -262,26 +260,15 @@ func (a *arena) roleSecret(t *testing.T, namespace, name, extra string) {
 		namespace, name, ownerCloud, extra)))
 }
 
-// TestAttackIdentity: the identity of the controller's own process is lent to nobody but accounts of the Namespaces that the operator names, and
-// is never shown to an endpoint that an account names.
-func TestAttackIdentity(t *testing.T) {
-	x := newTenants(t)
-	must(t, x.server.World().AddCredential(world.Credential{AccessKeyID: "AKIACONTROLLER000000", Secret: keySecret, Account: controllerCloud}))
-	tr := newTrap(t)
-	simulator := strings.TrimPrefix(x.server.URL(), "http://")
-	// Nothing of whoever runs the tests.
-	none := filepath.Join(t.TempDir(), "none")
-	for k, v := range map[string]string{"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_EC2_METADATA_DISABLED": "true", "AWS_SESSION_TOKEN": "",
-		"AWS_ACCESS_KEY_ID": "AKIACONTROLLER000000", "AWS_SECRET_ACCESS_KEY": keySecret, "AWS_PROFILE": "", "NO_PROXY": "127.0.0.1,localhost"} {
-		t.Setenv(k, v)
-	}
-	a := newArena(t, x, "--allowed-endpoints="+simulator+",127.0.0.1:"+tr.port, "--ambient-identity-namespaces=ns-ops")
-	a.settle()
+// identity: the identity of the controller's own process is lent to nobody but accounts of the Namespaces that the operator names, and is never
+// shown to an endpoint that an account names.
+func (a *arena) identity(t *testing.T) {
+	a.within(t)
 	who := a.people[mallory]
 	const flag = "--ambient-identity-namespaces"
 	told := 0
 	byController := func() (n int) {
-		for _, c := range x.server.Journal().Calls(0) {
+		for _, c := range a.server.Journal().Calls(0) {
 			if c.Account == controllerCloud {
 				n++
 			}
@@ -289,10 +276,12 @@ func TestAttackIdentity(t *testing.T) {
 		n, told = n-told, n
 		return n
 	}
+	byController()
 	t.Run("as a deputy", func(t *testing.T) {
+		a.within(t)
 		// The role of the owner trusts the controller's account, as roles for a controller do.
 		a.roleSecret(t, attackerNS, "role", "")
-		o := a.attackerAccount("deputy", x.server.URL())
+		o := a.attackerAccount("deputy", a.server.URL())
 		set(o, "role", "spec", "awsConfig", "secretRef", "name")
 		must(t, who.Create(t.Context(), o))
 		must(t, client.IgnoreAlreadyExists(who.Create(t.Context(), a.text(strings.ReplaceAll(attackSelector, "accountName: attack", "accountName: deputy")))))
@@ -304,9 +293,10 @@ func TestAttackIdentity(t *testing.T) {
 		if vms := a.leaked(); len(vms) > 0 {
 			t.Errorf("THE OWNER'S VMS ARE IMPORTED: %v", vms)
 		}
-		a.tidy(true)
+		a.restore()
 	})
 	t.Run("her Secret changes later", func(t *testing.T) {
+		a.within(t)
 		own := a.objects(attackerObjects)
 		text := fmt.Sprintf(`{"stringData": {"credentials": "{\"roleArn\": \"arn:aws:iam::%s:role/nephele\"}"}}`, ownerCloud)
 		must(t, who.Patch(t.Context(), own[0].DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text))))
@@ -315,12 +305,13 @@ func TestAttackIdentity(t *testing.T) {
 			t.Errorf("THE CONTROLLER'S IDENTITY HAS MADE %d CALLS FOR THE ATTACKER", n)
 		}
 		a.unharmed(t)
-		a.tidy(true)
+		a.restore()
 	})
 	t.Run("with the grant, but with an endpoint", func(t *testing.T) {
+		a.within(t)
 		a.create(a.text("{apiVersion: v1, kind: Namespace, metadata: {name: ns-ops}}"))
 		a.roleSecret(t, "ns-ops", "role", "")
-		o := a.attackerAccount("deputy", x.server.URL())
+		o := a.attackerAccount("deputy", a.server.URL())
 		o.SetNamespace("ns-ops")
 		set(o, map[string]any{"namespace": "ns-ops", "name": "role", "key": "credentials"}, "spec", "awsConfig", "secretRef")
 		a.create(o)
@@ -330,11 +321,11 @@ func TestAttackIdentity(t *testing.T) {
 		}
 		must(t, a.c.client.Delete(t.Context(), o))
 	})
-	t.Run("a web identity token", func(t *testing.T) { a.webIdentity(t, tr) })
 }
 
 // webIdentity runs the process as EKS does, with a token in a file. An account makes it show the token to the trap, or not.
 func (a *arena) webIdentity(t *testing.T, tr *trap) {
+	a.within(t)
 	const token = "THE-TOKEN-OF-THE-CONTROLLER"
 	file := filepath.Join(t.TempDir(), "token")
 	must(t, os.WriteFile(file, []byte(token), 0o600))
@@ -343,9 +334,7 @@ func (a *arena) webIdentity(t *testing.T, tr *trap) {
 		"AWS_ROLE_ARN": "arn:aws:iam::" + controllerCloud + ":role/controller", "HTTPS_PROXY": "http://127.0.0.1:" + proxy.port} {
 		t.Setenv(k, v)
 	}
-	a.c.stop()
-	a.c.start()
-	a.c.waitReady()
+	a.restart()
 	a.roleSecret(t, attackerNS, "role", "")
 	who := a.people[mallory]
 	for name, endpoint := range map[string]string{"shown": "http://127.0.0.1:" + tr.port, "elsewhere": ""} {
@@ -402,4 +391,8 @@ func (a *arena) webIdentity(t *testing.T, tr *trap) {
 		return nil
 	})
 	a.unharmed(t)
+	for _, name := range []string{"granted", "chosen"} {
+		must(t, a.c.client.Delete(t.Context(), &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-ops", Name: name}}))
+	}
+	a.restore()
 }

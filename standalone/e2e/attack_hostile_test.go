@@ -238,12 +238,17 @@ func (a *arena) selectorOf(account string) *unstructured.Unstructured {
 	return o
 }
 
-// TestAttackHostileEndpoint: whatever an endpoint answers, the accounts of others are read and enforced on time, and the process stays as large
-// as it is.
-func TestAttackHostileEndpoint(t *testing.T) {
-	x := newTenants(t)
-	a := newArena(t, x, "--allowed-endpoints=loopback", fmt.Sprint("--max-answer-bytes=", boundBytes), fmt.Sprint("--max-pages=", boundPages), fmt.Sprint("--max-objects=", boundObjects))
-	a.settle()
+// hostileFlags are those under which hostile endpoints are met.
+func hostileFlags() []string {
+	return []string{"--allowed-endpoints=loopback", fmt.Sprint("--max-answer-bytes=", boundBytes), fmt.Sprint("--max-pages=", boundPages), fmt.Sprint("--max-objects=", boundObjects)}
+}
+
+// hostileEndpoints: whatever an endpoint answers, the accounts of others are read and enforced on time, and the process stays as large as it is.
+func (a *arena) hostileEndpoints(t *testing.T) {
+	a.within(t)
+	a.c.args = knownFlags(t, hostileFlags()...)
+	a.restart()
+	a.unharmed(t)
 	m := memory{t, a.c.process.cmd.Process.Pid}
 	m.reset()
 	before := m.read("VmRSS")
@@ -258,6 +263,7 @@ func TestAttackHostileEndpoint(t *testing.T) {
 	a.create(a.text(openPolicies))
 	cases := hostileCases()
 	t.Run("answers", func(t *testing.T) {
+		a.within(t)
 		for _, name := range sortedNamesOf(cases) {
 			endpoint, _ := serveHostile(t, cases[name].h)
 			attack(strings.ToLower(name), endpoint)
@@ -272,6 +278,7 @@ func TestAttackHostileEndpoint(t *testing.T) {
 		m.grown(t, before, 256<<20)
 	})
 	t.Run("no answers", func(t *testing.T) {
+		a.within(t)
 		for n := range slowOnes {
 			endpoint, _ := serveHostile(t, drip([]string{"GetCallerIdentity", "DescribeVpcs", "DescribeInstances"}[n%3]))
 			attack(fmt.Sprint("slow-", n), endpoint)
@@ -281,6 +288,7 @@ func TestAttackHostileEndpoint(t *testing.T) {
 		}
 	})
 	t.Run("a queue that never waits", func(t *testing.T) {
+		a.within(t)
 		endpoint, asked := serveHostile(t, func(w http.ResponseWriter, _ *http.Request, action string, _ url.Values) bool {
 			if !strings.HasPrefix(action, "AmazonSQS.") {
 				return false
@@ -348,6 +356,7 @@ func (a *arena) complains(t *testing.T, name string, says []string) {
 // twin is an endpoint of the attacker's that says what the owner's says, but for the keys: the same account number, the same ids, the same tags
 // of ours. Everything may be done there; nothing may be done to the owner for it.
 func (a *arena) twin(t *testing.T) {
+	a.within(t)
 	state := a.server.World().State()
 	for i := range state.Credentials {
 		if state.Credentials[i].AccessKeyID == attackerKey {
@@ -384,5 +393,5 @@ func (a *arena) twin(t *testing.T) {
 	a.onTime(t)
 	must(t, a.patch(s, `{"spec": {"mode": "released"}}`))
 	a.onTime(t)
-	a.tidy(true)
+	a.restore()
 }

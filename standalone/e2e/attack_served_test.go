@@ -64,13 +64,10 @@ func (m memory) grown(t *testing.T, before, atMost int64) {
 	}
 }
 
-// TestAttackServed: a tenant learns nothing that is computed for others through the served API, and does not speak for them; and nobody, not even
-// without any name, can keep the controller busy or make it large with the webhooks.
-func TestAttackServed(t *testing.T) {
-	x := newTenants(t)
-	metrics := freePort(t)
-	a := newArena(t, x, "--allowed-endpoints="+strings.TrimPrefix(x.server.URL(), "http://"), "--metrics=0.0.0.0:"+metrics)
-	a.settle()
+// servedAPI: a tenant learns nothing that is computed for others through the served API, and does not speak for them; and nobody, not even without any
+// name, can keep the controller busy or make it large with the webhooks.
+func (a *arena) servedAPI(t *testing.T, metrics string) {
+	a.within(t)
 	direct := a.direct(t)
 	t.Run("computed for others", func(t *testing.T) { a.computedForOthers(t, direct) })
 	t.Run("without a name", func(t *testing.T) { a.nameless(t, direct) })

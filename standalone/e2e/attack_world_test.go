@@ -34,8 +34,10 @@ const (
 	ownerNS, attackerNS       = "ns-a", "ns-b"
 	ownerCloud, attackerCloud = "111111111111", "222222222222"
 	controllerCloud           = "333333333333"
+	commonCloud               = "444444444444"
 	tenantRegion              = "eu-west-1"
 	ownerKey, attackerKey     = "AKIAOWNEROWNEROWNER0", "AKIAATTACKERATTACKER"
+	controllerKey, commonKey  = "AKIACONTROLLER000000", "AKIACOMMONCOMMON0000"
 	keySecret                 = "not/secret+in+a+simulator"
 	accountName               = "real"
 )
@@ -45,12 +47,12 @@ type tenants struct {
 	t      *testing.T
 	server *sim.Server
 	guard  *guard
-	// vms are the primary interfaces by the name of the VM: web, db and bastion of the owner, mine and spare of the attacker.
+	// vms are the primary interfaces by the name of the VM: web, db and bastion of the owner, mine and spare of the attacker, and common.
 	vms map[string]world.NetworkInterface
 	// vpc is the VPC of each cloud account.
 	vpc map[string]string
-	// flows are all that concern the owner's VMs, and mine those that concern the attacker's.
-	flows, mine []flow
+	// flows are all that concern the owner's VMs.
+	flows []flow
 }
 
 // newTenants starts the simulator. Every VM is wide open natively: whatever is closed, a policy closes, and whoever releases a VM opens it.
@@ -58,7 +60,7 @@ func newTenants(t *testing.T) *tenants {
 	t.Helper()
 	x := &tenants{t: t, guard: &guard{}, vms: map[string]world.NetworkInterface{}, vpc: map[string]string{}}
 	var state world.State
-	for _, id := range []string{ownerCloud, attackerCloud, controllerCloud} {
+	for _, id := range []string{ownerCloud, attackerCloud, controllerCloud, commonCloud} {
 		state.Accounts = append(state.Accounts, world.Account{ID: id, Regions: []string{tenantRegion}})
 	}
 	w, err := world.New(state, world.Options{})
@@ -66,7 +68,7 @@ func newTenants(t *testing.T) *tenants {
 	for i, tenant := range []struct {
 		cloud, key string
 		vms        []string
-	}{{ownerCloud, ownerKey, []string{"web", "db", "bastion"}}, {attackerCloud, attackerKey, []string{"mine", "spare"}}} {
+	}{{ownerCloud, ownerKey, []string{"web", "db", "bastion"}}, {attackerCloud, attackerKey, []string{"mine", "spare"}}, {commonCloud, commonKey, []string{"common"}}} {
 		must(t, w.AddCredential(world.Credential{AccessKeyID: tenant.key, Secret: keySecret, Account: tenant.cloud}))
 		r, err := w.Region(tenant.cloud, tenantRegion)
 		must(t, err)
@@ -86,6 +88,7 @@ func newTenants(t *testing.T) *tenants {
 			x.vms[role] = out.Instances[0].NetworkInterfaces[0]
 		}
 	}
+	must(t, w.AddCredential(world.Credential{AccessKeyID: controllerKey, Secret: keySecret, Account: controllerCloud}))
 	state = w.State()
 	// The owner has a role for the controller, which trusts the account that the controller runs in.
 	state.Roles = append(state.Roles, world.Role{Account: ownerCloud, Name: "nephele", Trusted: []string{controllerCloud}})
@@ -109,8 +112,6 @@ func newTenants(t *testing.T) *tenants {
 		}
 		if of(f.src, ownerCloud, x) || of(f.dst, ownerCloud, x) {
 			x.flows = append(x.flows, f)
-		} else {
-			x.mine = append(x.mine, f)
 		}
 	}
 	return x
@@ -186,6 +187,8 @@ type arena struct {
 	// marks is how often the owner has changed something to see whether that still works; before is what held then.
 	marks  int
 	before [2]picture
+	// kept is what belongs into ns-b between two attempts.
+	kept []*unstructured.Unstructured
 	// lost says that the owner's estate could not be brought back to what it was before an attempt.
 	lost bool
 }
