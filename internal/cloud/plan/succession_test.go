@@ -187,7 +187,7 @@ func (r *relabelling) follow(t *testing.T) {
 			}
 			break
 		}
-		p := &phase{rand: r.rand}
+		p := &phase{estate: r.estate, rand: r.rand}
 		stage, first, last := -1, 0, 0
 		for _, s := range p.anyOrder(res.Plan.Steps) {
 			if s.Follows > 0 && s.Stage != stage {
