@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -34,8 +35,9 @@ type Access struct {
 	ClientCA dynamiccertificates.CAContentProvider
 	// AsksWebhooks recognizes those who may ask the webhooks; nil lets everybody.
 	AsksWebhooks func(user.Info) bool
-	// Own recognizes those of the server's own process; it may be nil.
-	Own func(user.Info) bool
+	// Own recognizes those of the server's own process, and OwnRequest their requests; they may be nil.
+	Own        func(user.Info) bool
+	OwnRequest func(*http.Request) bool
 	// Ready says what is missing until all callers are recognized; it may be nil.
 	Ready func() error
 }

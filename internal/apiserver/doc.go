@@ -15,6 +15,9 @@
 // store had is resumed if nothing has happened since, any other is refused as expired, so that a client never goes on from
 // a state it does not have. A receiver that is too slow is cut off, by the store and on the network, and delays nobody.
 //
+// What is held for callers is bounded, whoever they are (Limits): connections, requests, watches, the size of what they send. What goes beyond is
+// refused at once, and nobody else notices.
+//
 // Beside the server, Registration tells kube-apiserver about it and its webhooks, and Infos keeps the signs of life of controller and agents.
 //
 // A Server is started once. All its methods may be called from anywhere.

@@ -106,19 +106,23 @@ func peak(f func()) int64 {
 	return highest
 }
 
-// TestStrangersCannotUseUpMemory: forty at once ask the webhooks with as much as they can, in every form that is expensive. What it
+// TestStrangersCannotUseUpMemory: many at once ask the webhooks with as much as they can, in every form that is expensive. What it
 // takes to serve them is bounded, and who comes after them is answered.
 func TestStrangersCannotUseUpMemory(t *testing.T) {
 	const bound = 384 << 20
 	w := newHookServer(t)
-	for name, body := range map[string][]byte{ // those that are accepted are as large as objects can be, or as costly
-		"four megabytes of empty rules":  review(repeated(`{}`, 2<<20)),
-		"as many blocks as are taken":    review(`[{"from":` + repeated(`{"ipBlock":{"cidr":"10.0.0.0/32"}}`, 3<<19) + `}]`),
-		"two megabytes of empty rules":   review(repeated(`{}`, 1<<20)),
-		"half a megabyte of empty rules": review(repeated(`{}`, 1<<18)),
-		"deep":                           review(strings.Repeat(`[`, 9000) + strings.Repeat(`]`, 9000)),
-		"a long word":                    review(`[{"name":"` + strings.Repeat("n", 3<<19) + `"}]`),
-		"many warnings":                  review(repeated(`{"enableLogging":true,"logLabel":"0123456789abcdef","appliedTo":[{"nodeSelector":{}}]}`, 3<<19)),
+	for name, x := range map[string]struct {
+		strangers int
+		body      []byte
+	}{
+		"four megabytes of empty rules":  {40, review(repeated(`{}`, 2<<20))},
+		"two megabytes of empty rules":   {40, review(repeated(`{}`, 1<<20))},
+		"half a megabyte of empty rules": {20, review(repeated(`{}`, 1<<18))},
+		// These are as large as objects can be.
+		"blocks":        {12, review(`[{"from":` + repeated(`{"ipBlock":{"cidr":"10.0.0.0/32"}}`, 3<<19) + `}]`)},
+		"many warnings": {12, review(repeated(`{"enableLogging":true,"logLabel":"0123456789abcdef","appliedTo":[{"nodeSelector":{}}]}`, 3<<19))},
+		"a long word":   {12, review(`[{"name":"` + strings.Repeat("n", 3<<19) + `"}]`)},
+		"deep":          {40, review(strings.Repeat(`[`, 9000) + strings.Repeat(`]`, 9000))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			codes := map[int]int{}
@@ -126,11 +130,11 @@ func TestStrangersCannotUseUpMemory(t *testing.T) {
 			grown := peak(func() {
 				var mu sync.Mutex
 				var all sync.WaitGroup
-				for i := range 40 {
+				for i := range x.strangers {
 					c := stranger(t)
 					path := []string{"/mutate/annp", "/validate/annp"}[i%2]
 					all.Go(func() {
-						code, _ := w.post(t.Context(), c, path, bytes.NewReader(body))
+						code, _ := w.post(t.Context(), c, path, bytes.NewReader(x.body))
 						mu.Lock()
 						defer mu.Unlock()
 						codes[code]++
@@ -138,7 +142,7 @@ func TestStrangersCannotUseUpMemory(t *testing.T) {
 				}
 				all.Wait()
 			})
-			t.Logf("%.1f MB each: %v in %.1f s, heap grew by %d MB", float64(len(body))/1e6, codes, time.Since(begin).Seconds(), grown>>20)
+			t.Logf("%d times %.1f MB: %v in %.1f s, the heap grew by %d MB", x.strangers, float64(len(x.body))/1e6, codes, time.Since(begin).Seconds(), grown>>20)
 			if grown > bound {
 				t.Errorf("the heap has grown by %d MB, want at most %d", grown>>20, bound>>20)
 			}

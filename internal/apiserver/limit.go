@@ -37,7 +37,7 @@ const (
 	defaultRequests              = 2_000
 	defaultRequestsPerAddress    = 250
 	DefaultWatchesPerKey         = 20
-	DefaultWatchesPerClient      = 5_000
+	DefaultWatchesPerClient      = 2_000
 )
 
 // maxHeader is the size of the largest header of a request, in bytes: enough for somebody in a thousand groups.
@@ -148,9 +148,10 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// bounded lets so many requests pass at a time, and none with a large header. It ends watches that stall.
-func bounded(next http.Handler, l Limits, stall time.Duration, m *Metrics) http.Handler {
-	held := newTally[netip.Prefix](l.Requests, l.RequestsPerAddress)
+// bounded lets so many requests pass at a time, and none with a large header. Requests of the process itself do not count. It ends watches
+// that stall.
+func bounded(next http.Handler, o Options) http.Handler {
+	held, m := newTally[netip.Prefix](o.Limits.Requests, o.Limits.RequestsPerAddress), o.Metrics
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if headerSize(r) > maxHeader {
 			m.limit("headers")
@@ -158,7 +159,10 @@ func bounded(next http.Handler, l Limits, stall time.Duration, m *Metrics) http.
 			return
 		}
 		from := origin(r.RemoteAddr)
-		leave, full, each := held.enter(from)
+		leave, full, each := func() {}, false, false
+		if own := o.Access.OwnRequest; own == nil || !own(r) {
+			leave, full, each = held.enter(from)
+		}
 		if full {
 			m.limit("requests")
 			why := fmt.Sprintf("%d requests are being answered", held.most)
@@ -171,7 +175,7 @@ func bounded(next http.Handler, l Limits, stall time.Duration, m *Metrics) http.
 		}
 		defer leave()
 		if r.URL.Query().Has("watch") {
-			w = responsewriter.WrapForHTTP1Or2(newStallWriter(w, stall, leave))
+			w = responsewriter.WrapForHTTP1Or2(newStallWriter(w, o.Stall, leave))
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -103,7 +103,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	t.Parallel()
 	var waiting atomic.Int32
 	let := make(chan struct{})
-	w := limited(t, slowAccess(&waiting, let), apiserver.Limits{RequestsPerAddress: 10})
+	w := limited(t, slowAccess(&waiting, let).WithEnforcer("secret"), apiserver.Limits{RequestsPerAddress: 10})
 	c := w.client(t, "agent", "")
 	for i := range 20 { // more than may wait
 		stream, err := c.Get().Resource("addressgroups").Param("watch", "true").Param("fieldSelector", fmt.Sprintf("nodeName=n%d", i)).Stream(t.Context())
@@ -137,6 +137,9 @@ func TestRequestsAreCounted(t *testing.T) {
 		if code != http.StatusTooManyRequests || !strings.Contains(text, "10 requests of") {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
+	}
+	if err := w.client(t, "secret", "").Get().Resource("addressgroups").Do(t.Context()).Error(); err != nil {
+		t.Errorf("an enforcer of the process: %v", err)
 	}
 	close(let)
 	all.Wait()

@@ -157,7 +157,7 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 	c.MinRequestTimeout = int(watchLife / time.Second)
 	c.ShutdownWatchTerminationGracePeriod = stopGrace
 	c.BuildHandlerChainFunc = func(h http.Handler, c *server.Config) http.Handler {
-		return bounded(server.DefaultBuildHandlerChain(h, c), o.Limits, o.Stall, o.Metrics)
+		return bounded(server.DefaultBuildHandlerChain(h, c), o)
 	}
 	namer := openapi.NewDefinitionNamer(external)
 	c.OpenAPIConfig = server.DefaultOpenAPIConfig(describe(external), namer)

@@ -108,7 +108,9 @@ func listen(t testing.TB, address string) net.Listener {
 // serve starts a server for a store. It is stopped with the test, or before by stop.
 func serve(t testing.TB, store *watchstore.Store, address string) *world {
 	t.Helper()
-	w := &world{store: store, reports: &reportBook{}, dir: t.TempDir()}
+	// Here the agents of all nodes are one user behind one address.
+	many := apiserver.Limits{ConnectionsPerAddress: 10_000, RequestsPerAddress: 10_000, WatchesPerClient: 100_000}
+	w := &world{store: store, reports: &reportBook{}, dir: t.TempDir(), limits: many}
 	w.start(t, address)
 	return w
 }

@@ -26,6 +26,8 @@ const (
 	// maxWork is how much memory all questions that are being answered may take, in bytes, as estimate has it. One question with
 	// as many address blocks as an object can hold takes nearly all of it.
 	maxWork = 192 << 20
+	// maxLargeWork is what of it questions may take that take more than smallWork: who asks much does not keep others from asking little.
+	maxLargeWork, smallWork = 160 << 20, 4 << 20
 	// minWork is what a question is counted for at least.
 	minWork = 128 << 10
 	// readTime is how long the body of a question may take to arrive. kube-apiserver has it when it begins to ask.
@@ -45,12 +47,12 @@ const (
 
 // limits are shared by all hooks.
 type limits struct {
-	work *semaphore.Weighted
-	live *semaphore.Weighted
+	work, large *semaphore.Weighted
+	live        *semaphore.Weighted
 }
 
 func newLimits() *limits {
-	return &limits{work: semaphore.NewWeighted(maxWork), live: semaphore.NewWeighted(maxLive)}
+	return &limits{work: semaphore.NewWeighted(maxWork), large: semaphore.NewWeighted(maxLargeWork), live: semaphore.NewWeighted(maxLive)}
 }
 
 // limitError is a question that is not answered, with what HTTP says about it.
@@ -95,22 +97,41 @@ func (l *limits) read(w http.ResponseWriter, r *http.Request) (raw []byte, done 
 		return nil, nil, err
 	}
 	work, depth := estimate(raw)
-	switch more := work - held; {
+	switch {
 	case depth > maxDepth:
 		err = &limitError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the AdmissionReview is nested deeper than %d", maxDepth)}
-	case work > maxWork:
-		err = &limitError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the AdmissionReview has so many parts that it would take %d MB to look at, more than %d", work>>20, maxWork>>20)}
-	case more <= 0:
-	case l.work.TryAcquire(more):
-		held = work
-	default:
+	case work > maxLargeWork:
+		err = &limitError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the AdmissionReview has so many parts that it would take %d MB to look at, more than %d", work>>20, maxLargeWork>>20)}
+	case !l.grow(held, work):
 		err = errBusy
 	}
 	if err != nil {
 		done()
 		return nil, nil, err
 	}
-	return raw, done, nil
+	return raw, func() { l.shrink(held, work) }, nil
+}
+
+// grow takes what a question needs beyond what is held for it, or reports that it is not to be had.
+func (l *limits) grow(held, work int64) bool {
+	if work > smallWork && !l.large.TryAcquire(work) {
+		return false
+	}
+	if more := work - held; more > 0 && !l.work.TryAcquire(more) {
+		if work > smallWork {
+			l.large.Release(work)
+		}
+		return false
+	}
+	return true
+}
+
+// shrink gives back all that grow and read have taken.
+func (l *limits) shrink(held, work int64) {
+	if work > smallWork {
+		l.large.Release(work)
+	}
+	l.work.Release(max(held, work))
 }
 
 // readBody reads the whole body, of which the size is known or bounded, unless it takes too long.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,4 +41,13 @@ func bindAdministrators(ctx context.Context, client kubernetes.Interface) error 
 		return fmt.Errorf("bind the administrators: %w", err)
 	}
 	return nil
+}
+
+// mayDoEverything reports whether the API server already knows that this client may do everything: it learns of bindings a moment after
+// they are made.
+func mayDoEverything(ctx context.Context, client kubernetes.Interface) bool {
+	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}},
+	}, metav1.CreateOptions{})
+	return err == nil && review.Status.Allowed
 }

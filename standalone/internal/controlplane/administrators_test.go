@@ -117,4 +117,51 @@ func rebind(t *testing.T, cp *ControlPlane, to *rbacv1.ClusterRoleBinding) {
 	}
 }
 
+// TestNewAuthorityEndsFormerCertificates: who deletes the authority has a new one with the next start, and nobody gets in with a certificate
+// of the former.
+func TestNewAuthorityEndsFormerCertificates(t *testing.T) {
+	if err := stopShared(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	ended := func(c *child) {
+		t.Helper()
+		if err := errors.Join(c.stdin.Close(), c.cmd.Wait()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := startChild(t, dir)
+	first.awaitReady(t)
+	former, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended(first)
+	for _, name := range []string{"ca.crt", "ca.key"} {
+		if err := os.Remove(filepath.Join(dir, "pki", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// In a process of its own: clients of this one would go on trusting the authority that they have read.
+	second := startChild(t, dir)
+	second.awaitReady(t)
+	client := childClient(t, dir)
+	if _, err := client.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("the new kubeconfig: %v", err)
+	}
+	now, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	former.Host, former.CAData, former.Insecure = now.Host, nil, true
+	stolen, err := kubernetes.NewForConfig(former)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stolen.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("the former certificate: %v", err)
+	}
+	ended(second)
+}
+
 var errNotYet = errors.New("not yet")

@@ -184,7 +184,7 @@ func (cp *ControlPlane) bringUp(ctx context.Context) error {
 	if err := bindAdministrators(ctx, itself); err != nil {
 		return err
 	}
-	if err := cp.awaitServer(ctx, admin.Discovery().RESTClient()); err != nil {
+	if err := cp.await(ctx, func() bool { return mayDoEverything(ctx, admin) }); err != nil {
 		return fmt.Errorf("wait until the administrator has his rights: %w", err)
 	}
 	if err := cp.secrets.catchUp(ctx, itself); err != nil {
@@ -205,10 +205,15 @@ func (cp *ControlPlane) bringUp(ctx context.Context) error {
 // awaitServer returns when /readyz answers 200. Until then the answers do not matter: refused, unauthorized because RBAC has no
 // roles yet, or a list of what is missing.
 func (cp *ControlPlane) awaitServer(ctx context.Context, client rest.Interface) error {
+	return cp.await(ctx, func() bool { return client.Get().AbsPath("/readyz").Do(ctx).Error() == nil })
+}
+
+// await returns when something holds, or fails when the API server has ended.
+func (cp *ControlPlane) await(ctx context.Context, holds func() bool) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {
-		if err := client.Get().AbsPath("/readyz").Do(ctx).Error(); err == nil {
+		if holds() {
 			return nil
 		}
 		select {
