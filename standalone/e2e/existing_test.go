@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/generated/crd"
+	"github.com/nephele-io/nephele/config/grants"
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 )
 
@@ -69,6 +70,8 @@ func newExisting(t *testing.T, dir string, namespaces ...string) *existing {
 			x.must(x.admin.Create(t.Context(), o.DeepCopy(), &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}}))
 		}
 	}
+	// The same once more, so that the API server finds the kind Tier at once and not within half a minute.
+	x.must(cp.Apply(t.Context(), grants.FS()))
 	x.recorder = newRecorder(t, cp.RestConfig())
 	x.kubeconfig = x.loginAt(clientcmdapi.Cluster{Server: x.recorder.server.URL, CertificateAuthorityData: x.recorder.ca()}, "kube-system", "nephele-controller")
 	return x
