@@ -262,7 +262,8 @@ func (a *arena) roles() {
 func personaRole(persona string) *unstructured.Unstructured {
 	rules := map[string]string{
 		"account-administrator":  "{apiGroups: [crd.cloud.antrea.io], resources: [cloudprovideraccounts], verbs: [get, list, watch, create, update, patch, delete, use]}",
-		"selector-administrator": "{apiGroups: [crd.cloud.antrea.io], resources: [cloudentityselectors], verbs: [get, list, watch, create, update, patch, delete]}",
+		"selector-administrator": "{apiGroups: [crd.cloud.antrea.io], resources: [cloudentityselectors], verbs: [get, list, watch, create, update, patch, delete]}, "+
+			"{apiGroups: [crd.cloud.antrea.io], resources: [virtualmachines], verbs: [get, list, watch, update, patch]}",
 		"policy-author":          "{apiGroups: [crd.antrea.io], resources: [networkpolicies, groups], verbs: [get, list, watch, create, update, patch, delete]}",
 		"break-glass-operator":   "{apiGroups: [crd.cloud.antrea.io], resources: [cloudentityselectors, virtualmachines], verbs: [get, list, watch, update, patch, breakglass]}",
 		"auditor":                "{apiGroups: [crd.cloud.antrea.io, crd.antrea.io], resources: [cloudprovideraccounts, cloudentityselectors, virtualmachines, vpcs, networkpolicies, externalentities], verbs: [get, list, watch]}",
