@@ -98,7 +98,7 @@ spec: {awsConfig: {region: [us-west-2], endpoint: %q, secretRef: {namespace: %s,
 		})
 		return said
 	}
-	awaitCredentials("default", "first", "False SecretNotFound")
+	awaitCredentials("default", "first", "False SecretUnusable")
 	// The Secret is noticed when it comes, long before the account would look again.
 	keys := fromText(t, `{apiVersion: v1, kind: Secret, metadata: {namespace: cloud-accounts, name: keys}, stringData: {credentials: '`+
 		`{"accessKeyId": "`+estate.DefaultAccessKeyID+`", "accessKeySecret": "`+estate.DefaultSecret+`"}'}}`)

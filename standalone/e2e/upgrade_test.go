@@ -398,8 +398,11 @@ func (u *upgrade) statuses(t *testing.T, c *cluster) {
 	for _, vm := range vms.Items {
 		want := map[string]string{"planned": "plan"}[vm.Status.CloudName]
 		if vm.Status.CloudName == "free" {
-			// Somebody has released it in an emergency, from the Namespace that selects it. To take it back is not for an upgrade.
-			want = "break-glass"
+			// Somebody has broken the glass in a Namespace that has no word of the account's owner for it. The VM's condition says so.
+			want = ""
+			if c := meta.FindStatusCondition(vm.Status.Conditions, cloudv1.ConditionHeeded); c == nil || c.Status != "False" {
+				t.Errorf("%s/%s does not say that its break-glass is not heeded: %+v", vm.Namespace, vm.Name, vm.Status.Conditions)
+			}
 		}
 		if vm.Status.Mode != want {
 			t.Errorf("%s/%s %s: mode %q (%s), want %q", vm.Namespace, vm.Name, vm.Status.CloudName, vm.Status.Mode, vm.Status.ModeReason, want)

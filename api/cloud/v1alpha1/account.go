@@ -154,7 +154,8 @@ type CloudProviderAccountSpec struct {
 	// +listType=set
 	// +optional
 	ReleaseNamespaces []string `json:"releaseNamespaces,omitempty"`
-	// UserTags says what becomes of spec.tags of the account's VirtualMachine objects; empty means Separate.
+	// UserTags says what becomes of spec.tags of the account's VirtualMachine objects; empty means status.userTags, which is Separate for every
+	// account that was not there before the field was.
 	// +optional
 	UserTags UserTags `json:"userTags,omitempty"`
 	// AWSConfig is set for an AWS account.
@@ -193,6 +194,10 @@ type CloudProviderAccountStatus struct {
 	// another account are refused, for what is held in the first would be forgotten.
 	// +optional
 	CloudAccountID string `json:"cloudAccountId,omitempty"`
+	// UserTags is what becomes of spec.tags of the VirtualMachine objects while the spec does not say. It was decided when the account was first
+	// read: Merge for accounts of versions that knew nothing else, Separate for all others.
+	// +optional
+	UserTags UserTags `json:"userTags,omitempty"`
 	// ExternalID is the external id with which the controller assumes the account's role, if it does so with its own identity. It belongs to
 	// this account of this cluster; let the role's trust policy demand it. With keys in the Secret it plays no part.
 	// +optional

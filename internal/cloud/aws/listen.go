@@ -34,6 +34,8 @@ const (
 	// The wait after a failed attempt doubles from firstListenWait to lastListenWait.
 	firstListenWait = time.Second
 	lastListenWait  = time.Minute
+	// leastListenWait is between two attempts, whatever the first one brought: a queue that never lets us wait must not keep us busy.
+	leastListenWait = 100 * time.Millisecond
 )
 
 var _ cloud.Listener = (*Provider)(nil)
@@ -94,6 +96,9 @@ func (l *listening) run(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
 		err := l.once(ctx)
 		l.well = err == nil
+		if err == nil && l.p.cfg.Sleep(ctx, leastListenWait) != nil {
+			return
+		}
 		if ctx.Err() != nil {
 			return
 		}

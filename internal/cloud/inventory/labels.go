@@ -22,6 +22,20 @@ func setIfLegal(labels map[string]string, key, value string) {
 	}
 }
 
+// userTagsOf is what becomes of spec.tags of an account's VirtualMachine objects. An account that was read before that could be said goes on as
+// it was: policies may select by labels from these tags, and an upgrade must not open anything.
+func userTagsOf(cpa *v1alpha1.CloudProviderAccount) v1alpha1.UserTags {
+	switch {
+	case cpa.Spec.UserTags != "":
+		return cpa.Spec.UserTags
+	case cpa.Status.UserTags != "":
+		return cpa.Status.UserTags
+	case cpa.Status.CloudAccountID != "":
+		return v1alpha1.UserTagsMerge
+	}
+	return v1alpha1.UserTagsSeparate
+}
+
 // tagLabels turns tags into labels and reports the tags that cannot be labels, sorted by key. The user's tags get labels of their own, or
 // if merge is set take the places of the cloud's.
 func tagLabels(fromCloud, fromUser map[string]string, merge bool) (map[string]string, []v1alpha1.UnimportedTag) {

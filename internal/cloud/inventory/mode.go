@@ -41,7 +41,7 @@ func (p *pass) modes(s *syncer) modes {
 // accountInputs is what the objects depend on and neither the configuration, nor a generation, nor an object of ours tells.
 func (p *pass) accountInputs() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %q %s", p.cpa.Spec.Mode, p.cpa.Spec.ReleaseNamespaces, p.cpa.Spec.UserTags)
+	fmt.Fprintf(&b, "%s %q %s", p.cpa.Spec.Mode, p.cpa.Spec.ReleaseNamespaces, userTagsOf(p.cpa))
 	for i := range p.selectors {
 		if reason, ok := p.selectors[i].Annotations[v1alpha1.AnnotationBreakGlass]; ok {
 			fmt.Fprintf(&b, " %s %q", p.selectors[i].UID, reason)

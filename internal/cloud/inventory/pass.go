@@ -204,7 +204,7 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 // written is what went wrong with the writing; err that the objects could not be read, so that nothing was done.
 func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err error) {
 	s.stale = p.stale()
-	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots(), mergeTags: p.cpa.Spec.UserTags == v1alpha1.UserTagsMerge}
+	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots(), mergeTags: userTagsOf(p.cpa) == v1alpha1.UserTagsMerge}
 	if !p.deleting() {
 		v.selectors = p.selectors
 	}

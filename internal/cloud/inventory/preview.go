@@ -41,7 +41,7 @@ type Previewed struct {
 func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProvider, around Surroundings, snapshots []*cloud.Snapshot) Previewed {
 	v := view{
 		account: types.NamespacedName{Namespace: account.Namespace, Name: account.Name}, provider: provider, snapshots: snapshots,
-		userTags: map[types.NamespacedName]map[string]string{}, mergeTags: account.Spec.UserTags == v1alpha1.UserTagsMerge,
+		userTags: map[types.NamespacedName]map[string]string{}, mergeTags: userTagsOf(account) == v1alpha1.UserTagsMerge,
 		modes: modes{fallback: account.Spec.Mode, release: account.Spec.ReleaseNamespaces, broken: map[types.NamespacedName]string{}},
 	}
 	for _, vm := range around.VMs {

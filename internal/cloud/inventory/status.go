@@ -229,6 +229,9 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 			st.LastSyncTime = r.LastSyncTime
 		}
 	}
+	if st.UserTags == "" {
+		st.UserTags = userTagsOf(p.cpa)
+	}
 	if snaps := p.account.snapshots(); st.CloudAccountID == "" && len(snaps) > 0 {
 		st.CloudAccountID = snaps[0].OwnerID
 	}

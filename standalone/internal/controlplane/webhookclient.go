@@ -36,6 +36,8 @@ func (c *credentials) writeAdmission() (string, error) {
 	users := clientcmdapi.NewConfig()
 	// The star stands for every webhook. A certificate can be shown to anybody: it does not let him pretend anything.
 	users.AuthInfos["*"] = &clientcmdapi.AuthInfo{ClientCertificate: c.store.CertFile(webhookClientCert), ClientKey: c.store.KeyFile(webhookClientCert)}
+	// An Antrea Controller that computes in place of ours knows nothing of the authority, and refuses callers whose certificate it cannot verify.
+	users.AuthInfos["antrea.kube-system.svc:443"] = &clientcmdapi.AuthInfo{}
 	kubeconfig, err := clientcmd.Write(*users)
 	if err != nil {
 		return "", fmt.Errorf("encode the credentials for webhooks: %w", err)
