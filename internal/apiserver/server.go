@@ -16,6 +16,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/path"
@@ -101,6 +103,22 @@ func asked(o Options) (authorizer.Authorizer, error) {
 	return union.New(open, strangers, o.Access.Authorizer), nil
 }
 
+// askers returns the authenticator of the API. Where everybody may ask the webhooks, a certificate that we cannot verify is no reason to refuse
+// somebody there: kube-apiserver shows one to every webhook if it is told to, and who has signed it is between it and others.
+func (o Options) askers() authenticator.Request {
+	if o.Access.AsksWebhooks != nil {
+		return o.Access.Authenticator
+	}
+	stranger := anonymous.NewAuthenticator(nil)
+	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+		answer, ok, err := o.Access.Authenticator.AuthenticateRequest(r)
+		if _, open := o.Webhooks[r.URL.Path]; open && err != nil {
+			return stranger.AuthenticateRequest(r)
+		}
+		return answer, ok, err
+	})
+}
+
 // New returns a server that does not serve before Start.
 func New(o Options) (*Server, error) {
 	if o.Listener == nil || o.Certificate == nil || o.Access.Authenticator == nil || o.Access.Authorizer == nil || o.Store == nil || o.Reports == nil {
@@ -148,7 +166,7 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 		Listener: &countingListener{o.Listener, newTally[netip.Prefix](o.Limits.Connections, o.Limits.ConnectionsPerAddress), o.Metrics}, Cert: o.Certificate.pair, ClientCA: o.Access.ClientCA, MinTLSVersion: tls.VersionTLS12,
 	}
 	c.ExternalAddress = o.Listener.Addr().String()
-	c.Authentication.Authenticator = o.Access.Authenticator
+	c.Authentication.Authenticator = o.askers()
 	c.Authorization.Authorizer = access
 	// Nothing in this server calls itself, so it has no all-powerful token for that.
 	c.LoopbackClientConfig = &restclient.Config{}

@@ -30,7 +30,13 @@ func userTagsOf(cpa *v1alpha1.CloudProviderAccount) v1alpha1.UserTags {
 		return cpa.Spec.UserTags
 	case cpa.Status.UserTags != "":
 		return cpa.Status.UserTags
-	case cpa.Status.CloudAccountID != "":
+	}
+	return userTagsAtFirst(&cpa.Status)
+}
+
+// userTagsAtFirst is what becomes of these tags where nobody has said anything yet.
+func userTagsAtFirst(st *v1alpha1.CloudProviderAccountStatus) v1alpha1.UserTags {
+	if st.CloudAccountID != "" {
 		return v1alpha1.UserTagsMerge
 	}
 	return v1alpha1.UserTagsSeparate

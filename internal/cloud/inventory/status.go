@@ -230,7 +230,7 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 		}
 	}
 	if st.UserTags == "" {
-		st.UserTags = userTagsOf(p.cpa)
+		st.UserTags = userTagsAtFirst(st)
 	}
 	if snaps := p.account.snapshots(); st.CloudAccountID == "" && len(snaps) > 0 {
 		st.CloudAccountID = snaps[0].OwnerID
