@@ -27,7 +27,8 @@ func NewCommand(crds fs.FS, controller LoggingController) *cobra.Command {
 
 All state is in the data directory and survives restarts, also after a crash. The API server listens on this machine only
 unless --listen says otherwise. Callers need the client certificate in the kubeconfig written to the data directory, or a
-ServiceAccount token; RBAC decides what they may do.`,
+ServiceAccount token; RBAC decides what they may do, and admission policies ask it about the accounts, Secrets and tiers that objects
+name. These policies, and roles to give, are installed at every start: what was changed or deleted of them is put back.`,
 		Example: `  nephele up
   nephele up --data-dir /var/lib/nephele --listen 127.0.0.1:7443
   kubectl --kubeconfig nephele-data/kubeconfig get cpa,ces,vpc,vm,ee -A`,
