@@ -27,8 +27,9 @@ type InstanceOptions struct {
 
 // Register adds the flag to a command.
 func (o *InstanceOptions) Register(f *pflag.FlagSet) {
-	f.DurationVar(&o.Heartbeat, "instance-heartbeat", defaultHeartbeat, "within this time the mark of this instance on every claimed network moves, so that a copy of the cluster finds out that it is one; "+
-		"after a crash the next instance waits for as long")
+	f.DurationVar(&o.Heartbeat, "instance-heartbeat", defaultHeartbeat, "within this time the mark of this instance on every "+
+		"claimed network moves, so that a copy of the cluster finds out that it is one; after a crash the next instance "+
+		"waits for as long")
 }
 
 // instance returns what the realizer is to know of this process.

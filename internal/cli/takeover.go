@@ -21,11 +21,13 @@ func newTakeOverCommand() *cobra.Command {
 		Short: "Let this cluster's instance write to an account in place of another one with the same cluster id",
 		Long: `Let this cluster's instance write to an account in place of another one with the same cluster id.
 
-Two control planes have the same id if a data directory was copied, or a backup of a cluster was restored beside it. The one that finds the other at
-work stops writing and says so: condition SoleWriter of the CloudProviderAccount. This command tells it to go on all the same; the other one then finds
-it at work, and stops until it is told in its turn. What this cluster's policies say is enforced from then on.
+Two control planes have the same id if a data directory was copied, or a backup of a cluster was restored beside it. The
+one that finds the other at work stops writing and says so: condition SoleWriter of the CloudProviderAccount. This
+command tells it to go on all the same; the other one then finds it at work, and stops until it is told in its turn. What
+this cluster's policies say is enforced from then on.
 
-Without --yes it only shows who is at work. It sets the annotation ` + cloudv1.AnnotationTakeOver + ` to the other instance's epoch; the controller removes it when it is done.`,
+Without --yes it only shows who is at work. It sets the annotation ` + cloudv1.AnnotationTakeOver + ` to the other
+instance's epoch; the controller removes it when it is done.`,
 		Example: `  nephele take-over cloud/production
   nephele take-over cloud/production --yes --kubeconfig nephele-data/kubeconfig`,
 		Args: cobra.ExactArgs(1),
@@ -46,7 +48,8 @@ Without --yes it only shows who is at work. It sets the annotation ` + cloudv1.A
 	return cmd
 }
 
-// takeOver shows who keeps this cluster's instance from writing to an account, and if it is meant, tells that to take over.
+// takeOver shows who keeps this cluster's instance from writing to an account, and if it is meant,
+// tells that to take over.
 func takeOver(cmd *cobra.Command, c client.Client, name string, yes bool) error {
 	namespace, short, ok := cutAccount(name)
 	if !ok || namespace == "" || short == "" {
@@ -71,7 +74,8 @@ func takeOver(cmd *cobra.Command, c client.Client, name string, yes bool) error 
 	}
 	fmt.Fprintf(out, ".\nIts epoch is %s.\n\n", printable(cloud.Words(other)))
 	if !yes {
-		fmt.Fprintf(out, `To take over means that this cluster's policies are enforced, whatever they are; VMs to which none applies get their own security groups back.
+		fmt.Fprintf(out, `To take over means that this cluster's policies are enforced, whatever they are; VMs to which none applies get their own
+security groups back.
 The other instance finds that out, and writes nothing any more until it is told to take over in its turn.
 If this cluster is the copy, do not take over: stop it.
 
@@ -92,6 +96,10 @@ To take over:
 		}
 		return fmt.Errorf("annotating CloudProviderAccount %s: %w", name, err)
 	}
-	fmt.Fprintf(out, "This cluster's instance was told to take over. It waits for a heartbeat, so that the other one has stopped, and then enforces.\nSee the condition SoleWriter:\n\n  kubectl get cpa %s -n %s\n", short, namespace)
+	fmt.Fprintf(out, `This cluster's instance was told to take over. It waits for a heartbeat, so that the other one has stopped, and then enforces.
+See the condition SoleWriter:
+
+  kubectl get cpa %s -n %s
+`, short, namespace)
 	return nil
 }

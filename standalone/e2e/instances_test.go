@@ -17,7 +17,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// copied is a cluster on a copy of this one's data directory, not running yet. This one must not be running either.
+// copied is a cluster on a copy of this one's data directory, not running yet. This one must not be
+// running either.
 func (c *cluster) copied() *cluster {
 	c.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,7 +54,8 @@ func (c *cluster) account(ctx context.Context) (*cloudv1.CloudProviderAccount, e
 	return &a, err
 }
 
-// soleWriter waits until the account says this of other instances. It returns the epoch of the other one.
+// soleWriter waits until the account says this of other instances. It returns the epoch of the other
+// one.
 func (c *cluster) soleWriter(status metav1.ConditionStatus, reason string) (other string) {
 	c.t.Helper()
 	eventually(c.t, time.Minute, "SoleWriter "+string(status)+" "+reason, func(ctx context.Context) (bool, string) {
@@ -68,8 +70,9 @@ func (c *cluster) soleWriter(status metav1.ConditionStatus, reason string) (othe
 	return other
 }
 
-// TestCopiedDataDirectory: a data directory is copied, and both control planes run, with the same cluster id. The copy stops before it has written
-// anything, until it is told to take over; then the original stops. Whoever is killed goes on or stays stopped as before. At no call does a flow change
+// TestCopiedDataDirectory: a data directory is copied, and both control planes run, with the same
+// cluster id. The copy stops before it has written anything, until it is told to take over; then the
+// original stops. Whoever is killed goes on or stays stopped as before. At no call does a flow change
 // that neither of them was to change.
 func TestCopiedDataDirectory(t *testing.T) {
 	original := newCluster(t)
@@ -151,7 +154,8 @@ func TestCopiedDataDirectory(t *testing.T) {
 	im.mustBeReleased()
 }
 
-// recorded checks that the controller has kept its record with the rights that it has, and has said there that it has ended.
+// recorded checks that the controller has kept its record with the rights that it has, and has said
+// there that it has ended.
 func (x *existing) recorded() {
 	x.t.Helper()
 	record, err := x.kube.CoreV1().ConfigMaps("kube-system").Get(x.t.Context(), "nephele-instance", metav1.GetOptions{})

@@ -252,12 +252,13 @@ func (l *lab) doAll() {
 	l.must(cloud.Op{Kind: cloud.OpReplaceRules, Target: id, Replaced: []cloud.Rule{in}, Rules: []cloud.Rule{changed}})
 	l.must(cloud.Op{Kind: cloud.OpTag, Target: nic.ID, Tags: map[string]string{cloud.TagFormer: "sg-1"}})
 	l.must(cloud.Op{Kind: cloud.OpTag, Target: network, Tags: map[string]string{cloud.TagClaim: "c"}})
+	l.must(cloud.Op{Kind: cloud.OpTag, Target: network, Tags: map[string]string{cloud.TagInstance: "abc 7 15s"}})
 	l.must(cloud.Op{Kind: cloud.OpTag, Target: id, Tags: map[string]string{cloud.TagPolicies: "a", cloud.TagPolicies + ".1": "b"}})
 	l.must(cloud.Op{Kind: cloud.OpUntag, Target: id, Tags: map[string]string{cloud.TagPolicies + ".1": ""}})
 	l.must(cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: nic.ID, GroupIDs: []string{id}})
 	l.must(cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: nic.ID, GroupIDs: nic.GroupIDs})
 	l.must(cloud.Op{Kind: cloud.OpUntag, Target: nic.ID, Tags: map[string]string{cloud.TagFormer: ""}})
-	l.must(cloud.Op{Kind: cloud.OpUntag, Target: network, Tags: map[string]string{cloud.TagClaim: ""}})
+	l.must(cloud.Op{Kind: cloud.OpUntag, Target: network, Tags: map[string]string{cloud.TagClaim: "", cloud.TagInstance: ""}})
 	l.must(cloud.Op{Kind: cloud.OpRemoveRules, Target: id, Rules: []cloud.Rule{changed, out}})
 
 	// The answer of the first attempt is lost, and the group that the second one asks for is gone, with the tag that permits to delete it.

@@ -23,12 +23,13 @@ type Instance struct {
 	Register Register
 }
 
-// Register keeps the record in which the instances of one cluster leave word to one another, in the cluster's own API.
+// Register keeps the record in which the instances of one cluster leave word to one another, in the
+// cluster's own API.
 type Register interface {
 	// Load returns the record and its version. A record that nobody has stored yet is empty.
 	Load(ctx context.Context) (tenure.Record, string, error)
-	// Store puts a record in the place of the version that Load or Store has returned last, and returns the new version. Its error is
-	// ErrOvertaken if the record is another by now.
+	// Store puts a record in the place of the version that Load or Store has returned last, and returns
+	// the new version. Its error is ErrOvertaken if the record is another by now.
 	Store(ctx context.Context, r tenure.Record, version string) (string, error)
 }
 
@@ -48,8 +49,8 @@ const (
 	recordPause = time.Second
 )
 
-// registrar keeps the process in its cluster's record: it finds out who led before, leads, counts, and says when all is over. It is the metronome of
-// the accounts' presences.
+// registrar keeps the process in its cluster's record: it finds out who led before, leads, counts, and
+// says when all is over. It is the metronome of the accounts' presences.
 //
 // run and end belong to one goroutine; the other methods may be called at any time.
 type registrar struct {
@@ -77,7 +78,8 @@ type standing struct {
 	// before is what the record said before the process led; it is known as soon as it was read.
 	before tenure.Record
 	known  bool
-	// leading is true while the process may write marks; deposed for good if another one of the cluster leads by now.
+	// leading is true while the process may write marks; deposed for good if another one of the cluster
+	// leads by now.
 	leading, deposed bool
 	// mark is what is stored in the record and may be written in the cloud.
 	mark tenure.Mark
@@ -173,7 +175,8 @@ func (g *registrar) apply(ctx context.Context) time.Duration {
 	return g.rules.Beat()
 }
 
-// learn takes what the record says before this process leads. What it says of accounts counts unless this process knows better.
+// learn takes what the record says before this process leads. What it says of accounts counts unless
+// this process knows better.
 func (g *registrar) learn(r tenure.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,8 +195,8 @@ func (g *registrar) next() tenure.Mark {
 	return m
 }
 
-// store writes that this process leads and has counted to m, or at last that it has ended, and lets m be written in the cloud. If somebody has written
-// the record meanwhile, it finds out whether he leads.
+// store writes that this process leads and has counted to m, or at last that it has ended, and lets m
+// be written in the cloud. If somebody has written the record meanwhile, it finds out whether he leads.
 func (g *registrar) store(ctx context.Context, m tenure.Mark, ended bool) error {
 	if g.denied {
 		g.lead(m)
@@ -224,8 +227,9 @@ func (g *registrar) store(ctx context.Context, m tenure.Mark, ended bool) error 
 	return nil
 }
 
-// overtaken finds out why the record is not the one that was stored last. A process of the cluster that leads now has this one in its line: then it
-// is over. Otherwise an answer was lost, or somebody has brought an older record back: then it is to be stored again.
+// overtaken finds out why the record is not the one that was stored last. A process of the cluster that
+// leads now has this one in its line: then it is over. Otherwise an answer was lost, or somebody has
+// brought an older record back: then it is to be stored again.
 func (g *registrar) overtaken(ctx context.Context) error {
 	r, version, err := g.inst.Register.Load(ctx)
 	if err != nil {
@@ -239,7 +243,8 @@ func (g *registrar) overtaken(ctx context.Context) error {
 		g.mu.Lock()
 		g.standing.deposed = true
 		g.mu.Unlock()
-		g.log.Error(nil, "Another process of this cluster leads by now; this one writes nothing to any cloud any more", "epoch", g.inst.Epoch, "other", r.Line[0].Epoch)
+		g.log.Error(nil, "Another process of this cluster leads by now; this one writes nothing to any cloud any more",
+			"epoch", g.inst.Epoch, "other", r.Line[0].Epoch)
 		return nil
 	}
 	g.version = version
@@ -249,7 +254,8 @@ func (g *registrar) overtaken(ctx context.Context) error {
 // goWithout makes the process work without a record.
 func (g *registrar) goWithout(err error, m tenure.Mark) {
 	g.denied = true
-	g.log.Error(err, "The cluster's record of instances may not be used; the next start will count as that of a stranger, and wait until the marks of this one stand still")
+	g.log.Error(err, "The cluster's record of instances may not be used; the next start will count as that of a stranger, "+
+		"and wait until the marks of this one stand still")
 	g.lead(m)
 }
 
@@ -275,7 +281,8 @@ func (g *registrar) fail(err error) {
 	g.log.Error(err, "The cluster's record of instances cannot be used, will be repeated")
 }
 
-// end waits for run, and says in the record that this process writes nothing any more. It is to be called when that is true.
+// end waits for run, and says in the record that this process writes nothing any more. It is to be
+// called when that is true.
 func (g *registrar) end(ctx context.Context) {
 	<-g.done
 	if is := g.now(); !is.leading || is.deposed || g.denied {

@@ -110,7 +110,8 @@ func (d *diary) writes(who string, since time.Time) (out []entry) {
 	return out
 }
 
-// together is the longest time for which two instances have written side by side: from one's first operation after the other's, to the other's last.
+// together is the longest time for which two instances have written side by side: from one's first
+// operation after the other's, to the other's last.
 func (d *diary) together() (longest time.Duration, text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -213,7 +214,8 @@ func (p *protocol) says(text string) bool {
 	return slices.ContainsFunc(p.lines, func(line string) bool { return strings.Contains(line, text) })
 }
 
-// newTwins returns a cluster whose policies close SSH to the database, and a function that makes a copy of it with what its record says then.
+// newTwins returns a cluster whose policies close SSH to the database, and a function that makes a copy
+// of it with what its record says then.
 func newTwins(t *testing.T, cfg labConfig) (first *twin, copied func(name string, offset time.Duration) *twin) {
 	t.Helper()
 	cfg.clock = newHasty(0)
@@ -296,7 +298,8 @@ func shut() []probe {
 	return []probe{{"web-1", "db-1", 22}, {"web-2", "db-1", 22}, {"ops-1", "db-1", 22}}
 }
 
-// watchShut fails the test at every change of the cloud after which one of the flows is open. They have to be closed already.
+// watchShut fails the test at every change of the cloud after which one of the flows is open. They have
+// to be closed already.
 func (w *twin) watchShut() {
 	w.Helper()
 	look := func(m world.Mutation) {

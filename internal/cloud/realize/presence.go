@@ -3,7 +3,6 @@ package realize
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -14,8 +13,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 )
 
-// presence shows in the cloud that this process works on an account, and finds out whether another instance with the same cluster id does. It is the
-// worker's: nothing is written to the account unless may says so, at every step. All methods work on nil, which may everything.
+// presence shows in the cloud that this process works on an account, and finds out whether another
+// instance with the same cluster id does. It is the worker's: nothing is written to the account unless
+// may says so, at every step. All methods work on nil, which may everything.
 //
 // run is its goroutine; the other methods may be called at any time.
 type presence struct {
@@ -24,8 +24,8 @@ type presence struct {
 	// kicked has room for one token: there is a reason to look before the time.
 	kicked chan struct{}
 
-	// turn is held while the marks of the account are read and written, and while a claim is made or given up: otherwise a network could be
-	// marked that has just been let go.
+	// turn is held while the marks of the account are read and written, and while a claim is made or
+	// given up: otherwise a network could be marked that has just been let go.
 	turn sync.Mutex
 
 	mu     sync.Mutex
@@ -40,7 +40,8 @@ type presence struct {
 	barred map[string][]string
 	// left are networks that were given up a moment ago; the cloud may still show them as claimed.
 	left map[tenure.Network]time.Time
-	// slow counts the readings in a row of a region that took too long; pause is the pause after the last failure, which turn guards.
+	// slow counts the readings in a row of a region that took too long; pause is the pause after the
+	// last failure, which turn guards.
 	slow  map[string]int
 	pause time.Duration
 	// refused says when marking was refused in a region.
@@ -58,7 +59,8 @@ const (
 	refusedPause = 5 * time.Minute
 	// presencePause is the first pause after a failed reading or mark; the next ones are longer.
 	presencePause = time.Second
-	// mostSlow is how many slow readings in a row keep a network from being marked that is not ours yet.
+	// mostSlow is how many slow readings in a row keep a network from being marked that is not ours
+	// yet.
 	mostSlow = 3
 )
 
@@ -119,7 +121,8 @@ func (p *presence) claimed(s *cloud.Snapshot) (ids []string) {
 	return ids
 }
 
-// may reports whether a region may be written to now, where these networks are claimed, as far as is known.
+// may reports whether a region may be written to now, where these networks are claimed, as far as is
+// known.
 func (p *presence) may(region string, claimed ...string) bool {
 	if p == nil {
 		return true
@@ -130,7 +133,8 @@ func (p *presence) may(region string, claimed ...string) bool {
 	return p.looked && p.g.writes() && p.tenure.May(region, now, claimed...)
 }
 
-// cycle reads the marks of the account and writes ours where that is right. It returns after what time at the latest to look again.
+// cycle reads the marks of the account and writes ours where that is right. It returns after what time
+// at the latest to look again.
 func (p *presence) cycle(ctx context.Context) time.Duration {
 	if p == nil {
 		return 0
@@ -185,7 +189,8 @@ func (p *presence) prepare(acct Account, is standing) {
 	}
 }
 
-// regions are those to read: where something is claimed. An account in which nothing may be written is left alone.
+// regions are those to read: where something is claimed. An account in which nothing may be written is
+// left alone.
 func (p *presence) regions(acct Account) []string {
 	if acct.Provider == nil {
 		return nil
@@ -206,7 +211,8 @@ func (p *presence) regions(acct Account) []string {
 	return sortedKeys(all)
 }
 
-// onlyPlanned reports whether every VM of the account is in mode plan, which promises that nothing is written.
+// onlyPlanned reports whether every VM of the account is in mode plan, which promises that nothing is
+// written.
 func (a Account) onlyPlanned() bool {
 	for _, vm := range a.Entities {
 		if a.Modes[vm].Mode != plan.Planned {
@@ -241,7 +247,8 @@ func (p *presence) visit(ctx context.Context, acct Account, region string, is st
 	if waiting, barred := p.barred[region]; barred {
 		p.barred[region] = slices.DeleteFunc(waiting, func(id string) bool { _, claimed := marks[id]; return !claimed })
 	}
-	// Who reads that slowly might write over what came meanwhile. But who always does has to go on: what he writes over is seen by the other one.
+	// Who reads that slowly might write over what came meanwhile. But who always does has to go on:
+	// what he writes over is seen by the other one.
 	hesitate := to.Sub(from) > p.g.rules.Pause && !p.tenure.Ours(region) && p.slow[region] < mostSlow
 	p.slow[region]++
 	if !hesitate {
@@ -274,6 +281,7 @@ func (p *presence) mark(ctx context.Context, provider cloud.Provider, scope clou
 	p.mu.Lock()
 	ids := p.tenure.ToMark(region)
 	since, refused := p.refused[region]
+	refused = refused && !p.tenure.Ours(region) // a mark of ours that stands still would soon be taken for that of a dead one
 	p.mu.Unlock()
 	if !is.leading || is.deposed || len(ids) == 0 {
 		return nil
@@ -394,6 +402,8 @@ func (p *presence) sole(acct Account, now time.Time) Sole {
 		var at tenure.Network
 		out.Other, at = p.tenure.Other()
 		out.Region, out.Network = at.Region, at.ID
+	} else if is := p.g.now(); !is.leading && len(is.before.Line) > 0 {
+		out.State, out.Other = tenure.Waiting, is.before.Line[0].Epoch
 	}
 	out.Present = slices.Contains(slices.Collect(maps.Values(p.places)), true)
 	return out
@@ -409,7 +419,8 @@ func (p *presence) report() Sole {
 	return p.shown
 }
 
-// permitted returns the part of a plan that may be applied now, and why the rest has to wait; it may be all or nothing of it.
+// permitted returns the part of a plan that may be applied now, and why the rest has to wait; it may be
+// all or nothing of it.
 func (p *presence) permitted(pl plan.Plan, seen observation) (plan.Plan, error) {
 	if p == nil {
 		return pl, nil
@@ -480,13 +491,14 @@ func (p *presence) claims(ctx context.Context, acct Account, claims plan.Plan) {
 		p.places[region] = true
 		p.tenure.Claimed(region, p.w.r.Clock.Now(), regions[region]...)
 		p.mu.Unlock()
-		// What goes wrong is repeated by the next cycle, and until the mark stands nothing else is written.
+		// What goes wrong is repeated by the next cycle, and until the mark stands nothing else is
+		// written.
 		_ = p.mark(ctx, acct.Provider, cloud.Scope{Account: p.w.key, Region: region}, is)
 	}
 }
 
-// letGo adds to the operation that gives up a claim that the mark goes too. The function that it returns is to be called when it was tried;
-// until then no network is marked.
+// letGo adds to the operation that gives up a claim that the mark goes too. The function that it
+// returns is to be called when it was tried; until then no network is marked.
 func (p *presence) letGo(region string, op cloud.Op) (cloud.Op, func(error)) {
 	if p == nil || op.Kind != cloud.OpUntag || op.Tags[cloud.TagClaim] == "" {
 		return op, func(error) {}
@@ -507,44 +519,4 @@ func (p *presence) letGo(region string, op cloud.Op) (cloud.Op, func(error)) {
 		}
 		p.turn.Unlock()
 	}
-}
-
-// Sole says whether this instance is the only one that writes to an account.
-type Sole struct {
-	// State is empty if nobody looks.
-	State tenure.State
-	// Present says whether there is a network that the cluster claims.
-	Present bool
-	// Epoch is that of this instance, and Other that of the one that keeps it from writing, with a network that carries his mark.
-	Epoch, Other, Region, Network string
-	// Unmarked is true if there is a network that the cloud does not let this instance mark.
-	Unmarked bool
-	// Succeeded is the epoch of an instance whose account was taken over because its marks stood still.
-	Succeeded string
-	// Asked is Account.TakeOver.
-	Asked string
-}
-
-// text says it for people.
-func (s Sole) text(account string) string {
-	where := ""
-	if s.Network != "" {
-		where = fmt.Sprintf(" (tag %s of %s in %s)", cloud.TagInstance, s.Network, s.Region)
-	}
-	switch {
-	case s.State == tenure.Stopped:
-		out := fmt.Sprintf("another instance of this controller with the same cluster id, %s, writes to this account%s; this one, %s, writes nothing any more. "+
-			"That is what a copied data directory or a restored backup looks like. Stop one of the two; to let this one go on: nephele take-over %s", s.Other, where, s.Epoch, account)
-		if s.Asked != "" && s.Asked != s.Other {
-			out += fmt.Sprintf(" (it is told to take over from %s, which is not the one that writes)", cloud.Words(s.Asked))
-		}
-		return out
-	case s.State == tenure.Waiting:
-		return fmt.Sprintf("%s may still be at work%s: nothing is written until its mark has stood still for long enough", s.Other, where)
-	case s.Unmarked:
-		return "the cloud does not let this instance mark the networks that it claims with the tag " + cloud.TagInstance + ": policies are enforced, but another instance with the same cluster id would not notice this one"
-	case s.Succeeded != "":
-		return fmt.Sprintf("this instance, %s, is the only one that writes; it has taken over from %s, of which nothing was seen any more", s.Epoch, s.Succeeded)
-	}
-	return fmt.Sprintf("this instance, %s, is the only one that writes", s.Epoch)
 }

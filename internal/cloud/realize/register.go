@@ -15,7 +15,8 @@ import (
 // RecordName is the name of the ConfigMap of a ConfigMapRegister.
 const RecordName = "nephele-instance"
 
-// ConfigMapRegister is a Register in a ConfigMap. The server's resource versions see to it that two processes do not write over one another.
+// ConfigMapRegister is a Register in a ConfigMap. The server's resource versions see to it that two
+// processes do not write over one another.
 type ConfigMapRegister struct {
 	// Reader reads the cluster as it is now, not from a cache, and Writer writes to it.
 	Reader client.Reader

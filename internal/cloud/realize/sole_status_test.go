@@ -52,7 +52,7 @@ func TestSoleWriterStatus(t *testing.T) {
 		{"nobody looks", "", Sole{}, "", nil},
 		{"nothing is claimed", "", Sole{State: tenure.Sole, Epoch: "us"}, "", nil},
 		{"the last one may live", "", Sole{State: tenure.Waiting, Present: true, Epoch: "us", Other: "past", Region: home, Network: "vpc-1"},
-			"Unknown Pending past may still be at work" + place, nil},
+			"Unknown Pending the instance past may still be at work" + place, nil},
 		{"alone", "", Sole{State: tenure.Sole, Present: true, Epoch: "us"}, "True OK this instance, us, is the only one that writes", nil},
 		{"another one", "", stopped("else", ""), "False AnotherInstance another instance of this controller with the same cluster id, else, writes to this account" + place,
 			[]string{"Warning AnotherInstance another instance"}},

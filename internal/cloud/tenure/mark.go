@@ -13,7 +13,8 @@ type Mark struct {
 	Epoch string
 	// Sequence rises while the process lives.
 	Sequence uint64
-	// Heartbeat is the longest time in which the sequence rises once, as far as the process can bring that about.
+	// Heartbeat is the longest time in which the sequence rises once, as far as the process can bring
+	// that about.
 	Heartbeat time.Duration
 }
 
@@ -29,7 +30,8 @@ func (m Mark) String() string {
 	return fmt.Sprintf("%s %d %s", m.Epoch, m.Sequence, m.Heartbeat)
 }
 
-// ParseMark reads a mark. What is no mark is nobody's, and it is false. Words after the third mean nothing, and a mark may lack its heartbeat.
+// ParseMark reads a mark. What is no mark is nobody's, and it is false. Words after the third mean
+// nothing, and a mark may lack its heartbeat.
 func ParseMark(text string) (Mark, bool) {
 	words := strings.Fields(text)
 	if len(words) < 2 || !ValidEpoch(words[0]) {
@@ -62,13 +64,16 @@ func ValidEpoch(s string) bool {
 type Rules struct {
 	// Epoch is that of this instance.
 	Epoch string
-	// Heartbeat is the longest time in which it moves its marks, and the longest for which it trusts a reading.
+	// Heartbeat is the longest time in which it moves its marks, and the longest for which it trusts a
+	// reading.
 	Heartbeat time.Duration
-	// Pause is longer than it takes from reading that a network is free to a mark on it that everybody sees.
+	// Pause is longer than it takes from reading that a network is free to a mark on it that everybody
+	// sees.
 	Pause time.Duration
 }
 
-// Beat is how often marks are to be moved. It is less than the heartbeat, so that a slow call does not make an instance look dead.
+// Beat is how often marks are to be moved. It is less than the heartbeat, so that a slow call does not
+// make an instance look dead.
 func (r Rules) Beat() time.Duration { return r.Heartbeat * 2 / 3 }
 
 // longer is the heartbeat by which a mark is judged: its own or ours, whichever is longer.

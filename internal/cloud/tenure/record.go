@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// mostLine bounds the instances that a record remembers. A mark of an older one counts as that of a stranger.
+// mostLine bounds the instances that a record remembers. A mark of an older one counts as that of a
+// stranger.
 const mostLine = 32
 
-// Record is what the instances of one cluster leave to one another in the cluster's own API. It is written before the cloud is: no mark of an
-// instance in it is ever ahead of it.
+// Record is what the instances of one cluster leave to one another in the cluster's own API. It is
+// written before the cloud is: no mark of an instance in it is ever ahead of it.
 type Record struct {
 	// Line are the instances that led the cluster, the latest first, each as far as it had counted.
 	Line []Mark
 	// Ended is true if the latest one has ended in order: it writes nothing any more.
 	Ended bool
-	// Stopped names the accounts in which this cluster's instances write nothing, with the epoch of the instance that made them stop, until
-	// somebody tells them to take over.
+	// Stopped names the accounts in which this cluster's instances write nothing, with the epoch of the
+	// instance that made them stop, until somebody tells them to take over.
 	Stopped map[string]string
 }
 
@@ -48,7 +49,8 @@ func (r Record) Data() map[string]string {
 	return out
 }
 
-// ParseRecord reads a record. What cannot be read in it is left out: who is not known counts as a stranger, which is slow and safe.
+// ParseRecord reads a record. What cannot be read in it is left out: who is not known counts as a
+// stranger, which is slow and safe.
 func ParseRecord(data map[string]string) Record {
 	var r Record
 	for text := range strings.Lines(data[keyLine]) {
@@ -80,15 +82,15 @@ func (r Record) Led(m Mark) Record {
 	return Record{Line: line, Stopped: r.Stopped}
 }
 
-// Follows reports whether the record is that of an instance which came after the one with this epoch, rather than one of its own or an older
-// state that somebody has brought back.
+// Follows reports whether the record is that of an instance which came after the one with this epoch,
+// rather than one of its own or an older state that somebody has brought back.
 func (r Record) Follows(epoch string) bool {
 	i := slices.IndexFunc(r.Line, func(m Mark) bool { return m.Epoch == epoch })
 	return i > 0
 }
 
-// known says what a record knows of a mark: whether it is one that an instance of the line can have left, and whether that instance may still be at
-// work.
+// known says what a record knows of a mark: whether it is one that an instance of the line can have
+// left, and whether that instance may still be at work.
 func (r Record) known(m Mark) (left, maybeAlive bool) {
 	i := slices.IndexFunc(r.Line, func(l Mark) bool { return l.Epoch == m.Epoch })
 	if i < 0 || m.Sequence > r.Line[i].Sequence {
@@ -97,8 +99,9 @@ func (r Record) known(m Mark) (left, maybeAlive bool) {
 	return true, i == 0 && !r.Ended
 }
 
-// Candidacy decides when an instance may lead its cluster: when the last one has ended in order, or has not been heard of for a heartbeat. With
-// leader election there is hardly ever somebody else; without it, this is what keeps a second one out.
+// Candidacy decides when an instance may lead its cluster: when the last one has ended in order, or has
+// not been heard of for a heartbeat. With leader election there is hardly ever somebody else; without
+// it, this is what keeps a second one out.
 type Candidacy struct {
 	Rules Rules
 
@@ -106,7 +109,8 @@ type Candidacy struct {
 	since time.Time
 }
 
-// Saw takes a reading of the record, which began at from and ended at to, and reports whether the instance may lead.
+// Saw takes a reading of the record, which began at from and ended at to, and reports whether the
+// instance may lead.
 func (c *Candidacy) Saw(r Record, from, to time.Time) bool {
 	if len(r.Line) == 0 || r.Ended || r.Line[0].Epoch == c.Rules.Epoch {
 		return true
