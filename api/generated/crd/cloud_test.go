@@ -40,6 +40,11 @@ func TestAccountRules(t *testing.T) {
 		{"negative poll", `{pollIntervalInSeconds: -1, awsConfig: {region: [us-west-2], ` + ref + `}}`, "spec.pollIntervalInSeconds"},
 		{"poll is text", `{pollIntervalInSeconds: "60", awsConfig: {region: [us-west-2], ` + ref + `}}`, "spec.pollIntervalInSeconds"},
 		{"unknown field", `{awsConfig: {region: [us-west-2], regions: [x], ` + ref + `}}`, `"spec.awsConfig.regions"`},
+		{"brake", `{brake: {percent: 0, interfaces: 0}, awsConfig: {region: [us-west-2], ` + ref + `}}`, ""},
+		{"brake that never holds", `{brake: {percent: 100}, awsConfig: {region: [us-west-2], ` + ref + `}}`, ""},
+		{"more than all", `{brake: {percent: 101}, awsConfig: {region: [us-west-2], ` + ref + `}}`, "spec.brake.percent: Invalid value: 101"},
+		{"less than nothing", `{brake: {percent: -1}, awsConfig: {region: [us-west-2], ` + ref + `}}`, "spec.brake.percent: Invalid value: -1"},
+		{"fewer than none", `{brake: {interfaces: -1}, awsConfig: {region: [us-west-2], ` + ref + `}}`, "spec.brake.interfaces: Invalid value: -1"},
 	})
 }
 
@@ -52,6 +57,14 @@ func TestAccountDefaults(t *testing.T) {
 	}
 	if got, _, _ := unstructured.NestedInt64(stored.Object, "spec", "pollIntervalInSeconds"); got != 60 {
 		t.Errorf("pollIntervalInSeconds = %d, want 60", got)
+	}
+	stored, err = s.create(withSpec(t, cloudVersion, "CloudProviderAccount",
+		`{brake: {percent: 30}, awsConfig: {region: [us-west-2], secretRef: {name: s, namespace: ns, key: k}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _ := unstructured.NestedInt64(stored.Object, "spec", "brake", "interfaces"); got != 20 {
+		t.Errorf("brake.interfaces = %d, want 20", got)
 	}
 }
 

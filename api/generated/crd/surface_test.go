@@ -41,7 +41,7 @@ func TestSurface(t *testing.T) {
 		"clusternetworkpolicies.policy.networking.k8s.io":       {"v1alpha2", "Cluster", "ClusterNetworkPolicy", []string{"cnp"}, []string{"Tier", "Priority", "Age"}, true},
 		"adminnetworkpolicies.policy.networking.k8s.io":         {"v1alpha1", "Cluster", "AdminNetworkPolicy", []string{"anp"}, []string{"Priority", "Age"}, true},
 		"baselineadminnetworkpolicies.policy.networking.k8s.io": {"v1alpha1", "Cluster", "BaselineAdminNetworkPolicy", []string{"banp"}, nil, true},
-		"cloudprovideraccounts.crd.cloud.antrea.io":             {"v1alpha1", "Namespaced", "CloudProviderAccount", []string{"cpa"}, []string{"Ready", "Break-Glass", "Sole-Writer", "Last-Sync", "Age"}, true},
+		"cloudprovideraccounts.crd.cloud.antrea.io":             {"v1alpha1", "Namespaced", "CloudProviderAccount", []string{"cpa"}, []string{"Ready", "Break-Glass", "Braked", "Sole-Writer", "Last-Sync", "Age"}, true},
 		"cloudentityselectors.crd.cloud.antrea.io":              {"v1alpha1", "Namespaced", "CloudEntitySelector", []string{"ces"}, []string{"Account", "Account-Namespace", "Mode", "VMs", "Ready", "Break-Glass", "Age"}, true},
 		"virtualmachines.crd.cloud.antrea.io":                   {"v1alpha1", "Namespaced", "VirtualMachine", []string{"vm"}, []string{"Cloud-Provider", "Region", "Virtual-Private-Cloud", "State", "Agented", "Policies", "Mode", "Age"}, true},
 		"vpcs.crd.cloud.antrea.io":                              {"v1alpha1", "Namespaced", "Vpc", []string{"vpc"}, []string{"Cloud Provider", "Region", "Managed", "Age"}, true},
