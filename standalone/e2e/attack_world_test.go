@@ -138,8 +138,8 @@ func (x *tenants) state(cloud string) string {
 	var lines []string
 	tags := func(t world.Tags) string {
 		t = maps.Clone(t)
-		if v, ok := t["nephele.io/instance"]; ok {
-			t["nephele.io/instance"], _, _ = strings.Cut(v, " ")
+		if _, ok := t["nephele.io/instance"]; ok {
+			t["nephele.io/instance"] = "of a process that runs" // another one after every start
 		}
 		return fmt.Sprint(t)
 	}
@@ -261,12 +261,12 @@ func (a *arena) roles() {
 // seen; TestGrantsAreShipped tells those builds apart.
 func personaRole(persona string) *unstructured.Unstructured {
 	rules := map[string]string{
-		"account-administrator":  "{apiGroups: [crd.cloud.antrea.io], resources: [cloudprovideraccounts], verbs: [get, list, watch, create, update, patch, delete, use]}",
-		"selector-administrator": "{apiGroups: [crd.cloud.antrea.io], resources: [cloudentityselectors], verbs: [get, list, watch, create, update, patch, delete]}, "+
+		"account-administrator": "{apiGroups: [crd.cloud.antrea.io], resources: [cloudprovideraccounts], verbs: [get, list, watch, create, update, patch, delete, use]}",
+		"selector-administrator": "{apiGroups: [crd.cloud.antrea.io], resources: [cloudentityselectors], verbs: [get, list, watch, create, update, patch, delete]}, " +
 			"{apiGroups: [crd.cloud.antrea.io], resources: [virtualmachines], verbs: [get, list, watch, update, patch]}",
-		"policy-author":          "{apiGroups: [crd.antrea.io], resources: [networkpolicies, groups], verbs: [get, list, watch, create, update, patch, delete]}",
-		"break-glass-operator":   "{apiGroups: [crd.cloud.antrea.io], resources: [cloudentityselectors, virtualmachines], verbs: [get, list, watch, update, patch, breakglass]}",
-		"auditor":                "{apiGroups: [crd.cloud.antrea.io, crd.antrea.io], resources: [cloudprovideraccounts, cloudentityselectors, virtualmachines, vpcs, networkpolicies, externalentities], verbs: [get, list, watch]}",
+		"policy-author":        "{apiGroups: [crd.antrea.io], resources: [networkpolicies, groups], verbs: [get, list, watch, create, update, patch, delete]}",
+		"break-glass-operator": "{apiGroups: [crd.cloud.antrea.io], resources: [cloudentityselectors, virtualmachines], verbs: [get, list, watch, update, patch, breakglass]}",
+		"auditor":              "{apiGroups: [crd.cloud.antrea.io, crd.antrea.io], resources: [cloudprovideraccounts, cloudentityselectors, virtualmachines, vpcs, networkpolicies, externalentities], verbs: [get, list, watch]}",
 	}
 	o := &unstructured.Unstructured{}
 	if err := yamlInto("{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: nephele-"+persona+"}, rules: ["+rules[persona]+"]}", o); err != nil {
