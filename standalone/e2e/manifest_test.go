@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -408,10 +409,8 @@ func (x *existing) disturbed() {
 	relabelled := func(gv, kind string) {
 		x.t.Helper()
 		o := first(gv, kind)
-		var label string
-		for label = range o.GetLabels() {
-			break
-		}
+		// One by which the controller does not look for it.
+		label := slices.Sorted(maps.Keys(o.GetLabels()))[0]
 		merge(o, fmt.Sprintf(`{"metadata": {"labels": {%q: null}}}`, label))
 		eventually(x.t, time.Minute, kind+" has its label "+label+" again", func(ctx context.Context) (bool, string) {
 			err := x.admin.Get(ctx, client.ObjectKeyFromObject(o), o)
