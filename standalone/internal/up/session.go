@@ -129,7 +129,12 @@ func attend(ctx context.Context, cp *controlplane.ControlPlane, run RunControlle
 	var err error
 	select {
 	case <-ready:
-		err = during(ctx)
+		if run != nil {
+			err = cp.AwaitPolicies(ctx)
+		}
+		if err == nil {
+			err = during(ctx)
+		}
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
