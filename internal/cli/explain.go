@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/nephele-io/nephele/internal/explain"
 )
@@ -22,6 +21,7 @@ type explainFlags struct {
 	igmpGroup          string
 	output             string
 	cluster            clusterFlags
+	clouds             explainClouds
 }
 
 func newExplainCommand() *cobra.Command {
@@ -29,13 +29,16 @@ func newExplainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [-f FILE_OR_DIR...] --from END --to END --protocol PROTOCOL --port PORT [-o json]",
 		Short: "Say whether a flow is allowed, and by which rule",
-		Long: `Explain says what the policies do with the first packet of a connection: at its source (egress) and at its destination
-(ingress), each with the rule that decides, or the default, and what was passed on the way. The first line is what the
-sender sees.
+		Long: `Explain says what happens to the first packet of a connection: at its source (egress) and at its destination (ingress), each
+with the rule that decides, or the default, and what was passed on the way. The first line is what the sender sees today.
+Where a policy is not enforced as it stands (refused, suspended, pending, kept) that is said, and what would be so otherwise.
 
 An end is NAMESPACE/NAME of a Pod, an ExternalEntity or a virtual machine (by the name of the object, or its id or name in
 the cloud), the same with pod/, ee/ or vm/ before it, node/NAME, or an IP address. For a Pod in the network of its Node the
 policies of the Node hold.
+
+For virtual machines the cloud is read: their account's, or with --snapshot a description of it as "nephele plan" takes it.
+Then the security groups of both ends are told, with the rule that lets the packet through, and what gateways do to it.
 
 The destination may also be svc/NAMESPACE/NAME or an address of a Service: the policies then decide about every Pod behind
 it, on the port it hands packets to. A Pod by its name may be reached either way; by its address it is not reached through
@@ -44,15 +47,16 @@ a Service.
 What an account says goes before the policies of its machines: its failsafe flows are allowed, and in the modes plan and
 released and under break-glass policies are not enforced; they are told all the same.
 
-"Native" means that no policy decides: a Pod or Node then lets the packet through; at a virtual machine its own security
-groups decide. "Unknown" means that it depends on what a domain name or Service stands for, or whom a Service chooses,
+"Native" means that the security groups of a virtual machine decide, and were not read. "NoRoute" means that nothing known
+connects the networks of two machines. "Unknown" means that it depends on what a domain name or Service stands for, or whom a Service chooses,
 which only the enforcer knows.
 
-With -f everything is read from manifests; without, from the cluster. The exit code is 0 if the policies let the packet
+With -f everything is read from manifests; without, from the cluster and the cloud. The exit code is 0 if the policies let the packet
 through, 1 if they do not or it is unknown, 2 if the question cannot be answered.`,
 		Example: `  nephele explain --from shop/web --to shop/db --protocol TCP --port 5432
   nephele explain -f policies/ -f inventory.yaml --from 203.0.113.7 --to vms/i-0a1b2c3d --protocol TCP --port 22 -o json
   nephele explain --from shop/web --to svc/shop/db --port 5432
+  nephele explain -f account.yaml -f policies/ --snapshot ./my-account --from shop/app-1 --to shop/db-1 --port 5432
   nephele explain --from shop/web --to 10.0.0.7 --protocol ICMP`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runExplain(cmd, f) },
@@ -74,13 +78,14 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.igmpGroup, "igmp-group", "", "group address that the IGMP message is about, if it is not sent to that address")
 	flags.StringVarP(&f.output, "output", "o", "", "json or yaml, or nothing for text")
 	f.cluster.register(flags)
+	f.clouds.register(flags)
 }
 
 func runExplain(cmd *cobra.Command, f explainFlags) error {
 	if f.output != "" && f.output != "json" && f.output != "yaml" {
 		return fmt.Errorf("--output %q: want json or yaml, or nothing for text", f.output)
 	}
-	c, err := f.cluster.compute(cmd, f.files)
+	c, err := f.read(cmd)
 	if err != nil {
 		return err
 	}
@@ -97,39 +102,6 @@ func runExplain(cmd *cobra.Command, f explainFlags) error {
 		return ErrNo
 	}
 	return nil
-}
-
-// compute computes from manifests, or from the cluster if there are none. From manifests everything must be accepted, or
-// the answers would be about something else than what stands there; in a cluster the controller goes on as well.
-func (f clusterFlags) compute(cmd *cobra.Command, files []string) (*computation, error) {
-	if len(files) > 0 {
-		in, err := loadInputs(files, cmd.InOrStdin())
-		if err != nil {
-			return nil, err
-		}
-		c := compute(in)
-		notes(cmd, in.notes)
-		return c, reportRefused(cmd, in.refused)
-	}
-	client, err := f.client()
-	if err != nil {
-		return nil, err
-	}
-	in, err := readInputs(cmd.Context(), client)
-	if err != nil {
-		return nil, err
-	}
-	var slices discoveryv1.EndpointSliceList
-	if err := client.List(cmd.Context(), &slices); err != nil {
-		in.notes = append(in.notes, fmt.Sprintf("who is behind Services is told by their selectors, because EndpointSlices cannot be read: %v", err))
-	}
-	in.Slices = pointers(slices.Items)
-	c := compute(in)
-	for _, r := range in.refused {
-		in.notes = append(in.notes, "left out, as by the controller: "+r.String())
-	}
-	notes(cmd, in.notes)
-	return c, nil
 }
 
 // question is what the flags ask.

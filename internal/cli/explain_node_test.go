@@ -139,7 +139,7 @@ spec: {podSelector: {}, policyTypes: [Ingress, Egress]}
 `
 	edgeIn  = `ingress Drop: rule "in" (AntreaClusterNetworkPolicy nodes, tier 250, priority 1, rule 0)`
 	edgeOut = `egress  Drop: rule "out" (AntreaClusterNetworkPolicy nodes, tier 250, priority 1, rule 0)`
-	ownNode = "ingress Native: it comes from the Pod's own Node, which is always let in"
+	ownNode = "ingress Allow: it comes from the Pod's own Node, which is always let in"
 )
 
 // TestExplainNodes: what applies to a Node holds for it, for its addresses and for the Pods in its network.
@@ -151,10 +151,10 @@ func TestExplainNodes(t *testing.T) {
 		"to the Node":          {sealed, "--from a/web --to node/n2 --port 80", ExitNo, []string{": Drop", edgeIn}},
 		"to its address":       {sealed, "--from a/web --to 192.168.0.2 --port 80", ExitNo, []string{"-> Node n2", edgeIn}},
 		"into its network":     {sealed, "--from a/web --to a/hostnet --port 80", ExitNo, []string{"-> Pod a/hostnet in the network of Node n2", edgeIn}},
-		"the other Node":       {sealed, "--from 192.168.0.1 --to 198.51.100.1 --port 80", ExitDone, []string{"Node n1 -> 198.51.100.1, TCP port 80: Native"}},
+		"the other Node":       {sealed, "--from 192.168.0.1 --to 198.51.100.1 --port 80", ExitDone, []string{"Node n1 -> 198.51.100.1, TCP port 80: Allow"}},
 		"its gateway address":  {sealed, "--from 10.1.0.1 --to 198.51.100.1 --port 80", ExitDone, []string{"Node n1 -> "}},
-		"no Pod policy for it": {deny, "--from a/hostnet --to node/n1 --port 80", ExitDone, []string{": Native"}},
-		"a Node not known":     {sealed, "--from a/web --to 192.168.0.3 --port 80", ExitDone, []string{"-> Node n3", "ingress Native: no policy decides"}},
+		"no Pod policy for it": {deny, "--from a/hostnet --to node/n1 --port 80", ExitDone, []string{": Allow"}},
+		"a Node not known":     {sealed, "--from a/web --to 192.168.0.3 --port 80", ExitDone, []string{"-> Node n3", "ingress Allow: no policy decides"}},
 		"as a peer": {`
 apiVersion: crd.antrea.io/v1beta1
 kind: ClusterNetworkPolicy
@@ -167,15 +167,15 @@ spec: {priority: 1, appliedTo: [{podSelector: {}}], egress: [{name: edge, action
 // TestExplainStaysHome: a Node reaches its own Pods, and everybody itself, whatever policies say.
 func TestExplainStaysHome(t *testing.T) {
 	answer(t, map[string]ask{
-		"own Pod":               {deny, "--from node/n1 --to a/web --port 80", ExitDone, []string{": Native", ownNode}},
-		"by address":            {deny, "--from 192.168.0.1 --to 10.1.0.10 --port 80", ExitDone, []string{": Native", ownNode}},
-		"from in the network":   {deny, "--from a/hostnet --to a/web2 --port 80", ExitDone, []string{": Native", ownNode}},
+		"own Pod":               {deny, "--from node/n1 --to a/web --port 80", ExitDone, []string{": Allow", ownNode}},
+		"by address":            {deny, "--from 192.168.0.1 --to 10.1.0.10 --port 80", ExitDone, []string{": Allow", ownNode}},
+		"from in the network":   {deny, "--from a/hostnet --to a/web2 --port 80", ExitDone, []string{": Allow", ownNode}},
 		"a Pod elsewhere":       {deny, "--from node/n1 --to a/web2 --port 80", ExitNo, []string{": Drop", "isolated by K8sNetworkPolicy a/deny"}},
 		"a Pod to its Node":     {deny, "--from a/web --to node/n1 --port 80", ExitNo, []string{": Drop", "egress  Drop: no rule allows it"}},
 		"policies of the Node":  {sealed + "---" + deny, "--from node/n2 --to a/web2 --port 80", ExitNo, []string{edgeOut, ownNode}},
-		"a Pod to itself":       {deny, "--from a/web --to a/web --port 80", ExitDone, []string{": Native", "egress  Native: it goes to where it comes from; no policy is asked"}},
-		"its other address":     {deny, "--from a/web --to 10.1.0.10 --port 80", ExitDone, []string{": Native"}},
-		"a Node to itself":      {sealed, "--from a/hostnet --to node/n2 --port 80", ExitDone, []string{": Native"}},
+		"a Pod to itself":       {deny, "--from a/web --to a/web --port 80", ExitDone, []string{": Allow", "egress  Allow: it goes to where it comes from; no policy is asked"}},
+		"its other address":     {deny, "--from a/web --to 10.1.0.10 --port 80", ExitDone, []string{": Allow"}},
+		"a Node to itself":      {sealed, "--from a/hostnet --to node/n2 --port 80", ExitDone, []string{": Allow"}},
 		"another of the labels": {deny, "--from a/web --to a/web2 --port 80", ExitNo, []string{": Drop"}},
 	})
 }

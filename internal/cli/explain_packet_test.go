@@ -84,18 +84,18 @@ spec:
 func TestExplainICMP(t *testing.T) {
 	answer(t, map[string]ask{
 		"both families": {pings, "--from a/client --to a/web --protocol icmp", ExitDone, []string{
-			"ICMP echo request (type 8 in IPv4, 128 in IPv6) code 0: Native", `ingress Allow: rule "four"`, `ingress Allow: rule "six"`}},
-		"IPv4":               {pings, "--from 10.1.1.20 --to a/web --protocol icmp", ExitDone, []string{"ICMP type 8 code 0: Native", `rule "four"`}},
-		"IPv6":               {pings, "--from fd01::20 --to a/web --protocol ICMP", ExitDone, []string{"ICMP type 128 code 0: Native", `rule "six"`}},
-		"ICMPv6 by its name": {pings, "--from a/client --to a/web --protocol ICMPv6", ExitDone, []string{"ICMP type 128 code 0: Native", `rule "six"`}},
-		"a type as given":    {pings, "--from fd01::20 --to a/web --protocol ICMP --icmp-type 8", ExitDone, []string{"ICMP type 8 code 0: Native", `rule "four"`}},
+			"ICMP echo request (type 8 in IPv4, 128 in IPv6) code 0: Allow", `ingress Allow: rule "four"`, `ingress Allow: rule "six"`}},
+		"IPv4":               {pings, "--from 10.1.1.20 --to a/web --protocol icmp", ExitDone, []string{"ICMP type 8 code 0: Allow", `rule "four"`}},
+		"IPv6":               {pings, "--from fd01::20 --to a/web --protocol ICMP", ExitDone, []string{"ICMP type 128 code 0: Allow", `rule "six"`}},
+		"ICMPv6 by its name": {pings, "--from a/client --to a/web --protocol ICMPv6", ExitDone, []string{"ICMP type 128 code 0: Allow", `rule "six"`}},
+		"a type as given":    {pings, "--from fd01::20 --to a/web --protocol ICMP --icmp-type 8", ExitDone, []string{"ICMP type 8 code 0: Allow", `rule "four"`}},
 		"another type":       {pings, "--from a/client --to a/web --protocol ICMP --icmp-type 3 --icmp-code 1", ExitNo, []string{"ICMP type 3 code 1: Drop", `rule "rest"`}},
 	})
 }
 
 func TestExplainIGMP(t *testing.T) {
 	answer(t, map[string]ask{
-		"query":            {pings, "--from 10.1.0.99 --to a/web --protocol IGMP --igmp-type 0x11 --igmp-group 224.0.0.1", ExitDone, []string{"IGMP type 0x11 about 224.0.0.1: Native", `ingress Allow: rule "query"`}},
+		"query":            {pings, "--from 10.1.0.99 --to a/web --protocol IGMP --igmp-type 0x11 --igmp-group 224.0.0.1", ExitDone, []string{"IGMP type 0x11 about 224.0.0.1: Allow", `ingress Allow: rule "query"`}},
 		"of another group": {pings, "--from 10.1.0.99 --to a/web --protocol IGMP --igmp-type 0x11 --igmp-group 224.0.0.2", ExitNo, []string{`ingress Drop: rule "rest"`}},
 		"report": {`
 apiVersion: crd.antrea.io/v1beta1
@@ -139,7 +139,7 @@ func TestExplainWhatTheSenderSees(t *testing.T) {
 		"reject before drop": {clash, "--from a/client --to a/web2 --port 80", ExitNo, []string{"TCP port 80: Reject", `egress  Reject: rule "out"`, `ingress Drop: rule "in"`}},
 		"drop before reject": {clash, "--from a/client --to a/web2 --port 81", ExitNo, []string{"TCP port 81: Drop", `egress  Drop: rule "silent"`, `ingress Reject: rule "back"`}},
 		"rejected either way": {clash, "--from a/client --to a/web2 --port 82", ExitNo, []string{
-			"TCP port 82: Reject", "egress  Unknown: only the enforcer knows: Native or Reject", `ingress Reject: rule "back"`}},
+			"TCP port 82: Reject", "egress  Unknown: only the enforcer knows: Allow or Reject", `ingress Reject: rule "back"`}},
 	})
 }
 

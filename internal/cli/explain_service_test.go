@@ -86,15 +86,15 @@ spec:
 func TestExplainServices(t *testing.T) {
 	answer(t, map[string]ask{
 		"by address": {shop + toPods, "--from a/client --to 10.96.0.10 --port 80", ExitDone,
-			[]string{"Pod a/client -> 10.96.0.10 (Service a/shop), TCP port 80: Native", handsOn, `egress  Allow: rule "ok"`}},
+			[]string{"Pod a/client -> 10.96.0.10 (Service a/shop), TCP port 80: Allow", handsOn, `egress  Allow: rule "ok"`}},
 		"by name": {shop + toPods, "--from a/client --to svc/a/shop --port main", ExitDone,
-			[]string{"Pod a/client -> Service a/shop, TCP port 80: Native", handsOn}},
-		"by a port of a Node": {shop + toPods, "--from a/client --to node/n1 --port 30080", ExitDone, []string{"-> Node n1 (Service a/shop), TCP port 30080: Native", handsOn}},
+			[]string{"Pod a/client -> Service a/shop, TCP port 80: Allow", handsOn}},
+		"by a port of a Node": {shop + toPods, "--from a/client --to node/n1 --port 30080", ExitDone, []string{"-> Node n1 (Service a/shop), TCP port 30080: Allow", handsOn}},
 		"before it has an address": {unassigned + toPods, "--from a/client --to svc/a/late --port 81", ExitDone, []string{
 			"Service a/late hands it to Pod a/web (10.1.0.10 port 8080) or Pod a/web2 (10.1.1.11 port 8080) or Pod a/web (fd01::10 port 8080)"}},
 		"it depends on whom it chooses": {shop + toOnePort, "--from a/client --to 10.96.0.10 --port 80", ExitNo, []string{
 			": Unknown\n  it depends on whom Service a/shop chooses\n",
-			"10.1.1.20 -> 10.96.0.10 at Pod a/web (10.1.0.10 port 8080): Native", "10.1.1.20 -> 10.96.0.10 at Pod a/web2 (10.1.1.11 port 9090): Drop"}},
+			"10.1.1.20 -> 10.96.0.10 at Pod a/web (10.1.0.10 port 8080): Allow", "10.1.1.20 -> 10.96.0.10 at Pod a/web2 (10.1.1.11 port 9090): Drop"}},
 		"a port it lacks": {shop + toPods, "--from a/client --to 10.96.0.10 --port 443", ExitNo,
 			[]string{"10.96.0.10, TCP port 443: Drop", "note: Service a/shop has this address, but no TCP port 443", `egress  Drop: rule "rest"`}},
 		"nobody behind it": {"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: a}\nspec: {clusterIP: 10.96.0.9, selector: {app: none}, ports: [{port: 80}]}",
@@ -102,7 +102,7 @@ func TestExplainServices(t *testing.T) {
 		"without a selector": {"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: a}\nspec: {clusterIP: 10.96.0.9, ports: [{port: 80}]}",
 			"--from a/client --to 10.96.0.9 --port 80", ExitNo, []string{": Unknown\n  Service a/s has neither a selector nor EndpointSlices"}},
 		"a Pod to itself through it": {shop + deny, "--from a/web2 --to 10.96.0.10 --port 80", ExitNo,
-			[]string{"at Pod a/web2 (10.1.1.11 port 9090): Drop\n    egress  Drop: no rule allows it, and the direction is isolated by K8sNetworkPolicy a/deny\n    ingress Native: it goes to where"}},
+			[]string{"at Pod a/web2 (10.1.1.11 port 9090): Drop\n    egress  Drop: no rule allows it, and the direction is isolated by K8sNetworkPolicy a/deny\n    ingress Allow: it goes to where"}},
 	})
 }
 
@@ -143,11 +143,11 @@ endpoints: [{addresses: [10.1.1.11], targetRef: {kind: Pod, name: web2, namespac
 `
 	answer(t, map[string]ask{
 		"without a selector": {api, "--from a/client --to 10.96.0.1 --port 443", ExitDone, []string{
-			"Pod a/client -> 10.96.0.1 (Service a/api), TCP port 443: Native", "hands it to 203.0.113.9 port 6443 or Node n1 (192.168.0.1 port 6443)\n"}},
+			"Pod a/client -> 10.96.0.1 (Service a/api), TCP port 443: Allow", "hands it to 203.0.113.9 port 6443 or Node n1 (192.168.0.1 port 6443)\n"}},
 		"instead of the selector": {ready + toPods, "--from a/client --to svc/a/shop --port 80", ExitDone, []string{"hands it to Pod a/web2 (10.1.1.11 port 9090)\n"}},
 		"a rule for the Service":  {api + toAPI, "--from a/client --to svc/a/api --port 443", ExitNo, []string{": Drop", `egress  Drop: rule "shut"`}},
 		"one behind it":           {api + toAPI, "--from a/client --to node/n1 --port 6443", ExitNo, []string{": Unknown"}},
-		"not behind it":           {api + toAPI, "--from a/client --to node/n2 --port 6443", ExitDone, []string{": Native"}},
+		"not behind it":           {api + toAPI, "--from a/client --to node/n2 --port 6443", ExitDone, []string{": Allow"}},
 	})
 }
 
@@ -156,17 +156,17 @@ func TestExplainToServices(t *testing.T) {
 	shut := `rule "shut" (AntreaNetworkPolicy a/closed, tier 250, priority 1, rule 0)`
 	answer(t, map[string]ask{
 		"to the Service":          {shop + toShop, "--from a/client --to 10.96.0.10 --port 80", ExitNo, []string{": Drop", "egress  Drop: " + shut}},
-		"to another":              {strings.ReplaceAll(shop, "name: shop", "name: other") + toShop, "--from a/client --to svc/a/other --port 80", ExitDone, []string{": Native"}},
-		"to a Pod behind it":      {shop + toShop, "--from a/client --to a/web2 --port 9090", ExitNo, []string{": Unknown", shut + ", if the destination is Service a/shop or Service a/late", "only the enforcer knows: Drop or Native"}},
-		"to the Pod by address":   {shop + toShop, "--from a/client --to 10.1.1.11 --port 9090", ExitDone, []string{": Native"}},
-		"to a port it lacks":      {shop + unassigned + toShop, "--from a/client --to a/web2 --port 443", ExitDone, []string{": Native"}},
-		"ICMP":                    {shop + toShop, "--from a/client --to a/web2 --protocol ICMP", ExitDone, []string{": Native"}},
-		"to a Pod elsewhere":      {shop + unassigned + toShop, "--from a/web --to a/client --port 80", ExitDone, []string{": Native"}},
-		"to some address":         {shop + unassigned + toShop, "--from a/client --to 198.51.100.1 --port 80", ExitDone, []string{": Native"}},
+		"to another":              {strings.ReplaceAll(shop, "name: shop", "name: other") + toShop, "--from a/client --to svc/a/other --port 80", ExitDone, []string{": Allow"}},
+		"to a Pod behind it":      {shop + toShop, "--from a/client --to a/web2 --port 9090", ExitNo, []string{": Unknown", shut + ", if the destination is Service a/shop or Service a/late", "only the enforcer knows: Allow or Drop"}},
+		"to the Pod by address":   {shop + toShop, "--from a/client --to 10.1.1.11 --port 9090", ExitDone, []string{": Allow"}},
+		"to a port it lacks":      {shop + unassigned + toShop, "--from a/client --to a/web2 --port 443", ExitDone, []string{": Allow"}},
+		"ICMP":                    {shop + toShop, "--from a/client --to a/web2 --protocol ICMP", ExitDone, []string{": Allow"}},
+		"to a Pod elsewhere":      {shop + unassigned + toShop, "--from a/web --to a/client --port 80", ExitDone, []string{": Allow"}},
+		"to some address":         {shop + unassigned + toShop, "--from a/client --to 198.51.100.1 --port 80", ExitDone, []string{": Allow"}},
 		"to what may be one":      {shop + unassigned + toShop, "--from a/client --to 198.51.100.1 --port 81", ExitNo, []string{": Unknown"}},
 		"of a Service not given":  {toShop, "--from a/client --to 198.51.100.1 --port 80", ExitNo, []string{": Unknown"}},
-		"ICMP to one not given":   {toShop, "--from a/client --to 198.51.100.1 --protocol ICMP", ExitDone, []string{": Native"}},
-		"without address for all": {strings.Replace(unassigned, "{selector", "{clusterIP: None, selector", 1) + shop + toShop, "--from a/client --to a/web --port 81", ExitDone, []string{": Native"}},
+		"ICMP to one not given":   {toShop, "--from a/client --to 198.51.100.1 --protocol ICMP", ExitDone, []string{": Allow"}},
+		"without address for all": {strings.Replace(unassigned, "{selector", "{clusterIP: None, selector", 1) + shop + toShop, "--from a/client --to a/web --port 81", ExitDone, []string{": Allow"}},
 	})
 }
 
@@ -175,9 +175,9 @@ func TestExplainAppliedToService(t *testing.T) {
 	ban := `service Drop: rule "ban" (AntreaClusterNetworkPolicy at-shop, tier 250, priority 1, rule 0)`
 	answer(t, map[string]ask{
 		"from outside":      {shop + atShop, "--from 203.0.113.7 --to node/n1 --port 30080", ExitNo, []string{": Drop", ban, handsOn}},
-		"from elsewhere":    {shop + atShop, "--from 198.51.100.7 --to 10.96.0.10 --port 80", ExitDone, []string{": Native", "service Native: no policy decides"}},
-		"from a Pod":        {shop + atShop, "--from a/client --to 10.96.0.10 --port 80", ExitDone, []string{": Native", "note: what applies to Service a/shop holds for clients outside the cluster only: AntreaClusterNetworkPolicy at-shop"}},
-		"not at the Pod":    {shop + atShop, "--from 203.0.113.7 --to a/web --port 8080", ExitDone, []string{": Native"}},
+		"from elsewhere":    {shop + atShop, "--from 198.51.100.7 --to 10.96.0.10 --port 80", ExitDone, []string{": Allow", "service Allow: no policy decides"}},
+		"from a Pod":        {shop + atShop, "--from a/client --to 10.96.0.10 --port 80", ExitDone, []string{": Allow", "note: what applies to Service a/shop holds for clients outside the cluster only: AntreaClusterNetworkPolicy at-shop"}},
+		"not at the Pod":    {shop + atShop, "--from 203.0.113.7 --to a/web --port 8080", ExitDone, []string{": Allow"}},
 		"who sends is lost": {shop + atShop, "--from 198.51.100.7 --to svc/a/shop --port 80", ExitDone, []string{"note: Service a/shop may hide who sends"}},
 	})
 }

@@ -116,7 +116,7 @@ func TestExplain(t *testing.T) {
 		"allowed by a named port": {
 			[]string{"--from", "vms/web", "--to", "vms/i-0db", "--port", "5432"}, ExitDone,
 			[]string{
-				"ExternalEntity vms/web -> ExternalEntity vms/virtualmachine-i-0db, TCP port 5432: Native\n",
+				"ExternalEntity vms/web -> VM vms/primary-db, TCP port 5432: Native\n",
 				"egress  Native: no policy decides; the security groups that the machine has of its own do",
 				`ingress Allow: rule "web" (AntreaNetworkPolicy vms/db, tier 250, priority 5, rule 0)`,
 			},
@@ -159,7 +159,7 @@ func TestExplain(t *testing.T) {
 		},
 		"a VM with an agent is not isolated": {
 			[]string{"--from", "198.51.100.1", "--to", "10.0.2.9", "--port", "22"}, ExitDone,
-			[]string{"ExternalEntity vms/agented-", ": Native\n", "ingress Native: no policy decides; it is let through"},
+			[]string{"ExternalEntity vms/agented-", ": Allow\n", "ingress Allow: no policy decides; it is let through"},
 		},
 		"but its rules hold": {
 			[]string{"--from", "203.0.113.7", "--to", "10.0.2.9", "--port", "22"}, ExitNo,
@@ -172,8 +172,8 @@ func TestExplain(t *testing.T) {
 		"nobody enforces": {
 			[]string{"--from", "ee/app/twin", "--to", "app/hosted", "--port", "22"}, ExitDone,
 			[]string{
-				"egress  Native: no enforcer is responsible for it",
-				"Pod app/hosted in the network of Node n1", "ingress Native: no policy decides; it is let through",
+				"egress  Allow: no enforcer is responsible for it",
+				"Pod app/hosted in the network of Node n1", "ingress Allow: no policy decides; it is let through",
 			},
 		},
 		"ICMP": {

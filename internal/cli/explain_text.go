@@ -12,8 +12,14 @@ import (
 func explanationText(x *explain.Explanation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s -> %s, %s: %s\n", printable(x.From.Title), destination(x), packetText(x), x.Verdict)
+	if x.Wanted != x.Verdict {
+		fmt.Fprintf(&b, "  if everything were enforced: %s\n", x.Wanted)
+	}
 	if x.Reason != "" {
 		fmt.Fprintf(&b, "  %s\n", x.Reason)
+	}
+	for _, w := range wayText(x.Path) {
+		fmt.Fprintf(&b, "  %s\n", w)
 	}
 	if x.Service != nil && len(x.Service.Backends) > 0 {
 		fmt.Fprintf(&b, "  %s hands it to %s\n", x.Service, backendsText(x.Service))
@@ -30,6 +36,9 @@ func explanationText(x *explain.Explanation) string {
 			to = strings.TrimPrefix(to+" at "+f.Backend.String(), " at ")
 		}
 		fmt.Fprintf(&b, "  %s -> %s: %s\n", f.From, to, f.Verdict)
+		for _, w := range wayText(f.Path) {
+			fmt.Fprintf(&b, "    %s\n", w)
+		}
 		writeDecisions(&b, "    ", x.From, f.At, f.Egress, f.AtService, f.Ingress)
 	}
 	return printableLines(b.String())
@@ -81,6 +90,11 @@ func writeDecisions(b *strings.Builder, indent string, from, to explain.End, egr
 
 func writeDecision(b *strings.Builder, d *explain.Decision, indent, direction string, at explain.End) {
 	fmt.Fprintf(b, "%s%s %s: %s\n", indent, direction, d.Outcome, reason(d, at))
+	for _, p := range d.Policies {
+		if p.Why != "" {
+			fmt.Fprintf(b, "%s        %s: %s\n", indent, p.Policy, p.Why)
+		}
+	}
 	if d.IfEnforced != nil {
 		fmt.Fprintf(b, "%s        if enforced: %s: %s\n", indent, d.IfEnforced.Outcome, reason(d.IfEnforced, at))
 	}
@@ -92,30 +106,154 @@ func writeDecision(b *strings.Builder, d *explain.Decision, indent, direction st
 	}
 }
 
+// reason says why a decision is as it is.
 func reason(d *explain.Decision, at explain.End) string {
+	text := because(d, at)
 	switch {
+	case d.Groups == nil || d.Default == explain.DefaultGroups:
+	case at.CloudVM && d.Native != nil && d.Native.Rule == d.Groups.Rule && sameGroup(d.Native.Group, d.Groups.Group): // told already
+	default:
+		text += "; " + enforcedBy(d.Groups)
+	}
+	for _, p := range d.Policies {
+		if d.Default != explain.DefaultGroups && p.State == explain.StatePending {
+			text += "; " + stateText(p)
+		}
+	}
+	return text
+}
+
+func sameGroup(a, b *explain.Group) bool { return a == b || a != nil && b != nil && *a == *b }
+
+func because(d *explain.Decision, at explain.End) string {
+	switch {
+	case d.Default == explain.DefaultGroups:
+		return today(d, at)
 	case d.NotEnforced != "":
 		return "not enforced: " + d.NotEnforced + "; the security groups that the machine holds decide"
+	case d.IfEnforced != nil:
+		return statesText(d.Policies) + "; the security groups that the machine holds decide, and were not read"
 	case d.Failsafe != "":
 		return "allowed by failsafe of account " + d.Failsafe + ", before any rule"
 	case d.DecidedBy != nil:
 		return d.DecidedBy.String()
+	case d.Native != nil && d.Outcome != policy.OutcomeUnknown:
+		return "no policy decides; of the groups that the machine has of its own " + groupsText(d.Native)
+	case d.Outcome == policy.OutcomeUnknown && d.Native != nil && len(d.Uncertain) == 0:
+		return "no policy decides; " + groupsText(d.Native)
 	case d.Outcome == policy.OutcomeUnknown:
 		return "only the enforcer knows: " + joined(d.Possible, " or ")
 	case d.Default == string(policy.ExemptItself):
 		return "it goes to where it comes from; no policy is asked"
 	case d.Default == string(policy.ExemptOwnNode):
 		return "it comes from the Pod's own Node, which is always let in"
-	case d.Default == "none" && at.Kind == "":
+	case d.Default == explain.DefaultNone && at.Kind == "":
 		return "an address; no policy applies there"
-	case d.Default == "none":
+	case d.Default == explain.DefaultNone:
 		return "no enforcer is responsible for it; no policy applies there"
-	case d.Default == "isolated":
+	case d.Default == explain.DefaultIsolated:
 		return "no rule allows it, and the direction is isolated by " + explain.PoliciesText(d.IsolatedBy)
 	case at.CloudVM:
 		return "no policy decides; the security groups that the machine has of its own do"
 	}
 	return "no policy decides; it is let through"
+}
+
+// today says what the groups of an interface do, and why policies do not decide.
+func today(d *explain.Decision, at explain.End) string {
+	switch {
+	case d.NotEnforced != "":
+		return "not enforced: " + d.NotEnforced + "; today " + groupsText(d.Groups)
+	case len(d.Policies) > 0:
+		return statesText(d.Policies) + "; today " + groupsText(d.Groups)
+	case d.Differs:
+		return "today " + groupsText(d.Groups) + ", although the policies want otherwise: somebody has changed the groups, or they are just being changed"
+	case at.Kind == "":
+		return "an address of interface " + d.Groups.Interface + "; no policy applies there; " + groupsText(d.Groups)
+	}
+	return "whatever policies say, " + groupsText(d.Groups)
+}
+
+// enforcedBy says which group lets through, or not, what policies decide about.
+func enforcedBy(g *explain.Groups) string {
+	if g.Outcome != policy.OutcomeDrop {
+		return groupsText(g)
+	}
+	return "no rule of " + heldText(g) + " lets it through"
+}
+
+// groupsText says what groups do, to go on after "today" or a semicolon.
+func groupsText(g *explain.Groups) string {
+	switch {
+	case len(g.Held) == 0 && g.Outcome == policy.OutcomeDrop:
+		return "nothing lets it through, because interface " + g.Interface + " holds no group that exists"
+	case g.Outcome == policy.OutcomeDrop:
+		return "no rule of " + heldText(g) + " lets it through"
+	case g.Outcome == policy.OutcomeUnknown:
+		return fmt.Sprintf("it depends on what is not known here: %s of %s", printable(g.Rule), groupText(*g.Group))
+	case g.Group == nil:
+		return "nothing filters it"
+	}
+	return fmt.Sprintf("allowed by %s: %s", groupText(*g.Group), printable(g.Rule))
+}
+
+func heldText(g *explain.Groups) string {
+	texts := make([]string, len(g.Held))
+	for i, one := range g.Held {
+		texts[i] = groupText(one)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func groupText(g explain.Group) string {
+	if g.Name == "" {
+		return g.ID
+	}
+	return fmt.Sprintf("%s (%s)", g.ID, printable(g.Name))
+}
+
+// statesText says of policies in what state they are.
+func statesText(list []explain.PolicyState) string {
+	texts := make([]string, len(list))
+	for i, p := range list {
+		texts[i] = stateText(p)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func stateText(p explain.PolicyState) string {
+	switch p.State {
+	case explain.StateRefused:
+		return p.String() + " is refused on this VM, not enforced"
+	case explain.StateKept:
+		return p.String() + " is refused on this VM, and stays as it was enforced last"
+	case explain.StatePending:
+		return p.String() + " is still being enforced on this VM"
+	}
+	return p.String() + " is suspended on this VM, not enforced"
+}
+
+// wayText tells what is to be known of the way of a packet.
+func wayText(p *explain.Path) []string {
+	if p == nil {
+		return nil
+	}
+	var out []string
+	for _, r := range p.Remarks {
+		switch r {
+		case explain.RemarkNotPeered:
+			out = append(out, fmt.Sprintf("no route: no active peering connects %s and %s, so nothing arrives, unless a transit gateway or VPN, which are not read, connects them", p.FromNetwork, p.ToNetwork))
+		case explain.RemarkSourceTranslated:
+			out = append(out, "the destination sees the source as "+p.SeenSource)
+		case explain.RemarkSourceUnknown:
+			out = append(out, "the source has no public address: it gets out only through a NAT gateway, whose address the destination then sees")
+		case explain.RemarkSentToPublic:
+			out = append(out, "it is sent to the public address "+p.SentTo+", through the Internet gateway; rules that name groups do not match it")
+		case explain.RemarkNoPublicAddress:
+			out = append(out, "the destination has no public address: from the Internet it is reached only through a load balancer or VPN")
+		}
+	}
+	return out
 }
 
 func joined[T ~string](list []T, separator string) string {

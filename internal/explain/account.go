@@ -22,29 +22,6 @@ type byAccount struct {
 	suspended string
 }
 
-// decision replaces what the policies decide.
-func (b byAccount) decision(d policy.Decision) policy.Decision {
-	switch {
-	case b.suspended != "":
-		return policy.Decision{Outcome: policy.OutcomeNative}
-	case b.failsafe != "":
-		return policy.Decision{Outcome: policy.OutcomeAllow}
-	}
-	return d
-}
-
-// explain puts what the policies decide below what is so: it would be so without the mode, or without the failsafe flow.
-func (b byAccount) explain(d policy.Decision, at End) *Decision {
-	out := explainDecision(d, at)
-	switch {
-	case b.suspended != "":
-		return &Decision{Outcome: policy.OutcomeNative, Default: "native", NotEnforced: b.suspended, IfEnforced: out}
-	case b.failsafe != "":
-		return &Decision{Outcome: policy.OutcomeAllow, Failsafe: b.failsafe}
-	}
-	return out
-}
-
 // accountOf says what the account of a VM says about a packet at it, whose other end has an address. Where no policy applies it says
 // nothing: neither modes nor failsafe flows are about such VMs.
 func (c *Computation) accountOf(at end, direction cloud.Direction, packet policy.Flow, other netip.Addr, d policy.Decision) byAccount {

@@ -21,6 +21,8 @@ type Computation struct {
 	Ends map[policy.EntityRef]policy.Entity
 	// Problems are the objects that are left out, or strange.
 	Problems []Problem
+	// clouds is nil if no account was read.
+	clouds *clouds
 }
 
 // Problem is what is wrong, or strange, with an object of an API group.
@@ -36,7 +38,7 @@ type Problem struct {
 
 // Compute runs the engine over objects. What the engine refuses is among the problems, and left out.
 func Compute(in *Objects) *Computation {
-	c := &Computation{Objects: in, Ends: map[policy.EntityRef]policy.Entity{}}
+	c := &Computation{Objects: in, Ends: map[policy.EntityRef]policy.Entity{}, clouds: cloudsOf(in.Observed)}
 	engine := policy.New(policy.Options{})
 	for _, n := range in.Namespaces {
 		engine.PutNamespace(convert.Namespace(n))

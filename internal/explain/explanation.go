@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -25,9 +26,13 @@ type Explanation struct {
 	IGMPGroup string          `json:"igmpGroup,omitempty"`
 	// Service is the one that the destination is an address of, with whom it may choose.
 	Service *Service `json:"service,omitempty"`
-	// Verdict is what the sender sees: Allow, Drop, Reject, Native or Unknown; Mixed if it depends on which addresses the ends
-	// use.
+	// Verdict is what the sender sees, today where that is known: Allow, Drop, Reject, NoRoute, Native or Unknown; Mixed if it
+	// depends on which addresses the ends use.
 	Verdict string `json:"verdict"`
+	// Wanted is what the sender would see if everything were enforced as it stands.
+	Wanted string `json:"wanted"`
+	// Path is the way that the packet takes through clouds that were read, where it is the same for all addresses.
+	Path *Path `json:"path,omitempty"`
 	// Reason says why the verdict is Unknown, if no single decision does.
 	Reason string   `json:"reason,omitempty"`
 	Notes  []string `json:"notes,omitempty"`
@@ -38,14 +43,19 @@ type Explanation struct {
 	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are not all treated alike.
 	Flows []Flow `json:"flows,omitempty"`
 
+	c      *Computation
 	source end
-	// account says what the account of an end says about a packet there.
-	account func(at end, direction cloud.Direction, packet policy.Flow, other netip.Addr, d policy.Decision) byAccount
 }
 
-// mixed is the verdict if addresses make a difference.
-const mixed = "Mixed"
+// The verdicts besides the outcomes of decisions.
+const (
+	// Mixed: addresses make a difference.
+	Mixed = "Mixed"
+	// NoRoute: nothing that is known connects the networks of the two ends.
+	NoRoute = "NoRoute"
+)
 
+// End is one end of the flow.
 type End struct {
 	Kind      string   `json:"kind,omitempty"`
 	Namespace string   `json:"namespace,omitempty"`
@@ -57,18 +67,32 @@ type End struct {
 	// spec.externalNode says. Without it nobody does.
 	Enforcer string `json:"enforcer,omitempty"`
 
+	// VM is which machine of a cloud it is.
+	VM *VM `json:"vm,omitempty"`
+
 	// Title names the end for people.
 	Title string `json:"-"`
 	// CloudVM tells that a cloud enforces policies there, and no agent.
 	CloudVM bool `json:"-"`
 }
 
+// VM is a machine of a cloud, in the words of the cloud.
+type VM struct {
+	ID      string `json:"id"`
+	Name    string `json:"name,omitempty"`
+	Region  string `json:"region,omitempty"`
+	Network string `json:"network,omitempty"`
+}
+
+// Flow is the answer for one pair of addresses.
 type Flow struct {
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 	// Backend is who the Service chose.
 	Backend   *Backend  `json:"backend,omitempty"`
 	Verdict   string    `json:"verdict"`
+	Wanted    string    `json:"wanted"`
+	Path      *Path     `json:"path,omitempty"`
 	Egress    *Decision `json:"egress"`
 	AtService *Decision `json:"atService,omitempty"`
 	Ingress   *Decision `json:"ingress"`
@@ -77,12 +101,14 @@ type Flow struct {
 	At End `json:"-"`
 }
 
+// Service is a Service that the packet is sent to.
 type Service struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	Backends  []Backend `json:"backends,omitempty"`
 }
 
+// Backend is one of those whom a Service may hand the packet to.
 type Backend struct {
 	Kind      string `json:"kind,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
@@ -91,18 +117,42 @@ type Backend struct {
 	Port      uint16 `json:"port"`
 }
 
-// Decision is the decision in one direction.
+// What decides if no rule of a policy does.
+const (
+	// DefaultIsolated: what no rule allows is dropped.
+	DefaultIsolated = "isolated"
+	// DefaultNative: no policy decides. A Pod or Node lets the packet through, at a VM its own groups decide.
+	DefaultNative = "native"
+	// DefaultNone: there is nobody to enforce a policy.
+	DefaultNone = "none"
+	// DefaultGroups: the groups of the interface decide, whatever policies say.
+	DefaultGroups = "groups"
+)
+
+// Decision is what is so at one end.
 type Decision struct {
+	// Outcome is what happens there today, as far as that is known: Allow, Drop, Reject or Unknown; Native if the groups of a VM
+	// decide, and were not read.
 	Outcome policy.Outcome `json:"outcome"`
-	// NotEnforced is the mode because of which the policies do not decide, and who says so; IfEnforced is what they would decide.
-	NotEnforced string    `json:"notEnforced,omitempty"`
-	IfEnforced  *Decision `json:"ifEnforced,omitempty"`
+	// NotEnforced is the mode because of which the policies do not decide, and who says so.
+	NotEnforced string `json:"notEnforced,omitempty"`
+	// Policies are those that decide, or would, and are not enforced as they stand.
+	Policies []PolicyState `json:"policies,omitempty"`
+	// Differs tells that the groups do otherwise than policies that count as enforced: somebody has changed the groups, or the
+	// cloud was read before or after what the statuses tell of.
+	Differs bool `json:"differs,omitempty"`
+	// IfEnforced is what would be so if everything were enforced as it stands, where that is not what is so.
+	IfEnforced *Decision `json:"ifEnforced,omitempty"`
+	// Groups is what the security groups of the interface do, where they were read.
+	Groups *Groups `json:"groups,omitempty"`
+	// Native is what the groups that the interface has of its own do, where they decide and were read.
+	Native *Groups `json:"native,omitempty"`
 	// Failsafe is the account whose failsafe flows allow it, before any rule.
 	Failsafe string `json:"failsafe,omitempty"`
 	// DecidedBy is the rule; without it the default decided: Default says which one.
 	DecidedBy *Rule `json:"decidedBy,omitempty"`
-	// Default is "isolated" (what no rule allows is dropped), "native" (no policy decides), "none" (there is nobody to
-	// enforce a policy), "itself" (the packet goes to who sends it) or "ownNode" (it comes to a Pod from its own Node).
+	// Default is "isolated", "native", "none" or "groups", or "itself" (the packet goes to who sends it) or "ownNode" (it comes
+	// to a Pod from its own Node).
 	Default string `json:"default,omitempty"`
 	// IsolatedBy are the policies that make Drop the default.
 	IsolatedBy []Policy `json:"isolatedBy,omitempty"`
@@ -114,12 +164,14 @@ type Decision struct {
 	Possible []policy.Outcome `json:"possible,omitempty"`
 }
 
+// Policy names a policy.
 type Policy struct {
 	Type      policy.PolicyKind `json:"type"`
 	Namespace string            `json:"namespace,omitempty"`
 	Name      string            `json:"name"`
 }
 
+// Rule is a rule of a policy.
 type Rule struct {
 	Policy    Policy           `json:"policy"`
 	Direction policy.Direction `json:"direction"`
@@ -137,13 +189,13 @@ type Rule struct {
 	DependsOn []string `json:"dependsOn,omitempty"`
 }
 
-func (c *Computation) newExplanation(from, to end, packets []policy.Flow) *Explanation {
-	first := packets[0]
-	out := &Explanation{source: from, account: c.accountOf, From: explainEnd(from), To: explainEnd(to), Protocol: first.Protocol, Port: first.Port}
+func (c *Computation) newExplanation(from, to end, packets []passage) *Explanation {
+	first := packets[0].sent
+	out := &Explanation{c: c, source: from, From: c.explainEnd(from), To: c.explainEnd(to), Protocol: first.Protocol, Port: first.Port}
 	switch first.Protocol {
 	case policy.ICMP:
 		out.ICMPCode = &first.ICMPCode
-		if !slices.ContainsFunc(packets, func(f policy.Flow) bool { return f.ICMPType != first.ICMPType }) {
+		if !slices.ContainsFunc(packets, func(p passage) bool { return p.sent.ICMPType != first.ICMPType }) {
 			out.ICMPType = &first.ICMPType
 		}
 	case policy.IGMP:
@@ -155,8 +207,10 @@ func (c *Computation) newExplanation(from, to end, packets []policy.Flow) *Expla
 	return out
 }
 
-func explainEnd(e end) End {
-	out := End{Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, Title: e.String(), CloudVM: e.isCloudVM()}
+func (c *Computation) explainEnd(e end) End {
+	out := End{
+		Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, VM: c.describeVM(e), Title: c.title(e), CloudVM: e.isCloudVM(),
+	}
 	if e.ref.Kind != 0 {
 		out.Kind = e.ref.Kind.String()
 	}
@@ -169,29 +223,54 @@ func explainEnd(e end) End {
 	return out
 }
 
-// add takes the verdict on a packet, whose destination is the end given. Rules see it as seen, which differs if a Service hands it on.
-func (x *Explanation) add(packet, seen policy.Flow, to end, v policy.Verdict) {
-	f := Flow{At: explainEnd(to)}
-	out := x.account(x.source, cloud.Egress, seen, seen.Destination.Addr, v.Egress)
-	in := x.account(to, cloud.Ingress, seen, seen.Source.Addr, v.Ingress)
-	f.Egress, f.Ingress = out.explain(v.Egress, x.From), in.explain(v.Ingress, f.At)
-	v.Egress, v.Ingress = out.decision(v.Egress), in.decision(v.Ingress)
-	f.Verdict = string(v.Together())
+// add takes what policies want of a packet from one address to another, whose destination is the end given. P is how it goes, which
+// differs from that if a Service hands it on.
+func (x *Explanation) add(source, destination netip.Addr, p passage, to end, v policy.Verdict) {
+	f := Flow{At: x.c.explainEnd(to), Path: pathOf(p)}
+	out := x.c.accountOf(x.source, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress)
+	in := x.c.accountOf(to, cloud.Ingress, p.come, p.come.Source.Addr, v.Ingress)
+	var now, native trace.Path
+	if p.now != nil {
+		now, native = *p.now, *p.native
+	}
+	f.Egress = x.c.decide(x.source, x.From, v.Egress, out, now.Egress, native.Egress)
+	f.Ingress = x.c.decide(to, f.At, v.Ingress, in, now.Ingress, native.Ingress)
 	if v.Service != nil {
-		f.AtService = explainDecision(*v.Service, End{Enforcer: "every Node"})
+		f.AtService = x.c.wanted(end{}, End{Enforcer: "every Node"}, *v.Service, byAccount{}, nil)
 	}
-	if a := packet.Source.Addr; a.IsValid() {
-		f.From = a.String()
+	f.Verdict = f.Path.verdict(together(f.Egress, f.AtService, f.Ingress))
+	f.Wanted = f.Path.verdict(together(f.Egress.ifEnforced(), f.AtService, f.Ingress.ifEnforced()))
+	if source.IsValid() {
+		f.From = source.String()
 	}
-	if a := packet.Destination.Addr; a.IsValid() {
-		f.To = a.String()
+	if destination.IsValid() {
+		f.To = destination.String()
 	}
 	x.Flows = append(x.Flows, f)
 }
 
+// ifEnforced is the decision if everything is enforced.
+func (d *Decision) ifEnforced() *Decision {
+	if d.IfEnforced != nil {
+		return d.IfEnforced
+	}
+	return d
+}
+
+// together is what the sender sees.
+func together(egress, service, ingress *Decision) string {
+	plain := func(d *Decision) policy.Decision { return policy.Decision{Outcome: d.Outcome, Possible: d.Possible} }
+	v := policy.Verdict{Egress: plain(egress), Ingress: plain(ingress)}
+	if service != nil {
+		at := plain(service)
+		v.Service = &at
+	}
+	return string(v.Together())
+}
+
 // addBackend takes the verdict on a packet to a Service that is handed to the backend.
-func (x *Explanation) addBackend(packet, seen policy.Flow, b backend, v policy.Verdict) {
-	x.add(packet, seen, b.end, v)
+func (x *Explanation) addBackend(source, destination netip.Addr, p passage, b backend, v policy.Verdict) {
+	x.add(source, destination, p, b.end, v)
 	f := &x.Flows[len(x.Flows)-1]
 	f.Backend = &Backend{Kind: f.At.Kind, Namespace: b.ref.Namespace, Name: b.ref.Name, Address: b.address.String(), Port: b.port}
 }
@@ -204,39 +283,42 @@ func (x *Explanation) Passes() bool {
 // finish folds the flows into one answer if they are all treated alike.
 func (x *Explanation) finish() {
 	if len(x.Flows) == 0 {
-		x.Verdict = string(policy.OutcomeUnknown)
+		x.Verdict, x.Wanted = string(policy.OutcomeUnknown), string(policy.OutcomeUnknown)
 		return
 	}
-	x.judge()
+	x.Verdict = x.judge(func(f Flow) string { return f.Verdict })
+	x.Wanted = x.judge(func(f Flow) string { return f.Wanted })
 	first := x.Flows[0]
 	for _, f := range x.Flows[1:] {
-		if !reflect.DeepEqual(f.Egress, first.Egress) || !reflect.DeepEqual(f.AtService, first.AtService) || !reflect.DeepEqual(f.Ingress, first.Ingress) {
+		if !reflect.DeepEqual(f.Egress, first.Egress) || !reflect.DeepEqual(f.AtService, first.AtService) || !reflect.DeepEqual(f.Ingress, first.Ingress) ||
+			!reflect.DeepEqual(f.Path, first.Path) {
 			return
 		}
 	}
-	x.Egress, x.AtService, x.Ingress, x.Flows = first.Egress, first.AtService, first.Ingress, nil
+	x.Egress, x.AtService, x.Ingress, x.Path, x.Flows = first.Egress, first.AtService, first.Ingress, first.Path, nil
 }
 
 // judge sums up the verdicts on the flows: whom a Service chooses only the enforcer knows, which addresses are used the user does.
-func (x *Explanation) judge() {
+func (x *Explanation) judge(verdict func(Flow) string) string {
 	type pair struct{ from, to string }
 	verdicts := map[pair]string{}
 	for _, f := range x.Flows {
 		at := pair{f.From, f.To}
-		if v, ok := verdicts[at]; ok && v != f.Verdict {
+		if v, ok := verdicts[at]; ok && v != verdict(f) {
 			verdicts[at] = string(policy.OutcomeUnknown)
 			x.Reason = fmt.Sprintf("it depends on whom %s chooses", x.Service)
 		} else if !ok {
-			verdicts[at] = f.Verdict
+			verdicts[at] = verdict(f)
 		}
 	}
+	out := ""
 	for _, v := range verdicts {
-		if x.Verdict != "" && x.Verdict != v {
-			x.Verdict = mixed
-			return
+		if out != "" && out != v {
+			return Mixed
 		}
-		x.Verdict = v
+		out = v
 	}
+	return out
 }
 
 // tellOfService adds what is to be known of a Service that the packets go to.
@@ -274,11 +356,11 @@ func explainDecision(d policy.Decision, at End) *Decision {
 	case d.Exempt != "":
 		out.Default = string(d.Exempt)
 	case at.Enforcer == "":
-		out.Default = "none"
+		out.Default = DefaultNone
 	case d.Isolated:
-		out.Default = "isolated"
+		out.Default = DefaultIsolated
 	default:
-		out.Default = "native"
+		out.Default = DefaultNative
 	}
 	for _, p := range d.IsolatedBy {
 		out.IsolatedBy = append(out.IsolatedBy, explainPolicy(p))

@@ -38,6 +38,9 @@ type Objects struct {
 	Selectors        []*cloudv1alpha1.CloudEntitySelector
 	VMs              []*cloudv1alpha1.VirtualMachine
 
+	// Observed are the cloud accounts that were read.
+	Observed []ObservedAccount
+
 	// Partial tells that there may be more objects than these, as where manifests are read and not a cluster.
 	Partial bool
 }

@@ -3,9 +3,11 @@ package explain
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -57,7 +59,7 @@ func (c *Computation) Answer(q Question) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	packets, err := q.packets(from, to, flow)
+	packets, err := c.packets(q, from, to, flow)
 	if err != nil {
 		return nil, err
 	}
@@ -116,41 +118,39 @@ func (q Question) igmp(flow *policy.Flow) error {
 	return nil
 }
 
-// packets are the flows to ask about: one for every pair of addresses of the two ends that are of one family and can carry the
+// packets are what is asked about: one for every pair of addresses of the two ends that are of one family and can carry the
 // protocol. An end without any address stands for itself.
-func (q Question) packets(from, to end, flow policy.Flow) ([]policy.Flow, error) {
+func (c *Computation) packets(q Question, from, to end, flow policy.Flow) ([]passage, error) {
 	only6, only4 := strings.EqualFold(q.Protocol, string(icmpv6)), flow.Protocol == policy.IGMP
-	var out []policy.Flow
+	var out []passage
 	family := false
-	for _, a := range orNone(from.addresses) {
-		for _, b := range orNone(to.addresses) {
-			if a.IsValid() && b.IsValid() && a.Is4() != b.Is4() {
-				continue
-			}
-			family = true
-			is4, is6 := a.Is4() || b.Is4(), a.Is6() || b.Is6()
-			if only6 && is4 || only4 && is6 {
-				continue
-			}
-			one := flow
-			one.Source, one.Destination = from.endpoint(a), to.endpoint(b)
-			if flow.Protocol == policy.ICMP && q.ICMPType == nil && (is6 || only6) {
-				one.ICMPType = EchoRequestV6
-			}
-			out = append(out, one)
+	for _, p := range c.pairs(from, to) {
+		a, b := p.src.Addr, p.dst.Addr
+		if a.IsValid() && b.IsValid() && a.Is4() != b.Is4() {
+			continue
 		}
+		family = true
+		is4, is6 := a.Is4() || b.Is4(), a.Is6() || b.Is6()
+		if only6 && is4 || only4 && is6 {
+			continue
+		}
+		one := flow
+		if flow.Protocol == policy.ICMP && q.ICMPType == nil && (is6 || only6) {
+			one.ICMPType = EchoRequestV6
+		}
+		out = append(out, c.passageOf(p, from, to, one))
 	}
 	switch {
 	case !family:
-		return nil, fmt.Errorf("%s and %s have no addresses of the same family: no packet goes from one to the other", from, to)
+		return nil, fmt.Errorf("%s and %s have no addresses of the same family: no packet goes from one to the other", c.title(from), c.title(to))
 	case len(out) == 0:
-		return nil, wrong("protocol", " %q: %s and %s have no addresses of the family that it belongs to", q.Protocol, from, to)
+		return nil, wrong("protocol", " %q: %s and %s have no addresses of the family that it belongs to", q.Protocol, c.title(from), c.title(to))
 	}
 	return out, nil
 }
 
 // explain asks about every packet. If they are treated alike, as nearly always, there is one answer.
-func (c *Computation) explain(from, to end, flow policy.Flow, packets []policy.Flow) (*Explanation, error) {
+func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage) (*Explanation, error) {
 	through, note, err := c.throughService(to, flow)
 	if err != nil {
 		return nil, err
@@ -160,13 +160,14 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []policy.F
 	if note != "" {
 		out.Notes = append(out.Notes, note)
 	}
-	for _, one := range packets {
+	for _, p := range packets {
 		if through != nil {
-			c.explainThrough(out, evaluator, through, one)
+			c.explainThrough(out, evaluator, through, from, p)
 			continue
 		}
-		one.Direct = to.byAddress && to.ref != (policy.EntityRef{})
-		out.add(one, one, to, evaluator.Evaluate(one))
+		direct := to.byAddress && to.ref != (policy.EntityRef{})
+		p.sent.Direct, p.come.Direct = direct, direct
+		out.add(p.sent.Source.Addr, p.sent.Destination.Addr, p, to, evaluated(evaluator, p))
 	}
 	if through != nil {
 		c.tellOfService(out, through)
@@ -175,22 +176,48 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []policy.F
 	return out, nil
 }
 
+// evaluated is what policies want at each end, of the packet as it is seen there.
+func evaluated(evaluator *policy.Evaluator, p passage) policy.Verdict {
+	v := evaluator.Evaluate(p.sent)
+	if p.come != p.sent {
+		v.Ingress = evaluator.Evaluate(p.come).Ingress
+	}
+	return v
+}
+
 // explainThrough asks about a packet to a Service at every backend that it may be handed to.
-func (c *Computation) explainThrough(out *Explanation, evaluator *policy.Evaluator, via *frontend, packet policy.Flow) {
-	family := packet.Destination.Addr
+func (c *Computation) explainThrough(out *Explanation, evaluator *policy.Evaluator, via *frontend, from end, to passage) {
+	family := to.dst.Addr
 	if !family.IsValid() {
-		family = packet.Source.Addr
+		family = to.src.Addr
 	}
 	for _, b := range c.behind(via, family) {
-		one := packet
-		one.Destination, one.Port, one.Service = b.endpoint(b.address), b.port, nameOf(via.service)
-		out.addBackend(packet, one, b, evaluator.Evaluate(one))
+		one := to.sent
+		one.Port, one.Service = b.port, nameOf(via.service)
+		chosen := b.end
+		chosen.addresses, chosen.byAddress = []netip.Addr{b.address}, true
+		dst := points(chosen)[0]
+		if c.clouds != nil {
+			dst = c.located(chosen, to.src.Network())[0]
+		}
+		p := c.passageOf(pair{to.src, dst}, from, b.end, one)
+		out.addBackend(to.sent.Source.Addr, to.sent.Destination.Addr, p, b, evaluated(evaluator, p))
 	}
 }
 
-func orNone(addrs []netip.Addr) []netip.Addr {
-	if len(addrs) == 0 {
-		return []netip.Addr{{}}
+// AccountsOf are the cloud accounts, "namespace/name", that enforce policies at two ends, sorted. An end that is not found has
+// none.
+func (c *Computation) AccountsOf(from, to string) []string {
+	var out []string
+	for _, text := range []string{from, to} {
+		e, err := c.findEnd("", text)
+		if err != nil {
+			continue
+		}
+		if key, enforced := strings.CutPrefix(e.enforcer, cloud.EnforcerPrefix); enforced {
+			out = append(out, key)
+		}
 	}
-	return addrs
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -1,0 +1,235 @@
+package explain
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
+	"strconv"
+
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/trace"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// State says how far a policy is enforced on a VM.
+type State string
+
+// The states of a policy that is not, or not yet, enforced as it stands.
+const (
+	// StateRefused: it does not fit, or cannot be said, and is left out.
+	StateRefused State = "Refused"
+	// StateKept: the same, and what was enforced of an earlier version stays.
+	StateKept State = "Kept"
+	// StatePending: it is being enforced.
+	StatePending State = "Pending"
+	// StateSuspended: the mode of the VM does not let policies be enforced.
+	StateSuspended State = "Suspended"
+)
+
+// PolicyState is a policy that is not enforced as it stands.
+type PolicyState struct {
+	Policy
+	State State `json:"state"`
+	// Why is the controller's word for it; it may be empty.
+	Why string `json:"why,omitempty"`
+}
+
+// unenforced are the policies of a list that are not enforced on the VM of an entity as they stand, as the status of the VM
+// tells; all of them if the list is nil. Filter is what the interface holds, or nil.
+func (c *Computation) unenforced(ref policy.EntityRef, list []policy.PolicyRef, f *trace.Filter) []PolicyState {
+	vm := c.vmObject(ref)
+	if vm == nil {
+		return nil
+	}
+	var out []PolicyState
+	for _, p := range vm.Status.Policies {
+		named := Policy{Type: policy.PolicyKind(p.Kind), Namespace: p.Namespace, Name: p.Name}
+		if list != nil && !slices.ContainsFunc(list, func(r policy.PolicyRef) bool { return explainPolicy(r) == named }) {
+			continue
+		}
+		state := PolicyState{Policy: named, Why: p.Message}
+		switch p.Phase {
+		case cloudv1alpha1.PolicyPhaseFailed:
+			state.State = StateRefused
+			if f != nil && inForce(f.Held, string(p.UID)) {
+				state.State = StateKept
+			}
+		case cloudv1alpha1.PolicyPhaseSuspended:
+			state.State = StateSuspended
+		case cloudv1alpha1.PolicyPhaseRealizing:
+			state.State = StatePending
+		default:
+			continue
+		}
+		out = append(out, state)
+	}
+	return out
+}
+
+// concerned are the policies that a decision comes from.
+func concerned(d policy.Decision) []policy.PolicyRef {
+	out := slices.Clone(d.IsolatedBy)
+	if d.By != nil {
+		out = append(out, d.By.Policy)
+	}
+	for _, r := range d.Passed {
+		out = append(out, r.Policy)
+	}
+	if out == nil {
+		out = []policy.PolicyRef{}
+	}
+	return out
+}
+
+// inForce reports whether the tags of groups say that a policy, by its UID, is in force on who holds them, maybe in an
+// earlier form. A tag holds names of eight characters, each the beginning of a hash.
+func inForce(groups []*cloud.Group, uid string) bool {
+	const size = 8
+	sum := sha256.Sum256([]byte(uid))
+	name := base64.URLEncoding.EncodeToString(sum[:size/4*3])
+	for _, g := range groups {
+		value, ok := g.Tags[cloud.TagPolicies]
+		for i := 1; ok; i++ {
+			for part := range slices.Chunk([]byte(value), size) {
+				if string(part) == name {
+					return true
+				}
+			}
+			value, ok = g.Tags[cloud.TagPolicies+"."+strconv.Itoa(i)]
+		}
+	}
+	return false
+}
+
+// Group is a security group.
+type Group struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+	// Ours tells that it is one of Nephele's.
+	Ours bool `json:"ours,omitempty"`
+}
+
+func groupOf(g *cloud.Group) Group {
+	return Group{g.ID, g.Name, g.Tags[cloud.TagKind] != "" && g.OwnedBy(g.Tags[cloud.TagCluster])}
+}
+
+// Groups is what the security groups of an interface do with the packet.
+type Groups struct {
+	Interface string `json:"interface"`
+	// Outcome is Allow, Drop, or Unknown if it depends on what cannot be read.
+	Outcome policy.Outcome `json:"outcome"`
+	// Group and Rule are what lets it through, or might; absent if nothing does.
+	Group *Group `json:"group,omitempty"`
+	Rule  string `json:"rule,omitempty"`
+	// Held are all groups of the interface.
+	Held []Group `json:"held,omitempty"`
+}
+
+func groupsOf(f *trace.Filter) *Groups {
+	out := &Groups{Interface: f.Interface.ID, Outcome: policy.OutcomeDrop}
+	switch {
+	case f.Allowed:
+		out.Outcome = policy.OutcomeAllow
+	case f.Uncertain:
+		out.Outcome = policy.OutcomeUnknown
+	}
+	if f.Rule != nil {
+		g := groupOf(f.Group)
+		out.Group, out.Rule = &g, f.Rule.String()
+	}
+	for _, g := range f.Held {
+		out.Held = append(out.Held, groupOf(g))
+	}
+	return out
+}
+
+// decide puts together what policies want at one end, d, what the account says, and what the groups there do: now and native
+// are nil where no interface is known. The result says what is so; what is wanted besides stands in IfEnforced.
+func (c *Computation) decide(at end, to End, d policy.Decision, b byAccount, now, native *trace.Filter) *Decision {
+	wanted := c.wanted(at, to, d, b, native)
+	if d.Exempt != "" {
+		return wanted
+	}
+	states := c.unenforced(at.ref, concerned(d), now)
+	if b.suspended != "" {
+		states = slices.DeleteFunc(states, func(s PolicyState) bool { return s.State == StateSuspended })
+	}
+	if now == nil {
+		return blind(wanted, b, states)
+	}
+	today := groupsOf(now)
+	if !at.isCloudVM() { // nobody enforces policies by groups there
+		if wanted.Outcome == policy.OutcomeAllow && today.Outcome != policy.OutcomeAllow {
+			return &Decision{Outcome: today.Outcome, Default: DefaultGroups, Groups: today, Possible: possible(today.Outcome)}
+		}
+		wanted.Groups = today
+		return wanted
+	}
+	same := today.Outcome == wanted.Outcome || today.Outcome == policy.OutcomeDrop && wanted.Outcome == policy.OutcomeReject
+	onlyPending := !slices.ContainsFunc(states, func(s PolicyState) bool { return s.State != StatePending })
+	if b.suspended == "" && same && onlyPending {
+		wanted.Groups, wanted.Policies = today, states
+		return wanted
+	}
+	out := &Decision{Outcome: today.Outcome, Default: DefaultGroups, Groups: today, NotEnforced: b.suspended, Policies: states, IfEnforced: wanted, Possible: possible(today.Outcome)}
+	if b.suspended == "" && len(states) == 0 {
+		out.Policies = c.unenforced(at.ref, nil, now)
+		out.Differs = len(out.Policies) == 0
+	}
+	return out
+}
+
+func possible(o policy.Outcome) []policy.Outcome {
+	if o == policy.OutcomeUnknown {
+		return []policy.Outcome{policy.OutcomeAllow, policy.OutcomeDrop}
+	}
+	return nil
+}
+
+// wanted is what is so at an end once everything is enforced.
+func (c *Computation) wanted(at end, to End, d policy.Decision, b byAccount, native *trace.Filter) *Decision {
+	if b.failsafe != "" {
+		return &Decision{Outcome: policy.OutcomeAllow, Failsafe: b.failsafe}
+	}
+	out := explainDecision(d, to)
+	left := policy.OutcomeNative
+	switch {
+	case !at.isCloudVM() || d.Exempt != "":
+		left = policy.OutcomeAllow
+	case native != nil:
+		groups := groupsOf(native)
+		left = groups.Outcome
+		if d.Outcome == policy.OutcomeNative || slices.Contains(d.Possible, policy.OutcomeNative) {
+			out.Native = groups
+		}
+	}
+	if out.Outcome == policy.OutcomeNative {
+		out.Outcome, out.Possible = left, possible(left)
+	}
+	if i := slices.Index(out.Possible, policy.OutcomeNative); i >= 0 {
+		list := slices.Delete(slices.Clone(out.Possible), i, i+1)
+		if left == policy.OutcomeUnknown {
+			list = append(list, policy.OutcomeAllow, policy.OutcomeDrop)
+		} else {
+			list = append(list, left)
+		}
+		slices.Sort(list)
+		if out.Possible = slices.Compact(list); len(out.Possible) == 1 {
+			out.Outcome, out.Possible = out.Possible[0], nil
+		}
+	}
+	return out
+}
+
+// blind is what is so where the cloud was not read: statuses tell what is not enforced, and not what is in its place.
+func blind(wanted *Decision, b byAccount, states []PolicyState) *Decision {
+	if b.suspended == "" && len(states) == 0 {
+		return wanted
+	}
+	out := &Decision{Outcome: policy.OutcomeNative, Default: DefaultNative, NotEnforced: b.suspended, Policies: states, IfEnforced: wanted}
+	if b.suspended == "" && slices.ContainsFunc(states, func(s PolicyState) bool { return s.State == StatePending || s.State == StateKept }) {
+		out.Outcome, out.Default, out.Possible = policy.OutcomeUnknown, "", []policy.Outcome{policy.OutcomeAllow, policy.OutcomeDrop}
+	}
+	return out
+}

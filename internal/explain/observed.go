@@ -1,0 +1,270 @@
+package explain
+
+import (
+	"cmp"
+	"net/netip"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/trace"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// ObservedAccount is a cloud account as it was read.
+type ObservedAccount struct {
+	// Key is "namespace/name" of the CloudProviderAccount.
+	Key       string
+	Snapshots []*cloud.Snapshot
+	// VMs are those behind the ExternalEntities.
+	VMs map[types.NamespacedName]inventory.VMRef
+}
+
+// clouds is what was read of all accounts, as it is and as it would be without us.
+type clouds struct {
+	now, native *trace.Cloud
+	vms         map[policy.EntityRef]inventory.VMRef
+}
+
+func cloudsOf(accounts []ObservedAccount) *clouds {
+	if len(accounts) == 0 {
+		return nil
+	}
+	out := &clouds{vms: map[policy.EntityRef]inventory.VMRef{}}
+	var all []*cloud.Snapshot
+	for _, a := range accounts {
+		all = append(all, a.Snapshots...)
+		for name, vm := range a.VMs {
+			out.vms[policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: name.Namespace, Name: name.Name}] = vm
+		}
+	}
+	out.now, out.native = trace.New(all), trace.Native(all)
+	return out
+}
+
+// pair is one way to choose the addresses of two ends.
+type pair struct{ src, dst trace.Point }
+
+// pairs are the addresses that packets between two ends can have. A VM sends from its private addresses; it is reached by
+// these where its network is, and elsewhere by its public ones.
+func (c *Computation) pairs(from, to end) []pair {
+	sources, destinations := points(from), points(to)
+	if c.clouds != nil {
+		fromNetwork, toNetwork := c.networkOf(from), c.networkOf(to)
+		sources, destinations = c.located(from, cmp.Or(fromNetwork, toNetwork)), c.located(to, cmp.Or(toNetwork, fromNetwork))
+		if to.ref == (policy.EntityRef{}) && toNetwork == "" && len(sources) > 0 {
+			destinations = c.located(to, sources[0].Network())
+		}
+	}
+	var out []pair
+	seen := map[pair]bool{}
+	for _, src := range sources {
+		for _, dst := range destinations {
+			p := pair{src, c.reached(src, dst)}
+			if !seen[p] {
+				seen[p] = true
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// networkOf is the network that a VM is in; empty for others, and for one with interfaces in several.
+func (c *Computation) networkOf(e end) string {
+	var out string
+	if vm, known := c.clouds.vms[e.ref]; known {
+		for _, p := range c.clouds.now.VM(vm.Region, vm.VMID) {
+			if out != "" && out != p.Network() {
+				return ""
+			}
+			out = p.Network()
+		}
+	}
+	return out
+}
+
+// points are the addresses of an end where nothing is known of interfaces. An end without any address stands for itself.
+func points(e end) []trace.Point {
+	var out []trace.Point
+	for _, a := range orNone(e.addresses) {
+		out = append(out, trace.Point{Addr: a})
+	}
+	return out
+}
+
+// located finds the interfaces of an end as they are seen from a network.
+func (c *Computation) located(e end, network string) []trace.Point {
+	vm, known := c.clouds.vms[e.ref]
+	if known && !e.byAddress {
+		if out := c.clouds.now.VM(vm.Region, vm.VMID); len(out) > 0 {
+			return out
+		}
+	}
+	var out []trace.Point
+	for _, p := range points(e) {
+		cloudy := known || e.ref == (policy.EntityRef{}) || network != "" // a Pod may have an address that a VPC has too
+		if p.Addr.IsValid() && cloudy {
+			p = c.clouds.now.At(p.Addr, network)
+			if known && (p.VM == nil || p.VM.ID != vm.VMID) { // somebody else there has the address
+				for _, own := range c.clouds.now.VM(vm.Region, vm.VMID) {
+					if own.Addr == e.addresses[0] {
+						p = own
+					}
+				}
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// reached is the destination with its public address, if packets to its private one do not get there.
+func (c *Computation) reached(src, dst trace.Point) trace.Point {
+	if dst.Interface == nil || dst.Public.IsValid() || src.Interface != nil && c.clouds.now.Connected(src.Network(), dst.Network()) ||
+		src.Interface == nil && !trace.Global(src.Addr) {
+		return dst
+	}
+	for _, a := range dst.Interface.PublicIPs {
+		if a.Is4() == dst.Addr.Is4() {
+			dst.Public = a
+			break
+		}
+	}
+	return dst
+}
+
+// serviceOf is what the rules of a cloud see of a packet.
+func serviceOf(f *policy.Flow, v6 bool) flow.Service {
+	one := func(protocol int, at uint16) flow.Service { return flow.Service{Protocol: protocol, From: at, To: at} }
+	switch f.Protocol {
+	case policy.TCP:
+		return one(cloud.TCP, f.Port)
+	case policy.UDP:
+		return one(cloud.UDP, f.Port)
+	case policy.SCTP:
+		return one(cloud.SCTP, f.Port)
+	case policy.ICMP:
+		protocol := cloud.ICMP
+		if v6 {
+			protocol = cloud.ICMPv6
+		}
+		return one(protocol, uint16(f.ICMPType)<<8|uint16(f.ICMPCode))
+	}
+	return flow.Whole(igmp)
+}
+
+// igmp is the number of the protocol.
+const igmp = 2
+
+// passage is one packet: as policies see it at each end, and as a cloud does.
+type passage struct {
+	// sent is the packet as it leaves its source, and come as it gets to its destination.
+	sent, come policy.Flow
+	src, dst   trace.Point
+	// now and native are what the groups do with it, and would do without us; nil where no interface has part in it.
+	now, native *trace.Path
+}
+
+// passageOf follows a packet, which has no addresses yet.
+func (c *Computation) passageOf(p pair, from, to end, f policy.Flow) passage {
+	out := passage{src: p.src, dst: p.dst, sent: f}
+	out.sent.Source, out.sent.Destination = from.endpoint(p.src.Addr), to.endpoint(p.dst.Addr)
+	if p.dst.Public.IsValid() {
+		out.sent.Destination.Addr = p.dst.Public
+	}
+	out.come = out.sent
+	out.come.Destination.Addr = p.dst.Addr
+	if p.src.Interface != nil || p.dst.Interface != nil {
+		s := serviceOf(&f, p.src.Addr.Is6() || p.dst.Addr.Is6())
+		now := c.clouds.now.Follow(p.src, p.dst, s)
+		native := c.clouds.native.Follow(c.clouds.native.Same(p.src), c.clouds.native.Same(p.dst), s)
+		out.now, out.native = &now, &native
+		out.come.Source.Addr = now.SeenSource
+	}
+	return out
+}
+
+// vmObject returns the VirtualMachine of an entity; nil if there is none.
+func (c *Computation) vmObject(ref policy.EntityRef) *cloudv1alpha1.VirtualMachine {
+	name, imported := strings.CutPrefix(ref.Name, cloudv1alpha1.EntityNamePrefix)
+	if ref.Kind != policy.KindExternalEntity || !imported {
+		return nil
+	}
+	for _, vm := range c.VMs {
+		if vm.Namespace == ref.Namespace && vm.Name == name {
+			return vm
+		}
+	}
+	return nil
+}
+
+// describeVM says which VM an entity is; nil if it is none of a cloud.
+func (c *Computation) describeVM(e end) *VM {
+	if !e.isCloudVM() {
+		return nil
+	}
+	object, imported := strings.CutPrefix(e.ref.Name, cloudv1alpha1.EntityNamePrefix)
+	labels := c.Ends[e.ref].Labels
+	if !imported && labels[cloudv1alpha1.LabelOwnerVM] == "" {
+		return nil
+	}
+	out := &VM{ID: object, Name: labels[cloudv1alpha1.LabelCloudVMName]}
+	if vm := c.vmObject(e.ref); vm != nil {
+		if vm.Status.CloudId != "" {
+			out.ID = vm.Status.CloudId
+		}
+		if vm.Status.CloudName != "" {
+			out.Name = vm.Status.CloudName
+		}
+		out.Region, out.Network = vm.Status.Region, vm.Status.CloudVpcId
+	}
+	if c.clouds == nil {
+		return out
+	}
+	ref, known := c.clouds.vms[e.ref]
+	if points := c.clouds.now.VM(ref.Region, ref.VMID); known && len(points) > 0 {
+		p := points[0]
+		out.ID, out.Region, out.Network = p.VM.ID, ref.Region, p.Network()
+		if p.VM.Name != "" {
+			out.Name = p.VM.Name
+		}
+	}
+	return out
+}
+
+// title is what people call an end.
+func (c *Computation) title(e end) string {
+	vm := c.describeVM(e)
+	if vm == nil {
+		return e.String()
+	}
+	name := vm.Name
+	if name == "" {
+		name = vm.ID
+	} else if c.shared(e.ref, name) {
+		name += " (" + vm.ID + ")"
+	}
+	return "VM " + e.ref.Namespace + "/" + name
+}
+
+// shared reports whether another VM of the namespace has the name, too.
+func (c *Computation) shared(ref policy.EntityRef, name string) bool {
+	for other, e := range c.Ends {
+		if other != ref && other.Kind == ref.Kind && other.Namespace == ref.Namespace && strings.EqualFold(e.Labels[cloudv1alpha1.LabelCloudVMName], name) {
+			return true
+		}
+	}
+	return false
+}
+
+func orNone(addrs []netip.Addr) []netip.Addr {
+	if len(addrs) == 0 {
+		return []netip.Addr{{}}
+	}
+	return addrs
+}
