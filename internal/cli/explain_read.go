@@ -66,9 +66,19 @@ func (f *explainFlags) readSnapshot(cmd *cobra.Command) (*computation, error) {
 	if len(p.in.Accounts) == 0 {
 		return nil, errors.New("--snapshot: there is no CloudProviderAccount in the manifests that says which account it is of")
 	}
+	c, err := p.readAll(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	notes(cmd, p.in.notes)
+	return c, reportRefused(cmd, p.in.refused)
+}
+
+// readAll reads all accounts and computes what stands there.
+func (p *planner) readAll(ctx context.Context) (*computation, error) {
 	var read observedAccounts
 	for _, a := range p.in.Accounts {
-		o, err := p.observe(cmd.Context(), a)
+		o, err := p.observe(ctx, a)
 		if err != nil {
 			return nil, err
 		}
@@ -79,9 +89,7 @@ func (f *explainFlags) readSnapshot(cmd *cobra.Command) (*computation, error) {
 	if err := p.foresee(read); err != nil {
 		return nil, err
 	}
-	c := compute(p.in)
-	notes(cmd, p.in.notes)
-	return c, reportRefused(cmd, p.in.refused)
+	return compute(p.in), nil
 }
 
 // readCluster takes everything from the cluster, and the clouds of the accounts that the two ends belong to from these.

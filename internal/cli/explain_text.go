@@ -138,9 +138,9 @@ func because(d *explain.Decision, at explain.End) string {
 	case d.DecidedBy != nil:
 		return d.DecidedBy.String()
 	case d.Native != nil && d.Outcome != policy.OutcomeUnknown:
-		return "no policy decides; of the groups that the machine has of its own " + groupsText(d.Native)
+		return "no policy decides, the machine's own groups do: " + groupsText(d.Native)
 	case d.Outcome == policy.OutcomeUnknown && d.Native != nil && len(d.Uncertain) == 0:
-		return "no policy decides; " + groupsText(d.Native)
+		return "no policy decides, the machine's own groups do: " + groupsText(d.Native)
 	case d.Outcome == policy.OutcomeUnknown:
 		return "only the enforcer knows: " + joined(d.Possible, " or ")
 	case d.Default == string(policy.ExemptItself):
@@ -228,7 +228,7 @@ func stateText(p explain.PolicyState) string {
 	case explain.StateKept:
 		return p.String() + " is refused on this VM, and stays as it was enforced last"
 	case explain.StatePending:
-		return p.String() + " is still being enforced on this VM"
+		return p.String() + " is not yet enforced on this VM as it stands"
 	}
 	return p.String() + " is suspended on this VM, not enforced"
 }

@@ -142,8 +142,8 @@ func (c *Cloud) VM(regionName, id string) []Point {
 }
 
 // At returns who has an address for somebody in a network: an interface there or in a peered network by a private address,
-// else the one that is reached by the public address. Without a network the private address counts if only one interface
-// has it.
+// else the one that is reached by the public address, else the only one in sight with this private address, to which there
+// may be no way.
 func (c *Cloud) At(a netip.Addr, network string) Point {
 	var here, peer, public, any []Point
 	for _, r := range c.regions {
@@ -170,7 +170,7 @@ func (c *Cloud) At(a netip.Addr, network string) Point {
 			return found[0]
 		}
 	}
-	if network == "" && len(any) == 1 {
+	if len(any) == 1 {
 		return any[0]
 	}
 	return Point{Addr: a}

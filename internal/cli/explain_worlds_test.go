@@ -1,0 +1,340 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// explainWorlds is how many random worlds are tried; NEPHELE_EXPLAIN_WORLDS says otherwise, and NEPHELE_EXPLAIN_SEED tries one.
+const explainWorlds = 6
+
+// TestExplainIsWhatTheCloudDoes holds what explain says of today against the simulator's own verdict: on random accounts whose
+// policies are pending, enforced, refused, kept as they were, and suspended, and while a plan is half done.
+func TestExplainIsWhatTheCloudDoes(t *testing.T) {
+	first, n := uint64(1), uint64(explainWorlds)
+	if text := os.Getenv("NEPHELE_EXPLAIN_WORLDS"); text != "" {
+		n, _ = strconv.ParseUint(text, 10, 32)
+	}
+	if text := os.Getenv("NEPHELE_EXPLAIN_SEED"); text != "" {
+		first, _ = strconv.ParseUint(text, 10, 64)
+		n = 1
+	}
+	seen := map[string]int{}
+	for seed := first; seed < first+n; seed++ {
+		w := newExplainWorld(t, seed)
+		w.live(t, seen)
+		if t.Failed() {
+			t.Fatalf("seed %d: try it alone with NEPHELE_EXPLAIN_SEED=%[1]d", seed)
+		}
+	}
+	t.Logf("%v", seen)
+	for _, what := range []string{"Allow", "Drop", "NoRoute", "policy Refused", "policy Kept", "policy Pending", "policy Suspended", "otherwise if enforced"} {
+		if seen[what] == 0 && n >= explainWorlds {
+			t.Errorf("no flow with %s in %d worlds: %v", what, n, seen)
+		}
+	}
+}
+
+// explainWorld is a random account and what is wanted there.
+type explainWorld struct {
+	*rand.Rand
+	seed     uint64
+	server   *sim.Server
+	provider cloud.Provider
+	planner  *planner
+	networks []string
+	tags     []string
+}
+
+func newExplainWorld(t *testing.T, seed uint64) *explainWorld {
+	t.Helper()
+	state, err := estate.Random(seed, estate.Shape{VPCs: 3, VMs: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: seed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	provider, err := aws.New(aws.Config{
+		Credential: cloudv1alpha1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
+		Region:     "us-west-2", Endpoint: server.URL(), UserAgent: "test",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &explainWorld{Rand: rand.New(rand.NewPCG(seed, 7)), seed: seed, server: server, provider: provider, tags: []string{"web", "db", "api", "batch"}}
+	for _, r := range state.Regions {
+		for _, v := range r.VPCs {
+			w.networks = append(w.networks, v.ID)
+		}
+	}
+	return w
+}
+
+// live lets the world go through all states, and compares in each.
+func (w *explainWorld) live(t *testing.T, seen map[string]int) {
+	t.Helper()
+	policies := w.policies(3)
+	w.want(t, policies, "enforce")
+	w.compare(t, "at first", seen)
+	w.want(t, policies, "enforce")
+	w.perform(t, 1+w.IntN(12))
+	w.want(t, policies, "enforce")
+	w.compare(t, "half way", seen)
+	w.want(t, policies, "enforce")
+	w.perform(t, -1)
+	w.want(t, policies, "enforce")
+	w.compare(t, "enforced", seen)
+	for i := range policies { // some are changed into what cannot be enforced, so that what was stays
+		switch w.IntN(3) {
+		case 0:
+			if !strings.Contains(policies[i], unsayable) {
+				policies[i] = strings.Replace(policies[i], "ingress:\n", "ingress:\n"+unsayable, 1)
+			}
+		case 1:
+			policies[i] = w.policy(i)
+		}
+	}
+	w.want(t, policies, "enforce")
+	w.compare(t, "changed", seen)
+	w.want(t, policies, "enforce")
+	w.perform(t, -1)
+	w.want(t, policies, "plan")
+	w.compare(t, "suspended", seen)
+	w.want(t, policies, "enforce")
+	w.compare(t, "refused and kept", seen)
+}
+
+func (w *explainWorld) policies(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = w.policy(i)
+	}
+	return out
+}
+
+// unsayable is a rule that no security group can say.
+const unsayable = "  - {name: sees, action: Allow, ports: [{port: 80}], l7Protocols: [{http: {host: x}}]}\n"
+
+func (w *explainWorld) peer() string {
+	switch w.IntN(4) {
+	case 0:
+		return fmt.Sprintf("{ipBlock: {cidr: 10.%d.0.0/16}}", w.IntN(3))
+	case 1:
+		return "{ipBlock: {cidr: 0.0.0.0/0}}"
+	}
+	return "{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: " + w.tags[w.IntN(len(w.tags))] + "}}}"
+}
+
+func (w *explainWorld) policy(i int) string {
+	rules := func(list, peers string) string {
+		text := list + ":\n"
+		for k := range 1 + w.IntN(2) {
+			action := []string{"Allow", "Allow", "Drop"}[w.IntN(3)]
+			port := []string{"ports: [{port: 22}]", "ports: [{port: 80, endPort: 443}]", "protocols: [{icmp: {icmpType: 8}}]"}[w.IntN(3)]
+			text += fmt.Sprintf("  - {name: %s%d, action: %s, %s: [%s], %s}\n", list, k, action, peers, w.peer(), port)
+		}
+		return text
+	}
+	text := fmt.Sprintf(`---
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {name: p%d, namespace: vms}
+spec:
+  priority: %d
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: %s}}}]
+  `, i, i+1, w.tags[w.IntN(len(w.tags))])
+	text += rules("ingress", "from")
+	if w.IntN(2) == 0 {
+		text += "  " + rules("egress", "to")
+	}
+	if w.IntN(5) == 0 {
+		text = strings.Replace(text, "ingress:\n", "ingress:\n"+unsayable, 1)
+	}
+	return text
+}
+
+// want makes what is wanted the policies, on the VMs of all networks but the last, in a mode.
+func (w *explainWorld) want(t *testing.T, policies []string, mode string) {
+	t.Helper()
+	var matches []string
+	for _, n := range w.networks[:len(w.networks)-1] {
+		matches = append(matches, "{vpcMatch: {matchID: "+n+"}}")
+	}
+	manifests := fmt.Sprintf(`
+apiVersion: v1
+kind: Namespace
+metadata: {name: vms}
+---
+apiVersion: crd.cloud.antrea.io/v1alpha1
+kind: CloudProviderAccount
+metadata: {name: a, namespace: vms}
+spec:
+  awsConfig: {region: [us-west-2], secretRef: {name: s, namespace: vms, key: k}}
+---
+apiVersion: crd.cloud.antrea.io/v1alpha1
+kind: CloudEntitySelector
+metadata: {name: all, namespace: vms}
+spec: {accountName: a, accountNamespace: vms, mode: %s, vmSelector: [%s]}
+`, mode, strings.Join(matches, ", ")) + strings.Join(policies, "")
+	in, err := loadInputs([]string{"-"}, strings.NewReader(manifests))
+	if err != nil || len(in.refused) > 0 {
+		t.Fatalf("seed %d: %v, refused %v\n%s", w.seed, err, in.refused, manifests)
+	}
+	w.planner = &planner{in: in, clusterID: "test", open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error) {
+		return w.provider, nil
+	}}
+}
+
+// perform applies plans until nothing is left to do, or so many steps are done. It stops where nothing changes any more.
+func (w *explainWorld) perform(t *testing.T, steps int) {
+	t.Helper()
+	for range 8 {
+		planned, err := w.planner.plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if planned.accounts[0].result.Plan.Empty() {
+			return
+		}
+		ids := map[string]string{}
+		for _, g := range planned.accounts[0].regions[0].Snapshot.Groups {
+			ids[g.NetworkID+"/"+g.Name] = g.ID
+		}
+		for _, s := range planned.accounts[0].result.Plan.Steps {
+			if steps == 0 {
+				return
+			}
+			steps--
+			id, err := w.provider.Apply(t.Context(), s.Scope, s.Op.Resolve(s.Network, ids))
+			if err != nil {
+				t.Fatalf("seed %d: %s: %v", w.seed, s.Op, err)
+			}
+			if s.Op.Kind == cloud.OpCreateGroup {
+				ids[s.Network+"/"+s.Op.Group.Name] = id
+			}
+		}
+	}
+}
+
+// site is an end to ask about.
+type site struct {
+	text string
+	world.End
+}
+
+// compare asks about random flows.
+func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
+	t.Helper()
+	c, err := w.planner.readAll(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inside, outside []site
+	for _, n := range c.Observed[0].Snapshots[0].Interfaces {
+		for _, a := range n.PrivateIPs {
+			inside = append(inside, site{a.String(), world.End{NIC: n.ID, Addr: a}})
+		}
+		for _, a := range n.PublicIPs {
+			outside = append(outside, site{a.String(), world.End{NIC: n.ID, Addr: a}})
+		}
+	}
+	for _, a := range []string{"203.0.113.7", "8.8.8.8", "198.51.100.9", "172.16.0.9"} {
+		outside = append(outside, site{a, world.End{Addr: netip.MustParseAddr(a)}})
+	}
+	for range 150 {
+		src := inside[w.IntN(len(inside))]
+		dst := inside[w.IntN(len(inside))]
+		switch w.IntN(4) {
+		case 0:
+			dst = outside[w.IntN(len(outside))]
+		case 1:
+			src = outside[len(outside)-1-w.IntN(4)] // who has no interface
+		}
+		if src.Addr.Is4() != dst.Addr.Is4() {
+			continue
+		}
+		f := world.Flow{Src: src.End, Dst: dst.End, Protocol: 6, Port: []int{22, 80, 300, 443, 444}[w.IntN(5)]}
+		q := explain.Question{From: src.text, To: dst.text, Protocol: "TCP", Port: strconv.Itoa(f.Port)}
+		if w.IntN(4) == 0 {
+			f.Protocol, f.Port, f.ICMPType = 1, 0, 8
+			if src.Addr.Is6() {
+				f.Protocol, f.ICMPType = 58, 128
+			}
+			q.Protocol, q.Port = "ICMP", ""
+		}
+		truth, err := w.server.World().Allowed(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.Answer(q)
+		if err != nil {
+			t.Fatalf("seed %d, %s: %+v: %v", w.seed, when, q, err)
+		}
+		seen[got.Verdict]++
+		if !agrees(got, truth) {
+			t.Errorf("seed %d, %s: %s\nthe simulator says %s\n%s", w.seed, when, f, truth.Reason, explanationText(got))
+			return
+		}
+		note(seen, got)
+	}
+}
+
+// agrees reports whether an answer is what the simulator says. It does not look at routes; of a source without a public
+// address it takes the private one to be seen, where explain says that it does not know.
+func agrees(got *explain.Explanation, truth world.Verdict) bool {
+	half := func(d *explain.Decision, h world.Half) bool {
+		if !h.Filtered {
+			return d.Outcome == "Allow"
+		}
+		return (d.Outcome == "Allow") == h.Allowed && (d.Outcome == "Allow" || d.Outcome == "Drop" || d.Outcome == "Reject")
+	}
+	unknown := got.Path != nil && len(got.Path.Remarks) > 0 && got.Path.Remarks[0] == explain.RemarkSourceUnknown
+	if got.Egress == nil || !half(got.Egress, truth.Egress) || !unknown && !half(got.Ingress, truth.Ingress) {
+		return false
+	}
+	switch got.Verdict {
+	case "Allow":
+		return truth.Allowed || unknown
+	case "Drop", "Reject":
+		return !truth.Allowed || unknown
+	case explain.NoRoute:
+		return got.Path.FromNetwork != got.Path.ToNetwork
+	case "Unknown":
+		return unknown
+	}
+	return false
+}
+
+func note(seen map[string]int, x *explain.Explanation) {
+	for _, d := range []*explain.Decision{x.Egress, x.Ingress} {
+		for _, p := range d.Policies {
+			seen["policy "+string(p.State)]++
+		}
+		if d.NotEnforced != "" {
+			seen["policy Suspended"]++
+		}
+		if d.IfEnforced != nil && d.IfEnforced.Outcome != d.Outcome {
+			seen["otherwise if enforced"]++
+		}
+		if d.Differs {
+			seen["differs"]++
+		}
+	}
+}
