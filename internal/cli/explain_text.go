@@ -166,12 +166,22 @@ func today(d *explain.Decision, at explain.End) string {
 		return "not enforced: " + d.NotEnforced + "; today " + groupsText(d.Groups)
 	case len(d.Policies) > 0:
 		return statesText(d.Policies) + "; today " + groupsText(d.Groups)
-	case d.Differs:
-		return "today " + groupsText(d.Groups) + ", although the policies want otherwise: somebody has changed the groups, or they are just being changed"
+	case d.Differs != "":
+		return "today " + groupsText(d.Groups) + ", although the policies want otherwise: " + differenceText(d.Differs)
 	case at.Kind == "":
 		return "an address of interface " + d.Groups.Interface + "; no policy applies there; " + groupsText(d.Groups)
 	}
 	return "whatever policies say, " + groupsText(d.Groups)
+}
+
+func differenceText(d explain.Difference) string {
+	switch d {
+	case explain.DiffersUnreleased:
+		return "no policy applies to this VM any more, and what was enforced is not yet given back"
+	case explain.DiffersByAddress:
+		return "the packet goes by a public address, and rules for VMs that policies select name their private ones"
+	}
+	return "somebody has changed the groups, or they are just being changed"
 }
 
 // enforcedBy says which group lets through, or not, what policies decide about.

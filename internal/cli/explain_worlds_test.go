@@ -292,6 +292,9 @@ func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 			t.Errorf("seed %d, %s: %s\nthe simulator says %s\n%s", w.seed, when, f, truth.Reason, explanationText(got))
 			return
 		}
+		if got.Egress.Differs == explain.DiffersChanged || got.Ingress.Differs == explain.DiffersChanged {
+			t.Errorf("seed %d, %s: nobody has changed anything by hand\n%s", w.seed, when, explanationText(got))
+		}
 		note(seen, got)
 	}
 }
@@ -333,8 +336,8 @@ func note(seen map[string]int, x *explain.Explanation) {
 		if d.IfEnforced != nil && d.IfEnforced.Outcome != d.Outcome {
 			seen["otherwise if enforced"]++
 		}
-		if d.Differs {
-			seen["differs"]++
+		if d.Differs != "" {
+			seen["differs "+string(d.Differs)]++
 		}
 	}
 }

@@ -175,7 +175,13 @@ func (c *Computation) decide(at end, to End, d policy.Decision, b byAccount, now
 	out := &Decision{Outcome: today.Outcome, Default: DefaultGroups, Groups: today, NotEnforced: b.suspended, Policies: states, IfEnforced: wanted, Possible: possible(today.Outcome)}
 	if b.suspended == "" && len(states) == 0 {
 		out.Policies = c.unenforced(at.ref, nil, now)
-		out.Differs = len(out.Policies) == 0
+		switch vm := c.vmObject(at.ref); {
+		case len(out.Policies) > 0:
+		case vm != nil && len(vm.Status.Policies) == 0 && slices.ContainsFunc(today.Held, func(g Group) bool { return g.Ours }):
+			out.Differs = DiffersUnreleased
+		default:
+			out.Differs = DiffersChanged
+		}
 	}
 	return out
 }

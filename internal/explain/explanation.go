@@ -129,6 +129,19 @@ const (
 	DefaultGroups = "groups"
 )
 
+// Difference is why groups do otherwise than policies that count as enforced.
+type Difference string
+
+// The differences.
+const (
+	// DiffersUnreleased: no policy applies any more, and what was enforced is not yet given back.
+	DiffersUnreleased Difference = "Unreleased"
+	// DiffersByAddress: the packet goes by a public address, and the rules for VMs that policies select name their private ones.
+	DiffersByAddress Difference = "PublicAddress"
+	// DiffersChanged: somebody has changed the groups, or the cloud was read before or after what the statuses tell of.
+	DiffersChanged Difference = "Changed"
+)
+
 // Decision is what is so at one end.
 type Decision struct {
 	// Outcome is what happens there today, as far as that is known: Allow, Drop, Reject or Unknown; Native if the groups of a VM
@@ -138,9 +151,8 @@ type Decision struct {
 	NotEnforced string `json:"notEnforced,omitempty"`
 	// Policies are those that decide, or would, and are not enforced as they stand.
 	Policies []PolicyState `json:"policies,omitempty"`
-	// Differs tells that the groups do otherwise than policies that count as enforced: somebody has changed the groups, or the
-	// cloud was read before or after what the statuses tell of.
-	Differs bool `json:"differs,omitempty"`
+	// Differs says why the groups do otherwise than policies that count as enforced; empty if they do not.
+	Differs Difference `json:"differs,omitempty"`
 	// IfEnforced is what would be so if everything were enforced as it stands, where that is not what is so.
 	IfEnforced *Decision `json:"ifEnforced,omitempty"`
 	// Groups is what the security groups of the interface do, where they were read.
@@ -235,6 +247,11 @@ func (x *Explanation) add(source, destination netip.Addr, p passage, to end, v p
 	}
 	f.Egress = x.c.decide(x.source, x.From, v.Egress, out, now.Egress, native.Egress)
 	f.Ingress = x.c.decide(to, f.At, v.Ingress, in, now.Ingress, native.Ingress)
+	for _, d := range []*Decision{f.Egress, f.Ingress} {
+		if d.Differs == DiffersChanged && now.Way == trace.WayInternet {
+			d.Differs = DiffersByAddress
+		}
+	}
 	if v.Service != nil {
 		f.AtService = x.c.wanted(end{}, End{Enforcer: "every Node"}, *v.Service, byAccount{}, nil)
 	}

@@ -161,6 +161,9 @@ func serviceOf(f *policy.Flow, v6 bool) flow.Service {
 // igmp is the number of the protocol.
 const igmp = 2
 
+// somewhere stands for an address of the Internet that is not known. It is one that nobody has.
+func somewhere() netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, 1}) }
+
 // passage is one packet: as policies see it at each end, and as a cloud does.
 type passage struct {
 	// sent is the packet as it leaves its source, and come as it gets to its destination.
@@ -185,6 +188,9 @@ func (c *Computation) passageOf(p pair, from, to end, f policy.Flow) passage {
 		native := c.clouds.native.Follow(c.clouds.native.Same(p.src), c.clouds.native.Same(p.dst), s)
 		out.now, out.native = &now, &native
 		out.come.Source.Addr = now.SeenSource
+		if !now.SeenSource.IsValid() && p.src.Addr.IsValid() { // some address of the Internet, which is nobody's that is known
+			out.come.Source = policy.Endpoint{Addr: somewhere()}
+		}
 	}
 	return out
 }
