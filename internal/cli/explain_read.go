@@ -98,26 +98,34 @@ func (f *explainFlags) readCluster(cmd *cobra.Command) (*computation, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := readInputs(cmd.Context(), c)
+	computed, err := f.readFrom(cmd.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	notes(cmd, computed.in.notes)
+	return computed, nil
+}
+
+func (f *explainFlags) readFrom(ctx context.Context, c client.Reader) (*computation, error) {
+	in, err := readInputs(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	var slices discoveryv1.EndpointSliceList
-	if err := c.List(cmd.Context(), &slices); err != nil {
+	if err := c.List(ctx, &slices); err != nil {
 		in.notes = append(in.notes, fmt.Sprintf("who is behind Services is told by their selectors, because EndpointSlices cannot be read: %v", err))
 	}
 	in.Slices = pointers(slices.Items)
 	computed := compute(in)
 	if !f.clouds.unread {
 		if concerned := computed.AccountsOf(f.from, f.to); len(concerned) > 0 {
-			f.readClouds(cmd.Context(), c, in, concerned)
+			f.readClouds(ctx, c, in, concerned)
 			computed = recompute(in)
 		}
 	}
 	for _, r := range in.refused {
 		in.notes = append(in.notes, "left out, as by the controller: "+r.String())
 	}
-	notes(cmd, in.notes)
 	return computed, nil
 }
 
