@@ -1,33 +1,17 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
-
-// Access is what accounts may use of the process that serves them, and how much is taken from each. The zero value grants nothing beyond the
-// clouds' own services, and takes as much as the adapters do by default.
-type Access struct {
-	// Endpoints may be called besides the clouds' own.
-	Endpoints egress.Rules
-	// AmbientNamespaces are those whose accounts may have roles assumed with the identity of the process; "*" stands for all.
-	AmbientNamespaces []string
-	// Bounds are how much is taken from one account.
-	Bounds cloud.Bounds
-}
-
-// LocalAccess is the Access of a process that serves the person at this machine: endpoints on it may be called.
-func LocalAccess() Access { return Access{Endpoints: egress.Local()} }
 
 // AccessFlags are the flags of an Access.
 type AccessFlags struct {
@@ -51,7 +35,7 @@ func (f *AccessFlags) Register(flags *pflag.FlagSet, endpoints ...string) {
 }
 
 // Access returns what the flags say, or which of them cannot be.
-func (f *AccessFlags) Access() (Access, error) {
+func (f *AccessFlags) Access() (controller.Access, error) {
 	var errs []error
 	rules, err := egress.Parse(f.endpoints)
 	if err != nil {
@@ -72,28 +56,5 @@ func (f *AccessFlags) Access() (Access, error) {
 			errs = append(errs, fmt.Errorf("--%s %d: want at least %d", b.flag, b.value, b.least))
 		}
 	}
-	return Access{Endpoints: rules, AmbientNamespaces: f.namespaces, Bounds: f.bounds}, errors.Join(errs...)
-}
-
-// tell logs what is granted.
-func (a Access) tell(log logr.Logger) {
-	log.Info("What accounts may use", "allowedEndpoints", a.Endpoints.String(), "ambientIdentityNamespaces", a.AmbientNamespaces,
-		"maxAnswerBytes", a.Bounds.AnswerBytes, "maxPages", a.Bounds.Pages, "maxObjects", a.Bounds.Objects)
-}
-
-// ambient returns the identity of the process if any account may use it, else nil.
-func (a Access) ambient(ctx context.Context, cluster string) (*aws.Ambient, error) {
-	if len(a.AmbientNamespaces) == 0 {
-		return nil, nil
-	}
-	own, err := aws.LoadAmbient(ctx, cluster)
-	if err != nil {
-		return nil, fmt.Errorf("--ambient-identity-namespaces: %w", err)
-	}
-	return own, nil
-}
-
-// lends reports whether the accounts of a namespace may use the identity of the process.
-func (a Access) lends(namespace string) bool {
-	return slices.Contains(a.AmbientNamespaces, "*") || slices.Contains(a.AmbientNamespaces, namespace)
+	return controller.Access{Endpoints: rules, AmbientNamespaces: f.namespaces, Bounds: f.bounds}, errors.Join(errs...)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
@@ -137,7 +138,7 @@ func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *inpu
 	unread := func(err error) {
 		in.notes = append(in.notes, "the cloud is not read, only what statuses say is told: "+err.Error())
 	}
-	id, err := clusterID(ctx, c)
+	id, err := controller.ClusterID(ctx, c)
 	if err != nil {
 		unread(err)
 		return
@@ -147,7 +148,7 @@ func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *inpu
 		unread(err)
 		return
 	}
-	accounts, err := newAWSAccounts(ctx, id, access)
+	accounts, err := controller.NewAWSAccounts(ctx, id, access)
 	if err != nil {
 		unread(err)
 		return
@@ -188,7 +189,7 @@ func (p *planner) foresee(read observedAccounts) error {
 	store := watchstore.New(watchstore.Options{})
 	store.Publish(convert.Delta(explain.Compute(&p.in.Objects).Delta))
 	for _, o := range read {
-		acct := describe(read, o.key)
+		acct := controller.Describe(read, o.key)
 		in, err := p.input(acct, o, store)
 		if err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
 )
 
@@ -53,7 +54,7 @@ func (f clusterFlags) client() (client.Client, error) {
 }
 
 func newClient(cfg *rest.Config) (client.Client, error) {
-	scheme, err := Scheme()
+	scheme, err := controller.Scheme()
 	if err != nil {
 		return nil, err
 	}

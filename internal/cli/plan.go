@@ -21,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
@@ -146,12 +147,12 @@ func (f planFlags) prepare(cmd *cobra.Command) (*planner, error) {
 }
 
 // planOver plans for a cluster with the manifests in files applied to it. What of these admission would refuse is in in.refused.
-func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Reader, access Access) (*planner, error) {
-	id, err := clusterID(ctx, c)
+func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Reader, access controller.Access) (*planner, error) {
+	id, err := controller.ClusterID(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	accounts, err := newAWSAccounts(ctx, id, access)
+	accounts, err := controller.NewAWSAccounts(ctx, id, access)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func Preview(ctx context.Context, cfg *rest.Config, account types.NamespacedName
 	if err != nil {
 		return nil, err
 	}
-	p, err := planOver(ctx, c, files, strings.NewReader(""), LocalAccess())
+	p, err := planOver(ctx, c, files, strings.NewReader(""), controller.LocalAccess())
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +284,7 @@ func (p *planner) plan(ctx context.Context) (plans, error) {
 		return plans{}, err
 	}
 	for _, o := range observed {
-		acct := describe(known, o.key)
+		acct := controller.Describe(known, o.key)
 		in, err := p.input(acct, o, store)
 		if err != nil {
 			return plans{}, err
@@ -318,7 +319,7 @@ func (p *planner) input(acct realize.Account, o *observedAccount, computed *watc
 // read is not known, as to a controller that has not read it yet.
 func (p *planner) observeNeighbours(ctx context.Context, observed observedAccounts) observedAccounts {
 	sees := slices.ContainsFunc(observed, func(o *observedAccount) bool {
-		return slices.ContainsFunc(o.regions, func(r plan.Region) bool { return len(sharedNetworks(r.Snapshot)) > 0 })
+		return slices.ContainsFunc(o.regions, func(r plan.Region) bool { return len(controller.SharedNetworks(r.Snapshot)) > 0 })
 	})
 	if !sees {
 		return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/controller"
 )
 
 // shopEstate is an account of two machines that admit SSH and HTTP.
@@ -202,7 +203,7 @@ func TestPlanInputIsTheControllers(t *testing.T) {
 	known := observedAccounts{observed("a", "i-0000000000000001a"), observed("b", "i-b")}
 	store := watchstore.New(watchstore.Options{})
 	store.Publish(convert.Delta(compute(in).Delta))
-	acct := describe(known, "vms/a")
+	acct := controller.Describe(known, "vms/a")
 	got, err := (&planner{in: in, clusterID: "cluster"}).input(acct, known[0], store)
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +252,7 @@ func TestOnePlanInput(t *testing.T) {
 // TestPlanOfAnAccountBeingDeleted: it is given back, whatever the policies say.
 func TestPlanOfAnAccountBeingDeleted(t *testing.T) {
 	o := &observedAccount{key: "vms/a", deleting: true, regions: []plan.Region{{Snapshot: &cloud.Snapshot{Scope: cloud.Scope{Region: "r"}}}}}
-	if a := describe(observedAccounts{o}, "vms/a"); !a.Releasing {
+	if a := controller.Describe(observedAccounts{o}, "vms/a"); !a.Releasing {
 		t.Errorf("%+v", a)
 	}
 }

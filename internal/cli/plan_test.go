@@ -15,6 +15,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/cli/manifest"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
@@ -147,7 +148,7 @@ func TestPlanBadInput(t *testing.T) {
 
 // TestPlanOverCluster makes plans for a cluster as it is, and with manifests over it.
 func TestPlanOverCluster(t *testing.T) {
-	scheme, err := Scheme()
+	scheme, err := controller.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestPlanOverCluster(t *testing.T) {
 	cluster := api.Build()
 	rules := func(files []string, over string) string {
 		t.Helper()
-		p, err := planOver(t.Context(), cluster, files, strings.NewReader(over), Access{})
+		p, err := planOver(t.Context(), cluster, files, strings.NewReader(over), controller.Access{})
 		if err != nil || len(p.in.refused) > 0 || len(p.in.notes) > 0 {
 			t.Fatalf("%v, refused %v, notes %v", err, p.in.refused, p.in.notes)
 		}
@@ -205,7 +206,7 @@ func TestPlanBeforeAnythingIsApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Close() })
-	scheme, err := Scheme()
+	scheme, err := controller.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +217,7 @@ func TestPlanBeforeAnythingIsApplied(t *testing.T) {
 	value := `{"accessKeyId": "` + estate.DefaultAccessKeyID + `", "accessKeySecret": "` + estate.DefaultSecret + `"}`
 	for field, value := range map[string]string{"stringData": value, "data": base64.StdEncoding.EncodeToString([]byte(value))} {
 		secret := "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: vms}\n" + field + ": {k: '" + value + "'}\n"
-		p, err := planOver(t.Context(), cluster, []string{"-"}, strings.NewReader(account+secret+"---"+sshPolicy), LocalAccess())
+		p, err := planOver(t.Context(), cluster, []string{"-"}, strings.NewReader(account+secret+"---"+sshPolicy), controller.LocalAccess())
 		if err != nil || len(p.in.refused) > 0 {
 			t.Fatalf("%v, refused %v", err, p.in.refused)
 		}

@@ -16,13 +16,14 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/controller"
 )
 
 // opener makes the provider of an account.
 type opener func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error)
 
 // openFromCluster takes the credentials of accounts from manifests, or else from the cluster.
-func openFromCluster(c client.Reader, secrets []*corev1.Secret, accounts *awsAccounts) opener {
+func openFromCluster(c client.Reader, secrets []*corev1.Secret, accounts *controller.AWSAccounts) opener {
 	return func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error) {
 		ref := a.Spec.AWSConfig.SecretRef
 		if ref == nil {
@@ -32,7 +33,7 @@ func openFromCluster(c client.Reader, secrets []*corev1.Secret, accounts *awsAcc
 		if err != nil {
 			return nil, fmt.Errorf("reading the credentials: %w", err)
 		}
-		return accounts.open(inventory.AccountConfig{
+		return accounts.Open(inventory.AccountConfig{
 			Account: cloud.AccountKey(a.Namespace, a.Name), Cloud: cloudv1alpha1.CloudProviderAWS,
 			Regions: a.Spec.AWSConfig.Region, Endpoint: a.Spec.AWSConfig.Endpoint, Quotas: a.Spec.AWSConfig.Quotas,
 			Secret: ref.Namespace + "/" + ref.Name, SecretKey: ref.Key, SecretValue: value,
@@ -142,9 +143,9 @@ func (in *inputs) tighten(ref v1beta2.NetworkPolicyReference) bool {
 	named := func(o client.Object) bool { return o.GetNamespace() == ref.Namespace && o.GetName() == ref.Name }
 	switch ref.Type {
 	case v1beta2.AntreaNetworkPolicy:
-		return slices.ContainsFunc(in.Policies, func(p *antreav1beta1.NetworkPolicy) bool { return named(p) && asksToTighten(p) })
+		return slices.ContainsFunc(in.Policies, func(p *antreav1beta1.NetworkPolicy) bool { return named(p) && controller.AsksToTighten(p) })
 	case v1beta2.AntreaClusterNetworkPolicy:
-		return slices.ContainsFunc(in.ClusterPolicies, func(p *antreav1beta1.ClusterNetworkPolicy) bool { return named(p) && asksToTighten(p) })
+		return slices.ContainsFunc(in.ClusterPolicies, func(p *antreav1beta1.ClusterNetworkPolicy) bool { return named(p) && controller.AsksToTighten(p) })
 	}
 	return false
 }

@@ -1,34 +1,37 @@
 package cli
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/netip"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/semaphore"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/nephele-io/nephele/internal/apiserver"
-	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/controller"
 )
 
-// scrapes is how many requests for metrics are answered at a time.
-const scrapes = 8
+// RegisterEnforcers adds --enforcer-access, which sets Enforcers of the options.
+func RegisterEnforcers(f *pflag.FlagSet, o *controller.APIOptions) {
+	o.Enforcers = apiserver.OwnKey
+	f.Var(&o.Enforcers, "enforcer-access", "whom callers of the computed API may act for: own-key (themselves, and whom a rule with verb enforce names) or any (everybody, as with Antrea)")
+}
+
+// RegisterInstance adds the flag of the options of an instance.
+func RegisterInstance(f *pflag.FlagSet, o *controller.InstanceOptions) {
+	f.DurationVar(&o.Heartbeat, "instance-heartbeat", controller.DefaultHeartbeat, "within this time the mark of this instance on every "+
+		"claimed network moves, so that a copy of the cluster finds out that it is one; after a crash the next instance "+
+		"waits for as long")
+}
+
+// RegisterAuditLog adds the flag of the file for the record of changes. Its default is what the file is.
+func RegisterAuditLog(f *pflag.FlagSet, file *string) {
+	f.StringVar(file, "audit-log", *file, "file for the record of all calls that change something in a cloud; it is rotated. Empty for the log alone")
+}
 
 // servingFlags say who may ask this process, how much, and which Secrets it reads.
 type servingFlags struct {
-	api              *APIOptions
+	api              *controller.APIOptions
 	secretNamespaces []string
 }
 
@@ -44,7 +47,7 @@ func (f *servingFlags) register(flags *pflag.FlagSet) {
 }
 
 // apply checks the flags and puts them where they count.
-func (f *servingFlags) apply(o *ControllerOptions) error {
+func (f *servingFlags) apply(o *controller.Options) error {
 	l := f.api.Limits
 	if least := min(l.Connections, l.ConnectionsPerAddress, l.WatchesPerKey, l.WatchesPerClient); least < 1 {
 		return fmt.Errorf("--api-connections, --api-connections-per-address, --api-watches-per-key, --api-watches-per-client: got %d, want at least 1", least)
@@ -59,96 +62,4 @@ func (f *servingFlags) apply(o *ControllerOptions) error {
 	}
 	o.SecretNamespaces = f.secretNamespaces
 	return nil
-}
-
-// cacheOptions limits what is watched.
-func cacheOptions(o ControllerOptions) cache.Options {
-	out := cache.Options{DefaultTransform: control.NewTrimmer().Trim}
-	if len(o.SecretNamespaces) > 0 {
-		namespaces := map[string]cache.Config{}
-		for _, ns := range o.SecretNamespaces {
-			namespaces[ns] = cache.Config{}
-		}
-		out.ByObject = map[client.Object]cache.ByObject{&corev1.Secret{}: {Namespaces: namespaces}}
-	}
-	return out
-}
-
-// certificate returns where to ask for the certificate of the computed API once it is served to others; nil if it never is.
-func (o ControllerOptions) certificate() func() *apiserver.Certificate {
-	if o.API == nil {
-		return nil
-	}
-	return o.loopback.certificate.Load
-}
-
-// metricsOptions says how metrics are served: to everybody on this machine over HTTP if nobody else reaches the address, else over
-// TLS to those whom the cluster lets read them. cert is asked for the certificate of the computed API; without one, the process makes
-// one that nobody can verify.
-func metricsOptions(address string, cert func() *apiserver.Certificate) (metricsserver.Options, error) {
-	out := metricsserver.Options{BindAddress: address}
-	if address == "" || address == "0" {
-		out.BindAddress = "0"
-		return out, nil
-	}
-	local, err := onLoopback(address)
-	if err != nil || local {
-		return out, err
-	}
-	out.SecureServing, out.FilterProvider = true, scrapersOnly
-	out.TLSOpts = []func(*tls.Config){func(c *tls.Config) {
-		// A scrape is one request; the many at a time of HTTP/2 serve nobody but an attacker.
-		c.NextProtos, c.MinVersion = []string{"http/1.1"}, tls.VersionTLS12
-		if cert != nil {
-			c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-				if current := cert(); current != nil {
-					return current.Current()
-				}
-				return nil, errors.New("the certificate has not been made yet")
-			}
-		}
-	}}
-	return out, nil
-}
-
-// onLoopback reports whether an address is reached from this machine only.
-func onLoopback(address string) (bool, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false, fmt.Errorf("--metrics %s: want HOST:PORT, or 0 for none", address)
-	}
-	if host == "localhost" {
-		return true, nil
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback(), nil
-}
-
-// scrapersOnly is a FilterProvider: the cluster says who calls, and whether he may get the path.
-func scrapersOnly(cfg *rest.Config, c *http.Client) (metricsserver.Filter, error) {
-	known, err := filters.WithAuthenticationAndAuthorization(cfg, c)
-	if err != nil {
-		return nil, fmt.Errorf("protect the metrics: %w", err)
-	}
-	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
-		protected, err := known(log, next)
-		if err != nil {
-			return nil, err
-		}
-		return atMost(scrapes, protected), nil
-	}, nil
-}
-
-// atMost lets n requests pass at a time, and sends the others away.
-func atMost(n int64, next http.Handler) http.Handler {
-	held := semaphore.NewWeighted(n)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !held.TryAcquire(1) {
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, fmt.Sprintf("%d requests are being answered, which is as many as may be; try again later", n), http.StatusTooManyRequests)
-			return
-		}
-		defer held.Release(1)
-		next.ServeHTTP(w, r)
-	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -51,7 +52,7 @@ func simulate(ctx context.Context, in *inputs, description string) (opener, func
 		key := state.Credentials[i]
 		return aws.New(aws.Config{
 			Credential: v1alpha1.AWSCredential{AccessKeyID: key.AccessKeyID, AccessKeySecret: key.Secret, SessionToken: key.SessionToken},
-			Region:     a.Spec.AWSConfig.Region[0], Endpoint: server.URL(), Limits: limitsOf(a.Spec.AWSConfig.Quotas), UserAgent: "nephele-plan",
+			Region:     a.Spec.AWSConfig.Region[0], Endpoint: server.URL(), Limits: controller.LimitsOf(a.Spec.AWSConfig.Quotas), UserAgent: "nephele-plan",
 		})
 	}
 	return open, func() { _ = server.Close() }, nil

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,7 +52,7 @@ instance's epoch; the controller removes it when it is done.`,
 // takeOver shows who keeps this cluster's instance from writing to an account, and if it is meant,
 // tells that to take over.
 func takeOver(cmd *cobra.Command, c client.Client, name string, yes bool) error {
-	namespace, short, ok := cutAccount(name)
+	namespace, short, ok := strings.Cut(name, "/")
 	if !ok || namespace == "" || short == "" {
 		return fmt.Errorf("%q names no account: write NAMESPACE/ACCOUNT", name)
 	}

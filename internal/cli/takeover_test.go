@@ -13,12 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/controller"
 )
 
 // TestTakeOver: the command shows from whom, and does nothing unless that is meant.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
-	scheme, err := Scheme()
+	scheme, err := controller.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,14 +67,5 @@ func TestTakeOver(t *testing.T) {
 	}
 	if text, err := run("cloud/stopped", true); err != nil || annotation("stopped") != "abc123" || !strings.Contains(text, "kubectl get cpa stopped -n cloud") {
 		t.Errorf("%v, annotation %q: %s", err, annotation("stopped"), text)
-	}
-}
-
-func TestHeartbeatBounds(t *testing.T) {
-	t.Parallel()
-	for _, d := range []time.Duration{-1, time.Millisecond, time.Hour} {
-		if _, err := (InstanceOptions{Heartbeat: d}).instance(nil); err == nil || !strings.Contains(err.Error(), "--instance-heartbeat") {
-			t.Errorf("%s: %v", d, err)
-		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -65,7 +67,7 @@ func newBothLoops(t *testing.T, account types.NamespacedName, manifests string) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Close() })
-	scheme, err := Scheme()
+	scheme, err := controller.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,12 +101,12 @@ func (j *bothLoops) reconcile() {
 // start runs a new process: it imports, computes the policies that there are, and realizes them until stop.
 func (j *bothLoops) start() {
 	j.Helper()
-	aws, err := newAWSAccounts(j.Context(), "cluster", LocalAccess())
+	aws, err := controller.NewAWSAccounts(j.Context(), "cluster", controller.LocalAccess())
 	if err != nil {
 		j.Fatal(err)
 	}
 	j.inv = inventory.New(inventory.Options{Client: j.api, Secrets: j.api, Events: noEvents{},
-		Clouds: map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: aws.open}})
+		Clouds: map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: aws.Open}})
 	j.reconcile()
 	in, err := readInputs(j.Context(), j.api)
 	if err != nil {
@@ -113,7 +115,7 @@ func (j *bothLoops) start() {
 	store := watchstore.New(watchstore.Options{})
 	store.Publish(convert.Delta(compute(in).Delta))
 	clk := clock.RealClock{}
-	j.realizer, err = realize.New(realize.Options{ClusterID: "cluster", Follower: enforcer.Follower{Source: storeSource{store}, Clock: clk}, Accounts: accounts{j.inv},
+	j.realizer, err = realize.New(realize.Options{ClusterID: "cluster", Follower: enforcer.Follower{Source: storeSource{store}, Clock: clk}, Accounts: controller.Accounts{Inventory: j.inv},
 		Lowerer: lower.AWS{}, Sink: noReports{}, Clock: clk, Log: logr.Discard()})
 	if err != nil {
 		j.Fatal(err)
@@ -253,3 +255,8 @@ func TestUpgradeKeepsEverythingEnforced(t *testing.T) {
 		t.Errorf("a changed policy is not followed by a change of its rule: %v", got)
 	}
 }
+
+// noEvents drops events.
+type noEvents struct{}
+
+func (noEvents) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nephele-io/nephele/internal/controller"
 )
 
 // upstreamWorld has what policies of the upstream kinds select.
@@ -294,7 +296,7 @@ func TestUpstreamInPlan(t *testing.T) {
 
 // A cluster need not have the upstream kinds; anything else that goes wrong in reading them is told.
 func TestUpstreamKindsNeedNotBeServed(t *testing.T) {
-	scheme, err := Scheme()
+	scheme, err := controller.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

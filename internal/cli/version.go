@@ -36,6 +36,9 @@ func buildVersion() versionInfo {
 	return v
 }
 
+// Version is the version of this build.
+func Version() string { return buildVersion().Version }
+
 // String is the line that people read.
 func (v versionInfo) String() string {
 	revision := v.Revision

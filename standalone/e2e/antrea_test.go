@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	"github.com/nephele-io/nephele/internal/cli"
+	"github.com/nephele-io/nephele/internal/controller"
 )
 
 // standIn is a policy controller in the process of the test, which stands in for an Antrea Controller: all that "nephele up" of another
@@ -48,9 +48,9 @@ func (a *standIn) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		done <- cli.RunController(ctx, cfg, cli.ControllerOptions{
+		done <- controller.Run(ctx, cfg, controller.Options{
 			Log: logr.Discard(), NoClouds: true, Ready: func() { close(ready) },
-			API: &cli.APIOptions{Address: a.address, CertDir: a.dir, Local: true},
+			API: &controller.APIOptions{Address: a.address, CertDir: a.dir, Local: true},
 		})
 	}()
 	stopped := false

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/internal/cli"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 	"github.com/nephele-io/nephele/standalone/internal/demo"
 	"github.com/nephele-io/nephele/standalone/internal/up"
@@ -37,12 +38,12 @@ func run() int {
 // upCommand is "up" with a choice of who computes the policies.
 func upCommand() *cobra.Command {
 	var antrea cli.AntreaFlags
-	var api cli.APIOptions
+	var api controller.APIOptions
 	var accessFlags cli.AccessFlags
 	var metrics string
-	var access cli.Access
-	var instance cli.InstanceOptions
-	var audit cli.AuditFlags
+	var access controller.Access
+	var instance controller.InstanceOptions
+	var audit string
 	var cmd *cobra.Command
 	cmd = up.NewCommand(crd.FS(), func(ctx context.Context, cfg *rest.Config, home up.Home) error {
 		foreign, err := antrea.Config(cfg)
@@ -50,38 +51,38 @@ func upCommand() *cobra.Command {
 			return err
 		}
 		if cmd.Flags().Changed("audit-log") {
-			home.Audit = audit.File
+			home.Audit = audit
 		}
-		o := cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: access, MetricsAddress: metrics, Audit: cli.AuditFlags{File: home.Audit}, Instance: instance}
+		o := controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: access, MetricsAddress: metrics, AuditLog: home.Audit, Version: cli.Version(), Instance: instance}
 		if foreign == nil {
 			return serve(ctx, cfg, home, api, o)
 		}
 		o.Antrea = foreign
-		return cli.RunController(ctx, cfg, o)
+		return controller.Run(ctx, cfg, o)
 	})
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		access, err = accessFlags.Access() // before anything starts
 		return err
 	}
 	cmd.Flags().StringVar(&metrics, "metrics", "", "HOST:PORT for Prometheus metrics; empty for none")
-	audit.Register(cmd.Flags())
+	cli.RegisterAuditLog(cmd.Flags(), &audit)
 	cmd.Flags().Lookup("audit-log").DefValue = "logs/audit.log in the data directory"
 	antrea.Register(cmd.Flags())
-	api.RegisterEnforcers(cmd.Flags())
+	cli.RegisterEnforcers(cmd.Flags(), &api)
 	accessFlags.Register(cmd.Flags(), egress.Loopback)
-	instance.Register(cmd.Flags())
+	cli.RegisterInstance(cmd.Flags(), &instance)
 	return cmd
 }
 
 // runController is serve with the usual options.
 func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
-	o := cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: cli.LocalAccess(), Audit: cli.AuditFlags{File: home.Audit}}
-	return serve(ctx, cfg, home, cli.APIOptions{}, o)
+	o := controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: controller.LocalAccess(), AuditLog: home.Audit, Version: cli.Version()}
+	return serve(ctx, cfg, home, controller.APIOptions{}, o)
 }
 
 // serve runs the loops of the controller in this process, and serves what they compute on this machine.
-func serve(ctx context.Context, cfg *rest.Config, home up.Home, api cli.APIOptions, o cli.ControllerOptions) error {
+func serve(ctx context.Context, cfg *rest.Config, home up.Home, api controller.APIOptions, o controller.Options) error {
 	api.Address, api.CertDir, api.Local, api.WebhookClientCA = "127.0.0.1:0", home.Certificates, true, home.WebhookClientCA
 	o.API = &api
-	return cli.RunController(ctx, cfg, o)
+	return controller.Run(ctx, cfg, o)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/internal/cli"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/platform/progress"
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
@@ -53,7 +54,7 @@ func program(variant string) int {
 	parts := Parts{
 		CRDs: crd.FS(), No: cli.ErrNo,
 		Controller: func(ctx context.Context, cfg *rest.Config, home up.Home) error {
-			return cli.RunController(ctx, cfg, cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: cli.LocalAccess()})
+			return controller.Run(ctx, cfg, controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: controller.LocalAccess()})
 		},
 		Preview: cli.Preview,
 	}

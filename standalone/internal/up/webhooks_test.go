@@ -21,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/cli"
+	"github.com/nephele-io/nephele/internal/controller"
 )
 
 // deadPort is one that nobody listens on.
@@ -47,9 +48,9 @@ func TestWebhooksOfAFormerRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Controller = WithLogFile(cfg.DataDir, func(ctx context.Context, rc *rest.Config, home Home) error {
-		return cli.RunController(ctx, rc, cli.ControllerOptions{
+		return controller.Run(ctx, rc, controller.Options{
 			Log: cli.NewLogger(home.Log, false), Ready: home.Ready,
-			API: &cli.APIOptions{Address: "127.0.0.1:0", CertDir: home.Certificates, Local: true, WebhookClientCA: home.WebhookClientCA},
+			API: &controller.APIOptions{Address: "127.0.0.1:0", CertDir: home.Certificates, Local: true, WebhookClientCA: home.WebhookClientCA},
 		})
 	})
 	err = Run(t.Context(), cfg, func(ctx context.Context, s Session) error {
@@ -103,7 +104,7 @@ func strangersAreSentAway(t *testing.T, cfg *rest.Config) {
 
 func adminClient(t *testing.T, cfg *rest.Config) client.Client {
 	t.Helper()
-	scheme, err := cli.Scheme()
+	scheme, err := controller.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

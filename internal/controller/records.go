@@ -1,4 +1,4 @@
-package cli
+package controller
 
 import (
 	"crypto/rand"
@@ -10,8 +10,8 @@ import (
 )
 
 // recordKey keeps the key by which records of former groups are signed, in a Secret beside the controller. c must not read Secrets from a cache.
-func recordKey(c client.Client, clusterID string, clk clock.Clock, o ControllerOptions) realize.Records {
+func recordKey(c client.Client, clusterID string, clk clock.Clock, o Options) realize.Records {
 	return realize.NewRecordKey(realize.RecordKeyOptions{
-		Client: c, Namespace: apiNamespace, ClusterID: clusterID, Random: rand.Reader, Clock: clk, Log: o.Log.WithName("records"),
+		Client: c, Namespace: APINamespace, ClusterID: clusterID, Random: rand.Reader, Clock: clk, Log: o.Log.WithName("records"),
 	})
 }

@@ -1,4 +1,4 @@
-package cli
+package controller
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 )
 
-// awsAccounts makes the providers of the AWS accounts of a cluster.
-type awsAccounts struct {
+// AWSAccounts makes the providers of the AWS accounts of a cluster.
+type AWSAccounts struct {
 	cluster string
 	access  Access
 	// ambient is the identity of the process; nil if no account may use it.
@@ -24,26 +24,26 @@ type awsAccounts struct {
 	limiter *pace.Limiter
 }
 
-// newAWSAccounts finds the identity of the process if accounts may use it. Nothing is called.
-func newAWSAccounts(ctx context.Context, cluster string, access Access) (*awsAccounts, error) {
+// NewAWSAccounts finds the identity of the process if accounts may use it. Nothing is called.
+func NewAWSAccounts(ctx context.Context, cluster string, access Access) (*AWSAccounts, error) {
 	own, err := access.ambient(ctx, cluster)
-	return &awsAccounts{cluster: cluster, access: access, ambient: own}, err
+	return &AWSAccounts{cluster: cluster, access: access, ambient: own}, err
 }
 
 // paced makes the accounts that belong to the same cloud account keep together below its rates. ended, if set, is told of every call.
-func (a *awsAccounts) paced(ended func(pace.Event)) *awsAccounts {
+func (a *AWSAccounts) paced(ended func(pace.Event)) *AWSAccounts {
 	a.limiter = pace.New(pace.Options{Now: time.Now, After: time.After, Ended: ended})
 	return a
 }
 
 // recorded makes every call that changes something known to audit.
-func (a *awsAccounts) recorded(audit aws.Auditor) *awsAccounts {
+func (a *AWSAccounts) recorded(audit aws.Auditor) *AWSAccounts {
 	a.audit = audit
 	return a
 }
 
 // open implements inventory.Open.
-func (a *awsAccounts) open(c inventory.AccountConfig) (cloud.Provider, error) {
+func (a *AWSAccounts) Open(c inventory.AccountConfig) (cloud.Provider, error) {
 	cred, err := aws.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (a *awsAccounts) open(c inventory.AccountConfig) (cloud.Provider, error) {
 		return nil, errors.New("spec.awsConfig.region names no region")
 	}
 	cfg := aws.Config{
-		Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, Limits: limitsOf(c.Quotas), UserAgent: "nephele",
+		Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, Limits: LimitsOf(c.Quotas), UserAgent: "nephele",
 		Cluster: a.cluster, Account: c.Account, Allowed: &a.access.Endpoints, Bounds: a.access.Bounds, Audit: a.audit,
 	}
 	if namespace, _, ok := cutAccount(c.Account); ok && a.access.lends(namespace) {
@@ -71,15 +71,15 @@ func (a *awsAccounts) open(c inventory.AccountConfig) (cloud.Provider, error) {
 
 // externalID returns the external id with which the account's role is assumed if that is done with the identity of the process. What the Secret
 // holds makes no difference: the id must not tell whether it is there.
-func (a *awsAccounts) externalID(c inventory.AccountConfig) string {
+func (a *AWSAccounts) externalID(c inventory.AccountConfig) string {
 	if c.Cloud != cloudv1alpha1.CloudProviderAWS {
 		return ""
 	}
 	return aws.ExternalID(a.cluster, c.Account)
 }
 
-// limitsOf tells the adapter the quotas of an account; nil means that they are the cloud's defaults.
-func limitsOf(q *cloudv1alpha1.AWSQuotas) func(region string) cloud.Limits {
+// LimitsOf tells the adapter the quotas of an account; nil means that they are the cloud's defaults.
+func LimitsOf(q *cloudv1alpha1.AWSQuotas) func(region string) cloud.Limits {
 	if q == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package cli
+package controller
 
 import (
 	"context"
@@ -11,9 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -49,7 +47,7 @@ type policyClient struct {
 }
 
 // newEnforcer returns the end of the computed API that enforcers of this process use: of the server of this process, or of a foreign one.
-func newEnforcer(o ControllerOptions, clk clock.WithTicker) (policyClient, error) {
+func newEnforcer(o Options, clk clock.WithTicker) (policyClient, error) {
 	config, quiet := o.loopback.config, time.Duration(0)
 	if o.Antrea != nil {
 		config, quiet = o.Antrea, antreaQuiet
@@ -72,7 +70,7 @@ func newEnforcer(o ControllerOptions, clk clock.WithTicker) (policyClient, error
 
 // servePrivately adds an API server to the manager that only the enforcers of this process use, on an address of this machine that
 // nobody else knows, with a certificate that lives as long as the process.
-func servePrivately(ctx context.Context, mgr manager.Manager, policies *control.Controller, o ControllerOptions) error {
+func servePrivately(ctx context.Context, mgr manager.Manager, policies *control.Controller, o Options) error {
 	access, err := apiserver.Closed()
 	if err != nil {
 		return err
@@ -124,37 +122,6 @@ func (d remover) Start(ctx context.Context) error {
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: those who never lead clean up, too.
 func (remover) NeedLeaderElection() bool { return false }
-
-// AntreaFlags say whether an Antrea Controller computes the policies, and where it is.
-type AntreaFlags struct {
-	kubeconfig string
-	aggregated bool
-}
-
-// Register adds the flags to a command.
-func (f *AntreaFlags) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "antrea-kubeconfig", "", "take the computed policies from the Antrea Controller that this kubeconfig file leads to, instead of computing them here")
-	flags.BoolVar(&f.aggregated, "antrea", false, "the same through the cluster's own API server, where an Antrea Controller has registered its API")
-}
-
-// Config returns ControllerOptions.Antrea for the cluster that the controller works on; nil if the policies are computed here.
-func (f *AntreaFlags) Config(cluster *rest.Config) (func() (*rest.Config, error), error) {
-	switch {
-	case f.kubeconfig != "" && f.aggregated:
-		return nil, errors.New("--antrea and --antrea-kubeconfig say different things: give one of them")
-	case f.aggregated:
-		return func() (*rest.Config, error) { return cluster, nil }, nil
-	case f.kubeconfig != "":
-		return func() (*rest.Config, error) {
-			cfg, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
-			if err != nil {
-				return nil, fmt.Errorf("--antrea-kubeconfig %s: %w", f.kubeconfig, err)
-			}
-			return cfg, nil
-		}, nil
-	}
-	return nil, nil
-}
 
 // withdrawOurs makes room for a foreign API server.
 func withdrawOurs(ctx context.Context, cluster *rest.Config) error {

@@ -1,4 +1,4 @@
-package cli
+package controller
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ import (
 )
 
 // knowledge is what is known of cloud accounts: by the inventory, or by a preview of what it would know.
-type knowledge interface {
+type Knowledge interface {
 	Keys() []string
 	Regions(key string) []string
 	Latest(key, region string) (*cloud.Snapshot, error)
@@ -23,7 +23,7 @@ type knowledge interface {
 }
 
 // describe returns what there is to plan for an account, as far as it is known.
-func describe(k knowledge, key string) realize.Account {
+func Describe(k Knowledge, key string) realize.Account {
 	namespace, name, _ := cutAccount(key)
 	out := realize.Account{
 		Key: key, EnforcerKey: cloud.EnforcerKey(namespace, name),
@@ -61,16 +61,16 @@ func describe(k knowledge, key string) realize.Account {
 	return out
 }
 
-// accounts shows the inventory to the realizer.
-type accounts struct{ *inventory.Inventory }
+// Accounts shows the inventory to the realizer.
+type Accounts struct{ *inventory.Inventory }
 
 // Account returns what the inventory knows of an account.
-func (a accounts) Account(key string) (realize.Account, bool) {
+func (a Accounts) Account(key string) (realize.Account, bool) {
 	if !slices.Contains(a.Keys(), key) {
 		return realize.Account{}, false
 	}
 	pending := a.Pending(key) // before the snapshots, which may only be younger than it says
-	out := describe(a, key)
+	out := Describe(a, key)
 	out.Pending = pending
 	if p, ok := a.Provider(key); ok {
 		out.Provider = p
@@ -79,10 +79,10 @@ func (a accounts) Account(key string) (realize.Account, bool) {
 }
 
 // shared returns the entities of other accounts whose VMs are in networks that these snapshots show too.
-func shared(k knowledge, key string, snapshots map[string]*cloud.Snapshot) map[plan.EntityRef]string {
+func shared(k Knowledge, key string, snapshots map[string]*cloud.Snapshot) map[plan.EntityRef]string {
 	var out map[plan.EntityRef]string
 	for region, snap := range snapshots {
-		networks := sharedNetworks(snap)
+		networks := SharedNetworks(snap)
 		if len(networks) == 0 {
 			continue
 		}
@@ -106,8 +106,8 @@ func shared(k knowledge, key string, snapshots map[string]*cloud.Snapshot) map[p
 	return out
 }
 
-// sharedNetworks are the networks in which several cloud accounts have interfaces, as far as one of them can see.
-func sharedNetworks(snap *cloud.Snapshot) map[string]bool {
+// SharedNetworks are the networks in which several cloud accounts have interfaces, as far as one of them can see.
+func SharedNetworks(snap *cloud.Snapshot) map[string]bool {
 	out := map[string]bool{}
 	for i := range snap.Networks {
 		if n := &snap.Networks[i]; n.OwnerID != "" && n.OwnerID != snap.OwnerID {

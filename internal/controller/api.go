@@ -1,4 +1,4 @@
-package cli
+package controller
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -21,10 +20,10 @@ import (
 
 // The Service behind which enforcers look for the computed API.
 const (
-	apiService   = "antrea"
-	apiNamespace = "kube-system"
+	APIService   = "antrea"
+	APINamespace = "kube-system"
 	// apiServerName is how a client on this machine, which needs no Service, knows the server's certificate.
-	apiServerName = apiService + "." + apiNamespace + ".svc"
+	apiServerName = APIService + "." + APINamespace + ".svc"
 	// apiServicePort is the Service's port in a cluster.
 	apiServicePort = 443
 )
@@ -58,12 +57,6 @@ type APIOptions struct {
 	WithoutWebhooks bool
 }
 
-// RegisterEnforcers adds --enforcer-access, which sets Enforcers.
-func (o *APIOptions) RegisterEnforcers(f *pflag.FlagSet) {
-	o.Enforcers = apiserver.OwnKey
-	f.Var(&o.Enforcers, "enforcer-access", "whom callers of the computed API may act for: own-key (themselves, and whom a rule with verb enforce names) or any (everybody, as with Antrea)")
-}
-
 // hooks are the webhooks to register.
 func (o *APIOptions) hooks() []webhook.Hook {
 	if o.WithoutWebhooks {
@@ -74,7 +67,7 @@ func (o *APIOptions) hooks() []webhook.Hook {
 
 // apiCertificate opens the certificate of the API.
 func apiCertificate(o *APIOptions, clk clock.WithTicker) (*apiserver.Certificate, error) {
-	name := apiService + "." + apiNamespace + ".svc"
+	name := APIService + "." + APINamespace + ".svc"
 	if o.TLSDir != "" {
 		return apiserver.MountedCertificate(o.TLSDir, name, clk)
 	}
@@ -86,7 +79,7 @@ func apiCertificate(o *APIOptions, clk clock.WithTicker) (*apiserver.Certificate
 }
 
 // serveAPI adds the API server of the computed objects and the webhooks, and its registration with kube-apiserver, to the manager.
-func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Controller, o ControllerOptions) error {
+func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Controller, o Options) error {
 	kube, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("serve the computed API: %w", err)
@@ -122,7 +115,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	api, err := apiserver.New(apiserver.Options{
 		Listener: listener, Certificate: cert, Access: access, Store: policies.Store(), Reports: policies,
 		Queries: policies, Statistics: book, Enforcers: o.API.Enforcers, Metrics: o.metrics.api,
-		Version: buildVersion().Version, Service: types.NamespacedName{Namespace: apiNamespace, Name: apiService},
+		Version: o.Version, Service: types.NamespacedName{Namespace: APINamespace, Name: APIService},
 		Pod: types.NamespacedName{Namespace: os.Getenv(envPodNamespace), Name: os.Getenv(envPodName)}, Node: os.Getenv(envNodeName),
 		Webhooks: webhook.Handlers(webhook.Reading{Reader: mgr.GetClient()}, webhook.Reading{Reader: mgr.GetAPIReader(), Live: true}),
 		Limits:   o.API.Limits,
@@ -137,7 +130,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		port = int32(listener.Addr().(*net.TCPAddr).Port)
 	}
 	registration := &apiserver.Registration{
-		Client: client, Service: types.NamespacedName{Namespace: apiNamespace, Name: apiService}, Port: port, Local: o.API.Local,
+		Client: client, Service: types.NamespacedName{Namespace: APINamespace, Name: APIService}, Port: port, Local: o.API.Local,
 		CABundle: cert.CABundle, Changed: cert.Changed(), Hooks: o.API.hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
 	}
 	infos := apiserver.NewInfos(apiserver.Infos{

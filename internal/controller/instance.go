@@ -1,4 +1,4 @@
-package cli
+package controller
 
 import (
 	"crypto/rand"
@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/nephele-io/nephele/internal/cloud/realize"
@@ -15,7 +14,7 @@ import (
 
 // The bounds of --instance-heartbeat.
 const (
-	defaultHeartbeat  = 15 * time.Second
+	DefaultHeartbeat  = 15 * time.Second
 	shortestHeartbeat = time.Second
 )
 
@@ -25,21 +24,14 @@ type InstanceOptions struct {
 	Heartbeat time.Duration
 }
 
-// Register adds the flag to a command.
-func (o *InstanceOptions) Register(f *pflag.FlagSet) {
-	f.DurationVar(&o.Heartbeat, "instance-heartbeat", defaultHeartbeat, "within this time the mark of this instance on every "+
-		"claimed network moves, so that a copy of the cluster finds out that it is one; after a crash the next instance "+
-		"waits for as long")
-}
-
 // instance returns what the realizer is to know of this process.
 func (o InstanceOptions) instance(mgr manager.Manager) (*realize.Instance, error) {
 	if o.Heartbeat == 0 {
-		o.Heartbeat = defaultHeartbeat
+		o.Heartbeat = DefaultHeartbeat
 	}
 	if o.Heartbeat < shortestHeartbeat || o.Heartbeat > tenure.LongestHeartbeat {
 		return nil, fmt.Errorf("--instance-heartbeat %s: must be from %s to %s", o.Heartbeat, shortestHeartbeat, tenure.LongestHeartbeat)
 	}
 	return &realize.Instance{Epoch: strings.ToLower(rand.Text()[:16]), Heartbeat: o.Heartbeat,
-		Register: realize.ConfigMapRegister{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: apiNamespace}}, nil
+		Register: realize.ConfigMapRegister{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: APINamespace}}, nil
 }

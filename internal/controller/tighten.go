@@ -1,4 +1,4 @@
-package cli
+package controller
 
 import (
 	"context"
@@ -28,11 +28,11 @@ func tightens(ctx context.Context, c client.Reader) func(v1beta2.NetworkPolicyRe
 		if err := c.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o); err != nil {
 			return false
 		}
-		return asksToTighten(o)
+		return AsksToTighten(o)
 	}
 }
 
-func asksToTighten(o client.Object) bool {
+func AsksToTighten(o client.Object) bool {
 	return o.GetAnnotations()[cloudv1.AnnotationOnRefusal] == cloudv1.OnRefusalTighten
 }
 
@@ -46,12 +46,12 @@ type informers interface {
 func followTightening(ctx context.Context, in informers, changed func()) error {
 	handler := toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
-			if asksToTighten(o.(client.Object)) {
+			if AsksToTighten(o.(client.Object)) {
 				changed()
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			if asksToTighten(before.(client.Object)) != asksToTighten(after.(client.Object)) {
+			if AsksToTighten(before.(client.Object)) != AsksToTighten(after.(client.Object)) {
 				changed()
 			}
 		},

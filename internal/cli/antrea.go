@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// AntreaFlags say whether an Antrea Controller computes the policies, and where it is.
+type AntreaFlags struct {
+	kubeconfig string
+	aggregated bool
+}
+
+// Register adds the flags to a command.
+func (f *AntreaFlags) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "antrea-kubeconfig", "", "take the computed policies from the Antrea Controller that this kubeconfig file leads to, instead of computing them here")
+	flags.BoolVar(&f.aggregated, "antrea", false, "the same through the cluster's own API server, where an Antrea Controller has registered its API")
+}
+
+// Config returns controller.Options.Antrea for the cluster that the controller works on; nil if the policies are computed here.
+func (f *AntreaFlags) Config(cluster *rest.Config) (func() (*rest.Config, error), error) {
+	switch {
+	case f.kubeconfig != "" && f.aggregated:
+		return nil, errors.New("--antrea and --antrea-kubeconfig say different things: give one of them")
+	case f.aggregated:
+		return func() (*rest.Config, error) { return cluster, nil }, nil
+	case f.kubeconfig != "":
+		return func() (*rest.Config, error) {
+			cfg, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+			if err != nil {
+				return nil, fmt.Errorf("--antrea-kubeconfig %s: %w", f.kubeconfig, err)
+			}
+			return cfg, nil
+		}, nil
+	}
+	return nil, nil
+}
