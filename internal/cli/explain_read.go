@@ -17,7 +17,6 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -148,12 +147,7 @@ func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *inpu
 		unread(err)
 		return
 	}
-	accounts, err := controller.NewAWSAccounts(ctx, id, access)
-	if err != nil {
-		unread(err)
-		return
-	}
-	p := &planner{in: in, clusterID: id, open: openFromCluster(c, nil, accounts)}
+	p := &planner{in: in, clusterID: id, open: openFromCluster(c, nil, controller.CloudParts{Cluster: id, Access: access})}
 	var read observedAccounts
 	for _, a := range in.Accounts {
 		if !slices.Contains(keys, cloud.AccountKey(a.Namespace, a.Name)) {
@@ -195,7 +189,7 @@ func (p *planner) foresee(read observedAccounts) error {
 			return err
 		}
 		states := map[plan.VMRef]plan.VMStatus{}
-		for _, vm := range plan.Compute(in, lower.AWS{}).VMs {
+		for _, vm := range plan.Compute(in, acct.Lowerer).VMs {
 			states[vm.VM] = vm
 		}
 		for name, ref := range o.preview.Refs {

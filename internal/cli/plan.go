@@ -16,7 +16,6 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
@@ -152,10 +151,6 @@ func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Rea
 	if err != nil {
 		return nil, err
 	}
-	accounts, err := controller.NewAWSAccounts(ctx, id, access)
-	if err != nil {
-		return nil, err
-	}
 	in, err := readInputs(ctx, c)
 	if err != nil {
 		return nil, err
@@ -167,7 +162,7 @@ func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Rea
 		}
 		in.overlay(over)
 	}
-	return &planner{in: in, clusterID: id, open: openFromCluster(c, in.secrets, accounts), close: func() {}}, nil
+	return &planner{in: in, clusterID: id, open: openFromCluster(c, in.secrets, controller.CloudParts{Cluster: id, Access: access}), close: func() {}}, nil
 }
 
 // Preview computes what applying the manifests in files to a cluster would change in one of its accounts, as the command plan does.
@@ -293,7 +288,7 @@ func (p *planner) plan(ctx context.Context) (plans, error) {
 		actual := in
 		in = in.WithoutPlanned()
 		in.Stop = func() bool { return ctx.Err() != nil }
-		if planned.forecast, err = forecast.Run(in, lower.AWS{}); err != nil {
+		if planned.forecast, err = forecast.Run(in, acct.Lowerer); err != nil {
 			return plans{}, fmt.Errorf("account %s: %w", o.key, err)
 		}
 		planned.result = planned.forecast.Rounds[0]

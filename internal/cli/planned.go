@@ -23,21 +23,26 @@ import (
 type opener func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error)
 
 // openFromCluster takes the credentials of accounts from manifests, or else from the cluster.
-func openFromCluster(c client.Reader, secrets []*corev1.Secret, accounts *controller.AWSAccounts) opener {
+func openFromCluster(c client.Reader, secrets []*corev1.Secret, parts controller.CloudParts) opener {
 	return func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error) {
-		ref := a.Spec.AWSConfig.SecretRef
+		config, ref := inventory.ConfigOf(a)
 		if ref == nil {
-			return nil, fmt.Errorf("spec.awsConfig.secretRef is missing")
+			return nil, fmt.Errorf("secretRef is missing")
 		}
 		value, err := secretValue(ctx, c, secrets, *ref)
 		if err != nil {
 			return nil, fmt.Errorf("reading the credentials: %w", err)
 		}
-		return accounts.Open(inventory.AccountConfig{
-			Account: cloud.AccountKey(a.Namespace, a.Name), Cloud: cloudv1alpha1.CloudProviderAWS,
-			Regions: a.Spec.AWSConfig.Region, Endpoint: a.Spec.AWSConfig.Endpoint, Quotas: a.Spec.AWSConfig.Quotas,
-			Secret: ref.Namespace + "/" + ref.Name, SecretKey: ref.Key, SecretValue: value,
-		})
+		row, supported := controller.CloudOf(config.Cloud)
+		if !supported {
+			return nil, fmt.Errorf("accounts of %s are not supported", config.Cloud)
+		}
+		open, err := row.Open(ctx, parts)
+		if err != nil {
+			return nil, err
+		}
+		config.Owner, config.Queues, config.SecretValue = "", nil, value
+		return open(config)
 	}
 }
 
@@ -153,24 +158,25 @@ func (in *inputs) tighten(ref v1beta2.NetworkPolicyReference) bool {
 // observe reads an account. A region that cannot be read is left alone, and told.
 func (p *planner) observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (*observedAccount, error) {
 	o := &observedAccount{key: cloud.AccountKey(a.Namespace, a.Name), enforcerKey: cloud.EnforcerKey(a.Namespace, a.Name), deleting: a.DeletionTimestamp != nil}
-	if a.Spec.AWSConfig == nil {
+	config, _ := inventory.ConfigOf(a)
+	if _, supported := controller.CloudOf(config.Cloud); !supported {
 		return nil, fmt.Errorf("account %s: spec.awsConfig is missing: plans are made for AWS only", o.key)
 	}
-	if len(a.Spec.AWSConfig.Region) == 0 {
+	if len(config.Regions) == 0 {
 		return nil, fmt.Errorf("account %s: spec.awsConfig.region names no region", o.key)
 	}
 	provider, err := p.open(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("account %s: %w", o.key, err)
 	}
-	for _, name := range a.Spec.AWSConfig.Region {
+	for _, name := range config.Regions {
 		scope := cloud.Scope{Account: o.key, Region: name}
 		region := plan.Region{}
 		if region.Snapshot, err = provider.Observe(ctx, scope); err == nil {
 			region.Limits, err = provider.Limits(ctx, scope)
 		}
 		if err != nil {
-			if len(a.Spec.AWSConfig.Region) == 1 {
+			if len(config.Regions) == 1 {
 				return nil, fmt.Errorf("account %s: region %s: %w", o.key, name, err)
 			}
 			o.notes = append(o.notes, plannedNote{Region: name, Message: "cannot be read and is left as it is: " + err.Error()})
@@ -192,7 +198,8 @@ func (in *inputs) importEntities(a *cloudv1alpha1.CloudProviderAccount, o *obser
 	for i, r := range o.regions {
 		snapshots[i] = r.Snapshot
 	}
-	o.preview = inventory.Preview(a, cloudv1alpha1.CloudProviderAWS, in.surroundings(), snapshots)
+	config, _ := inventory.ConfigOf(a)
+	o.preview = inventory.Preview(a, config.Cloud, in.surroundings(), snapshots)
 	ports := map[client.ObjectKey][]v1alpha2.NamedPort{}
 	for _, x := range in.Entities {
 		ports[client.ObjectKeyFromObject(x)] = x.Spec.Ports

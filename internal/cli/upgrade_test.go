@@ -101,12 +101,12 @@ func (j *bothLoops) reconcile() {
 // start runs a new process: it imports, computes the policies that there are, and realizes them until stop.
 func (j *bothLoops) start() {
 	j.Helper()
-	aws, err := controller.NewAWSAccounts(j.Context(), "cluster", controller.LocalAccess())
+	row, _ := controller.CloudOf(cloudv1.CloudProviderAWS)
+	open, err := row.Open(j.Context(), controller.CloudParts{Cluster: "cluster", Access: controller.LocalAccess()})
 	if err != nil {
 		j.Fatal(err)
 	}
-	j.inv = inventory.New(inventory.Options{Client: j.api, Secrets: j.api, Events: noEvents{},
-		Clouds: map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: aws.Open}})
+	j.inv = inventory.New(inventory.Options{Client: j.api, Secrets: j.api, Events: noEvents{}, Clouds: map[cloudv1.CloudProvider]inventory.Open{row.Kind: open}})
 	j.reconcile()
 	in, err := readInputs(j.Context(), j.api)
 	if err != nil {

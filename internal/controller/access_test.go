@@ -39,13 +39,12 @@ func newOffice(t *testing.T, access Access) *office {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts, err := NewAWSAccounts(t.Context(), "cluster", access)
+	accounts, err := openClouds(t.Context(), Clouds(), CloudParts{Cluster: "cluster", Access: access, Paced: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := &office{T: t, api: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&cloudv1.CloudProviderAccount{}).Build()}
-	o.inv = inventory.New(inventory.Options{Client: o.api, Secrets: o.api, Events: noEvents{}, ExternalID: accounts.externalID,
-		Clouds: map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: accounts.paced(nil).Open}})
+	o.inv = inventory.New(inventory.Options{Client: o.api, Secrets: o.api, Events: noEvents{}, ExternalID: externalIDs(Clouds(), "cluster"), Clouds: accounts})
 	return o
 }
 

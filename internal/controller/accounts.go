@@ -54,6 +54,9 @@ func Describe(k Knowledge, key string) realize.Account {
 	}
 	out.Shared = shared(k, key, out.Snapshots)
 	settings := k.Settings(key)
+	if c, supported := CloudOf(settings.Cloud); supported {
+		out.Lowerer = c.Lowerer
+	}
 	out.MaxPerWave, out.Failsafe = settings.MaxPerWave, plan.ParseFailsafe(settings.Failsafe)
 	out.Brake, out.Confirm = &plan.Brake{Percent: settings.BrakePercent, Interfaces: settings.BrakeInterfaces}, settings.Confirm
 	out.Confirmed, out.ConfirmedProblem = plan.ParseConfirmed(settings.FormerGroups)

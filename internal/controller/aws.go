@@ -12,8 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 )
 
-// AWSAccounts makes the providers of the AWS accounts of a cluster.
-type AWSAccounts struct {
+// awsAccounts makes the providers of the AWS accounts of a cluster.
+type awsAccounts struct {
 	cluster string
 	access  Access
 	// ambient is the identity of the process; nil if no account may use it.
@@ -24,26 +24,26 @@ type AWSAccounts struct {
 	limiter *pace.Limiter
 }
 
-// NewAWSAccounts finds the identity of the process if accounts may use it. Nothing is called.
-func NewAWSAccounts(ctx context.Context, cluster string, access Access) (*AWSAccounts, error) {
+// newAWSAccounts finds the identity of the process if accounts may use it. Nothing is called.
+func newAWSAccounts(ctx context.Context, cluster string, access Access) (*awsAccounts, error) {
 	own, err := access.ambient(ctx, cluster)
-	return &AWSAccounts{cluster: cluster, access: access, ambient: own}, err
+	return &awsAccounts{cluster: cluster, access: access, ambient: own}, err
 }
 
 // paced makes the accounts that belong to the same cloud account keep together below its rates. ended, if set, is told of every call.
-func (a *AWSAccounts) paced(ended func(pace.Event)) *AWSAccounts {
+func (a *awsAccounts) paced(ended func(pace.Event)) *awsAccounts {
 	a.limiter = pace.New(pace.Options{Now: time.Now, After: time.After, Ended: ended})
 	return a
 }
 
 // recorded makes every call that changes something known to audit.
-func (a *AWSAccounts) recorded(audit aws.Auditor) *AWSAccounts {
+func (a *awsAccounts) recorded(audit aws.Auditor) *awsAccounts {
 	a.audit = audit
 	return a
 }
 
 // open implements inventory.Open.
-func (a *AWSAccounts) Open(c inventory.AccountConfig) (cloud.Provider, error) {
+func (a *awsAccounts) open(c inventory.AccountConfig) (cloud.Provider, error) {
 	cred, err := aws.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
 	if err != nil {
 		return nil, err
@@ -67,15 +67,6 @@ func (a *AWSAccounts) Open(c inventory.AccountConfig) (cloud.Provider, error) {
 		}
 	}
 	return aws.New(cfg)
-}
-
-// externalID returns the external id with which the account's role is assumed if that is done with the identity of the process. What the Secret
-// holds makes no difference: the id must not tell whether it is there.
-func (a *AWSAccounts) externalID(c inventory.AccountConfig) string {
-	if c.Cloud != cloudv1alpha1.CloudProviderAWS {
-		return ""
-	}
-	return aws.ExternalID(a.cluster, c.Account)
 }
 
 // LimitsOf tells the adapter the quotas of an account; nil means that they are the cloud's defaults.

@@ -28,7 +28,6 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud/audit"
-	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control"
@@ -166,7 +165,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 	if err != nil {
 		return err
 	}
-	accountsOfAWS, err := NewAWSAccounts(ctx, id, o.Access)
+	clouds, err := openClouds(ctx, o.metrics.clouds, CloudParts{Cluster: id, Access: o.Access, Audit: o.record, Paced: true})
 	if err != nil {
 		return err
 	}
@@ -177,15 +176,21 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 	authors.look(ctx)
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
-		Clouds: map[cloudv1.CloudProvider]inventory.Open{
-			cloudv1.CloudProviderAWS: accountsOfAWS.paced(o.metrics.aws.ended).recorded(o.record).Open,
-		},
-		ExternalID: accountsOfAWS.externalID, SecretNamespaces: o.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
+		Clouds:     clouds,
+		ExternalID: externalIDs(o.metrics.clouds, id), SecretNamespaces: o.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
 		Releaser: released, Now: clk.Now, Random: rand.Float64,
 	})
 	authors.changed = inv.Revisit
-	if err := o.metrics.show(o.metrics.realize, o.metrics.aws, o.metrics.audit); err != nil {
+	if err := o.metrics.show(o.metrics.realize, o.metrics.audit); err != nil {
 		return err
+	}
+	for _, c := range o.metrics.clouds {
+		if c.Metrics == nil {
+			continue
+		}
+		if err := o.metrics.show(c.Metrics); err != nil {
+			return err
+		}
 	}
 	status := realize.NewStatusWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
 	status.ChangedBy = inv.ChangedBy
@@ -193,8 +198,9 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 	if err != nil {
 		return err
 	}
+	// Every account brings the lowerer of its cloud; the first one is for those that name none yet.
 	realizer, err := realize.New(realize.Options{
-		ClusterID: id, Follower: policies.follower, Accounts: Accounts{inv}, Lowerer: lower.AWS{}, Sink: status,
+		ClusterID: id, Follower: policies.follower, Accounts: Accounts{inv}, Lowerer: o.metrics.clouds[0].Lowerer, Sink: status,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
 		Tighten: tightens(ctx, mgr.GetClient()), Heartbeat: heartbeat, Instance: instance,
 		Records: recordKey(mgr.GetClient(), id, clk, o),

@@ -18,8 +18,9 @@ type controllerMetrics struct {
 	enforcer *enforcer.Metrics
 	policy   *control.Metrics
 	realize  *realize.Metrics
-	aws      *awsMetrics
-	audit    *audit.Metrics
+	// clouds is the table of the clouds, with what each counts.
+	clouds []Cloud
+	audit  *audit.Metrics
 	// api are those of the server of this process; nil without one.
 	api *apiserver.Metrics
 	// shown are those that the registry shows.
@@ -27,7 +28,7 @@ type controllerMetrics struct {
 }
 
 func newControllerMetrics(r prometheus.Registerer) *controllerMetrics {
-	return &controllerMetrics{registry: r, enforcer: enforcer.NewMetrics(), policy: control.NewMetrics(), realize: realize.NewMetrics(), aws: newAWSMetrics(), audit: audit.NewMetrics()}
+	return &controllerMetrics{registry: r, enforcer: enforcer.NewMetrics(), policy: control.NewMetrics(), realize: realize.NewMetrics(), clouds: Clouds(), audit: audit.NewMetrics()}
 }
 
 // show publishes metrics until hideAll. The registry of the library is one for the whole process, in which controllers may follow one

@@ -172,6 +172,8 @@ func BreakGlassReason(value string) string {
 
 // Settings are what an account says about enforcement beside the mode.
 type Settings struct {
+	// Cloud is the cloud that the account is of; empty if it says none.
+	Cloud v1alpha1.CloudProvider
 	// MaxPerWave is spec.maxPerWave; 0 means no bound.
 	MaxPerWave int
 	// Failsafe is spec.failsafe. It must not be changed.
@@ -216,6 +218,8 @@ func settingsOf(cpa *v1alpha1.CloudProviderAccount) Settings {
 	if b := cpa.Spec.Brake; b != nil && b.Interfaces != nil {
 		s.BrakeInterfaces = int(*b.Interfaces)
 	}
+	config, _ := ConfigOf(cpa)
+	s.Cloud = config.Cloud
 	if n := cpa.Spec.MaxPerWave; n != nil {
 		s.MaxPerWave = int(*n)
 	}

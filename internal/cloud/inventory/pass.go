@@ -157,15 +157,8 @@ func (p *pass) unopened(err error) *problem {
 
 // config reads the configuration and the Secret. What is wrong with them becomes p.problem; an error is one of the API server.
 func (p *pass) config(ctx context.Context) (AccountConfig, error) {
-	c := AccountConfig{Account: cloud.AccountKey(p.cpa.Namespace, p.cpa.Name), Owner: p.cpa.Status.CloudAccountID}
-	ref := secretRefOf(p.cpa)
-	switch spec := p.cpa.Spec; {
-	case spec.AWSConfig != nil:
-		c.Cloud, c.Regions, c.Endpoint = v1alpha1.CloudProviderAWS, spec.AWSConfig.Region, spec.AWSConfig.Endpoint
-		c.Queues, c.Quotas = spec.AWSConfig.EventQueue, spec.AWSConfig.Quotas
-	case spec.AzureConfig != nil:
-		c.Cloud, c.Regions = v1alpha1.CloudProviderAzure, spec.AzureConfig.Region
-	default:
+	c, ref := ConfigOf(p.cpa)
+	if c.Cloud == "" {
 		p.problem = &problem{v1alpha1.ReasonProviderUnsupported, "neither spec.awsConfig nor spec.azureConfig is set"}
 		return c, nil
 	}

@@ -34,6 +34,8 @@ type Account struct {
 	// EnforcerKey is the key whose computed objects the account enforces.
 	EnforcerKey string
 	Provider    cloud.Provider
+	// Lowerer makes rules of its cloud; nil means Options.Lowerer.
+	Lowerer plan.Lowerer
 	// Regions are all regions of the account, observed or not.
 	Regions []string
 	// Snapshots has the last whole observation of every region that has been observed since start; other regions are left alone.
@@ -63,4 +65,12 @@ type Account struct {
 	TakeOver string
 	// Releasing is true while the account is being deleted: everything it holds in the cloud is to be given back.
 	Releasing bool
+}
+
+// lowerer makes rules of the cloud of an account.
+func (r *Realizer) lowerer(a Account) plan.Lowerer {
+	if a.Lowerer != nil {
+		return a.Lowerer
+	}
+	return r.Lowerer
 }

@@ -313,7 +313,7 @@ func (w *worker) hold(t task, in plan.Input, res *plan.Result) (plan.Input, *pla
 		}
 	}
 	in.Modes = modes
-	return in, plan.Compute(in, w.r.Lowerer)
+	return in, plan.Compute(in, w.r.lowerer(t.acct))
 }
 
 // brakesOtherwise reports whether something else has to wait than with another state of the account.

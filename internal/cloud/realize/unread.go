@@ -33,7 +33,7 @@ func (w *worker) publishUnread(ctx context.Context, t task, unread map[string]er
 		w.publish(ctx, t.acct, nil, err)
 		return
 	}
-	res := plan.Compute(w.input(t, nil), w.r.Lowerer)
+	res := plan.Compute(w.input(t, nil), w.r.lowerer(t.acct))
 	w.complete(ctx, t, res, observation{unread: unread})
 	w.publish(ctx, t.acct, res, err)
 }
@@ -68,7 +68,7 @@ func (w *worker) complete(ctx context.Context, t task, res *plan.Result, seen ob
 	if len(regions) > len(seen.regions) {
 		in := w.input(t, regions)
 		in.Stop = func() bool { return ctx.Err() != nil }
-		past := plan.Compute(in, w.r.Lowerer)
+		past := plan.Compute(in, w.r.lowerer(t.acct))
 		add = slices.DeleteFunc(past.VMs, func(vm plan.VMStatus) bool { _, found := missing[vm.VM.Region]; return !found })
 		w.doubt(t, add)
 		if len(seen.regions) == 0 {

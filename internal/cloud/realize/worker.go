@@ -485,7 +485,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	in.Succession, in.Stop = t.late.Succession, func() bool { return ctx.Err() != nil }
 	in.Blocked = w.blocks.active(w.r.Clock.Now())
 	w.leftOut, w.parts = in.Blocked, partitionOf(regions)
-	res := plan.Compute(in, w.r.Lowerer)
+	res := plan.Compute(in, w.r.lowerer(t.acct))
 	if res.Stopped {
 		return res
 	}
@@ -497,7 +497,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	w.would, w.claims = nil, claimsOf(regions)
 	if slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
 		in.Succession = plan.Succession{}
-		if w.would = plan.Compute(in.WithoutPlanned(), w.r.Lowerer); w.would.Stopped {
+		if w.would = plan.Compute(in.WithoutPlanned(), w.r.lowerer(t.acct)); w.would.Stopped {
 			return w.would
 		}
 	}

@@ -1,0 +1,108 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
+	"github.com/nephele-io/nephele/internal/cloud/aws/pace"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// Clouds are the clouds that are supported: one row each, and nothing else of the wiring knows which there are. Every call
+// makes new metrics.
+func Clouds() []Cloud {
+	calls := newAWSMetrics()
+	return []Cloud{
+		{Kind: cloudv1.CloudProviderAWS, Lowerer: lower.AWS{}, Open: openAWS, Pace: calls.ended, Metrics: calls, ExternalID: aws.ExternalID},
+	}
+}
+
+// Cloud is one row of the table.
+type Cloud struct {
+	// Kind is how accounts name it.
+	Kind cloudv1.CloudProvider
+	// Lowerer makes its rules of what policies allow.
+	Lowerer plan.Lowerer
+	// Open finds what its accounts are opened with, as the identity of the process. Nothing is called.
+	Open func(ctx context.Context, p CloudParts) (inventory.Open, error)
+	// Pace is told of every call that was paced; nil if nobody counts them.
+	Pace func(pace.Event)
+	// Metrics are what its calls count; nil if nothing is.
+	Metrics prometheus.Collector
+	// ExternalID is the id with which the role of an account, "namespace/name", is assumed; nil if there are no such ids.
+	ExternalID func(cluster, account string) string
+}
+
+// CloudParts are what accounts are opened with.
+type CloudParts struct {
+	// Cluster is the id under which we own objects.
+	Cluster string
+	Access  Access
+	// Audit is told of every call that changes something; nil if nobody is.
+	Audit Auditor
+	// Paced makes calls keep below the rates of the cloud, all accounts together. Called is told of each.
+	Paced  bool
+	Called func(pace.Event)
+}
+
+// Auditor keeps the record of changes, as the adapters want it.
+type Auditor interface {
+	Begin(cloud.Call) (end func(cloud.Outcome))
+}
+
+// CloudOf returns the row of a cloud; false if it is not supported.
+func CloudOf(kind cloudv1.CloudProvider) (Cloud, bool) {
+	for _, c := range Clouds() {
+		if c.Kind == kind {
+			return c, true
+		}
+	}
+	return Cloud{}, false
+}
+
+// openClouds opens all clouds of a table for the inventory.
+func openClouds(ctx context.Context, table []Cloud, p CloudParts) (map[cloudv1.CloudProvider]inventory.Open, error) {
+	out := map[cloudv1.CloudProvider]inventory.Open{}
+	for _, c := range table {
+		p.Called = c.Pace
+		open, err := c.Open(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		out[c.Kind] = open
+	}
+	return out, nil
+}
+
+// externalIDs returns the external id of an account's role by the table.
+func externalIDs(table []Cloud, cluster string) func(inventory.AccountConfig) string {
+	return func(config inventory.AccountConfig) string {
+		for _, c := range table {
+			if c.Kind == config.Cloud && c.ExternalID != nil {
+				return c.ExternalID(cluster, config.Account)
+			}
+		}
+		return ""
+	}
+}
+
+// openAWS implements Cloud.Open.
+func openAWS(ctx context.Context, p CloudParts) (inventory.Open, error) {
+	accounts, err := newAWSAccounts(ctx, p.Cluster, p.Access)
+	if err != nil {
+		return nil, err
+	}
+	if p.Paced {
+		accounts.paced(p.Called)
+	}
+	if p.Audit != nil {
+		accounts.recorded(p.Audit)
+	}
+	return accounts.open, nil
+}

@@ -1,0 +1,62 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
+)
+
+// oneAccount is a knowledge of an account of a cloud.
+type oneAccount struct{ kind cloudv1.CloudProvider }
+
+func (oneAccount) Keys() []string                                           { return []string{"n/a"} }
+func (oneAccount) Regions(string) []string                                  { return nil }
+func (oneAccount) Latest(string, string) (*cloud.Snapshot, error)           { return nil, nil }
+func (oneAccount) Deleting(string) bool                                     { return false }
+func (oneAccount) Entities(string) map[types.NamespacedName]inventory.VMRef { return nil }
+func (a oneAccount) Settings(string) inventory.Settings                     { return inventory.Settings{Cloud: a.kind} }
+
+// TestClouds: every row is whole, and what an account names decides which row counts.
+func TestClouds(t *testing.T) {
+	seen := map[cloudv1.CloudProvider]bool{}
+	for _, c := range Clouds() {
+		if c.Kind == "" || c.Lowerer == nil || c.Open == nil || seen[c.Kind] {
+			t.Errorf("%+v", c)
+		}
+		seen[c.Kind] = true
+		if got := Describe(oneAccount{c.Kind}, "n/a").Lowerer; got != c.Lowerer {
+			t.Errorf("an account of %s gets the lowerer %T", c.Kind, got)
+		}
+	}
+	if _, supported := CloudOf("Elsewhere"); supported || Describe(oneAccount{"Elsewhere"}, "n/a").Lowerer != nil {
+		t.Error("a cloud that nobody has heard of is supported")
+	}
+}
+
+// TestAnotherCloud: a second cloud is one more row.
+func TestAnotherCloud(t *testing.T) {
+	asked := errors.New("asked")
+	table := append(Clouds(), Cloud{
+		Kind: "Elsewhere",
+		Open: func(_ context.Context, p CloudParts) (inventory.Open, error) {
+			return func(c inventory.AccountConfig) (cloud.Provider, error) { return nil, asked }, nil
+		},
+		ExternalID: func(cluster, account string) string { return cluster + " " + account },
+	})
+	opens, err := openClouds(t.Context(), table, CloudParts{Cluster: "c"})
+	if err != nil || len(opens) != len(table) {
+		t.Fatalf("%v, %d clouds", err, len(opens))
+	}
+	if _, err := opens["Elsewhere"](inventory.AccountConfig{}); !errors.Is(err, asked) {
+		t.Error(err)
+	}
+	if got := externalIDs(table, "c")(inventory.AccountConfig{Cloud: "Elsewhere", Account: "n/a"}); got != "c n/a" {
+		t.Error(got)
+	}
+}
