@@ -53,9 +53,8 @@ type ControllerOptions struct {
 	MetricsAddress string
 	// HealthAddress serves /healthz and /readyz; empty serves none.
 	HealthAddress string
-	// LeaderElection lets one of several replicas work at a time; LeaderNamespace is where the lock is.
-	LeaderElection  bool
-	LeaderNamespace string
+	// Lease lets one process of the cluster work at a time.
+	Lease LeaseOptions
 	// API serves the computed objects to enforcers; nil serves them to those of this process only.
 	API *APIOptions
 	// Ready, if not nil, is called once when the controller works: when its caches are filled, and with API, when kube-apiserver
@@ -110,18 +109,22 @@ func RunController(ctx context.Context, cfg *rest.Config, o ControllerOptions) e
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(cfg, manager.Options{
+	lease, err := o.lease(cfg)
+	if err != nil {
+		return err
+	}
+	options := manager.Options{
 		Scheme: scheme, Logger: o.Log, Metrics: exposed,
 		HealthProbeBindAddress: o.HealthAddress,
-		LeaderElection:         o.LeaderElection, LeaderElectionID: "nephele-controller", LeaderElectionNamespace: o.LeaderNamespace,
-		LeaderElectionReleaseOnCancel: true,
-		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		Cache:                         cacheOptions(o),
-	})
+		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Cache:                  cacheOptions(o),
+	}
+	lease.compete(&options)
+	mgr, err := ctrl.NewManager(cfg, options)
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
-	if err := checkHealth(mgr); err != nil {
+	if err := errors.Join(lease.tell(mgr), checkHealth(mgr)); err != nil {
 		return err
 	}
 	defer o.metrics.hideAll()
@@ -286,13 +289,13 @@ func NewControllerCommand() *cobra.Command {
 		Long: `Run the controller: it computes the policies of the cluster, imports the VMs of the cloud accounts, and enforces the policies
 on them through the clouds' security groups.
 
-One controller works on a cluster at a time: "nephele up" has one already, and replicas need --leader-elect.
+One controller works on a cluster at a time, the one that holds its lease: "nephele up" has one already. Others wait, and say for whom.
 
 The CustomResourceDefinitions must be installed (kubectl apply -f api/generated/crd), and so should be the policies that check the
 rights of those who write accounts, selectors and policies (kubectl apply -k config/grants). Inside a cluster the Pod's own ServiceAccount is
 used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 		Example: `  nephele controller --kubeconfig ~/.kube/config
-  nephele controller --leader-elect --leader-namespace nephele-system --metrics 0.0.0.0:8080 --health 0.0.0.0:8081`,
+  nephele controller --metrics 0.0.0.0:8080 --health 0.0.0.0:8081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := cluster.config()
@@ -328,8 +331,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	cluster.register(f)
 	f.StringVar(&o.MetricsAddress, "metrics", "127.0.0.1:8080", "HOST:PORT for Prometheus metrics, over TLS and for those who may get /metrics unless it is a loopback address; 0 for none")
 	f.StringVar(&o.HealthAddress, "health", "", "HOST:PORT for /healthz and /readyz, which anybody may ask; empty for none")
-	f.BoolVar(&o.LeaderElection, "leader-elect", false, "work only while holding the lock that several replicas compete for")
-	f.StringVar(&o.LeaderNamespace, "leader-namespace", "", "namespace of the lock; empty means the Pod's own")
+	o.Lease.register(f)
 	f.StringVar(&api.Address, "api", "", "HOST:PORT to serve the computed policies on, to agents, and the admission webhooks; empty for none. Service "+apiNamespace+"/"+apiService+" must lead there")
 	f.StringVar(&api.CertDir, "api-cert-dir", "", "directory that keeps the certificate of --api; created if missing")
 	f.BoolVar(&api.WithoutWebhooks, "without-webhooks", false, "do not register the admission webhooks that --api serves, and remove those registered before")
