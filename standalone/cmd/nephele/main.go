@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -52,7 +53,7 @@ func upCommand() *cobra.Command {
 		if cmd.Flags().Changed("audit-log") {
 			home.Audit = audit.File
 		}
-		o := cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: access, MetricsAddress: metrics, Audit: cli.AuditFlags{File: home.Audit}, Instance: instance}
+		o := cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: access, MetricsAddress: metrics, Audit: cli.AuditFlags{File: home.Audit}, Instance: instance, Lease: lease()}
 		if foreign == nil {
 			return serve(ctx, cfg, home, api, o)
 		}
@@ -73,9 +74,16 @@ func upCommand() *cobra.Command {
 	return cmd
 }
 
+// lease is that of a process that is the only one on its data directory: the next one need not wait for the lease of one that was killed.
+func lease() cli.LeaseOptions {
+	return cli.LeaseOptions{Holder: "nephele up", Waits: func(holder string) {
+		fmt.Fprintf(os.Stderr, "Another controller works on this cluster: %s. This one waits until it ends.\n", holder)
+	}}
+}
+
 // runController is serve with the usual options.
 func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
-	o := cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: cli.LocalAccess(), Audit: cli.AuditFlags{File: home.Audit}}
+	o := cli.ControllerOptions{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: cli.LocalAccess(), Audit: cli.AuditFlags{File: home.Audit}, Lease: lease()}
 	return serve(ctx, cfg, home, cli.APIOptions{}, o)
 }
 
