@@ -6,52 +6,59 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/internal/cli"
 )
 
-// TestOneControllerWorks: a second controller waits, says who holds the lease, and takes over when that one ends. A process with a name of its own
-// need not wait for a predecessor of that name that was killed.
+// TestOneControllerWorks: while another process holds the lease a controller waits and says for whom, and it works when that one lets go. Nobody
+// asked for a lease.
 func TestOneControllerWorks(t *testing.T) {
 	err := Run(t.Context(), config(t, nil), func(ctx context.Context, s Session) error {
-		start := func(o cli.LeaseOptions) (ready chan struct{}, end func()) {
-			ctx, cancel := context.WithCancel(ctx)
-			ready, done := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(done)
-				err := cli.RunController(ctx, rest.CopyConfig(s.RestConfig), cli.ControllerOptions{Log: logr.Discard(), Lease: o, Ready: func() { close(ready) }})
-				if err != nil && ctx.Err() == nil {
-					t.Error(err)
-				}
-			}()
-			return ready, func() { cancel(); <-done }
+		c := adminClient(t, s.RestConfig)
+		holder, lasts, now := "nephele up", int32(600), metav1.NowMicro()
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "nephele-controller"},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &lasts, AcquireTime: &now, RenewTime: &now}}
+		if err := c.Create(ctx, lease); err != nil {
+			return err
 		}
-		await := func(what string, c <-chan struct{}) {
-			t.Helper()
-			select {
-			case <-c:
-			case <-time.After(time.Minute):
-				t.Fatalf("%s: not within a minute", what)
+		ctx, cancel := context.WithCancel(ctx)
+		ready, done, told := make(chan struct{}), make(chan struct{}), make(chan string, 10)
+		go func() {
+			defer close(done)
+			err := cli.RunController(ctx, rest.CopyConfig(s.RestConfig), cli.ControllerOptions{Log: logr.Discard(), Ready: func() { close(ready) },
+				Lease: cli.LeaseOptions{Waits: func(holder string) { told <- holder }}})
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
 			}
-		}
-		first, endFirst := start(cli.LeaseOptions{Holder: "nephele up"})
-		await("the first works", first)
-		told := make(chan string, 10)
-		second, endSecond := start(cli.LeaseOptions{Waits: func(holder string) { told <- holder }})
-		defer endSecond()
+		}()
+		defer func() { cancel(); <-done }()
 		select {
-		case holder := <-told:
-			if holder != "nephele up" {
-				t.Errorf("the lease is said to be held by %q", holder)
+		case got := <-told:
+			if got != holder {
+				t.Errorf("the lease is said to be held by %q, want %q", got, holder)
 			}
-		case <-second:
+		case <-ready:
 			t.Error("two work at a time")
-		case <-time.After(time.Minute):
-			t.Error("the second says nothing")
+		case <-time.After(2 * time.Minute):
+			t.Error("it does not say for whom it waits")
 		}
-		endFirst()
-		await("the second works when the first has ended", second)
+		if err := c.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
+			return err
+		}
+		nobody := ""
+		lease.Spec.HolderIdentity = &nobody
+		if err := c.Update(ctx, lease); err != nil {
+			return err
+		}
+		select {
+		case <-ready:
+		case <-time.After(2 * time.Minute):
+			t.Error("it does not work when the lease is free")
+		}
 		return nil
 	})
 	if err != nil {
