@@ -24,13 +24,13 @@ func NewControllerCommand() *cobra.Command {
 		Long: `Run the controller: it computes the policies of the cluster, imports the VMs of the cloud accounts, and enforces the policies
 on them through the clouds' security groups.
 
-One controller works on a cluster at a time: "nephele up" has one already, and replicas need --leader-elect.
+One controller works on a cluster at a time, the one that holds its lease: "nephele up" has one already. Others wait, and say for whom.
 
 The CustomResourceDefinitions must be installed (kubectl apply -f api/generated/crd), and so should be the policies that check the
 rights of those who write accounts, selectors and policies (kubectl apply -k config/grants). Inside a cluster the Pod's own ServiceAccount is
 used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 		Example: `  nephele controller --kubeconfig ~/.kube/config
-  nephele controller --leader-elect --leader-namespace nephele-system --metrics 0.0.0.0:8080 --health 0.0.0.0:8081`,
+  nephele controller --metrics 0.0.0.0:8080 --health 0.0.0.0:8081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := cluster.config()
@@ -67,8 +67,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	cluster.register(f)
 	f.StringVar(&o.MetricsAddress, "metrics", "127.0.0.1:8080", "HOST:PORT for Prometheus metrics, over TLS and for those who may get /metrics unless it is a loopback address; 0 for none")
 	f.StringVar(&o.HealthAddress, "health", "", "HOST:PORT for /healthz and /readyz, which anybody may ask; empty for none")
-	f.BoolVar(&o.LeaderElection, "leader-elect", false, "work only while holding the lock that several replicas compete for")
-	f.StringVar(&o.LeaderNamespace, "leader-namespace", "", "namespace of the lock; empty means the Pod's own")
+	registerLease(f, &o.Lease)
 	f.StringVar(&api.Address, "api", "", "HOST:PORT to serve the computed policies on, to agents, and the admission webhooks; empty for none. Service "+controller.APINamespace+"/"+controller.APIService+" must lead there")
 	f.StringVar(&api.CertDir, "api-cert-dir", "", "directory that keeps the certificate of --api; created if missing")
 	f.BoolVar(&api.WithoutWebhooks, "without-webhooks", false, "do not register the admission webhooks that --api serves, and remove those registered before")

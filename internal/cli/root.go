@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,7 +36,7 @@ type Streams struct {
 // Main runs the command line and returns the exit code. The extra commands are added to those of NewRoot.
 func Main(ctx context.Context, args []string, s Streams, extra ...*cobra.Command) int {
 	root := NewRoot(extra...)
-	root.SetArgs(args)
+	root.SetArgs(calledBy(os.Args[0], root, args))
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
@@ -79,7 +80,9 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 	}
 	policy.AddCommand(newComputeCommand())
 	root.AddCommand(policy, newExplainCommand(), newPlanCommand(), NewControllerCommand(), NewSimCommand(), newTakeOverCommand(), newIAMPolicyCommand(), newVersionCommand())
+	root.AddCommand(newStatusCommand(), newCheckCommand(), newUninstallCommand(), newSupportCommand(), newPluginCommand())
 	root.AddCommand(extra...)
+	completeValues(root)
 	return root
 }
 

@@ -52,6 +52,8 @@ type policyPage struct {
 	empty bool
 	// desired is the number of enforcers that the policy concerns; reports are from them, or from some that it did concern.
 	desired int
+	// dropped: a cloud account was the last of them, and is not any more.
+	dropped bool
 	reports map[string]v1beta2.NetworkPolicyNodeStatus
 }
 
@@ -103,7 +105,7 @@ func (b *book) record(out []task, c *policy.Changes) []task {
 		}
 		page.computed = p.Change != policy.Removed
 		page.generation, page.empty = p.Policy.Generation, len(p.Policy.Rules) == 0
-		page.desired += len(p.SpanAdded) - len(p.SpanRemoved)
+		page.spanned(p.SpanRemoved, p.SpanAdded)
 		// Whoever is concerned anew gets the policy anew and reports anew. What was under way when it ceased to be concerned says nothing.
 		for _, key := range slices.Concat(p.SpanRemoved, p.SpanAdded) {
 			delete(page.reports, key)
@@ -224,6 +226,9 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 		realizable.Message = "there are no rules to enforce"
 	}
 	s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}
+	if p.dropped && p.desired == 0 {
+		return notEnforced(s)
+	}
 	if len(failed) > 0 {
 		s.Conditions = append(s.Conditions, v1beta1.NetworkPolicyCondition{
 			Type: v1beta1.NetworkPolicyConditionRealizationFailure, Status: metav1.ConditionTrue,

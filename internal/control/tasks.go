@@ -120,7 +120,7 @@ func (c *Controller) writePolicyStatus(ctx context.Context, uid types.UID) error
 		return nil
 	}
 	former := *status
-	next := v.status
+	next := remember(former, v.status)
 	for i := range next.Conditions {
 		next.Conditions[i].LastTransitionTime = c.since(next.Conditions[i], former.Conditions)
 	}
@@ -168,6 +168,8 @@ func (c *Controller) tellPhase(o client.Object, s v1beta1.NetworkPolicyStatus) {
 	case s.Phase == v1beta1.NetworkPolicyRealized:
 		c.event(o, corev1.EventTypeNormal, "PolicyRealized", "RealizePolicies",
 			fmt.Sprintf("Generation %d is realized by all %d enforcers", s.ObservedGeneration, s.DesiredNodesRealized))
+	case s.Phase == v1beta1.NetworkPolicyPending && s.Conditions[0].Reason == ReasonNotEnforced:
+		c.event(o, corev1.EventTypeWarning, "PolicyNotEnforced", "RealizePolicies", s.Conditions[0].Message)
 	case s.Phase == v1beta1.NetworkPolicyFailed && len(s.Conditions) > 1:
 		c.event(o, corev1.EventTypeWarning, "PolicyFailed", "RealizePolicies", s.Conditions[1].Message)
 	}

@@ -127,6 +127,8 @@ func upstreamConditions(s v1beta1.NetworkPolicyStatus) []metav1.Condition {
 		Message: fmt.Sprintf("%d of %d enforcers have realized generation %d", s.CurrentNodesRealized, s.DesiredNodesRealized, s.ObservedGeneration),
 	}
 	switch {
+	case s.Phase == v1beta1.NetworkPolicyPending && s.Conditions[0].Reason == ReasonNotEnforced:
+		realized.Reason, realized.Message = ReasonNotEnforced, s.Conditions[0].Message
 	case s.Phase == v1beta1.NetworkPolicyPending:
 		realized.Message = "not computed yet"
 	case s.Phase == v1beta1.NetworkPolicyRealized:

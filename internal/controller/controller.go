@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -50,9 +51,8 @@ type Options struct {
 	MetricsAddress string
 	// HealthAddress serves /healthz and /readyz; empty serves none.
 	HealthAddress string
-	// LeaderElection lets one of several replicas work at a time; LeaderNamespace is where the lock is.
-	LeaderElection  bool
-	LeaderNamespace string
+	// Lease lets one process of the cluster work at a time.
+	Lease LeaseOptions
 	// API serves the computed objects to enforcers; nil serves them to those of this process only.
 	API *APIOptions
 	// Ready, if not nil, is called once when the controller works: when its caches are filled, and with API, when kube-apiserver
@@ -109,18 +109,22 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(cfg, manager.Options{
+	lease, err := o.lease(cfg)
+	if err != nil {
+		return err
+	}
+	options := manager.Options{
 		Scheme: scheme, Logger: o.Log, Metrics: exposed,
 		HealthProbeBindAddress: o.HealthAddress,
-		LeaderElection:         o.LeaderElection, LeaderElectionID: "nephele-controller", LeaderElectionNamespace: o.LeaderNamespace,
-		LeaderElectionReleaseOnCancel: true,
-		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		Cache:                         cacheOptions(o),
-	})
+		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Cache:                  cacheOptions(o),
+	}
+	lease.compete(&options)
+	mgr, err := ctrl.NewManager(cfg, options)
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
-	if err := checkHealth(mgr); err != nil {
+	if err := errors.Join(lease.tell(mgr), checkHealth(mgr)); err != nil {
 		return err
 	}
 	defer o.metrics.hideAll()

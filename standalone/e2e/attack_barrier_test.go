@@ -58,7 +58,7 @@ const ownerObjects = `
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: CloudProviderAccount
 metadata: {namespace: ns-a, name: real}
-spec: {awsConfig: {region: [eu-west-1], endpoint: "{SIM}", secretRef: {namespace: ns-a, name: keys, key: credentials}}}
+spec: {deletionPolicy: Release, awsConfig: {region: [eu-west-1], endpoint: "{SIM}", secretRef: {namespace: ns-a, name: keys, key: credentials}}}
 ---
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: CloudEntitySelector
@@ -99,7 +99,7 @@ const attackerObjects = `
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: CloudProviderAccount
 metadata: {namespace: ns-b, name: own}
-spec: {awsConfig: {region: [eu-west-1], endpoint: "{SIM}", secretRef: {namespace: ns-b, name: own, key: credentials}}}
+spec: {deletionPolicy: Release, awsConfig: {region: [eu-west-1], endpoint: "{SIM}", secretRef: {namespace: ns-b, name: own, key: credentials}}}
 ---
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: CloudEntitySelector

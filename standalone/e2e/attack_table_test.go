@@ -238,7 +238,7 @@ const attackAccount = `
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: CloudProviderAccount
 metadata: {namespace: ns-b, name: attack}
-spec: {awsConfig: {region: [eu-west-1], endpoint: "{SIM}", secretRef: {namespace: ns-b, name: own, key: credentials}}}
+spec: {deletionPolicy: Release, awsConfig: {region: [eu-west-1], endpoint: "{SIM}", secretRef: {namespace: ns-b, name: own, key: credentials}}}
 `
 
 const attackSelector = `

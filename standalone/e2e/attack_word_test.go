@@ -175,7 +175,7 @@ func (a *arena) twoWithoutWord(t *testing.T) {
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: CloudProviderAccount
 metadata: {namespace: ns-common, name: common}
-spec: {awsConfig: {region: [eu-west-1], endpoint: "{SIM}", secretRef: {namespace: ns-common, name: keys, key: credentials}}}
+spec: {deletionPolicy: Release, awsConfig: {region: [eu-west-1], endpoint: "{SIM}", secretRef: {namespace: ns-common, name: keys, key: credentials}}}
 ---
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: CloudEntitySelector

@@ -68,6 +68,7 @@ func (im *imported) badAccounts(t *testing.T) {
 			im.apply(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: name}, StringData: map[string]string{"credentials": tc.keys}})
 		}
 		cpa := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: name}}
+		cpa.Spec.DeletionPolicy = cloudv1.DeletionRelease
 		cpa.Spec.AWSConfig = &cloudv1.CloudProviderAccountAWSConfig{Region: []string{tc.region}, Endpoint: im.server.URL(),
 			SecretRef: &cloudv1.SecretReference{Namespace: "cloud", Name: name, Key: "credentials"}}
 		im.apply(cpa)

@@ -154,6 +154,7 @@ func accountObjects(endpoint string, regions, vpcs []string) []client.Object {
 		"credentials": fmt.Sprintf(`{"accessKeyId": %q, "accessKeySecret": %q}`, estate.DefaultAccessKeyID, estate.DefaultSecret)}}
 	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "real"}}
 	account.Spec.UserTags = cloudv1.UserTagsMerge // the roles that setRole gives count like the cloud's
+	account.Spec.DeletionPolicy = cloudv1.DeletionRelease
 	account.Spec.AWSConfig = &cloudv1.CloudProviderAccountAWSConfig{Region: regions, Endpoint: endpoint,
 		SecretRef: &cloudv1.SecretReference{Namespace: "cloud", Name: "keys", Key: "credentials"}}
 	selector := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: "all"}}

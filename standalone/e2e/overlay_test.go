@@ -77,7 +77,7 @@ func TestSecretsPerNamespace(t *testing.T) {
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: CloudProviderAccount
 metadata: {namespace: %s, name: %s}
-spec: {awsConfig: {region: [us-west-2], endpoint: %q, secretRef: {namespace: %s, name: keys, key: credentials}}}`, namespace, name, server.URL(), secretNamespace)
+spec: {deletionPolicy: Release, awsConfig: {region: [us-west-2], endpoint: %q, secretRef: {namespace: %s, name: keys, key: credentials}}}`, namespace, name, server.URL(), secretNamespace)
 	}
 	credentials := func(namespace, name string) (string, string) {
 		var a cloudv1.CloudProviderAccount

@@ -99,6 +99,7 @@ func (s *shared) importAs(name string) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: name}, StringData: map[string]string{
 		"credentials": fmt.Sprintf(`{"accessKeyId": %q, "accessKeySecret": %q}`, "AKIA"+strings.ToUpper(name), name)}}
 	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: name}}
+	account.Spec.DeletionPolicy = cloudv1.DeletionRelease
 	account.Spec.AWSConfig = &cloudv1.CloudProviderAccountAWSConfig{Region: []string{sharedRegion}, Endpoint: s.server.URL(),
 		SecretRef: &cloudv1.SecretReference{Namespace: "cloud", Name: name, Key: "credentials"}}
 	selector := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: name}}

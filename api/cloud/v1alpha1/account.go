@@ -154,6 +154,10 @@ type CloudProviderAccountSpec struct {
 	// +listType=set
 	// +optional
 	ReleaseNamespaces []string `json:"releaseNamespaces,omitempty"`
+	// DeletionPolicy says whether the account, the selectors of it and their namespaces may be deleted while virtual machines are guarded
+	// through them. Empty means status.deletionPolicy, which is Protect for every account that was not there before the field was.
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 	// UserTags says what becomes of spec.tags of the account's VirtualMachine objects; empty means status.userTags, which is Separate for every
 	// account that was not there before the field was.
 	// +optional
@@ -198,6 +202,13 @@ type CloudProviderAccountStatus struct {
 	// read: Merge for accounts of versions that knew nothing else, Separate for all others.
 	// +optional
 	UserTags UserTags `json:"userTags,omitempty"`
+	// DeletionPolicy is what holds while the spec does not say. It was decided when the account was first read: Release for accounts of versions
+	// that knew nothing else, Protect for all others.
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+	// GuardedVMs is the number of virtual machines that hold security groups of ours; absent before that is known.
+	// +optional
+	GuardedVMs *int32 `json:"guardedVMs,omitempty"`
 	// ExternalID is the external id with which the controller assumes the account's role, if it does so with its own identity. It belongs to
 	// this account of this cluster; let the role's trust policy demand it. With keys in the Secret it plays no part.
 	// +optional
@@ -207,7 +218,7 @@ type CloudProviderAccountStatus struct {
 	// +optional
 	OtherInstance string `json:"otherInstance,omitempty"`
 	// Conditions: Ready, CredentialsValid, Reachable, EventsReceived if the account has event queues, SoleWriter once something is enforced,
-	// and AuthorsChecked while nobody checks the rights of authors.
+	// AuthorsChecked while nobody checks the rights of authors, and DeletionProtected while the account is not because of its age.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -90,6 +90,12 @@ type CloudEntitySelectorStatus struct {
 	// MatchedVMs is the number of virtual machines that the selector selects; absent until the account was read.
 	// +optional
 	MatchedVMs *int32 `json:"matchedVMs,omitempty"`
+	// GuardedVMs is the number of virtual machines imported by the selector that hold security groups of ours; absent before that is known.
+	// +optional
+	GuardedVMs *int32 `json:"guardedVMs,omitempty"`
+	// DeletionPolicy is that of the account: with Protect the selector cannot be deleted while GuardedVMs is not 0.
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
 // CloudEntitySelector selects the virtual machines of an account that are imported into its namespace.

@@ -76,12 +76,13 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) 
 		}
 		for n := range p.selectors {
 			v := p.judgeSelector(&p.selectors[n], selectorFacts{matched: d.matched[n], all: total, account: ready, read: p.anyRead(), taken: s.taken})
+			v.deletion = deletionPolicyOf(p.cpa)
 			v.heeded = unheeded(p.key(), p.cpa.Spec.ReleaseNamespaces, &p.selectors[n], d.unheeded[n])
 			errs = append(errs, p.reportSelector(ctx, &p.selectors[n], v, p.account.told))
 		}
 		for n := range p.refused {
 			v := no(v1alpha1.ReasonNotGranted, p.refused[n].why)
-			errs = append(errs, p.reportSelector(ctx, &p.refused[n].selector, selectorVerdict{ready: v, matched: v}, p.account.told))
+			errs = append(errs, p.reportSelector(ctx, &p.refused[n].selector, selectorVerdict{ready: v, matched: v, deletion: deletionPolicyOf(p.cpa)}, p.account.told))
 		}
 	}
 	return errors.Join(errs...)
@@ -232,6 +233,9 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	if st.UserTags == "" {
 		st.UserTags = userTagsAtFirst(st)
 	}
+	if st.DeletionPolicy == "" {
+		st.DeletionPolicy = deletionAtFirst(st)
+	}
 	if snaps := p.account.snapshots(); st.CloudAccountID == "" && len(snaps) > 0 {
 		st.CloudAccountID = snaps[0].OwnerID
 	}
@@ -256,6 +260,7 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	} else {
 		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionAuthorsChecked)
 	}
+	unprotected := p.setUnprotected(live)
 	if equality.Semantic.DeepEqual(base.Status, live.Status) {
 		return nil
 	}
@@ -268,6 +273,9 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	p.cpa = live
 	if news {
 		p.tell(live, v1alpha1.ConditionReady, ready, "Observe", p.account.told)
+	}
+	if unprotected {
+		p.tell(live, v1alpha1.ConditionDeletionProtected, notProtected(), "Observe", p.account.told)
 	}
 	return nil
 }
@@ -319,6 +327,8 @@ type selectorVerdict struct {
 	// heeded has no status if all that the selector asks for is.
 	heeded verdict
 	count  *int32
+	// deletion is the policy of the account; empty if there is none.
+	deletion v1alpha1.DeletionPolicy
 }
 
 func (p *pass) judgeSelector(s *v1alpha1.CloudEntitySelector, f selectorFacts) selectorVerdict {
@@ -367,7 +377,10 @@ func (i *Inventory) reportSelector(
 	ctx context.Context, s *v1alpha1.CloudEntitySelector, v selectorVerdict, told map[subject]string,
 ) error {
 	live := s.DeepCopy()
-	live.Status.MatchedVMs, live.Status.Error = v.count, ""
+	live.Status.MatchedVMs, live.Status.Error, live.Status.DeletionPolicy = v.count, "", v.deletion
+	if v.deletion == "" {
+		live.Status.GuardedVMs = nil // nobody counts any more
+	}
 	if v.ready.status == metav1.ConditionFalse {
 		live.Status.Error = v.ready.message
 	}

@@ -73,6 +73,8 @@ type StatusWriter struct {
 	blocked map[string]map[plan.InterfaceKey]string
 	// braked tells of the accounts known whether they say something about a brake; only Start's goroutine uses it.
 	braked map[string]bool
+	// guarded holds, per account, what was told of the VMs that hold groups of ours; only Start's goroutine uses it.
+	guarded map[string]*guards
 	// claims holds, per account, what was told of who claims its networks; only Start's goroutine uses it.
 	claims map[string]map[string]string
 	// sole holds, per account, what was told of other instances; only Start's goroutine uses it.
@@ -92,7 +94,7 @@ func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, 
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
 		pending: map[string]Report{}, wake: make(chan struct{}, 1), untold: map[string][]telling{}, drifting: map[string]drifting{}, changes: map[string]*untoldChanges{}, recordsTold: map[string]string{},
 		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, moded: map[string]bool{}, braked: map[string]bool{}, blocked: map[string]map[plan.InterfaceKey]string{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, sole: map[string]Sole{}, wrote: map[written]string{},
-		shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
+		guarded: map[string]*guards{}, shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
 }
 
 // Publish keeps the report to be written; a newer one takes its place.
@@ -186,7 +188,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	if r.Would != nil {
 		outlooks = r.Would.Outlooks()
 	}
-	seen := s.look(r)
+	seen, held := s.look(r), guardsOf(r)
 	for ref, target := range r.Entities {
 		vm, observed := vms[target]
 		if !observed {
@@ -196,6 +198,9 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 		seen[vmKey(ref)] = true
 		note(err)
 		all.add(r, vm, outlooks)
+		if selector != "" && holds(vm) {
+			held.bySelector[client.ObjectKey{Namespace: ref.Namespace, Name: selector}]++
+		}
 		if vm.Mode != plan.Enforce && selector != "" {
 			key := client.ObjectKey{Namespace: ref.Namespace, Name: selector}
 			if bySelector[key] == nil {
@@ -205,6 +210,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 		}
 	}
 	note(s.writeModes(ctx, r, bySelector, all))
+	note(s.writeGuards(ctx, r, held))
 	s.looked(r, seen)
 	return behind, errors.Join(errs...)
 }

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -53,7 +54,7 @@ func upCommand() *cobra.Command {
 		if cmd.Flags().Changed("audit-log") {
 			home.Audit = audit
 		}
-		o := controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: access, MetricsAddress: metrics, AuditLog: home.Audit, Version: cli.Version(), Instance: instance}
+		o := controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: access, MetricsAddress: metrics, AuditLog: home.Audit, Version: cli.Version(), Instance: instance, Lease: lease()}
 		if foreign == nil {
 			return serve(ctx, cfg, home, api, o)
 		}
@@ -74,9 +75,16 @@ func upCommand() *cobra.Command {
 	return cmd
 }
 
+// lease is that of a process that is the only one on its data directory: the next one need not wait for the lease of one that was killed.
+func lease() controller.LeaseOptions {
+	return controller.LeaseOptions{Holder: "nephele up", Waits: func(holder string) {
+		fmt.Fprintf(os.Stderr, "Another controller works on this cluster: %s. This one waits until it ends.\n", holder)
+	}}
+}
+
 // runController is serve with the usual options.
 func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
-	o := controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: controller.LocalAccess(), AuditLog: home.Audit, Version: cli.Version()}
+	o := controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: controller.LocalAccess(), AuditLog: home.Audit, Version: cli.Version(), Lease: lease()}
 	return serve(ctx, cfg, home, controller.APIOptions{}, o)
 }
 

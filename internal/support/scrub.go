@@ -1,0 +1,117 @@
+package support
+
+import (
+	"regexp"
+	"strings"
+)
+
+// removed stands where a secret may have been.
+const removed = "[removed]"
+
+// patterns find secrets by their form: keys of AWS, tokens, keys in PEM, passwords in URLs and in assignments.
+var patterns = []*regexp.Regexp{
+	regexp.MustCompile(`-----BEGIN [A-Z ]*(?:PRIVATE KEY|CERTIFICATE REQUEST)-----[\s\S]*?(?:-----END [A-Z ]*-----|$)`),
+	regexp.MustCompile(`\b(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{12,}\b`),
+	regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`),
+	regexp.MustCompile(`(?i)\b(?:bearer|basic|aws4-hmac-sha256)\s+\S[^"\n]*`),
+	regexp.MustCompile(`(?i)\bx-amz-(?:signature|credential|security-token)=[^&\s"]+`),
+}
+
+var (
+	// userinfo is a name and password in a URL.
+	userinfo = regexp.MustCompile(`(://)[^/\s"@]+@`)
+	// assigned is a value that is said to be secret: name=value, name: value, "name":"value", and the same quoted once more.
+	assigned = regexp.MustCompile(`(?i)(\\*"?[a-z0-9_.-]*(?:` + secretWords + `)[a-z0-9_.-]*\\*"?\s*[:=]\s*)(\\*"[^"]*"|[^\s,;}"]+)`)
+	// secretName is a key whose value is secret.
+	secretName = regexp.MustCompile(`(?i)(?:` + secretWords + `)`)
+)
+
+const secretWords = `passw|secret|token|credential|private.?key|access.?key|api.?key|client.?key`
+
+// scrubber removes secrets from texts.
+type scrubber struct {
+	// known are values that are known to be secret, and are removed wherever they stand.
+	known *strings.Replacer
+}
+
+// newScrubber knows these values, and those that stand in them. Short ones would tear other words apart, so they are left to the patterns.
+func newScrubber(values []string) *scrubber {
+	const shortest = 8
+	var pairs []string
+	for _, v := range values {
+		if len(v) >= shortest {
+			pairs = append(pairs, v, removed)
+		}
+	}
+	return &scrubber{strings.NewReplacer(pairs...)}
+}
+
+// text removes secrets from a text.
+func (s *scrubber) text(t string) string {
+	t = s.known.Replace(t)
+	for _, p := range patterns {
+		t = p.ReplaceAllLiteralString(t, removed)
+	}
+	t = userinfo.ReplaceAllString(t, "${1}"+removed+"@")
+	return assigned.ReplaceAllString(t, "${1}"+removed)
+}
+
+// keptAnnotations is how the names of annotations begin that are kept. Others may hold anything, such as whole objects.
+var keptAnnotations = []string{"nephele.io/", "deployment.kubernetes.io/"}
+
+// value removes secrets from a value of JSON, which it may change. Of objects of Kubernetes it leaves out what nobody needs.
+func (s *scrubber) value(v any) any {
+	switch v := v.(type) {
+	case string:
+		return s.text(v)
+	case []any:
+		for i := range v {
+			v[i] = s.value(v[i])
+		}
+		if len(v) == 0 {
+			return v
+		}
+		// Lists of names and values, as clouds and containers have them.
+		for _, e := range v {
+			if m, ok := e.(map[string]any); ok {
+				for _, key := range []string{"key", "name", "Key"} {
+					if name, _ := m[key].(string); secretName.MatchString(name) {
+						for _, field := range []string{"value", "Value"} {
+							if _, has := m[field]; has {
+								m[field] = removed
+							}
+						}
+					}
+				}
+			}
+		}
+		return v
+	case map[string]any:
+		delete(v, "managedFields")
+		if a, ok := v["annotations"].(map[string]any); ok {
+			for key := range a {
+				if !hasPrefix(key, keptAnnotations) {
+					delete(a, key)
+				}
+			}
+		}
+		for key, inner := range v {
+			if text, isText := inner.(string); isText && secretName.MatchString(key) && text != "" {
+				v[key] = removed
+				continue
+			}
+			v[key] = s.value(inner)
+		}
+		return v
+	}
+	return v
+}
+
+func hasPrefix(text string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(text, p) {
+			return true
+		}
+	}
+	return false
+}

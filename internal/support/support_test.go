@@ -1,0 +1,135 @@
+package support
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+)
+
+// planted are the secrets that the test hides. None has a form that another one's pattern would find.
+var planted = map[string]string{
+	"key":      "AKIAPLANTEDPLANTED01",
+	"secret":   "pL4nt3d/secret+of+the+account",
+	"session":  "FwoGZXIvYXdzPlantedSession",
+	"password": "hunter2hunter2",
+	"jwt":      "eyJhbGciOiJSUzI1NiJ9.cGxhbnRlZA.c2lnbmF0dXJl",
+	"pem":      "MIIEplantedPrivateKeyBytes",
+	"inURL":    "urlpassw0rd",
+	"signed":   "deadbeefplantedsignature",
+	"whole":    "plantedInLastApplied",
+	"tag":      "plantedTagValue",
+	"bearer":   "opaqueBearerPlanted",
+}
+
+// hiding are objects with a secret in every place that somebody could think of.
+func hiding() []client.Object {
+	credentials, _ := json.Marshal(map[string]string{"accessKeyId": planted["key"], "accessKeySecret": planted["secret"], "sessionToken": planted["session"]})
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "cloud", Name: name, Annotations: map[string]string{
+			"kubectl.kubernetes.io/last-applied-configuration": `{"note":"` + planted["whole"] + `"}`, "nephele.io/break-glass": "said " + planted["secret"]}}
+	}
+	return []client.Object{
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "keys"}, Data: map[string][]byte{"credentials": credentials}},
+		&cloudv1.CloudProviderAccount{ObjectMeta: meta("real"), Spec: cloudv1.CloudProviderAccountSpec{AWSConfig: &cloudv1.CloudProviderAccountAWSConfig{
+			SecretRef: &cloudv1.SecretReference{Namespace: "cloud", Name: "keys", Key: "credentials"}, Region: []string{"eu-west-1"}, Endpoint: "https://me:" + planted["inURL"] + "@ec2.example.com"}},
+			Status: cloudv1.CloudProviderAccountStatus{Error: "AuthFailure: " + planted["key"] + " at https://x/?X-Amz-Signature=" + planted["signed"] + "&a=b"}},
+		&cloudv1.VirtualMachine{ObjectMeta: meta("vm-visible"), Spec: cloudv1.VirtualMachineSpec{Tags: map[string]string{"db-password": planted["tag"], "role": "visible-role"}},
+			Status: cloudv1.VirtualMachineStatus{UnimportedTags: []cloudv1.UnimportedTag{{Key: "api_key", Value: planted["tag"]}},
+				Conditions: []metav1.Condition{{Type: "Realized", Message: "header Authorization: Bearer " + planted["bearer"]}}}},
+		&v1beta1.NetworkPolicy{ObjectMeta: meta("policy"), Status: v1beta1.NetworkPolicyStatus{Conditions: []v1beta1.NetworkPolicyCondition{{Message: "token " + planted["jwt"]}}}},
+		&eventsv1.Event{ObjectMeta: meta("event"), Note: `password="` + planted["password"] + `" and accessKeySecret: ` + planted["secret"]},
+	}
+}
+
+func bundleOf(t *testing.T, limit int64, sources ...Source) (*Contents, string, int64) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var packed bytes.Buffer
+	contents, err := Write(t.Context(), &packed, Options{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(hiding()...).Build(), Sources: sources, MaxBytes: limit, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	zip, err := gzip.NewReader(&packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	size := int64(0)
+	for r := tar.NewReader(zip); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return contents, all.String(), size
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += int64(len(text))
+		all.WriteString("== " + h.Name + "\n" + string(text))
+	}
+}
+
+func text(name, content string) Source {
+	return Source{Name: name, Read: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(content)), nil }}
+}
+
+// TestNoSecretInTheBundle: what is planted in objects, events, logs, metrics and the plan is not found in the bundle, and what is no secret is.
+func TestNoSecretInTheBundle(t *testing.T) {
+	logs, err := Logs(fstest.MapFS{"controller.log": {Data: []byte("visible line\nsession_token=" + planted["session"] + " {\"password\":\"" + planted["password"] + "\"}\n" +
+		"-----BEGIN RSA PRIVATE KEY-----\n" + planted["pem"] + "\n-----END RSA PRIVATE KEY-----\nlast line\n")}, "kubeconfig": {Data: []byte("not a log")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents, all, _ := bundleOf(t, 10<<20, append(logs, text("metrics.txt", `calls{token="`+planted["jwt"]+`"} 1`), text("plan.json", `{"clientSecret": "`+planted["password"]+`", "shown": "visible-plan"}`))...)
+	for name, secret := range planted {
+		if at := strings.Index(all, secret); at >= 0 {
+			t.Errorf("the %s is in it: ...%s...", name, all[max(0, at-80):at+len(secret)])
+		}
+	}
+	for _, visible := range []string{"vm-visible", "visible-role", "visible line", "last line", "visible-plan", "ec2.example.com", `"name":"keys"`, "nephele.io/break-glass"} {
+		if !strings.Contains(all, visible) {
+			t.Errorf("%q is missing", visible)
+		}
+	}
+	if strings.Contains(all, "not a log") || strings.Contains(strings.Join(contents.Files, " "), "secret") {
+		t.Errorf("files %q", contents.Files)
+	}
+}
+
+// TestBundleIsBounded: what is too large is cut, and that is told.
+func TestBundleIsBounded(t *testing.T) {
+	line := strings.Repeat("x", 99) + "\n"
+	contents, all, size := bundleOf(t, 64<<10, text("logs/long.log", strings.Repeat(line, 100_000)+"the end\n"))
+	if size > 64<<10+1<<12 {
+		t.Errorf("%d bytes", size)
+	}
+	if !strings.Contains(all, "the end") || !strings.Contains(strings.Join(contents.LeftOut, "\n"), "logs/long.log: its beginning") {
+		t.Errorf("left out %q", contents.LeftOut)
+	}
+}
