@@ -1,0 +1,133 @@
+package reach
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// clouds are snapshots, indexed. Groups, lists and interfaces are found whatever account shows them.
+type clouds struct {
+	groups     map[string]*cloud.Group
+	lists      map[string]*cloud.PrefixList
+	interfaces map[string]*cloud.Interface
+	// near are pairs of networks between which group references hold, peered those with any peering.
+	near, peered map[[2]string]bool
+	holdings     map[string]*holding // by key
+}
+
+func newClouds(snapshots []*cloud.Snapshot) *clouds {
+	c := &clouds{
+		groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{}, interfaces: map[string]*cloud.Interface{},
+		near: map[[2]string]bool{}, peered: map[[2]string]bool{}, holdings: map[string]*holding{},
+	}
+	for _, s := range snapshots {
+		for i := range s.Groups {
+			c.groups[s.Groups[i].ID] = &s.Groups[i]
+		}
+		for i := range s.PrefixLists {
+			if l := &s.PrefixLists[i]; c.lists[l.ID] == nil || l.Known() {
+				c.lists[l.ID] = l
+			}
+		}
+		for i := range s.Interfaces {
+			c.interfaces[s.Interfaces[i].ID] = &s.Interfaces[i]
+		}
+		for _, p := range s.Peerings {
+			for _, pair := range [][2]string{{p.A.NetworkID, p.B.NetworkID}, {p.B.NetworkID, p.A.NetworkID}} {
+				c.peered[pair] = true
+				c.near[pair] = c.near[pair] || p.A.Region == p.B.Region
+			}
+		}
+	}
+	return c
+}
+
+// holding is a network and the groups that interfaces there hold.
+type holding struct {
+	*clouds
+	network string
+	groups  []string
+	// ours tells that a group of ours is among them: what the machine had before is not seen.
+	ours bool
+}
+
+// holding returns that of an interface; nil if the interface is not known.
+func (c *clouds) holding(networkInterface string) *holding {
+	n := c.interfaces[networkInterface]
+	if n == nil {
+		return nil
+	}
+	h := &holding{clouds: c, network: n.NetworkID, groups: n.GroupIDs}
+	if known := c.holdings[h.key()]; known != nil {
+		return known
+	}
+	h.ours = slices.ContainsFunc(h.groups, func(id string) bool { return c.groups[id] != nil && c.groups[id].Tags[cloud.TagKind] != "" })
+	c.holdings[h.key()] = h
+	return h
+}
+
+func (h *holding) key() string {
+	if h == nil {
+		return ""
+	}
+	return fmt.Sprint(h.network, " ", strings.Join(h.groups, " "))
+}
+
+// rules calls f for every rule of the groups in a direction.
+func (h *holding) rules(d policy.Direction, f func(*cloud.Rule)) {
+	if h == nil {
+		return
+	}
+	want := cloud.Ingress
+	if d == policy.Egress {
+		want = cloud.Egress
+	}
+	for _, id := range h.groups {
+		g := h.clouds.groups[id]
+		for i := 0; g != nil && i < len(g.Rules); i++ {
+			if g.Rules[i].Direction == want {
+				f(&g.Rules[i])
+			}
+		}
+	}
+}
+
+// services are what the groups tell apart.
+func (h *holding) services(d policy.Direction) []flow.Service {
+	var out []flow.Service
+	h.rules(d, func(r *cloud.Rule) { out = append(out, flow.ServiceOf(r.Match)) })
+	return out
+}
+
+// allowed returns the addresses at the other end that the groups allow, and whether they may allow all others as well: groups of other
+// accounts and prefix lists whose members are not known. The other end is an interface, or nil for an address outside of the snapshots.
+func (h *holding) allowed(d policy.Direction, s flow.Service, other *holding) (yes addrset.Set, maybe bool) {
+	h.rules(d, func(r *cloud.Rule) {
+		if !flow.ServiceOf(r.Match).Covers(s) {
+			return
+		}
+		switch p := r.Peer; {
+		case p.CIDR.IsValid():
+			yes = yes.Union(addrset.OfPrefixes(p.CIDR))
+		case p.PrefixListID != "":
+			if l := h.lists[p.PrefixListID]; l != nil && l.Known() {
+				yes = yes.Union(addrset.OfPrefixes(l.Entries...))
+			} else {
+				maybe = true
+			}
+		case other != nil && slices.Contains(other.groups, p.GroupID):
+			if other.network == h.network || h.near[[2]string{h.network, other.network}] {
+				yes = addrset.All()
+			}
+		case other == nil && h.clouds.groups[p.GroupID] == nil && p.GroupOwner != "":
+			maybe = true
+		}
+	})
+	return yes, maybe
+}
