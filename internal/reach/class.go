@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
@@ -89,6 +90,9 @@ func (p *policies) class(d policy.Direction, e *Endpoint) class {
 	return c
 }
 
+// key is equal for classes that are the same.
+func (c *class) key() string { return fmt.Sprint(c.rules, c.semantics, c.ports) }
+
 // byDefault is the outcome if no rule decides.
 func (c *class) byDefault() outcomes {
 	if c.isolated {
@@ -134,7 +138,7 @@ func (r *region) same(o *region) bool {
 }
 
 // trace is told what becomes of rules. used: the rule decides something, passes it on, or may. lost: another rule has decided or
-// passed on what it matches.
+// passed on what it matches; noRule stands for Kubernetes NetworkPolicies, which keep the baseline from being asked.
 type trace struct {
 	used func(rule int)
 	lost func(rule, to int, peers addrset.Set)
@@ -182,6 +186,11 @@ func (w *walk) step(i int, yes, maybe addrset.Set) {
 		w.tellLost(i, yes)
 	}
 	if r.stage == stageBaseline && w.byKubernetes {
+		for k := range w.active {
+			if lost := w.active[k].peers.Intersect(yes); w.trace != nil && !lost.Empty() {
+				w.trace.lost(i, noRule, lost)
+			}
+		}
 		return
 	}
 	active := w.active
@@ -211,7 +220,7 @@ func (w *walk) step(i int, yes, maybe addrset.Set) {
 // tellLost tells of what the rule would match, but what is decided or passed on.
 func (w *walk) tellLost(i int, yes addrset.Set) {
 	for k := range w.done {
-		if lost := w.done[k].peers.Intersect(yes); !lost.Empty() {
+		if lost := w.done[k].peers.Intersect(yes); w.done[k].ended != noRule && !lost.Empty() {
 			w.trace.lost(i, w.done[k].ended, lost)
 		}
 	}

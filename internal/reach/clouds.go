@@ -18,13 +18,12 @@ type clouds struct {
 	interfaces map[string]*cloud.Interface
 	// near are pairs of networks between which group references hold, peered those with any peering.
 	near, peered map[[2]string]bool
-	holdings     map[string]*holding // by key
 }
 
 func newClouds(snapshots []*cloud.Snapshot) *clouds {
 	c := &clouds{
 		groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{}, interfaces: map[string]*cloud.Interface{},
-		near: map[[2]string]bool{}, peered: map[[2]string]bool{}, holdings: map[string]*holding{},
+		near: map[[2]string]bool{}, peered: map[[2]string]bool{},
 	}
 	for _, s := range snapshots {
 		for i := range s.Groups {
@@ -64,11 +63,7 @@ func (c *clouds) holding(networkInterface string) *holding {
 		return nil
 	}
 	h := &holding{clouds: c, network: n.NetworkID, groups: n.GroupIDs}
-	if known := c.holdings[h.key()]; known != nil {
-		return known
-	}
 	h.ours = slices.ContainsFunc(h.groups, func(id string) bool { return c.groups[id] != nil && c.groups[id].Tags[cloud.TagKind] != "" })
-	c.holdings[h.key()] = h
 	return h
 }
 

@@ -3,7 +3,6 @@ package reach
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
@@ -114,8 +113,26 @@ func New(i Input) *World {
 	return w
 }
 
-// kind returns the kind of an endpoint in a direction.
+// kind returns the kind of an endpoint in a direction, and remembers it.
 func (w *World) kind(half int, e *Endpoint) *kind {
+	k := w.newKind(half, e)
+	key := fmt.Sprintf("%s %t %q %q %s", k.class.key(), k.selected, k.suspended, k.name, k.groups.key())
+	if known := w.kinds[half][key]; known != nil {
+		return known
+	}
+	w.kinds[half][key] = k
+	k.services = w.policies.services(&k.class)
+	for _, o := range k.openings {
+		k.services = append(k.services, o.Services...)
+	}
+	if !k.isolated {
+		k.services = append(k.services, k.groups.services(directionOf(half))...)
+	}
+	k.services = flow.Partition(k.services)
+	return k
+}
+
+func (w *World) newKind(half int, e *Endpoint) *kind {
 	c := w.policies.class(directionOf(half), e)
 	k := &kind{class: c, suspended: e.Suspended, groups: w.clouds.holding(e.Interface)}
 	k.selected = e.Suspended == "" && (len(c.rules) > 0 || len(w.policies.class(directionOf(1-half), e).rules) > 0)
@@ -127,19 +144,6 @@ func (w *World) kind(half int, e *Endpoint) *kind {
 			}
 		}
 	}
-	key := strings.Join([]string{fmt.Sprint(c.rules, c.semantics, c.ports, k.selected), e.Suspended, k.name, k.groups.key()}, "|")
-	if known := w.kinds[half][key]; known != nil {
-		return known
-	}
-	k.services = w.policies.services(&k.class)
-	for _, o := range k.openings {
-		k.services = append(k.services, o.Services...)
-	}
-	if !c.isolated {
-		k.services = append(k.services, k.groups.services(directionOf(half))...)
-	}
-	k.services = flow.Partition(k.services)
-	w.kinds[half][key] = k
 	return k
 }
 
@@ -221,7 +225,7 @@ func (w *World) natively(k *kind, direction policy.Direction, s flow.Service, h 
 		return n
 	}
 	switch {
-	case k.semantics != policy.VMSemantics && k.groups == nil:
+	case k.semantics == policy.PodSemantics && k.groups == nil:
 		return []half{become(allow, h.peers, Cause{})}
 	case k.groups == nil || k.groups.ours:
 		return []half{become(native, h.peers, Cause{Unread: true})}
