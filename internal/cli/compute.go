@@ -67,12 +67,12 @@ The exit code is 2 if an object was refused; the rest is computed and printed al
 // computeOutput publishes what was computed and reads it back as enforcers do.
 func computeOutput(c *computation, key string) (computedOutput, error) {
 	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(c.delta))
+	store.Publish(convert.Delta(c.Delta))
 	v, err := viewOf(store, key)
 	if err != nil {
 		return computedOutput{}, err
 	}
-	out := v.output(c.refused)
+	out := v.output(c.in.refused)
 	if key != "" {
 		out.Span[key] = v.span()
 		return out, nil
@@ -86,7 +86,7 @@ func computeOutput(c *computation, key string) (computedOutput, error) {
 // keys are the enforcers of the entities.
 func (c *computation) keys() []string {
 	var keys []string
-	for _, e := range c.ends {
+	for _, e := range c.Ends {
 		if e.Host != "" {
 			keys = append(keys, e.Host)
 		}

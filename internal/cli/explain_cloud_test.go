@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/explain"
 )
 
 // guarded has a VM of an account with failsafe flows, which a policy isolates, and one that no policy selects.
@@ -91,7 +93,7 @@ func TestExplainModes(t *testing.T) {
 		if r.code != 0 || !strings.Contains(r.stdout, want) {
 			t.Errorf("%+v\nwant %s", r, want)
 		}
-		var answer explanation
+		var answer explain.Explanation
 		r = nephele(t, manifests, append(question, "-o", "json")...)
 		if err := json.Unmarshal([]byte(r.stdout), &answer); err != nil || answer.Ingress.NotEnforced != c.want || answer.Ingress.IfEnforced.Outcome != "Drop" {
 			t.Errorf("%v: %s", err, r.stdout)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/nephele-io/nephele/internal/explain"
 )
 
 // town has two Nodes with Pods of all kinds.
@@ -77,11 +79,11 @@ func answer(t *testing.T, asks map[string]ask) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if passes := c.code == ExitDone; got.passes() != passes {
-				t.Errorf("passes: %t, want %t", got.passes(), passes)
+			if passes := c.code == ExitDone; got.Passes() != passes {
+				t.Errorf("passes: %t, want %t", got.Passes(), passes)
 			}
 			for _, want := range c.want {
-				if text := got.text(); !strings.Contains(text, want) {
+				if text := explanationText(got); !strings.Contains(text, want) {
 					t.Errorf("no %q in\n%s", want, text)
 				}
 			}
@@ -104,7 +106,7 @@ func inTown(t *testing.T, manifests string) *computation {
 }
 
 // question asks what a command line asks.
-func question(t *testing.T, c *computation, args string) (*explanation, error) {
+func question(t *testing.T, c *computation, args string) (*explain.Explanation, error) {
 	t.Helper()
 	var f explainFlags
 	flags := pflag.NewFlagSet("explain", pflag.ContinueOnError)
@@ -112,8 +114,8 @@ func question(t *testing.T, c *computation, args string) (*explanation, error) {
 	if err := flags.Parse(strings.Fields(args)); err != nil {
 		t.Fatalf("%s: %v", args, err)
 	}
-	f.echo = !flags.Changed("icmp-type")
-	return c.answer(f)
+	a, err := c.Answer(f.question(flags))
+	return a, aboutFlag(err)
 }
 
 const (

@@ -3,6 +3,8 @@ package cli
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/explain"
 )
 
 const (
@@ -125,7 +127,7 @@ spec:
 `, "--from a/client --to a/web --port 2", ExitNo, []string{"ingress Drop: rule ingress[1] (AdminNetworkPolicy admin, tier 251, priority 3)"}},
 	})
 	r := nephele(t, town+two, "explain", "-f", "-", "--from", "a/client", "--to", "a/web", "--port", "2", "-o", "json")
-	var got explanation
+	var got explain.Explanation
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || got.Ingress.DecidedBy.Index != 1 || got.Egress.DecidedBy.Index != 1 {
 		t.Errorf("%v: %+v", err, r)
 	}

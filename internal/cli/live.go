@@ -20,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/explain"
 )
 
 // clusterFlags say which cluster a command reads.
@@ -99,28 +100,28 @@ func pointers[T any](items []T) []*T {
 // readInputs reads what policies are computed from, from a cluster.
 func readInputs(ctx context.Context, c client.Reader) (*inputs, error) {
 	r := &reader{ctx: ctx, Reader: c}
-	in := &inputs{
-		namespaces:      pointers(list(r, &corev1.NamespaceList{}).Items),
-		pods:            pointers(list(r, &corev1.PodList{}).Items),
-		nodes:           pointers(list(r, &corev1.NodeList{}).Items),
-		services:        pointers(list(r, &corev1.ServiceList{}).Items),
-		entities:        pointers(list(r, &v1alpha2.ExternalEntityList{}).Items),
-		externalNodes:   pointers(list(r, &v1alpha1.ExternalNodeList{}).Items),
-		tiers:           pointers(list(r, &v1beta1.TierList{}).Items),
-		groups:          pointers(list(r, &v1beta1.GroupList{}).Items),
-		clusterGroups:   pointers(list(r, &v1beta1.ClusterGroupList{}).Items),
-		policies:        pointers(list(r, &v1beta1.NetworkPolicyList{}).Items),
-		clusterPolicies: pointers(list(r, &v1beta1.ClusterNetworkPolicyList{}).Items),
-		k8sPolicies:     pointers(list(r, &networkingv1.NetworkPolicyList{}).Items),
+	in := &inputs{Objects: explain.Objects{
+		Namespaces:      pointers(list(r, &corev1.NamespaceList{}).Items),
+		Pods:            pointers(list(r, &corev1.PodList{}).Items),
+		Nodes:           pointers(list(r, &corev1.NodeList{}).Items),
+		Services:        pointers(list(r, &corev1.ServiceList{}).Items),
+		Entities:        pointers(list(r, &v1alpha2.ExternalEntityList{}).Items),
+		ExternalNodes:   pointers(list(r, &v1alpha1.ExternalNodeList{}).Items),
+		Tiers:           pointers(list(r, &v1beta1.TierList{}).Items),
+		Groups:          pointers(list(r, &v1beta1.GroupList{}).Items),
+		ClusterGroups:   pointers(list(r, &v1beta1.ClusterGroupList{}).Items),
+		Policies:        pointers(list(r, &v1beta1.NetworkPolicyList{}).Items),
+		ClusterPolicies: pointers(list(r, &v1beta1.ClusterNetworkPolicyList{}).Items),
+		K8sPolicies:     pointers(list(r, &networkingv1.NetworkPolicyList{}).Items),
 
-		adminPolicies:    pointers(listServed(r, &upstreamv1alpha1.AdminNetworkPolicyList{}).Items),
-		baselinePolicies: pointers(listServed(r, &upstreamv1alpha1.BaselineAdminNetworkPolicyList{}).Items),
-		upstreamPolicies: pointers(listServed(r, &upstreamv1alpha2.ClusterNetworkPolicyList{}).Items),
+		AdminPolicies:    pointers(listServed(r, &upstreamv1alpha1.AdminNetworkPolicyList{}).Items),
+		BaselinePolicies: pointers(listServed(r, &upstreamv1alpha1.BaselineAdminNetworkPolicyList{}).Items),
+		UpstreamPolicies: pointers(listServed(r, &upstreamv1alpha2.ClusterNetworkPolicyList{}).Items),
 
-		accounts:  pointers(list(r, &cloudv1alpha1.CloudProviderAccountList{}).Items),
-		selectors: pointers(list(r, &cloudv1alpha1.CloudEntitySelectorList{}).Items),
-		vms:       pointers(list(r, &cloudv1alpha1.VirtualMachineList{}).Items),
-	}
+		Accounts:  pointers(list(r, &cloudv1alpha1.CloudProviderAccountList{}).Items),
+		Selectors: pointers(list(r, &cloudv1alpha1.CloudEntitySelectorList{}).Items),
+		VMs:       pointers(list(r, &cloudv1alpha1.VirtualMachineList{}).Items),
+	}}
 	if r.err != nil {
 		return nil, fmt.Errorf("reading the cluster: %w", r.err)
 	}

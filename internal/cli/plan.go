@@ -84,7 +84,7 @@ func runPlan(cmd *cobra.Command, f planFlags) error {
 		return err
 	}
 	defer p.close()
-	if len(p.in.accounts) == 0 {
+	if len(p.in.Accounts) == 0 {
 		return errors.New("there is no CloudProviderAccount: nothing is to be enforced in any cloud")
 	}
 	made, err := p.plan(cmd.Context())
@@ -160,7 +160,7 @@ func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Rea
 		return nil, err
 	}
 	if len(files) > 0 {
-		over, err := readManifests(files, stdin, in.tiers)
+		over, err := readManifests(files, stdin, in.Tiers)
 		if err != nil {
 			return nil, err
 		}
@@ -184,16 +184,16 @@ func Preview(ctx context.Context, cfg *rest.Config, account types.NamespacedName
 	if len(p.in.refused) > 0 {
 		return nil, errors.New(p.in.refused[0].String())
 	}
-	all := p.in.accounts
-	p.in.accounts = nil
+	all := p.in.Accounts
+	p.in.Accounts = nil
 	for _, a := range all {
 		if client.ObjectKeyFromObject(a) == account {
-			p.in.accounts = append(p.in.accounts, a)
+			p.in.Accounts = append(p.in.Accounts, a)
 		} else {
 			p.neighbours = append(p.neighbours, a)
 		}
 	}
-	if len(p.in.accounts) == 0 {
+	if len(p.in.Accounts) == 0 {
 		return nil, fmt.Errorf("there is no CloudProviderAccount %s", account)
 	}
 	made, err := p.plan(ctx)
@@ -261,7 +261,7 @@ func (p plans) unreadable() error {
 func (p *planner) plan(ctx context.Context) (plans, error) {
 	var observed observedAccounts
 	var out plans
-	for _, a := range p.in.accounts {
+	for _, a := range p.in.Accounts {
 		o, err := p.observe(ctx, a)
 		if err != nil {
 			out.failed = append(out.failed, failedAccount{cloud.AccountKey(a.Namespace, a.Name), err})
@@ -273,11 +273,11 @@ func (p *planner) plan(ctx context.Context) (plans, error) {
 	}
 	known := append(observed, p.observeNeighbours(ctx, observed)...)
 	c := compute(p.in)
-	for _, r := range c.refused {
+	for _, r := range c.in.refused {
 		p.in.notes = append(p.in.notes, "left out, as by the controller: "+r.String())
 	}
 	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(c.delta))
+	store.Publish(convert.Delta(c.Delta))
 	var err error
 	if out.computed, err = viewOf(store, ""); err != nil {
 		return plans{}, err

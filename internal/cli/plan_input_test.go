@@ -201,7 +201,7 @@ func TestPlanInputIsTheControllers(t *testing.T) {
 	}
 	known := observedAccounts{observed("a", "i-0000000000000001a"), observed("b", "i-b")}
 	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(compute(in).delta))
+	store.Publish(convert.Delta(compute(in).Delta))
 	acct := describe(known, "vms/a")
 	got, err := (&planner{in: in, clusterID: "cluster"}).input(acct, known[0], store)
 	if err != nil {
@@ -260,7 +260,7 @@ func TestPlanOfAnAccountBeingDeleted(t *testing.T) {
 func TestTightenOfInputs(t *testing.T) {
 	in, err := loadInputs([]string{"-"}, strings.NewReader(strings.Replace(shopManifests, "{name: web, namespace: vms}",
 		"{name: web, namespace: vms, annotations: {nephele.io/on-refusal: tighten}}", 1)))
-	if err != nil || len(in.policies) != 1 || client.ObjectKeyFromObject(in.policies[0]).Name != "web" {
+	if err != nil || len(in.Policies) != 1 || client.ObjectKeyFromObject(in.Policies[0]).Name != "web" {
 		t.Fatalf("%v, %+v", err, in)
 	}
 	for ref, want := range map[v1beta2.NetworkPolicyReference]bool{

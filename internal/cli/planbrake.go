@@ -55,7 +55,7 @@ func braked(a realize.Account, actual plan.Input, enforced *plan.Result) *planne
 
 // brakedLive is what the controller says to wait for.
 func (p *planner) brakedLive(key string) string {
-	for _, a := range p.in.accounts {
+	for _, a := range p.in.Accounts {
 		if a.Namespace+"/"+a.Name != key {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/explain"
 )
 
 // TestPlanTellsWhatWaits: a plan that the controller would hold says so, with the command, and
@@ -58,7 +59,7 @@ func TestPlanTellsWhatWaits(t *testing.T) {
 // has changed before.
 func TestPlanTellsWhatTheControllerHolds(t *testing.T) {
 	a := &cloudv1alpha1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "a"}}
-	p := &planner{in: &inputs{accounts: []*cloudv1alpha1.CloudProviderAccount{a}}}
+	p := &planner{in: &inputs{Objects: explain.Objects{Accounts: []*cloudv1alpha1.CloudProviderAccount{a}}}}
 	for reason, want := range map[string]string{cloudv1alpha1.ReasonConfirmationNeeded: "10 of 60", cloudv1alpha1.ReasonConfirmed: ""} {
 		a.Status.Conditions = []metav1.Condition{{Type: cloudv1alpha1.ConditionBraked, Reason: reason, Message: "10 of 60"}}
 		if got := p.brakedLive("vms/a"); got != want || p.brakedLive("vms/b") != "" {

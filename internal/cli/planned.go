@@ -142,9 +142,9 @@ func (in *inputs) tighten(ref v1beta2.NetworkPolicyReference) bool {
 	named := func(o client.Object) bool { return o.GetNamespace() == ref.Namespace && o.GetName() == ref.Name }
 	switch ref.Type {
 	case v1beta2.AntreaNetworkPolicy:
-		return slices.ContainsFunc(in.policies, func(p *antreav1beta1.NetworkPolicy) bool { return named(p) && asksToTighten(p) })
+		return slices.ContainsFunc(in.Policies, func(p *antreav1beta1.NetworkPolicy) bool { return named(p) && asksToTighten(p) })
 	case v1beta2.AntreaClusterNetworkPolicy:
-		return slices.ContainsFunc(in.clusterPolicies, func(p *antreav1beta1.ClusterNetworkPolicy) bool { return named(p) && asksToTighten(p) })
+		return slices.ContainsFunc(in.ClusterPolicies, func(p *antreav1beta1.ClusterNetworkPolicy) bool { return named(p) && asksToTighten(p) })
 	}
 	return false
 }
@@ -193,45 +193,45 @@ func (in *inputs) importEntities(a *cloudv1alpha1.CloudProviderAccount, o *obser
 	}
 	o.preview = inventory.Preview(a, cloudv1alpha1.CloudProviderAWS, in.surroundings(), snapshots)
 	ports := map[client.ObjectKey][]v1alpha2.NamedPort{}
-	for _, x := range in.entities {
+	for _, x := range in.Entities {
 		ports[client.ObjectKeyFromObject(x)] = x.Spec.Ports
 	}
 	for _, x := range o.preview.Entities {
 		x.Spec.Ports = ports[client.ObjectKeyFromObject(x)]
 	}
-	in.entities = slices.DeleteFunc(in.entities, func(x *v1alpha2.ExternalEntity) bool {
+	in.Entities = slices.DeleteFunc(in.Entities, func(x *v1alpha2.ExternalEntity) bool {
 		_, again := o.preview.Refs[client.ObjectKeyFromObject(x)]
 		return again || x.Spec.ExternalNode == o.enforcerKey && (o.snapshot(x.Labels[cloudv1alpha1.LabelCloudRegion]) != nil || !o.preview.Selecting[x.Namespace])
 	})
-	in.entities = append(in.entities, o.preview.Entities...)
+	in.Entities = append(in.Entities, o.preview.Entities...)
 }
 
 // surroundings are the objects that decide what is imported of an account.
 func (in *inputs) surroundings() inventory.Surroundings {
-	return inventory.Surroundings{Selectors: in.selectors, VMs: in.vms, Namespaces: in.namespaces}
+	return inventory.Surroundings{Selectors: in.Selectors, VMs: in.VMs, Namespaces: in.Namespaces}
 }
 
 // overlay replaces and adds objects, as applying manifests to a cluster does.
 func (in *inputs) overlay(over *inputs) {
-	in.namespaces = overlaid(in.namespaces, over.namespaces)
-	in.pods = overlaid(in.pods, over.pods)
-	in.nodes = overlaid(in.nodes, over.nodes)
-	in.services = overlaid(in.services, over.services)
+	in.Namespaces = overlaid(in.Namespaces, over.Namespaces)
+	in.Pods = overlaid(in.Pods, over.Pods)
+	in.Nodes = overlaid(in.Nodes, over.Nodes)
+	in.Services = overlaid(in.Services, over.Services)
 	in.secrets = overlaid(in.secrets, over.secrets)
-	in.entities = overlaid(in.entities, over.entities)
-	in.externalNodes = overlaid(in.externalNodes, over.externalNodes)
-	in.tiers = overlaid(in.tiers, over.tiers)
-	in.groups = overlaid(in.groups, over.groups)
-	in.clusterGroups = overlaid(in.clusterGroups, over.clusterGroups)
-	in.policies = overlaid(in.policies, over.policies)
-	in.clusterPolicies = overlaid(in.clusterPolicies, over.clusterPolicies)
-	in.k8sPolicies = overlaid(in.k8sPolicies, over.k8sPolicies)
-	in.adminPolicies = overlaid(in.adminPolicies, over.adminPolicies)
-	in.baselinePolicies = overlaid(in.baselinePolicies, over.baselinePolicies)
-	in.upstreamPolicies = overlaid(in.upstreamPolicies, over.upstreamPolicies)
-	in.accounts = overlaid(in.accounts, over.accounts)
-	in.selectors = overlaid(in.selectors, over.selectors)
-	in.vms = overlaid(in.vms, over.vms)
+	in.Entities = overlaid(in.Entities, over.Entities)
+	in.ExternalNodes = overlaid(in.ExternalNodes, over.ExternalNodes)
+	in.Tiers = overlaid(in.Tiers, over.Tiers)
+	in.Groups = overlaid(in.Groups, over.Groups)
+	in.ClusterGroups = overlaid(in.ClusterGroups, over.ClusterGroups)
+	in.Policies = overlaid(in.Policies, over.Policies)
+	in.ClusterPolicies = overlaid(in.ClusterPolicies, over.ClusterPolicies)
+	in.K8sPolicies = overlaid(in.K8sPolicies, over.K8sPolicies)
+	in.AdminPolicies = overlaid(in.AdminPolicies, over.AdminPolicies)
+	in.BaselinePolicies = overlaid(in.BaselinePolicies, over.BaselinePolicies)
+	in.UpstreamPolicies = overlaid(in.UpstreamPolicies, over.UpstreamPolicies)
+	in.Accounts = overlaid(in.Accounts, over.Accounts)
+	in.Selectors = overlaid(in.Selectors, over.Selectors)
+	in.VMs = overlaid(in.VMs, over.VMs)
 	in.documents, in.refused, in.notes = over.documents, over.refused, over.notes
 }
 

@@ -18,7 +18,7 @@ import (
 // policies that select nobody.
 func (p *planner) warnings(made plans) []string {
 	out := []string{}
-	for _, s := range p.in.selectors {
+	for _, s := range p.in.Selectors {
 		name := "CloudEntitySelector " + cloud.AccountKey(s.Namespace, s.Name)
 		for _, w := range p.selectorWarnings(s, made) {
 			out = append(out, name+": "+w)
@@ -36,9 +36,9 @@ func (p *planner) warnings(made plans) []string {
 func (p *planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made plans) []string {
 	key := cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName)
 	exists := func(a *cloudv1alpha1.CloudProviderAccount) bool { return cloud.AccountKey(a.Namespace, a.Name) == key }
-	if !slices.ContainsFunc(p.in.accounts, exists) {
+	if !slices.ContainsFunc(p.in.Accounts, exists) {
 		var names []string
-		for _, a := range p.in.accounts {
+		for _, a := range p.in.Accounts {
 			names = append(names, cloud.AccountKey(a.Namespace, a.Name))
 		}
 		return []string{fmt.Sprintf("there is no CloudProviderAccount %s, so it selects nothing; there is %s", key, plan.Listed(names, false))}
@@ -84,8 +84,8 @@ func (v view) selectingNobody() (out []string) {
 // invented reports whether one of the objects that the names of groups are made from has not been stored anywhere yet: its identity will be
 // another one.
 func (in *inputs) invented() bool {
-	return anyInvented(in.policies, "NetworkPolicy") || anyInvented(in.clusterPolicies, "ClusterNetworkPolicy") ||
-		anyInvented(in.groups, "Group") || anyInvented(in.clusterGroups, "ClusterGroup")
+	return anyInvented(in.Policies, "NetworkPolicy") || anyInvented(in.ClusterPolicies, "ClusterNetworkPolicy") ||
+		anyInvented(in.Groups, "Group") || anyInvented(in.ClusterGroups, "ClusterGroup")
 }
 
 func anyInvented[T client.Object](objects []T, kind string) bool {

@@ -22,7 +22,7 @@ func simulate(ctx context.Context, in *inputs, description string) (opener, func
 	if err != nil {
 		return nil, nil, fmt.Errorf("--snapshot: %w", err)
 	}
-	if in.gaps, err = gapsOf(report, in.accounts); err != nil {
+	if in.gaps, err = gapsOf(report, in.Accounts); err != nil {
 		return nil, nil, err
 	}
 	for _, w := range report.Warnings {

@@ -111,7 +111,7 @@ func (j *bothLoops) start() {
 		j.Fatal(err)
 	}
 	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(compute(in).delta))
+	store.Publish(convert.Delta(compute(in).Delta))
 	clk := clock.RealClock{}
 	j.realizer, err = realize.New(realize.Options{ClusterID: "cluster", Follower: enforcer.Follower{Source: storeSource{store}, Clock: clk}, Accounts: accounts{j.inv},
 		Lowerer: lower.AWS{}, Sink: noReports{}, Clock: clk, Log: logr.Discard()})

@@ -1,4 +1,4 @@
-package cli
+package explain
 
 import (
 	"cmp"
@@ -29,13 +29,13 @@ type backend struct {
 }
 
 // findService finds the Service that the user names as the destination.
-func (c *computation) findService(flag, text, namespace, name string) (end, error) {
+func (c *Computation) findService(flag, text, namespace, name string) (end, error) {
 	if flag != "to" {
-		return end{}, fmt.Errorf("--%s %q: a Service sends nothing; name a Pod behind it", flag, text)
+		return end{}, wrong(flag, " %q: a Service sends nothing; name a Pod behind it", text)
 	}
 	s := c.service(policy.NamespacedName{Namespace: namespace, Name: name})
 	if s == nil {
-		return end{}, fmt.Errorf("--%s %q: there is no Service of this name", flag, text)
+		return end{}, wrong(flag, " %q: there is no Service of this name", text)
 	}
 	out := end{ref: policy.EntityRef{Kind: policy.KindService, Namespace: namespace, Name: name}, service: s}
 	out.at = out.ref
@@ -54,12 +54,12 @@ func (c *computation) findService(flag, text, namespace, name string) (end, erro
 }
 
 // service returns the Service of a name; nil if there is none.
-func (c *computation) service(name policy.NamespacedName) *corev1.Service {
-	i := slices.IndexFunc(c.services, func(s *corev1.Service) bool { return nameOf(s) == name })
+func (c *Computation) service(name policy.NamespacedName) *corev1.Service {
+	i := slices.IndexFunc(c.Services, func(s *corev1.Service) bool { return nameOf(s) == name })
 	if i < 0 {
 		return nil
 	}
-	return c.services[i]
+	return c.Services[i]
 }
 
 func nameOf(s *corev1.Service) policy.NamespacedName {
@@ -96,17 +96,17 @@ func addressesOf(s *corev1.Service) []netip.Addr {
 }
 
 // throughService finds the Service that a flow is sent to. The note tells of one that has the address, but not the port.
-func (c *computation) throughService(to end, f policy.Flow) (through *frontend, note string, err error) {
+func (c *Computation) throughService(to end, f policy.Flow) (through *frontend, note string, err error) {
 	if to.service != nil {
 		if i := slices.IndexFunc(to.service.Spec.Ports, func(p corev1.ServicePort) bool { return serves(&p, f) }); i >= 0 && balanced(to.service) {
 			return &frontend{to.service, &to.service.Spec.Ports[i]}, "", nil
 		}
 		if !balanced(to.service) {
-			return nil, "", fmt.Errorf("--to: %s has no address of its own; name who is behind it", to)
+			return nil, "", wrong("to", ": %s has no address of its own; name who is behind it", to)
 		}
-		return nil, "", fmt.Errorf("--to: %s has no %s; it has %s", to, flowText(f), portsText(to.service))
+		return nil, "", wrong("to", ": %s has no %s; it has %s", to, flowText(f), portsText(to.service))
 	}
-	for _, s := range c.services {
+	for _, s := range c.Services {
 		hasAddress := to.byAddress && slices.Contains(addressesOf(s), to.addresses[0])
 		for i := range s.Spec.Ports {
 			p := &s.Spec.Ports[i]
@@ -144,7 +144,7 @@ func portsText(s *corev1.Service) string {
 }
 
 // behind returns who is behind a Service with an address of the family of another; of any family if that is not valid.
-func (c *computation) behind(via *frontend, family netip.Addr) []backend {
+func (c *Computation) behind(via *frontend, family netip.Addr) []backend {
 	suits := func(a netip.Addr) bool { return !family.IsValid() || a.Is4() == family.Is4() }
 	var out []backend
 	if told := c.slicesOf(via.service); len(told) > 0 {
@@ -153,7 +153,7 @@ func (c *computation) behind(via *frontend, family netip.Addr) []backend {
 		}
 	} else {
 		for _, p := range c.podsOf(via.service) {
-			e := c.ends[podRef(p)]
+			e := c.Ends[podRef(p)]
 			port, i := targetPort(via.port, e.Ports), slices.IndexFunc(e.Addresses, suits)
 			if port != 0 && i >= 0 && !e.Terminated && (ready(p) || via.service.Spec.PublishNotReadyAddresses) {
 				out = append(out, backend{endOf(e), e.Addresses[i], port})
@@ -167,9 +167,9 @@ func (c *computation) behind(via *frontend, family netip.Addr) []backend {
 }
 
 // slicesOf returns the EndpointSlices of a Service.
-func (c *computation) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
+func (c *Computation) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
 	var out []*discoveryv1.EndpointSlice
-	for _, slice := range c.slices {
+	for _, slice := range c.Slices {
 		if slice.Namespace == s.Namespace && slice.Labels[discoveryv1.LabelServiceName] == s.Name {
 			out = append(out, slice)
 		}
@@ -178,7 +178,7 @@ func (c *computation) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
 }
 
 // inSlice returns those behind a port of a Service whom an EndpointSlice tells, and who are not unready.
-func (c *computation) inSlice(s *discoveryv1.EndpointSlice, via *frontend, suits func(netip.Addr) bool) []backend {
+func (c *Computation) inSlice(s *discoveryv1.EndpointSlice, via *frontend, suits func(netip.Addr) bool) []backend {
 	var out []backend
 	for _, p := range s.Ports {
 		protocol := policy.Protocol(cmp.Or(value(p.Protocol), corev1.ProtocolTCP))
@@ -208,9 +208,9 @@ func value[T any](p *T) T {
 }
 
 // ownerOf returns the end that an EndpointSlice says has the address, or who else has it alone.
-func (c *computation) ownerOf(ref *corev1.ObjectReference, a netip.Addr) end {
+func (c *Computation) ownerOf(ref *corev1.ObjectReference, a netip.Addr) end {
 	if ref != nil && ref.Kind == "Pod" {
-		if e, ok := c.ends[policy.EntityRef{Kind: policy.KindPod, Namespace: ref.Namespace, Name: ref.Name}]; ok {
+		if e, ok := c.Ends[policy.EntityRef{Kind: policy.KindPod, Namespace: ref.Namespace, Name: ref.Name}]; ok {
 			return endOf(e)
 		}
 	}
@@ -221,10 +221,10 @@ func (c *computation) ownerOf(ref *corev1.ObjectReference, a netip.Addr) end {
 }
 
 // podsOf returns the Pods that a Service selects.
-func (c *computation) podsOf(s *corev1.Service) []*corev1.Pod {
+func (c *Computation) podsOf(s *corev1.Service) []*corev1.Pod {
 	var out []*corev1.Pod
 	selector := labels.SelectorFromSet(s.Spec.Selector)
-	for _, p := range c.pods {
+	for _, p := range c.Pods {
 		if p.Namespace == s.Namespace && len(s.Spec.Selector) > 0 && selector.Matches(labels.Set(p.Labels)) {
 			out = append(out, p)
 		}
@@ -257,11 +257,11 @@ func targetPort(p *corev1.ServicePort, named []policy.NamedPort) uint16 {
 
 // mayLead reports whether a packet to the end may have been sent to the Service, if the user does not say by which address it goes.
 // It is what the evaluator is given to judge toServices.
-func (c *computation) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
+func (c *Computation) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
 	s := c.service(name)
 	switch {
 	case s == nil:
-		return c.documents != nil // a cluster has no others than those that were read
+		return c.Partial // a cluster has no others than those that were read
 	case !balanced(s):
 		return false
 	}
@@ -274,7 +274,7 @@ func (c *computation) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
 		if portProtocol(p) != f.Protocol {
 			continue
 		}
-		if c.hidden(s) && (p.Port == int32(f.Port) || targetPort(p, c.ends[to].Ports) == f.Port) {
+		if c.hidden(s) && (p.Port == int32(f.Port) || targetPort(p, c.Ends[to].Ports) == f.Port) {
 			return true
 		}
 		for _, b := range c.behind(&frontend{s, p}, netip.Addr{}) {
@@ -287,7 +287,7 @@ func (c *computation) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
 }
 
 // hidden reports whether nothing tells who is behind the Service.
-func (c *computation) hidden(s *corev1.Service) bool {
+func (c *Computation) hidden(s *corev1.Service) bool {
 	return len(s.Spec.Selector) == 0 && len(c.slicesOf(s)) == 0
 }
 
@@ -296,17 +296,17 @@ func podRef(p *corev1.Pod) policy.EntityRef {
 }
 
 // appliedToService returns the policies that have rules for a Service.
-func (c *computation) appliedToService(name policy.NamespacedName) []explainedPolicy {
+func (c *Computation) appliedToService(name policy.NamespacedName) []Policy {
 	ref := policy.EntityRef{Kind: policy.KindService, Namespace: name.Namespace, Name: name.Name}
 	groups := map[string]bool{}
-	for _, g := range c.listing.AppliedToGroups {
+	for _, g := range c.Listing.AppliedToGroups {
 		if slices.ContainsFunc(g.Members, func(m *policy.Member) bool { return m.EntityRef == ref }) {
 			groups[g.Name] = true
 		}
 	}
-	var out []explainedPolicy
+	var out []Policy
 	applied := func(list []string) bool { return slices.ContainsFunc(list, func(g string) bool { return groups[g] }) }
-	for _, p := range c.listing.Policies {
+	for _, p := range c.Listing.Policies {
 		if applied(p.AppliedToGroups) || slices.ContainsFunc(p.Rules, func(r policy.ComputedRule) bool { return applied(r.AppliedToGroups) }) {
 			out = append(out, explainPolicy(p.Source))
 		}

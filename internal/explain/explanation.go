@@ -1,4 +1,4 @@
-package cli
+package explain
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// explanation is the answer of explain.
-type explanation struct {
-	From explainedEnd `json:"from"`
-	To   explainedEnd `json:"to"`
+// Explanation is the answer of explain.
+type Explanation struct {
+	From End `json:"from"`
+	To   End `json:"to"`
 	// Protocol, and what it has of ports or types. ICMPType is absent if it is that of an echo request in both families.
 	Protocol  policy.Protocol `json:"protocol"`
 	Port      uint16          `json:"port,omitempty"`
@@ -24,7 +24,7 @@ type explanation struct {
 	IGMPType  *uint8          `json:"igmpType,omitempty"`
 	IGMPGroup string          `json:"igmpGroup,omitempty"`
 	// Service is the one that the destination is an address of, with whom it may choose.
-	Service *explainedService `json:"service,omitempty"`
+	Service *Service `json:"service,omitempty"`
 	// Verdict is what the sender sees: Allow, Drop, Reject, Native or Unknown; Mixed if it depends on which addresses the ends
 	// use.
 	Verdict string `json:"verdict"`
@@ -32,11 +32,11 @@ type explanation struct {
 	Reason string   `json:"reason,omitempty"`
 	Notes  []string `json:"notes,omitempty"`
 	// Egress, AtService and Ingress are absent if there are Flows, AtService also if no rule applies to the Service.
-	Egress    *explainedDecision `json:"egress,omitempty"`
-	AtService *explainedDecision `json:"atService,omitempty"`
-	Ingress   *explainedDecision `json:"ingress,omitempty"`
+	Egress    *Decision `json:"egress,omitempty"`
+	AtService *Decision `json:"atService,omitempty"`
+	Ingress   *Decision `json:"ingress,omitempty"`
 	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are not all treated alike.
-	Flows []explainedFlow `json:"flows,omitempty"`
+	Flows []Flow `json:"flows,omitempty"`
 
 	source end
 	// account says what the account of an end says about a packet there.
@@ -46,7 +46,7 @@ type explanation struct {
 // mixed is the verdict if addresses make a difference.
 const mixed = "Mixed"
 
-type explainedEnd struct {
+type End struct {
 	Kind      string   `json:"kind,omitempty"`
 	Namespace string   `json:"namespace,omitempty"`
 	Name      string   `json:"name,omitempty"`
@@ -57,30 +57,33 @@ type explainedEnd struct {
 	// spec.externalNode says. Without it nobody does.
 	Enforcer string `json:"enforcer,omitempty"`
 
-	title   string
-	cloudVM bool
+	// Title names the end for people.
+	Title string `json:"-"`
+	// CloudVM tells that a cloud enforces policies there, and no agent.
+	CloudVM bool `json:"-"`
 }
 
-type explainedFlow struct {
+type Flow struct {
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 	// Backend is who the Service chose.
-	Backend   *explainedBackend  `json:"backend,omitempty"`
-	Verdict   string             `json:"verdict"`
-	Egress    *explainedDecision `json:"egress"`
-	AtService *explainedDecision `json:"atService,omitempty"`
-	Ingress   *explainedDecision `json:"ingress"`
+	Backend   *Backend  `json:"backend,omitempty"`
+	Verdict   string    `json:"verdict"`
+	Egress    *Decision `json:"egress"`
+	AtService *Decision `json:"atService,omitempty"`
+	Ingress   *Decision `json:"ingress"`
 
-	at explainedEnd
+	// At is the end that the packet comes to.
+	At End `json:"-"`
 }
 
-type explainedService struct {
-	Namespace string             `json:"namespace"`
-	Name      string             `json:"name"`
-	Backends  []explainedBackend `json:"backends,omitempty"`
+type Service struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Backends  []Backend `json:"backends,omitempty"`
 }
 
-type explainedBackend struct {
+type Backend struct {
 	Kind      string `json:"kind,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
@@ -88,37 +91,37 @@ type explainedBackend struct {
 	Port      uint16 `json:"port"`
 }
 
-// explainedDecision is the decision in one direction.
-type explainedDecision struct {
+// Decision is the decision in one direction.
+type Decision struct {
 	Outcome policy.Outcome `json:"outcome"`
 	// NotEnforced is the mode because of which the policies do not decide, and who says so; IfEnforced is what they would decide.
-	NotEnforced string             `json:"notEnforced,omitempty"`
-	IfEnforced  *explainedDecision `json:"ifEnforced,omitempty"`
+	NotEnforced string    `json:"notEnforced,omitempty"`
+	IfEnforced  *Decision `json:"ifEnforced,omitempty"`
 	// Failsafe is the account whose failsafe flows allow it, before any rule.
 	Failsafe string `json:"failsafe,omitempty"`
 	// DecidedBy is the rule; without it the default decided: Default says which one.
-	DecidedBy *explainedRule `json:"decidedBy,omitempty"`
+	DecidedBy *Rule `json:"decidedBy,omitempty"`
 	// Default is "isolated" (what no rule allows is dropped), "native" (no policy decides), "none" (there is nobody to
 	// enforce a policy), "itself" (the packet goes to who sends it) or "ownNode" (it comes to a Pod from its own Node).
 	Default string `json:"default,omitempty"`
 	// IsolatedBy are the policies that make Drop the default.
-	IsolatedBy []explainedPolicy `json:"isolatedBy,omitempty"`
+	IsolatedBy []Policy `json:"isolatedBy,omitempty"`
 	// Passed are the Pass rules on the way, in order.
-	Passed []explainedRule `json:"passed,omitempty"`
+	Passed []Rule `json:"passed,omitempty"`
 	// Uncertain are rules that match or not, depending on what a name or Service stands for.
-	Uncertain []explainedRule `json:"uncertain,omitempty"`
+	Uncertain []Rule `json:"uncertain,omitempty"`
 	// Possible are the outcomes that there may be if it is Unknown.
 	Possible []policy.Outcome `json:"possible,omitempty"`
 }
 
-type explainedPolicy struct {
+type Policy struct {
 	Type      policy.PolicyKind `json:"type"`
 	Namespace string            `json:"namespace,omitempty"`
 	Name      string            `json:"name"`
 }
 
-type explainedRule struct {
-	Policy    explainedPolicy  `json:"policy"`
+type Rule struct {
+	Policy    Policy           `json:"policy"`
 	Direction policy.Direction `json:"direction"`
 	Name      string           `json:"name,omitempty"`
 	// Index is the place of the rule in spec.ingress or spec.egress.
@@ -134,9 +137,9 @@ type explainedRule struct {
 	DependsOn []string `json:"dependsOn,omitempty"`
 }
 
-func (c *computation) newExplanation(from, to end, packets []policy.Flow) *explanation {
+func (c *Computation) newExplanation(from, to end, packets []policy.Flow) *Explanation {
 	first := packets[0]
-	out := &explanation{source: from, account: c.accountOf, From: explainEnd(from), To: explainEnd(to), Protocol: first.Protocol, Port: first.Port}
+	out := &Explanation{source: from, account: c.accountOf, From: explainEnd(from), To: explainEnd(to), Protocol: first.Protocol, Port: first.Port}
 	switch first.Protocol {
 	case policy.ICMP:
 		out.ICMPCode = &first.ICMPCode
@@ -152,8 +155,8 @@ func (c *computation) newExplanation(from, to end, packets []policy.Flow) *expla
 	return out
 }
 
-func explainEnd(e end) explainedEnd {
-	out := explainedEnd{Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, title: printable(e.String()), cloudVM: e.isCloudVM()}
+func explainEnd(e end) End {
+	out := End{Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, Title: e.String(), CloudVM: e.isCloudVM()}
 	if e.ref.Kind != 0 {
 		out.Kind = e.ref.Kind.String()
 	}
@@ -167,15 +170,15 @@ func explainEnd(e end) explainedEnd {
 }
 
 // add takes the verdict on a packet, whose destination is the end given. Rules see it as seen, which differs if a Service hands it on.
-func (x *explanation) add(packet, seen policy.Flow, to end, v policy.Verdict) {
-	f := explainedFlow{at: explainEnd(to)}
+func (x *Explanation) add(packet, seen policy.Flow, to end, v policy.Verdict) {
+	f := Flow{At: explainEnd(to)}
 	out := x.account(x.source, cloud.Egress, seen, seen.Destination.Addr, v.Egress)
 	in := x.account(to, cloud.Ingress, seen, seen.Source.Addr, v.Ingress)
-	f.Egress, f.Ingress = out.explain(v.Egress, x.From), in.explain(v.Ingress, f.at)
+	f.Egress, f.Ingress = out.explain(v.Egress, x.From), in.explain(v.Ingress, f.At)
 	v.Egress, v.Ingress = out.decision(v.Egress), in.decision(v.Ingress)
 	f.Verdict = string(v.Together())
 	if v.Service != nil {
-		f.AtService = explainDecision(*v.Service, explainedEnd{Enforcer: "every Node"})
+		f.AtService = explainDecision(*v.Service, End{Enforcer: "every Node"})
 	}
 	if a := packet.Source.Addr; a.IsValid() {
 		f.From = a.String()
@@ -187,19 +190,19 @@ func (x *explanation) add(packet, seen policy.Flow, to end, v policy.Verdict) {
 }
 
 // addBackend takes the verdict on a packet to a Service that is handed to the backend.
-func (x *explanation) addBackend(packet, seen policy.Flow, b backend, v policy.Verdict) {
+func (x *Explanation) addBackend(packet, seen policy.Flow, b backend, v policy.Verdict) {
 	x.add(packet, seen, b.end, v)
 	f := &x.Flows[len(x.Flows)-1]
-	f.Backend = &explainedBackend{Kind: f.at.Kind, Namespace: b.ref.Namespace, Name: b.ref.Name, Address: b.address.String(), Port: b.port}
+	f.Backend = &Backend{Kind: f.At.Kind, Namespace: b.ref.Namespace, Name: b.ref.Name, Address: b.address.String(), Port: b.port}
 }
 
-// passes reports whether the policies let the packet through for sure.
-func (x *explanation) passes() bool {
+// Passes reports whether the policies let the packet through for sure.
+func (x *Explanation) Passes() bool {
 	return x.Verdict == string(policy.OutcomeAllow) || x.Verdict == string(policy.OutcomeNative)
 }
 
 // finish folds the flows into one answer if they are all treated alike.
-func (x *explanation) finish() {
+func (x *Explanation) finish() {
 	if len(x.Flows) == 0 {
 		x.Verdict = string(policy.OutcomeUnknown)
 		return
@@ -215,7 +218,7 @@ func (x *explanation) finish() {
 }
 
 // judge sums up the verdicts on the flows: whom a Service chooses only the enforcer knows, which addresses are used the user does.
-func (x *explanation) judge() {
+func (x *Explanation) judge() {
 	type pair struct{ from, to string }
 	verdicts := map[pair]string{}
 	for _, f := range x.Flows {
@@ -237,9 +240,9 @@ func (x *explanation) judge() {
 }
 
 // tellOfService adds what is to be known of a Service that the packets go to.
-func (c *computation) tellOfService(x *explanation, via *frontend) {
+func (c *Computation) tellOfService(x *Explanation, via *frontend) {
 	name := nameOf(via.service)
-	x.Service = &explainedService{Namespace: name.Namespace, Name: name.Name}
+	x.Service = &Service{Namespace: name.Namespace, Name: name.Name}
 	for _, f := range x.Flows {
 		if !slices.Contains(x.Service.Backends, *f.Backend) {
 			x.Service.Backends = append(x.Service.Backends, *f.Backend)
@@ -254,14 +257,14 @@ func (c *computation) tellOfService(x *explanation, via *frontend) {
 	}
 	applied := c.appliedToService(name)
 	if inside := x.From.Kind == policy.KindPod.String() || x.From.Kind == policy.KindNode.String(); inside && len(applied) > 0 {
-		x.Notes = append(x.Notes, fmt.Sprintf("what applies to %s holds for clients outside the cluster only: %s", x.Service, policiesText(applied)))
+		x.Notes = append(x.Notes, fmt.Sprintf("what applies to %s holds for clients outside the cluster only: %s", x.Service, PoliciesText(applied)))
 	} else if !inside && via.service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 		x.Notes = append(x.Notes, fmt.Sprintf("%s may hide who sends from the Pods behind it: they then see an address of a Node", x.Service))
 	}
 }
 
-func explainDecision(d policy.Decision, at explainedEnd) *explainedDecision {
-	out := &explainedDecision{Outcome: d.Outcome}
+func explainDecision(d policy.Decision, at End) *Decision {
+	out := &Decision{Outcome: d.Outcome}
 	switch {
 	case d.By != nil:
 		r := explainRule(*d.By)
@@ -289,12 +292,12 @@ func explainDecision(d policy.Decision, at explainedEnd) *explainedDecision {
 	return out
 }
 
-func explainPolicy(p policy.PolicyRef) explainedPolicy {
-	return explainedPolicy{Type: p.Kind, Namespace: p.Namespace, Name: p.Name}
+func explainPolicy(p policy.PolicyRef) Policy {
+	return Policy{Type: p.Kind, Namespace: p.Namespace, Name: p.Name}
 }
 
-func explainRule(r policy.RuleRef) explainedRule {
-	out := explainedRule{Policy: explainPolicy(r.Policy), Direction: r.Direction, TierPriority: r.TierPriority, Priority: r.Priority}
+func explainRule(r policy.RuleRef) Rule {
+	out := Rule{Policy: explainPolicy(r.Policy), Direction: r.Direction, TierPriority: r.TierPriority, Priority: r.Priority}
 	if r.Rule != nil {
 		out.Name, out.Index, out.Action = r.Rule.Name, r.Index, r.Rule.Action
 		out.L7Protocols = len(r.Rule.L7Protocols) > 0
@@ -305,7 +308,7 @@ func explainRule(r policy.RuleRef) explainedRule {
 	return out
 }
 
-func explainUncertain(r policy.RuleRef) explainedRule {
+func explainUncertain(r policy.RuleRef) Rule {
 	out := explainRule(r)
 	out.DependsOn = append(out.DependsOn, r.Rule.To.FQDNs...)
 	for _, n := range r.Rule.To.ToServices {

@@ -1,4 +1,4 @@
-package cli
+package explain
 
 import (
 	"fmt"
@@ -88,7 +88,7 @@ func kindWords() map[string]policy.EntityKind {
 // findEnd finds what a user calls NS/NAME, KIND/NS/NAME, svc/NS/NAME, node/NAME, or an address. A virtual machine is found by the name
 // of its entity, of its VirtualMachine object, and by its id and name in the cloud. An address that exactly one entity has
 // is that entity.
-func (c *computation) findEnd(flag, text string) (end, error) {
+func (c *Computation) findEnd(flag, text string) (end, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return c.findAddress(flag, a.Unmap())
 	}
@@ -105,15 +105,15 @@ func (c *computation) findEnd(flag, text string) (end, error) {
 	case len(words) == 3 && known && kind != policy.KindNode:
 		found = c.named(kind, words[1], words[2])
 	default:
-		return end{}, fmt.Errorf("--%s %q: want NAMESPACE/NAME (of a Pod, ExternalEntity or VM), the same after pod/, ee/, vm/ or svc/, node/NAME, or an IP address", flag, text)
+		return end{}, wrong(flag, " %q: want NAMESPACE/NAME (of a Pod, ExternalEntity or VM), the same after pod/, ee/, vm/ or svc/, node/NAME, or an IP address", text)
 	}
 	switch len(found) {
 	case 0:
-		return end{}, fmt.Errorf("--%s %q: there is no Pod, ExternalEntity, VirtualMachine or Node of this name", flag, text)
+		return end{}, wrong(flag, " %q: there is no Pod, ExternalEntity, VirtualMachine or Node of this name", text)
 	case 1:
-		return endOf(c.ends[found[0]]), nil
+		return endOf(c.Ends[found[0]]), nil
 	}
-	return end{}, fmt.Errorf("--%s %q: could be %s; say pod/%[2]s or ee/NAMESPACE/NAME", flag, text, refTexts(found))
+	return end{}, wrong(flag, " %[1]q: could be %[2]s; say pod/%[1]s or ee/NAMESPACE/NAME", text, refTexts(found))
 }
 
 func refTexts(refs []policy.EntityRef) string {
@@ -126,9 +126,9 @@ func refTexts(refs []policy.EntityRef) string {
 }
 
 // findAddress finds who has an address. That of a Pod in the network of its Node is the Node's.
-func (c *computation) findAddress(flag string, a netip.Addr) (end, error) {
+func (c *Computation) findAddress(flag string, a netip.Addr) (end, error) {
 	var owners []policy.EntityRef
-	for _, e := range c.ends {
+	for _, e := range c.Ends {
 		if e.Terminated || !slices.Contains(e.Addresses, a) {
 			continue
 		}
@@ -140,7 +140,7 @@ func (c *computation) findAddress(flag string, a netip.Addr) (end, error) {
 	case 0:
 		return end{addresses: []netip.Addr{a}, byAddress: true}, nil
 	case 1:
-		e, known := c.ends[owners[0]]
+		e, known := c.Ends[owners[0]]
 		if !known { // a Node that nothing is known of but a Pod in its network
 			e.EntityRef = owners[0]
 		}
@@ -148,26 +148,26 @@ func (c *computation) findAddress(flag string, a netip.Addr) (end, error) {
 		out.addresses, out.byAddress = []netip.Addr{a}, true
 		return out, nil
 	}
-	return end{}, fmt.Errorf("--%s %s: this is the address of %s; name the one you mean", flag, a, refTexts(owners))
+	return end{}, wrong(flag, " %s: this is the address of %s; name the one you mean", a, refTexts(owners))
 }
 
 // named finds entities by their names, of which those of virtual machines have several.
-func (c *computation) named(kind policy.EntityKind, namespace, name string) []policy.EntityRef {
+func (c *Computation) named(kind policy.EntityKind, namespace, name string) []policy.EntityRef {
 	exact := policy.EntityRef{Kind: kind, Namespace: namespace, Name: name}
-	if _, ok := c.ends[exact]; ok || kind != policy.KindExternalEntity {
+	if _, ok := c.Ends[exact]; ok || kind != policy.KindExternalEntity {
 		if ok {
 			return []policy.EntityRef{exact}
 		}
 		return nil
 	}
 	objects := map[string]bool{strings.ToLower(name): true}
-	for _, vm := range c.vms {
+	for _, vm := range c.VMs {
 		if vm.Namespace == namespace && (vm.Status.CloudName == name || vm.Status.CloudId == name) {
 			objects[strings.ToLower(vm.Name)] = true
 		}
 	}
 	var out []policy.EntityRef
-	for ref, e := range c.ends {
+	for ref, e := range c.Ends {
 		if ref.Kind != kind || ref.Namespace != namespace {
 			continue
 		}

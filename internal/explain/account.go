@@ -1,4 +1,4 @@
-package cli
+package explain
 
 import (
 	"fmt"
@@ -34,20 +34,20 @@ func (b byAccount) decision(d policy.Decision) policy.Decision {
 }
 
 // explain puts what the policies decide below what is so: it would be so without the mode, or without the failsafe flow.
-func (b byAccount) explain(d policy.Decision, at explainedEnd) *explainedDecision {
+func (b byAccount) explain(d policy.Decision, at End) *Decision {
 	out := explainDecision(d, at)
 	switch {
 	case b.suspended != "":
-		return &explainedDecision{Outcome: policy.OutcomeNative, Default: "native", NotEnforced: b.suspended, IfEnforced: out}
+		return &Decision{Outcome: policy.OutcomeNative, Default: "native", NotEnforced: b.suspended, IfEnforced: out}
 	case b.failsafe != "":
-		return &explainedDecision{Outcome: policy.OutcomeAllow, Failsafe: b.failsafe}
+		return &Decision{Outcome: policy.OutcomeAllow, Failsafe: b.failsafe}
 	}
 	return out
 }
 
 // accountOf says what the account of a VM says about a packet at it, whose other end has an address. Where no policy applies it says
 // nothing: neither modes nor failsafe flows are about such VMs.
-func (c *computation) accountOf(at end, direction cloud.Direction, packet policy.Flow, other netip.Addr, d policy.Decision) byAccount {
+func (c *Computation) accountOf(at end, direction cloud.Direction, packet policy.Flow, other netip.Addr, d policy.Decision) byAccount {
 	key, enforced := strings.CutPrefix(at.enforcer, cloud.EnforcerPrefix)
 	if !enforced || d.Exempt != "" || !c.selected(at.ref) {
 		return byAccount{}
@@ -55,7 +55,7 @@ func (c *computation) accountOf(at end, direction cloud.Direction, packet policy
 	if why := c.suspended(at.ref, key); why != "" {
 		return byAccount{suspended: why}
 	}
-	for _, a := range c.accounts {
+	for _, a := range c.Accounts {
 		if cloud.AccountKey(a.Namespace, a.Name) == key && slices.ContainsFunc(plan.ParseFailsafe(a.Spec.Failsafe), func(f plan.FailsafeFlow) bool {
 			return f.Direction == direction && allows(f, packet, other)
 		}) {
@@ -85,15 +85,15 @@ func allows(f plan.FailsafeFlow, packet policy.Flow, other netip.Addr) bool {
 }
 
 // selected reports whether a rule of any policy applies to an entity.
-func (c *computation) selected(ref policy.EntityRef) bool {
+func (c *Computation) selected(ref policy.EntityRef) bool {
 	groups := map[string]bool{}
-	for _, g := range c.listing.AppliedToGroups {
+	for _, g := range c.Listing.AppliedToGroups {
 		if slices.ContainsFunc(g.Members, func(m *policy.Member) bool { return m.EntityRef == ref }) {
 			groups[g.Name] = true
 		}
 	}
 	applied := func(list []string) bool { return slices.ContainsFunc(list, func(g string) bool { return groups[g] }) }
-	return slices.ContainsFunc(c.listing.Policies, func(p policy.PolicySpan) bool {
+	return slices.ContainsFunc(c.Listing.Policies, func(p policy.PolicySpan) bool {
 		return slices.ContainsFunc(p.Rules, func(r policy.ComputedRule) bool {
 			return applied(r.AppliedToGroups) || len(r.AppliedToGroups) == 0 && applied(p.AppliedToGroups)
 		})
@@ -102,18 +102,18 @@ func (c *computation) selected(ref policy.EntityRef) bool {
 
 // suspended says in which mode the VM of an entity is in which policies are not enforced, and who says so, as far as the objects tell: the
 // annotations on the VM and on the selector that imports it, where they are heeded, and else the status of the VM.
-func (c *computation) suspended(ref policy.EntityRef, account string) string {
+func (c *Computation) suspended(ref policy.EntityRef, account string) string {
 	name := strings.TrimPrefix(ref.Name, cloudv1alpha1.EntityNamePrefix)
-	i := slices.IndexFunc(c.vms, func(vm *cloudv1alpha1.VirtualMachine) bool { return vm.Namespace == ref.Namespace && vm.Name == name })
+	i := slices.IndexFunc(c.VMs, func(vm *cloudv1alpha1.VirtualMachine) bool { return vm.Namespace == ref.Namespace && vm.Name == name })
 	if i < 0 {
 		return ""
 	}
-	vm := c.vms[i]
+	vm := c.VMs[i]
 	say := c.hasSay(account, vm.Namespace)
 	if why, broken := vm.Annotations[cloudv1alpha1.AnnotationBreakGlass]; broken && say {
 		return fmt.Sprintf("break-glass (VirtualMachine %s/%s: %s)", vm.Namespace, vm.Name, inventory.BreakGlassReason(why))
 	}
-	for _, s := range c.selectors {
+	for _, s := range c.Selectors {
 		if s.Namespace != vm.Namespace || s.Name != vm.Labels[cloudv1alpha1.LabelCESName] || cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName) != account {
 			continue
 		}
@@ -129,12 +129,12 @@ func (c *computation) suspended(ref policy.EntityRef, account string) string {
 
 // hasSay reports whether break-glass is heeded in a namespace for VMs of an account, "namespace/name". Of an account that is not among the
 // inputs only its own namespace is known to have a say.
-func (c *computation) hasSay(account, namespace string) bool {
-	for _, a := range c.accounts {
+func (c *Computation) hasSay(account, namespace string) bool {
+	for _, a := range c.Accounts {
 		if cloud.AccountKey(a.Namespace, a.Name) == account {
 			return inventory.HasSay(a, namespace)
 		}
 	}
-	own, _, _ := cutAccount(account)
+	own, _, _ := strings.Cut(account, "/")
 	return namespace == own
 }

@@ -1,0 +1,150 @@
+package explain
+
+import (
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/admission"
+)
+
+// Computation is what objects mean: they and what the engine makes of them.
+type Computation struct {
+	*Objects
+	Delta   *policy.Delta
+	Listing *policy.Listing
+	// Ends are the entities that a flow may begin or end at.
+	Ends map[policy.EntityRef]policy.Entity
+	// Problems are the objects that are left out, or strange.
+	Problems []Problem
+}
+
+// Problem is what is wrong, or strange, with an object of an API group.
+type Problem struct {
+	Group, Kind, Namespace, Name string
+	// Code is the status with which an API server would refuse the object; 0 if there are no Errors.
+	Code     int
+	Errors   []policy.FieldError
+	Warnings []policy.FieldError
+	// Shadows is the ExternalEntity of an ExternalNode that was given besides it, and counts in its place; empty for others.
+	Shadows string
+}
+
+// Compute runs the engine over objects. What the engine refuses is among the problems, and left out.
+func Compute(in *Objects) *Computation {
+	c := &Computation{Objects: in, Ends: map[policy.EntityRef]policy.Entity{}}
+	engine := policy.New(policy.Options{})
+	for _, n := range in.Namespaces {
+		engine.PutNamespace(convert.Namespace(n))
+	}
+	c.putEntities(engine)
+	for _, s := range in.Services {
+		engine.PutService(convert.Service(s))
+	}
+	for _, t := range in.Tiers {
+		engine.PutTier(convert.Tier(t))
+	}
+	for _, g := range in.Groups {
+		engine.PutGroup(convert.Group(g))
+	}
+	for _, g := range in.ClusterGroups {
+		engine.PutGroup(convert.ClusterGroup(g))
+	}
+	for _, p := range in.K8sPolicies {
+		engine.PutPolicy(convert.KubernetesNetworkPolicy(p))
+	}
+	for _, p := range in.Policies {
+		engine.PutPolicy(completed(convert.NetworkPolicy(p)))
+	}
+	for _, p := range in.ClusterPolicies {
+		engine.PutPolicy(completed(convert.ClusterNetworkPolicy(p)))
+	}
+	for _, p := range in.AdminPolicies {
+		engine.PutPolicy(convert.AdminNetworkPolicy(p))
+	}
+	for _, p := range in.BaselinePolicies {
+		engine.PutPolicy(convert.BaselineAdminNetworkPolicy(p))
+	}
+	for _, p := range in.UpstreamPolicies {
+		engine.PutPolicy(convert.UpstreamClusterNetworkPolicy(p))
+	}
+	c.Delta = engine.Commit()
+	c.Listing = engine.Listing()
+	for _, p := range c.Delta.Problems {
+		c.Problems = append(c.Problems, problemOf(p))
+	}
+	return c
+}
+
+// completed is an Antrea policy with its defaults and with what is strange about it.
+func completed(p policy.Policy) policy.Policy {
+	admission.Default(&p)
+	p.Warnings = append(admission.Warnings(&p), admission.Pitfalls(&p)...)
+	return p
+}
+
+func (c *Computation) putEntities(engine *policy.Engine) {
+	put := func(kind string, e policy.Entity, errs []policy.FieldError) {
+		if len(errs) > 0 {
+			group := ""
+			if kind == "ExternalEntity" {
+				group = v1alpha2.GroupName
+			}
+			c.Problems = append(c.Problems, Problem{Group: group, Kind: kind, Namespace: e.Namespace, Name: e.Name, Code: 422, Errors: errs})
+			return
+		}
+		c.Ends[e.EntityRef] = e
+		engine.PutEntity(e)
+	}
+	for _, p := range c.Pods {
+		e, errs := convert.Pod(p)
+		put("Pod", e, errs)
+	}
+	for _, n := range c.Nodes {
+		e, errs := convert.Node(n)
+		put("Node", e, errs)
+	}
+	for _, x := range c.Entities {
+		e, errs := convert.ExternalEntity(x)
+		put("ExternalEntity", e, errs)
+	}
+	for _, n := range c.ExternalNodes {
+		x := convert.EntityOfExternalNode(n)
+		if x == nil {
+			continue
+		}
+		e, errs := convert.ExternalEntity(x)
+		if _, given := c.Ends[e.EntityRef]; given {
+			c.Problems = append(c.Problems, Problem{Group: v1alpha2.GroupName, Kind: "ExternalNode", Namespace: n.Namespace, Name: n.Name, Shadows: e.Name})
+			continue
+		}
+		put("ExternalEntity", e, errs)
+	}
+}
+
+// problemOf is what the engine finds wrong, or strange, with a policy or group.
+func problemOf(p policy.Problem) Problem {
+	out := Problem{Group: v1beta1.GroupName, Namespace: p.Policy.Namespace, Name: p.Policy.Name, Errors: p.Errors, Warnings: p.Warnings}
+	switch {
+	case p.Policy.Kind == policy.KubernetesNetworkPolicy:
+		out.Group, out.Kind = networkingv1.GroupName, "NetworkPolicy"
+	case p.Policy.Kind == policy.AntreaNetworkPolicy:
+		out.Kind = "NetworkPolicy"
+	case p.Policy.Kind == policy.AntreaClusterNetworkPolicy:
+		out.Kind = "ClusterNetworkPolicy"
+	case p.Policy.Kind.Upstream():
+		out.Group, out.Kind = upstreamv1alpha2.GroupName, string(p.Policy.Kind)
+	case p.Group.Namespace != metav1.NamespaceNone:
+		out.Kind, out.Namespace, out.Name = "Group", p.Group.Namespace, p.Group.Name
+	default:
+		out.Kind, out.Name = "ClusterGroup", p.Group.Name
+	}
+	if len(p.Errors) > 0 {
+		out.Code = 400
+	}
+	return out
+}

@@ -1,0 +1,196 @@
+package explain
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// Question is what is asked: about the first packet of a connection. Its texts are as people write them.
+type Question struct {
+	From, To       string
+	Protocol, Port string
+	// SourcePort is 0 for one that no rule names.
+	SourcePort uint16
+	// ICMPType is nil for that of an echo request, which depends on the family.
+	ICMPType  *uint8
+	ICMPCode  uint8
+	IGMPType  uint8
+	IGMPGroup string
+}
+
+// QuestionError says what is wrong with a part of a question.
+type QuestionError struct {
+	// Part is "from", "to", "protocol", "port", "igmp-type" or "igmp-group".
+	Part string
+	// Text goes on after the part.
+	Text string
+}
+
+// Error implements error.
+func (e *QuestionError) Error() string { return e.Part + e.Text }
+
+func wrong(part, format string, args ...any) error {
+	return &QuestionError{part, fmt.Sprintf(format, args...)}
+}
+
+// The ICMP types of echo requests.
+const (
+	EchoRequest   = 8
+	EchoRequestV6 = 128
+)
+
+// Answer answers a question.
+func (c *Computation) Answer(q Question) (*Explanation, error) {
+	from, err := c.findEnd("from", q.From)
+	if err != nil {
+		return nil, err
+	}
+	to, err := c.findEnd("to", q.To)
+	if err != nil {
+		return nil, err
+	}
+	flow, err := q.flow(to)
+	if err != nil {
+		return nil, err
+	}
+	packets, err := q.packets(from, to, flow)
+	if err != nil {
+		return nil, err
+	}
+	return c.explain(from, to, flow, packets)
+}
+
+// flow is the flow asked about, without its ends.
+func (q Question) flow(to end) (policy.Flow, error) {
+	flow := policy.Flow{Protocol: policy.Protocol(strings.ToUpper(q.Protocol)), SourcePort: q.SourcePort}
+	switch flow.Protocol {
+	case policy.TCP, policy.UDP, policy.SCTP:
+	case policy.ICMP, icmpv6:
+		flow.Protocol, flow.ICMPType, flow.ICMPCode = policy.ICMP, EchoRequest, q.ICMPCode
+		if q.ICMPType != nil {
+			flow.ICMPType = *q.ICMPType
+		}
+		return flow, nil
+	case policy.IGMP:
+		return flow, q.igmp(&flow)
+	default:
+		return flow, wrong("protocol", " %q: want TCP, UDP, SCTP, ICMP, ICMPv6 or IGMP", q.Protocol)
+	}
+	if q.Port == "" {
+		return flow, wrong("port", " is missing: want the destination port of %s", flow.Protocol)
+	}
+	if n, err := strconv.ParseUint(q.Port, 10, 16); err == nil && n > 0 {
+		flow.Port = uint16(n)
+		return flow, nil
+	}
+	for _, p := range to.ports {
+		if p.Name == q.Port && p.Protocol == flow.Protocol {
+			flow.Port = uint16(p.Port)
+			return flow, nil
+		}
+	}
+	return flow, wrong("port", " %q: want a number from 1 to 65535, or the name of a %s port of the destination", q.Port, flow.Protocol)
+}
+
+// icmpv6 is what a user may call the ICMP of IPv6. Rules know it as ICMP.
+const icmpv6 policy.Protocol = "ICMPV6"
+
+// igmp sets what a flow has of IGMP.
+func (q Question) igmp(flow *policy.Flow) error {
+	if q.IGMPType == 0 {
+		return wrong("igmp-type", " is missing: want the IGMP type, such as 0x11 for a query or 0x16 for a report")
+	}
+	flow.IGMPType = q.IGMPType
+	if q.IGMPGroup == "" {
+		return nil
+	}
+	group, err := netip.ParseAddr(q.IGMPGroup)
+	if err != nil || !group.Is4() || !group.IsMulticast() {
+		return wrong("igmp-group", " %q: want an IPv4 multicast address", q.IGMPGroup)
+	}
+	flow.GroupAddress = group
+	return nil
+}
+
+// packets are the flows to ask about: one for every pair of addresses of the two ends that are of one family and can carry the
+// protocol. An end without any address stands for itself.
+func (q Question) packets(from, to end, flow policy.Flow) ([]policy.Flow, error) {
+	only6, only4 := strings.EqualFold(q.Protocol, string(icmpv6)), flow.Protocol == policy.IGMP
+	var out []policy.Flow
+	family := false
+	for _, a := range orNone(from.addresses) {
+		for _, b := range orNone(to.addresses) {
+			if a.IsValid() && b.IsValid() && a.Is4() != b.Is4() {
+				continue
+			}
+			family = true
+			is4, is6 := a.Is4() || b.Is4(), a.Is6() || b.Is6()
+			if only6 && is4 || only4 && is6 {
+				continue
+			}
+			one := flow
+			one.Source, one.Destination = from.endpoint(a), to.endpoint(b)
+			if flow.Protocol == policy.ICMP && q.ICMPType == nil && (is6 || only6) {
+				one.ICMPType = EchoRequestV6
+			}
+			out = append(out, one)
+		}
+	}
+	switch {
+	case !family:
+		return nil, fmt.Errorf("%s and %s have no addresses of the same family: no packet goes from one to the other", from, to)
+	case len(out) == 0:
+		return nil, wrong("protocol", " %q: %s and %s have no addresses of the family that it belongs to", q.Protocol, from, to)
+	}
+	return out, nil
+}
+
+// explain asks about every packet. If they are treated alike, as nearly always, there is one answer.
+func (c *Computation) explain(from, to end, flow policy.Flow, packets []policy.Flow) (*Explanation, error) {
+	through, note, err := c.throughService(to, flow)
+	if err != nil {
+		return nil, err
+	}
+	evaluator := policy.NewEvaluator(c.Listing).WithServices(c.mayLead)
+	out := c.newExplanation(from, to, packets)
+	if note != "" {
+		out.Notes = append(out.Notes, note)
+	}
+	for _, one := range packets {
+		if through != nil {
+			c.explainThrough(out, evaluator, through, one)
+			continue
+		}
+		one.Direct = to.byAddress && to.ref != (policy.EntityRef{})
+		out.add(one, one, to, evaluator.Evaluate(one))
+	}
+	if through != nil {
+		c.tellOfService(out, through)
+	}
+	out.finish()
+	return out, nil
+}
+
+// explainThrough asks about a packet to a Service at every backend that it may be handed to.
+func (c *Computation) explainThrough(out *Explanation, evaluator *policy.Evaluator, via *frontend, packet policy.Flow) {
+	family := packet.Destination.Addr
+	if !family.IsValid() {
+		family = packet.Source.Addr
+	}
+	for _, b := range c.behind(via, family) {
+		one := packet
+		one.Destination, one.Port, one.Service = b.endpoint(b.address), b.port, nameOf(via.service)
+		out.addBackend(packet, one, b, evaluator.Evaluate(one))
+	}
+}
+
+func orNone(addrs []netip.Addr) []netip.Addr {
+	if len(addrs) == 0 {
+		return []netip.Addr{{}}
+	}
+	return addrs
+}
