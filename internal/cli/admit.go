@@ -66,9 +66,9 @@ func (a *offlineAdmission) findings(d *manifest.Document) (code int, errs []poli
 		p := convert.KubernetesNetworkPolicy(o)
 		return http.StatusUnprocessableEntity, admission.ValidateKubernetes(&p)
 	case *v1beta1.NetworkPolicy:
-		return a.policy(convert.NetworkPolicy(o))
+		return staged(o.Annotations)(a.policy(convert.NetworkPolicy(o)))
 	case *v1beta1.ClusterNetworkPolicy:
-		return a.policy(convert.ClusterNetworkPolicy(o))
+		return staged(o.Annotations)(a.policy(convert.ClusterNetworkPolicy(o)))
 	case *v1beta1.Group:
 		return a.group(convert.Group(o), d.Refusal)
 	case *v1beta1.ClusterGroup:
