@@ -79,7 +79,7 @@ var layers = []layer{
 	{folder: "internal/apiserver/stats", own: []string{"api", "internal/platform"}, foreign: kubernetes,
 		why: "the counters know nobody who reports or reads them"},
 	{folder: "internal/explain", own: []string{"api", "internal/policy", "internal/policy/admission", "internal/control/convert", "internal/cloud", "internal/cloud/inventory",
-		"internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model"}, foreign: kubernetes, noStd: pureStd,
+		"internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model", "internal/reach"}, foreign: kubernetes, noStd: pureStd,
 		why: "answers are made without I/O, from objects that somebody read"},
 	{folder: "internal/sim", own: []string{"internal/platform"}, foreign: []string{"sigs.k8s.io/yaml"},
 		why: "the simulator is the second opinion: it knows nothing of the rest"},

@@ -101,8 +101,8 @@ func (h *holding) services(d policy.Direction) []flow.Service {
 }
 
 // allowed returns the addresses at the other end that the groups allow, and whether they may allow all others as well: groups of other
-// accounts and prefix lists whose members are not known. The other end is an interface, or nil for an address outside of the snapshots.
-func (h *holding) allowed(d policy.Direction, s flow.Service, other *holding) (yes addrset.Set, maybe bool) {
+// accounts and prefix lists whose members are not known. The other end is an interface, or nil. Groups are not known through the internet.
+func (h *holding) allowed(d policy.Direction, s flow.Service, other *holding, internet bool) (yes addrset.Set, maybe bool) {
 	h.rules(d, func(r *cloud.Rule) {
 		if !flow.ServiceOf(r.Match).Covers(s) {
 			return
@@ -116,6 +116,7 @@ func (h *holding) allowed(d policy.Direction, s flow.Service, other *holding) (y
 			} else {
 				maybe = true
 			}
+		case internet:
 		case other != nil && slices.Contains(other.groups, p.GroupID):
 			if other.network == h.network || h.near[[2]string{h.network, other.network}] {
 				yes = addrset.All()

@@ -80,6 +80,9 @@ func (w *World) Reach(q Question) []Flows {
 	var c collector
 	for _, t := range to {
 		for _, f := range from {
+			if f.public != t.public {
+				continue // the other addresses of the machine stand for it
+			}
 			for _, pair := range split(f, t) {
 				w.between(&c, &q, pair[0], pair[1])
 			}

@@ -23,6 +23,9 @@ type Endpoint struct {
 	Host string
 	// Interface is the id of the interface in the snapshots that the addresses belong to; empty if they are in none.
 	Interface string
+	// Public tells that these are the public addresses of a machine in a cloud, which has others besides, as an Endpoint of its own. Packets
+	// between such addresses go through the internet, where nobody's groups are known.
+	Public bool
 	// Suspended says why policies are not enforced on it, in the words of whoever asks; empty if they are.
 	Suspended string
 	// Openings are allowed before any rule where a policy applies: the failsafe flows of an account. Endpoints of one account share them.
@@ -93,6 +96,7 @@ type kind struct {
 	openings  []Opening
 	name      string // of the openings
 	suspended string
+	public    bool
 	groups    *holding
 	services  []flow.Service
 }
@@ -116,7 +120,7 @@ func New(i Input) *World {
 // kind returns the kind of an endpoint in a direction, and remembers it.
 func (w *World) kind(half int, e *Endpoint) *kind {
 	k := w.newKind(half, e)
-	key := fmt.Sprintf("%s %t %q %q %s", k.class.key(), k.selected, k.suspended, k.name, k.groups.key())
+	key := fmt.Sprintf("%s %t %t %q %q %s", k.class.key(), k.selected, k.public, k.suspended, k.name, k.groups.key())
 	if known := w.kinds[half][key]; known != nil {
 		return known
 	}
@@ -134,7 +138,7 @@ func (w *World) kind(half int, e *Endpoint) *kind {
 
 func (w *World) newKind(half int, e *Endpoint) *kind {
 	c := w.policies.class(directionOf(half), e)
-	k := &kind{class: c, suspended: e.Suspended, groups: w.clouds.holding(e.Interface)}
+	k := &kind{class: c, suspended: e.Suspended, public: e.Public, groups: w.clouds.holding(e.Interface)}
 	k.selected = e.Suspended == "" && (len(c.rules) > 0 || len(w.policies.class(directionOf(1-half), e).rules) > 0)
 	if e.Openings != nil && k.selected {
 		k.name = e.Openings.Name
@@ -230,11 +234,7 @@ func (w *World) natively(k *kind, direction policy.Direction, s flow.Service, h 
 	case k.groups == nil || k.groups.ours:
 		return []half{become(native, h.peers, Cause{Unread: true})}
 	}
-	var otherGroups *holding
-	if other != nil {
-		otherGroups = other.groups
-	}
-	yes, maybe := k.groups.allowed(direction, s, otherGroups)
+	yes, maybe := k.groups.allowed(direction, s, other.groups, k.public)
 	var halves []half
 	add := func(o outcomes, peers addrset.Set, c Cause) {
 		if !peers.Empty() {
