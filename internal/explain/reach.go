@@ -16,6 +16,9 @@ import (
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
+// RuleOf is a rule as answers show it.
+func RuleOf(r policy.RuleRef) Rule { return explainRule(r) }
+
 // Clouds is what was read of clouds.
 type Clouds struct {
 	Snapshots []*cloud.Snapshot
