@@ -154,8 +154,8 @@ type walk struct {
 	done         []part
 }
 
-// decide cuts the addresses of within into parts for a service, which lies in one piece of the partition.
-func (p *policies) decide(c *class, s flow.Service, within addrset.Set, t *trace) []part {
+// decide cuts the addresses of within into parts for a service, which lies in one piece of the partition. See rule.matches for blocksOnly.
+func (p *policies) decide(c *class, s flow.Service, within addrset.Set, blocksOnly bool, t *trace) []part {
 	within = within.Intersect(flow.Family(s.Protocol))
 	if within.Empty() {
 		return nil
@@ -166,7 +166,7 @@ func (p *policies) decide(c *class, s flow.Service, within addrset.Set, t *trace
 		if r.rule.Action == "" {
 			continue
 		}
-		if yes, maybe := r.matches(s, c.ports); !yes.Empty() || !maybe.Empty() {
+		if yes, maybe := r.matches(s, c.ports, blocksOnly); !yes.Empty() || !maybe.Empty() {
 			w.step(i, yes, maybe)
 		}
 		if len(w.active) == 0 && t == nil {

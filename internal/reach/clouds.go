@@ -16,14 +16,14 @@ type clouds struct {
 	groups     map[string]*cloud.Group
 	lists      map[string]*cloud.PrefixList
 	interfaces map[string]*cloud.Interface
-	// near are pairs of networks between which group references hold, peered those with any peering.
-	near, peered map[[2]string]bool
+	// neighbours are pairs of networks between which group references hold, peered those with any peering.
+	neighbours, peered map[[2]string]bool
 }
 
 func newClouds(snapshots []*cloud.Snapshot) *clouds {
 	c := &clouds{
 		groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{}, interfaces: map[string]*cloud.Interface{},
-		near: map[[2]string]bool{}, peered: map[[2]string]bool{},
+		neighbours: map[[2]string]bool{}, peered: map[[2]string]bool{},
 	}
 	for _, s := range snapshots {
 		for i := range s.Groups {
@@ -40,7 +40,7 @@ func newClouds(snapshots []*cloud.Snapshot) *clouds {
 		for _, p := range s.Peerings {
 			for _, pair := range [][2]string{{p.A.NetworkID, p.B.NetworkID}, {p.B.NetworkID, p.A.NetworkID}} {
 				c.peered[pair] = true
-				c.near[pair] = c.near[pair] || p.A.Region == p.B.Region
+				c.neighbours[pair] = c.neighbours[pair] || p.A.Region == p.B.Region
 			}
 		}
 	}
@@ -72,6 +72,11 @@ func (h *holding) key() string {
 		return ""
 	}
 	return fmt.Sprint(h.network, " ", strings.Join(h.groups, " "))
+}
+
+// near reports whether references to groups of the one hold for interfaces of the other.
+func (h *holding) near(other *holding) bool {
+	return other != nil && (other.network == h.network || h.neighbours[[2]string{h.network, other.network}])
 }
 
 // rules calls f for every rule of the groups in a direction.
@@ -118,7 +123,7 @@ func (h *holding) allowed(d policy.Direction, s flow.Service, other *holding, in
 			}
 		case internet:
 		case other != nil && slices.Contains(other.groups, p.GroupID):
-			if other.network == h.network || h.near[[2]string{h.network, other.network}] {
+			if h.near(other) {
 				yes = addrset.All()
 			}
 		case other == nil && h.clouds.groups[p.GroupID] == nil && p.GroupOwner != "":

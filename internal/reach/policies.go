@@ -30,9 +30,10 @@ type rule struct {
 	index   int
 	stage   stage
 	traffic traffic
-	// peers are the addresses of the other end that the rule matches; byName that it matches domain names, too.
-	peers  addrset.Set
-	byName bool
+	// peers are the addresses of the other end that the rule matches, blocks those of them that it gives as blocks; byName tells that it
+	// matches domain names, too.
+	peers, blocks addrset.Set
+	byName        bool
 	// ports are, in an egress rule with named ports, those of its peers.
 	ports []portHolders
 }
@@ -138,16 +139,21 @@ func (r *rule) setPeers(groups map[string]*group, known map[string]addrset.Set) 
 				sets = append(sets, g.addresses)
 			}
 		}
-		for _, b := range peer.IPBlocks {
-			sets = append(sets, addrset.OfPrefixes(b.CIDR).Minus(addrset.OfPrefixes(b.Except...)))
-		}
-		set = addrset.Union(sets...)
+		set = addrset.Union(append(sets, blocksOf(peer))...)
 		known[key] = set
 	}
-	r.peers = set
+	r.peers, r.blocks = set, blocksOf(peer)
 	if r.rule.Direction == policy.Egress && len(r.traffic.named) > 0 {
 		r.setPorts(groups)
 	}
+}
+
+func blocksOf(peer *policy.ComputedPeer) addrset.Set {
+	var sets []addrset.Set
+	for _, b := range peer.IPBlocks {
+		sets = append(sets, addrset.OfPrefixes(b.CIDR).Minus(addrset.OfPrefixes(b.Except...)))
+	}
+	return addrset.Union(sets...)
 }
 
 // setPorts finds who among the peers of an egress rule has the ports that it names.
@@ -190,8 +196,9 @@ func (r *rule) services(local []policy.NamedPort) []flow.Service {
 }
 
 // matches returns the addresses at the other end for which the rule matches a service, which lies in one piece of the partition,
-// and those for which it may: by a domain name, or by a type or group of IGMP.
-func (r *rule) matches(s flow.Service, local []policy.NamedPort) (yes, maybe addrset.Set) {
+// and those for which it may: by a domain name, or by a type or group of IGMP. With blocksOnly, the other end is known by nothing but its
+// address.
+func (r *rule) matches(s flow.Service, local []policy.NamedPort, blocksOnly bool) (yes, maybe addrset.Set) {
 	fits := r.traffic.all || covers(r.traffic.fixed, s)
 	if !fits && r.rule.Direction == policy.Ingress {
 		for _, n := range r.traffic.named {
@@ -202,11 +209,17 @@ func (r *rule) matches(s flow.Service, local []policy.NamedPort) (yes, maybe add
 	if (fits || partly) && r.byName {
 		maybe = addrset.All()
 	}
+	peers := r.peers
+	if blocksOnly {
+		peers = r.blocks
+	}
 	switch {
 	case fits:
-		return r.peers, maybe
+		return peers, maybe
 	case partly:
-		return addrset.Set{}, maybe.Union(r.peers)
+		return addrset.Set{}, maybe.Union(peers)
+	case blocksOnly:
+		return addrset.Set{}, maybe
 	}
 	for i := range r.ports {
 		if r.ports[i].service.Covers(s) {

@@ -80,7 +80,10 @@ func (w *World) Reach(q Question) []Flows {
 	var c collector
 	for _, t := range to {
 		for _, f := range from {
-			if f.public != t.public {
+			switch {
+			case len(f.members)+len(t.members) == 0:
+				continue // nobody here has a say
+			case f.public != t.public:
 				continue // the other addresses of the machine stand for it
 			}
 			for _, pair := range split(f, t) {
@@ -455,4 +458,26 @@ func Service(protocol, port int) flow.Service {
 		return flow.Whole(protocol)
 	}
 	return flow.Service{Protocol: protocol, From: uint16(port), To: uint16(port)}
+}
+
+// Holds reports whether the flows hold that of one packet, of a service of one port or protocol. An end is an endpoint of the world with one
+// of its addresses, or nil with an address that none has.
+func (f *Flows) Holds(from, to *Endpoint, source, destination netip.Addr, s flow.Service) bool {
+	if !f.From.holds(from, source) || !f.To.holds(to, destination) {
+		return false
+	}
+	named := slices.ContainsFunc(f.Possible, func(o flow.Service) bool { return o.Protocol == s.Protocol })
+	return slices.ContainsFunc(f.Services, func(o flow.Service) bool {
+		if o.Protocol == cloud.AnyProtocol {
+			return !named
+		}
+		return o.Covers(s)
+	})
+}
+
+func (s *Side) holds(e *Endpoint, a netip.Addr) bool {
+	if e == nil {
+		return slices.ContainsFunc(s.Addresses, func(p netip.Prefix) bool { return p.Contains(a) })
+	}
+	return slices.ContainsFunc(s.Members, func(m Member) bool { return m.Endpoint == e && slices.Contains(m.Addresses, a) })
 }

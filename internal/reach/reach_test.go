@@ -47,26 +47,6 @@ func randomWorld(seed uint64, objects int) (*policy.Listing, []reach.Endpoint) {
 	return e.Listing(), ends
 }
 
-// holds reports whether flows hold that of a packet.
-func holds(f *reach.Flows, from, to *reach.Endpoint, source, destination netip.Addr, s flow.Service) bool {
-	side := func(s reach.Side, e *reach.Endpoint, a netip.Addr) bool {
-		if e == nil {
-			return slices.ContainsFunc(s.Addresses, func(p netip.Prefix) bool { return p.Contains(a) })
-		}
-		return slices.ContainsFunc(s.Members, func(m reach.Member) bool { return m.Endpoint == e && slices.Contains(m.Addresses, a) })
-	}
-	if !side(f.From, from, source) || !side(f.To, to, destination) {
-		return false
-	}
-	named := slices.ContainsFunc(f.Possible, func(o flow.Service) bool { return o.Protocol == s.Protocol })
-	return slices.ContainsFunc(f.Services, func(o flow.Service) bool {
-		if o.Protocol == cloud.AnyProtocol {
-			return !named
-		}
-		return o.Covers(s)
-	})
-}
-
 // packet is a random flow, in the words of both evaluators.
 func packet(r *rand.Rand, v6 bool) (policy.Flow, flow.Service) {
 	port := uint16(79 + r.IntN(5))
@@ -149,7 +129,7 @@ func TestAgainstEvaluator(t *testing.T) {
 			}
 			var found []reach.Flows
 			for _, x := range all {
-				if holds(&x, from, to, source.Addr, destination.Addr, s) {
+				if x.Holds(from, to, source.Addr, destination.Addr, s) {
 					found = append(found, x)
 				}
 			}
@@ -201,7 +181,7 @@ func TestQuestionsArePartsOfTheWhole(t *testing.T) {
 				var outcomes [2][]reach.Outcome
 				for k, list := range [][]reach.Flows{all, some} {
 					for _, f := range list {
-						if holds(&f, nil, &ends[i], a, to, web) {
+						if f.Holds(nil, &ends[i], a, to, web) {
 							outcomes[k] = append(outcomes[k], f.Outcome)
 						}
 					}

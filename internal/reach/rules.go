@@ -130,7 +130,7 @@ func (w *World) find(c *class, endpoints int, found []finding) {
 // follow takes all traffic of a class through its rules.
 func (p *policies) follow(c *class, t *trace) {
 	for _, s := range flow.Partition(p.services(c)) {
-		p.decide(c, s, addrset.All(), t)
+		p.decide(c, s, addrset.All(), false, t)
 	}
 }
 

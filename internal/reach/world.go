@@ -207,7 +207,9 @@ func (w *World) decide(k *kind, direction policy.Direction, s flow.Service, peer
 			peers = peers.Minus(open)
 		}
 	}
-	for _, p := range w.policies.decide(&k.class, s, peers, nil) {
+	// Machines in sight are named by reference to a group, which means their private addresses only.
+	blocksOnly := other.public && k.groups != nil && k.groups.near(other.groups)
+	for _, p := range w.policies.decide(&k.class, s, peers, blocksOnly, nil) {
 		h := half{peers: p.peers, possible: p.possible, by: p.by, passed: p.passed, cause: Cause{Isolated: p.by == noRule && p.possible == drop}}
 		if p.possible&native == 0 {
 			halves = append(halves, h)
