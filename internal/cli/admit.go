@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/cli/manifest"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
@@ -69,6 +70,8 @@ func (a *offlineAdmission) findings(d *manifest.Document) (code int, errs []poli
 		return staged(o.Annotations)(a.policy(convert.NetworkPolicy(o)))
 	case *v1beta1.ClusterNetworkPolicy:
 		return staged(o.Annotations)(a.policy(convert.ClusterNetworkPolicy(o)))
+	case *expect.PolicyTest:
+		return http.StatusUnprocessableEntity, o.Check()
 	case *v1beta1.Group:
 		return a.group(convert.Group(o), d.Refusal)
 	case *v1beta1.ClusterGroup:

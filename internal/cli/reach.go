@@ -2,14 +2,11 @@ package cli
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/reach"
 )
@@ -74,9 +71,9 @@ func runReach(cmd *cobra.Command, f *reachFlags) error {
 	if f.to == "" {
 		return fmt.Errorf("--to is missing: want whom to reach, such as shop/db, shop/app=db, 10.0.0.0/8 or any")
 	}
-	services, err := servicesOf(f.protocol, f.port)
-	if err != nil {
-		return err
+	services, wrong := expect.Services(f.protocol, f.port)
+	if wrong != nil {
+		return fmt.Errorf("--%w", *wrong)
 	}
 	w, err := f.world(cmd)
 	if err != nil {
@@ -105,61 +102,6 @@ func runReach(cmd *cobra.Command, f *reachFlags) error {
 		return ErrNo
 	}
 	return nil
-}
-
-// protocolNumbers are the protocols that have a name here.
-func protocolNumbers() map[string][]int {
-	return map[string][]int{
-		"TCP": {cloud.TCP}, "UDP": {cloud.UDP}, "SCTP": {cloud.SCTP}, "ICMP": {cloud.ICMP, cloud.ICMPv6}, "ICMPV6": {cloud.ICMPv6},
-	}
-}
-
-// servicesOf reads a protocol and a port; none means all traffic.
-func servicesOf(protocol, port string) ([]flow.Service, error) {
-	if protocol == "" && port == "" {
-		return nil, nil
-	}
-	if protocol == "" {
-		protocol = "TCP"
-	}
-	numbers, known := protocolNumbers()[strings.ToUpper(protocol)]
-	if !known {
-		n, err := strconv.ParseUint(protocol, 10, 8)
-		if err != nil {
-			return nil, fmt.Errorf("--protocol %q: want TCP, UDP, SCTP, ICMP, ICMPv6 or a number from 0 to 255", protocol)
-		}
-		numbers = []int{int(n)}
-	}
-	var out []flow.Service
-	for _, n := range numbers {
-		if port == "" {
-			out = append(out, flow.Whole(n))
-			continue
-		}
-		if n != cloud.TCP && n != cloud.UDP && n != cloud.SCTP {
-			return nil, fmt.Errorf("--port %s: protocol %s has no ports", port, protocol)
-		}
-		from, to, err := portRange(port)
-		if err != nil {
-			return nil, fmt.Errorf("--port %w", err)
-		}
-		out = append(out, flow.Service{Protocol: n, From: from, To: to})
-	}
-	return out, nil
-}
-
-// portRange reads a port or a range of ports.
-func portRange(text string) (from, to uint16, err error) {
-	first, last, isRange := strings.Cut(text, "-")
-	if !isRange {
-		last = first
-	}
-	a, errA := strconv.ParseUint(first, 10, 16)
-	b, errB := strconv.ParseUint(last, 10, 16)
-	if errA != nil || errB != nil || b < a {
-		return 0, 0, fmt.Errorf("%q: want a number from 0 to 65535, or two with a - between them", text)
-	}
-	return uint16(a), uint16(b), nil
 }
 
 // reachAnswer is the answer as programs read it.

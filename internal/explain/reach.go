@@ -99,6 +99,9 @@ func (b *worldBuilder) entity(e policy.Entity, taken map[string]bool) {
 		return
 	}
 	p.Semantics = policy.VMSemantics
+	if name, plain := strings.CutPrefix(p.Name, "ee/"); plain {
+		p.Name = "vm/" + name
+	}
 	account, _ := strings.CutPrefix(e.Host, cloud.EnforcerPrefix)
 	p.Openings = b.openingsOf(account)
 	vm, seen := b.clouds.VMs[types.NamespacedName{Namespace: e.Namespace, Name: e.Name}]

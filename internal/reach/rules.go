@@ -162,14 +162,14 @@ func (w *World) uses(found []finding) []RuleUse {
 			out = append(out, u)
 			continue
 		}
-		out[k] = moreUse(out[k], u)
+		out[k] = out[k].With(u)
 	}
 	slices.SortStableFunc(out, func(a, b RuleUse) int { return cmp.Compare(a.Direction, b.Direction) })
 	return out
 }
 
-// moreUse puts two copies of a rule together: the one that is of more use counts.
-func moreUse(a, b RuleUse) RuleUse {
+// With puts together what is said of one rule twice: in copies of it, or in other worlds. The one that is of more use counts.
+func (a RuleUse) With(b RuleUse) RuleUse {
 	rank := []Use{AppliesToNobody, PeersNobody, Shadowed, Skipped, Unjudged, Used}
 	a.Applies += b.Applies
 	if slices.Index(rank, b.Use) > slices.Index(rank, a.Use) {
@@ -290,6 +290,9 @@ type EffectiveRule struct {
 	Decides bool
 	By      []policy.RuleRef
 }
+
+// Traffic says in words what the rule matches besides its peers.
+func (r *EffectiveRule) Traffic() string { return trafficText(r.Rule.Services) }
 
 // Effective returns what holds for an endpoint of the world.
 func (w *World) Effective(e *Endpoint) Effective {

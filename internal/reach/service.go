@@ -1,6 +1,9 @@
 package reach
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -124,4 +127,43 @@ func covers(services []flow.Service, s flow.Service) bool {
 		}
 	}
 	return false
+}
+
+// trafficText says in words what services match.
+func trafficText(services []policy.ServiceMatch) string {
+	if len(services) == 0 {
+		return "everything"
+	}
+	texts := make([]string, len(services))
+	for i := range services {
+		texts[i] = serviceText(&services[i])
+	}
+	return strings.Join(texts, ", ")
+}
+
+func serviceText(s *policy.ServiceMatch) string {
+	text := strings.ToLower(string(s.Protocol))
+	if text == "" {
+		text = "any protocol"
+	}
+	add := func(word string, n *int32) {
+		if n != nil {
+			text += fmt.Sprintf("%s%d", word, *n)
+		}
+	}
+	if s.Port != nil && s.Port.Name != "" {
+		text += " " + s.Port.Name
+	} else if s.Port != nil {
+		add(" ", &s.Port.Number)
+	}
+	add("-", s.EndPort)
+	add(" from port ", s.SrcPort)
+	add("-", s.SrcEndPort)
+	add(" type ", s.ICMPType)
+	add(" code ", s.ICMPCode)
+	add(" type ", s.IGMPType)
+	if s.GroupAddress != "" {
+		text += " group " + s.GroupAddress
+	}
+	return text
 }
