@@ -196,7 +196,15 @@ func WrittenOf(r *policy.RuleRef) Written { return Written{r.Policy, r.Direction
 type Coverage map[Written]bool
 
 func (c Coverage) add(f *reach.Flows) {
-	for _, d := range []*reach.Decision{&f.Egress, &f.Ingress} {
+	refuses := func(d *reach.Decision) bool { return d.Outcome == reach.Drop || d.Outcome == reach.Reject }
+	counts := []*reach.Decision{&f.Egress, &f.Ingress}
+	switch { // who refuses, refuses whatever the other end does
+	case refuses(&f.Egress):
+		counts = counts[:1]
+	case refuses(&f.Ingress):
+		counts = counts[1:]
+	}
+	for _, d := range counts {
 		if d.Rule != nil {
 			c[WrittenOf(d.Rule)] = true
 		}
