@@ -53,6 +53,8 @@ var layers = []layer{
 		noStd: pureStd, why: "forecasts are pure"},
 	{folder: "internal/reach", own: []string{"internal/policy", "internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"}, noStd: pureStd,
 		why: "who reaches whom is computed without I/O, from what was computed and observed"},
+	{folder: "internal/cloud/adopt", own: []string{"api", "internal/cloud"}, foreign: []string{"k8s.io/apimachinery/"}, noStd: pureStd,
+		why: "what groups mean as policies is pure, and knows no planner"},
 	{folder: "internal/cloud/tenure", noStd: []string{"context", "log", "log/slog", "net", "net/http", "os", "sync", "sync/atomic"},
 		why: "who may write is decided without I/O, clock and goroutines"},
 	{folder: "internal/cloud/aws/lower", own: []string{"internal/cloud", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"},

@@ -77,7 +77,7 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	policy.AddCommand(newComputeCommand())
+	policy.AddCommand(newComputeCommand(), newFromGroupsCommand())
 	root.AddCommand(policy, newExplainCommand(), newReachCommand(), newRulesCommand(), newTestCommand(), newPlanCommand(), NewControllerCommand(), NewSimCommand(), newTakeOverCommand(), newIAMPolicyCommand(), newVersionCommand())
 	root.AddCommand(extra...)
 	return root

@@ -323,7 +323,9 @@ func (w *World) chosen(part, text string) (func(*reach.Endpoint) bool, error) {
 		if err != nil {
 			return nil, wrong(part, " %q: the part after the Namespace: want a label selector such as app=db,tier!=test: %v", text, err)
 		}
-		return func(e *reach.Endpoint) bool { return in(e) && selector.Matches(labels.Set(w.computation.Ends[e.EntityRef].Labels)) }, nil
+		return func(e *reach.Endpoint) bool {
+			return in(e) && selector.Matches(labels.Set(w.computation.Ends[e.EntityRef].Labels))
+		}, nil
 	}
 	kinds := []policy.EntityKind{kind}
 	if kind == 0 {
