@@ -68,7 +68,7 @@ func TestTyposAreUnderstood(t *testing.T) {
 // TestNoKubeconfig: without any the way to one is told.
 func TestNoKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	for _, c := range [][]string{{"plan"}, {"explain", "--from", "a/b", "--to", "a/c", "--protocol", "TCP", "--port", "1"}, {"controller"}} {
+	for _, c := range [][]string{{"plan"}, {"explain", "--from", "a/b", "--to", "a/c", "--protocol", "TCP", "--port", "1"}, {"controller"}, {"reach", "--to", "any"}, {"rules"}} {
 		if r := nephele(t, "", c...); r.code != ExitBadInput || !strings.Contains(r.err, "no kubeconfig is found: give --kubeconfig FILE") {
 			t.Errorf("nephele %v: exit %d, %q", c, r.code, r.err)
 		}

@@ -280,10 +280,12 @@ func (w *World) Party(part, text string) (reach.Party, error) {
 	if err != nil {
 		return reach.Party{}, err
 	}
-	if !slices.ContainsFunc(w.Endpoints, func(e reach.Endpoint) bool { return chosen(&e) }) {
-		return reach.Party{}, wrong(part, " %q: nobody with an address is meant by this", text)
+	for i := range w.Endpoints {
+		if chosen(&w.Endpoints[i]) {
+			return reach.Party{Chosen: chosen}, nil
+		}
 	}
-	return reach.Party{Chosen: chosen}, nil
+	return reach.Party{}, wrong(part, " %q: nobody with an address is meant by this", text)
 }
 
 // addresses are a set of addresses, whoever has them.

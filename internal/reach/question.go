@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
+	"strconv"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
@@ -228,13 +228,19 @@ func (w *World) between(c *collector, q *Question, f, t crowd) {
 
 // end is one end of a box: who of a crowd has some of the addresses; for the outside the addresses themselves.
 type end struct {
-	who   []Member
+	who   []member
 	addrs addrset.Set
 	// crowd tells ends with equal addresses apart: two endpoints may have one address.
 	crowd []*endpoint
 }
 
 func (c *crowd) end(addrs addrset.Set) end { return end{addrs: addrs, crowd: c.members} }
+
+// member is a Member with its place in the world.
+type member struct {
+	Member
+	at int
+}
 
 // same reports whether two ends are the same.
 func (e *end) same(o *end) bool { return e.addrs.Equal(o.addrs) && slices.Equal(e.crowd, o.crowd) }
@@ -249,7 +255,7 @@ func (e *end) fill(c *crowd) {
 			}
 		}
 		if len(some) > 0 {
-			e.who = append(e.who, Member{m.Endpoint, some})
+			e.who = append(e.who, member{Member{m.Endpoint, some}, m.at})
 		}
 	}
 }
@@ -318,25 +324,43 @@ func (c *collector) flows(w *World) []Flows {
 
 // joined puts together what differs in one end only. Endpoints and addresses stay apart.
 func joined(list []*box, ends func(*box) (same end, differs *end)) []*box {
-	var out []*box
-	at := map[string][]*box{}
+	type joint struct {
+		*box
+		others []*end
+	}
+	var joints []*joint
+	at := map[string][]*joint{}
 next:
 	for _, b := range list {
 		same, differs := ends(b)
 		outside := len(differs.who) == 0
 		key := fmt.Sprint(outside, same.addrs.Hash(), b.reason(), b.services, b.possible)
 		for _, known := range at[key] {
-			kept, grows := ends(known)
-			if !kept.same(&same) {
-				continue
+			if kept, _ := ends(known.box); kept.same(&same) {
+				known.others = append(known.others, differs)
+				continue next
 			}
-			grows.addrs = grows.addrs.Union(differs.addrs)
-			grows.who = append(grows.who, differs.who...)
-			grows.crowd = slices.Concat(grows.crowd, differs.crowd)
-			continue next
 		}
-		at[key] = append(at[key], b)
-		out = append(out, b)
+		j := &joint{box: b}
+		at[key] = append(at[key], j)
+		joints = append(joints, j)
+	}
+	out := make([]*box, len(joints))
+	for i, j := range joints {
+		out[i] = j.box
+		if len(j.others) == 0 {
+			continue
+		}
+		_, grows := ends(j.box)
+		all := append([]*end{grows}, j.others...)
+		var sum end
+		sets := make([]addrset.Set, len(all))
+		for k, e := range all {
+			sets[k] = e.addrs
+			sum.who, sum.crowd = append(sum.who, e.who...), append(sum.crowd, e.crowd...)
+		}
+		sum.addrs = addrset.Union(sets...)
+		*grows = sum
 	}
 	return out
 }
@@ -380,12 +404,16 @@ func united(a, b []flow.Service) []flow.Service {
 
 // names is equal for ends with equal endpoints.
 func (e *end) names() string {
-	names := make([]string, len(e.who))
+	places := make([]int, len(e.who))
 	for i, m := range e.who {
-		names[i] = fmt.Sprintf("%p", m.Endpoint)
+		places[i] = m.at
 	}
-	slices.Sort(names)
-	return strings.Join(slices.Compact(names), " ")
+	slices.Sort(places)
+	var out []byte
+	for _, p := range slices.Compact(places) {
+		out = append(strconv.AppendInt(out, int64(p), 36), ' ')
+	}
+	return string(out)
 }
 
 // told is an end as it is told.
@@ -394,14 +422,14 @@ func (w *World) told(e *end) Side {
 		all := w.filled(e.addrs)
 		return Side{Addresses: all.Prefixes(), Rest: !all.Equal(e.addrs)}
 	}
-	slices.SortStableFunc(e.who, func(a, b Member) int { return a.compare(b.Endpoint) })
+	slices.SortStableFunc(e.who, func(a, b member) int { return a.compare(b.Endpoint) })
 	var s Side
 	for _, m := range e.who {
 		if n := len(s.Members) - 1; n >= 0 && s.Members[n].Endpoint == m.Endpoint {
 			s.Members[n].Addresses = slices.Concat(s.Members[n].Addresses, m.Addresses)
 			continue
 		}
-		s.Members = append(s.Members, m)
+		s.Members = append(s.Members, m.Member)
 	}
 	for i := range s.Members {
 		slices.SortFunc(s.Members[i].Addresses, netip.Addr.Compare)

@@ -73,6 +73,8 @@ type endpoint struct {
 	*Endpoint
 	addrs  addrset.Set
 	halves [2]*kind
+	// at is its place in the input.
+	at int
 }
 
 // The indexes of directions.
@@ -106,7 +108,7 @@ func New(i Input) *World {
 	w := &World{policies: newPolicies(i.Listing), clouds: newClouds(i.Snapshots), kinds: [2]map[string]*kind{{}, {}}}
 	sets := make([]addrset.Set, 0, len(i.Endpoints))
 	for k := range i.Endpoints {
-		e := &endpoint{Endpoint: &i.Endpoints[k], addrs: addrset.Of(i.Endpoints[k].Addresses...)}
+		e := &endpoint{Endpoint: &i.Endpoints[k], addrs: addrset.Of(i.Endpoints[k].Addresses...), at: k}
 		for half := range e.halves {
 			e.halves[half] = w.kind(half, e.Endpoint)
 		}
