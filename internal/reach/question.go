@@ -300,6 +300,9 @@ func (c *collector) add(b box, s flow.Service, f, t *crowd) {
 	b.services = []flow.Service{s}
 	b.from.fill(f)
 	b.to.fill(t)
+	if len(b.from.who) == 1 && len(b.to.who) == 1 && b.from.who[0].at == b.to.who[0].at {
+		return // to itself only
+	}
 	c.of[key] = append(c.of[key], &b)
 	c.boxes = append(c.boxes, &b)
 }

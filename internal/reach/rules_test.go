@@ -199,3 +199,21 @@ func TestEffectiveTellsTheOrigin(t *testing.T) {
 		t.Errorf("a suspended machine: %+v", got.Ingress)
 	}
 }
+
+// TestNobodyIsToldToReachHimself: where all that is left of a row is what somebody sends to himself, there is no row.
+func TestNobodyIsToldToReachHimself(t *testing.T) {
+	w, ends := lab(t, onDB("p", "application", 5,
+		policy.Rule{Name: "web", Action: policy.Allow, Peers: []policy.Peer{{ExternalEntitySelector: selects("web")}}}))
+	machines := func(e *reach.Endpoint) bool { return e.Kind == policy.KindExternalEntity }
+	flows := w.Reach(reach.Question{
+		From: reach.Party{Chosen: machines}, To: reach.Party{Chosen: func(e *reach.Endpoint) bool { return e == &ends[1] }}, Refused: true,
+	})
+	for _, f := range flows {
+		if f.Outcome != reach.Native || len(f.From.Members) != 1 || f.From.Members[0].Name != "web" {
+			t.Errorf("%s from %+v to %+v", f.Outcome, f.From, f.To)
+		}
+	}
+	if len(flows) != 1 {
+		t.Errorf("%d rows, want the one from web", len(flows))
+	}
+}
