@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,7 +108,7 @@ func machinesIn(s *cloud.Snapshot, vms map[types.NamespacedName]explain.CloudVM)
 			out = append(out, adopt.Machine{Entity: name, ID: vm.ID})
 		}
 	}
-	slices.SortFunc(out, func(a, b adopt.Machine) int { return compareText(a.Entity.String(), b.Entity.String()) })
+	slices.SortFunc(out, func(a, b adopt.Machine) int { return strings.Compare(a.Entity.String(), b.Entity.String()) })
 	return out
 }
 

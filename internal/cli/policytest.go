@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -149,7 +150,7 @@ func (in *inputs) tests() []*manifest.Document {
 			out = append(out, d)
 		}
 	}
-	slices.SortFunc(out, func(a, b *manifest.Document) int { return compareText(a.Object.GetName(), b.Object.GetName()) })
+	slices.SortFunc(out, func(a, b *manifest.Document) int { return strings.Compare(a.Object.GetName(), b.Object.GetName()) })
 	return out
 }
 

@@ -14,8 +14,6 @@ import (
 // mostWrong is how many wrong flows are told of one expectation.
 const mostWrong = 5
 
-func compareText(a, b string) int { return strings.Compare(a, b) }
-
 // flowTitle says what is expected.
 func flowTitle(f *expect.FlowResult) string {
 	traffic := strings.TrimSpace(strings.ToLower(string(f.Protocol)) + " " + string(f.Port))
