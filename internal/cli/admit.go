@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/cli/manifest"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
@@ -66,9 +67,11 @@ func (a *offlineAdmission) findings(d *manifest.Document) (code int, errs []poli
 		p := convert.KubernetesNetworkPolicy(o)
 		return http.StatusUnprocessableEntity, admission.ValidateKubernetes(&p)
 	case *v1beta1.NetworkPolicy:
-		return a.policy(convert.NetworkPolicy(o))
+		return staged(o.Annotations)(a.policy(convert.NetworkPolicy(o)))
 	case *v1beta1.ClusterNetworkPolicy:
-		return a.policy(convert.ClusterNetworkPolicy(o))
+		return staged(o.Annotations)(a.policy(convert.ClusterNetworkPolicy(o)))
+	case *expect.PolicyTest:
+		return http.StatusUnprocessableEntity, o.Check()
 	case *v1beta1.Group:
 		return a.group(convert.Group(o), d.Refusal)
 	case *v1beta1.ClusterGroup:

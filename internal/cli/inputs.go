@@ -115,6 +115,7 @@ func compute(in *inputs) *computation {
 	for _, p := range in.ClusterPolicies {
 		in.warnOfAnnotations(p.ObjectMeta)
 	}
+	in.noteStaged()
 	for _, p := range c.Problems {
 		in.report(p)
 	}

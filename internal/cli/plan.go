@@ -33,6 +33,7 @@ type planFlags struct {
 	output    string
 	all       bool
 	strict    bool
+	staged    stagedFlags
 	cluster   clusterFlags
 	access    AccessFlags
 }
@@ -67,6 +68,7 @@ docs/plan.md explains the output and the JSON.`,
 	flags.StringVarP(&f.output, "output", "o", "", "json or yaml, or nothing for text")
 	flags.BoolVar(&f.all, "all", false, "name all that is changed, refused or noted alike, in place of some and a number")
 	flags.BoolVar(&f.strict, "strict", false, "exit with 2 if there is any warning")
+	f.staged.register(flags)
 	f.cluster.register(flags)
 	f.access.Register(flags, egress.Loopback)
 	return c
@@ -84,6 +86,7 @@ func runPlan(cmd *cobra.Command, f planFlags) error {
 		return err
 	}
 	defer p.close()
+	p.in.WithStaged = f.staged.with
 	if len(p.in.Accounts) == 0 {
 		return errors.New("there is no CloudProviderAccount: nothing is to be enforced in any cloud")
 	}

@@ -78,8 +78,8 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	policy.AddCommand(newComputeCommand())
-	root.AddCommand(policy, newExplainCommand(), newPlanCommand(), NewControllerCommand(), NewSimCommand(), newTakeOverCommand(), newIAMPolicyCommand(), newVersionCommand())
+	policy.AddCommand(newComputeCommand(), newFromGroupsCommand())
+	root.AddCommand(policy, newExplainCommand(), newReachCommand(), newRulesCommand(), newTestCommand(), newPlanCommand(), NewControllerCommand(), NewSimCommand(), newTakeOverCommand(), newIAMPolicyCommand(), newVersionCommand())
 	root.AddCommand(newStatusCommand(), newCheckCommand(), newUninstallCommand(), newSupportCommand(), newPluginCommand())
 	root.AddCommand(extra...)
 	completeValues(root)

@@ -33,7 +33,7 @@ func file(t *testing.T, name, content string) string {
 }
 
 func TestHelpShowsAnExample(t *testing.T) {
-	for _, c := range [][]string{{"policy", "compute"}, {"explain"}, {"version"}, {"controller"}, {"sim"}, {"plan"}, {"iam-policy"}} {
+	for _, c := range [][]string{{"policy", "compute"}, {"explain"}, {"version"}, {"controller"}, {"sim"}, {"plan"}, {"iam-policy"}, {"reach"}, {"rules"}, {"test"}} {
 		r := nephele(t, "", append(c, "--help")...)
 		if r.code != ExitDone || !strings.Contains(r.stdout, "Examples:") || !strings.Contains(r.stdout, "nephele "+strings.Join(c, " ")) {
 			t.Errorf("nephele %v --help: exit %d, no example in\n%s%s", c, r.code, r.stdout, r.err)
@@ -68,7 +68,7 @@ func TestTyposAreUnderstood(t *testing.T) {
 // TestNoKubeconfig: without any the way to one is told.
 func TestNoKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	for _, c := range [][]string{{"plan"}, {"explain", "--from", "a/b", "--to", "a/c", "--protocol", "TCP", "--port", "1"}, {"controller"}} {
+	for _, c := range [][]string{{"plan"}, {"explain", "--from", "a/b", "--to", "a/c", "--protocol", "TCP", "--port", "1"}, {"controller"}, {"reach", "--to", "any"}, {"rules"}} {
 		if r := nephele(t, "", c...); r.code != ExitBadInput || !strings.Contains(r.err, "no kubeconfig is found: give --kubeconfig FILE") {
 			t.Errorf("nephele %v: exit %d, %q", c, r.code, r.err)
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -19,6 +20,8 @@ import (
 const (
 	// ReasonInvalid: the policy cannot be computed, the message says why.
 	ReasonInvalid = "NetworkPolicyInvalid"
+	// ReasonStaged: the policy is not enforced, because its author wants it so. Realizable is True.
+	ReasonStaged = "Staged"
 	// ReasonGroupInvalid is the reason of GroupMembersComputed False, unless children nest too deep.
 	ReasonGroupInvalid = "GroupInvalid"
 )
@@ -41,6 +44,8 @@ type policyPage struct {
 	kind kind
 	policy.PolicyRef
 	declared int64
+	// staged: it is not to be enforced, and the engine has not got it.
+	staged bool
 	// told is the last problem for which an Event was recorded.
 	told string
 	// refused is what admission finds wrong with the policy, errors what the engine does; warnings do not stand in the way.
@@ -62,7 +67,7 @@ func newBook(concerns func(types.UID, string) bool) *book {
 }
 
 // declare notes a policy as its author wants it, and what is wrong with it. It reports false if that is known already.
-func (b *book) declare(uid types.UID, k kind, p policy.Policy, refused []policy.FieldError) bool {
+func (b *book) declare(uid types.UID, k kind, p policy.Policy, refused []policy.FieldError, staged bool) bool {
 	// Policies without a status have a page only while there is a problem with them.
 	if !k.hasStatus() && len(refused) == 0 {
 		return true
@@ -70,14 +75,14 @@ func (b *book) declare(uid types.UID, k kind, p policy.Policy, refused []policy.
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	page, ok := b.policies[uid]
-	if ok && page.declared == p.Generation && p.Generation != 0 {
+	if ok && page.declared == p.Generation && page.staged == staged && p.Generation != 0 {
 		return false
 	}
 	if !ok {
 		page = &policyPage{}
 		b.policies[uid] = page
 	}
-	page.kind, page.declared, page.refused = k, p.Generation, refused
+	page.kind, page.declared, page.refused, page.staged = k, p.Generation, refused, staged
 	page.PolicyRef = policy.PolicyRef{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 	return true
 }
@@ -190,6 +195,11 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 		s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}
 		return s
 	}
+	if p.staged {
+		realizable.Reason, realizable.Message = ReasonStaged, stagedMessage
+		s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}
+		return s
+	}
 	if !p.computed {
 		s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}
 		return s
@@ -237,6 +247,9 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 	}
 	return s
 }
+
+// stagedMessage is what the status of a staged policy says.
+const stagedMessage = "not enforced: the annotation " + cloudv1alpha1.AnnotationStage + ": " + cloudv1alpha1.StagePlan + " stages it"
 
 func failureMessage(failed []v1beta2.NetworkPolicyNodeStatus) string {
 	slices.SortFunc(failed, func(a, b v1beta2.NetworkPolicyNodeStatus) int { return cmp.Compare(a.NodeName, b.NodeName) })

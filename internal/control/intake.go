@@ -216,7 +216,12 @@ func (c *Controller) applyPolicy(in input) {
 	}
 	// A change of the status alone is no input, but it may be somebody else's, which is to be corrected. An invalid version does
 	// not reach the engine: the last valid one, if this process has seen one, stays in force, so that a slip opens nothing.
-	if fresh := c.book.declare(uid, in.kind, p, refused); fresh && len(refused) == 0 {
+	// A staged one is as good as deleted to everybody who enforces, also if it is invalid.
+	staged := convert.Staged(in.object)
+	switch fresh := c.book.declare(uid, in.kind, p, refused, staged); {
+	case fresh && staged:
+		c.engine.DeletePolicy(string(uid))
+	case fresh && len(refused) == 0:
 		c.engine.PutPolicy(p)
 	}
 	if in.kind.hasStatus() || len(refused) > 0 {

@@ -60,9 +60,15 @@ func Compute(in *Objects) *Computation {
 		engine.PutPolicy(convert.KubernetesNetworkPolicy(p))
 	}
 	for _, p := range in.Policies {
+		if in.leavesOut(p) {
+			continue
+		}
 		engine.PutPolicy(completed(convert.NetworkPolicy(p)))
 	}
 	for _, p := range in.ClusterPolicies {
+		if in.leavesOut(p) {
+			continue
+		}
 		engine.PutPolicy(completed(convert.ClusterNetworkPolicy(p)))
 	}
 	for _, p := range in.AdminPolicies {

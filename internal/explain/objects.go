@@ -43,6 +43,8 @@ type Objects struct {
 
 	// Partial tells that there may be more objects than these, as where manifests are read and not a cluster.
 	Partial bool
+	// WithStaged computes staged policies, too, as if they were enforced. Otherwise they are left out, as by the controller.
+	WithStaged bool
 }
 
 // Add takes an object of a kind that matters; others it leaves out.

@@ -614,7 +614,7 @@ func (a *arena) foreign(t *testing.T) {
 	for who, c := range a.people {
 		for _, x := range targets {
 			patches := []string{`{"metadata": {"labels": {"nephe.antrea.io/tag-role": "bastion"}}}`, `{"metadata": {"finalizers": null}}`, `{"metadata": {"ownerReferences": null}}`}
-			for _, key := range []string{"break-glass", "confirm", "take-over", "account", "on-refusal"} {
+			for _, key := range []string{"break-glass", "confirm", "take-over", "account", "on-refusal", "stage"} {
 				patches = append(patches, fmt.Sprintf(`{"metadata": {"annotations": {"nephele.io/%s": "mine"}}}`, key))
 			}
 			for _, p := range patches {

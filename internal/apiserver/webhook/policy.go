@@ -87,11 +87,16 @@ func completePolicy(decode decodePolicy) func(context.Context, *states, *questio
 func validatePolicy(decode decodePolicy) func(context.Context, *states, *question) answer {
 	return func(ctx context.Context, s *states, q *question) answer {
 		given, undecided, err := decode.read(q)
-		switch {
-		case err != nil:
+		if err != nil {
 			return unreadable(err)
-		case !undecided:
-			return answer{warnings: AnnotationWarnings(given.meta.Annotations)}
+		}
+		stage := decode.stage(q, &given)
+		if len(stage.errs) > 0 {
+			return stage
+		}
+		remarks := append(stage.warnings, AnnotationWarnings(given.meta.Annotations)...)
+		if !undecided {
+			return answer{warnings: remarks}
 		}
 		admission.Default(&given.policy)
 		if errs := admission.Schema(&given.policy); len(errs) > 0 {
@@ -99,7 +104,7 @@ func validatePolicy(decode decodePolicy) func(context.Context, *states, *questio
 		}
 		a := checkPolicy(ctx, s, &given.policy)
 		if len(a.errs) == 0 && a.err == nil {
-			a.warnings = append(warnings(&given.policy), AnnotationWarnings(given.meta.Annotations)...)
+			a.warnings = append(warnings(&given.policy), remarks...)
 		}
 		return a
 	}

@@ -6,6 +6,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
@@ -49,6 +50,9 @@ func validateUpstream(empty func() (runtime.Object, func() any)) func(context.Co
 			return answer{}
 		}
 		a := answer{errs: admission.ValidateUpstream(&p)}
+		if meta, ok := object.(metav1.Object); ok {
+			a.warnings = UnheededStage(meta.GetAnnotations())
+		}
 		for _, w := range p.Warnings {
 			a.warnings = append(a.warnings, w.Error())
 		}

@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/nephele-io/nephele/internal/expect"
 )
 
 // loader collects what the files hold.
@@ -244,7 +246,7 @@ var antreaKinds = []string{"AntreaAgentInfo", "AntreaControllerInfo", "AntreaNod
 
 // kindsIn returns the kinds of a group that we define all of, sorted; none for the groups of others, which hold kinds that we do not know.
 func (l *loader) kindsIn(group string) []string {
-	if !strings.HasSuffix(group, "antrea.io") {
+	if !strings.HasSuffix(group, "antrea.io") && group != expect.GroupVersion().Group {
 		return nil
 	}
 	var out []string

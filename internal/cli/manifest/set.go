@@ -17,6 +17,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/expect"
 )
 
 // Object is an object of a kind that matters here.
@@ -123,6 +124,7 @@ func kinds() map[schema.GroupVersionKind]func() Object {
 		cloud.WithKind("CloudProviderAccount"):                    func() Object { return &cloudv1alpha1.CloudProviderAccount{} },
 		cloud.WithKind("CloudEntitySelector"):                     func() Object { return &cloudv1alpha1.CloudEntitySelector{} },
 		cloud.WithKind("VirtualMachine"):                          func() Object { return &cloudv1alpha1.VirtualMachine{} },
+		expect.GroupVersion().WithKind(expect.Kind):               func() Object { return &expect.PolicyTest{} },
 		cloud.WithKind("Vpc"):                                     func() Object { return &cloudv1alpha1.Vpc{} },
 	}
 }
@@ -130,7 +132,7 @@ func kinds() map[schema.GroupVersionKind]func() Object {
 // clusterScoped tells the kinds that have no namespace.
 func clusterScoped(kind string) bool {
 	switch kind {
-	case "Namespace", "Node", "ClusterNetworkPolicy", "AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "Tier", "ClusterGroup":
+	case "Namespace", "Node", "ClusterNetworkPolicy", "AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "Tier", "ClusterGroup", expect.Kind:
 		return true
 	}
 	return false

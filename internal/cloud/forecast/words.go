@@ -281,3 +281,7 @@ func (r Range) String() string {
 		return fmt.Sprintf("%s type %d code %d to type %d code %d", name, r.From>>8, r.From&0xff, r.To>>8, r.To&0xff)
 	}
 }
+
+// PacketsOf says which packets services hold, given all that are told apart between the two ends: each is in one of those, and the one of
+// cloud.AnyProtocol stands for all protocols that none of them names.
+func PacketsOf(in, possible []flow.Service) Packets { return packetsOf(in, possible) }

@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nephele-io/nephele/internal/cli/manifest"
+	"github.com/nephele-io/nephele/internal/expect"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/reach"
+)
+
+// testFlags are the flags of test.
+type testFlags struct {
+	files    []string
+	snapshot string
+	staged   stagedFlags
+	output   string
+	coverage bool
+	minimum  int
+}
+
+func newTestCommand() *cobra.Command {
+	var f testFlags
+	c := &cobra.Command{
+		Use:   "test -f FILE_OR_DIR... [--snapshot FILE_OR_DIR] [-o text|junit|json] [--coverage]",
+		Short: "Test policies against expected verdicts, without a cluster",
+		Long: `Test computes the policies in the manifests and holds what they allow against files of kind PolicyTest: which flows are to
+be allowed and which not, by names or labels. Nothing but files is read.
+
+A test may suppose machines and Pods, so that policies in Git can be tested where no inventory is. With --snapshot machines
+and their own security groups are read from a description of the account. Policies are tested as if they were enforced on
+all machines.
+
+--coverage lists the rules that no test is about. The exit code is 0 if all expectations are met, 1 if one is not or too few
+rules are covered, 2 if the input is wrong.`,
+		Example: `  nephele test -f policies/ -f tests/
+  nephele test -f policies/ -f tests/ -o junit > report.xml
+  nephele test -f policies/ -f tests/ -f account.yaml --snapshot ./my-account --coverage --min-coverage 80`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runTest(cmd, &f) },
+	}
+	flags := c.Flags()
+	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory with policies and tests, or - for the standard input; may be repeated")
+	flags.StringVar(&f.snapshot, "snapshot", "", "file or folder that describes the cloud account")
+	flags.StringVarP(&f.output, "output", "o", "text", "text, junit or json")
+	flags.BoolVar(&f.coverage, "coverage", false, "list the rules that no test is about")
+	flags.IntVar(&f.minimum, "min-coverage", 0, "exit with 1 if less than this percentage of the rules is covered")
+	f.staged.register(flags)
+	return c
+}
+
+func runTest(cmd *cobra.Command, f *testFlags) error {
+	if !slices.Contains([]string{"text", "junit", "json"}, f.output) {
+		return fmt.Errorf("--output %q: want text, junit or json", f.output)
+	}
+	if f.minimum < 0 || f.minimum > 100 {
+		return fmt.Errorf("--min-coverage %d: want a percentage from 0 to 100", f.minimum)
+	}
+	if len(f.files) == 0 {
+		return errors.New("-f is missing: want files or directories with policies and tests, or - for the standard input")
+	}
+	report, err := f.report(cmd)
+	if err != nil {
+		return err
+	}
+	switch f.output {
+	case "junit":
+		err = printJUnit(cmd.OutOrStdout(), report)
+	case "json":
+		err = printValue(cmd.OutOrStdout(), "json", report.json())
+	default:
+		err = printTests(cmd.OutOrStdout(), report, f.coverage)
+	}
+	if err != nil {
+		return err
+	}
+	return report.outcome(f.minimum)
+}
+
+// testReport is what became of all tests.
+type testReport struct {
+	results []placedResult
+	// rules are those of the policies, with whether a test is about them.
+	rules []expect.Covered
+}
+
+// placedResult is a result with where the test stands.
+type placedResult struct {
+	expect.Result
+	at func(field string) manifest.Position
+}
+
+func (f *testFlags) report(cmd *cobra.Command) (*testReport, error) {
+	in, err := loadInputs(f.files, cmd.InOrStdin())
+	if err != nil {
+		return nil, err
+	}
+	var clouds explain.Clouds
+	if f.snapshot != "" {
+		if clouds, err = in.readSnapshot(cmd, f.snapshot); err != nil {
+			return nil, err
+		}
+	}
+	in.WithStaged = f.staged.with
+	shared := compute(in)
+	notes(cmd, in.notes)
+	if err := reportRefused(cmd, in.refused); err != nil {
+		return nil, err
+	}
+	tests := in.tests()
+	if len(tests) == 0 {
+		return nil, fmt.Errorf("there is no %s among the files: want at least one, with apiVersion %s", expect.Kind, expect.GroupVersion())
+	}
+	out, covered := &testReport{}, expect.Coverage{}
+	var everybody *explain.World
+	var uses useTable
+	for _, d := range tests {
+		t := d.Object.(*expect.PolicyTest)
+		w := everybody
+		switch {
+		case t.Supposes():
+			objects := t.Objects(in.Objects)
+			c := explain.Compute(&objects)
+			if err := problemsOf(d, c); err != nil {
+				return nil, err
+			}
+			w = c.World(clouds, true)
+		case everybody == nil:
+			everybody = shared.World(clouds, true)
+			w = everybody
+		}
+		uses.add(w.RuleUses())
+		out.results = append(out.results, placedResult{t.Run(w, covered), d.At})
+	}
+	out.rules = covered.Of(uses.list)
+	return out, nil
+}
+
+// tests are the tests among the inputs, in the order of their names.
+func (in *inputs) tests() []*manifest.Document {
+	var out []*manifest.Document
+	for _, d := range in.documents {
+		if d.Kind == expect.Kind {
+			out = append(out, d)
+		}
+	}
+	slices.SortFunc(out, func(a, b *manifest.Document) int { return strings.Compare(a.Object.GetName(), b.Object.GetName()) })
+	return out
+}
+
+// problemsOf is what the supposed objects of a test make of the policies: what is refused with them, but not without.
+func problemsOf(d *manifest.Document, c *explain.Computation) error {
+	var errs []error
+	for _, p := range c.Problems {
+		for _, e := range p.Errors {
+			errs = append(errs, fmt.Errorf("%s: %s: with what it supposes, %s %s/%s is refused: %w", d.Position, d.Name(), p.Kind, p.Namespace, p.Name, e))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// useTable puts together what rules are good for in several worlds: the most that they are good for in any.
+type useTable struct {
+	list []reach.RuleUse
+	at   map[expect.Written]int
+}
+
+func (t *useTable) add(uses []reach.RuleUse) {
+	if t.at == nil {
+		t.at = map[expect.Written]int{}
+	}
+	for _, u := range uses {
+		key := expect.WrittenOf(&u.RuleRef)
+		i, known := t.at[key]
+		if !known {
+			t.at[key] = len(t.list)
+			t.list = append(t.list, u)
+			continue
+		}
+		t.list[i] = t.list[i].With(u)
+	}
+}
+
+// counts are how many expectations there are, how many are not met, and how many make no sense.
+func (r *testReport) counts() (all, failed, broken int) {
+	for _, t := range r.results {
+		for i := range t.Flows {
+			all++
+			switch f := &t.Flows[i]; {
+			case f.Err != nil:
+				broken++
+			case !f.Passed():
+				failed++
+			}
+		}
+	}
+	return all, failed, broken
+}
+
+// covered is the number of rules that a test is about.
+func (r *testReport) covered() int {
+	n := 0
+	for _, c := range r.rules {
+		if c.Tested {
+			n++
+		}
+	}
+	return n
+}
+
+// outcome is what the command ends with.
+func (r *testReport) outcome(minimum int) error {
+	_, failed, broken := r.counts()
+	switch {
+	case broken > 0:
+		return errRefused
+	case failed > 0, r.covered()*100 < minimum*len(r.rules):
+		return ErrNo
+	}
+	return nil
+}
+
+// printTests prints what failed, and the numbers.
+func printTests(out io.Writer, r *testReport, coverage bool) error {
+	for _, t := range r.results {
+		for i := range t.Flows {
+			f := &t.Flows[i]
+			word := "ok  "
+			if f.Err != nil {
+				word = "BAD "
+			} else if !f.Passed() {
+				word = "FAIL"
+			}
+			fmt.Fprintf(out, "%s  %s\n", word, printable(t.Name+": "+flowTitle(f)))
+			if !f.Passed() {
+				fmt.Fprintf(out, "      %s\n", t.at(fmt.Sprintf("spec.flows[%d]", f.Index)))
+			}
+			for _, line := range whyNot(f) {
+				fmt.Fprintf(out, "      %s\n", printable(line))
+			}
+		}
+	}
+	if coverage {
+		for _, c := range r.rules {
+			if !c.Tested {
+				fmt.Fprintf(out, "not tested: %s%s\n", printable(explain.RuleOf(c.RuleRef).String()), useNote(c.Use))
+			}
+		}
+	}
+	all, failed, broken := r.counts()
+	_, err := fmt.Fprintf(out, "%d expectations: %d met, %d not met, %d make no sense; tests are about %d of %d rules\n",
+		all, all-failed-broken, failed, broken, r.covered(), len(r.rules))
+	return err
+}

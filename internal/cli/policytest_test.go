@@ -1,0 +1,272 @@
+package cli
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	examplePolicies = "../../docs/examples/policy-tests/policies/shop.yaml"
+	exampleTests    = "../../docs/examples/policy-tests/tests/shop.yaml"
+)
+
+// mutant is a set of policies of which one is broken.
+type mutant struct {
+	name string
+	docs []map[string]any
+}
+
+// documents reads a file of several documents.
+func documents(t *testing.T, path string) []map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []map[string]any
+	for _, doc := range strings.Split(string(text), "\n---\n") {
+		m := map[string]any{}
+		if err := yaml.Unmarshal([]byte(doc), &m); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// mutants breaks each policy and each rule in every way that may happen by a slip.
+func mutants(t *testing.T, path string) []mutant {
+	var out []mutant
+	whole := documents(t, path)
+	add := func(name string, change func([]map[string]any) []map[string]any) {
+		out = append(out, mutant{name, change(documents(t, path))})
+	}
+	for i, d := range whole {
+		policy := d["metadata"].(map[string]any)["name"].(string)
+		add(policy+" is missing", func(docs []map[string]any) []map[string]any { return slices.Delete(docs, i, i+1) })
+		add(policy+" applies to others", func(docs []map[string]any) []map[string]any {
+			applied := docs[i]["spec"].(map[string]any)["appliedTo"].([]any)[0].(map[string]any)
+			applied["externalEntitySelector"] = map[string]any{"matchLabels": map[string]any{"app": "other"}}
+			return docs
+		})
+		for _, direction := range []string{"ingress", "egress"} {
+			rules, _ := d["spec"].(map[string]any)[direction].([]any)
+			for k := range rules {
+				rule := func(docs []map[string]any) map[string]any {
+					return docs[i]["spec"].(map[string]any)[direction].([]any)[k].(map[string]any)
+				}
+				name := policy + " " + rules[k].(map[string]any)["name"].(string)
+				add(name+" is missing", func(docs []map[string]any) []map[string]any {
+					spec := docs[i]["spec"].(map[string]any)
+					if spec[direction] = slices.Delete(spec[direction].([]any), k, k+1); len(spec[direction].([]any)) == 0 {
+						delete(spec, direction)
+					}
+					return docs
+				})
+				add(name+" does the opposite", func(docs []map[string]any) []map[string]any {
+					if r := rule(docs); r["action"] == "Allow" {
+						r["action"] = "Drop"
+					} else {
+						r["action"] = "Allow"
+					}
+					return docs
+				})
+				if _, has := rules[k].(map[string]any)["ports"]; has {
+					add(name+" has another port", func(docs []map[string]any) []map[string]any {
+						port := rule(docs)["ports"].([]any)[0].(map[string]any)
+						port["port"] = port["port"].(float64) + 1
+						return docs
+					})
+					add(name+" has no ports", func(docs []map[string]any) []map[string]any {
+						delete(rule(docs), "ports")
+						return docs
+					})
+				}
+				for _, peers := range []string{"from", "to"} {
+					if _, has := rules[k].(map[string]any)[peers]; has {
+						add(name+" is for everybody", func(docs []map[string]any) []map[string]any {
+							delete(rule(docs), peers)
+							return docs
+						})
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (m mutant) write(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, d := range m.docs {
+		raw, err := yaml.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.WriteString("---\n" + string(raw))
+	}
+	return file(t, "policies.yaml", b.String())
+}
+
+// TestBrokenPoliciesFail: the example's tests pass on its policies, and fail on each of them that is broken in one place.
+func TestBrokenPoliciesFail(t *testing.T) {
+	if r := nephele(t, "", "test", "-f", examplePolicies, "-f", exampleTests); r.code != ExitDone || !strings.Contains(r.stdout, "13 met, 0 not met") {
+		t.Fatalf("exit %d on the policies as they are:\n%s%s", r.code, r.stdout, r.err)
+	}
+	list := mutants(t, examplePolicies)
+	if len(list) < 25 {
+		t.Fatalf("only %d mutants", len(list))
+	}
+	// Two policies limit what goes from web to the database: if one of them does not, the other one still does.
+	harmless := []string{"db from-web has no ports", "web to-db has no ports"}
+	for _, m := range list {
+		if slices.Contains(harmless, m.name) {
+			continue
+		}
+		if r := nephele(t, "", "test", "-f", m.write(t), "-f", exampleTests); r.code != ExitNo || !strings.Contains(r.stdout, "FAIL") {
+			t.Errorf("%s: exit %d, want %d\n%s%s", m.name, r.code, ExitNo, r.stdout, r.err)
+		}
+	}
+}
+
+// TestBothPoliciesBroken: what one of two policies still stops is let through if both are broken.
+func TestBothPoliciesBroken(t *testing.T) {
+	docs := documents(t, examplePolicies)
+	delete(docs[0]["spec"].(map[string]any)["ingress"].([]any)[0].(map[string]any), "ports")
+	delete(docs[1]["spec"].(map[string]any)["egress"].([]any)[0].(map[string]any), "ports")
+	if r := nephele(t, "", "test", "-f", mutant{"", docs}.write(t), "-f", exampleTests); r.code != ExitNo || !strings.Contains(r.stdout, "FAIL  shop: web gets no other port") {
+		t.Errorf("exit %d:\n%s", r.code, r.stdout)
+	}
+}
+
+// TestTestReports: the three forms of the report say the same.
+func TestTestReports(t *testing.T) {
+	text, err := os.ReadFile(examplePolicies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := file(t, "broken.yaml", strings.Replace(string(text), "port: 443", "port: 444", 1))
+	run := func(more ...string) ran {
+		return nephele(t, "", append([]string{"test", "-f", broken, "-f", exampleTests}, more...)...)
+	}
+	plain, junit, program := run("--coverage"), run("-o", "junit"), run("-o", "json")
+	for _, r := range []ran{plain, junit, program} {
+		if r.code != ExitNo {
+			t.Errorf("exit %d: %s", r.code, r.err)
+		}
+	}
+	for _, want := range []string{
+		"FAIL  shop: the world sees the shop (allow tcp 443 from 203.0.113.9 to shop/web-1)",
+		"tests/shop.yaml:51",
+		"      Drop: tcp 443 from 203.0.113.9/32 to vm/shop/web-1, by ingress isolated",
+		"13 expectations: 12 met, 1 not met, 0 make no sense; tests are about 6 of 7 rules",
+		`not tested: rule "https" (AntreaNetworkPolicy shop/web, tier 250, priority 10, rule 0)`,
+	} {
+		if !strings.Contains(plain.stdout, want) {
+			t.Errorf("the text lacks %q:\n%s", want, plain.stdout)
+		}
+	}
+	var suites junitSuites
+	if err := xml.Unmarshal([]byte(junit.stdout), &suites); err != nil {
+		t.Fatal(err)
+	}
+	if suites.Tests != 13 || suites.Failures != 1 || suites.Errors != 0 || len(suites.Suites) != 1 || suites.Suites[0].Cases[8].Failure == nil ||
+		!strings.Contains(suites.Suites[0].Cases[8].Failure.Message, "Drop: tcp 443") {
+		t.Errorf("JUnit: %+v", suites)
+	}
+	var report testJSON
+	if err := json.Unmarshal([]byte(program.stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Expectations != 13 || report.NotMet != 1 || len(report.Rules) != 7 || len(report.Tests[0].Flows[8].Wrong) != 1 || report.Tests[0].Flows[8].Met {
+		t.Errorf("JSON: %+v", report)
+	}
+	if r := nephele(t, "", "test", "-f", examplePolicies, "-f", exampleTests, "--min-coverage", "100"); r.code != ExitDone {
+		t.Errorf("exit %d with all rules covered: %s", r.code, r.stdout)
+	}
+	one := regexp.MustCompile(`(?s)  - name: nobody else does.*`).ReplaceAllString(readFile(t, exampleTests), "")
+	if r := nephele(t, "", "test", "-f", examplePolicies, "-f", file(t, "one.yaml", one), "--min-coverage", "50"); r.code != ExitNo {
+		t.Errorf("exit %d with 2 of 7 rules covered: %s", r.code, r.stdout)
+	}
+}
+
+// TestBadTests: what is wrong with a test is told with file, object, field and what was expected, and is no failed expectation.
+func TestBadTests(t *testing.T) {
+	test := func(spec string) string {
+		return "apiVersion: nephele.io/v1alpha1\nkind: PolicyTest\nmetadata: {name: t}\nspec:\n" + spec + "\n"
+	}
+	const flow = "  flows: [{from: any, to: 10.0.0.1, expect: deny}]"
+	for name, c := range map[string]struct{ input, want string }{
+		"no flows":         {test("  endpoints: []"), `t.yaml:4: PolicyTest t: spec.flows: got nothing, want at least one flow`},
+		"a slip":           {test("  flows: [{from: any, to: any, expect: alow}]"), `spec.flows[0].expect: invalid value "alow": want allow, deny, drop, reject or native`},
+		"no such field":    {test("  flows: [{from: any, to: any, port: 1, expects: deny}]"), "t.yaml:5: PolicyTest t: spec.flows[0].expects: the kind has no such field"},
+		"from nobody":      {test("  flows: [{from: [], to: any, expect: deny}]"), "spec.flows[0].from: got nothing, want who is meant"},
+		"only exceptions":  {test(`  flows: [{from: "!shop/web", to: any, expect: deny}]`), "spec.flows[0].from: got nothing, want who is meant"},
+		"a port too large": {test("  flows: [{from: any, to: any, port: 65536, expect: deny}]"), `spec.flows[0].port: invalid value "65536": want a number from 0 to 65535`},
+		"a port of ICMP":   {test("  flows: [{from: any, to: any, protocol: ICMP, port: 1, expect: deny}]"), `spec.flows[0].port: invalid value "1": want none: protocol ICMP has no ports`},
+		"a protocol":       {test("  flows: [{from: any, to: any, protocol: TPC, expect: deny}]"), `spec.flows[0].protocol: invalid value "TPC": want TCP`},
+		"no address":       {test("  endpoints: [{kind: VM, namespace: a, name: b}]\n" + flow), "t.yaml:5: PolicyTest t: spec.endpoints[0].addresses: got nothing, want at least one address"},
+		"a kind":           {test("  endpoints: [{kind: Machine, namespace: a, name: b, addresses: [10.0.0.1]}]\n" + flow), `spec.endpoints[0].kind: invalid value "Machine": want VM or Pod`},
+		"twice":            {test("  endpoints: [{kind: Pod, namespace: a, name: b, addresses: [10.0.0.1]}, {kind: Pod, namespace: a, name: b, addresses: [10.0.0.2]}]\n" + flow), "spec.endpoints[1].name: invalid value \"b\": want a name that no other endpoint"},
+		"another version":  {strings.Replace(test(flow), "v1alpha1", "v1", 1), `apiVersion: PolicyTest has no version "v1", want nephele.io/v1alpha1`},
+		"another kind":     {strings.Replace(test(flow), "PolicyTest", "PolicyTests", 1), "kind: there is no PolicyTests in nephele.io, want one of PolicyTest"},
+		"no test at all":   {"apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n", "there is no PolicyTest among the files"},
+		"nobody by name":   {test("  flows: [{from: any, to: shop/nobody, expect: deny}]"), `to "shop/nobody": there is no Pod, ExternalEntity, VirtualMachine or Node of this name`},
+		"nobody by label":  {test("  flows: [{from: shop/app=none, to: 10.0.0.1, expect: deny}]"), `from "shop/app=none": nobody with an address is meant by this`},
+	} {
+		r := nephele(t, "", "test", "-f", file(t, "t.yaml", c.input))
+		if r.code != ExitBadInput || !strings.Contains(r.err+r.stdout, c.want) {
+			t.Errorf("%s: exit %d, want %d and %q:\n%s%s", name, r.code, ExitBadInput, c.want, r.stdout, r.err)
+		}
+	}
+}
+
+// TestStagedPoliciesInCommands: a staged policy is left out and named, and taken in on request.
+func TestStagedPoliciesInCommands(t *testing.T) {
+	text := strings.Replace(readFile(t, examplePolicies), "metadata: {name: db, namespace: shop}",
+		"metadata: {name: db, namespace: shop, annotations: {nephele.io/stage: plan}}", 1)
+	path := file(t, "staged.yaml", text)
+	without := nephele(t, "", "test", "-f", path, "-f", exampleTests)
+	if without.code != ExitNo || !strings.Contains(without.err, "AntreaNetworkPolicy shop/db: staged, so not enforced") {
+		t.Errorf("exit %d: %s", without.code, without.err)
+	}
+	if with := nephele(t, "", "test", "-f", path, "-f", exampleTests, "--staged"); with.code != ExitDone {
+		t.Errorf("with --staged: exit %d: %s%s", with.code, with.stdout, with.err)
+	}
+	bad := file(t, "bad.yaml", strings.Replace(text, "stage: plan", "stage: planned", 1))
+	if r := nephele(t, "", "test", "-f", bad, "-f", exampleTests); r.code != ExitBadInput ||
+		!strings.Contains(r.err, `bad.yaml:3: NetworkPolicy shop/db: metadata.annotations[nephele.io/stage]: invalid value "planned": want plan`) {
+		t.Errorf("a stage that nobody knows: exit %d: %s", r.code, r.err)
+	}
+}
+
+// TestHostileNames: names from the cloud do nothing to a terminal, a table or a graph.
+func TestHostileNames(t *testing.T) {
+	entity := func(name, cloudName, ip string) string {
+		return fmt.Sprintf("apiVersion: crd.antrea.io/v1alpha2\nkind: ExternalEntity\nmetadata: {name: %s, namespace: shop, labels: {nephe.antrea.io/cloud-vm-name: %q}}\n"+
+			"spec: {externalNode: cloud/shop/a, endpoints: [{ip: %s}]}\n---\n", name, cloudName, ip)
+	}
+	path := file(t, "in.yaml", entity("virtualmachine-i-1", "db", "10.0.0.1")+entity("virtualmachine-i-2", "db", "10.0.0.2"))
+	r := nephele(t, "", "reach", "-f", path, "--to", "shop/virtualmachine-i-1")
+	if !strings.Contains(r.stdout, "vm/shop/db (virtualmachine-i-2)") || !strings.Contains(r.stdout, "vm/shop/db (virtualmachine-i-1)") {
+		t.Errorf("two machines of one name are not told apart:\n%s%s", r.stdout, r.err)
+	}
+	for in, want := range map[string]string{"a\"]; evil -> \"b": `"a\"]; evil -> \"b"`, "a\\": `"a\\"`, "a\nb": `"a\\nb"`} {
+		if got := dotName(in); got != want {
+			t.Errorf("%q in a graph: %s, want %s", in, got, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		t.Error(err)
+	}
+}

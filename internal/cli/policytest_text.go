@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/expect"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/reach"
+)
+
+// mostWrong is how many wrong flows are told of one expectation.
+const mostWrong = 5
+
+// flowTitle says what is expected.
+func flowTitle(f *expect.FlowResult) string {
+	traffic := strings.TrimSpace(strings.ToLower(string(f.Protocol)) + " " + string(f.Port))
+	switch {
+	case traffic == "":
+		traffic = "everything"
+	case f.Protocol == "":
+		traffic = "tcp " + traffic
+	}
+	text := fmt.Sprintf("%s %s from %s to %s", f.Expect, traffic, strings.Join(f.From, ", "), strings.Join(f.To, ", "))
+	if f.Name != "" {
+		text = f.Name + " (" + text + ")"
+	}
+	return text
+}
+
+// whyNot says why an expectation is not met, one reason a line.
+func whyNot(f *expect.FlowResult) []string {
+	switch {
+	case f.Err != nil:
+		return []string{f.Err.Error()}
+	case f.Nothing:
+		return []string{"no flow is meant: both ends are the same, or they have no addresses of one family"}
+	}
+	var out []string
+	native := false
+	for i, wrong := range f.Wrong {
+		if i == mostWrong {
+			out = append(out, fmt.Sprintf("and %d more", len(f.Wrong)-mostWrong))
+			break
+		}
+		native = native || wrong.Outcome == reach.Native
+		row := reachAnswerOf([]reach.Flows{wrong}).Flows[0]
+		out = append(out, fmt.Sprintf("%s: %s from %s to %s, by %s", row.verdict(), row.Traffic, row.From.text(mostNamed), row.To.text(mostNamed), row.by()))
+	}
+	if native && f.Expect != expect.ExpectNative {
+		out = append(out, "Native: the policies leave it to the machine's own security groups, which only --snapshot knows")
+	}
+	return out
+}
+
+// useNote says what is to be known of a rule that nothing is tested of.
+func useNote(u reach.Use) string {
+	if text := useWords(u); u.Useless() && text != "" {
+		return " (" + text + ")"
+	}
+	return ""
+}
+
+// The XML that build servers read.
+type (
+	junitSuites struct {
+		XMLName  xml.Name     `xml:"testsuites"`
+		Tests    int          `xml:"tests,attr"`
+		Failures int          `xml:"failures,attr"`
+		Errors   int          `xml:"errors,attr"`
+		Suites   []junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name     string      `xml:"name,attr"`
+		Tests    int         `xml:"tests,attr"`
+		Failures int         `xml:"failures,attr"`
+		Errors   int         `xml:"errors,attr"`
+		Cases    []junitCase `xml:"testcase"`
+	}
+	junitCase struct {
+		Name    string        `xml:"name,attr"`
+		Class   string        `xml:"classname,attr"`
+		File    string        `xml:"file,attr,omitempty"`
+		Failure *junitFailure `xml:"failure,omitempty"`
+		Error   *junitFailure `xml:"error,omitempty"`
+	}
+	junitFailure struct {
+		Message string `xml:"message,attr"`
+		Text    string `xml:",chardata"`
+	}
+)
+
+// printJUnit prints the report for build servers: a suite for each test, a case for each expectation.
+func printJUnit(out io.Writer, r *testReport) error {
+	all := junitSuites{}
+	all.Tests, all.Failures, all.Errors = r.counts()
+	for _, t := range r.results {
+		one := testReport{results: []placedResult{t}}
+		s := junitSuite{Name: t.Name}
+		s.Tests, s.Failures, s.Errors = one.counts()
+		for i := range t.Flows {
+			f := &t.Flows[i]
+			c := junitCase{Name: printable(flowTitle(f)), Class: t.Name, File: t.at(fmt.Sprintf("spec.flows[%d]", f.Index)).String()}
+			if !f.Passed() {
+				lines := whyNot(f)
+				for k := range lines {
+					lines[k] = printable(lines[k])
+				}
+				failure := &junitFailure{Message: lines[0], Text: strings.Join(lines, "\n")}
+				if f.Err != nil {
+					c.Error = failure
+				} else {
+					c.Failure = failure
+				}
+			}
+			s.Cases = append(s.Cases, c)
+		}
+		all.Suites = append(all.Suites, s)
+	}
+	if _, err := io.WriteString(out, xml.Header); err != nil {
+		return err
+	}
+	enc := xml.NewEncoder(out)
+	enc.Indent("", "  ")
+	if err := enc.Encode(all); err != nil {
+		return fmt.Errorf("writing XML: %w", err)
+	}
+	_, err := io.WriteString(out, "\n")
+	return err
+}
+
+// The report as programs read it.
+type (
+	testJSON struct {
+		Expectations int            `json:"expectations"`
+		NotMet       int            `json:"notMet"`
+		Senseless    int            `json:"senseless"`
+		Tests        []testJSONTest `json:"tests"`
+		Rules        []testJSONRule `json:"rules"`
+	}
+	testJSONTest struct {
+		Name  string         `json:"name"`
+		Flows []testJSONFlow `json:"flows"`
+	}
+	testJSONFlow struct {
+		Name   string             `json:"name,omitempty"`
+		Expect expect.Expectation `json:"expect"`
+		Met    bool               `json:"met"`
+		Place  string             `json:"place"`
+		Error  string             `json:"error,omitempty"`
+		Wrong  []reachFlow        `json:"wrong,omitempty"`
+	}
+	testJSONRule struct {
+		Rule   explain.Rule `json:"rule"`
+		Tested bool         `json:"tested"`
+		Use    reach.Use    `json:"use"`
+	}
+)
+
+func (r *testReport) json() testJSON {
+	out := testJSON{Rules: []testJSONRule{}}
+	out.Expectations, out.NotMet, out.Senseless = r.counts()
+	for _, t := range r.results {
+		one := testJSONTest{Name: t.Name}
+		for i := range t.Flows {
+			f := &t.Flows[i]
+			row := testJSONFlow{Name: f.Name, Expect: f.Expect, Met: f.Passed(), Place: t.at(fmt.Sprintf("spec.flows[%d]", f.Index)).String()}
+			if !f.Passed() && len(f.Wrong) == 0 {
+				row.Error = strings.Join(whyNot(f), "; ")
+			}
+			if len(f.Wrong) > 0 {
+				row.Wrong = reachAnswerOf(f.Wrong).Flows
+			}
+			one.Flows = append(one.Flows, row)
+		}
+		out.Tests = append(out.Tests, one)
+	}
+	for _, c := range r.rules {
+		out.Rules = append(out.Rules, testJSONRule{explain.RuleOf(c.RuleRef), c.Tested, c.Use})
+	}
+	return out
+}

@@ -1,0 +1,314 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/reach"
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// randomEstate draws an account with two peered VPCs and one alone, groups that refer to blocks and to one another, machines with one or two
+// interfaces, some with public addresses, and if asked for an interface of a service.
+func randomEstate(r *rand.Rand, services bool) string {
+	var b strings.Builder
+	b.WriteString("accounts:\n- id: \"111122223333\"\n  alias: prod\n  credentials: [{accessKeyId: AKIAREACHTEST0000000, secret: reach-secret-of-any-length}]\n" +
+		"  quotas: {rulesPerGroup: 200, groupsPerInterface: 5}\n  regions:\n  - name: eu-west-1\n" +
+		"    prefixLists:\n    - {name: offices, maxEntries: 5, entries: [198.51.100.0/24 Berlin, 203.0.113.7 Oslo]}\n    vpcs:\n")
+	blocks := []string{"any", "10.0.0.0/8", "10.1.0.0/16", "10.2.0.0/25", "198.51.100.0/24", "203.0.113.7/32", "list:offices", "10.1.0.12/32"}
+	traffic := []string{"tcp 80", "tcp 22", "tcp 79-443", "udp 53", "all", "icmp", "icmp 8", "tcp 1024-65535"}
+	for v := range 3 {
+		fmt.Fprintf(&b, "    - name: v%d\n      cidrs: [10.%d.0.0/16]\n      subnets: [{name: s%d, cidr: 10.%d.0.0/24, publicIPs: %v}]\n      groups:\n", v, v+1, v, v+1, v == 0)
+		groups := 2 + r.IntN(3)
+		for g := range groups {
+			rules, sends := "", r.IntN(2) == 0
+			for range 1 + r.IntN(4) {
+				peer := blocks[r.IntN(len(blocks))]
+				if r.IntN(3) == 0 {
+					peer = fmt.Sprintf("g%d", r.IntN(groups))
+				} else if v < 2 && r.IntN(4) == 0 {
+					peer = fmt.Sprintf("v%d/g%d", 1-v, r.IntN(2))
+				}
+				direction := "from"
+				if sends && r.IntN(3) == 0 {
+					direction = "to"
+				}
+				if line := fmt.Sprintf("        - %s %s %s\n", traffic[r.IntN(len(traffic))], direction, peer); !strings.Contains(rules, line) {
+					rules += line
+				}
+			}
+			fmt.Fprintf(&b, "      - name: g%d\n        rules:\n%s", g, rules)
+			if !sends && r.IntN(3) == 0 {
+				b.WriteString("        egress: none\n")
+			}
+		}
+		b.WriteString("      vms:\n")
+		some := func() string {
+			if r.IntN(3) == 0 && groups > 1 {
+				return "[g0, g1]"
+			}
+			return fmt.Sprintf("[g%d]", r.IntN(groups))
+		}
+		for m := range 2 + r.IntN(3) {
+			app := []string{"web", "db", "job"}[r.IntN(3)]
+			if r.IntN(4) == 0 {
+				fmt.Fprintf(&b, "      - {name: m%d-%d, tags: {app: %s}, nics: [{subnet: s%d, ip: 10.%d.0.%d, groups: %s}, {subnet: s%d, ip: 10.%d.0.%d, groups: %s}]}\n",
+					v, m, app, v, v+1, 10+m, some(), v, v+1, 30+m, some())
+				continue
+			}
+			public := ""
+			if v == 0 {
+				public = ", public: auto"
+			}
+			fmt.Fprintf(&b, "      - {name: m%d-%d, subnet: s%d, ip: 10.%d.0.%d, groups: %s, tags: {app: %s}%s}\n", v, m, v, v+1, 10+m, some(), app, public)
+		}
+		if !services {
+			continue
+		}
+		fmt.Fprintf(&b, "      nics: [{name: balancer%d, subnet: s%d, ip: 10.%d.0.50, managed: true, groups: %s}]\n", v, v, v+1, some())
+	}
+	b.WriteString("peerings: [{between: [v0, v1]}]\n")
+	return b.String()
+}
+
+const reachAccount = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: crd.cloud.antrea.io/v1alpha1
+kind: CloudProviderAccount
+metadata: {name: prod, namespace: shop}
+spec:
+  awsConfig:
+    region: [eu-west-1]
+    secretRef: {name: s, namespace: shop, key: k}
+---
+apiVersion: crd.cloud.antrea.io/v1alpha1
+kind: CloudEntitySelector
+metadata: {name: all, namespace: shop}
+spec: {accountName: prod, accountNamespace: shop, vmSelector: [{vpcMatch: {matchName: v0}}, {vpcMatch: {matchName: v1}}, {vpcMatch: {matchName: v2}}]}
+`
+
+// randomPolicies draws policies on the machines of an estate, by the tag app.
+func randomPolicies(r *rand.Rand) string {
+	var b strings.Builder
+	app := func() string {
+		return fmt.Sprintf("{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: %s}}}", []string{"web", "db", "job"}[r.IntN(3)])
+	}
+	for i := range 1 + r.IntN(4) {
+		fmt.Fprintf(&b, "---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: p%d, namespace: shop}\nspec:\n  tier: %s\n  priority: %d\n  appliedTo: [%s]\n",
+			i, []string{"emergency", "securityops", "application", "baseline"}[r.IntN(4)], 1+r.IntN(9), app())
+		for _, d := range [][2]string{{"ingress", "from"}, {"egress", "to"}} {
+			if r.IntN(2) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "  %s:\n", d[0])
+			for k := range 1 + r.IntN(3) {
+				action := []string{"Allow", "Allow", "Allow", "Drop"}[r.IntN(4)]
+				peer := []string{app(), "{ipBlock: {cidr: 10.1.0.0/16}}", "{ipBlock: {cidr: 198.51.100.0/24, except: [198.51.100.128/25]}}", app()}[r.IntN(4)]
+				port := []string{"[{port: 80}]", "[{port: 22, endPort: 100}]", "[{protocol: UDP, port: 53}]"}[r.IntN(3)]
+				fmt.Fprintf(&b, "  - {name: %s-%d, action: %s, %s: [%s], ports: %s}\n", d[0], k, action, d[1], peer, port)
+			}
+		}
+	}
+	return b.String()
+}
+
+// livingEstate is an estate in the simulator, with what is known of it.
+type livingEstate struct {
+	*planner
+	provider cloud.Provider
+	server   *sim.Server
+	who      *explain.World
+	snapshot *cloud.Snapshot
+}
+
+func bringToLife(t *testing.T, text, manifests string) *livingEstate {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "estate.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state, _, err := estate.Load(path)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	server, err := sim.Start(t.Context(), sim.Options{State: state})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	provider, err := aws.New(aws.Config{
+		Credential: cloudv1alpha1.AWSCredential{AccessKeyID: "AKIAREACHTEST0000000", AccessKeySecret: "reach-secret-of-any-length"},
+		Region:     "eu-west-1", Endpoint: server.URL(), UserAgent: "test",
+		Limits: func(string) cloud.Limits {
+			return cloud.Limits{RulesPerGroup: 200, GroupsPerInterface: 5, GroupsPerRegion: 2500}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := loadInputs([]string{"-"}, strings.NewReader(manifests))
+	if err != nil || len(in.refused) > 0 {
+		t.Fatalf("%v, refused %v in\n%s", err, in.refused, manifests)
+	}
+	e := &livingEstate{provider: provider, server: server}
+	e.planner = &planner{in: in, clusterID: "test", open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error) {
+		return provider, nil
+	}}
+	o, err := e.observe(t.Context(), in.Accounts[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.importEntities(in.Accounts[0], o)
+	e.snapshot = o.regions[0].Snapshot
+	clouds := explain.Clouds{Snapshots: []*cloud.Snapshot{e.snapshot}, VMs: map[types.NamespacedName]explain.CloudVM{}}
+	for name, ref := range o.preview.Refs {
+		clouds.VMs[name] = explain.CloudVM{ID: ref.VMID}
+	}
+	e.who = compute(in).World(clouds, false)
+	return e
+}
+
+// party is an end of a flow, as reach and as the simulator know it.
+type party struct {
+	world.End
+	endpoint *reach.Endpoint
+}
+
+// parties are all ends of an estate, and some addresses outside.
+func (e *livingEstate) parties() []party {
+	var out []party
+	for i := range e.who.Endpoints {
+		p := &e.who.Endpoints[i]
+		for _, a := range p.Addresses {
+			out = append(out, party{world.End{NIC: p.Interface, Addr: a}, p})
+		}
+	}
+	for _, a := range []string{"198.51.100.9", "198.51.100.200", "203.0.113.7", "192.0.2.1", "10.9.9.9", "10.2.0.100"} {
+		out = append(out, party{End: world.End{Addr: netip.MustParseAddr(a)}})
+	}
+	return out
+}
+
+// compare asks the simulator about every flow between two ends, and compares with what reach tells. It returns how many pass and how many do
+// not.
+func (e *livingEstate) compare(t *testing.T, what string) (passed, stopped int) {
+	t.Helper()
+	flows := e.who.Reach(reach.Question{From: reach.Everybody(), To: reach.Everybody(), Refused: true})
+	ends := e.parties()
+	for _, from := range ends {
+		for _, to := range ends {
+			switch {
+			case from.endpoint == nil && to.endpoint == nil, from.NIC != "" && from.NIC == to.NIC:
+				continue
+			case (from.endpoint != nil && from.endpoint.Public) != (to.endpoint != nil && to.endpoint.Public):
+				continue // private addresses stand for public ones there
+			}
+			src, dst := from.End, to.End
+			if src.NIC == "" {
+				src.VPC = e.network(to.NIC)
+			}
+			if dst.NIC == "" {
+				dst.VPC = e.network(from.NIC)
+			}
+			for _, s := range [][2]int{{6, 22}, {6, 80}, {6, 101}, {6, 5432}, {17, 53}, {17, 54}, {1, 8 << 8}, {1, 0}} {
+				v, err := e.server.World().Allowed(world.Flow{Src: src, Dst: dst, Protocol: s[0], Port: s[1], ICMPType: s[1] >> 8, ICMPCode: s[1] & 0xff})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var told []reach.Flows
+				for _, f := range flows {
+					if f.Holds(from.endpoint, to.endpoint, from.Addr, to.Addr, reach.Service(s[0], s[1])) {
+						told = append(told, f)
+					}
+				}
+				if len(told) != 1 {
+					t.Fatalf("%s: %v to %v, %v: told %d times: %+v", what, from, to, s, len(told), told)
+				}
+				if got := told[0].Outcome.Passes(); got != v.Allowed || told[0].Outcome == reach.Native {
+					t.Fatalf("%s: %v to %v, %v: told %s (%+v, %+v), the simulator says %s", what, from.End, to.End, s, told[0].Outcome, told[0].Egress, told[0].Ingress, v.Reason)
+				}
+				if v.Allowed {
+					passed++
+				} else {
+					stopped++
+				}
+			}
+		}
+	}
+	return passed, stopped
+}
+
+func (e *livingEstate) network(nic string) string {
+	for i := range e.snapshot.Interfaces {
+		if e.snapshot.Interfaces[i].ID == nic {
+			return e.snapshot.Interfaces[i].NetworkID
+		}
+	}
+	return ""
+}
+
+// TestReachIsWhatTheCloudDoes: on random accounts without policies, reach with a snapshot says of every flow what the simulator says.
+func TestReachIsWhatTheCloudDoes(t *testing.T) {
+	for seed := range uint64(15) {
+		r := rand.New(rand.NewPCG(seed, 31))
+		e := bringToLife(t, randomEstate(r, true), reachAccount)
+		passed, stopped := e.compare(t, fmt.Sprint("seed ", seed))
+		t.Logf("seed %d: %d flows pass, %d do not", seed, passed, stopped)
+		if passed == 0 || stopped == 0 {
+			t.Errorf("seed %d: %d flows pass and %d do not: want some of both", seed, passed, stopped)
+		}
+	}
+}
+
+// TestReachIsWhatEnforcementLeadsTo: on random accounts with policies, reach says beforehand of every flow what the simulator says when the
+// policies are enforced.
+func TestReachIsWhatEnforcementLeadsTo(t *testing.T) {
+	enforced := 0
+	for seed := range uint64(15) {
+		r := rand.New(rand.NewPCG(seed, 32))
+		e := bringToLife(t, randomEstate(r, false), reachAccount+randomPolicies(r))
+		planned, err := e.plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if refused := planned.accounts[0].result.Refusals; len(refused) > 0 {
+			t.Logf("seed %d: refused: %v", seed, refused)
+			continue
+		}
+		perform(t, e.provider, e.planner)
+		passed, stopped := e.compare(t, fmt.Sprint("seed ", seed))
+		enforced++
+		t.Logf("seed %d: %d flows pass, %d do not", seed, passed, stopped)
+	}
+	if enforced < 10 {
+		t.Errorf("only %d of 15 worlds were enforced in full", enforced)
+	}
+}
+
+// TestReachWithoutSnapshotSaysNative guards the two tests above: reach without the snapshot does not know what the groups decide.
+func TestReachWithoutSnapshotSaysNative(t *testing.T) {
+	e := bringToLife(t, randomEstate(rand.New(rand.NewPCG(1, 31)), true), reachAccount)
+	w := compute(e.in).World(explain.Clouds{}, false)
+	flows := w.Reach(reach.Question{From: reach.Everybody(), To: reach.Everybody(), Refused: true})
+	if len(flows) == 0 || slices.ContainsFunc(flows, func(f reach.Flows) bool { return f.Outcome != reach.Native }) {
+		t.Errorf("%d flows, want all Native", len(flows))
+	}
+}

@@ -1,0 +1,25 @@
+package explain
+
+import (
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// leavesOut reports whether a policy is not to be computed.
+func (in *Objects) leavesOut(object any) bool { return !in.WithStaged && convert.Staged(object) }
+
+// Staged returns the policies that are staged, whether or not they are computed.
+func (in *Objects) Staged() []Policy {
+	var out []Policy
+	for _, p := range in.Policies {
+		if convert.Staged(p) {
+			out = append(out, Policy{Type: policy.AntreaNetworkPolicy, Namespace: p.Namespace, Name: p.Name})
+		}
+	}
+	for _, p := range in.ClusterPolicies {
+		if convert.Staged(p) {
+			out = append(out, Policy{Type: policy.AntreaClusterNetworkPolicy, Name: p.Name})
+		}
+	}
+	return out
+}
