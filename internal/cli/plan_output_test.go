@@ -167,7 +167,7 @@ func TestPlanWithoutOneAccount(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
-	if err := answer.outcome(made.unreadable(), false); err == nil || errors.Is(err, ErrNo) || !strings.Contains(err.Error(), "account vms/b: the keys are refused") {
+	if err := answer.outcome(made.unreadable(), strictness{}); err == nil || errors.Is(err, ErrNo) || !strings.Contains(err.Error(), "account vms/b: the keys are refused") {
 		t.Errorf("it ends with %v", err)
 	}
 }

@@ -71,6 +71,9 @@ func (t *planText) account(a *accountPlan) error {
 	if err := t.plan(a.Plan); err != nil {
 		return err
 	}
+	if a.TagsOnly {
+		t.line("Only tags differ: all is enforced as it should be.")
+	}
 	if refused := refusedPolicies(a.Refusals); refused != "" {
 		t.line("Refused: %s.", refused)
 	}
@@ -85,7 +88,7 @@ func (t *planText) account(a *accountPlan) error {
 			return err
 		}
 	}
-	if len(a.Plan.Steps) > 0 {
+	if len(a.Plan.Steps) > 0 && !a.TagsOnly {
 		t.quotas(a.Quotas)
 		t.reachability(a.Reachability)
 	}
