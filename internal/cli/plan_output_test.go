@@ -100,7 +100,8 @@ func TestPlanWarnsOfMistakes(t *testing.T) {
 		"no VM": {strings.Replace(shopManifests, "{matchID: i-0000000000000001a}, {matchID: i-0000000000000002a}", "{matchID: i-0000000000000003a}", 1),
 			"CloudEntitySelector vms/sel: spec.vmSelector[0] selects no VM (account vms/a)"},
 		"nobody": {strings.Replace(shopManifests, "tag-app: web", "tag-app: wbe", 1),
-			"AntreaNetworkPolicy vms/web: it selects nobody: no VM and no Pod is in its appliedTo"},
+			"AntreaNetworkPolicy vms/web: it selects nobody: no VM and no Pod is in its appliedTo; spec.appliedTo[0].externalEntitySelector: got a selector of nobody, want labels that some ExternalEntity has; " +
+				`nephe.antrea.io/tag-app is never "wbe"; did you mean web?`},
 	} {
 		r := planShop(t, c.manifests)
 		if r.code != ExitDone || !strings.Contains(r.stdout, "  ! warning: "+c.warning+"\n") {
@@ -110,7 +111,7 @@ func TestPlanWarnsOfMistakes(t *testing.T) {
 			t.Errorf("%s, strict: %+v", name, r)
 		}
 	}
-	if r := planShop(t, shopManifests, "--strict"); r.code != ExitNo || strings.Contains(r.stdout, "warning") {
+	if r := planShop(t, accountSays("failsafe: [{direction: Ingress, protocol: TCP, port: 22, cidrs: [0.0.0.0/0, '::/0']}]"), "--strict"); r.code != ExitNo || strings.Contains(r.stdout, "warning") {
 		t.Errorf("no mistake: %+v", r)
 	}
 }

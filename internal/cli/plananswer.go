@@ -202,6 +202,7 @@ func (p plannedAccount) answer(provisional bool) accountPlan {
 		}
 	}
 	p.remarks(&a)
+	a.Warnings = append(a.Warnings, closesAccess(a.Reachability)...)
 	a.Policies = append(a.Policies, p.policies(a.TagsOnly)...)
 	return a
 }

@@ -32,10 +32,7 @@ func (p *planner) warnings(made plans) []planWarning {
 	if len(made.failed) > 0 {
 		return out // who a policy selects may be unknown
 	}
-	for _, w := range made.computed.selectingNobody() {
-		out = append(out, planWarning{warnSelectsNobody, w})
-	}
-	return out
+	return append(out, withDetails(p.in.mistakes(), made.computed.selectingNobody())...)
 }
 
 func (p *planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made plans) []planWarning {
