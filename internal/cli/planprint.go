@@ -65,6 +65,9 @@ func (t *planText) account(a *accountPlan) error {
 	t.brake(a.Brake)
 	t.policies(a)
 	t.refusals(a.Refusals)
+	for _, text := range quotaAdvice(a.Refusals) {
+		t.line("  # %s", text)
+	}
 	t.remarks("! warning:", a.Warnings)
 	t.remarks("! changed by hand:", a.Drift)
 	t.remarks("#", a.Notes)
