@@ -49,7 +49,9 @@ total=$(wc -l <"$tmp/packages")
 elapsed() { printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60)); }
 status() {
 	local n
-	n=$(wc -l <"$tmp/stderr")
+	# Among the names there are also the errors of the compiler, which are no packages.
+	n=$(grep -cxFf "$tmp/packages" "$tmp/stderr" || true)
+	((n <= total)) || n=$total
 	if ((n >= 5)); then
 		printf 'building %s ... %s, %d of at most %d packages compiled' "$output" "$(elapsed)" "$n" "$total"
 	else

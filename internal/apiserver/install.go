@@ -29,6 +29,7 @@ func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme
 	}
 	if o.Queries != nil {
 		generic.Handler.NonGoRestfulMux.HandleFunc(endpointPath, serveEndpoint(o.Queries))
+		generic.Handler.NonGoRestfulMux.HandleFunc(featureGatesPath, serveFeatureGates)
 	}
 	var groups []*server.APIGroupInfo
 	for gv, storages := range served {

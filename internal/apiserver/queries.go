@@ -223,6 +223,21 @@ func podName(field string, e v1beta2.Entity) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: e.Pod.Namespace, Name: e.Pod.Name}, nil
 }
 
+// featureGatesPath is where antctl asks for feature gates.
+const featureGatesPath = "/featuregates"
+
+// serveFeatureGates answers GET /featuregates: there are none, which antctl prints as a table without rows.
+func serveFeatureGates(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", http.MethodGet)
+		http.Error(w, "only GET is allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	// An error here means that the client has gone.
+	_, _ = w.Write([]byte("[]\n"))
+}
+
 // endpointPath is where antctl asks which policies concern a Pod.
 const endpointPath = "/endpoint"
 

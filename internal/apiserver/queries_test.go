@@ -238,6 +238,12 @@ func TestEndpointPath(t *testing.T) {
 	if err := w.client(t, "stranger", "").Get().AbsPath("/endpoint").Param("pod", "p").Do(t.Context()).Error(); !apierrors.IsForbidden(err) {
 		t.Errorf("a stranger: %v", err)
 	}
+	if got, err := w.client(t, "agent", "").Get().AbsPath("/featuregates").DoRaw(t.Context()); err != nil || strings.TrimSpace(string(got)) != "[]" {
+		t.Errorf("feature gates: %v: %s", err, got)
+	}
+	if err := w.client(t, "stranger", "").Get().AbsPath("/featuregates").Do(t.Context()).Error(); !apierrors.IsForbidden(err) {
+		t.Errorf("feature gates for a stranger: %v", err)
+	}
 	if err := w.client(t, "agent", "").Post().AbsPath("/endpoint").Param("pod", "p").Do(t.Context()).Error(); !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("post: %v", err)
 	}

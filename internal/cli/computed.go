@@ -226,10 +226,10 @@ func outputMembers(in []v1beta2.GroupMember) []computedMember {
 }
 
 func outputPolicy(p *v1beta2.NetworkPolicy) computedPolicy {
-	out := computedPolicy{AppliedToGroups: p.AppliedToGroups, Priority: p.Priority, SourceRef: sourceOf(p), TierPriority: p.TierPriority}
+	out := computedPolicy{AppliedToGroups: inOrder(p.AppliedToGroups), Priority: p.Priority, SourceRef: sourceOf(p), TierPriority: p.TierPriority}
 	for _, r := range p.Rules {
 		c := computedRule{
-			Action: r.Action, AppliedToGroups: r.AppliedToGroups, Direction: r.Direction, EnableLogging: r.EnableLogging,
+			Action: r.Action, AppliedToGroups: inOrder(r.AppliedToGroups), Direction: r.Direction, EnableLogging: r.EnableLogging,
 			From: outputPeer(r.From), L7Protocols: r.L7Protocols, LogLabel: r.LogLabel, Name: r.Name, Priority: r.Priority, To: outputPeer(r.To),
 		}
 		for _, s := range r.Services {
@@ -244,7 +244,7 @@ func outputPolicy(p *v1beta2.NetworkPolicy) computedPolicy {
 }
 
 func outputPeer(p v1beta2.NetworkPolicyPeer) computedPeer {
-	out := computedPeer{AddressGroups: p.AddressGroups, FQDNs: p.FQDNs, ToServices: p.ToServices}
+	out := computedPeer{AddressGroups: inOrder(p.AddressGroups), FQDNs: p.FQDNs, ToServices: p.ToServices}
 	for _, b := range p.IPBlocks {
 		block := computedBlock{CIDR: outputNet(b.CIDR)}
 		for _, e := range b.Except {
@@ -254,6 +254,9 @@ func outputPeer(p v1beta2.NetworkPolicyPeer) computedPeer {
 	}
 	return out
 }
+
+// inOrder returns names sorted: what is printed is compared, and enforcers get them as the policy is written.
+func inOrder(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
 func outputNet(n v1beta2.IPNet) computedNet {
 	return computedNet{addressText(n.IP), n.PrefixLength}

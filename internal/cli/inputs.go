@@ -30,6 +30,10 @@ type inputs struct {
 	notes     []string
 	// gaps say what a snapshot does not tell.
 	gaps []string
+	// claimants are the clusters that the VPCs of a snapshot belong to.
+	claimants []string
+	// warnings are about what looks like a mistake.
+	warnings []planWarning
 }
 
 func objectKey(group, kind, namespace, name string) string {

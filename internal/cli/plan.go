@@ -32,7 +32,7 @@ type planFlags struct {
 	clusterID string
 	output    string
 	all       bool
-	strict    bool
+	strict    strictness
 	staged    stagedFlags
 	cluster   clusterFlags
 	access    AccessFlags
@@ -52,8 +52,8 @@ Without flags it is about the cluster as it is. With -f it is about the cluster 
 snapshot is a description of the account as "nephele sim" takes it (for example a folder of answers of "aws ec2 describe-..."). It has
 to be whole (docs/simulator.md); of several accounts in it, that counts whose alias or number is the CloudProviderAccount's name.
 
-The exit code is 0 if nothing is to be done, 1 if something is or is refused, 2 if the plan cannot be made, or not for all accounts.
-What looks like a mistake, as a selector that selects no VM, is a warning and changes it only with --strict.
+The exit code is 0 if nothing is to be done but to write tags, 1 if something is or is refused, 2 if the plan cannot be made, or not for all accounts.
+What looks like a mistake, as a selector that selects no VM, is a warning and changes it only with --strict; --tolerate names those that do not.
 docs/plan.md explains the output and the JSON.`,
 		Example: `  nephele plan
   nephele plan -f new-policy.yaml
@@ -64,10 +64,10 @@ docs/plan.md explains the output and the JSON.`,
 	flags := c.Flags()
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory with manifests, or - for the standard input; may be repeated")
 	flags.StringVar(&f.snapshot, "snapshot", "", "file or folder that describes the cloud account; then no cluster and no cloud is asked")
-	flags.StringVar(&f.clusterID, "cluster-id", "", "with --snapshot: the id of the cluster whose groups in the account are ours (default: none is)")
+	flags.StringVar(&f.clusterID, "cluster-id", "", "with --snapshot: the id of the cluster whose groups in the account are ours (default: the only one that the VPCs there belong to)")
 	flags.StringVarP(&f.output, "output", "o", "", "json or yaml, or nothing for text")
 	flags.BoolVar(&f.all, "all", false, "name all that is changed, refused or noted alike, in place of some and a number")
-	flags.BoolVar(&f.strict, "strict", false, "exit with 2 if there is any warning")
+	f.strict.register(flags)
 	f.staged.register(flags)
 	f.cluster.register(flags)
 	f.access.Register(flags, egress.Loopback)
@@ -80,6 +80,9 @@ const offlineCluster = "offline"
 func runPlan(cmd *cobra.Command, f planFlags) error {
 	if f.output != "" && f.output != "json" && f.output != "yaml" {
 		return fmt.Errorf("--output %q: want json or yaml, or nothing for text", f.output)
+	}
+	if err := f.strict.check(); err != nil {
+		return err
 	}
 	p, err := f.prepare(cmd)
 	if err != nil {
@@ -123,15 +126,11 @@ func (f planFlags) prepare(cmd *cobra.Command) (*planner, error) {
 		if err := reportRefused(cmd, in.refused); err != nil {
 			return nil, err
 		}
-		id := f.clusterID
-		if id == "" {
-			id = offlineCluster
-		}
 		open, stop, err := simulate(cmd.Context(), in, f.snapshot)
 		if err != nil {
 			return nil, err
 		}
-		return &planner{in: in, clusterID: id, open: open, close: stop}, nil
+		return &planner{in: in, clusterID: in.clusterOf(f.clusterID), open: open, close: stop}, nil
 	}
 	access, err := f.access.Access()
 	if err != nil {

@@ -58,7 +58,9 @@ func TestPlanSaysWhatIsRefused(t *testing.T) {
 	manifests = strings.Replace(manifests, "{ipBlock: {cidr: 10.0.0.0/8}}", strings.Join(peers, ", "), 1)
 	r := nephele(t, manifests, "plan", "-f", "-", "--snapshot", estate)
 	if strings.Count(r.stdout, "! refused: ") != 1 || !strings.Contains(r.stdout, "! refused: AntreaNetworkPolicy vms/web on 10 VMs (app-00, app-01, app-02, app-03 and 6 more) in eu-west-1: needs 301 ") ||
-		!strings.Contains(r.stdout, "Plan: nothing to do.\nRefused: 1 policy, on 10 VMs.\n") || !strings.Contains(r.stdout, "vms/web: 10 VMs: 10 refused\n") {
+		!strings.Contains(r.stdout, "Plan: nothing to do.\nRefused: 1 policy, on 10 VMs.\n") || !strings.Contains(r.stdout, "vms/web: 10 VMs: 10 refused\n") ||
+		strings.Count(r.stdout, "\n  # to make room, raise the quota L-0EA8095F (Inbound or outbound rules per security group, service vpc) of the account and region to 61 or more in Service Quotas, "+
+			"and then spec.awsConfig.quotas.rulesPerGroup of the CloudProviderAccount with it\n") != 1 {
 		t.Errorf("%.4000s", r.stdout)
 	}
 	j := nephele(t, manifests, "plan", "-f", "-", "--snapshot", estate, "-o", "json")
@@ -100,7 +102,8 @@ func TestPlanWarnsOfMistakes(t *testing.T) {
 		"no VM": {strings.Replace(shopManifests, "{matchID: i-0000000000000001a}, {matchID: i-0000000000000002a}", "{matchID: i-0000000000000003a}", 1),
 			"CloudEntitySelector vms/sel: spec.vmSelector[0] selects no VM (account vms/a)"},
 		"nobody": {strings.Replace(shopManifests, "tag-app: web", "tag-app: wbe", 1),
-			"AntreaNetworkPolicy vms/web: it selects nobody: no VM and no Pod is in its appliedTo"},
+			"AntreaNetworkPolicy vms/web: it selects nobody: no VM and no Pod is in its appliedTo; spec.appliedTo[0].externalEntitySelector: got a selector of nobody, want labels that some ExternalEntity has; " +
+				`nephe.antrea.io/tag-app is never "wbe"; did you mean web?`},
 	} {
 		r := planShop(t, c.manifests)
 		if r.code != ExitDone || !strings.Contains(r.stdout, "  ! warning: "+c.warning+"\n") {
@@ -110,7 +113,7 @@ func TestPlanWarnsOfMistakes(t *testing.T) {
 			t.Errorf("%s, strict: %+v", name, r)
 		}
 	}
-	if r := planShop(t, shopManifests, "--strict"); r.code != ExitNo || strings.Contains(r.stdout, "warning") {
+	if r := planShop(t, accountSays("failsafe: [{direction: Ingress, protocol: TCP, port: 22, cidrs: [0.0.0.0/0, '::/0']}]"), "--strict"); r.code != ExitNo || strings.Contains(r.stdout, "warning") {
 		t.Errorf("no mistake: %+v", r)
 	}
 }
@@ -167,7 +170,7 @@ func TestPlanWithoutOneAccount(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
-	if err := answer.outcome(made.unreadable(), false); err == nil || errors.Is(err, ErrNo) || !strings.Contains(err.Error(), "account vms/b: the keys are refused") {
+	if err := answer.outcome(made.unreadable(), strictness{}); err == nil || errors.Is(err, ErrNo) || !strings.Contains(err.Error(), "account vms/b: the keys are refused") {
 		t.Errorf("it ends with %v", err)
 	}
 }

@@ -20,6 +20,8 @@ type planAnswer struct {
 	Incomplete []string `json:"incomplete,omitempty"`
 	// Warnings are about what looks like a mistake and belongs to no account that was read.
 	Warnings []string `json:"warnings"`
+	// WarningReasons are the reasons of Warnings, in the same order.
+	WarningReasons []warningReason `json:"warningReasons"`
 }
 
 // accountPlan is the answer for one account.
@@ -30,6 +32,8 @@ type accountPlan struct {
 	Plan  plan.Document `json:"plan"`
 	// Further are the plans that follow when this one is done, each made on what the one before leads to.
 	Further []plan.Document `json:"further"`
+	// TagsOnly is true if all that is to be done is to write tags: the account is as it should be, and no packet is decided otherwise.
+	TagsOnly bool `json:"tagsOnly,omitempty"`
 	// Wave is what is done first, if the account bounds what is done at once and that is less than the plan.
 	Wave *plannedWave `json:"wave,omitempty"`
 	// Brake is set if the controller holds some of it until it is confirmed.
@@ -106,13 +110,18 @@ type plannedNote struct {
 	// Name is what people call the object, or the VM of an interface.
 	Name string `json:"name,omitempty"`
 	// Policy is set where the remark is about one.
-	Policy  string `json:"policy,omitempty"`
+	Policy string `json:"policy,omitempty"`
+	// Reason is set for warnings.
+	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
 }
 
 // answer puts together what is printed.
 func (p *planner) answer(made plans) planAnswer {
-	out := planAnswer{Incomplete: p.in.gaps, Warnings: p.warnings(made)}
+	out := planAnswer{Incomplete: p.in.gaps, Warnings: []string{}, WarningReasons: []warningReason{}}
+	for _, w := range p.warnings(made) {
+		out.Warnings, out.WarningReasons = append(out.Warnings, w.message), append(out.WarningReasons, w.reason)
+	}
 	provisional := p.clusterID == offlineCluster || p.in.invented()
 	for _, a := range made.accounts {
 		out.Accounts = append(out.Accounts, a.answer(provisional))
@@ -125,18 +134,18 @@ func (p *planner) answer(made plans) planAnswer {
 }
 
 // outcome is how the command ends.
-func (a planAnswer) outcome(unreadable error, strict bool) error {
-	warnings, todo := len(a.Warnings), false
+func (a planAnswer) outcome(unreadable error, strict strictness) error {
+	todo := false
 	for _, x := range a.Accounts {
-		warnings += len(x.Warnings)
-		todo = todo || len(x.Plan.Steps) > 0 || len(x.Refusals) > 0
+		todo = todo || len(x.Plan.Steps) > 0 && !x.TagsOnly || len(x.Refusals) > 0
 	}
-	switch {
-	case unreadable != nil:
+	if unreadable != nil {
 		return unreadable
-	case strict && warnings > 0:
-		return fmt.Errorf("--strict: %s", plan.Counted(warnings, "warning"))
-	case todo:
+	}
+	if err := strict.outcome(&a); err != nil {
+		return err
+	}
+	if todo {
 		return ErrNo
 	}
 	return nil
@@ -178,6 +187,7 @@ func (p plannedAccount) answer(provisional bool) accountPlan {
 			a.Further = append(a.Further, describer.Describe(round.Plan))
 		}
 	}
+	a.TagsOnly = tagsOnly(append([]plan.Document{a.Plan}, a.Further...)...)
 	for _, f := range p.failsafe {
 		a.Failsafe = append(a.Failsafe, flowsOfFailsafe(f)...)
 	}
@@ -192,7 +202,8 @@ func (p plannedAccount) answer(provisional bool) accountPlan {
 		}
 	}
 	p.remarks(&a)
-	a.Policies = append(a.Policies, p.policies()...)
+	a.Warnings = append(a.Warnings, closesAccess(a.Reachability)...)
+	a.Policies = append(a.Policies, p.policies(a.TagsOnly)...)
 	return a
 }
 
@@ -230,15 +241,16 @@ func (p plannedAccount) remarks(a *accountPlan) {
 		for _, on := range vm.Policies {
 			if on.Warning != "" && on.Message == "" {
 				a.Warnings = append(a.Warnings, plannedNote{
-					Region: vm.VM.Region, Object: vm.VM.ID, Name: names[vm.VM.ID], Policy: on.PolicyRef.String(), Message: on.Warning,
+					Region: vm.VM.Region, Object: vm.VM.ID, Name: names[vm.VM.ID], Policy: on.PolicyRef.String(),
+					Reason: string(warnNotExact), Message: on.Warning,
 				})
 			}
 		}
 	}
 }
 
-// policies tells what becomes of each policy.
-func (p plannedAccount) policies() (out []plannedPolicy) {
+// policies tells what becomes of each policy. What only waits for tags is in force.
+func (p plannedAccount) policies(tagsOnly bool) (out []plannedPolicy) {
 	type on struct {
 		policy plan.PolicyRef
 		vm     plan.VMRef
@@ -251,6 +263,9 @@ func (p plannedAccount) policies() (out []plannedPolicy) {
 	}
 	for _, s := range p.result.Policies {
 		c := plannedPolicy{Policy: s.PolicyRef.String(), Realized: len(s.Realized), Pending: len(s.Pending), Released: len(s.Suspended)}
+		if tagsOnly {
+			c.Realized, c.Pending = c.Realized+c.Pending, 0
+		}
 		touched := slices.Concat(s.Realized, s.Pending)
 		for _, f := range s.Failed {
 			touched = append(touched, f.VM)

@@ -65,11 +65,17 @@ func (t *planText) account(a *accountPlan) error {
 	t.brake(a.Brake)
 	t.policies(a)
 	t.refusals(a.Refusals)
+	for _, text := range quotaAdvice(a.Refusals) {
+		t.line("  # %s", text)
+	}
 	t.remarks("! warning:", a.Warnings)
 	t.remarks("! changed by hand:", a.Drift)
 	t.remarks("#", a.Notes)
 	if err := t.plan(a.Plan); err != nil {
 		return err
+	}
+	if a.TagsOnly {
+		t.line("Only tags differ: all is enforced as it should be.")
 	}
 	if refused := refusedPolicies(a.Refusals); refused != "" {
 		t.line("Refused: %s.", refused)
@@ -85,7 +91,7 @@ func (t *planText) account(a *accountPlan) error {
 			return err
 		}
 	}
-	if len(a.Plan.Steps) > 0 {
+	if len(a.Plan.Steps) > 0 && !a.TagsOnly {
 		t.quotas(a.Quotas)
 		t.reachability(a.Reachability)
 	}

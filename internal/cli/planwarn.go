@@ -16,24 +16,26 @@ import (
 
 // warnings are about what looks like a mistake: selectors of accounts that do not exist, or of no VM, what an account does not grant, and
 // policies that select nobody.
-func (p *planner) warnings(made plans) []string {
-	out := []string{}
+func (p *planner) warnings(made plans) []planWarning {
+	out := slices.Clone(p.in.warnings)
 	for _, s := range p.in.Selectors {
 		name := "CloudEntitySelector " + cloud.AccountKey(s.Namespace, s.Name)
 		for _, w := range p.selectorWarnings(s, made) {
-			out = append(out, name+": "+w)
+			out = append(out, planWarning{w.reason, name + ": " + w.message})
 		}
 	}
 	for _, a := range made.accounts {
-		out = append(out, a.preview.Remarks...)
+		for _, r := range a.preview.Remarks {
+			out = append(out, planWarning{warnNotGranted, r})
+		}
 	}
 	if len(made.failed) > 0 {
 		return out // who a policy selects may be unknown
 	}
-	return append(out, made.computed.selectingNobody()...)
+	return append(out, withDetails(p.in.mistakes(), made.computed.selectingNobody())...)
 }
 
-func (p *planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made plans) []string {
+func (p *planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made plans) []planWarning {
 	key := cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName)
 	exists := func(a *cloudv1alpha1.CloudProviderAccount) bool { return cloud.AccountKey(a.Namespace, a.Name) == key }
 	if !slices.ContainsFunc(p.in.Accounts, exists) {
@@ -41,7 +43,7 @@ func (p *planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made pl
 		for _, a := range p.in.Accounts {
 			names = append(names, cloud.AccountKey(a.Namespace, a.Name))
 		}
-		return []string{fmt.Sprintf("there is no CloudProviderAccount %s, so it selects nothing; there is %s", key, plan.Listed(names, false))}
+		return []planWarning{{warnNoSuchAccount, fmt.Sprintf("there is no CloudProviderAccount %s, so it selects nothing; there is %s", key, plan.Listed(names, false))}}
 	}
 	i := slices.IndexFunc(made.accounts, func(a plannedAccount) bool { return a.key == key })
 	if i < 0 || len(made.accounts[i].missing) > 0 || !made.accounts[i].preview.Selecting[s.Namespace] {
@@ -51,9 +53,9 @@ func (p *planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made pl
 	for _, r := range made.accounts[i].regions {
 		snapshots = append(snapshots, r.Snapshot)
 	}
-	var out []string
+	var out []planWarning
 	for _, wrong := range inventory.Unmatched(s, snapshots) {
-		out = append(out, wrong+" (account "+key+")")
+		out = append(out, planWarning{warnSelectsNoVM, wrong + " (account " + key + ")"})
 	}
 	return out
 }

@@ -29,6 +29,7 @@ func simulate(ctx context.Context, in *inputs, description string) (opener, func
 	for _, w := range report.Warnings {
 		in.notes = append(in.notes, "snapshot: "+w.String())
 	}
+	in.claimants = claimants(state)
 	giveKeys(&state)
 	server, err := sim.Start(ctx, sim.Options{State: state})
 	if err != nil {
@@ -56,6 +57,35 @@ func simulate(ctx context.Context, in *inputs, description string) (opener, func
 		})
 	}
 	return open, func() { _ = server.Close() }, nil
+}
+
+// claimants are the clusters that the VPCs of a description belong to, sorted.
+func claimants(state world.State) []string {
+	var ids []string
+	for _, r := range state.Regions {
+		for _, v := range r.VPCs {
+			if id := v.Tags[cloud.TagClaim]; id != "" {
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// clusterOf is the id of the cluster that a snapshot is planned for: the one that is told, or else the only one that VPCs there belong to.
+func (in *inputs) clusterOf(told string) string {
+	switch {
+	case told != "":
+		return told
+	case len(in.claimants) == 1:
+		in.notes = append(in.notes, "snapshot: its VPCs belong to the cluster "+in.claimants[0]+", which is taken for this one; --cluster-id says otherwise")
+		return in.claimants[0]
+	case len(in.claimants) > 1:
+		in.warnings = append(in.warnings, planWarning{warnManyClusters,
+			"the VPCs of the snapshot belong to several clusters, and none is taken for this one: give --cluster-id, one of " + strings.Join(in.claimants, ", ")})
+	}
+	return offlineCluster
 }
 
 // gapsOf says what the description does not tell of the regions of the accounts and need not tell; that it must is an error.

@@ -192,7 +192,7 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 		if slices.ContainsFunc(wrong, func(e policy.FieldError) bool { return e.Want == policy.WantOwnNamespace }) {
 			realizable.Reason = v1beta1.ReasonAppliedToUnsupportedGroup
 		}
-		s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}
+		s.Conditions, s.Message = []v1beta1.NetworkPolicyCondition{realizable}, shortened(realizable.Message)
 		return s
 	}
 	if p.staged {
@@ -206,10 +206,12 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 	}
 	s.ObservedGeneration = p.generation
 	s.DesiredNodesRealized = int32(p.desired)
-	var failed []v1beta2.NetworkPolicyNodeStatus
+	var failed, planned []v1beta2.NetworkPolicyNodeStatus
 	for key, r := range p.reports {
 		switch {
 		case r.Generation != p.generation || !concerns(key):
+		case onlyPlanned(r):
+			planned = append(planned, r)
 		case r.RealizationFailure:
 			failed = append(failed, r)
 		default:
@@ -217,12 +219,14 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 		}
 	}
 	if p.empty {
-		s.CurrentNodesRealized = s.DesiredNodesRealized - int32(len(failed))
+		s.CurrentNodesRealized = s.DesiredNodesRealized - int32(len(failed)+len(planned))
 	}
 	switch {
 	case s.CurrentNodesRealized == s.DesiredNodesRealized:
 		s.Phase = v1beta1.NetworkPolicyRealized
-	case s.CurrentNodesRealized+int32(len(failed)) == s.DesiredNodesRealized:
+	case s.CurrentNodesRealized+int32(len(planned)) == s.DesiredNodesRealized:
+		s.Phase = v1beta1.NetworkPolicyPlanned
+	case s.CurrentNodesRealized+int32(len(failed)+len(planned)) == s.DesiredNodesRealized:
 		s.Phase = v1beta1.NetworkPolicyFailed
 	default:
 		s.Phase = v1beta1.NetworkPolicyRealizing
@@ -245,6 +249,8 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 			Reason: v1beta1.ReasonRealizationFailedOnNode, Message: failureMessage(failed),
 		})
 	}
+	s.VMs = p.countVMs(concerns)
+	s.Message = shortMessage(append(failed, planned...), realizable.Message)
 	return s
 }
 

@@ -9,7 +9,7 @@ type ComputedPolicy struct {
 	// TierPriority and Priority are nil for Kubernetes NetworkPolicies only.
 	TierPriority *int32
 	Priority     *float64
-	// AppliedToGroups are sorted names, without duplicates. Empty if every rule has its own.
+	// AppliedToGroups are names without duplicates, as appliedTo is written. Empty if every rule has its own.
 	AppliedToGroups []string
 	// Rules are the ingress rules in order, then the egress rules in order, then the deny-all rules of a Kubernetes
 	// NetworkPolicy. The copies of a rule with peers relative to the Namespace stand together, with equal Priority.
@@ -45,7 +45,7 @@ type ComputedRule struct {
 
 // ComputedPeer is the other end of a rule: the union of its parts. All parts empty: nothing.
 type ComputedPeer struct {
-	// AddressGroups are sorted names. A name occurs once per source peer that resolves to it.
+	// AddressGroups are names in the order of the source peers; one occurs once per source peer that resolves to it.
 	AddressGroups []string
 	IPBlocks      []CIDRBlock
 	FQDNs         []string

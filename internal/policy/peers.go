@@ -2,7 +2,6 @@ package policy
 
 import (
 	"net/netip"
-	"slices"
 	"strconv"
 )
 
@@ -38,7 +37,6 @@ func (t *translation) indexedPeers(d Direction, in []indexedPeer, named bool) Co
 	for _, p := range in {
 		t.peer(d, p, &out)
 	}
-	slices.Sort(out.AddressGroups)
 	return out
 }
 

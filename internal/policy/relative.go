@@ -130,7 +130,6 @@ func (t *translation) selfRules(out ComputedRule, peers []indexedPeer, spaces []
 			narrowed.namespace = s.ns.name
 			p.AddressGroups = append(p.AddressGroups, t.use(t.e.acquireGroup(AddressGroup, &narrowed)).name)
 		}
-		slices.Sort(p.AddressGroups)
 		t.setPeer(&r, p)
 		t.out.Rules = append(t.out.Rules, r)
 	}

@@ -330,17 +330,18 @@ func (e *Engine) acquireServiceGroup(name NamespacedName) *group {
 	return g
 }
 
-// groupNames returns the sorted, distinct names.
+// groupNames returns the distinct names in the order in which the policy has them: agents make the identities of rules from it.
 func groupNames(groups []*group) []string {
 	if len(groups) == 0 {
 		return nil
 	}
-	names := make([]string, len(groups))
-	for i, g := range groups {
-		names[i] = g.name
+	names := make([]string, 0, len(groups))
+	for _, g := range groups {
+		if !slices.Contains(names, g.name) {
+			names = append(names, g.name)
+		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
 func (t *translation) toServices(in []ServicePeer) []NamespacedName {

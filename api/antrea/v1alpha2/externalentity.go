@@ -66,6 +66,11 @@ type ExternalEntitySpec struct {
 // ExternalEntity is a workload outside the cluster that policies can select by label.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=externalentities,shortName=ee,scope=Namespaced
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.spec.endpoints[0].ip`
+// +kubebuilder:printcolumn:name="Address-2",type=string,JSONPath=`.spec.endpoints[1].ip`
+// +kubebuilder:printcolumn:name="Address-3",type=string,priority=1,JSONPath=`.spec.endpoints[2].ip`
+// +kubebuilder:printcolumn:name="Enforcer",type=string,JSONPath=`.spec.externalNode`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ExternalEntity struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

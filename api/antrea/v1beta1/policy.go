@@ -5,7 +5,7 @@ import (
 )
 
 // NetworkPolicyPhase says how far a policy is realized.
-// +kubebuilder:validation:Enum=Pending;Realizing;Realized;Failed
+// +kubebuilder:validation:Enum=Pending;Realizing;Realized;Planned;Failed
 type NetworkPolicyPhase string
 
 // The phases.
@@ -13,7 +13,9 @@ const (
 	NetworkPolicyPending   NetworkPolicyPhase = "Pending"
 	NetworkPolicyRealizing NetworkPolicyPhase = "Realizing"
 	NetworkPolicyRealized  NetworkPolicyPhase = "Realized"
-	NetworkPolicyFailed    NetworkPolicyPhase = "Failed"
+	// NetworkPolicyPlanned: it is in force or only planned for everywhere, and somewhere it is only planned for.
+	NetworkPolicyPlanned NetworkPolicyPhase = "Planned"
+	NetworkPolicyFailed  NetworkPolicyPhase = "Failed"
 )
 
 // NetworkPolicyConditionType names a condition of a policy.
@@ -61,6 +63,13 @@ type NetworkPolicyStatus struct {
 	// DesiredNodesRealized is the number of enforcers that should.
 	// +optional
 	DesiredNodesRealized int32 `json:"desiredNodesRealized"`
+	// VMs is on how many of the virtual machines that the policy applies to it is in force, for example 2/3; empty while nobody has
+	// counted them.
+	// +optional
+	VMs string `json:"vms,omitempty"`
+	// Message says in short what keeps the policy from being in force, or what is to be known where it is; the conditions say all.
+	// +optional
+	Message string `json:"message,omitempty"`
 	// Conditions: Realizable, and RealizationFailure if any enforcer failed.
 	// +listType=map
 	// +listMapKey=type
@@ -118,9 +127,12 @@ type NetworkPolicySpec struct {
 // +kubebuilder:resource:path=networkpolicies,shortName=annp;anp,scope=Namespaced
 // +kubebuilder:printcolumn:name="Tier",type=string,JSONPath=`.spec.tier`,description="The Tier to which this Antrea NetworkPolicy belongs to."
 // +kubebuilder:printcolumn:name="Priority",type=number,format=float,JSONPath=`.spec.priority`
-// +kubebuilder:printcolumn:name="Desired Nodes",type=number,format=int32,JSONPath=`.status.desiredNodesRealized`
-// +kubebuilder:printcolumn:name="Current Nodes",type=number,format=int32,JSONPath=`.status.currentNodesRealized`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="VMs",type=string,JSONPath=`.status.vms`
+// +kubebuilder:printcolumn:name="Desired Nodes",type=number,format=int32,priority=1,JSONPath=`.status.desiredNodesRealized`
+// +kubebuilder:printcolumn:name="Current Nodes",type=number,format=int32,priority=1,JSONPath=`.status.currentNodesRealized`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`
 type NetworkPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -149,9 +161,12 @@ type NetworkPolicyList struct {
 // +kubebuilder:resource:path=clusternetworkpolicies,shortName=acnp,scope=Cluster
 // +kubebuilder:printcolumn:name="Tier",type=string,JSONPath=`.spec.tier`
 // +kubebuilder:printcolumn:name="Priority",type=number,format=float,JSONPath=`.spec.priority`
-// +kubebuilder:printcolumn:name="Desired Nodes",type=number,format=int32,JSONPath=`.status.desiredNodesRealized`
-// +kubebuilder:printcolumn:name="Current Nodes",type=number,format=int32,JSONPath=`.status.currentNodesRealized`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="VMs",type=string,JSONPath=`.status.vms`
+// +kubebuilder:printcolumn:name="Desired Nodes",type=number,format=int32,priority=1,JSONPath=`.status.desiredNodesRealized`
+// +kubebuilder:printcolumn:name="Current Nodes",type=number,format=int32,priority=1,JSONPath=`.status.currentNodesRealized`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`
 type ClusterNetworkPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

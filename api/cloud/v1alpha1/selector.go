@@ -41,7 +41,7 @@ type VirtualMachineSelector struct {
 	VpcMatch *EntityMatch `json:"vpcMatch,omitempty"`
 	// VMMatch selects the virtual machines that any of the entries matches. None means all.
 	// +kubebuilder:validation:MaxItems=256
-	// +listType=set
+	// +listType=atomic
 	// +optional
 	VMMatch []EntityMatch `json:"vmMatch,omitempty"`
 	// TagMatch selects the virtual machines that all of the entries match. None means all.

@@ -116,6 +116,9 @@ type VirtualMachineStatus struct {
 	// NetworkInterfaces, the primary one first.
 	// +listType=atomic
 	NetworkInterfaces []NetworkInterface `json:"networkInterfaces,omitempty"`
+	// Addresses are those of all interfaces in short, for people: the private ones first, of many the first and how many more there are.
+	// +optional
+	Addresses string `json:"addresses,omitempty"`
 	// State is what the virtual machine is doing.
 	State VMState `json:"state,omitempty"`
 	// Region it runs in.
@@ -167,15 +170,16 @@ type VirtualMachineStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=vm,scope=Namespaced
-// +kubebuilder:printcolumn:name="Cloud-Provider",type=string,JSONPath=`.status.provider`
-// +kubebuilder:printcolumn:name="Region",type=string,JSONPath=`.status.region`
-// +kubebuilder:printcolumn:name="Virtual-Private-Cloud",type=string,JSONPath=`.status.cloudVpcId`
+// +kubebuilder:printcolumn:name="VM",type=string,JSONPath=`.status.cloudName`
+// +kubebuilder:printcolumn:name="Addresses",type=string,JSONPath=`.status.addresses`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
-// +kubebuilder:printcolumn:name="Agented",type=boolean,JSONPath=`.status.agented`
-// +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.status.policySummary`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`
+// +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.status.policySummary`
+// +kubebuilder:printcolumn:name="Cloud-Provider",type=string,priority=1,JSONPath=`.status.provider`
+// +kubebuilder:printcolumn:name="Region",type=string,priority=1,JSONPath=`.status.region`
+// +kubebuilder:printcolumn:name="Virtual-Private-Cloud",type=string,priority=1,JSONPath=`.status.cloudVpcId`
+// +kubebuilder:printcolumn:name="Agented",type=boolean,priority=1,JSONPath=`.status.agented`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Name-In-Cloud",type=string,priority=1,JSONPath=`.status.cloudName`
 // +kubebuilder:selectablefield:JSONPath=`.status.cloudId`
 // +kubebuilder:selectablefield:JSONPath=`.status.cloudVpcId`
 // +kubebuilder:selectablefield:JSONPath=`.status.region`

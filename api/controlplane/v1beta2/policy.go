@@ -198,4 +198,11 @@ type NetworkPolicyNodeStatus struct {
 	RealizationFailure bool `json:"realizationFailure,omitempty" protobuf:"varint,3,opt,name=realizationFailure"`
 	// Message says why.
 	Message string `json:"message,omitempty" protobuf:"bytes,4,opt,name=message"`
+
+	// Workloads is to how many workloads of the enforcer the policy applies, and WorkloadsRealized on how many of them it is in force;
+	// 0 of both if the enforcer does not count. WorkloadsPlanned are those that are only planned for: where these are all the others, a
+	// RealizationFailure is none. An Antrea Controller knows none of the three.
+	Workloads         int32 `json:"workloads,omitempty" protobuf:"varint,13,opt,name=workloads"`
+	WorkloadsRealized int32 `json:"workloadsRealized,omitempty" protobuf:"varint,14,opt,name=workloadsRealized"`
+	WorkloadsPlanned  int32 `json:"workloadsPlanned,omitempty" protobuf:"varint,15,opt,name=workloadsPlanned"`
 }

@@ -33,7 +33,7 @@ type message interface {
 }
 
 // wireScheme lists every message with its fields in the order name, type, number; "*" marks a repeated field. It was written down
-// from the API's description, not from the Go types.
+// from the API's description, not from the Go types. The fields of NetworkPolicyNodeStatus from 13 on are ours.
 const wireScheme = `
 NetworkPolicy metadata ObjectMeta 1, rules *NetworkPolicyRule 2, appliedToGroups *string 3, priority double 4, tierPriority int32 5, sourceRef NetworkPolicyReference 6
 NetworkPolicyReference type string 1, namespace string 2, name string 3, uid string 4
@@ -59,7 +59,7 @@ NetworkPolicyList metadata ListMeta 1, items *NetworkPolicy 2
 AddressGroupList metadata ListMeta 1, items *AddressGroup 2
 AppliedToGroupList metadata ListMeta 1, items *AppliedToGroup 2
 NetworkPolicyStatus metadata ObjectMeta 1, nodes *NetworkPolicyNodeStatus 2
-NetworkPolicyNodeStatus nodeName string 1, generation int64 2, realizationFailure bool 3, message string 4
+NetworkPolicyNodeStatus nodeName string 1, generation int64 2, realizationFailure bool 3, message string 4, workloads int32 13, workloadsRealized int32 14, workloadsPlanned int32 15
 NodeStatsSummary metadata ObjectMeta 1, networkPolicies *NetworkPolicyStats 2, antreaClusterNetworkPolicies *NetworkPolicyStats 3, antreaNetworkPolicies *NetworkPolicyStats 4, multicast *MulticastGroupInfo 5
 NetworkPolicyStats networkPolicy NetworkPolicyReference 1, trafficStats TrafficStats 2, ruleTrafficStats *RuleTrafficStats 3
 TrafficStats packets int64 1, bytes int64 2, sessions int64 3

@@ -2330,12 +2330,18 @@ func (m *NetworkPolicyNodeStatus) Size() int {
 	n += 1 + wire.SizeVarint(uint64(m.Generation))
 	n += 2
 	n += 1 + wire.SizeLengthDelimited(len(m.Message))
+	n += 1 + wire.SizeVarint(uint64(m.Workloads))
+	n += 1 + wire.SizeVarint(uint64(m.WorkloadsRealized))
+	n += 1 + wire.SizeVarint(uint64(m.WorkloadsPlanned))
 	return n
 }
 
 // MarshalToSizedBuffer writes the protobuf encoding of m to the end of b, which has at least Size bytes, and returns its length.
 func (m *NetworkPolicyNodeStatus) MarshalToSizedBuffer(b []byte) (int, error) {
 	i := len(b)
+	i = wire.PutVarint(b, i, 0x78, uint64(m.WorkloadsPlanned))
+	i = wire.PutVarint(b, i, 0x70, uint64(m.WorkloadsRealized))
+	i = wire.PutVarint(b, i, 0x68, uint64(m.Workloads))
 	i = wire.PutString(b, i, 0x22, m.Message)
 	i = wire.PutBool(b, i, 0x18, m.RealizationFailure)
 	i = wire.PutVarint(b, i, 0x10, uint64(m.Generation))
@@ -2356,6 +2362,12 @@ func (m *NetworkPolicyNodeStatus) Unmarshal(data []byte) error {
 			m.RealizationFailure = r.Bool()
 		case 4:
 			m.Message = r.String()
+		case 13:
+			m.Workloads = int32(r.Uint64())
+		case 14:
+			m.WorkloadsRealized = int32(r.Uint64())
+		case 15:
+			m.WorkloadsPlanned = int32(r.Uint64())
 		default:
 			r.Skip()
 		}

@@ -27,7 +27,7 @@ type surface struct {
 }
 
 func TestSurface(t *testing.T) {
-	policy := []string{"Tier", "Priority", "Desired Nodes", "Current Nodes", "Age"}
+	policy := []string{"Tier", "Priority", "Phase", "VMs", "Age", "Message"}
 	want := map[string]surface{
 		"networkpolicies.crd.antrea.io":                         {"v1beta1", "Namespaced", "NetworkPolicy", []string{"annp", "anp"}, policy, true},
 		"clusternetworkpolicies.crd.antrea.io":                  {"v1beta1", "Cluster", "ClusterNetworkPolicy", []string{"acnp"}, policy, true},
@@ -36,14 +36,14 @@ func TestSurface(t *testing.T) {
 		"tiers.crd.antrea.io":                                   {"v1beta1", "Cluster", "Tier", []string{"tr"}, []string{"Priority", "Age"}, false},
 		"clustergroups.crd.antrea.io":                           {"v1beta1", "Cluster", "ClusterGroup", []string{"cg"}, nil, true},
 		"groups.crd.antrea.io":                                  {"v1beta1", "Namespaced", "Group", []string{"grp"}, nil, true},
-		"externalentities.crd.antrea.io":                        {"v1alpha2", "Namespaced", "ExternalEntity", []string{"ee"}, nil, false},
+		"externalentities.crd.antrea.io":                        {"v1alpha2", "Namespaced", "ExternalEntity", []string{"ee"}, []string{"Address", "Address-2", "Enforcer", "Age"}, false},
 		"externalnodes.crd.antrea.io":                           {"v1alpha1", "Namespaced", "ExternalNode", []string{"en"}, nil, false},
 		"clusternetworkpolicies.policy.networking.k8s.io":       {"v1alpha2", "Cluster", "ClusterNetworkPolicy", []string{"cnp"}, []string{"Tier", "Priority", "Age"}, true},
 		"adminnetworkpolicies.policy.networking.k8s.io":         {"v1alpha1", "Cluster", "AdminNetworkPolicy", []string{"anp"}, []string{"Priority", "Age"}, true},
 		"baselineadminnetworkpolicies.policy.networking.k8s.io": {"v1alpha1", "Cluster", "BaselineAdminNetworkPolicy", []string{"banp"}, nil, true},
 		"cloudprovideraccounts.crd.cloud.antrea.io":             {"v1alpha1", "Namespaced", "CloudProviderAccount", []string{"cpa"}, []string{"Ready", "Break-Glass", "Braked", "Sole-Writer", "Last-Sync", "Age"}, true},
 		"cloudentityselectors.crd.cloud.antrea.io":              {"v1alpha1", "Namespaced", "CloudEntitySelector", []string{"ces"}, []string{"Account", "Account-Namespace", "Mode", "VMs", "Ready", "Break-Glass", "Age"}, true},
-		"virtualmachines.crd.cloud.antrea.io":                   {"v1alpha1", "Namespaced", "VirtualMachine", []string{"vm"}, []string{"Cloud-Provider", "Region", "Virtual-Private-Cloud", "State", "Agented", "Policies", "Mode", "Age"}, true},
+		"virtualmachines.crd.cloud.antrea.io":                   {"v1alpha1", "Namespaced", "VirtualMachine", []string{"vm"}, []string{"VM", "Addresses", "State", "Mode", "Policies", "Age"}, true},
 		"vpcs.crd.cloud.antrea.io":                              {"v1alpha1", "Namespaced", "Vpc", []string{"vpc"}, []string{"Cloud Provider", "Region", "Managed", "Age"}, true},
 	}
 	got := map[string]surface{}

@@ -105,6 +105,7 @@ func validatePolicy(decode decodePolicy) func(context.Context, *states, *questio
 		a := checkPolicy(ctx, s, &given.policy)
 		if len(a.errs) == 0 && a.err == nil {
 			a.warnings = append(warnings(&given.policy), remarks...)
+			a.warnings = append(a.warnings, asides(ctx, s.cached, &given.policy)...)
 		}
 		return a
 	}

@@ -122,6 +122,7 @@ func (h *handler) respond(ctx context.Context, in *admissionv1.AdmissionRequest)
 	switch {
 	case len(a.errs) > 0:
 		out.Result = refusal(a.errs, a.form)
+		out.Result.Details.Name, out.Result.Details.Group, out.Result.Details.Kind = shortened(in.Name, maxCause), in.Resource.Group, in.Resource.Resource
 	case a.err != nil:
 		out.Result = &metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,

@@ -3,12 +3,14 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/admission"
 )
 
 // State is what decisions look up about other objects.
@@ -19,6 +21,8 @@ type State interface {
 	PolicyIn(ctx context.Context, tier string) (*policy.Policy, error)
 	// Groups returns the Groups of a Namespace, or the ClusterGroups if that is empty.
 	Groups(ctx context.Context, namespace string) ([]policy.Group, error)
+	// Entities returns the ExternalEntities of a Namespace, or all if that is empty. It is asked of the cache only.
+	Entities(ctx context.Context, namespace string) (iter.Seq[admission.Entity], error)
 }
 
 // states are the two views of the same objects.

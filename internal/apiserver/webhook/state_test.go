@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/admission"
 )
 
 func TestTiers(t *testing.T) {
@@ -110,6 +112,10 @@ func TestNothingToDecideOn(t *testing.T) {
 	if got := ask(t, handlers, q); !got.Allowed {
 		t.Errorf("without a cache: %+v", got.Result)
 	}
+}
+
+func (down) Entities(context.Context, string) (iter.Seq[admission.Entity], error) {
+	return nil, errors.New("is not there")
 }
 
 func TestUpstream(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 )
@@ -310,6 +311,60 @@ func TestAccepted(t *testing.T) {
 		}
 		if got := ask(t, handlers, asked{path: path, operation: "CREATE", namespace: "ns", object: object}); !got.Allowed || len(got.Warnings) != 1 || got.Warnings[0] != want {
 			t.Errorf("%s: %+v, want the warning %s", object, got, want)
+		}
+	}
+}
+
+// TestRefusalNamesTheObject: a refusal says which object of which kind it is about, as the API server's own do.
+func TestRefusalNamesTheObject(t *testing.T) {
+	empty := view(t, false)
+	body := `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "question", "operation": "CREATE", "name": "p", "namespace": "vms",
+		"resource": {"group": "crd.antrea.io", "version": "v1beta1", "resource": "networkpolicies"},
+		"object": {"metadata": {"name": "p", "namespace": "vms"}, "spec": {"priority": 5, "tier": "securtyops", "appliedTo": [{"podSelector": {}}], "ingress": []}}}}`
+	w := httptest.NewRecorder()
+	webhook.Handlers(empty, empty)["/validate/annp"].ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/validate/annp", strings.NewReader(body)))
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(w.Body.Bytes(), &review); err != nil || review.Response == nil || review.Response.Allowed || review.Response.Result == nil {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+	if d := review.Response.Result.Details; d == nil || d.Name != "p" || d.Group != "crd.antrea.io" || d.Kind != "networkpolicies" || len(d.Causes) != 1 {
+		t.Errorf("%+v", d)
+	}
+	if m := review.Response.Result.Message; !strings.Contains(m, "the name of an existing Tier, one of securityops, ") {
+		t.Errorf("%s", m)
+	}
+}
+
+// TestWhatLooksLikeAMistakeIsWarnedOf: at once, when it is applied; it is accepted all the same.
+func TestWhatLooksLikeAMistakeIsWarnedOf(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, v1alpha2.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vm := &v1alpha2.ExternalEntity{}
+	vm.Namespace, vm.Name, vm.Labels = "vms", "vm", map[string]string{"nephe.antrea.io/tag-role": "db"}
+	group := &v1beta1.Group{}
+	group.Namespace, group.Name = "vms", "databases"
+	state := webhook.Reading{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(vm, group).Build()}
+	handlers := webhook.Handlers(state, state)
+	warned := func(spec string) []string {
+		t.Helper()
+		r := ask(t, handlers, asked{path: "/validate/annp", operation: "CREATE", namespace: "vms", object: "{metadata: {name: p, namespace: vms}, spec: " + spec + "}"})
+		if !r.Allowed {
+			t.Errorf("refused: %+v", r.Result)
+		}
+		return r.Warnings
+	}
+	if got := warned("{priority: 5, appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: db}}}], ingress: [{action: Allow, name: a, from: [{group: databases}]}]}"); len(got) != 0 {
+		t.Errorf("warned of nothing: %q", got)
+	}
+	got := warned("{priority: 5, appliedTo: [{externalEntitySelector: {matchLabels: {role: db}}}], ingress: [{action: Allow, name: a, from: [{group: database}, {ipBlock: {cidr: 10.1.2.3/16}}]}]}")
+	for i, want := range []string{"spec.ingress[0].from[1].ipBlock.cidr: ", "spec.ingress[0].from[0].group: invalid value \"database\": want a group that exists, one of databases",
+		"spec.appliedTo[0].externalEntitySelector: got a selector of nobody, want labels that some ExternalEntity has; none has role; did you mean nephe.antrea.io/tag-role?"} {
+		if len(got) != 3 || !strings.HasPrefix(got[i], want) {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

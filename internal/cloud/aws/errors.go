@@ -117,7 +117,9 @@ func classify(call string, err error, now time.Time) error {
 	case errors.As(err, &bound), errors.Is(err, cloud.ErrRegionUnknown):
 		e.Class = cloud.Terminal
 	case errors.As(err, &api):
-		e.Code = api.ErrorCode()
+		if understood(api) {
+			e.Code = api.ErrorCode()
+		}
 		class, known := classOfCode(e.Code)
 		if !known {
 			class = classOfForm(e.Code, status)
@@ -165,6 +167,7 @@ func plain(err error) error {
 	var notGranted *cloud.NotGrantedError
 	var bound *cloud.BoundError
 	var canceled *awssdk.RequestCanceledError
+	var answered *answerError
 	msg := ""
 	switch {
 	case errors.As(err, &notGranted):
@@ -176,6 +179,8 @@ func plain(err error) error {
 			noCredentials = inner // an assumed role needs credentials of its own
 		}
 		msg = "no usable credentials: " + plain(noCredentials.err).Error()
+	case errors.As(err, &answered) && (!errors.As(err, &api) || !understood(api)):
+		msg = answered.told()
 	case errors.As(err, &api) && api.ErrorMessage() != "":
 		msg = api.ErrorMessage()
 		var answer interface{ ServiceRequestID() string }

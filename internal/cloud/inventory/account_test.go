@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -134,6 +135,13 @@ func TestDeletion(t *testing.T) {
 	if got := l.calls("DescribeInstances") - calls; got != 1 {
 		t.Errorf("%d observations while the account is released", got)
 	}
+	// The realizer has said what becomes of the VMs; it says nothing more when the account is gone.
+	planned := get(l, &v1alpha1.CloudEntitySelector{}, "web", "all")
+	meta.SetStatusCondition(&planned.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionPlanned, Status: metav1.ConditionTrue, Reason: "OK"})
+	meta.SetStatusCondition(&planned.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionBreakGlass, Status: metav1.ConditionTrue, Reason: "OK"})
+	if err := l.api.Status().Update(t.Context(), planned); err != nil {
+		t.Fatal(err)
+	}
 	r.release()
 	l.reconcile()
 	l.reconcile()
@@ -143,6 +151,9 @@ func TestDeletion(t *testing.T) {
 		t.Errorf("remembered %v", l.inv.Keys())
 	}
 	ces := get(l, &v1alpha1.CloudEntitySelector{}, "web", "all").Status
+	if meta.FindStatusCondition(ces.Conditions, v1alpha1.ConditionPlanned) != nil || meta.FindStatusCondition(ces.Conditions, v1alpha1.ConditionBreakGlass) != nil {
+		t.Errorf("what was said of VMs that it has no more stays: %+v", ces.Conditions)
+	}
 	if condition(ces.Conditions, "Ready") != "False AccountNotFound" || ces.Error != "there is no CloudProviderAccount clouds/acc" || ces.MatchedVMs != nil {
 		t.Errorf("selector %+v", ces)
 	}

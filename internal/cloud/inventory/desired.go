@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -158,6 +157,7 @@ func (d *desired) addMachine(v view, m machine) bool {
 		labels, left := tagLabels(m.vm.Tags, v.userTags[key], v.mergeTags)
 		m.entityLabels(labels, key)
 		vm := m.virtualMachine(v, key, c)
+		selectable(vm.Labels, labels)
 		vm.Status.UnimportedTags, vm.Status.Mode, vm.Status.ModeReason = left, mode.mode, mode.by
 		if _, broken := v.modes.broken[key]; broken && !v.hasSay(namespace) {
 			vm.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionHeeded, Status: metav1.ConditionFalse,
@@ -235,6 +235,7 @@ func (m machine) virtualMachine(v view, key types.NamespacedName, c choice) *v1a
 		}
 		vm.Status.NetworkInterfaces = append(vm.Status.NetworkInterfaces, out)
 	}
+	vm.Status.Addresses = inShort(m.addresses())
 	return vm
 }
 
@@ -263,19 +264,8 @@ func accountLabels(account types.NamespacedName) map[string]string {
 // externalEntity has all addresses of the VM, the private ones first.
 func (m machine) externalEntity(meta metav1.ObjectMeta, enforcer string) *antreav1alpha2.ExternalEntity {
 	e := &antreav1alpha2.ExternalEntity{ObjectMeta: meta, Spec: antreav1alpha2.ExternalEntitySpec{ExternalNode: enforcer}}
-	var all []netip.Addr
-	for _, nic := range m.nics {
-		all = append(all, nic.PrivateIPs...)
-	}
-	for _, nic := range m.nics {
-		all = append(all, nic.PublicIPs...)
-	}
-	seen := map[netip.Addr]bool{}
-	for _, a := range all {
-		if !seen[a] {
-			seen[a] = true
-			e.Spec.Endpoints = append(e.Spec.Endpoints, antreav1alpha2.Endpoint{IP: a.String()})
-		}
+	for _, a := range m.addresses() {
+		e.Spec.Endpoints = append(e.Spec.Endpoints, antreav1alpha2.Endpoint{IP: a.String()})
 	}
 	return e
 }

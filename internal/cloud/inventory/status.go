@@ -329,6 +329,8 @@ type selectorVerdict struct {
 	count  *int32
 	// deletion is the policy of the account; empty if there is none.
 	deletion v1alpha1.DeletionPolicy
+	// orphaned: there is no account, and nobody else says any more what becomes of its VMs.
+	orphaned bool
 }
 
 func (p *pass) judgeSelector(s *v1alpha1.CloudEntitySelector, f selectorFacts) selectorVerdict {
@@ -387,6 +389,10 @@ func (i *Inventory) reportSelector(
 	news := i.set(&live.Status.Conditions, v1alpha1.ConditionReady, v.ready, live.Generation)
 	i.set(&live.Status.Conditions, v1alpha1.ConditionMatched, v.matched, live.Generation)
 	ignored := i.setHeeded(&live.Status.Conditions, v.heeded.condition(), live.Generation)
+	if v.orphaned {
+		meta.RemoveStatusCondition(&live.Status.Conditions, v1alpha1.ConditionPlanned)
+		meta.RemoveStatusCondition(&live.Status.Conditions, v1alpha1.ConditionBreakGlass)
+	}
 	if equality.Semantic.DeepEqual(s.Status, live.Status) {
 		return nil
 	}
@@ -422,10 +428,10 @@ func (i *Inventory) setHeeded(conditions *[]metav1.Condition, c *metav1.Conditio
 	return i.set(conditions, v1alpha1.ConditionHeeded, verdict{c.Status, c.Reason, c.Message}, generation)
 }
 
-// reportAccountMissing says on a selector that its account does not exist.
+// reportAccountMissing says on a selector that its account does not exist, and takes back what was said of VMs that it has no more.
 func (i *Inventory) reportAccountMissing(ctx context.Context, s *v1alpha1.CloudEntitySelector, account types.NamespacedName) error {
 	missing := no(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("there is no CloudProviderAccount %s", account))
-	return i.reportSelector(ctx, s, selectorVerdict{ready: missing, matched: missing}, nil)
+	return i.reportSelector(ctx, s, selectorVerdict{ready: missing, matched: missing, orphaned: true}, nil)
 }
 
 // judgeQueues decides the condition EventsReceived; false if the account has no queues.

@@ -19,12 +19,13 @@ func (s *StatusWriter) writePolicies(ctx context.Context, r Report) error {
 	for _, vm := range r.Result.VMs {
 		modes[vm.VM] = vm.Mode
 	}
+	would := wouldBe(r, modes)
 	before := s.suspended[r.Account]
 	now := map[string]bool{}
 	s.suspended[r.Account] = now
 	var errs []error
 	for _, p := range r.Result.Policies {
-		node, known := nodeStatus(r, p, modes)
+		node, known := nodeStatus(r, p, modes, would[p.UID])
 		if !known && before[p.UID] {
 			node, known = retraction(r), true
 		}
@@ -45,21 +46,33 @@ func (s *StatusWriter) writePolicies(ctx context.Context, r Report) error {
 
 // nodeStatus is what to post of a policy once it is decided: realized everywhere, or not enforced somewhere and pending nowhere; false before.
 //
-// That a mode does not let it be enforced is reported as a failure: of what the API can say, only that tells that it is not in force, that
-// waiting does not change it, and why.
-func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode) (v1beta2.NetworkPolicyNodeStatus, bool) {
+// That a mode does not let it be enforced is reported as a failure: of what an Antrea Controller knows, only that tells that it is not in
+// force, that waiting does not change it, and why. A controller of ours knows from the numbers where it is only planned for.
+func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode, would wouldBecome) (v1beta2.NetworkPolicyNodeStatus, bool) {
 	node := v1beta2.NetworkPolicyNodeStatus{NodeName: r.EnforcerKey, Generation: p.Generation}
 	if len(p.Pending) > 0 && r.Err == nil {
 		return node, false
 	}
 	all := len(p.Failed) + len(p.Realized) + len(p.Pending) + len(p.Suspended)
+	var planned, suspended []plan.VMRef
+	for _, vm := range p.Suspended {
+		if modes[vm] == plan.Planned {
+			planned = append(planned, vm)
+		} else {
+			suspended = append(suspended, vm)
+		}
+	}
+	node.Workloads, node.WorkloadsRealized, node.WorkloadsPlanned = int32(all), int32(len(p.Realized)), int32(len(planned))
 	var why []string
-	if len(p.Suspended) > 0 { // first, for it is short, and long messages are cut
-		why = append(why, fmt.Sprintf("not enforced on %d of %d VMs: %s", len(p.Suspended), all, countModes(p.Suspended, modes)))
+	if len(suspended) > 0 { // first, for it is short, and long messages are cut
+		why = append(why, fmt.Sprintf("not enforced on %d of %d VMs: %s", len(suspended), all, countModes(suspended, modes)))
+	}
+	if len(planned) > 0 {
+		why = append(why, would.text(len(planned)))
 	}
 	switch {
 	case len(p.Failed) > 0:
-		why = append(why, fmt.Sprintf("%d of %d VMs: %s", len(p.Failed), all, p.Failed[0].Message))
+		why = append(why, fmt.Sprintf("refused on %d of %d VMs: %s", len(p.Failed), all, p.Failed[0].Message))
 	case len(p.Pending) > 0:
 		why = append(why, failureText(r.Err))
 	}

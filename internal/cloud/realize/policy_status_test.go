@@ -32,15 +32,15 @@ func TestPolicyStatusByMode(t *testing.T) {
 		report Report
 		want   []string
 	}{
-		{"plan", report(nil, plan.PolicyStatus{Suspended: on(planned)}), []string{"cloud/vms/shop a 2 true not enforced on 1 of 1 VMs: 1 in mode plan"}},
+		{"plan", report(nil, plan.PolicyStatus{Suspended: on(planned)}), []string{"cloud/vms/shop a 2 true planned on 1 VM, nothing is written"}},
 		{"to be enforced", report(nil, plan.PolicyStatus{Pending: on(webVM)}), []string{"cloud/vms/shop a 0 false"}},
 		{"still", report(nil, plan.PolicyStatus{Pending: on(webVM)}), nil},
 		{"enforced", report(nil, plan.PolicyStatus{Realized: on(webVM)}), []string{"cloud/vms/shop a 2 false"}},
 		{"in motion", report(nil, plan.PolicyStatus{Pending: on(webVM)}), nil},
 		{"some", report(nil, plan.PolicyStatus{Realized: on(webVM), Suspended: on(planned, released, broken)}),
-			[]string{"cloud/vms/shop a 2 true not enforced on 3 of 4 VMs: 1 in mode break-glass, 1 in mode plan, 1 in mode released"}},
+			[]string{"cloud/vms/shop a 2 true not enforced on 2 of 4 VMs: 1 in mode break-glass, 1 in mode released; planned on 1 VM, nothing is written"}},
 		{"others are refused", report(nil, plan.PolicyStatus{Failed: refused, Suspended: on(broken)}),
-			[]string{"cloud/vms/shop a 2 true not enforced on 1 of 2 VMs: 1 in mode break-glass; 1 of 2 VMs: needs 73 rules"}},
+			[]string{"cloud/vms/shop a 2 true not enforced on 1 of 2 VMs: 1 in mode break-glass; refused on 1 of 2 VMs: needs 73 rules"}},
 		{"others wait", report(errors.New("AuthFailure"), plan.PolicyStatus{Pending: on(webVM), Suspended: on(broken)}),
 			[]string{"cloud/vms/shop a 2 true not enforced on 1 of 2 VMs: 1 in mode break-glass; AuthFailure"}},
 	} {

@@ -204,7 +204,7 @@ func TestVirtualMachineStatus(t *testing.T) {
 			[]string{"a Realized"}, nil, []string{"cloud/vms/shop a 1 false"}},
 		{"a second one is refused", reportOf(nil, nil, onVM("a", 1, true, ""), onVM("b", 1, false, quota)), "1/2", metav1.ConditionFalse,
 			cloudv1.ReasonPolicyFailed, []string{"a Realized", "b Failed " + quota}, []string{"Warning PolicyFailed b: " + quota},
-			[]string{"cloud/vms/shop a 1 false", "cloud/vms/shop b 1 true 1 of 2 VMs: " + quota}},
+			[]string{"cloud/vms/shop a 1 false", "cloud/vms/shop b 1 true refused on 1 of 2 VMs: " + quota}},
 		{"an edit whose calls fail", reportOf(errors.New("AuthFailure [request 1-2]"), nil, onVM("a", 2, false, "")), "0/1", metav1.ConditionFalse,
 			cloudv1.ReasonPolicyFailed, []string{"a Failed AuthFailure"}, []string{"Warning RealizationFailed AuthFailure", "Warning PolicyFailed a: AuthFailure"},
 			[]string{"cloud/vms/shop a 2 true AuthFailure"}},

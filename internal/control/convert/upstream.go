@@ -307,7 +307,7 @@ func (u *upstream) peers(r *policy.Rule, d policy.Direction, in []upstreamPeer, 
 				u.warn(path+"["+strconv.Itoa(i)+"].domainNames", p.names[0],
 					"domainNames in rules that "+strings.ToLower(u.words.allow)+" only; it holds for the addresses that the enforcer has seen the name resolve to")
 			}
-			r.Peers = append(r.Peers, policy.Peer{DomainNames: rooted(p.names)})
+			r.Peers = append(r.Peers, policy.Peer{DomainNames: p.names})
 		default:
 			closed = true
 			u.warn(path+"["+strconv.Itoa(i)+"]", "", u.words.peers[d]+u.instead(r.Action, "peers"))
@@ -317,15 +317,6 @@ func (u *upstream) peers(r *policy.Rule, d policy.Direction, in []upstreamPeer, 
 		r.Peers, r.NoPeers = nil, false
 	}
 	return closed
-}
-
-// rooted returns the names without the dot that may end them, which enforcers do not see in answers.
-func rooted(names []string) []string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = strings.TrimSuffix(n, ".")
-	}
-	return out
 }
 
 // ports sets the ports of a rule and reports whether one of them is not understood.

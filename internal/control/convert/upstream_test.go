@@ -58,7 +58,7 @@ func TestUpstreamOddities(t *testing.T) {
 	if *p.TierPriority != policy.AdminTierPriority || p.AppliedTo != nil || len(p.Warnings) != 2 {
 		t.Errorf("%+v", p)
 	}
-	want(t, []policy.Rule{{Action: policy.Drop, NoPeers: true, Peers: []policy.Peer{{DomainNames: []string{"a.example"}}}}}, p.Egress)
+	want(t, []policy.Rule{{Action: policy.Drop, NoPeers: true, Peers: []policy.Peer{{DomainNames: []string{"a.example."}}}}}, p.Egress)
 	b := BaselineAdminNetworkPolicy(decode[v1alpha1.BaselineAdminNetworkPolicy](t, "spec: {subject: {namespaces: {}}, "+
 		"ingress: [{action: Pass, from: [{namespaces: {}}], ports: [{portNumber: {port: 0}}, {}]}]}"))
 	if b.Ingress[0].Action != policy.Drop || len(b.Warnings) != 2 || b.Ingress[0].Ports != nil {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,7 +56,7 @@ func at(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]"
 func ValidatePolicy(p *policy.Policy, tiers map[string]int32) []policy.FieldError {
 	c := &checker{}
 	if _, ok := tiers[p.Tier]; p.Tier != "" && !ok && !strings.Contains(legacyTiers, " "+p.Tier+" ") {
-		c.add("spec.tier", p.Tier, "the name of an existing Tier")
+		c.errs = append(c.errs, NoSuchTier(p.Tier, slices.Collect(maps.Keys(tiers)))...)
 	}
 	c.names(p)
 	c.placement(p)

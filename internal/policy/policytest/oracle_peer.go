@@ -1,8 +1,6 @@
 package policytest
 
 import (
-	"sort"
-
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -144,7 +142,6 @@ func (o *oracle) peer(p *oraclePolicy, d policy.Direction, peers []policy.Peer, 
 			add(o.group(policy.AddressGroup, pick{p.in.Namespace, x.NamespaceSelector, x.PodSelector, x.ExternalEntitySelector, nil}))
 		}
 	}
-	sort.Strings(out.AddressGroups)
 	return out
 }
 

@@ -145,10 +145,15 @@ func (o *oracle) antrea(p *oraclePolicy) {
 	}
 }
 
+// unique keeps the first of each, in the order as written.
 func unique(in []string) []string {
-	out := append([]string(nil), in...)
-	sort.Strings(out)
-	return slices.Compact(out)
+	var out []string
+	for _, name := range in {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 func (o *oracle) rule(p *oraclePolicy, d policy.Direction, index int, in policy.Rule, relative bool) {
@@ -225,7 +230,6 @@ func (o *oracle) sameNamespace(p *oraclePolicy, base policy.ComputedRule, peers 
 		g := o.group(policy.AddressGroup, pick{namespace: namespace, pod: x.PodSelector, ee: x.ExternalEntitySelector})
 		peer.AddressGroups = append(peer.AddressGroups, p.use(policy.AddressGroup, g))
 	}
-	sort.Strings(peer.AddressGroups)
 	setPeer(&base, peer)
 	p.out.Rules = append(p.out.Rules, base)
 }

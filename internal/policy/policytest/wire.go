@@ -70,6 +70,9 @@ func list[T any](o object, key string, in []T, f func(*T) any) {
 
 func text(s *string) any { return *s }
 
+// inOrder returns names sorted, as the recorded answers have them.
+func inOrder(names []string) []string { return slices.Sorted(slices.Values(names)) }
+
 // WirePolicy renders one policy.
 func WirePolicy(p *policy.ComputedPolicy) any {
 	source := object{"type": string(p.Source.Kind), "name": p.Source.Name}
@@ -81,7 +84,7 @@ func WirePolicy(p *policy.ComputedPolicy) any {
 	if p.Priority != nil {
 		o["priority"] = number(*p.Priority)
 	}
-	list(o, "appliedToGroups", p.AppliedToGroups, text)
+	list(o, "appliedToGroups", inOrder(p.AppliedToGroups), text)
 	list(o, "rules", p.Rules, wireRule)
 	return o
 }
@@ -95,14 +98,14 @@ func wireRule(r *policy.ComputedRule) any {
 	set(o, "priority", r.Priority, number(r.Priority))
 	set(o, "name", r.Name, r.Name)
 	set(o, "logLabel", r.LogLabel, r.LogLabel)
-	list(o, "appliedToGroups", r.AppliedToGroups, text)
+	list(o, "appliedToGroups", inOrder(r.AppliedToGroups), text)
 	list(o, "services", r.Services, wireService)
 	return o
 }
 
 func wirePeer(p *policy.ComputedPeer) any {
 	o := object{}
-	list(o, "addressGroups", p.AddressGroups, text)
+	list(o, "addressGroups", inOrder(p.AddressGroups), text)
 	list(o, "fqdns", p.FQDNs, text)
 	list(o, "ipBlocks", p.IPBlocks, func(b *policy.CIDRBlock) any {
 		block := object{"cidr": wirePrefix(&b.CIDR)}

@@ -16,6 +16,7 @@ func ec2Actions() map[string]action {
 		"DescribeVpcPeeringConnections": describePeerings,
 
 		"DescribeInstances":               describeInstances,
+		"DescribeInstanceStatus":          describeInstanceStatus,
 		"RunInstances":                    runInstances,
 		"StartInstances":                  startInstances,
 		"StopInstances":                   stopInstances,

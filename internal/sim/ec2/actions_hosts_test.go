@@ -40,6 +40,9 @@ func (s *story) machines() {
 	if err := running.Wait(s.ctx, &awsec2.DescribeInstancesInput{InstanceIds: s.instances}, time.Minute); err != nil {
 		s.Fatal(err)
 	}
+	if err := awsec2.NewInstanceStatusOkWaiter(s.c).Wait(s.ctx, &awsec2.DescribeInstanceStatusInput{InstanceIds: s.instances}, time.Minute); err != nil {
+		s.Fatal(err)
+	}
 	described, err := s.c.DescribeInstances(s.ctx, &awsec2.DescribeInstancesInput{InstanceIds: s.instances})
 	must(s.T, described, err)
 	if len(described.Reservations) != 2 {

@@ -151,13 +151,32 @@ func (l *loader) collector(name string, members map[string]json.RawMessage) (wor
 	return l.collectorRegions(l.path(name), r)
 }
 
-// collectorRegions splits a collector dump by the regions that its VPCs name.
-func (l *loader) collectorRegions(name string, all rawRegion) (world.State, error) {
+// regionOfZones is the region that all zones of the subnets are in; "" if they name none, or several.
+func regionOfZones(subnets []rawSubnet) string {
 	region := ""
+	for _, s := range subnets {
+		of := strings.TrimRight(s.AvailabilityZone, "abcdefghijklmnopqrstuvwxyz")
+		switch {
+		case of == "" || of == s.AvailabilityZone:
+		case region == "":
+			region = of
+		case region != of:
+			return ""
+		}
+	}
+	return region
+}
+
+// collectorRegions finds out which region a collector dump is of: the one that its VPCs name, or the one of its zones.
+func (l *loader) collectorRegions(name string, all rawRegion) (world.State, error) {
+	region, zoned := "", regionOfZones(all.subnets)
 	for _, v := range all.vpcs {
+		if v.Region == "" {
+			v.Region = zoned // some collectors leave it out
+		}
 		switch {
 		case v.Region == "":
-			return world.State{}, fmt.Errorf("%s: vpcs: %s: Region: expected the name of a region", name, v.VpcId)
+			return world.State{}, fmt.Errorf("%s: vpcs: %s: Region: expected the name of a region, or subnets with an AvailabilityZone", name, v.VpcId)
 		case region == "":
 			region = v.Region
 		case region != v.Region:

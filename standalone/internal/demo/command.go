@@ -88,7 +88,7 @@ func run(ctx context.Context, p Parts, f flags, out, errOut io.Writer) error {
 		}
 		f.dataDir = dir
 	}
-	d := demonstration{Parts: p, flags: f, temporary: temporary, teller: &teller{out: out}}
+	d := demonstration{Parts: p, flags: f, temporary: temporary, teller: &teller{out: out, screen: screenOf(out, os.Getenv, ctx.Done())}}
 	cfg := up.Config{
 		DataDir: f.dataDir, Listen: f.listen, CRDs: p.CRDs, Controller: up.WithLogFile(f.dataDir, p.Controller),
 		Progress: errOut, Terminal: up.IsTerminal(errOut),

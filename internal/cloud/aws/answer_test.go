@@ -1,0 +1,46 @@
+package aws_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
+)
+
+// TestWhatIsNotUnderstoodIsShown: where something else answers than the cloud, the error names the call, the URL, the status and the first
+// line of what came back, without what would do more to a terminal than print, and never much.
+func TestWhatIsNotUnderstoodIsShown(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		want   string
+		class  cloud.Class
+	}{
+		"a proxy":         {http.StatusBadGateway, "\n<html><title>Squid: \x1b[2Jno route</title>\n<body>", "502 Bad Gateway: <html><title>Squid: [2Jno route</title>", cloud.Unavailable},
+		"a login":         {http.StatusForbidden, "please log in\nsecond line", "403 Forbidden: please log in", cloud.Auth},
+		"nothing":         {http.StatusNotFound, "", "404 Not Found and no text", cloud.Terminal},
+		"JSON":            {http.StatusBadRequest, `{"error": "wrong service"}`, `400 Bad Request: {"error": "wrong service"}`, cloud.Terminal},
+		"a redirect":      {http.StatusMovedPermanently, "moved", "301 Moved Permanently: moved", cloud.Terminal},
+		"a long line":     {http.StatusBadRequest, strings.Repeat("x", 100_000), "400 Bad Request: " + strings.Repeat("x", cloud.MaxWords), cloud.Terminal},
+		"XML of its kind": {http.StatusBadRequest, "<?xml version=\"1.0\"?>\n<Oops/>", "400 Bad Request: <Oops/>", cloud.Terminal},
+	} {
+		server := record(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, c.body)
+		})
+		p, err := aws.New(aws.Config{Credential: v1alpha1.AWSCredential{AccessKeyID: "AKIA", AccessKeySecret: "s"}, Region: "eu-west-1", Endpoint: server.URL,
+			MaxAttempts: 1, UserAgent: "t"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.OwnerID(t.Context())
+		want := "GetCallerIdentity (" + string(c.class) + "): POST " + server.URL + "/ was answered with " + c.want
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v\nwant %s", name, err, want)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package realize
+
+import (
+	"fmt"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// wouldBecome says what would become of a policy on the VMs in mode plan if they were enforced.
+type wouldBecome struct {
+	// known is false while nobody has computed it.
+	known             bool
+	enforced, refused int
+	// why is the first reason of a refusal.
+	why string
+}
+
+// wouldBe says it of all policies, by UID.
+func wouldBe(r Report, modes map[plan.VMRef]plan.Mode) map[string]wouldBecome {
+	if r.Would == nil {
+		return nil
+	}
+	out := make(map[string]wouldBecome, len(r.Would.Policies))
+	for _, p := range r.Would.Policies {
+		w := wouldBecome{known: true}
+		for _, vms := range [][]plan.VMRef{p.Realized, p.Pending} {
+			for _, vm := range vms {
+				if modes[vm] == plan.Planned {
+					w.enforced++
+				}
+			}
+		}
+		for _, f := range p.Failed {
+			if modes[f.VM] != plan.Planned {
+				continue
+			}
+			if w.refused++; w.why == "" {
+				w.why = f.Message
+			}
+		}
+		out[p.UID] = w
+	}
+	return out
+}
+
+// text says it for people.
+func (w wouldBecome) text(planned int) string {
+	text := "planned on " + plan.Counted(planned, "VM")
+	switch {
+	case !w.known:
+		return text + ", nothing is written"
+	case w.refused == 0:
+		return fmt.Sprintf("%s: %d would be enforced", text, w.enforced)
+	}
+	return fmt.Sprintf("%s: %d would be enforced, %d refused: %s", text, w.enforced, w.refused, w.why)
+}

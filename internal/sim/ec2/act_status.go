@@ -1,0 +1,60 @@
+package ec2
+
+import (
+	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// describeInstanceStatus tells of running instances, or of all if that is asked for, that they are well: what clients wait for after they
+// have started some.
+func describeInstanceStatus(r *request) ([]wire.Element, error) {
+	rule := pageRule{min: 5, max: 1000, whole: 1000, ids: "InstanceId", idsName: "instancesSet"}
+	ids := r.params.Strings("InstanceId")
+	if len(ids) > 0 {
+		rule.whole = 0
+	}
+	if _, err := pageSize(r, rule); err != nil {
+		return nil, err
+	}
+	all, _, err := r.params.Bool("IncludeAllInstances")
+	if err != nil {
+		return nil, err
+	}
+	instances, err := r.region.Instances(ids...)
+	if err != nil {
+		return nil, err
+	}
+	var shown []world.Instance
+	for _, i := range instances {
+		if all || i.State == world.Running {
+			shown = append(shown, i)
+		}
+	}
+	known := instanceAttributes()
+	page, err := list(r, listing[world.Instance]{
+		items: shown,
+		key:   func(i world.Instance) string { return i.ID },
+		known: wire.Attributes[world.Instance]{
+			"availability-zone": known["availability-zone"], "instance-state-name": known["instance-state-name"], "instance-state-code": known["instance-state-code"],
+		},
+		tags: func(i world.Instance) map[string]string { return i.Tags },
+		page: rule,
+	})
+	if err != nil {
+		return nil, err
+	}
+	set := wire.List("instanceStatusSet", page.Items, func(i world.Instance) []wire.Element {
+		health := "ok"
+		if i.State != world.Running {
+			health = "not-applicable"
+		}
+		return []wire.Element{
+			wire.Text("instanceId", i.ID),
+			wire.Text("availabilityZone", i.Zone),
+			instanceState("instanceState", i.State),
+			wire.Node("systemStatus", wire.Text("status", health)),
+			wire.Node("instanceStatus", wire.Text("status", health)),
+		}
+	})
+	return []wire.Element{set, wire.Text("nextToken", page.Next)}, nil
+}
