@@ -62,8 +62,8 @@ type stats struct {
 func shorten(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
-		if len(l) > 400 {
-			lines[i] = l[:400] + "..."
+		if len(l) > 600 {
+			lines[i] = l[:300] + " ... " + l[len(l)-250:]
 		}
 	}
 	if len(lines) > 80 {

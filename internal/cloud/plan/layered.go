@@ -1,0 +1,320 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
+)
+
+// ComputeLayered is Compute by layers: what is wanted does not look at the way there, and the way is found by one checker.
+func ComputeLayered(in Input, lower Lowerer) (out *Result) {
+	defer func() {
+		switch r := recover(); r {
+		case nil:
+		case stopped{}:
+			out = &Result{Plan: Plan{Account: in.Account}, Stopped: true}
+		default:
+			panic(r)
+		}
+	}()
+	in.recall, in.effort = newRecall(), &effort{most: math.MaxInt}
+	if in.ClusterID == "" {
+		return &Result{
+			Plan:     Plan{Account: in.Account},
+			Refusals: []Refusal{{Message: "the controller has no cluster id, so it could not tell its own security groups from others"}},
+		}
+	}
+	c := newComputation(in, lower, false)
+	c.designs = true
+	revision := c.revision()
+	out = &Result{Plan: Plan{Account: in.Account}}
+	for _, s := range c.regions {
+		steps, dirty, later := s.transit(revision)
+		out.Plan.Steps = append(out.Plan.Steps, steps...)
+		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
+		for _, vm := range s.order {
+			status := s.vmStatus(vm, dirty)
+			if status.Mode == Enforce {
+				out.Refusals = append(out.Refusals, s.vmRefusals(vm)...)
+			}
+			out.VMs = append(out.VMs, status)
+		}
+		out.Drift = append(out.Drift, s.drift()...)
+		for note := range s.noted {
+			out.Notes = append(out.Notes, note)
+		}
+	}
+	out.Policies = c.tally(out.VMs)
+	out.sort()
+	in.recall.lacks.number(out.Refusals)
+	in.advise(out, lower)
+	out.Followed = len(in.Succession.Changes)
+	return out
+}
+
+// revision identifies the policies, whatever the members of their groups.
+func (c *computation) revision() string {
+	h := sha256.New()
+	for _, p := range c.policies {
+		fmt.Fprintln(h, p.ref, p.stage, p.tier, p.priority, p.problem)
+		for _, r := range p.rules {
+			fmt.Fprintln(h, r.index, r.direction, r.verdict, r.services, r.named, r.groups, r.blocks.Prefixes(), r.appliedTo)
+		}
+	}
+	fmt.Fprintln(h, c.in.Failsafe, c.in.Modes)
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
+}
+
+// transit finds the steps of a region.
+func (s *regionState) transit(revision string) (steps []Step, dirty map[string]bool, later bool) {
+	s.settle()
+	change := transition.Change{
+		From: s.snap, Limits: s.limits, Ours: s.owned, Stop: s.mayStop, Relabels: s.relabels(revision),
+		Fits:   func(rules []cloud.Rule) bool { return s.lower.Fits(rules, s.quota()) },
+		Urgent: map[string]bool{}, First: []string{cloud.TagClaim},
+	}
+	for _, n := range s.nics {
+		if s.mode(n) == BreakGlass {
+			change.Urgent[n.ID] = true
+		}
+	}
+	for {
+		change.To = s.goal(revision)
+		held := transition.Conflicts(change)
+		more := false
+		for _, n := range s.nics {
+			if was, is := s.restrict[n], held[n.ID]; is[0] && !was[0] || is[1] && !was[1] {
+				s.restrict[n], more = [2]bool{was[0] || is[0], was[1] || is[1]}, true
+			}
+		}
+		if !more {
+			break
+		}
+		s.settle()
+	}
+	if len(s.restrict) > 0 {
+		for i := range change.To.Networks { // not in force yet
+			tags := change.To.Networks[i].Tags
+			if _, ok := tags[cloud.TagRevision]; !ok {
+				continue
+			}
+			delete(tags, cloud.TagRevision)
+			if r, ok := change.From.Networks[i].Tags[cloud.TagRevision]; ok {
+				tags[cloud.TagRevision] = r
+			}
+		}
+	}
+	order := transition.Plan(change)
+	e := &emitter{regionState: s, dirty: map[string]bool{}, freed: map[*nic]bool{}, remembered: map[*class]map[string]string{}}
+	for _, st := range order.Steps {
+		e.stage = st.Stage
+		e.add(st.Network, st.Op)
+		e.explain(st)
+	}
+	if len(order.Steps) == 0 {
+		s.blocked(order.Blocked)
+	}
+	return e.steps, e.dirty, len(s.restrict) > 0 || len(order.Blocked) > 0
+}
+
+// explain says why the last step is made.
+func (e *emitter) explain(st transition.Step) {
+	step := &e.steps[len(e.steps)-1]
+	step.Urgent = st.Urgent
+	key := st.Op.Target
+	if key == "" {
+		key = "+" + st.Op.Group.Name
+	}
+	switch st.Op.Kind {
+	case cloud.OpCreateGroup:
+		if g := e.byKey[key]; g != nil {
+			step.Op.Reason = fmt.Sprintf("%s class, interfaces: %d", strings.ToLower(string(g.class.state)), len(g.class.nics))
+			step.Policies = e.policiesOf(g.class)
+		}
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
+		if g := e.byKey[key]; g != nil {
+			e.becauseOfRules(g.class, st.Op.Rules)
+		}
+	case cloud.OpSetInterfaceGroups:
+		for _, n := range e.nics {
+			if n.ID == key {
+				step.Op.Reason = e.purpose(n)
+				step.Policies = e.policiesOf(n.class)
+			}
+		}
+	}
+}
+
+// relabels reports whether the policies in force everywhere are those that are wanted.
+func (s *regionState) relabels(revision string) bool {
+	for i := range s.snap.Networks {
+		n := &s.snap.Networks[i]
+		concerned := n.Tags[cloud.TagClaim] == s.in.ClusterID || slices.ContainsFunc(s.classes, func(c *class) bool { return c.network.ID == n.ID })
+		if concerned && n.Tags[cloud.TagRevision] != revision {
+			return false
+		}
+	}
+	return true
+}
+
+// blocked says of interfaces for which there is no clean order that they stay as they are.
+func (s *regionState) blocked(all []transition.Violation) {
+	why := map[string]string{}
+	for _, v := range all {
+		for _, id := range slices.Concat(v.Interfaces, v.Holders) {
+			if why[id] == "" {
+				why[id] = fmt.Sprintf("blocked: %s %s %s %s %s", v.Kind, v.Group, v.Direction, v.Service, v.Addrs.Prefixes())
+			}
+		}
+	}
+	for _, n := range s.nics {
+		if why[n.ID] != "" && s.frozen[n] == "" {
+			s.frozen[n] = why[n.ID]
+		}
+	}
+}
+
+// goal is the region as it shall be.
+func (s *regionState) goal(revision string) *cloud.Snapshot {
+	to := *s.snap
+	to.Groups, to.Interfaces, to.Networks = nil, slices.Clone(s.snap.Interfaces), slices.Clone(s.snap.Networks)
+	id := func(network, key string) string {
+		if name, ok := strings.CutPrefix(key, "+"); ok {
+			return model.PlannedGroupID + network + "/" + name
+		}
+		return key
+	}
+	e := &emitter{regionState: s}
+	needed := e.stillNeeded()
+	busy := map[string]bool{}
+	for i := range s.snap.Groups {
+		g := s.snap.Groups[i]
+		switch wanted := s.byKey[g.ID]; {
+		case !s.owned(&g):
+			busy[g.NetworkID] = busy[g.NetworkID] || g.OwnedBy(s.in.ClusterID)
+		case wanted != nil:
+			g.Rules = s.goalRules(wanted)
+			g.Tags = s.goalTags(wanted, g.Tags)
+			busy[g.NetworkID] = true
+		case !needed[g.ID] && s.networks[g.NetworkID] != nil && s.networks[g.NetworkID].foreign == "":
+			continue
+		default:
+			busy[g.NetworkID] = true
+		}
+		to.Groups = append(to.Groups, g)
+	}
+	for _, g := range s.allGroups() {
+		busy[g.class.network.ID] = true
+		if g.existing != nil {
+			continue
+		}
+		to.Groups = append(to.Groups, cloud.Group{
+			ID: id(g.class.network.ID, g.key), Name: g.name, NetworkID: g.class.network.ID, OwnerID: s.snap.OwnerID,
+			Description: "Nephele: one class of interfaces of the account " + s.in.Account, Rules: s.goalRules(g), Tags: s.goalTags(g, nil),
+		})
+	}
+	slices.SortFunc(to.Groups, func(a, b cloud.Group) int { return strings.Compare(a.ID, b.ID) })
+	byID := s.byID()
+	for i := range to.Interfaces {
+		n := byID[to.Interfaces[i].ID]
+		if n == nil {
+			continue
+		}
+		groups := make([]string, len(n.target))
+		for k, key := range n.target {
+			groups[k] = id(n.NetworkID, key)
+		}
+		to.Interfaces[i].GroupIDs = slices.Sorted(slices.Values(groups))
+		to.Interfaces[i].Tags = s.goalInterfaceTags(n)
+	}
+	for i := range to.Networks {
+		n := &to.Networks[i]
+		n.Tags = maps.Clone(n.Tags)
+		if n.Tags == nil {
+			n.Tags = map[string]string{}
+		}
+		classes := slices.ContainsFunc(s.classes, func(c *class) bool { return c.network.ID == n.ID })
+		switch {
+		case classes || busy[n.ID] && n.Tags[cloud.TagClaim] == s.in.ClusterID:
+			n.Tags[cloud.TagClaim], n.Tags[cloud.TagRevision] = s.in.ClusterID, revision
+		case n.Tags[cloud.TagClaim] == s.in.ClusterID:
+			delete(n.Tags, cloud.TagClaim)
+			delete(n.Tags, cloud.TagRevision)
+		}
+	}
+	return &to
+}
+
+func (s *regionState) goalRules(g *group) []cloud.Rule {
+	out := slices.Clone(g.rules)
+	for i := range out {
+		out[i].Description = ruleDescription
+		if name := out[i].Peer.GroupName; name != "" {
+			network := g.class.network.ID
+			if o := s.byKey["+"+name]; o != nil {
+				network = o.class.network.ID
+			}
+			out[i].Peer = cloud.Peer{GroupID: model.PlannedGroupID + network + "/" + name}
+		}
+	}
+	slices.SortFunc(out, cloud.Rule.Compare)
+	return out
+}
+
+func (s *regionState) goalTags(g *group, is map[string]string) map[string]string {
+	kind := cloud.KindClass
+	switch {
+	case g.class.gathers:
+		kind = kindMembers
+	case g != g.class.groups[0]:
+		kind = kindSpill
+	}
+	out := map[string]string{}
+	for k, v := range is {
+		if !strings.HasPrefix(k, cloud.TagPolicies) || k == cloud.TagRevision {
+			out[k] = v
+		}
+	}
+	if g.existing == nil {
+		out[cloud.TagCluster], out[cloud.TagKind], out[cloud.TagAccount], out[cloud.TagClass] = s.in.ClusterID, kind, s.in.Account, g.class.hash
+	}
+	if g == g.class.groups[0] && !g.class.gathers {
+		maps.Copy(out, s.enforced(g.class).tags())
+	}
+	return out
+}
+
+func (s *regionState) goalInterfaceTags(n *nic) map[string]string {
+	out := maps.Clone(n.Tags)
+	if out == nil {
+		out = map[string]string{}
+	}
+	switch {
+	case n.alien != "" || n.network.foreign != "":
+	case n.state == Guarded && (n.recorded == nil || n.forged):
+		want := formerTags(n.former)
+		for i := 0; ; i++ {
+			if _, ok := out[formerTagKey(i)]; !ok {
+				break
+			}
+			delete(out, formerTagKey(i))
+		}
+		maps.Copy(out, want)
+	case n.state != Guarded && n.recorded != nil:
+		for i := 0; ; i++ {
+			if _, ok := out[formerTagKey(i)]; !ok {
+				break
+			}
+			delete(out, formerTagKey(i))
+		}
+	}
+	return out
+}

@@ -1,0 +1,632 @@
+package transition
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// Step is one operation. Steps of one stage about different objects may be applied in any order and at the same time; those
+// of a later stage wait for all of them.
+type Step struct {
+	Network string
+	Op      cloud.Op
+	Stage   int
+	// Urgent is set if nothing may make the step wait.
+	Urgent bool
+}
+
+// Order is how far a change can go, and what holds up the rest.
+type Order struct {
+	Steps []Step
+	// Blocked are the edits for which there is no clean moment, with the reason; empty if the steps lead to the end.
+	Blocked []Violation
+	// Later is set if some of what is blocked only waits for IDs that the steps create.
+	Later bool
+}
+
+// batchSize is how many objects one call tags. Clouds take more, but tags are to be written not long before interfaces are
+// edited and removed not long after.
+const batchSize = 50
+
+// worklist is what is still to be done.
+type worklist struct {
+	*state
+	wanted  map[string][]cloud.Rule // of groups of ours that shall exist
+	doomed  []string                // groups that shall not
+	order   []string                // groups of ours, sorted
+	movers  []*cohort
+	temp    map[string]map[cloud.Rule]bool // rules that are there as long as others move
+	blocked []Violation
+
+	steps []Step
+	stage int
+	// written are the interfaces whose tags are as they shall be once they have moved.
+	written map[string]bool
+}
+
+// Plan finds an order for a change, as far as there is one.
+func Plan(c Change) Order {
+	w := newWorklist(newSurvey(c))
+	w.urgent()
+	w.tagNetworks(cloud.OpTag, w.First)
+	for {
+		w.stop()
+		w.blocked = nil
+		done := w.create()
+		done = w.add() || done
+		done = w.move() || done
+		done = w.remove() || done
+		if done {
+			continue
+		}
+		if !w.pending() {
+			break
+		}
+		if !w.swap() && !w.bridge() && !w.join() && !w.discard() {
+			break
+		}
+	}
+	if !w.pending() {
+		w.blocked = nil
+		for w.discard() {
+			continue
+		}
+		w.settle()
+	}
+	out := Order{Steps: w.steps, Blocked: w.blocked}
+	for _, v := range out.Blocked {
+		out.Later = out.Later || v.Kind == Name
+	}
+	return out
+}
+
+func newWorklist(s *survey) *worklist {
+	w := &worklist{state: newState(s), wanted: map[string][]cloud.Rule{}, temp: map[string]map[cloud.Rule]bool{}, written: map[string]bool{}}
+	for i := range s.To.Groups {
+		if g := &s.To.Groups[i]; s.Ours(g) {
+			w.wanted[g.ID] = keysOf(g.Rules)
+			w.order = append(w.order, g.ID)
+		}
+	}
+	for i := range s.From.Groups {
+		if g := &s.From.Groups[i]; s.Ours(g) {
+			if _, ok := w.wanted[g.ID]; !ok {
+				w.doomed = append(w.doomed, g.ID)
+			}
+		}
+	}
+	for _, k := range s.cohorts {
+		if k.moves() {
+			w.movers = append(w.movers, k)
+		}
+	}
+	return w
+}
+
+// pending reports whether something other than clearing away is left.
+func (w *worklist) pending() bool {
+	if len(w.movers) > 0 {
+		return true
+	}
+	for _, id := range w.order {
+		if !w.exists[id] || !slices.EqualFunc(w.rules[id], w.wanted[id], cloud.Rule.Same) {
+			return true
+		}
+	}
+	return false
+}
+
+// next begins a stage.
+func (w *worklist) next() {
+	if k := len(w.steps); k > 0 {
+		w.stage = w.steps[k-1].Stage + 1
+	}
+}
+
+func (w *worklist) emit(network string, op cloud.Op) {
+	w.steps = append(w.steps, Step{Network: network, Op: op, Stage: w.stage})
+}
+
+// named addresses an operation to a group.
+func (w *worklist) named(id string, op cloud.Op) cloud.Op {
+	g := w.groups[id]
+	op.Group.NetworkID, op.Group.Name = g.NetworkID, g.Name
+	if !planned(id) {
+		op.Target = id
+	}
+	return op
+}
+
+// outward returns rules as the cloud is told: those of groups that are to be created by name.
+func (w *worklist) outward(rules []cloud.Rule, to string) []cloud.Rule {
+	out := slices.Clone(rules)
+	for i := range out {
+		if id := out[i].Peer.GroupID; planned(id) {
+			out[i].Peer = cloud.Peer{GroupName: w.groups[id].Name}
+		}
+		for _, r := range w.groups[to].Rules {
+			if r.Same(rules[i]) {
+				out[i].Description = r.Description
+			}
+		}
+	}
+	return out
+}
+
+// urgent moves interfaces that wait for nobody.
+func (w *worklist) urgent() {
+	var rest []*cohort
+	for _, k := range w.movers {
+		if !slices.ContainsFunc(k.interfaces, func(n *cloud.Interface) bool { return w.Urgent[n.ID] }) {
+			rest = append(rest, k)
+			continue
+		}
+		w.under(k, k.to)
+		w.arrive(k)
+		for _, n := range k.interfaces {
+			w.set(n, k.at)
+			w.steps[len(w.steps)-1].Urgent = true
+		}
+		k.now = k.then // nobody is to wait for what they no longer are
+		k.known = [2]bool{}
+	}
+	w.movers = rest
+	w.next()
+}
+
+// create creates groups, as far as the region has room.
+func (w *worklist) create() (done bool) {
+	w.next()
+	for _, id := range w.order {
+		if w.exists[id] {
+			continue
+		}
+		g := w.groups[id]
+		count := 0
+		for _, there := range w.exists {
+			if there {
+				count++
+			}
+		}
+		if count >= w.Limits.GroupsPerRegion {
+			w.blocked = append(w.blocked, Violation{Kind: Room, Group: id, Needed: count + 1, Available: w.Limits.GroupsPerRegion})
+			continue
+		}
+		w.exists[id], done = true, true
+		w.emit(g.NetworkID, cloud.Op{Kind: cloud.OpCreateGroup, Group: cloud.GroupSpec{
+			NetworkID: g.NetworkID, Name: g.Name, Description: g.Description, Tags: maps.Clone(g.Tags),
+		}})
+	}
+	return done
+}
+
+// add adds the rules that may be added now.
+func (w *worklist) add() (done bool) {
+	w.next()
+	for _, id := range w.order {
+		if !w.exists[id] {
+			continue
+		}
+		var added []cloud.Rule
+		for _, r := range missing(w.wanted[id], w.rules[id]) {
+			if v := w.checkAdd(id, r); v != nil {
+				w.blocked = append(w.blocked, *v)
+				continue
+			}
+			added = append(added, r)
+			w.setRules(id, sorted(append(slices.Clone(w.rules[id]), r)))
+		}
+		if len(added) > 0 {
+			done = true
+			w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpAddRules, Rules: w.outward(added, id)}))
+		}
+	}
+	return done
+}
+
+// missing returns the rules of a that are not in b.
+func missing(a, b []cloud.Rule) []cloud.Rule {
+	there := make(map[cloud.Rule]bool, len(b))
+	for _, r := range b {
+		there[r] = true
+	}
+	var out []cloud.Rule
+	for _, r := range a {
+		if !there[r] {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func sorted(rules []cloud.Rule) []cloud.Rule {
+	slices.SortFunc(rules, cloud.Rule.Compare)
+	return rules
+}
+
+// remove removes the rules that may be removed now.
+func (w *worklist) remove() (done bool) {
+	w.next()
+	for _, id := range slices.Concat(w.order, w.doomed) {
+		surplus := missing(w.rules[id], w.wanted[id])
+		if _, kept := w.wanted[id]; !kept && len(w.holders[id]) == 0 || len(surplus) == 0 {
+			continue // it is deleted anyway
+		}
+		if len(w.movers) > 0 {
+			surplus = slices.DeleteFunc(surplus, func(r cloud.Rule) bool { return w.temp[id][r] })
+		}
+		removed := surplus
+		if w.checkRules(id, missing(w.rules[id], removed)) != nil {
+			removed = nil
+			for _, r := range surplus {
+				after := append(slices.Clone(removed), r)
+				if v := w.checkRules(id, missing(w.rules[id], after)); v != nil {
+					v.Rule = r
+					w.blocked = append(w.blocked, *v)
+					continue
+				}
+				removed = after
+			}
+		}
+		if len(removed) == 0 {
+			continue
+		}
+		done = true
+		w.setRules(id, missing(w.rules[id], removed))
+		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: removed}))
+	}
+	return done
+}
+
+// move moves all interfaces that may move now, in any order.
+func (w *worklist) move() (done bool) {
+	var under, rest []*cohort
+	for _, k := range w.movers {
+		w.stop()
+		if v := w.checkMove(k, k.to); v != nil {
+			w.blocked = append(w.blocked, *v)
+			rest = append(rest, k)
+			continue
+		}
+		under = append(under, k)
+	}
+	w.movers = rest
+	w.depart(under)
+	return len(under) > 0
+}
+
+// depart emits the moves of cohorts that are under way, and makes them done. Tags that remember former groups are written
+// before an interface moves, while others move, and removed after it, in the same way.
+func (w *worklist) depart(under []*cohort) {
+	type leg struct {
+		on *cloud.Interface
+		to []string
+	}
+	var legs []leg
+	for _, k := range under {
+		w.arrive(k)
+		for _, n := range k.interfaces {
+			legs = append(legs, leg{n, k.at})
+		}
+	}
+	trains := slices.Collect(slices.Chunk(legs, batchSize))
+	interfaces := func(i int) (out []*cloud.Interface) {
+		if i < 0 || i >= len(trains) {
+			return nil
+		}
+		for _, l := range trains[i] {
+			out = append(out, l.on)
+		}
+		return out
+	}
+	if len(trains) > 0 {
+		w.next()
+		w.tagInterfaces(cloud.OpTag, interfaces(0))
+	}
+	for i, train := range trains {
+		w.next()
+		w.tagInterfaces(cloud.OpTag, interfaces(i+1))
+		w.forgetTags(interfaces(i - 1))
+		for _, l := range train {
+			w.set(l.on, l.to)
+		}
+	}
+	w.next()
+	w.forgetTags(interfaces(len(trains) - 1))
+}
+
+func (w *worklist) set(n *cloud.Interface, groups []string) {
+	op := cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID}
+	for _, id := range groups {
+		if planned(id) {
+			op.GroupNames = append(op.GroupNames, w.groups[id].Name)
+		} else {
+			op.GroupIDs = append(op.GroupIDs, id)
+		}
+	}
+	w.emit(n.NetworkID, op)
+}
+
+// forgetTags removes tags from those of the interfaces that are where they shall be.
+func (w *worklist) forgetTags(interfaces []*cloud.Interface) {
+	var there []*cloud.Interface
+	for _, n := range interfaces {
+		if slices.ContainsFunc(w.cohorts, func(k *cohort) bool { return slices.Equal(k.at, k.to) && slices.Contains(k.interfaces, n) }) {
+			there = append(there, n)
+		}
+	}
+	w.tagInterfaces(cloud.OpUntag, there)
+}
+
+// swap turns one rule into another where a group has no room for both.
+func (w *worklist) swap() bool {
+	for _, id := range w.order {
+		if !w.exists[id] {
+			continue
+		}
+		for _, r := range missing(w.wanted[id], w.rules[id]) {
+			if v := w.checkAdd(id, r); v == nil || v.Kind != Room || v.Needed == 0 {
+				continue
+			}
+			for _, old := range missing(w.rules[id], w.wanted[id]) {
+				if old.Direction != r.Direction || kindOf(old.Peer) != kindOf(r.Peer) {
+					continue
+				}
+				after := sorted(append(missing(w.rules[id], []cloud.Rule{old}), r))
+				if !w.Fits(after) || w.checkRules(id, after) != nil {
+					continue
+				}
+				w.next()
+				w.setRules(id, after)
+				w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpReplaceRules, Rules: w.outward([]cloud.Rule{r}, id), Replaced: []cloud.Rule{old}}))
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// kindOf is what a rule cannot change about its peer in place.
+func kindOf(p cloud.Peer) string {
+	switch {
+	case p.CIDR.IsValid() && p.CIDR.Addr().Is4():
+		return "IPv4"
+	case p.CIDR.IsValid():
+		return "IPv6"
+	case p.PrefixListID != "":
+		return "list"
+	}
+	return "group"
+}
+
+// join has interfaces that would be missed on either side of their move join their new groups, and leave the old ones later:
+// as few as possible at a time.
+func (w *worklist) join() bool {
+	candidates := slices.Clone(w.movers)
+	slices.SortStableFunc(candidates, func(a, b *cohort) int { return cmp.Compare(len(a.interfaces), len(b.interfaces)) })
+	for _, k := range candidates {
+		both := slices.Compact(sortedStrings(slices.Concat(k.at, k.to)))
+		if slices.Equal(both, k.at) || slices.Equal(both, k.to) || len(both) > w.Limits.GroupsPerInterface {
+			continue
+		}
+		if v := w.checkMove(k, both); v != nil {
+			continue
+		}
+		w.depart([]*cohort{k})
+		return true
+	}
+	return false
+}
+
+func sortedStrings(s []string) []string {
+	slices.Sort(s)
+	return s
+}
+
+// bridge adds a rule that is there as long as interfaces move: where somebody would miss one that moves, his group also names
+// the group that it holds on the other side of its move.
+func (w *worklist) bridge() bool {
+	for _, k := range w.movers {
+		v := w.checkMove(k, k.to)
+		if v == nil {
+			w.revert(k)
+			continue
+		}
+		if v.Kind != Gap {
+			continue
+		}
+		for _, c := range w.bridges(k, v) {
+			if w.temp[c.group][c.rule] || slices.Contains(w.rules[c.group], c.rule) || slices.Contains(w.wanted[c.group], c.rule) {
+				continue
+			}
+			if w.checkAdd(c.group, c.rule) != nil {
+				continue
+			}
+			if w.temp[c.group] == nil {
+				w.temp[c.group] = map[cloud.Rule]bool{}
+			}
+			w.temp[c.group][c.rule] = true
+			w.setRules(c.group, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
+			w.next()
+			w.emit(w.groups[c.group].NetworkID, w.named(c.group, cloud.Op{Kind: cloud.OpAddRules, Rules: w.outward([]cloud.Rule{c.rule}, c.group)}))
+			return true
+		}
+	}
+	return false
+}
+
+type bridging struct {
+	group string
+	rule  cloud.Rule
+}
+
+// bridges are rules that could close a gap.
+func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
+	y := v.holder
+	// The groups by which the missed interfaces can be named: those that the mover will hold, or for the mover's own rules
+	// those that the others hold now.
+	var names []string
+	holding := y.at
+	if y == k {
+		holding = k.to
+		for _, x := range w.cohorts {
+			if x.addrs.Overlaps(v.Addrs) && w.from.Reaches(k.network, x.network) {
+				names = append(names, x.at...)
+			}
+		}
+	} else {
+		names = k.to
+	}
+	names = slices.Compact(sortedStrings(slices.Clone(names)))
+	for _, h := range holding {
+		if g := w.groups[h]; g == nil || !w.Ours(g) || !w.exists[h] {
+			continue
+		}
+		for _, r := range sorted(slices.Concat(w.rules[h], w.wanted[h])) {
+			if r.Direction != v.Direction || r.Peer.GroupID == "" {
+				continue
+			}
+			for _, name := range names {
+				c := r
+				c.Peer = cloud.Peer{GroupID: name}
+				out = append(out, bridging{h, c})
+			}
+		}
+	}
+	return out
+}
+
+// discard deletes the groups of ours that are no longer wanted, once nobody holds them and no rule refers to them.
+func (w *worklist) discard() (done bool) {
+	var free []string
+	for _, id := range w.doomed {
+		if w.exists[id] && len(w.holders[id]) == 0 {
+			free = append(free, id)
+		}
+	}
+	w.next()
+	for _, id := range free {
+		var loose []cloud.Rule
+		for _, r := range w.rules[id] {
+			if r.Peer.GroupID != "" && r.Peer.GroupID != id {
+				loose = append(loose, r)
+			}
+		}
+		if len(loose) > 0 {
+			w.setRules(id, missing(w.rules[id], loose))
+			w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: loose}))
+		}
+	}
+	w.next()
+	for _, id := range free {
+		if slices.ContainsFunc(w.referring(id), func(g string) bool { return g != id && w.exists[g] }) {
+			continue
+		}
+		done = true
+		w.exists[id] = false
+		w.setRules(id, nil)
+		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpDeleteGroup}))
+	}
+	return done
+}
+
+// settle writes what is to be remembered when all is done.
+func (w *worklist) settle() {
+	var all []*cloud.Interface
+	for i := range w.From.Interfaces {
+		all = append(all, &w.From.Interfaces[i])
+	}
+	w.next()
+	w.tagInterfaces(cloud.OpTag, all)
+	w.tagGroups(cloud.OpTag)
+	w.tagNetworks(cloud.OpTag, nil)
+	w.next()
+	w.tagInterfaces(cloud.OpUntag, all)
+	w.tagGroups(cloud.OpUntag)
+	w.tagNetworks(cloud.OpUntag, nil)
+}
+
+// tagged is one object whose tags change.
+type tagged struct {
+	id, network string
+	is, want    map[string]string
+}
+
+func (w *worklist) tagInterfaces(kind cloud.OpKind, interfaces []*cloud.Interface) {
+	if len(interfaces) == 0 {
+		return
+	}
+	var out []tagged
+	for _, n := range interfaces {
+		i, ok := slices.BinarySearchFunc(w.To.Interfaces, n.ID, func(n cloud.Interface, id string) int { return strings.Compare(n.ID, id) })
+		if ok {
+			out = append(out, tagged{n.ID, n.NetworkID, n.Tags, w.To.Interfaces[i].Tags})
+		}
+	}
+	w.tag(kind, out)
+}
+
+func (w *worklist) tagGroups(kind cloud.OpKind) {
+	var out []tagged
+	for i := range w.From.Groups {
+		g := &w.From.Groups[i]
+		if _, ok := w.wanted[g.ID]; ok {
+			out = append(out, tagged{g.ID, g.NetworkID, g.Tags, w.toGroup(g.ID).Tags})
+		}
+	}
+	w.tag(kind, out)
+}
+
+func (w *worklist) toGroup(id string) *cloud.Group {
+	i, _ := slices.BinarySearchFunc(w.To.Groups, id, func(g cloud.Group, id string) int { return strings.Compare(g.ID, id) })
+	return &w.To.Groups[i]
+}
+
+// tagNetworks writes the tags of networks, or only those with the given keys.
+func (w *worklist) tagNetworks(kind cloud.OpKind, only []string) {
+	var out []tagged
+	for i := range w.From.Networks {
+		is, want := &w.From.Networks[i], w.To.Networks[i].Tags
+		if only != nil {
+			want = maps.Clone(want)
+			maps.DeleteFunc(want, func(k, _ string) bool { return !slices.Contains(only, k) })
+		}
+		out = append(out, tagged{is.ID, is.ID, is.Tags, want})
+	}
+	w.tag(kind, out)
+}
+
+// tag sets or removes tags, many of the same by one call; what was done already is not done again.
+func (w *worklist) tag(kind cloud.OpKind, objects []tagged) {
+	at := map[string]int{}
+	for _, o := range objects {
+		tags := map[string]string{}
+		from, to := o.want, o.is
+		if kind == cloud.OpUntag {
+			from, to = o.is, o.want
+		}
+		key := o.network
+		for _, k := range slices.Sorted(maps.Keys(from)) {
+			if v, ok := to[k]; ok && (v == from[k] || kind == cloud.OpUntag) {
+				continue
+			}
+			tags[k] = from[k]
+			key += "|" + k + "=" + from[k]
+		}
+		done := key + "|" + string(kind) + " " + o.id
+		if len(tags) == 0 || w.written[done] {
+			continue
+		}
+		w.written[done] = true
+		if i, ok := at[key]; ok && len(w.steps[i].Op.Others)+1 < batchSize {
+			w.steps[i].Op.Others = append(w.steps[i].Op.Others, o.id)
+			continue
+		}
+		at[key] = len(w.steps)
+		w.emit(o.network, cloud.Op{Kind: kind, Target: o.id, Tags: tags})
+	}
+}
