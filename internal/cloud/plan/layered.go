@@ -79,16 +79,40 @@ func (s *regionState) transit(revision string) (steps []Step, dirty map[string]b
 	change := transition.Change{
 		From: s.snap, Limits: s.limits, Ours: s.owned, Stop: s.mayStop, Relabels: s.relabels(revision),
 		Fits:   func(rules []cloud.Rule) bool { return s.lower.Fits(rules, s.quota()) },
-		Urgent: map[string]bool{}, First: []string{cloud.TagClaim},
+		Urgent: map[string]bool{}, First: []string{cloud.TagClaim}, Description: ruleDescription,
 	}
 	for _, n := range s.nics {
 		if s.mode(n) == BreakGlass {
 			change.Urgent[n.ID] = true
 		}
 	}
+	order := s.arrange(&change, revision)
+	for len(order.Apart) > 0 {
+		if change.Apart == nil {
+			change.Apart = map[string]bool{}
+		}
+		for _, id := range order.Apart {
+			change.Apart[id] = true
+		}
+		order = s.arrange(&change, revision)
+	}
+	e := &emitter{regionState: s, dirty: map[string]bool{}, freed: map[*nic]bool{}, remembered: map[*class]map[string]string{}}
+	for _, st := range order.Steps {
+		e.stage = st.Stage
+		e.add(st.Network, st.Op)
+		e.explain(st)
+	}
+	if len(order.Steps) == 0 {
+		s.blocked(order.Blocked)
+	}
+	return e.steps, e.dirty, len(s.restrict) > 0 || len(order.Blocked) > 0
+}
+
+// arrange finds the order for the state that is wanted, or for one in between that has to come before it.
+func (s *regionState) arrange(change *transition.Change, revision string) transition.Order {
 	for {
 		change.To = s.goal(revision)
-		held := transition.Conflicts(change)
+		held := transition.Conflicts(*change)
 		more := false
 		for _, n := range s.nics {
 			if was, is := s.restrict[n], held[n.ID]; is[0] && !was[0] || is[1] && !was[1] {
@@ -112,17 +136,7 @@ func (s *regionState) transit(revision string) (steps []Step, dirty map[string]b
 			}
 		}
 	}
-	order := transition.Plan(change)
-	e := &emitter{regionState: s, dirty: map[string]bool{}, freed: map[*nic]bool{}, remembered: map[*class]map[string]string{}}
-	for _, st := range order.Steps {
-		e.stage = st.Stage
-		e.add(st.Network, st.Op)
-		e.explain(st)
-	}
-	if len(order.Steps) == 0 {
-		s.blocked(order.Blocked)
-	}
-	return e.steps, e.dirty, len(s.restrict) > 0 || len(order.Blocked) > 0
+	return transition.Plan(*change)
 }
 
 // explain says why the last step is made.
@@ -171,7 +185,7 @@ func (s *regionState) blocked(all []transition.Violation) {
 	for _, v := range all {
 		for _, id := range slices.Concat(v.Interfaces, v.Holders) {
 			if why[id] == "" {
-				why[id] = fmt.Sprintf("blocked: %s %s %s %s %s", v.Kind, v.Group, v.Direction, v.Service, v.Addrs.Prefixes())
+				why[id] = fmt.Sprintf("blocked: %s of %v by moving %v (group %s, rule %s): %s %s %s", v.Kind, v.Holders, v.Interfaces, v.Group, v.Rule, v.Direction, v.Service, v.Addrs.Prefixes())
 			}
 		}
 	}

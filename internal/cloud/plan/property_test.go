@@ -62,8 +62,8 @@ type stats struct {
 func shorten(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
-		if len(l) > 600 {
-			lines[i] = l[:300] + " ... " + l[len(l)-250:]
+		if len(l) > 16000 {
+			lines[i] = l[:1200] + " ... " + l[len(l)-350:]
 		}
 	}
 	if len(lines) > 80 {
@@ -331,7 +331,7 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 		}
 		for _, step := range p.oneByOne(f, p.anyOrder(res.Plan.Steps)) {
 			text := fmt.Sprintf("round %d: %s %v%v%v", round, step.Op, step.Op.Replaced, step.Op.Rules, step.Op.Tags)
-			text = text[:min(len(text), 300)]
+			text = text[:min(len(text), 900)]
 			if record {
 				p.ops = append(p.ops, text)
 			}

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"encoding/json"
 	"os"
 	"reflect"
 	"slices"
@@ -133,5 +134,20 @@ func TestInBetween(t *testing.T) {
 		if err := p.between([]bool{true}, []bool{final}, []bool{old}, nil); (err == nil) != c.want {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestOneWorld plays the random world of NEPHELE_PLAN_SEED without making it smaller, and prints the state where it fails.
+func TestOneWorld(t *testing.T) {
+	text := os.Getenv("NEPHELE_PLAN_WORLD")
+	if text == "" {
+		return
+	}
+	var e estate
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
+		t.Fatal(err)
+	}
+	if err := subjectOf(t).checkEstate(&e, uint64(envInt("NEPHELE_PLAN_SEED", 1)), &stats{}); err != nil {
+		t.Error(err)
 	}
 }

@@ -24,8 +24,12 @@ type Change struct {
 	Fits func([]cloud.Rule) bool
 	// Relabels is set if the policies are unchanged, so that nothing but memberships differs: see Conflicts.
 	Relabels bool
+	// Apart are interfaces that cannot move by one edit, so that nothing happens at once with their moves; see Order.Apart.
+	Apart map[string]bool
 	// First are the keys of tags of networks that are written before anything else is done; all others when all is done.
 	First []string
+	// Description is that of rules of ours.
+	Description string
 	// Urgent are interfaces that wait for nobody.
 	Urgent map[string]bool
 	// Stop is asked now and then; a panic in it ends the computation.
@@ -41,9 +45,10 @@ type cohort struct {
 	all        addrset.Set // public addresses included
 	// now and then are what it allows before and after, ingress and egress.
 	now, then [2]flow.Permit
-	// both is what it allows before and after; see lo.
-	both  [2]flow.Permit
-	known [2]bool
+	// least and most are what it must and what it may allow on the way.
+	least, most [2]flow.Permit
+	// atomic is set if its groups have to change by one edit: somebody else's permits change by the same one.
+	atomic bool
 
 	// at are the groups that it holds at this point of the plan, and next those that it may hold already, if it moves in the
 	// present batch.
@@ -59,16 +64,25 @@ func indexOf(d cloud.Direction) int {
 	return 1
 }
 
-// lo is what must stay allowed in a direction all the time.
-func (c *cohort) lo(i int) flow.Permit {
-	if !c.known[i] {
-		c.both[i], c.known[i] = c.now[i].Intersect(c.then[i]), true
+// may reports whether a cohort may be allowed the addresses for a service at this point of the plan. One that has to move by
+// one edit has what it had until then, and what it shall have from then on.
+func (c *cohort) may(i int, service flow.Service, addrs addrset.Set, groups []string) bool {
+	switch {
+	case c.atomic && slices.Equal(groups, c.from):
+		return c.now[i].Allows(flow.Permit{}, service, addrs)
+	case c.atomic && slices.Equal(groups, c.to):
+		return c.then[i].Allows(flow.Permit{}, service, addrs)
 	}
-	return c.both[i]
+	return c.most[i].Allows(flow.Permit{}, service, addrs)
 }
 
 // moves reports whether its groups change.
 func (c *cohort) moves() bool { return !slices.Equal(c.from, c.to) }
+
+// apart reports whether the cohort cannot move by one edit.
+func (s *survey) apart(c *cohort) bool {
+	return slices.ContainsFunc(c.interfaces, func(n *cloud.Interface) bool { return s.Apart[n.ID] })
+}
 
 // others are addresses without those of the cohort's only interface: what it sends to itself passes no group.
 func (c *cohort) others(addrs addrset.Set) addrset.Set {
@@ -83,11 +97,11 @@ type survey struct {
 	Change
 	from, to *model.View
 	cohorts  []*cohort // sorted by network, groups before and groups after
-	permits  [2]map[string][2]flow.Permit
+	permits  map[permitKey][2]flow.Permit
 }
 
 func newSurvey(c Change) *survey {
-	s := &survey{Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: [2]map[string][2]flow.Permit{{}, {}}}
+	s := &survey{Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}}
 	wanted := make(map[string][]string, len(c.To.Interfaces))
 	for i := range c.To.Interfaces {
 		wanted[c.To.Interfaces[i].ID] = c.To.Interfaces[i].GroupIDs
@@ -110,7 +124,19 @@ func newSurvey(c Change) *survey {
 	}
 	for _, k := range s.cohorts {
 		k.addrs, k.all = addrset.Of(private[k]...), addrset.Of(all[k]...)
-		k.now, k.then = s.permit(0, s.from, k.from, k.network), s.permit(1, s.to, k.to, k.network)
+		k.now, k.then = s.permit(s.from, s.from, k.from, k.network), s.permit(s.to, s.to, k.to, k.network)
+		for i := range directions {
+			k.least[i], k.most[i] = k.now[i].Intersect(k.then[i]), k.now[i].Union(k.then[i])
+		}
+		if !s.Relabels {
+			continue
+		}
+		// Each end of a flow may be taken for what it was or for what it will be.
+		for _, mix := range [][2]flow.Permit{s.permit(s.from, s.to, k.from, k.network), s.permit(s.to, s.from, k.to, k.network)} {
+			for i := range directions {
+				k.least[i], k.most[i] = k.least[i].Intersect(mix[i]), k.most[i].Union(mix[i])
+			}
+		}
 	}
 	slices.SortFunc(s.cohorts, func(a, b *cohort) int {
 		return cmp.Or(strings.Compare(a.network, b.network), slices.Compare(a.from, b.from), slices.Compare(a.to, b.to))
@@ -118,17 +144,22 @@ func newSurvey(c Change) *survey {
 	return s
 }
 
-// permit is what the holders of groups allow in a snapshot.
-func (s *survey) permit(kind int, v *model.View, groups []string, network string) (out [2]flow.Permit) {
-	key := network + "|" + strings.Join(groups, " ")
-	if p, ok := s.permits[kind][key]; ok {
+type permitKey struct {
+	rules, members  *model.View
+	groups, network string
+}
+
+// permit is what the holders of groups allow by the rules of one moment and the members of groups of the same or another one.
+func (s *survey) permit(rules, members *model.View, groups []string, network string) (out [2]flow.Permit) {
+	key := permitKey{rules, members, strings.Join(groups, " "), network}
+	if p, ok := s.permits[key]; ok {
 		return p
 	}
 	s.stop()
 	for i, d := range directions {
-		out[i] = model.Permit(v.Rules(groups, d), func(p cloud.Peer) (addrset.Set, bool) { return v.Addresses(p, network) })
+		out[i] = model.Permit(rules.Rules(groups, d), func(p cloud.Peer) (addrset.Set, bool) { return members.Addresses(p, network) })
 	}
-	s.permits[kind][key] = out
+	s.permits[key] = out
 	return out
 }
 

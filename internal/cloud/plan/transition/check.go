@@ -55,16 +55,16 @@ func violation(kind Kind, holder *cohort, i int, s flow.Service, addrs addrset.S
 }
 
 // leaks looks for a flow that a holder must not be allowed at any time.
-func (st *state) leaks(y *cohort, r cloud.Rule) *Violation {
+func (st *state) leaks(y *cohort, r cloud.Rule, groups []string) *Violation {
 	i, service := indexOf(r.Direction), flow.ServiceOf(r.Match)
-	addrs, known := st.addresses(r.Peer, y.network, most)
+	addrs, known := st.anyone(r.Peer, y.network)
 	if !known {
 		if !opaqueIn(y.now[i], service, r.Peer) && !opaqueIn(y.then[i], service, r.Peer) {
 			return violation(Leak, y, i, service, addrs)
 		}
 		return nil
 	}
-	if addrs = y.others(addrs); addrs.Empty() || y.now[i].Allows(y.then[i], service, addrs) {
+	if addrs = y.others(addrs); addrs.Empty() || y.may(i, service, addrs, groups) {
 		return nil
 	}
 	return violation(Leak, y, i, service, addrs)
@@ -87,9 +87,9 @@ func (st *state) lacks(y *cohort, i int, rules []cloud.Rule, towards *cohort) *V
 			return nil
 		}
 	}
-	is := st.permit(rules, y.network, least)
+	is := st.always(rules, y.network)
 	var found *Violation
-	flow.Overlay(y.lo(i), is, func(s flow.Service, want, have flow.Grant) {
+	flow.Overlay(y.least[i], is, func(s flow.Service, want, have flow.Grant) {
 		if found != nil {
 			return
 		}
@@ -137,13 +137,29 @@ func (st *state) checkAdd(group string, r cloud.Rule) *Violation {
 		return &Violation{Kind: Room, Group: group, Rule: r}
 	}
 	for _, y := range st.holders[group] {
-		if v := st.leaks(y, r); v != nil {
+		if v := st.leaks(y, r, y.at); v != nil {
 			v.Group, v.Rule = group, r
 			return v
 		}
 	}
 	if !st.Fits(append(slices.Clone(st.rules[group]), r)) {
 		return &Violation{Kind: Room, Group: group, Rule: r, Needed: len(st.rules[group]) + 1, Available: st.Limits.RulesPerGroup}
+	}
+	return nil
+}
+
+// checkTemp is the question about a rule that is there only as long as others move: nobody may get anything by it that is
+// not allowed all the time.
+func (st *state) checkTemp(group string, r cloud.Rule) *Violation {
+	if v := st.checkAdd(group, r); v != nil {
+		return v
+	}
+	i, service := indexOf(r.Direction), flow.ServiceOf(r.Match)
+	for _, y := range st.holders[group] {
+		addrs, known := st.anyone(r.Peer, y.network)
+		if addrs = y.others(addrs); !known || !y.least[i].Allows(flow.Permit{}, service, addrs) {
+			return violation(Leak, y, i, service, addrs)
+		}
 	}
 	return nil
 }
@@ -199,7 +215,7 @@ func (st *state) checkOwn(k *cohort) *Violation {
 	for i, d := range directions {
 		rules := st.rulesOf(k.next, d)
 		for _, r := range rules {
-			if v := st.leaks(k, r); v != nil {
+			if v := st.leaks(k, r, k.next); v != nil {
 				return v
 			}
 		}
@@ -226,8 +242,10 @@ func (st *state) checkOthers(k *cohort) *Violation {
 						continue
 					}
 					i, service := indexOf(r.Direction), flow.ServiceOf(r.Match)
-					if addrs := y.others(k.addrs); !addrs.Empty() && !y.now[i].Allows(y.then[i], service, addrs) {
-						return violation(Leak, y, i, service, addrs)
+					for _, groups := range y.options() {
+						if addrs := y.others(k.addrs); slices.Contains(groups, h) && !addrs.Empty() && !y.may(i, service, addrs, groups) {
+							return violation(Leak, y, i, service, addrs)
+						}
 					}
 				}
 			}

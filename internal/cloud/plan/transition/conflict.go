@@ -16,6 +16,30 @@ import (
 // need no order: each of them may be taken for what it was or for what it will be.
 func Conflicts(c Change) map[string][2]bool {
 	s := newSurvey(c)
+	out := map[string][2]bool{}
+	for _, m := range s.meetings() {
+		if s.atOnce(m.wider, m.narrower, m.direction) {
+			continue
+		}
+		for _, n := range m.wider.interfaces {
+			if !c.Urgent[n.ID] {
+				held := out[n.ID]
+				held[m.direction] = true
+				out[n.ID] = held
+			}
+		}
+	}
+	return out
+}
+
+// meeting is a pair of cohorts one of which becomes wider towards the other in a direction, where the other becomes narrower.
+type meeting struct {
+	wider, narrower *cohort
+	direction       int
+}
+
+// meetings are all of them.
+func (s *survey) meetings() (out []meeting) {
 	type side struct {
 		*cohort
 		wider, narrower [2][]flow.Grant
@@ -30,7 +54,6 @@ func Conflicts(c Change) map[string][2]bool {
 			sides = append(sides, x)
 		}
 	}
-	out := map[string][2]bool{}
 	for _, x := range sides {
 		s.stop()
 		for i := range directions {
@@ -38,27 +61,31 @@ func Conflicts(c Change) map[string][2]bool {
 				continue
 			}
 			for _, y := range sides {
-				if x == y && len(x.interfaces) == 1 || !flow.Meet(x.wider[i], y.all, y.narrower[1-i], x.all) || s.atOnce(x.cohort, y.cohort, i) {
-					continue
+				if (x != y || len(x.interfaces) > 1) && flow.Meet(x.wider[i], y.all, y.narrower[1-i], x.all) {
+					out = append(out, meeting{x.cohort, y.cohort, i})
 				}
-				for _, n := range x.interfaces {
-					if c.Urgent[n.ID] {
-						continue
-					}
-					held := out[n.ID]
-					held[i] = true
-					out[n.ID] = held
-				}
-				break
 			}
 		}
 	}
 	return out
 }
 
+// findAtomic marks the cohorts that have to move by one edit, because the permits of others change by the same one.
+func (s *survey) findAtomic() {
+	for _, m := range s.meetings() {
+		if s.atOnce(m.wider, m.narrower, m.direction) {
+			for _, k := range []*cohort{m.wider, m.narrower} {
+				k.atomic = k.atomic || k.moves() && !s.Relabels
+			}
+		}
+	}
+}
+
 // atOnce reports whether x becomes wider towards y in direction i by the same edit by which y becomes narrower towards x.
 func (s *survey) atOnce(x, y *cohort, i int) bool {
 	switch {
+	case s.apart(x) || s.apart(y):
+		return false
 	case x.moves() && y.moves():
 		return s.Relabels && x != y
 	case x.moves():

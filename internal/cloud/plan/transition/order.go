@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // Step is one operation. Steps of one stage about different objects may be applied in any order and at the same time; those
@@ -26,6 +27,9 @@ type Order struct {
 	Blocked []Violation
 	// Later is set if some of what is blocked only waits for IDs that the steps create.
 	Later bool
+	// Apart are interfaces that are blocked because they would have to move by one edit and cannot. If they are put into
+	// Change.Apart, Conflicts tells what to do about them.
+	Apart []string
 }
 
 // batchSize is how many objects one call tags. Clouds take more, but tags are to be written not long before interfaces are
@@ -50,7 +54,9 @@ type worklist struct {
 
 // Plan finds an order for a change, as far as there is one.
 func Plan(c Change) Order {
-	w := newWorklist(newSurvey(c))
+	s := newSurvey(c)
+	s.findAtomic()
+	w := newWorklist(s)
 	w.urgent()
 	w.tagNetworks(cloud.OpTag, w.First)
 	for {
@@ -79,6 +85,9 @@ func Plan(c Change) Order {
 	}
 	out := Order{Steps: w.steps, Blocked: w.blocked}
 	for _, v := range out.Blocked {
+		if v.mover != nil && v.mover.atomic && v.Kind == Gap {
+			out.Apart = append(out.Apart, v.Interfaces...)
+		}
 		out.Later = out.Later || v.Kind == Name
 	}
 	return out
@@ -148,11 +157,7 @@ func (w *worklist) outward(rules []cloud.Rule, to string) []cloud.Rule {
 		if id := out[i].Peer.GroupID; planned(id) {
 			out[i].Peer = cloud.Peer{GroupName: w.groups[id].Name}
 		}
-		for _, r := range w.groups[to].Rules {
-			if r.Same(rules[i]) {
-				out[i].Description = r.Description
-			}
-		}
+		out[i].Description = w.Description
 	}
 	return out
 }
@@ -171,8 +176,7 @@ func (w *worklist) urgent() {
 			w.set(n, k.at)
 			w.steps[len(w.steps)-1].Urgent = true
 		}
-		k.now = k.then // nobody is to wait for what they no longer are
-		k.known = [2]bool{}
+		k.now, k.least, k.most = k.then, k.then, k.then // nobody is to wait for what they no longer are
 	}
 	w.movers = rest
 	w.next()
@@ -277,7 +281,7 @@ func (w *worklist) remove() (done bool) {
 		}
 		done = true
 		w.setRules(id, missing(w.rules[id], removed))
-		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: removed}))
+		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: w.outward(removed, id)}))
 	}
 	return done
 }
@@ -382,7 +386,7 @@ func (w *worklist) swap() bool {
 				}
 				w.next()
 				w.setRules(id, after)
-				w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpReplaceRules, Rules: w.outward([]cloud.Rule{r}, id), Replaced: []cloud.Rule{old}}))
+				w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpReplaceRules, Rules: w.outward([]cloud.Rule{r}, id), Replaced: w.outward([]cloud.Rule{old}, id)}))
 				return true
 			}
 		}
@@ -410,7 +414,7 @@ func (w *worklist) join() bool {
 	slices.SortStableFunc(candidates, func(a, b *cohort) int { return cmp.Compare(len(a.interfaces), len(b.interfaces)) })
 	for _, k := range candidates {
 		both := slices.Compact(sortedStrings(slices.Concat(k.at, k.to)))
-		if slices.Equal(both, k.at) || slices.Equal(both, k.to) || len(both) > w.Limits.GroupsPerInterface {
+		if k.atomic || slices.Equal(both, k.at) || slices.Equal(both, k.to) || len(both) > w.Limits.GroupsPerInterface {
 			continue
 		}
 		if v := w.checkMove(k, both); v != nil {
@@ -427,36 +431,58 @@ func sortedStrings(s []string) []string {
 	return s
 }
 
-// bridge adds a rule that is there as long as interfaces move: where somebody would miss one that moves, his group also names
-// the group that it holds on the other side of its move.
+// bridge adds rules that are there as long as interfaces move: where somebody would miss one that moves, his group also names
+// a group that it holds on the other side of its move.
 func (w *worklist) bridge() bool {
 	for _, k := range w.movers {
-		v := w.checkMove(k, k.to)
-		if v == nil {
-			w.revert(k)
-			continue
-		}
-		if v.Kind != Gap {
-			continue
-		}
-		for _, c := range w.bridges(k, v) {
-			if w.temp[c.group][c.rule] || slices.Contains(w.rules[c.group], c.rule) || slices.Contains(w.wanted[c.group], c.rule) {
-				continue
-			}
-			if w.checkAdd(c.group, c.rule) != nil {
-				continue
-			}
-			if w.temp[c.group] == nil {
-				w.temp[c.group] = map[cloud.Rule]bool{}
-			}
-			w.temp[c.group][c.rule] = true
-			w.setRules(c.group, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
+		if bridges, ok := w.bridged(k); ok {
 			w.next()
-			w.emit(w.groups[c.group].NetworkID, w.named(c.group, cloud.Op{Kind: cloud.OpAddRules, Rules: w.outward([]cloud.Rule{c.rule}, c.group)}))
+			for _, group := range slices.Sorted(maps.Keys(bridges)) {
+				rules := sorted(slices.Collect(maps.Keys(bridges[group])))
+				if w.temp[group] == nil {
+					w.temp[group] = map[cloud.Rule]bool{}
+				}
+				maps.Copy(w.temp[group], bridges[group])
+				w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: cloud.OpAddRules, Rules: w.outward(rules, group)}))
+			}
+			w.movers = slices.DeleteFunc(w.movers, func(o *cohort) bool { return o == k })
+			w.depart([]*cohort{k})
 			return true
 		}
 	}
 	return false
+}
+
+// bridged looks for rules with which a cohort can move. If it finds them they are there, and the cohort is under way.
+func (w *worklist) bridged(k *cohort) (map[string]map[cloud.Rule]bool, bool) {
+	found := map[string]map[cloud.Rule]bool{}
+	before := map[string][]cloud.Rule{}
+	for {
+		v := w.checkMove(k, k.to)
+		if v == nil {
+			return found, len(found) > 0
+		}
+		added := false
+		if v.Kind == Gap {
+			for _, c := range w.bridges(k, v) {
+				if slices.Contains(w.rules[c.group], c.rule) || w.checkTemp(c.group, c.rule) != nil {
+					continue
+				}
+				if _, ok := before[c.group]; !ok {
+					before[c.group], found[c.group] = w.rules[c.group], map[cloud.Rule]bool{}
+				}
+				found[c.group][c.rule], added = true, true
+				w.setRules(c.group, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
+				break
+			}
+		}
+		if !added {
+			for group, rules := range before {
+				w.setRules(group, rules)
+			}
+			return nil, false
+		}
+	}
 }
 
 type bridging struct {
@@ -482,22 +508,49 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 		names = k.to
 	}
 	names = slices.Compact(sortedStrings(slices.Clone(names)))
+	var peers []cloud.Peer
+	for _, name := range names {
+		p := cloud.Peer{GroupID: name}
+		if addrs, _ := w.anyone(p, y.network); y != k || addrs.Overlaps(v.Addrs) {
+			peers = append(peers, p)
+		}
+	}
+	if prefixes := v.Addrs.Prefixes(); len(prefixes) <= maxBridges {
+		for _, p := range prefixes {
+			peers = append(peers, cloud.Peer{CIDR: p})
+		}
+	}
+	match, ok := matchOf(v.Service)
+	if !ok {
+		return nil
+	}
 	for _, h := range holding {
 		if g := w.groups[h]; g == nil || !w.Ours(g) || !w.exists[h] {
 			continue
 		}
-		for _, r := range sorted(slices.Concat(w.rules[h], w.wanted[h])) {
-			if r.Direction != v.Direction || r.Peer.GroupID == "" {
-				continue
-			}
-			for _, name := range names {
-				c := r
-				c.Peer = cloud.Peer{GroupID: name}
-				out = append(out, bridging{h, c})
-			}
+		for _, p := range peers {
+			out = append(out, bridging{h, cloud.Rule{Direction: v.Direction, Match: match, Peer: p}})
 		}
 	}
 	return out
+}
+
+// maxBridges is how many addresses are named for as long as others move.
+const maxBridges = 16
+
+// matchOf is how a rule says a service; false if it takes several.
+func matchOf(s flow.Service) (cloud.Match, bool) {
+	m := cloud.NewMatch(s.Protocol, int(s.From), int(s.To))
+	if s.Protocol == cloud.ICMP || s.Protocol == cloud.ICMPv6 {
+		m = cloud.NewMatch(s.Protocol, int(s.From>>8), int(s.To&0xff))
+		switch {
+		case s == flow.Whole(s.Protocol):
+			m = cloud.NewMatch(s.Protocol, -1, -1)
+		case s.To-s.From == 0xff:
+			m.To = -1
+		}
+	}
+	return m, flow.ServiceOf(m) == s
 }
 
 // discard deletes the groups of ours that are no longer wanted, once nobody holds them and no rule refers to them.

@@ -11,14 +11,15 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
-// bound says which of the states that are possible while a batch is under way counts.
-type bound bool
+// moment says which of the groups of an interface that is under way count. Interfaces move one by one and in any order, but
+// whether one is a member of a group depends on nothing but its own move.
+type moment bool
 
 const (
-	// least counts an interface as a member of a group only if it is one whether it has moved yet or not.
-	least bound = false
-	// most counts it if it may be one.
-	most bound = true
+	// before: those that it holds until it moves.
+	before moment = false
+	// after: those that it holds then.
+	after moment = true
 )
 
 // state is the cloud at one point of the plan, with the moves of one batch under way.
@@ -30,11 +31,12 @@ type state struct {
 	refs    map[string]map[string]bool
 	holders map[string][]*cohort // those that hold a group, or may hold it already
 	members map[memberKey]addrset.Set
+	moving  int // cohorts that are under way
 }
 
 type memberKey struct {
 	group, network string
-	bound          bound
+	moment         moment
 }
 
 func newState(s *survey) *state {
@@ -100,6 +102,7 @@ func (c *cohort) options() [][]string {
 // under marks a cohort as moving.
 func (st *state) under(k *cohort, next []string) {
 	k.next = next
+	st.moving++
 	for _, g := range next {
 		if !slices.Contains(k.at, g) {
 			st.holders[g] = append(st.holders[g], k)
@@ -117,6 +120,7 @@ func (st *state) revert(k *cohort) {
 	}
 	st.forget(k.at, k.next)
 	k.next = nil
+	st.moving--
 }
 
 // arrive makes the move of a cohort done.
@@ -128,6 +132,7 @@ func (st *state) arrive(k *cohort) {
 	}
 	st.forget(k.at, k.next)
 	k.at, k.next = k.next, nil
+	st.moving--
 }
 
 // forget drops what is remembered of the members of groups.
@@ -140,17 +145,20 @@ func (st *state) forget(groups ...[]string) {
 }
 
 // addresses are those that a peer of a rule means in a network.
-func (st *state) addresses(p cloud.Peer, network string, b bound) (addrset.Set, bool) {
+func (st *state) addresses(p cloud.Peer, network string, m moment) (addrset.Set, bool) {
 	if p.GroupID == "" || st.groups[p.GroupID] == nil {
 		return st.from.Addresses(p, network)
 	}
-	key := memberKey{p.GroupID, network, b}
+	key := memberKey{p.GroupID, network, m}
 	set, ok := st.members[key]
 	if !ok {
 		var sets []addrset.Set
 		for _, k := range st.holders[p.GroupID] {
-			sure := k.next == nil || slices.Contains(k.at, p.GroupID) && slices.Contains(k.next, p.GroupID)
-			if (sure || b == most) && st.from.Reaches(network, k.network) {
+			groups := k.at
+			if k.next != nil && m == after {
+				groups = k.next
+			}
+			if slices.Contains(groups, p.GroupID) && st.from.Reaches(network, k.network) {
 				sets = append(sets, k.addrs)
 			}
 		}
@@ -158,6 +166,16 @@ func (st *state) addresses(p cloud.Peer, network string, b bound) (addrset.Set, 
 		st.members[key] = set
 	}
 	return set, true
+}
+
+// anyone returns the addresses that a peer means before or after the moves that are under way.
+func (st *state) anyone(p cloud.Peer, network string) (addrset.Set, bool) {
+	was, known := st.addresses(p, network, before)
+	if st.moving == 0 || !known {
+		return was, known
+	}
+	will, _ := st.addresses(p, network, after)
+	return was.Union(will), true
 }
 
 // rulesOf are the present rules of groups in a direction.
@@ -173,9 +191,15 @@ func (st *state) rulesOf(groups []string, d cloud.Direction) []cloud.Rule {
 	return out
 }
 
-// permit is what rules allow in a network at this moment.
-func (st *state) permit(rules []cloud.Rule, network string, b bound) flow.Permit {
-	return model.Permit(rules, func(p cloud.Peer) (addrset.Set, bool) { return st.addresses(p, network, b) })
+// always is what rules allow in a network whoever has moved by now.
+func (st *state) always(rules []cloud.Rule, network string) flow.Permit {
+	at := func(m moment) flow.Permit {
+		return model.Permit(rules, func(p cloud.Peer) (addrset.Set, bool) { return st.addresses(p, network, m) })
+	}
+	if st.moving == 0 {
+		return at(before)
+	}
+	return at(before).Intersect(at(after))
 }
 
 // planned reports whether a group is still to be created.
