@@ -26,9 +26,9 @@ type computation struct {
 	designs bool
 }
 
-// Compute plans one round for an account: the operations that bring the cloud from what was observed to what the policies want, or
+// ComputeRounds plans one round for an account: the operations that bring the cloud from what was observed to what the policies want, or
 // a safe part of the way (Plan.Partial).
-func Compute(in Input, lower Lowerer) (out *Result) {
+func ComputeRounds(in Input, lower Lowerer) (out *Result) {
 	defer func() {
 		switch r := recover(); r {
 		case nil:

@@ -15,7 +15,7 @@ import (
 )
 
 // ComputeLayered is Compute by layers: what is wanted does not look at the way there, and the way is found by one checker.
-func ComputeLayered(in Input, lower Lowerer) (out *Result) {
+func Compute(in Input, lower Lowerer) (out *Result) {
 	defer func() {
 		switch r := recover(); r {
 		case nil:
@@ -189,10 +189,15 @@ func (s *regionState) blocked(all []transition.Violation) {
 			}
 		}
 	}
+	clear(s.waiting)
 	for _, n := range s.nics {
+		if why[n.ID] == "" && s.restrict[n] != [2]bool{} {
+			why[n.ID] = "blocked: the state in between has no room"
+		}
 		if why[n.ID] != "" && s.frozen[n] == "" {
 			s.frozen[n] = why[n.ID]
 		}
+		delete(s.restrict, n)
 	}
 }
 

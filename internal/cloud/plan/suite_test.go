@@ -24,8 +24,8 @@ type subject struct {
 
 // subjects are all planners; the first one is what Compute is.
 var subjects = []subject{
-	{name: "rounds", compute: plan.Compute, foretells: true},
-	{name: "layers", compute: plan.ComputeLayered, mixes: true},
+	{name: "rounds", compute: plan.ComputeRounds, foretells: true},
+	{name: "layers", compute: plan.Compute, mixes: true},
 }
 
 // subjectOf returns the planner that NEPHELE_PLAN_SUBJECT names, the first one if it names none.

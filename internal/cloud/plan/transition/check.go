@@ -1,6 +1,7 @@
 package transition
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -110,6 +111,59 @@ func (st *state) lacks(y *cohort, i int, rules []cloud.Rule, towards *cohort) *V
 		}
 	})
 	return found
+}
+
+// misses returns the cohorts between which and this one flows would be cut if it moved now.
+func (st *state) misses(k *cohort) map[*cohort]bool {
+	out := map[*cohort]bool{}
+	if slices.ContainsFunc(k.to, func(g string) bool { return !st.exists[g] }) {
+		return out
+	}
+	st.under(k, k.to)
+	defer st.revert(k)
+	for i, d := range directions {
+		is := st.always(st.rulesOf(k.to, d), k.network)
+		flow.Overlay(k.least[i], is, func(s flow.Service, want, have flow.Grant) {
+			rest := k.others(want.All.Minus(have.All))
+			for _, x := range st.cohorts {
+				if !out[x] && st.from.Reaches(k.network, x.network) && x.addrs.Overlaps(rest) && st.missed(k, i, s, rest.Intersect(x.addrs)) {
+					out[x] = true
+				}
+			}
+		})
+	}
+	for _, g := range k.at {
+		for _, h := range st.referring(g) {
+			for _, y := range st.holders[h] {
+				if out[y] || slices.Contains(k.to, g) || !st.from.Reaches(y.network, k.network) {
+					continue
+				}
+				for i, d := range directions {
+					out[y] = out[y] || st.lacks(y, i, st.rulesOf(y.at, d), k) != nil
+				}
+			}
+		}
+	}
+	maps.DeleteFunc(out, func(_ *cohort, yes bool) bool { return !yes })
+	return out
+}
+
+// lacksOf reports whether something that a rule gives a cohort, and that it must be allowed all the time, is missed without it.
+func (st *state) lacksOf(y *cohort, r cloud.Rule, rules []cloud.Rule) bool {
+	i := indexOf(r.Direction)
+	service := flow.ServiceOf(r.Match)
+	rules = slices.DeleteFunc(slices.Clone(rules), func(o cloud.Rule) bool { return !service.MayOverlap(flow.ServiceOf(o.Match)) })
+	gives, has := st.always([]cloud.Rule{r}, y.network), st.always(rules, y.network)
+	lacks := false
+	flow.Overlay(y.least[i].Intersect(gives), has, func(s flow.Service, want, have flow.Grant) {
+		for _, p := range want.Opaque {
+			lacks = lacks || !slices.Contains(have.Opaque, p)
+		}
+		if rest := y.others(want.All.Minus(have.All)); !lacks && !rest.Empty() {
+			lacks = st.missed(y, i, s, rest)
+		}
+	})
+	return lacks
 }
 
 // missed reports whether somebody misses a flow to or from the addresses: an address that no interface here has, or an

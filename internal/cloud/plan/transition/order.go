@@ -63,6 +63,7 @@ func Plan(c Change) Order {
 		w.stop()
 		w.blocked = nil
 		done := w.create()
+		done = w.replace() || done
 		done = w.add() || done
 		done = w.move() || done
 		done = w.remove() || done
@@ -72,7 +73,7 @@ func Plan(c Change) Order {
 		if !w.pending() {
 			break
 		}
-		if !w.swap() && !w.bridge() && !w.join() && !w.discard() {
+		if !w.bridge() && !w.join() && !w.discard() {
 			break
 		}
 	}
@@ -366,32 +367,76 @@ func (w *worklist) forgetTags(interfaces []*cloud.Interface) {
 	w.tagInterfaces(cloud.OpUntag, there)
 }
 
-// swap turns one rule into another where a group has no room for both.
-func (w *worklist) swap() bool {
+// replace turns rules into others in place, where a group has no room for both forms, and where it takes no more calls than
+// to add and to remove. The rules of one call may take effect in any order.
+func (w *worklist) replace() (done bool) {
+	w.next()
 	for _, id := range w.order {
 		if !w.exists[id] {
 			continue
 		}
-		for _, r := range missing(w.wanted[id], w.rules[id]) {
-			if v := w.checkAdd(id, r); v == nil || v.Kind != Room || v.Needed == 0 {
+		old := slices.DeleteFunc(missing(w.rules[id], w.wanted[id]), func(r cloud.Rule) bool { return w.temp[id][r] })
+		wanted := missing(w.wanted[id], w.rules[id])
+		if len(old) == 0 || len(wanted) == 0 {
+			continue
+		}
+		crowded := !w.Fits(slices.Concat(w.rules[id], wanted))
+		olds, news := w.pairs(id, old, wanted, crowded)
+		if len(olds) == 0 || !crowded && len(olds) < len(old) && len(olds) < len(wanted) {
+			continue
+		}
+		done = true
+		w.setRules(id, sorted(append(missing(w.rules[id], olds), news...)))
+		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpReplaceRules, Rules: w.outward(news, id), Replaced: w.outward(olds, id)}))
+	}
+	return done
+}
+
+// pairs finds for old rules of a group wanted ones that they can be turned into at this moment: with the same peer or the
+// same match, where what the old one gave and shall stay is said by the new one and by rules that no pair touches.
+func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (olds, news []cloud.Rule) {
+	taken := map[cloud.Rule]bool{}
+	base := missing(w.rules[id], old)
+	for i, similar := range []func(a, b cloud.Rule) bool{
+		func(a, b cloud.Rule) bool { return a.Peer == b.Peer && a.Match.Protocol == b.Match.Protocol },
+		func(a, b cloud.Rule) bool { return a.Match == b.Match || a.Peer == b.Peer },
+		func(a, b cloud.Rule) bool { return true },
+	} {
+		if i == 2 && !crowded {
+			break
+		}
+		for _, o := range old {
+			if taken[o] {
 				continue
 			}
-			for _, old := range missing(w.rules[id], w.wanted[id]) {
-				if old.Direction != r.Direction || kindOf(old.Peer) != kindOf(r.Peer) {
+			for _, n := range wanted {
+				if taken[n] || o.Direction != n.Direction || kindOf(o.Peer) != kindOf(n.Peer) || !similar(o, n) || !w.turns(id, o, n, base) {
 					continue
 				}
-				after := sorted(append(missing(w.rules[id], []cloud.Rule{old}), r))
-				if !w.Fits(after) || w.checkRules(id, after) != nil {
-					continue
-				}
-				w.next()
-				w.setRules(id, after)
-				w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpReplaceRules, Rules: w.outward([]cloud.Rule{r}, id), Replaced: w.outward([]cloud.Rule{old}, id)}))
-				return true
+				taken[o], taken[n] = true, true
+				olds, news = append(olds, o), append(news, n)
+				break
 			}
 		}
 	}
-	return false
+	if !w.Fits(append(missing(w.rules[id], olds), news...)) {
+		return nil, nil // prefix lists differ in size
+	}
+	return olds, news
+}
+
+// turns reports whether a rule can be turned into another one.
+func (w *worklist) turns(id string, o, n cloud.Rule, base []cloud.Rule) bool {
+	if v := w.checkAdd(id, n); v != nil && (v.Kind != Room || v.Needed == 0) {
+		return false
+	}
+	for _, y := range w.holders[id] {
+		rules := slices.Concat(w.rulesOf(without(y.at, id), o.Direction), inDirection(base, o.Direction), []cloud.Rule{n})
+		if w.lacksOf(y, o, rules) {
+			return false
+		}
+	}
+	return true
 }
 
 // kindOf is what a rule cannot change about its peer in place.
@@ -408,16 +453,26 @@ func kindOf(p cloud.Peer) string {
 }
 
 // join has interfaces that would be missed on either side of their move join their new groups, and leave the old ones later:
-// as few as possible at a time.
+// as few as possible, so those first of whom most others miss someone.
 func (w *worklist) join() bool {
-	candidates := slices.Clone(w.movers)
-	slices.SortStableFunc(candidates, func(a, b *cohort) int { return cmp.Compare(len(a.interfaces), len(b.interfaces)) })
-	for _, k := range candidates {
-		both := slices.Compact(sortedStrings(slices.Concat(k.at, k.to)))
-		if k.atomic || slices.Equal(both, k.at) || slices.Equal(both, k.to) || len(both) > w.Limits.GroupsPerInterface {
-			continue
+	misses := map[*cohort]int{}
+	missed := map[*cohort]int{}
+	for _, k := range w.movers[:min(len(w.movers), triedJoins)] {
+		w.stop()
+		for o := range w.misses(k) {
+			if o != k {
+				misses[k]++
+				missed[o]++
+			}
 		}
-		if v := w.checkMove(k, both); v != nil {
+	}
+	order := slices.Clone(w.movers)
+	slices.SortStableFunc(order, func(a, b *cohort) int {
+		return cmp.Compare(misses[b]*missed[b]*len(a.interfaces), misses[a]*missed[a]*len(b.interfaces))
+	})
+	for _, k := range order {
+		both := slices.Compact(sortedStrings(slices.Concat(k.at, k.to)))
+		if k.atomic || slices.Equal(both, k.at) || slices.Equal(both, k.to) || len(both) > w.Limits.GroupsPerInterface || w.checkMove(k, both) != nil {
 			continue
 		}
 		w.depart([]*cohort{k})
@@ -425,6 +480,9 @@ func (w *worklist) join() bool {
 	}
 	return false
 }
+
+// triedJoins bounds how many cohorts are looked at to find the one whose joining helps most.
+const triedJoins = 256
 
 func sortedStrings(s []string) []string {
 	slices.Sort(s)
