@@ -97,10 +97,11 @@ func (s *regionState) transit(revision string) (steps []Step, dirty map[string]b
 		order = s.arrange(&change, revision)
 	}
 	e := &emitter{regionState: s, dirty: map[string]bool{}, freed: map[*nic]bool{}, remembered: map[*class]map[string]string{}}
+	byID := s.byID()
 	for _, st := range order.Steps {
 		e.stage = st.Stage
 		e.add(st.Network, st.Op)
-		e.explain(st)
+		e.explain(st, byID)
 	}
 	if len(order.Steps) == 0 {
 		s.blocked(order.Blocked)
@@ -112,7 +113,8 @@ func (s *regionState) transit(revision string) (steps []Step, dirty map[string]b
 func (s *regionState) arrange(change *transition.Change, revision string) transition.Order {
 	for {
 		change.To = s.goal(revision)
-		held := transition.Conflicts(*change)
+		survey := transition.NewSurvey(*change)
+		held := survey.Conflicts()
 		more := false
 		for _, n := range s.nics {
 			if was, is := s.restrict[n], held[n.ID]; is[0] && !was[0] || is[1] && !was[1] {
@@ -120,10 +122,15 @@ func (s *regionState) arrange(change *transition.Change, revision string) transi
 			}
 		}
 		if !more {
-			break
+			s.holdRevision(change)
+			return survey.Plan()
 		}
 		s.settle()
 	}
+}
+
+// holdRevision keeps the policies from being said to be in force while some of them wait.
+func (s *regionState) holdRevision(change *transition.Change) {
 	if len(s.restrict) > 0 {
 		for i := range change.To.Networks { // not in force yet
 			tags := change.To.Networks[i].Tags
@@ -136,11 +143,10 @@ func (s *regionState) arrange(change *transition.Change, revision string) transi
 			}
 		}
 	}
-	return transition.Plan(*change)
 }
 
 // explain says why the last step is made.
-func (e *emitter) explain(st transition.Step) {
+func (e *emitter) explain(st transition.Step, byID map[string]*nic) {
 	step := &e.steps[len(e.steps)-1]
 	step.Urgent = st.Urgent
 	key := st.Op.Target
@@ -158,11 +164,9 @@ func (e *emitter) explain(st transition.Step) {
 			e.becauseOfRules(g.class, st.Op.Rules)
 		}
 	case cloud.OpSetInterfaceGroups:
-		for _, n := range e.nics {
-			if n.ID == key {
-				step.Op.Reason = e.purpose(n)
-				step.Policies = e.policiesOf(n.class)
-			}
+		if n := byID[key]; n != nil {
+			step.Op.Reason = e.purpose(n)
+			step.Policies = e.policiesOf(n.class)
 		}
 	}
 }

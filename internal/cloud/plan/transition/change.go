@@ -80,7 +80,7 @@ func (c *cohort) may(i int, service flow.Service, addrs addrset.Set, groups []st
 func (c *cohort) moves() bool { return !slices.Equal(c.from, c.to) }
 
 // apart reports whether the cohort cannot move by one edit.
-func (s *survey) apart(c *cohort) bool {
+func (s *Survey) apart(c *cohort) bool {
 	return slices.ContainsFunc(c.interfaces, func(n *cloud.Interface) bool { return s.Apart[n.ID] })
 }
 
@@ -92,16 +92,18 @@ func (c *cohort) others(addrs addrset.Set) addrset.Set {
 	return addrs
 }
 
-// survey is what a change is about, indexed.
-type survey struct {
+// Survey is a change, indexed. One goroutine may use it at a time, and Plan may be called once.
+type Survey struct {
 	Change
 	from, to *model.View
-	cohorts  []*cohort // sorted by network, groups before and groups after
+	cohorts  []*cohort          // sorted by network, groups before and groups after
+	cohortOf map[string]*cohort // by interface ID
 	permits  map[permitKey][2]flow.Permit
 }
 
-func newSurvey(c Change) *survey {
-	s := &survey{Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}}
+// NewSurvey looks at a change.
+func NewSurvey(c Change) *Survey {
+	s := &Survey{Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, cohortOf: map[string]*cohort{}}
 	wanted := make(map[string][]string, len(c.To.Interfaces))
 	for i := range c.To.Interfaces {
 		wanted[c.To.Interfaces[i].ID] = c.To.Interfaces[i].GroupIDs
@@ -119,6 +121,7 @@ func newSurvey(c Change) *survey {
 			s.cohorts = append(s.cohorts, k)
 		}
 		k.interfaces = append(k.interfaces, n)
+		s.cohortOf[n.ID] = k
 		private[k] = append(private[k], n.PrivateIPs...)
 		all[k] = append(append(all[k], n.PrivateIPs...), n.PublicIPs...)
 	}
@@ -150,7 +153,7 @@ type permitKey struct {
 }
 
 // permit is what the holders of groups allow by the rules of one moment and the members of groups of the same or another one.
-func (s *survey) permit(rules, members *model.View, groups []string, network string) (out [2]flow.Permit) {
+func (s *Survey) permit(rules, members *model.View, groups []string, network string) (out [2]flow.Permit) {
 	key := permitKey{rules, members, strings.Join(groups, " "), network}
 	if p, ok := s.permits[key]; ok {
 		return p
@@ -163,7 +166,7 @@ func (s *survey) permit(rules, members *model.View, groups []string, network str
 	return out
 }
 
-func (s *survey) stop() {
+func (s *Survey) stop() {
 	if s.Stop != nil {
 		s.Stop()
 	}

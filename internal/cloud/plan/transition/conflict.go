@@ -14,15 +14,14 @@ import (
 // Where both happen by one and the same edit there is no conflict: an interface that moves is another one for its peers at
 // the moment at which it has other rules itself. And where nothing but memberships changes, two interfaces that both move
 // need no order: each of them may be taken for what it was or for what it will be.
-func Conflicts(c Change) map[string][2]bool {
-	s := newSurvey(c)
+func (s *Survey) Conflicts() map[string][2]bool {
 	out := map[string][2]bool{}
 	for _, m := range s.meetings() {
 		if s.atOnce(m.wider, m.narrower, m.direction) {
 			continue
 		}
 		for _, n := range m.wider.interfaces {
-			if !c.Urgent[n.ID] {
+			if !s.Urgent[n.ID] {
 				held := out[n.ID]
 				held[m.direction] = true
 				out[n.ID] = held
@@ -39,7 +38,7 @@ type meeting struct {
 }
 
 // meetings are all of them.
-func (s *survey) meetings() (out []meeting) {
+func (s *Survey) meetings() (out []meeting) {
 	type side struct {
 		*cohort
 		wider, narrower [2][]flow.Grant
@@ -71,7 +70,7 @@ func (s *survey) meetings() (out []meeting) {
 }
 
 // findAtomic marks the cohorts that have to move by one edit, because the permits of others change by the same one.
-func (s *survey) findAtomic() {
+func (s *Survey) findAtomic() {
 	for _, m := range s.meetings() {
 		if s.atOnce(m.wider, m.narrower, m.direction) {
 			for _, k := range []*cohort{m.wider, m.narrower} {
@@ -82,7 +81,7 @@ func (s *survey) findAtomic() {
 }
 
 // atOnce reports whether x becomes wider towards y in direction i by the same edit by which y becomes narrower towards x.
-func (s *survey) atOnce(x, y *cohort, i int) bool {
+func (s *Survey) atOnce(x, y *cohort, i int) bool {
 	switch {
 	case s.apart(x) || s.apart(y):
 		return false
@@ -111,7 +110,7 @@ func (t towards) equal(o flow.Permit, addrs addrset.Set) bool {
 
 // mixed is what a cohort that does not move allows to addresses by the rules of one moment and the members of groups of
 // another one.
-func (s *survey) mixed(members *model.View, k *cohort, rules *model.View, i int, addrs addrset.Set) towards {
+func (s *Survey) mixed(members *model.View, k *cohort, rules *model.View, i int, addrs addrset.Set) towards {
 	return towards(model.Permit(rules.Rules(k.from, directions[i]), func(p cloud.Peer) (addrset.Set, bool) {
 		set, known := members.Addresses(p, k.network)
 		return set.Intersect(addrs), known

@@ -53,8 +53,7 @@ type worklist struct {
 }
 
 // Plan finds an order for a change, as far as there is one.
-func Plan(c Change) Order {
-	s := newSurvey(c)
+func (s *Survey) Plan() Order {
 	s.findAtomic()
 	w := newWorklist(s)
 	w.urgent()
@@ -94,7 +93,7 @@ func Plan(c Change) Order {
 	return out
 }
 
-func newWorklist(s *survey) *worklist {
+func newWorklist(s *Survey) *worklist {
 	w := &worklist{state: newState(s), wanted: map[string][]cloud.Rule{}, temp: map[string]map[cloud.Rule]bool{}, written: map[string]bool{}}
 	for i := range s.To.Groups {
 		if g := &s.To.Groups[i]; s.Ours(g) {
@@ -360,7 +359,7 @@ func (w *worklist) set(n *cloud.Interface, groups []string) {
 func (w *worklist) forgetTags(interfaces []*cloud.Interface) {
 	var there []*cloud.Interface
 	for _, n := range interfaces {
-		if slices.ContainsFunc(w.cohorts, func(k *cohort) bool { return slices.Equal(k.at, k.to) && slices.Contains(k.interfaces, n) }) {
+		if k := w.cohortOf[n.ID]; slices.Equal(k.at, k.to) {
 			there = append(there, n)
 		}
 	}

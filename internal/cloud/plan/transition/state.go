@@ -24,7 +24,7 @@ const (
 
 // state is the cloud at one point of the plan, with the moves of one batch under way.
 type state struct {
-	*survey
+	*Survey
 	groups  map[string]*cloud.Group // by ID, those to be created included
 	exists  map[string]bool
 	rules   map[string][]cloud.Rule // present rules, sorted
@@ -39,9 +39,9 @@ type memberKey struct {
 	moment         moment
 }
 
-func newState(s *survey) *state {
+func newState(s *Survey) *state {
 	st := &state{
-		survey: s, groups: map[string]*cloud.Group{}, exists: map[string]bool{}, rules: map[string][]cloud.Rule{}, refs: map[string]map[string]bool{},
+		Survey: s, groups: map[string]*cloud.Group{}, exists: map[string]bool{}, rules: map[string][]cloud.Rule{}, refs: map[string]map[string]bool{},
 		holders: map[string][]*cohort{}, members: map[memberKey]addrset.Set{},
 	}
 	for i := range s.To.Groups {
