@@ -266,8 +266,9 @@ func (s *regionState) goal(revision string) *cloud.Snapshot {
 		}
 		classes := slices.ContainsFunc(s.classes, func(c *class) bool { return c.network.ID == n.ID })
 		switch {
-		case classes || busy[n.ID] && n.Tags[cloud.TagClaim] == s.in.ClusterID:
+		case classes:
 			n.Tags[cloud.TagClaim], n.Tags[cloud.TagRevision] = s.in.ClusterID, revision
+		case busy[n.ID]: // nothing is done there
 		case n.Tags[cloud.TagClaim] == s.in.ClusterID:
 			delete(n.Tags, cloud.TagClaim)
 			delete(n.Tags, cloud.TagRevision)
@@ -331,7 +332,7 @@ func (s *regionState) goalInterfaceTags(n *nic) map[string]string {
 			delete(out, formerTagKey(i))
 		}
 		maps.Copy(out, want)
-	case n.state != Guarded && n.recorded != nil:
+	case n.state != Guarded && (n.recorded != nil || n.forged):
 		for i := 0; ; i++ {
 			if _, ok := out[formerTagKey(i)]; !ok {
 				break

@@ -2,6 +2,7 @@ package transition
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -48,8 +49,8 @@ type worklist struct {
 
 	steps []Step
 	stage int
-	// written are the interfaces whose tags are as they shall be once they have moved.
-	written map[string]bool
+	// tags are those of objects as the steps so far leave them.
+	tags map[string]map[string]string
 }
 
 // Plan finds an order for a change, as far as there is one.
@@ -65,14 +66,12 @@ func (s *Survey) Plan() Order {
 		done = w.replace() || done
 		done = w.add() || done
 		done = w.move() || done
-		done = w.remove() || done
-		if done {
+		// What is not wanted goes after the moves, unless they wait for that: a rule that bridged a gap in a plan that broke
+		// off does so again.
+		if done || w.bridge() || w.remove() {
 			continue
 		}
-		if !w.pending() {
-			break
-		}
-		if !w.bridge() && !w.join() && !w.discard() {
+		if !w.pending() || !w.join() && !w.discard() {
 			break
 		}
 	}
@@ -94,7 +93,7 @@ func (s *Survey) Plan() Order {
 }
 
 func newWorklist(s *Survey) *worklist {
-	w := &worklist{state: newState(s), wanted: map[string][]cloud.Rule{}, temp: map[string]map[cloud.Rule]bool{}, written: map[string]bool{}}
+	w := &worklist{state: newState(s), wanted: map[string][]cloud.Rule{}, temp: map[string]map[cloud.Rule]bool{}, tags: map[string]map[string]string{}}
 	for i := range s.To.Groups {
 		if g := &s.To.Groups[i]; s.Ours(g) {
 			w.wanted[g.ID] = keysOf(g.Rules)
@@ -714,24 +713,35 @@ func (w *worklist) tagNetworks(kind cloud.OpKind, only []string) {
 func (w *worklist) tag(kind cloud.OpKind, objects []tagged) {
 	at := map[string]int{}
 	for _, o := range objects {
-		tags := map[string]string{}
-		from, to := o.want, o.is
-		if kind == cloud.OpUntag {
-			from, to = o.is, o.want
-		}
-		key := o.network
-		for _, k := range slices.Sorted(maps.Keys(from)) {
-			if v, ok := to[k]; ok && (v == from[k] || kind == cloud.OpUntag) {
-				continue
+		is, known := w.tags[o.id]
+		if !known {
+			is = maps.Clone(o.is)
+			if is == nil {
+				is = map[string]string{}
 			}
-			tags[k] = from[k]
-			key += "|" + k + "=" + from[k]
+			w.tags[o.id] = is
 		}
-		done := key + "|" + string(kind) + " " + o.id
-		if len(tags) == 0 || w.written[done] {
+		tags := map[string]string{}
+		if kind == cloud.OpTag {
+			for k, v := range o.want {
+				if old, ok := is[k]; !ok || old != v {
+					tags[k], is[k] = v, v
+				}
+			}
+		} else {
+			for k, v := range is {
+				if _, ok := o.want[k]; !ok {
+					tags[k] = v
+				}
+			}
+			for k := range tags {
+				delete(is, k)
+			}
+		}
+		if len(tags) == 0 {
 			continue
 		}
-		w.written[done] = true
+		key := fmt.Sprint(o.network, tags) // maps are printed in order
 		if i, ok := at[key]; ok && len(w.steps[i].Op.Others)+1 < batchSize {
 			w.steps[i].Op.Others = append(w.steps[i].Op.Others, o.id)
 			continue
