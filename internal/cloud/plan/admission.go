@@ -124,23 +124,6 @@ func (a *admission) chooseAll() {
 	}
 }
 
-// admitLess decides again, with so many groups less, unless nothing is admitted any more.
-func (s *regionState) admitLess(groups int) bool {
-	a := s.admission
-	if !slices.ContainsFunc(a.units, func(u *unit) bool { return !u.out }) {
-		return false
-	}
-	defer a.putAside()()
-	if a.moment == 0 {
-		for _, u := range a.units {
-			u.lost = !u.out
-		}
-	}
-	a.moment += groups
-	a.decide()
-	return true
-}
-
 // putAside takes away what the region waits for, and returns what brings it back.
 func (a *admission) putAside() (bringBack func()) {
 	s := a.regionState

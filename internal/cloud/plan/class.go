@@ -65,12 +65,7 @@ type design struct {
 	classes  []*class          // sorted by key
 	byKey    map[string]*group // wanted groups of ours
 	wantHeld map[string][]*nic // group key -> interfaces that shall hold it, native groups included
-	atoms    []*atom
-	edits    map[*group]*edit
-	directed []*atom // atoms that move in one step, in this order
-	// bridges are rules that groups of ours that are given up get until they are deleted, by group ID; see bridging.
-	bridges map[string][]cloud.Rule
-	memory  memory
+	memory   memory
 	// memberships are the gatherings that an interface belongs to; gathered and dispersed what this computation has decided about some.
 	memberships         map[*nic][]*class
 	gathered, dispersed map[gathering]bool

@@ -262,25 +262,6 @@ func (s *regionState) truncated(c *class, rules []cloud.Rule) []cloud.Rule {
 	return kept
 }
 
-// noteLosses says of interfaces that wait with rules that there is no room to change whom they may miss meanwhile: peers that leave groups which
-// these rules refer to.
-func (s *regionState) noteLosses() {
-	for _, c := range s.classes {
-		if !s.literal[c.key] || !s.waiting[c.nics[0]] {
-			continue
-		}
-		leaves := func(r cloud.Rule) bool {
-			return slices.ContainsFunc(s.byHeld[r.Peer.GroupID], func(n *nic) bool { return !slices.Contains(n.target, r.Peer.GroupID) })
-		}
-		if !slices.ContainsFunc(c.rules, leaves) {
-			continue
-		}
-		for _, n := range c.nics {
-			s.note(n.ID, "it waits for others, with rules that there is no room to change, so new connections with peers that change their groups may pause for a moment")
-		}
-	}
-}
-
 // ruleKeys returns the rules without identity and description, sorted.
 func ruleKeys(rules []cloud.Rule) []cloud.Rule {
 	out := make([]cloud.Rule, len(rules))
@@ -316,12 +297,7 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 		s.coarse[c.key] = true
 		return
 	case s.restrict[first] != [2]bool{} && !s.coarse[c.key]:
-		// The state in between does not fit. These interfaces wait for the others to become narrower first; if everybody waits for
-		// everybody, they make do with a part of it.
-		if s.impatient {
-			s.coarse[c.key] = true
-			return
-		}
+		// The state in between does not fit. These interfaces wait for the others to become narrower first.
 		for _, n := range c.nics {
 			s.await(n, message(), "for others to become narrower, because the state in between does not fit")
 		}

@@ -1,6 +1,10 @@
 package plan
 
-import "github.com/nephele-io/nephele/internal/cloud"
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
 
 // merged packs the rules of a class into fewer of its groups where they fill these by no more than half, so that what once spilled does not take
 // slots of the interfaces for ever. That costs an edit of each interface, so it is not done for less, and not while anything waits: what is wanted
@@ -26,3 +30,5 @@ func (s *regionState) merged(c *class, rules []cloud.Rule, held, packed [][]clou
 	}
 	return packed
 }
+
+func union(a, b []cloud.Rule) []cloud.Rule { return ruleKeys(slices.Concat(a, b)) }

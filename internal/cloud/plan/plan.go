@@ -84,14 +84,6 @@ type Input struct {
 // pausing is for the sake of whom nobody has to wait.
 type pausing int
 
-const (
-	pauseNobody pausing = iota
-	// pauseTaken: interfaces that are under control.
-	pauseTaken
-	// pauseAll: also interfaces that are about to be taken over.
-	pauseAll
-)
-
 // EntityRef names an ExternalEntity.
 type EntityRef struct{ Namespace, Name string }
 

@@ -18,13 +18,10 @@ type subject struct {
 	// changes. If set, that holds where policies change; while they are unchanged, a flow may be decided by any mix of the old
 	// and the new membership of its two ends.
 	mixes bool
-	// foretells is set if the planner says in advance which state a plan leads to.
-	foretells bool
 }
 
 // subjects are all planners; the first one is what Compute is.
 var subjects = []subject{
-	{name: "rounds", compute: plan.ComputeRounds, foretells: true},
 	{name: "layers", compute: plan.Compute, mixes: true},
 }
 

@@ -627,7 +627,7 @@ func (w *worklist) discard() (done bool) {
 		}
 		if len(loose) > 0 {
 			w.setRules(id, missing(w.rules[id], loose))
-			w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: loose}))
+			w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: w.outward(loose, id)}))
 		}
 	}
 	w.next()

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -25,40 +24,40 @@ func Compute(in Input, lower Lowerer) (out *Result) {
 			panic(r)
 		}
 	}()
-	in.recall, in.effort = newRecall(), &effort{most: math.MaxInt}
+	in.recall, in.effort = newRecall(), &effort{}
 	if in.ClusterID == "" {
 		return &Result{
 			Plan:     Plan{Account: in.Account},
 			Refusals: []Refusal{{Message: "the controller has no cluster id, so it could not tell its own security groups from others"}},
 		}
 	}
-	c := newComputation(in, lower, false)
-	c.designs = true
-	revision := c.revision()
-	out = &Result{Plan: Plan{Account: in.Account}}
-	for _, s := range c.regions {
-		steps, dirty, later := s.transit(revision)
-		out.Plan.Steps = append(out.Plan.Steps, steps...)
-		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
-		for _, vm := range s.order {
-			status := s.vmStatus(vm, dirty)
-			if status.Mode == Enforce {
-				out.Refusals = append(out.Refusals, s.vmRefusals(vm)...)
-			}
-			out.VMs = append(out.VMs, status)
-		}
-		out.Drift = append(out.Drift, s.drift()...)
-		for note := range s.noted {
-			out.Notes = append(out.Notes, note)
-		}
+	if !in.effort.within(in.allowed().round, func() { out = in.plan(lower) }) {
+		out = in.undecided(lower)
 	}
-	out.Policies = c.tally(out.VMs)
-	out.sort()
 	in.recall.lacks.number(out.Refusals)
 	in.advise(out, lower)
 	out.Followed = len(in.Succession.Changes)
 	return out
 }
+
+// plan is Compute with marks in the messages about quotas.
+func (in Input) plan(lower Lowerer) *Result {
+	c := newComputation(in, lower)
+	revision := c.revision()
+	out := &Result{Plan: Plan{Account: in.Account}}
+	for _, s := range c.regions {
+		steps, dirty, later := s.transit(revision)
+		out.Plan.Steps = append(out.Plan.Steps, steps...)
+		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
+		s.statuses(out, dirty)
+	}
+	out.Policies = c.tally(out.VMs)
+	out.sort()
+	return out
+}
+
+// surveyEffort is the effort between two questions of a transition whether it is to go on.
+const surveyEffort = 1000
 
 // revision identifies the policies, whatever the members of their groups.
 func (c *computation) revision() string {
@@ -77,8 +76,9 @@ func (c *computation) revision() string {
 func (s *regionState) transit(revision string) (steps []Step, dirty map[string]bool, later bool) {
 	s.settle()
 	change := transition.Change{
-		From: s.snap, Limits: s.limits, Ours: s.owned, Stop: s.mayStop, Relabels: s.relabels(revision),
+		From: s.snap, Limits: s.limits, Ours: s.owned, Relabels: s.relabels(revision),
 		Fits:   func(rules []cloud.Rule) bool { return s.lower.Fits(rules, s.quota()) },
+		Stop:   func() { s.mayStop(); s.in.effort.spend(surveyEffort) },
 		Urgent: map[string]bool{}, First: []string{cloud.TagClaim}, Description: ruleDescription,
 	}
 	for _, n := range s.nics {
@@ -229,8 +229,11 @@ func (s *regionState) goal(revision string) *cloud.Snapshot {
 			busy[g.NetworkID] = true
 		case !needed[g.ID] && s.networks[g.NetworkID] != nil && s.networks[g.NetworkID].foreign == "":
 			continue
-		default:
+		default: // somebody else holds it or refers to it
 			busy[g.NetworkID] = true
+			if n := s.networks[g.NetworkID]; len(s.wantHeld[g.ID]) == 0 && n != nil && n.foreign == "" {
+				g.Rules = nil
+			}
 		}
 		to.Groups = append(to.Groups, g)
 	}
@@ -342,3 +345,29 @@ func (s *regionState) goalInterfaceTags(n *nic) map[string]string {
 	}
 	return out
 }
+
+// purpose is why the groups of an interface are set.
+func (e *emitter) purpose(n *nic) string {
+	switch {
+	case n.state == Guarded && len(n.ours) == 0 && e.native(n):
+		return "take over with the rules of its own groups, because these refer to groups that others give up"
+	case n.state == Guarded && len(n.ours) == 0:
+		return "take over"
+	case n.state == Guarded:
+		return "change class"
+	case len(n.ours) > 0 && n.state == Untouched:
+		return "give back"
+	default:
+		return ""
+	}
+}
+
+func (s *regionState) byID() map[string]*nic {
+	out := make(map[string]*nic, len(s.nics))
+	for _, n := range s.nics {
+		out[n.ID] = n
+	}
+	return out
+}
+
+func (s *regionState) keyOf(n *nic) string { return s.snap.Region + "/" + n.ID }
