@@ -127,7 +127,7 @@ func (a *admission) chooseAll() {
 // putAside takes away what the region waits for, and returns what brings it back.
 func (a *admission) putAside() (bringBack func()) {
 	s := a.regionState
-	restrict, stay, hold, waiting := maps.Clone(s.restrict), maps.Clone(s.stay), maps.Clone(s.hold), s.waiting
+	restrict, waiting := maps.Clone(s.restrict), s.waiting
 	banned, unfit := s.banned, s.unfit
 	refused, frozen := map[*nic]string{}, map[*nic]string{}
 	for n := range waiting {
@@ -141,13 +141,9 @@ func (a *admission) putAside() (bringBack func()) {
 		}
 	}
 	clear(s.restrict)
-	clear(s.stay)
-	clear(s.hold)
 	s.waiting, s.banned, s.unfit = map[*nic]bool{}, map[string]map[string]bool{}, map[string]map[string]bool{}
 	return func() {
 		maps.Copy(s.restrict, restrict)
-		maps.Copy(s.stay, stay)
-		maps.Copy(s.hold, hold)
 		s.waiting, s.banned, s.unfit = waiting, banned, unfit
 		maps.Copy(s.refused, refused)
 		maps.Copy(s.frozen, frozen)

@@ -1,23 +1,6 @@
 package plan
 
-import (
-	"slices"
-
-	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
-	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
-)
-
-// atom is a set of interfaces that are alike now and shall be alike in the end: same groups held, same groups wanted.
-type atom struct {
-	network          *network
-	nics             []*nic
-	current, target  []string // group keys, sorted
-	leaving, joining []string
-	private          addrset.Set
-	now, want        [2]flow.Permit
-	// bystander is true if the interfaces stay as they are, but others join or leave groups that their rules refer to.
-	bystander bool
-}
+import "slices"
 
 // without returns the elements of a that are not in b.
 func without[T comparable](a, b []T) []T {
@@ -47,7 +30,7 @@ func (s *regionState) settle() {
 		s.mayStop()
 		s.in.effort.spend(s.attemptEffort())
 		if refused {
-			s.banned, s.unfit, s.hold = map[string]map[string]bool{}, map[string]map[string]bool{}, map[*nic]bool{}
+			s.banned, s.unfit = map[string]map[string]bool{}, map[string]map[string]bool{}
 		}
 		s.decideStates()
 		s.formClasses()

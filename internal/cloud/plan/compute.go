@@ -141,7 +141,7 @@ func (c *computation) applyRules(find func(*v1beta2.GroupMember) *vmState) {
 		}
 	}
 	for vm, rules := range hits {
-		vm.apply(rules, c.in.left[vm.ref])
+		vm.apply(rules)
 	}
 }
 
@@ -171,8 +171,8 @@ func bind(rules map[*rule]*bound, r *rule, m *v1beta2.GroupMember) {
 	}
 }
 
-// apply sets what applies to the VM, and leaves out what cannot be expressed for it or will be left out in the end.
-func (vm *vmState) apply(rules map[*rule]*bound, foreseen map[string]string) {
+// apply sets what applies to the VM, and leaves out what cannot be expressed for it.
+func (vm *vmState) apply(rules map[*rule]*bound) {
 	for _, b := range rules {
 		vm.applied = append(vm.applied, b)
 	}
@@ -189,11 +189,6 @@ func (vm *vmState) apply(rules map[*rule]*bound, foreseen map[string]string) {
 	for _, p := range vm.policies {
 		if p.problem != "" {
 			vm.left[p] = p.problem
-		}
-	}
-	for _, p := range vm.policies {
-		if why := foreseen[p.ref.UID]; why != "" && vm.left[p] == "" {
-			vm.left[p] = why
 		}
 	}
 }

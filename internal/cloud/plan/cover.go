@@ -172,8 +172,6 @@ func (s *regionState) lowerClasses() (retry bool) {
 		case c.state != Guarded:
 		case s.literal[c.key]:
 			s.keepRules(c)
-		case s.together[c.nics[0]] != "" && !c.frozen && len(c.existing) > 0:
-			s.shedRules(c)
 		case !s.coarse[c.key] && s.fitting(c, c.want, forms{}).fits():
 			fitting = append(fitting, c)
 		default:
@@ -321,7 +319,7 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 // name it more room. What is wanted in the end is not to be refused for that, so the class waits too, with what it is allowed before and after,
 // and becomes what it shall be when the others have. It reports whether that is so.
 func (s *regionState) splits(c *class) bool {
-	if c.frozen || s.native(c.nics[0]) || len(s.restrict)+len(s.hold)+len(s.stay) == 0 {
+	if c.frozen || s.native(c.nics[0]) || len(s.restrict) == 0 {
 		return false
 	}
 	for _, n := range c.nics {
@@ -351,7 +349,7 @@ func (s *regionState) refuseUntaken(c *class, message string) (refused bool) {
 
 // passing reports whether the interface, with nothing but its native rules, is guarded only as long as others wait.
 func (s *regionState) passing(n *nic) bool {
-	return n.taken() && s.native(n) && len(s.hold)+len(s.stay)+len(s.restrict) > 0
+	return n.taken() && s.native(n) && len(s.restrict) > 0
 }
 
 // message tells the numbers, with a mark for what would do. all is what all that is wanted of the interface needs at least, if

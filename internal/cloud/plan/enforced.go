@@ -105,18 +105,7 @@ func (s *regionState) enforced(c *class) enforcement {
 	if c.state != Guarded {
 		return nil
 	}
-	if !c.motley {
-		return s.enforcedBy(c.nics[0])
-	}
-	out := enforcement{}
-	for _, n := range c.nics {
-		e := s.enforcedBy(n)
-		if e == nil {
-			return nil
-		}
-		maps.Copy(out, e)
-	}
-	return out
+	return s.enforcedBy(c.nics[0])
 }
 
 // enforcedBy is what will be in force on an interface of a class.

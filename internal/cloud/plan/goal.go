@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
 )
@@ -96,14 +97,15 @@ func (s *regionState) transit(revision string) (steps []Step, dirty map[string]b
 		}
 		order = s.arrange(&change, revision)
 	}
-	e := &emitter{regionState: s, dirty: map[string]bool{}, freed: map[*nic]bool{}, remembered: map[*class]map[string]string{}}
+	e := &emitter{regionState: s, dirty: map[string]bool{}}
 	byID := s.byID()
 	for _, st := range order.Steps {
 		e.stage = st.Stage
 		e.add(st.Network, st.Op)
 		e.explain(st, byID)
 	}
-	if len(order.Steps) == 0 {
+	s.moves = len(order.Steps) > 0
+	if !s.moves {
 		s.blocked(order.Blocked)
 	}
 	return e.steps, e.dirty, len(s.restrict) > 0 || len(order.Blocked) > 0
@@ -189,20 +191,56 @@ func (s *regionState) blocked(all []transition.Violation) {
 	for _, v := range all {
 		for _, id := range slices.Concat(v.Interfaces, v.Holders) {
 			if why[id] == "" {
-				why[id] = fmt.Sprintf("blocked: %s of %v by moving %v (group %s, rule %s): %s %s %s", v.Kind, v.Holders, v.Interfaces, v.Group, v.Rule, v.Direction, v.Service, v.Addrs.Prefixes())
+				why[id] = blockedWords(v)
 			}
 		}
 	}
 	clear(s.waiting)
 	for _, n := range s.nics {
 		if why[n.ID] == "" && s.restrict[n] != [2]bool{} {
-			why[n.ID] = "blocked: the state in between has no room"
+			why[n.ID] = "it and its peers change in opposite directions, and there is no room for the state in between"
 		}
 		if why[n.ID] != "" && s.frozen[n] == "" {
 			s.frozen[n] = why[n.ID]
 		}
 		delete(s.restrict, n)
 	}
+}
+
+// blockedWords says why an edit is blocked.
+func blockedWords(v transition.Violation) string {
+	who := strings.Join(v.Holders, ", ")
+	what := fmt.Sprintf("%s %s of %s with %s", v.Direction, v.Service, who, addrWords(v.Addrs))
+	switch {
+	case v.Kind == transition.Leak:
+		return "no order of the changes keeps " + what + " closed, which is allowed neither before nor after"
+	case v.Kind == transition.Gap:
+		return "no order of the changes keeps " + what + " open, which is allowed before and after; a free slot for groups on the interfaces that move would do"
+	case len(v.Interfaces) > 0 && v.Needed > 0:
+		return fmt.Sprintf("the change needs %s on an interface for a moment, and the quota is %d", count(v.Needed, "group"), v.Available)
+	case v.Rule.Direction != "":
+		return fmt.Sprintf("the group %s has no room for the old and the new rules together: the change needs %s for a moment, and the quota is %d",
+			v.Group, count(v.Needed, "rule"), v.Available)
+	case v.Needed > 0:
+		return fmt.Sprintf("the change needs %s in the region for a moment, and the quota is %d", count(v.Needed, "group"), v.Available)
+	}
+	return "it waits for a group that is not there yet"
+}
+
+// addrWords names the first few of some addresses.
+func addrWords(set addrset.Set) string {
+	const most = 3
+	var out []string
+	for _, p := range set.Prefixes() {
+		if len(out) == most {
+			return strings.Join(out, ", ") + " and others"
+		}
+		out = append(out, p.String())
+	}
+	if len(out) == 0 {
+		return "peers that are not known here"
+	}
+	return strings.Join(out, ", ")
 }
 
 // goal is the region as it shall be.

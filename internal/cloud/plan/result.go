@@ -84,7 +84,7 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 			st.Former = slices.Clone(n.former)
 		}
 		out.Interfaces = append(out.Interfaces, st)
-		pending = pending || dirty[n.ID] || s.restrict[n] != [2]bool{} || s.hold[n] || s.stay[n]
+		pending = pending || dirty[n.ID] || s.restrict[n] != [2]bool{}
 		for _, g := range n.target {
 			pending = pending || dirty[g]
 		}

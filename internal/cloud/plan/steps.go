@@ -14,12 +14,8 @@ type emitter struct {
 	// stage is that of the next step.
 	stage int
 	// dirty are the groups and interfaces that some step changes.
-	dirty map[string]bool
-	// freed are the interfaces that have their groups back before anything else is done.
-	freed map[*nic]bool
-	// remembered are the tags by which groups of classes remember what is in force, as the steps so far leave them.
-	remembered map[*class]map[string]string
-	causes     causes
+	dirty  map[string]bool
+	causes causes
 }
 
 func (e *emitter) add(network string, op cloud.Op) {

@@ -134,7 +134,7 @@ func TestInBetween(t *testing.T) {
 	}
 }
 
-// TestOneWorld plays the random world of NEPHELE_PLAN_SEED without making it smaller, and prints the state where it fails.
+// TestOneWorld plays the world that NEPHELE_PLAN_WORLD describes, as a failing test prints it, with the seed of NEPHELE_PLAN_SEED.
 func TestOneWorld(t *testing.T) {
 	text := os.Getenv("NEPHELE_PLAN_WORLD")
 	if text == "" {
