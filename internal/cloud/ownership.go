@@ -19,6 +19,9 @@ const (
 	TagSignature = "nephele.io/former-signature"
 	// TagPolicies and its numbered continuations on the group of a class name the policies that are in force on the interfaces that hold it.
 	TagPolicies = "nephele.io/policies"
+	// TagRevision on a network identifies the policies that are in force in it, whatever the members of their groups: while it is that of the
+	// policies that are wanted, nothing but memberships differs.
+	TagRevision = "nephele.io/policies-revision"
 	// TagClaim on a network holds the id of the controller that may enforce in it.
 	TagClaim = "nephele.io/claimed-by"
 	// TagInstance on a claimed network holds the mark of the process that enforces in it; see package tenure. It changes all the time.

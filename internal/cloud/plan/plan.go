@@ -6,8 +6,9 @@
 //
 //   - Exactness: once the plan is done and further calls return empty plans, every interface under control allows exactly the
 //     flows that the policies (and, in open directions, its former groups) allow.
-//   - No gap, no leak: after every single operation the verdict on every flow lies between (before and after) and (before or
-//     after), where after is the state that this plan leads to; so a crash at any point is harmless.
+//   - No gap, no leak: while policies change, after every single operation the verdict on every flow lies between (before and after) and
+//     (before or after), where after is the state that this plan leads to; while they do not, it is that of some mix of the old and the new
+//     memberships of its two ends. So a crash at any point is harmless. What has no such order stays as it is and is refused as blocked.
 //   - No memory: everything is derived from Input. Planning again from any intermediate state leads to the same end.
 //   - Whatever the cloud cannot hold is refused with the numbers, and nothing is touched for it.
 //
@@ -75,31 +76,12 @@ type Input struct {
 	// goroutine than that of Compute.
 	Stop func() bool
 
-	// refused are interfaces that later rounds would refuse to take over, left the policies, by UID, that they would leave out; restrain are
-	// directions of interfaces that must not become wider in this round, and stay interfaces that must not be given back. See foresee.
-	refused  map[string]string
-	left     map[VMRef]map[string]string
-	restrain map[string][2]bool
-	stay     map[string]bool
-	// pause says of whom connections may pause, so that nobody else need be refused for want of a free slot.
-	pause pausing
-	// recall is what the rounds of one call of Compute know together.
+	// recall is what the attempts of one call of Compute know together.
 	recall *recall
 	// effort is what that call has done so far, and allowance what it may do, if not what is usual.
 	effort    *effort
 	allowance *allowance
 }
-
-// pausing is for the sake of whom nobody has to wait.
-type pausing int
-
-const (
-	pauseNobody pausing = iota
-	// pauseTaken: interfaces that are under control.
-	pauseTaken
-	// pauseAll: also interfaces that are about to be taken over.
-	pauseAll
-)
 
 // EntityRef names an ExternalEntity.
 type EntityRef struct{ Namespace, Name string }

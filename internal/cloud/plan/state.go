@@ -107,7 +107,7 @@ func (vm *vmState) inForce() []*bound {
 
 func (s *regionState) wantsGuard(n *nic) bool {
 	switch {
-	case s.frozen[n] != "", s.hold[n], s.stay[n], s.restrict[n] != [2]bool{}:
+	case s.frozen[n] != "", s.restrict[n] != [2]bool{}:
 		return true
 	}
 	return n.vm != nil && len(n.vm.effective) > 0 || s.leans(n)
@@ -311,7 +311,7 @@ func (s *regionState) decideMembers() {
 		}
 	}
 	for _, n := range s.nics {
-		if n.state == Guarded || n.vm == nil || s.nameless[n] || n.released != "" || s.controllable(n) != "" || len(n.former)+1 > s.limits.GroupsPerInterface {
+		if n.state == Guarded || n.vm == nil || n.released != "" || s.controllable(n) != "" || len(n.former)+1 > s.limits.GroupsPerInterface {
 			continue
 		}
 		for _, o := range n.network.scope {

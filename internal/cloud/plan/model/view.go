@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -94,11 +95,13 @@ func (v *View) Addresses(p cloud.Peer, network string) (set addrset.Set, known b
 	key := [2]string{p.GroupID, network}
 	set, ok := v.members[key]
 	if !ok {
+		var addrs []netip.Addr
 		for _, n := range v.Holders(p.GroupID) {
 			if v.Reaches(network, n.NetworkID) {
-				set = set.Union(addrset.Of(n.PrivateIPs...))
+				addrs = append(addrs, n.PrivateIPs...)
 			}
 		}
+		set = addrset.Of(addrs...)
 		v.members[key] = set
 	}
 	return set, true

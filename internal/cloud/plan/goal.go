@@ -1,0 +1,485 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
+)
+
+// Compute plans for an account: the operations that bring the cloud from what was observed to what the policies want, or a safe
+// part of the way (Plan.Partial). What is wanted does not look at the way there, and the way is found by one checker.
+func Compute(in Input, lower Lowerer) (out *Result) {
+	defer func() {
+		switch r := recover(); r {
+		case nil:
+		case stopped{}:
+			out = &Result{Plan: Plan{Account: in.Account}, Stopped: true}
+		default:
+			panic(r)
+		}
+	}()
+	in.recall, in.effort = newRecall(), &effort{}
+	if in.ClusterID == "" {
+		return &Result{
+			Plan:     Plan{Account: in.Account},
+			Refusals: []Refusal{{Message: "the controller has no cluster id, so it could not tell its own security groups from others"}},
+		}
+	}
+	if !in.effort.within(in.allowed().round, func() { out = in.plan(lower) }) {
+		out = in.undecided(lower)
+	}
+	in.recall.lacks.number(out.Refusals)
+	in.advise(out, lower)
+	out.Followed = len(in.Succession.Changes)
+	return out
+}
+
+// plan is Compute with marks in the messages about quotas.
+func (in Input) plan(lower Lowerer) *Result {
+	c := newComputation(in, lower)
+	revision := c.revision()
+	out := &Result{Plan: Plan{Account: in.Account}}
+	for _, s := range c.regions {
+		steps, dirty, later := s.transit(revision)
+		out.Plan.Steps = append(out.Plan.Steps, steps...)
+		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
+		s.statuses(out, dirty)
+	}
+	out.Policies = c.tally(out.VMs)
+	out.Protection = c.protection()
+	out.sort()
+	return out
+}
+
+// surveyEffort is the effort between two questions of a transition whether it is to go on.
+const surveyEffort = 1000
+
+// revision identifies the policies, whatever the members of their groups, and whom they cannot reach for reasons that have nothing
+// to do with members: when that changes, policies come into force or go.
+func (c *computation) revision() string {
+	h := sha256.New()
+	for _, p := range c.policies {
+		fmt.Fprintln(h, p.ref, p.stage, p.tier, p.priority, p.problem)
+		for _, r := range p.rules {
+			fmt.Fprintln(h, r.index, r.direction, r.verdict, r.services, r.named, r.groups, r.blocks.Prefixes(), r.appliedTo)
+		}
+	}
+	fmt.Fprintln(h, c.in.Failsafe, c.in.Modes, c.in.Blocked)
+	for _, s := range c.regions {
+		for _, n := range s.unknown {
+			fmt.Fprintln(h, s.snap.Region, n.ID)
+		}
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
+}
+
+// transit finds the steps of a region.
+func (s *regionState) transit(revision string) (steps []Step, dirty map[string]bool, later bool) {
+	s.settle()
+	change := transition.Change{
+		From: s.snap, Limits: s.limits, Ours: s.owned, Relabels: s.relabels(revision),
+		Fits:   func(rules []cloud.Rule) bool { return s.lower.Fits(rules, s.quota()) },
+		Stop:   func() { s.mayStop(); s.in.effort.spend(surveyEffort) },
+		Urgent: map[string]bool{}, First: []string{cloud.TagClaim}, Description: ruleDescription, Batch: s.load(),
+	}
+	for _, st := range s.freeing() {
+		change.Urgent[st.Op.Target] = true
+	}
+	order := s.arrange(&change, revision)
+	for len(order.Apart) > 0 {
+		if change.Apart == nil {
+			change.Apart = map[string]bool{}
+		}
+		for _, id := range order.Apart {
+			change.Apart[id] = true
+		}
+		order = s.arrange(&change, revision)
+	}
+	e := &emitter{regionState: s, dirty: map[string]bool{}}
+	byID := s.byID()
+	moving := map[string]bool{} // networks
+	for _, st := range order.Steps {
+		e.stage = st.Stage
+		was := e.dirty[st.Op.Target]
+		e.add(st.Network, st.Op)
+		e.explain(st, byID)
+		switch st.Op.Kind {
+		case cloud.OpTag, cloud.OpUntag:
+			s.sign(&e.steps[len(e.steps)-1].Op, byID)
+		case cloud.OpReplaceRules:
+			if !describes(st.Op) {
+				moving[st.Network] = true
+				continue
+			}
+			e.dirty[st.Op.Target] = was // nobody has to wait for it
+		default:
+			moving[st.Network] = true
+		}
+	}
+	s.moves = len(moving) > 0
+	if !s.moves {
+		s.blocked(order.Blocked)
+	}
+	return e.steps, e.dirty, len(s.restrict) > 0 || len(order.Blocked) > 0
+}
+
+// describes reports whether an operation changes nothing but the descriptions of rules.
+func describes(op cloud.Op) bool {
+	return op.Kind == cloud.OpReplaceRules && slices.EqualFunc(op.Rules, op.Replaced, cloud.Rule.Same)
+}
+
+// arrange finds the order for the state that is wanted, or for one in between that has to come before it.
+func (s *regionState) arrange(change *transition.Change, revision string) transition.Order {
+	for {
+		change.To = s.goal(revision)
+		survey := transition.NewSurvey(*change)
+		held := survey.Conflicts()
+		more := false
+		for _, n := range s.nics {
+			if was, is := s.restrict[n], held[n.ID]; is[0] && !was[0] || is[1] && !was[1] {
+				s.restrict[n], more = [2]bool{was[0] || is[0], was[1] || is[1]}, true
+			}
+		}
+		if !more {
+			s.holdRevision(change)
+			return survey.Plan()
+		}
+		s.settle()
+	}
+}
+
+// holdRevision keeps the policies from being said to be in force while some of them wait.
+func (s *regionState) holdRevision(change *transition.Change) {
+	if len(s.restrict) > 0 {
+		for i := range change.To.Networks { // not in force yet
+			tags := change.To.Networks[i].Tags
+			if _, ok := tags[cloud.TagRevision]; !ok {
+				continue
+			}
+			delete(tags, cloud.TagRevision)
+			if r, ok := change.From.Networks[i].Tags[cloud.TagRevision]; ok {
+				tags[cloud.TagRevision] = r
+			}
+		}
+	}
+}
+
+// explain says why the last step is made.
+func (e *emitter) explain(st transition.Step, byID map[string]*nic) {
+	step := &e.steps[len(e.steps)-1]
+	step.Urgent = st.Urgent
+	key := st.Op.Target
+	if key == "" {
+		key = "+" + st.Op.Group.Name
+	}
+	switch st.Op.Kind {
+	case cloud.OpCreateGroup:
+		if g := e.byKey[key]; g != nil {
+			step.Op.Reason = fmt.Sprintf("%s class, interfaces: %d", strings.ToLower(string(g.class.state)), len(g.class.nics))
+			step.Policies = e.policiesOf(g.class)
+		}
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
+		if describes(st.Op) {
+			step.Op.Reason = "only their descriptions"
+		}
+		if g := e.byKey[key]; g != nil {
+			e.becauseOfRules(g.class, st.Op.Rules)
+		}
+	case cloud.OpDeleteGroup:
+		step.Op.Reason = "no class needs it"
+	case cloud.OpTag, cloud.OpUntag:
+		step.Op.Reason = tagReason(st.Op)
+	case cloud.OpSetInterfaceGroups:
+		if n := byID[key]; n != nil {
+			step.Op.Reason = e.purpose(n)
+			step.Policies = e.policiesOf(n.class)
+		}
+	}
+}
+
+// relabels reports whether the policies in force everywhere are those that are wanted.
+func (s *regionState) relabels(revision string) bool {
+	for i := range s.snap.Networks {
+		n := &s.snap.Networks[i]
+		concerned := n.Tags[cloud.TagClaim] == s.in.ClusterID || slices.ContainsFunc(s.classes, func(c *class) bool { return c.network.ID == n.ID })
+		if concerned && n.Tags[cloud.TagRevision] != revision {
+			return false
+		}
+	}
+	return true
+}
+
+// blocked says of interfaces for which there is no clean order that they stay as they are.
+func (s *regionState) blocked(all []transition.Violation) {
+	why := map[string]string{}
+	for _, v := range all {
+		for _, id := range slices.Concat(v.Interfaces, v.Holders) {
+			if why[id] == "" {
+				why[id] = blockedWords(v)
+			}
+		}
+	}
+	clear(s.waiting)
+	for _, n := range s.nics {
+		if why[n.ID] == "" && s.restrict[n] != [2]bool{} {
+			why[n.ID] = "it and its peers change in opposite directions, and there is no room for the state in between"
+		}
+		if why[n.ID] != "" && s.frozen[n] == "" {
+			s.frozen[n] = why[n.ID]
+		}
+		delete(s.restrict, n)
+	}
+}
+
+// blockedWords says why an edit is blocked.
+func blockedWords(v transition.Violation) string {
+	who := strings.Join(v.Holders, ", ")
+	what := fmt.Sprintf("%s %s of %s with %s", v.Direction, v.Service, who, addrWords(v.Addrs))
+	switch {
+	case v.Kind == transition.Leak:
+		return "no order of the changes keeps " + what + " closed, which is allowed neither before nor after"
+	case v.Kind == transition.Gap:
+		return "no order of the changes keeps " + what + " open, which is allowed before and after; a free slot for groups on the interfaces that move would do"
+	case len(v.Interfaces) > 0 && v.Needed > 0:
+		return fmt.Sprintf("the change needs %s on an interface for a moment, and the quota is %d", count(v.Needed, "group"), v.Available)
+	case v.Rule.Direction != "":
+		return fmt.Sprintf("the group %s has no room for the old and the new rules together: the change needs %s for a moment, and the quota is %d",
+			v.Group, count(v.Needed, "rule"), v.Available)
+	case v.Needed > 0:
+		return fmt.Sprintf("the change needs %s in the region for a moment, and the quota is %d", count(v.Needed, "group"), v.Available)
+	}
+	return "it waits for a group that is not there yet"
+}
+
+// addrWords names the first few of some addresses.
+func addrWords(set addrset.Set) string {
+	const most = 3
+	var out []string
+	for _, p := range set.Prefixes() {
+		if len(out) == most {
+			return strings.Join(out, ", ") + " and others"
+		}
+		out = append(out, p.String())
+	}
+	if len(out) == 0 {
+		return "peers that are not known here"
+	}
+	return strings.Join(out, ", ")
+}
+
+// goal is the region as it shall be.
+func (s *regionState) goal(revision string) *cloud.Snapshot {
+	to := *s.snap
+	to.Groups, to.Interfaces, to.Networks = nil, slices.Clone(s.snap.Interfaces), slices.Clone(s.snap.Networks)
+	id := func(network, key string) string {
+		if name, ok := strings.CutPrefix(key, "+"); ok {
+			return model.PlannedGroupID + network + "/" + name
+		}
+		return key
+	}
+	e := &emitter{regionState: s}
+	needed := e.stillNeeded()
+	busy := map[string]bool{}
+	for i := range s.snap.Groups {
+		g := s.snap.Groups[i]
+		switch wanted := s.byKey[g.ID]; {
+		case !s.owned(&g):
+			busy[g.NetworkID] = busy[g.NetworkID] || g.OwnedBy(s.in.ClusterID)
+		case wanted != nil:
+			g.Rules = s.goalRules(wanted)
+			g.Tags = s.goalTags(wanted, g.Tags)
+			busy[g.NetworkID] = true
+		case !needed[g.ID] && s.networks[g.NetworkID] != nil && s.networks[g.NetworkID].foreign == "":
+			continue
+		default: // somebody else holds it or refers to it
+			busy[g.NetworkID] = true
+			if n := s.networks[g.NetworkID]; len(s.wantHeld[g.ID]) == 0 && n != nil && n.foreign == "" {
+				g.Rules = nil
+			}
+		}
+		to.Groups = append(to.Groups, g)
+	}
+	for _, g := range s.allGroups() {
+		busy[g.class.network.ID] = true
+		if g.existing != nil {
+			continue
+		}
+		to.Groups = append(to.Groups, cloud.Group{
+			ID: id(g.class.network.ID, g.key), Name: g.name, NetworkID: g.class.network.ID, OwnerID: s.snap.OwnerID,
+			Description: "Nephele: one class of interfaces of the account " + s.in.Account, Rules: s.goalRules(g), Tags: s.goalTags(g, nil),
+		})
+	}
+	slices.SortFunc(to.Groups, func(a, b cloud.Group) int { return strings.Compare(a.ID, b.ID) })
+	byID := s.byID()
+	for i := range to.Interfaces {
+		n := byID[to.Interfaces[i].ID]
+		if n == nil {
+			continue
+		}
+		groups := make([]string, len(n.target))
+		for k, key := range n.target {
+			groups[k] = id(n.NetworkID, key)
+		}
+		to.Interfaces[i].GroupIDs = slices.Sorted(slices.Values(groups))
+		to.Interfaces[i].Tags = s.goalInterfaceTags(n)
+	}
+	for i := range to.Networks {
+		n := &to.Networks[i]
+		n.Tags = maps.Clone(n.Tags)
+		if n.Tags == nil {
+			n.Tags = map[string]string{}
+		}
+		classes := slices.ContainsFunc(s.classes, func(c *class) bool { return c.network.ID == n.ID })
+		switch {
+		case classes:
+			n.Tags[cloud.TagClaim], n.Tags[cloud.TagRevision] = s.in.ClusterID, revision
+		case busy[n.ID]: // nothing is done there
+		case n.Tags[cloud.TagClaim] == s.in.ClusterID:
+			delete(n.Tags, cloud.TagClaim)
+			delete(n.Tags, cloud.TagRevision)
+		}
+	}
+	return &to
+}
+
+func (s *regionState) goalRules(g *group) []cloud.Rule {
+	out := slices.Clone(g.rules)
+	for i := range out {
+		out[i].Description = ruleDescription
+		if name := out[i].Peer.GroupName; name != "" {
+			network := g.class.network.ID
+			if o := s.byKey["+"+name]; o != nil {
+				network = o.class.network.ID
+			}
+			out[i].Peer = cloud.Peer{GroupID: model.PlannedGroupID + network + "/" + name}
+		}
+	}
+	slices.SortFunc(out, cloud.Rule.Compare)
+	return out
+}
+
+func (s *regionState) goalTags(g *group, is map[string]string) map[string]string {
+	kind := cloud.KindClass
+	switch {
+	case g.class.gathers:
+		kind = kindMembers
+	case g != g.class.groups[0]:
+		kind = kindSpill
+	}
+	out := map[string]string{}
+	for k, v := range is {
+		if !strings.HasPrefix(k, cloud.TagPolicies) || k == cloud.TagRevision {
+			out[k] = v
+		}
+	}
+	if g.existing == nil {
+		out[cloud.TagCluster], out[cloud.TagKind], out[cloud.TagAccount], out[cloud.TagClass] = s.in.ClusterID, kind, s.in.Account, g.class.hash
+	}
+	if g == g.class.groups[0] && !g.class.gathers {
+		maps.Copy(out, s.enforced(g.class).tags())
+	}
+	return out
+}
+
+// goalInterfaceTags are the tags of an interface as they shall be. A signature is not known before it is known which interfaces are
+// tagged by one call; see sign.
+func (s *regionState) goalInterfaceTags(n *nic) map[string]string {
+	out := maps.Clone(n.Tags)
+	if out == nil {
+		out = map[string]string{}
+	}
+	_, signed := n.Tags[cloud.TagSignature]
+	switch {
+	case n.alien != "" || n.network.foreign != "" || n.unproven != "" || s.disputed(n):
+	case n.state == Guarded && (n.recorded == nil || n.forged):
+		maps.Copy(out, recordTags(n))
+		s.toSign(n, out)
+	case n.state == Guarded:
+		if n.unsigned && len(n.Tags)+s.signatureSize(n) <= s.limits.TagsPerResource {
+			s.toSign(n, out)
+		}
+	case n.recorded != nil || n.forged || signed && s.in.Seal != nil:
+		for i := 0; ; i++ {
+			if _, ok := out[formerTagKey(i)]; !ok {
+				break
+			}
+			delete(out, formerTagKey(i))
+		}
+		delete(out, cloud.TagSignature)
+	}
+	return out
+}
+
+// recordTags are the tags that record the former groups of the interface. What looks like more of the record than there is becomes
+// empty.
+func recordTags(n *nic) map[string]string {
+	tags := formerTags(n.former)
+	for i := len(tags); ; i++ {
+		key := formerTagKey(i)
+		if _, ok := n.Tags[key]; !ok {
+			return tags
+		}
+		tags[key] = ""
+	}
+}
+
+// disputed reports whether somebody has put an interface under control into other groups, which cannot
+// be put right at present. The record is all that tells what are its own.
+func (s *regionState) disputed(n *nic) bool {
+	wanted := s.refused[n] != "" || n.vm != nil && len(n.vm.policies) > 0
+	return n.state != Guarded && len(n.ours) == 0 && n.controlled() && s.mode(n) == Enforce && wanted
+}
+
+// purpose is why the groups of an interface are set.
+func (e *emitter) purpose(n *nic) string {
+	switch {
+	case n.state == Guarded && len(n.ours) == 0 && e.native(n):
+		return "take over with the rules of its own groups, because these refer to groups that others give up"
+	case n.state == Guarded && len(n.ours) == 0:
+		return "take over"
+	case n.state == Guarded:
+		return "change class"
+	case len(n.ours) > 0 && n.state == Untouched:
+		return "give back"
+	default:
+		return ""
+	}
+}
+
+// tagReason is why a tag is written or removed.
+func tagReason(op cloud.Op) string {
+	has := func(key string) bool { _, ok := op.Tags[key]; return ok }
+	switch tags := op.Kind == cloud.OpTag; {
+	case tags && has(cloud.TagClaim):
+		return "policies apply in this network"
+	case has(cloud.TagClaim):
+		return "nothing of ours is left in this network"
+	case tags && has(cloud.TagFormer):
+		return "remember its groups"
+	case tags && has(cloud.TagSignature):
+		return "sign what it remembers"
+	case has(cloud.TagFormer):
+		return "its groups are restored"
+	case has(cloud.TagRevision):
+		return "remember which policies are in force"
+	}
+	return ""
+}
+
+func (s *regionState) byID() map[string]*nic {
+	out := make(map[string]*nic, len(s.nics))
+	for _, n := range s.nics {
+		out[n.ID] = n
+	}
+	return out
+}
+
+func (s *regionState) keyOf(n *nic) string { return s.snap.Region + "/" + n.ID }
