@@ -19,8 +19,8 @@ const (
 	TagSignature = "nephele.io/former-signature"
 	// TagPolicies and its numbered continuations on the group of a class name the policies that are in force on the interfaces that hold it.
 	TagPolicies = "nephele.io/policies"
-	// TagRevision on a network identifies the policies that are in force in it, whatever the members of their groups: while it is that of the
-	// policies that are wanted, nothing but memberships differs.
+	// TagRevision, with a name of the account after it, on a network identifies the policies of the account that are in force in it, whatever
+	// the members of their groups: while it is that of the policies that are wanted, nothing but memberships differs.
 	TagRevision = "nephele.io/policies-revision"
 	// TagClaim on a network holds the id of the controller that may enforce in it.
 	TagClaim = "nephele.io/claimed-by"

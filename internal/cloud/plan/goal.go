@@ -88,7 +88,7 @@ func (s *regionState) transit(revision string) (steps []Step, dirty map[string]b
 		From: s.snap, Limits: s.limits, Ours: s.owned, Relabels: s.relabels(revision),
 		Fits:   func(rules []cloud.Rule) bool { return s.lower.Fits(rules, s.quota()) },
 		Stop:   func() { s.mayStop(); s.in.effort.spend(surveyEffort) },
-		Urgent: map[string]bool{}, First: []string{cloud.TagClaim}, Description: ruleDescription, Batch: s.load(),
+		Urgent: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Description: ruleDescription, Batch: s.load(),
 	}
 	for _, st := range s.freeing() {
 		change.Urgent[st.Op.Target] = true
@@ -159,18 +159,14 @@ func (s *regionState) arrange(change *transition.Change, revision string) transi
 // holdRevision keeps the policies from being said to be in force while some of them wait.
 func (s *regionState) holdRevision(change *transition.Change) {
 	if len(s.restrict) > 0 {
-		for i := range change.To.Networks { // not in force yet
-			tags := change.To.Networks[i].Tags
-			if _, ok := tags[cloud.TagRevision]; !ok {
-				continue
-			}
-			delete(tags, cloud.TagRevision)
-			if r, ok := change.From.Networks[i].Tags[cloud.TagRevision]; ok {
-				tags[cloud.TagRevision] = r
-			}
+		for i := range change.To.Networks {
+			delete(change.To.Networks[i].Tags, change.Mark)
 		}
 	}
 }
+
+// mark is the key of the tag of networks that identifies the policies of the account that are in force there.
+func (s *regionState) mark() string { return cloud.TagRevision + "." + shortened(s.in.Account) }
 
 // explain says why the last step is made.
 func (e *emitter) explain(st transition.Step, byID map[string]*nic) {
@@ -207,10 +203,20 @@ func (e *emitter) explain(st transition.Step, byID map[string]*nic) {
 
 // relabels reports whether the policies in force everywhere are those that are wanted.
 func (s *regionState) relabels(revision string) bool {
+	if s.in.Unmarked {
+		return false
+	}
+	concerned := map[string]bool{}
+	for _, c := range s.classes {
+		concerned[c.network.ID] = true
+	}
+	for i := range s.snap.Groups {
+		if g := &s.snap.Groups[i]; s.owned(g) {
+			concerned[g.NetworkID] = true
+		}
+	}
 	for i := range s.snap.Networks {
-		n := &s.snap.Networks[i]
-		concerned := n.Tags[cloud.TagClaim] == s.in.ClusterID || slices.ContainsFunc(s.classes, func(c *class) bool { return c.network.ID == n.ID })
-		if concerned && n.Tags[cloud.TagRevision] != revision {
+		if n := &s.snap.Networks[i]; concerned[n.ID] && n.Tags[s.mark()] != revision {
 			return false
 		}
 	}
@@ -287,9 +293,10 @@ func (s *regionState) goal(revision string) *cloud.Snapshot {
 	}
 	e := &emitter{regionState: s}
 	needed := e.stillNeeded()
-	busy := map[string]bool{}
+	busy, own := map[string]bool{}, map[string]bool{} // where groups of the controller, and of the account, stay
 	for i := range s.snap.Groups {
 		g := s.snap.Groups[i]
+		own[g.NetworkID] = own[g.NetworkID] || s.ours(&g) && !s.owned(&g)
 		switch wanted := s.byKey[g.ID]; {
 		case !s.owned(&g):
 			busy[g.NetworkID] = busy[g.NetworkID] || g.OwnedBy(s.in.ClusterID)
@@ -300,7 +307,7 @@ func (s *regionState) goal(revision string) *cloud.Snapshot {
 		case !needed[g.ID] && s.networks[g.NetworkID] != nil && s.networks[g.NetworkID].foreign == "":
 			continue
 		default: // somebody else holds it or refers to it
-			busy[g.NetworkID] = true
+			busy[g.NetworkID], own[g.NetworkID] = true, true
 			if n := s.networks[g.NetworkID]; len(s.wantHeld[g.ID]) == 0 && n != nil && n.foreign == "" {
 				g.Rules = nil
 			}
@@ -340,11 +347,16 @@ func (s *regionState) goal(revision string) *cloud.Snapshot {
 		classes := slices.ContainsFunc(s.classes, func(c *class) bool { return c.network.ID == n.ID })
 		switch {
 		case classes:
-			n.Tags[cloud.TagClaim], n.Tags[cloud.TagRevision] = s.in.ClusterID, revision
-		case busy[n.ID]: // nothing is done there
-		case n.Tags[cloud.TagClaim] == s.in.ClusterID:
+			n.Tags[cloud.TagClaim] = s.in.ClusterID
+		case !busy[n.ID] && n.Tags[cloud.TagClaim] == s.in.ClusterID:
 			delete(n.Tags, cloud.TagClaim)
-			delete(n.Tags, cloud.TagRevision)
+		}
+		switch {
+		case s.in.Unmarked:
+		case classes:
+			n.Tags[s.mark()] = revision
+		case !own[n.ID] && s.networks[n.ID].foreign == "":
+			delete(n.Tags, s.mark())
 		}
 	}
 	return &to
@@ -376,7 +388,7 @@ func (s *regionState) goalTags(g *group, is map[string]string) map[string]string
 	}
 	out := map[string]string{}
 	for k, v := range is {
-		if !strings.HasPrefix(k, cloud.TagPolicies) || k == cloud.TagRevision {
+		if !strings.HasPrefix(k, cloud.TagPolicies) {
 			out[k] = v
 		}
 	}
@@ -456,7 +468,14 @@ func (e *emitter) purpose(n *nic) string {
 
 // tagReason is why a tag is written or removed.
 func tagReason(op cloud.Op) string {
-	has := func(key string) bool { _, ok := op.Tags[key]; return ok }
+	has := func(key string) bool {
+		for k := range op.Tags {
+			if strings.HasPrefix(k, key) {
+				return true
+			}
+		}
+		return false
+	}
 	switch tags := op.Kind == cloud.OpTag; {
 	case tags && has(cloud.TagClaim):
 		return "policies apply in this network"
@@ -468,8 +487,8 @@ func tagReason(op cloud.Op) string {
 		return "sign what it remembers"
 	case has(cloud.TagFormer):
 		return "its groups are restored"
-	case has(cloud.TagRevision):
-		return "remember which policies are in force"
+	case has(cloud.TagPolicies):
+		return "which policies are in force"
 	}
 	return ""
 }

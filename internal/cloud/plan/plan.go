@@ -63,6 +63,9 @@ type Input struct {
 	// Blocked are interfaces that the cloud refuses to change, with its words: they, and the groups of ours that they hold, stay as they are.
 	Blocked map[InterfaceKey]string
 
+	// Unmarked is set if cloud.TagRevision cannot be written. Every change then counts as a change of policies.
+	Unmarked bool
+
 	// Succession may tell in which order members of groups changed.
 	Succession Succession
 

@@ -170,7 +170,7 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 		if err == nil {
 			e.blocks.changed(step.Scope.Region, step.Interfaces())
 		} else {
-			err = e.isolated(ctx, step, err)
+			err = e.unmarked(step, e.isolated(ctx, step, err))
 		}
 	}
 	e.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -66,6 +67,8 @@ type worker struct {
 	// goroutine uses leftOut.
 	blocks  blocks
 	leftOut map[plan.InterfaceKey]string
+	// unmarkable is set if the cloud refuses cloud.TagRevision.
+	unmarkable atomic.Bool
 	// parts are those of the regions of the last computation, and stuck those that have failed in this round; only run's goroutine uses them.
 	parts partition
 	stuck map[part]error
@@ -483,7 +486,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	}
 	in := w.input(t, regions)
 	in.Succession, in.Stop = t.late.Succession, func() bool { return ctx.Err() != nil }
-	in.Blocked = w.blocks.active(w.r.Clock.Now())
+	in.Blocked, in.Unmarked = w.blocks.active(w.r.Clock.Now()), w.unmarkable.Load()
 	w.leftOut, w.parts = in.Blocked, partitionOf(regions)
 	res := plan.Compute(in, w.r.Lowerer)
 	if res.Stopped {

@@ -28,6 +28,9 @@ type Change struct {
 	Apart map[string]bool
 	// First are the keys of tags of networks that are written before anything else is done; all others when all is done.
 	First []string
+	// Mark is the key of the tag of networks that says what they are like when all is done. It is removed before anything else is
+	// done, where it changes, and written when all is done, each by a call of its own.
+	Mark string
 	// Description is that of rules of ours. Where the cloud keeps descriptions, others are put right.
 	Description string
 	// Batch is how many objects one call tags; 0 is a default.

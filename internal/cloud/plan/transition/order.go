@@ -58,7 +58,8 @@ func (s *Survey) Plan() Order {
 	s.findAtomic()
 	w := newWorklist(s)
 	w.urgent()
-	w.tagNetworks(cloud.OpTag, w.First, nil)
+	w.tagNetworks(cloud.OpTag, func(key string) bool { return slices.Contains(w.First, key) }, nil)
+	w.unmark()
 	for {
 		w.stop()
 		w.blocked = nil
@@ -700,11 +701,14 @@ func (w *worklist) settle(left map[string]bool) {
 	w.next()
 	w.tagInterfaces(cloud.OpTag, there)
 	w.tagGroups(cloud.OpTag, left)
-	w.tagNetworks(cloud.OpTag, nil, left)
+	w.tagNetworks(cloud.OpTag, func(key string) bool { return key != w.Mark }, left)
 	w.next()
 	w.tagInterfaces(cloud.OpUntag, there)
 	w.tagGroups(cloud.OpUntag, left)
-	w.tagNetworks(cloud.OpUntag, nil, left)
+	w.tagNetworks(cloud.OpUntag, func(key string) bool { return key != w.Mark }, left)
+	w.next()
+	w.tagNetworks(cloud.OpTag, w.isMark, left)
+	w.tagNetworks(cloud.OpUntag, w.isMark, left)
 }
 
 // tagged is one object whose tags change.
@@ -743,36 +747,59 @@ func (w *worklist) toGroup(id string) *cloud.Group {
 	return &w.To.Groups[i]
 }
 
-// tagNetworks writes the tags of networks, but for some, or only those with the given keys.
-func (w *worklist) tagNetworks(kind cloud.OpKind, only []string, left map[string]bool) {
+func (w *worklist) isMark(key string) bool { return key == w.Mark }
+
+// unmark removes the marks that will be others, if there is anything to do before.
+func (w *worklist) unmark() {
+	var out []tagged
+	left := w.unfinished()
+	for i := range w.From.Networks {
+		is := &w.From.Networks[i]
+		if mark, ok := is.Tags[w.Mark]; ok && left[is.ID] && mark != w.To.Networks[i].Tags[w.Mark] {
+			want := maps.Clone(w.present(is.ID, is.Tags))
+			delete(want, w.Mark)
+			out = append(out, tagged{is.ID, is.ID, is.Tags, want})
+		}
+	}
+	w.tag(cloud.OpUntag, out)
+}
+
+// tagNetworks writes the tags of networks with some keys, but for some networks.
+func (w *worklist) tagNetworks(kind cloud.OpKind, which func(key string) bool, left map[string]bool) {
 	var out []tagged
 	for i := range w.From.Networks {
-		is, want := &w.From.Networks[i], w.To.Networks[i].Tags
+		is := &w.From.Networks[i]
 		if left[is.ID] {
 			continue
 		}
-		if only != nil {
-			want = maps.Clone(want)
-			maps.DeleteFunc(want, func(k, _ string) bool { return !slices.Contains(only, k) })
+		want := maps.Clone(w.present(is.ID, is.Tags))
+		maps.DeleteFunc(want, func(k, _ string) bool { return which(k) })
+		for k, v := range w.To.Networks[i].Tags {
+			if which(k) {
+				want[k] = v
+			}
 		}
 		out = append(out, tagged{is.ID, is.ID, is.Tags, want})
 	}
 	w.tag(kind, out)
 }
 
+// present are the tags of an object as the steps so far leave them.
+func (w *worklist) present(id string, observed map[string]string) map[string]string {
+	if _, known := w.tags[id]; !known {
+		w.tags[id] = maps.Clone(observed)
+		if observed == nil {
+			w.tags[id] = map[string]string{}
+		}
+	}
+	return w.tags[id]
+}
+
 // tag sets or removes tags, many of the same by one call; what was done already is not done again.
 func (w *worklist) tag(kind cloud.OpKind, objects []tagged) {
 	at := map[string]int{}
 	for _, o := range objects {
-		is, known := w.tags[o.id]
-		if !known {
-			is = maps.Clone(o.is)
-			if is == nil {
-				is = map[string]string{}
-			}
-			w.tags[o.id] = is
-		}
-		tags := map[string]string{}
+		is, tags := w.present(o.id, o.is), map[string]string{}
 		if kind == cloud.OpTag {
 			for k, v := range o.want {
 				if old, ok := is[k]; !ok || old != v {
