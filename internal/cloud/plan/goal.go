@@ -88,7 +88,7 @@ func (s *regionState) transit(revision string) (steps []Step, dirty map[string]b
 		From: s.snap, Limits: s.limits, Ours: s.owned, Relabels: s.relabels(revision),
 		Fits:   func(rules []cloud.Rule) bool { return s.lower.Fits(rules, s.quota()) },
 		Stop:   func() { s.mayStop(); s.in.effort.spend(surveyEffort) },
-		Urgent: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Description: ruleDescription, Batch: s.load(),
+		Urgent: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Description: ruleDescription, Joint: cloud.TagFormer, Batch: s.load(),
 	}
 	for _, st := range s.freeing() {
 		change.Urgent[st.Op.Target] = true
@@ -412,34 +412,27 @@ func (s *regionState) goalInterfaceTags(n *nic) map[string]string {
 	switch {
 	case n.alien != "" || n.network.foreign != "" || n.unproven != "" || s.disputed(n):
 	case n.state == Guarded && (n.recorded == nil || n.forged):
-		maps.Copy(out, recordTags(n))
+		forget(out)
+		maps.Copy(out, formerTags(n.former))
 		s.toSign(n, out)
 	case n.state == Guarded:
 		if n.unsigned && len(n.Tags)+s.signatureSize(n) <= s.limits.TagsPerResource {
 			s.toSign(n, out)
 		}
 	case n.recorded != nil || n.forged || signed && s.in.Seal != nil:
-		for i := 0; ; i++ {
-			if _, ok := out[formerTagKey(i)]; !ok {
-				break
-			}
-			delete(out, formerTagKey(i))
-		}
+		forget(out)
 		delete(out, cloud.TagSignature)
 	}
 	return out
 }
 
-// recordTags are the tags that record the former groups of the interface. What looks like more of the record than there is becomes
-// empty.
-func recordTags(n *nic) map[string]string {
-	tags := formerTags(n.former)
-	for i := len(tags); ; i++ {
-		key := formerTagKey(i)
-		if _, ok := n.Tags[key]; !ok {
-			return tags
+// forget removes the record of former groups from tags.
+func forget(tags map[string]string) {
+	for i := 0; ; i++ {
+		if _, ok := tags[formerTagKey(i)]; !ok && i > 0 {
+			return
 		}
-		tags[key] = ""
+		delete(tags, formerTagKey(i))
 	}
 }
 

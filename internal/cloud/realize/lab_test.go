@@ -394,7 +394,8 @@ func (l *lab) unsettled() string {
 	// What was planned last must be what is mirrored now, on what the cloud is now: plan once more.
 	acct, _ := l.accounts.Account(labAccount)
 	in := plan.Input{ClusterID: l.options.ClusterID, Account: labAccount, Policies: mirrored.Policies, AddressGroups: mirrored.AddressGroups,
-		AppliedToGroups: mirrored.AppliedToGroups, Entities: acct.Entities, Modes: acct.planModes(), Failsafe: acct.Failsafe, Confirmed: acct.Confirmed}
+		AppliedToGroups: mirrored.AppliedToGroups, Entities: acct.Entities, Modes: acct.planModes(), Failsafe: acct.Failsafe, Confirmed: acct.Confirmed,
+		Unmarked: w.unmarkable.Load()}
 	if l.options.Records != nil {
 		if in.Seal, err = l.options.Records.Seal(l.Context(), labAccount); err != nil {
 			return err.Error()

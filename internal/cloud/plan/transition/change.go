@@ -31,6 +31,9 @@ type Change struct {
 	// Mark is the key of the tag of networks that says what they are like when all is done. It is removed before anything else is
 	// done, where it changes, and written when all is done, each by a call of its own.
 	Mark string
+	// Joint begins the keys of tags whose values are read together: what goes of them is emptied by the call that writes the others,
+	// before it is removed.
+	Joint string
 	// Description is that of rules of ours. Where the cloud keeps descriptions, others are put right.
 	Description string
 	// Batch is how many objects one call tags; 0 is a default.

@@ -806,6 +806,11 @@ func (w *worklist) tag(kind cloud.OpKind, objects []tagged) {
 					tags[k], is[k] = v, v
 				}
 			}
+			for k, v := range is {
+				if _, ok := o.want[k]; len(tags) > 0 && !ok && v != "" && w.Joint != "" && strings.HasPrefix(k, w.Joint) {
+					tags[k], is[k] = "", ""
+				}
+			}
 		} else {
 			for k, v := range is {
 				if _, ok := o.want[k]; !ok {
