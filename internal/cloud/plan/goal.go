@@ -203,7 +203,7 @@ func (e *emitter) explain(st transition.Step, byID map[string]*nic) {
 
 // relabels reports whether the policies in force everywhere are those that are wanted.
 func (s *regionState) relabels(revision string) bool {
-	if s.in.Unmarked {
+	if s.in.Unmarked || len(s.unknown) > 0 { // what is kept for the sake of the unknown is found out step by step
 		return false
 	}
 	concerned := map[string]bool{}

@@ -272,6 +272,7 @@ func (st *state) checkOwn(k *cohort) *Violation {
 		rules := st.rulesOf(k.next, d)
 		for _, r := range rules {
 			if v := st.leaks(k, r, k.next); v != nil {
+				v.Rule = r
 				return v
 			}
 		}

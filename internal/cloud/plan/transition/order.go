@@ -510,56 +510,89 @@ func sortedStrings(s []string) []string {
 	return s
 }
 
-// bridge adds rules that are there as long as interfaces move: where somebody would miss one that moves, his group also names
-// a group that it holds on the other side of its move.
+// bridge lets interfaces move by a detour: with rules that are there as long as others move, or without rules that come later.
 func (w *worklist) bridge() bool {
 	for _, k := range w.movers {
-		if bridges, ok := w.bridged(k); ok {
-			w.next()
-			for _, group := range slices.Sorted(maps.Keys(bridges)) {
-				rules := sorted(slices.Collect(maps.Keys(bridges[group])))
-				if w.temp[group] == nil {
-					w.temp[group] = map[cloud.Rule]bool{}
-				}
-				maps.Copy(w.temp[group], bridges[group])
-				w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: cloud.OpAddRules, Rules: w.outward(rules, group)}))
-			}
-			w.movers = slices.DeleteFunc(w.movers, func(o *cohort) bool { return o == k })
-			w.depart([]*cohort{k})
-			return true
+		d := w.detour(k)
+		if d == nil {
+			continue
 		}
+		w.next()
+		for _, group := range slices.Sorted(maps.Keys(d.withheld)) {
+			rules := sorted(slices.Collect(maps.Keys(d.withheld[group])))
+			w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: cloud.OpRemoveRules, Rules: w.outward(rules, group)}))
+		}
+		for _, group := range slices.Sorted(maps.Keys(d.temp)) {
+			rules := sorted(slices.Collect(maps.Keys(d.temp[group])))
+			if w.temp[group] == nil {
+				w.temp[group] = map[cloud.Rule]bool{}
+			}
+			maps.Copy(w.temp[group], d.temp[group])
+			w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: cloud.OpAddRules, Rules: w.outward(rules, group)}))
+		}
+		w.movers = slices.DeleteFunc(w.movers, func(o *cohort) bool { return o == k })
+		w.depart([]*cohort{k})
+		return true
 	}
 	return false
 }
 
-// bridged looks for rules with which a cohort can move. If it finds them they are there, and the cohort is under way.
-func (w *worklist) bridged(k *cohort) (map[string]map[cloud.Rule]bool, bool) {
-	found := map[string]map[cloud.Rule]bool{}
+// detour is what makes the move of a cohort clean, by group.
+type detour struct {
+	// temp are rules that are there as long as others move: where somebody would miss the cohort, his group also names a group that
+	// it holds on the other side of its move.
+	temp map[string]map[cloud.Rule]bool
+	// withheld are rules of groups that nobody holds yet, by which the cohort would admit those of itself that have not moved yet.
+	// They come back once that is over.
+	withheld map[string]map[cloud.Rule]bool
+}
+
+// detour looks for one. If it finds one its rules are there, and the cohort is under way; else it returns nil.
+func (w *worklist) detour(k *cohort) *detour {
+	d := &detour{temp: map[string]map[cloud.Rule]bool{}, withheld: map[string]map[cloud.Rule]bool{}}
 	before := map[string][]cloud.Rule{}
+	set := func(into map[string]map[cloud.Rule]bool, group string, r cloud.Rule, rules []cloud.Rule) {
+		if _, ok := before[group]; !ok {
+			before[group] = w.rules[group]
+		}
+		if into[group] == nil {
+			into[group] = map[cloud.Rule]bool{}
+		}
+		into[group][r] = true
+		w.setRules(group, rules)
+	}
 	for {
 		v := w.checkMove(k, k.to)
 		if v == nil {
-			return found, len(found) > 0
+			if len(before) == 0 {
+				w.revert(k) // it needs no detour
+				return nil
+			}
+			return d
 		}
-		added := false
-		if v.Kind == Gap {
+		found := false
+		switch {
+		case v.Kind == Gap:
 			for _, c := range w.bridges(k, v) {
-				if slices.Contains(w.rules[c.group], c.rule) || w.checkTemp(c.group, c.rule) != nil {
-					continue
+				if !slices.Contains(w.rules[c.group], c.rule) && !d.withheld[c.group][c.rule] && w.checkTemp(c.group, c.rule) == nil {
+					set(d.temp, c.group, c.rule, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
+					found = true
+					break
 				}
-				if _, ok := before[c.group]; !ok {
-					before[c.group], found[c.group] = w.rules[c.group], map[cloud.Rule]bool{}
+			}
+		case v.Kind == Leak && v.holder == k:
+			for _, g := range k.to {
+				if slices.Contains(w.rules[g], v.Rule) && slices.Contains(w.wanted[g], v.Rule) && len(w.holders[g]) == 0 && !w.temp[g][v.Rule] && !d.temp[g][v.Rule] {
+					set(d.withheld, g, v.Rule, missing(w.rules[g], []cloud.Rule{v.Rule}))
+					found = true
 				}
-				found[c.group][c.rule], added = true, true
-				w.setRules(c.group, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
-				break
 			}
 		}
-		if !added {
+		if !found {
 			for group, rules := range before {
 				w.setRules(group, rules)
 			}
-			return nil, false
+			return nil
 		}
 	}
 }
