@@ -58,7 +58,7 @@ func (in Input) advise(out *Result, lower Lowerer) {
 		if len(a.refused) == 0 {
 			continue
 		}
-		a.in.Regions, a.in.Succession = []Region{r}, Succession{}
+		a.in.Regions = []Region{r}
 		if a.left = min(triedQuotas, triedInterfaces/max(1, len(r.Snapshot.Interfaces))); in.Unadvised {
 			a.left = 0
 		}

@@ -38,7 +38,6 @@ func Compute(in Input, lower Lowerer) (out *Result) {
 	}
 	in.recall.lacks.number(out.Refusals)
 	in.advise(out, lower)
-	out.Followed = len(in.Succession.Changes)
 	return out
 }
 

@@ -66,9 +66,6 @@ type Input struct {
 	// Unmarked is set if cloud.TagRevision cannot be written. Every change then counts as a change of policies.
 	Unmarked bool
 
-	// Succession may tell in which order members of groups changed.
-	Succession Succession
-
 	// Unadvised leaves it at rough numbers which quotas would do for what does not fit. To find the true ones costs some computations more.
 	Unadvised bool
 
@@ -154,9 +151,6 @@ type Result struct {
 	Drift []Drift
 	// Records tells how far the records of former groups are proven. It is empty without Input.Seal.
 	Records Records
-	// Followed is how many changes of Input.Succession are followed when the plan is done. Once a plan is begun they belong to Succession.Before,
-	// but where steps tell which change they follow: that change does once its first step is begun.
-	Followed int
 	// Protection is which interfaces policies guard now and when all is done; nil where that is not known, because the plan takes too much work.
 	Protection *Protection
 	// Notes are remarks for people that refuse nothing: interfaces that cannot be controlled, former groups that are gone, ...
@@ -289,8 +283,6 @@ type Step struct {
 	Op      cloud.Op
 	// Policies are those that the step is made for, in the order of evaluation, as far as there are any.
 	Policies []PolicyRef
-	// Follows is the number of the change of Input.Succession, counted from 1, that the step follows; 0 if the plan follows its changes together.
-	Follows int
 	// Stage numbers the stages of a region's part of the plan, from 0.
 	Stage int
 	// Urgent is set if nothing may make the step wait: it gives back what the glass was broken for.

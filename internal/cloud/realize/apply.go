@@ -155,9 +155,6 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 	}
 	id := ""
 	if err == nil {
-		if step.Follows > 0 {
-			e.lineage.follow(e.task.late, step.Follows-1)
-		}
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
 		var tried func(error)
 		op, tried = e.presence.letGo(step.Scope.Region, op)

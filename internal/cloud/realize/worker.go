@@ -72,14 +72,10 @@ type worker struct {
 	// parts are those of the regions of the last computation, and stuck those that have failed in this round; only run's goroutine uses them.
 	parts partition
 	stuck map[part]error
-	// lineage is the order of changes that the cloud has not followed.
-	lineage lineage
 	// books keep count of what is done.
 	books bookkeeping
 	// presence decides whether anything may be written at all; nil decides nothing.
 	presence *presence
-	// news has room for one token: the computed objects have changed, and lineage has not seen it.
-	news chan struct{}
 
 	mu sync.Mutex
 	// current is the account as the task that is being worked on has it, and urgent is closed when that must not go on; nil at first.
@@ -90,10 +86,9 @@ type worker struct {
 }
 
 func newWorker(r *Realizer, acct Account) *worker {
-	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), news: make(chan struct{}, 1), report: Report{Account: acct.Key}}
-	w.lineage.moment = 2 * r.Settle // trace looks once in Settle, maybe when a part has come
+	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), report: Report{Account: acct.Key}}
 	w.presence = newPresence(w, r.registrar)
-	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake); put(w.news) })
+	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake) })
 	return w
 }
 
@@ -110,7 +105,6 @@ func (w *worker) run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer streams.Wait()
 	streams.Go(func() { w.mirror.Run(ctx) })
-	streams.Go(func() { w.trace(ctx) })
 	streams.Go(func() { w.presence.run(ctx) })
 	pause := time.Duration(0)
 	for w.await(ctx, pause) {
@@ -160,26 +154,6 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// trace keeps the order of changes while plans are applied.
-func (w *worker) trace(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.news:
-		}
-		if w.r.Settle > 0 {
-			select {
-			case <-ctx.Done():
-				return
-			case <-w.r.Clock.After(w.r.Settle):
-			}
-		}
-		// What is not complete yet will be seen when more has come.
-		_, _, _, _ = w.lineage.look(w.r.Clock.Now(), w.mirror)
-	}
-}
-
 // accountChanged reports whether the account is another than in the last round, apart from its snapshots.
 func (w *worker) accountChanged() bool {
 	now, ok := w.r.Accounts.Account(w.key)
@@ -224,8 +198,6 @@ type task struct {
 	version uint64
 	// urgent is closed when nothing more may be done for the task.
 	urgent <-chan struct{}
-	// late are the changes of want that the cloud has not followed.
-	late succession
 	// seal is that of the records of former groups.
 	seal *plan.Seal
 }
@@ -246,7 +218,7 @@ func (w *worker) task() (t task, ok bool) {
 	} else {
 		w.setReleased(false)
 		var err error
-		if t.want, t.version, t.late, err = w.lineage.look(w.r.Clock.Now(), w.mirror); err != nil {
+		if t.want, t.version, err = w.mirror.Current(); err != nil {
 			w.setWaiting(err.Error())
 			return task{}, false
 		}
@@ -378,7 +350,6 @@ func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan
 	sum := wave.Summary()
 	w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
 		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
-	w.begun(t, res)
 	touched, err := w.apply(ctx, t, wave)
 	if err == nil && few(touched) {
 		w.r.Accounts.Touched(w.key, touched)
@@ -386,19 +357,6 @@ func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan
 		w.r.Accounts.Trigger(w.key)
 	}
 	return touched, err
-}
-
-// begun notes which changes the cloud follows now that a plan is begun: all that the plan follows, but for those that have steps of their own.
-func (w *worker) begun(t task, res *plan.Result) {
-	own := map[int]bool{}
-	for _, s := range res.Plan.Steps {
-		own[s.Follows-1] = true
-	}
-	for i := range res.Followed {
-		if !own[i] {
-			w.lineage.follow(t.late, i)
-		}
-	}
 }
 
 // done ends a round that has nothing left to do on these snapshots. An account that is being deleted is released then; if something
@@ -415,7 +373,6 @@ func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud
 	if err := w.noteSigned(ctx, t, res); err != nil {
 		return false, err
 	}
-	w.begun(t, res)
 	w.publish(ctx, t.acct, res, nil)
 	if releasing && w.setReleased(true) {
 		w.r.Accounts.Trigger(w.key)
@@ -485,7 +442,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 		regions[i].Former = w.formers(regions[i].Snapshot, t.seal)
 	}
 	in := w.input(t, regions)
-	in.Succession, in.Stop = t.late.Succession, func() bool { return ctx.Err() != nil }
+	in.Stop = func() bool { return ctx.Err() != nil }
 	in.Blocked, in.Unmarked = w.blocks.active(w.r.Clock.Now()), w.unmarkable.Load()
 	w.leftOut, w.parts = in.Blocked, partitionOf(regions)
 	res := plan.Compute(in, w.r.Lowerer)
@@ -499,7 +456,6 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	w.noteLimits(regions)
 	w.would, w.claims = nil, claimsOf(regions)
 	if slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
-		in.Succession = plan.Succession{}
 		if w.would = plan.Compute(in.WithoutPlanned(), w.r.Lowerer); w.would.Stopped {
 			return w.would
 		}
