@@ -71,10 +71,12 @@ func (c *computation) revision() string {
 			fmt.Fprintln(h, r.index, r.direction, r.verdict, r.services, r.named, r.groups, r.blocks.Prefixes(), r.appliedTo)
 		}
 	}
-	fmt.Fprintln(h, c.in.Failsafe, c.in.Modes, c.in.Blocked)
+	fmt.Fprintln(h, c.in.Failsafe, c.in.Modes)
 	for _, s := range c.regions {
-		for _, n := range s.unknown {
-			fmt.Fprintln(h, s.snap.Region, n.ID)
+		for _, n := range s.nics {
+			if n.blocked != "" || n.unproven != "" {
+				fmt.Fprintln(h, s.snap.Region, n.ID)
+			}
 		}
 	}
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
@@ -159,9 +161,16 @@ func (s *regionState) arrange(change *transition.Change, revision string) transi
 func (s *regionState) holdRevision(change *transition.Change) {
 	if len(s.restrict) > 0 {
 		for i := range change.To.Networks {
-			delete(change.To.Networks[i].Tags, change.Mark)
+			if n := &change.To.Networks[i]; !s.unmarked(n.ID) {
+				delete(n.Tags, change.Mark)
+			}
 		}
 	}
+}
+
+// unmarked reports whether the mark of a network stays as it is, because the cloud refuses to change it.
+func (s *regionState) unmarked(network string) bool {
+	return s.in.Unmarked[NetworkKey{s.snap.Region, network}]
 }
 
 // mark is the key of the tag of networks that identifies the policies of the account that are in force there.
@@ -202,7 +211,7 @@ func (e *emitter) explain(st transition.Step, byID map[string]*nic) {
 
 // relabels reports whether the policies in force everywhere are those that are wanted.
 func (s *regionState) relabels(revision string) bool {
-	if s.in.Unmarked || len(s.unknown) > 0 { // what is kept for the sake of the unknown is found out step by step
+	if len(s.unknown) > 0 { // what is kept for the sake of the unknown is found out step by step
 		return false
 	}
 	concerned := map[string]bool{}
@@ -215,7 +224,7 @@ func (s *regionState) relabels(revision string) bool {
 		}
 	}
 	for i := range s.snap.Networks {
-		if n := &s.snap.Networks[i]; concerned[n.ID] && n.Tags[s.mark()] != revision {
+		if n := &s.snap.Networks[i]; concerned[n.ID] && (n.Tags[s.mark()] != revision || s.unmarked(n.ID)) {
 			return false
 		}
 	}
@@ -351,7 +360,7 @@ func (s *regionState) goal(revision string) *cloud.Snapshot {
 			delete(n.Tags, cloud.TagClaim)
 		}
 		switch {
-		case s.in.Unmarked:
+		case s.unmarked(n.ID):
 		case classes:
 			n.Tags[s.mark()] = revision
 		case !own[n.ID] && s.networks[n.ID].foreign == "":

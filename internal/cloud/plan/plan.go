@@ -63,8 +63,9 @@ type Input struct {
 	// Blocked are interfaces that the cloud refuses to change, with its words: they, and the groups of ours that they hold, stay as they are.
 	Blocked map[InterfaceKey]string
 
-	// Unmarked is set if cloud.TagRevision cannot be written. Every change then counts as a change of policies.
-	Unmarked bool
+	// Unmarked are networks on which cloud.TagRevision cannot be written or removed. Every change in their region counts as a change of
+	// policies.
+	Unmarked map[NetworkKey]bool
 
 	// Unadvised leaves it at rough numbers which quotas would do for what does not fit. To find the true ones costs some computations more.
 	Unadvised bool
@@ -91,6 +92,9 @@ type VMRef struct{ Region, ID string }
 
 // InterfaceKey names an interface of the account.
 type InterfaceKey struct{ Region, ID string }
+
+// NetworkKey names a network that the account sees.
+type NetworkKey struct{ Region, ID string }
 
 // Region is what is known of one region.
 type Region struct {

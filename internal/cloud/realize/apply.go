@@ -166,8 +166,11 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 		e.r.Metrics.op(e.key, op.Kind, err)
 		if err == nil {
 			e.blocks.changed(step.Scope.Region, step.Interfaces())
+			if marks(step) {
+				e.unmarkable.changed(step.Scope.Region, []string{step.Network})
+			}
 		} else {
-			err = e.unmarked(step, e.isolated(ctx, step, err))
+			err = e.withoutMark(step, e.isolated(ctx, step, err))
 		}
 	}
 	e.mu.Lock()

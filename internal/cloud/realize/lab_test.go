@@ -395,7 +395,7 @@ func (l *lab) unsettled() string {
 	acct, _ := l.accounts.Account(labAccount)
 	in := plan.Input{ClusterID: l.options.ClusterID, Account: labAccount, Policies: mirrored.Policies, AddressGroups: mirrored.AddressGroups,
 		AppliedToGroups: mirrored.AppliedToGroups, Entities: acct.Entities, Modes: acct.planModes(), Failsafe: acct.Failsafe, Confirmed: acct.Confirmed,
-		Unmarked: w.unmarkable.Load()}
+		Unmarked: networks(w.unmarkable.active(l.options.Clock.Now()))}
 	if l.options.Records != nil {
 		if in.Seal, err = l.options.Records.Seal(l.Context(), labAccount); err != nil {
 			return err.Error()

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -67,8 +66,10 @@ type worker struct {
 	// goroutine uses leftOut.
 	blocks  blocks
 	leftOut map[plan.InterfaceKey]string
-	// unmarkable is set if the cloud refuses cloud.TagRevision.
-	unmarkable atomic.Bool
+	// unmarkable are the networks on which the cloud refuses cloud.TagRevision, and unmarked those of them that the last computation left
+	// out; only run's goroutine uses unmarked.
+	unmarkable blocks
+	unmarked   map[plan.InterfaceKey]string
 	// parts are those of the regions of the last computation, and stuck those that have failed in this round; only run's goroutine uses them.
 	parts partition
 	stuck map[part]error
@@ -133,7 +134,7 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 		again = w.r.Clock.After(pause)
 	}
 	var retry <-chan time.Time // what the cloud refused
-	if wait := w.blocks.next(w.r.Clock.Now()); wait > 0 && pause == 0 {
+	if wait := sooner(w.blocks.next(w.r.Clock.Now()), w.unmarkable.next(w.r.Clock.Now())); wait > 0 && pause == 0 {
 		retry = w.r.Clock.After(wait)
 	}
 	for {
@@ -236,6 +237,7 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 	var last error
 	var known observation // what of the cloud is known, but for what was touched since
 	w.blocks.begin()
+	w.unmarkable.begin()
 	w.stuck = nil
 	allowed := maxPlans
 	for n := 0; n < allowed; n++ {
@@ -363,6 +365,7 @@ func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan
 // of ours is left that the planner refuses to touch, that is a failure.
 func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud.Snapshot) (bool, error) {
 	w.blocks.end(w.leftOut)
+	w.unmarkable.end(w.unmarked)
 	releasing := t.acct.Releasing && w.brake.state.Waiting == nil
 	if releasing {
 		if err := w.leftover(on, res); err != nil {
@@ -443,7 +446,9 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	}
 	in := w.input(t, regions)
 	in.Stop = func() bool { return ctx.Err() != nil }
-	in.Blocked, in.Unmarked = w.blocks.active(w.r.Clock.Now()), w.unmarkable.Load()
+	in.Blocked = w.blocks.active(w.r.Clock.Now())
+	w.unmarked = w.unmarkable.active(w.r.Clock.Now())
+	in.Unmarked = networks(w.unmarked)
 	w.leftOut, w.parts = in.Blocked, partitionOf(regions)
 	res := plan.Compute(in, w.r.Lowerer)
 	if res.Stopped {
