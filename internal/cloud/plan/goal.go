@@ -46,8 +46,8 @@ func (in Input) plan(lower Lowerer) *Result {
 	c := newComputation(in, lower)
 	revision := c.revision()
 	out := &Result{Plan: Plan{Account: in.Account}}
-	for _, s := range c.regions {
-		steps, dirty, later := s.transit(revision)
+	for _, s := range c.routes(revision) {
+		steps, dirty, later := s.transit()
 		out.Plan.Steps = append(out.Plan.Steps, steps...)
 		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
 		s.statuses(out, dirty)
@@ -82,28 +82,96 @@ func (c *computation) revision() string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
 }
 
-// transit finds the steps of a region.
-func (s *regionState) transit(revision string) (steps []Step, dirty map[string]bool, later bool) {
-	s.settle()
-	change := transition.Change{
-		From: s.snap, Limits: s.limits, Ours: s.owned, Relabels: s.relabels(revision),
-		Fits:   func(rules []cloud.Rule) bool { return s.lower.Fits(rules, s.quota()) },
-		Stop:   func() { s.mayStop(); s.in.effort.spend(surveyEffort) },
-		Urgent: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Description: ruleDescription, Joint: cloud.TagFormer, Batch: s.load(),
-	}
-	for _, st := range s.freeing() {
-		change.Urgent[st.Op.Target] = true
-	}
-	order := s.arrange(&change, revision)
-	for len(order.Apart) > 0 {
-		if change.Apart == nil {
-			change.Apart = map[string]bool{}
+// route is the way of one region from what is to what is wanted.
+type route struct {
+	*regionState
+	change transition.Change
+	survey *transition.Survey
+	held   map[string][2]bool // its conflicts within the region
+	order  transition.Order
+	found  bool // set if order is that of survey
+}
+
+// routes finds the ways of all regions. Where some of what is wanted has to wait for something else, also in another region, they
+// lead to a state in between first.
+func (c *computation) routes(revision string) []*route {
+	var out []*route
+	for _, s := range c.regions {
+		s.settle()
+		r := &route{regionState: s, change: transition.Change{
+			From: s.snap, Limits: s.limits, Ours: s.owned, Relabels: s.relabels(revision),
+			Fits:   func(rules []cloud.Rule) bool { return s.lower.Fits(rules, s.quota()) },
+			Stop:   func() { s.mayStop(); s.in.effort.spend(surveyEffort) },
+			Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Description: ruleDescription,
+			Joint: cloud.TagFormer, Batch: s.load(),
+		}}
+		for _, st := range s.freeing() {
+			r.change.Urgent[st.Op.Target] = true
 		}
-		for _, id := range order.Apart {
-			change.Apart[id] = true
-		}
-		order = s.arrange(&change, revision)
+		out = append(out, r)
 	}
+	for again := true; again; {
+		again = false
+		holdBack(out, revision)
+		for _, r := range out {
+			if !r.found {
+				r.holdRevision(&r.change)
+				r.order, r.found = r.survey.Plan(), true
+			}
+			if len(r.order.Apart) == 0 {
+				continue
+			}
+			for _, id := range r.order.Apart {
+				r.change.Apart[id] = true
+			}
+			r.survey, r.order.Apart, again = nil, nil, true
+		}
+	}
+	return out
+}
+
+// holdBack surveys regions, and has interfaces wait in a state in between where they have to.
+func holdBack(routes []*route, revision string) {
+	for again := true; again; {
+		again = false
+		for _, r := range routes {
+			if r.survey == nil {
+				r.change.To, r.change.Stable = r.goal(revision), r.stable()
+				r.survey, r.found = transition.NewSurvey(r.change), false
+				r.held = r.survey.Conflicts()
+			}
+		}
+		for _, r := range routes {
+			more := r.restrain(r.held)
+			for _, o := range routes {
+				if o != r {
+					more = r.restrain(r.survey.Across(o.survey)) || more
+				}
+			}
+			if more {
+				r.settle()
+				r.survey, again = nil, true
+			}
+			if again {
+				break
+			}
+		}
+	}
+}
+
+// restrain keeps directions of interfaces from becoming wider. It reports whether that is new.
+func (s *regionState) restrain(held map[string][2]bool) (more bool) {
+	for _, n := range s.nics {
+		if was, is := s.restrict[n], held[n.ID]; is[0] && !was[0] || is[1] && !was[1] {
+			s.restrict[n], more = [2]bool{was[0] || is[0], was[1] || is[1]}, true
+		}
+	}
+	return more
+}
+
+// transit turns the way of a region into steps.
+func (r *route) transit() (steps []Step, dirty map[string]bool, later bool) {
+	s, order := r.regionState, r.order
 	e := &emitter{regionState: s, dirty: map[string]bool{}}
 	byID := s.byID()
 	moving := map[string]bool{} // networks
@@ -137,24 +205,29 @@ func describes(op cloud.Op) bool {
 	return op.Kind == cloud.OpReplaceRules && slices.EqualFunc(op.Rules, op.Replaced, cloud.Rule.Same)
 }
 
-// arrange finds the order for the state that is wanted, or for one in between that has to come before it.
-func (s *regionState) arrange(change *transition.Change, revision string) transition.Order {
-	for {
-		change.To = s.goal(revision)
-		survey := transition.NewSurvey(*change)
-		held := survey.Conflicts()
-		more := false
-		for _, n := range s.nics {
-			if was, is := s.restrict[n], held[n.ID]; is[0] && !was[0] || is[1] && !was[1] {
-				s.restrict[n], more = [2]bool{was[0] || is[0], was[1] || is[1]}, true
-			}
+// stable are the groups that stand for the same class now and in the end.
+func (s *regionState) stable() map[string]bool {
+	out := map[string]bool{}
+	for _, g := range s.allGroups() {
+		switch {
+		case g.existing == nil:
+			out[model.PlannedGroupID+g.class.network.ID+"/"+g.name] = true
+		case g.existing.Tags[cloud.TagClass] == g.class.hash && g.existing.Tags[cloud.TagKind] == g.kind():
+			out[g.existing.ID] = true
 		}
-		if !more {
-			s.holdRevision(change)
-			return survey.Plan()
-		}
-		s.settle()
 	}
+	return out
+}
+
+// kind is that of the tag of a group.
+func (g *group) kind() string {
+	switch {
+	case g.class.gathers:
+		return kindMembers
+	case g != g.class.groups[0]:
+		return kindSpill
+	}
+	return cloud.KindClass
 }
 
 // holdRevision keeps the policies from being said to be in force while some of them wait.
@@ -387,14 +460,7 @@ func (s *regionState) goalRules(g *group) []cloud.Rule {
 }
 
 func (s *regionState) goalTags(g *group, is map[string]string) map[string]string {
-	kind := cloud.KindClass
-	switch {
-	case g.class.gathers:
-		kind = kindMembers
-	case g != g.class.groups[0]:
-		kind = kindSpill
-	}
-	out := map[string]string{}
+	kind, out := g.kind(), map[string]string{}
 	for k, v := range is {
 		if !strings.HasPrefix(k, cloud.TagPolicies) {
 			out[k] = v

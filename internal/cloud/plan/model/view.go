@@ -45,6 +45,9 @@ func NewView(s *cloud.Snapshot) *View {
 // Snapshot is what the view is of.
 func (v *View) Snapshot() *cloud.Snapshot { return v.snap }
 
+// Group returns a group by its ID, nil if there is none.
+func (v *View) Group(id string) *cloud.Group { return v.groups[id] }
+
 // Holders are the interfaces that hold a group.
 func (v *View) Holders(group string) []*cloud.Interface {
 	if v.holders == nil {

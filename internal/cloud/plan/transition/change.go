@@ -24,12 +24,14 @@ type Change struct {
 	Fits func([]cloud.Rule) bool
 	// Relabels is set if the policies are unchanged, so that nothing but memberships differs: see Conflicts.
 	Relabels bool
+	// Stable are groups that stand for the same interfaces' memberships before and after.
+	Stable map[string]bool
 	// Apart are interfaces that cannot move by one edit, so that nothing happens at once with their moves; see Order.Apart.
 	Apart map[string]bool
 	// First are the keys of tags of networks that are written before anything else is done; all others when all is done.
 	First []string
-	// Mark is the key of the tag of networks that says what they are like when all is done. It is removed before anything else is
-	// done, where it changes, and written when all is done, each by a call of its own.
+	// Mark is the key of the tag of networks that says what they are like when all is done. Where it changes it is
+	// removed in the first stage, and written when all is done, each by a call of its own.
 	Mark string
 	// Joint begins the keys of tags whose values are read together: what goes of them is emptied by the call that writes the others,
 	// before it is removed.
@@ -55,6 +57,8 @@ type cohort struct {
 	now, then [2]flow.Permit
 	// least and most are what it must and what it may allow on the way.
 	least, most [2]flow.Permit
+	// free is set if it goes from stable groups to other stable ones while nothing but memberships differs.
+	free bool
 	// atomic is set if its groups have to change by one edit: somebody else's permits change by the same one.
 	atomic bool
 
@@ -142,20 +146,65 @@ func NewSurvey(c Change) *Survey {
 		for i := range directions {
 			k.least[i], k.most[i] = k.now[i].Intersect(k.then[i]), k.now[i].Union(k.then[i])
 		}
-		if !s.Relabels {
-			continue
-		}
-		// Each end of a flow may be taken for what it was or for what it will be.
-		for _, mix := range [][2]flow.Permit{s.permit(s.from, s.to, k.from, k.network), s.permit(s.to, s.from, k.to, k.network)} {
-			for i := range directions {
-				k.least[i], k.most[i] = k.least[i].Intersect(mix[i]), k.most[i].Union(mix[i])
-			}
-		}
+		k.free = s.Relabels && k.moves() && s.stable(k)
 	}
+	s.mix()
 	slices.SortFunc(s.cohorts, func(a, b *cohort) int {
 		return cmp.Or(strings.Compare(a.network, b.network), slices.Compare(a.from, b.from), slices.Compare(a.to, b.to))
 	})
 	return s
+}
+
+// stable reports whether a cohort holds nothing of ours that means something else before or after.
+func (s *Survey) stable(k *cohort) bool {
+	for _, g := range slices.Concat(k.from, k.to) {
+		if !s.Stable[g] && !(slices.Contains(k.from, g) && slices.Contains(k.to, g) && !s.owns(g)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Survey) owns(group string) bool {
+	g := s.to.Group(group)
+	if g == nil {
+		g = s.from.Group(group)
+	}
+	return g != nil && s.Ours(g)
+}
+
+// mix extends what free cohorts may allow one another: each end of a flow may be taken for what it was or for what it will be. What
+// they must allow does not become less by that.
+func (s *Survey) mix() {
+	var sets []addrset.Set
+	for _, k := range s.cohorts {
+		if k.free {
+			sets = append(sets, k.addrs)
+		}
+	}
+	if len(sets) == 0 {
+		return
+	}
+	free := addrset.Union(sets...)
+	for _, k := range s.cohorts {
+		if !k.free {
+			continue
+		}
+		for _, m := range []struct {
+			rules, members *model.View
+			groups         []string
+		}{{s.from, s.to, k.from}, {s.to, s.to, k.from}, {s.to, s.from, k.to}} {
+			for i, d := range directions {
+				k.most[i] = k.most[i].Union(model.Permit(m.rules.Rules(m.groups, d), func(p cloud.Peer) (addrset.Set, bool) {
+					if !s.Stable[p.GroupID] {
+						return addrset.Set{}, true
+					}
+					set, _ := m.members.Addresses(p, k.network)
+					return set.Intersect(free), true
+				}))
+			}
+		}
+	}
 }
 
 type permitKey struct {

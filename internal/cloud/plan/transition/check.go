@@ -301,7 +301,9 @@ func (st *state) checkOthers(k *cohort) *Violation {
 					i, service := indexOf(r.Direction), flow.ServiceOf(r.Match)
 					for _, groups := range y.options() {
 						if addrs := y.others(k.addrs); slices.Contains(groups, h) && !addrs.Empty() && !y.may(i, service, addrs, groups) {
-							return violation(Leak, y, i, service, addrs)
+							v := violation(Leak, y, i, service, addrs)
+							v.Group, v.Rule = h, r
+							return v
 						}
 					}
 				}

@@ -15,9 +15,19 @@ import (
 // the moment at which it has other rules itself. And where nothing but memberships changes, two interfaces that both move
 // need no order: each of them may be taken for what it was or for what it will be.
 func (s *Survey) Conflicts() map[string][2]bool {
+	return s.held(s.meetings(), s.atOnce)
+}
+
+// Across is Conflicts for flows between interfaces of this region and those of another one. Nothing happens at once there.
+func (s *Survey) Across(other *Survey) map[string][2]bool {
+	return s.held(s.meet(s.sides(), other.sides()), func(x, y *cohort, _ int) bool { return x.free && y.free })
+}
+
+// held are the directions of interfaces that become wider too early, unless both ends change at once.
+func (s *Survey) held(all []meeting, atOnce func(x, y *cohort, i int) bool) map[string][2]bool {
 	out := map[string][2]bool{}
-	for _, m := range s.meetings() {
-		if s.atOnce(m.wider, m.narrower, m.direction) {
+	for _, m := range all {
+		if atOnce(m.wider, m.narrower, m.direction) {
 			continue
 		}
 		for _, n := range m.wider.interfaces {
@@ -37,13 +47,14 @@ type meeting struct {
 	direction       int
 }
 
-// meetings are all of them.
-func (s *Survey) meetings() (out []meeting) {
-	type side struct {
-		*cohort
-		wider, narrower [2][]flow.Grant
-	}
-	var sides []*side
+// side is a cohort with what it comes to allow and what it ceases to.
+type side struct {
+	*cohort
+	wider, narrower [2][]flow.Grant
+}
+
+// sides are the cohorts that change.
+func (s *Survey) sides() (sides []*side) {
 	for _, k := range s.cohorts {
 		x := &side{cohort: k}
 		for i := range directions {
@@ -53,13 +64,24 @@ func (s *Survey) meetings() (out []meeting) {
 			sides = append(sides, x)
 		}
 	}
-	for _, x := range sides {
+	return sides
+}
+
+// meetings are all of them within the region.
+func (s *Survey) meetings() []meeting {
+	sides := s.sides()
+	return s.meet(sides, sides)
+}
+
+// meet returns where one of some cohorts becomes wider towards one of others.
+func (s *Survey) meet(wider, narrower []*side) (out []meeting) {
+	for _, x := range wider {
 		s.stop()
 		for i := range directions {
 			if len(x.wider[i]) == 0 {
 				continue
 			}
-			for _, y := range sides {
+			for _, y := range narrower {
 				if (x != y || len(x.interfaces) > 1) && flow.Meet(x.wider[i], y.all, y.narrower[1-i], x.all) {
 					out = append(out, meeting{x.cohort, y.cohort, i})
 				}
@@ -74,7 +96,7 @@ func (s *Survey) findAtomic() {
 	for _, m := range s.meetings() {
 		if s.atOnce(m.wider, m.narrower, m.direction) {
 			for _, k := range []*cohort{m.wider, m.narrower} {
-				k.atomic = k.atomic || k.moves() && !s.Relabels
+				k.atomic = k.atomic || k.moves() && !k.free
 			}
 		}
 	}
@@ -86,7 +108,7 @@ func (s *Survey) atOnce(x, y *cohort, i int) bool {
 	case s.apart(x) || s.apart(y):
 		return false
 	case x.moves() && y.moves():
-		return s.Relabels && x != y
+		return x.free && y.free && x != y
 	case x.moves():
 		// y becomes narrower when x moves, if with its present rules it will not allow x any more.
 		return s.mixed(s.to, y, s.from, 1-i, x.all).equal(y.then[1-i], x.all)

@@ -59,7 +59,9 @@ func (s *Survey) Plan() Order {
 	w := newWorklist(s)
 	w.urgent()
 	w.tagNetworks(cloud.OpTag, func(key string) bool { return slices.Contains(w.First, key) }, nil)
+	first := len(w.steps)
 	w.unmark()
+	unmarked := len(w.steps)
 	for {
 		w.stop()
 		w.blocked = nil
@@ -83,6 +85,9 @@ func (s *Survey) Plan() Order {
 	}
 	w.describe()
 	w.settle(left)
+	for i := first; i < unmarked && unmarked < len(w.steps); i++ { // together with what is done first, which need not wait for it
+		w.steps[i].Stage = w.steps[unmarked].Stage
+	}
 	out := Order{Steps: w.steps, Blocked: w.blocked}
 	for _, v := range out.Blocked {
 		if v.mover != nil && v.mover.atomic && v.Kind == Gap {
@@ -392,6 +397,7 @@ func (w *worklist) forgetTags(interfaces []*cloud.Interface) {
 // to add and to remove. The rules of one call may take effect in any order.
 func (w *worklist) replace() (done bool) {
 	w.next()
+	touched := map[*cohort]bool{} // in this stage: what one group no longer says another one may have to
 	for _, id := range w.order {
 		if !w.exists[id] {
 			continue
@@ -405,6 +411,13 @@ func (w *worklist) replace() (done bool) {
 		olds, news := w.pairs(id, old, wanted, crowded)
 		if len(olds) == 0 || !crowded && len(olds) < len(old) && len(olds) < len(wanted) {
 			continue
+		}
+		if slices.ContainsFunc(w.holders[id], func(k *cohort) bool { return touched[k] }) {
+			w.next()
+			clear(touched)
+		}
+		for _, k := range w.holders[id] {
+			touched[k] = true
 		}
 		done = true
 		w.setRules(id, sorted(append(missing(w.rules[id], olds), news...)))
@@ -510,25 +523,22 @@ func sortedStrings(s []string) []string {
 	return s
 }
 
-// bridge lets interfaces move by a detour: with rules that are there as long as others move, or without rules that come later.
+// bridge lets interfaces move by a detour: with rules that are there as long as others move, or without some.
 func (w *worklist) bridge() bool {
 	for _, k := range w.movers {
+		w.stop()
 		d := w.detour(k)
 		if d == nil {
 			continue
 		}
-		w.next()
-		for _, group := range slices.Sorted(maps.Keys(d.withheld)) {
-			rules := sorted(slices.Collect(maps.Keys(d.withheld[group])))
-			w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: cloud.OpRemoveRules, Rules: w.outward(rules, group)}))
-		}
-		for _, group := range slices.Sorted(maps.Keys(d.temp)) {
-			rules := sorted(slices.Collect(maps.Keys(d.temp[group])))
+		d.emit(w, cloud.OpRemoveRules, d.withheld)
+		d.emit(w, cloud.OpAddRules, d.temp)
+		d.emit(w, cloud.OpRemoveRules, d.relieved)
+		for group, rules := range d.temp {
 			if w.temp[group] == nil {
 				w.temp[group] = map[cloud.Rule]bool{}
 			}
-			maps.Copy(w.temp[group], d.temp[group])
-			w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: cloud.OpAddRules, Rules: w.outward(rules, group)}))
+			maps.Copy(w.temp[group], rules)
 		}
 		w.movers = slices.DeleteFunc(w.movers, func(o *cohort) bool { return o == k })
 		w.depart([]*cohort{k})
@@ -545,54 +555,104 @@ type detour struct {
 	// withheld are rules of groups that nobody holds yet, by which the cohort would admit those of itself that have not moved yet.
 	// They come back once that is over.
 	withheld map[string]map[cloud.Rule]bool
+	// relieved are rules that go in the end, and that give something away by the move; others are in their place meanwhile.
+	relieved map[string]map[cloud.Rule]bool
+
+	before map[string][]cloud.Rule // rules of the groups that it changes
+}
+
+func (d *detour) set(w *worklist, into map[string]map[cloud.Rule]bool, group string, r cloud.Rule, rules []cloud.Rule) {
+	if _, ok := d.before[group]; !ok {
+		d.before[group] = w.rules[group]
+	}
+	if into[group] == nil {
+		into[group] = map[cloud.Rule]bool{}
+	}
+	into[group][r] = true
+	w.setRules(group, rules)
+}
+
+func (d *detour) emit(w *worklist, kind cloud.OpKind, rules map[string]map[cloud.Rule]bool) {
+	w.next()
+	for _, group := range slices.Sorted(maps.Keys(rules)) {
+		list := sorted(slices.Collect(maps.Keys(rules[group])))
+		w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: kind, Rules: w.outward(list, group)}))
+	}
 }
 
 // detour looks for one. If it finds one its rules are there, and the cohort is under way; else it returns nil.
 func (w *worklist) detour(k *cohort) *detour {
-	d := &detour{temp: map[string]map[cloud.Rule]bool{}, withheld: map[string]map[cloud.Rule]bool{}}
-	before := map[string][]cloud.Rule{}
-	set := func(into map[string]map[cloud.Rule]bool, group string, r cloud.Rule, rules []cloud.Rule) {
-		if _, ok := before[group]; !ok {
-			before[group] = w.rules[group]
-		}
-		if into[group] == nil {
-			into[group] = map[cloud.Rule]bool{}
-		}
-		into[group][r] = true
-		w.setRules(group, rules)
-	}
+	d := &detour{temp: map[string]map[cloud.Rule]bool{}, withheld: map[string]map[cloud.Rule]bool{}, relieved: map[string]map[cloud.Rule]bool{},
+		before: map[string][]cloud.Rule{}}
 	for {
 		v := w.checkMove(k, k.to)
 		if v == nil {
-			if len(before) == 0 {
+			if len(d.before) == 0 {
 				w.revert(k) // it needs no detour
 				return nil
 			}
 			return d
 		}
-		found := false
-		switch {
-		case v.Kind == Gap:
-			for _, c := range w.bridges(k, v) {
-				if !slices.Contains(w.rules[c.group], c.rule) && !d.withheld[c.group][c.rule] && w.checkTemp(c.group, c.rule) == nil {
-					set(d.temp, c.group, c.rule, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
-					found = true
-					break
-				}
-			}
-		case v.Kind == Leak && v.holder == k:
-			for _, g := range k.to {
-				if slices.Contains(w.rules[g], v.Rule) && slices.Contains(w.wanted[g], v.Rule) && len(w.holders[g]) == 0 && !w.temp[g][v.Rule] && !d.temp[g][v.Rule] {
-					set(d.withheld, g, v.Rule, missing(w.rules[g], []cloud.Rule{v.Rule}))
-					found = true
-				}
-			}
-		}
-		if !found {
-			for group, rules := range before {
+		if !w.remedy(d, k, v) {
+			for group, rules := range d.before {
 				w.setRules(group, rules)
 			}
 			return nil
+		}
+	}
+}
+
+// remedy does something about what is wrong with the move of a cohort. It reports whether there is anything.
+func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
+	switch {
+	case v.Kind == Gap:
+		for _, c := range w.bridges(k, v) {
+			known := slices.Contains(w.rules[c.group], c.rule) || d.withheld[c.group][c.rule] || d.relieved[c.group][c.rule]
+			if !known && w.checkTemp(c.group, c.rule) == nil {
+				d.set(w, d.temp, c.group, c.rule, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
+				return true
+			}
+		}
+	case v.Kind == Leak && v.Rule.Direction != "":
+		groups := k.to
+		if v.Group != "" {
+			groups = []string{v.Group}
+		}
+		for _, g := range groups {
+			if !slices.Contains(w.rules[g], v.Rule) || !w.Ours(w.groups[g]) || w.temp[g][v.Rule] || d.temp[g][v.Rule] {
+				continue
+			}
+			if !slices.Contains(w.wanted[g], v.Rule) {
+				return w.relieve(d, g, v.Rule)
+			}
+			if len(w.holders[g]) == 0 {
+				d.set(w, d.withheld, g, v.Rule, missing(w.rules[g], []cloud.Rule{v.Rule}))
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// relieve finds rules in the place of one that goes: they name those who would be missed without it by what they hold now.
+func (w *worklist) relieve(d *detour, group string, r cloud.Rule) bool {
+	for {
+		rest := missing(w.rules[group], []cloud.Rule{r})
+		gap := w.checkRules(group, rest)
+		if gap == nil {
+			d.set(w, d.relieved, group, r, rest)
+			return true
+		}
+		found := false
+		for _, c := range w.bridges(nil, gap) {
+			if c.group == group && !slices.Contains(w.rules[group], c.rule) && w.checkTemp(group, c.rule) == nil {
+				d.set(w, d.temp, group, c.rule, sorted(append(slices.Clone(w.rules[group]), c.rule)))
+				found = true
+				break
+			}
+		}
+		if !found {
+			return false
 		}
 	}
 }
@@ -602,17 +662,19 @@ type bridging struct {
 	rule  cloud.Rule
 }
 
-// bridges are rules that could close a gap.
+// bridges are rules that could close a gap that the move of a cohort makes, or, if that is nil, the removal of a rule.
 func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 	y := v.holder
 	// The groups by which the missed interfaces can be named: those that the mover will hold, or for the mover's own rules
 	// those that the others hold now.
 	var names []string
 	holding := y.at
-	if y == k {
-		holding = k.to
+	if y == k || k == nil {
+		if k != nil {
+			holding = k.to
+		}
 		for _, x := range w.cohorts {
-			if x.addrs.Overlaps(v.Addrs) && w.from.Reaches(k.network, x.network) {
+			if x.addrs.Overlaps(v.Addrs) && w.from.Reaches(y.network, x.network) {
 				names = append(names, x.at...)
 			}
 		}
@@ -623,7 +685,7 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 	var peers []cloud.Peer
 	for _, name := range names {
 		p := cloud.Peer{GroupID: name}
-		if addrs, _ := w.anyone(p, y.network); y != k || addrs.Overlaps(v.Addrs) {
+		if addrs, _ := w.anyone(p, y.network); k != nil && y != k || addrs.Overlaps(v.Addrs) {
 			peers = append(peers, p)
 		}
 	}
