@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
@@ -46,6 +48,7 @@ type worklist struct {
 	movers  []*cohort
 	temp    map[string]map[cloud.Rule]bool // rules that are there as long as others move
 	blocked []Violation
+	splits  int
 
 	steps []Step
 	stage int
@@ -74,7 +77,7 @@ func (s *Survey) Plan() Order {
 		if done || w.bridge() || w.remove() {
 			continue
 		}
-		if len(w.unfinished()) == 0 || !w.join() && !w.discard(nil) {
+		if len(w.unfinished()) == 0 || !w.split() && !w.join() && !w.discard(nil) {
 			break
 		}
 	}
@@ -506,13 +509,90 @@ func (w *worklist) join() bool {
 	})
 	for _, k := range order {
 		both := slices.Compact(sortedStrings(slices.Concat(k.at, k.to)))
-		if k.atomic || slices.Equal(both, k.at) || slices.Equal(both, k.to) || len(both) > w.Limits.GroupsPerInterface || w.checkMove(k, both) != nil {
+		if k.atomic || slices.Equal(both, k.at) || slices.Equal(both, k.to) {
 			continue
 		}
-		w.depart([]*cohort{k})
+		for _, groups := range fitting(both, k.to, w.Limits.GroupsPerInterface) {
+			if !slices.Equal(groups, k.to) && w.checkMove(k, groups) == nil {
+				w.depart([]*cohort{k})
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mostLeft bounds how many groups too many there may be.
+const mostLeft = 2
+
+// fitting returns the largest sets of groups that an interface may hold on its way: all of those that it will hold, and of the others
+// as many as there is room for.
+func fitting(all, kept []string, most int) (out [][]string) {
+	switch {
+	case len(all) <= most:
+		return [][]string{all}
+	case len(all) > most+mostLeft:
+		return nil
+	}
+	for i, g := range all {
+		if !slices.Contains(kept, g) {
+			for _, set := range fitting(slices.Delete(slices.Clone(all), i, i+1), kept, most) {
+				if !slices.ContainsFunc(out, func(o []string) bool { return slices.Equal(o, set) }) {
+					out = append(out, set)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// mostSplits bounds how many cohorts are taken apart.
+const mostSplits = 64
+
+// split takes a cohort apart whose interfaces would miss one another while they move, so that those who would be missed can go
+// first.
+func (w *worklist) split() bool {
+	for _, v := range w.blocked {
+		k := v.mover
+		if k == nil || v.holder != k || v.Kind != Gap || w.splits == mostSplits {
+			continue
+		}
+		var missed, rest []*cloud.Interface
+		for _, n := range k.interfaces {
+			if addrset.Of(n.PrivateIPs...).Overlaps(v.Addrs) {
+				missed = append(missed, n)
+			} else {
+				rest = append(rest, n)
+			}
+		}
+		if len(missed) == 0 || len(rest) == 0 {
+			continue
+		}
+		w.splits++
+		first := *k
+		first.hold(missed)
+		k.hold(rest)
+		for _, n := range missed {
+			w.cohortOf[n.ID] = &first
+		}
+		for _, g := range k.at {
+			w.holders[g] = append(slices.Clip(w.holders[g]), &first)
+		}
+		w.forget(k.at, k.to)
+		w.cohorts, w.movers = append(w.cohorts, &first), append(w.movers, &first)
 		return true
 	}
 	return false
+}
+
+// hold makes interfaces those of the cohort.
+func (c *cohort) hold(interfaces []*cloud.Interface) {
+	var private, public []netip.Addr
+	for _, n := range interfaces {
+		private, public = append(private, n.PrivateIPs...), append(public, n.PublicIPs...)
+	}
+	c.interfaces, c.addrs = interfaces, addrset.Of(private...)
+	c.all = c.addrs.Union(addrset.Of(public...))
 }
 
 // triedJoins bounds how many cohorts are looked at to find the one whose joining helps most.
