@@ -153,7 +153,7 @@ func (s *regionState) guardDependents() (refused bool) {
 		}
 	}
 	for _, n := range s.nics {
-		if n.state == Guarded {
+		if n.vacates() {
 			vacate(n)
 		}
 	}
@@ -181,6 +181,9 @@ func (s *regionState) guardDependents() (refused bool) {
 	}
 	return refused
 }
+
+// vacates reports whether the interface does not hold its own groups, or will not: it is guarded, or was and cannot be given back.
+func (n *nic) vacates() bool { return n.state == Guarded || n.blocked != "" && n.taken() }
 
 // onlyWaits reports whether the interface is guarded only until it can be given back. A released one that depends on it goes with it.
 func (s *regionState) onlyWaits(n *nic) bool {
@@ -227,7 +230,7 @@ func (s *regionState) lost(dependent *nic, ref reference, group string) []*nic {
 	var open addrset.Set
 	known := false
 	for _, n := range s.byFormer[group] {
-		if n.state != Guarded || n == dependent || !dependent.network.reaches(n.network) {
+		if !n.vacates() || n == dependent || !dependent.network.reaches(n.network) {
 			continue
 		}
 		if !known {

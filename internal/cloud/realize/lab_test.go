@@ -88,14 +88,16 @@ type lab struct {
 	sink     *reports
 	options  Options
 	realizer *Realizer
-	vms      map[string]labVM // by name
-	native   map[probe][2]bool
-	probes   []probe
-	since    time.Time            // of the last publish
-	modes    map[string]plan.Mode // of VMs that are not simply enforced, for what is wanted
-	deleted  bool                 // whether the account is
-	stop     context.CancelFunc
-	done     chan struct{}
+	// marksPermitted is set if the account has the documented rights.
+	marksPermitted bool
+	vms            map[string]labVM // by name
+	native         map[probe][2]bool
+	probes         []probe
+	since          time.Time            // of the last publish
+	modes          map[string]plan.Mode // of VMs that are not simply enforced, for what is wanted
+	deleted        bool                 // whether the account is
+	stop           context.CancelFunc
+	done           chan struct{}
 	// audit is the record of changes.
 	audit *auditor
 	// cluster is where the key of records is; nil means that records are not signed.
@@ -199,7 +201,8 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		}
 	})
 	l := &lab{T: t, server: server, account: server.World().Accounts()[0].ID, engine: policy.New(policy.Options{}),
-		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, audit: &auditor{}, vms: map[string]labVM{}, book: cfg.book}
+		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, audit: &auditor{}, vms: map[string]labVM{}, book: cfg.book,
+		marksPermitted: cfg.policy == nil}
 	l.newProvider = func() cloud.Provider {
 		provider, err := aws.New(aws.Config{
 			Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
@@ -387,6 +390,9 @@ func (l *lab) unsettled() string {
 		return "nothing was realized since the last change"
 	case !r.Result.Plan.Empty():
 		return "the plan is not empty:\n" + printed(r.Result.Plan)
+	}
+	if refused := w.unmarkable.all(); len(refused) > 0 && l.marksPermitted {
+		return fmt.Sprintf("a mark is refused, and will be tried again: %v", refused)
 	}
 	if d := gocmp.Diff(l.published(), mirrored, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion")); d != "" {
 		return "the mirror is behind: " + d

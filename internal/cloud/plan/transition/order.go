@@ -611,9 +611,7 @@ func (w *worklist) bridge() bool {
 		if d == nil {
 			continue
 		}
-		d.emit(w, cloud.OpRemoveRules, d.withheld)
-		d.emit(w, cloud.OpAddRules, d.temp)
-		d.emit(w, cloud.OpRemoveRules, d.relieved)
+		d.emit(w)
 		for group, rules := range d.temp {
 			if w.temp[group] == nil {
 				w.temp[group] = map[cloud.Rule]bool{}
@@ -638,7 +636,15 @@ type detour struct {
 	// relieved are rules that go in the end, and that give something away by the move; others are in their place meanwhile.
 	relieved map[string]map[cloud.Rule]bool
 
+	edits  []ruleEdit              // in their order
 	before map[string][]cloud.Rule // rules of the groups that it changes
+}
+
+// ruleEdit adds or removes one rule.
+type ruleEdit struct {
+	kind  cloud.OpKind
+	group string
+	rule  cloud.Rule
 }
 
 func (d *detour) set(w *worklist, into map[string]map[cloud.Rule]bool, group string, r cloud.Rule, rules []cloud.Rule) {
@@ -649,14 +655,26 @@ func (d *detour) set(w *worklist, into map[string]map[cloud.Rule]bool, group str
 		into[group] = map[cloud.Rule]bool{}
 	}
 	into[group][r] = true
+	kind := cloud.OpAddRules
+	if len(rules) < len(w.rules[group]) {
+		kind = cloud.OpRemoveRules
+	}
+	d.edits = append(d.edits, ruleEdit{kind, group, r})
 	w.setRules(group, rules)
 }
 
-func (d *detour) emit(w *worklist, kind cloud.OpKind, rules map[string]map[cloud.Rule]bool) {
-	w.next()
-	for _, group := range slices.Sorted(maps.Keys(rules)) {
-		list := sorted(slices.Collect(maps.Keys(rules[group])))
-		w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: kind, Rules: w.outward(list, group)}))
+// emit makes the edits, what comes one after the other and is of one kind at once.
+func (d *detour) emit(w *worklist) {
+	for i := 0; i < len(d.edits); {
+		kind := d.edits[i].kind
+		rules := map[string][]cloud.Rule{}
+		for ; i < len(d.edits) && d.edits[i].kind == kind; i++ {
+			rules[d.edits[i].group] = append(rules[d.edits[i].group], d.edits[i].rule)
+		}
+		w.next()
+		for _, group := range slices.Sorted(maps.Keys(rules)) {
+			w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: kind, Rules: w.outward(sorted(rules[group]), group)}))
+		}
 	}
 }
 
