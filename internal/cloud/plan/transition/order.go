@@ -509,10 +509,14 @@ func (w *worklist) join() bool {
 	})
 	for _, k := range order {
 		both := slices.Compact(sortedStrings(slices.Concat(k.at, k.to)))
-		if k.atomic || slices.Equal(both, k.at) || slices.Equal(both, k.to) {
+		if k.atomic || slices.Equal(both, k.to) {
 			continue
 		}
-		for _, groups := range fitting(both, k.to, w.Limits.GroupsPerInterface) {
+		most := w.Limits.GroupsPerInterface
+		if slices.Equal(both, k.at) { // it only leaves groups: one after the other
+			most = min(most, len(both)-1)
+		}
+		for _, groups := range fitting(both, k.to, most) {
 			if !slices.Equal(groups, k.to) && w.checkMove(k, groups) == nil {
 				w.depart([]*cohort{k})
 				return true
