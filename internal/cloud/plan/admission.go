@@ -128,7 +128,6 @@ func (a *admission) chooseAll() {
 func (a *admission) putAside() (bringBack func()) {
 	s := a.regionState
 	restrict, waiting := maps.Clone(s.restrict), s.waiting
-	banned, unfit := s.banned, s.unfit
 	refused, frozen := map[*nic]string{}, map[*nic]string{}
 	for n := range waiting {
 		if why := s.refused[n]; why != "" {
@@ -141,10 +140,10 @@ func (a *admission) putAside() (bringBack func()) {
 		}
 	}
 	clear(s.restrict)
-	s.waiting, s.banned, s.unfit = map[*nic]bool{}, map[string]map[string]bool{}, map[string]map[string]bool{}
+	s.waiting = map[*nic]bool{}
 	return func() {
 		maps.Copy(s.restrict, restrict)
-		s.waiting, s.banned, s.unfit = waiting, banned, unfit
+		s.waiting = waiting
 		maps.Copy(s.refused, refused)
 		maps.Copy(s.frozen, frozen)
 	}

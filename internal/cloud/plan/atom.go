@@ -22,24 +22,17 @@ func (s *regionState) attemptEffort() int {
 	return units
 }
 
-// settle makes the design of the region. Every attempt decides everything from scratch; what an attempt finds impossible or unsafe
-// is ruled out for the following ones. Refusals stay for good, so there are finitely many; what was ruled out for the sake of a safe
-// change is forgotten after each of them, because the change is another one then.
+// settle makes the design of the region. Every attempt decides everything from scratch; what an attempt finds impossible is ruled
+// out for the following ones. Refusals stay for good, so there are finitely many.
 func (s *regionState) settle() {
-	for refused := true; ; {
+	for refused := true; refused; {
 		s.mayStop()
 		s.in.effort.spend(s.attemptEffort())
-		if refused {
-			s.banned, s.unfit = map[string]map[string]bool{}, map[string]map[string]bool{}
-		}
 		s.decideStates()
 		s.formClasses()
 		s.matchGroups()
 		s.setTargets()
-		if refused = s.lowerClasses() || s.crowded(); refused {
-			continue
-		}
-		s.setTargets()
-		return
+		refused = s.lowerClasses() || s.crowded()
 	}
+	s.setTargets()
 }

@@ -68,7 +68,7 @@ func (s *regionState) nativeCandidates(c *class, d cloud.Direction) []candidate 
 			return
 		}
 		for _, r := range g.Rules {
-			if id := r.Peer.GroupID; r.Direction == d && s.groups[id] != nil && !s.owned(s.groups[id]) && !s.unfit[c.key][id] {
+			if id := r.Peer.GroupID; r.Direction == d && s.groups[id] != nil && !s.owned(s.groups[id]) {
 				ids[id] = true
 			}
 		}

@@ -45,15 +45,13 @@ type regionState struct {
 	noted       map[Note]bool
 
 	// What the attempts so far have ruled out; see settle.
-	banned   map[string]map[string]bool // class key -> groups that it must not be given
-	unfit    map[string]map[string]bool // class key -> native groups that its rules must not refer to
-	restrict map[*nic][2]bool           // directions that must not become wider in this round
-	literal  map[string]bool            // classes that keep their rules as they are, word for word
-	refused  map[*nic]string            // interfaces that are not taken over, with the reason
-	frozen   map[*nic]string            // interfaces that stay as they are, with the reason
-	waiting  map[*nic]bool              // those of refused and frozen that need only wait for a round
-	pinned   map[string]bool            // groups of ours that must not be changed; see pin
-	coarse   map[string]bool            // restricted classes that make do with a part of what is allowed before and after
+	restrict map[*nic][2]bool // directions that must not become wider in this round
+	literal  map[string]bool  // classes that keep their rules as they are, word for word
+	refused  map[*nic]string  // interfaces that are not taken over, with the reason
+	frozen   map[*nic]string  // interfaces that stay as they are, with the reason
+	waiting  map[*nic]bool    // those of refused and frozen that need only wait for a round
+	pinned   map[string]bool  // groups of ours that must not be changed; see pin
+	coarse   map[string]bool  // restricted classes that make do with a part of what is allowed before and after
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened map[string]*tightening
 	// settled, if not nil, are the groups of the classes, by key; others get new ones.
@@ -159,8 +157,8 @@ func newRegionState(c *computation, r Region) *regionState {
 		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, byHeld: map[string][]*nic{},
 		peerCache: map[peerKey]addrset.Set{}, nativeCache: map[nativeKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
 		actualCache: map[string][2]flow.Permit{}, halfCache: map[string][2]flow.Permit{}, meanings: map[string]string{}, noted: map[Note]bool{},
-		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, restrict: map[*nic][2]bool{},
-		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
+		restrict: map[*nic][2]bool{},
+		literal:  map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
 		strangerCache: map[*network]addrset.Set{},
 	}
 	s.indexNetworks()

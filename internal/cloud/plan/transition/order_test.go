@@ -129,3 +129,68 @@ func TestConflicts(t *testing.T) {
 		t.Errorf("held back though nothing changes: %v", held)
 	}
 }
+
+// two adds a second network with one interface, that is not connected with the first one.
+func two(s *cloud.Snapshot, rules []cloud.Rule, doomed bool) *cloud.Snapshot {
+	s.Networks = append(s.Networks, cloud.Network{ID: "vpz"})
+	s.Interfaces = append(s.Interfaces, cloud.Interface{ID: "eni-z", NetworkID: "vpz", GroupIDs: []string{"sg-z"},
+		PrivateIPs: []netip.Addr{netip.MustParseAddr("10.0.9.1")}})
+	s.Groups = append(s.Groups, cloud.Group{ID: "sg-z", Name: ours + "z", NetworkID: "vpz", Rules: rules})
+	if doomed {
+		s.Groups = append(s.Groups, cloud.Group{ID: "sg-zz", Name: ours + "zz", NetworkID: "vpz"})
+	}
+	return s
+}
+
+// TestBlockedNetworkHoldsUpNobody: what is blocked in one network does not keep another one from its end.
+func TestBlockedNetworkHoldsUpNobody(t *testing.T) {
+	a, b := model.PlannedGroupID+"vpc/"+ours+"a", model.PlannedGroupID+"vpc/"+ours+"b"
+	native := map[string][]cloud.Rule{"sg": {all(cloud.Ingress, "sg"), all(cloud.Egress, "sg")}}
+	is := two(snapshot(native, []string{"sg"}, []string{"sg"}), nil, true)
+	want := two(snapshot(map[string][]cloud.Rule{
+		"sg": native["sg"], a: {all(cloud.Ingress, b), all(cloud.Egress, b)}, b: {all(cloud.Ingress, a), all(cloud.Egress, a)},
+	}, []string{a}, []string{b}), []cloud.Rule{from(1, "sg-z")}, false)
+	for _, s := range []*cloud.Snapshot{is, want} {
+		slices.SortFunc(s.Groups, func(a, b cloud.Group) int { return strings.Compare(a.ID, b.ID) })
+	}
+	for i := range want.Networks {
+		want.Networks[i].Tags = map[string]string{"mark": "done"}
+	}
+	c := change(is, want)
+	c.Limits.GroupsPerInterface, c.Mark = 1, "mark"
+	o := transition.NewSurvey(c).Plan()
+	if len(o.Blocked) == 0 || slices.ContainsFunc(o.Blocked, func(v transition.Violation) bool { return v.Network != "vpc" }) {
+		t.Errorf("blocked: %+v", o.Blocked)
+	}
+	end := model.New(play(t, c, o))
+	if g := end.Group("sg-z"); len(g.Rules) != 1 || end.Group("sg-zz") != nil || end.Network("vpz").Tags["mark"] != "done" {
+		t.Errorf("the other network is not done: %+v, %v", g, end.Network("vpz").Tags)
+	}
+	if tags := end.Network("vpc").Tags; tags["mark"] != "" {
+		t.Errorf("the blocked one is said to be done: %v", tags)
+	}
+}
+
+// TestOneOfACohortGoesFirst: two interfaces that hold the same group admit one of them by its address, and by a foreign group in the
+// end, with no slot to hold both. That one goes first.
+func TestOneOfACohortGoesFirst(t *testing.T) {
+	rule := cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 80, 80), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("10.0.0.2/32")}}
+	out := cloud.Rule{Direction: cloud.Egress, Match: cloud.NewMatch(-1, -1, -1), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}
+	native := []cloud.Rule{from(80, "sg"), out}
+	is := snapshot(map[string][]cloud.Rule{"sg": native, "sg-o": {rule, out}}, []string{"sg-o"}, []string{"sg-o"})
+	want := snapshot(map[string][]cloud.Rule{"sg": native}, []string{"sg"}, []string{"sg"})
+	is.Groups[1].Name = ours + "o"
+	c := change(is, want)
+	c.Limits.GroupsPerInterface = 1
+	o := transition.NewSurvey(c).Plan()
+	var moved []string
+	for _, s := range o.Steps {
+		if s.Op.Kind == cloud.OpSetInterfaceGroups {
+			moved = append(moved, s.Op.Target)
+		}
+	}
+	if len(o.Blocked) > 0 || !slices.Equal(moved, []string{"eni-b", "eni-a"}) {
+		t.Errorf("moved %v, blocked %+v", moved, o.Blocked)
+	}
+	play(t, c, o)
+}
