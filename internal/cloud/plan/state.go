@@ -153,7 +153,7 @@ func (s *regionState) guardDependents() (refused bool) {
 		}
 	}
 	for _, n := range s.nics {
-		if n.vacates() {
+		if n.state == Guarded {
 			vacate(n)
 		}
 	}
@@ -182,12 +182,9 @@ func (s *regionState) guardDependents() (refused bool) {
 	return refused
 }
 
-// vacates reports whether the interface does not hold its own groups, or will not: it is guarded, or was and cannot be given back.
-func (n *nic) vacates() bool { return n.state == Guarded || n.blocked != "" && n.taken() }
-
 // onlyWaits reports whether the interface is guarded only until it can be given back. A released one that depends on it goes with it.
 func (s *regionState) onlyWaits(n *nic) bool {
-	return n.taken() && s.frozen[n] == "" && (n.vm == nil || len(n.vm.effective) == 0)
+	return n.taken() && s.frozen[n] == "" && (n.vm == nil || len(n.vm.effective) == 0) && s.restrict[n] != [2]bool{}
 }
 
 // spareReferred refuses to take over interfaces whose groups rules of other accounts refer to: whom these rules concern is not known here, and
@@ -230,7 +227,7 @@ func (s *regionState) lost(dependent *nic, ref reference, group string) []*nic {
 	var open addrset.Set
 	known := false
 	for _, n := range s.byFormer[group] {
-		if !n.vacates() || n == dependent || !dependent.network.reaches(n.network) {
+		if n.state != Guarded || n == dependent || !dependent.network.reaches(n.network) {
 			continue
 		}
 		if !known {

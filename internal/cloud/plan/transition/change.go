@@ -140,6 +140,9 @@ func NewSurvey(c Change) *Survey {
 		private[k] = append(private[k], n.PrivateIPs...)
 		all[k] = append(append(all[k], n.PrivateIPs...), n.PublicIPs...)
 	}
+	if s.still() {
+		return s
+	}
 	for _, k := range s.cohorts {
 		k.addrs, k.all = addrset.Of(private[k]...), addrset.Of(all[k]...)
 		k.now, k.then = s.permit(s.from, s.from, k.from, k.network), s.permit(s.to, s.to, k.to, k.network)
@@ -153,6 +156,20 @@ func NewSurvey(c Change) *Survey {
 		return cmp.Or(strings.Compare(a.network, b.network), slices.Compare(a.from, b.from), slices.Compare(a.to, b.to))
 	})
 	return s
+}
+
+// still reports whether nothing changes but tags and descriptions.
+func (s *Survey) still() bool {
+	if slices.ContainsFunc(s.cohorts, (*cohort).moves) || len(s.From.Groups) != len(s.To.Groups) {
+		return false
+	}
+	for i := range s.From.Groups {
+		is, want := &s.From.Groups[i], &s.To.Groups[i]
+		if is.ID != want.ID || !slices.EqualFunc(is.Rules, want.Rules, cloud.Rule.Same) && !slices.Equal(keysOf(is.Rules), keysOf(want.Rules)) {
+			return false
+		}
+	}
+	return true
 }
 
 // stable reports whether a cohort holds nothing of ours that means something else before or after.
