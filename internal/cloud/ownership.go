@@ -22,6 +22,9 @@ const (
 	// TagRevision, with a name of the account after it, on a network identifies the policies of the account that are in force in it, whatever
 	// the members of their groups: while it is that of the policies that are wanted, nothing but memberships differs.
 	TagRevision = "nephele.io/policies-revision"
+	// TagFollow on a security group of somebody else lets us add rules to it: beside each rule that names a group which interfaces under control
+	// give up, a twin that names theirs. Its owner writes it; the value has no meaning.
+	TagFollow = "nephele.io/follow"
 	// TagClaim on a network holds the id of the controller that may enforce in it.
 	TagClaim = "nephele.io/claimed-by"
 	// TagInstance on a claimed network holds the mark of the process that enforces in it; see package tenure. It changes all the time.

@@ -33,6 +33,9 @@ func (s *regionState) settle() {
 		s.matchGroups()
 		s.setTargets()
 		refused = s.lowerClasses() || s.crowded()
+		if !refused {
+			s.setTargets()
+			refused = s.addTwins()
+		}
 	}
-	s.setTargets()
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -208,6 +209,9 @@ func (s *regionState) usedPeers() (used, native map[string]bool) {
 				}
 			}
 		}
+	}
+	for _, groups := range s.dependents.followed {
+		maps.Copy(native, groups)
 	}
 	return used, native
 }

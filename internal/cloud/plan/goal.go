@@ -99,7 +99,7 @@ func (c *computation) routes(revision string) []*route {
 	for _, s := range c.regions {
 		s.settle()
 		r := &route{regionState: s, change: transition.Change{
-			From: s.snap, Limits: s.limits, Ours: s.owned, Relabels: s.relabels(revision),
+			From: s.whole, Limits: s.limits, Ours: s.owned, Extended: s.extended, Relabels: s.relabels(revision),
 			Fits:   func(rules []cloud.Rule) bool { return s.lower.Fits(rules, s.quota()) },
 			Stop:   func() { s.mayStop(); s.in.effort.spend(surveyEffort) },
 			Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Description: ruleDescription,
@@ -381,6 +381,7 @@ func (s *regionState) goal(revision string) *cloud.Snapshot {
 		switch wanted := s.byKey[g.ID]; {
 		case !s.owned(&g):
 			busy[g.NetworkID] = busy[g.NetworkID] || g.OwnedBy(s.in.ClusterID)
+			g.Rules = slices.Concat(g.Rules, s.outward(s.dependents.twins[g.ID], g.NetworkID))
 		case wanted != nil:
 			g.Rules = s.goalRules(wanted)
 			g.Tags = s.goalTags(wanted, g.Tags)
@@ -444,18 +445,26 @@ func (s *regionState) goal(revision string) *cloud.Snapshot {
 }
 
 func (s *regionState) goalRules(g *group) []cloud.Rule {
-	out := slices.Clone(g.rules)
+	out := s.outward(g.rules, g.class.network.ID)
 	for i := range out {
 		out[i].Description = ruleDescription
+	}
+	slices.SortFunc(out, cloud.Rule.Compare)
+	return out
+}
+
+// outward names the groups that are to be created as the wanted state does.
+func (s *regionState) outward(rules []cloud.Rule, network string) []cloud.Rule {
+	out := slices.Clone(rules)
+	for i := range out {
 		if name := out[i].Peer.GroupName; name != "" {
-			network := g.class.network.ID
+			network := network
 			if o := s.byKey["+"+name]; o != nil {
 				network = o.class.network.ID
 			}
 			out[i].Peer = cloud.Peer{GroupID: model.PlannedGroupID + network + "/" + name}
 		}
 	}
-	slices.SortFunc(out, cloud.Rule.Compare)
 	return out
 }
 

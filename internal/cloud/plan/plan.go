@@ -67,6 +67,9 @@ type Input struct {
 	// policies.
 	Unmarked map[NetworkKey]bool
 
+	// Dependents says what becomes of interfaces that are not ours and that depend on those that are guarded.
+	Dependents DependentsRule
+
 	// Unadvised leaves it at rough numbers which quotas would do for what does not fit. To find the true ones costs some computations more.
 	Unadvised bool
 
@@ -157,6 +160,8 @@ type Result struct {
 	Records Records
 	// Protection is which interfaces policies guard now and when all is done; nil where that is not known, because the plan takes too much work.
 	Protection *Protection
+	// Cuts are what interfaces that are not ours lose, sorted by region, interface and group, where Input.Dependents allows that.
+	Cuts []Cut
 	// Notes are remarks for people that refuse nothing: interfaces that cannot be controlled, former groups that are gone, ...
 	Notes []Note
 }

@@ -56,6 +56,8 @@ type stats struct {
 	Together int
 	// Hasty are plans that give released interfaces back without waiting for planned ones.
 	Hasty int
+	// Twins are rules added to groups of others.
+	Twins int
 	// Late are rounds in which a policy is refused for want of groups that was not in the round before.
 	Late int
 	// Listed are native rules for a prefix list of interfaces under control of which the list is named still, Spelled those of which it is not.
@@ -350,6 +352,9 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 				return fmt.Errorf("%s: %w\nops:\n%s", text, err, strings.Join(p.ops, "\n"))
 			}
 			p.st.Ops++
+			if step.Op.Kind == cloud.OpAddRules && slices.ContainsFunc(step.Op.Rules, func(r cloud.Rule) bool { return strings.HasPrefix(r.Description, cloud.TagFollow) }) {
+				p.st.Twins += len(step.Op.Rules)
+			}
 			if err := f.unremembered(step.Op.Target); err != nil {
 				return fmt.Errorf("%s: %w\nops:\n%s", text, err, strings.Join(p.ops, "\n"))
 			}

@@ -16,8 +16,10 @@ import (
 // regionState is one region, indexed, with the caches of one computation.
 type regionState struct {
 	*computation
-	snap   *cloud.Snapshot
-	limits cloud.Limits
+	// snap is the region as its owners mean it, and whole the same with the rules that we have added to their groups, twinsNow.
+	snap, whole *cloud.Snapshot
+	twinsNow    map[string][]cloud.Rule
+	limits      cloud.Limits
 	// remembered is Region.Former.
 	remembered map[string][]string
 
@@ -33,7 +35,9 @@ type regionState struct {
 	strangerCache map[*network]addrset.Set
 
 	byFormer map[string][]*nic // native group -> interfaces that natively belong to it
-	byHeld   map[string][]*nic // group -> interfaces that hold it now
+	// missed are the interfaces that the cloud refuses to change and that natively belong to a group which they do not hold, by group.
+	missed map[string][]*nic
+	byHeld map[string][]*nic // group -> interfaces that hold it now
 
 	peerCache   map[peerKey]addrset.Set
 	nativeCache map[nativeKey]addrset.Set
@@ -57,9 +61,10 @@ type regionState struct {
 	// settled, if not nil, are the groups of the classes, by key; others get new ones.
 	settled map[string][]*cloud.Group
 	// unlisted are address groups whose members rules name by address, for want of groups; see admission.
-	unlisted  map[string]bool
-	moves     bool       // set if the plan does anything
-	admission *admission // if there are too few groups for all that is wanted
+	unlisted   map[string]bool
+	moves      bool       // set if the plan does anything
+	admission  *admission // if there are too few groups for all that is wanted
+	dependents dependents
 	design
 }
 
@@ -152,15 +157,17 @@ type vmState struct {
 
 func newRegionState(c *computation, r Region) *regionState {
 	s := &regionState{
-		computation: c, snap: r.Snapshot, limits: r.Limits, remembered: r.Former,
+		computation: c, whole: r.Snapshot, limits: r.Limits, remembered: r.Former,
 		networks: map[string]*network{}, groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{},
-		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, byHeld: map[string][]*nic{},
+		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, missed: map[string][]*nic{}, byHeld: map[string][]*nic{},
 		peerCache: map[peerKey]addrset.Set{}, nativeCache: map[nativeKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
 		actualCache: map[string][2]flow.Permit{}, halfCache: map[string][2]flow.Permit{}, meanings: map[string]string{}, noted: map[Note]bool{},
 		restrict: map[*nic][2]bool{},
 		literal:  map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
 		strangerCache: map[*network]addrset.Set{},
+		dependents:    dependents{unfollowed: map[string]string{}},
 	}
+	s.snap, s.twinsNow = c.withoutTwins(r.Snapshot)
 	s.indexNetworks()
 	for i := range s.snap.Groups {
 		g := &s.snap.Groups[i]
@@ -249,6 +256,14 @@ func (s *regionState) indexInterfaces() {
 		}
 		for _, g := range n.GroupIDs {
 			s.byHeld[g] = append(s.byHeld[g], n)
+		}
+		if n.blocked == "" || !n.taken() {
+			continue
+		}
+		for _, g := range n.recorded {
+			if !slices.Contains(n.GroupIDs, g) {
+				s.missed[g] = append(s.missed[g], n)
+			}
 		}
 	}
 }

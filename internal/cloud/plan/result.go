@@ -20,6 +20,7 @@ func (s *regionState) statuses(out *Result, dirty map[string]bool) {
 	}
 	out.Drift = append(out.Drift, s.drift()...)
 	s.records(&out.Records)
+	out.Cuts = append(out.Cuts, s.cuts()...)
 	for note := range s.noted {
 		out.Notes = append(out.Notes, note)
 	}

@@ -58,6 +58,7 @@ func (s *regionState) decideStates() {
 		}
 	}
 	for again := true; again; {
+		s.dependents.reset()
 		for _, n := range s.nics {
 			n.state, n.class, n.target = Untouched, nil, nil
 			if s.controllable(n) == "" && s.wantsGuard(n) {
@@ -144,8 +145,8 @@ func (s *regionState) guardDependents() (refused bool) {
 	refs := s.references()
 	var queue []string
 	queued := map[string]bool{}
-	vacate := func(n *nic) {
-		for _, g := range n.former {
+	vacate := func(groups []string) {
+		for _, g := range groups {
 			if !queued[g] && len(refs[g]) > 0 {
 				queued[g] = true
 				queue = append(queue, g)
@@ -154,8 +155,11 @@ func (s *regionState) guardDependents() (refused bool) {
 	}
 	for _, n := range s.nics {
 		if n.state == Guarded {
-			vacate(n)
+			vacate(n.former)
 		}
+	}
+	for _, g := range sortedKeys(s.missed) {
+		vacate([]string{g})
 	}
 	for len(queue) > 0 {
 		group := queue[0]
@@ -172,10 +176,10 @@ func (s *regionState) guardDependents() (refused bool) {
 				}
 				if dependent.vm != nil && s.controllable(dependent) == "" && (dependent.released == "" || dependent.taken() && slices.ContainsFunc(lost, s.onlyWaits)) {
 					dependent.state = Guarded
-					vacate(dependent)
+					vacate(dependent.former)
 					continue
 				}
-				refused = s.refuseTakeover(lost, dependent, ref) || refused
+				refused = s.settleDependent(lost, dependent, ref) || refused
 			}
 		}
 	}
@@ -221,13 +225,13 @@ func (s *regionState) spareReferred() (refused bool) {
 	return refused
 }
 
-// lost returns the guarded interfaces that natively hold the group and that the dependent's rule no longer matches.
+// lost returns the interfaces that natively hold the group, do not in the end, and that the dependent's rule no longer matches.
 func (s *regionState) lost(dependent *nic, ref reference, group string) []*nic {
 	var out []*nic
 	var open addrset.Set
 	known := false
-	for _, n := range s.byFormer[group] {
-		if n.state != Guarded || n == dependent || !dependent.network.reaches(n.network) {
+	for _, n := range s.gone(group) {
+		if n == dependent || !dependent.network.reaches(n.network) {
 			continue
 		}
 		if !known {

@@ -54,6 +54,8 @@ type worklist struct {
 	stage int
 	// tags are those of objects as the steps so far leave them.
 	tags map[string]map[string]string
+	// descriptions are those of wanted rules in groups of others.
+	descriptions map[described]string
 }
 
 // Plan finds an order for a change, as far as there is one.
@@ -105,9 +107,13 @@ func newWorklist(s *Survey) *worklist {
 	if s.Batch == 0 {
 		s.Batch = defaultBatch
 	}
-	w := &worklist{state: newState(s), wanted: map[string][]cloud.Rule{}, temp: map[string]map[cloud.Rule]bool{}, tags: map[string]map[string]string{}}
+	w := &worklist{state: newState(s), wanted: map[string][]cloud.Rule{}, temp: map[string]map[cloud.Rule]bool{}, descriptions: map[described]string{}, tags: map[string]map[string]string{}}
 	for i := range s.To.Groups {
-		if g := &s.To.Groups[i]; s.Ours(g) {
+		g := &s.To.Groups[i]
+		if s.extended(g) {
+			w.remember(g)
+		}
+		if s.Ours(g) || s.extended(g) {
 			w.wanted[g.ID] = keysOf(g.Rules)
 			w.order = append(w.order, g.ID)
 		}
@@ -125,6 +131,24 @@ func newWorklist(s *Survey) *worklist {
 		}
 	}
 	return w
+}
+
+// described is a rule of a group.
+type described struct {
+	group string
+	rule  cloud.Rule
+}
+
+// remember keeps what the rules of a group are to be described as.
+func (w *worklist) remember(g *cloud.Group) {
+	for _, r := range g.Rules {
+		w.descriptions[described{g.ID, r.Key()}] = r.Description
+	}
+}
+
+// extended reports whether a group is somebody else's in which some rules are ours.
+func (s *Survey) extended(g *cloud.Group) bool {
+	return s.Extended != nil && !s.Ours(g) && s.Extended(g)
 }
 
 // unfinished are the networks in which something other than clearing away is left, with all that peerings connect with them:
@@ -187,7 +211,7 @@ func (w *worklist) outward(rules []cloud.Rule, to string) []cloud.Rule {
 		if id := out[i].Peer.GroupID; planned(id) {
 			out[i].Peer = cloud.Peer{GroupName: w.groups[id].Name}
 		}
-		out[i].Description = w.Description
+		out[i].Description = cmp.Or(w.descriptions[described{to, rules[i].Key()}], w.Description)
 	}
 	return out
 }
@@ -875,7 +899,7 @@ func (w *worklist) describe() {
 		g := &w.From.Groups[i]
 		var rules []cloud.Rule
 		for _, r := range g.Rules {
-			if !described(r) && slices.Contains(w.wanted[g.ID], r.Key()) {
+			if w.Ours(g) && !described(r) && slices.Contains(w.wanted[g.ID], r.Key()) {
 				rules = append(rules, r.Key())
 			}
 		}
