@@ -44,6 +44,8 @@ type accountPlan struct {
 	Refusals []plannedRefusal `json:"refusals"`
 	Warnings []plannedNote    `json:"warnings"`
 	Drift    []plannedNote    `json:"drift"`
+	// Cuts are what interfaces lose that are not under control, where the account permits that.
+	Cuts  []plannedNote `json:"cuts,omitempty"`
 	Notes    []plannedNote    `json:"notes"`
 }
 
@@ -222,6 +224,9 @@ func (p plannedAccount) remarks(a *accountPlan) {
 	}
 	for _, d := range r.Drift {
 		a.Drift = append(a.Drift, plannedNote{Region: d.Region, Object: d.Object, Name: names[d.Object], Message: d.Message})
+	}
+	for _, c := range r.Cuts {
+		a.Cuts = append(a.Cuts, plannedNote{Region: c.Region, Object: c.Interface, Name: names[c.VMID], Message: c.String()})
 	}
 	for _, n := range r.Notes {
 		a.Notes = append(a.Notes, plannedNote{Region: n.Region, Object: n.Object, Name: names[n.Object], Message: n.Message})

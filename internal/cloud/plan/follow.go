@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 )
@@ -33,6 +34,19 @@ type DependentsRule struct {
 	Groups map[string]Dependents
 }
 
+// ParseDependents returns the answer as an account gives it. The schema has checked it; what it does not know means RefuseDependents.
+func ParseDependents(all v1alpha1.Dependents, groups []v1alpha1.DependentGroup) DependentsRule {
+	answers := map[v1alpha1.Dependents]Dependents{v1alpha1.DependentsFollow: FollowDependents, v1alpha1.DependentsCut: CutDependents}
+	out := DependentsRule{Default: answers[all]}
+	for _, g := range groups {
+		if out.Groups == nil {
+			out.Groups = map[string]Dependents{}
+		}
+		out.Groups[g.Group] = answers[g.Dependents]
+	}
+	return out
+}
+
 // Cut is what an interface that is not ours loses because guarded interfaces give up a group that one of its rules names.
 type Cut struct {
 	Region string
@@ -41,6 +55,15 @@ type Cut struct {
 	Rule                   cloud.Rule
 	// Lost are the guarded interfaces that the rule no longer matches, sorted.
 	Lost []string
+}
+
+// String says it in a sentence.
+func (c Cut) String() string {
+	who := c.Interface
+	if c.VMID != "" {
+		who = c.VMID + " (" + c.Interface + ")"
+	}
+	return fmt.Sprintf("%s loses what its group %s gives it by %q, because policies take out of that group %s", who, c.Group, c.Rule, Listed(c.Lost, false))
 }
 
 // followMark begins the description of a twin. Cluster, account and the group that the followed rule names come after it.

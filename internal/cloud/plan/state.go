@@ -269,11 +269,11 @@ func (s *regionState) openedByAddress(n *nic, rule cloud.Rule) addrset.Set {
 func (s *regionState) refuseTakeover(lost []*nic, dependent *nic, ref reference) (refused bool) {
 	remedy := ""
 	if dependent.VMID != "" {
-		remedy = "select its VM, or "
+		remedy = "select its VM, "
 	}
 	for _, n := range lost {
 		message := fmt.Sprintf("the group %s of the interface %s refers to the group %s, and the interface %s would no longer match it; "+
-			"%s cannot be taken over itself (%s): %slet %s allow addresses instead of the group",
+			"%s cannot be taken over itself (%s): %slet %s allow addresses instead of the group, or say by spec.dependents of the account what becomes of it",
 			ref.holder.ID, dependent.ID, ref.rule.Peer.GroupID, n.ID, dependent.ID, s.whyNot(dependent), remedy, ref.holder.ID)
 		if n.controlled() {
 			s.note(dependent.ID, message)

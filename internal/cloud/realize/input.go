@@ -20,7 +20,7 @@ func (a Account) PlanInput(clusterID string, want enforcer.Computed, tighten fun
 		ClusterID: clusterID, Account: a.Key,
 		Policies: want.Policies, AddressGroups: want.AddressGroups, AppliedToGroups: want.AppliedToGroups,
 		Entities: a.Entities, Shared: a.Shared, Regions: regions, Modes: a.planModes(), Failsafe: a.Failsafe,
-		Tighten: tightened(want, tighten), Confirmed: a.Confirmed,
+		Tighten: tightened(want, tighten), Confirmed: a.Confirmed, Dependents: a.Dependents,
 	}
 }
 

@@ -162,6 +162,8 @@ type labConfig struct {
 	groupsPerInterface int
 	// groupsPerRegion is the quota of groups that is counted with; nil means the default. The cloud's own is the default.
 	groupsPerRegion func() int
+	// follows are groups with the tag cloud.TagFollow, by name, and stay are VMs that nobody selects.
+	follows, stay []string
 	// policy is that of the account's credentials; nil means the documented rights.
 	policy *iam.Policy
 	// book, if set, is the record of the cluster's instances; every start is that of another one then.
@@ -227,6 +229,14 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	if cfg.state == nil {
 		l.findVMs(cfg.regions)
 		l.probes = l.allProbes()
+	}
+	for _, name := range cfg.follows {
+		l.tag(l.groupNamed(name), world.Tags{cloud.TagFollow: ""})
+		l.accounts.account.Dependents.Default = plan.FollowDependents
+	}
+	for _, vm := range cfg.stay {
+		delete(l.accounts.account.Entities, plan.EntityRef{Namespace: labNamespace, Name: vm})
+		l.engine.DeleteEntity(entityRef(vm))
 	}
 	l.native = map[probe][2]bool{}
 	for _, p := range l.probes {
@@ -399,9 +409,8 @@ func (l *lab) unsettled() string {
 	}
 	// What was planned last must be what is mirrored now, on what the cloud is now: plan once more.
 	acct, _ := l.accounts.Account(labAccount)
-	in := plan.Input{ClusterID: l.options.ClusterID, Account: labAccount, Policies: mirrored.Policies, AddressGroups: mirrored.AddressGroups,
-		AppliedToGroups: mirrored.AppliedToGroups, Entities: acct.Entities, Modes: acct.planModes(), Failsafe: acct.Failsafe, Confirmed: acct.Confirmed,
-		Unmarked: networks(w.unmarkable.active(l.options.Clock.Now()))}
+	in := acct.PlanInput(l.options.ClusterID, mirrored, nil, nil)
+	in.Unmarked = networks(w.unmarkable.active(l.options.Clock.Now()))
 	if l.options.Records != nil {
 		if in.Seal, err = l.options.Records.Seal(l.Context(), labAccount); err != nil {
 			return err.Error()
