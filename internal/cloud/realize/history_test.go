@@ -206,7 +206,7 @@ func stories() []story {
 			}},
 			{name: "all out", do: out},
 		}},
-		{"a database that follows", labConfig{follows: []string{"db"}, stay: []string{"db-1"}}, []event{
+		{"a database that follows", labConfig{follows: []string{"db", "watched"}, stay: []string{"db-1"}}, []event{
 			{name: "the web servers taken over", do: func(l *lab) { l.engine.PutPolicy(webIn()) }},
 			{name: "one more, by its label, and an edit", do: func(l *lab) { l.relabel("ops-1", "web"); l.engine.PutPolicy(webInEdited()) }},
 			{name: "all out", do: out},
