@@ -208,7 +208,8 @@ func stories() []story {
 		}},
 		{"a database that follows", labConfig{follows: []string{"db", "watched"}, stay: []string{"db-1"}}, []event{
 			{name: "the web servers taken over", do: func(l *lab) { l.engine.PutPolicy(webIn()) }},
-			{name: "one more, by its label, and an edit", do: func(l *lab) { l.relabel("ops-1", "web"); l.engine.PutPolicy(webInEdited()) }},
+			{name: "one more, by its label", do: func(l *lab) { l.relabel("ops-1", "web") }},
+			{name: "an edit", do: func(l *lab) { l.engine.PutPolicy(webInEdited()) }},
 			{name: "all out", do: out},
 		}},
 		{"account deleted", labConfig{}, []event{
