@@ -173,7 +173,7 @@ func TestPlanInputIsTheControllers(t *testing.T) {
 	account := func(name string) *cloudv1alpha1.CloudProviderAccount {
 		return &cloudv1alpha1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: name,
 			Annotations: map[string]string{cloudv1alpha1.AnnotationFormerGroups: "eni-1=sg-1"}}, Spec: cloudv1alpha1.CloudProviderAccountSpec{
-			Mode: cloudv1alpha1.ModeReleased, MaxPerWave: &waves,
+			Mode: cloudv1alpha1.ModeReleased, MaxPerWave: &waves, Dependents: cloudv1alpha1.DependentsCut,
 			Failsafe: []cloudv1alpha1.FailsafeFlow{{Direction: "Ingress", CIDRs: []string{"0.0.0.0/0"}}},
 		}}
 	}
