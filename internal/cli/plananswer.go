@@ -46,7 +46,7 @@ type accountPlan struct {
 	Drift    []plannedNote    `json:"drift"`
 	// Cuts are what interfaces lose that are not under control, where the account permits that.
 	Cuts  []plannedNote `json:"cuts,omitempty"`
-	Notes    []plannedNote    `json:"notes"`
+	Notes []plannedNote `json:"notes"`
 }
 
 // plannedPolicy counts the VMs that a policy applies to, by what becomes of it there: each VM is in one of Realized, Pending, Tightened, Refused

@@ -210,8 +210,8 @@ func (p *pass) settle(a *account) (changed bool) {
 func settingsOf(cpa *v1alpha1.CloudProviderAccount) Settings {
 	s := Settings{
 		Failsafe: cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups], Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
-		TakeOver:     cpa.Annotations[v1alpha1.AnnotationTakeOver],
-		Dependents:   cpa.Spec.Dependents, DependentGroups: cpa.Spec.DependentGroups,
+		TakeOver:   cpa.Annotations[v1alpha1.AnnotationTakeOver],
+		Dependents: cpa.Spec.Dependents, DependentGroups: cpa.Spec.DependentGroups,
 		BrakePercent: int(v1alpha1.DefaultBrakePercent), BrakeInterfaces: int(v1alpha1.DefaultBrakeInterfaces),
 	}
 	if b := cpa.Spec.Brake; b != nil && b.Percent != nil {
