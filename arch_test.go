@@ -47,6 +47,8 @@ var layers = []layer{
 	{folder: "internal/cloud/plan/addrset", noStd: pureStd, why: planLayers},
 	{folder: "internal/cloud/plan/flow", own: []string{"internal/cloud", "internal/cloud/plan/addrset"}, noStd: pureStd, why: planLayers},
 	{folder: "internal/cloud/plan/model", own: []string{"internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"}, noStd: pureStd, why: planLayers},
+	{folder: "internal/cloud/plan/transition", own: []string{"internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model"},
+		noStd: pureStd, why: planLayers},
 	{folder: "internal/cloud/plan", own: []string{"api", "internal/cloud"}, foreign: []string{"k8s.io/apimachinery/"},
 		noStd: pureStd, why: "planning is pure and knows no SDK and no client"},
 	{folder: "internal/cloud/forecast", own: []string{"internal/cloud", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model"},

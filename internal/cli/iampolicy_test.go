@@ -27,8 +27,8 @@ func TestIAMPolicy(t *testing.T) {
 	}
 	for text, count := range map[string]int{
 		`"aws:ResourceTag/nephele.io/cluster": "0d1c2b3a-4f5e-6d7c-8b9a-0f1e2d3c4b5a"`: 2, `"aws:RequestTag/nephele.io/cluster": "0d1c2b3a-4f5e-6d7c-8b9a-0f1e2d3c4b5a"`: 1,
-		`"arn:aws:ec2:*:*:vpc/vpc-01234567"`: 6, `"arn:aws:ec2:*:*:vpc/vpc-0123456789abcdef0"`: 6, `"aws:RequestedRegion"`: strings.Count(r.stdout, `"Sid"`),
-		`"eu-central-1"`: strings.Count(r.stdout, `"Sid"`), ":111122223333:security-group/*": 4, ":111122223333:network-interface/*": 2,
+		`"arn:aws:ec2:*:*:vpc/vpc-01234567"`: 7, `"arn:aws:ec2:*:*:vpc/vpc-0123456789abcdef0"`: 7, `"aws:RequestedRegion"`: strings.Count(r.stdout, `"Sid"`),
+		`"eu-central-1"`: strings.Count(r.stdout, `"Sid"`), ":111122223333:security-group/*": 5, ":111122223333:network-interface/*": 2,
 	} {
 		if got := strings.Count(r.stdout, text); got != count || count == 0 {
 			t.Errorf("%s is there %d times; want %d\n%s", text, got, count, r.stdout)

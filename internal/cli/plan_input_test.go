@@ -169,12 +169,12 @@ func TestPlanKeepsPorts(t *testing.T) {
 // TestPlanInputIsTheControllers: what a plan is made from has every field that the realizer's has, but those that only a running realizer
 // can know.
 func TestPlanInputIsTheControllers(t *testing.T) {
-	ofTheRealizer := map[string]bool{"Realized": true, "Succession": true, "Stop": true, "Seal": true, "Blocked": true, "Unadvised": true}
+	ofTheRealizer := map[string]bool{"Realized": true, "Stop": true, "Seal": true, "Blocked": true, "Unmarked": true, "Unadvised": true}
 	waves := int32(3)
 	account := func(name string) *cloudv1alpha1.CloudProviderAccount {
 		return &cloudv1alpha1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: name,
 			Annotations: map[string]string{cloudv1alpha1.AnnotationFormerGroups: "eni-1=sg-1"}}, Spec: cloudv1alpha1.CloudProviderAccountSpec{
-			Mode: cloudv1alpha1.ModeReleased, MaxPerWave: &waves,
+			Mode: cloudv1alpha1.ModeReleased, MaxPerWave: &waves, Dependents: cloudv1alpha1.DependentsCut,
 			Failsafe: []cloudv1alpha1.FailsafeFlow{{Direction: "Ingress", CIDRs: []string{"0.0.0.0/0"}}},
 		}}
 	}

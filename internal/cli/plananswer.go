@@ -48,7 +48,9 @@ type accountPlan struct {
 	Refusals []plannedRefusal `json:"refusals"`
 	Warnings []plannedNote    `json:"warnings"`
 	Drift    []plannedNote    `json:"drift"`
-	Notes    []plannedNote    `json:"notes"`
+	// Cuts are what interfaces lose that are not under control, where the account permits that.
+	Cuts  []plannedNote `json:"cuts,omitempty"`
+	Notes []plannedNote `json:"notes"`
 }
 
 // plannedPolicy counts the VMs that a policy applies to, by what becomes of it there: each VM is in one of Realized, Pending, Tightened, Refused
@@ -233,6 +235,9 @@ func (p plannedAccount) remarks(a *accountPlan) {
 	}
 	for _, d := range r.Drift {
 		a.Drift = append(a.Drift, plannedNote{Region: d.Region, Object: d.Object, Name: names[d.Object], Message: d.Message})
+	}
+	for _, c := range r.Cuts {
+		a.Cuts = append(a.Cuts, plannedNote{Region: c.Region, Object: c.Interface, Name: names[c.VMID], Message: c.String()})
 	}
 	for _, n := range r.Notes {
 		a.Notes = append(a.Notes, plannedNote{Region: n.Region, Object: n.Object, Name: names[n.Object], Message: n.Message})

@@ -70,6 +70,7 @@ func (t *planText) account(a *accountPlan) error {
 	}
 	t.remarks("! warning:", a.Warnings)
 	t.remarks("! changed by hand:", a.Drift)
+	t.remarks("! loses flows:", a.Cuts)
 	t.remarks("#", a.Notes)
 	if err := t.plan(a.Plan); err != nil {
 		return err

@@ -251,8 +251,8 @@ func TestUpgradeKeepsEverythingEnforced(t *testing.T) {
 	}
 	j.start()
 	j.settled("the policy changed", 8)
-	if got := j.written(seq); !slices.Equal(got, []string{"ModifySecurityGroupRules"}) {
-		t.Errorf("a changed policy is not followed by a change of its rule: %v", got)
+	if got := j.written(seq); !slices.Equal(got, []string{"DeleteTags", "ModifySecurityGroupRules", "CreateTags"}) {
+		t.Errorf("a changed policy is not followed by a change of its rule, with the mark of what is in force away meanwhile: %v", got)
 	}
 }
 

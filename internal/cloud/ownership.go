@@ -19,6 +19,12 @@ const (
 	TagSignature = "nephele.io/former-signature"
 	// TagPolicies and its numbered continuations on the group of a class name the policies that are in force on the interfaces that hold it.
 	TagPolicies = "nephele.io/policies"
+	// TagRevision, with a name of the account after it, on a network identifies the policies of the account that are in force in it, whatever
+	// the members of their groups: while it is that of the policies that are wanted, nothing but memberships differs.
+	TagRevision = "nephele.io/policies-revision"
+	// TagFollow on a security group of somebody else lets us add rules to it: beside each rule that names a group which interfaces under control
+	// give up, a twin that names theirs. Its owner writes it; the value has no meaning.
+	TagFollow = "nephele.io/follow"
 	// TagClaim on a network holds the id of the controller that may enforce in it.
 	TagClaim = "nephele.io/claimed-by"
 	// TagInstance on a claimed network holds the mark of the process that enforces in it; see package tenure. It changes all the time.

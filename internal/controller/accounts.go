@@ -60,7 +60,7 @@ func Describe(k Knowledge, key string) realize.Account {
 	out.MaxPerWave, out.Failsafe = settings.MaxPerWave, plan.ParseFailsafe(settings.Failsafe)
 	out.Brake, out.Confirm = &plan.Brake{Percent: settings.BrakePercent, Interfaces: settings.BrakeInterfaces}, settings.Confirm
 	out.Confirmed, out.ConfirmedProblem = plan.ParseConfirmed(settings.FormerGroups)
-	out.TakeOver = settings.TakeOver
+	out.TakeOver, out.Dependents = settings.TakeOver, plan.ParseDependents(settings.Dependents, settings.DependentGroups)
 	return out
 }
 

@@ -162,6 +162,16 @@ type CloudProviderAccountSpec struct {
 	// account that was not there before the field was.
 	// +optional
 	UserTags UserTags `json:"userTags,omitempty"`
+	// Dependents says what becomes of interfaces that are not under control, and whose own security groups name a group that virtual
+	// machines give up when they are taken over. Empty means Refuse.
+	// +optional
+	Dependents Dependents `json:"dependents,omitempty"`
+	// DependentGroups are other answers for single security groups that hold such rules.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=map
+	// +listMapKey=group
+	// +optional
+	DependentGroups []DependentGroup `json:"dependentGroups,omitempty"`
 	// AWSConfig is set for an AWS account.
 	// +optional
 	AWSConfig *CloudProviderAccountAWSConfig `json:"awsConfig,omitempty"`

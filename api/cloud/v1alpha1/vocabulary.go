@@ -69,6 +69,9 @@ const (
 	ConditionFailsafe = "Failsafe"
 	// ConditionClaimed (VPC): True if this controller enforces in it, False if another one does.
 	ConditionClaimed = "Claimed"
+	// ConditionDependentsCut (account): True while interfaces that are not under control lose flows because others are, as the account's
+	// dependents permit; absent if none does.
+	ConditionDependentsCut = "DependentsCut"
 	// ConditionRecordsSigned (account; virtual machine with an interface of which it is False): False while some record of former groups is
 	// not signed. The message says whether it is believed all the same.
 	ConditionRecordsSigned = "RecordsSigned"
@@ -122,6 +125,8 @@ const (
 	ReasonRepaired = "Repaired"
 	// ReasonKept: it is not put right, because the mode forbids to write.
 	ReasonKept = "Kept"
+	// ReasonFlowsLost: interfaces that are not under control lose flows.
+	ReasonFlowsLost = "FlowsLost"
 	// ReasonNotBelieved: a record of former groups is not signed, so nothing is given back by it.
 	ReasonNotBelieved = "NotBelieved"
 	// ReasonNotPermitted: the rights in the cloud do not allow it.

@@ -185,6 +185,9 @@ type Settings struct {
 	FormerGroups string
 	// TakeOver is the annotation AnnotationTakeOver.
 	TakeOver string
+	// Dependents and DependentGroups are those of the spec. They must not be changed.
+	Dependents      v1alpha1.Dependents
+	DependentGroups []v1alpha1.DependentGroup
 }
 
 // Settings returns what the account says about enforcement.
@@ -209,7 +212,8 @@ func (p *pass) settle(a *account) (changed bool) {
 func settingsOf(cpa *v1alpha1.CloudProviderAccount) Settings {
 	s := Settings{
 		Failsafe: cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups], Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
-		TakeOver:     cpa.Annotations[v1alpha1.AnnotationTakeOver],
+		TakeOver:   cpa.Annotations[v1alpha1.AnnotationTakeOver],
+		Dependents: cpa.Spec.Dependents, DependentGroups: cpa.Spec.DependentGroups,
 		BrakePercent: int(v1alpha1.DefaultBrakePercent), BrakeInterfaces: int(v1alpha1.DefaultBrakeInterfaces),
 	}
 	if b := cpa.Spec.Brake; b != nil && b.Percent != nil {

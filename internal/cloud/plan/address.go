@@ -145,6 +145,13 @@ func (s *regionState) actual(groups []string, view *network) [2]flow.Permit {
 	var out [2]flow.Permit
 	for i, d := range directions {
 		rules := s.groupRules(groups, d)
+		for _, id := range groups {
+			for _, r := range s.twinsNow[id] {
+				if r.Direction == d {
+					rules = append(rules, r)
+				}
+			}
+		}
 		out[i] = s.evaluate(rules, view, func(p cloud.Peer) addrset.Set { return s.heldAddrs(p.GroupID, view) })
 	}
 	s.actualCache[key] = out

@@ -124,28 +124,10 @@ func (a *admission) chooseAll() {
 	}
 }
 
-// admitLess decides again, with so many groups less, unless nothing is admitted any more.
-func (s *regionState) admitLess(groups int) bool {
-	a := s.admission
-	if !slices.ContainsFunc(a.units, func(u *unit) bool { return !u.out }) {
-		return false
-	}
-	defer a.putAside()()
-	if a.moment == 0 {
-		for _, u := range a.units {
-			u.lost = !u.out
-		}
-	}
-	a.moment += groups
-	a.decide()
-	return true
-}
-
 // putAside takes away what the region waits for, and returns what brings it back.
 func (a *admission) putAside() (bringBack func()) {
 	s := a.regionState
-	restrict, stay, hold, waiting := maps.Clone(s.restrict), maps.Clone(s.stay), maps.Clone(s.hold), s.waiting
-	banned, unfit := s.banned, s.unfit
+	restrict, waiting := maps.Clone(s.restrict), s.waiting
 	refused, frozen := map[*nic]string{}, map[*nic]string{}
 	for n := range waiting {
 		if why := s.refused[n]; why != "" {
@@ -158,14 +140,10 @@ func (a *admission) putAside() (bringBack func()) {
 		}
 	}
 	clear(s.restrict)
-	clear(s.stay)
-	clear(s.hold)
-	s.waiting, s.banned, s.unfit = map[*nic]bool{}, map[string]map[string]bool{}, map[string]map[string]bool{}
+	s.waiting = map[*nic]bool{}
 	return func() {
 		maps.Copy(s.restrict, restrict)
-		maps.Copy(s.stay, stay)
-		maps.Copy(s.hold, hold)
-		s.waiting, s.banned, s.unfit = waiting, banned, unfit
+		s.waiting = waiting
 		maps.Copy(s.refused, refused)
 		maps.Copy(s.frozen, frozen)
 	}

@@ -58,7 +58,7 @@ func (in Input) advise(out *Result, lower Lowerer) {
 		if len(a.refused) == 0 {
 			continue
 		}
-		a.in.Regions, a.in.Succession = []Region{r}, Succession{}
+		a.in.Regions = []Region{r}
 		if a.left = min(triedQuotas, triedInterfaces/max(1, len(r.Snapshot.Interfaces))); in.Unadvised {
 			a.left = 0
 		}
@@ -140,12 +140,12 @@ func (a *adviser) try(rules, groups int) *trial {
 	r.Limits.RulesPerGroup, r.Limits.GroupsPerInterface = rules, groups
 	in := a.in
 	in.Regions = []Region{r}
-	var out *Result
+	out := &Result{}
 	begun := in.effort.spent
 	if !in.effort.within(*a.allowance, func() {
-		var c *computation
-		out, c = computeAtOnce(in, a.lower)
-		out, _ = in.foresee(out, c, a.lower)
+		for _, s := range wanted(in, a.lower).regions {
+			s.statuses(out, nil)
+		}
 	}) {
 		a.left = 0
 		return nil

@@ -13,13 +13,6 @@ type causes struct {
 	naming map[string][]*policy // by address group: the policies in force whose rules name it
 }
 
-// because says for which policies the last step is made.
-func (e *emitter) because(policies []PolicyRef) {
-	if k := len(e.steps) - 1; k >= 0 {
-		e.steps[k].Policies = policies
-	}
-}
-
 // policiesOf returns the policies that give a class its rules; of a class that rules only refer to, those that have these rules.
 func (e *emitter) policiesOf(c *class) []PolicyRef {
 	if c == nil || c.gathers || c.nics[0].vm == nil {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,8 +30,6 @@ type class struct {
 	rules    []cloud.Rule // of all groups
 	// gathers is set for what is no class by itself, but stands for all classes of members of an address group; see gathering.
 	gathers bool
-	// motley is set if its interfaces shall not be alike in the end; see room.
-	motley bool
 	// frozen is set if its interfaces stay as they are.
 	frozen bool
 }
@@ -65,12 +64,7 @@ type design struct {
 	classes  []*class          // sorted by key
 	byKey    map[string]*group // wanted groups of ours
 	wantHeld map[string][]*nic // group key -> interfaces that shall hold it, native groups included
-	atoms    []*atom
-	edits    map[*group]*edit
-	directed []*atom // atoms that move in one step, in this order
-	// bridges are rules that groups of ours that are given up get until they are deleted, by group ID; see bridging.
-	bridges map[string][]cloud.Rule
-	memory  memory
+	memory   memory
 	// memberships are the gatherings that an interface belongs to; gathered and dispersed what this computation has decided about some.
 	memberships         map[*nic][]*class
 	gathered, dispersed map[gathering]bool
@@ -170,11 +164,6 @@ func (s *regionState) formClasses() {
 			}
 			byKey[key] = c
 			s.classes = append(s.classes, c)
-		} else if !c.frozen && (s.together[n] != "" || s.united && s.restrict[n] != [2]bool{} && n.taken()) {
-			c.motley = true
-			for i, h := range s.wantedNow(n) {
-				c.want[i] = s.in.recall.kept(c.want[i].Intersect(h))
-			}
 		}
 		c.nics = append(c.nics, n)
 		n.class = c
@@ -221,6 +210,9 @@ func (s *regionState) usedPeers() (used, native map[string]bool) {
 			}
 		}
 	}
+	for _, groups := range s.dependents.followed {
+		maps.Copy(native, groups)
+	}
 	return used, native
 }
 
@@ -230,9 +222,6 @@ const restricted = "|restricted "
 func (s *regionState) classKey(n *nic, used, native map[string]bool) string {
 	if s.frozen[n] != "" {
 		return n.network.ID + "|frozen " + strings.Join(n.GroupIDs, " ")
-	}
-	if home := s.together[n]; home != "" {
-		return n.network.ID + "|together " + home
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s|%s|", n.network.ID, n.state)
@@ -264,8 +253,6 @@ func (s *regionState) classKey(n *nic, used, native map[string]bool) string {
 	}
 	switch {
 	case s.restrict[n] == [2]bool{}:
-	case s.united && n.taken():
-		b.WriteString(restricted)
 	default:
 		fmt.Fprintf(&b, restricted+"%v %s", s.restrict[n], strings.Join(n.GroupIDs, " "))
 	}
@@ -350,7 +337,7 @@ func (s *regionState) membershipKeys(n *nic) (out []string) {
 // keptNative returns the former groups that an interface holds already while it, or one it depends on, waits to be given back. What they allow is allowed
 // now and in the end, so they do no harm, and somebody else's rules may refer to them.
 func (s *regionState) keptNative(n *nic) []string {
-	waits := len(s.hold)+len(s.stay)+len(s.restrict) > 0 && n.taken()
+	waits := len(s.restrict) > 0 && n.taken()
 	if !waits || s.frozen[n] != "" || n.vm != nil && len(n.vm.effective) > 0 {
 		return nil
 	}

@@ -68,7 +68,7 @@ func (s *regionState) nativeCandidates(c *class, d cloud.Direction) []candidate 
 			return
 		}
 		for _, r := range g.Rules {
-			if id := r.Peer.GroupID; r.Direction == d && s.groups[id] != nil && !s.owned(s.groups[id]) && !s.unfit[c.key][id] {
+			if id := r.Peer.GroupID; r.Direction == d && s.groups[id] != nil && !s.owned(s.groups[id]) {
 				ids[id] = true
 			}
 		}
@@ -172,8 +172,6 @@ func (s *regionState) lowerClasses() (retry bool) {
 		case c.state != Guarded:
 		case s.literal[c.key]:
 			s.keepRules(c)
-		case s.together[c.nics[0]] != "" && !c.frozen && len(c.existing) > 0:
-			s.shedRules(c)
 		case !s.coarse[c.key] && s.fitting(c, c.want, forms{}).fits():
 			fitting = append(fitting, c)
 		default:
@@ -262,25 +260,6 @@ func (s *regionState) truncated(c *class, rules []cloud.Rule) []cloud.Rule {
 	return kept
 }
 
-// noteLosses says of interfaces that wait with rules that there is no room to change whom they may miss meanwhile: peers that leave groups which
-// these rules refer to.
-func (s *regionState) noteLosses() {
-	for _, c := range s.classes {
-		if !s.literal[c.key] || !s.waiting[c.nics[0]] {
-			continue
-		}
-		leaves := func(r cloud.Rule) bool {
-			return slices.ContainsFunc(s.byHeld[r.Peer.GroupID], func(n *nic) bool { return !slices.Contains(n.target, r.Peer.GroupID) })
-		}
-		if !slices.ContainsFunc(c.rules, leaves) {
-			continue
-		}
-		for _, n := range c.nics {
-			s.note(n.ID, "it waits for others, with rules that there is no room to change, so new connections with peers that change their groups may pause for a moment")
-		}
-	}
-}
-
 // ruleKeys returns the rules without identity and description, sorted.
 func ruleKeys(rules []cloud.Rule) []cloud.Rule {
 	out := make([]cloud.Rule, len(rules))
@@ -316,12 +295,7 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 		s.coarse[c.key] = true
 		return
 	case s.restrict[first] != [2]bool{} && !s.coarse[c.key]:
-		// The state in between does not fit. These interfaces wait for the others to become narrower first; if everybody waits for
-		// everybody, they make do with a part of it.
-		if s.impatient {
-			s.coarse[c.key] = true
-			return
-		}
+		// The state in between does not fit. These interfaces wait for the others to become narrower first.
 		for _, n := range c.nics {
 			s.await(n, message(), "for others to become narrower, because the state in between does not fit")
 		}
@@ -345,7 +319,7 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 // name it more room. What is wanted in the end is not to be refused for that, so the class waits too, with what it is allowed before and after,
 // and becomes what it shall be when the others have. It reports whether that is so.
 func (s *regionState) splits(c *class) bool {
-	if c.frozen || s.native(c.nics[0]) || len(s.restrict)+len(s.hold)+len(s.stay) == 0 {
+	if c.frozen || s.native(c.nics[0]) || len(s.restrict) == 0 {
 		return false
 	}
 	for _, n := range c.nics {
@@ -375,7 +349,7 @@ func (s *regionState) refuseUntaken(c *class, message string) (refused bool) {
 
 // passing reports whether the interface, with nothing but its native rules, is guarded only as long as others wait.
 func (s *regionState) passing(n *nic) bool {
-	return n.taken() && s.native(n) && len(s.hold)+len(s.stay)+len(s.restrict) > 0
+	return n.taken() && s.native(n) && len(s.restrict) > 0
 }
 
 // message tells the numbers, with a mark for what would do. all is what all that is wanted of the interface needs at least, if

@@ -6,12 +6,11 @@ import "slices"
 // timed, so that the same input always has the same result.
 type effort struct{ spent, most int }
 
-// allowance is how much work may be done: for the design of one round, to look for a succession, to play the rounds to come, and to try what would
-// do where something is refused.
-type allowance struct{ round, succession, ahead, advice int }
+// allowance is how much work may be done: for a plan, and to try what would do where something is refused.
+type allowance struct{ round, advice int }
 
 // defaultAllowance is for any account that AWS can hold: see docs/performance.md.
-var defaultAllowance = allowance{round: 80_000_000, succession: 20_000_000, ahead: 60_000_000, advice: 10_000_000}
+var defaultAllowance = allowance{round: 80_000_000, advice: 10_000_000}
 
 func (in Input) allowed() allowance {
 	if in.allowance != nil {
@@ -45,19 +44,15 @@ func (e *effort) within(units int, do func()) (enough bool) {
 	return true
 }
 
-// Where the effort becomes too much, nothing is changed at all: a plan of which it is not known what the next rounds make of it may open what they
-// close, and a part of it may cut what the rest gives. Only interfaces whose glass is broken have their groups back.
-const (
-	roundTooLong = "nothing is changed, and what is enforced stays as it is: to plan this takes more work than is allowed for one round; " +
-		"let fewer policies select these VMs, or tell fewer kinds of VMs apart"
-	aheadTooLong = "nothing is changed, and what is enforced stays as it is: to look ahead at the rounds that this takes, because some of it is refused or has to wait, " +
-		"takes more work than is allowed; change less at once, or withdraw what is refused"
-)
+// roundTooLong is why nothing is changed at all where the effort becomes too much: a part of a plan may cut what the rest gives. Only interfaces
+// whose glass is broken have their groups back.
+const roundTooLong = "nothing is changed, and what is enforced stays as it is: to plan this takes more work than is allowed for one round; " +
+	"let fewer policies select these VMs, or tell fewer kinds of VMs apart"
 
 // undecided is the result if no design was made.
 func (in Input) undecided(lower Lowerer) *Result {
 	in.effort.most = in.effort.spent + in.allowed().round // the first steps of a round are as many as there are objects
-	c := newComputation(in, lower, false)
+	c := newComputation(in, lower)
 	out := &Result{}
 	for _, s := range c.regions {
 		for _, vm := range s.order {

@@ -3,7 +3,6 @@ package plan
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -106,18 +105,7 @@ func (s *regionState) enforced(c *class) enforcement {
 	if c.state != Guarded {
 		return nil
 	}
-	if !c.motley {
-		return s.enforcedBy(c.nics[0])
-	}
-	out := enforcement{}
-	for _, n := range c.nics {
-		e := s.enforcedBy(n)
-		if e == nil {
-			return nil
-		}
-		maps.Copy(out, e)
-	}
-	return out
+	return s.enforcedBy(c.nics[0])
 }
 
 // enforcedBy is what will be in force on an interface of a class.
@@ -143,90 +131,6 @@ func (s *regionState) enforcedBy(n *nic) enforcement {
 				out[name] = true
 			}
 		}
-	}
-	return out
-}
-
-// enforcedEarly is what the group of the class has to say while interfaces join it: nothing that is in force on them is to be forgotten.
-func (s *regionState) enforcedEarly(c *class) enforcement {
-	is := enforcementOf(c.groups[0].existing.Tags)
-	want := s.enforced(c)
-	if is == nil || want == nil {
-		return want
-	}
-	out := maps.Clone(is)
-	for _, n := range c.nics {
-		if slices.Contains(n.GroupIDs, c.groups[0].key) {
-			continue
-		}
-		e, _ := s.enforcedOn(n)
-		for name := range e {
-			if want[name] {
-				out[name] = true
-			}
-		}
-	}
-	return out
-}
-
-// remember writes into groups in use which policies are in force on those who hold them, where it is not there yet.
-func (e *emitter) remember(of func(*class) enforcement) {
-	e.next()
-	at := map[string]int{} // the step that writes certain tags on groups of a network
-	for _, kind := range []cloud.OpKind{cloud.OpTag, cloud.OpUntag} {
-		for _, c := range e.classes {
-			if c.state != Guarded || c.groups[0].existing == nil {
-				continue
-			}
-			g := c.groups[0]
-			tags := e.enforcementEdit(c, kind, of(c).tags())
-			if len(tags) == 0 {
-				continue
-			}
-			key := fmt.Sprint(kind, g.class.network.ID, tags) // maps are printed in order
-			if i, ok := at[key]; ok && len(e.steps[i].Op.Others)+1 < batch {
-				e.steps[i].Op.Others = append(e.steps[i].Op.Others, g.existing.ID)
-				e.dirty[g.existing.ID] = true
-				continue
-			}
-			at[key] = len(e.steps)
-			e.add(g.class.network.ID, onGroup(g, cloud.Op{Kind: kind, Tags: tags, Reason: "remember which policies are in force"}))
-		}
-		e.next()
-	}
-}
-
-// enforcementEdit returns the tags of the group of a class that have to be set or removed, and takes them as done.
-func (e *emitter) enforcementEdit(c *class, kind cloud.OpKind, want map[string]string) map[string]string {
-	is := e.remembered[c]
-	if is == nil {
-		is = map[string]string{}
-		for i := 0; ; i++ {
-			key := numbered(cloud.TagPolicies, i)
-			value, ok := c.groups[0].existing.Tags[key]
-			if !ok {
-				break
-			}
-			is[key] = value
-		}
-		e.remembered[c] = is
-	}
-	out := map[string]string{}
-	if kind == cloud.OpTag {
-		for k, v := range want {
-			if old, ok := is[k]; !ok || old != v {
-				out[k], is[k] = v, v
-			}
-		}
-		return out
-	}
-	for k, v := range is {
-		if _, ok := want[k]; !ok {
-			out[k] = v
-		}
-	}
-	for k := range out {
-		delete(is, k)
 	}
 	return out
 }

@@ -49,6 +49,9 @@ func (e *estate) cloud() *fakeCloud {
 		if g.Default {
 			out.Name = "default"
 		}
+		if slices.Contains(e.Follows, i) {
+			out.Tags = map[string]string{cloud.TagFollow: ""}
+		}
 		for _, r := range g.Rules {
 			var k int
 			if r.Peer.GroupID != "" && r.Peer.GroupOwner == "" {
@@ -110,6 +113,7 @@ func (e *estate) input(set policySet, f *fakeCloud) plan.Input {
 	in := plan.Input{
 		ClusterID: testCluster, Account: testAccount, Entities: map[plan.EntityRef]plan.VMRef{},
 		Regions: e.views(f), Failsafe: e.failsafe(),
+		Dependents: plan.DependentsRule{Default: plan.FollowDependents}, // does nothing where no group has the tag
 	}
 	for i, vm := range e.VMs {
 		if vm.Selected {

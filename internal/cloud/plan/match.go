@@ -67,7 +67,7 @@ func (s *regionState) reuse(taken map[string]bool) {
 		if len(c.existing) > 0 || c.gathers {
 			continue
 		}
-		at := slices.IndexFunc(idle, func(g *cloud.Group) bool { return g.NetworkID == c.network.ID && !s.banned[c.key][g.ID] })
+		at := slices.IndexFunc(idle, func(g *cloud.Group) bool { return g.NetworkID == c.network.ID })
 		if at >= 0 {
 			c.existing = []*cloud.Group{idle[at]}
 			idle = slices.Delete(idle, at, at+1)
@@ -96,7 +96,7 @@ func (s *regionState) candidates(c *class, first, spilled []match) (_, _ []match
 		}
 	}
 	for _, g := range s.reusable(c, overlap) {
-		if g.NetworkID != c.network.ID || s.banned[c.key][g.ID] {
+		if g.NetworkID != c.network.ID {
 			continue
 		}
 		held, kind := overlap[g.ID], g.Tags[cloud.TagKind]

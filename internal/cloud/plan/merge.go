@@ -1,12 +1,16 @@
 package plan
 
-import "github.com/nephele-io/nephele/internal/cloud"
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
 
 // merged packs the rules of a class into fewer of its groups where they fill these by no more than half, so that what once spilled does not take
 // slots of the interfaces for ever. That costs an edit of each interface, so it is not done for less, and not while anything waits: what is wanted
 // then is not what is wanted in the end. The groups that stay must have room for what they get while they still have all that they hold now.
 func (s *regionState) merged(c *class, rules []cloud.Rule, held, packed [][]cloud.Rule) [][]cloud.Rule {
-	if len(packed) < 2 || len(held) < len(packed) || len(s.restrict)+len(s.hold)+len(s.stay)+len(s.waiting) > 0 || c.frozen {
+	if len(packed) < 2 || len(held) < len(packed) || len(s.restrict)+len(s.waiting) > 0 || c.frozen {
 		return packed
 	}
 	q := s.quotaOf(c, 0)
@@ -26,3 +30,5 @@ func (s *regionState) merged(c *class, rules []cloud.Rule, held, packed [][]clou
 	}
 	return packed
 }
+
+func union(a, b []cloud.Rule) []cloud.Rule { return ruleKeys(slices.Concat(a, b)) }

@@ -30,6 +30,8 @@ type estateExtras struct {
 	Crowded bool
 	// Sealed has records of former groups signed.
 	Sealed bool
+	// Follows are groups whose owner lets rules be added for those who depend on others.
+	Follows []int
 	// Tighten makes every policy ask for what fits of it.
 	Tighten bool
 }

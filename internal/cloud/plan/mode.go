@@ -116,54 +116,6 @@ func (st *VMStatus) suspended(m Mode) {
 	}
 }
 
-// insist returns an input in which released VMs are given back at once, if the outcome is that nothing can be done and some are not given
-// back: planned VMs, which nothing is done to, make them wait for ever.
-func (in Input) insist(out *Result) (insisting Input, stuck bool) {
-	if !out.Plan.Empty() || len(in.Modes) == 0 {
-		return in, false
-	}
-	insisting = in
-	insisting.Modes = map[VMRef]Mode{}
-	for vm, m := range in.Modes {
-		insisting.Modes[vm] = m
-		if m == Released {
-			insisting.Modes[vm] = BreakGlass
-		}
-	}
-	for _, vm := range out.VMs {
-		for _, n := range vm.Interfaces {
-			stuck = stuck || vm.Mode == Released && n.State == Guarded && n.Unproven == ""
-		}
-	}
-	return insisting, stuck
-}
-
-// nameModes names the modes in the statuses as they were given.
-func (r *Result) nameModes(modes map[VMRef]Mode) {
-	for i := range r.VMs {
-		r.VMs[i].Mode = modes[r.VMs[i].VM]
-	}
-}
-
-// noteHaste says of released VMs that do not wait any longer what that may mean.
-func (r *Result) noteHaste(modes map[VMRef]Mode) {
-	hasty := map[string]bool{}
-	for _, vm := range r.VMs {
-		for _, n := range vm.Interfaces {
-			if modes[vm.VM] == Released {
-				hasty[vm.VM.Region+"/"+n.ID] = true
-			}
-		}
-	}
-	for _, s := range r.Plan.Steps {
-		if s.Op.Kind == cloud.OpSetInterfaceGroups && hasty[s.Scope.Region+"/"+s.Op.Target] {
-			r.Notes = append(r.Notes, Note{s.Scope.Region, s.Op.Target,
-				"it is given back without waiting for VMs that are only planned for, so flows between it and them may be open or cut for a moment"})
-		}
-	}
-	r.sort()
-}
-
 // ours reports whether the group belongs to this controller and this account.
 func (s *regionState) ours(g *cloud.Group) bool {
 	return g != nil && g.OwnedBy(s.in.ClusterID) && g.Tags[cloud.TagAccount] == s.in.Account

@@ -6,8 +6,9 @@
 //
 //   - Exactness: once the plan is done and further calls return empty plans, every interface under control allows exactly the
 //     flows that the policies (and, in open directions, its former groups) allow.
-//   - No gap, no leak: after every single operation the verdict on every flow lies between (before and after) and (before or
-//     after), where after is the state that this plan leads to; so a crash at any point is harmless.
+//   - No gap, no leak: while policies change, after every single operation the verdict on every flow lies between (before and after) and
+//     (before or after), where after is the state that this plan leads to; while they do not, it is that of some mix of the old and the new
+//     memberships of its two ends. So a crash at any point is harmless. What has no such order stays as it is and is refused as blocked.
 //   - No memory: everything is derived from Input. Planning again from any intermediate state leads to the same end.
 //   - Whatever the cloud cannot hold is refused with the numbers, and nothing is touched for it.
 //
@@ -62,8 +63,12 @@ type Input struct {
 	// Blocked are interfaces that the cloud refuses to change, with its words: they, and the groups of ours that they hold, stay as they are.
 	Blocked map[InterfaceKey]string
 
-	// Succession may tell in which order members of groups changed.
-	Succession Succession
+	// Unmarked are networks on which cloud.TagRevision cannot be written or removed. Every change in their region counts as a change of
+	// policies.
+	Unmarked map[NetworkKey]bool
+
+	// Dependents says what becomes of interfaces that are not ours and that depend on those that are guarded.
+	Dependents DependentsRule
 
 	// Unadvised leaves it at rough numbers which quotas would do for what does not fit. To find the true ones costs some computations more.
 	Unadvised bool
@@ -75,31 +80,12 @@ type Input struct {
 	// goroutine than that of Compute.
 	Stop func() bool
 
-	// refused are interfaces that later rounds would refuse to take over, left the policies, by UID, that they would leave out; restrain are
-	// directions of interfaces that must not become wider in this round, and stay interfaces that must not be given back. See foresee.
-	refused  map[string]string
-	left     map[VMRef]map[string]string
-	restrain map[string][2]bool
-	stay     map[string]bool
-	// pause says of whom connections may pause, so that nobody else need be refused for want of a free slot.
-	pause pausing
-	// recall is what the rounds of one call of Compute know together.
+	// recall is what the attempts of one call of Compute know together.
 	recall *recall
 	// effort is what that call has done so far, and allowance what it may do, if not what is usual.
 	effort    *effort
 	allowance *allowance
 }
-
-// pausing is for the sake of whom nobody has to wait.
-type pausing int
-
-const (
-	pauseNobody pausing = iota
-	// pauseTaken: interfaces that are under control.
-	pauseTaken
-	// pauseAll: also interfaces that are about to be taken over.
-	pauseAll
-)
 
 // EntityRef names an ExternalEntity.
 type EntityRef struct{ Namespace, Name string }
@@ -109,6 +95,9 @@ type VMRef struct{ Region, ID string }
 
 // InterfaceKey names an interface of the account.
 type InterfaceKey struct{ Region, ID string }
+
+// NetworkKey names a network that the account sees.
+type NetworkKey struct{ Region, ID string }
 
 // Region is what is known of one region.
 type Region struct {
@@ -169,11 +158,10 @@ type Result struct {
 	Drift []Drift
 	// Records tells how far the records of former groups are proven. It is empty without Input.Seal.
 	Records Records
-	// Followed is how many changes of Input.Succession are followed when the plan is done. Once a plan is begun they belong to Succession.Before,
-	// but where steps tell which change they follow: that change does once its first step is begun.
-	Followed int
 	// Protection is which interfaces policies guard now and when all is done; nil where that is not known, because the plan takes too much work.
 	Protection *Protection
+	// Cuts are what interfaces that are not ours lose, sorted by region, interface and group, where Input.Dependents allows that.
+	Cuts []Cut
 	// Notes are remarks for people that refuse nothing: interfaces that cannot be controlled, former groups that are gone, ...
 	Notes []Note
 }
@@ -304,8 +292,6 @@ type Step struct {
 	Op      cloud.Op
 	// Policies are those that the step is made for, in the order of evaluation, as far as there are any.
 	Policies []PolicyRef
-	// Follows is the number of the change of Input.Succession, counted from 1, that the step follows; 0 if the plan follows its changes together.
-	Follows int
 	// Stage numbers the stages of a region's part of the plan, from 0.
 	Stage int
 	// Urgent is set if nothing may make the step wait: it gives back what the glass was broken for.

@@ -35,7 +35,11 @@ func checkWorlds(t *testing.T, worlds int, prepare func(*estate)) stats {
 		prepare(&e)
 		if err := by.checkEstate(&e, at, &st); err != nil {
 			t.Errorf("seed %d: %s", at, shorten(err.Error()))
-			small := shrink(e, 150, func(e *estate) bool { return by.checkEstate(e, at, &stats{}) != nil })
+			tries := envInt("NEPHELE_PLAN_SHRINK", 150)
+			if tries == 0 {
+				continue // what else there is
+			}
+			small := shrink(e, tries, func(e *estate) bool { return by.checkEstate(e, at, &stats{}) != nil })
 			text, _ := json.Marshal(small)
 			t.Fatalf("made smaller: %s\n%s", shorten(fmt.Sprint(by.checkEstate(&small, at, &stats{}))), text)
 		}
@@ -52,6 +56,8 @@ type stats struct {
 	Together int
 	// Hasty are plans that give released interfaces back without waiting for planned ones.
 	Hasty int
+	// Twins are rules added to groups of others.
+	Twins int
 	// Late are rounds in which a policy is refused for want of groups that was not in the round before.
 	Late int
 	// Listed are native rules for a prefix list of interfaces under control of which the list is named still, Spelled those of which it is not.
@@ -62,8 +68,8 @@ type stats struct {
 func shorten(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
-		if len(l) > 400 {
-			lines[i] = l[:400] + "..."
+		if len(l) > 16000 {
+			lines[i] = l[:1200] + " ... " + l[len(l)-350:]
 		}
 	}
 	if len(lines) > 80 {
@@ -99,6 +105,7 @@ func (by subject) checkEstate(e *estate, seed uint64, st *stats) (err error) {
 	flows := e.flows()
 	r := rand.New(rand.NewPCG(seed, 99))
 	var earlier *naive
+	var last *plan.Result
 	for i, set := range append(slices.Clone(e.History), policySet{}) {
 		var drifted map[int]bool
 		if i > 0 && i < len(e.History) {
@@ -114,10 +121,10 @@ func (by subject) checkEstate(e *estate, seed uint64, st *stats) (err error) {
 			return fmt.Errorf("policy set %d: %w", i, err)
 		}
 		v := e.oracle(set, ph.result)
-		earlier = &v
+		earlier, last = &v, ph.result
 		st.Phases++
 	}
-	if !reflect.DeepEqual(leftOver(f), leftOver(before)) {
+	if !reflect.DeepEqual(leftOver(f), leftOver(before)) && !(e.tiny() && last != nil && kept(last)) {
 		return fmt.Errorf("not everything was given back: %v", diffLeftOver(f, before))
 	}
 	return nil
@@ -243,12 +250,13 @@ type phase struct {
 	st    *stats
 	rand  *rand.Rand
 
-	start  *fakeCloud
-	old    []bool
-	trace  []*fakeCloud // after every op
-	seen   [][]bool     // verdicts after every op
-	ops    []string
-	result *plan.Result
+	start *fakeCloud
+	old   []bool
+	trace []*fakeCloud // after every op
+	seen  [][]bool     // verdicts after every op
+	ops   []string
+	// result is that of the last round, and first that of the first one.
+	result, first *plan.Result
 	// earlier decides flows as the phase before left them; nil if it was none.
 	earlier *naive
 	// pauses are the interfaces of which the planner says that connections with them may pause.
@@ -309,7 +317,9 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 		if err := p.guessed(res); err != nil {
 			return fmt.Errorf("round %d: %w; ops:\n%s", round, err, strings.Join(p.ops, "\n"))
 		}
-		p.result = res
+		if p.result = res; p.first == nil {
+			p.first = res
+		}
 		if slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return strings.Contains(n.Message, "would make them undo") }) {
 			return fmt.Errorf("round %d would go round in a circle: %+v; ops:\n%s", round, res.Notes, strings.Join(p.ops, "\n"))
 		}
@@ -331,7 +341,7 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 		}
 		for _, step := range p.oneByOne(f, p.anyOrder(res.Plan.Steps)) {
 			text := fmt.Sprintf("round %d: %s %v%v%v", round, step.Op, step.Op.Replaced, step.Op.Rules, step.Op.Tags)
-			text = text[:min(len(text), 300)]
+			text = text[:min(len(text), 900)]
 			if record {
 				p.ops = append(p.ops, text)
 			}
@@ -342,6 +352,9 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 				return fmt.Errorf("%s: %w\nops:\n%s", text, err, strings.Join(p.ops, "\n"))
 			}
 			p.st.Ops++
+			if step.Op.Kind == cloud.OpAddRules && slices.ContainsFunc(step.Op.Rules, func(r cloud.Rule) bool { return strings.HasPrefix(r.Description, cloud.TagFollow) }) {
+				p.st.Twins += len(step.Op.Rules)
+			}
 			if err := f.unremembered(step.Op.Target); err != nil {
 				return fmt.Errorf("%s: %w\nops:\n%s", text, err, strings.Join(p.ops, "\n"))
 			}
@@ -374,9 +387,6 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			if strings.HasPrefix(step.Op.Reason, "join the new") {
 				p.st.TwoStep++
 			}
-		}
-		if p.by.foretells && p.input(p.set, observed).Foretold(res.Plan) != p.input(p.set, f).Fingerprint() {
-			return fmt.Errorf("the planner foresees another state than the one that round %d leads to; ops:\n%s", round, strings.Join(p.ops, "\n"))
 		}
 	}
 }
@@ -543,6 +553,9 @@ func (p *phase) between(got, final, old []bool, end *fakeCloud) error {
 		if p.strict.breaks(fl) || got[i] == old[i] || got[i] == final[i] || p.by.mixes && p.mixed(fl, got[i]) {
 			continue
 		}
+		if got[i] && p.tiny() && kept(p.result) && p.first != nil && fl.verdict(p.oracle(p.set, p.first).half) {
+			continue // what is wanted allows it, and not all of that can be reached
+		}
 		if got[i] {
 			return fmt.Errorf("opens %s, which neither the old nor the new state allows", fl)
 		}
@@ -586,6 +599,10 @@ func (p *phase) restarts(start, end *fakeCloud, final []bool) error {
 	}
 	return nil
 }
+
+// tiny reports whether the quota of rules is less than half of what clouds give by default. There a change may be blocked, also the
+// one that gives everything back, as long as it is said.
+func (e *estate) tiny() bool { return e.Limits.RulesPerGroup < 30 }
 
 // kept reports whether the end depends on the beginning, because something that was in force stays so as far as it can.
 func kept(r *plan.Result) bool {

@@ -16,8 +16,10 @@ import (
 // regionState is one region, indexed, with the caches of one computation.
 type regionState struct {
 	*computation
-	snap   *cloud.Snapshot
-	limits cloud.Limits
+	// snap is the region as its owners mean it, and whole the same with the rules that we have added to their groups, twinsNow.
+	snap, whole *cloud.Snapshot
+	twinsNow    map[string][]cloud.Rule
+	limits      cloud.Limits
 	// remembered is Region.Former.
 	remembered map[string][]string
 
@@ -30,10 +32,12 @@ type regionState struct {
 
 	// unknown are the interfaces whose record is not believed; see strangers.
 	unknown       []*nic
-	strangerCache map[*network]Set
+	strangerCache map[*network]addrset.Set
 
 	byFormer map[string][]*nic // native group -> interfaces that natively belong to it
-	byHeld   map[string][]*nic // group -> interfaces that hold it now
+	// missed are the interfaces that the cloud refuses to change and that natively belong to a group which they do not hold, by group.
+	missed map[string][]*nic
+	byHeld map[string][]*nic // group -> interfaces that hold it now
 
 	peerCache   map[peerKey]addrset.Set
 	nativeCache map[nativeKey]addrset.Set
@@ -45,30 +49,22 @@ type regionState struct {
 	noted       map[Note]bool
 
 	// What the attempts so far have ruled out; see settle.
-	banned   map[string]map[string]bool // class key -> groups that it must not be given
-	unfit    map[string]map[string]bool // class key -> native groups that its rules must not refer to
-	hold     map[*nic]bool              // interfaces that stay guarded although they could be released
-	stay     map[*nic]bool              // the same, for the rest of this computation
-	restrict map[*nic][2]bool           // directions that must not become wider in this round
-	evaded   map[string]map[*nic]bool   // by group key: interfaces that wait because of the group
-	literal  map[string]bool            // classes that keep their rules as they are, word for word
-	refused  map[*nic]string            // interfaces that are not taken over, with the reason
-	frozen   map[*nic]string            // interfaces that stay as they are, with the reason
-	waiting  map[*nic]bool              // those of refused and frozen that need only wait for a round
-	pinned   map[string]bool            // groups of ours that must not be changed; see pin
-	coarse   map[string]bool            // restricted classes that make do with a part of what is allowed before and after
+	restrict map[*nic][2]bool // directions that must not become wider in this round
+	literal  map[string]bool  // classes that keep their rules as they are, word for word
+	refused  map[*nic]string  // interfaces that are not taken over, with the reason
+	frozen   map[*nic]string  // interfaces that stay as they are, with the reason
+	waiting  map[*nic]bool    // those of refused and frozen that need only wait for a round
+	pinned   map[string]bool  // groups of ours that must not be changed; see pin
+	coarse   map[string]bool  // restricted classes that make do with a part of what is allowed before and after
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened map[string]*tightening
 	// settled, if not nil, are the groups of the classes, by key; others get new ones.
 	settled map[string][]*cloud.Group
 	// unlisted are address groups whose members rules name by address, for want of groups; see admission.
-	unlisted  map[string]bool
-	nameless  map[*nic]bool   // members that rules name by address in this round
-	crammed   bool            // set if that does not fit
-	united    bool            // set if interfaces of one class share its group already in this round, for want of room for others
-	moves     bool            // set if the plan does anything
-	together  map[*nic]string // interfaces that keep a group of theirs together with others, for want of room for a new one
-	admission *admission      // if there are too few groups for all that is wanted
+	unlisted   map[string]bool
+	moves      bool       // set if the plan does anything
+	admission  *admission // if there are too few groups for all that is wanted
+	dependents dependents
 	design
 }
 
@@ -161,15 +157,17 @@ type vmState struct {
 
 func newRegionState(c *computation, r Region) *regionState {
 	s := &regionState{
-		computation: c, snap: r.Snapshot, limits: r.Limits, remembered: r.Former,
+		computation: c, whole: r.Snapshot, limits: r.Limits, remembered: r.Former,
 		networks: map[string]*network{}, groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{},
-		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, byHeld: map[string][]*nic{},
+		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, missed: map[string][]*nic{}, byHeld: map[string][]*nic{},
 		peerCache: map[peerKey]addrset.Set{}, nativeCache: map[nativeKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
 		actualCache: map[string][2]flow.Permit{}, halfCache: map[string][2]flow.Permit{}, meanings: map[string]string{}, noted: map[Note]bool{},
-		banned: map[string]map[string]bool{}, unfit: map[string]map[string]bool{}, hold: map[*nic]bool{}, stay: map[*nic]bool{}, restrict: map[*nic][2]bool{}, evaded: map[string]map[*nic]bool{},
-		literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
-		together: map[*nic]string{}, nameless: map[*nic]bool{}, strangerCache: map[*network]Set{},
+		restrict: map[*nic][2]bool{},
+		literal:  map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
+		strangerCache: map[*network]addrset.Set{},
+		dependents:    dependents{unfollowed: map[string]string{}},
 	}
+	s.snap, s.twinsNow = c.withoutTwins(r.Snapshot)
 	s.indexNetworks()
 	for i := range s.snap.Groups {
 		g := &s.snap.Groups[i]
@@ -245,9 +243,6 @@ func (s *regionState) indexInterfaces() {
 		n.all = n.private.Union(addrset.Of(in.PublicIPs...))
 		s.sortGroups(n)
 		s.suspend(n)
-		if why := s.in.refused[s.snap.Region+"/"+n.ID]; why != "" {
-			s.refused[n] = why
-		}
 		s.nics = append(s.nics, n)
 		n.network.nics = append(n.network.nics, n)
 	}
@@ -261,6 +256,14 @@ func (s *regionState) indexInterfaces() {
 		}
 		for _, g := range n.GroupIDs {
 			s.byHeld[g] = append(s.byHeld[g], n)
+		}
+		if n.blocked == "" || !n.taken() {
+			continue
+		}
+		for _, g := range n.recorded {
+			if !slices.Contains(n.GroupIDs, g) {
+				s.missed[g] = append(s.missed[g], n)
+			}
 		}
 	}
 }

@@ -116,25 +116,6 @@ func (r remedy) number(of *Lack, l lacking, limits cloud.Limits) *Lack {
 	return &out
 }
 
-// onBehalf names the policies for which an interface is guarded, to follow a verb; empty if it is only for the sake of others.
-func (s *regionState) onBehalf(n *nic) string {
-	if s.native(n) {
-		return ""
-	}
-	var policies []*policy
-	for _, b := range n.vm.effective {
-		policies = append(policies, b.policy)
-	}
-	switch refs := refsOf(policies); len(refs) {
-	case 0:
-		return ""
-	case 1:
-		return " for " + refs[0].String()
-	default:
-		return fmt.Sprintf(" for %s and %d more", refs[0], len(refs)-1)
-	}
-}
-
 // count says how many there are of something.
 func count(n int, what string) string {
 	if n == 1 {

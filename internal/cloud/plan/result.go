@@ -9,30 +9,21 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// result puts the designs of all regions together.
-func (c *computation) result() *Result {
-	out := &Result{Plan: Plan{Account: c.in.Account}}
-	for _, s := range c.regions {
-		steps, dirty, partial := s.emit()
-		s.moves = len(steps) > 0
-		out.Plan.Steps = append(out.Plan.Steps, steps...)
-		out.Plan.Partial = out.Plan.Partial || partial && len(steps) > 0
-		for _, vm := range s.order {
-			status := s.vmStatus(vm, dirty)
-			if status.Mode == Enforce {
-				out.Refusals = append(out.Refusals, s.vmRefusals(vm)...)
-			}
-			out.VMs = append(out.VMs, status)
+// statuses returns what becomes of the VMs, given what the steps change.
+func (s *regionState) statuses(out *Result, dirty map[string]bool) {
+	for _, vm := range s.order {
+		status := s.vmStatus(vm, dirty)
+		if status.Mode == Enforce {
+			out.Refusals = append(out.Refusals, s.vmRefusals(vm)...)
 		}
-		out.Drift = append(out.Drift, s.drift()...)
-		s.records(&out.Records)
-		for note := range s.noted {
-			out.Notes = append(out.Notes, note)
-		}
+		out.VMs = append(out.VMs, status)
 	}
-	out.Policies = c.tally(out.VMs)
-	out.sort()
-	return out
+	out.Drift = append(out.Drift, s.drift()...)
+	s.records(&out.Records)
+	out.Cuts = append(out.Cuts, s.cuts()...)
+	for note := range s.noted {
+		out.Notes = append(out.Notes, note)
+	}
 }
 
 // tally returns the states of the policies from those on the VMs.
@@ -95,7 +86,7 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 			st.Former = slices.Clone(n.former)
 		}
 		out.Interfaces = append(out.Interfaces, st)
-		pending = pending || dirty[n.ID] || s.restrict[n] != [2]bool{} || s.hold[n] || s.stay[n]
+		pending = pending || dirty[n.ID] || s.restrict[n] != [2]bool{}
 		for _, g := range n.target {
 			pending = pending || dirty[g]
 		}
@@ -183,11 +174,6 @@ func (s *regionState) vmRefusals(vm *vmState) []Refusal {
 		}
 	}
 	for _, n := range vm.nics {
-		if s.resigned && s.admission != nil && !s.moves && (s.restrict[n] != [2]bool{} || s.hold[n] || s.stay[n]) {
-			out = append(out, Refusal{
-				VM: vm.ref, Region: s.snap.Region, Network: n.NetworkID, Message: "the interface " + n.ID + " stays as it is: " + s.admission.lack(), Kept: true,
-			})
-		}
 		if why := s.controllable(n); why != "" && len(vm.effective) > 0 && !s.waiting[n] && !s.passes(why) {
 			out = append(out, Refusal{VM: vm.ref, Region: s.snap.Region, Network: n.NetworkID, Message: why})
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"strings"
 
@@ -140,6 +141,30 @@ func (s *regionState) judge(n *nic) {
 	}
 }
 
+// toSign marks tags of an interface as to be signed: by a value that is not there now.
+func (s *regionState) toSign(n *nic, tags map[string]string) {
+	if s.in.Seal == nil {
+		return
+	}
+	tags[cloud.TagSignature] = ""
+	if is, ok := n.Tags[cloud.TagSignature]; ok && is == "" {
+		tags[cloud.TagSignature] = sealPrefix
+	}
+}
+
+// sign signs the records of the interfaces that an operation tags, if it is marked by toSign.
+func (s *regionState) sign(op *cloud.Op, byID map[string]*nic) {
+	if _, marked := op.Tags[cloud.TagSignature]; !marked || op.Kind != cloud.OpTag || s.in.Seal == nil {
+		return
+	}
+	var nics []*nic
+	for _, id := range op.Subjects() {
+		nics = append(nics, byID[id])
+	}
+	op.Tags = maps.Clone(op.Tags)
+	op.Tags[cloud.TagSignature] = s.in.Seal.sign(s.snap.Region, nics)
+}
+
 // signatureSize is how many tags more an interface has when its record is signed.
 func (s *regionState) signatureSize(n *nic) int {
 	if _, signed := n.Tags[cloud.TagSignature]; s.in.Seal == nil || signed {
@@ -151,12 +176,12 @@ func (s *regionState) signatureSize(n *nic) int {
 // recordSize is how many tags more an interface has when its groups are recorded.
 func (s *regionState) recordSize(n *nic) int { return len(formerTags(n.former)) + s.signatureSize(n) }
 
-// load is how many interfaces are tagged by one call.
+// load is how many interfaces are tagged by one call; 0 if any number is good.
 func (s *regionState) load() int {
 	if s.in.Seal != nil {
 		return sealed
 	}
-	return batch
+	return 0
 }
 
 // unproven reports whether nothing but a record that is not believed makes the interfaces of the class stay as they are.

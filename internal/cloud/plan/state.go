@@ -58,6 +58,7 @@ func (s *regionState) decideStates() {
 		}
 	}
 	for again := true; again; {
+		s.dependents.reset()
 		for _, n := range s.nics {
 			n.state, n.class, n.target = Untouched, nil, nil
 			if s.controllable(n) == "" && s.wantsGuard(n) {
@@ -107,7 +108,7 @@ func (vm *vmState) inForce() []*bound {
 
 func (s *regionState) wantsGuard(n *nic) bool {
 	switch {
-	case s.frozen[n] != "", s.hold[n], s.stay[n], s.restrict[n] != [2]bool{}:
+	case s.frozen[n] != "", s.restrict[n] != [2]bool{}:
 		return true
 	}
 	return n.vm != nil && len(n.vm.effective) > 0 || s.leans(n)
@@ -144,8 +145,8 @@ func (s *regionState) guardDependents() (refused bool) {
 	refs := s.references()
 	var queue []string
 	queued := map[string]bool{}
-	vacate := func(n *nic) {
-		for _, g := range n.former {
+	vacate := func(groups []string) {
+		for _, g := range groups {
 			if !queued[g] && len(refs[g]) > 0 {
 				queued[g] = true
 				queue = append(queue, g)
@@ -154,8 +155,11 @@ func (s *regionState) guardDependents() (refused bool) {
 	}
 	for _, n := range s.nics {
 		if n.state == Guarded {
-			vacate(n)
+			vacate(n.former)
 		}
+	}
+	for _, g := range sortedKeys(s.missed) {
+		vacate([]string{g})
 	}
 	for len(queue) > 0 {
 		group := queue[0]
@@ -172,10 +176,10 @@ func (s *regionState) guardDependents() (refused bool) {
 				}
 				if dependent.vm != nil && s.controllable(dependent) == "" && (dependent.released == "" || dependent.taken() && slices.ContainsFunc(lost, s.onlyWaits)) {
 					dependent.state = Guarded
-					vacate(dependent)
+					vacate(dependent.former)
 					continue
 				}
-				refused = s.refuseTakeover(lost, dependent, ref) || refused
+				refused = s.settleDependent(lost, dependent, ref) || refused
 			}
 		}
 	}
@@ -184,7 +188,7 @@ func (s *regionState) guardDependents() (refused bool) {
 
 // onlyWaits reports whether the interface is guarded only until it can be given back. A released one that depends on it goes with it.
 func (s *regionState) onlyWaits(n *nic) bool {
-	return n.taken() && s.frozen[n] == "" && (n.vm == nil || len(n.vm.effective) == 0)
+	return n.taken() && s.frozen[n] == "" && (n.vm == nil || len(n.vm.effective) == 0) && s.restrict[n] != [2]bool{}
 }
 
 // spareReferred refuses to take over interfaces whose groups rules of other accounts refer to: whom these rules concern is not known here, and
@@ -221,13 +225,13 @@ func (s *regionState) spareReferred() (refused bool) {
 	return refused
 }
 
-// lost returns the guarded interfaces that natively hold the group and that the dependent's rule no longer matches.
+// lost returns the interfaces that natively hold the group, do not in the end, and that the dependent's rule no longer matches.
 func (s *regionState) lost(dependent *nic, ref reference, group string) []*nic {
 	var out []*nic
 	var open addrset.Set
 	known := false
-	for _, n := range s.byFormer[group] {
-		if n.state != Guarded || n == dependent || !dependent.network.reaches(n.network) {
+	for _, n := range s.gone(group) {
+		if n == dependent || !dependent.network.reaches(n.network) {
 			continue
 		}
 		if !known {
@@ -265,11 +269,11 @@ func (s *regionState) openedByAddress(n *nic, rule cloud.Rule) addrset.Set {
 func (s *regionState) refuseTakeover(lost []*nic, dependent *nic, ref reference) (refused bool) {
 	remedy := ""
 	if dependent.VMID != "" {
-		remedy = "select its VM, or "
+		remedy = "select its VM, "
 	}
 	for _, n := range lost {
 		message := fmt.Sprintf("the group %s of the interface %s refers to the group %s, and the interface %s would no longer match it; "+
-			"%s cannot be taken over itself (%s): %slet %s allow addresses instead of the group",
+			"%s cannot be taken over itself (%s): %slet %s allow addresses instead of the group, or say by spec.dependents of the account what becomes of it",
 			ref.holder.ID, dependent.ID, ref.rule.Peer.GroupID, n.ID, dependent.ID, s.whyNot(dependent), remedy, ref.holder.ID)
 		if n.controlled() {
 			s.note(dependent.ID, message)
@@ -311,7 +315,7 @@ func (s *regionState) decideMembers() {
 		}
 	}
 	for _, n := range s.nics {
-		if n.state == Guarded || n.vm == nil || s.nameless[n] || n.released != "" || s.controllable(n) != "" || len(n.former)+1 > s.limits.GroupsPerInterface {
+		if n.state == Guarded || n.vm == nil || n.released != "" || s.controllable(n) != "" || len(n.former)+1 > s.limits.GroupsPerInterface {
 			continue
 		}
 		for _, o := range n.network.scope {

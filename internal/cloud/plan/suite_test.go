@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"encoding/json"
 	"os"
 	"reflect"
 	"slices"
@@ -17,13 +18,11 @@ type subject struct {
 	// changes. If set, that holds where policies change; while they are unchanged, a flow may be decided by any mix of the old
 	// and the new membership of its two ends.
 	mixes bool
-	// foretells is set if the planner says in advance which state a plan leads to.
-	foretells bool
 }
 
 // subjects are all planners; the first one is what Compute is.
 var subjects = []subject{
-	{name: "rounds", compute: plan.Compute, foretells: true},
+	{name: "layers", compute: plan.Compute, mixes: true},
 }
 
 // subjectOf returns the planner that NEPHELE_PLAN_SUBJECT names, the first one if it names none.
@@ -132,5 +131,20 @@ func TestInBetween(t *testing.T) {
 		if err := p.between([]bool{true}, []bool{final}, []bool{old}, nil); (err == nil) != c.want {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestOneWorld plays the world that NEPHELE_PLAN_WORLD describes, as a failing test prints it, with the seed of NEPHELE_PLAN_SEED.
+func TestOneWorld(t *testing.T) {
+	text := os.Getenv("NEPHELE_PLAN_WORLD")
+	if text == "" {
+		return
+	}
+	var e estate
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
+		t.Fatal(err)
+	}
+	if err := subjectOf(t).checkEstate(&e, uint64(envInt("NEPHELE_PLAN_SEED", 1)), &stats{}); err != nil {
+		t.Error(err)
 	}
 }

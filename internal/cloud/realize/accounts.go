@@ -57,6 +57,8 @@ type Account struct {
 	Confirm string
 	// Failsafe is always allowed on VMs with policies.
 	Failsafe []plan.FailsafeFlow
+	// Dependents says what becomes of interfaces that are not ours and that depend on those that are guarded.
+	Dependents plan.DependentsRule
 	// Confirmed are the former groups of interfaces as the account's owner says, by interface, for where the record of them is not believed.
 	Confirmed map[string][]string
 	// ConfirmedProblem says what cannot be read of what he says; empty if all can.

@@ -155,9 +155,6 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 	}
 	id := ""
 	if err == nil {
-		if step.Follows > 0 {
-			e.lineage.follow(e.task.late, step.Follows-1)
-		}
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
 		var tried func(error)
 		op, tried = e.presence.letGo(step.Scope.Region, op)
@@ -169,8 +166,11 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 		e.r.Metrics.op(e.key, op.Kind, err)
 		if err == nil {
 			e.blocks.changed(step.Scope.Region, step.Interfaces())
+			if marks(step) {
+				e.unmarkable.changed(step.Scope.Region, []string{step.Network})
+			}
 		} else {
-			err = e.isolated(ctx, step, err)
+			err = e.withoutMark(step, e.isolated(ctx, step, err))
 		}
 	}
 	e.mu.Lock()

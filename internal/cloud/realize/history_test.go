@@ -206,6 +206,12 @@ func stories() []story {
 			}},
 			{name: "all out", do: out},
 		}},
+		{"a database that follows", labConfig{follows: []string{"db", "watched"}, stay: []string{"db-1"}}, []event{
+			{name: "the web servers taken over", do: func(l *lab) { l.engine.PutPolicy(webIn()) }},
+			{name: "one more, by its label", do: func(l *lab) { l.relabel("ops-1", "web") }},
+			{name: "an edit", do: func(l *lab) { l.engine.PutPolicy(webInEdited()) }},
+			{name: "all out", do: out},
+		}},
 		{"account deleted", labConfig{}, []event{
 			{name: "taken over", do: func(l *lab) { l.engine.PutPolicy(inside()) }},
 			{name: "deleted", release: true},

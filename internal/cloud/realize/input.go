@@ -11,7 +11,7 @@ import (
 // PlanInput is what there is to plan for the account on these regions: what the realizer plans, and what a preview of it must be made
 // from. Of a releasing account nothing is wanted. Tighten tells of which policies as much is to be enforced as fits; nil means of none.
 //
-// Not in it is what only a realizer has: the fields Blocked, Succession, Stop and Seal.
+// Not in it is what only a realizer has: the fields Blocked, Unmarked, Stop and Seal.
 func (a Account) PlanInput(clusterID string, want enforcer.Computed, tighten func(v1beta2.NetworkPolicyReference) bool, regions []plan.Region) plan.Input {
 	if a.Releasing {
 		want, a.Entities, a.Modes = enforcer.Computed{}, nil, nil
@@ -20,7 +20,7 @@ func (a Account) PlanInput(clusterID string, want enforcer.Computed, tighten fun
 		ClusterID: clusterID, Account: a.Key,
 		Policies: want.Policies, AddressGroups: want.AddressGroups, AppliedToGroups: want.AppliedToGroups,
 		Entities: a.Entities, Shared: a.Shared, Regions: regions, Modes: a.planModes(), Failsafe: a.Failsafe,
-		Tighten: tightened(want, tighten), Confirmed: a.Confirmed,
+		Tighten: tightened(want, tighten), Confirmed: a.Confirmed, Dependents: a.Dependents,
 	}
 }
 

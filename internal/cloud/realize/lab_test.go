@@ -88,14 +88,16 @@ type lab struct {
 	sink     *reports
 	options  Options
 	realizer *Realizer
-	vms      map[string]labVM // by name
-	native   map[probe][2]bool
-	probes   []probe
-	since    time.Time            // of the last publish
-	modes    map[string]plan.Mode // of VMs that are not simply enforced, for what is wanted
-	deleted  bool                 // whether the account is
-	stop     context.CancelFunc
-	done     chan struct{}
+	// marksPermitted is set if the account has the documented rights.
+	marksPermitted bool
+	vms            map[string]labVM // by name
+	native         map[probe][2]bool
+	probes         []probe
+	since          time.Time            // of the last publish
+	modes          map[string]plan.Mode // of VMs that are not simply enforced, for what is wanted
+	deleted        bool                 // whether the account is
+	stop           context.CancelFunc
+	done           chan struct{}
 	// audit is the record of changes.
 	audit *auditor
 	// cluster is where the key of records is; nil means that records are not signed.
@@ -160,6 +162,8 @@ type labConfig struct {
 	groupsPerInterface int
 	// groupsPerRegion is the quota of groups that is counted with; nil means the default. The cloud's own is the default.
 	groupsPerRegion func() int
+	// follows are groups with the tag cloud.TagFollow, by name, and stay are VMs that nobody selects.
+	follows, stay []string
 	// policy is that of the account's credentials; nil means the documented rights.
 	policy *iam.Policy
 	// book, if set, is the record of the cluster's instances; every start is that of another one then.
@@ -199,7 +203,8 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		}
 	})
 	l := &lab{T: t, server: server, account: server.World().Accounts()[0].ID, engine: policy.New(policy.Options{}),
-		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, audit: &auditor{}, vms: map[string]labVM{}, book: cfg.book}
+		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, audit: &auditor{}, vms: map[string]labVM{}, book: cfg.book,
+		marksPermitted: cfg.policy == nil}
 	l.newProvider = func() cloud.Provider {
 		provider, err := aws.New(aws.Config{
 			Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
@@ -224,6 +229,14 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	if cfg.state == nil {
 		l.findVMs(cfg.regions)
 		l.probes = l.allProbes()
+	}
+	for _, name := range cfg.follows {
+		l.tag(l.groupNamed(name), world.Tags{cloud.TagFollow: ""})
+		l.accounts.account.Dependents.Default = plan.FollowDependents
+	}
+	for _, vm := range cfg.stay {
+		delete(l.accounts.account.Entities, plan.EntityRef{Namespace: labNamespace, Name: vm})
+		l.engine.DeleteEntity(entityRef(vm))
 	}
 	l.native = map[probe][2]bool{}
 	for _, p := range l.probes {
@@ -388,13 +401,16 @@ func (l *lab) unsettled() string {
 	case !r.Result.Plan.Empty():
 		return "the plan is not empty:\n" + printed(r.Result.Plan)
 	}
+	if refused := w.unmarkable.all(); len(refused) > 0 && l.marksPermitted {
+		return fmt.Sprintf("a mark is refused, and will be tried again: %v", refused)
+	}
 	if d := gocmp.Diff(l.published(), mirrored, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion")); d != "" {
 		return "the mirror is behind: " + d
 	}
 	// What was planned last must be what is mirrored now, on what the cloud is now: plan once more.
 	acct, _ := l.accounts.Account(labAccount)
-	in := plan.Input{ClusterID: l.options.ClusterID, Account: labAccount, Policies: mirrored.Policies, AddressGroups: mirrored.AddressGroups,
-		AppliedToGroups: mirrored.AppliedToGroups, Entities: acct.Entities, Modes: acct.planModes(), Failsafe: acct.Failsafe, Confirmed: acct.Confirmed}
+	in := acct.PlanInput(l.options.ClusterID, mirrored, nil, nil)
+	in.Unmarked = networks(w.unmarkable.active(l.options.Clock.Now()))
 	if l.options.Records != nil {
 		if in.Seal, err = l.options.Records.Seal(l.Context(), labAccount); err != nil {
 			return err.Error()

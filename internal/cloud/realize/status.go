@@ -65,6 +65,8 @@ type StatusWriter struct {
 	told map[types.UID]map[types.UID]int64
 	// suspended names, per account, the policies that were reported as not enforced because of modes; only Start's goroutine uses it.
 	suspended map[string]map[string]bool
+	// cutsTold is what was told of each account's dependents; only Start's goroutine uses it.
+	cutsTold map[string]string
 	// recordsTold is what was told of each account's records of former groups; only Start's goroutine uses it.
 	recordsTold map[string]string
 	// moded tells of the accounts known whether they or their selectors say something about modes; only Start's goroutine uses it.
@@ -92,7 +94,7 @@ type StatusWriter struct {
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
 	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), untold: map[string][]telling{}, drifting: map[string]drifting{}, changes: map[string]*untoldChanges{}, recordsTold: map[string]string{},
+		pending: map[string]Report{}, wake: make(chan struct{}, 1), untold: map[string][]telling{}, drifting: map[string]drifting{}, changes: map[string]*untoldChanges{}, recordsTold: map[string]string{}, cutsTold: map[string]string{},
 		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, moded: map[string]bool{}, braked: map[string]bool{}, blocked: map[string]map[plan.InterfaceKey]string{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, sole: map[string]Sole{}, wrote: map[written]string{},
 		guarded: map[string]*guards{}, shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
 }
@@ -179,6 +181,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	note(s.writeBrake(ctx, r))
 	note(s.writeClaims(ctx, r))
 	note(s.writeRecords(ctx, r))
+	note(s.writeCuts(ctx, r))
 	note(s.writePolicies(ctx, r))
 	vms := map[plan.VMRef]plan.VMStatus{}
 	for _, vm := range r.Result.VMs {

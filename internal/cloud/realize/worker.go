@@ -66,17 +66,17 @@ type worker struct {
 	// goroutine uses leftOut.
 	blocks  blocks
 	leftOut map[plan.InterfaceKey]string
+	// unmarkable are the networks on which the cloud refuses cloud.TagRevision, and unmarked those of them that the last computation left
+	// out; only run's goroutine uses unmarked.
+	unmarkable blocks
+	unmarked   map[plan.InterfaceKey]string
 	// parts are those of the regions of the last computation, and stuck those that have failed in this round; only run's goroutine uses them.
 	parts partition
 	stuck map[part]error
-	// lineage is the order of changes that the cloud has not followed.
-	lineage lineage
 	// books keep count of what is done.
 	books bookkeeping
 	// presence decides whether anything may be written at all; nil decides nothing.
 	presence *presence
-	// news has room for one token: the computed objects have changed, and lineage has not seen it.
-	news chan struct{}
 
 	mu sync.Mutex
 	// current is the account as the task that is being worked on has it, and urgent is closed when that must not go on; nil at first.
@@ -87,10 +87,9 @@ type worker struct {
 }
 
 func newWorker(r *Realizer, acct Account) *worker {
-	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), news: make(chan struct{}, 1), report: Report{Account: acct.Key}}
-	w.lineage.moment = 2 * r.Settle // trace looks once in Settle, maybe when a part has come
+	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), report: Report{Account: acct.Key}}
 	w.presence = newPresence(w, r.registrar)
-	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake); put(w.news) })
+	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake) })
 	return w
 }
 
@@ -107,7 +106,6 @@ func (w *worker) run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer streams.Wait()
 	streams.Go(func() { w.mirror.Run(ctx) })
-	streams.Go(func() { w.trace(ctx) })
 	streams.Go(func() { w.presence.run(ctx) })
 	pause := time.Duration(0)
 	for w.await(ctx, pause) {
@@ -136,7 +134,7 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 		again = w.r.Clock.After(pause)
 	}
 	var retry <-chan time.Time // what the cloud refused
-	if wait := w.blocks.next(w.r.Clock.Now()); wait > 0 && pause == 0 {
+	if wait := sooner(w.blocks.next(w.r.Clock.Now()), w.unmarkable.next(w.r.Clock.Now())); wait > 0 && pause == 0 {
 		retry = w.r.Clock.After(wait)
 	}
 	for {
@@ -154,26 +152,6 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 				return w.settle(ctx)
 			}
 		}
-	}
-}
-
-// trace keeps the order of changes while plans are applied.
-func (w *worker) trace(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.news:
-		}
-		if w.r.Settle > 0 {
-			select {
-			case <-ctx.Done():
-				return
-			case <-w.r.Clock.After(w.r.Settle):
-			}
-		}
-		// What is not complete yet will be seen when more has come.
-		_, _, _, _ = w.lineage.look(w.r.Clock.Now(), w.mirror)
 	}
 }
 
@@ -221,8 +199,6 @@ type task struct {
 	version uint64
 	// urgent is closed when nothing more may be done for the task.
 	urgent <-chan struct{}
-	// late are the changes of want that the cloud has not followed.
-	late succession
 	// seal is that of the records of former groups.
 	seal *plan.Seal
 }
@@ -243,7 +219,7 @@ func (w *worker) task() (t task, ok bool) {
 	} else {
 		w.setReleased(false)
 		var err error
-		if t.want, t.version, t.late, err = w.lineage.look(w.r.Clock.Now(), w.mirror); err != nil {
+		if t.want, t.version, err = w.mirror.Current(); err != nil {
 			w.setWaiting(err.Error())
 			return task{}, false
 		}
@@ -261,6 +237,7 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 	var last error
 	var known observation // what of the cloud is known, but for what was touched since
 	w.blocks.begin()
+	w.unmarkable.begin()
 	w.stuck = nil
 	allowed := maxPlans
 	for n := 0; n < allowed; n++ {
@@ -375,7 +352,6 @@ func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan
 	sum := wave.Summary()
 	w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
 		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
-	w.begun(t, res)
 	touched, err := w.apply(ctx, t, wave)
 	if err == nil && few(touched) {
 		w.r.Accounts.Touched(w.key, touched)
@@ -385,23 +361,11 @@ func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan
 	return touched, err
 }
 
-// begun notes which changes the cloud follows now that a plan is begun: all that the plan follows, but for those that have steps of their own.
-func (w *worker) begun(t task, res *plan.Result) {
-	own := map[int]bool{}
-	for _, s := range res.Plan.Steps {
-		own[s.Follows-1] = true
-	}
-	for i := range res.Followed {
-		if !own[i] {
-			w.lineage.follow(t.late, i)
-		}
-	}
-}
-
 // done ends a round that has nothing left to do on these snapshots. An account that is being deleted is released then; if something
 // of ours is left that the planner refuses to touch, that is a failure.
 func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud.Snapshot) (bool, error) {
 	w.blocks.end(w.leftOut)
+	w.unmarkable.end(w.unmarked)
 	releasing := t.acct.Releasing && w.brake.state.Waiting == nil
 	if releasing {
 		if err := w.leftover(on, res); err != nil {
@@ -412,7 +376,6 @@ func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud
 	if err := w.noteSigned(ctx, t, res); err != nil {
 		return false, err
 	}
-	w.begun(t, res)
 	w.publish(ctx, t.acct, res, nil)
 	if releasing && w.setReleased(true) {
 		w.r.Accounts.Trigger(w.key)
@@ -482,8 +445,10 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 		regions[i].Former = w.formers(regions[i].Snapshot, t.seal)
 	}
 	in := w.input(t, regions)
-	in.Succession, in.Stop = t.late.Succession, func() bool { return ctx.Err() != nil }
+	in.Stop = func() bool { return ctx.Err() != nil }
 	in.Blocked = w.blocks.active(w.r.Clock.Now())
+	w.unmarked = w.unmarkable.active(w.r.Clock.Now())
+	in.Unmarked = networks(w.unmarked)
 	w.leftOut, w.parts = in.Blocked, partitionOf(regions)
 	res := plan.Compute(in, w.r.lowerer(t.acct))
 	if res.Stopped {
@@ -496,7 +461,6 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	w.noteLimits(regions)
 	w.would, w.claims = nil, claimsOf(regions)
 	if slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
-		in.Succession = plan.Succession{}
 		if w.would = plan.Compute(in.WithoutPlanned(), w.r.lowerer(t.acct)); w.would.Stopped {
 			return w.would
 		}

@@ -243,6 +243,9 @@ func (p Pins) write() []statement {
 		allow("ChangeOwnGroups", p.within(p.ours(conditions{}, ofResource)), group,
 			"AuthorizeSecurityGroupEgress", "AuthorizeSecurityGroupIngress", "DeleteSecurityGroup", "ModifySecurityGroupRules",
 			"RevokeSecurityGroupEgress", "RevokeSecurityGroupIngress"),
+		// Its owner has said so by the tag; deleting and tagging it are not among it.
+		allow("AddToGroupsThatFollow", p.within(conditions{}.with("Null", ofResource+"/"+cloud.TagFollow, "false")), group,
+			"AuthorizeSecurityGroupEgress", "AuthorizeSecurityGroupIngress", "ModifySecurityGroupRules", "RevokeSecurityGroupEgress", "RevokeSecurityGroupIngress"),
 		// The group that a rule is in must be permitted as well.
 		allow("ChangeRulesInPlace", nil, values{p.arn("security-group-rule", "*", p.Account)}, "ModifySecurityGroupRules"),
 		allow("RememberInInterfaces", p.within(tagged(conditions{}, "nephele.io/*")), nic, "CreateTags", "DeleteTags"),

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -43,6 +44,9 @@ func NewView(s *cloud.Snapshot) *View {
 
 // Snapshot is what the view is of.
 func (v *View) Snapshot() *cloud.Snapshot { return v.snap }
+
+// Group returns a group by its ID, nil if there is none.
+func (v *View) Group(id string) *cloud.Group { return v.groups[id] }
 
 // Holders are the interfaces that hold a group.
 func (v *View) Holders(group string) []*cloud.Interface {
@@ -94,11 +98,13 @@ func (v *View) Addresses(p cloud.Peer, network string) (set addrset.Set, known b
 	key := [2]string{p.GroupID, network}
 	set, ok := v.members[key]
 	if !ok {
+		var addrs []netip.Addr
 		for _, n := range v.Holders(p.GroupID) {
 			if v.Reaches(network, n.NetworkID) {
-				set = set.Union(addrset.Of(n.PrivateIPs...))
+				addrs = append(addrs, n.PrivateIPs...)
 			}
 		}
+		set = addrset.Of(addrs...)
 		v.members[key] = set
 	}
 	return set, true

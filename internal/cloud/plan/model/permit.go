@@ -1,0 +1,54 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// Permit is what rules of one direction allow together. addresses says what a peer means; where it does not know, the peer is
+// opaque. Of the grants only Service, All and Opaque are set.
+func Permit(rules []cloud.Rule, addresses func(cloud.Peer) (set addrset.Set, known bool)) flow.Permit {
+	type match struct {
+		service flow.Service
+		sets    []addrset.Set
+		opaque  []cloud.Peer
+		all     addrset.Set
+	}
+	var matches []*match
+	var services []flow.Service
+	at := map[cloud.Match]*match{}
+	for _, r := range rules {
+		m := at[r.Match]
+		if m == nil {
+			m = &match{service: flow.ServiceOf(r.Match)}
+			at[r.Match], matches, services = m, append(matches, m), append(services, m.service)
+		}
+		if set, known := addresses(r.Peer); known {
+			m.sets = append(m.sets, set)
+		} else {
+			m.opaque = append(m.opaque, r.Peer)
+		}
+	}
+	for _, m := range matches {
+		m.all = addrset.Union(m.sets...)
+	}
+	var out flow.Permit
+	for _, s := range flow.Partition(services) {
+		g := flow.Grant{Service: s}
+		var sets []addrset.Set
+		for _, m := range matches {
+			if m.service.Covers(s) {
+				sets = append(sets, m.all)
+				g.Opaque = append(g.Opaque, m.opaque...)
+			}
+		}
+		g.All = addrset.Union(sets...).Intersect(flow.Family(s.Protocol))
+		slices.SortFunc(g.Opaque, cloud.Peer.Compare)
+		g.Opaque = slices.Compact(g.Opaque)
+		out.Grants = append(out.Grants, g)
+	}
+	return out
+}

@@ -1,0 +1,253 @@
+package transition
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+)
+
+// Change is what is observed and what is wanted.
+type Change struct {
+	// From is what was observed, To the same region as it shall be: groups of ours come and go there, with their rules, and
+	// interfaces hold others. Groups to be created have IDs that begin with model.PlannedGroupID. Nothing else differs.
+	From, To *cloud.Snapshot
+	Limits   cloud.Limits
+	// Ours reports whether a group is ours to change.
+	Ours func(*cloud.Group) bool
+	// Extended reports whether a group is somebody else's in which some rules are ours; To tells those that shall be there, and the others of it
+	// are those of From. Nil means that there are none.
+	Extended func(*cloud.Group) bool
+	// Fits reports whether one group can hold the rules.
+	Fits func([]cloud.Rule) bool
+	// Relabels is set if the policies are unchanged, so that nothing but memberships differs: see Conflicts.
+	Relabels bool
+	// Stable are groups that stand for the same interfaces' memberships before and after.
+	Stable map[string]bool
+	// Apart are interfaces that cannot move by one edit, so that nothing happens at once with their moves; see Order.Apart.
+	Apart map[string]bool
+	// First are the keys of tags of networks that are written before anything else is done; all others when all is done.
+	First []string
+	// Mark is the key of the tag of networks that says what they are like when all is done. Where it changes it is
+	// removed in the first stage, and written when all is done, each by a call of its own.
+	Mark string
+	// Joint begins the keys of tags whose values are read together: what goes of them is emptied by the call that writes the others,
+	// before it is removed.
+	Joint string
+	// Description is that of rules of ours. Where the cloud keeps descriptions, others are put right.
+	Description string
+	// Batch is how many objects one call tags; 0 is a default.
+	Batch int
+	// Urgent are interfaces that wait for nobody.
+	Urgent map[string]bool
+	// Stop is asked now and then; a panic in it ends the computation.
+	Stop func()
+}
+
+// cohort is a set of interfaces that are alike: they hold the same groups now and in the end. They move together.
+type cohort struct {
+	network    string
+	interfaces []*cloud.Interface
+	from, to   []string // groups, sorted
+	addrs      addrset.Set
+	all        addrset.Set // public addresses included
+	// now and then are what it allows before and after, ingress and egress.
+	now, then [2]flow.Permit
+	// least and most are what it must and what it may allow on the way.
+	least, most [2]flow.Permit
+	// free is set if it goes from stable groups to other stable ones while nothing but memberships differs.
+	free bool
+	// atomic is set if its groups have to change by one edit: somebody else's permits change by the same one.
+	atomic bool
+
+	// at are the groups that it holds at this point of the plan, and next those that it may hold already, if it moves in the
+	// present batch.
+	at, next []string
+}
+
+var directions = [2]cloud.Direction{cloud.Ingress, cloud.Egress}
+
+func indexOf(d cloud.Direction) int {
+	if d == cloud.Ingress {
+		return 0
+	}
+	return 1
+}
+
+// may reports whether a cohort may be allowed the addresses for a service at this point of the plan. One that has to move by
+// one edit has what it had until then, and what it shall have from then on.
+func (c *cohort) may(i int, service flow.Service, addrs addrset.Set, groups []string) bool {
+	switch {
+	case c.atomic && slices.Equal(groups, c.from):
+		return c.now[i].Allows(flow.Permit{}, service, addrs)
+	case c.atomic && slices.Equal(groups, c.to):
+		return c.then[i].Allows(flow.Permit{}, service, addrs)
+	}
+	return c.most[i].Allows(flow.Permit{}, service, addrs)
+}
+
+// moves reports whether its groups change.
+func (c *cohort) moves() bool { return !slices.Equal(c.from, c.to) }
+
+// apart reports whether the cohort cannot move by one edit.
+func (s *Survey) apart(c *cohort) bool {
+	return slices.ContainsFunc(c.interfaces, func(n *cloud.Interface) bool { return s.Apart[n.ID] })
+}
+
+// others are addresses without those of the cohort's only interface: what it sends to itself passes no group.
+func (c *cohort) others(addrs addrset.Set) addrset.Set {
+	if len(c.interfaces) == 1 {
+		return addrs.Minus(c.addrs)
+	}
+	return addrs
+}
+
+// Survey is a change, indexed. One goroutine may use it at a time, and Plan may be called once.
+type Survey struct {
+	Change
+	from, to *model.View
+	cohorts  []*cohort          // sorted by network, groups before and groups after
+	cohortOf map[string]*cohort // by interface ID
+	permits  map[permitKey][2]flow.Permit
+}
+
+// NewSurvey looks at a change.
+func NewSurvey(c Change) *Survey {
+	s := &Survey{Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, cohortOf: map[string]*cohort{}}
+	wanted := make(map[string][]string, len(c.To.Interfaces))
+	for i := range c.To.Interfaces {
+		wanted[c.To.Interfaces[i].ID] = c.To.Interfaces[i].GroupIDs
+	}
+	byKey := map[string]*cohort{}
+	private, all := map[*cohort][]netip.Addr{}, map[*cohort][]netip.Addr{}
+	for i := range c.From.Interfaces {
+		n := &c.From.Interfaces[i]
+		key := n.NetworkID + "|" + strings.Join(n.GroupIDs, " ") + "|" + strings.Join(wanted[n.ID], " ")
+		if c.Urgent[n.ID] { // does not share the fate of others
+			key += "|urgent"
+		}
+		k := byKey[key]
+		if k == nil {
+			k = &cohort{network: n.NetworkID, from: slices.Sorted(slices.Values(n.GroupIDs)), to: slices.Sorted(slices.Values(wanted[n.ID]))}
+			k.at = k.from
+			byKey[key] = k
+			s.cohorts = append(s.cohorts, k)
+		}
+		k.interfaces = append(k.interfaces, n)
+		s.cohortOf[n.ID] = k
+		private[k] = append(private[k], n.PrivateIPs...)
+		all[k] = append(append(all[k], n.PrivateIPs...), n.PublicIPs...)
+	}
+	if s.still() {
+		return s
+	}
+	for _, k := range s.cohorts {
+		k.addrs, k.all = addrset.Of(private[k]...), addrset.Of(all[k]...)
+		k.now, k.then = s.permit(s.from, s.from, k.from, k.network), s.permit(s.to, s.to, k.to, k.network)
+		for i := range directions {
+			k.least[i], k.most[i] = k.now[i].Intersect(k.then[i]), k.now[i].Union(k.then[i])
+		}
+		k.free = s.Relabels && k.moves() && s.stable(k)
+	}
+	s.mix()
+	slices.SortFunc(s.cohorts, func(a, b *cohort) int {
+		return cmp.Or(strings.Compare(a.network, b.network), slices.Compare(a.from, b.from), slices.Compare(a.to, b.to))
+	})
+	return s
+}
+
+// still reports whether nothing changes but tags and descriptions.
+func (s *Survey) still() bool {
+	if slices.ContainsFunc(s.cohorts, (*cohort).moves) || len(s.From.Groups) != len(s.To.Groups) {
+		return false
+	}
+	for i := range s.From.Groups {
+		is, want := &s.From.Groups[i], &s.To.Groups[i]
+		if is.ID != want.ID || !slices.EqualFunc(is.Rules, want.Rules, cloud.Rule.Same) && !slices.Equal(keysOf(is.Rules), keysOf(want.Rules)) {
+			return false
+		}
+	}
+	return true
+}
+
+// stable reports whether a cohort holds nothing of ours that means something else before or after.
+func (s *Survey) stable(k *cohort) bool {
+	for _, g := range slices.Concat(k.from, k.to) {
+		if !s.Stable[g] && !(slices.Contains(k.from, g) && slices.Contains(k.to, g) && !s.owns(g)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Survey) owns(group string) bool {
+	g := s.to.Group(group)
+	if g == nil {
+		g = s.from.Group(group)
+	}
+	return g != nil && s.Ours(g)
+}
+
+// mix extends what free cohorts may allow one another: each end of a flow may be taken for what it was or for what it will be. What
+// they must allow does not become less by that.
+func (s *Survey) mix() {
+	var sets []addrset.Set
+	for _, k := range s.cohorts {
+		if k.free {
+			sets = append(sets, k.addrs)
+		}
+	}
+	if len(sets) == 0 {
+		return
+	}
+	free := addrset.Union(sets...)
+	for _, k := range s.cohorts {
+		if !k.free {
+			continue
+		}
+		for _, m := range []struct {
+			rules, members *model.View
+			groups         []string
+		}{{s.from, s.to, k.from}, {s.to, s.to, k.from}, {s.to, s.from, k.to}} {
+			for i, d := range directions {
+				k.most[i] = k.most[i].Union(model.Permit(m.rules.Rules(m.groups, d), func(p cloud.Peer) (addrset.Set, bool) {
+					if !s.Stable[p.GroupID] {
+						return addrset.Set{}, true
+					}
+					set, _ := m.members.Addresses(p, k.network)
+					return set.Intersect(free), true
+				}))
+			}
+		}
+	}
+}
+
+type permitKey struct {
+	rules, members  *model.View
+	groups, network string
+}
+
+// permit is what the holders of groups allow by the rules of one moment and the members of groups of the same or another one.
+func (s *Survey) permit(rules, members *model.View, groups []string, network string) (out [2]flow.Permit) {
+	key := permitKey{rules, members, strings.Join(groups, " "), network}
+	if p, ok := s.permits[key]; ok {
+		return p
+	}
+	s.stop()
+	for i, d := range directions {
+		out[i] = model.Permit(rules.Rules(groups, d), func(p cloud.Peer) (addrset.Set, bool) { return members.Addresses(p, network) })
+	}
+	s.permits[key] = out
+	return out
+}
+
+func (s *Survey) stop() {
+	if s.Stop != nil {
+		s.Stop()
+	}
+}

@@ -1,0 +1,345 @@
+package transition
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// Kind is what is wrong with an edit.
+type Kind string
+
+// The kinds of violations.
+const (
+	// Leak: a flow would be allowed that is allowed neither now nor in the end.
+	Leak Kind = "leak"
+	// Gap: a flow would be cut that is allowed both now and in the end.
+	Gap Kind = "gap"
+	// Room: a group, an interface or the region has no room for it.
+	Room Kind = "room"
+	// Name: a rule refers to a group of another network that is still to be created, whose ID is not known.
+	Name Kind = "name"
+)
+
+// Violation is why an edit is not clean at this moment.
+type Violation struct {
+	Kind Kind
+	// Network is where it would be done.
+	Network string
+	// Group and Rule are the edit of a rule; Group alone is a group that is to be created or deleted.
+	Group string
+	Rule  cloud.Rule
+	// Interfaces are those that would move.
+	Interfaces []string
+	// Direction, Service and Addrs are the flow, seen from Holders, whose rules allow it or do not any more.
+	Direction cloud.Direction
+	Service   flow.Service
+	Addrs     addrset.Set
+	Holders   []string
+	// Needed and Available are the numbers where there is no room.
+	Needed, Available int
+
+	mover, holder *cohort
+}
+
+func ids(k *cohort) []string {
+	out := make([]string, len(k.interfaces))
+	for i, n := range k.interfaces {
+		out[i] = n.ID
+	}
+	return out
+}
+
+func violation(kind Kind, holder *cohort, i int, s flow.Service, addrs addrset.Set) *Violation {
+	return &Violation{Kind: kind, Direction: directions[i], Service: s, Addrs: addrs, Holders: ids(holder), holder: holder}
+}
+
+// leaks looks for a flow that a holder must not be allowed at any time.
+func (st *state) leaks(y *cohort, r cloud.Rule, groups []string) *Violation {
+	i, service := indexOf(r.Direction), flow.ServiceOf(r.Match)
+	addrs, known := st.anyone(r.Peer, y.network)
+	if !known {
+		if !opaqueIn(y.now[i], service, r.Peer) && !opaqueIn(y.then[i], service, r.Peer) {
+			return violation(Leak, y, i, service, addrs)
+		}
+		return nil
+	}
+	if addrs = y.others(addrs); addrs.Empty() || y.may(i, service, addrs, groups) {
+		return nil
+	}
+	return violation(Leak, y, i, service, addrs)
+}
+
+// opaqueIn reports whether a peer whose members are not known is allowed for all of a service.
+func opaqueIn(p flow.Permit, s flow.Service, peer cloud.Peer) bool {
+	if s.Protocol == cloud.AnyProtocol {
+		return !slices.ContainsFunc(p.Grants, func(g flow.Grant) bool { return !slices.Contains(g.Opaque, peer) })
+	}
+	return !slices.ContainsFunc(p.Within(s), func(g flow.Grant) bool { return !slices.Contains(g.Opaque, peer) })
+}
+
+// lacks looks for a flow that a cohort must be allowed all the time, and is not by these rules. Only flows with some
+// addresses count, unless that is nil, and only those that the other end allows all the time, too.
+func (st *state) lacks(y *cohort, i int, rules []cloud.Rule, towards *cohort) *Violation {
+	var only addrset.Set
+	if towards != nil {
+		if only = y.others(towards.addrs); only.Empty() {
+			return nil
+		}
+	}
+	is := st.always(rules, y.network)
+	var found *Violation
+	flow.Overlay(y.least[i], is, func(s flow.Service, want, have flow.Grant) {
+		if found != nil {
+			return
+		}
+		if towards == nil {
+			for _, p := range want.Opaque {
+				if !slices.Contains(have.Opaque, p) {
+					found = violation(Gap, y, i, s, addrset.Set{})
+					return
+				}
+			}
+		}
+		rest := want.All.Minus(have.All)
+		if towards != nil {
+			rest = rest.Intersect(only)
+		}
+		if rest = y.others(rest); !rest.Empty() && st.missed(y, i, s, rest) {
+			found = violation(Gap, y, i, s, rest)
+		}
+	})
+	return found
+}
+
+// misses returns the cohorts between which and this one flows would be cut if it moved now.
+func (st *state) misses(k *cohort) map[*cohort]bool {
+	out := map[*cohort]bool{}
+	if slices.ContainsFunc(k.to, func(g string) bool { return !st.exists[g] }) {
+		return out
+	}
+	st.under(k, k.to)
+	defer st.revert(k)
+	for i, d := range directions {
+		is := st.always(st.rulesOf(k.to, d), k.network)
+		flow.Overlay(k.least[i], is, func(s flow.Service, want, have flow.Grant) {
+			rest := k.others(want.All.Minus(have.All))
+			for _, x := range st.cohorts {
+				if !out[x] && st.from.Reaches(k.network, x.network) && x.addrs.Overlaps(rest) && st.missed(k, i, s, rest.Intersect(x.addrs)) {
+					out[x] = true
+				}
+			}
+		})
+	}
+	for _, g := range k.at {
+		for _, h := range st.referring(g) {
+			for _, y := range st.holders[h] {
+				if out[y] || slices.Contains(k.to, g) || !st.from.Reaches(y.network, k.network) {
+					continue
+				}
+				for i, d := range directions {
+					out[y] = out[y] || st.lacks(y, i, st.rulesOf(y.at, d), k) != nil
+				}
+			}
+		}
+	}
+	maps.DeleteFunc(out, func(_ *cohort, yes bool) bool { return !yes })
+	return out
+}
+
+// lacksOf reports whether something that a rule gives a cohort, and that it must be allowed all the time, is missed without it.
+func (st *state) lacksOf(y *cohort, r cloud.Rule, rules []cloud.Rule) bool {
+	i := indexOf(r.Direction)
+	service := flow.ServiceOf(r.Match)
+	rules = slices.DeleteFunc(slices.Clone(rules), func(o cloud.Rule) bool { return !service.MayOverlap(flow.ServiceOf(o.Match)) })
+	gives, has := st.always([]cloud.Rule{r}, y.network), st.always(rules, y.network)
+	lacks := false
+	flow.Overlay(y.least[i].Intersect(gives), has, func(s flow.Service, want, have flow.Grant) {
+		for _, p := range want.Opaque {
+			lacks = lacks || !slices.Contains(have.Opaque, p)
+		}
+		if rest := y.others(want.All.Minus(have.All)); !lacks && !rest.Empty() {
+			lacks = st.missed(y, i, s, rest)
+		}
+	})
+	return lacks
+}
+
+// missed reports whether somebody misses a flow to or from the addresses: an address that no interface here has, or an
+// interface that allows its half of it all the time.
+func (st *state) missed(y *cohort, i int, s flow.Service, addrs addrset.Set) bool {
+	for _, x := range st.cohorts {
+		if !st.from.Reaches(y.network, x.network) || !x.addrs.Overlaps(addrs) {
+			continue
+		}
+		// What is unknown there may be anybody.
+		if x.now[1-i].MayTouch(s, y.all) && x.then[1-i].MayTouch(s, y.all) {
+			return true
+		}
+		addrs = addrs.Minus(x.addrs)
+	}
+	return !addrs.Empty()
+}
+
+// checkAdd is the question about a rule of a group, while nobody moves.
+func (st *state) checkAdd(group string, r cloud.Rule) *Violation {
+	if planned(r.Peer.GroupID) && st.groups[r.Peer.GroupID].NetworkID != st.groups[group].NetworkID {
+		return &Violation{Kind: Name, Group: group, Rule: r}
+	}
+	if !st.exists[group] || r.Peer.GroupID != "" && planned(r.Peer.GroupID) && !st.exists[r.Peer.GroupID] {
+		return &Violation{Kind: Room, Group: group, Rule: r}
+	}
+	for _, y := range st.holders[group] {
+		if v := st.leaks(y, r, y.at); v != nil {
+			v.Group, v.Rule = group, r
+			return v
+		}
+	}
+	if !st.Fits(append(slices.Clone(st.rules[group]), r)) {
+		return &Violation{Kind: Room, Group: group, Rule: r, Needed: len(st.rules[group]) + 1, Available: st.Limits.RulesPerGroup}
+	}
+	return nil
+}
+
+// checkTemp is the question about a rule that is there only as long as others move: nobody may get anything by it that is
+// not allowed all the time.
+func (st *state) checkTemp(group string, r cloud.Rule) *Violation {
+	if v := st.checkAdd(group, r); v != nil {
+		return v
+	}
+	i, service := indexOf(r.Direction), flow.ServiceOf(r.Match)
+	for _, y := range st.holders[group] {
+		addrs, known := st.anyone(r.Peer, y.network)
+		if addrs = y.others(addrs); !known || !y.least[i].Allows(flow.Permit{}, service, addrs) {
+			return violation(Leak, y, i, service, addrs)
+		}
+	}
+	return nil
+}
+
+// checkRules is the question about removing rules from a group, or adding some in their place, while nobody moves: rules are
+// those that it has afterwards.
+func (st *state) checkRules(group string, rules []cloud.Rule) *Violation {
+	for _, y := range st.holders[group] {
+		for i, d := range directions {
+			after := slices.Concat(st.rulesOf(without(y.at, group), d), inDirection(rules, d))
+			if v := st.lacks(y, i, after, nil); v != nil {
+				v.Group = group
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+func without(groups []string, group string) []string {
+	return slices.DeleteFunc(slices.Clone(groups), func(g string) bool { return g == group })
+}
+
+func inDirection(rules []cloud.Rule, d cloud.Direction) []cloud.Rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r cloud.Rule) bool { return r.Direction != d })
+}
+
+// checkMove is the question about a cohort's move, which may happen before or after any other that is under way, an interface
+// at a time. If it is clean the cohort is under way then.
+func (st *state) checkMove(k *cohort, next []string) *Violation {
+	for _, g := range next {
+		if !st.exists[g] {
+			return &Violation{Kind: Room, Group: g, mover: k, Interfaces: ids(k)}
+		}
+	}
+	if len(next) > st.Limits.GroupsPerInterface {
+		return &Violation{Kind: Room, mover: k, Interfaces: ids(k), Needed: len(next), Available: st.Limits.GroupsPerInterface}
+	}
+	st.under(k, next)
+	v := st.checkOwn(k)
+	if v == nil {
+		v = st.checkOthers(k)
+	}
+	if v != nil {
+		st.revert(k)
+		v.mover, v.Interfaces = k, ids(k)
+	}
+	return v
+}
+
+// checkOwn asks what the cohort allows once it has moved.
+func (st *state) checkOwn(k *cohort) *Violation {
+	for i, d := range directions {
+		rules := st.rulesOf(k.next, d)
+		for _, r := range rules {
+			if v := st.leaks(k, r, k.next); v != nil {
+				v.Rule = r
+				return v
+			}
+		}
+		if v := st.lacks(k, i, rules, nil); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// checkOthers asks what others allow while the cohort moves: those whose rules refer to groups that it joins or leaves.
+func (st *state) checkOthers(k *cohort) *Violation {
+	for _, g := range k.next {
+		if slices.Contains(k.at, g) {
+			continue
+		}
+		for _, h := range st.referring(g) {
+			for _, y := range st.holders[h] {
+				if !st.from.Reaches(y.network, k.network) {
+					continue
+				}
+				for _, r := range st.rules[h] {
+					if r.Peer.GroupID != g {
+						continue
+					}
+					i, service := indexOf(r.Direction), flow.ServiceOf(r.Match)
+					for _, groups := range y.options() {
+						if addrs := y.others(k.addrs); slices.Contains(groups, h) && !addrs.Empty() && !y.may(i, service, addrs, groups) {
+							v := violation(Leak, y, i, service, addrs)
+							v.Group, v.Rule = h, r
+							return v
+						}
+					}
+				}
+			}
+		}
+	}
+	type half struct {
+		y      *cohort
+		option int
+		i      int
+	}
+	asked := map[half]bool{}
+	for _, g := range k.at {
+		if slices.Contains(k.next, g) {
+			continue
+		}
+		for _, h := range st.referring(g) {
+			for _, y := range st.holders[h] {
+				if !st.from.Reaches(y.network, k.network) {
+					continue
+				}
+				for option, groups := range y.options() {
+					for i, d := range directions {
+						x := half{y, option, i}
+						refers := slices.ContainsFunc(st.rules[h], func(r cloud.Rule) bool { return r.Direction == d && r.Peer.GroupID == g })
+						if asked[x] || !refers || !slices.Contains(groups, h) {
+							continue
+						}
+						asked[x] = true
+						if v := st.lacks(y, i, st.rulesOf(groups, d), k); v != nil {
+							return v
+						}
+					}
+				}
+			}
+		}
+	}
+	return nil
+}

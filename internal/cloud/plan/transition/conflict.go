@@ -1,0 +1,140 @@
+package transition
+
+import (
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+)
+
+// Conflicts returns the directions of interfaces, by ID, that have to be held back to what is allowed both before and after,
+// until others have become narrower: a flow that the old state stops at one end and the new state stops at the other would be
+// open in between, if the first end became wider before the second one became narrower.
+//
+// Where both happen by one and the same edit there is no conflict: an interface that moves is another one for its peers at
+// the moment at which it has other rules itself. And where nothing but memberships changes, two interfaces that both move
+// need no order: each of them may be taken for what it was or for what it will be.
+func (s *Survey) Conflicts() map[string][2]bool {
+	return s.held(s.meetings(), s.atOnce)
+}
+
+// Across is Conflicts for flows between interfaces of this region and those of another one. Nothing happens at once there.
+func (s *Survey) Across(other *Survey) map[string][2]bool {
+	return s.held(s.meet(s.sides(), other.sides()), func(x, y *cohort, _ int) bool { return x.free && y.free })
+}
+
+// held are the directions of interfaces that become wider too early, unless both ends change at once.
+func (s *Survey) held(all []meeting, atOnce func(x, y *cohort, i int) bool) map[string][2]bool {
+	out := map[string][2]bool{}
+	for _, m := range all {
+		if atOnce(m.wider, m.narrower, m.direction) {
+			continue
+		}
+		for _, n := range m.wider.interfaces {
+			if !s.Urgent[n.ID] {
+				held := out[n.ID]
+				held[m.direction] = true
+				out[n.ID] = held
+			}
+		}
+	}
+	return out
+}
+
+// meeting is a pair of cohorts one of which becomes wider towards the other in a direction, where the other becomes narrower.
+type meeting struct {
+	wider, narrower *cohort
+	direction       int
+}
+
+// side is a cohort with what it comes to allow and what it ceases to.
+type side struct {
+	*cohort
+	wider, narrower [2][]flow.Grant
+}
+
+// sides are the cohorts that change.
+func (s *Survey) sides() (sides []*side) {
+	for _, k := range s.cohorts {
+		x := &side{cohort: k}
+		for i := range directions {
+			x.wider[i], x.narrower[i] = k.then[i].Minus(k.now[i]), k.now[i].Minus(k.then[i])
+		}
+		if len(x.wider[0])+len(x.wider[1])+len(x.narrower[0])+len(x.narrower[1]) > 0 {
+			sides = append(sides, x)
+		}
+	}
+	return sides
+}
+
+// meetings are all of them within the region.
+func (s *Survey) meetings() []meeting {
+	sides := s.sides()
+	return s.meet(sides, sides)
+}
+
+// meet returns where one of some cohorts becomes wider towards one of others.
+func (s *Survey) meet(wider, narrower []*side) (out []meeting) {
+	for _, x := range wider {
+		s.stop()
+		for i := range directions {
+			if len(x.wider[i]) == 0 {
+				continue
+			}
+			for _, y := range narrower {
+				if (x != y || len(x.interfaces) > 1) && flow.Meet(x.wider[i], y.all, y.narrower[1-i], x.all) {
+					out = append(out, meeting{x.cohort, y.cohort, i})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// findAtomic marks the cohorts that have to move by one edit, because the permits of others change by the same one.
+func (s *Survey) findAtomic() {
+	for _, m := range s.meetings() {
+		if s.atOnce(m.wider, m.narrower, m.direction) {
+			for _, k := range []*cohort{m.wider, m.narrower} {
+				k.atomic = k.atomic || k.moves() && !k.free
+			}
+		}
+	}
+}
+
+// atOnce reports whether x becomes wider towards y in direction i by the same edit by which y becomes narrower towards x.
+func (s *Survey) atOnce(x, y *cohort, i int) bool {
+	switch {
+	case s.apart(x) || s.apart(y):
+		return false
+	case x.moves() && y.moves():
+		return x.free && y.free && x != y
+	case x.moves():
+		// y becomes narrower when x moves, if with its present rules it will not allow x any more.
+		return s.mixed(s.to, y, s.from, 1-i, x.all).equal(y.then[1-i], x.all)
+	case y.moves():
+		// x becomes wider when y moves, if its new rules alone do not allow more of y.
+		return s.mixed(s.from, x, s.to, i, y.all).equal(x.now[i], y.all)
+	}
+	return false
+}
+
+// towards is what a cohort allows to some addresses.
+type towards flow.Permit
+
+func (t towards) equal(o flow.Permit, addrs addrset.Set) bool {
+	same := true
+	flow.Overlay(flow.Permit(t), o, func(_ flow.Service, x, y flow.Grant) {
+		same = same && x.All.Intersect(addrs).Equal(y.All.Intersect(addrs))
+	})
+	return same
+}
+
+// mixed is what a cohort that does not move allows to addresses by the rules of one moment and the members of groups of
+// another one.
+func (s *Survey) mixed(members *model.View, k *cohort, rules *model.View, i int, addrs addrset.Set) towards {
+	return towards(model.Permit(rules.Rules(k.from, directions[i]), func(p cloud.Peer) (addrset.Set, bool) {
+		set, known := members.Addresses(p, k.network)
+		return set.Intersect(addrs), known
+	}))
+}

@@ -1,0 +1,206 @@
+package transition
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+)
+
+// moment says which of the groups of an interface that is under way count. Interfaces move one by one and in any order, but
+// whether one is a member of a group depends on nothing but its own move.
+type moment bool
+
+const (
+	// before: those that it holds until it moves.
+	before moment = false
+	// after: those that it holds then.
+	after moment = true
+)
+
+// state is the cloud at one point of the plan, with the moves of one batch under way.
+type state struct {
+	*Survey
+	groups  map[string]*cloud.Group // by ID, those to be created included
+	exists  map[string]bool
+	rules   map[string][]cloud.Rule // present rules, sorted
+	refs    map[string]map[string]bool
+	holders map[string][]*cohort // those that hold a group, or may hold it already
+	members map[memberKey]addrset.Set
+	moving  int // cohorts that are under way
+}
+
+type memberKey struct {
+	group, network string
+	moment         moment
+}
+
+func newState(s *Survey) *state {
+	st := &state{
+		Survey: s, groups: map[string]*cloud.Group{}, exists: map[string]bool{}, rules: map[string][]cloud.Rule{}, refs: map[string]map[string]bool{},
+		holders: map[string][]*cohort{}, members: map[memberKey]addrset.Set{},
+	}
+	for i := range s.To.Groups {
+		st.groups[s.To.Groups[i].ID] = &s.To.Groups[i]
+	}
+	for i := range s.From.Groups {
+		g := &s.From.Groups[i]
+		st.groups[g.ID], st.exists[g.ID] = g, true
+		st.setRules(g.ID, keysOf(g.Rules))
+	}
+	for _, k := range s.cohorts {
+		for _, g := range k.at {
+			st.holders[g] = append(st.holders[g], k)
+		}
+	}
+	return st
+}
+
+// keysOf returns rules without identity and description, sorted, each once.
+func keysOf(rules []cloud.Rule) []cloud.Rule {
+	out := make([]cloud.Rule, len(rules))
+	for i, r := range rules {
+		out[i] = r.Key()
+	}
+	slices.SortFunc(out, cloud.Rule.Compare)
+	return slices.Compact(out)
+}
+
+// setRules gives a group its present rules.
+func (st *state) setRules(group string, rules []cloud.Rule) {
+	for _, r := range st.rules[group] {
+		if r.Peer.GroupID != "" {
+			delete(st.refs[r.Peer.GroupID], group)
+		}
+	}
+	st.rules[group] = rules
+	for _, r := range rules {
+		if id := r.Peer.GroupID; id != "" {
+			if st.refs[id] == nil {
+				st.refs[id] = map[string]bool{}
+			}
+			st.refs[id][group] = true
+		}
+	}
+}
+
+// referring returns the groups with rules that refer to a group, sorted.
+func (st *state) referring(group string) []string { return slices.Sorted(maps.Keys(st.refs[group])) }
+
+// options are the groups that a cohort may hold at this moment: one set, or two while it moves.
+func (c *cohort) options() [][]string {
+	if c.next == nil {
+		return [][]string{c.at}
+	}
+	return [][]string{c.at, c.next}
+}
+
+// under marks a cohort as moving.
+func (st *state) under(k *cohort, next []string) {
+	k.next = next
+	st.moving++
+	for _, g := range next {
+		if !slices.Contains(k.at, g) {
+			st.holders[g] = append(st.holders[g], k)
+		}
+	}
+	st.forget(k.at, next)
+}
+
+// revert takes a mark away.
+func (st *state) revert(k *cohort) {
+	for _, g := range k.next {
+		if !slices.Contains(k.at, g) {
+			st.holders[g] = slices.DeleteFunc(slices.Clone(st.holders[g]), func(o *cohort) bool { return o == k })
+		}
+	}
+	st.forget(k.at, k.next)
+	k.next = nil
+	st.moving--
+}
+
+// arrive makes the move of a cohort done.
+func (st *state) arrive(k *cohort) {
+	for _, g := range k.at {
+		if !slices.Contains(k.next, g) {
+			st.holders[g] = slices.DeleteFunc(slices.Clone(st.holders[g]), func(o *cohort) bool { return o == k })
+		}
+	}
+	st.forget(k.at, k.next)
+	k.at, k.next = k.next, nil
+	st.moving--
+}
+
+// forget drops what is remembered of the members of groups.
+func (st *state) forget(groups ...[]string) {
+	changed := map[string]bool{}
+	for _, g := range slices.Concat(groups...) {
+		changed[g] = true
+	}
+	maps.DeleteFunc(st.members, func(k memberKey, _ addrset.Set) bool { return changed[k.group] })
+}
+
+// addresses are those that a peer of a rule means in a network.
+func (st *state) addresses(p cloud.Peer, network string, m moment) (addrset.Set, bool) {
+	if p.GroupID == "" || st.groups[p.GroupID] == nil {
+		return st.from.Addresses(p, network)
+	}
+	key := memberKey{p.GroupID, network, m}
+	set, ok := st.members[key]
+	if !ok {
+		var sets []addrset.Set
+		for _, k := range st.holders[p.GroupID] {
+			groups := k.at
+			if k.next != nil && m == after {
+				groups = k.next
+			}
+			if slices.Contains(groups, p.GroupID) && st.from.Reaches(network, k.network) {
+				sets = append(sets, k.addrs)
+			}
+		}
+		set = addrset.Union(sets...)
+		st.members[key] = set
+	}
+	return set, true
+}
+
+// anyone returns the addresses that a peer means before or after the moves that are under way.
+func (st *state) anyone(p cloud.Peer, network string) (addrset.Set, bool) {
+	was, known := st.addresses(p, network, before)
+	if st.moving == 0 || !known {
+		return was, known
+	}
+	will, _ := st.addresses(p, network, after)
+	return was.Union(will), true
+}
+
+// rulesOf are the present rules of groups in a direction.
+func (st *state) rulesOf(groups []string, d cloud.Direction) []cloud.Rule {
+	var out []cloud.Rule
+	for _, g := range groups {
+		for _, r := range st.rules[g] {
+			if r.Direction == d {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// always is what rules allow in a network whoever has moved by now.
+func (st *state) always(rules []cloud.Rule, network string) flow.Permit {
+	at := func(m moment) flow.Permit {
+		return model.Permit(rules, func(p cloud.Peer) (addrset.Set, bool) { return st.addresses(p, network, m) })
+	}
+	if st.moving == 0 {
+		return at(before)
+	}
+	return at(before).Intersect(at(after))
+}
+
+// planned reports whether a group is still to be created.
+func planned(id string) bool { return strings.HasPrefix(id, model.PlannedGroupID) }
