@@ -158,7 +158,7 @@ func TestUpstreamPeers(t *testing.T) {
 		{"Out", "{networks: [10.0.0.0/8, 'fd00::/8', 192.0.2.7/24]}", `{"ipBlocks":[{"cidr":{"ip":"10.0.0.0","prefixLength":8}},` +
 			`{"cidr":{"ip":"fd00::","prefixLength":8}},{"cidr":{"ip":"192.0.2.7","prefixLength":24}}]}`, "cnp baseline anp banp"},
 		{"Out", "{networks: [0.0.0.0/0]}", `{"ipBlocks":[{"cidr":{"ip":"0.0.0.0"}}]}`, "cnp baseline anp banp"},
-		{"Out", "{domainNames: ['*.example.com', example.org.]}", `{"fqdns":["*.example.com","example.org"]}`, "cnp baseline anp"},
+		{"Out", "{domainNames: ['*.example.com', example.org.]}", `{"fqdns":["*.example.com","example.org."]}`, "cnp baseline anp"},
 		{"Out", "{nodes: {}}, {networks: [10.0.0.0/8]}, {domainNames: [a.example]}, {namespaces: {}}",
 			`{"addressGroups":["{nodeSelector=}","{namespaceSelector=}"],"fqdns":["a.example"],"ipBlocks":[{"cidr":{"ip":"10.0.0.0","prefixLength":8}}]}`, "cnp baseline anp"},
 	} {
@@ -261,7 +261,7 @@ func TestUpstreamTiers(t *testing.T) {
 		1: `Drop: rule "platform"`, 2: `Allow: rule "accept" (ClusterNetworkPolicy admin, tier 220, priority 7, rule 1)`,
 		3: `Drop: rule "deny" (ClusterNetworkPolicy last, tier 254, priority 7, rule 1)`, 4: `Drop: rule "application"`,
 		5: `Drop: rule "deny" (AdminNetworkPolicy anp, tier 251`, 6: `Reject: rule "baseline"`, 7: `Drop: rule "deny" (ClusterNetworkPolicy last`,
-		8: "Native: no policy decides", 9: "Native: no policy decides",
+		8: "Allow: no policy decides", 9: "Allow: no policy decides",
 	} {
 		r := nephele(t, world, "explain", "-f", "-", "--from", "ops/tool", "--to", "shop/web", "--port", fmt.Sprint(port))
 		if !strings.Contains(r.stdout, "ingress "+want) {

@@ -75,11 +75,13 @@ func (o Op) Resolve(network string, ids map[string]string) Op {
 			o.Target = id
 		}
 	}
-	o.Rules = slices.Clone(o.Rules)
-	for i := range o.Rules {
-		p := &o.Rules[i].Peer
-		if id, ok := find(p.GroupName); p.GroupName != "" && ok {
-			p.GroupID, p.GroupName = id, ""
+	for _, rules := range []*[]Rule{&o.Rules, &o.Replaced} {
+		*rules = slices.Clone(*rules)
+		for i := range *rules {
+			p := &(*rules)[i].Peer
+			if id, ok := find(p.GroupName); p.GroupName != "" && ok {
+				p.GroupID, p.GroupName = id, ""
+			}
 		}
 	}
 	groups := append([]string(nil), o.GroupIDs...)

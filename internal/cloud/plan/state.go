@@ -174,7 +174,11 @@ func (s *regionState) guardDependents() (refused bool) {
 				if len(lost) == 0 {
 					continue
 				}
-				if dependent.vm != nil && s.controllable(dependent) == "" && (dependent.released == "" || dependent.taken() && slices.ContainsFunc(lost, s.onlyWaits)) {
+				ours := dependent.vm != nil && s.controllable(dependent) == ""
+				if ours && !slices.ContainsFunc(lost, func(n *nic) bool { return n.state == Guarded }) {
+					continue // it is given back although somebody it depends on cannot be
+				}
+				if ours && (dependent.released == "" || dependent.taken() && slices.ContainsFunc(lost, s.onlyWaits)) {
 					dependent.state = Guarded
 					vacate(dependent.former)
 					continue

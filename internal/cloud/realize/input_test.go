@@ -21,7 +21,7 @@ func TestPlanInputIsWhole(t *testing.T) {
 		Shared:   map[plan.EntityRef]string{{Namespace: "other", Name: "vm"}: "vpc-1"},
 		Modes:    map[plan.VMRef]VMMode{ref: {Mode: plan.Released, Reason: "because"}},
 		Failsafe: []plan.FailsafeFlow{{Direction: "ingress"}}, MaxPerWave: 1,
-		Confirmed: map[string][]string{"eni-1": {"sg-1"}},
+		Confirmed: map[string][]string{"eni-1": {"sg-1"}}, Dependents: plan.DependentsRule{Default: plan.CutDependents},
 	}
 	want := enforcer.Computed{
 		Policies:      []*v1beta2.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{UID: "u"}, SourceRef: &v1beta2.NetworkPolicyReference{Name: "p"}}},

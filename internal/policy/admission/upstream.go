@@ -144,9 +144,9 @@ func (c *upstreamChecker) inRange(field string) string {
 	return field
 }
 
-// validDomainName reports whether a name, or "*." and a name, is one with at least two labels.
+// validDomainName reports whether a name, or "*." and a name, is one with at least two labels. A dot may end it.
 func validDomainName(name string) bool {
-	labels := strings.Split(strings.TrimPrefix(name, "*."), ".")
+	labels := strings.Split(strings.TrimSuffix(strings.TrimPrefix(name, "*."), "."), ".")
 	for _, l := range labels {
 		inner := strings.Trim(l, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 		if l == "" || inner != "" || strings.Contains("-_", l[:1]) || strings.Contains("-_", l[len(l)-1:]) {
