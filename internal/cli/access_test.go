@@ -92,10 +92,19 @@ func newOffice(t *testing.T, access Access) *office {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &office{T: t, api: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&cloudv1.CloudProviderAccount{}).Build()}
+	o := &office{T: t, api: indexed(scheme).WithStatusSubresource(&cloudv1.CloudProviderAccount{}).Build()}
 	o.inv = inventory.New(inventory.Options{Client: o.api, Secrets: o.api, Events: noEvents{}, ExternalID: accounts.externalID,
 		Clouds: map[cloudv1.CloudProvider]inventory.Open{cloudv1.CloudProviderAWS: accounts.paced(nil).open}})
 	return o
+}
+
+// indexed begins a client that finds the objects of an account, as that of a manager does.
+func indexed(scheme *runtime.Scheme) *fake.ClientBuilder {
+	b := fake.NewClientBuilder().WithScheme(scheme)
+	for _, o := range inventory.Indexed() {
+		b.WithIndex(o, inventory.FieldAccount, inventory.AccountOf)
+	}
+	return b
 }
 
 // noEvents drops events.

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -69,7 +68,7 @@ func newBothLoops(t *testing.T, account types.NamespacedName, manifests string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &bothLoops{T: t, server: server, key: account, stop: func() {}, api: fake.NewClientBuilder().WithScheme(scheme).
+	j := &bothLoops{T: t, server: server, key: account, stop: func() {}, api: indexed(scheme).
 		WithStatusSubresource(&cloudv1.CloudProviderAccount{}, &cloudv1.CloudEntitySelector{}, &cloudv1.VirtualMachine{}, &cloudv1.Vpc{}).Build()}
 	set, err := manifest.Load([]string{"-"}, strings.NewReader(strings.ReplaceAll(manifests, "ENDPOINT", server.URL())))
 	if err != nil {

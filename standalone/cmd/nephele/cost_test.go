@@ -7,11 +7,15 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +23,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,29 +55,35 @@ func profiled(dir string, program func() int) int {
 		panic(err)
 	}
 	stop := make(chan struct{})
-	go func() { // the heap whenever it is larger than ever
-		most := uint64(0)
-		for {
+	var sampling sync.WaitGroup
+	sampling.Go(func() { // the heap whenever it is a tenth larger than ever, and in the end
+		for most := uint64(0); ; {
 			select {
 			case <-stop:
 				return
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Second):
 			}
 			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			if m.HeapInuse > most {
+			if runtime.ReadMemStats(&m); m.HeapInuse > most+most/10 {
 				most = m.HeapInuse
 				writeHeap(filepath.Join(dir, "heap-peak.pprof"))
 			}
-			writeHeap(filepath.Join(dir, "heap.pprof"))
-			os.WriteFile(filepath.Join(dir, "mem.txt"), fmt.Appendf(nil, "inuse %d alloc %d sys %d released %d idle %d stacks %d\n", m.HeapInuse>>20, m.HeapAlloc>>20, m.Sys>>20, m.HeapReleased>>20, m.HeapIdle>>20, m.StackInuse>>20), 0o600)
 		}
-	}()
+	})
+	context.AfterFunc(interrupted(), func() { writeHeap(filepath.Join(dir, "heap.pprof")) })
 	code := program()
 	close(stop)
+	sampling.Wait()
 	pprof.StopCPUProfile()
 	cpu.Close()
 	return code
+}
+
+// interrupted ends when the program is told to end.
+func interrupted() context.Context {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	return ctx
 }
 
 func writeHeap(path string) {
@@ -206,6 +218,11 @@ func TestCost(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		typed, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			return false
+		}
+		m.api = typed.Discovery().RESTClient()
 		m.client, err = client.New(cfg, client.Options{Scheme: scheme})
 		return err == nil && m.client.List(t.Context(), &cloudv1.CloudProviderAccountList{}) == nil
 	})
@@ -213,11 +230,14 @@ func TestCost(t *testing.T) {
 	m.row("start")
 
 	m.create(objectsOf(server)...)
-	m.until(5*time.Minute, "the VMs", func() bool {
+	m.until(20*time.Minute, "the VMs", func() bool {
 		var s cloudv1.CloudEntitySelector
 		return m.client.Get(t.Context(), client.ObjectKey{Namespace: "vms", Name: "all"}, &s) == nil && s.Status.MatchedVMs != nil && int(*s.Status.MatchedVMs) == *costVMs
 	})
 	m.row(fmt.Sprintf("%d VMs are imported", *costVMs))
+	if os.Getenv("COST_STOP") != "" {
+		return
+	}
 
 	m.create(policies()...)
 	limit := time.Duration(max(0, *costVMs-100)) * time.Second / 5
@@ -251,8 +271,11 @@ type measurement struct {
 	cmd    *exec.Cmd
 	server *sim.Server
 	client client.Client
-	ended  chan struct{}
-	last   usage
+	api    rest.Interface
+	// counted are the requests to the API server that were told.
+	counted map[string]int
+	ended   chan struct{}
+	last    usage
 	// describing counts the calls that have only read.
 	describing int
 }
@@ -289,10 +312,45 @@ func (m *measurement) row(what string) {
 		}
 	}
 	m.describing += describing
-	m.Logf("| %s | %.0f s | %.1f s | %d MB | %d MB | %d | %d | %v |", what, now.at.Sub(m.last.at).Seconds(), (now.processor - m.last.processor).Seconds(),
-		now.resident, now.peak, describing, changing, m.server.Journal().Counts())
+	requests, detail := m.requests()
+	m.Logf("| %s | %.0f s | %.1f s | %d MB | %d MB | %d | %d | %d |", what, now.at.Sub(m.last.at).Seconds(), (now.processor - m.last.processor).Seconds(),
+		now.resident, now.peak, describing, changing, requests)
+	m.Logf("calls to the cloud: %v", m.server.Journal().Counts())
+	m.Logf("requests to the API server: %v", detail)
 	m.server.Journal().Reset()
 	m.last = now
+}
+
+// requests counts the requests to the API server that have ended since the last call, and tells the most frequent ones.
+func (m *measurement) requests() (total int, most []string) {
+	m.Helper()
+	text, err := m.api.Get().AbsPath("/metrics").DoRaw(m.Context())
+	if err != nil {
+		m.Fatal(err)
+	}
+	now := map[string]int{}
+	for _, line := range regexp.MustCompile(`(?m)^apiserver_request_total\{(.*)\} ([0-9]+)$`).FindAllStringSubmatch(string(text), -1) {
+		labels := map[string]string{}
+		for _, l := range regexp.MustCompile(`(\w+)="([^"]*)"`).FindAllStringSubmatch(line[1], -1) {
+			labels[l[1]] = l[2]
+		}
+		n, err := strconv.Atoi(line[2])
+		if err != nil {
+			m.Fatal(err)
+		}
+		now[strings.TrimSuffix(labels["verb"]+" "+labels["resource"]+"/"+labels["subresource"], "/")] += n
+	}
+	var names []string
+	for name, n := range now {
+		if n -= m.counted[name]; n > 0 && !strings.HasPrefix(name, "WATCH ") {
+			total += n
+			names = append(names, fmt.Sprintf("%6d %s", n, name))
+		}
+	}
+	slices.Sort(names)
+	slices.Reverse(names)
+	m.counted = now
+	return total, names[:min(len(names), 12)]
 }
 
 func (m *measurement) create(objects ...client.Object) {
