@@ -43,40 +43,42 @@ func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, conditions []metav1.Co
 		switch p.Phase {
 		case cloudv1.PolicyPhaseFailed:
 			if old.Phase != p.Phase || old.Message != p.Message {
-				failed = append(failed, note(name+": "+p.Message))
+				failed = append(failed, name+": "+p.Message)
 			}
 			reported = 0
 		case cloudv1.PolicyPhaseRealized:
 			if reported != p.Generation {
-				realized = append(realized, name+" is enforced on this VM")
+				realized = append(realized, name)
 			}
 			reported = p.Generation
 		}
 		told[p.UID] = reported
 	}
 	s.told[vm.UID] = told
-	s.say(vm, corev1.EventTypeWarning, eventFailed, failed...)
-	s.say(vm, corev1.EventTypeNormal, eventRealized, realized...)
+	// One event for all policies: a second one with the same reason would only be counted, and its text would be lost.
+	if len(failed) > 0 {
+		s.say(vm, corev1.EventTypeWarning, eventFailed, strings.Join(failed, "; "))
+	}
+	if len(realized) == 1 {
+		s.say(vm, corev1.EventTypeNormal, eventRealized, realized[0]+" is enforced on this VM")
+	} else if len(realized) > 1 {
+		s.say(vm, corev1.EventTypeNormal, eventRealized, strings.Join(realized, ", ")+" are enforced on this VM")
+	}
 	if len(after) == 0 && !isBraked(vm.Status.Conditions) && (len(before) > 0 || isBraked(conditions)) {
 		delete(s.told, vm.UID)
 		s.say(vm, corev1.EventTypeNormal, eventReleased, "no policy applies any more; the VM is under its own security groups")
 	}
 }
 
-// say writes the events of a VM for one reason, unless many VMs have had some.
-func (s *StatusWriter) say(vm *cloudv1.VirtualMachine, kind, reason string, texts ...string) {
-	if len(texts) == 0 {
-		return
-	}
+// say writes an event of a VM, unless many VMs have had one for the same reason.
+func (s *StatusWriter) say(vm *cloudv1.VirtualMachine, kind, reason, text string) {
 	if s.chorus == nil {
 		s.chorus = map[string]int{}
 	}
 	if s.chorus[reason]++; s.chorus[reason] > mostTold {
 		return
 	}
-	for _, text := range texts {
-		s.Events.Eventf(vm, nil, kind, reason, "Realize", "%s", text)
-	}
+	s.Events.Eventf(vm, nil, kind, reason, "Realize", "%s", note(text))
 }
 
 // sumUp tells the account what was not told of each VM.

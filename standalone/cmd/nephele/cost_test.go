@@ -205,7 +205,7 @@ func TestCost(t *testing.T) {
 			t.Errorf("nephele up: %v\n%s", end, out.String())
 		}
 	})
-	m := &measurement{T: t, cmd: cmd, server: server, ended: ended, last: usage{at: time.Now()}}
+	m := &measurement{T: t, cmd: cmd, server: server, ended: ended, begin: time.Now(), last: usage{at: time.Now()}}
 	m.until(2*time.Minute, "ready", func() bool {
 		cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(data, "kubeconfig"))
 		if err != nil {
@@ -235,13 +235,10 @@ func TestCost(t *testing.T) {
 		return m.client.Get(t.Context(), client.ObjectKey{Namespace: "vms", Name: "all"}, &s) == nil && s.Status.MatchedVMs != nil && int(*s.Status.MatchedVMs) == *costVMs
 	})
 	m.row(fmt.Sprintf("%d VMs are imported", *costVMs))
-	if os.Getenv("COST_STOP") != "" {
-		return
-	}
 
 	m.create(policies()...)
 	limit := time.Duration(max(0, *costVMs-100)) * time.Second / 5
-	m.until(2*limit+time.Minute, "all policies are realized", func() bool {
+	m.until(3*limit+5*time.Minute, "all policies are realized", func() bool {
 		var list v1beta1.ClusterNetworkPolicyList
 		if m.client.List(t.Context(), &list) != nil || len(list.Items) != 2*costRoles {
 			return false
@@ -260,8 +257,9 @@ func TestCost(t *testing.T) {
 	})
 	m.pass(20 * time.Second)
 	m.row("20 s after that")
-	if n := m.describing; n > 100 {
-		t.Errorf("%d describing calls, more than 100", n)
+	// In each minute a poll of up to eight calls and some heartbeats are due; what we change ourselves is not read again one by one.
+	if bound := 60 + int(20*time.Since(m.begin).Minutes()); m.describing > bound {
+		t.Errorf("%d describing calls, more than %d", m.describing, bound)
 	}
 }
 
@@ -275,6 +273,7 @@ type measurement struct {
 	// counted are the requests to the API server that were told.
 	counted map[string]int
 	ended   chan struct{}
+	begin   time.Time
 	last    usage
 	// describing counts the calls that have only read.
 	describing int
