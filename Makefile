@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim demo test fmt vet generate verify-generated staticcheck race bench scale matrix worlds clean
+.PHONY: help build build-slim demo test fmt vet generate verify-generated staticcheck race bench scale cost matrix worlds clean
 
 # Its version and its checksum are in go.tools.mod and go.tools.sum.
 STATICCHECK := go tool -modfile=$(CURDIR)/go.tools.mod staticcheck
@@ -72,6 +72,10 @@ worlds: ## Play random worlds against the planner (WORLDS=100000 SEED=1 RESTARTS
 
 scale: ## Measure, in virtual time, how long changes of whole fleets take under the cloud's rate limits (5 minutes)
 	go test ./test/scale -v -full -timeout 1h
+
+COST_VMS ?= 2000
+cost: ## Measure what "nephele up" uses to take over a fleet at the rates of EC2 (COST_VMS=2000, COST_PROFILES=dir; 8 minutes)
+	cd standalone && go test ./cmd/nephele -run 'TestCost$$' -v -timeout 1h -args -cost-vms $(COST_VMS) $(if $(COST_PROFILES),-cost-profiles $(abspath $(COST_PROFILES)))
 
 clean: ## Remove what was built
 	rm -rf bin

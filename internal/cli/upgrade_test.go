@@ -56,6 +56,15 @@ type noReports struct{}
 
 func (noReports) Publish(context.Context, realize.Report) {}
 
+// indexed begins a client that finds the objects of an account, as that of a manager does.
+func indexed(scheme *runtime.Scheme) *fake.ClientBuilder {
+	b := fake.NewClientBuilder().WithScheme(scheme)
+	for _, o := range inventory.Indexed() {
+		b.WithIndex(o, inventory.FieldAccount, inventory.AccountOf)
+	}
+	return b
+}
+
 func newBothLoops(t *testing.T, account types.NamespacedName, manifests string) *bothLoops {
 	t.Helper()
 	state, _, err := estate.Load(realAccount)
@@ -71,7 +80,7 @@ func newBothLoops(t *testing.T, account types.NamespacedName, manifests string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &bothLoops{T: t, server: server, key: account, stop: func() {}, api: fake.NewClientBuilder().WithScheme(scheme).
+	j := &bothLoops{T: t, server: server, key: account, stop: func() {}, api: indexed(scheme).
 		WithStatusSubresource(&cloudv1.CloudProviderAccount{}, &cloudv1.CloudEntitySelector{}, &cloudv1.VirtualMachine{}, &cloudv1.Vpc{}).Build()}
 	set, err := manifest.Load([]string{"-"}, strings.NewReader(strings.ReplaceAll(manifests, "ENDPOINT", server.URL())))
 	if err != nil {

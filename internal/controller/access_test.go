@@ -43,9 +43,18 @@ func newOffice(t *testing.T, access Access) *office {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &office{T: t, api: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&cloudv1.CloudProviderAccount{}).Build()}
+	o := &office{T: t, api: indexed(scheme).WithStatusSubresource(&cloudv1.CloudProviderAccount{}).Build()}
 	o.inv = inventory.New(inventory.Options{Client: o.api, Secrets: o.api, Events: noEvents{}, ExternalID: externalIDs(Clouds(), "cluster"), Clouds: accounts})
 	return o
+}
+
+// indexed begins a client that finds the objects of an account, as that of a manager does.
+func indexed(scheme *runtime.Scheme) *fake.ClientBuilder {
+	b := fake.NewClientBuilder().WithScheme(scheme)
+	for _, o := range inventory.Indexed() {
+		b.WithIndex(o, inventory.FieldAccount, inventory.AccountOf)
+	}
+	return b
 }
 
 // noEvents drops events.

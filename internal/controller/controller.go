@@ -219,7 +219,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 	if err := followVMs(ctx, mgr.GetCache(), status.VMChanged); err != nil {
 		return err
 	}
-	if err := inv.SetupWithManager(mgr); err != nil {
+	if err := inv.SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
 	for _, r := range []manager.Runnable{policies.reports, status, realizer, authors} {

@@ -37,6 +37,7 @@ type event struct {
 
 		Source    string    `json:"eventSource"`
 		Name      string    `json:"eventName"`
+		RequestID string    `json:"requestID"`
 		Time      time.Time `json:"eventTime"`
 		Region    string    `json:"awsRegion"`
 		Recipient string    `json:"recipientAccountId"`
@@ -59,12 +60,30 @@ type identity struct {
 	account, arn string
 }
 
+// hint is what an event hints at, and the request that it tells of; empty if it tells of none.
+type hint struct {
+	cloud.Change
+	request
+}
+
 // readEvent returns what an event hints at; false if that is nothing, for whatever reason.
-func readEvent(body string, us identity) (cloud.Change, bool) {
+func readEvent(body string, us identity) (hint, bool) {
 	var e event
 	if json.Unmarshal([]byte(body), &e) != nil || e.Account != us.account || !regionName.MatchString(e.Region) {
-		return cloud.Change{}, false
+		return hint{}, false
 	}
+	c, relevant := e.change(us)
+	if !relevant {
+		return hint{}, false
+	}
+	h := hint{Change: c}
+	if e.Kind == apiCall {
+		h.request = request{region: e.Region, call: e.Detail.Name, id: e.Detail.RequestID}
+	}
+	return h, true
+}
+
+func (e *event) change(us identity) (cloud.Change, bool) {
 	c := cloud.Change{Region: e.Region}
 	switch e.Kind {
 	case stateChange:

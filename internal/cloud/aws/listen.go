@@ -139,16 +139,48 @@ func (l *listening) once(ctx context.Context) error {
 	if len(out.Messages) == 0 {
 		return nil
 	}
-	var changes []cloud.Change
+	var hints []hint
 	for _, m := range out.Messages {
-		if c, relevant := readEvent(awssdk.ToString(m.Body), l.us); relevant {
-			changes = append(changes, c)
+		if h, relevant := readEvent(awssdk.ToString(m.Body), l.us); relevant {
+			hints = append(hints, h)
 		}
 	}
+	l.tell(ctx, hints)
+	return l.forget(ctx, out.Messages)
+}
+
+// tell hands over what is not about calls of our own. An event can be faster than the answer to the
+// call that it tells of: what was done in our name waits a moment for that.
+func (l *listening) tell(ctx context.Context, hints []hint) {
+	var changes, late []cloud.Change
+	var might []request
+	for _, h := range hints {
+		switch {
+		case l.p.own.is(h.request):
+		case h.Author.Ours && h.id != "":
+			might, late = append(might, h.request), append(late, h.Change)
+		default:
+			changes = append(changes, h.Change)
+		}
+	}
+	l.hear(changes)
+	if len(might) == 0 {
+		return
+	}
+	l.p.own.await(ctx, might)
+	changes = nil
+	for i, a := range might {
+		if !l.p.own.is(a) {
+			changes = append(changes, late[i])
+		}
+	}
+	l.hear(changes)
+}
+
+func (l *listening) hear(changes []cloud.Change) {
 	if len(changes) > 0 {
 		l.hearer.Heard(changes)
 	}
-	return l.forget(ctx, out.Messages)
 }
 
 // forget deletes messages. Those that cannot be deleted come again, which does no harm.

@@ -23,6 +23,9 @@ func (p *Provider) middleware() []func(*middleware.Stack) error {
 			return err
 		}
 		// Behind the retry middleware, so that every attempt is recorded; what is inserted there later comes before it.
+		if err := s.Finalize.Insert(middleware.FinalizeMiddlewareFunc("Remember", p.remember), "Retry", middleware.After); err != nil {
+			return err
+		}
 		return s.Finalize.Insert(middleware.FinalizeMiddlewareFunc("Audit", p.audit), "Retry", middleware.After)
 	})
 	if p.cfg.Admit != nil {

@@ -82,6 +82,7 @@ type Provider struct {
 	owner string
 	fresh map[string]time.Time // IDs of groups just created, until when a "not found" is not believed
 	kept  *kept
+	own   *ownCalls
 }
 
 var _ cloud.Provider = (*Provider)(nil)
@@ -107,7 +108,7 @@ func New(cfg Config) (*Provider, error) {
 	if cfg.Client == nil {
 		cfg.Client = newClient(to, cfg.Ambient, cfg.AttemptTimeout)
 	}
-	p := &Provider{cfg: cfg, ec2: map[string]*ec2.Client{}, fresh: map[string]time.Time{}, kept: newKept(cfg.Bounds.Objects)}
+	p := &Provider{cfg: cfg, ec2: map[string]*ec2.Client{}, fresh: map[string]time.Time{}, kept: newKept(cfg.Bounds.Objects), own: newOwnCalls(cfg.Now)}
 	base := awssdk.Config{}
 	if cfg.ambient() {
 		base = cfg.Ambient.Copy() // with the endpoints and settings of the operator's environment

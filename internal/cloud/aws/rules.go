@@ -182,6 +182,8 @@ func permission(m cloud.Match) (types.IpPermission, error) {
 			return perm, fmt.Errorf("%s: ICMP type and code must be within 0-255", m)
 		}
 	default:
+		// EC2 takes these protocols with and without ports; some services that are like it only with.
+		perm.FromPort, perm.ToPort = awssdk.Int32(-1), awssdk.Int32(-1)
 		return perm, nil
 	}
 	perm.FromPort, perm.ToPort = awssdk.Int32(int32(m.From)), awssdk.Int32(int32(m.To))

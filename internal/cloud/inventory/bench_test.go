@@ -73,6 +73,10 @@ func (w shelfStatus) Patch(ctx context.Context, o client.Object, p client.Patch,
 	return w.s.Patch(ctx, o, p)
 }
 
+func (w shelfStatus) Update(ctx context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
+	return w.s.Create(ctx, o)
+}
+
 func (s *shelf) Get(_ context.Context, key types.NamespacedName, o client.Object, _ ...client.GetOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -108,7 +108,7 @@ func TestEventsAreFollowed(t *testing.T) {
 		t.Errorf("next in %s; want the rest of the poll interval", wait)
 	}
 	l.want("readings", l.readings(after), "instance-id "+vm1)
-	l.want("writes", l.takeWrites(), "patch status web/"+vm1, "patch web/"+vm1, "patch web/virtualmachine-"+vm1)
+	l.want("writes", l.takeWrites(), "patch web/"+vm1, "patch web/virtualmachine-"+vm1, "update status web/"+vm1)
 	if ee := get(l, &antreav1alpha2.ExternalEntity{}, "web", "virtualmachine-"+vm1); ee.Labels[v1alpha1.LabelTagPrefix+"n"] != "followed" {
 		t.Errorf("labels %v", ee.Labels)
 	}

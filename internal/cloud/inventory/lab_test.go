@@ -117,7 +117,11 @@ func newLabWith(t *testing.T, o sim.Options) *lab {
 			t.Fatal(err)
 		}
 	}
-	l.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.CloudProviderAccount{},
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	for _, o := range Indexed() {
+		builder.WithIndex(o, FieldAccount, AccountOf)
+	}
+	l.api = builder.WithStatusSubresource(&v1alpha1.CloudProviderAccount{},
 		&v1alpha1.CloudEntitySelector{}, &v1alpha1.VirtualMachine{}, &v1alpha1.Vpc{}).
 		WithInterceptorFuncs(interceptor.Funcs{Create: func(
 			ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption,
@@ -138,6 +142,9 @@ func newLabWith(t *testing.T, o sim.Options) *lab {
 		}, SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			l.write("patch "+sub, o)
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		}, SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			l.write("update "+sub, o)
+			return c.SubResource(sub).Update(ctx, o, opts...)
 		}}).Build()
 	l.restart(nil)
 	return l

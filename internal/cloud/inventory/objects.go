@@ -52,11 +52,10 @@ func (s *syncer) reset() {
 // list reads the objects of the account that exist.
 func (s *syncer) list(ctx context.Context) error {
 	s.reset()
-	kind := client.MatchingLabels{v1alpha1.LabelKind: v1alpha1.LabelKindVirtualMachine}
 	var vms v1alpha1.VirtualMachineList
 	var entities antreav1alpha2.ExternalEntityList
 	var nodes antreav1alpha1.ExternalNodeList
-	err := errors.Join(s.listOf(ctx, &vms, s.accountLabel()), s.listOf(ctx, &entities, kind), s.listOf(ctx, &nodes, kind), s.listVpcs(ctx))
+	err := errors.Join(s.listOf(ctx, &vms), s.listOf(ctx, &entities), s.listOf(ctx, &nodes), s.listVpcs(ctx))
 	if err != nil {
 		return err
 	}
@@ -75,7 +74,7 @@ func (s *syncer) list(ctx context.Context) error {
 // listVpcs reads the networks of the account that exist.
 func (s *syncer) listVpcs(ctx context.Context) error {
 	var vpcs v1alpha1.VpcList
-	if err := s.listOf(ctx, &vpcs, s.accountLabel()); err != nil {
+	if err := s.listOf(ctx, &vpcs); err != nil {
 		return err
 	}
 	for i := range vpcs.Items {
@@ -84,13 +83,11 @@ func (s *syncer) listVpcs(ctx context.Context) error {
 	return nil
 }
 
-func (s *syncer) accountLabel() client.MatchingLabels {
-	return client.MatchingLabels{v1alpha1.LabelCPANamespace: s.account.Namespace}
-}
-
-func (s *syncer) listOf(ctx context.Context, into client.ObjectList, label client.MatchingLabels) error {
+// listOf reads the objects of one kind that are marked as the account's. Labels do not tell: anybody may have taken them away.
+func (s *syncer) listOf(ctx context.Context, into client.ObjectList) error {
+	marked := client.MatchingFields{FieldAccount: cloud.AccountKey(s.account.Namespace, s.account.Name)}
 	// The objects are only read: what is changed is a copy (see put). Copying them all would be most of the work.
-	if err := s.opts.Client.List(ctx, into, label, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.opts.Client.List(ctx, into, marked, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the objects of account %s: %w", s.account, err)
 	}
 	return nil
@@ -240,15 +237,15 @@ func (s *syncer) remove(ctx context.Context, o client.Object) error {
 	return nil
 }
 
-// patch writes the difference between base and o, if the object is still the one that base was read as.
+// patch writes the difference between base and o, if the object is still the one that base was read as. A status is written whole, which
+// is less work for the API server.
 func (s *syncer) patch(ctx context.Context, o, base client.Object, status bool) error {
-	how := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	before := version(base)
 	var err error
 	if status {
-		err = s.opts.Client.Status().Patch(ctx, o, how)
+		err = s.opts.Client.Status().Update(ctx, o)
 	} else {
-		err = s.opts.Client.Patch(ctx, o, how)
+		err = s.opts.Client.Patch(ctx, o, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
 	}
 	if err == nil {
 		s.wrote(before, version(o))

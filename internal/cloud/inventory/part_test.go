@@ -164,7 +164,7 @@ func TestNothingChanged(t *testing.T) {
 	l.retag("x")
 	l.advance(time.Minute)
 	l.reconcile()
-	l.want("writes", l.takeWrites(), "patch status web/"+vm1, "patch web/"+vm1, "patch web/virtualmachine-"+vm1)
+	l.want("writes", l.takeWrites(), "patch web/"+vm1, "patch web/virtualmachine-"+vm1, "update status web/"+vm1)
 	if third, _ := l.inv.Latest("clouds/acc", oregon); &third.VMs[0] == &second.VMs[0] {
 		t.Error("a change went unnoticed")
 	}

@@ -31,7 +31,7 @@ const accountsAtOnce = 128
 // SetupWithManager makes the manager call Reconcile: when an account, its Secret or a selector of it changes, when the labels of a
 // namespace change that an account's grant depends on, when an object of ours is created, changed or deleted by somebody, on Trigger, when
 // an event names something, and when an observation is due.
-func (i *Inventory) SetupWithManager(mgr manager.Manager) error {
+func (i *Inventory) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	toAccount := func(f func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			var out []reconcile.Request
@@ -48,6 +48,9 @@ func (i *Inventory) SetupWithManager(mgr manager.Manager) error {
 		}
 		return keys
 	})
+	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	changed := builder.WithPredicates(edited())
 	b := builder.ControllerManagedBy(mgr).Named("inventory").
 		For(&v1alpha1.CloudProviderAccount{}, changed).

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -89,6 +88,8 @@ type StatusWriter struct {
 	spoilt map[string]bool
 	last   map[string]Report
 	seed   maphash.Seed
+	// chorus counts what VMs were told in the report that is being written; only Start's goroutine uses it.
+	chorus map[string]int
 }
 
 // NewStatusWriter returns a StatusWriter without pending reports.
@@ -169,6 +170,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 			errs = append(errs, err)
 		}
 	}
+	s.chorus = nil
 	note(s.reportFailure(ctx, r))
 	note(s.reportBlocked(ctx, r))
 	note(s.reportDrift(ctx, r))
@@ -214,6 +216,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	}
 	note(s.writeModes(ctx, r, bySelector, all))
 	note(s.writeGuards(ctx, r, held))
+	note(s.sumUp(ctx, r))
 	s.looked(r, seen)
 	return behind, errors.Join(errs...)
 }
@@ -301,7 +304,10 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 		} else if flows := failsafeText(r.Failsafe); flows != "" && len(policies) > 0 {
 			cond.Message += "; allowed before them by failsafe of the account: " + flows
 		}
-		changed := meta.SetStatusCondition(&obj.Status.Conditions, cond)
+		changed := false
+		if vm.Mode != plan.Enforce || len(policies)+len(before) > 0 || meta.FindStatusCondition(conditions, cond.Type) != nil {
+			changed = meta.SetStatusCondition(&obj.Status.Conditions, cond)
+		} // else there is nothing to say, of which there may be thousands
 		changed = s.setModeConditions(&obj.Status.Conditions, r, vm, outlooks) || changed
 		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionRecordsSigned, vmRecordsCondition(vm)) || changed
 		changed = changed || obj.Status.PolicySummary != summary || !equality.Semantic.DeepEqual(before, policies)
@@ -324,39 +330,4 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 	s.tellVM(&obj, conditions, before, policies)
 	s.tellMode(&obj, conditions, len(policies))
 	return obj.Labels[cloudv1.LabelCESName], nil
-}
-
-// tellVM writes the events of a change of a VM's policies: each version of a policy is reported once as realized, and whenever it
-// begins to fail or fails for another reason. That a VM is released is told when nothing waits for a confirmation any more.
-func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, conditions []metav1.Condition, before, after []cloudv1.VirtualMachinePolicyStatus) {
-	known := map[types.UID]cloudv1.VirtualMachinePolicyStatus{}
-	for _, p := range before {
-		known[p.UID] = p
-	}
-	told := map[types.UID]int64{}
-	for _, p := range after {
-		old, name := known[p.UID], strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")
-		reported := s.told[vm.UID][p.UID]
-		if old.Phase == cloudv1.PolicyPhaseRealized {
-			reported = max(reported, old.Generation) // by a former process
-		}
-		switch p.Phase {
-		case cloudv1.PolicyPhaseFailed:
-			if old.Phase != p.Phase || old.Message != p.Message {
-				s.Events.Eventf(vm, nil, corev1.EventTypeWarning, "PolicyFailed", "Realize", "%s", note(name+": "+p.Message))
-			}
-			reported = 0
-		case cloudv1.PolicyPhaseRealized:
-			if reported != p.Generation {
-				s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "PolicyRealized", "Realize", "%s is enforced on this VM", name)
-			}
-			reported = p.Generation
-		}
-		told[p.UID] = reported
-	}
-	s.told[vm.UID] = told
-	if len(after) == 0 && !isBraked(vm.Status.Conditions) && (len(before) > 0 || isBraked(conditions)) {
-		delete(s.told, vm.UID)
-		s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "Released", "Realize", "no policy applies any more; the VM is under its own security groups")
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Bucket is the size of a token bucket and how many tokens per second flow back into it.
@@ -20,17 +22,12 @@ type Throttle struct {
 	speed float64
 
 	mu      sync.Mutex
-	buckets map[bucketKey]*level
+	buckets map[bucketKey]*rate.Limiter
 	custom  map[string]Bucket
 }
 
 type bucketKey struct {
 	account, region, name string
-}
-
-type level struct {
-	tokens float64
-	at     time.Time
 }
 
 // NewThrottle returns a throttle with all buckets full. Buckets refill speed times as fast as the real ones; a
@@ -39,7 +36,7 @@ func NewThrottle(now func() time.Time, speed float64) *Throttle {
 	if speed <= 0 {
 		speed = 1
 	}
-	return &Throttle{now: now, speed: speed, buckets: map[bucketKey]*level{}, custom: map[string]Bucket{}}
+	return &Throttle{now: now, speed: speed, buckets: map[bucketKey]*rate.Limiter{}, custom: map[string]Bucket{}}
 }
 
 // Set replaces the bucket of one action, in every account and region, and fills it. The action then has this one
@@ -76,32 +73,23 @@ func (t *Throttle) take(d demand) bool {
 		name += "/unfiltered"
 	}
 	calls := t.level(bucketKey{d.account, d.region, name}, size)
-	resources := (*level)(nil)
+	resources := (*rate.Limiter)(nil)
 	if b, ok := resourceBucket(d.action); ok && d.instances > 0 {
 		resources = t.level(bucketKey{d.account, d.region, d.action + "/resources"}, b)
 	}
-	if calls.tokens < 1 || resources != nil && resources.tokens < float64(d.instances) {
+	now := t.now()
+	if calls.TokensAt(now) < 1 || resources != nil && !resources.AllowN(now, d.instances) {
 		return false
 	}
-	calls.tokens--
-	if resources != nil {
-		resources.tokens -= float64(d.instances)
-	}
-	return true
+	return calls.AllowN(now, 1)
 }
 
-// level returns the bucket as it is now.
-func (t *Throttle) level(key bucketKey, b Bucket) *level {
-	now := t.now()
+// level returns the bucket, a full one at first.
+func (t *Throttle) level(key bucketKey, b Bucket) *rate.Limiter {
 	l, ok := t.buckets[key]
 	if !ok {
-		l = &level{tokens: b.Size, at: now}
+		l = rate.NewLimiter(rate.Limit(b.Refill*t.speed), int(b.Size))
 		t.buckets[key] = l
-		return l
-	}
-	if passed := now.Sub(l.at).Seconds(); passed > 0 {
-		l.tokens = min(b.Size, l.tokens+passed*b.Refill*t.speed)
-		l.at = now
 	}
 	return l
 }

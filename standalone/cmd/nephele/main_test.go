@@ -18,6 +18,9 @@ const asNephele = "NEPHELE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asNephele) != "" {
+		if dir := os.Getenv(profileDir); dir != "" {
+			os.Exit(profiled(dir, run))
+		}
 		os.Exit(run())
 	}
 	os.Exit(m.Run())

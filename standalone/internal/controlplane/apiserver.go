@@ -74,6 +74,7 @@ func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *c
 	o.GenericServerRunOptions.ComponentGlobalsRegistry = registry
 	o.SecureServing.Listener = l
 	kinds.register(o.Admission.GenericAdmission)
+	unmanaged{}.register(o.Admission.GenericAdmission)
 	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
 	for _, named := range o.Flags().FlagSets {
 		flags.AddFlagSet(named)
@@ -130,6 +131,9 @@ func serverFlags(l net.Listener, etcdURL string, creds *credentials) []string {
 		"--proxy-client-key-file=" + key(frontProxyCert),
 
 		"--profiling=false",
+		// Each change would keep a copy of a part of the tree of all objects of the kind, for over a minute, so that pages of
+		// long lists need not be read from etcd, which is in this process.
+		"--feature-gates=ListFromCacheSnapshot=false",
 		"--shutdown-watch-termination-grace-period=" + shutdownGrace.String(),
 	}
 }

@@ -23,6 +23,8 @@ func startEtcd(ctx context.Context, dir *dataDir, creds *credentials, logger *za
 	cfg.WarningUnaryRequestDuration = 300 * time.Millisecond
 	// With a single member nobody else can be elected; short ticks only shorten the wait for oneself.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
+	// Until a snapshot is made, every request stays in memory. There is no follower who could have missed one.
+	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 1000, 10
 
 	anyPort := url.URL{Scheme: "https", Host: "127.0.0.1:0"}
 	cfg.ListenClientUrls = []url.URL{anyPort}

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
@@ -37,12 +39,12 @@ type waiter struct {
 type bucket struct {
 	documented Rate
 
-	mu     sync.Mutex
-	tokens float64
-	rate   float64
+	mu sync.Mutex
+	// tokens are those of the present rate.
+	tokens *rate.Limiter
 	// rest is the rate that is exceeded only after hold.
 	rest float64
-	at   time.Time // of tokens and rate
+	at   time.Time // of the rate
 	// busy is true while the bucket is empty and somebody waits: only then may the rate grow.
 	busy bool
 	// slowed is when the rate was last reduced. What was let through before says nothing about the new rate.
@@ -55,8 +57,11 @@ type bucket struct {
 }
 
 func newBucket(r Rate, now time.Time) *bucket {
-	return &bucket{documented: r, tokens: r.Burst, rate: r.PerSecond, rest: r.PerSecond, at: now, hold: firstHold}
+	return &bucket{documented: r, tokens: rate.NewLimiter(rate.Limit(r.PerSecond), int(r.Burst)), rest: r.PerSecond, at: now, hold: firstHold}
 }
+
+// perSecond is the present rate.
+func (b *bucket) perSecond() float64 { return float64(b.tokens.Limit()) }
 
 func (b *bucket) join(w *waiter, now time.Time) {
 	b.mu.Lock()
@@ -102,11 +107,10 @@ func (b *bucket) ask(w *waiter, now time.Time) (granted bool, wait time.Duration
 	if b.next() != w {
 		return false, 0
 	}
-	if b.tokens < 1 {
+	if !b.tokens.AllowN(now, 1) {
 		b.busy = true
-		return false, max(time.Millisecond, time.Duration((1-b.tokens)/b.rate*float64(time.Second)))
+		return false, max(time.Millisecond, time.Duration((1-b.tokens.TokensAt(now))/b.perSecond()*float64(time.Second)))
 	}
-	b.tokens--
 	b.since++
 	if w.purpose == cloud.Inventory {
 		b.since = 0
@@ -126,27 +130,33 @@ func (b *bucket) wake() {
 	}
 }
 
-// advance lets tokens flow and the rate grow until now.
+// advance lets the rate grow until now.
 func (b *bucket) advance(now time.Time) {
 	passed := now.Sub(b.at)
 	b.at = now
-	if passed <= 0 {
-		return
+	if passed < 0 {
+		b.become(b.perSecond(), now) // from here on
 	}
-	seconds := passed.Seconds()
-	b.tokens = min(b.documented.Burst, b.tokens+seconds*b.rate)
-	if !b.busy {
+	if passed <= 0 || !b.busy {
 		return
 	}
 	b.well += passed
-	more := seconds * speedup * b.documented.PerSecond
+	is, more := b.perSecond(), passed.Seconds()*speedup*b.documented.PerSecond
 	switch {
-	case b.rate < b.rest:
-		b.rate = min(b.rest, b.rate+more)
-	case b.well >= b.hold, b.rate < b.documented.PerSecond && b.well >= firstHold:
-		b.rate = min(highest*b.documented.PerSecond, b.rate+more)
+	case is < b.rest:
+		b.become(min(b.rest, is+more), now)
+	case b.well >= b.hold, is < b.documented.PerSecond && b.well >= firstHold:
+		b.become(min(highest*b.documented.PerSecond, is+more), now)
 	}
 }
+
+// become changes the rate. What has flowed until now has flowed at the former one.
+func (b *bucket) become(perSecond float64, now time.Time) {
+	b.tokens.SetLimitAt(now, rate.Limit(perSecond))
+}
+
+// empty takes all tokens out.
+func (b *bucket) empty(now time.Time) { b.tokens.AllowN(now, int(max(0, b.tokens.TokensAt(now)))) }
 
 // ended learns from a call that was let through at start.
 func (b *bucket) ended(start, now time.Time, throttled bool) {
@@ -156,14 +166,16 @@ func (b *bucket) ended(start, now time.Time, throttled bool) {
 	if !throttled {
 		return
 	}
-	b.tokens, b.well = min(b.tokens, 0), 0
+	b.empty(now)
+	b.well = 0
 	if !start.After(b.slowed) {
 		return
 	}
 	b.slowed = now
-	if b.rate > b.rest && b.rate > b.documented.PerSecond {
+	is := b.perSecond()
+	if is > b.rest && is > b.documented.PerSecond {
 		b.hold = min(2*b.hold, longestHold)
 	}
-	b.rest = plateau * b.rate
-	b.rate = max(lowest*b.documented.PerSecond, slowdown*b.rate)
+	b.rest = plateau * is
+	b.become(max(lowest*b.documented.PerSecond, slowdown*is), now)
 }

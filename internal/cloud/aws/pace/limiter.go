@@ -111,7 +111,7 @@ func (l *Limiter) PerSecond(k Key) float64 {
 	b := l.bucket(k)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.rate
+	return b.perSecond()
 }
 
 func (l *Limiter) bucket(k Key) *bucket {

@@ -1,0 +1,399 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/sqs"
+)
+
+var (
+	costVMs  = flag.Int("cost-vms", 60, "how many VMs TestCost takes over; 2000 is the case that docs/performance.md tells")
+	profiles = flag.String("cost-profiles", "", "directory for a processor profile and heap profiles of the program under TestCost")
+)
+
+// profileDir, when set in the environment of the program, makes it write profiles of itself.
+const profileDir = "NEPHELE_TEST_PROFILES"
+
+// profiled runs the program, and writes what it has spent its time on, and what it holds in the end, into a directory. SIGTERM ends it.
+func profiled(dir string, program func() int) int {
+	cpu, err := os.Create(filepath.Join(dir, "cpu.pprof"))
+	if err != nil {
+		panic(err)
+	}
+	if err := pprof.StartCPUProfile(cpu); err != nil {
+		panic(err)
+	}
+	stop := make(chan struct{})
+	var sampling sync.WaitGroup
+	sampling.Go(func() { // the heap whenever it is a tenth larger than ever, and in the end
+		for most := uint64(0); ; {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Second):
+			}
+			var m runtime.MemStats
+			if runtime.ReadMemStats(&m); m.HeapInuse > most+most/10 {
+				most = m.HeapInuse
+				writeHeap(filepath.Join(dir, "heap-peak.pprof"))
+			}
+		}
+	})
+	context.AfterFunc(interrupted(), func() { writeHeap(filepath.Join(dir, "heap.pprof")) })
+	code := program()
+	close(stop)
+	sampling.Wait()
+	pprof.StopCPUProfile()
+	cpu.Close()
+	return code
+}
+
+// interrupted ends when the program is told to end.
+func interrupted() context.Context {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	return ctx
+}
+
+func writeHeap(path string) {
+	f, err := os.Create(path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_ = pprof.Lookup("heap").WriteTo(f, 0)
+}
+
+const (
+	costRegion = "eu-west-1"
+	costRoles  = 10
+)
+
+// fleet describes an account with n VMs of one VPC, in ten roles.
+func fleet(n int) string {
+	var b strings.Builder
+	b.WriteString("accounts:\n- id: \"111122223333\"\n  regions:\n  - name: " + costRegion + "\n    vpcs:\n    - name: fleet\n      id: vpc-00000001\n      cidrs: [10.0.0.0/8]\n      groups:\n")
+	for i := range costRoles {
+		fmt.Fprintf(&b, "      - {name: r%d, rules: [\"tcp 22 from 10.0.0.0/8\"]}\n", i)
+	}
+	b.WriteString("      vms:\n")
+	addr := netip.MustParseAddr("10.0.0.10")
+	for i := range n {
+		fmt.Fprintf(&b, "      - {name: vm-%05d, ip: %s, groups: [r%d], tags: {role: r%d, team: t%d, env: prod}}\n", i, addr, i%costRoles, i%costRoles, i%7)
+		addr = addr.Next()
+	}
+	return b.String()
+}
+
+// usage is what a process has used so far.
+type usage struct {
+	at        time.Time
+	processor time.Duration
+	resident  int
+	peak      int
+}
+
+func usageOf(t *testing.T, pid int) usage {
+	t.Helper()
+	u := usage{at: time.Now()}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Skip("this measures processes by /proc, which is not here: ", err)
+	}
+	// The name of the program, in parentheses, may have spaces.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	for _, f := range fields[11:13] {
+		ticks, err := strconv.Atoi(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.processor += time.Duration(ticks) * 10 * time.Millisecond
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if name != "VmRSS" && name != "VmHWM" {
+			continue
+		}
+		kib, err := strconv.Atoi(strings.Fields(rest)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "VmRSS" {
+			u.resident = kib >> 10
+		} else {
+			u.peak = kib >> 10
+		}
+	}
+	return u
+}
+
+// TestCost takes over a fleet under the rates of EC2, 30 ms away and with a queue of events, and measures what "nephele up" uses for that.
+func TestCost(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "fleet.yaml")
+	if err := os.WriteFile(file, []byte(fleet(*costVMs)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state, _, err := estate.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{
+		State: state, Throttle: true, Latency: 30 * time.Millisecond, JournalSize: 100, Events: sim.EventOptions{Queue: sim.DefaultEventQueue},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	data := filepath.Join(dir, "data")
+	cmd := program(t, "up", "--data-dir", data, "--listen", "127.0.0.1:0")
+	if *profiles != "" {
+		cmd.Env = append(cmd.Env, profileDir+"="+*profiles)
+	}
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	var end error
+	go func() { end = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		<-ended
+		if end != nil {
+			t.Errorf("nephele up: %v\n%s", end, out.String())
+		}
+	})
+	m := &measurement{T: t, cmd: cmd, server: server, ended: ended, begin: time.Now(), last: usage{at: time.Now()}}
+	m.until(2*time.Minute, "ready", func() bool {
+		cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(data, "kubeconfig"))
+		if err != nil {
+			return false
+		}
+		cfg.QPS, cfg.Burst = 200, 400
+		scheme := kruntime.NewScheme()
+		for _, add := range []func(*kruntime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme, v1beta1.AddToScheme, v1alpha2.AddToScheme} {
+			if err := add(scheme); err != nil {
+				t.Fatal(err)
+			}
+		}
+		typed, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			return false
+		}
+		m.api = typed.Discovery().RESTClient()
+		m.client, err = client.New(cfg, client.Options{Scheme: scheme})
+		return err == nil && m.client.List(t.Context(), &cloudv1.CloudProviderAccountList{}) == nil
+	})
+	m.pass(5 * time.Second)
+	m.row("start")
+
+	m.create(objectsOf(server)...)
+	m.until(20*time.Minute, "the VMs", func() bool {
+		var s cloudv1.CloudEntitySelector
+		return m.client.Get(t.Context(), client.ObjectKey{Namespace: "vms", Name: "all"}, &s) == nil && s.Status.MatchedVMs != nil && int(*s.Status.MatchedVMs) == *costVMs
+	})
+	m.row(fmt.Sprintf("%d VMs are imported", *costVMs))
+
+	m.create(policies()...)
+	limit := time.Duration(max(0, *costVMs-100)) * time.Second / 5
+	m.until(3*limit+5*time.Minute, "all policies are realized", func() bool {
+		var list v1beta1.ClusterNetworkPolicyList
+		if m.client.List(t.Context(), &list) != nil || len(list.Items) != 2*costRoles {
+			return false
+		}
+		for i := range list.Items {
+			if list.Items[i].Status.Phase != v1beta1.NetworkPolicyRealized {
+				return false
+			}
+		}
+		return true
+	})
+	m.row(fmt.Sprintf("20 policies take over %d VMs (the rate of EC2 alone: %s)", *costVMs, limit))
+	m.until(2*time.Minute, "the queue is empty", func() bool {
+		visible, hidden, err := server.Queues().Depth(sqs.Ref{Account: "111122223333", Region: costRegion, Name: sim.DefaultEventQueue})
+		return err == nil && visible+hidden == 0
+	})
+	m.pass(20 * time.Second)
+	m.row("20 s after that")
+	// In each minute a poll of up to eight calls and some heartbeats are due; what we change ourselves is not read again one by one.
+	if bound := 60 + int(20*time.Since(m.begin).Minutes()); m.describing > bound {
+		t.Errorf("%d describing calls, more than %d", m.describing, bound)
+	}
+}
+
+// measurement follows one process.
+type measurement struct {
+	*testing.T
+	cmd    *exec.Cmd
+	server *sim.Server
+	client client.Client
+	api    rest.Interface
+	// counted are the requests to the API server that were told.
+	counted map[string]int
+	ended   chan struct{}
+	begin   time.Time
+	last    usage
+	// describing counts the calls that have only read.
+	describing int
+}
+
+func (m *measurement) until(limit time.Duration, what string, done func() bool) {
+	m.Helper()
+	for begin := time.Now(); !done(); m.pass(200 * time.Millisecond) {
+		if time.Since(begin) > limit {
+			m.Fatalf("not after %s: %s", limit, what)
+		}
+	}
+}
+
+func (m *measurement) pass(d time.Duration) {
+	m.Helper()
+	select {
+	case <-m.ended:
+		m.Fatal("nephele up has ended")
+	case <-time.After(d):
+	}
+}
+
+// row tells what was used since the last row.
+func (m *measurement) row(what string) {
+	m.Helper()
+	now := usageOf(m.T, m.cmd.Process.Pid)
+	describing, changing := 0, 0
+	for action, n := range m.server.Journal().Counts() {
+		switch {
+		case strings.HasPrefix(action, "Describe"), strings.HasPrefix(action, "Get"):
+			describing += n
+		case action != "ReceiveMessage" && action != "DeleteMessageBatch":
+			changing += n
+		}
+	}
+	m.describing += describing
+	requests, detail := m.requests()
+	m.Logf("| %s | %.0f s | %.1f s | %d MB | %d MB | %d | %d | %d |", what, now.at.Sub(m.last.at).Seconds(), (now.processor - m.last.processor).Seconds(),
+		now.resident, now.peak, describing, changing, requests)
+	m.Logf("calls to the cloud: %v", m.server.Journal().Counts())
+	m.Logf("requests to the API server: %v", detail)
+	m.server.Journal().Reset()
+	m.last = now
+}
+
+// requests counts the requests to the API server that have ended since the last call, and tells the most frequent ones.
+func (m *measurement) requests() (total int, most []string) {
+	m.Helper()
+	text, err := m.api.Get().AbsPath("/metrics").DoRaw(m.Context())
+	if err != nil {
+		m.Fatal(err)
+	}
+	now := map[string]int{}
+	for _, line := range regexp.MustCompile(`(?m)^apiserver_request_total\{(.*)\} ([0-9]+)$`).FindAllStringSubmatch(string(text), -1) {
+		labels := map[string]string{}
+		for _, l := range regexp.MustCompile(`(\w+)="([^"]*)"`).FindAllStringSubmatch(line[1], -1) {
+			labels[l[1]] = l[2]
+		}
+		n, err := strconv.Atoi(line[2])
+		if err != nil {
+			m.Fatal(err)
+		}
+		now[strings.TrimSuffix(labels["verb"]+" "+labels["resource"]+"/"+labels["subresource"], "/")] += n
+	}
+	var names []string
+	for name, n := range now {
+		if n -= m.counted[name]; n > 0 && !strings.HasPrefix(name, "WATCH ") {
+			total += n
+			names = append(names, fmt.Sprintf("%6d %s", n, name))
+		}
+	}
+	slices.Sort(names)
+	slices.Reverse(names)
+	m.counted = now
+	return total, names[:min(len(names), 12)]
+}
+
+func (m *measurement) create(objects ...client.Object) {
+	m.Helper()
+	for _, o := range objects {
+		if err := m.client.Create(m.Context(), o); err != nil {
+			m.Fatalf("create %T %s: %v", o, o.GetName(), err)
+		}
+	}
+}
+
+func objectsOf(server *sim.Server) []client.Object {
+	ns := func(name string) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	queue := sqs.Ref{Account: "111122223333", Region: costRegion, Name: sim.DefaultEventQueue}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "keys"}, StringData: map[string]string{
+		"credentials": fmt.Sprintf(`{"accessKeyId": %q, "accessKeySecret": %q}`, estate.DefaultAccessKeyID, estate.DefaultSecret)}}
+	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "fleet"}}
+	account.Spec.AWSConfig = &cloudv1.CloudProviderAccountAWSConfig{Region: []string{costRegion}, Endpoint: server.URL(),
+		SecretRef:  &cloudv1.SecretReference{Namespace: "cloud", Name: "keys", Key: "credentials"},
+		EventQueue: []cloudv1.AWSEventQueue{{URL: server.URL() + queue.Path(), Region: costRegion}}}
+	all := int32(100)
+	account.Spec.Brake = &cloudv1.Brake{Percent: &all}
+	selector := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "all"}}
+	selector.Spec.AccountNamespace, selector.Spec.AccountName = "cloud", "fleet"
+	selector.Spec.VMSelector = []cloudv1.VirtualMachineSelector{{VpcMatch: &cloudv1.EntityMatch{MatchID: "vpc-00000001"}}}
+	return []client.Object{ns("cloud"), ns("vms"), secret, account, selector}
+}
+
+// policies are twenty: every role admits two others, each on a port of its own.
+func policies() []client.Object {
+	of := func(role int) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{cloudv1.LabelTagPrefix + "role": fmt.Sprintf("r%d", role%costRoles)}}
+	}
+	var out []client.Object
+	for i := range 2 * costRoles {
+		p := &v1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p%02d", i)}}
+		port, protocol := intstr.FromInt32(int32(1000+i)), v1beta1.Protocol("TCP")
+		p.Spec.Priority, p.Spec.Tier = 5, "application"
+		p.Spec.AppliedTo = []v1beta1.AppliedTo{{ExternalEntitySelector: of(i)}}
+		p.Spec.Ingress = []v1beta1.Rule{{Action: v1beta1.RuleActionAllow, From: []v1beta1.NetworkPolicyPeer{{ExternalEntitySelector: of(i + 1 + 2*(i/costRoles))}},
+			Ports: []v1beta1.NetworkPolicyPort{{Protocol: &protocol, Port: &port}}}}
+		out = append(out, p)
+	}
+	return out
+}
