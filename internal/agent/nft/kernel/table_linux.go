@@ -40,6 +40,8 @@ var (
 type Table struct {
 	name   string
 	socket *socket
+	// commit is that of the socket; tests let it fail.
+	commit func([]message) error
 
 	mu sync.Mutex
 	// held is what the kernel holds; nil if that must be read first.
@@ -55,7 +57,7 @@ func Open(name string) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Table{name: name, socket: s}, nil
+	return &Table{name: name, socket: s, commit: s.commit}, nil
 }
 
 // Close ends the work with the table, which stays as it is.
@@ -108,7 +110,7 @@ func (t *Table) apply(want *nft.Program) (w Written, err error) {
 		return w, err
 	}
 	if w.Messages = len(messages); w.Messages > 0 {
-		if err := t.socket.commit(messages); err != nil {
+		if err := t.commit(messages); err != nil {
 			return w, fmt.Errorf("table %s: %w", t.name, meaning(err))
 		}
 	}
@@ -143,7 +145,7 @@ func (t *Table) Delete() error {
 	if err != nil || !state.there {
 		return err
 	}
-	if err := t.socket.commit([]message{t.newTable(state), t.deleteTable()}); err != nil {
+	if err := t.commit([]message{t.newTable(state), t.deleteTable()}); err != nil {
 		return fmt.Errorf("delete table %s: %w", t.name, meaning(err))
 	}
 	return nil
@@ -247,7 +249,7 @@ func (t *Table) reconcile(want *nft.Program, w *Written) ([]message, error) {
 func (t *Table) ownership() bool {
 	b := attrText(nil, unix.NFTA_TABLE_NAME, t.name+"-probe")
 	create := message{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, attrNumber(slices.Clone(b), unix.NFTA_TABLE_FLAGS, tableOwner|tablePersist)}
-	return t.socket.commit([]message{create, {unix.NFT_MSG_DELTABLE, 0, b}}) == nil
+	return t.commit([]message{create, {unix.NFT_MSG_DELTABLE, 0, b}}) == nil
 }
 
 func (t *Table) keyedSets(there map[nft.SetName]*readSet) []message {
