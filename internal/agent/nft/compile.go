@@ -100,6 +100,8 @@ type Result struct {
 	Program *Program
 	// Refusals are sorted by policy.
 	Refusals []Refusal
+	// Ambiguous tells that several entities have the key, and so all policies are refused.
+	Ambiguous bool
 	// Isolated says, by direction, that what no rule allows is dropped.
 	Isolated [2]bool
 }
@@ -143,7 +145,7 @@ func (c *Compiler) Compile(in Input) Result {
 		}
 		accepted = append(accepted, p)
 	}
-	out := Result{Program: w.program, Refusals: w.refusals}
+	out := Result{Program: w.program, Refusals: w.refusals, Ambiguous: len(refs) > 1}
 	for _, d := range []Direction{Ingress, Egress} {
 		out.Isolated[d] = w.direction(d, accepted)
 	}

@@ -67,7 +67,9 @@ func entities(w *policytest.World) []policy.EntityRef {
 			out = append(out, ref)
 		}
 	}
-	slices.SortFunc(out, func(a, b policy.EntityRef) int { return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(out, func(a, b policy.EntityRef) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	return out
 }
 

@@ -237,10 +237,14 @@ func attr(b []byte, kind uint16, data []byte) []byte {
 	return b
 }
 
-func attrText(b []byte, kind uint16, text string) []byte { return attr(b, kind, append([]byte(text), 0)) }
+func attrText(b []byte, kind uint16, text string) []byte {
+	return attr(b, kind, append([]byte(text), 0))
+}
 
 func attrNumber(b []byte, kind uint16, n uint32) []byte {
 	return attr(b, kind, binary.BigEndian.AppendUint32(nil, n))
 }
 
-func attrNest(b []byte, kind uint16, data []byte) []byte { return attr(b, kind|unix.NLA_F_NESTED, data) }
+func attrNest(b []byte, kind uint16, data []byte) []byte {
+	return attr(b, kind|unix.NLA_F_NESTED, data)
+}

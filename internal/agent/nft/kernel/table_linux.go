@@ -14,9 +14,6 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft"
 )
 
-// DefaultTable is the name of the table.
-const DefaultTable = "nephele"
-
 const (
 	tableOwner   = 0x2 // NFT_TABLE_F_OWNER
 	tablePersist = 0x4 // NFT_TABLE_F_PERSIST
@@ -24,16 +21,6 @@ const (
 	attrTableOwner = 7
 	// readAttempts is how often everything is read while others change their own tables.
 	readAttempts = 20
-)
-
-// Errors that say what is the matter with the table.
-var (
-	// ErrOwned: another process has the table open.
-	ErrOwned = errors.New("another process owns the table; is there a second agent on this host?")
-	// ErrRights: the process may not configure the network.
-	ErrRights = errors.New("the process may not change the rules of the kernel: it needs CAP_NET_ADMIN")
-	// ErrUnsupported: the kernel has no nftables.
-	ErrUnsupported = errors.New("the kernel has no nftables (nf_tables with family inet)")
 )
 
 // Table is the table in the kernel.
@@ -72,18 +59,6 @@ func (t *Table) Owned() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.owned
-}
-
-// Written says what Apply has done.
-type Written struct {
-	// Read tells that everything was read first.
-	Read bool
-	// Whole tells that the table was replaced, because it was not of our making.
-	Whole bool
-	// Chains, Rules and Elements count what was written, deleted elements included.
-	Chains, Rules, Elements int
-	// Messages is the size of the transaction; 0 if nothing had to be written.
-	Messages int
 }
 
 // Apply makes the kernel hold the program. If it fails nothing has changed, or it is not known what has; the next Apply finds out.
