@@ -22,6 +22,8 @@ const (
 	lookInterval = 500 * time.Millisecond
 	// auditInterval is how often a table that nobody else can change is read nevertheless.
 	auditInterval = time.Minute
+	// cutAgain is how long after a change, or a failure, connections are judged again.
+	cutAgain = time.Second
 	// infoInterval is how often the agent tells that it lives, and looks up the addresses of failsafe flows.
 	infoInterval = time.Minute
 )
@@ -94,8 +96,8 @@ type Agent struct {
 	applied time.Time
 	// effective is what the program is made of, released or not.
 	effective *enforcer.Computed
-	// cutAgain tells that connections could not be judged.
-	cutAgain bool
+	// cutAt is when connections are to be judged again; zero for not at all.
+	cutAt time.Time
 
 	mu       sync.Mutex
 	released time.Time
@@ -232,7 +234,8 @@ func (a *Agent) step(ctx context.Context) {
 	a.dirty = a.dirty || !a.applied.Equal(a.releasedUntil())
 	if a.dirty && a.wanted != nil {
 		a.enforce(ctx)
-	} else if a.cutAgain {
+	} else if !a.cutAt.IsZero() && !a.Clock.Now().Before(a.cutAt) {
+		a.cutAt = time.Time{}
 		a.cut(ctx)
 	}
 	a.show()
@@ -311,6 +314,8 @@ func (a *Agent) enforce(ctx context.Context) {
 	a.mu.Unlock()
 	a.report(ctx, result.Refusals)
 	if w.Messages > 0 {
+		// A second time for connections that were being made while the rules changed.
+		a.cutAt = a.Clock.Now().Add(cutAgain)
 		a.cut(ctx)
 	}
 }
@@ -321,8 +326,8 @@ func (a *Agent) cut(ctx context.Context) {
 		return
 	}
 	n, err := a.Connections.Cut(ctx, a.program)
-	a.cutAgain = err != nil
-	if err != nil {
+	if err != nil && !errors.Is(err, kernel.ErrUnlabelled) {
+		a.cutAt = a.Clock.Now().Add(cutAgain)
 		a.Log.Error(err, "Established connections could not be judged, trying again")
 	}
 	if n > 0 {

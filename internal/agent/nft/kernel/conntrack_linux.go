@@ -106,9 +106,6 @@ type connection struct {
 	dead        bool
 }
 
-// ErrUnlabelled: connections that are older than the first rules of the agent cannot be cut.
-var ErrUnlabelled = errors.New("connections that were there before the agent's rules cannot be ended")
-
 // Cut marks the connections that a program does not allow as dead, such that its rules drop them in both directions, and takes the mark
 // from those that it allows again. It returns how many it has marked. Connections that belong to others, as expected by a helper of the kernel,
 // and those that only pass through the host, are left alone.

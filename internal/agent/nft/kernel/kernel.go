@@ -11,6 +11,8 @@ var (
 	ErrOwned = errors.New("another process owns the table; is there a second agent on this host?")
 	// ErrRights: the process may not configure the network.
 	ErrRights = errors.New("the process may not change the rules of the kernel: it needs CAP_NET_ADMIN")
+	// ErrUnlabelled: connections that are older than the first rules of the agent cannot be cut.
+	ErrUnlabelled = errors.New("connections that were there before the agent's rules cannot be ended")
 	// ErrUnsupported: the kernel has no nftables.
 	ErrUnsupported = errors.New("the kernel has no nftables (nf_tables with family inet)")
 )
