@@ -195,11 +195,25 @@ func TestEnforcesAndReports(t *testing.T) {
 	}
 	defer func() { _ = held.Close() }()
 	f.allow(82, 3, "")
-	f.eventually("the held connection was ended", func() bool { return a.Status().ConnectionsCut > 0 })
-	_ = held.SetDeadline(time.Now().Add(300 * time.Millisecond))
-	_, _ = held.Write([]byte("x"))
-	if _, err := held.Read(make([]byte, 1)); err == nil {
-		t.Error("a connection that was ended carries data")
+	carries := func() bool {
+		_ = held.SetDeadline(time.Now().Add(300 * time.Millisecond))
+		if _, err := held.Write([]byte("x")); err != nil {
+			return false
+		}
+		_, err := held.Read(make([]byte, 1))
+		return err == nil
+	}
+	if !carries() {
+		t.Fatal("the connection does not work")
+	}
+	f.allow(82, 3, "")
+	begun := time.Now()
+	f.eventually("the held connection was ended", func() bool { return !carries() })
+	if d := time.Since(begun); d > 3*time.Second {
+		t.Errorf("that took %s", d)
+	}
+	if a.Status().ConnectionsCut == 0 {
+		t.Error("nothing was counted")
 	}
 }
 

@@ -79,6 +79,7 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 	}
 	policy.AddCommand(newComputeCommand())
 	root.AddCommand(policy, newExplainCommand(), newPlanCommand(), NewControllerCommand(), NewSimCommand(), newTakeOverCommand(), newIAMPolicyCommand(), newVersionCommand())
+	root.AddCommand(agentCommands()...)
 	root.AddCommand(extra...)
 	return root
 }
