@@ -178,10 +178,14 @@ func (a *Agent) restore(ctx context.Context) {
 	if kept == nil {
 		return
 	}
+	if kept.Key != a.Key {
+		a.change(func(s *Status) { s.StoreError = "what is kept was computed for " + kept.Key + " and is not enforced" })
+		return
+	}
 	a.mu.Lock()
 	a.released = kept.ReleasedUntil
 	a.mu.Unlock()
-	if kept.Computed == nil || kept.Key != a.Key {
+	if kept.Computed == nil {
 		return
 	}
 	a.wanted, a.dirty, a.loaded = kept.Computed, true, true

@@ -62,11 +62,14 @@ func (r *reports) of(name string) v1beta2.NetworkPolicyNodeStatus {
 
 // fixture is a host with an agent, a peer, and who computes policies.
 type fixture struct {
-	t           *testing.T
-	host, peer  *nfttest.Host
-	engine      *policy.Engine
-	source      *source
-	reports     *reports
+	t          *testing.T
+	host, peer *nfttest.Host
+	engine     *policy.Engine
+	source     *source
+	reports    *reports
+	// from and to are how the agent gets policies and reports; source and reports unless a test says otherwise.
+	from        enforcer.Source
+	to          agent.Reports
 	dir         string
 	table       *kernel.Table
 	connections *kernel.Connections
@@ -78,6 +81,7 @@ var hostAddr, peerAddr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("1
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, host: nfttest.NewHost(t), peer: nfttest.NewHost(t), engine: policy.New(policy.Options{}), source: &source{store: watchstore.New(watchstore.Options{})},
 		reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, dir: filepath.Join(t.TempDir(), "state"), port: 20000}
+	f.from, f.to = f.source, f.reports
 	nfttest.Connect(t, f.host, f.peer, []netip.Prefix{netip.PrefixFrom(hostAddr, 24)}, []netip.Prefix{netip.PrefixFrom(peerAddr, 24)})
 	nfttest.Serve(t, f.host, 80, 82, hostAddr)
 	f.engine.PutNamespace(policy.Namespace{Name: "vms"})
@@ -118,8 +122,8 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	a := agent.New(agent.Options{Key: hostKey, Reports: f.reports, Table: f.table, Connections: f.connections, Store: store, Clock: clock.RealClock{}, Log: logr.Discard(),
-		Follower: enforcer.Follower{Source: f.source, Clock: clock.RealClock{}, Interval: 20 * time.Millisecond, Log: logr.Discard()}})
+	a := agent.New(agent.Options{Key: hostKey, Reports: f.to, Table: f.table, Connections: f.connections, Store: store, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Follower: enforcer.Follower{Source: f.from, Clock: clock.RealClock{}, Interval: 20 * time.Millisecond, Log: logr.Discard()}})
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan struct{})
 	go func() {
