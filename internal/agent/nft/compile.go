@@ -114,6 +114,8 @@ type Compiler struct {
 
 // groupParts are what an address group is in the sets.
 type groupParts struct {
+	// id is that of its members.
+	id      ID
 	members [2]*Part
 	ports   map[PartKey]*Part
 }

@@ -110,7 +110,7 @@ func (l *lane) members(name string) PartKey {
 	if l.family == IPv6 {
 		i, set = 1, Members6
 	}
-	key := PartKey{set, idOf("members", name)}
+	key := PartKey{set, of.id}
 	l.program.Parts[key] = of.members[i]
 	return key
 }
@@ -152,7 +152,7 @@ func (l *lane) group(name string) *groupParts {
 	}
 	parts := l.compiler.groups[g]
 	if parts == nil {
-		parts = &groupParts{ports: map[PartKey]*Part{}}
+		parts = &groupParts{id: idOf("members", name), ports: map[PartKey]*Part{}}
 		for i, f := range []Family{IPv4, IPv6} {
 			part := &Part{Of: name}
 			for _, m := range g.GroupMembers {
