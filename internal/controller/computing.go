@@ -21,9 +21,9 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
-// antreaQuiet is how long an Antrea Controller must have sent nothing before what it began with is taken for everything: unlike ours, it
+// AntreaQuiet is how long an Antrea Controller must have sent nothing before what it began with is taken for everything: unlike ours, it
 // serves while it computes for the first time.
-const antreaQuiet = 2 * time.Second
+const AntreaQuiet = 2 * time.Second
 
 // loopback is how the enforcers of this process reach its own server, which is set before anything runs.
 type loopback struct {
@@ -50,7 +50,7 @@ type policyClient struct {
 func newEnforcer(o Options, clk clock.WithTicker) (policyClient, error) {
 	config, quiet := o.loopback.config, time.Duration(0)
 	if o.Antrea != nil {
-		config, quiet = o.Antrea, antreaQuiet
+		config, quiet = o.Antrea, AntreaQuiet
 	}
 	if err := o.metrics.show(o.metrics.enforcer); err != nil {
 		return policyClient{}, err

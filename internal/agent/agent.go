@@ -1,0 +1,421 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/enforcer"
+)
+
+const (
+	// lookInterval is how often it is looked whether the table is as it was left, and how soon what failed is tried again.
+	lookInterval = 500 * time.Millisecond
+	// auditInterval is how often a table that nobody else can change is read nevertheless.
+	auditInterval = time.Minute
+	// cutAgain is how long after a change, or a failure, connections are judged again.
+	cutAgain = time.Second
+	// infoInterval is how often the agent tells that it lives, and looks up the addresses of failsafe flows.
+	infoInterval = time.Minute
+)
+
+// Table is where programs go; a kernel.Table.
+type Table interface {
+	Apply(want *nft.Program) (kernel.Written, error)
+	// Forget makes the next Apply read what is there.
+	Forget()
+	// Generation changes with every change by anybody.
+	Generation() (uint32, error)
+	// Owned reports whether nobody else can change the table.
+	Owned() bool
+}
+
+// Connections are those that the host has.
+type Connections interface {
+	// Cut ends those that the program does not allow, and lets those live again that it does. It returns how many it has ended.
+	Cut(ctx context.Context, p *nft.Program) (int, error)
+}
+
+// Reports takes the status of policies; an enforcer.Reporter does.
+type Reports interface {
+	Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error
+}
+
+// Options are what an Agent needs. Connections, Failsafe and Info may be nil.
+type Options struct {
+	// Key is that of the ExternalNode, NAMESPACE/NAME.
+	Key      string
+	Follower enforcer.Follower
+	Reports  Reports
+	Table    Table
+	// Connections makes established connections obey.
+	Connections Connections
+	Store       *Store
+	// Failsafe returns the flows that no policy may cut. While it fails, those that it returned last count.
+	Failsafe func(ctx context.Context) ([]nft.Failsafe, error)
+	// Info tells the controller about the agent.
+	Info  func(ctx context.Context, s *Status) error
+	Clock clock.WithTicker
+	Log   logr.Logger
+}
+
+// Agent is the agent of a host.
+type Agent struct {
+	Options
+	mirror   *enforcer.Mirror
+	compiler nft.Compiler
+	wake     chan struct{}
+
+	// The rest up to mu is of the goroutine of Run.
+
+	// wanted is what is to be enforced: received, or loaded; nil before either.
+	wanted *enforcer.Computed
+	// version is that of the mirror of which wanted is; 0 if it was loaded.
+	version uint64
+	// good are the policies that were expressed last, as they were then.
+	good      map[string]good
+	failsafe  []nft.Failsafe
+	loaded    bool
+	program   *nft.Program
+	published map[string]v1beta2.NetworkPolicyNodeStatus
+	begun     int
+	// dirty tells that the table must be written, or that it is not known what it holds.
+	dirty      bool
+	generation uint32
+	audited    time.Time
+	// applied is the release that the program is made for.
+	applied time.Time
+	// effective is what the program is made of, released or not.
+	effective *enforcer.Computed
+	// cutAt is when connections are to be judged again; zero for not at all.
+	cutAt time.Time
+
+	mu       sync.Mutex
+	released time.Time
+	status   Status
+	judge    *nft.Program
+}
+
+// New returns an agent that does nothing before Run.
+func New(o Options) *Agent {
+	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]good{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
+	a.mirror = o.Follower.Mirror(o.Key, a.poke)
+	a.status = Status{Key: o.Key, State: StateStarting}
+	return a
+}
+
+func (a *Agent) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run guards the host until ctx ends. What is in force then stays in force.
+func (a *Agent) Run(ctx context.Context) error {
+	a.restore(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { a.mirror.Run(ctx) })
+	defer running.Wait()
+	look, info := a.Clock.NewTicker(lookInterval), a.Clock.NewTicker(infoInterval)
+	defer look.Stop()
+	defer info.Stop()
+	a.tell(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			a.save(true)
+			return nil
+		case <-a.wake:
+		case <-look.C():
+			a.look()
+		case <-info.C():
+			a.lookUp(ctx)
+			a.tell(ctx)
+		}
+		a.step(ctx)
+	}
+}
+
+// Load enforces what was kept, once, and returns. Hosts do this before there is a network.
+func (a *Agent) Load(ctx context.Context) error {
+	a.restore(ctx)
+	return errors.Join(a.loadError(), a.applyError())
+}
+
+func (a *Agent) loadError() error {
+	if e := a.Status().StoreError; e != "" {
+		return errors.New(e)
+	}
+	return nil
+}
+
+func (a *Agent) applyError() error {
+	if e := a.Status().Error; e != "" {
+		return errors.New(e)
+	}
+	return nil
+}
+
+// restore enforces what was kept, if anything was.
+func (a *Agent) restore(ctx context.Context) {
+	a.lookUp(ctx)
+	kept, err := a.Store.Load()
+	if err != nil {
+		a.Log.Error(err, "What was enforced last cannot be loaded")
+		a.change(func(s *Status) { s.StoreError = err.Error() })
+		return
+	}
+	if kept == nil {
+		return
+	}
+	if kept.Key != a.Key {
+		a.change(func(s *Status) { s.StoreError = "what is kept was computed for " + kept.Key + " and is not enforced" })
+		return
+	}
+	a.mu.Lock()
+	a.released = kept.ReleasedUntil
+	a.mu.Unlock()
+	if kept.Computed == nil {
+		return
+	}
+	a.wanted, a.dirty, a.loaded = kept.Computed, true, true
+	a.step(ctx)
+}
+
+// look finds out whether somebody else has changed something.
+func (a *Agent) look() {
+	if a.program == nil || a.dirty {
+		return
+	}
+	now := a.Clock.Now()
+	generation, err := a.Table.Generation()
+	changed := err != nil || generation != a.generation
+	if changed && (!a.Table.Owned() || now.Sub(a.audited) >= auditInterval) {
+		a.Table.Forget()
+		a.dirty = true
+	}
+}
+
+// lookUp renews the failsafe flows.
+func (a *Agent) lookUp(ctx context.Context) {
+	if a.Failsafe == nil {
+		return
+	}
+	flows, err := a.Failsafe(ctx)
+	a.change(func(s *Status) { s.FailsafeError = textOf(err) })
+	if err != nil {
+		a.Log.Info("The addresses of failsafe flows cannot be looked up, those known count on", "reason", err.Error())
+		if len(a.failsafe) > 0 {
+			return
+		}
+	}
+	if !slices.EqualFunc(flows, a.failsafe, sameFailsafe) {
+		a.failsafe, a.dirty = flows, true
+	}
+}
+
+func sameFailsafe(f, g nft.Failsafe) bool {
+	same := f.Name == g.Name && f.Direction == g.Direction && f.Protocol == g.Protocol && f.SourcePort == g.SourcePort && f.Port == g.Port
+	return same && slices.Equal(f.CIDRs, g.CIDRs)
+}
+
+// step brings the kernel to what is wanted now.
+func (a *Agent) step(ctx context.Context) {
+	if c, version, err := a.mirror.Current(); err == nil && version != a.version {
+		a.wanted, a.version, a.dirty, a.loaded = &c, version, true, false
+	}
+	a.expire()
+	a.dirty = a.dirty || !a.applied.Equal(a.releasedUntil())
+	if a.dirty && a.wanted != nil {
+		a.enforce(ctx)
+	} else if !a.cutAt.IsZero() && !a.Clock.Now().Before(a.cutAt) {
+		a.cutAt = time.Time{}
+		a.cut(ctx)
+	}
+	a.show()
+}
+
+// expire ends a release whose time is over.
+func (a *Agent) expire() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.released.IsZero() && !a.Clock.Now().Before(a.released) {
+		a.Log.Info("The release is over, policies are enforced again")
+		a.released = time.Time{}
+	}
+}
+
+// Release stops enforcing until a time, or begins again with the zero time. It returns when this is kept on disk; it takes effect also if
+// that fails.
+func (a *Agent) Release(until time.Time) error {
+	a.mu.Lock()
+	a.released = until
+	a.mu.Unlock()
+	a.Log.Info("Somebody on the host releases it", "until", until)
+	err := a.Store.Release(a.Key, until)
+	a.poke()
+	return err
+}
+
+func (a *Agent) releasedUntil() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.released
+}
+
+// enforce compiles and writes.
+func (a *Agent) enforce(ctx context.Context) {
+	begun := a.Clock.Now()
+	effective, result := a.compile()
+	program := result.Program
+	released := a.releasedUntil()
+	if !released.IsZero() {
+		program = &nft.Program{}
+	}
+	a.Store.Keep(a.Key, effective, released)
+	a.save(false)
+	repair := a.program != nil && nft.Diff(a.program, program).Empty()
+	w, err := a.Table.Apply(program)
+	if err != nil {
+		a.change(func(s *Status) { s.Error = err.Error() })
+		a.Log.Error(err, "Writing the rules of the kernel failed, what was in force stays, trying again")
+		return
+	}
+	a.dirty, a.program, a.applied, a.effective = false, program, released, &effective
+	a.audited = a.Clock.Now()
+	a.generation, err = a.Table.Generation()
+	if err != nil {
+		a.dirty = true
+	}
+	if repair && w.Messages > 0 {
+		a.Log.Info("Somebody else has changed our table, it is as it was again", "chains", w.Chains, "rules", w.Rules, "elements", w.Elements)
+	}
+	a.mu.Lock()
+	a.judge = program
+	s := &a.status
+	s.Error = ""
+	s.Owned = a.Table.Owned()
+	s.Rules, s.Elements = program.Rules(), program.Elements()
+	s.IsolatedIngress, s.IsolatedEgress = result.Isolated[nft.Ingress], result.Isolated[nft.Egress]
+	if w.Messages > 0 {
+		s.LastWrite = metav1.NewTime(a.audited)
+		s.LastWriteMilliseconds = a.audited.Sub(begun).Milliseconds()
+		if repair {
+			s.Repairs++
+		}
+	}
+	s.ReleasedUntil = metav1.NewTime(released)
+	a.mu.Unlock()
+	a.report(ctx, result.Refusals)
+	if w.Messages > 0 {
+		// A second time for connections that were being made while the rules changed.
+		a.cutAt = a.Clock.Now().Add(cutAgain)
+		a.cut(ctx)
+	}
+}
+
+// cut makes established connections obey.
+func (a *Agent) cut(ctx context.Context) {
+	if a.Connections == nil || a.program == nil {
+		return
+	}
+	n, err := a.Connections.Cut(ctx, a.program)
+	if err != nil && !errors.Is(err, kernel.ErrUnlabelled) {
+		a.cutAt = a.Clock.Now().Add(cutAgain)
+		a.Log.Error(err, "Established connections could not be judged, trying again")
+	}
+	if n > 0 {
+		a.Log.Info("Established connections were ended that policies do not allow", "connections", n)
+	}
+	a.change(func(s *Status) {
+		s.ConnectionsCut += n
+		s.ConnectionsError = textOf(err)
+	})
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// save writes what is kept to the disk, if it is time for that.
+func (a *Agent) save(now bool) {
+	err := a.Store.Save(a.Clock.Now(), now)
+	if err != nil {
+		a.Log.Error(err, "What is enforced cannot be kept for a restart of the host")
+	}
+	a.change(func(s *Status) { s.StoreError = textOf(err) })
+}
+
+// report tells what became of every policy, where that is new, and everything after a watch of policies has begun anew.
+func (a *Agent) report(ctx context.Context, refusals []nft.Refusal) {
+	if a.loaded { // the server has not said that these are still wanted
+		return
+	}
+	refused := map[string]nft.Refusal{}
+	for _, r := range refusals {
+		refused[r.Policy] = r
+	}
+	released := a.releasedUntil()
+	told := map[string]v1beta2.NetworkPolicyNodeStatus{}
+	var states []PolicyState
+	for _, p := range a.wanted.Policies {
+		n := v1beta2.NetworkPolicyNodeStatus{NodeName: a.Key, Generation: p.Generation}
+		r, isRefused := refused[p.Name]
+		switch {
+		case !released.IsZero():
+			n.RealizationFailure, n.Message = true, "released on the host until "+released.UTC().Format(time.RFC3339)
+		case isRefused:
+			n.RealizationFailure, n.Message = true, r.String()
+			if _, former := a.good[p.Name]; former {
+				n.Message += "; its former version stays in force"
+			}
+		}
+		told[p.Name] = n
+		states = append(states, PolicyState{Policy: *reference(p), Generation: p.Generation, Enforced: !n.RealizationFailure, Message: n.Message})
+	}
+	for name, n := range told {
+		if a.published[name] == n {
+			continue
+		}
+		if err := a.Reports.Report(ctx, &v1beta2.NetworkPolicyStatus{ObjectMeta: metav1.ObjectMeta{Name: name}, Nodes: []v1beta2.NetworkPolicyNodeStatus{n}}); err != nil {
+			a.Log.Error(err, "A report was not taken", "policy", name)
+		}
+	}
+	a.published = told
+	a.change(func(s *Status) { s.Policies = states })
+}
+
+func reference(p *v1beta2.NetworkPolicy) *v1beta2.NetworkPolicyReference {
+	if p.SourceRef == nil {
+		return &v1beta2.NetworkPolicyReference{Name: p.Name, UID: p.UID}
+	}
+	return p.SourceRef
+}
+
+// tell tells the controller that the agent lives.
+func (a *Agent) tell(ctx context.Context) {
+	if a.Info == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	s := a.Status()
+	err := a.Info(ctx, &s)
+	if err != nil && ctx.Err() == nil {
+		a.Log.Info("Telling the controller about the agent failed", "reason", err.Error())
+	}
+	a.change(func(s *Status) { s.InfoError = textOf(err) })
+}

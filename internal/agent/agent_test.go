@@ -1,0 +1,311 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+const hostKey = "vms/web"
+
+// source is a server of computed objects that can be away.
+type source struct {
+	store *watchstore.Store
+	away  atomic.Bool
+}
+
+func (s *source) Watch(_ context.Context, r enforcer.Resource, key string) (enforcer.Stream, error) {
+	if s.away.Load() {
+		return nil, errors.New("the server is away")
+	}
+	return s.store.Watch(watchstore.Resource(r), key)
+}
+
+// reports keeps the last report on each policy.
+type reports struct {
+	mu   sync.Mutex
+	last map[string]v1beta2.NetworkPolicyNodeStatus
+}
+
+func (r *reports) Report(_ context.Context, s *v1beta2.NetworkPolicyStatus) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last[s.Name] = s.Nodes[0]
+	return nil
+}
+
+func (r *reports) of(name string) v1beta2.NetworkPolicyNodeStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last[name]
+}
+
+// fixture is a host with an agent, a peer, and who computes policies.
+type fixture struct {
+	t          *testing.T
+	host, peer *nfttest.Host
+	engine     *policy.Engine
+	source     *source
+	reports    *reports
+	// from and to are how the agent gets policies and reports; source and reports unless a test says otherwise.
+	from        enforcer.Source
+	to          agent.Reports
+	dir         string
+	table       *kernel.Table
+	connections *kernel.Connections
+	port        uint16
+}
+
+var hostAddr, peerAddr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
+
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{t: t, host: nfttest.NewHost(t), peer: nfttest.NewHost(t), engine: policy.New(policy.Options{}), source: &source{store: watchstore.New(watchstore.Options{})},
+		reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, dir: filepath.Join(t.TempDir(), "state"), port: 20000}
+	f.from, f.to = f.source, f.reports
+	nfttest.Connect(t, f.host, f.peer, []netip.Prefix{netip.PrefixFrom(hostAddr, 24)}, []netip.Prefix{netip.PrefixFrom(peerAddr, 24)})
+	nfttest.Serve(t, f.host, 80, 82, hostAddr)
+	f.engine.PutNamespace(policy.Namespace{Name: "vms"})
+	f.engine.PutEntity(policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: "vms", Name: "web"},
+		Labels: map[string]string{"app": "web"}, Addresses: []netip.Addr{hostAddr}, Host: hostKey})
+	f.source.store.Publish(convert.Delta(f.engine.Commit()))
+	return f
+}
+
+// allow applies a policy that lets the peer reach one port of the host. A name makes it one that the agent refuses.
+func (f *fixture) allow(port int32, generation int64, name string) {
+	rule := policy.Rule{Name: "in", Action: policy.Allow, Peers: []policy.Peer{{IPBlock: &policy.IPBlock{CIDR: "10.1.0.0/24"}}},
+		Ports: []policy.Port{{Protocol: policy.TCP, Port: &policy.PortRef{Number: port}}}}
+	p := policy.Policy{Kind: policy.AntreaNetworkPolicy, Namespace: "vms", Name: "p", UID: "p", Generation: generation, Priority: 5,
+		AppliedTo: []policy.AppliedTo{{ExternalEntitySelector: &policy.Selector{MatchLabels: map[string]string{"app": "web"}}}}, Ingress: []policy.Rule{rule}}
+	if name != "" {
+		p.Egress = []policy.Rule{{Name: "out", Action: policy.Allow, Peers: []policy.Peer{{FQDN: name}}}}
+	}
+	f.engine.PutPolicy(p)
+	f.source.store.Publish(convert.Delta(f.engine.Commit()))
+}
+
+// start runs an agent until the returned function is called.
+func (f *fixture) start() (*agent.Agent, func()) {
+	f.t.Helper()
+	err := f.host.Do(func() (err error) {
+		if f.table, err = kernel.Open(kernel.DefaultTable); err != nil {
+			return err
+		}
+		f.connections, err = kernel.OpenConnections()
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.connections.Local = func() ([]netip.Addr, error) { return []netip.Addr{hostAddr}, nil }
+	store, err := agent.OpenStore(f.dir)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	a := agent.New(agent.Options{Key: hostKey, Reports: f.to, Table: f.table, Connections: f.connections, Store: store, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Follower: enforcer.Follower{Source: f.from, Clock: clock.RealClock{}, Interval: 20 * time.Millisecond, Log: logr.Discard()}})
+	ctx, cancel := context.WithCancel(f.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := a.Run(ctx); err != nil {
+			f.t.Error(err)
+		}
+	}()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		<-done
+		_ = f.table.Close()
+		_ = f.connections.Close()
+	})
+	f.t.Cleanup(stop)
+	return a, stop
+}
+
+func (f *fixture) eventually(what string, ok func() bool) {
+	f.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			f.t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// open reports whether the peer reaches a port of the host.
+func (f *fixture) open(port uint16) bool {
+	f.t.Helper()
+	f.port++
+	got, err := nfttest.Attempt{From: f.peer, Network: "tcp", Source: netip.AddrPortFrom(peerAddr, f.port), Destination: netip.AddrPortFrom(hostAddr, port)}.Run(200 * time.Millisecond)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return got == nfttest.Passed
+}
+
+func TestEnforcesAndReports(t *testing.T) {
+	f := newFixture(t)
+	a, _ := f.start()
+	f.eventually("in force with no policy", func() bool { return a.Status().State == agent.StateEnforcing })
+	if !f.open(80) || !f.open(81) {
+		t.Fatal("closed without a policy")
+	}
+	f.allow(80, 1, "")
+	f.eventually("reported", func() bool { return f.reports.of("p").Generation == 1 })
+	if !f.open(80) || f.open(81) {
+		t.Fatal("not as the policy says")
+	}
+	if s := a.Status(); !s.Owned || !s.IsolatedIngress || s.IsolatedEgress || len(s.Policies) != 1 || !s.Policies[0].Enforced || s.Error+s.StoreError != "" {
+		t.Errorf("status %+v", s)
+	}
+	packet := nft.Packet{Direction: nft.Ingress, Source: peerAddr, Destination: hostAddr, Protocol: nft.TCP, Port: 80}
+	if j, ok := a.Explain(packet); !ok || !j.Allows() || j.By.Policy.Name != "p" || j.By.Name != "in" {
+		t.Errorf("explained as %+v", j)
+	}
+
+	// A version that cannot be expressed is refused, and the former stays.
+	f.allow(81, 2, "*.example.com")
+	f.eventually("refusal reported", func() bool { return f.reports.of("p").Generation == 2 })
+	if r := f.reports.of("p"); !r.RealizationFailure || !strings.Contains(r.Message, "domain names") || !strings.Contains(r.Message, "former version") {
+		t.Errorf("reported %+v", r)
+	}
+	if !f.open(80) || f.open(81) {
+		t.Error("the former version is not in force")
+	}
+
+	// The next one ends connections that it does not allow.
+	held, err := nfttest.Attempt{From: f.peer, Network: "tcp", Source: netip.AddrPortFrom(peerAddr, 19000), Destination: netip.AddrPortFrom(hostAddr, 80)}.Open(5 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Close() }()
+	f.allow(82, 3, "")
+	carries := func() bool {
+		_ = held.SetDeadline(time.Now().Add(300 * time.Millisecond))
+		if _, err := held.Write([]byte("x")); err != nil {
+			return false
+		}
+		_, err := held.Read(make([]byte, 1))
+		return err == nil
+	}
+	if !carries() {
+		t.Fatal("the connection does not work")
+	}
+	f.allow(82, 3, "")
+	begun := time.Now()
+	f.eventually("the held connection was ended", func() bool { return !carries() })
+	if d := time.Since(begun); d > 3*time.Second {
+		t.Errorf("that took %s", d)
+	}
+	if a.Status().ConnectionsCut == 0 {
+		t.Error("nothing was counted")
+	}
+}
+
+// TestKeepsWithoutServer takes the server away, restarts the agent, and then the host, which has lost all rules.
+func TestKeepsWithoutServer(t *testing.T) {
+	f := newFixture(t)
+	f.allow(80, 1, "")
+	_, stop := f.start()
+	f.eventually("reported", func() bool { return f.reports.of("p").Generation == 1 })
+	stop()
+	if !f.open(80) || f.open(81) {
+		t.Fatal("the rules went with the process")
+	}
+	f.source.away.Store(true)
+	a, stop := f.start()
+	f.eventually("kept", func() bool { return a.Status().State == agent.StateKept })
+	if s := a.Status(); s.LastWrite.IsZero() == false && s.Rules == 0 {
+		t.Errorf("adopted as %+v", s)
+	}
+	if err := f.table.Delete(); err != nil { // as a restart of the host does
+		t.Fatal(err)
+	}
+	stop()
+	if !f.open(81) {
+		t.Fatal("the rules are still there")
+	}
+	a, _ = f.start()
+	f.eventually("loaded", func() bool { return a.Status().State == agent.StateKept })
+	if !f.open(80) || f.open(81) {
+		t.Fatal("what was enforced last is not")
+	}
+	// Kept and enforced is not reported: the server has not said that it is still wanted.
+	f.source.away.Store(false)
+	f.allow(81, 2, "")
+	f.eventually("enforced again", func() bool { return f.reports.of("p").Generation == 2 })
+	if f.open(80) || !f.open(81) {
+		t.Error("the new version is not in force")
+	}
+}
+
+func TestRelease(t *testing.T) {
+	f := newFixture(t)
+	f.allow(80, 1, "")
+	a, stop := f.start()
+	f.eventually("enforced", func() bool { return f.reports.of("p").Generation == 1 })
+	if err := a.Release(time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("released", func() bool { return a.Status().State == agent.StateReleased && f.open(81) })
+	f.eventually("reported", func() bool { return f.reports.of("p").RealizationFailure })
+	stop()
+	a, _ = f.start() // a release outlives the process
+	f.eventually("still released", func() bool { return a.Status().State == agent.StateReleased })
+	if !f.open(81) {
+		t.Error("a restart has ended the release")
+	}
+	if err := a.Release(time.Now().Add(500 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("enforced again", func() bool { return a.Status().State == agent.StateEnforcing && !f.open(81) })
+	f.eventually("reported again", func() bool { return !f.reports.of("p").RealizationFailure })
+}
+
+// TestTroubleWithTheDisk takes the disk away, and damages what is on it. Enforcement goes on, and the status says what is wrong.
+func TestTroubleWithTheDisk(t *testing.T) {
+	f := newFixture(t)
+	f.allow(80, 1, "")
+	a, stop := f.start()
+	f.eventually("enforced", func() bool { return f.reports.of("p").Generation == 1 })
+	if err := os.RemoveAll(f.dir); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("written as rarely as it is, and failed", func() bool {
+		f.allow(81, f.reports.of("p").Generation+1, "")
+		return a.Status().StoreError != ""
+	})
+	f.eventually("enforced nevertheless", func() bool { return f.open(81) && !f.open(80) })
+	stop()
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(f.dir, "state"), []byte("0000\n{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.source.away.Store(true)
+	a, _ = f.start()
+	f.eventually("told", func() bool { return strings.Contains(a.Status().StoreError, "damaged") })
+	if f.open(80) || !f.open(81) {
+		t.Error("a damaged state has changed what is in force")
+	}
+}

@@ -1,0 +1,132 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/agent/nft"
+)
+
+const (
+	// releaseLimit is for how long a host can be released at once.
+	releaseLimit = 30 * 24 * time.Hour
+	// requestLimit bounds a request on the host.
+	requestLimit = 64 << 10
+)
+
+// Question is what an administrator asks about a connection of the host.
+type Question struct {
+	// Peer is the other end, Local the address of the host.
+	Peer     netip.Addr    `json:"peer"`
+	Local    netip.Addr    `json:"local"`
+	Egress   bool          `json:"egress"`
+	Protocol uint8         `json:"protocol"`
+	Port     uint16        `json:"port"`
+	Type     uint8         `json:"type"`
+	Code     uint8         `json:"code"`
+	For      time.Duration `json:"for"`
+}
+
+func (q Question) packet() nft.Packet {
+	p := nft.Packet{Source: q.Peer, Destination: q.Local, Protocol: q.Protocol, Port: q.Port, Type: q.Type, Code: q.Code}
+	if q.Egress {
+		p.Direction, p.Source, p.Destination = nft.Egress, q.Local, q.Peer
+	}
+	return p
+}
+
+// Answer is what becomes of the connection.
+type Answer struct {
+	Action string `json:"action"`
+	// By is the rule that says so.
+	By string `json:"by"`
+	// Allowed tells that the connection passes our rules.
+	Allowed bool `json:"allowed"`
+}
+
+// Serve answers requests on the host, on a socket that only its administrator may use, until ctx ends.
+func (a *Agent) Serve(ctx context.Context, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("serve the agent on the host: %w", err)
+	}
+	// A socket that a killed process has left is in the way. There is one agent only: the table has one owner.
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("serve the agent on the host: %w", err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return fmt.Errorf("serve the agent on the host: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return errors.Join(fmt.Errorf("serve the agent on the host: %w", err), l.Close())
+	}
+	server := &http.Server{Handler: a.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the agent on the host: %w", err)
+	}
+	return nil
+}
+
+func (a *Agent) handler() http.Handler {
+	mux := http.NewServeMux()
+	reply := func(w http.ResponseWriter, v any) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(v) // who asked is gone
+	}
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Status()) })
+	mux.HandleFunc("POST /explain", func(w http.ResponseWriter, r *http.Request) {
+		q, ok := readQuestion(w, r)
+		if !ok {
+			return
+		}
+		if !q.Peer.IsValid() || !q.Local.IsValid() || q.Peer.Unmap().Is4() != q.Local.Unmap().Is4() {
+			http.Error(w, "want two addresses of one family", http.StatusBadRequest)
+			return
+		}
+		j, ok := a.Explain(q.packet())
+		if !ok {
+			http.Error(w, "nothing is enforced yet", http.StatusServiceUnavailable)
+			return
+		}
+		reply(w, Answer{j.Action.String(), j.By.String(), j.Allows()})
+	})
+	mux.HandleFunc("POST /release", func(w http.ResponseWriter, r *http.Request) {
+		q, ok := readQuestion(w, r)
+		if !ok {
+			return
+		}
+		if q.For < 0 || q.For > releaseLimit {
+			http.Error(w, fmt.Sprintf("a host can be released for up to %s", releaseLimit), http.StatusBadRequest)
+			return
+		}
+		var until time.Time
+		if q.For > 0 {
+			until = a.Clock.Now().Add(q.For)
+		}
+		if err := a.Release(until); err != nil {
+			http.Error(w, "released, but a restart of the agent ends it: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		reply(w, a.Status())
+	})
+	return mux
+}
+
+func readQuestion(w http.ResponseWriter, r *http.Request) (q Question, ok bool) {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, requestLimit)).Decode(&q); err != nil && !errors.Is(err, io.EOF) {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return q, false
+	}
+	return q, true
+}

@@ -1,0 +1,214 @@
+package nft_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/policytest"
+)
+
+// TestProgramsDecideAsPolicies holds the programs of random worlds against the naive evaluator of policies.
+func TestProgramsDecideAsPolicies(t *testing.T) {
+	flows, kinds := 0, map[policy.Outcome]int{}
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		world := policytest.NewWorld()
+		draw := policytest.Draw(random.IntN)
+		for range 60 {
+			world.Put(draw.Object())
+		}
+		listing := policytest.Compute(world)
+		var compiler nft.Compiler
+		for _, ref := range entities(world) {
+			got := compiler.Compile(nft.Input{Computed: nfttest.Computed(listing, ref)})
+			if got.Program.Rules() < 12 {
+				continue
+			}
+			var refused []string
+			for _, r := range got.Refusals {
+				refused = append(refused, r.Policy)
+			}
+			rest := nfttest.Without(listing, refused)
+			for range 100 {
+				f, p := drawFlow(random, ref)
+				d := policy.Ingress
+				if p.Direction == nft.Egress {
+					d = policy.Egress
+				}
+				want := policytest.Decide(rest, f, d)
+				kinds[want]++
+				flows++
+				if judged := got.Program.Judge(p); outcome(judged, p) != want {
+					t.Fatalf("seed %d, %v %v: the program says %v (%v), the policies %s\n%s", seed, ref, p, judged.Action, judged.By, want, got.Program)
+				}
+			}
+		}
+	}
+	for _, o := range []policy.Outcome{policy.OutcomeAllow, policy.OutcomeDrop, policy.OutcomeReject, policy.OutcomeNative} {
+		if kinds[o] < flows/100 {
+			t.Errorf("only %d of %d flows have the outcome %s", kinds[o], flows, o)
+		}
+	}
+	t.Logf("%d flows: %v", flows, kinds)
+}
+
+// entities are the external entities that something is enforced for.
+func entities(w *policytest.World) []policy.EntityRef {
+	var out []policy.EntityRef
+	for ref, e := range w.Entities {
+		if ref.Kind == policy.KindExternalEntity && e.Host != "" {
+			out = append(out, ref)
+		}
+	}
+	slices.SortFunc(out, func(a, b policy.EntityRef) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// drawFlow draws a flow to or from the entity, and the packet that it is.
+func drawFlow(random *rand.Rand, ref policy.EntityRef) (policy.Flow, nft.Packet) {
+	remote, local := netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(7))}), netip.MustParseAddr("10.9.9.9")
+	if random.IntN(5) == 0 {
+		remote = netip.AddrFrom4([4]byte{192, 168, 0, byte(random.IntN(4))})
+	}
+	if random.IntN(4) == 0 {
+		remote, local = netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", random.IntN(6))), netip.MustParseAddr("2001:db8:9::9")
+	}
+	here, there := policy.Endpoint{EntityRef: ref, Addr: local, Semantics: policy.VMSemantics}, policy.Endpoint{Addr: remote}
+	f := policy.Flow{Source: there, Destination: here, Direct: true}
+	p := nft.Packet{Direction: nft.Ingress, Source: remote, Destination: local}
+	if random.IntN(2) == 0 {
+		f.Source, f.Destination = here, there
+		p.Direction, p.Source, p.Destination = nft.Egress, local, remote
+	}
+	switch random.IntN(6) {
+	case 0:
+		f.Protocol, p.Protocol = policy.ICMP, nft.ICMP
+		if remote.Is6() {
+			p.Protocol = nft.ICMPv6
+		}
+		f.ICMPType = uint8(random.IntN(3) * 8)
+		p.Type = f.ICMPType
+	case 1:
+		f.Protocol, p.Protocol = policy.SCTP, nft.SCTP
+	case 2:
+		f.Protocol, p.Protocol = policy.UDP, nft.UDP
+	default:
+		f.Protocol, p.Protocol = policy.TCP, nft.TCP
+	}
+	if f.Protocol != policy.ICMP {
+		f.Port, f.SourcePort = uint16(78+random.IntN(16)), uint16(999+random.IntN(4))
+		p.Port, p.SourcePort = f.Port, f.SourcePort
+	}
+	return f, p
+}
+
+func outcome(j nft.Judgement, p nft.Packet) policy.Outcome {
+	switch {
+	case j.Action == nft.Drop:
+		return policy.OutcomeDrop
+	case j.Action == nft.RejectReset && p.Protocol == nft.TCP, j.Action == nft.RejectICMP && p.Protocol != nft.TCP:
+		return policy.OutcomeReject
+	case j.Action == nft.Accept && j.By.Kind == nft.OriginPolicy:
+		return policy.OutcomeAllow
+	case j.Action == nft.Accept && j.By.Kind == nft.OriginNative:
+		return policy.OutcomeNative
+	}
+	return policy.OutcomeUnknown
+}
+
+// TestDiffLeadsThere applies the difference of two programs by hand.
+func TestDiffLeadsThere(t *testing.T) {
+	var last *nft.Program
+	changes := 0
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		world := policytest.NewWorld()
+		for range 60 {
+			world.Put(policytest.Draw(random.IntN).Object())
+		}
+		listing := policytest.Compute(world)
+		for _, ref := range entities(world) {
+			next := new(nft.Compiler).Compile(nft.Input{Computed: nfttest.Computed(listing, ref)}).Program
+			c := nft.Diff(last, next)
+			if !c.Empty() {
+				changes++
+			}
+			if got := apply(flatten(last), c); !slices.Equal(got, flatten(next).lines()) {
+				t.Fatalf("seed %d: got\n%v\nwant\n%v", seed, got, flatten(next).lines())
+			}
+			if c := nft.Diff(next, next); !c.Empty() {
+				t.Fatalf("a program differs from itself: %s", c)
+			}
+			last = next
+		}
+	}
+	if changes < 20 {
+		t.Errorf("only %d changes", changes)
+	}
+}
+
+// flat is a program as chains and elements of sets.
+type flat map[string]string
+
+func flatten(p *nft.Program) flat {
+	out := flat{}
+	if p == nil {
+		return out
+	}
+	for name, c := range p.Chains {
+		out["chain "+name] = fmt.Sprint(c.Rules)
+	}
+	for key, part := range p.Parts {
+		for _, k := range part.Keys {
+			out[fmt.Sprintf("%s %x", key.Set, string(key.ID[:])+k)] = ""
+		}
+	}
+	for name, ranges := range p.Ranges {
+		out["ranges "+string(name)] = fmt.Sprint(ranges)
+	}
+	return out
+}
+
+func (f flat) lines() []string {
+	var out []string
+	for k, v := range f {
+		out = append(out, k+" "+v)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func apply(f flat, c *nft.Change) []string {
+	for _, x := range c.Chains {
+		f["chain "+x.Name] = fmt.Sprint(x.Rules)
+	}
+	for _, name := range c.Gone {
+		delete(f, "chain "+name)
+	}
+	for set, keys := range c.Add {
+		for _, k := range keys {
+			f[fmt.Sprintf("%s %x", set, k)] = ""
+		}
+	}
+	for set, keys := range c.Remove {
+		for _, k := range keys {
+			delete(f, fmt.Sprintf("%s %x", set, k))
+		}
+	}
+	for name, ranges := range c.NewRanges {
+		f["ranges "+string(name)] = fmt.Sprint(ranges)
+	}
+	for _, name := range c.GoneRanges {
+		delete(f, "ranges "+string(name))
+	}
+	return f.lines()
+}

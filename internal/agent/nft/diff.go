@@ -1,0 +1,142 @@
+package nft
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Change is what leads from one Program to another.
+type Change struct {
+	// Chains are the chains that are new or whose rules differ, with all rules; Gone are chains that are no more. Both are sorted.
+	Chains []ChainChange
+	Gone   []string
+	// Add and Remove are elements of the keyed sets, whole keys, sorted.
+	Add, Remove map[SetName][]string
+	// NewRanges and GoneRanges are sets of ranges, which never change.
+	NewRanges  map[SetName][]Range
+	GoneRanges []SetName
+}
+
+// ChainChange is a chain that gets other rules.
+type ChainChange struct {
+	Name  string
+	New   bool
+	Rules []Rule
+}
+
+// Empty reports whether nothing changes.
+func (c *Change) Empty() bool {
+	return len(c.Chains)+len(c.Gone)+len(c.Add)+len(c.Remove)+len(c.NewRanges)+len(c.GoneRanges) == 0
+}
+
+// String prints the change for people.
+func (c *Change) String() string {
+	var b strings.Builder
+	for _, x := range c.Chains {
+		word := "replace"
+		if x.New {
+			word = "add"
+		}
+		fmt.Fprintf(&b, "%s chain %s\n", word, x.Name)
+		for _, r := range x.Rules {
+			fmt.Fprintf(&b, "  %s\n", &r)
+		}
+	}
+	for _, name := range c.Gone {
+		fmt.Fprintf(&b, "delete chain %s\n", name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.NewRanges)) {
+		fmt.Fprintf(&b, "add set %s of %d ranges\n", name, len(c.NewRanges[name]))
+	}
+	for _, name := range c.GoneRanges {
+		fmt.Fprintf(&b, "delete set %s\n", name)
+	}
+	for _, set := range KeyedSets() {
+		for word, keys := range map[string][]string{"add": c.Add[set], "remove": c.Remove[set]} {
+			if len(keys) > 0 {
+				fmt.Fprintf(&b, "%s %d elements of %s\n", word, len(keys), set)
+			}
+		}
+	}
+	return b.String()
+}
+
+// Diff returns what must change for a kernel that holds one Program to hold another. Nil stands for an empty one.
+func Diff(from, to *Program) *Change {
+	if from == nil {
+		from = &Program{}
+	}
+	if to == nil {
+		to = &Program{}
+	}
+	c := &Change{Add: map[SetName][]string{}, Remove: map[SetName][]string{}, NewRanges: map[SetName][]Range{}}
+	for _, name := range slices.Sorted(maps.Keys(to.Chains)) {
+		old, now := from.Chains[name], to.Chains[name]
+		if old == nil || !sameRules(old.Rules, now.Rules) {
+			c.Chains = append(c.Chains, ChainChange{name, old == nil, now.Rules})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(from.Chains)) {
+		if to.Chains[name] == nil {
+			c.Gone = append(c.Gone, name)
+		}
+	}
+	for name, ranges := range to.Ranges {
+		if _, there := from.Ranges[name]; !there {
+			c.NewRanges[name] = ranges
+		}
+	}
+	for name := range from.Ranges {
+		if _, there := to.Ranges[name]; !there {
+			c.GoneRanges = append(c.GoneRanges, name)
+		}
+	}
+	slices.Sort(c.GoneRanges)
+	var none Part
+	for key, now := range to.Parts {
+		old := from.Parts[key]
+		if old == nil {
+			old = &none
+		}
+		c.elements(key, old, now)
+	}
+	for key, old := range from.Parts {
+		if to.Parts[key] == nil {
+			c.elements(key, old, &none)
+		}
+	}
+	for _, lists := range []map[SetName][]string{c.Add, c.Remove} {
+		for _, keys := range lists {
+			slices.Sort(keys)
+		}
+	}
+	return c
+}
+
+// elements adds the difference of two parts, both sorted, to the change.
+func (c *Change) elements(key PartKey, old, now *Part) {
+	if old == now {
+		return
+	}
+	id := string(key.ID[:])
+	i, j := 0, 0
+	for i < len(old.Keys) || j < len(now.Keys) {
+		switch {
+		case j == len(now.Keys) || i < len(old.Keys) && old.Keys[i] < now.Keys[j]:
+			c.Remove[key.Set] = append(c.Remove[key.Set], id+old.Keys[i])
+			i++
+		case i == len(old.Keys) || now.Keys[j] < old.Keys[i]:
+			c.Add[key.Set] = append(c.Add[key.Set], id+now.Keys[j])
+			j++
+		default:
+			i++
+			j++
+		}
+	}
+}
+
+func sameRules(a, b []Rule) bool {
+	return slices.EqualFunc(a, b, func(r, s Rule) bool { return r.equal(&s) })
+}

@@ -1,0 +1,139 @@
+package nft
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// Packet is what Judge decides about.
+type Packet struct {
+	Direction   Direction
+	Source      netip.Addr
+	Destination netip.Addr
+	Protocol    uint8
+	SourcePort  uint16
+	Port        uint16
+	// Type and Code are those of ICMP, ICMPv6 and IGMP, Group that of IGMP.
+	Type, Code uint8
+	Group      netip.Addr
+	// HopLimit is that of IPv6; it counts for neighbour discovery only.
+	HopLimit uint8
+	// Loopback tells that the packet stays on the host.
+	Loopback bool
+	// Established tells that the packet belongs to a connection, Dead that it was given up.
+	Established, Dead bool
+}
+
+func (p *Packet) family() Family {
+	if p.Source.Is4() {
+		return IPv4
+	}
+	return IPv6
+}
+
+// Judgement is what becomes of a packet: Accept, Drop, RejectReset or RejectICMP, and the rule that says so.
+type Judgement struct {
+	Action Action
+	By     Origin
+}
+
+// Allows reports whether the packet passes.
+func (j Judgement) Allows() bool { return j.Action == Accept }
+
+// Judge says what the program does with a packet, as the kernel would.
+func (p *Program) Judge(packet Packet) Judgement {
+	packet.Source, packet.Destination = packet.Source.Unmap(), packet.Destination.Unmap()
+	if r := p.walk(packet.Direction.String(), &packet); r != nil {
+		return Judgement{r.Action, r.Origin}
+	}
+	return Judgement{Action: Accept, By: Origin{Kind: OriginNative}}
+}
+
+// walk returns the rule that ends the way of the packet through a chain and those that it leads to.
+func (p *Program) walk(chain string, packet *Packet) *Rule {
+	c := p.Chains[chain]
+	if c == nil {
+		return nil
+	}
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		if !p.matches(r, packet) {
+			continue
+		}
+		switch r.Action {
+		case Jump:
+			if end := p.walk(r.Target, packet); end != nil {
+				return end
+			}
+		case Goto:
+			return p.walk(r.Target, packet)
+		default:
+			return r
+		}
+	}
+	return nil
+}
+
+func (p *Program) matches(r *Rule, packet *Packet) bool {
+	for i := range r.Matches {
+		if !p.match(&r.Matches[i], packet) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Program) match(m *Match, packet *Packet) bool {
+	peer := packet.Destination
+	if m.Source {
+		peer = packet.Source
+	}
+	within := func(n uint16) bool { return n >= m.Lo && n <= m.Hi }
+	switch m.Kind {
+	case MatchDead:
+		return packet.Dead
+	case MatchEstablished:
+		return packet.Established
+	case MatchLoopback:
+		return packet.Loopback
+	case MatchFamily:
+		return uint16(packet.family()) == m.Lo
+	case MatchNeighbour:
+		return packet.Protocol == ICMPv6 && packet.Type >= 133 && packet.Type <= 137 && packet.HopLimit == 255
+	case MatchProtocol:
+		return uint16(packet.Protocol) == m.Lo
+	case MatchSourcePort:
+		return within(packet.SourcePort)
+	case MatchPort:
+		return within(packet.Port)
+	case MatchType:
+		return uint16(packet.Type) == m.Lo
+	case MatchCode:
+		return uint16(packet.Code) == m.Lo
+	case MatchIGMPGroup:
+		return packet.Group == m.From
+	case MatchPeer:
+		return contains(Range{m.From, m.To}, peer)
+	case MatchPeerIn:
+		for _, r := range p.Ranges[m.Set] {
+			if contains(r, peer) {
+				return true
+			}
+		}
+		return false
+	case MatchMember:
+		part := p.Parts[PartKey{m.Set, m.ID}]
+		return part != nil && part.has(string(peer.AsSlice()))
+	case MatchNamedPort:
+		part := p.Parts[PartKey{m.Set, m.ID}]
+		var key strings.Builder
+		key.Write(peer.AsSlice())
+		key.Write([]byte{packet.Protocol, 0, 0, 0, byte(packet.Port >> 8), byte(packet.Port), 0, 0})
+		return part != nil && part.has(key.String())
+	}
+	return false
+}
+
+func contains(r Range, a netip.Addr) bool {
+	return a.BitLen() == r.From.BitLen() && r.From.Compare(a) <= 0 && a.Compare(r.To) <= 0
+}

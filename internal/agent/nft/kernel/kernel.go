@@ -1,0 +1,30 @@
+package kernel
+
+import "errors"
+
+// DefaultTable is the name of the table.
+const DefaultTable = "nephele"
+
+// Errors that say what is the matter with the table.
+var (
+	// ErrOwned: another process has the table open.
+	ErrOwned = errors.New("another process owns the table; is there a second agent on this host?")
+	// ErrRights: the process may not configure the network.
+	ErrRights = errors.New("the process may not change the rules of the kernel: it needs CAP_NET_ADMIN")
+	// ErrUnlabelled: connections that are older than the first rules of the agent cannot be cut.
+	ErrUnlabelled = errors.New("connections that were there before the agent's rules cannot be ended")
+	// ErrUnsupported: the kernel has no nftables.
+	ErrUnsupported = errors.New("the kernel has no nftables (nf_tables with family inet)")
+)
+
+// Written says what Apply has done.
+type Written struct {
+	// Read tells that everything was read first.
+	Read bool
+	// Whole tells that the table was replaced, because it was not of our making.
+	Whole bool
+	// Chains, Rules and Elements count what was written, deleted elements included.
+	Chains, Rules, Elements int
+	// Messages is the size of the transaction; 0 if nothing had to be written.
+	Messages int
+}

@@ -1,0 +1,457 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/nephele-io/nephele/internal/agent/nft"
+)
+
+const (
+	// register holds what is compared at once, key and those after it the key of a lookup: the ID, the address and the rest.
+	register = unix.NFT_REG_1
+	key      = unix.NFT_REG32_00
+	// loopbackType is ARPHRD_LOOPBACK.
+	loopbackType = 772
+	// nfAccept is NF_ACCEPT.
+	nfAccept = 1
+	// commentLimit is how much user data a rule can carry.
+	commentLimit = 250
+)
+
+// DeadLabel is the label of connections that were allowed once and are not any more, as conntrack knows it.
+const DeadLabel = 127
+
+// deadMask is the dead label among all labels, in the form of the kernel.
+func deadMask() []byte {
+	return binary.NativeEndian.AppendUint64(make([]byte, 8), 1<<(DeadLabel-64))
+}
+
+// expressions are a rule in the form of the kernel.
+func expressions(r *nft.Rule, family nft.Family) []expr.Any {
+	var out []expr.Any
+	for i := range r.Matches {
+		m := &r.Matches[i]
+		if m.Kind == nft.MatchFamily {
+			family = nft.Family(m.Lo)
+		}
+		out = append(out, matching(m, family)...)
+	}
+	switch r.Action {
+	case nft.Accept:
+		return append(out, &expr.Verdict{Kind: expr.VerdictAccept})
+	case nft.Drop:
+		return append(out, &expr.Verdict{Kind: expr.VerdictDrop})
+	case nft.RejectReset:
+		return append(out, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
+	case nft.RejectICMP:
+		return append(out, &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED})
+	case nft.Jump:
+		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Target})
+	}
+	return append(out, &expr.Verdict{Kind: expr.VerdictGoto, Chain: r.Target})
+}
+
+func matching(m *nft.Match, family nft.Family) []expr.Any {
+	equal := func(data ...byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: data} }
+	meta := func(k expr.MetaKey) expr.Any { return &expr.Meta{Key: k, Register: register} }
+	transport := func(offset, size uint32) expr.Any {
+		return &expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: size}
+	}
+	anyBit := func(mask []byte) []expr.Any {
+		zero := make([]byte, len(mask))
+		return []expr.Any{
+			&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: uint32(len(mask)), Mask: mask, Xor: zero},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: zero},
+		}
+	}
+	port := func(offset uint32) []expr.Any {
+		lo, hi := binary.BigEndian.AppendUint16(nil, m.Lo), binary.BigEndian.AppendUint16(nil, m.Hi)
+		if m.Lo == m.Hi {
+			return []expr.Any{transport(offset, 2), equal(lo...)}
+		}
+		return []expr.Any{transport(offset, 2), &expr.Range{Op: expr.CmpOpEq, Register: register, FromData: lo, ToData: hi}}
+	}
+	switch m.Kind {
+	case nft.MatchDead:
+		return append([]expr.Any{&expr.Ct{Key: expr.CtKeyLABELS, Register: register}}, anyBit(deadMask())...)
+	case nft.MatchEstablished:
+		state := binary.NativeEndian.AppendUint32(nil, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)
+		return append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: register}}, anyBit(state)...)
+	case nft.MatchLoopback:
+		k := expr.MetaKeyOIFTYPE
+		if m.Source {
+			k = expr.MetaKeyIIFTYPE
+		}
+		return []expr.Any{meta(k), equal(binary.NativeEndian.AppendUint16(nil, loopbackType)...)}
+	case nft.MatchFamily:
+		return []expr.Any{meta(expr.MetaKeyNFPROTO), equal(protocolFamily(family))}
+	case nft.MatchNeighbour:
+		return []expr.Any{
+			meta(expr.MetaKeyNFPROTO), equal(unix.NFPROTO_IPV6), meta(expr.MetaKeyL4PROTO), equal(unix.IPPROTO_ICMPV6),
+			transport(0, 1), &expr.Range{Op: expr.CmpOpEq, Register: register, FromData: []byte{133}, ToData: []byte{137}},
+			&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: 7, Len: 1}, equal(255),
+		}
+	case nft.MatchProtocol:
+		return []expr.Any{meta(expr.MetaKeyL4PROTO), equal(byte(m.Lo))}
+	case nft.MatchSourcePort:
+		return port(0)
+	case nft.MatchPort:
+		return port(2)
+	case nft.MatchType:
+		return []expr.Any{transport(0, 1), equal(byte(m.Lo))}
+	case nft.MatchCode:
+		return []expr.Any{transport(1, 1), equal(byte(m.Lo))}
+	case nft.MatchIGMPGroup:
+		return []expr.Any{transport(4, 4), equal(m.From.AsSlice()...)}
+	case nft.MatchPeer:
+		load := address(m, family, register)
+		if m.From == m.To {
+			return []expr.Any{load, equal(m.From.AsSlice()...)}
+		}
+		return []expr.Any{load, &expr.Range{Op: expr.CmpOpEq, Register: register, FromData: m.From.AsSlice(), ToData: m.To.AsSlice()}}
+	case nft.MatchPeerIn:
+		return []expr.Any{address(m, family, register), &expr.Lookup{SourceRegister: register, SetName: string(m.Set)}}
+	}
+	// Members and named ports.
+	after := uint32(key + 4)
+	out := []expr.Any{&expr.Immediate{Register: key, Data: m.ID[:]}, address(m, family, after)}
+	if m.Kind == nft.MatchNamedPort {
+		after += uint32(addressSize(family) / 4)
+		out = append(out, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: after},
+			&expr.Payload{DestRegister: after + 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2})
+	}
+	return append(out, &expr.Lookup{SourceRegister: key, SetName: string(m.Set)})
+}
+
+func protocolFamily(f nft.Family) byte {
+	if f == nft.IPv4 {
+		return unix.NFPROTO_IPV4
+	}
+	return unix.NFPROTO_IPV6
+}
+
+func addressSize(f nft.Family) int {
+	if f == nft.IPv4 {
+		return 4
+	}
+	return 16
+}
+
+// address loads the address of the other end.
+func address(m *nft.Match, family nft.Family, into uint32) expr.Any {
+	size, source, destination := uint32(4), uint32(12), uint32(16)
+	if family == nft.IPv6 {
+		size, source, destination = 16, 8, 24
+	}
+	offset := destination
+	if m.Source {
+		offset = source
+	}
+	return &expr.Payload{DestRegister: into, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size}
+}
+
+// familyOf is the family of the packets in a chain, where it is only of one.
+func familyOf(chain string) nft.Family {
+	if strings.HasPrefix(chain, "in6") || strings.HasPrefix(chain, "out6") {
+		return nft.IPv6
+	}
+	return nft.IPv4
+}
+
+// canonical is a text that is the same for rules that do the same and say the same of where they come from.
+func canonical(list []expr.Any, comment string) string {
+	var b strings.Builder
+	// Registers of 16 and of 4 bytes lie over one another.
+	at := func(r uint32) uint32 {
+		if r < unix.NFT_REG32_00 {
+			return r * 4
+		}
+		return r - unix.NFT_REG32_00 + 4
+	}
+	for _, e := range list {
+		switch e := e.(type) {
+		case *expr.Meta:
+			fmt.Fprintf(&b, "meta %d to %d;", e.Key, at(e.Register))
+		case *expr.Ct:
+			fmt.Fprintf(&b, "ct %d to %d;", e.Key, at(e.Register))
+		case *expr.Cmp:
+			fmt.Fprintf(&b, "cmp %d %d %x;", e.Op, at(e.Register), e.Data)
+		case *expr.Range:
+			fmt.Fprintf(&b, "range %d %d %x-%x;", e.Op, at(e.Register), e.FromData, e.ToData)
+		case *expr.Bitwise:
+			fmt.Fprintf(&b, "bitwise %d to %d %x %x;", at(e.SourceRegister), at(e.DestRegister), e.Mask, e.Xor)
+		case *expr.Payload:
+			fmt.Fprintf(&b, "payload %d %d+%d to %d %d;", e.Base, e.Offset, e.Len, at(e.DestRegister), e.OperationType)
+		case *expr.Immediate:
+			fmt.Fprintf(&b, "immediate %x to %d;", e.Data, at(e.Register))
+		case *expr.Lookup:
+			fmt.Fprintf(&b, "lookup %d in %s %t %t;", at(e.SourceRegister), e.SetName, e.Invert, e.IsDestRegSet)
+		case *expr.Reject:
+			code := e.Code
+			if e.Type == unix.NFT_REJECT_TCP_RST {
+				code = 0
+			}
+			fmt.Fprintf(&b, "reject %d %d;", e.Type, code)
+		case *expr.Verdict:
+			fmt.Fprintf(&b, "verdict %d %s;", e.Kind, e.Chain)
+		default:
+			fmt.Fprintf(&b, "%T;", e) // none of ours
+		}
+	}
+	return b.String() + "# " + comment
+}
+
+// comment is what a rule carries for people.
+func comment(r *nft.Rule) string {
+	text := r.Origin.String()
+	return text[:min(len(text), commentLimit)]
+}
+
+// userdata is a comment as the nft program writes it.
+func userdata(comment string) []byte {
+	return append([]byte{0, byte(len(comment) + 1)}, append([]byte(comment), 0)...)
+}
+
+func commentOf(userdata []byte) string {
+	if len(userdata) < 3 || userdata[0] != 0 || len(userdata) != int(userdata[1])+2 {
+		return "?" + hex.EncodeToString(userdata)
+	}
+	return string(userdata[2 : len(userdata)-1])
+}
+
+// canonicalRule is the canonical text of a rule in a chain.
+func canonicalRule(chain string, r *nft.Rule) string {
+	return canonical(expressions(r, familyOf(chain)), comment(r))
+}
+
+// ruleMessage adds a rule to the end of a chain.
+func ruleMessage(table, chain string, r *nft.Rule) (message, error) {
+	var list []byte
+	for _, e := range expressions(r, familyOf(chain)) {
+		data, err := expr.Marshal(unix.NFPROTO_INET, e)
+		if err != nil {
+			return message{}, fmt.Errorf("chain %s: rule %s: %w", chain, r, err)
+		}
+		list = attrNest(list, unix.NFTA_LIST_ELEM, data)
+	}
+	b := attrText(nil, unix.NFTA_RULE_TABLE, table)
+	b = attrText(b, unix.NFTA_RULE_CHAIN, chain)
+	b = attrNest(b, unix.NFTA_RULE_EXPRESSIONS, list)
+	if c := comment(r); c != "" {
+		b = attr(b, unix.NFTA_RULE_USERDATA, userdata(c))
+	}
+	if len(list) > 1<<16-8 {
+		return message{}, fmt.Errorf("chain %s: rule %s is too long", chain, r)
+	}
+	return message{unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_APPEND, b}, nil
+}
+
+// parseRule returns the canonical text of a rule of the kernel, and its chain.
+func parseRule(body []byte) (chain, text string, err error) {
+	var list []expr.Any
+	var user []byte
+	var inner error
+	err = attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+		switch ad.Type() {
+		case unix.NFTA_RULE_CHAIN:
+			chain = ad.String()
+		case unix.NFTA_RULE_USERDATA:
+			user = slices.Clone(ad.Bytes())
+		case unix.NFTA_RULE_EXPRESSIONS:
+			inner = attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
+				e, err := parseExpression(ad.Bytes())
+				if err != nil {
+					inner = err
+				}
+				list = append(list, e)
+			})
+		}
+	})
+	if err == nil {
+		err = inner
+	}
+	c := ""
+	if user != nil {
+		c = commentOf(user)
+	}
+	return chain, canonical(list, c), err
+}
+
+// parseExpression returns nil for an expression that is none of ours.
+func parseExpression(b []byte) (expr.Any, error) {
+	var name string
+	var data []byte
+	if err := attributes(b, func(ad *netlink.AttributeDecoder) {
+		switch ad.Type() {
+		case unix.NFTA_EXPR_NAME:
+			name = ad.String()
+		case unix.NFTA_EXPR_DATA:
+			data = ad.Bytes()
+		}
+	}); err != nil {
+		return nil, err
+	}
+	var e expr.Any
+	switch name {
+	case "meta":
+		e = &expr.Meta{}
+	case "ct":
+		e = &expr.Ct{}
+	case "cmp":
+		e = &expr.Cmp{}
+	case "range":
+		e = &expr.Range{}
+	case "bitwise":
+		e = &expr.Bitwise{}
+	case "payload":
+		e = &expr.Payload{}
+	case "lookup":
+		e = &expr.Lookup{}
+	case "reject":
+		e = &expr.Reject{}
+	case "immediate":
+		imm := &expr.Immediate{}
+		if err := expr.Unmarshal(unix.NFPROTO_INET, data, imm); err != nil {
+			return nil, err
+		}
+		if imm.Register != unix.NFT_REG_VERDICT {
+			return imm, nil
+		}
+		e = &expr.Verdict{}
+	default:
+		return nil, nil
+	}
+	return e, expr.Unmarshal(unix.NFPROTO_INET, data, e)
+}
+
+// set describes a set of the kernel.
+type set struct {
+	flags, keyType, keySize uint32
+}
+
+// Types of keys, as the nft program numbers them, for people who list the table with it. An ID looks like an IPv6 address.
+const (
+	typeIPv4     = 7
+	typeIPv6     = 8
+	typeProtocol = 12
+	typePort     = 13
+)
+
+func concatenated(types ...uint32) (n uint32) {
+	for _, t := range types {
+		n = n<<6 | t
+	}
+	return n
+}
+
+func describe(name nft.SetName) set {
+	switch name {
+	case nft.Members4:
+		return set{0, concatenated(typeIPv6, typeIPv4), 20}
+	case nft.Members6:
+		return set{0, concatenated(typeIPv6, typeIPv6), 32}
+	case nft.Ports4:
+		return set{0, concatenated(typeIPv6, typeIPv4, typeProtocol, typePort), 28}
+	case nft.Ports6:
+		return set{0, concatenated(typeIPv6, typeIPv6, typeProtocol, typePort), 40}
+	}
+	if strings.HasPrefix(string(name), "ranges4") {
+		return set{unix.NFT_SET_INTERVAL, typeIPv4, 4}
+	}
+	return set{unix.NFT_SET_INTERVAL, typeIPv6, 16}
+}
+
+// element is an element of a set.
+type element struct {
+	key string
+	// end tells that a range ends before it.
+	end bool
+}
+
+// rangeElements are ranges as elements.
+func rangeElements(ranges []nft.Range) []element {
+	var out []element
+	for _, r := range ranges {
+		out = append(out, element{string(r.From.AsSlice()), false})
+		if next := r.To.Next(); next.IsValid() { // the last address needs no end
+			out = append(out, element{string(next.AsSlice()), true})
+		}
+	}
+	return out
+}
+
+// elementsLimit is how many elements go into one message: the length of an attribute has 16 bits.
+const elementsLimit = 600
+
+func elementMessages(kind uint16, table string, name nft.SetName, elements []element) []message {
+	var out []message
+	for chunk := range slices.Chunk(elements, elementsLimit) {
+		var list []byte
+		for _, e := range chunk {
+			value := attrNest(nil, unix.NFTA_SET_ELEM_KEY, attr(nil, unix.NFTA_DATA_VALUE, []byte(e.key)))
+			if e.end {
+				value = attrNumber(value, unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+			}
+			list = attrNest(list, unix.NFTA_LIST_ELEM, value)
+		}
+		b := attrText(nil, unix.NFTA_SET_ELEM_LIST_TABLE, table)
+		b = attrText(b, unix.NFTA_SET_ELEM_LIST_SET, string(name))
+		b = attrNest(b, unix.NFTA_SET_ELEM_LIST_ELEMENTS, list)
+		flags := uint16(0)
+		if kind == unix.NFT_MSG_NEWSETELEM {
+			flags = unix.NLM_F_CREATE
+		}
+		out = append(out, message{kind, flags, b})
+	}
+	return out
+}
+
+func keyed(keys []string) []element {
+	out := make([]element, len(keys))
+	for i, k := range keys {
+		out[i].key = k
+	}
+	return out
+}
+
+func setMessage(table string, name nft.SetName, id uint32) message {
+	d := describe(name)
+	b := attrText(nil, unix.NFTA_SET_TABLE, table)
+	b = attrText(b, unix.NFTA_SET_NAME, string(name))
+	b = attrNumber(b, unix.NFTA_SET_FLAGS, d.flags)
+	b = attrNumber(b, unix.NFTA_SET_KEY_TYPE, d.keyType)
+	b = attrNumber(b, unix.NFTA_SET_KEY_LEN, d.keySize)
+	b = attrNumber(b, unix.NFTA_SET_ID, id)
+	return message{unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, b}
+}
+
+// hook is where the packets of a chain come from.
+type hook struct{ number, priority uint32 }
+
+// hooks lists the chains that packets enter.
+func hooks() map[string]hook {
+	return map[string]hook{nft.Ingress.String(): {unix.NF_INET_LOCAL_IN, 0}, nft.Egress.String(): {unix.NF_INET_LOCAL_OUT, 0}}
+}
+
+func chainMessage(table, name string) message {
+	b := attrText(nil, unix.NFTA_CHAIN_TABLE, table)
+	b = attrText(b, unix.NFTA_CHAIN_NAME, name)
+	if h, base := hooks()[name]; base {
+		b = attrNest(b, unix.NFTA_CHAIN_HOOK, attrNumber(attrNumber(nil, unix.NFTA_HOOK_HOOKNUM, h.number), unix.NFTA_HOOK_PRIORITY, h.priority))
+		b = attrNumber(b, unix.NFTA_CHAIN_POLICY, nfAccept)
+		b = attrText(b, unix.NFTA_CHAIN_TYPE, "filter")
+	}
+	return message{unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, b}
+}
+
+func named(kind uint16, table string, attribute uint16, name string) message {
+	return message{kind, 0, attrText(attrText(nil, unix.NFTA_RULE_TABLE, table), attribute, name)}
+}

@@ -1,0 +1,250 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// answerLimit bounds the wait for one answer of the kernel. Large transactions take seconds.
+	answerLimit = 2 * time.Minute
+	// receiveBuffer holds what one read of a dump returns.
+	receiveBuffer = 1 << 20
+	headerSize    = unix.SizeofNlMsghdr + 4
+)
+
+// socket is a netlink socket of the netfilter family. Unlike that of the netlink package it hands over a batch of any size at once, and
+// asks for one answer to it, so that answers cannot overrun the buffer.
+type socket struct {
+	fd   int
+	port uint32
+	seq  atomic.Uint32
+	sent int
+	in   []byte
+}
+
+func openSocket() (*socket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink socket: %w", err)
+	}
+	s := &socket{fd: fd, in: make([]byte, receiveBuffer)}
+	limit := unix.NsecToTimeval(answerLimit.Nanoseconds())
+	err = errors.Join(
+		unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
+		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1),
+	)
+	if err == nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8*receiveBuffer) // needs a right that root may lack
+		var name unix.Sockaddr
+		if name, err = unix.Getsockname(fd); err == nil {
+			s.port = name.(*unix.SockaddrNetlink).Pid
+		}
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("open netlink socket: %w", err)
+	}
+	return s, nil
+}
+
+func (s *socket) close() error { return unix.Close(s.fd) }
+
+// message is one request: its type without the subsystem, flags, and attributes behind the family.
+type message struct {
+	kind  uint16
+	flags uint16
+	attrs []byte
+}
+
+func (s *socket) append(b []byte, subsystem, kind, flags, resource uint16, family uint8, attrs []byte) ([]byte, uint32) {
+	seq := s.seq.Add(1)
+	b = binary.NativeEndian.AppendUint32(b, uint32(headerSize+len(attrs)))
+	b = binary.NativeEndian.AppendUint16(b, subsystem<<8|kind)
+	b = binary.NativeEndian.AppendUint16(b, flags|unix.NLM_F_REQUEST)
+	b = binary.NativeEndian.AppendUint32(b, seq)
+	b = binary.NativeEndian.AppendUint32(b, s.port)
+	b = append(b, family, unix.NFNETLINK_V0)
+	b = binary.BigEndian.AppendUint16(b, resource)
+	b = append(b, attrs...)
+	for len(b)%unix.NLMSG_ALIGNTO != 0 {
+		b = append(b, 0)
+	}
+	return b, seq
+}
+
+func (s *socket) send(b []byte) error {
+	if want := len(b) + 1<<16; want > s.sent {
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, want); err != nil {
+			_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, want)
+		}
+		s.sent = want
+	}
+	for {
+		if err := unix.Sendto(s.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// receive calls each for the messages of one read.
+func (s *socket) receive(each func(kind, flags uint16, seq uint32, body []byte) error) error {
+	var n int
+	for {
+		var err error
+		if n, _, err = unix.Recvfrom(s.fd, s.in, 0); err == nil {
+			break
+		} else if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+	for b := s.in[:n]; len(b) >= unix.SizeofNlMsghdr; {
+		size := int(binary.NativeEndian.Uint32(b))
+		if size < unix.SizeofNlMsghdr || size > len(b) {
+			return errors.New("the kernel's answer is malformed")
+		}
+		if err := each(binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(b[6:]), binary.NativeEndian.Uint32(b[8:]), b[unix.SizeofNlMsghdr:size]); err != nil {
+			return err
+		}
+		b = b[min((size+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1), len(b)):]
+	}
+	return nil
+}
+
+func errnoOf(body []byte) error {
+	if len(body) < 4 {
+		return errors.New("the kernel's answer is malformed")
+	}
+	if n := int32(binary.NativeEndian.Uint32(body)); n != 0 {
+		return unix.Errno(-n)
+	}
+	return nil
+}
+
+// errUnsure is the error of a transaction of which it is not known whether it took effect.
+var errUnsure = errors.New("the outcome of the transaction is not known")
+
+// commit sends messages as one transaction and waits for its outcome.
+func (s *socket) commit(messages []message) error {
+	var b []byte
+	b, first := s.append(b, 0, unix.NFNL_MSG_BATCH_BEGIN, 0, unix.NFNL_SUBSYS_NFTABLES, unix.AF_UNSPEC, nil)
+	last := first
+	for i, m := range messages {
+		flags := m.flags
+		if i == len(messages)-1 {
+			flags |= unix.NLM_F_ACK
+		}
+		b, last = s.append(b, unix.NFNL_SUBSYS_NFTABLES, m.kind, flags, 0, unix.NFPROTO_INET, m.attrs)
+	}
+	b, _ = s.append(b, 0, unix.NFNL_MSG_BATCH_END, 0, unix.NFNL_SUBSYS_NFTABLES, unix.AF_UNSPEC, nil)
+	if err := s.send(b); err != nil {
+		return fmt.Errorf("send %d messages: %w", len(messages), err)
+	}
+	var failed error
+	for done := false; !done; {
+		err := s.receive(func(kind, _ uint16, seq uint32, body []byte) error {
+			if kind != unix.NLMSG_ERROR || seq < first || seq > last {
+				return nil // of a former request
+			}
+			err := errnoOf(body)
+			if err != nil && failed == nil {
+				failed = fmt.Errorf("message %d of %d: %w", seq-first, len(messages), err)
+			}
+			// The last message answers also where another has failed; the first one only for the whole.
+			done = done || seq == last || seq == first && err != nil
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%w: %w", errUnsure, err)
+		}
+	}
+	return failed
+}
+
+// errInterrupted is the error of a dump while which something has changed.
+var errInterrupted = errors.New("changed while it was read")
+
+// ask sends a request and calls each for every message of the answer.
+func (s *socket) ask(subsystem, kind uint16, family uint8, dump bool, attrs []byte, each func(kind uint16, body []byte) error) error {
+	flags := uint16(unix.NLM_F_ACK)
+	if dump {
+		flags = unix.NLM_F_DUMP
+	}
+	b, mine := s.append(nil, subsystem, kind, flags, 0, family, attrs)
+	if err := s.send(b); err != nil {
+		return err
+	}
+	var failed error
+	for done := false; !done; {
+		err := s.receive(func(kind, flags uint16, seq uint32, body []byte) error {
+			if seq != mine {
+				return nil
+			}
+			if flags&unix.NLM_F_DUMP_INTR != 0 {
+				failed = errInterrupted
+			}
+			switch kind {
+			case unix.NLMSG_DONE, unix.NLMSG_ERROR:
+				done = true
+				if err := errnoOf(body); err != nil && failed == nil {
+					failed = err
+				}
+			default:
+				if len(body) < 4 {
+					return errors.New("the kernel's answer is malformed")
+				}
+				if failed == nil {
+					failed = each(kind, body)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// attributes decodes attributes in the byte order of the network.
+func attributes(b []byte, each func(ad *netlink.AttributeDecoder)) error {
+	ad, err := netlink.NewAttributeDecoder(b)
+	if err != nil {
+		return err
+	}
+	ad.ByteOrder = binary.BigEndian
+	for ad.Next() {
+		each(ad)
+	}
+	return ad.Err()
+}
+
+// attr appends an attribute.
+func attr(b []byte, kind uint16, data []byte) []byte {
+	b = binary.NativeEndian.AppendUint16(b, uint16(4+len(data)))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = append(b, data...)
+	for len(b)%4 != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+func attrText(b []byte, kind uint16, text string) []byte {
+	return attr(b, kind, append([]byte(text), 0))
+}
+
+func attrNumber(b []byte, kind uint16, n uint32) []byte {
+	return attr(b, kind, binary.BigEndian.AppendUint32(nil, n))
+}
+
+func attrNest(b []byte, kind uint16, data []byte) []byte {
+	return attr(b, kind|unix.NLA_F_NESTED, data)
+}

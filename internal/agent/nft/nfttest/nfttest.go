@@ -1,0 +1,64 @@
+// Package nfttest makes what a host's enforcer would receive of a computed world, for tests of the agent. It promises nothing to anything
+// but tests.
+package nfttest
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// Computed returns what concerns one entity, as if it alone had its enforcer key.
+func Computed(l *policy.Listing, ref policy.EntityRef) enforcer.Computed {
+	var out enforcer.Computed
+	applied := map[string]bool{}
+	for _, g := range l.AppliedToGroups {
+		for _, m := range g.Members {
+			if m.EntityRef == ref {
+				applied[g.Name] = true
+				out.AppliedToGroups = append(out.AppliedToGroups, &v1beta2.AppliedToGroup{
+					ObjectMeta: metav1.ObjectMeta{Name: g.Name}, GroupMembers: []v1beta2.GroupMember{convert.GroupMember(policy.AppliedToGroup, m)},
+				})
+			}
+		}
+	}
+	used := map[string]bool{}
+	for _, p := range l.Policies {
+		groups := slices.Clone(p.AppliedToGroups)
+		for _, r := range p.Rules {
+			groups = append(groups, r.AppliedToGroups...)
+		}
+		if !slices.ContainsFunc(groups, func(g string) bool { return applied[g] }) {
+			continue
+		}
+		out.Policies = append(out.Policies, convert.ComputedPolicy(p.ComputedPolicy))
+		for _, r := range p.Rules {
+			for _, g := range slices.Concat(r.From.AddressGroups, r.To.AddressGroups) {
+				used[g] = true
+			}
+		}
+	}
+	for _, g := range l.AddressGroups {
+		if !used[g.Name] {
+			continue
+		}
+		a := &v1beta2.AddressGroup{ObjectMeta: metav1.ObjectMeta{Name: g.Name}}
+		for _, m := range g.Members {
+			a.GroupMembers = append(a.GroupMembers, convert.GroupMember(policy.AddressGroup, m))
+		}
+		out.AddressGroups = append(out.AddressGroups, a)
+	}
+	return out
+}
+
+// Without returns the listing without the policies of the given names.
+func Without(l *policy.Listing, names []string) *policy.Listing {
+	out := *l
+	out.Policies = slices.DeleteFunc(slices.Clone(l.Policies), func(p policy.PolicySpan) bool { return slices.Contains(names, p.Source.UID) })
+	return &out
+}

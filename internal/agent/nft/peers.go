@@ -1,0 +1,187 @@
+package nft
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go4.org/netipx"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+// peers returns the ways in which the other end can match in this family. A nil one matches everything.
+func (l *lane) peers(in *v1beta2.NetworkPolicyPeer) [][]Match {
+	var out [][]Match
+	source := l.direction == Ingress
+	ranges := l.ranges(in.IPBlocks)
+	if len(ranges) == 1 && ranges[0] == rangeOf(netip.PrefixFrom(zero(l.family), 0)) {
+		return [][]Match{nil}
+	}
+	if len(ranges) > maxRanges {
+		out = append(out, []Match{{Kind: MatchPeerIn, Set: l.rangeSet(ranges), Source: source}})
+	} else {
+		for _, r := range ranges {
+			out = append(out, []Match{{Kind: MatchPeer, From: r.From, To: r.To, Source: source}})
+		}
+	}
+	names := slices.Clone(in.AddressGroups)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		key := l.members(name)
+		out = append(out, []Match{{Kind: MatchMember, Set: key.Set, ID: key.ID, Source: source}})
+	}
+	return out
+}
+
+func zero(f Family) netip.Addr {
+	if f == IPv4 {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+func rangeOf(p netip.Prefix) Range {
+	r := netipx.RangeOfPrefix(p)
+	return Range{r.From(), r.To()}
+}
+
+// prefix converts a block of addresses. Host bits do not count.
+func prefix(n v1beta2.IPNet) (netip.Prefix, bool) {
+	a, ok := netip.AddrFromSlice(n.IP)
+	if !ok {
+		return netip.Prefix{}, false
+	}
+	if u := a.Unmap(); u.Is4() && n.PrefixLength <= 32 {
+		a = u
+	}
+	p, err := a.Prefix(int(n.PrefixLength))
+	return p, err == nil
+}
+
+// ranges returns the addresses of blocks without their exceptions, as far as they are of this family.
+func (l *lane) ranges(blocks []v1beta2.IPBlock) []Range {
+	var all netipx.IPSetBuilder
+	for _, b := range blocks {
+		p, _ := prefix(b.CIDR)
+		if p.Addr().Is4() != (l.family == IPv4) || p.Addr().Is4In6() { // no packet has such an address
+			continue
+		}
+		var one netipx.IPSetBuilder
+		one.AddPrefix(p)
+		for _, e := range b.Except {
+			if q, _ := prefix(e); q.Addr().Is4() == p.Addr().Is4() {
+				one.RemovePrefix(q)
+			}
+		}
+		set, err := one.IPSet()
+		if err != nil { // only of invalid prefixes, which check has refused
+			continue
+		}
+		all.AddSet(set)
+	}
+	set, err := all.IPSet()
+	if err != nil {
+		return nil
+	}
+	var out []Range
+	for _, r := range set.Ranges() {
+		out = append(out, Range{r.From(), r.To()})
+	}
+	return out
+}
+
+// rangeSet puts ranges into a set that is named after them.
+func (l *lane) rangeSet(ranges []Range) SetName {
+	texts := make([]string, len(ranges))
+	for i, r := range ranges {
+		texts[i] = r.From.String() + "-" + r.To.String()
+	}
+	name := SetName(fmt.Sprintf("ranges%d-%x", l.family, sum(texts...)))[:40]
+	l.program.Ranges[name] = ranges
+	return name
+}
+
+// members puts the addresses of a group into the set of members.
+func (l *lane) members(name string) PartKey {
+	of := l.group(name)
+	i, set := 0, Members4
+	if l.family == IPv6 {
+		i, set = 1, Members6
+	}
+	key := PartKey{set, of.id}
+	l.program.Parts[key] = of.members[i]
+	return key
+}
+
+// namedPort puts the ports that members of a group have by a name into the set of ports.
+func (l *lane) namedPort(group, port string) PartKey {
+	of := l.group(group)
+	set := Ports4
+	if l.family == IPv6 {
+		set = Ports6
+	}
+	key := PartKey{set, idOf("ports", group, port)}
+	part := of.ports[key]
+	if part == nil {
+		part = &Part{Of: group + " port " + port}
+		for _, m := range l.groups[group].GroupMembers {
+			for _, p := range m.Ports {
+				protocol := portProtocol(p)
+				if p.Name != port || protocol == 0 {
+					continue
+				}
+				for _, a := range addresses(m, l.family) {
+					part.Keys = append(part.Keys, a+string([]byte{protocol, 0, 0, 0, byte(p.Port >> 8), byte(p.Port), 0, 0}))
+				}
+			}
+		}
+		part.normalize()
+		of.ports[key] = part
+	}
+	l.program.Parts[key] = part
+	return key
+}
+
+// group returns what a group is in the sets, made now or before.
+func (l *lane) group(name string) *groupParts {
+	g := l.groups[name]
+	if parts := l.used[g]; parts != nil {
+		return parts
+	}
+	parts := l.compiler.groups[g]
+	if parts == nil {
+		parts = &groupParts{id: idOf("members", name), ports: map[PartKey]*Part{}}
+		for i, f := range []Family{IPv4, IPv6} {
+			part := &Part{Of: name}
+			for _, m := range g.GroupMembers {
+				part.Keys = append(part.Keys, addresses(m, f)...)
+			}
+			part.normalize()
+			parts.members[i] = part
+		}
+	}
+	if l.used == nil {
+		l.used = map[*v1beta2.AddressGroup]*groupParts{}
+	}
+	l.used[g] = parts
+	return parts
+}
+
+// addresses are the addresses of a member in a family, as bytes.
+func addresses(m v1beta2.GroupMember, f Family) []string {
+	var out []string
+	for _, ip := range m.IPs {
+		a, ok := netip.AddrFromSlice(ip)
+		if a = a.Unmap(); ok && a.Is4() == (f == IPv4) {
+			out = append(out, string(a.AsSlice()))
+		}
+	}
+	return out
+}
+
+func (p *Part) normalize() {
+	slices.SortFunc(p.Keys, strings.Compare)
+	p.Keys = slices.Compact(p.Keys)
+}

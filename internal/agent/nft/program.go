@@ -1,0 +1,347 @@
+package nft
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+// Direction tells traffic to the host from traffic of the host.
+type Direction uint8
+
+// The directions.
+const (
+	Ingress Direction = iota
+	Egress
+)
+
+func (d Direction) String() string { return [...]string{"ingress", "egress"}[d] }
+
+// Family is a family of addresses.
+type Family uint8
+
+// The families.
+const (
+	IPv4 Family = 4
+	IPv6 Family = 6
+)
+
+// The protocols that rules know, as IP numbers them.
+const (
+	ICMP   uint8 = 1
+	IGMP   uint8 = 2
+	TCP    uint8 = 6
+	UDP    uint8 = 17
+	ICMPv6 uint8 = 58
+	SCTP   uint8 = 132
+)
+
+// ID stands for a group, or a named port of one, in the keys of sets. It is made from the name, so that it is the same in every process,
+// and long enough that nobody finds two names with the same ID.
+type ID [16]byte
+
+func idOf(parts ...string) ID {
+	h := sum(parts...)
+	return ID(h[:16])
+}
+
+// sum hashes texts such that no two lists of texts look alike.
+func sum(parts ...string) [32]byte {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// SetName names a set of the kernel. The first four are always there; those of ranges are named after their content.
+type SetName string
+
+// The sets of keyed elements.
+const (
+	Members4 SetName = "members4"
+	Members6 SetName = "members6"
+	Ports4   SetName = "ports4"
+	Ports6   SetName = "ports6"
+)
+
+// KeyedSets lists them.
+func KeyedSets() []SetName { return []SetName{Members4, Members6, Ports4, Ports6} }
+
+// PartKey names the elements that one ID has in a set.
+type PartKey struct {
+	Set SetName
+	ID  ID
+}
+
+// Part are the elements that one ID has in a set.
+type Part struct {
+	// Of is what the ID stands for, to be printed.
+	Of string
+	// Keys are the rest of the keys in the form of the kernel, each field filled up to four bytes, sorted, without duplicates.
+	Keys []string
+}
+
+func (p *Part) has(key string) bool {
+	_, found := slices.BinarySearch(p.Keys, key)
+	return found
+}
+
+// Range is a range of addresses, both ends included.
+type Range struct{ From, To netip.Addr }
+
+// MatchKind is what a Match looks at.
+type MatchKind uint8
+
+// The kinds of matches.
+const (
+	// MatchDead: the connection was allowed once and is not any more.
+	MatchDead MatchKind = iota + 1
+	// MatchEstablished: the packet belongs to a known connection, or tells of an error of one.
+	MatchEstablished
+	// MatchLoopback: the packet does not leave the host.
+	MatchLoopback
+	// MatchFamily: Lo is the Family.
+	MatchFamily
+	// MatchNeighbour: neighbour discovery of IPv6 from the same link.
+	MatchNeighbour
+	// MatchProtocol: Lo is the number.
+	MatchProtocol
+	// MatchSourcePort and MatchPort: Lo..Hi.
+	MatchSourcePort
+	MatchPort
+	// MatchType and MatchCode, of ICMP, ICMPv6 and IGMP: Lo.
+	MatchType
+	MatchCode
+	// MatchIGMPGroup: the group of an IGMP message is From.
+	MatchIGMPGroup
+	// MatchPeer: the address of the other end is in From..To.
+	MatchPeer
+	// MatchPeerIn: the address of the other end is in the ranges of Set.
+	MatchPeerIn
+	// MatchMember: Set holds ID with the address of the other end.
+	MatchMember
+	// MatchNamedPort: Set holds ID with the address of the other end, the protocol and the port.
+	MatchNamedPort
+)
+
+// Match is one condition of a rule. It is comparable.
+type Match struct {
+	Kind     MatchKind
+	Lo, Hi   uint16
+	From, To netip.Addr
+	Set      SetName
+	ID       ID
+	// Source tells that the other end is the source of the packet.
+	Source bool
+}
+
+// Action is what a rule does.
+type Action uint8
+
+// The actions.
+const (
+	Accept Action = iota + 1
+	Drop
+	// RejectReset answers with a TCP reset, RejectICMP with "administratively prohibited".
+	RejectReset
+	RejectICMP
+	// Jump goes on in another chain and comes back, Goto does not come back.
+	Jump
+	Goto
+)
+
+func (a Action) String() string {
+	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto"}[a]
+}
+
+// OriginKind is why a rule is there.
+type OriginKind uint8
+
+// The origins of rules.
+const (
+	// OriginFrame: it holds the program together.
+	OriginFrame OriginKind = iota
+	OriginFailsafe
+	OriginPolicy
+	// OriginIsolation: policies allow some traffic, so the rest is dropped.
+	OriginIsolation
+	// OriginNative: no policy decides.
+	OriginNative
+)
+
+// Origin tells where a rule comes from. It is comparable.
+type Origin struct {
+	Kind   OriginKind
+	Policy v1beta2.NetworkPolicyReference
+	// Name is that of the rule in the policy, or of the failsafe flow.
+	Name string
+	// Index is the place of the rule among those of its direction in the policy.
+	Index int32
+}
+
+func (o Origin) String() string {
+	switch o.Kind {
+	case OriginFailsafe:
+		return "failsafe " + o.Name
+	case OriginIsolation:
+		return "isolated"
+	case OriginNative:
+		return "no policy"
+	case OriginPolicy:
+		name := o.Policy.Name
+		if o.Policy.Namespace != "" {
+			name = o.Policy.Namespace + "/" + name
+		}
+		return strings.TrimSpace(fmt.Sprintf("%s %s rule %d %s", o.Policy.Type, name, o.Index, o.Name))
+	}
+	return ""
+}
+
+// Rule acts on packets for which all matches hold.
+type Rule struct {
+	Matches []Match
+	Action  Action
+	// Target is the chain of Jump and Goto.
+	Target string
+	Origin Origin
+}
+
+func (r *Rule) equal(s *Rule) bool {
+	return r.Action == s.Action && r.Target == s.Target && r.Origin == s.Origin && slices.Equal(r.Matches, s.Matches)
+}
+
+// Chain is a list of rules. The chains that packets enter are called as their Direction; what comes to the end of these is accepted.
+type Chain struct{ Rules []Rule }
+
+// Program is all that is in the kernel.
+type Program struct {
+	Chains map[string]*Chain
+	Parts  map[PartKey]*Part
+	// Ranges are sorted and do not touch. Their names are made from them.
+	Ranges map[SetName][]Range
+}
+
+// Rules counts the rules.
+func (p *Program) Rules() int {
+	n := 0
+	for _, c := range p.Chains {
+		n += len(c.Rules)
+	}
+	return n
+}
+
+// Elements counts the elements of the keyed sets.
+func (p *Program) Elements() int {
+	n := 0
+	for _, part := range p.Parts {
+		n += len(part.Keys)
+	}
+	return n
+}
+
+// String prints the program for people, always in the same order.
+func (p *Program) String() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(p.Chains)) {
+		fmt.Fprintf(&b, "chain %s\n", name)
+		for _, r := range p.Chains[name].Rules {
+			fmt.Fprintf(&b, "  %s\n", &r)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Ranges)) {
+		fmt.Fprintf(&b, "set %s\n", name)
+		for _, r := range p.Ranges[name] {
+			fmt.Fprintf(&b, "  %s-%s\n", r.From, r.To)
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(p.Parts), func(a, b PartKey) int {
+		return strings.Compare(string(a.Set)+p.Parts[a].Of, string(b.Set)+p.Parts[b].Of)
+	})
+	for _, k := range keys {
+		fmt.Fprintf(&b, "set %s of %s\n", k.Set, p.Parts[k].Of)
+		for _, e := range p.Parts[k].Keys {
+			fmt.Fprintf(&b, "  %s\n", keyText(k.Set, e))
+		}
+	}
+	return b.String()
+}
+
+func keyText(set SetName, key string) string {
+	size := 4
+	if set == Members6 || set == Ports6 {
+		size = 16
+	}
+	a, _ := netip.AddrFromSlice([]byte(key[:size]))
+	if len(key) == size {
+		return a.String()
+	}
+	return fmt.Sprintf("%s protocol %d port %d", a, key[size], int(key[size+4])<<8|int(key[size+5]))
+}
+
+// String prints the rule for people.
+func (r *Rule) String() string {
+	words := make([]string, 0, len(r.Matches)+2)
+	for _, m := range r.Matches {
+		words = append(words, m.String())
+	}
+	words = append(words, r.Action.String())
+	if r.Target != "" {
+		words = append(words, r.Target)
+	}
+	if o := r.Origin.String(); o != "" {
+		words = append(words, "# "+o)
+	}
+	return strings.Join(words, " ")
+}
+
+// String prints the match for people.
+func (m Match) String() string {
+	peer := "daddr"
+	if m.Source {
+		peer = "saddr"
+	}
+	span := func(word string) string {
+		if m.Lo == m.Hi {
+			return fmt.Sprintf("%s %d", word, m.Lo)
+		}
+		return fmt.Sprintf("%s %d-%d", word, m.Lo, m.Hi)
+	}
+	switch m.Kind {
+	case MatchDead:
+		return "dead"
+	case MatchEstablished:
+		return "established,related"
+	case MatchLoopback:
+		return "loopback"
+	case MatchFamily:
+		return fmt.Sprintf("ipv%d", m.Lo)
+	case MatchNeighbour:
+		return "neighbour-discovery"
+	case MatchProtocol:
+		return fmt.Sprintf("protocol %d", m.Lo)
+	case MatchSourcePort:
+		return span("sport")
+	case MatchPort:
+		return span("dport")
+	case MatchType:
+		return fmt.Sprintf("type %d", m.Lo)
+	case MatchCode:
+		return fmt.Sprintf("code %d", m.Lo)
+	case MatchIGMPGroup:
+		return "igmp group " + m.From.String()
+	case MatchPeer:
+		return fmt.Sprintf("%s %s-%s", peer, m.From, m.To)
+	case MatchPeerIn:
+		return fmt.Sprintf("%s @%s", peer, m.Set)
+	case MatchMember, MatchNamedPort:
+		return fmt.Sprintf("%s @%s of %s", peer, m.Set, hex.EncodeToString(m.ID[:4]))
+	}
+	return "?"
+}

@@ -1,0 +1,128 @@
+package agent
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+)
+
+// State is how the agent stands.
+type State string
+
+// The states.
+const (
+	// StateStarting: nothing was received yet, and nothing was kept.
+	StateStarting State = "Starting"
+	// StateEnforcing: what the server says is in force.
+	StateEnforcing State = "Enforcing"
+	// StateKept: what was received or kept last is in force; the server cannot be reached.
+	StateKept State = "Kept"
+	// StateReleased: nothing is enforced, because somebody has said so on the host.
+	StateReleased State = "Released"
+	// StateFailing: the rules of the kernel could not be written; what was in force before is.
+	StateFailing State = "Failing"
+)
+
+// PolicyState is what became of a policy.
+type PolicyState struct {
+	Policy     v1beta2.NetworkPolicyReference `json:"policy"`
+	Generation int64                          `json:"generation"`
+	Enforced   bool                           `json:"enforced"`
+	Message    string                         `json:"message,omitempty"`
+}
+
+// Status is what the agent tells about itself.
+type Status struct {
+	Key   string `json:"key"`
+	State State  `json:"state"`
+	// Connected tells that all watches are in sync.
+	Connected bool `json:"connected"`
+	// ServerError is what a watch ended with.
+	ServerError string        `json:"serverError,omitempty"`
+	Policies    []PolicyState `json:"policies,omitempty"`
+	// AddressGroups and AppliedToGroups count what is wanted.
+	AddressGroups   int `json:"addressGroups"`
+	AppliedToGroups int `json:"appliedToGroups"`
+	// Rules and Elements count what is in the kernel.
+	Rules    int `json:"rules"`
+	Elements int `json:"elements"`
+	// IsolatedIngress and IsolatedEgress tell that what no rule allows is dropped.
+	IsolatedIngress bool `json:"isolatedIngress"`
+	IsolatedEgress  bool `json:"isolatedEgress"`
+	// Owned tells that nobody else can change the table.
+	Owned bool `json:"owned"`
+	// Repairs counts how often others had changed it.
+	Repairs int `json:"repairs"`
+	// ConnectionsCut counts established connections that were ended.
+	ConnectionsCut        int         `json:"connectionsCut"`
+	LastWrite             metav1.Time `json:"lastWrite,omitzero"`
+	LastWriteMilliseconds int64       `json:"lastWriteMilliseconds,omitempty"`
+	ReleasedUntil         metav1.Time `json:"releasedUntil,omitzero"`
+	// What goes wrong, each until it is right again.
+	Error            string `json:"error,omitempty"`
+	StoreError       string `json:"storeError,omitempty"`
+	FailsafeError    string `json:"failsafeError,omitempty"`
+	ConnectionsError string `json:"connectionsError,omitempty"`
+	InfoError        string `json:"infoError,omitempty"`
+}
+
+// Status returns how the agent stands.
+func (a *Agent) Status() Status {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.status
+}
+
+func (a *Agent) change(f func(s *Status)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f(&a.status)
+}
+
+// show brings the status up to date with the watches.
+func (a *Agent) show() {
+	connected, begun, failed := true, 0, ""
+	for _, s := range a.mirror.Streams() {
+		connected = connected && s.InSync
+		begun += s.Begun
+		if s.Err != nil {
+			failed = s.Err.Error()
+		}
+	}
+	if connected && begun != a.begun { // the server may have forgotten what it was told
+		a.begun = begun
+		clear(a.published)
+		a.dirty = a.dirty || a.program != nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := &a.status
+	s.Connected, s.ServerError = connected, failed
+	if a.wanted != nil {
+		s.AddressGroups, s.AppliedToGroups = len(a.wanted.AddressGroups), len(a.wanted.AppliedToGroups)
+	}
+	switch {
+	case s.Error != "":
+		s.State = StateFailing
+	case !a.released.IsZero():
+		s.State = StateReleased
+	case a.program == nil:
+		s.State = StateStarting
+	case connected && !a.loaded:
+		s.State = StateEnforcing
+	default:
+		s.State = StateKept
+	}
+}
+
+// Explain says what would become of the first packet of a connection, and by which rule. It is false before anything is in force.
+func (a *Agent) Explain(p nft.Packet) (nft.Judgement, bool) {
+	a.mu.Lock()
+	program := a.judge
+	a.mu.Unlock()
+	if program == nil {
+		return nft.Judgement{}, false
+	}
+	return program.Judge(p), true
+}

@@ -1,0 +1,162 @@
+package agent
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/enforcer"
+)
+
+const (
+	// stateFile is in the directory of the Store.
+	stateFile = "state"
+	// saveInterval is how often what is enforced is written at most. A release is written at once.
+	saveInterval = 5 * time.Second
+	// stateLimit bounds what is read: a million members are less.
+	stateLimit = 512 << 20
+)
+
+// Kept is what outlives the process and the host.
+type Kept struct {
+	// Key is that for which Computed was computed.
+	Key string `json:"key"`
+	// Computed is what was enforced.
+	Computed *enforcer.Computed `json:"computed,omitempty"`
+	// ReleasedUntil is until when nothing is enforced.
+	ReleasedUntil time.Time `json:"releasedUntil,omitzero"`
+}
+
+// Store keeps what is enforced in a directory, of which it is the only user. It is safe for concurrent use.
+type Store struct {
+	dir string
+
+	mu    sync.Mutex
+	kept  Kept
+	dirty bool
+	saved time.Time
+}
+
+// OpenStore opens a directory and makes it if it is not there.
+func OpenStore(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open the state of the agent: %w", err)
+	}
+	return &Store{dir: dir}, nil
+}
+
+// Load returns what was kept; nil if nothing was. What has been damaged is an error.
+func (s *Store) Load() (*Kept, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := filepath.Join(s.dir, stateFile)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil && info.Size() > stateLimit {
+		err = fmt.Errorf("it has %d bytes, more than %d", info.Size(), stateLimit)
+	}
+	var raw []byte
+	if err == nil {
+		raw, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load the state of the agent: %w", err)
+	}
+	sum, body, found := bytes.Cut(raw, []byte("\n"))
+	want := sha256.Sum256(body)
+	if !found || string(sum) != hex.EncodeToString(want[:]) {
+		return nil, fmt.Errorf("load the state of the agent: %s is damaged: its checksum does not fit", path)
+	}
+	var kept Kept
+	if err := json.Unmarshal(body, &kept); err != nil {
+		return nil, fmt.Errorf("load the state of the agent: %s: %w", path, err)
+	}
+	s.kept = kept
+	return &kept, nil
+}
+
+// Keep takes what is to be kept. Save writes it.
+func (s *Store) Keep(key string, c enforcer.Computed, released time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept, s.dirty = Kept{Key: key, Computed: &c, ReleasedUntil: released}, true
+}
+
+// Release keeps until when nothing is enforced, and writes it.
+func (s *Store) Release(key string, until time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept.Key, s.kept.ReleasedUntil = key, until
+	return s.write()
+}
+
+// Save writes what is kept, unless it is written already or, if that can wait, was written a moment ago.
+func (s *Store) Save(at time.Time, now bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := at.Sub(s.saved)
+	if !s.dirty || !now && since >= 0 && since < saveInterval {
+		return nil
+	}
+	s.saved = at
+	return s.write()
+}
+
+// write puts a whole new file in the place of the old one. It needs mu.
+func (s *Store) write() error {
+	body, err := json.Marshal(s.kept)
+	if err != nil {
+		return fmt.Errorf("keep the state of the agent: %w", err)
+	}
+	sum := sha256.Sum256(body)
+	err = replaceFile(s.dir, stateFile, append(append([]byte(hex.EncodeToString(sum[:])), '\n'), body...))
+	if err != nil {
+		return fmt.Errorf("keep the state of the agent: %w", err)
+	}
+	s.dirty = false
+	return nil
+}
+
+// replaceFile writes a file such that after a crash there is the old one or the new one.
+func replaceFile(dir, name string, content []byte) error {
+	f, err := os.CreateTemp(dir, name+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Remove removes the directory with everything in it.
+func (s *Store) Remove() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := os.RemoveAll(s.dir); err != nil {
+		return fmt.Errorf("remove the state of the agent: %w", err)
+	}
+	return nil
+}

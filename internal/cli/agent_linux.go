@@ -1,0 +1,475 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/enforcer"
+)
+
+const (
+	defaultAgentState  = "/var/lib/nephele/agent"
+	defaultAgentSocket = "/run/nephele/agent.sock"
+	// agentAnswerLimit bounds the wait for the agent on this host.
+	agentAnswerLimit = 10 * time.Second
+)
+
+// agentFlags are those of the agent.
+type agentFlags struct {
+	cluster         clusterFlags
+	server          string
+	node            string
+	stateDir        string
+	failsafe        []string
+	keepEstablished bool
+	verbose         bool
+}
+
+func (f *agentFlags) register(flags *pflag.FlagSet) {
+	f.cluster.register(flags)
+	flags.StringVar(&f.server, "policy-kubeconfig", "", "kubeconfig file that leads to the server of computed policies, if that is not the cluster's own API server")
+	flags.BoolVar(&f.keepEstablished, "keep-established", false, "let established connections go on that a changed policy does not allow any more")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
+	f.registerHost(flags)
+}
+
+// registerHost adds the flags that are needed without a server as well.
+func (f *agentFlags) registerHost(flags *pflag.FlagSet) {
+	flags.StringVar(&f.node, "external-node", "", "the ExternalNode that this host is: NAMESPACE/NAME")
+	flags.StringVar(&f.stateDir, "state-dir", defaultAgentState, "directory for what was enforced last")
+	flags.StringArrayVar(&f.failsafe, "failsafe", nil, `flow that no policy can cut, such as "in tcp 22 10.0.0.0/8"; may be repeated`)
+}
+
+// policies returns the configuration for the server of computed policies. It is read anew each time, because credentials are replaced.
+func (f *agentFlags) policies() (*rest.Config, error) {
+	if f.server == "" {
+		return f.cluster.config()
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", f.server)
+	if err != nil {
+		return nil, fmt.Errorf("--policy-kubeconfig %s: %w", f.server, err)
+	}
+	return cfg, nil
+}
+
+// flows returns how to find the failsafe flows.
+func (f *agentFlags) flows() (agent.Flows, error) {
+	out := agent.Flows{LookUp: agent.LookUp, Servers: f.servers, Resolvers: resolvers}
+	for _, text := range f.failsafe {
+		flow, err := agent.ParseFailsafe(text)
+		if err != nil {
+			return out, fmt.Errorf("--failsafe: %w", err)
+		}
+		out.Own = append(out.Own, flow)
+	}
+	return out, nil
+}
+
+func (f *agentFlags) servers() ([]string, error) {
+	var out []string
+	var errs []error
+	for _, config := range []func() (*rest.Config, error){f.policies, f.cluster.config} {
+		cfg, err := config()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if host := cfg.Host; !strings.Contains(host, "://") {
+			out = append(out, "https://"+host)
+		} else {
+			out = append(out, host)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+func resolvers() ([]netip.Addr, error) {
+	text, err := os.ReadFile("/etc/resolv.conf")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return agent.ParseResolvers(string(text)), err
+}
+
+func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
+	namespace, name, ok := strings.Cut(f.node, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return agent.Options{}, fmt.Errorf("--external-node %q: want NAMESPACE/NAME", f.node)
+	}
+	flows, err := f.flows()
+	if err != nil {
+		return agent.Options{}, err
+	}
+	store, err := agent.OpenStore(f.stateDir)
+	if err != nil {
+		return agent.Options{}, err
+	}
+	table, err := kernel.Open(kernel.DefaultTable)
+	if err != nil {
+		return agent.Options{}, err
+	}
+	return agent.Options{Key: f.node, Table: table, Store: store, Failsafe: flows.All, Clock: clock.RealClock{}, Log: log}, nil
+}
+
+// agentCommands are the commands of hosts with an agent.
+func agentCommands() []*cobra.Command {
+	var f agentFlags
+	var socket string
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Guard this host: enforce what is computed for its ExternalNode, by nftables",
+		Long: `Guard this host: enforce what is computed for its ExternalNode, by nftables.
+
+The rules are in a table of their own, "inet nephele". They stay in force when the agent stops, and without a server; they
+go by "nephele agent uninstall". Flows that no policy can cut: to the servers that the agent talks to, to the host's
+resolvers, DHCP, and those given with --failsafe.`,
+		Example: `  nephele agent --external-node vms/web-1 --kubeconfig /etc/nephele/kubeconfig --failsafe "in tcp 22 10.0.0.0/8"`,
+		Args:    noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runAgent(cmd.Context(), &f, socket, NewLogger(cmd.ErrOrStderr(), f.verbose))
+		},
+	}
+	f.register(cmd.Flags())
+	cmd.PersistentFlags().StringVar(&socket, "socket", defaultAgentSocket, "where the agent answers on this host")
+	cmd.AddCommand(newAgentLoadCommand(), newAgentStatusCommand(&socket), newAgentExplainCommand(&socket), newAgentReleaseCommand(&socket), newAgentUninstallCommand())
+	return []*cobra.Command{cmd}
+}
+
+func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger) error {
+	o, err := f.options(log)
+	if err != nil {
+		return err
+	}
+	if _, err := f.policies(); err != nil {
+		return fmt.Errorf("finding the server of computed policies: %w", err)
+	}
+	policies, err := enforcer.NewClient(enforcer.ClientOptions{Config: f.policies})
+	if err != nil {
+		return err
+	}
+	o.Follower = enforcer.Follower{Source: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Quiet: controller.AntreaQuiet, Log: log.WithName("enforcer")}
+	reporter := enforcer.NewReporter(enforcer.ReporterOptions{Client: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Log: log.WithName("reports")})
+	o.Reports = reporter
+	o.Info = agentInfo(f)
+	if !f.keepEstablished {
+		connections, err := kernel.OpenConnections()
+		if err != nil {
+			return err
+		}
+		o.Connections = connections
+	}
+	a := agent.New(o)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 3)
+	for _, run := range []func(context.Context) error{a.Run, reporter.Start, func(ctx context.Context) error { return a.Serve(ctx, socket) }} {
+		go func() {
+			failed <- run(ctx)
+			cancel()
+		}()
+	}
+	return errors.Join(<-failed, <-failed, <-failed)
+}
+
+// agentInfo fills in the AntreaAgentInfo of the host, which the controller has made.
+func agentInfo(f *agentFlags) func(context.Context, *agent.Status) error {
+	return func(ctx context.Context, s *agent.Status) error {
+		cfg, err := f.cluster.config()
+		if err != nil {
+			return err
+		}
+		c, err := newClient(cfg)
+		if err != nil {
+			return err
+		}
+		namespace, name, _ := strings.Cut(f.node, "/")
+		info := &v1beta1.AntreaAgentInfo{}
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, info); apierrors.IsNotFound(err) {
+			return nil // of a server that makes none
+		} else if err != nil {
+			return err
+		}
+		fillAgentInfo(info, s, namespace, name, metav1.Now())
+		return c.Update(ctx, info)
+	}
+}
+
+func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, name string, now metav1.Time) {
+	info.Version = buildVersion().Version
+	info.NodeRef = v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: namespace, Name: name}
+	info.NetworkPolicyControllerInfo = v1beta1.NetworkPolicyControllerInfo{
+		NetworkPolicyNum: int32(len(s.Policies)), AddressGroupNum: int32(s.AddressGroups), AppliedToGroupNum: int32(s.AppliedToGroups),
+	}
+	condition := func(t v1beta1.AgentConditionType, ok bool, reason, message string) v1beta1.AgentCondition {
+		c := v1beta1.AgentCondition{Type: t, Status: metav1.ConditionTrue, LastHeartbeatTime: now}
+		if !ok {
+			c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, message
+		}
+		return c
+	}
+	healthy := s.State == agent.StateEnforcing || s.State == agent.StateKept
+	info.AgentConditions = []v1beta1.AgentCondition{
+		condition(v1beta1.AgentHealthy, healthy, string(s.State), s.Error),
+		condition(v1beta1.ControllerConnectionUp, s.Connected, "NotInSync", s.ServerError),
+	}
+}
+
+func newAgentLoadCommand() *cobra.Command {
+	var f agentFlags
+	cmd := &cobra.Command{
+		Use:   "load",
+		Short: "Enforce what was enforced last, and end; for the time before there is a network",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := f.options(NewLogger(cmd.ErrOrStderr(), false))
+			if err != nil {
+				return err
+			}
+			flows, err := f.flows()
+			if err != nil {
+				return err
+			}
+			// There is no network to look anything up.
+			flows.Servers = func() ([]string, error) { return nil, nil }
+			o.Failsafe, o.Reports, o.Follower.Clock = flows.All, nil, o.Clock
+			return agent.New(o).Load(cmd.Context())
+		},
+	}
+	f.registerHost(cmd.Flags())
+	return cmd
+}
+
+func newAgentUninstallCommand() *cobra.Command {
+	var stateDir string
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove the rules and what was kept; nothing is enforced on this host from then on",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			table, err := kernel.Open(kernel.DefaultTable)
+			if err != nil {
+				return err
+			}
+			if err := table.Delete(); errors.Is(err, kernel.ErrOwned) {
+				return errors.New("the agent is running: stop it first")
+			} else if err != nil {
+				return err
+			}
+			store, err := agent.OpenStore(stateDir)
+			if err != nil {
+				return err
+			}
+			return store.Remove()
+		},
+	}
+	cmd.Flags().StringVar(&stateDir, "state-dir", defaultAgentState, "directory for what was enforced last")
+	return cmd
+}
+
+// askAgent sends a request to the agent on this host.
+func askAgent(ctx context.Context, socket, method, path string, question, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, agentAnswerLimit)
+	defer cancel()
+	var body bytes.Buffer
+	if question != nil {
+		if err := json.NewEncoder(&body).Encode(question); err != nil {
+			return err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, &body)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return fmt.Errorf("asking the agent of this host, which may not be running: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+		return fmt.Errorf("the agent of this host: %s", strings.TrimSpace(string(text)))
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}
+
+func newAgentStatusCommand(socket *string) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what the agent of this host enforces",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var s agent.Status
+			if err := askAgent(cmd.Context(), *socket, http.MethodGet, "/status", nil, &s); err != nil {
+				return err
+			}
+			if output == "json" {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(s)
+			}
+			printAgentStatus(cmd.OutOrStdout(), &s)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", `"json" for programs`)
+	return cmd
+}
+
+func printAgentStatus(w io.Writer, s *agent.Status) {
+	fmt.Fprintf(w, "%s: %s\n", printable(s.Key), s.State)
+	if !s.ReleasedUntil.IsZero() {
+		fmt.Fprintf(w, "released until %s\n", s.ReleasedUntil.UTC().Format(time.RFC3339))
+	}
+	fmt.Fprintf(w, "in the kernel: %d rules, %d elements of sets; others can change them: %t; repaired %d times\n", s.Rules, s.Elements, !s.Owned, s.Repairs)
+	fmt.Fprintf(w, "isolated: ingress %t, egress %t; connections ended by changes: %d\n", s.IsolatedIngress, s.IsolatedEgress, s.ConnectionsCut)
+	for _, p := range s.Policies {
+		word := "enforced"
+		if !p.Enforced {
+			word = "NOT enforced"
+		}
+		name := p.Policy.Name
+		if p.Policy.Namespace != "" {
+			name = p.Policy.Namespace + "/" + name
+		}
+		fmt.Fprintf(w, "%s %s generation %d: %s %s\n", p.Policy.Type, printable(name), p.Generation, word, printable(p.Message))
+	}
+	for _, e := range []struct{ what, text string }{
+		{"server", s.ServerError}, {"kernel", s.Error}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError}, {"agent info", s.InfoError},
+	} {
+		if e.text != "" {
+			fmt.Fprintf(w, "trouble with %s: %s\n", e.what, printable(e.text))
+		}
+	}
+}
+
+func newAgentExplainCommand(socket *string) *cobra.Command {
+	var from, to, protocol string
+	var port uint16
+	cmd := &cobra.Command{
+		Use:   "explain",
+		Short: "Say what the rules in force on this host do with a new connection",
+		Long: `Say what the rules in force on this host do with a new connection, and which of them decides. Exit code 1: it does not pass.
+
+It asks nothing but our own table; whatever else filters on this host decides besides.`,
+		Example: `  nephele agent explain --from 10.0.0.7 --port 443
+  nephele agent explain --to 192.0.2.1 --protocol udp --port 53`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q, err := agentQuestion(from, to, protocol, port)
+			if err != nil {
+				return err
+			}
+			var a agent.Answer
+			if err := askAgent(cmd.Context(), *socket, http.MethodPost, "/explain", q, &a); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", a.Action, printable(a.By))
+			if !a.Allowed {
+				return ErrNo
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "address that connects to this host")
+	cmd.Flags().StringVar(&to, "to", "", "address that this host connects to")
+	cmd.Flags().StringVar(&protocol, "protocol", "tcp", "tcp, udp, sctp, or icmp for an echo request")
+	cmd.Flags().Uint16Var(&port, "port", 0, "destination port")
+	return cmd
+}
+
+func agentQuestion(from, to, protocol string, port uint16) (agent.Question, error) {
+	if (from == "") == (to == "") {
+		return agent.Question{}, errors.New("give --from or --to, and not both")
+	}
+	text := from + to
+	peer, err := netip.ParseAddr(text)
+	if err != nil {
+		return agent.Question{}, fmt.Errorf("%q is not an IP address", text)
+	}
+	q := agent.Question{Peer: peer.Unmap(), Local: netip.IPv4Unspecified(), Egress: to != "", Port: port}
+	if q.Peer.Is6() {
+		q.Local = netip.IPv6Unspecified()
+	}
+	switch strings.ToLower(protocol) {
+	case "tcp":
+		q.Protocol = nft.TCP
+	case "udp":
+		q.Protocol = nft.UDP
+	case "sctp":
+		q.Protocol = nft.SCTP
+	case "icmp":
+		q.Protocol, q.Type = nft.ICMP, 8
+		if q.Peer.Is6() {
+			q.Protocol, q.Type = nft.ICMPv6, 128
+		}
+		return q, nil
+	default:
+		return q, fmt.Errorf("--protocol %q: want tcp, udp, sctp or icmp", protocol)
+	}
+	if port == 0 {
+		return q, errors.New("--port is missing")
+	}
+	return q, nil
+}
+
+func newAgentReleaseCommand(socket *string) *cobra.Command {
+	var long time.Duration
+	var end bool
+	cmd := &cobra.Command{
+		Use:   "release",
+		Short: "Enforce nothing on this host for a time, in an emergency",
+		Long: `Enforce nothing on this host for a time, in an emergency. It is reported to the controller as a failure of every policy. A
+restart of the agent or of the host does not end it.`,
+		Example: `  nephele agent release --for 1h
+  nephele agent release --end`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if (long > 0) == end {
+				return errors.New("give --for with a time, or --end")
+			}
+			var s agent.Status
+			if err := askAgent(cmd.Context(), *socket, http.MethodPost, "/release", agent.Question{For: long}, &s); err != nil {
+				return err
+			}
+			if end {
+				fmt.Fprintln(cmd.OutOrStdout(), "policies are enforced again")
+				return nil
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "nothing is enforced on this host for %s\n", long)
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&long, "for", 0, "how long, such as 1h")
+	cmd.Flags().BoolVar(&end, "end", false, "end a release")
+	return cmd
+}

@@ -1,0 +1,68 @@
+//go:build linux
+
+package cli
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent"
+)
+
+func TestAgentQuestion(t *testing.T) {
+	q, err := agentQuestion("", "2001:db8::1", "icmp", 0)
+	if err != nil || !q.Egress || q.Protocol != 58 || q.Type != 128 || !q.Local.Is6() {
+		t.Errorf("%+v, %v", q, err)
+	}
+	for _, bad := range [][3]string{{"", "", "tcp"}, {"10.0.0.1", "10.0.0.2", "tcp"}, {"web", "", "tcp"}, {"10.0.0.1", "", "gre"}, {"10.0.0.1", "", "tcp"}} {
+		if q, err := agentQuestion(bad[0], bad[1], bad[2], 0); err == nil {
+			t.Errorf("%q is taken for %+v", bad, q)
+		}
+	}
+}
+
+func TestAgentFlagsRefused(t *testing.T) {
+	dir := t.TempDir()
+	for want, args := range map[string][]string{
+		"--external-node":    {"agent", "--state-dir", dir},
+		"NAMESPACE/NAME":     {"agent", "load", "--state-dir", dir, "--external-node", "a/b/c"},
+		"failsafe flow":      {"agent", "load", "--state-dir", dir, "--external-node", "a/b", "--failsafe", "in tcp ssh ::/0"},
+		"may not be running": {"agent", "status", "--socket", filepath.Join(dir, "none")},
+		"--for":              {"agent", "release"},
+		"unknown command":    {"agent", "stop"},
+	} {
+		root := NewRoot()
+		root.SetArgs(args)
+		if err := root.ExecuteContext(t.Context()); err == nil || errors.Is(err, ErrNo) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want something about %s", args, err, want)
+		}
+	}
+}
+
+func TestAgentStatusAndInfo(t *testing.T) {
+	s := &agent.Status{Key: "vms/web", State: agent.StateFailing, Error: "no room", Policies: []agent.PolicyState{
+		{Policy: v1beta2.NetworkPolicyReference{Type: v1beta2.AntreaNetworkPolicy, Namespace: "vms", Name: "p"}, Generation: 2, Message: "because"},
+	}}
+	var b strings.Builder
+	printAgentStatus(&b, s)
+	for _, want := range []string{"vms/web: Failing", "vms/p generation 2: NOT enforced because", "trouble with kernel: no room"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+	info, now := &v1beta1.AntreaAgentInfo{APIPort: 7}, metav1.NewTime(time.Unix(1, 0))
+	fillAgentInfo(info, s, "vms", "web", now)
+	if c := info.AgentConditions[0]; c.Type != v1beta1.AgentHealthy || c.Status != metav1.ConditionFalse || c.Reason != "Failing" || c.LastHeartbeatTime != now {
+		t.Errorf("%+v", c)
+	}
+	if info.APIPort != 7 || info.NodeRef.Name != "web" || info.NetworkPolicyControllerInfo.NetworkPolicyNum != 1 {
+		t.Errorf("%+v", info)
+	}
+}
