@@ -31,6 +31,7 @@ type layer struct {
 var (
 	kubernetes = []string{"k8s.io/", "sigs.k8s.io/", "github.com/go-logr/logr", "github.com/prometheus/", "golang.org/x/time/", "golang.org/x/sync/"}
 	awsSDK     = []string{"github.com/aws/"}
+	azureSDK   = []string{"github.com/Azure/azure-sdk-for-go/sdk/"}
 	// pureStd are what pure packages may not import.
 	pureStd = []string{"context", "net/http", "os", "log", "log/slog"}
 )
@@ -56,6 +57,8 @@ var layers = []layer{
 	{folder: "internal/cloud/aws/lower", own: []string{"internal/cloud", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"},
 		noStd: pureStd, why: "lowering is pure"},
 	{folder: "internal/cloud/aws", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: awsSDK,
+		why: "an adapter knows its port and its SDK"},
+	{folder: "internal/cloud/azure", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: azureSDK,
 		why: "an adapter knows its port and its SDK"},
 	{folder: "internal/cloud/inventory", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: kubernetes,
 		why: "loops never import one another"},
