@@ -45,7 +45,7 @@ type lab struct {
 	web, webNIC, db, dbNIC    string
 }
 
-func newLab(t *testing.T, lag time.Duration, more func(*simazure.Builder)) *lab {
+func newLab(t *testing.T, more func(*simazure.Builder)) *lab {
 	t.Helper()
 	l := &lab{t: t, faults: &calls.Faults{}, journal: calls.NewJournal(1000), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	b := simazure.NewBuilder(tenantID, subscription, region)
@@ -62,7 +62,7 @@ func newLab(t *testing.T, lag time.Duration, more func(*simazure.Builder)) *lab 
 	if more != nil {
 		more(b)
 	}
-	w, err := world.New(world.State{Azure: &b.State}, world.Options{Clock: func() time.Time { return l.now }, Seed: 1, GraphLag: lag})
+	w, err := world.New(world.State{Azure: &b.State}, world.Options{Clock: func() time.Time { return l.now }, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func (l *lab) document(id string) string {
 
 // TestObserve reads a region over several pages; ids are one whatever their case.
 func TestObserve(t *testing.T) {
-	l := newLab(t, 0, nil)
+	l := newLab(t, nil)
 	s := l.observe(l.account())
 	if len(s.Networks) != 2 || len(s.VMs) != 2 || len(s.Interfaces) != 2 || len(s.Groups) != 3 || len(s.Peerings) != 1 || s.OwnerID != subscription {
 		t.Fatalf("%d networks, %d VMs, %d interfaces, %d groups, %d peerings of %s", len(s.Networks), len(s.VMs), len(s.Interfaces), len(s.Groups), len(s.Peerings), s.OwnerID)
@@ -191,9 +191,9 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestObserveWhatTheGraphLacks: what Resource Graph does not tell yet is read directly, and what may not be read is an error and not an absence.
-func TestObserveWhatTheGraphLacks(t *testing.T) {
-	l := newLab(t, 0, nil)
+// TestObserveWhatMayNotBeRead: what Resource Graph leaves out is read directly, and what may not be read is an error and not an absence.
+func TestObserveWhatMayNotBeRead(t *testing.T) {
+	l := newLab(t, nil)
 	role := func(actions ...string) []simazure.Assignment {
 		return []simazure.Assignment{{Scope: "/subscriptions/" + subscription, Role: simazure.Role{Name: "r", Actions: actions}}}
 	}
@@ -213,16 +213,6 @@ func TestObserveWhatTheGraphLacks(t *testing.T) {
 	set(role("*/read"))
 	l.observe(l.account())
 	set(nil)
-
-	// A network and its interfaces that are new, and told in parts.
-	lagging := newLab(t, time.Hour, nil)
-	a := lagging.account()
-	if err := a.SetInterfaceGroups(t.Context(), lagging.dbNIC, lagging.nsg, nil); err != nil {
-		t.Fatal(err)
-	}
-	if got := lagging.observe(a); len(got.Interfaces) != 2 {
-		t.Errorf("%d interfaces", len(got.Interfaces))
-	}
 }
 
 // TestObserveErrors: everything that can be wrong has its class, and nothing of a region is returned.
@@ -253,7 +243,7 @@ func TestObserveErrors(t *testing.T) {
 		}, cloud.Auth, "ExpiredAuthenticationToken"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, 0, nil)
+			l := newLab(t, nil)
 			cfg := l.config()
 			c.change(l, &cfg)
 			a, err := azure.New(cfg)
@@ -273,7 +263,7 @@ func TestObserveErrors(t *testing.T) {
 			}
 		})
 	}
-	l := newLab(t, 0, nil)
+	l := newLab(t, nil)
 	_, err := l.account().Observe(t.Context(), cloud.Scope{Region: "west' or 1 == 1"})
 	if !errors.Is(err, cloud.ErrRegionUnknown) {
 		t.Errorf("a region that is a query: %v", err)
@@ -287,7 +277,7 @@ func TestSetInterfaceGroups(t *testing.T) {
 	ctx := t.Context()
 	for _, name := range []string{"with groups", "without"} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, 0, nil)
+			l := newLab(t, nil)
 			a := l.account()
 			id, nsg, asgs := l.webNIC, l.nsg, []string{l.asg}
 			if name == "without" {
@@ -321,7 +311,7 @@ func TestSetInterfaceGroups(t *testing.T) {
 
 // TestSetInterfaceGroupsRace: somebody else writes the interface between our reading and our writing.
 func TestSetInterfaceGroupsRace(t *testing.T) {
-	l := newLab(t, 0, nil)
+	l := newLab(t, nil)
 	l.faults.Add(calls.Fault{Action: "Microsoft.Network/networkInterfaces/write", Match: func(calls.Call) bool {
 		l.change(func(c *simazure.Cloud) {
 			at, _ := simazure.ParseID(l.dbNIC)
@@ -371,7 +361,7 @@ func TestRefusedWrites(t *testing.T) {
 		}, cloud.Unavailable, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, 0, nil)
+			l := newLab(t, nil)
 			c.before(l)
 			err := l.account().SetInterfaceGroups(t.Context(), l.dbNIC, l.nsg, nil)
 			var e *cloud.Error
@@ -385,7 +375,7 @@ func TestRefusedWrites(t *testing.T) {
 // TestTags: ours are written under names that Azure takes, others stay, and they come back under the names of the port.
 func TestTags(t *testing.T) {
 	ctx := t.Context()
-	l := newLab(t, 0, nil)
+	l := newLab(t, nil)
 	a := l.account()
 	tags := map[string]string{cloud.TagClaim: "cluster", cloud.TagFormer: "a b"}
 	if err := a.Tag(ctx, []string{l.vnet, l.dbNIC}, tags); err != nil {
@@ -410,7 +400,7 @@ func TestTags(t *testing.T) {
 
 // TestIdentity: who may use the identity of the process, and where secrets go.
 func TestIdentity(t *testing.T) {
-	l := newLab(t, 0, nil)
+	l := newLab(t, nil)
 	none := func(c *azure.Config) { c.Credential.ClientKey = "" }
 	for name, c := range map[string]struct {
 		change func(*azure.Config)

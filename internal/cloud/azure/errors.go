@@ -76,7 +76,7 @@ func classify(call string, err error, now time.Time) error {
 		e.Class, e.Err = cloud.Terminal, &said{bound.Error(), err}
 	case errors.As(err, &login):
 		e.Class, e.Err = cloud.Auth, &said{"no usable credentials: " + loginWords(login), err}
-		if login.RawResponse == nil || login.RawResponse.StatusCode >= 500 {
+		if r := login.RawResponse; r == nil && !strings.Contains(login.Error(), "AADSTS") || r != nil && r.StatusCode >= 500 {
 			e.Class = cloud.Unavailable
 		}
 	case errors.As(err, &refused):
@@ -129,7 +129,9 @@ func loginWords(e *azidentity.AuthenticationFailedError) string {
 	if raw := body(e.RawResponse); json.Unmarshal(raw, &doc) == nil && doc.Description != "" {
 		return cloud.Words(doc.Description)
 	}
-	return cloud.Words(e.Error())
+	// What the SDK says has the request and the answer below a line.
+	text, _, _ := strings.Cut(e.Error(), "-----")
+	return cloud.Words(text)
 }
 
 // body reads what the SDK has kept of an answer.

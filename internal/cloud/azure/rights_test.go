@@ -20,7 +20,7 @@ func TestRole(t *testing.T) {
 	}
 	ctx := t.Context()
 	var other string
-	l := newLab(t, 0, func(b *simazure.Builder) { other = b.SecurityGroup("other", "nsg-other") })
+	l := newLab(t, func(b *simazure.Builder) { other = b.SecurityGroup("other", "nsg-other") })
 	l.change(func(c *simazure.Cloud) {
 		p := c.Principals()[0]
 		p.Assignments = []simazure.Assignment{{Scope: "/subscriptions/" + subscription + "/resourceGroups/shop", Role: role}}

@@ -53,7 +53,7 @@ type tagsClient struct{ inner *arm.Client }
 const tagsVersion = "2021-04-01"
 
 func newTagsClient(credential azcore.TokenCredential, o *arm.ClientOptions) (*tagsClient, error) {
-	c, err := arm.NewClient("nephele", "v1", credential, o)
+	c, err := arm.NewClient("nephele", "v1.0.0", credential, o)
 	return &tagsClient{c}, err
 }
 
