@@ -31,6 +31,7 @@ type layer struct {
 var (
 	kubernetes = []string{"k8s.io/", "sigs.k8s.io/", "github.com/go-logr/logr", "github.com/prometheus/", "golang.org/x/time/", "golang.org/x/sync/"}
 	awsSDK     = []string{"github.com/aws/"}
+	azureSDK   = []string{"github.com/Azure/azure-sdk-for-go/sdk/"}
 	// pureStd are what pure packages may not import.
 	pureStd = []string{"context", "net/http", "os", "log", "log/slog"}
 )
@@ -65,6 +66,8 @@ var layers = []layer{
 		noStd: pureStd, why: "lowering is pure"},
 	{folder: "internal/cloud/aws", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: append([]string{"golang.org/x/time/rate"}, awsSDK...),
 		why: "an adapter knows its port, its SDK, and how to keep to a rate"},
+	{folder: "internal/cloud/azure", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: azureSDK,
+		why: "an adapter knows its port and its SDK"},
 	{folder: "internal/cloud/inventory", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: kubernetes,
 		why: "loops never import one another"},
 	{folder: "internal/cloud/realize", own: []string{"api", "internal/cloud", "internal/cloud/plan", "internal/cloud/tenure", "internal/enforcer", "internal/platform"}, foreign: kubernetes,

@@ -28,6 +28,7 @@ type simFlags struct {
 	visibility, transition  time.Duration
 	latency, eventDelay     time.Duration
 	eventQueue              string
+	azure                   simAzureFlags
 }
 
 // NewSimCommand returns the command nephele sim: the cloud simulator alone.
@@ -41,6 +42,9 @@ well enough for any EC2 client that keeps to the actions listed in docs/simulato
 
 An estate is a folder of describe answers as the aws command line prints them, a collector dump, or a short YAML file of
 our own (docs/simulator.md). Without --estate it is the real account that the demonstration uses.
+
+With --azure there is an Azure subscription beside it, from answers of Resource Manager or Resource Graph: login, Resource Manager and Resource Graph
+are at an address of their own, with TLS.
 
 Below /_sim/ it answers, to callers on this machine only, what no cloud answers: who reaches whom, which calls came in,
 and which of them shall fail. The command runs until it is interrupted.`,
@@ -67,6 +71,7 @@ and which of them shall fail. The command runs until it is interrupted.`,
 	flags.StringVar(&f.eventQueue, "event-queue", "", "name of an SQS queue that every region has from the start and puts events into")
 	flags.DurationVar(&f.eventDelay, "event-delay", 0, "how long an event takes to its queue")
 	flags.BoolVar(&f.noAuth, "no-auth", false, "accept any key and any signature")
+	f.azure.register(flags)
 	flags.BoolVar(&f.quiet, "quiet", false, "print the endpoint only")
 	return cmd
 }
@@ -91,18 +96,24 @@ func runSim(cmd *cobra.Command, f simFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
+	if err := f.azure.check(); err != nil {
+		return err
+	}
 	state, source, err := loadEstate(cmd, f)
 	if err != nil {
+		return err
+	}
+	if err := f.azure.load(cmd, &state, f.quiet); err != nil {
 		return err
 	}
 	// The interrupt ends the server through Close below, not by cutting its calls off.
 	server, err := sim.Start(context.WithoutCancel(ctx), sim.Options{
 		State: state, StateFile: f.state, Listen: f.listen, VisibilityDelay: f.visibility, TransitionDelay: f.transition,
 		NoAuth: f.noAuth, Latency: f.latency, Throttle: f.throttle, ThrottleSpeed: f.throttleSpeed,
-		Events: sim.EventOptions{Queue: f.eventQueue, Delay: f.eventDelay},
+		Events: sim.EventOptions{Queue: f.eventQueue, Delay: f.eventDelay}, Azure: f.azure.options(),
 	})
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("--listen %s: the address is in use by another program; name another port, or 0 for a free one", f.listen)
+		return fmt.Errorf("--listen %s or --azure-listen %s: the address is in use by another program; name another port, or 0 for a free one", f.listen, f.azure.listen)
 	}
 	if err != nil {
 		return err
@@ -186,6 +197,7 @@ A client that does not know AWS_ENDPOINT_URL (before version 2.13 or 1.29 of the
   aws --endpoint-url %[1]s ec2 describe-instances
 `, server.URL(), firstRegion(state, key.Account), key.AccessKeyID, key.Secret)
 	}
+	announceAzure(out, server)
 	fmt.Fprintf(out, "\nLook behind it: curl %s/_sim/ (docs/simulator.md). Ctrl-C stops it.\n", server.URL())
 }
 

@@ -1,5 +1,6 @@
 // Package sim runs the cloud simulator as a server: one HTTP listener with the EC2, STS and SQS endpoints of all
-// accounts and regions (package ec2) over one World (package world), and beside them admin endpoints below /_sim/.
+// accounts and regions (package ec2) over one World (package world), and beside them admin endpoints below /_sim/. If the
+// World has an Azure side, a second listener, with TLS, has Azure's login and Resource Manager (package arm).
 //
 // A Server owns its listener, its goroutines and, if it has one, its state file; Close ends all of them and waits.
 // All methods may be called concurrently. The simulator knows nothing of the rest of the repository: it is the
@@ -54,6 +55,8 @@ type Options struct {
 	JournalSize int
 	// OnCall sees every finished call before its answer leaves; see ec2.Config.
 	OnCall func(context.Context, ec2.Call) error
+	// Azure is about the Azure side.
+	Azure AzureOptions
 }
 
 // EventOptions say how events about a region reach its queue.
@@ -87,6 +90,7 @@ type Server struct {
 	saver    *saver
 	queues   *sqs.Queues
 	emitter  *events.Emitter
+	azure    *azureSide // nil if the world has no Azure
 
 	listener net.Listener
 	http     *http.Server
@@ -133,12 +137,16 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := s.emit(o); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
 	}
+	if s.azure, err = openAzure(ctx, s, o); err != nil {
+		return nil, errors.Join(err, s.listener.Close())
+	}
 	s.serve(ctx, o)
 	return s, nil
 }
 
 func loadWorld(o Options, now func() time.Time) (*world.World, error) {
-	wo := world.Options{Clock: now, Seed: o.Seed, VisibilityDelay: o.VisibilityDelay, TransitionDelay: o.TransitionDelay}
+	wo := world.Options{Clock: now, Seed: o.Seed, VisibilityDelay: o.VisibilityDelay, TransitionDelay: o.TransitionDelay,
+		OperationDelay: o.Azure.OperationDelay, GraphLag: o.Azure.GraphLag}
 	if o.StateFile != "" {
 		_, err := os.Stat(o.StateFile)
 		switch {
@@ -167,12 +175,19 @@ func (s *Server) serve(ctx context.Context, o Options) {
 	mux := http.NewServeMux()
 	mux.Handle("/_sim/", s.admin())
 	mux.Handle("/{$}", handler)
+	if s.azure != nil {
+		// The metadata service has no TLS.
+		mux.Handle("/metadata/", localOnly(s.azure.handler))
+	}
 	base, cancel := context.WithCancel(ctx)
 	s.cancel = cancel
 	s.http = &http.Server{
 		Handler:           s.counted(mux),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 10 * time.Second,
+	}
+	if s.azure != nil {
+		s.azure.serve(s.counted(s.azure.handler), base)
 	}
 	go func() {
 		defer close(s.served)
@@ -282,6 +297,9 @@ func (s *Server) Close() error {
 			s.closeErr = s.http.Close()
 		}
 		<-s.served
+		if s.azure != nil {
+			s.closeErr = errors.Join(s.closeErr, s.azure.close(ctx))
+		}
 		s.calls.Lock()
 		s.closed = true
 		s.calls.Unlock()

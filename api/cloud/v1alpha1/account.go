@@ -113,6 +113,30 @@ type CloudProviderAccountAzureConfig struct {
 	// +kubebuilder:validation:items:Pattern=`\S`
 	// +listType=set
 	Region []string `json:"region"`
+	// Cloud says where the subscription is; left out, it is the public Azure cloud.
+	// +optional
+	Cloud *AzureCloud `json:"cloud,omitempty"`
+}
+
+// AzureCloud is an Azure cloud other than the public one: a sovereign one, Azure Stack, or a simulator. The hosts that it names must be allowed as
+// endpoints are.
+type AzureCloud struct {
+	// Authority is the URL of the login, for example https://login.microsoftonline.us.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && size(url(self).getHost()) > 0",message="authority must be an https URL with a host"
+	Authority string `json:"authority"`
+	// ResourceManager is the URL of Azure Resource Manager, for example https://management.usgovcloudapi.net.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && size(url(self).getHost()) > 0",message="resourceManager must be an https URL with a host"
+	ResourceManager string `json:"resourceManager"`
+	// Audience is what tokens are asked for; left out, it is ResourceManager.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Audience string `json:"audience,omitempty"`
+	// CABundle are certificates in PEM, by which the hosts are trusted instead of by those of the system.
+	// +kubebuilder:validation:MaxLength=65536
+	// +optional
+	CABundle string `json:"caBundle,omitempty"`
 }
 
 // CloudProviderAccountSpec says which account of which cloud to work on, and how.

@@ -15,7 +15,8 @@ type AWSCredential struct {
 }
 
 // AzureCredential is the JSON object that the Secret of an Azure account holds. SubscriptionID, TenantID and ClientID
-// must be set, and ClientKey or SessionToken; SessionToken wins when both are.
+// must be set, and ClientKey, ClientCertificate or SessionToken; of several SessionToken wins, then ClientCertificate. With none of them the
+// identity of the process is used, where that is granted.
 type AzureCredential struct {
 	// SubscriptionID, TenantID and ClientID say which application of which tenant works on which subscription.
 	SubscriptionID string `json:"subscriptionId,omitempty"`
@@ -23,6 +24,8 @@ type AzureCredential struct {
 	ClientID       string `json:"clientId,omitempty"`
 	// ClientKey is the client secret.
 	ClientKey string `json:"clientKey,omitempty"`
+	// ClientCertificate is a certificate with its private key, in PEM.
+	ClientCertificate string `json:"clientCertificate,omitempty"`
 	// SessionToken is a federated assertion.
 	SessionToken string `json:"sessionToken,omitempty"`
 }

@@ -116,7 +116,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req.world, req.endpoint, req.call.Time = h.cfg.World, "http://"+r.Host, h.cfg.Clock()
-	req.call.Seq = h.cfg.Journal.next(req.call.Action)
+	req.call.Seq = h.cfg.Journal.Next(req.call.Action)
 
 	answer, fault, err := h.process(r, req, body)
 	h.finish(req, fault, err)
@@ -175,7 +175,7 @@ func (h *Handler) process(r *http.Request, req *request, body []byte) ([]wire.El
 	if !known {
 		return nil, Fault{}, fail("InvalidAction", "The action %s is not valid for this web service.", req.call.Action)
 	}
-	fault := h.cfg.Faults.strike(req.call)
+	fault := h.cfg.Faults.Strike(req.call)
 	if wait(req.ctx, h.cfg.Latency+fault.Delay) != nil {
 		// The client has gone, or the server ends: the call is not executed any more.
 		fault.Drop = true
@@ -244,7 +244,7 @@ func (h *Handler) finish(req *request, fault Fault, err error) {
 	} else {
 		req.call.Ignored = req.params.Unread()
 	}
-	h.cfg.Journal.add(req.call)
+	h.cfg.Journal.Add(req.call)
 }
 
 // asAPIError turns every error of an action into the service's form.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/azure"
 )
 
 // StateVersion is the version of the State format that this package writes and reads.
@@ -27,6 +29,8 @@ type State struct {
 	Regions     []RegionState       `json:"regions,omitempty"`
 	Peerings    []PeeringConnection `json:"peerings,omitempty"`
 	Due         []Transition        `json:"due,omitempty"`
+	// Azure is the Azure side; nil if there is none.
+	Azure *azure.State `json:"azure,omitempty"`
 }
 
 // RegionState is what one account has in one region. Zones may be empty: three are then made up.
@@ -84,6 +88,9 @@ func New(s State, o Options) (*World, error) {
 	for i := range s.Regions {
 		w.fill(&s.Regions[i])
 	}
+	if err := w.fillAzure(s.Azure, azure.Settings{Delay: o.OperationDelay, Lag: o.GraphLag}); err != nil {
+		return nil, err
+	}
 	return w, nil
 }
 
@@ -140,6 +147,9 @@ func (w *World) State() State {
 			c.Regions = slices.Clone(a.Regions)
 			return c
 		})
+		if all := w.azure.State(); !all.Empty() {
+			out.Azure = &all
+		}
 		out.Credentials = ordered(w.credentials, func(c *Credential) Credential { return *c })
 		out.Roles = ordered(w.roles, func(r *Role) Role {
 			c := *r
@@ -219,6 +229,11 @@ func (s *State) Check() error {
 	}
 	for i := range s.Peerings {
 		c.id("pcx", s.Peerings[i].ID)
+	}
+	if s.Azure != nil {
+		if err := s.Azure.Check(); err != nil {
+			c.problems = append(c.problems, err)
+		}
 	}
 	return errors.Join(c.problems...)
 }

@@ -58,7 +58,7 @@ func Load(path string, o Options) (*World, error) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return nil, fmt.Errorf("load the state: %s is not a saved state: %w", path, err)
 	}
-	if s.Version == 0 || len(s.Accounts) == 0 {
+	if s.Version == 0 || len(s.Accounts) == 0 && s.Azure == nil {
 		return nil, fmt.Errorf("load the state: %s is not a saved state: expected \"version\": %d and accounts", path, StateVersion)
 	}
 	w, err := New(s, o)

@@ -28,6 +28,7 @@ func (w *World) later(now time.Time, delay time.Duration, in scope, id, from, to
 
 // settle makes the transitions that are due. The caller holds the write lock.
 func (w *World) settle(now time.Time) {
+	w.azure.Settle(now)
 	n := 0
 	for n < len(w.due) && !w.due[n].At.After(now) {
 		if w.apply(w.due[n]) {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/azure"
 )
 
 // Options are the injected parts and the knobs of a World.
@@ -21,6 +23,9 @@ type Options struct {
 	// TransitionDelay is how long pending, stopping, shutting-down and *-in-progress states last. With 0 the answer of the
 	// call still shows them, and the next call sees the final state.
 	TransitionDelay time.Duration
+	// OperationDelay and GraphLag are those of azure.Settings.
+	OperationDelay time.Duration
+	GraphLag       time.Duration
 }
 
 // World is the state of the simulated cloud. See the package comment for its promises and its concurrency contract.
@@ -41,6 +46,7 @@ type World struct {
 	due                []Transition // by time
 	shared             bool         // whether any subnet is shared
 	index              atomic.Pointer[addressIndex]
+	azure              *azure.Cloud
 
 	hooks    []hook     // guarded by state
 	turns    []turnHook // guarded by state
@@ -211,7 +217,7 @@ func (w *World) change(at scope, action string, f func(time.Time) ([]string, err
 func (w *World) read(f func(now time.Time)) {
 	now := w.clock()
 	w.state.RLock()
-	if len(w.due) > 0 && !w.due[0].At.After(now) {
+	if len(w.due) > 0 && !w.due[0].At.After(now) || w.azure.Due(now) {
 		w.state.RUnlock()
 		w.state.Lock()
 		w.settle(now)

@@ -1,4 +1,4 @@
-package ec2
+package calls
 
 import (
 	"fmt"
@@ -51,8 +51,8 @@ func NewJournal(size int) *Journal {
 	return &Journal{size: max(size, 1), counts: map[string]int{}}
 }
 
-// next numbers a call that has just arrived and counts it.
-func (j *Journal) next(action string) int {
+// Next numbers a call that has just arrived and counts it.
+func (j *Journal) Next(action string) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.seq++
@@ -60,8 +60,8 @@ func (j *Journal) next(action string) int {
 	return j.seq
 }
 
-// add files a finished call. The journal is in the order of completion; Seq tells the order of arrival.
-func (j *Journal) add(c Call) {
+// Add files a finished call. The journal is in the order of completion; Seq tells the order of arrival.
+func (j *Journal) Add(c Call) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.calls) < j.size {

@@ -1,4 +1,4 @@
-package ec2
+package calls
 
 import (
 	"slices"
@@ -34,6 +34,10 @@ type Fault struct {
 	Drop bool `json:"drop,omitempty"`
 	// LoseAnswer executes the call and then cuts the connection: the client cannot know what became of it.
 	LoseAnswer bool `json:"loseAnswer,omitempty"`
+	// Late accepts the call and lets the operation that it has begun fail with Code, where a cloud has such operations (Azure).
+	Late bool `json:"late,omitempty"`
+	// RetryAfter is what an answer with Code asks the client to wait, where a cloud says so (Azure), in whole seconds.
+	RetryAfter int `json:"retryAfter,omitempty"`
 }
 
 // Faults is the set of faults in force. It is safe for concurrent use; the zero value has none.
@@ -83,9 +87,9 @@ func (f *Faults) List() map[int]Fault {
 	return out
 }
 
-// strike counts the call against every matching fault and returns the effects together: the delays added up,
+// Strike counts the call against every matching fault and returns the effects together: the delays added up,
 // and of each other effect the first one found.
-func (f *Faults) strike(c Call) Fault {
+func (f *Faults) Strike(c Call) Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out Fault
@@ -102,6 +106,7 @@ func (f *Faults) strike(c Call) Fault {
 		out.LoseAnswer = out.LoseAnswer || a.fault.LoseAnswer
 		if out.Code == "" {
 			out.Code, out.Message, out.Status = a.fault.Code, a.fault.Message, a.fault.Status
+			out.Late, out.RetryAfter = a.fault.Late, a.fault.RetryAfter
 		}
 	}
 	f.active = slices.DeleteFunc(f.active, func(a *activeFault) bool { return a.fault.spent(a.seen) })

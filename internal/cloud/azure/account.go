@@ -1,0 +1,138 @@
+package azure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	azcloud "github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resourcegraph/armresourcegraph"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/egress"
+)
+
+// Config is what an Account is made of. Only Credential must be set.
+type Config struct {
+	Credential v1alpha1.AzureCredential
+	// Account is "namespace/name" of the account.
+	Account string
+	// Cloud says where the subscription is; nil is the public Azure cloud.
+	Cloud *v1alpha1.AzureCloud
+	// Allowed says which hosts Cloud may name. Nil means that the caller vouches for it.
+	Allowed *egress.Rules
+	// Ambient is the identity of the process, which is used if Credential has no secret. Nil means that the account may not use it. It is never
+	// shown to Cloud.
+	Ambient *Ambient
+	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults; zero fields mean the default.
+	Limits func(region string) cloud.Limits
+	// Bounds are how much is taken from the account; zero fields mean those of DefaultBounds.
+	Bounds cloud.Bounds
+	// AttemptTimeout bounds one attempt of one call, with the reading of its answer; 0 means 60 s.
+	AttemptTimeout time.Duration
+	// MaxAttempts bounds the attempts per call that the SDK makes; 0 means 3.
+	MaxAttempts int
+	// PollEvery is the wait between two looks at an operation where the cloud does not say; 0 means 2 s.
+	PollEvery time.Duration
+	// Now is the clock; nil means the real one.
+	Now func() time.Time
+}
+
+// Account is one subscription. Make it with New.
+type Account struct {
+	cfg     Config
+	network *armnetwork.ClientFactory
+	graph   *armresourcegraph.Client
+	tags    *tagsClient
+}
+
+// DefaultBounds are the bounds where none are set.
+func DefaultBounds() cloud.Bounds {
+	return cloud.Bounds{AnswerBytes: 64 << 20, Pages: 1000, Objects: 250_000}
+}
+
+// New returns the account. It calls nothing; wrong credentials show up in the first Observe.
+func New(cfg Config) (*Account, error) {
+	if cfg.Credential.SubscriptionID == "" {
+		return nil, errors.New("no subscription is given")
+	}
+	if err := checkIdentity(cfg); err != nil {
+		return nil, err
+	}
+	bounds := DefaultBounds()
+	cfg.Bounds.AnswerBytes = cmp.Or(cfg.Bounds.AnswerBytes, bounds.AnswerBytes)
+	cfg.Bounds.Pages = cmp.Or(cfg.Bounds.Pages, bounds.Pages)
+	cfg.Bounds.Objects = cmp.Or(cfg.Bounds.Objects, bounds.Objects)
+	cfg.AttemptTimeout = cmp.Or(cfg.AttemptTimeout, time.Minute)
+	cfg.MaxAttempts = cmp.Or(cfg.MaxAttempts, 3)
+	cfg.PollEvery = cmp.Or(cfg.PollEvery, 2*time.Second)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	client, err := newClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	options := policy.ClientOptions{
+		Cloud: placeOf(cfg.Cloud), Transport: client, Telemetry: policy.TelemetryOptions{ApplicationID: "nephele"},
+		Retry: policy.RetryOptions{MaxRetries: int32(cfg.MaxAttempts) - 1, MaxRetryDelay: 5 * time.Second}, //nolint:gosec // a handful
+	}
+	if cfg.MaxAttempts == 1 {
+		options.Retry.MaxRetries = -1 // 0 means the SDK's own number
+	}
+	credential, err := newCredential(cfg, options)
+	if err != nil {
+		return nil, fmt.Errorf("the credentials cannot be used: %w", err)
+	}
+	// Registering providers is the owner's business, and would be a change that nobody has asked for.
+	o := &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}
+	a := &Account{cfg: cfg}
+	if a.network, err = armnetwork.NewClientFactory(cfg.Credential.SubscriptionID, credential, o); err != nil {
+		return nil, fmt.Errorf("make the clients: %w", err)
+	}
+	if a.graph, err = armresourcegraph.NewClient(credential, o); err != nil {
+		return nil, fmt.Errorf("make the clients: %w", err)
+	}
+	if a.tags, err = newTagsClient(credential, o); err != nil {
+		return nil, fmt.Errorf("make the clients: %w", err)
+	}
+	return a, nil
+}
+
+// placeOf is the cloud in the SDK's words.
+func placeOf(c *v1alpha1.AzureCloud) azcloud.Configuration {
+	if c == nil {
+		return azcloud.AzurePublic
+	}
+	return azcloud.Configuration{
+		ActiveDirectoryAuthorityHost: c.Authority,
+		Services: map[azcloud.ServiceName]azcloud.ServiceConfiguration{
+			azcloud.ResourceManager: {Endpoint: c.ResourceManager, Audience: cmp.Or(c.Audience, c.ResourceManager)},
+		},
+	}
+}
+
+// Limits returns the cloud's defaults, overridden by Config.Limits. It calls nothing. A rule of a group is one of Azure's, which holds many prefixes
+// and ports; the groups of an interface are its network security group and its application security groups.
+func (a *Account) Limits(_ context.Context, s cloud.Scope) (cloud.Limits, error) {
+	l := cloud.Limits{RulesPerGroup: 1000, GroupsPerInterface: 1 + 20, GroupsPerRegion: 5000, TagsPerResource: 50}
+	if a.cfg.Limits == nil {
+		return l, nil
+	}
+	own := a.cfg.Limits(s.Region)
+	for _, f := range []struct{ value, override *int }{
+		{&l.RulesPerGroup, &own.RulesPerGroup}, {&l.GroupsPerInterface, &own.GroupsPerInterface},
+		{&l.GroupsPerRegion, &own.GroupsPerRegion}, {&l.TagsPerResource, &own.TagsPerResource},
+	} {
+		if *f.override > 0 {
+			*f.value = *f.override
+		}
+	}
+	return l, nil
+}

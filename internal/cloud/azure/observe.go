@@ -1,0 +1,216 @@
+package azure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resourcegraph/armresourcegraph"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+const callGraph = "Microsoft.ResourceGraph/resources/read"
+
+// Types of resources, in lower case as Resource Graph tells them.
+const (
+	typeVNet     = "microsoft.network/virtualnetworks"
+	typeNIC      = "microsoft.network/networkinterfaces"
+	typeNSG      = "microsoft.network/networksecuritygroups"
+	typeASG      = "microsoft.network/applicationsecuritygroups"
+	typePublicIP = "microsoft.network/publicipaddresses"
+	typeVM       = "microsoft.compute/virtualmachines"
+	typeSet      = "microsoft.compute/virtualmachinescalesets"
+)
+
+// row is one resource as Resource Graph tells it.
+type row struct {
+	ID         string             `json:"id"`
+	Name       string             `json:"name"`
+	Type       string             `json:"type"`
+	Location   string             `json:"location"`
+	Tags       map[string]*string `json:"tags"`
+	Properties json.RawMessage    `json:"properties"`
+}
+
+// pageRows is how many resources are asked for at a time; Resource Graph gives no more.
+const pageRows = 1000
+
+// query asks for all that a snapshot is made of.
+func query(region string) string {
+	kinds := []string{typeVNet, typeNIC, typeNSG, typeASG, typePublicIP, typeVM, typeSet}
+	return "Resources | where type in~ ('" + strings.Join(kinds, "', '") + "') and location =~ '" + region +
+		"' | project id, name, type, location, tags, properties | order by id asc"
+}
+
+// checkRegion refuses what is not the name of a region: anything but its letters and digits would be another query.
+func checkRegion(region string) error {
+	if region == "" || strings.ContainsFunc(region, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) {
+		return &cloud.Error{Class: cloud.Terminal, Call: callGraph, Err: fmt.Errorf("%w: %q is not the name of a region, as in westeurope", cloud.ErrRegionUnknown, region)}
+	}
+	return nil
+}
+
+// Observe reads one region: the whole snapshot, or an error. It never returns part of the truth.
+func (a *Account) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, error) {
+	region := strings.ToLower(strings.ReplaceAll(s.Region, " ", ""))
+	if err := checkRegion(region); err != nil {
+		return nil, err
+	}
+	rows, err := a.rows(ctx, query(region))
+	if err != nil {
+		return nil, err
+	}
+	w := newWorld(a.cfg.Credential.SubscriptionID)
+	for i := range rows {
+		if err := w.add(&rows[i]); err != nil {
+			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: fmt.Errorf("%s: %w", cloud.Words(rows[i].ID), err)}
+		}
+	}
+	if err := a.complete(ctx, w); err != nil {
+		return nil, err
+	}
+	snap := w.snapshot()
+	snap.Scope, snap.OwnerID, snap.ObservedAt = s, strings.ToLower(a.cfg.Credential.SubscriptionID), a.cfg.Now()
+	return snap, nil
+}
+
+// rows reads all pages of a query. Pages are told by the position in the order of ids; an id that comes twice is taken once.
+func (a *Account) rows(ctx context.Context, text string) ([]row, error) {
+	var out []row
+	seen := map[string]bool{}
+	var token *string
+	for page := 1; ; page++ {
+		if page > a.cfg.Bounds.Pages {
+			return nil, bounded(&cloud.BoundError{What: "the answer has", Bound: int64(a.cfg.Bounds.Pages), Unit: "pages", Flag: "--max-pages"})
+		}
+		answer, err := a.graph.Resources(ctx, armresourcegraph.QueryRequest{
+			Query: to.Ptr(text), Subscriptions: []*string{to.Ptr(a.cfg.Credential.SubscriptionID)},
+			Options: &armresourcegraph.QueryRequestOptions{ResultFormat: to.Ptr(armresourcegraph.ResultFormatObjectArray), Top: to.Ptr(int32(pageRows)), SkipToken: token},
+		}, nil)
+		if err != nil {
+			return nil, classify(callGraph, err, a.cfg.Now())
+		}
+		if answer.ResultTruncated != nil && *answer.ResultTruncated == armresourcegraph.ResultTruncatedTrue && answer.SkipToken == nil {
+			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: errors.New("Resource Graph has cut its answer off, and does not say how to go on")}
+		}
+		raw, err := json.Marshal(answer.Data)
+		if err != nil {
+			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: err}
+		}
+		var part []row
+		if err := json.Unmarshal(raw, &part); err != nil {
+			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: fmt.Errorf("the answer is not a list of resources: %w", err)}
+		}
+		for _, r := range part {
+			if key := strings.ToLower(r.ID); !seen[key] {
+				seen[key] = true
+				out = append(out, r)
+			}
+		}
+		if len(out) > a.cfg.Bounds.Objects {
+			return nil, bounded(&cloud.BoundError{What: "the account has", Bound: int64(a.cfg.Bounds.Objects), Unit: "objects", Flag: "--max-objects"})
+		}
+		if answer.SkipToken == nil || *answer.SkipToken == "" {
+			return out, nil
+		}
+		if token != nil && *token == *answer.SkipToken {
+			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: errors.New("Resource Graph goes round in circles: a page names itself as the next one")}
+		}
+		token = answer.SkipToken
+	}
+}
+
+func bounded(b *cloud.BoundError) error {
+	return &cloud.Error{Class: cloud.Terminal, Call: callGraph, Err: b}
+}
+
+// complete reads directly what the answer names and does not tell: Resource Graph leaves out what the role may not read, and what it has not heard of yet.
+// What is not there is let go; what may not be read is an error.
+func (a *Account) complete(ctx context.Context, w *world) error {
+	tried := map[string]bool{}
+	for {
+		missing := w.missing()
+		missing = slices.DeleteFunc(missing, func(id string) bool { return tried[strings.ToLower(id)] })
+		if len(missing) == 0 {
+			return nil
+		}
+		for _, id := range missing {
+			tried[strings.ToLower(id)] = true
+			if err := a.readInto(ctx, w, id); err != nil {
+				return err
+			}
+		}
+		if len(tried) > a.cfg.Bounds.Objects {
+			return bounded(&cloud.BoundError{What: "the account has", Bound: int64(a.cfg.Bounds.Objects), Unit: "objects", Flag: "--max-objects"})
+		}
+	}
+}
+
+// place is where a resource is, from its id.
+type place struct{ group, kind, name string }
+
+func (a *Account) place(id string) (place, error) {
+	parts := strings.Split(strings.Trim(id, "/"), "/")
+	if len(parts) != 8 || !strings.EqualFold(parts[0], "subscriptions") || !strings.EqualFold(parts[2], "resourceGroups") || !strings.EqualFold(parts[4], "providers") || !a.owns(id) {
+		return place{}, &cloud.Error{Class: cloud.Terminal, Call: callGraph, Err: fmt.Errorf("%s is not the id of a resource of the subscription", cloud.Words(id))}
+	}
+	return place{parts[3], strings.ToLower(parts[5] + "/" + parts[6]), parts[7]}, nil
+}
+
+// readInto reads one resource directly.
+func (a *Account) readInto(ctx context.Context, w *world, id string) error {
+	at, err := a.place(id)
+	if err != nil {
+		return err
+	}
+	var value any
+	switch at.kind {
+	case typeVNet:
+		var out armnetwork.VirtualNetworksClientGetResponse
+		out, err = a.network.NewVirtualNetworksClient().Get(ctx, at.group, at.name, nil)
+		value = out.VirtualNetwork
+	case typeNIC:
+		var out armnetwork.InterfacesClientGetResponse
+		out, err = a.network.NewInterfacesClient().Get(ctx, at.group, at.name, nil)
+		value = out.Interface
+	case typeNSG:
+		var out armnetwork.SecurityGroupsClientGetResponse
+		out, err = a.network.NewSecurityGroupsClient().Get(ctx, at.group, at.name, nil)
+		value = out.SecurityGroup
+	case typeASG:
+		var out armnetwork.ApplicationSecurityGroupsClientGetResponse
+		out, err = a.network.NewApplicationSecurityGroupsClient().Get(ctx, at.group, at.name, nil)
+		value = out.ApplicationSecurityGroup
+	default:
+		return nil
+	}
+	if err != nil {
+		err = classify(at.kind+"/read", err, a.cfg.Now())
+		if cloud.ClassOf(err) == cloud.NotFound {
+			return nil
+		}
+		return err
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return &cloud.Error{Class: cloud.Unavailable, Call: at.kind + "/read", Err: err}
+	}
+	var r row
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return &cloud.Error{Class: cloud.Unavailable, Call: at.kind + "/read", Err: err}
+	}
+	r.Type = at.kind
+	if err := w.add(&r); err != nil {
+		return &cloud.Error{Class: cloud.Unavailable, Call: at.kind + "/read", Err: err}
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

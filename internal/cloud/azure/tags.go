@@ -1,0 +1,115 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// Names of tags cannot contain a slash on Azure. Ours are written with the other sign, and no others are touched.
+const (
+	ourTags   = "nephele.io/"
+	azureTags = "nephele.io_"
+)
+
+func tagName(name string) string {
+	if rest, ours := strings.CutPrefix(name, ourTags); ours {
+		return azureTags + rest
+	}
+	return name
+}
+
+// portTags are tags as the port has them. Names of tags are compared without regard to case, and Azure may change it: ours are in lower case.
+func portTags(tags map[string]*string) map[string]string {
+	if len(tags) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(tags))
+	for name, value := range tags {
+		if len(name) > len(azureTags) && strings.EqualFold(name[:len(azureTags)], azureTags) {
+			name = ourTags + strings.ToLower(name[len(azureTags):])
+		}
+		if value != nil {
+			out[name] = *value
+		} else {
+			out[name] = ""
+		}
+	}
+	return out
+}
+
+// tagsClient changes single tags of any resource. PATCH of a resource replaces all of them, and would undo what others do at the same time.
+type tagsClient struct{ inner *arm.Client }
+
+const tagsVersion = "2021-04-01"
+
+func newTagsClient(credential azcore.TokenCredential, o *arm.ClientOptions) (*tagsClient, error) {
+	c, err := arm.NewClient("nephele", "v1.0.0", credential, o)
+	return &tagsClient{c}, err
+}
+
+func (c *tagsClient) update(ctx context.Context, id, operation string, tags map[string]string) error {
+	r, err := runtime.NewRequest(ctx, http.MethodPatch, runtime.JoinPaths(c.inner.Endpoint(), id, "/providers/Microsoft.Resources/tags/default"))
+	if err != nil {
+		return err
+	}
+	r.Raw().URL.RawQuery = "api-version=" + tagsVersion
+	if err := runtime.MarshalAsJSON(r, map[string]any{"operation": operation, "properties": map[string]any{"tags": tags}}); err != nil {
+		return err
+	}
+	resp, err := c.inner.Pipeline().Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if !runtime.HasStatusCode(resp, http.StatusOK) {
+		return runtime.NewResponseError(resp)
+	}
+	return nil
+}
+
+const callTags = "Microsoft.Resources/tags/write"
+
+// Tag sets tags on objects and leaves other tags alone. It may fail having tagged some of them.
+func (a *Account) Tag(ctx context.Context, ids []string, tags map[string]string) error {
+	return a.updateTags(ctx, ids, "Merge", tags)
+}
+
+// Untag removes tags of these names from objects.
+func (a *Account) Untag(ctx context.Context, ids []string, names []string) error {
+	tags := map[string]string{}
+	for _, n := range names {
+		tags[n] = ""
+	}
+	return a.updateTags(ctx, ids, "Delete", tags)
+}
+
+func (a *Account) updateTags(ctx context.Context, ids []string, operation string, tags map[string]string) error {
+	written := make(map[string]string, len(tags))
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		written[tagName(name)] = tags[name]
+	}
+	for _, id := range ids {
+		if !a.owns(id) {
+			return &cloud.Error{Class: cloud.Terminal, Call: callTags, Err: errors.New(id + " is not of the account's subscription")}
+		}
+		if err := a.tags.update(ctx, id, operation, written); err != nil {
+			return classify(callTags, err, a.cfg.Now())
+		}
+	}
+	return nil
+}
+
+// owns reports whether an id is of the subscription. Ids come back from the cloud; what is written to must be ours to write.
+func (a *Account) owns(id string) bool {
+	return strings.HasPrefix(strings.ToLower(id), "/subscriptions/"+strings.ToLower(a.cfg.Credential.SubscriptionID)+"/")
+}

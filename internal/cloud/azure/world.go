@@ -1,0 +1,365 @@
+package azure
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// world is what has been read of a region, by ids in lower case: ids are the same in any case, and Azure itself writes them in several.
+type world struct {
+	subscription string
+	networks     map[string]*vnet
+	nics         map[string]*nic
+	groups       map[string]*row
+	asgs         map[string]*row
+	publics      map[string][]netip.Addr
+	vms          map[string]*vm
+}
+
+func newWorld(subscription string) *world {
+	return &world{strings.ToLower(subscription), map[string]*vnet{}, map[string]*nic{}, map[string]*row{}, map[string]*row{}, map[string][]netip.Addr{}, map[string]*vm{}}
+}
+
+type reference struct {
+	ID string `json:"id"`
+}
+
+// key is what a reference is compared by; empty for none.
+func (r *reference) key() string {
+	if r == nil {
+		return ""
+	}
+	return strings.ToLower(r.ID)
+}
+
+type vnet struct {
+	row
+	AddressSpace struct {
+		AddressPrefixes []string `json:"addressPrefixes"`
+	} `json:"addressSpace"`
+	Subnets []struct {
+		Properties struct {
+			NSG *reference `json:"networkSecurityGroup"`
+		} `json:"properties"`
+	} `json:"subnets"`
+	Peerings []struct {
+		ID         string `json:"id"`
+		Name       string `json:"name"`
+		Properties struct {
+			State        string     `json:"peeringState"`
+			Access       *bool      `json:"allowVirtualNetworkAccess"`
+			Remote       *reference `json:"remoteVirtualNetwork"`
+			RemoteRegion string     `json:"remoteVirtualNetworkLocation"`
+			RemoteSpace  struct {
+				AddressPrefixes []string `json:"addressPrefixes"`
+			} `json:"remoteAddressSpace"`
+		} `json:"properties"`
+	} `json:"virtualNetworkPeerings"`
+}
+
+type nic struct {
+	row
+	MAC             string      `json:"macAddress"`
+	NSG             *reference  `json:"networkSecurityGroup"`
+	VM              *reference  `json:"virtualMachine"`
+	PrivateEndpoint *reference  `json:"privateEndpoint"`
+	LinkService     *reference  `json:"privateLinkService"`
+	Workloads       []string    `json:"hostedWorkloads"`
+	Configurations  []ipAddress `json:"ipConfigurations"`
+}
+
+type ipAddress struct {
+	Properties struct {
+		Primary *bool       `json:"primary"`
+		Address string      `json:"privateIPAddress"`
+		Subnet  *reference  `json:"subnet"`
+		Public  *reference  `json:"publicIPAddress"`
+		ASGs    []reference `json:"applicationSecurityGroups"`
+	} `json:"properties"`
+}
+
+type vm struct {
+	row
+	NetworkProfile struct {
+		Interfaces []struct {
+			ID         string `json:"id"`
+			Properties struct {
+				Primary *bool `json:"primary"`
+			} `json:"properties"`
+		} `json:"networkInterfaces"`
+	} `json:"networkProfile"`
+	Extended struct {
+		InstanceView struct {
+			PowerState struct {
+				Code string `json:"code"`
+			} `json:"powerState"`
+		} `json:"instanceView"`
+	} `json:"extended"`
+}
+
+// add takes one resource.
+func (w *world) add(r *row) error {
+	key := strings.ToLower(r.ID)
+	if !strings.HasPrefix(key, "/subscriptions/"+w.subscription+"/") {
+		return fmt.Errorf("it is not of the subscription %s", w.subscription)
+	}
+	read := func(into any) error {
+		if len(r.Properties) == 0 {
+			return nil
+		}
+		return json.Unmarshal(r.Properties, into)
+	}
+	switch strings.ToLower(r.Type) {
+	case typeVNet:
+		v := &vnet{row: *r}
+		w.networks[key] = v
+		return read(v)
+	case typeNIC:
+		n := &nic{row: *r}
+		w.nics[key] = n
+		return read(n)
+	case typeNSG:
+		w.groups[key] = &row{ID: r.ID, Name: r.Name, Tags: r.Tags}
+	case typeASG:
+		w.asgs[key] = &row{ID: r.ID, Name: r.Name, Tags: r.Tags}
+	case typeVM:
+		v := &vm{row: *r}
+		w.vms[key] = v
+		return read(v)
+	case typePublicIP:
+		var p struct {
+			Address string `json:"ipAddress"`
+		}
+		if err := read(&p); err != nil {
+			return err
+		}
+		if a, err := netip.ParseAddr(p.Address); err == nil { // one that is not assigned has none
+			w.publics[key] = append(w.publics[key], a)
+		}
+	}
+	return nil
+}
+
+// missing are the ids of what something names and nothing tells, in order.
+func (w *world) missing() []string {
+	out := map[string]bool{}
+	need := func(id string, there bool) {
+		if id != "" && !there && strings.HasPrefix(id, "/subscriptions/"+w.subscription+"/") {
+			out[id] = true
+		}
+	}
+	for _, v := range w.vms {
+		for _, n := range v.NetworkProfile.Interfaces {
+			id := strings.ToLower(n.ID)
+			need(id, w.nics[id] != nil)
+		}
+	}
+	for _, n := range w.nics {
+		network := n.network()
+		need(network, w.networks[network] != nil)
+		need(n.NSG.key(), w.groups[n.NSG.key()] != nil)
+		for _, id := range n.asgs() {
+			need(id, w.asgs[id] != nil)
+		}
+	}
+	for _, v := range w.networks {
+		for i := range v.Subnets {
+			id := v.Subnets[i].Properties.NSG.key()
+			need(id, w.groups[id] != nil)
+		}
+	}
+	return sortedKeys(out)
+}
+
+// network is the key of the virtual network of the interface; empty if it has none.
+func (n *nic) network() string {
+	for i := range n.Configurations {
+		if network, _, ok := strings.Cut(n.Configurations[i].Properties.Subnet.key(), "/subnets/"); ok {
+			return network
+		}
+	}
+	return ""
+}
+
+// asgs are the keys of the application security groups that all configurations have, sorted.
+func (n *nic) asgs() []string {
+	out := map[string]bool{}
+	for i := range n.Configurations {
+		for k := range n.Configurations[i].Properties.ASGs {
+			if id := n.Configurations[i].Properties.ASGs[k].key(); id != "" {
+				out[id] = true
+			}
+		}
+	}
+	return sortedKeys(out)
+}
+
+// snapshot is the world in the words of the port.
+func (w *world) snapshot() *cloud.Snapshot {
+	snap := &cloud.Snapshot{}
+	uses := map[string]map[string]bool{} // group -> networks
+	use := func(group, network string) {
+		if group == "" || network == "" {
+			return
+		}
+		if uses[group] == nil {
+			uses[group] = map[string]bool{}
+		}
+		uses[group][network] = true
+	}
+	owner := map[string]string{} // interface -> virtual machine
+	for _, k := range sortedKeys(w.vms) {
+		v := w.vms[k]
+		m := cloud.VM{ID: k, Name: v.Name, State: powerState(v.Extended.InstanceView.PowerState.Code), Tags: portTags(v.Tags)}
+		list := slices.Clone(v.NetworkProfile.Interfaces)
+		slices.SortStableFunc(list, func(a, b struct {
+			ID         string `json:"id"`
+			Properties struct {
+				Primary *bool `json:"primary"`
+			} `json:"properties"`
+		}) int {
+			return cmp.Compare(rank(a.Properties.Primary), rank(b.Properties.Primary))
+		})
+		for _, x := range list {
+			id := strings.ToLower(x.ID)
+			if w.nics[id] == nil {
+				continue
+			}
+			owner[id] = k
+			m.Interfaces = append(m.Interfaces, id)
+			if m.NetworkID == "" {
+				m.NetworkID = w.nics[id].network()
+			}
+		}
+		snap.VMs = append(snap.VMs, m)
+	}
+	for _, k := range sortedKeys(w.nics) {
+		n := w.nics[k]
+		i := w.port(k, n)
+		if i.VMID = owner[k]; i.VMID == "" {
+			i.VMID = n.VM.key()
+		}
+		snap.Interfaces = append(snap.Interfaces, i)
+		for _, g := range i.GroupIDs {
+			use(g, i.NetworkID)
+		}
+	}
+	for _, k := range sortedKeys(w.networks) {
+		v := w.networks[k]
+		snap.Networks = append(snap.Networks, cloud.Network{ID: k, Name: v.Name, OwnerID: w.subscription, CIDRs: prefixes(v.AddressSpace.AddressPrefixes), Tags: portTags(v.Tags)})
+		for i := range v.Subnets {
+			use(v.Subnets[i].Properties.NSG.key(), k)
+		}
+	}
+	for _, all := range []map[string]*row{w.groups, w.asgs} {
+		for k, g := range all {
+			// A group is of no network of its own; one that is used in a single one counts as that one's.
+			network := ""
+			if len(uses[k]) == 1 {
+				network = sortedKeys(uses[k])[0]
+			}
+			snap.Groups = append(snap.Groups, cloud.Group{ID: k, Name: g.Name, NetworkID: network, OwnerID: w.subscription, Tags: portTags(g.Tags)})
+		}
+	}
+	slices.SortFunc(snap.Groups, func(a, b cloud.Group) int { return cmp.Compare(a.ID, b.ID) })
+	snap.Peerings = w.peerings()
+	return snap
+}
+
+func rank(primary *bool) int {
+	if primary != nil && *primary {
+		return 0
+	}
+	return 1
+}
+
+// port is an interface in the words of the port.
+func (w *world) port(key string, n *nic) cloud.Interface {
+	out := cloud.Interface{ID: key, NetworkID: n.network(), OwnerID: w.subscription, MAC: strings.ToLower(strings.ReplaceAll(n.MAC, "-", ":")), Tags: portTags(n.Tags)}
+	out.Managed = n.PrivateEndpoint.key() != "" || n.LinkService.key() != "" || len(n.Workloads) > 0
+	if g := n.NSG.key(); g != "" {
+		out.GroupIDs = append(out.GroupIDs, g)
+	}
+	out.GroupIDs = append(out.GroupIDs, n.asgs()...)
+	slices.Sort(out.GroupIDs)
+	list := slices.Clone(n.Configurations)
+	slices.SortStableFunc(list, func(a, b ipAddress) int {
+		return cmp.Compare(rank(a.Properties.Primary), rank(b.Properties.Primary))
+	})
+	for i := range list {
+		p := &list[i].Properties
+		if out.SubnetID == "" {
+			out.SubnetID = p.Subnet.key()
+		}
+		if a, err := netip.ParseAddr(p.Address); err == nil { // a configuration without an address has none yet
+			out.PrivateIPs = append(out.PrivateIPs, a)
+		}
+		out.PublicIPs = append(out.PublicIPs, w.publics[p.Public.key()]...)
+	}
+	return out
+}
+
+// powerState is the state of a virtual machine by the code of its power state.
+func powerState(code string) cloud.VMState {
+	switch strings.TrimPrefix(strings.ToLower(code), "powerstate/") {
+	case "running":
+		return cloud.VMRunning
+	case "starting":
+		return cloud.VMPending
+	case "stopping", "deallocating":
+		return cloud.VMStopping
+	case "stopped", "deallocated":
+		return cloud.VMStopped
+	}
+	return cloud.VMUnknown
+}
+
+func prefixes(all []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range all {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// peerings are the connections that carry traffic, each once: Azure keeps one half at each network.
+func (w *world) peerings() []cloud.Peering {
+	seen := map[[2]string]bool{}
+	var out []cloud.Peering
+	for _, k := range sortedKeys(w.networks) {
+		v := w.networks[k]
+		for i := range v.Peerings {
+			p := &v.Peerings[i]
+			remote := p.Properties.Remote.key()
+			if !strings.EqualFold(p.Properties.State, "Connected") || p.Properties.Access != nil && !*p.Properties.Access || remote == "" || seen[[2]string{remote, k}] || seen[[2]string{k, remote}] {
+				continue
+			}
+			seen[[2]string{k, remote}] = true
+			far := cloud.PeeringEnd{NetworkID: remote, OwnerID: subscriptionOf(remote), Region: p.Properties.RemoteRegion, CIDRs: prefixes(p.Properties.RemoteSpace.AddressPrefixes)}
+			if n := w.networks[remote]; n != nil {
+				far.Region, far.CIDRs = strings.ToLower(n.Location), prefixes(n.AddressSpace.AddressPrefixes)
+			}
+			id := strings.ToLower(p.ID)
+			if id == "" {
+				id = k + "/virtualnetworkpeerings/" + strings.ToLower(p.Name)
+			}
+			out = append(out, cloud.Peering{ID: id, A: cloud.PeeringEnd{NetworkID: k, OwnerID: w.subscription, Region: strings.ToLower(v.Location), CIDRs: prefixes(v.AddressSpace.AddressPrefixes)}, B: far})
+		}
+	}
+	slices.SortFunc(out, func(a, b cloud.Peering) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+func subscriptionOf(id string) string {
+	rest, _ := strings.CutPrefix(id, "/subscriptions/")
+	owner, _, _ := strings.Cut(rest, "/")
+	return owner
+}

@@ -1,0 +1,106 @@
+package azure
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// index is what depends on what. It is built on demand and thrown away by every change.
+type index struct {
+	groupNICs    map[string][]string // network security group -> ids of interfaces
+	groupSubnets map[string][]string // network security group -> ids of subnets
+	subnetUsers  map[string][]string // subnet -> ids of IP configurations
+	members      map[string][]located
+	mentions     map[string][]string // application security group -> ids of rules
+	machineOf    map[string]string   // interface -> id of its virtual machine
+	publicUser   map[string]string   // public address -> id of the IP configuration
+	private      map[networkAddress]located
+	public       map[netip.Addr]located
+}
+
+type networkAddress struct {
+	network string
+	addr    netip.Addr
+}
+
+// located is an IP configuration and the interface that has it.
+type located struct {
+	resource *Resource
+	nic      *nic
+	at       *configuration
+}
+
+func buildIndex(resources map[string]*Resource) *index {
+	x := &index{
+		groupNICs: map[string][]string{}, groupSubnets: map[string][]string{}, subnetUsers: map[string][]string{},
+		members: map[string][]located{}, mentions: map[string][]string{}, machineOf: map[string]string{}, publicUser: map[string]string{},
+		private: map[networkAddress]located{}, public: map[netip.Addr]located{},
+	}
+	for _, k := range sortedKeys(resources) {
+		r := resources[k]
+		switch p := r.parsed.(type) {
+		case *machine:
+			for _, n := range p.nics {
+				x.machineOf[n] = r.ID
+			}
+		case *network:
+			for i := range p.subnets {
+				if g := p.subnets[i].nsg; g != "" {
+					x.groupSubnets[g] = append(x.groupSubnets[g], r.id.Child("subnets", p.subnets[i].name).String())
+				}
+			}
+		case *securityGroup:
+			for i := range p.rules {
+				for _, g := range slices.Concat(p.rules[i].from.groups, p.rules[i].to.groups) {
+					x.mentions[g] = append(x.mentions[g], r.id.Child("securityRules", p.rules[i].name).String())
+				}
+			}
+		case *nic:
+			x.addNIC(r, p, resources)
+		}
+	}
+	return x
+}
+
+func (x *index) addNIC(r *Resource, n *nic, resources map[string]*Resource) {
+	if n.nsg != "" {
+		x.groupNICs[n.nsg] = append(x.groupNICs[n.nsg], r.ID)
+	}
+	network := n.network()
+	for i := range n.configurations {
+		c := &n.configurations[i]
+		id := r.id.Child("ipConfigurations", c.name).String()
+		at := located{r, n, c}
+		x.subnetUsers[c.subnet] = append(x.subnetUsers[c.subnet], id)
+		if c.addr.IsValid() {
+			x.private[networkAddress{network, c.addr}] = at
+		}
+		for _, g := range c.asgs {
+			x.members[g] = append(x.members[g], at)
+		}
+		if c.public != "" {
+			x.publicUser[c.public] = id
+			if p := resources[c.public]; p != nil {
+				if a := publicAddress(p); a.IsValid() {
+					x.public[a] = at
+				}
+			}
+		}
+	}
+}
+
+func publicAddress(r *Resource) netip.Addr {
+	text, _ := r.Properties["ipAddress"].(string)
+	a, _ := netip.ParseAddr(text) // an address that is not assigned yet is none
+	return a
+}
+
+// now returns the index of what there is. It is a read.
+func (c *Cloud) now() *index {
+	if x := c.current.Load(); x != nil {
+		return x
+	}
+	x := buildIndex(c.resources)
+	c.current.Store(x)
+	return x
+}

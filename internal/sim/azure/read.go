@@ -1,0 +1,315 @@
+package azure
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Get returns a resource, or a part of one, as the cloud shows it. It is a read.
+func (c *Cloud) Get(by *Principal, id ID) (map[string]any, error) {
+	if err := unknownType(id); err != nil {
+		return nil, err
+	}
+	if err := c.admit(by, action(id, "read"), id); err != nil {
+		return nil, err
+	}
+	if list, isPart := parts[id.Type()]; isPart {
+		parent := c.resources[id.Parent().Key()]
+		if parent == nil {
+			return nil, notFound(id.Parent())
+		}
+		doc := c.render(parent, c.now())
+		for _, part := range objects(doc["properties"].(map[string]any)[list]) {
+			if name, _ := part["name"].(string); strings.EqualFold(name, id.Name()) {
+				return part, nil
+			}
+		}
+		return nil, Refuse(http.StatusNotFound, "NotFound", "Resource %s not found.", id)
+	}
+	r := c.resources[id.Key()]
+	if r == nil {
+		return nil, notFound(id)
+	}
+	return c.render(r, c.now()), nil
+}
+
+// parts are the types that are kept within their parent, and the list that holds them.
+var parts = map[string]string{typeRule: "securityRules", typeSubnet: "subnets", typePeering: "virtualNetworkPeerings"}
+
+// List returns the resources of a type: of a subscription, of a resource group, or below a resource. It is a read.
+func (c *Cloud) List(by *Principal, scope ID, kind string) ([]map[string]any, error) {
+	of := scope
+	of.Provider, of.Types = splitType(kind)
+	of.Names = append(slices.Clone(scope.Names), "*")
+	if err := unknownType(of); err != nil {
+		return nil, err
+	}
+	if err := c.admit(by, action(of, "read"), scope); err != nil {
+		return nil, err
+	}
+	if list, isPart := parts[of.Type()]; isPart {
+		parent := c.resources[scope.Key()]
+		if parent == nil {
+			return nil, notFound(scope)
+		}
+		return objects(c.render(parent, c.now())["properties"].(map[string]any)[list]), nil
+	}
+	if scope.Provider != "" && c.resources[scope.Key()] == nil {
+		return nil, notFound(scope)
+	}
+	out := []map[string]any{}
+	x := c.now()
+	for _, k := range sortedKeys(c.resources) {
+		r := c.resources[k]
+		if r.id.Type() == of.Type() && within(k, scope.Key()) {
+			out = append(out, c.render(r, x))
+		}
+	}
+	return out, nil
+}
+
+func splitType(kind string) (provider string, types []string) {
+	provider, rest, _ := strings.Cut(kind, "/")
+	return provider, strings.Split(rest, "/")
+}
+
+// DefaultRules are the rules that a network security group ends in. It is a read.
+func (c *Cloud) DefaultRules(by *Principal, group ID) ([]map[string]any, error) {
+	if err := c.admit(by, "Microsoft.Network/networkSecurityGroups/defaultSecurityRules/read", group); err != nil {
+		return nil, err
+	}
+	r := c.resources[group.Key()]
+	if r == nil || r.id.Type() != typeNSG {
+		return nil, notFound(group)
+	}
+	return objects(defaultRuleDocuments(r.id, r.Etag)), nil
+}
+
+// InstanceView is the state of a virtual machine. It is a read.
+func (c *Cloud) InstanceView(by *Principal, machine ID) (map[string]any, error) {
+	if err := c.admit(by, "Microsoft.Compute/virtualMachines/instanceView/read", machine); err != nil {
+		return nil, err
+	}
+	r := c.resources[machine.Key()]
+	if r == nil || r.id.Type() != typeVM && r.id.Type() != typeInstance {
+		return nil, notFound(machine)
+	}
+	return instanceView(r), nil
+}
+
+func instanceView(r *Resource) map[string]any {
+	state := strings.ToLower(r.provisioning())
+	view := map[string]any{"statuses": []any{
+		map[string]any{"code": "ProvisioningState/" + state, "level": "Info", "displayStatus": "Provisioning " + state},
+	}}
+	if r.Power != "" {
+		view["statuses"] = append(view["statuses"].([]any), map[string]any{"code": "PowerState/" + r.Power, "level": "Info", "displayStatus": "VM " + r.Power})
+	}
+	return view
+}
+
+func (r *Resource) provisioning() string {
+	if r.Provisioning == "" {
+		return Succeeded
+	}
+	return r.Provisioning
+}
+
+// render is the resource as the cloud shows it: what was written, and what the cloud fills in. Parts share what is not changed with the
+// resource; callers only read it.
+func (c *Cloud) render(r *Resource, x *index) map[string]any {
+	doc := map[string]any{"name": r.id.Name(), "id": r.ID, "type": r.Type}
+	for k, v := range r.Extra {
+		doc[k] = v
+	}
+	if r.Location != "" {
+		doc["location"] = r.Location
+	}
+	if r.Tags != nil {
+		tags := make(map[string]any, len(r.Tags))
+		for k, v := range r.Tags {
+			tags[k] = v
+		}
+		doc["tags"] = tags
+	}
+	network := strings.EqualFold(r.id.Provider, "Microsoft.Network")
+	if network {
+		doc["etag"] = r.Etag
+	}
+	properties := make(map[string]any, len(r.Properties)+4)
+	for k, v := range r.Properties {
+		properties[k] = v
+	}
+	properties["provisioningState"] = r.provisioning()
+	doc["properties"] = properties
+	key := r.id.Key()
+	switch r.id.Type() {
+	case typeNSG:
+		r.children(properties, "securityRules", nil)
+		properties["defaultSecurityRules"] = defaultRuleDocuments(r.id, r.Etag)
+		setReferences(properties, "networkInterfaces", x.groupNICs[key])
+		setReferences(properties, "subnets", x.groupSubnets[key])
+	case typeVNet:
+		r.children(properties, "subnets", func(id ID, p map[string]any) {
+			setReferences(p, "ipConfigurations", x.subnetUsers[id.Key()])
+		})
+		r.children(properties, "virtualNetworkPeerings", func(_ ID, p map[string]any) { c.peeringState(r, p) })
+	case typeNIC, typeSetNIC:
+		r.children(properties, "ipConfigurations", nil)
+		if m := x.machineOf[key]; m != "" {
+			properties["virtualMachine"] = map[string]any{"id": m}
+		}
+	case typePublicIP:
+		delete(properties, "ipConfiguration")
+		if id := x.publicUser[key]; id != "" {
+			properties["ipConfiguration"] = map[string]any{"id": id}
+		}
+	}
+	return doc
+}
+
+// children gives the parts of a resource the etag and the state of the whole.
+func (r *Resource) children(properties map[string]any, list string, more func(ID, map[string]any)) {
+	given, present := properties[list].([]any)
+	if !present {
+		if list == "ipConfigurations" {
+			return
+		}
+		given = []any{}
+	}
+	out := make([]any, 0, len(given))
+	for _, part := range objects(given) {
+		next := make(map[string]any, len(part)+2)
+		for k, v := range part {
+			next[k] = v
+		}
+		name, _ := part["name"].(string)
+		id := r.id.Child(list, name)
+		own, _ := part["properties"].(map[string]any)
+		inner := make(map[string]any, len(own)+1)
+		for k, v := range own {
+			inner[k] = v
+		}
+		inner["provisioningState"] = r.provisioning()
+		if more != nil {
+			more(id, inner)
+		}
+		next["id"], next["etag"], next["properties"] = id.String(), r.Etag, inner
+		next["type"] = "Microsoft.Network/" + strings.Join(id.Types, "/")
+		out = append(out, next)
+	}
+	properties[list] = out
+}
+
+// peeringState says how it stands with a peering: it carries traffic when both networks have it.
+func (c *Cloud) peeringState(r *Resource, p map[string]any) {
+	state := "Initiated"
+	remote, _ := p["remoteVirtualNetwork"].(map[string]any)
+	id, _ := remote["id"].(string)
+	other := c.resources[key(id)]
+	if other == nil {
+		state = "Disconnected"
+	} else if n, ok := other.parsed.(*network); ok {
+		p["remoteAddressSpace"] = map[string]any{"addressPrefixes": texts(n.space)}
+		for i := range n.peerings {
+			if n.peerings[i].remote == r.id.Key() {
+				state = "Connected"
+			}
+		}
+	}
+	p["peeringState"] = state
+}
+
+func texts[T interface{ String() string }](all []T) []any {
+	out := make([]any, len(all))
+	for i := range all {
+		out[i] = all[i].String()
+	}
+	return out
+}
+
+func setReferences(properties map[string]any, name string, ids []string) {
+	delete(properties, name)
+	if len(ids) == 0 {
+		return
+	}
+	list := make([]any, len(ids))
+	for i := range ids {
+		list[i] = map[string]any{"id": ids[i]}
+	}
+	properties[name] = list
+}
+
+// objects are the objects of a JSON list.
+func objects(v any) []map[string]any {
+	list, _ := v.([]any)
+	out := make([]map[string]any, 0, len(list))
+	for i := range list {
+		if m, ok := list[i].(map[string]any); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Subscriptions are those that the caller sees. It is a read.
+func (c *Cloud) Subscriptions(by *Principal) []Subscription {
+	var out []Subscription
+	for _, k := range sortedKeys(c.subscriptions) {
+		s := *c.subscriptions[k]
+		if strings.EqualFold(s.Tenant, by.Tenant) && by.sees("/subscriptions/"+s.ID) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Subscription is one subscription, if the caller sees it. It is a read.
+func (c *Cloud) Subscription(by *Principal, id string) (Subscription, error) {
+	s, err := c.subscription(by, id)
+	if err != nil {
+		return Subscription{}, err
+	}
+	if !by.sees("/subscriptions/" + s.ID) {
+		return Subscription{}, by.Authorize("Microsoft.Resources/subscriptions/read", "/subscriptions/"+s.ID)
+	}
+	return *s, nil
+}
+
+// ResourceGroups are the resource groups of a subscription that the caller sees. It is a read.
+func (c *Cloud) ResourceGroups(by *Principal, subscription string) ([]ResourceGroup, error) {
+	if _, err := c.Subscription(by, subscription); err != nil {
+		return nil, err
+	}
+	var out []ResourceGroup
+	for _, k := range sortedKeys(c.groups) {
+		g := c.groups[k]
+		if strings.EqualFold(g.Subscription, subscription) && by.May("Microsoft.Resources/subscriptions/resourceGroups/read", g.ID().String()) {
+			out = append(out, *g)
+		}
+	}
+	return out, nil
+}
+
+// ResourceGroup is one resource group. It is a read.
+func (c *Cloud) ResourceGroup(by *Principal, id ID) (ResourceGroup, error) {
+	if err := c.admit(by, "Microsoft.Resources/subscriptions/resourceGroups/read", id); err != nil {
+		return ResourceGroup{}, err
+	}
+	return *c.groups[id.Key()], nil
+}
+
+// Tags are the tags of a resource or resource group. It is a read.
+func (c *Cloud) Tags(by *Principal, id ID) (map[string]string, error) {
+	if err := c.admit(by, "Microsoft.Resources/tags/read", id); err != nil {
+		return nil, err
+	}
+	if id.Provider == "" {
+		return c.groups[id.Key()].Tags, nil
+	}
+	if r := c.resources[id.Key()]; r != nil {
+		return r.Tags, nil
+	}
+	return nil, notFound(id)
+}
