@@ -98,7 +98,7 @@ func (a *Account) rows(ctx context.Context, text string) ([]row, error) {
 			return nil, classify(callGraph, err, a.cfg.Now())
 		}
 		if answer.ResultTruncated != nil && *answer.ResultTruncated == armresourcegraph.ResultTruncatedTrue && answer.SkipToken == nil {
-			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: errors.New("Resource Graph has cut its answer off, and does not say how to go on")}
+			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: errors.New("the answer of Resource Graph is cut off, and does not say how to go on")}
 		}
 		raw, err := json.Marshal(answer.Data)
 		if err != nil {
@@ -121,7 +121,7 @@ func (a *Account) rows(ctx context.Context, text string) ([]row, error) {
 			return out, nil
 		}
 		if token != nil && *token == *answer.SkipToken {
-			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: errors.New("Resource Graph goes round in circles: a page names itself as the next one")}
+			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: errors.New("the answer of Resource Graph goes round in circles: a page names itself as the next one")}
 		}
 		token = answer.SkipToken
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
@@ -82,7 +83,7 @@ func TestWriteGroup(t *testing.T) {
 			create := func(rules ...*armnetwork.SecurityRule) (armnetwork.SecurityGroup, *http.Response) {
 				t.Helper()
 				var raw *http.Response
-				poller, err := groups.BeginCreateOrUpdate(runtime.WithCaptureResponse(ctx, &raw), "shop", "mine", armnetwork.SecurityGroup{
+				poller, err := groups.BeginCreateOrUpdate(policy.WithCaptureResponse(ctx, &raw), "shop", "mine", armnetwork.SecurityGroup{
 					Location: ptr(region), Properties: &armnetwork.SecurityGroupPropertiesFormat{SecurityRules: rules}, Tags: map[string]*string{"a": ptr("b")},
 				}, nil)
 				if err != nil {
