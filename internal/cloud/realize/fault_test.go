@@ -332,7 +332,7 @@ func (c *column) run(t *testing.T, s story, ways []disturbance, random *rand.Ran
 	}
 }
 
-// String is the table, in the form of docs/failures.md.
+// String is the table, for people.
 func (m *matrix) String() string {
 	var b strings.Builder
 	head, line, calls := "| disturbance of a call |", "|---|", "| calls of the history |"
