@@ -13,9 +13,12 @@ import (
 )
 
 // asides are what looks like a mistake in a policy that is accepted: it may well come before what it names. What cannot be looked up is not
-// told.
+// told, and to those who may be anybody nothing of what there is.
 func asides(ctx context.Context, s State, p *policy.Policy) []string {
 	found := admission.HostBits(p)
+	if !s.Tells() {
+		return said(found)
+	}
 	if groups, err := s.Groups(ctx, p.Namespace); err == nil {
 		var names []string
 		for _, g := range groups {
@@ -26,12 +29,19 @@ func asides(ctx context.Context, s State, p *policy.Policy) []string {
 	if known, err := s.Entities(ctx, p.Namespace); err == nil {
 		found = append(found, admission.SelectsNobody(p, known)...)
 	}
+	return said(found)
+}
+
+func said(found []policy.FieldError) []string {
 	var out []string
 	for _, f := range found {
 		out = append(out, f.Error())
 	}
 	return out
 }
+
+// Tells implements State.
+func (r Reading) Tells() bool { return r.Proven }
 
 // Entities implements State.
 func (r Reading) Entities(ctx context.Context, namespace string) (iter.Seq[admission.Entity], error) {

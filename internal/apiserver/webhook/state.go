@@ -23,6 +23,8 @@ type State interface {
 	Groups(ctx context.Context, namespace string) ([]policy.Group, error)
 	// Entities returns the ExternalEntities of a Namespace, or all if that is empty. It is asked of the cache only.
 	Entities(ctx context.Context, namespace string) (iter.Seq[admission.Entity], error)
+	// Tells reports whether warnings may tell what there is.
+	Tells() bool
 }
 
 // states are the two views of the same objects.
@@ -81,6 +83,8 @@ type Reading struct {
 	client.Reader
 	// Live says that it reads from the API, in pages.
 	Live bool
+	// Proven says that only kube-apiserver is answered, so that whoever gets a warning may write the policy that it is about.
+	Proven bool
 }
 
 // Tiers implements State.

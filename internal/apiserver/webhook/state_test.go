@@ -81,6 +81,8 @@ func TestStaleness(t *testing.T) {
 // down is a State that cannot be read.
 type down struct{}
 
+func (down) Tells() bool { return true }
+
 var errDown = errors.New("etcd is down")
 
 func (down) Tiers(context.Context) ([]policy.Tier, error)             { return nil, errDown }

@@ -347,7 +347,7 @@ func TestWhatLooksLikeAMistakeIsWarnedOf(t *testing.T) {
 	vm.Namespace, vm.Name, vm.Labels = "vms", "vm", map[string]string{"nephe.antrea.io/tag-role": "db"}
 	group := &v1beta1.Group{}
 	group.Namespace, group.Name = "vms", "databases"
-	state := webhook.Reading{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(vm, group).Build()}
+	state := webhook.Reading{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(vm, group).Build(), Proven: true}
 	handlers := webhook.Handlers(state, state)
 	warned := func(spec string) []string {
 		t.Helper()
@@ -366,5 +366,12 @@ func TestWhatLooksLikeAMistakeIsWarnedOf(t *testing.T) {
 		if len(got) != 3 || !strings.HasPrefix(got[i], want) {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	// Who may be anybody learns nothing of what there is.
+	state.Proven = false
+	handlers = webhook.Handlers(state, state)
+	got = warned("{priority: 5, appliedTo: [{externalEntitySelector: {matchLabels: {role: db}}}], ingress: [{action: Allow, name: a, from: [{group: database}, {ipBlock: {cidr: 10.1.2.3/16}}]}]}")
+	if len(got) != 1 || !strings.HasPrefix(got[0], "spec.ingress[0].from[1].ipBlock.cidr: ") {
+		t.Errorf("a stranger is told %q", got)
 	}
 }
