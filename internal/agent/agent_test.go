@@ -198,7 +198,6 @@ func TestEnforcesAndReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = held.Close() }()
-	f.allow(82, 3, "")
 	carries := func() bool {
 		_ = held.SetDeadline(time.Now().Add(300 * time.Millisecond))
 		if _, err := held.Write([]byte("x")); err != nil {

@@ -17,6 +17,7 @@ type labAccounts struct {
 	reading  atomic.Bool
 	triggers atomic.Int32
 
+	looking sync.Mutex // held while something is read and kept, so that no reading takes the place of a later one
 	mu      sync.Mutex
 	account Account
 	gone    bool
@@ -70,13 +71,17 @@ func (a *labAccounts) Trigger(string) {
 // Touched reads these objects at once. If that is not possible, all is read the next time.
 func (a *labAccounts) Touched(key string, ids map[string][]string) {
 	a.mu.Lock()
-	provider, snaps := a.account.Provider, maps.Clone(a.account.Snapshots)
+	refresher, able := a.account.Provider.(cloud.Refresher)
 	a.mu.Unlock()
-	refresher, able := provider.(cloud.Refresher)
 	if !able {
 		a.Trigger(key)
 		return
 	}
+	a.looking.Lock()
+	defer a.looking.Unlock()
+	a.mu.Lock()
+	snaps := maps.Clone(a.account.Snapshots)
+	a.mu.Unlock()
 	a.triggers.Add(1)
 	a.reading.Store(true)
 	missed := map[string]bool{}
@@ -98,6 +103,8 @@ func (a *labAccounts) Touched(key string, ids map[string][]string) {
 
 // observe reads all regions; one that cannot be read keeps its snapshot, as the inventory does it.
 func (a *labAccounts) observe(ctx context.Context) {
+	a.looking.Lock()
+	defer a.looking.Unlock()
 	a.reading.Store(true)
 	a.mu.Lock()
 	provider, regions := a.account.Provider, a.account.Regions
