@@ -15,8 +15,10 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
@@ -118,6 +120,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		HealthProbeBindAddress: o.HealthAddress,
 		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Cache:                  cacheOptions(o),
+		// The names serve metrics, of which a process has one set. It may run one controller after the other.
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	}
 	lease.compete(&options)
 	mgr, err := ctrl.NewManager(cfg, options)

@@ -112,6 +112,7 @@ func relevant(o map[string]any) map[string]any {
 		list, _ := o[resource].([]any)
 		list = append([]any{}, list...)
 		for _, p := range list {
+			sortGroups(p)
 			rules, _ := p.(map[string]any)["rules"].([]any)
 			slices.SortStableFunc(rules, func(a, b any) int { return strings.Compare(ruleText(a), ruleText(b)) })
 		}
@@ -119,6 +120,25 @@ func relevant(o map[string]any) map[string]any {
 		out[resource] = list
 	}
 	return out
+}
+
+// sortGroups sorts the names of groups that a policy and its rules have. They are served in the order in which they are written; the
+// recordings have them sorted.
+func sortGroups(of any) {
+	switch of := of.(type) {
+	case []any:
+		for _, x := range of {
+			sortGroups(x)
+		}
+	case map[string]any:
+		for key, x := range of {
+			if names, ok := x.([]any); ok && (key == "addressGroups" || key == "appliedToGroups") {
+				sortByText(names)
+				continue
+			}
+			sortGroups(x)
+		}
+	}
 }
 
 func ruleText(rule any) string {
