@@ -29,9 +29,9 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
