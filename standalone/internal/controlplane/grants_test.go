@@ -620,7 +620,12 @@ func TestControllerIsNotHeldUp(t *testing.T) {
 		return controller.Patch(ctx, vm.DeepCopy(), merge(`{"metadata":{"labels":{"a":"b"}}}`))
 	})
 	mustDo(t, "status", func(ctx context.Context) error {
-		return controller.Status().Patch(ctx, vm.DeepCopy(), merge(`{"status":{"mode":"break-glass"}}`))
+		now := vm.DeepCopy()
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(vm), now); err != nil {
+			return err
+		}
+		now.Status.Mode = "break-glass"
+		return controller.Status().Update(ctx, now)
 	})
 	mustDo(t, "status of a selector", func(ctx context.Context) error {
 		return controller.Status().Patch(ctx, selector.DeepCopy(), merge(`{"status":{"error":"x"}}`))
