@@ -144,10 +144,8 @@ func (im *imported) refusedObjects(t *testing.T) {
 // badRotation breaks the Secret of the account that works, and mends it. What is enforced stays; the account says what is wrong.
 func (im *imported) badRotation(t *testing.T) {
 	set := func(keys string) {
-		var s corev1.Secret
-		im.must(im.c.client.Get(t.Context(), client.ObjectKey{Namespace: "cloud", Name: "keys"}, &s))
-		s.Data = map[string][]byte{"credentials": []byte(keys)}
-		im.must(im.c.client.Update(t.Context(), &s))
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "keys"}}
+		edit(t, im.c.client, s, func() { s.Data = map[string][]byte{"credentials": []byte(keys)} })
 	}
 	ready := func(status metav1.ConditionStatus, reason string) {
 		eventually(t, 30*time.Second, "account is Ready="+string(status), func(ctx context.Context) (bool, string) {

@@ -327,11 +327,11 @@ func ownTags(id string, tags world.Tags) string {
 // readNow makes the account be read at once instead of at its next poll, by an edit of the selector that selects nothing more.
 func (im *imported) readNow() {
 	im.t.Helper()
-	var ces cloudv1.CloudEntitySelector
-	im.must(im.c.client.Get(im.t.Context(), client.ObjectKey{Namespace: vmNamespace, Name: "all"}, &ces))
-	ces.Spec.VMSelector = append(ces.Spec.VMSelector[:len(im.vpcs):len(im.vpcs)], cloudv1.VirtualMachineSelector{
-		VMMatch: []cloudv1.EntityMatch{{MatchName: fmt.Sprintf("nothing-%d", ces.Generation)}}})
-	im.must(im.c.client.Update(im.t.Context(), &ces))
+	ces := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: "all"}}
+	edit(im.t, im.c.client, ces, func() {
+		ces.Spec.VMSelector = append(ces.Spec.VMSelector[:len(im.vpcs):len(im.vpcs)], cloudv1.VirtualMachineSelector{
+			VMMatch: []cloudv1.EntityMatch{{MatchName: fmt.Sprintf("nothing-%d", ces.Generation)}}})
+	})
 }
 
 // printStatus shows what the cluster says about accounts, VMs and policies in the log of a failed test.

@@ -84,10 +84,10 @@ func TestKeysAreExchanged(t *testing.T) {
 // setKeys puts other keys into the account's Secret.
 func (im *imported) setKeys(id, secret string) {
 	im.t.Helper()
-	var keys corev1.Secret
-	im.must(im.c.client.Get(im.t.Context(), client.ObjectKey{Namespace: "cloud", Name: "keys"}, &keys))
-	keys.Data["credentials"] = fmt.Appendf(nil, `{"accessKeyId": %q, "accessKeySecret": %q}`, id, secret)
-	im.must(im.c.client.Update(im.t.Context(), &keys))
+	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "keys"}}
+	edit(im.t, im.c.client, keys, func() {
+		keys.Data["credentials"] = fmt.Appendf(nil, `{"accessKeyId": %q, "accessKeySecret": %q}`, id, secret)
+	})
 }
 
 // waitCall waits until the cloud is called.

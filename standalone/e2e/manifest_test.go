@@ -108,12 +108,12 @@ func TestManifestInExistingCluster(t *testing.T) {
 	p.end()
 	x.recorded()
 	// Without accounts it works without the rights that are for accounts.
-	var role rbacv1.ClusterRole
-	x.must(x.admin.Get(t.Context(), client.ObjectKey{Name: "nephele-controller"}, &role))
-	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
-		return slices.Contains(r.APIGroups, "crd.cloud.antrea.io") || slices.Contains(r.Resources, "secrets")
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nephele-controller"}}
+	edit(t, x.admin, role, func() {
+		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.APIGroups, "crd.cloud.antrea.io") || slices.Contains(r.Resources, "secrets")
+		})
 	})
-	x.must(x.admin.Update(t.Context(), &role))
 	p = x.start("--without-webhooks", "--no-clouds")
 	x.ready(p)
 	p.end()
@@ -145,9 +145,10 @@ func (x *existing) registered(p *pod) {
 	}
 	eventually(x.t, time.Minute, "everything is registered", there)
 	// What somebody has changed is put back: the rights to change, not only to make.
-	unstructured.RemoveNestedField(api.Object, "spec", "caBundle")
-	x.must(unstructured.SetNestedField(api.Object, true, "spec", "insecureSkipTLSVerify"))
-	x.must(x.admin.Update(x.t.Context(), api))
+	edit(x.t, x.admin, api, func() {
+		unstructured.RemoveNestedField(api.Object, "spec", "caBundle")
+		x.must(unstructured.SetNestedField(api.Object, true, "spec", "insecureSkipTLSVerify"))
+	})
 	ca, err := x.kube.CoreV1().ConfigMaps("kube-system").Get(x.t.Context(), "antrea-ca", metav1.GetOptions{})
 	x.must(err)
 	ca.Data["ca.crt"] = ""
@@ -315,9 +316,7 @@ func (x *existing) told(p *pod) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", x.login("default", "agent"))
 	x.must(err)
 	agent, info := newClient(x.t, cfg), schemaOf("crd.antrea.io", "v1beta1", "AntreaAgentInfo", "vm-1")
-	x.must(agent.Get(ctx, client.ObjectKeyFromObject(info), info))
-	info.Object["version"], info.Object["later"] = "v2", map[string]any{"than": "ours"}
-	x.must(agent.Update(ctx, info))
+	edit(x.t, agent, info, func() { info.Object["version"], info.Object["later"] = "v2", map[string]any{"than": "ours"} })
 	if later, _, _ := unstructured.NestedString(info.Object, "later", "than"); later != "ours" {
 		x.t.Errorf("what an agent of a later version tells is lost: %v", info.Object)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -329,12 +330,10 @@ func (r *replay) putNamespace(t *testing.T, name string, labels map[string]strin
 		r.namespaces[name] = true
 		return
 	}
-	r.must(t, r.client.Get(t.Context(), client.ObjectKey{Name: name}, n))
-	n.Labels = map[string]string{corev1.LabelMetadataName: name}
-	for k, v := range labels {
-		n.Labels[k] = v
-	}
-	r.must(t, r.client.Update(t.Context(), n))
+	edit(t, r.client, n, func() {
+		n.Labels = map[string]string{corev1.LabelMetadataName: name}
+		maps.Copy(n.Labels, labels)
+	})
 }
 
 // dropNamespaces removes the Namespaces that former cases needed and this one does not have. There is nothing left in them, so

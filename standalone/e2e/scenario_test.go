@@ -155,10 +155,8 @@ func runScenario(im *imported, ac accountCase) {
 	next := im.oracle.copy()
 	next.policies[0] = edited
 	im.step("edit db-from-app", next, func() {
-		var live v1beta1.NetworkPolicy
-		im.must(im.c.client.Get(t.Context(), client.ObjectKeyFromObject(edited), &live))
-		live.Spec = edited.Spec
-		im.must(im.c.client.Update(t.Context(), &live))
+		live := &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: edited.Namespace, Name: edited.Name}}
+		edit(t, im.c.client, live, func() { live.Spec = edited.Spec })
 	})
 
 	im.launchAndTerminate(ac)

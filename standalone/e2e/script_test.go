@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/internal/policy/policytest"
@@ -212,7 +211,9 @@ func (r *replay) updateText(t *testing.T, text string) {
 	t.Helper()
 	next := fromText(t, text)
 	now := next.DeepCopy()
-	r.must(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(next), now))
-	next.SetResourceVersion(now.GetResourceVersion())
-	r.must(t, r.client.Update(t.Context(), next))
+	edit(t, r.client, now, func() {
+		version := now.GetResourceVersion()
+		now.Object = next.DeepCopy().Object
+		now.SetResourceVersion(version)
+	})
 }

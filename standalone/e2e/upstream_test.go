@@ -88,15 +88,11 @@ func TestUpstreamKinds(t *testing.T) {
 
 	// The others go on.
 	other := upstreamObjects(t)[1]
-	if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil {
-		t.Fatal(err)
-	}
-	if err := unstructured.SetNestedField(other.Object, int64(2), "spec", "priority"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.client.Update(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	edit(t, c.client, other, func() {
+		if err := unstructured.SetNestedField(other.Object, int64(2), "spec", "priority"); err != nil {
+			t.Fatal(err)
+		}
+	})
 	eventually(t, 10*time.Second, "a change of a policy of another kind", func(ctx context.Context) (bool, string) {
 		if err := c.client.Get(ctx, client.ObjectKeyFromObject(other), other); err != nil {
 			return false, err.Error()
