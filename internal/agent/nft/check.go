@@ -12,18 +12,34 @@ import (
 )
 
 // check returns why a policy cannot be expressed, or nil.
-func (w *work) check(p *v1beta2.NetworkPolicy) *Refusal {
-	for i := range p.Rules {
-		r := &p.Rules[i]
-		if refusal := w.checkRule(p, r); refusal != nil {
-			refusal.Policy, refusal.Rule = p.Name, cmp.Or(r.Name, fmt.Sprint(r.Priority))
-			return refusal
+func (w *work) check(p *policyParts) *Refusal {
+	if p.invalid != nil {
+		return p.invalid
+	}
+	for _, g := range p.groups {
+		if w.groups[g.group] == nil {
+			return refuse(p.source, g.rule, Refusal{Reason: ReasonAddressGroup, Value: g.group})
 		}
 	}
 	return nil
 }
 
-func (w *work) checkRule(p *v1beta2.NetworkPolicy, r *v1beta2.NetworkPolicyRule) *Refusal {
+func refuse(p *v1beta2.NetworkPolicy, r *v1beta2.NetworkPolicyRule, why Refusal) *Refusal {
+	why.Policy, why.Rule = p.Name, cmp.Or(r.Name, fmt.Sprint(r.Priority))
+	return &why
+}
+
+// invalid returns why a policy cannot be expressed whatever groups are known, or nil.
+func invalid(p *v1beta2.NetworkPolicy) *Refusal {
+	for i := range p.Rules {
+		if why := invalidRule(p, &p.Rules[i]); why != nil {
+			return refuse(p, &p.Rules[i], *why)
+		}
+	}
+	return nil
+}
+
+func invalidRule(p *v1beta2.NetworkPolicy, r *v1beta2.NetworkPolicyRule) *Refusal {
 	switch {
 	case r.Direction != v1beta2.DirectionIn && r.Direction != v1beta2.DirectionOut:
 		return &Refusal{Reason: ReasonDirection, Value: string(r.Direction)}
@@ -34,10 +50,7 @@ func (w *work) checkRule(p *v1beta2.NetworkPolicy, r *v1beta2.NetworkPolicyRule)
 	case len(r.L7Protocols) > 0:
 		return &Refusal{Reason: ReasonL7}
 	}
-	peer := &r.From
-	if r.Direction == v1beta2.DirectionOut {
-		peer = &r.To
-	}
+	peer := peerOf(r)
 	switch {
 	case len(peer.FQDNs) > 0:
 		return &Refusal{Reason: ReasonFQDN}
@@ -45,11 +58,6 @@ func (w *work) checkRule(p *v1beta2.NetworkPolicy, r *v1beta2.NetworkPolicyRule)
 		return &Refusal{Reason: ReasonServices}
 	case len(peer.LabelIdentities) > 0:
 		return &Refusal{Reason: ReasonIdentities}
-	}
-	for _, g := range peer.AddressGroups {
-		if w.groups[g] == nil {
-			return &Refusal{Reason: ReasonAddressGroup, Value: g}
-		}
 	}
 	for _, b := range peer.IPBlocks {
 		for _, n := range append([]v1beta2.IPNet{b.CIDR}, b.Except...) {

@@ -1,9 +1,9 @@
 package nft
 
 import (
-	"cmp"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -106,26 +106,44 @@ type Result struct {
 	Isolated [2]bool
 }
 
-// Compiler makes Programs and keeps what it has made of groups, so that a change costs what it touches. The zero value is ready. It is not
+// Compiler makes Programs and keeps what it has made of policies and groups, so that a change costs what it touches; objects are taken for
+// unchanged if they are the same pointers. The zero value is ready. It is not
 // safe for concurrent use.
 type Compiler struct {
-	groups map[*v1beta2.AddressGroup]*groupParts
+	groups map[string]*groupParts
+	// policies are what was made of policies for a host that was as host says, by their names.
+	policies map[string]*policyParts
+	host     host
+	// run counts the calls of Compile.
+	run uint64
+}
+
+// host is what rules depend on besides their policy and the groups that it names.
+type host struct {
+	// applied are the applied-to groups that the host is in, sorted, ports its named ports.
+	applied []string
+	ports   []v1beta2.NamedPort
 }
 
 // groupParts are what an address group is in the sets.
 type groupParts struct {
-	// id is that of its members.
-	id      ID
+	source *v1beta2.AddressGroup
+	// run is the last one that knew the group.
+	run     uint64
 	members [2]*Part
 	ports   map[PartKey]*Part
 }
 
 // Compile makes the Program of a host. Everything that comes to the host or leaves it is the host's traffic, by whatever address.
 func (c *Compiler) Compile(in Input) Result {
-	w := &work{compiler: c, failsafe: in.Failsafe, groups: map[string]*v1beta2.AddressGroup{}, applied: map[string]bool{},
-		program: &Program{Chains: map[string]*Chain{}, Parts: map[PartKey]*Part{}, Ranges: map[SetName][]Range{}}}
+	if c.groups == nil {
+		c.groups, c.policies = map[string]*groupParts{}, map[string]*policyParts{}
+	}
+	c.run++
+	w := &work{Compiler: c, failsafe: in.Failsafe, applied: map[string]bool{},
+		program: &Program{Chains: make(map[string]*Chain, 2*len(c.policies)), Parts: make(map[PartKey]*Part, 2*len(c.groups)), Ranges: map[SetName][]Range{}}}
 	for _, g := range in.Computed.AddressGroups {
-		w.groups[g.Name] = g
+		w.know(g)
 	}
 	refs := map[string]bool{}
 	for _, g := range in.Computed.AppliedToGroups {
@@ -135,9 +153,16 @@ func (c *Compiler) Compile(in Input) Result {
 			w.ports = append(w.ports, m.Ports...)
 		}
 	}
-	var accepted []*v1beta2.NetworkPolicy
+	if now := w.hostNow(); !now.equal(c.host) {
+		c.host = now
+		clear(c.policies)
+	}
+	// What was made of groups that are gone is forgotten, before it is looked which groups are known.
+	maps.DeleteFunc(c.groups, func(_ string, g *groupParts) bool { return g.run != c.run })
+	var accepted []*policyParts
 	for _, p := range in.Computed.Policies {
-		refusal := w.check(p)
+		parts := w.policy(p)
+		refusal := w.check(parts)
 		if len(refs) > 1 {
 			refusal = &Refusal{Policy: p.Name, Reason: ReasonManyEndpoints}
 		}
@@ -145,13 +170,14 @@ func (c *Compiler) Compile(in Input) Result {
 			w.refusals = append(w.refusals, *refusal)
 			continue
 		}
-		accepted = append(accepted, p)
+		accepted = append(accepted, parts)
 	}
 	out := Result{Program: w.program, Refusals: w.refusals, Ambiguous: len(refs) > 1}
 	for _, d := range []Direction{Ingress, Egress} {
 		out.Isolated[d] = w.direction(d, accepted)
 	}
-	c.keep(w.used)
+	// So is what was made of policies.
+	maps.DeleteFunc(c.policies, func(_ string, p *policyParts) bool { return p.run != c.run })
 	return out
 }
 
@@ -169,57 +195,15 @@ func memberName(m v1beta2.GroupMember) string {
 	return ""
 }
 
-// keep forgets what was made of groups that are not used any more.
-func (c *Compiler) keep(used map[*v1beta2.AddressGroup]*groupParts) { c.groups = used }
-
 // work is one run of Compile.
 type work struct {
-	compiler *Compiler
+	*Compiler
 	program  *Program
 	refusals []Refusal
 	failsafe []Failsafe
-	groups   map[string]*v1beta2.AddressGroup
-	used     map[*v1beta2.AddressGroup]*groupParts
 	// applied are the applied-to groups that the host is in, ports its named ports.
 	applied map[string]bool
 	ports   []v1beta2.NamedPort
-}
-
-// ranked is a rule with its policy.
-type ranked struct {
-	policy *v1beta2.NetworkPolicy
-	rule   *v1beta2.NetworkPolicyRule
-}
-
-// stage is one of the three of evaluation: tiers, Kubernetes, baseline.
-func (r ranked) stage() int {
-	switch {
-	case r.policy.TierPriority == nil:
-		return 1
-	case *r.policy.TierPriority >= baselineTier:
-		return 2
-	}
-	return 0
-}
-
-// compare orders rules as they are evaluated. The order of equals, which Antrea leaves open, is that of the policy engine.
-func (r ranked) compare(s ranked) int {
-	value := func(r ranked) (tier int32, priority float64) {
-		if r.policy.TierPriority != nil {
-			tier = *r.policy.TierPriority
-		}
-		if r.policy.Priority != nil && r.policy.TierPriority != nil {
-			priority = *r.policy.Priority
-		}
-		return tier, priority
-	}
-	tier1, priority1 := value(r)
-	tier2, priority2 := value(s)
-	a, b := reference(r.policy), reference(s.policy)
-	return cmp.Or(
-		cmp.Compare(r.stage(), s.stage()), cmp.Compare(tier1, tier2), cmp.Compare(priority1, priority2), cmp.Compare(r.rule.Priority, s.rule.Priority),
-		cmp.Compare(a.Type, b.Type), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID),
-	)
 }
 
 func reference(p *v1beta2.NetworkPolicy) v1beta2.NetworkPolicyReference {
@@ -229,35 +213,17 @@ func reference(p *v1beta2.NetworkPolicy) v1beta2.NetworkPolicyReference {
 	return *p.SourceRef
 }
 
-// applies reports whether the rule is applied to the host.
-func (w *work) applies(r ranked) bool {
-	groups := r.rule.AppliedToGroups
-	if len(groups) == 0 {
-		groups = r.policy.AppliedToGroups
-	}
-	return slices.ContainsFunc(groups, func(g string) bool { return w.applied[g] })
-}
-
 // direction makes the chains of one direction, and reports whether it is isolated.
-func (w *work) direction(d Direction, policies []*v1beta2.NetworkPolicy) (isolated bool) {
-	wire := v1beta2.DirectionIn
-	if d == Egress {
-		wire = v1beta2.DirectionOut
-	}
-	var rules []ranked
+func (w *work) direction(d Direction, policies []*policyParts) (isolated bool) {
+	var with []*policyParts
 	var kubernetes bool
 	for _, p := range policies {
-		for i := range p.Rules {
-			r := ranked{p, &p.Rules[i]}
-			if r.rule.Direction != wire || !w.applies(r) {
-				continue
-			}
-			rules = append(rules, r)
-			kubernetes = kubernetes || r.stage() == 1
-			isolated = isolated || r.stage() == 1 || r.rule.Action != nil && *r.rule.Action == v1beta2.RuleActionAllow
+		if len(p.rules[d]) > 0 {
+			with = append(with, p)
+			kubernetes = kubernetes || p.stage == 1
+			isolated = isolated || p.isolates[d]
 		}
 	}
-	slices.SortStableFunc(rules, ranked.compare)
 	base := &Chain{Rules: []Rule{
 		{Matches: []Match{{Kind: MatchDead}}, Action: Drop},
 		{Matches: []Match{{Kind: MatchEstablished}}, Action: Accept},
@@ -265,9 +231,10 @@ func (w *work) direction(d Direction, policies []*v1beta2.NetworkPolicy) (isolat
 		{Matches: []Match{{Kind: MatchNeighbour}}, Action: Accept},
 	}}
 	w.program.Chains[d.String()] = base
-	if len(rules) == 0 {
+	if len(with) == 0 {
 		return false
 	}
+	runs := order(d, with)
 	for _, f := range w.failsafe {
 		if f.Direction == d {
 			base.Rules = append(base.Rules, f.rules()...)
@@ -275,7 +242,7 @@ func (w *work) direction(d Direction, policies []*v1beta2.NetworkPolicy) (isolat
 	}
 	for _, f := range []Family{IPv4, IPv6} {
 		l := lane{work: w, direction: d, family: f, isolated: isolated}
-		l.compile(rules, kubernetes)
+		l.compile(runs, kubernetes)
 		base.Rules = append(base.Rules, Rule{Matches: []Match{{Kind: MatchFamily, Lo: uint16(f)}}, Action: Goto, Target: l.chain("")})
 	}
 	return isolated
@@ -308,6 +275,8 @@ type lane struct {
 	direction Direction
 	family    Family
 	isolated  bool
+	// made is the segment that is being made.
+	made *segment
 }
 
 // chain names a chain of the lane.
@@ -317,62 +286,77 @@ func (l *lane) chain(suffix string) string {
 
 // compile makes the chains of the lane: one for the tiers, from which Pass leads to one for the rest, and one for the end. Rules that
 // follow one another and are of one policy are a chain of their own, so that a change of a policy writes little.
-func (l *lane) compile(rules []ranked, kubernetes bool) {
-	tiers, rest := &Chain{}, &Chain{}
+func (l *lane) compile(runs []run, kubernetes bool) {
+	tiers, rest := &Chain{Rules: make([]Rule, 0, len(runs)+1)}, &Chain{}
 	l.program.Chains[l.chain("")], l.program.Chains[l.chain("-pass")] = tiers, rest
 	end := Rule{Action: Accept, Origin: Origin{Kind: OriginNative}}
 	if l.isolated {
 		end = Rule{Action: Drop, Origin: Origin{Kind: OriginIsolation}}
 	}
 	l.program.Chains[l.chain("-end")] = &Chain{Rules: []Rule{end}}
-	for i := 0; i < len(rules); {
-		run := i + 1
-		for run < len(rules) && rules[run].policy == rules[i].policy {
-			run++
-		}
+	for _, r := range runs {
 		into := tiers
-		if rules[i].stage() > 0 {
+		if r.policy.stage > 0 {
 			into = rest
 		}
-		if rules[i].stage() < 2 || !kubernetes {
-			l.segment(into, rules[i:run])
+		if r.policy.stage < 2 || !kubernetes {
+			l.add(into, l.segment(r))
 		}
-		i = run
 	}
 	tiers.Rules = append(tiers.Rules, Rule{Action: Goto, Target: l.chain("-pass")})
 	rest.Rules = append(rest.Rules, Rule{Action: Goto, Target: l.chain("-end")})
 }
 
-// segment makes a chain of rules of one policy and jumps there.
-func (l *lane) segment(into *Chain, rules []ranked) {
-	var out []Rule
-	for _, r := range rules {
-		out = append(out, l.rule(r)...)
+// segment returns the chain of a run, made now or before.
+func (l *lane) segment(r run) *segment {
+	key := segmentKey{l.direction, l.family, r.first, r.last}
+	if s := r.policy.segments[key]; s != nil {
+		return s
 	}
-	if len(out) == 0 {
+	l.made = &segment{ranges: map[SetName][]Range{}}
+	var out []Rule
+	for _, rule := range r.rules() {
+		out = append(out, l.rule(r.policy, rule)...)
+	}
+	if len(out) > 0 {
+		id := sum(r.policy.source.Name, fmt.Sprint(r.rules()[0].Priority))
+		l.made.name, l.made.chain = l.chain("-"+hex.EncodeToString(id[:16])), &Chain{Rules: out}
+	}
+	r.policy.segments[key] = l.made
+	return l.made
+}
+
+// add puts a segment into the program, with what its rules refer to as that is now, and jumps there.
+func (l *lane) add(into *Chain, s *segment) {
+	if s.chain == nil {
 		return
 	}
-	id := sum(rules[0].policy.Name, fmt.Sprint(rules[0].rule.Priority))
-	name := l.chain("-" + hex.EncodeToString(id[:16]))
-	l.program.Chains[name] = &Chain{Rules: out}
-	into.Rules = append(into.Rules, Rule{Action: Jump, Target: name})
+	l.program.Chains[s.name] = s.chain
+	into.Rules = append(into.Rules, Rule{Action: Jump, Target: s.name})
+	maps.Copy(l.program.Ranges, s.ranges)
+	for _, g := range s.members {
+		l.program.Parts[g.key] = l.groups[g.group].members[g.family()]
+	}
+	for _, p := range s.ports {
+		l.program.Parts[p.key] = l.portsOf(p)
+	}
 }
 
 // rule makes the rules of the kernel for one of a policy: one for each combination of a peer and a service.
-func (l *lane) rule(r ranked) []Rule {
-	if r.rule.Action == nil {
+func (l *lane) rule(policy *policyParts, r *v1beta2.NetworkPolicyRule) []Rule {
+	if r.Action == nil {
 		return nil // it only isolates
 	}
-	peer := &r.rule.From
+	peer := &r.From
 	if l.direction == Egress {
-		peer = &r.rule.To
+		peer = &r.To
 	}
-	services, named := l.services(r.rule.Services)
-	origin := Origin{Kind: OriginPolicy, Policy: reference(r.policy), Name: r.rule.Name, Index: r.rule.Priority}
+	services, named := l.services(r.Services)
+	origin := Origin{Kind: OriginPolicy, Policy: policy.reference, Name: r.Name, Index: r.Priority}
 	var out []Rule
 	for _, p := range l.peers(peer) {
 		for _, s := range services {
-			out = append(out, l.act(slices.Concat(s, p), *r.rule.Action, r.stage(), origin)...)
+			out = append(out, l.act(slices.Concat(s, p), *r.Action, policy.stage, origin)...)
 		}
 	}
 	for _, s := range named { // of the peer's members, which so are peers
@@ -380,7 +364,7 @@ func (l *lane) rule(r ranked) []Rule {
 			m := slices.Clone(s.matches)
 			key := l.namedPort(group, s.name)
 			m = append(m, Match{Kind: MatchNamedPort, Set: key.Set, ID: key.ID, Source: l.direction == Ingress})
-			out = append(out, l.act(m, *r.rule.Action, r.stage(), origin)...)
+			out = append(out, l.act(m, *r.Action, policy.stage, origin)...)
 		}
 	}
 	return out

@@ -72,17 +72,19 @@ func Diff(from, to *Program) *Change {
 		to = &Program{}
 	}
 	c := &Change{Add: map[SetName][]string{}, Remove: map[SetName][]string{}, NewRanges: map[SetName][]Range{}}
-	for _, name := range slices.Sorted(maps.Keys(to.Chains)) {
-		old, now := from.Chains[name], to.Chains[name]
-		if old == nil || !sameRules(old.Rules, now.Rules) {
+	for name, now := range to.Chains {
+		// A Compiler uses the same chain again where nothing has changed.
+		if old := from.Chains[name]; old != now && (old == nil || !sameRules(old.Rules, now.Rules)) {
 			c.Chains = append(c.Chains, ChainChange{name, old == nil, now.Rules})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(from.Chains)) {
+	slices.SortFunc(c.Chains, func(a, b ChainChange) int { return strings.Compare(a.Name, b.Name) })
+	for name := range from.Chains {
 		if to.Chains[name] == nil {
 			c.Gone = append(c.Gone, name)
 		}
 	}
+	slices.Sort(c.Gone)
 	for name, ranges := range to.Ranges {
 		if _, there := from.Ranges[name]; !there {
 			c.NewRanges[name] = ranges

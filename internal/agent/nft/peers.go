@@ -99,37 +99,42 @@ func (l *lane) rangeSet(ranges []Range) SetName {
 		texts[i] = r.From.String() + "-" + r.To.String()
 	}
 	name := SetName(fmt.Sprintf("ranges%d-%x", l.family, sum(texts...)))[:40]
-	l.program.Ranges[name] = ranges
+	l.made.ranges[name] = ranges
 	return name
 }
 
-// members puts the addresses of a group into the set of members.
+// members makes the segment refer to the addresses of a group.
 func (l *lane) members(name string) PartKey {
-	of := l.group(name)
-	i, set := 0, Members4
+	set := Members4
 	if l.family == IPv6 {
-		i, set = 1, Members6
+		set = Members6
 	}
-	key := PartKey{set, of.id}
-	l.program.Parts[key] = of.members[i]
+	key := PartKey{set, idOf("members", name)}
+	l.made.members = append(l.made.members, partRef{key: key, group: name})
 	return key
 }
 
-// namedPort puts the ports that members of a group have by a name into the set of ports.
+// namedPort makes the segment refer to the ports that members of a group have by a name.
 func (l *lane) namedPort(group, port string) PartKey {
-	of := l.group(group)
 	set := Ports4
 	if l.family == IPv6 {
 		set = Ports6
 	}
 	key := PartKey{set, idOf("ports", group, port)}
-	part := of.ports[key]
+	l.made.ports = append(l.made.ports, partRef{key, group, port})
+	return key
+}
+
+// portsOf returns the ports that members of a group have by a name.
+func (l *lane) portsOf(r partRef) *Part {
+	of := l.groups[r.group]
+	part := of.ports[r.key]
 	if part == nil {
-		part = &Part{Of: group + " port " + port}
-		for _, m := range l.groups[group].GroupMembers {
+		part = &Part{Of: r.group + " port " + r.port}
+		for _, m := range of.source.GroupMembers {
 			for _, p := range m.Ports {
 				protocol := portProtocol(p)
-				if p.Name != port || protocol == 0 {
+				if p.Name != r.port || protocol == 0 {
 					continue
 				}
 				for _, a := range addresses(m, l.family) {
@@ -138,35 +143,27 @@ func (l *lane) namedPort(group, port string) PartKey {
 			}
 		}
 		part.normalize()
-		of.ports[key] = part
+		of.ports[r.key] = part
 	}
-	l.program.Parts[key] = part
-	return key
+	return part
 }
 
-// group returns what a group is in the sets, made now or before.
-func (l *lane) group(name string) *groupParts {
-	g := l.groups[name]
-	if parts := l.used[g]; parts != nil {
-		return parts
-	}
-	parts := l.compiler.groups[g]
-	if parts == nil {
-		parts = &groupParts{id: idOf("members", name), ports: map[PartKey]*Part{}}
+// know takes in what a group is in the sets, made now or before.
+func (w *work) know(g *v1beta2.AddressGroup) {
+	parts := w.groups[g.Name]
+	if parts == nil || parts.source != g {
+		parts = &groupParts{source: g, ports: map[PartKey]*Part{}}
 		for i, f := range []Family{IPv4, IPv6} {
-			part := &Part{Of: name}
+			part := &Part{Of: g.Name}
 			for _, m := range g.GroupMembers {
 				part.Keys = append(part.Keys, addresses(m, f)...)
 			}
 			part.normalize()
 			parts.members[i] = part
 		}
+		w.groups[g.Name] = parts
 	}
-	if l.used == nil {
-		l.used = map[*v1beta2.AddressGroup]*groupParts{}
-	}
-	l.used[g] = parts
-	return parts
+	parts.run = w.run
 }
 
 // addresses are the addresses of a member in a family, as bytes.

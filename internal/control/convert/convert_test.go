@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
@@ -187,5 +188,16 @@ func TestAddressesHaveSixteenBytes(t *testing.T) {
 	want(t, byte(5), block.IP[15])
 	if p.Rules[0].Action != nil {
 		t.Error("a rule without action has one on the wire")
+	}
+}
+
+// TestHostOfAnotherNamespace: who may write ExternalEntities in a Namespace must not reach the agents of others.
+func TestHostOfAnotherNamespace(t *testing.T) {
+	for host, want1 := range map[string]string{"b/web": "", "cloud/ns/account": "cloud/ns/account", "a/web": "a/web", "web": "web", "/web": "", "": ""} {
+		e, errs := ExternalEntity(&v1alpha2.ExternalEntity{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "e"}, Spec: v1alpha2.ExternalEntitySpec{ExternalNode: host}})
+		want(t, want1, e.Host)
+		if refused := len(errs) == 1 && errs[0].Field == "spec.externalNode" && errs[0].Value == host; refused != (host != want1) {
+			t.Errorf("%q: %v", host, errs)
+		}
 	}
 }

@@ -89,7 +89,8 @@ func nodeAddresses(n *corev1.Node) (addrs []netip.Addr, errs []policy.FieldError
 }
 
 // ExternalEntity converts an ExternalEntity. Its host is spec.externalNode, or "namespace/name" of the ExternalNode that
-// owns it.
+// owns it. A host of another Namespace is refused: whoever may write ExternalEntities in one Namespace could otherwise bring policies
+// to the hosts of all others, or confuse their agents, which expect one entity.
 func ExternalEntity(x *v1alpha2.ExternalEntity) (policy.Entity, []policy.FieldError) {
 	e := policy.Entity{
 		EntityRef: policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: x.Namespace, Name: x.Name},
@@ -99,10 +100,15 @@ func ExternalEntity(x *v1alpha2.ExternalEntity) (policy.Entity, []policy.FieldEr
 	if e.Host != "" && len(x.OwnerReferences) > 0 && x.OwnerReferences[0].Kind == kindExternalNode {
 		e.Host = x.Namespace + "/" + x.Spec.ExternalNode
 	}
+	var errs []policy.FieldError
+	// Keys of accounts have three parts. They may be named from anywhere: an account takes only the entities that it has made itself.
+	if namespace, name, qualified := strings.Cut(e.Host, "/"); qualified && namespace != x.Namespace && !strings.Contains(name, "/") {
+		errs = append(errs, policy.FieldError{Field: "spec.externalNode", Value: x.Spec.ExternalNode, Want: "a host of Namespace " + x.Namespace})
+		e.Host = ""
+	}
 	for _, p := range x.Spec.Ports {
 		e.Ports = append(e.Ports, namedPort(p.Name, string(p.Protocol), p.Port))
 	}
-	var errs []policy.FieldError
 	for i, endpoint := range x.Spec.Endpoints {
 		e.Addresses, errs = appendAddress(e.Addresses, errs, fmt.Sprintf("spec.endpoints[%d].ip", i), endpoint.IP)
 	}

@@ -1,0 +1,202 @@
+package nft
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+// policyParts are what a policy is on a host. They are kept as long as the policy and the host stay as they are.
+type policyParts struct {
+	source *v1beta2.NetworkPolicy
+	// run is the last one that knew the policy.
+	run       uint64
+	reference v1beta2.NetworkPolicyReference
+	// stage is one of the three of evaluation: tiers, Kubernetes, baseline.
+	stage    int
+	tier     int32
+	priority float64
+	// invalid says why it cannot be expressed, whatever groups are known.
+	invalid *Refusal
+	// groups are the address groups that it names, sorted, each with a rule that names it.
+	groups []namedGroup
+	// rules are those that apply to the host, by direction, in the order of evaluation.
+	rules [2][]*v1beta2.NetworkPolicyRule
+	// isolates tells that what no rule allows is dropped because of it.
+	isolates [2]bool
+	segments map[segmentKey]*segment
+}
+
+// namedGroup is an address group that a rule names.
+type namedGroup struct {
+	group string
+	rule  *v1beta2.NetworkPolicyRule
+}
+
+// segmentKey tells the segments of a policy apart: each is of a range of its rules.
+type segmentKey struct {
+	direction   Direction
+	family      Family
+	first, last int
+}
+
+// segment is a chain of rules of one policy, and what they refer to.
+type segment struct {
+	name string
+	// chain is nil if the rules match nothing in this family.
+	chain   *Chain
+	ranges  map[SetName][]Range
+	members []partRef
+	ports   []partRef
+}
+
+// partRef is an element list that rules refer to: the members of a group, or those of its ports that have a name.
+type partRef struct {
+	key         PartKey
+	group, port string
+}
+
+// family is the place of the family in pairs.
+func (r partRef) family() int {
+	if r.key.Set == Members6 || r.key.Set == Ports6 {
+		return 1
+	}
+	return 0
+}
+
+// hostNow returns what rules depend on now.
+func (w *work) hostNow() host {
+	return host{slices.Sorted(maps.Keys(w.applied)), slices.Clone(w.ports)}
+}
+
+func (h host) equal(o host) bool {
+	return slices.Equal(h.applied, o.applied) && slices.Equal(h.ports, o.ports)
+}
+
+// policy returns what a policy is on the host, found out now or before.
+func (w *work) policy(p *v1beta2.NetworkPolicy) *policyParts {
+	parts := w.policies[p.Name]
+	if parts == nil || parts.source != p {
+		parts = w.newPolicy(p)
+		w.policies[p.Name] = parts
+	}
+	parts.run = w.run
+	return parts
+}
+
+func (w *work) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
+	out := &policyParts{source: p, reference: reference(p), stage: 1, segments: map[segmentKey]*segment{}}
+	if p.TierPriority != nil {
+		out.tier, out.stage = *p.TierPriority, 0
+		if out.tier >= baselineTier {
+			out.stage = 2
+		}
+		if p.Priority != nil {
+			out.priority = *p.Priority
+		}
+	}
+	if out.invalid = invalid(p); out.invalid != nil {
+		return out
+	}
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		for _, g := range peerOf(r).AddressGroups {
+			out.groups = append(out.groups, namedGroup{g, r})
+		}
+		if !w.applies(p, r) {
+			continue
+		}
+		d := directionOf(r)
+		out.rules[d] = append(out.rules[d], r)
+		out.isolates[d] = out.isolates[d] || out.stage == 1 || r.Action != nil && *r.Action == v1beta2.RuleActionAllow
+	}
+	for d := range out.rules {
+		slices.SortStableFunc(out.rules[d], func(a, b *v1beta2.NetworkPolicyRule) int { return cmp.Compare(a.Priority, b.Priority) })
+	}
+	return out
+}
+
+// applies reports whether the rule is applied to the host.
+func (w *work) applies(p *v1beta2.NetworkPolicy, r *v1beta2.NetworkPolicyRule) bool {
+	groups := r.AppliedToGroups
+	if len(groups) == 0 {
+		groups = p.AppliedToGroups
+	}
+	return slices.ContainsFunc(groups, func(g string) bool { return w.applied[g] })
+}
+
+func directionOf(r *v1beta2.NetworkPolicyRule) Direction {
+	if r.Direction == v1beta2.DirectionOut {
+		return Egress
+	}
+	return Ingress
+}
+
+// peerOf returns the other end of a rule.
+func peerOf(r *v1beta2.NetworkPolicyRule) *v1beta2.NetworkPolicyPeer {
+	if directionOf(r) == Egress {
+		return &r.To
+	}
+	return &r.From
+}
+
+// run is a range of the rules of a policy that are evaluated one after the other.
+type run struct {
+	policy      *policyParts
+	direction   Direction
+	first, last int
+}
+
+func (r run) rules() []*v1beta2.NetworkPolicyRule {
+	return r.policy.rules[r.direction][r.first : r.last+1]
+}
+
+// order brings the rules of policies into the order of evaluation: stage, tier and priority of the policy, then the place of the rule. The
+// order of equals, which Antrea leaves open, is that of the policy engine.
+func order(d Direction, policies []*policyParts) []run {
+	rank := func(a, b *policyParts) int {
+		return cmp.Or(cmp.Compare(a.stage, b.stage), cmp.Compare(a.tier, b.tier), cmp.Compare(a.priority, b.priority))
+	}
+	sorted := slices.Clone(policies)
+	slices.SortStableFunc(sorted, func(a, b *policyParts) int {
+		x, y := &a.reference, &b.reference
+		return cmp.Or(rank(a, b), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
+	})
+	var out []run
+	for len(sorted) > 0 {
+		n := 1
+		for n < len(sorted) && rank(sorted[0], sorted[n]) == 0 {
+			n++
+		}
+		out = append(out, interleave(d, sorted[:n])...)
+		sorted = sorted[n:]
+	}
+	return out
+}
+
+// interleave brings the rules of policies of the same rank, which are sorted, into their order.
+func interleave(d Direction, policies []*policyParts) []run {
+	if len(policies) == 1 {
+		return []run{{policies[0], d, 0, len(policies[0].rules[d]) - 1}}
+	}
+	var single []run
+	for _, p := range policies {
+		for i := range p.rules[d] {
+			single = append(single, run{p, d, i, i})
+		}
+	}
+	slices.SortStableFunc(single, func(a, b run) int {
+		return cmp.Compare(a.policy.rules[d][a.first].Priority, b.policy.rules[d][b.first].Priority)
+	})
+	out := single[:0]
+	for _, r := range single {
+		if k := len(out) - 1; k >= 0 && out[k].policy == r.policy && out[k].last+1 == r.first {
+			out[k].last = r.last
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
