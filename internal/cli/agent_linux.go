@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
@@ -222,6 +223,10 @@ func agentInfo(f *agentFlags) func(context.Context, *agent.Status) error {
 
 func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, name string, now metav1.Time) {
 	info.Version = buildVersion().Version
+	if info.Labels == nil {
+		info.Labels = map[string]string{}
+	}
+	info.Labels[cloudv1alpha1.LabelAllowIsolates] = "true"
 	info.NodeRef = v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: namespace, Name: name}
 	info.NetworkPolicyControllerInfo = v1beta1.NetworkPolicyControllerInfo{
 		NetworkPolicyNum: int32(len(s.Policies)), AddressGroupNum: int32(s.AddressGroups), AppliedToGroupNum: int32(s.AppliedToGroups),

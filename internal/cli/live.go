@@ -90,6 +90,16 @@ func listServed[L client.ObjectList](r *reader, into L) L {
 	return into
 }
 
+// listReadable lists a kind that a person need not be allowed to read; then there are none.
+func listReadable[L client.ObjectList](r *reader, into L) L {
+	alone := &reader{ctx: r.ctx, Reader: r.Reader, err: r.err}
+	listServed(alone, into)
+	if r.err == nil && !apierrors.IsForbidden(alone.err) {
+		r.err = alone.err
+	}
+	return into
+}
+
 func pointers[T any](items []T) []*T {
 	out := make([]*T, len(items))
 	for i := range items {
@@ -108,6 +118,7 @@ func readInputs(ctx context.Context, c client.Reader) (*inputs, error) {
 		Services:        pointers(list(r, &corev1.ServiceList{}).Items),
 		Entities:        pointers(list(r, &v1alpha2.ExternalEntityList{}).Items),
 		ExternalNodes:   pointers(list(r, &v1alpha1.ExternalNodeList{}).Items),
+		AgentInfos:      pointers(listReadable(r, &v1beta1.AntreaAgentInfoList{}).Items),
 		Tiers:           pointers(list(r, &v1beta1.TierList{}).Items),
 		Groups:          pointers(list(r, &v1beta1.GroupList{}).Items),
 		ClusterGroups:   pointers(list(r, &v1beta1.ClusterGroupList{}).Items),

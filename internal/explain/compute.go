@@ -21,6 +21,8 @@ type Computation struct {
 	Ends map[policy.EntityRef]policy.Entity
 	// Problems are the objects that are left out, or strange.
 	Problems []Problem
+	// agents are those on hosts that say what they are, by their enforcer keys.
+	agents map[string]Agent
 	// clouds is nil if no account was read.
 	clouds *clouds
 }
@@ -38,7 +40,7 @@ type Problem struct {
 
 // Compute runs the engine over objects. What the engine refuses is among the problems, and left out.
 func Compute(in *Objects) *Computation {
-	c := &Computation{Objects: in, Ends: map[policy.EntityRef]policy.Entity{}, clouds: cloudsOf(in.Observed)}
+	c := &Computation{Objects: in, Ends: map[policy.EntityRef]policy.Entity{}, agents: agentsOf(in.AgentInfos), clouds: cloudsOf(in.Observed)}
 	engine := policy.New(policy.Options{})
 	for _, n := range in.Namespaces {
 		engine.PutNamespace(convert.Namespace(n))

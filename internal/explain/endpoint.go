@@ -24,10 +24,12 @@ type end struct {
 	// byAddress tells that the user gave the address, and so the one that packets go to.
 	byAddress bool
 	service   *corev1.Service
+	// agent is who enforces policies there, if an agent on the host does.
+	agent Agent
 }
 
 // endOf is the end at an entity.
-func endOf(e policy.Entity) end {
+func (c *Computation) endOf(e policy.Entity) end {
 	out := end{ref: e.EntityRef, at: e.EntityRef, addresses: e.Addresses, ports: e.Ports, enforcer: e.Host}
 	switch {
 	case e.Kind == policy.KindNode:
@@ -37,7 +39,21 @@ func endOf(e policy.Entity) end {
 	case e.HostNetwork && e.Host != "": // nor these, but what applies to the Node holds for them
 		out.at = policy.EntityRef{Kind: policy.KindNode, Name: e.Host}
 	}
+	if out.ref.Kind == policy.KindExternalEntity && out.enforcer != "" && !out.isCloudVM() {
+		out.agent = c.agents[out.enforcer]
+		if out.agent == "" {
+			out.agent = AgentUnknown
+		}
+	}
 	return out
+}
+
+// semantics are those of who enforces policies there. Of an agent that has not said what it is they are Antrea's.
+func (e end) semantics() policy.Semantics {
+	if e.isCloudVM() || e.agent == AgentOurs {
+		return policy.VMSemantics
+	}
+	return policy.PodSemantics
 }
 
 // isCloudVM reports whether a cloud enforces policies there, and not an agent, whose key is that of its ExternalNode.
@@ -67,11 +83,7 @@ func refText(r policy.EntityRef) string {
 
 // endpoint is the end as the evaluator wants it, with one of its addresses.
 func (e end) endpoint(a netip.Addr) policy.Endpoint {
-	p := policy.Endpoint{EntityRef: e.at, Addr: a}
-	if e.isCloudVM() {
-		p.Semantics = policy.VMSemantics
-	}
-	return p
+	return policy.Endpoint{EntityRef: e.at, Addr: a, Semantics: e.semantics()}
 }
 
 // kindWords are the words with which a user may say which kind is meant.
@@ -111,7 +123,7 @@ func (c *Computation) findEnd(flag, text string) (end, error) {
 	case 0:
 		return end{}, wrong(flag, " %q: there is no Pod, ExternalEntity, VirtualMachine or Node of this name", text)
 	case 1:
-		return endOf(c.Ends[found[0]]), nil
+		return c.endOf(c.Ends[found[0]]), nil
 	}
 	return end{}, wrong(flag, " %[1]q: could be %[2]s; say pod/%[1]s or ee/NAMESPACE/NAME", text, refTexts(found))
 }
@@ -132,7 +144,7 @@ func (c *Computation) findAddress(flag string, a netip.Addr) (end, error) {
 		if e.Terminated || !slices.Contains(e.Addresses, a) {
 			continue
 		}
-		if at := endOf(e).at; !slices.Contains(owners, at) {
+		if at := c.endOf(e).at; !slices.Contains(owners, at) {
 			owners = append(owners, at)
 		}
 	}
@@ -144,7 +156,7 @@ func (c *Computation) findAddress(flag string, a netip.Addr) (end, error) {
 		if !known { // a Node that nothing is known of but a Pod in its network
 			e.EntityRef = owners[0]
 		}
-		out := endOf(e)
+		out := c.endOf(e)
 		out.addresses, out.byAddress = []netip.Addr{a}, true
 		return out, nil
 	}

@@ -66,6 +66,8 @@ type End struct {
 	// Enforcer is the key of who enforces policies there: the name of a Node, NAMESPACE/NAME of an ExternalNode, or what
 	// spec.externalNode says. Without it nobody does.
 	Enforcer string `json:"enforcer,omitempty"`
+	// Agent is who enforces policies on the host, if an agent does.
+	Agent Agent `json:"agent,omitempty"`
 
 	// VM is which machine of a cloud it is.
 	VM *VM `json:"vm,omitempty"`
@@ -221,7 +223,7 @@ func (c *Computation) newExplanation(from, to end, packets []passage) *Explanati
 
 func (c *Computation) explainEnd(e end) End {
 	out := End{
-		Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, VM: c.describeVM(e), Title: c.title(e), CloudVM: e.isCloudVM(),
+		Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, Agent: e.agent, VM: c.describeVM(e), Title: c.title(e), CloudVM: e.isCloudVM(),
 	}
 	if e.ref.Kind != 0 {
 		out.Kind = e.ref.Kind.String()

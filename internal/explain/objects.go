@@ -21,9 +21,11 @@ type Objects struct {
 	Nodes      []*corev1.Node
 	Services   []*corev1.Service
 	// Slices say who is behind a Service; where there are none its selector does.
-	Slices          []*discoveryv1.EndpointSlice
-	Entities        []*v1alpha2.ExternalEntity
-	ExternalNodes   []*v1alpha1.ExternalNode
+	Slices        []*discoveryv1.EndpointSlice
+	Entities      []*v1alpha2.ExternalEntity
+	ExternalNodes []*v1alpha1.ExternalNode
+	// AgentInfos are what agents tell about themselves.
+	AgentInfos      []*v1beta1.AntreaAgentInfo
 	Tiers           []*v1beta1.Tier
 	Groups          []*v1beta1.Group
 	ClusterGroups   []*v1beta1.ClusterGroup
@@ -64,6 +66,8 @@ func (in *Objects) Add(object runtime.Object) {
 		in.Entities = append(in.Entities, o)
 	case *v1alpha1.ExternalNode:
 		in.ExternalNodes = append(in.ExternalNodes, o)
+	case *v1beta1.AntreaAgentInfo:
+		in.AgentInfos = append(in.AgentInfos, o)
 	case *v1beta1.Tier:
 		in.Tiers = append(in.Tiers, o)
 	case *v1beta1.Group:

@@ -160,6 +160,7 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 	if note != "" {
 		out.Notes = append(out.Notes, note)
 	}
+	out.Notes = append(out.Notes, agentNotes(from, to)...)
 	for _, p := range packets {
 		if through != nil {
 			c.explainThrough(out, evaluator, through, from, p)

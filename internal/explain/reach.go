@@ -92,13 +92,13 @@ func (b *worldBuilder) entity(e policy.Entity, taken map[string]bool) {
 	if e.Terminated || e.HostNetwork {
 		return
 	}
-	at := endOf(e)
+	at := b.endOf(e)
 	p := reach.Endpoint{EntityRef: e.EntityRef, Name: nameOfEntity(e), Addresses: e.Addresses, Ports: withProtocol(e.Ports), Host: e.Host}
+	p.Semantics = at.semantics()
 	if !at.isCloudVM() {
 		b.endpoints = append(b.endpoints, p)
 		return
 	}
-	p.Semantics = policy.VMSemantics
 	if name, plain := strings.CutPrefix(p.Name, "ee/"); plain {
 		p.Name = "vm/" + name
 	}
@@ -336,7 +336,7 @@ func (w *World) chosen(part, text string) (func(*reach.Endpoint) bool, error) {
 	var found []policy.EntityRef
 	for _, k := range kinds {
 		for _, ref := range w.computation.named(k, namespace, name) {
-			found = append(found, endOf(w.computation.Ends[ref]).at)
+			found = append(found, w.computation.endOf(w.computation.Ends[ref]).at)
 		}
 	}
 	if len(found) == 0 {

@@ -156,7 +156,7 @@ func (c *Computation) behind(via *frontend, family netip.Addr) []backend {
 			e := c.Ends[podRef(p)]
 			port, i := targetPort(via.port, e.Ports), slices.IndexFunc(e.Addresses, suits)
 			if port != 0 && i >= 0 && !e.Terminated && (ready(p) || via.service.Spec.PublishNotReadyAddresses) {
-				out = append(out, backend{endOf(e), e.Addresses[i], port})
+				out = append(out, backend{c.endOf(e), e.Addresses[i], port})
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func value[T any](p *T) T {
 func (c *Computation) ownerOf(ref *corev1.ObjectReference, a netip.Addr) end {
 	if ref != nil && ref.Kind == "Pod" {
 		if e, ok := c.Ends[policy.EntityRef{Kind: policy.KindPod, Namespace: ref.Namespace, Name: ref.Name}]; ok {
-			return endOf(e)
+			return c.endOf(e)
 		}
 	}
 	if e, err := c.findAddress("to", a); err == nil {
