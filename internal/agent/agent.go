@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -50,7 +51,7 @@ type Reports interface {
 	Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error
 }
 
-// Options are what an Agent needs. Connections, Failsafe and Info may be nil.
+// Options are what an Agent needs. Connections, Failsafe, PacketLog and Info may be nil.
 type Options struct {
 	// Key is that of the ExternalNode, NAMESPACE/NAME.
 	Key      string
@@ -62,6 +63,8 @@ type Options struct {
 	Store       *Store
 	// Failsafe returns the flows that no policy may cut. While it fails, those that it returned last count.
 	Failsafe func(ctx context.Context) ([]nft.Failsafe, error)
+	// PacketLog is what writes what policies want logged.
+	PacketLog *PacketLog
 	// Info tells the controller about the agent.
 	Info  func(ctx context.Context, s *Status) error
 	Clock clock.WithTicker
@@ -103,6 +106,8 @@ type Agent struct {
 	released time.Time
 	status   Status
 	judge    *nft.Program
+	// logs are the rules that log, formerLogs those before the last change.
+	logs, formerLogs map[string]nft.Origin
 }
 
 // New returns an agent that does nothing before Run.
@@ -300,8 +305,12 @@ func (a *Agent) enforce(ctx context.Context) {
 	if repair && w.Messages > 0 {
 		a.Log.Info("Somebody else has changed our table, it is as it was again", "chains", w.Chains, "rules", w.Rules, "elements", w.Elements)
 	}
+	logs := program.Logs()
 	a.mu.Lock()
 	a.judge = program
+	if !maps.Equal(logs, a.logs) {
+		a.formerLogs, a.logs = a.logs, logs
+	}
 	s := &a.status
 	s.Error = ""
 	s.Owned = a.Table.Owned()

@@ -59,6 +59,8 @@ type Status struct {
 	LastWrite             metav1.Time `json:"lastWrite,omitzero"`
 	LastWriteMilliseconds int64       `json:"lastWriteMilliseconds,omitempty"`
 	ReleasedUntil         metav1.Time `json:"releasedUntil,omitzero"`
+	// Log counts what policies want logged; nil without a log.
+	Log *PacketLogStatus `json:"log,omitempty"`
 	// What goes wrong, each until it is right again.
 	Error            string `json:"error,omitempty"`
 	StoreError       string `json:"storeError,omitempty"`
@@ -70,8 +72,13 @@ type Status struct {
 // Status returns how the agent stands.
 func (a *Agent) Status() Status {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.status
+	out := a.status
+	a.mu.Unlock()
+	if a.PacketLog != nil {
+		counts := a.PacketLog.Status()
+		out.Log = &counts
+	}
+	return out
 }
 
 func (a *Agent) change(f func(s *Status)) {
@@ -114,6 +121,18 @@ func (a *Agent) show() {
 	default:
 		s.State = StateKept
 	}
+}
+
+// LoggedRule returns the rule of a LogID that is in force, or was before the last change.
+func (a *Agent) LoggedRule(id string) (nft.Origin, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, list := range []map[string]nft.Origin{a.logs, a.formerLogs} {
+		if o, ok := list[id]; ok {
+			return o, true
+		}
+	}
+	return nft.Origin{}, false
 }
 
 // Explain says what would become of the first packet of a connection, and by which rule. It is false before anything is in force.

@@ -13,11 +13,13 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"gopkg.in/natefinch/lumberjack.v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -37,6 +39,7 @@ import (
 const (
 	defaultAgentState  = "/var/lib/nephele/agent"
 	defaultAgentSocket = "/run/nephele/agent.sock"
+	defaultAgentLog    = "/var/log/nephele/policies.log"
 	// agentAnswerLimit bounds the wait for the agent on this host.
 	agentAnswerLimit = 10 * time.Second
 )
@@ -50,12 +53,16 @@ type agentFlags struct {
 	failsafe        []string
 	keepEstablished bool
 	verbose         bool
+	logFile         string
+	logFormat       string
 }
 
 func (f *agentFlags) register(flags *pflag.FlagSet) {
 	f.cluster.register(flags)
 	flags.StringVar(&f.server, "policy-kubeconfig", "", "kubeconfig file that leads to the server of computed policies, if that is not the cluster's own API server")
 	flags.BoolVar(&f.keepEstablished, "keep-established", false, "let established connections go on that a changed policy does not allow any more")
+	flags.StringVar(&f.logFile, "log-file", defaultAgentLog, "file for what policies want logged; it is rotated at 100 MB, and three old ones are kept. Empty: nothing is logged")
+	flags.StringVar(&f.logFormat, "log-format", string(agent.LogJSON), `form of its lines: "json", or "antrea" as Antrea Agents write them`)
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
 	f.registerHost(flags)
 }
@@ -185,17 +192,60 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		}
 		o.Connections = connections
 	}
+	if o.PacketLog, err = f.packetLog(); err != nil {
+		return err
+	}
 	a := agent.New(o)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 3)
-	for _, run := range []func(context.Context) error{a.Run, reporter.Start, func(ctx context.Context) error { return a.Serve(ctx, socket) }} {
+	parts := []func(context.Context) error{a.Run, reporter.Start, func(ctx context.Context) error { return a.Serve(ctx, socket) }}
+	if l := o.PacketLog; l != nil {
+		l.Rule = a.LoggedRule
+		parts = append(parts, func(ctx context.Context) error { writeLog(ctx, l, log); return nil })
+	}
+	failed := make(chan error, len(parts))
+	for _, run := range parts {
 		go func() {
 			failed <- run(ctx)
 			cancel()
 		}()
 	}
-	return errors.Join(<-failed, <-failed, <-failed)
+	var errs []error
+	for range parts {
+		errs = append(errs, <-failed)
+	}
+	return errors.Join(errs...)
+}
+
+// packetLog returns what writes the log; nil for none.
+func (f *agentFlags) packetLog() (*agent.PacketLog, error) {
+	format := agent.LogFormat(f.logFormat)
+	switch {
+	case format != agent.LogJSON && format != agent.LogAntrea:
+		return nil, fmt.Errorf("--log-format %q: want %q or %q", f.logFormat, agent.LogJSON, agent.LogAntrea)
+	case f.logFile == "":
+		return nil, nil
+	}
+	out := &lumberjack.Logger{Filename: f.logFile, MaxSize: 100, MaxBackups: 3} // of mode 0600
+	return &agent.PacketLog{Host: f.node, Format: format, Out: out, Clock: clock.RealClock{}}, nil
+}
+
+// writeLog receives and writes what is logged until ctx ends. Policies are enforced also where that fails.
+func writeLog(ctx context.Context, l *agent.PacketLog, log logr.Logger) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { l.Run(ctx) })
+	r, err := kernel.OpenLog()
+	if err == nil {
+		stop := context.AfterFunc(ctx, r.Close)
+		defer stop()
+		err = r.Run(l.Packet)
+	}
+	if err != nil {
+		l.Fail(err)
+		log.Error(err, "What policies want logged cannot be received")
+		<-ctx.Done()
+	}
 }
 
 // agentInfo fills in the AntreaAgentInfo of the host, which the controller has made.
@@ -368,7 +418,13 @@ func printAgentStatus(w io.Writer, s *agent.Status) {
 		}
 		fmt.Fprintf(w, "%s %s generation %d: %s %s\n", p.Policy.Type, printable(name), p.Generation, word, printable(p.Message))
 	}
+	var logged agent.PacketLogStatus
+	if s.Log != nil {
+		logged = *s.Log
+		fmt.Fprintf(w, "log: %d lines; %d packets came too fast\n", logged.Lines, logged.Lost)
+	}
 	for _, e := range []struct{ what, text string }{
+		{"the log", logged.Error}, {"what is to be logged", logged.Unread},
 		{"server", s.ServerError}, {"kernel", s.Error}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError}, {"agent info", s.InfoError},
 	} {
 		if e.text != "" {

@@ -354,9 +354,17 @@ func (l *lane) rule(policy *policyParts, r *v1beta2.NetworkPolicyRule) []Rule {
 	services, named := l.services(r.Services)
 	origin := Origin{Kind: OriginPolicy, Policy: policy.reference, Name: r.Name, Index: r.Priority}
 	var out []Rule
+	add := func(m []Match) {
+		if r.EnableLogging {
+			told := origin
+			told.Logged = Logged{l.direction, *r.Action, r.LogLabel}
+			out = append(out, Rule{Matches: m, Action: Log, Origin: told})
+		}
+		out = append(out, l.act(m, *r.Action, policy.stage, origin)...)
+	}
 	for _, p := range l.peers(peer) {
 		for _, s := range services {
-			out = append(out, l.act(slices.Concat(s, p), *r.Action, policy.stage, origin)...)
+			add(slices.Concat(s, p))
 		}
 	}
 	for _, s := range named { // of the peer's members, which so are peers
@@ -364,7 +372,7 @@ func (l *lane) rule(policy *policyParts, r *v1beta2.NetworkPolicyRule) []Rule {
 			m := slices.Clone(s.matches)
 			key := l.namedPort(group, s.name)
 			m = append(m, Match{Kind: MatchNamedPort, Set: key.Set, ID: key.ID, Source: l.direction == Ingress})
-			out = append(out, l.act(m, *r.Action, policy.stage, origin)...)
+			add(m)
 		}
 	}
 	return out

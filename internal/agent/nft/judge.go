@@ -61,6 +61,7 @@ func (p *Program) walk(chain string, packet *Packet) *Rule {
 			continue
 		}
 		switch r.Action {
+		case Log:
 		case Jump:
 			if end := p.walk(r.Target, packet); end != nil {
 				return end

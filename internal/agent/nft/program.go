@@ -155,10 +155,12 @@ const (
 	// Jump goes on in another chain and comes back, Goto does not come back.
 	Jump
 	Goto
+	// Log tells of the packet, a limited number of times a second, and the next rule goes on with it.
+	Log
 )
 
 func (a Action) String() string {
-	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto"}[a]
+	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "log"}[a]
 }
 
 // OriginKind is why a rule is there.
@@ -184,6 +186,16 @@ type Origin struct {
 	Name string
 	// Index is the place of the rule among those of its direction in the policy.
 	Index int32
+	// Logged is set for rules that log.
+	Logged Logged
+}
+
+// Logged is what the log says of a rule besides.
+type Logged struct {
+	Direction Direction
+	// Action is what the policy says, and Label what it wants written with every line.
+	Action v1beta2.RuleAction
+	Label  string
 }
 
 func (o Origin) String() string {
@@ -226,6 +238,26 @@ type Program struct {
 	Parts  map[PartKey]*Part
 	// Ranges are sorted and do not touch. Their names are made from them.
 	Ranges map[SetName][]Range
+}
+
+// LogID is what the kernel says of a packet that a rule logs.
+func (r *Rule) LogID() string {
+	o := r.Origin
+	id := sum(string(o.Policy.Type), o.Policy.Namespace, o.Policy.Name, string(o.Policy.UID), o.Name, fmt.Sprint(o.Index), o.Logged.Direction.String(), string(o.Logged.Action), o.Logged.Label)
+	return hex.EncodeToString(id[:8])
+}
+
+// Logs are the origins of the rules that log, by LogID.
+func (p *Program) Logs() map[string]Origin {
+	out := map[string]Origin{}
+	for _, c := range p.Chains {
+		for i := range c.Rules {
+			if r := &c.Rules[i]; r.Action == Log {
+				out[r.LogID()] = r.Origin
+			}
+		}
+	}
+	return out
 }
 
 // Rules counts the rules.

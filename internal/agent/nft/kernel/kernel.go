@@ -1,6 +1,9 @@
 package kernel
 
-import "errors"
+import (
+	"errors"
+	"net/netip"
+)
 
 // DefaultTable is the name of the table.
 const DefaultTable = "nephele"
@@ -13,6 +16,8 @@ var (
 	ErrRights = errors.New("the process may not change the rules of the kernel: it needs CAP_NET_ADMIN")
 	// ErrUnlabelled: connections that are older than the first rules of the agent cannot be cut.
 	ErrUnlabelled = errors.New("connections that were there before the agent's rules cannot be ended")
+	// ErrLog: what rules log cannot be received.
+	ErrLog = errors.New("another process receives what rules log, or this one may not: it needs CAP_NET_ADMIN")
 	// ErrUnsupported: the kernel has no nftables.
 	ErrUnsupported = errors.New("the kernel has no nftables (nf_tables with family inet)")
 )
@@ -27,4 +32,16 @@ type Written struct {
 	Chains, Rules, Elements int
 	// Messages is the size of the transaction; 0 if nothing had to be written.
 	Messages int
+}
+
+// Logged is a packet that a rule has logged.
+type Logged struct {
+	// Rule is the LogID of the rule.
+	Rule                string
+	Source, Destination netip.Addr
+	Protocol            uint8
+	// SourcePort and Port are 0 of protocols without ports.
+	SourcePort, Port uint16
+	// Length is that of the packet in bytes.
+	Length int
 }

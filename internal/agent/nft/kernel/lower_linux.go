@@ -22,6 +22,11 @@ const (
 	loopbackType = 772
 	// nfAccept is NF_ACCEPT.
 	nfAccept = 1
+	// logRate and logBurst bound how often one rule of the kernel logs. A flood of packets so costs the agent little.
+	logRate  = 100
+	logBurst = 500
+	// logBytes is how much of a packet is handed over: the headers.
+	logBytes = 128
 	// commentLimit is how much user data a rule can carry.
 	commentLimit = 250
 )
@@ -55,6 +60,10 @@ func expressions(r *nft.Rule, family nft.Family) []expr.Any {
 		return append(out, &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED})
 	case nft.Jump:
 		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Target})
+	case nft.Log:
+		return append(out,
+			&expr.Limit{Type: expr.LimitTypePkts, Rate: logRate, Unit: expr.LimitTimeSecond, Burst: logBurst},
+			&expr.Log{Key: 1<<unix.NFTA_LOG_GROUP | 1<<unix.NFTA_LOG_PREFIX | 1<<unix.NFTA_LOG_SNAPLEN, Group: LogGroup, Snaplen: logBytes, Data: []byte(r.LogID())})
 	}
 	return append(out, &expr.Verdict{Kind: expr.VerdictGoto, Chain: r.Target})
 }
@@ -200,6 +209,10 @@ func canonical(list []expr.Any, comment string) string {
 				code = 0
 			}
 			fmt.Fprintf(&b, "reject %d %d;", e.Type, code)
+		case *expr.Limit:
+			fmt.Fprintf(&b, "limit %d %d/%d %d %t;", e.Type, e.Rate, e.Unit, e.Burst, e.Over)
+		case *expr.Log:
+			fmt.Fprintf(&b, "log %d %d %d %s;", e.Key&^(1<<unix.NFTA_LOG_QTHRESHOLD), e.Group, e.Snaplen, e.Data)
 		case *expr.Verdict:
 			fmt.Fprintf(&b, "verdict %d %s;", e.Kind, e.Chain)
 		default:
@@ -317,6 +330,10 @@ func parseExpression(b []byte) (expr.Any, error) {
 		e = &expr.Lookup{}
 	case "reject":
 		e = &expr.Reject{}
+	case "limit":
+		e = &expr.Limit{}
+	case "log":
+		e = &expr.Log{}
 	case "immediate":
 		imm := &expr.Immediate{}
 		if err := expr.Unmarshal(unix.NFPROTO_INET, data, imm); err != nil {
