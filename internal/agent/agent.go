@@ -38,6 +38,8 @@ type Table interface {
 	Generation() (uint32, error)
 	// Owned reports whether nobody else can change the table.
 	Owned() bool
+	// Foreign returns the filters of others on the way of the host's traffic.
+	Foreign() ([]kernel.Filter, error)
 }
 
 // Connections are those that the host has.
@@ -95,6 +97,8 @@ type Agent struct {
 	dirty      bool
 	generation uint32
 	audited    time.Time
+	// surveyed is the generation at which the filters of others were read.
+	surveyed uint32
 	// applied is the release that the program is made for.
 	applied time.Time
 	// effective is what the program is made of, released or not.
@@ -134,6 +138,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	look, info := a.Clock.NewTicker(lookInterval), a.Clock.NewTicker(infoInterval)
 	defer look.Stop()
 	defer info.Stop()
+	a.surveyNow()
 	a.tell(ctx)
 	for {
 		select {
@@ -143,8 +148,10 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-a.wake:
 		case <-look.C():
 			a.look()
+			a.survey()
 		case <-info.C():
 			a.lookUp(ctx)
+			a.surveyNow()
 			a.tell(ctx)
 		}
 		a.step(ctx)
@@ -209,6 +216,31 @@ func (a *Agent) look() {
 		a.Table.Forget()
 		a.dirty = true
 	}
+}
+
+// survey reads the filters of others, if somebody else has changed something since.
+func (a *Agent) survey() {
+	if generation, err := a.Table.Generation(); err == nil && (generation == a.generation || generation == a.surveyed) {
+		return
+	} else if err == nil {
+		a.surveyed = generation
+	}
+	a.surveyNow()
+}
+
+func (a *Agent) surveyNow() {
+	found, err := a.Table.Foreign()
+	var texts []string
+	for _, f := range found {
+		texts = append(texts, f.String())
+	}
+	a.change(func(s *Status) {
+		if err == nil && !slices.Equal(s.Foreign, texts) {
+			a.Log.Info("Others filter the traffic of this host, too; what they drop stays dropped whatever policies allow", "filters", texts)
+			s.Foreign = texts
+		}
+		s.ForeignError = textOf(err)
+	})
 }
 
 // lookUp renews the failsafe flows.

@@ -59,6 +59,8 @@ type Status struct {
 	LastWrite             metav1.Time `json:"lastWrite,omitzero"`
 	LastWriteMilliseconds int64       `json:"lastWriteMilliseconds,omitempty"`
 	ReleasedUntil         metav1.Time `json:"releasedUntil,omitzero"`
+	// Foreign are the filters of others that the host's traffic passes besides.
+	Foreign []string `json:"foreign,omitempty"`
 	// Log counts what policies want logged; nil without a log.
 	Log *PacketLogStatus `json:"log,omitempty"`
 	// What goes wrong, each until it is right again.
@@ -66,6 +68,7 @@ type Status struct {
 	StoreError       string `json:"storeError,omitempty"`
 	FailsafeError    string `json:"failsafeError,omitempty"`
 	ConnectionsError string `json:"connectionsError,omitempty"`
+	ForeignError     string `json:"foreignError,omitempty"`
 	InfoError        string `json:"infoError,omitempty"`
 }
 

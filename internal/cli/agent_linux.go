@@ -407,6 +407,9 @@ func printAgentStatus(w io.Writer, s *agent.Status) {
 	}
 	fmt.Fprintf(w, "in the kernel: %d rules, %d elements of sets; others can change them: %t; repaired %d times\n", s.Rules, s.Elements, !s.Owned, s.Repairs)
 	fmt.Fprintf(w, "isolated: ingress %t, egress %t; connections ended by changes: %d\n", s.IsolatedIngress, s.IsolatedEgress, s.ConnectionsCut)
+	for _, f := range s.Foreign {
+		fmt.Fprintf(w, "somebody else's firewall: %s\n", printable(f))
+	}
 	for _, p := range s.Policies {
 		word := "enforced"
 		if !p.Enforced {
@@ -426,6 +429,7 @@ func printAgentStatus(w io.Writer, s *agent.Status) {
 	for _, e := range []struct{ what, text string }{
 		{"the log", logged.Error}, {"what is to be logged", logged.Unread},
 		{"server", s.ServerError}, {"kernel", s.Error}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError}, {"agent info", s.InfoError},
+		{"firewalls of others", s.ForeignError},
 	} {
 		if e.text != "" {
 			fmt.Fprintf(w, "trouble with %s: %s\n", e.what, printable(e.text))

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 )
 
@@ -32,6 +33,27 @@ type Written struct {
 	Chains, Rules, Elements int
 	// Messages is the size of the transaction; 0 if nothing had to be written.
 	Messages int
+}
+
+// Filter is a chain of somebody else that traffic of the host passes as well. What it drops is dropped whatever our rules say.
+type Filter struct {
+	// Family is "ip", "ip6" or "inet".
+	Family, Table, Chain string
+	// Hook is "input" or "output".
+	Hook string
+	// Drops tells that it drops what none of its rules decides.
+	Drops bool
+	// Rules counts the rules of its table.
+	Rules int
+}
+
+// String is the filter for people.
+func (f Filter) String() string {
+	out := fmt.Sprintf("chain %s of table %s %s filters %s, with %d rules", f.Chain, f.Family, f.Table, f.Hook, f.Rules)
+	if f.Drops {
+		out += "; what none of them decides it drops"
+	}
+	return out
 }
 
 // Logged is a packet that a rule has logged.
