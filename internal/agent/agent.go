@@ -53,7 +53,7 @@ type Reports interface {
 	Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error
 }
 
-// Options are what an Agent needs. Connections, Failsafe, PacketLog and Info may be nil.
+// Options are what an Agent needs. Connections, Failsafe, PacketLog, Probe and Info may be nil.
 type Options struct {
 	// Key is that of the ExternalNode, NAMESPACE/NAME.
 	Key      string
@@ -67,6 +67,10 @@ type Options struct {
 	Failsafe func(ctx context.Context) ([]nft.Failsafe, error)
 	// PacketLog is what writes what policies want logged.
 	PacketLog *PacketLog
+	// Probe succeeds while the owner can do with the host what he must. A change with which it fails for ConfirmWithin (0: a minute) is taken
+	// back.
+	Probe         func(ctx context.Context) error
+	ConfirmWithin time.Duration
 	// Info tells the controller about the agent.
 	Info  func(ctx context.Context, s *Status) error
 	Clock clock.WithTicker
@@ -103,6 +107,7 @@ type Agent struct {
 	applied time.Time
 	// effective is what the program is made of, released or not.
 	effective *enforcer.Computed
+	probing   probing
 	// cutAt is when connections are to be judged again; zero for not at all.
 	cutAt time.Time
 
@@ -118,6 +123,7 @@ type Agent struct {
 func New(o Options) *Agent {
 	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]good{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
 	a.mirror = o.Follower.Mirror(o.Key, a.poke)
+	a.probing.results = make(chan probed, 1)
 	a.status = Status{Key: o.Key, State: StateStarting}
 	return a
 }
@@ -149,6 +155,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-look.C():
 			a.look()
 			a.survey()
+			a.probe(ctx)
+		case r := <-a.probing.results:
+			a.answered(r)
 		case <-info.C():
 			a.lookUp(ctx)
 			a.surveyNow()
@@ -328,6 +337,12 @@ func (a *Agent) enforce(ctx context.Context) {
 		a.Log.Error(err, "Writing the rules of the kernel failed, what was in force stays, trying again")
 		return
 	}
+	if w.Messages > 0 && !repair && released.IsZero() {
+		a.changed(a.effective)
+	}
+	if !released.IsZero() {
+		a.probing.trial = nil
+	}
 	a.dirty, a.program, a.applied, a.effective = false, program, released, &effective
 	a.audited = a.Clock.Now()
 	a.generation, err = a.Table.Generation()
@@ -418,6 +433,8 @@ func (a *Agent) report(ctx context.Context, refusals []nft.Refusal) {
 		switch {
 		case !released.IsZero():
 			n.RealizationFailure, n.Message = true, "released on the host until "+released.UTC().Format(time.RFC3339)
+		case a.held():
+			n.RealizationFailure, n.Message = true, "the host stays as it was before policies changed, because then this fails: "+a.probing.trial.because
 		case isRefused:
 			n.RealizationFailure, n.Message = true, r.String()
 			if _, former := a.good[p.Name]; former {

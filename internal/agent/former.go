@@ -19,6 +19,10 @@ type good struct {
 // compile makes a program of what is wanted. A policy that is refused is replaced by its former version, if there was one; the refusals
 // are those of what is wanted. It also returns what the program was made of.
 func (a *Agent) compile() (enforcer.Computed, nft.Result) {
+	if a.held() {
+		former := a.probing.trial.former
+		return former, a.compiler.Compile(nft.Input{Computed: former, Failsafe: a.failsafe})
+	}
 	effective := *a.wanted
 	result := a.compiler.Compile(nft.Input{Computed: effective, Failsafe: a.failsafe})
 	refused := map[string]bool{}

@@ -20,6 +20,8 @@ const (
 	StateKept State = "Kept"
 	// StateReleased: nothing is enforced, because somebody has said so on the host.
 	StateReleased State = "Released"
+	// StateHeld: a change was taken back because the probes of the owner failed with it; what was in force before is.
+	StateHeld State = "Held"
 	// StateFailing: the rules of the kernel could not be written; what was in force before is.
 	StateFailing State = "Failing"
 )
@@ -69,7 +71,9 @@ type Status struct {
 	FailsafeError    string `json:"failsafeError,omitempty"`
 	ConnectionsError string `json:"connectionsError,omitempty"`
 	ForeignError     string `json:"foreignError,omitempty"`
-	InfoError        string `json:"infoError,omitempty"`
+	// ProbeError is why the owner's probes fail.
+	ProbeError string `json:"probeError,omitempty"`
+	InfoError  string `json:"infoError,omitempty"`
 }
 
 // Status returns how the agent stands.
@@ -105,6 +109,7 @@ func (a *Agent) show() {
 		clear(a.published)
 		a.dirty = a.dirty || a.program != nil
 	}
+	held := a.held()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := &a.status
@@ -117,6 +122,8 @@ func (a *Agent) show() {
 		s.State = StateFailing
 	case !a.released.IsZero():
 		s.State = StateReleased
+	case held:
+		s.State = StateHeld
 	case a.program == nil:
 		s.State = StateStarting
 	case connected && !a.loaded:

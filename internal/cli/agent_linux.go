@@ -55,12 +55,15 @@ type agentFlags struct {
 	verbose         bool
 	logFile         string
 	logFormat       string
+	probes          []string
 }
 
 func (f *agentFlags) register(flags *pflag.FlagSet) {
 	f.cluster.register(flags)
 	flags.StringVar(&f.server, "policy-kubeconfig", "", "kubeconfig file that leads to the server of computed policies, if that is not the cluster's own API server")
 	flags.BoolVar(&f.keepEstablished, "keep-established", false, "let established connections go on that a changed policy does not allow any more")
+	flags.StringArrayVar(&f.probes, "probe", nil, `what must be reachable from this host whatever policies say: "tcp HOST:PORT" or a URL; may be repeated. `+
+		"A change with which it is not for a minute is taken back")
 	flags.StringVar(&f.logFile, "log-file", defaultAgentLog, "file for what policies want logged; it is rotated at 100 MB, and three old ones are kept. Empty: nothing is logged")
 	flags.StringVar(&f.logFormat, "log-format", string(agent.LogJSON), `form of its lines: "json", or "antrea" as Antrea Agents write them`)
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
@@ -195,6 +198,15 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	if o.PacketLog, err = f.packetLog(); err != nil {
 		return err
 	}
+	var probes []func(context.Context) error
+	for _, text := range f.probes {
+		probe, err := agent.ParseProbe(text)
+		if err != nil {
+			return fmt.Errorf("--probe: %w", err)
+		}
+		probes = append(probes, probe)
+	}
+	o.Probe = agent.Probes(probes...)
 	a := agent.New(o)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -429,7 +441,7 @@ func printAgentStatus(w io.Writer, s *agent.Status) {
 	for _, e := range []struct{ what, text string }{
 		{"the log", logged.Error}, {"what is to be logged", logged.Unread},
 		{"server", s.ServerError}, {"kernel", s.Error}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError}, {"agent info", s.InfoError},
-		{"firewalls of others", s.ForeignError},
+		{"firewalls of others", s.ForeignError}, {"the probes", s.ProbeError},
 	} {
 		if e.text != "" {
 			fmt.Fprintf(w, "trouble with %s: %s\n", e.what, printable(e.text))
