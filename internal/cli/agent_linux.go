@@ -56,6 +56,7 @@ type agentFlags struct {
 	logFile         string
 	logFormat       string
 	probes          []string
+	config          string
 }
 
 func (f *agentFlags) register(flags *pflag.FlagSet) {
@@ -72,6 +73,7 @@ func (f *agentFlags) register(flags *pflag.FlagSet) {
 
 // registerHost adds the flags that are needed without a server as well.
 func (f *agentFlags) registerHost(flags *pflag.FlagSet) {
+	flags.StringVar(&f.config, "config", "", "YAML file that says what flags say, by the names externalNode, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, keepEstablished, logFile, logFormat; flags that are given count before it")
 	flags.StringVar(&f.node, "external-node", "", "the ExternalNode that this host is: NAMESPACE/NAME")
 	flags.StringVar(&f.stateDir, "state-dir", defaultAgentState, "directory for what was enforced last")
 	flags.StringArrayVar(&f.failsafe, "failsafe", nil, `flow that no policy can cut, such as "in tcp 22 10.0.0.0/8"; may be repeated`)
@@ -163,6 +165,9 @@ resolvers, DHCP, and those given with --failsafe.`,
 		Example: `  nephele agent --external-node vms/web-1 --kubeconfig /etc/nephele/kubeconfig --failsafe "in tcp 22 10.0.0.0/8"`,
 		Args:    noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.readConfig(cmd.Flags()); err != nil {
+				return err
+			}
 			return runAgent(cmd.Context(), &f, socket, NewLogger(cmd.ErrOrStderr(), f.verbose))
 		},
 	}
@@ -314,6 +319,9 @@ func newAgentLoadCommand() *cobra.Command {
 		Short: "Enforce what was enforced last, and end; for the time before there is a network",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.readConfig(cmd.Flags()); err != nil {
+				return err
+			}
 			o, err := f.options(NewLogger(cmd.ErrOrStderr(), false))
 			if err != nil {
 				return err

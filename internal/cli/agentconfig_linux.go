@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// agentConfig is what a file says in the place of flags.
+type agentConfig struct {
+	ExternalNode     string   `json:"externalNode,omitempty"`
+	Kubeconfig       string   `json:"kubeconfig,omitempty"`
+	PolicyKubeconfig string   `json:"policyKubeconfig,omitempty"`
+	StateDir         string   `json:"stateDir,omitempty"`
+	Failsafe         []string `json:"failsafe,omitempty"`
+	Probes           []string `json:"probes,omitempty"`
+	KeepEstablished  *bool    `json:"keepEstablished,omitempty"`
+	LogFile          *string  `json:"logFile,omitempty"`
+	LogFormat        string   `json:"logFormat,omitempty"`
+}
+
+// readConfig takes from the file what no flag says. What a command has no flag for does not concern it.
+func (f *agentFlags) readConfig(flags *pflag.FlagSet) error {
+	if f.config == "" {
+		return nil
+	}
+	text, err := os.ReadFile(f.config)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	var c agentConfig
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return fmt.Errorf("--config %s: %w", f.config, err)
+	}
+	for _, t := range []struct {
+		flag, value string
+		into        *string
+	}{
+		{"external-node", c.ExternalNode, &f.node}, {"kubeconfig", c.Kubeconfig, &f.cluster.kubeconfig}, {"policy-kubeconfig", c.PolicyKubeconfig, &f.server},
+		{"state-dir", c.StateDir, &f.stateDir}, {"log-format", c.LogFormat, &f.logFormat},
+	} {
+		if t.value != "" && !flags.Changed(t.flag) {
+			*t.into = t.value
+		}
+	}
+	if c.LogFile != nil && !flags.Changed("log-file") {
+		f.logFile = *c.LogFile
+	}
+	if c.KeepEstablished != nil && !flags.Changed("keep-established") {
+		f.keepEstablished = *c.KeepEstablished
+	}
+	if !flags.Changed("failsafe") {
+		f.failsafe = c.Failsafe
+	}
+	if !flags.Changed("probe") {
+		f.probes = c.Probes
+	}
+	return nil
+}
