@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +47,8 @@ type Table interface {
 type Connections interface {
 	// Cut ends those that the program does not allow, and lets those live again that it does. It returns how many it has ended.
 	Cut(ctx context.Context, p *nft.Program) (int, error)
+	// Peers are the other ends of the connections that the host has.
+	Peers() (map[netip.Addr]bool, error)
 }
 
 // Reports takes the status of policies; an enforcer.Reporter does.
@@ -53,7 +56,7 @@ type Reports interface {
 	Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error
 }
 
-// Options are what an Agent needs. Connections, Failsafe, PacketLog, Probe and Info may be nil.
+// Options are what an Agent needs. Connections, Failsafe, Names, PacketLog, Probe and Info may be nil.
 type Options struct {
 	// Key is that of the ExternalNode, NAMESPACE/NAME.
 	Key      string
@@ -65,6 +68,8 @@ type Options struct {
 	Store       *Store
 	// Failsafe returns the flows that no policy may cut. While it fails, those that it returned last count.
 	Failsafe func(ctx context.Context) ([]nft.Failsafe, error)
+	// Names knows the addresses of domain names; without it policies that name some are refused.
+	Names *Names
 	// PacketLog is what writes what policies want logged.
 	PacketLog *PacketLog
 	// Probe succeeds while the owner can do with the host what he must. A change with which it fails for ConfirmWithin (0: a minute) is taken
@@ -108,6 +113,10 @@ type Agent struct {
 	// effective is what the program is made of, released or not.
 	effective *enforcer.Computed
 	probing   probing
+	// tried is the version that the last trial was about; 0 to try the same one again.
+	tried uint64
+	// names is the version of what is known of names that the program is made with.
+	names uint64
 	// cutAt is when connections are to be judged again; zero for not at all.
 	cutAt time.Time
 
@@ -146,14 +155,20 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer info.Stop()
 	a.surveyNow()
 	a.tell(ctx)
+	var names chan struct{} // nothing comes from nil
+	if a.Names != nil {
+		names = a.Names.news
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			a.save(true)
 			return nil
 		case <-a.wake:
+		case <-names:
 		case <-look.C():
 			a.look()
+			a.forgetNames()
 			a.survey()
 			a.probe(ctx)
 		case r := <-a.probing.results:
@@ -206,6 +221,9 @@ func (a *Agent) restore(ctx context.Context) {
 	a.mu.Lock()
 	a.released = kept.ReleasedUntil
 	a.mu.Unlock()
+	if a.Names != nil {
+		a.Names.restore(kept.Names)
+	}
 	if kept.Computed == nil {
 		return
 	}
@@ -252,6 +270,22 @@ func (a *Agent) surveyNow() {
 	})
 }
 
+// forgetNames drops addresses of names that count no more, but for those that the host still has connections with.
+func (a *Agent) forgetNames() {
+	if a.Names == nil || len(a.Names.expired()) == 0 {
+		return
+	}
+	peers := map[netip.Addr]bool{}
+	if a.Connections != nil {
+		var err error
+		if peers, err = a.Connections.Peers(); err != nil {
+			a.Log.Info("It cannot be read with whom the host has connections, so addresses of names count on", "reason", err.Error())
+			return
+		}
+	}
+	a.Names.forget(func(addr netip.Addr) bool { return peers[addr] })
+}
+
 // lookUp renews the failsafe flows.
 func (a *Agent) lookUp(ctx context.Context) {
 	if a.Failsafe == nil {
@@ -281,6 +315,11 @@ func (a *Agent) step(ctx context.Context) {
 		a.wanted, a.version, a.dirty, a.loaded = &c, version, true, false
 	}
 	a.expire()
+	if a.Names != nil {
+		if _, version := a.Names.current(); version != a.names {
+			a.dirty = true
+		}
+	}
 	a.dirty = a.dirty || !a.applied.Equal(a.releasedUntil())
 	if a.dirty && a.wanted != nil {
 		a.enforce(ctx)
@@ -322,13 +361,22 @@ func (a *Agent) releasedUntil() time.Time {
 // enforce compiles and writes.
 func (a *Agent) enforce(ctx context.Context) {
 	begun := a.Clock.Now()
-	effective, result := a.compile()
+	var known *nft.Names
+	var knownVersion uint64
+	if a.Names != nil {
+		known, knownVersion = a.Names.current()
+	}
+	effective, result := a.compile(known)
 	program := result.Program
 	released := a.releasedUntil()
 	if !released.IsZero() {
 		program = &nft.Program{}
 	}
-	a.Store.Keep(a.Key, effective, released)
+	var names map[string][]NameAddress
+	if a.Names != nil {
+		names = a.Names.kept()
+	}
+	a.Store.Keep(a.Key, effective, released, names)
 	a.save(false)
 	repair := a.program != nil && nft.Diff(a.program, program).Empty()
 	w, err := a.Table.Apply(program)
@@ -337,13 +385,18 @@ func (a *Agent) enforce(ctx context.Context) {
 		a.Log.Error(err, "Writing the rules of the kernel failed, what was in force stays, trying again")
 		return
 	}
-	if w.Messages > 0 && !repair && released.IsZero() {
+	if w.Messages > 0 && released.IsZero() && a.tried != a.version {
 		a.changed(a.effective)
 	}
+	a.tried = a.version
 	if !released.IsZero() {
 		a.probing.trial = nil
 	}
 	a.dirty, a.program, a.applied, a.effective = false, program, released, &effective
+	if a.Names != nil {
+		a.names = knownVersion
+		a.Names.inForce(result.Program.Names, knownVersion)
+	}
 	a.audited = a.Clock.Now()
 	a.generation, err = a.Table.Generation()
 	if err != nil {

@@ -71,6 +71,7 @@ type fixture struct {
 	from        enforcer.Source
 	to          agent.Reports
 	probe       func(context.Context) error
+	names       *agent.Names
 	dir         string
 	table       *kernel.Table
 	connections *kernel.Connections
@@ -123,7 +124,7 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	a := agent.New(agent.Options{Key: hostKey, Reports: f.to, Table: f.table, Connections: f.connections, Store: store, Clock: clock.RealClock{}, Log: logr.Discard(), Probe: f.probe, ConfirmWithin: 5 * time.Second,
+	a := agent.New(agent.Options{Key: hostKey, Reports: f.to, Table: f.table, Connections: f.connections, Store: store, Clock: clock.RealClock{}, Log: logr.Discard(), Names: f.names, Probe: f.probe, ConfirmWithin: 5 * time.Second,
 		Follower: enforcer.Follower{Source: f.from, Clock: clock.RealClock{}, Interval: 20 * time.Millisecond, Log: logr.Discard()}})
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan struct{})

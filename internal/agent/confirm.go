@@ -115,12 +115,13 @@ func (a *Agent) probe(ctx context.Context) {
 		if t.reverted {
 			if !t.proven {
 				a.Log.Info("The probes fail with what was in force before, too; what policies say now is enforced again")
-				p.trial, a.dirty = nil, true
+				p.trial, a.dirty, a.tried = nil, true, 0
 			}
 			return
 		}
 		t.reverted, t.blamed, t.deadline = true, generations(a.wanted), now.Add(a.confirmWithin())
 		t.because, a.dirty = cmp.Or(a.Status().ProbeError, "no probe has answered"), true
+		a.tried = 0
 		a.Log.Error(errors.New(t.because), "The probes fail since policies have changed, so what was in force before is enforced again until a policy changes")
 	}
 }

@@ -63,6 +63,8 @@ type Status struct {
 	ReleasedUntil         metav1.Time `json:"releasedUntil,omitzero"`
 	// Foreign are the filters of others that the host's traffic passes besides.
 	Foreign []string `json:"foreign,omitempty"`
+	// Names counts what is known of domain names; nil if nothing is learned of them.
+	Names *NamesStatus `json:"names,omitempty"`
 	// Log counts what policies want logged; nil without a log.
 	Log *PacketLogStatus `json:"log,omitempty"`
 	// What goes wrong, each until it is right again.
@@ -81,6 +83,10 @@ func (a *Agent) Status() Status {
 	a.mu.Lock()
 	out := a.status
 	a.mu.Unlock()
+	if a.Names != nil {
+		counts := a.Names.Status()
+		out.Names = &counts
+	}
 	if a.PacketLog != nil {
 		counts := a.PacketLog.Status()
 		out.Log = &counts

@@ -33,6 +33,8 @@ type Kept struct {
 	Computed *enforcer.Computed `json:"computed,omitempty"`
 	// ReleasedUntil is until when nothing is enforced.
 	ReleasedUntil time.Time `json:"releasedUntil,omitzero"`
+	// Names are the addresses of names as they were known.
+	Names map[string][]NameAddress `json:"names,omitempty"`
 }
 
 // Store keeps what is enforced in a directory, of which it is the only user. It is safe for concurrent use.
@@ -86,10 +88,10 @@ func (s *Store) Load() (*Kept, error) {
 }
 
 // Keep takes what is to be kept. Save writes it.
-func (s *Store) Keep(key string, c enforcer.Computed, released time.Time) {
+func (s *Store) Keep(key string, c enforcer.Computed, released time.Time, names map[string][]NameAddress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept, s.dirty = Kept{Key: key, Computed: &c, ReleasedUntil: released}, true
+	s.kept, s.dirty = Kept{Key: key, Computed: &c, ReleasedUntil: released, Names: names}, true
 }
 
 // Release keeps until when nothing is enforced, and writes it.

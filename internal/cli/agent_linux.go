@@ -57,6 +57,7 @@ type agentFlags struct {
 	logFormat       string
 	probes          []string
 	config          string
+	resolvers       []string
 }
 
 func (f *agentFlags) register(flags *pflag.FlagSet) {
@@ -73,7 +74,8 @@ func (f *agentFlags) register(flags *pflag.FlagSet) {
 
 // registerHost adds the flags that are needed without a server as well.
 func (f *agentFlags) registerHost(flags *pflag.FlagSet) {
-	flags.StringVar(&f.config, "config", "", "YAML file that says what flags say, by the names externalNode, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, keepEstablished, logFile, logFormat; flags that are given count before it")
+	flags.StringArrayVar(&f.resolvers, "resolver", nil, "address of a resolver that the host asks, besides those that its configuration names; may be repeated. Answers of others tell nothing about names in policies")
+	flags.StringVar(&f.config, "config", "", "YAML file that says what flags say, by the names externalNode, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, keepEstablished, logFile, logFormat; flags that are given count before it")
 	flags.StringVar(&f.node, "external-node", "", "the ExternalNode that this host is: NAMESPACE/NAME")
 	flags.StringVar(&f.stateDir, "state-dir", defaultAgentState, "directory for what was enforced last")
 	flags.StringArrayVar(&f.failsafe, "failsafe", nil, `flow that no policy can cut, such as "in tcp 22 10.0.0.0/8"; may be repeated`)
@@ -93,7 +95,7 @@ func (f *agentFlags) policies() (*rest.Config, error) {
 
 // flows returns how to find the failsafe flows.
 func (f *agentFlags) flows() (agent.Flows, error) {
-	out := agent.Flows{LookUp: agent.LookUp, Servers: f.servers, Resolvers: resolvers}
+	out := agent.Flows{LookUp: agent.LookUp, Servers: f.servers, Resolvers: f.findResolvers}
 	for _, text := range f.failsafe {
 		flow, err := agent.ParseFailsafe(text)
 		if err != nil {
@@ -122,12 +124,24 @@ func (f *agentFlags) servers() ([]string, error) {
 	return out, errors.Join(errs...)
 }
 
-func resolvers() ([]netip.Addr, error) {
-	text, err := os.ReadFile("/etc/resolv.conf")
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+// findResolvers returns the resolvers of the host: those of its configuration, also where a resolver on the host asks them.
+func (f *agentFlags) findResolvers() ([]netip.Addr, error) {
+	var out []netip.Addr
+	for _, text := range f.resolvers {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("--resolver %q: want an address", text)
+		}
+		out = append(out, a.Unmap())
 	}
-	return agent.ParseResolvers(string(text)), err
+	for _, file := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
+		text, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		out = append(out, agent.ParseResolvers(string(text))...)
+	}
+	return out, nil
 }
 
 func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
@@ -203,6 +217,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	if o.PacketLog, err = f.packetLog(); err != nil {
 		return err
 	}
+	o.Names = agent.NewNames(agent.NamesOptions{Resolvers: f.findResolvers, LookUp: agent.LookUp, Clock: clock.RealClock{}})
 	var probes []func(context.Context) error
 	for _, text := range f.probes {
 		probe, err := agent.ParseProbe(text)
@@ -216,6 +231,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	parts := []func(context.Context) error{a.Run, reporter.Start, func(ctx context.Context) error { return a.Serve(ctx, socket) }}
+	parts = append(parts, func(ctx context.Context) error { learnNames(ctx, o.Names, log); return nil })
 	if l := o.PacketLog; l != nil {
 		l.Rule = a.LoggedRule
 		parts = append(parts, func(ctx context.Context) error { writeLog(ctx, l, log); return nil })
@@ -232,6 +248,24 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		errs = append(errs, <-failed)
 	}
 	return errors.Join(errs...)
+}
+
+// learnNames learns the addresses of names until ctx ends. Policies are enforced also where that fails.
+func learnNames(ctx context.Context, n *agent.Names, log logr.Logger) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { n.Run(ctx) })
+	q, err := kernel.OpenQueue()
+	if err == nil {
+		stop := context.AfterFunc(ctx, q.Close)
+		defer stop()
+		err = q.Run(n.Answer)
+	}
+	if err != nil {
+		n.Fail(err)
+		log.Error(err, "The answers of resolvers cannot be received; names that are no patterns are looked up")
+		<-ctx.Done()
+	}
 }
 
 // packetLog returns what writes the log; nil for none.
@@ -441,13 +475,18 @@ func printAgentStatus(w io.Writer, s *agent.Status) {
 		}
 		fmt.Fprintf(w, "%s %s generation %d: %s %s\n", p.Policy.Type, printable(name), p.Generation, word, printable(p.Message))
 	}
+	var names agent.NamesStatus
+	if s.Names != nil {
+		names = *s.Names
+		fmt.Fprintf(w, "domain names: %d, with %d addresses; %d more were too many for their name\n", names.Names, names.Addresses, names.Refused)
+	}
 	var logged agent.PacketLogStatus
 	if s.Log != nil {
 		logged = *s.Log
 		fmt.Fprintf(w, "log: %d lines; %d packets came too fast\n", logged.Lines, logged.Lost)
 	}
 	for _, e := range []struct{ what, text string }{
-		{"the log", logged.Error}, {"what is to be logged", logged.Unread},
+		{"names", names.Error}, {"the answers of resolvers", names.Unheard}, {"the log", logged.Error}, {"what is to be logged", logged.Unread},
 		{"server", s.ServerError}, {"kernel", s.Error}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError}, {"agent info", s.InfoError},
 		{"firewalls of others", s.ForeignError}, {"the probes", s.ProbeError},
 	} {

@@ -16,6 +16,7 @@ type agentConfig struct {
 	StateDir         string   `json:"stateDir,omitempty"`
 	Failsafe         []string `json:"failsafe,omitempty"`
 	Probes           []string `json:"probes,omitempty"`
+	Resolvers        []string `json:"resolvers,omitempty"`
 	KeepEstablished  *bool    `json:"keepEstablished,omitempty"`
 	LogFile          *string  `json:"logFile,omitempty"`
 	LogFormat        string   `json:"logFormat,omitempty"`
@@ -53,6 +54,9 @@ func (f *agentFlags) readConfig(flags *pflag.FlagSet) error {
 	}
 	if !flags.Changed("failsafe") {
 		f.failsafe = c.Failsafe
+	}
+	if !flags.Changed("resolver") {
+		f.resolvers = c.Resolvers
 	}
 	if !flags.Changed("probe") {
 		f.probes = c.Probes

@@ -16,6 +16,9 @@ func (w *work) check(p *policyParts) *Refusal {
 	if p.invalid != nil {
 		return p.invalid
 	}
+	if p.named != nil && w.names == nil {
+		return refuse(p.source, p.named, Refusal{Reason: ReasonFQDN})
+	}
 	for _, g := range p.groups {
 		if w.groups[g.group] == nil {
 			return refuse(p.source, g.rule, Refusal{Reason: ReasonAddressGroup, Value: g.group})
@@ -52,7 +55,7 @@ func invalidRule(p *v1beta2.NetworkPolicy, r *v1beta2.NetworkPolicyRule) *Refusa
 	}
 	peer := peerOf(r)
 	switch {
-	case len(peer.FQDNs) > 0:
+	case len(peer.FQDNs) > 0 && directionOf(r) == Ingress:
 		return &Refusal{Reason: ReasonFQDN}
 	case len(peer.ToServices) > 0:
 		return &Refusal{Reason: ReasonServices}

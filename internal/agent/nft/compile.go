@@ -16,6 +16,9 @@ import (
 // baselineTier is the first tier priority that comes after Kubernetes NetworkPolicies.
 const baselineTier = 253
 
+// dnsPort is where resolvers answer.
+const dnsPort = 53
+
 // maxRanges is up to how many ranges of addresses a rule holds by itself; more are a set.
 const maxRanges = 4
 
@@ -55,7 +58,7 @@ func (r Refusal) String() string {
 	var what string
 	switch r.Reason {
 	case ReasonFQDN:
-		what = "domain names as peers cannot be enforced by the agent"
+		what = "domain names as peers cannot be enforced by this agent, which does not see the answers of resolvers"
 	case ReasonL7:
 		what = "layer 7 protocols cannot be enforced by the agent"
 	case ReasonServices:
@@ -93,6 +96,16 @@ type Failsafe struct {
 type Input struct {
 	Computed enforcer.Computed
 	Failsafe []Failsafe
+	// Names is what is known of domain names; nil if nothing is learned of them, and policies that name some are refused.
+	Names *Names
+}
+
+// Names is what is known of domain names.
+type Names struct {
+	// Addresses are those of names, and of all names that a pattern matches, sorted.
+	Addresses map[string][]netip.Addr
+	// Resolvers are those whose answers are believed.
+	Resolvers []netip.Addr
 }
 
 // Result is what Compile returns.
@@ -140,7 +153,7 @@ func (c *Compiler) Compile(in Input) Result {
 		c.groups, c.policies = map[string]*groupParts{}, map[string]*policyParts{}
 	}
 	c.run++
-	w := &work{Compiler: c, failsafe: in.Failsafe, applied: map[string]bool{},
+	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, applied: map[string]bool{},
 		program: &Program{Chains: make(map[string]*Chain, 2*len(c.policies)), Parts: make(map[PartKey]*Part, 2*len(c.groups)), Ranges: map[SetName][]Range{}}}
 	for _, g := range in.Computed.AddressGroups {
 		w.know(g)
@@ -176,6 +189,11 @@ func (c *Compiler) Compile(in Input) Result {
 	for _, d := range []Direction{Ingress, Egress} {
 		out.Isolated[d] = w.direction(d, accepted)
 	}
+	if len(w.program.Names) > 0 {
+		slices.Sort(w.program.Names)
+		w.program.Names = slices.Compact(w.program.Names)
+		w.hearResolvers()
+	}
 	// So is what was made of policies.
 	maps.DeleteFunc(c.policies, func(_ string, p *policyParts) bool { return p.run != c.run })
 	return out
@@ -201,6 +219,7 @@ type work struct {
 	program  *Program
 	refusals []Refusal
 	failsafe []Failsafe
+	names    *Names
 	// applied are the applied-to groups that the host is in, ports its named ports.
 	applied map[string]bool
 	ports   []v1beta2.NamedPort
@@ -340,6 +359,29 @@ func (l *lane) add(into *Chain, s *segment) {
 	for _, p := range s.ports {
 		l.program.Parts[p.key] = l.portsOf(p)
 	}
+	for _, n := range s.names {
+		l.program.Names = append(l.program.Names, n.group)
+		if l.program.Parts[n.key] == nil {
+			l.program.Parts[n.key] = l.addressesOf(n)
+		}
+	}
+}
+
+// hearResolvers lets the agent see the answers of resolvers before whoever has asked.
+func (w *work) hearResolvers() {
+	var rules []Rule
+	for _, a := range w.names.Resolvers {
+		family := IPv4
+		if a.Is6() {
+			family = IPv6
+		}
+		for _, protocol := range []uint8{UDP, TCP} {
+			rules = append(rules, Rule{Action: Queue, Origin: Origin{Kind: OriginNames}, Matches: []Match{{Kind: MatchEstablished}, {Kind: MatchFamily, Lo: uint16(family)},
+				{Kind: MatchProtocol, Lo: uint16(protocol)}, {Kind: MatchSourcePort, Lo: dnsPort, Hi: dnsPort}, {Kind: MatchPeer, From: a, To: a, Source: true}}})
+		}
+	}
+	base := w.program.Chains[Ingress.String()]
+	base.Rules = slices.Insert(base.Rules, 1, rules...) // behind that for connections that were given up
 }
 
 // rule makes the rules of the kernel for one of a policy: one for each combination of a peer and a service.

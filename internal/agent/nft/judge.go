@@ -62,6 +62,8 @@ func (p *Program) walk(chain string, packet *Packet) *Rule {
 		}
 		switch r.Action {
 		case Log:
+		case Queue:
+			return &Rule{Action: Accept, Origin: r.Origin}
 		case Jump:
 			if end := p.walk(r.Target, packet); end != nil {
 				return end

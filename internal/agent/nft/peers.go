@@ -32,6 +32,10 @@ func (l *lane) peers(in *v1beta2.NetworkPolicyPeer) [][]Match {
 		key := l.members(name)
 		out = append(out, []Match{{Kind: MatchMember, Set: key.Set, ID: key.ID, Source: source}})
 	}
+	for _, name := range in.FQDNs {
+		key := l.name(name)
+		out = append(out, []Match{{Kind: MatchMember, Set: key.Set, ID: key.ID, Source: source}})
+	}
 	return out
 }
 
@@ -112,6 +116,29 @@ func (l *lane) members(name string) PartKey {
 	key := PartKey{set, idOf("members", name)}
 	l.made.members = append(l.made.members, partRef{key: key, group: name})
 	return key
+}
+
+// name makes the segment refer to the addresses of a domain name.
+func (l *lane) name(name string) PartKey {
+	set := Members4
+	if l.family == IPv6 {
+		set = Members6
+	}
+	key := PartKey{set, idOf("name", name)}
+	l.made.names = append(l.made.names, partRef{key: key, group: name})
+	return key
+}
+
+// addressesOf returns the addresses of a domain name.
+func (l *lane) addressesOf(r partRef) *Part {
+	part := &Part{Of: "name " + r.group}
+	for _, a := range l.names.Addresses[r.group] {
+		if a.Is4() == (l.family == IPv4) {
+			part.Keys = append(part.Keys, string(a.AsSlice()))
+		}
+	}
+	part.normalize()
+	return part
 }
 
 // namedPort makes the segment refer to the ports that members of a group have by a name.

@@ -20,6 +20,8 @@ type policyParts struct {
 	priority float64
 	// invalid says why it cannot be expressed, whatever groups are known.
 	invalid *Refusal
+	// named is a rule with domain names; nil if there is none.
+	named *v1beta2.NetworkPolicyRule
 	// groups are the address groups that it names, sorted, each with a rule that names it.
 	groups []namedGroup
 	// rules are those that apply to the host, by direction, in the order of evaluation.
@@ -50,9 +52,11 @@ type segment struct {
 	ranges  map[SetName][]Range
 	members []partRef
 	ports   []partRef
+	names   []partRef
 }
 
-// partRef is an element list that rules refer to: the members of a group, or those of its ports that have a name.
+// partRef is an element list that rules refer to: the members of a group, those of its ports that have a name, or the addresses of a
+// domain name, which then is the group.
 type partRef struct {
 	key         PartKey
 	group, port string
@@ -102,6 +106,9 @@ func (w *work) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
 	}
 	for i := range p.Rules {
 		r := &p.Rules[i]
+		if len(peerOf(r).FQDNs) > 0 {
+			out.named = r
+		}
 		for _, g := range peerOf(r).AddressGroups {
 			out.groups = append(out.groups, namedGroup{g, r})
 		}

@@ -155,12 +155,14 @@ const (
 	// Jump goes on in another chain and comes back, Goto does not come back.
 	Jump
 	Goto
+	// Queue hands the packet to the agent, which lets it go on. Without an agent it goes on at once.
+	Queue
 	// Log tells of the packet, a limited number of times a second, and the next rule goes on with it.
 	Log
 )
 
 func (a Action) String() string {
-	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "log"}[a]
+	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "queue", "log"}[a]
 }
 
 // OriginKind is why a rule is there.
@@ -176,6 +178,8 @@ const (
 	OriginIsolation
 	// OriginNative: no policy decides.
 	OriginNative
+	// OriginNames: answers of resolvers, by which the agent learns the addresses of names.
+	OriginNames
 )
 
 // Origin tells where a rule comes from. It is comparable.
@@ -206,6 +210,8 @@ func (o Origin) String() string {
 		return "isolated"
 	case OriginNative:
 		return "no policy"
+	case OriginNames:
+		return "answers of resolvers"
 	case OriginPolicy:
 		name := o.Policy.Name
 		if o.Policy.Namespace != "" {
@@ -238,6 +244,8 @@ type Program struct {
 	Parts  map[PartKey]*Part
 	// Ranges are sorted and do not touch. Their names are made from them.
 	Ranges map[SetName][]Range
+	// Names are the domain names, and patterns of such, that rules name, sorted.
+	Names []string
 }
 
 // LogID is what the kernel says of a packet that a rule logs.

@@ -149,6 +149,24 @@ func (c *Connections) Cut(ctx context.Context, p *nft.Program) (int, error) {
 	return n, err
 }
 
+// Peers are the other ends of the connections that the host has.
+func (c *Connections) Peers() (map[netip.Addr]bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[netip.Addr]bool{}
+	err := c.socket.ask(unix.NFNL_SUBSYS_CTNETLINK, ctGet, unix.AF_UNSPEC, true, nil, func(_ uint16, body []byte) error {
+		x, err := parseConnection(body)
+		if err == nil && !x.dead {
+			out[x.orig.source], out[x.reply.source] = true, true
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read connections: %w", err)
+	}
+	return out, nil
+}
+
 // packet is the first packet of the connection as rules see it: after the destination was translated, and before the source is.
 func (x *connection) packet(local map[netip.Addr]bool) (nft.Packet, bool) {
 	p := nft.Packet{Source: x.orig.source, Destination: x.reply.source, Protocol: x.orig.protocol, SourcePort: x.orig.sourcePort,

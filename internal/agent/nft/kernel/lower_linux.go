@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/google/nftables/expr"
+	"github.com/google/nftables/xt"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -60,6 +61,8 @@ func expressions(r *nft.Rule, family nft.Family) []expr.Any {
 		return append(out, &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED})
 	case nft.Jump:
 		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Target})
+	case nft.Queue:
+		return append(out, &expr.Target{Name: queueTarget, Rev: queueRevision, Info: queueInfo()})
 	case nft.Log:
 		return append(out,
 			&expr.Limit{Type: expr.LimitTypePkts, Rate: logRate, Unit: expr.LimitTimeSecond, Burst: logBurst},
@@ -209,6 +212,13 @@ func canonical(list []expr.Any, comment string) string {
 				code = 0
 			}
 			fmt.Fprintf(&b, "reject %d %d;", e.Type, code)
+		case *expr.Target:
+			// The kernel fills the information up.
+			info := "?"
+			if b, ok := e.Info.(*xt.Unknown); ok && len(*b) >= queueInfoSize {
+				info = hex.EncodeToString((*b)[:queueInfoSize])
+			}
+			fmt.Fprintf(&b, "target %s %d %s;", e.Name, e.Rev, info)
 		case *expr.Limit:
 			fmt.Fprintf(&b, "limit %d %d/%d %d %t;", e.Type, e.Rate, e.Unit, e.Burst, e.Over)
 		case *expr.Log:
@@ -334,6 +344,8 @@ func parseExpression(b []byte) (expr.Any, error) {
 		e = &expr.Limit{}
 	case "log":
 		e = &expr.Log{}
+	case "target":
+		e = &expr.Target{}
 	case "immediate":
 		imm := &expr.Immediate{}
 		if err := expr.Unmarshal(unix.NFPROTO_INET, data, imm); err != nil {

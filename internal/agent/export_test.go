@@ -1,0 +1,26 @@
+package agent
+
+import (
+	"net/netip"
+
+	"github.com/nephele-io/nephele/internal/agent/nft"
+)
+
+// InForce, Current, Forget and Patterns let tests stand in for an Agent.
+
+func (n *Names) InForce(names []string, version uint64) { n.inForce(names, version) }
+
+func (n *Names) Current() (*nft.Names, uint64) { return n.current() }
+
+func (n *Names) Forget(connected func(netip.Addr) bool) { n.forget(connected) }
+
+// Patterns are the names in force.
+func (n *Names) Patterns() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []string
+	for name := range n.patterns {
+		out = append(out, name)
+	}
+	return out
+}

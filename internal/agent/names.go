@@ -1,0 +1,433 @@
+package agent
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"k8s.io/utils/clock"
+
+	"github.com/nephele-io/nephele/internal/agent/nft"
+)
+
+const (
+	// nameShortest is how long an address of a name counts at least, and how much longer while there is a connection with it.
+	nameShortest = time.Minute
+	// nameLongest bounds what resolvers say.
+	nameLongest = 24 * time.Hour
+	// nameMost bounds the addresses of one name or pattern.
+	nameMost = 4096
+	// nameAgain is how soon a name is asked for again that could not be looked up.
+	nameAgain = 10 * time.Second
+	// answerHeld is how long an answer of a resolver waits at most until its addresses are in force, answersHeld how many wait.
+	answerHeld  = time.Second
+	answersHeld = 256
+)
+
+// NameAddress is an address of a name, or of one of those that a pattern matches.
+type NameAddress struct {
+	Addr  netip.Addr `json:"addr"`
+	Until time.Time  `json:"until"`
+}
+
+// Names knows the addresses of the domain names that policies name. It learns them from the answers of the host's resolvers, which it holds
+// until the addresses are in force, and looks up names that are no patterns by itself. It may be used from several goroutines.
+type Names struct {
+	NamesOptions
+	// news holds a token after something was learned or forgotten.
+	news chan struct{}
+
+	mu sync.Mutex
+	// patterns are the names and patterns of the policies in force, with the addresses of each and until when these count.
+	patterns map[string]map[netip.Addr]time.Time
+	// asked is when a name was looked up last.
+	asked     map[string]time.Time
+	resolvers []netip.Addr
+	// version counts what was learned or forgotten, enforced is the last one in force.
+	version, enforced uint64
+	// waiting are the answers that are held, each until a version is in force.
+	waiting []held
+	stats   NamesStatus
+}
+
+// NamesOptions are what Names need.
+type NamesOptions struct {
+	// Resolvers returns the addresses whose answers are believed.
+	Resolvers func() ([]netip.Addr, error)
+	LookUp    func(ctx context.Context, host string) ([]netip.Addr, error)
+	Clock     clock.WithTicker
+}
+
+// NewNames returns Names that know nothing.
+func NewNames(o NamesOptions) *Names {
+	return &Names{NamesOptions: o, news: make(chan struct{}, 1), patterns: map[string]map[netip.Addr]time.Time{}, asked: map[string]time.Time{}}
+}
+
+func (n *Names) wake() {
+	select {
+	case n.news <- struct{}{}:
+	default:
+	}
+}
+
+type held struct {
+	version uint64
+	release func()
+}
+
+// NamesStatus counts.
+type NamesStatus struct {
+	Names     int `json:"names"`
+	Addresses int `json:"addresses"`
+	// Refused counts addresses that were too many for their name.
+	Refused int `json:"refused"`
+	// Error is why resolvers are not known, or names cannot be looked up; Unheard why answers cannot be received.
+	Error   string `json:"error,omitempty"`
+	Unheard string `json:"unheard,omitempty"`
+}
+
+// Answer takes in what a packet of a resolver carries, and lets the packet go once what it says is in force.
+func (n *Names) Answer(source netip.Addr, protocol uint8, payload []byte, release func()) {
+	if protocol == nft.TCP {
+		if len(payload) < 2 || int(binary.BigEndian.Uint16(payload)) != len(payload)-2 { // no answer, or one in several packets
+			release()
+			return
+		}
+		payload = payload[2:]
+	}
+	name, found := parseAnswer(payload)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if name == "" || !slices.Contains(n.resolvers, source) || !n.learn(name, found) && n.enforced == n.version || len(n.waiting) >= answersHeld {
+		release()
+		return
+	}
+	n.waiting = append(n.waiting, held{n.version, release})
+	wait := n.Clock.NewTimer(answerHeld)
+	go func() {
+		<-wait.C()
+		release()
+	}()
+	n.wake()
+}
+
+// learn notes the addresses of a name, and reports whether some are new. It needs mu.
+func (n *Names) learn(name string, found map[netip.Addr]time.Duration) bool {
+	now, news := n.Clock.Now(), false
+	for pattern, known := range n.patterns {
+		if !matchesName(pattern, name) {
+			continue
+		}
+		for a, ttl := range found {
+			until, there := known[a]
+			if !there && len(known) >= nameMost {
+				n.stats.Refused++
+				continue
+			}
+			if next := now.Add(min(max(ttl, nameShortest), nameLongest)); next.After(until) {
+				known[a] = next
+			}
+			news = news || !there
+		}
+	}
+	if news {
+		n.version++
+	}
+	return news
+}
+
+// current returns what is known, and its version.
+func (n *Names) current() (*nft.Names, uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := &nft.Names{Addresses: map[string][]netip.Addr{}, Resolvers: slices.Clone(n.resolvers)}
+	for pattern, known := range n.patterns {
+		for a := range known {
+			out.Addresses[pattern] = append(out.Addresses[pattern], a)
+		}
+		slices.SortFunc(out.Addresses[pattern], netip.Addr.Compare)
+	}
+	return out, n.version
+}
+
+// inForce notes which names rules name, and that a version is in force. It reports whether there are names that nothing was known of.
+func (n *Names) inForce(names []string, version uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, name := range names {
+		if n.patterns[name] == nil {
+			n.patterns[name] = map[netip.Addr]time.Time{}
+		}
+	}
+	for name := range n.patterns {
+		if !slices.Contains(names, name) {
+			delete(n.patterns, name)
+			delete(n.asked, name)
+		}
+	}
+	n.enforced = version
+	n.waiting = slices.DeleteFunc(n.waiting, func(h held) bool {
+		if h.version <= version {
+			h.release()
+		}
+		return h.version <= version
+	})
+}
+
+// restore takes in what was known before a restart, without saying for how long that counts: what is not heard of again goes.
+func (n *Names) restore(kept map[string][]NameAddress) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.patterns, n.asked = map[string]map[netip.Addr]time.Time{}, map[string]time.Time{}
+	until := n.Clock.Now().Add(nameShortest)
+	for name, list := range kept {
+		n.patterns[name] = map[netip.Addr]time.Time{}
+		for _, a := range list[:min(len(list), nameMost)] {
+			n.patterns[name][a.Addr] = until
+			if a.Until.After(until) && a.Until.Before(until.Add(nameLongest)) {
+				n.patterns[name][a.Addr] = a.Until
+			}
+		}
+	}
+	n.version++
+}
+
+// kept is what is to be known after a restart.
+func (n *Names) kept() map[string][]NameAddress {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := map[string][]NameAddress{}
+	for name, known := range n.patterns {
+		for a, until := range known {
+			out[name] = append(out[name], NameAddress{a, until})
+		}
+		slices.SortFunc(out[name], func(a, b NameAddress) int { return a.Addr.Compare(b.Addr) })
+	}
+	return out
+}
+
+// expired returns the addresses that count no more unless there are connections with them.
+func (n *Names) expired() []netip.Addr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []netip.Addr
+	now := n.Clock.Now()
+	for _, known := range n.patterns {
+		for a, until := range known {
+			if !now.Before(until) {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// forget drops the addresses that count no more, but for those with connections.
+func (n *Names) forget(connected func(netip.Addr) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now, gone := n.Clock.Now(), false
+	for _, known := range n.patterns {
+		for a, until := range known {
+			switch {
+			case now.Before(until):
+			case connected(a):
+				known[a] = now.Add(nameShortest)
+			default:
+				delete(known, a)
+				gone = true
+			}
+		}
+	}
+	if gone {
+		n.version++
+		n.wake()
+	}
+}
+
+// Run finds resolvers and looks up names until ctx ends.
+func (n *Names) Run(ctx context.Context) {
+	tick := n.Clock.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		n.findResolvers()
+		for _, name := range n.due() {
+			lookUp, cancel := context.WithTimeout(ctx, probeLimit)
+			addrs, err := n.LookUp(lookUp, name)
+			cancel()
+			n.answered(name, addrs, err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C():
+		}
+	}
+}
+
+func (n *Names) findResolvers() {
+	found, err := n.Resolvers()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stats.Error = textOf(err)
+	slices.SortFunc(found, netip.Addr.Compare)
+	if found = slices.Compact(found); err == nil && !slices.Equal(found, n.resolvers) {
+		n.resolvers = found
+		n.version++
+		n.wake()
+	}
+}
+
+// due returns the names, which are no patterns, that are to be looked up: new ones, and those of which an address soon counts no more.
+func (n *Names) due() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []string
+	now := n.Clock.Now()
+	for name, known := range n.patterns {
+		if strings.Contains(name, "*") || now.Sub(n.asked[name]) < nameAgain {
+			continue
+		}
+		soon := len(known) == 0
+		for _, until := range known {
+			soon = soon || until.Sub(now) < nameShortest/2
+		}
+		if soon {
+			n.asked[name] = now
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// answered takes in what a look-up said, which may have come from a cache that is no resolver to us.
+func (n *Names) answered(name string, addrs []netip.Addr, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err != nil {
+		n.stats.Error = err.Error()
+		return
+	}
+	found := map[netip.Addr]time.Duration{}
+	for _, a := range addrs {
+		found[a.Unmap().WithZone("")] = nameShortest
+	}
+	if n.learn(canonicalName(name), found) {
+		n.wake()
+	}
+}
+
+// Fail notes that answers cannot be received.
+func (n *Names) Fail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stats.Unheard = textOf(err)
+}
+
+// Status returns the counts.
+func (n *Names) Status() NamesStatus {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := n.stats
+	out.Names = len(n.patterns)
+	for _, known := range n.patterns {
+		out.Addresses += len(known)
+	}
+	return out
+}
+
+func canonicalName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
+
+// matchesName reports whether a pattern, in which "*" stands for any text, matches a name in canonical form.
+func matchesName(pattern, name string) bool {
+	parts := strings.Split(canonicalName(pattern), "*")
+	first, last := parts[0], parts[len(parts)-1]
+	if len(parts) == 1 {
+		return first == name
+	}
+	rest, ok := strings.CutPrefix(name, first)
+	if !ok {
+		return false
+	}
+	for _, p := range parts[1 : len(parts)-1] {
+		_, after, found := strings.Cut(rest, p)
+		if !found {
+			return false
+		}
+		rest = after
+	}
+	return strings.HasSuffix(rest, last)
+}
+
+var errNoAnswer = errors.New("no answer to one question")
+
+// parseAnswer returns the name that an answer is about and its addresses, through aliases, each with how long it counts. What an answer says
+// of other names is not believed. The name is empty if it is no answer.
+func parseAnswer(b []byte) (string, map[netip.Addr]time.Duration) {
+	name, found, err := answerOf(b)
+	if err != nil {
+		return "", nil
+	}
+	return name, found
+}
+
+func answerOf(b []byte) (string, map[netip.Addr]time.Duration, error) {
+	var p dnsmessage.Parser
+	header, err := p.Start(b)
+	if err != nil {
+		return "", nil, err
+	}
+	questions, err := p.AllQuestions()
+	if err != nil || len(questions) != 1 || !header.Response || header.RCode != dnsmessage.RCodeSuccess {
+		return "", nil, errors.Join(errNoAnswer, err)
+	}
+	answers, err := p.AllAnswers()
+	if err != nil {
+		return "", nil, err
+	}
+	name := canonicalName(questions[0].Name.String())
+	// Aliases come in any order.
+	names := map[string]uint32{name: 1<<32 - 1}
+	for range answers {
+		grown := false
+		for _, a := range answers {
+			alias, isAlias := a.Body.(*dnsmessage.CNAMEResource)
+			ttl, known := names[canonicalName(a.Header.Name.String())]
+			if !isAlias || !known {
+				continue
+			}
+			target := canonicalName(alias.CNAME.String())
+			if _, there := names[target]; !there {
+				names[target], grown = min(ttl, a.Header.TTL), true
+			}
+		}
+		if !grown {
+			break
+		}
+	}
+	found := map[netip.Addr]time.Duration{}
+	for _, a := range answers {
+		ttl, known := names[canonicalName(a.Header.Name.String())]
+		if !known {
+			continue
+		}
+		var addr netip.Addr
+		switch r := a.Body.(type) {
+		case *dnsmessage.AResource:
+			addr = netip.AddrFrom4(r.A)
+		case *dnsmessage.AAAAResource:
+			addr = netip.AddrFrom16(r.AAAA).Unmap()
+		default:
+			continue
+		}
+		found[addr] = max(found[addr], time.Duration(min(ttl, a.Header.TTL))*time.Second)
+	}
+	return name, found, nil
+}

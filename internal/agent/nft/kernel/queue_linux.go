@@ -1,0 +1,208 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/google/nftables/xt"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// QueueNumber is that of the queue that our rules hand packets to.
+const QueueNumber = 5747
+
+// The target of xtables that queues, in its third revision, which lets packets go on where nobody listens. nftables has an expression of its
+// own for that, which not all kernels have.
+const (
+	queueTarget   = "NFQUEUE"
+	queueRevision = 3
+	queueBypass   = 1
+	queueInfoSize = 6
+)
+
+func queueInfo() *xt.Unknown {
+	b := binary.NativeEndian.AppendUint16(nil, QueueNumber)
+	b = binary.NativeEndian.AppendUint16(b, 1) // queues
+	b = binary.NativeEndian.AppendUint16(b, queueBypass)
+	info := xt.Unknown(append(b, 0, 0))
+	return &info
+}
+
+// Numbers of the queue subsystem, from linux/netfilter/nfnetlink_queue.h.
+const (
+	queuePacket        = 0
+	queueVerdict       = 1
+	queueConfig        = 2
+	queueConfigCmd     = 1
+	queueConfigParams  = 2
+	queueConfigLength  = 3
+	queueConfigMask    = 4
+	queueConfigFlags   = 5
+	queueCommandBind   = 1
+	queueCopyPacket    = 2
+	queueFailOpen      = 1
+	queueAttrHeader    = 1
+	queueAttrVerdict   = 2
+	queueAttrPayload   = 10
+	queueMost          = 4096
+	queueLargestPacket = 1 << 16
+)
+
+// ErrQueue: the answers of resolvers cannot be received.
+var ErrQueue = errors.New("another process receives what our rules queue, or this one may not: it needs CAP_NET_ADMIN")
+
+// Queue receives the packets that rules queue. A packet waits until it is let go; packets beyond a bound, and all while nobody receives
+// them, go on at once.
+type Queue struct {
+	socket *socket
+	closed chan struct{}
+	once   sync.Once
+	send   sync.Mutex
+}
+
+// OpenQueue begins to receive, in the network namespace of the calling thread. ErrQueue is among the errors if somebody else does.
+func OpenQueue() (*Queue, error) {
+	s, err := openSocket()
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue{socket: s, closed: make(chan struct{})}
+	// Kernels before 3.8 want a command for each family besides.
+	attrs := attr(nil, queueConfigCmd, []byte{queueCommandBind, 0, 0, 0})
+	params := append(binary.BigEndian.AppendUint32(nil, queueLargestPacket), queueCopyPacket)
+	attrs = attr(attrs, queueConfigParams, params)
+	attrs = attrNumber(attrs, queueConfigLength, queueMost)
+	attrs = attrNumber(attrs, queueConfigMask, queueFailOpen)
+	attrs = attrNumber(attrs, queueConfigFlags, queueFailOpen)
+	if err := q.configure(attrs); err != nil {
+		_ = s.close()
+		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EBUSY) {
+			err = fmt.Errorf("%w: %w", ErrQueue, err)
+		}
+		return nil, fmt.Errorf("queue %d: %w", QueueNumber, err)
+	}
+	// A read ends now and then, to see whether it is over.
+	limit := unix.Timeval{Usec: 200_000}
+	if err := unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		_ = s.close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *Queue) configure(attrs []byte) error {
+	b, mine := q.socket.append(nil, unix.NFNL_SUBSYS_QUEUE, queueConfig, unix.NLM_F_ACK, QueueNumber, unix.AF_UNSPEC, attrs)
+	if err := q.socket.send(b); err != nil {
+		return err
+	}
+	for {
+		var answer error
+		done := false
+		err := q.socket.receive(func(kind, _ uint16, seq uint32, body []byte) error {
+			if kind == unix.NLMSG_ERROR && seq == mine {
+				done, answer = true, errnoOf(body)
+			}
+			return nil
+		})
+		if err != nil || done {
+			return errors.Join(err, answer)
+		}
+	}
+}
+
+// Close ends Run.
+func (q *Queue) Close() { q.once.Do(func() { close(q.closed) }) }
+
+// Run calls each for every packet until Close, one after the other: with the address that it is from, what it carries behind the headers of
+// UDP or TCP, and what lets it go, which may be called later and from any goroutine.
+func (q *Queue) Run(each func(source netip.Addr, protocol uint8, payload []byte, release func())) error {
+	defer func() {
+		q.send.Lock()
+		defer q.send.Unlock()
+		_ = q.socket.close()
+		q.socket = nil
+	}()
+	for {
+		select {
+		case <-q.closed:
+			return nil
+		default:
+		}
+		err := q.socket.receive(func(kind, _ uint16, _ uint32, body []byte) error {
+			if kind != unix.NFNL_SUBSYS_QUEUE<<8|queuePacket || len(body) < 4 {
+				return nil
+			}
+			id, packet, err := parseQueued(body)
+			if err != nil {
+				return err
+			}
+			release := sync.OnceFunc(func() { q.release(id) })
+			source, protocol, payload := content(packet)
+			each(source, protocol, payload, release)
+			return nil
+		})
+		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS) {
+			return fmt.Errorf("read queue %d: %w", QueueNumber, err)
+		}
+	}
+}
+
+func parseQueued(body []byte) (id, packet []byte, err error) {
+	err = attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+		switch ad.Type() {
+		case queueAttrHeader:
+			if b := ad.Bytes(); len(b) >= 4 {
+				id = append([]byte(nil), b[:4]...)
+			}
+		case queueAttrPayload:
+			packet = ad.Bytes()
+		}
+	})
+	if err == nil && id == nil {
+		err = errors.New("a queued packet has no number")
+	}
+	return id, packet, err
+}
+
+// release lets a packet go. After Run has ended the kernel has let all go.
+func (q *Queue) release(id []byte) {
+	verdict := attr(nil, queueAttrVerdict, append(binary.BigEndian.AppendUint32(nil, nfAccept), id...))
+	q.send.Lock()
+	defer q.send.Unlock()
+	if q.socket == nil {
+		return
+	}
+	b, _ := q.socket.append(nil, unix.NFNL_SUBSYS_QUEUE, queueVerdict, 0, QueueNumber, unix.AF_UNSPEC, verdict)
+	_ = q.socket.send(b) // it fails for a packet that is gone
+}
+
+// content returns what a packet of UDP or TCP carries; nothing for others and for those with extensions of IPv6.
+func content(b []byte) (source netip.Addr, protocol uint8, payload []byte) {
+	var p Logged
+	if p.parse(b) != nil {
+		return netip.Addr{}, 0, nil
+	}
+	rest := 40
+	if b[0]>>4 == 4 {
+		rest = int(b[0]&15) * 4
+		if binary.BigEndian.Uint16(b[6:])&0x3fff != 0 { // a fragment
+			return p.Source, p.Protocol, nil
+		}
+	}
+	size := 8
+	if p.Protocol == unix.IPPROTO_TCP {
+		if len(b) < rest+13 {
+			return p.Source, p.Protocol, nil
+		}
+		size = int(b[rest+12]>>4) * 4
+	}
+	end := min(len(b), max(p.Length, 0))
+	if rest+size > end {
+		return p.Source, p.Protocol, nil
+	}
+	return p.Source, p.Protocol, b[rest+size : end]
+}
