@@ -72,7 +72,7 @@ var layers = []layer{
 		why: "loops never import one another"},
 	{folder: "internal/cloud/realize", own: []string{"api", "internal/cloud", "internal/cloud/plan", "internal/cloud/tenure", "internal/enforcer", "internal/platform"}, foreign: kubernetes,
 		why: "loops never import one another; what is computed comes through the served API"},
-	{folder: "internal/agent/nft/kernel", own: []string{"internal/agent/nft"}, foreign: []string{"github.com/google/nftables/", "github.com/mdlayher/netlink", "golang.org/x/net/dns/dnsmessage", "golang.org/x/sys/unix"},
+	{folder: "internal/agent/nft/kernel", own: []string{"internal/agent/nft"}, foreign: []string{"github.com/google/nftables/", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"},
 		why: "the loader knows programs and the kernel"},
 	{folder: "internal/agent/nft/nfttest", own: []string{"api", "internal/control/convert", "internal/enforcer", "internal/policy"},
 		foreign: []string{"k8s.io/apimachinery/", "github.com/vishvananda/", "golang.org/x/sys/unix"}, why: "tests hold the agent against the policies"},
