@@ -254,6 +254,9 @@ func (r *Region) power(action, verb string, ids []string, from []InstanceState, 
 			if !slices.Contains(from, i.State) {
 				return nil, refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be %s.", i.ID, verb)
 			}
+			if err := i.protected(verb); err != nil {
+				return nil, err
+			}
 			if !slices.Contains(all, i) {
 				all = append(all, i)
 			}

@@ -233,5 +233,7 @@ type Verdict struct {
 	Allowed bool
 	Egress  Half
 	Ingress Half
-	Reason  string
+	// Obstacle is the route table or network ACL that stops the flow, whatever the security groups say; empty if none does.
+	Obstacle string
+	Reason   string
 }
