@@ -178,9 +178,13 @@ func (d *regionData) aclAssociation(s *Subnet) string {
 }
 
 // CreateNetworkACL makes an ACL without entries: it denies everything to whoever uses it.
-func (r *Region) CreateNetworkACL(vpcID string, tags Tags) (NetworkACL, error) {
+func (r *Region) CreateNetworkACL(vpcID string, tags Tags, token string) (NetworkACL, error) {
 	var out NetworkACL
 	err := r.mutate("CreateNetworkAcl", func(now time.Time) ([]string, error) {
+		if x := repeated(&r.data.fabric, "CreateNetworkAcl", token, r.data.acls); x != nil {
+			out = cloneACL(x)
+			return nil, errNothingChanged
+		}
 		v, err := r.ownVPC(vpcID, now)
 		if err != nil {
 			return nil, err
@@ -190,6 +194,7 @@ func (r *Region) CreateNetworkACL(vpcID string, tags Tags) (NetworkACL, error) {
 		}
 		a := &NetworkACL{ID: r.w.newID("acl"), Account: r.at.account, VPCID: v.ID, Tags: cloneTags(tags), Visible: now.Add(r.w.visibility)}
 		r.data.acls[a.ID] = a
+		r.data.remember("CreateNetworkAcl", token, a.ID)
 		out = cloneACL(a)
 		return []string{a.ID}, nil
 	})

@@ -14,6 +14,8 @@ type FabricState struct {
 	NetworkACLs      []NetworkACL      `json:"networkAcls,omitempty"`
 	InternetGateways []InternetGateway `json:"internetGateways,omitempty"`
 	LaunchTemplates  []LaunchTemplate  `json:"launchTemplates,omitempty"`
+	// ClientTokens are the ids of what was made with a token, by action and token.
+	ClientTokens map[string]string `json:"clientTokens,omitempty"`
 }
 
 // fabric is what regionData has of it, by id.
@@ -22,12 +24,13 @@ type fabric struct {
 	acls      map[string]*NetworkACL
 	gateways  map[string]*InternetGateway
 	templates map[string]*LaunchTemplate
+	tokens    map[string]string // see FabricState.ClientTokens
 }
 
 func newFabric() fabric {
 	return fabric{
 		tables: map[string]*RouteTable{}, acls: map[string]*NetworkACL{}, gateways: map[string]*InternetGateway{},
-		templates: map[string]*LaunchTemplate{},
+		templates: map[string]*LaunchTemplate{}, tokens: map[string]string{},
 	}
 }
 
@@ -37,6 +40,7 @@ func (d *regionData) fillFabric(s *FabricState) {
 	index(d.acls, s.NetworkACLs, cloneACL, func(a *NetworkACL) string { return a.ID })
 	index(d.gateways, s.InternetGateways, cloneGateway, func(g *InternetGateway) string { return g.ID })
 	index(d.templates, s.LaunchTemplates, cloneTemplate, func(t *LaunchTemplate) string { return t.ID })
+	maps.Copy(d.tokens, s.ClientTokens)
 	for _, v := range d.vpcs {
 		d.completeVPC(v, time.Time{})
 	}
@@ -71,6 +75,21 @@ func (f *fabric) state() FabricState {
 		}),
 		InternetGateways: ordered(f.gateways, cloneGateway),
 		LaunchTemplates:  ordered(f.templates, cloneTemplate),
+		ClientTokens:     maps.Clone(f.tokens),
+	}
+}
+
+// repeated returns what an earlier call with the same token made, if it is still there: a client that lost the answer asks again.
+func repeated[T any](f *fabric, action, token string, all map[string]*T) *T {
+	if token == "" {
+		return nil
+	}
+	return all[f.tokens[action+" "+token]]
+}
+
+func (f *fabric) remember(action, token, id string) {
+	if token != "" {
+		f.tokens[action+" "+token] = id
 	}
 }
 

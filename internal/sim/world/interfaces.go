@@ -22,9 +22,13 @@ func (r *Region) ownNIC(id string, now time.Time) (*NetworkInterface, error) {
 }
 
 // CreateNetworkInterface makes an interface that is attached to nothing.
-func (r *Region) CreateNetworkInterface(spec InterfaceSpec, tags Tags) (NetworkInterface, error) {
+func (r *Region) CreateNetworkInterface(spec InterfaceSpec, tags Tags, token string) (NetworkInterface, error) {
 	var out NetworkInterface
 	err := r.mutate("CreateNetworkInterface", func(now time.Time) ([]string, error) {
+		if x := repeated(&r.data.fabric, "CreateNetworkInterface", token, r.data.nics); x != nil {
+			out = cloneNIC(x)
+			return nil, errNothingChanged
+		}
 		if spec.SubnetID == "" {
 			return nil, refuse("MissingParameter", "The request must contain the parameter subnetId")
 		}
@@ -44,6 +48,7 @@ func (r *Region) CreateNetworkInterface(spec InterfaceSpec, tags Tags) (NetworkI
 		}
 		n.Tags = cloneTags(tags)
 		r.data.nics[n.ID] = n
+		r.data.remember("CreateNetworkInterface", token, n.ID)
 		out = cloneNIC(n)
 		return []string{n.ID}, nil
 	})

@@ -3,6 +3,8 @@ package world
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 )
 
 // This file judges what lies between the interfaces: route tables and network ACLs.
@@ -122,6 +124,9 @@ func (w *World) noRoute(x *addressIndex, self, other party) string {
 		return fmt.Sprintf("the route of %s to %s is a black hole: %s", b.table.ID, r.to(), r.Target)
 	}
 	if ResourceType(r.Target) != "vpc-peering-connection" {
+		if other.nic != nil && !other.public && toInternet(r.Target) {
+			return fmt.Sprintf("route table %s sends %s through %s, which leads to the internet", b.table.ID, other.addr, r.Target)
+		}
 		return ""
 	}
 	// A peering connection leads to its other VPC and no further.
@@ -134,6 +139,11 @@ func (w *World) noRoute(x *addressIndex, self, other party) string {
 		return ""
 	}
 	return fmt.Sprintf("route table %s sends %s through %s, which leads to %s", b.table.ID, other.addr, r.Target, far)
+}
+
+// toInternet reports whether a target leads to public addresses only.
+func toInternet(target string) bool {
+	return slices.ContainsFunc([]string{"igw-", "eigw-", "nat-"}, func(p string) bool { return strings.HasPrefix(target, p) })
 }
 
 // isLocal reports whether an address is one of the VPC.

@@ -142,6 +142,7 @@ type RunInstancesInput struct {
 	IPv6Count                      int
 	Interfaces                     []InterfaceSpec // instead of SubnetID, GroupIDs, PrivateIP and IPv6Count
 	ClientToken                    string
+	Attributes                     InstanceAttributes
 	Tags                           map[string]Tags // by resource type: instance, network-interface
 }
 

@@ -125,9 +125,13 @@ func (w *World) routeState(d *regionData, vpc, target string) string {
 }
 
 // CreateRouteTable makes a table that leads to the VPC itself only.
-func (r *Region) CreateRouteTable(vpcID string, tags Tags) (RouteTable, error) {
+func (r *Region) CreateRouteTable(vpcID string, tags Tags, token string) (RouteTable, error) {
 	var out RouteTable
 	err := r.mutate("CreateRouteTable", func(now time.Time) ([]string, error) {
+		if x := repeated(&r.data.fabric, "CreateRouteTable", token, r.data.tables); x != nil {
+			out = r.described(x)
+			return nil, errNothingChanged
+		}
 		v, err := r.ownVPC(vpcID, now)
 		if err != nil {
 			return nil, err
@@ -137,6 +141,7 @@ func (r *Region) CreateRouteTable(vpcID string, tags Tags) (RouteTable, error) {
 		}
 		t := &RouteTable{ID: r.w.newID("rtb"), Account: r.at.account, VPCID: v.ID, Tags: cloneTags(tags), Visible: now.Add(r.w.visibility)}
 		r.data.tables[t.ID] = t
+		r.data.remember("CreateRouteTable", token, t.ID)
 		out = r.described(t)
 		return []string{t.ID}, nil
 	})

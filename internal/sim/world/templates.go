@@ -109,9 +109,13 @@ func (r *Region) LaunchTemplate(id, name string) (out LaunchTemplate, err error)
 }
 
 // CreateLaunchTemplate makes a template with its first version.
-func (r *Region) CreateLaunchTemplate(name, by string, first TemplateVersion, tags Tags) (LaunchTemplate, error) {
+func (r *Region) CreateLaunchTemplate(name, by string, first TemplateVersion, tags Tags, token string) (LaunchTemplate, error) {
 	var out LaunchTemplate
 	err := r.mutate("CreateLaunchTemplate", func(now time.Time) ([]string, error) {
+		if x := repeated(&r.data.fabric, "CreateLaunchTemplate", token, r.data.templates); x != nil {
+			out = cloneTemplate(x)
+			return nil, errNothingChanged
+		}
 		if name == "" {
 			return nil, refuse("MissingParameter", "The request must contain the parameter LaunchTemplateName")
 		}
@@ -129,19 +133,28 @@ func (r *Region) CreateLaunchTemplate(name, by string, first TemplateVersion, ta
 			Versions: []TemplateVersion{first}, Tags: cloneTags(tags), Visible: now.Add(r.w.visibility),
 		}
 		r.data.templates[t.ID] = t
+		r.data.remember("CreateLaunchTemplate", token, t.ID)
 		out = cloneTemplate(t)
 		return []string{t.ID}, nil
 	})
 	return out, err
 }
 
-// CreateLaunchTemplateVersion adds a version. A source version gives what the new one does not say.
-func (r *Region) CreateLaunchTemplateVersion(id, name, source string, next TemplateVersion) (LaunchTemplate, error) {
+// CreateLaunchTemplateVersion adds a version and returns its number. A source version gives what the new one does not say.
+func (r *Region) CreateLaunchTemplateVersion(id, name, source string, next TemplateVersion, token string) (LaunchTemplate, int, error) {
 	var out LaunchTemplate
+	number := 0
 	err := r.mutate("CreateLaunchTemplateVersion", func(now time.Time) ([]string, error) {
 		t, err := r.template(id, name, now)
 		if err != nil {
 			return nil, err
+		}
+		if made, ok := r.data.tokens["CreateLaunchTemplateVersion "+token]; ok && token != "" {
+			number, err = strconv.Atoi(made)
+			if err == nil && t.version(number) != nil {
+				out = cloneTemplate(t)
+				return nil, errNothingChanged
+			}
 		}
 		if source != "" {
 			from, err := t.Version(source)
@@ -154,10 +167,11 @@ func (r *Region) CreateLaunchTemplateVersion(id, name, source string, next Templ
 		}
 		next.Number, next.Created = t.Latest()+1, now.UTC().Truncate(time.Second)
 		t.Versions = append(t.Versions, next)
-		out = cloneTemplate(t)
+		r.data.remember("CreateLaunchTemplateVersion", token, strconv.Itoa(next.Number))
+		out, number = cloneTemplate(t), next.Number
 		return []string{t.ID}, nil
 	})
-	return out, err
+	return out, number, err
 }
 
 // ModifyLaunchTemplate sets the default version.
