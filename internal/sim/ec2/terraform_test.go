@@ -93,7 +93,9 @@ func spec(kind types.ResourceType, name string) []types.TagSpecification {
 	return []types.TagSpecification{{ResourceType: kind, Tags: []types.Tag{{Key: aws.String("Name"), Value: &name}}}}
 }
 
-func filter(name string, values ...string) types.Filter { return types.Filter{Name: &name, Values: values} }
+func filter(name string, values ...string) types.Filter {
+	return types.Filter{Name: &name, Values: values}
+}
 
 func (p *plan) vpc(cidr, name string) string {
 	made, err := p.c.CreateVpc(p.ctx, &awsec2.CreateVpcInput{CidrBlock: &cidr, TagSpecifications: spec("vpc", name)})
@@ -284,11 +286,15 @@ func (p *plan) launch(in *awsec2.RunInstancesInput) string {
 }
 
 func (p *plan) running(id string) {
-	wait := awsec2.NewInstanceRunningWaiter(p.c, func(o *awsec2.InstanceRunningWaiterOptions) { o.MinDelay, o.MaxDelay = time.Millisecond, time.Millisecond })
+	wait := awsec2.NewInstanceRunningWaiter(p.c, func(o *awsec2.InstanceRunningWaiterOptions) {
+		o.MinDelay, o.MaxDelay = time.Millisecond, time.Millisecond
+	})
 	if err := wait.Wait(p.ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{id}}, 5*time.Second); err != nil {
 		p.Fatal(err)
 	}
-	healthy := awsec2.NewInstanceStatusOkWaiter(p.c, func(o *awsec2.InstanceStatusOkWaiterOptions) { o.MinDelay, o.MaxDelay = time.Millisecond, time.Millisecond })
+	healthy := awsec2.NewInstanceStatusOkWaiter(p.c, func(o *awsec2.InstanceStatusOkWaiterOptions) {
+		o.MinDelay, o.MaxDelay = time.Millisecond, time.Millisecond
+	})
 	if err := healthy.Wait(p.ctx, &awsec2.DescribeInstanceStatusInput{InstanceIds: []string{id}}, 5*time.Second); err != nil {
 		p.Fatal(err)
 	}
@@ -483,7 +489,9 @@ func (p *plan) change() {
 	_, err = p.c.ModifyInstanceAttribute(p.ctx, &awsec2.ModifyInstanceAttributeInput{InstanceId: &p.db, InstanceType: &types.AttributeValue{Value: aws.String("t3.large")}})
 	p.refused(err, "IncorrectInstanceState")
 	ok[*awsec2.StopInstancesOutput](p)(p.c.StopInstances(p.ctx, &awsec2.StopInstancesInput{InstanceIds: []string{p.db}}))
-	wait := awsec2.NewInstanceStoppedWaiter(p.c, func(o *awsec2.InstanceStoppedWaiterOptions) { o.MinDelay, o.MaxDelay = time.Millisecond, time.Millisecond })
+	wait := awsec2.NewInstanceStoppedWaiter(p.c, func(o *awsec2.InstanceStoppedWaiterOptions) {
+		o.MinDelay, o.MaxDelay = time.Millisecond, time.Millisecond
+	})
 	if err := wait.Wait(p.ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{p.db}}, 5*time.Second); err != nil {
 		p.Fatal(err)
 	}
@@ -520,7 +528,9 @@ func (p *plan) destroy() {
 	p.refused(err, "InvalidNetworkInterfaceID.NotFound")
 	both := []string{p.web, p.db}
 	ok[*awsec2.TerminateInstancesOutput](p)(p.c.TerminateInstances(p.ctx, &awsec2.TerminateInstancesInput{InstanceIds: both}))
-	wait := awsec2.NewInstanceTerminatedWaiter(p.c, func(o *awsec2.InstanceTerminatedWaiterOptions) { o.MinDelay, o.MaxDelay = time.Millisecond, time.Millisecond })
+	wait := awsec2.NewInstanceTerminatedWaiter(p.c, func(o *awsec2.InstanceTerminatedWaiterOptions) {
+		o.MinDelay, o.MaxDelay = time.Millisecond, time.Millisecond
+	})
 	if err := wait.Wait(p.ctx, &awsec2.DescribeInstancesInput{InstanceIds: both}, 5*time.Second); err != nil {
 		p.Fatal(err)
 	}

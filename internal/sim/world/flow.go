@@ -100,7 +100,7 @@ func (w *World) allowed(f Flow) (Verdict, error) {
 	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
 	v.Reason = x.reason(v, src, dst, f)
 	if v.Obstacle = w.obstacle(x, src, dst, f); v.Obstacle != "" {
-		v.Allowed, v.Reason = false, "denied: "+v.Obstacle+"; "+v.Reason
+		v.Allowed, v.Reason = false, "denied: "+v.Obstacle+" (the security groups: "+v.Reason+")"
 	}
 	return v, nil
 }

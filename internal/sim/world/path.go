@@ -120,7 +120,7 @@ func (w *World) noRoute(x *addressIndex, self, other party) string {
 	if r == nil {
 		return fmt.Sprintf("route table %s of %s has no route to %s", b.table.ID, self.nic.SubnetID, other.addr)
 	}
-	if w.routeState(b.data, b.vpc, r.Target) != "active" {
+	if w.routeState(b.data, b.vpc, r) != "active" {
 		return fmt.Sprintf("the route of %s to %s is a black hole: %s", b.table.ID, r.to(), r.Target)
 	}
 	if ResourceType(r.Target) != "vpc-peering-connection" {

@@ -12,6 +12,9 @@ import (
 // localTarget is the target of the routes that every table has to the VPC's own blocks. They are not kept: they follow the VPC.
 const localTarget = "local"
 
+// blackhole is the state of a route whose target takes no packets.
+const blackhole = "blackhole"
+
 // RouteTable tells where packets go that leave a subnet.
 type RouteTable struct {
 	ID           string              `json:"id"`
@@ -33,7 +36,8 @@ type Route struct {
 	PrefixListID string       `json:"prefixListId,omitempty"`
 	Target       string       `json:"target"`
 	Origin       string       `json:"origin,omitempty"`
-	State        string       `json:"state,omitempty"` // filled in by describes: active or blackhole
+	// State is filled in by describes. Of a target that is not modelled it is kept as it was told.
+	State string `json:"state,omitempty"`
 }
 
 // RouteInput are the parameters of CreateRoute and ReplaceRoute.
@@ -98,14 +102,14 @@ func (r *Region) described(t *RouteTable) RouteTable {
 	}
 	c.Routes = append(local, c.Routes...)
 	for i := range c.Routes {
-		c.Routes[i].State = r.w.routeState(r.data, t.VPCID, c.Routes[i].Target)
+		c.Routes[i].State = r.w.routeState(r.data, t.VPCID, &c.Routes[i])
 	}
 	return c
 }
 
 // routeState says whether a target still takes packets. Of targets that are not modelled it is taken that they do.
-func (w *World) routeState(d *regionData, vpc, target string) string {
-	good := true
+func (w *World) routeState(d *regionData, vpc string, route *Route) string {
+	target, good := route.Target, route.State != blackhole
 	switch ResourceType(target) {
 	case "internet-gateway":
 		g := d.gateways[target]
@@ -121,7 +125,7 @@ func (w *World) routeState(d *regionData, vpc, target string) string {
 	if good {
 		return "active"
 	}
-	return "blackhole"
+	return blackhole
 }
 
 // CreateRouteTable makes a table that leads to the VPC itself only.
