@@ -83,6 +83,7 @@ func (p *planner) readAll(ctx context.Context) (*computation, error) {
 			return nil, err
 		}
 		p.in.importEntities(a, o)
+		o.readACLs(ctx)
 		read = append(read, o)
 	}
 	p.in.knowClouds(read)
@@ -159,6 +160,7 @@ func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *inpu
 			continue
 		}
 		p.in.importEntities(a, o)
+		o.readACLs(ctx)
 		read = append(read, o)
 	}
 	in.knowClouds(read)
@@ -167,7 +169,7 @@ func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *inpu
 // knowClouds hands on what was read of accounts.
 func (in *inputs) knowClouds(read observedAccounts) {
 	for _, o := range read {
-		a := explain.ObservedAccount{Key: o.key, VMs: o.preview.Refs}
+		a := explain.ObservedAccount{Key: o.key, VMs: o.preview.Refs, ACLs: o.acls}
 		for _, r := range o.regions {
 			a.Snapshots = append(a.Snapshots, r.Snapshot)
 		}

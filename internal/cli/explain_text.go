@@ -259,6 +259,8 @@ func wayText(p *explain.Path) []string {
 			out = append(out, "the source has no public address: it gets out only through a NAT gateway, whose address the destination then sees")
 		case explain.RemarkSentToPublic:
 			out = append(out, "it is sent to the public address "+p.SentTo+", through the Internet gateway; rules that name groups do not match it")
+		case explain.RemarkACLDenies:
+			out = append(out, aclText(p.StoppedBy))
 		case explain.RemarkNoPublicAddress:
 			out = append(out, "the destination has no public address: from the Internet it is reached only through a load balancer or VPN")
 		}

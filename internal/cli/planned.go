@@ -70,6 +70,10 @@ type observedAccount struct {
 	notes            []plannedNote
 	// missing says which regions could not be read, and why.
 	missing []error
+	// provider is what it was read by.
+	provider cloud.Provider
+	// acls are the network ACLs of its subnets, if they were asked for.
+	acls []cloud.NetworkACL
 	// preview is what the inventory would know of it.
 	preview inventory.Previewed
 }
@@ -169,6 +173,7 @@ func (p *planner) observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAcc
 	if err != nil {
 		return nil, fmt.Errorf("account %s: %w", o.key, err)
 	}
+	o.provider = provider
 	for _, name := range config.Regions {
 		scope := cloud.Scope{Account: o.key, Region: name}
 		region := plan.Region{}

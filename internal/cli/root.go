@@ -64,12 +64,11 @@ func NewRoot(extra ...*cobra.Command) *cobra.Command {
 groups of the cloud, with no agent.
 
 Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or failure.`,
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
-		Version:           buildVersion().String(),
-		Args:              noSuchCommand,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       buildVersion().String(),
+		Args:          noSuchCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	policy := &cobra.Command{

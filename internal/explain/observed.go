@@ -20,6 +20,8 @@ type ObservedAccount struct {
 	// Key is "namespace/name" of the CloudProviderAccount.
 	Key       string
 	Snapshots []*cloud.Snapshot
+	// ACLs are the network ACLs of its subnets, if they were read.
+	ACLs []cloud.NetworkACL
 	// VMs are those behind the ExternalEntities.
 	VMs map[types.NamespacedName]inventory.VMRef
 }
@@ -27,6 +29,7 @@ type ObservedAccount struct {
 // clouds is what was read of all accounts, as it is and as it would be without us.
 type clouds struct {
 	now, native *trace.Cloud
+	borders     trace.Borders
 	vms         map[policy.EntityRef]inventory.VMRef
 }
 
@@ -36,13 +39,15 @@ func cloudsOf(accounts []ObservedAccount) *clouds {
 	}
 	out := &clouds{vms: map[policy.EntityRef]inventory.VMRef{}}
 	var all []*cloud.Snapshot
+	var acls []cloud.NetworkACL
 	for _, a := range accounts {
 		all = append(all, a.Snapshots...)
+		acls = append(acls, a.ACLs...)
 		for name, vm := range a.VMs {
 			out.vms[policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: name.Namespace, Name: name.Name}] = vm
 		}
 	}
-	out.now, out.native = trace.New(all), trace.Native(all)
+	out.now, out.native, out.borders = trace.New(all), trace.Native(all), trace.BordersOf(acls)
 	return out
 }
 
@@ -171,6 +176,8 @@ type passage struct {
 	src, dst   trace.Point
 	// now and native are what the groups do with it, and would do without us; nil where no interface has part in it.
 	now, native *trace.Path
+	// stop is the network ACL that does not let it through; nil if none is known.
+	stop *trace.Stop
 }
 
 // passageOf follows a packet, which has no addresses yet.
@@ -187,6 +194,7 @@ func (c *Computation) passageOf(p pair, from, to end, f policy.Flow) passage {
 		now := c.clouds.now.Follow(p.src, p.dst, s)
 		native := c.clouds.native.Follow(c.clouds.native.Same(p.src), c.clouds.native.Same(p.dst), s)
 		out.now, out.native = &now, &native
+		out.stop = c.clouds.borders.Stops(p.src, p.dst, now, s)
 		out.come.Source.Addr = now.SeenSource
 		if !now.SeenSource.IsValid() && p.src.Addr.IsValid() { // some address of the Internet, which is nobody's that is known
 			out.come.Source = policy.Endpoint{Addr: somewhere()}

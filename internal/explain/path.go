@@ -14,8 +14,21 @@ type Path struct {
 	// SeenSource is the address that the destination sees, if it is not the one that the packet has at its source.
 	SeenSource string `json:"seenSource,omitempty"`
 	// SentTo is the address that the source sends to, if a gateway translates it.
-	SentTo  string   `json:"sentTo,omitempty"`
-	Remarks []Remark `json:"remarks,omitempty"`
+	SentTo string `json:"sentTo,omitempty"`
+	// StoppedBy is the network ACL that does not let the packet or its answer through.
+	StoppedBy *ACLStop `json:"stoppedBy,omitempty"`
+	Remarks   []Remark `json:"remarks,omitempty"`
+}
+
+// ACLStop is an entry of a network ACL that denies.
+type ACLStop struct {
+	ACL    string `json:"acl"`
+	Subnet string `json:"subnet"`
+	// Entry is its number; 0 for the end of the ACL, which denies what no entry allows.
+	Entry  int  `json:"entry"`
+	Egress bool `json:"egress"`
+	// Answer tells that it stops what comes back.
+	Answer bool `json:"answer,omitempty"`
 }
 
 // Remark is what is to be known of a way.
@@ -33,6 +46,8 @@ const (
 	RemarkSentToPublic Remark = "SentToPublic"
 	// RemarkNoPublicAddress: the source is in the Internet and the destination has no address there.
 	RemarkNoPublicAddress Remark = "NoPublicAddress"
+	// RemarkACLDenies: the network ACL Path.StoppedBy does not let it through, whatever policies and groups say.
+	RemarkACLDenies Remark = "ACLDenies"
 )
 
 // pathOf tells how a packet goes; nil if no interface has part in it.
@@ -43,6 +58,10 @@ func pathOf(p passage) *Path {
 	out := &Path{Way: p.now.Way, FromNetwork: p.src.Network(), ToNetwork: p.dst.Network()}
 	if p.now.Way == trace.WayNone {
 		out.Remarks = append(out.Remarks, RemarkNotPeered)
+	}
+	if s := p.stop; s != nil {
+		out.StoppedBy = &ACLStop{ACL: s.ACL, Subnet: s.Subnet, Entry: s.Entry, Egress: s.Egress, Answer: s.Answer}
+		out.Remarks = append(out.Remarks, RemarkACLDenies)
 	}
 	switch seen := p.now.SeenSource; {
 	case p.src.Addr.IsValid() && !seen.IsValid():
@@ -61,8 +80,11 @@ func pathOf(p passage) *Path {
 	return out
 }
 
-// verdict is what the sender sees of a verdict: nothing comes back where there is no way.
+// verdict is what the sender sees of a verdict: nothing comes back where there is no way, or a network ACL stops it.
 func (p *Path) verdict(v string) string {
+	if p != nil && p.StoppedBy != nil {
+		return string(policy.OutcomeDrop)
+	}
 	if p != nil && p.Way == trace.WayNone && v != string(policy.OutcomeDrop) && v != string(policy.OutcomeReject) {
 		return NoRoute
 	}

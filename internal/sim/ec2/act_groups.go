@@ -155,7 +155,7 @@ func createSecurityGroup(r *request) ([]wire.Element, error) {
 		wire.Bool("return", true),
 		wire.Text("groupId", group.ID),
 		wire.Text("securityGroupArn", world.ARN(r.region.Name(), group.Account, group.ID)),
-		tagSet(group.Tags),
+		someTags(group.Tags),
 	}, nil
 }
 

@@ -59,6 +59,9 @@ func reservationBody(region string, res world.Reservation) []wire.Element {
 }
 
 func runInstances(r *request) ([]wire.Element, error) {
+	if err := launchWith(r); err != nil {
+		return nil, err
+	}
 	in := world.RunInstancesInput{
 		ImageID:      r.params.String("ImageId"),
 		InstanceType: r.params.String("InstanceType"),
@@ -81,6 +84,9 @@ func runInstances(r *request) ([]wire.Element, error) {
 	if in.Interfaces, err = interfaceSpecs(r.params); err != nil {
 		return nil, err
 	}
+	if in.Attributes, err = launchAttributes(r); err != nil {
+		return nil, err
+	}
 	if in.Tags, err = tagSpecs(r.params, "instance", "network-interface", "volume"); err != nil {
 		return nil, err
 	}
@@ -96,6 +102,19 @@ func runInstances(r *request) ([]wire.Element, error) {
 		return nil, err
 	}
 	return reservationBody(r.region.Name(), res), nil
+}
+
+// launchAttributes reads the attributes that an instance can be launched with.
+func launchAttributes(r *request) (world.InstanceAttributes, error) {
+	a := world.InstanceAttributes{UserData: r.params.String("UserData"), OnShutdown: r.params.String("InstanceInitiatedShutdownBehavior")}
+	for name, on := range map[string]*bool{"DisableApiTermination": &a.KeepAlive, "DisableApiStop": &a.KeepRunning, "EbsOptimized": &a.EBSOptimized} {
+		v, _, err := r.params.Bool(name)
+		if err != nil {
+			return a, err
+		}
+		*on = v
+	}
+	return a, nil
 }
 
 func needCount(r *request, key string) (int, error) {
@@ -140,18 +159,6 @@ func changeState(r *request, change func([]string) ([]world.StateChange, error))
 	})}, nil
 }
 
-func modifyInstanceAttribute(r *request) ([]wire.Element, error) {
-	id, err := need(r, "InstanceId")
-	if err != nil {
-		return nil, err
-	}
-	groups := r.params.Strings("GroupId")
-	if len(groups) == 0 {
-		return nil, unsupportedAttribute(r, "GroupId")
-	}
-	return done(r.region.ModifyInstanceGroups(id, groups))
-}
-
 func describeNetworkInterfaces(r *request) ([]wire.Element, error) {
 	rule := pageRule{min: 5, max: 1000, ids: "NetworkInterfaceId", idsName: "networkInterfaceIdSet"}
 	if _, err := pageSize(r, rule); err != nil {
@@ -178,31 +185,4 @@ func describeNetworkInterfaces(r *request) ([]wire.Element, error) {
 	return pageOf("networkInterfaceSet", page, func(n world.NetworkInterface) []wire.Element {
 		return interfaceBody(region, n)
 	}), nil
-}
-
-func modifyNetworkInterfaceAttribute(r *request) ([]wire.Element, error) {
-	id, err := need(r, "NetworkInterfaceId")
-	if err != nil {
-		return nil, err
-	}
-	groups := r.params.Strings("SecurityGroupId")
-	others := r.params.Unread()
-	switch {
-	case len(groups) == 0 && len(others) > 0:
-		return nil, unsupportedAttribute(r, "SecurityGroupId")
-	case len(others) > 0:
-		return nil, fail("InvalidParameterCombination", "Fields for multiple attribute types specified: SecurityGroupId, %s", others[0])
-	}
-	// The protocol cannot carry an empty list: a client that means one sends no group at all, and is refused there.
-	return done(r.region.ModifyNetworkInterfaceGroups(id, groups))
-}
-
-// unsupportedAttribute answers a change of an attribute other than the one the simulator can change. It must not
-// pretend to have changed it.
-func unsupportedAttribute(r *request, supported string) error {
-	others := r.params.Unread()
-	if len(others) == 0 {
-		return fail("InvalidParameterCombination", "No attributes specified.")
-	}
-	return fail("UnsupportedOperation", "The simulator changes only %s, not %s", supported, others[0])
 }

@@ -1,12 +1,14 @@
 package ec2
 
 import (
+	"maps"
+
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
 // ec2Actions names every EC2 action that the simulator knows.
 func ec2Actions() map[string]action {
-	return map[string]action{
+	all := map[string]action{
 		"DescribeRegions":               describeRegions,
 		"DescribeAvailabilityZones":     describeAvailabilityZones,
 		"DescribeVpcs":                  describeVPCs,
@@ -15,15 +17,13 @@ func ec2Actions() map[string]action {
 		"CreateSubnet":                  createSubnet,
 		"DescribeVpcPeeringConnections": describePeerings,
 
-		"DescribeInstances":               describeInstances,
-		"DescribeInstanceStatus":          describeInstanceStatus,
-		"RunInstances":                    runInstances,
-		"StartInstances":                  startInstances,
-		"StopInstances":                   stopInstances,
-		"TerminateInstances":              terminateInstances,
-		"ModifyInstanceAttribute":         modifyInstanceAttribute,
-		"DescribeNetworkInterfaces":       describeNetworkInterfaces,
-		"ModifyNetworkInterfaceAttribute": modifyNetworkInterfaceAttribute,
+		"DescribeInstances":         describeInstances,
+		"DescribeInstanceStatus":    describeInstanceStatus,
+		"RunInstances":              runInstances,
+		"StartInstances":            startInstances,
+		"StopInstances":             stopInstances,
+		"TerminateInstances":        terminateInstances,
+		"DescribeNetworkInterfaces": describeNetworkInterfaces,
 
 		"DescribeTags": describeTags,
 		"CreateTags":   createTags,
@@ -49,6 +49,10 @@ func ec2Actions() map[string]action {
 		"ModifyManagedPrefixList":     modifyManagedPrefixList,
 		"DeleteManagedPrefixList":     deleteManagedPrefixList,
 	}
+	for _, more := range []map[string]action{interfaceActions(), vpcActions(), routeActions(), aclActions(), templateActions()} {
+		maps.Copy(all, more)
+	}
+	return all
 }
 
 // stsActions names every STS action that the simulator knows.

@@ -56,7 +56,7 @@ func TestEveryAction(t *testing.T) {
 	}{
 		{"places", s.places}, {"network", s.network}, {"groups", s.groups}, {"rules", s.rules}, {"modify", s.modify},
 		{"instances", s.machines}, {"interfaces", s.interfaces}, {"tags", s.tags}, {"prefix lists", s.prefixLists},
-		{"revoke", s.revoke}, {"power", s.power}, {"delete", s.delete}, {"identity", s.identity},
+		{"revoke", s.revoke}, {"power", s.power}, {"delete", s.delete}, {"identity", s.identity}, {"terraform", s.terraform},
 	} {
 		part.tell()
 		if t.Failed() {

@@ -181,37 +181,44 @@ func interfaceSpecs(p wire.Params) ([]world.InterfaceSpec, error) {
 		if !ok {
 			return nil, missing(e.Name("DeviceIndex"))
 		}
-		spec := world.InterfaceSpec{
-			DeviceIndex:        index,
-			NetworkInterfaceID: e.String("NetworkInterfaceId"),
-			SubnetID:           e.String("SubnetId"),
-			GroupIDs:           e.Strings("SecurityGroupId"),
-			PrivateIP:          e.String("PrivateIpAddress"),
-			Description:        e.String("Description"),
-		}
-		for _, a := range e.Elements("PrivateIpAddresses") {
-			primary, _, err := a.Bool("Primary")
-			if err != nil {
-				return nil, err
-			}
-			if primary {
-				spec.PrivateIP = a.String("PrivateIpAddress")
-			} else {
-				spec.SecondaryIPs = append(spec.SecondaryIPs, a.String("PrivateIpAddress"))
-			}
-		}
-		for _, a := range e.Elements("Ipv6Addresses") {
-			spec.IPv6 = append(spec.IPv6, a.String("Ipv6Address"))
-		}
-		if spec.IPv6Count, _, err = e.Int("Ipv6AddressCount"); err != nil {
+		spec, err := interfaceSpec(e)
+		if err != nil {
 			return nil, err
 		}
+		spec.DeviceIndex, spec.NetworkInterfaceID = index, e.String("NetworkInterfaceId")
 		if err := interfaceSwitches(e, &spec); err != nil {
 			return nil, err
 		}
 		out = append(out, spec)
 	}
 	return out, nil
+}
+
+// interfaceSpec reads what RunInstances and CreateNetworkInterface say alike of an interface.
+func interfaceSpec(e wire.Params) (world.InterfaceSpec, error) {
+	spec := world.InterfaceSpec{
+		SubnetID:    e.String("SubnetId"),
+		GroupIDs:    e.Strings("SecurityGroupId"),
+		PrivateIP:   e.String("PrivateIpAddress"),
+		Description: e.String("Description"),
+	}
+	for _, a := range e.Elements("PrivateIpAddresses") {
+		primary, _, err := a.Bool("Primary")
+		if err != nil {
+			return spec, err
+		}
+		if primary {
+			spec.PrivateIP = a.String("PrivateIpAddress")
+		} else {
+			spec.SecondaryIPs = append(spec.SecondaryIPs, a.String("PrivateIpAddress"))
+		}
+	}
+	for _, a := range e.Elements("Ipv6Addresses") {
+		spec.IPv6 = append(spec.IPv6, a.String("Ipv6Address"))
+	}
+	var err error
+	spec.IPv6Count, _, err = e.Int("Ipv6AddressCount")
+	return spec, err
 }
 
 func interfaceSwitches(e wire.Params, spec *world.InterfaceSpec) error {

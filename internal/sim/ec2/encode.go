@@ -18,6 +18,14 @@ func tagSet(tags world.Tags) wire.Element {
 	})
 }
 
+// someTags is tagSet for the things that the service answers without a list when they have no tags: VPCs, subnets, groups and instances.
+func someTags(tags world.Tags) wire.Element {
+	if len(tags) == 0 {
+		return wire.Element{}
+	}
+	return tagSet(tags)
+}
+
 func cidr(name string, p netip.Prefix) wire.Element {
 	if !p.IsValid() {
 		return wire.Element{}
@@ -41,7 +49,7 @@ func vpcBody(v world.VPC) []wire.Element {
 		wire.Text("dhcpOptionsId", v.DHCPOptionsID),
 		wire.Text("instanceTenancy", v.Tenancy),
 		wire.Bool("isDefault", v.IsDefault),
-		tagSet(v.Tags),
+		someTags(v.Tags),
 	}
 	if len(v4) > 0 {
 		body = append(body, cidr("cidrBlock", v4[0].Prefix))
@@ -80,7 +88,7 @@ func subnetBody(region string, s world.Subnet) []wire.Element {
 		wire.Int("availableIpAddressCount", s.AvailableIPs),
 		wire.Bool("defaultForAz", s.DefaultForAZ),
 		wire.Bool("mapPublicIpOnLaunch", s.MapPublicIPOnLaunch),
-		tagSet(s.Tags),
+		someTags(s.Tags),
 	}
 }
 
@@ -108,7 +116,7 @@ func instanceBody(region string, i world.Instance) []wire.Element {
 		wire.Node("placement", wire.Text("availabilityZone", i.Zone), wire.Text("tenancy", i.Tenancy)),
 		wire.Text("subnetId", i.SubnetID),
 		wire.Text("vpcId", i.VPCID),
-		tagSet(i.Tags),
+		someTags(i.Tags),
 	}
 	var groups []world.GroupName
 	if nic := i.Primary(); nic != nil {

@@ -17,7 +17,7 @@ func groupBody(region string, g world.SecurityGroup) []wire.Element {
 		wire.Text("securityGroupArn", world.ARN(region, g.Account, g.ID)),
 		permissionSet("ipPermissions", g.Rules, false),
 		permissionSet("ipPermissionsEgress", g.Rules, true),
-		tagSet(g.Tags),
+		someTags(g.Tags),
 	}
 }
 

@@ -89,7 +89,7 @@ func TestErrors(t *testing.T) {
 		}, "InvalidParameterCombination", "multiple attribute types"},
 		{"attribute that the simulator does not change", func() error {
 			_, err := c.ModifyInstanceAttribute(ctx, &awsec2.ModifyInstanceAttributeInput{
-				InstanceId: &instance, InstanceType: &types.AttributeValue{Value: aws.String("x")},
+				InstanceId: &instance, Kernel: &types.AttributeValue{Value: aws.String("x")},
 			})
 			return err
 		}, "UnsupportedOperation", "InstanceType"},

@@ -41,8 +41,6 @@ func (r *request) permissions() []iam.Request {
 		return []iam.Request{{Action: "sqs:" + strings.TrimSuffix(r.call.Action, "Batch"), Resource: r.queueARN()}}
 	}
 	switch r.call.Action {
-	case "CreateSecurityGroup":
-		return r.creation()
 	case "DeleteSecurityGroup", "AuthorizeSecurityGroupIngress", "AuthorizeSecurityGroupEgress",
 		"RevokeSecurityGroupIngress", "RevokeSecurityGroupEgress",
 		"UpdateSecurityGroupRuleDescriptionsIngress", "UpdateSecurityGroupRuleDescriptionsEgress":
@@ -68,22 +66,10 @@ func (r *request) permissions() []iam.Request {
 		}
 		return out
 	}
-	return []iam.Request{{Action: "ec2:" + r.call.Action, Resource: "*", Keys: r.place()}}
-}
-
-// creation is what a new group needs: the group, its network, and with tags the right to give them.
-func (r *request) creation() []iam.Request {
-	group := iam.Request{Action: "ec2:CreateSecurityGroup", Resource: r.arn("security-group", "*"), Keys: r.place()}
-	out := []iam.Request{group, r.about(r.params.String("VpcId"))}
-	// Tags that cannot be read are refused by the action.
-	tags, err := tagSpec(r.params, "security-group")
-	if err != nil || len(tags) == 0 {
-		return out
+	if m, ok := makes[r.call.Action]; ok {
+		return r.creation(m.kind, m.of)
 	}
-	maps.Copy(group.Keys, tagKeys(tags))
-	tagging := iam.Request{Action: "ec2:CreateTags", Resource: group.Resource, Keys: maps.Clone(group.Keys)}
-	tagging.Keys["ec2:CreateAction"] = []string{r.call.Action}
-	return append(out, tagging)
+	return r.named(concerns[r.call.Action])
 }
 
 // about is the action on a resource with the tags that it has and the VPC that it is in.

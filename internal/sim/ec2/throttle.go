@@ -117,7 +117,7 @@ func isRead(action string) bool {
 // hasBareBucket reports whether the action has a second, smaller bucket for calls that read everything at once.
 func hasBareBucket(action string) bool {
 	switch action {
-	case "DescribeInstances", "DescribeNetworkInterfaces", "DescribeSecurityGroups":
+	case "DescribeInstances", "DescribeInstanceStatus", "DescribeNetworkInterfaces", "DescribeSecurityGroups":
 		return true
 	}
 	return false
@@ -126,7 +126,7 @@ func hasBareBucket(action string) bool {
 // ownBucket returns the bucket of an action that does not follow its category.
 func ownBucket(action string) (Bucket, bool) {
 	switch action {
-	case "ModifyNetworkInterfaceAttribute", "TerminateInstances":
+	case "ModifyNetworkInterfaceAttribute", "CreateNetworkInterface", "DeleteNetworkInterface", "TerminateInstances":
 		return Bucket{Size: 100, Refill: 5}, true
 	case "CreateTags", "DeleteTags":
 		return Bucket{Size: 100, Refill: 10}, true

@@ -30,8 +30,11 @@ func digestOf(parts ...string) [sha256.Size]byte {
 }
 
 // convert turns what a dump says into a State of one account.
-func (l *loader) convert(regions []rawRegion) (world.State, error) {
-	account := l.owner(regions)
+// An empty account is the owner of what is in the dump.
+func (l *loader) convert(regions []rawRegion, account string) (world.State, error) {
+	if account == "" {
+		account = l.owner(regions)
+	}
 	s := world.State{Accounts: []world.Account{{ID: account}}}
 	for i := range regions {
 		b := &builder{
@@ -106,6 +109,8 @@ type builder struct {
 	peerings  []world.PeeringConnection
 	foreign   map[string]int // owners other than the account, with how many objects say so
 	renamed   map[string]int // kinds of ids that were not wire ids
+	fabric    world.FabricState
+	fabricIDs map[string]bool
 }
 
 func (b *builder) warn(member, object, format string, args ...any) {
@@ -151,7 +156,7 @@ func (b *builder) build() error {
 	}
 	for _, step := range []func() error{
 		b.buildVPCs, b.buildSubnets, b.buildPrefixLists, b.buildGroups, b.buildInstances, b.buildNICs, b.attachRules,
-		b.buildPeerings,
+		b.buildPeerings, b.buildFabric,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -176,6 +181,7 @@ func (b *builder) state() world.RegionState {
 		Account: b.account, Name: b.raw.name, Zones: b.zones,
 		VPCs: sorted(b.vpcs), Subnets: sorted(b.subnets), SecurityGroups: sorted(b.groups),
 		NetworkInterfaces: sorted(b.nics), Instances: sorted(b.instances), PrefixLists: sorted(b.lists),
+		FabricState: b.fabric,
 	}
 }
 

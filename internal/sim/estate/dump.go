@@ -16,7 +16,7 @@ var calls = map[string]string{
 	"vpcs": "Vpcs", "subnets": "Subnets", "network-interfaces": "NetworkInterfaces", "instances": "Reservations",
 	"security-groups": "SecurityGroups", "vpc-peering-connections": "VpcPeeringConnections",
 	"prefix-lists": "PrefixLists", "managed-prefix-lists": "PrefixLists", "availability-zones": "AvailabilityZones",
-	"tags": "Tags",
+	"tags": "Tags", "route-tables": "RouteTables", "network-acls": "NetworkAcls", "internet-gateways": "InternetGateways",
 }
 
 // memberOf returns the member that a file of this name must hold, or "" if the simulator has no use for the file.
@@ -111,7 +111,7 @@ func (r *rawRegion) decode(file, member string, content json.RawMessage) error {
 	into := map[string]any{
 		"Vpcs": &r.vpcs, "Subnets": &r.subnets, "NetworkInterfaces": &r.nics, "Reservations": &r.reservations,
 		"SecurityGroups": &r.groups, "VpcPeeringConnections": &r.peerings,
-		"AvailabilityZones": &r.zones, "Tags": &r.tags,
+		"AvailabilityZones": &r.zones, "Tags": &r.tags, "RouteTables": &r.tables, "NetworkAcls": &r.acls, "InternetGateways": &r.gateways,
 	}[member]
 	return decode(file, member, content, into)
 }
@@ -127,7 +127,8 @@ func (l *loader) collector(name string, members map[string]json.RawMessage) (wor
 	}{
 		"vpcs": {&r.vpcs, "Vpcs"}, "subnets": {&r.subnets, "Subnets"}, "security_groups": {&r.groups, "SecurityGroups"},
 		"instances": {&instances, "Reservations"}, "network_interfaces": {&r.nics, "NetworkInterfaces"},
-		"vpc_peering_connections": {&r.peerings, "VpcPeeringConnections"},
+		"vpc_peering_connections": {&r.peerings, "VpcPeeringConnections"}, "route_tables": {&r.tables, "RouteTables"},
+		"network_acls": {&r.acls, "NetworkAcls"}, "internet_gateways": {&r.gateways, "InternetGateways"},
 	} {
 		if members[member] == nil {
 			continue
@@ -136,12 +137,6 @@ func (l *loader) collector(name string, members map[string]json.RawMessage) (wor
 			return world.State{}, err
 		}
 		r.present[part.as] = true
-	}
-	for member := range members {
-		switch member {
-		case "internet_gateways", "network_acls":
-			l.report.Ignored = append(l.report.Ignored, name+"#"+member)
-		}
 	}
 	for _, member := range calls {
 		r.files[member] = l.path(name)
@@ -187,5 +182,5 @@ func (l *loader) collectorRegions(name string, all rawRegion) (world.State, erro
 		return world.State{}, fmt.Errorf("%s: vpcs: expected at least one VPC", name)
 	}
 	all.name = region
-	return l.convert([]rawRegion{all})
+	return l.convert([]rawRegion{all}, "")
 }

@@ -95,7 +95,7 @@ func TestRealAccounts(t *testing.T) {
 			"OwnerId:25: is no account id; taken as 000000000025",
 			`GroupId:77: is called "GroupName:78" but described as the default group; it is named default`,
 			`GroupId:80: is called "GroupName:78" but described as the default group; it is named default`,
-			"17 instance ids are no wire ids", "5 network-interface ids", "6 security-group ids", "7 subnet ids", "2 vpc ids",
+			"17 instance ids are no wire ids", "2 internet-gateway ids", "2 network-acl ids", "5 network-interface ids", "6 security-group ids", "7 subnet ids", "2 vpc ids",
 		}},
 	} {
 		t.Run(c.format+" "+c.region, func(t *testing.T) {

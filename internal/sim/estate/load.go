@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -35,11 +36,13 @@ func HybridCloud() (world.State, Report, error) {
 //   - a folder with describe answers as JSON, one file per call, in one folder per region (or one such region folder):
 //     files named after the member they hold (Vpcs.json, Reservations.json, ...) or after the command
 //     (ec2-describe-vpcs.json, describe-instances.json, ...)
+//   - such region folders in one folder per account
 //   - a collector dump: one JSON file with the members vpcs, subnets, instances and security_groups
 //   - estate YAML, a file (.yaml, .yml) or a folder of them
 //   - a state saved by world.Save
 //
-// The first account of a description without credentials gets DefaultAccessKeyID and DefaultSecret.
+// The first account of a description without credentials gets DefaultAccessKeyID and DefaultSecret, the second one DefaultAccessKeyID with
+// a 2 at its end, and so on.
 func Load(name string) (world.State, Report, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -67,13 +70,26 @@ func load(fsys fs.FS, name, root string) (world.State, Report, error) {
 	if err != nil {
 		return world.State{}, l.report, err
 	}
-	if len(s.Credentials) == 0 && len(s.Accounts) > 0 {
-		s.Credentials = []world.Credential{{AccessKeyID: DefaultAccessKeyID, Secret: DefaultSecret, Account: s.Accounts[0].ID}}
+	if len(s.Credentials) == 0 {
+		s.Credentials = defaultKeys(s.Accounts)
 	}
 	if err := s.Check(); err != nil {
 		return world.State{}, l.report, fmt.Errorf("%s: the estate is not consistent: %w", l.path(name), err)
 	}
 	return s, l.report, nil
+}
+
+// defaultKeys are a key for each account; those after the first are numbered.
+func defaultKeys(accounts []world.Account) []world.Credential {
+	var out []world.Credential
+	for i, a := range accounts {
+		id := DefaultAccessKeyID
+		if i > 0 {
+			id += strconv.Itoa(i + 1)
+		}
+		out = append(out, world.Credential{AccessKeyID: id, Secret: DefaultSecret, Account: a.ID})
+	}
+	return out
 }
 
 // loader is one run of Load.
@@ -167,6 +183,7 @@ func (l *loader) dir(name string) (world.State, error) {
 		folders = []string{name}
 	}
 	var regions []rawRegion
+	accounts := map[string][]rawRegion{}
 	for _, f := range folders {
 		r, found, err := l.region(f)
 		if err != nil {
@@ -174,12 +191,47 @@ func (l *loader) dir(name string) (world.State, error) {
 		}
 		if found {
 			regions = append(regions, r)
+			continue
+		}
+		inside, err := l.regionsIn(f)
+		if err != nil {
+			return world.State{}, err
+		}
+		if len(inside) > 0 {
+			accounts[path.Base(f)] = inside
 		}
 	}
-	if len(regions) == 0 {
+	switch {
+	case len(regions) > 0 && len(accounts) > 0:
+		return world.State{}, fmt.Errorf("%s: expected either one folder for each region or one for each account, with one for each region in it; found both", l.path(name))
+	case len(accounts) > 0:
+		return l.accounts(accounts)
+	case len(regions) == 0:
 		return world.State{}, fmt.Errorf("%s: no description of an account here: expected region folders with describe answers (Vpcs.json or ec2-describe-vpcs.json, ...) or estate YAML files", l.path(name))
 	}
-	return l.convert(regions)
+	return l.convert(regions, "")
+}
+
+// regionsIn reads the region folders of a folder.
+func (l *loader) regionsIn(folder string) ([]rawRegion, error) {
+	entries, err := fs.ReadDir(l.fsys, folder)
+	if err != nil {
+		return nil, fmt.Errorf("load an estate: %w", err)
+	}
+	var out []rawRegion
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		r, found, err := l.region(path.Join(folder, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			out = append(out, r)
+		}
+	}
+	return out, nil
 }
 
 // membersOf decodes a JSON object into its members.

@@ -128,8 +128,9 @@ type rawRegion struct {
 	prefixLists  []rawPrefixList
 	zones        []rawZone
 	tags         []rawResourceTag
-	files        map[string]string // member name -> file, for messages
-	present      map[string]bool   // members that were there, even if empty
+	rawFabric
+	files   map[string]string // member name -> file, for messages
+	present map[string]bool   // members that were there, even if empty
 }
 
 // file names the file that a kind of objects came from.

@@ -47,6 +47,7 @@ func (c *checker) region(r *RegionState, vpcs map[string]*VPC, subnets map[strin
 			c.bad("%s: there is no VPC %q or no subnet %q", x.ID, x.VPCID, x.SubnetID)
 		}
 	}
+	c.fabric(&r.FabricState, vpcs, subnets)
 	for i := range r.NetworkInterfaces {
 		c.nic(&r.NetworkInterfaces[i], subnets, groups, instances)
 	}

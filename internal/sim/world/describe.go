@@ -204,6 +204,7 @@ func (r *Region) Tags() []ResourceTag {
 		for id, i := range r.data.instances {
 			add(id, i.Tags, i.Visible)
 		}
+		r.data.eachTags(add)
 		for id, t := range r.data.sharedTags {
 			add(id, *t, time.Time{})
 		}

@@ -48,6 +48,14 @@ var kinds = []kind{
 		"The prefix list ID '%s' does not exist", "The prefix list ID '%s' is malformed"},
 	{"pcx", "vpc-peering-connection", "InvalidVpcPeeringConnectionID.NotFound", "InvalidVpcPeeringConnectionId.Malformed",
 		"The vpcPeeringConnection ID '%s' does not exist", "The vpcPeeringConnection ID '%s' is malformed"},
+	{"rtb", "route-table", "InvalidRouteTableID.NotFound", "InvalidRouteTableId.Malformed",
+		"The routeTable ID '%s' does not exist", "The routeTable ID '%s' is malformed"},
+	{"acl", "network-acl", "InvalidNetworkAclID.NotFound", "InvalidNetworkAclId.Malformed",
+		"The networkAcl ID '%s' does not exist", "The networkAcl ID '%s' is malformed"},
+	{"igw", "internet-gateway", "InvalidInternetGatewayID.NotFound", "InvalidInternetGatewayId.Malformed",
+		"The internetGateway ID '%s' does not exist", "The internetGateway ID '%s' is malformed"},
+	{"lt", "launch-template", "InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateId.Malformed",
+		"The specified launch template, with template ID %s, does not exist.", "The launch template ID '%s' is malformed"},
 }
 
 // CheckID returns nil if id is well-formed for a resource with this id prefix ("sg", "eni", ...), else the refusal that EC2

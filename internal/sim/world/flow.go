@@ -14,6 +14,7 @@ type addressIndex struct {
 	nics    map[string]placed
 	peers   map[string][]string // VPC -> VPCs of active peerings, any region
 	sameReg map[[2]string]bool  // pairs of VPCs with an active peering within one region
+	borders map[string]border   // subnet -> its ACL and route table, where they say something
 }
 
 type vpcAddress struct {
@@ -32,7 +33,7 @@ func (w *World) addresses() *addressIndex {
 		return x
 	}
 	x := &addressIndex{map[vpcAddress]*NetworkInterface{}, map[netip.Addr]*NetworkInterface{}, map[string]placed{},
-		map[string][]string{}, map[[2]string]bool{}}
+		map[string][]string{}, map[[2]string]bool{}, w.borders()}
 	for _, d := range w.regions {
 		for _, n := range d.nics {
 			x.nics[n.ID] = placed{n, d}
@@ -77,7 +78,8 @@ func (p party) String() string {
 
 // Allowed decides a new flow by the security groups of both ends: the egress rules of the source's interface and the
 // ingress rules of the destination's must both allow it. An outside end has no half of its own; traffic from an interface
-// to itself is not filtered. Routes, network ACLs and power states play no part. An error means that the flow makes no
+// to itself is not filtered. Between them the route tables of both subnets must lead to the other end, and their network ACLs let the flow
+// and its answer pass; those that nobody has told or written say nothing. Power states play no part. An error means that the flow makes no
 // sense: an unknown interface, two outside ends, or ends of different address families.
 func (w *World) Allowed(f Flow) (v Verdict, err error) {
 	w.read(func(time.Time) { v, err = w.allowed(f) })
@@ -97,6 +99,9 @@ func (w *World) allowed(f Flow) (Verdict, error) {
 	v := Verdict{Egress: x.half(src, dst, true, f), Ingress: x.half(dst, src, false, f)}
 	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
 	v.Reason = x.reason(v, src, dst, f)
+	if v.Obstacle = w.obstacle(x, src, dst, f); v.Obstacle != "" {
+		v.Allowed, v.Reason = false, "denied: "+v.Obstacle+" (the security groups: "+v.Reason+")"
+	}
 	return v, nil
 }
 

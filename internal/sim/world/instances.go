@@ -136,7 +136,8 @@ func (r *Region) launch(in *RunInstancesInput, plans []nicPlan, now time.Time) (
 			ID: r.w.newID("i"), Account: r.at.account, ReservationID: t.Reservation, ImageID: in.ImageID,
 			InstanceType: in.InstanceType, KeyName: in.KeyName, ClientToken: in.ClientToken, LaunchIndex: index,
 			LaunchTime: now.UTC().Truncate(time.Second), Tenancy: "default", State: Pending, Tags: cloneTags(in.Tags["instance"]),
-			Visible: now.Add(r.w.visibility),
+			Attributes: in.Attributes,
+			Visible:    now.Add(r.w.visibility),
 		}
 		for _, p := range plans {
 			n := p.existing
@@ -253,6 +254,9 @@ func (r *Region) power(action, verb string, ids []string, from []InstanceState, 
 			}
 			if !slices.Contains(from, i.State) {
 				return nil, refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be %s.", i.ID, verb)
+			}
+			if err := i.protected(verb); err != nil {
+				return nil, err
 			}
 			if !slices.Contains(all, i) {
 				all = append(all, i)

@@ -63,7 +63,9 @@ type VPC struct {
 	DHCPOptionsID string      `json:"dhcpOptionsId,omitempty"`
 	Tenancy       string      `json:"tenancy,omitempty"`
 	Tags          Tags        `json:"tags,omitempty"`
-	Visible       time.Time   `json:"visible,omitzero"` // NotFound before; see Options.VisibilityDelay
+	// Attributes are the switches of ModifyVpcAttribute.
+	Attributes VPCAttributes `json:"attributes,omitzero"`
+	Visible    time.Time     `json:"visible,omitzero"` // NotFound before; see Options.VisibilityDelay
 }
 
 // Subnet is a subnet of a VPC. CIDR is its IPv4 block; IPv6 holds the IPv6 blocks.
@@ -212,6 +214,8 @@ type Instance struct {
 	SubnetID         string        `json:"subnetId,omitempty"` // empty once terminated
 	Tags             Tags          `json:"tags,omitempty"`
 	Visible          time.Time     `json:"visible,omitzero"`
+	// Attributes are those of ModifyInstanceAttribute.
+	Attributes InstanceAttributes `json:"attributes,omitzero"`
 
 	NetworkInterfaces []NetworkInterface `json:"-"`
 }

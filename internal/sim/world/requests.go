@@ -142,6 +142,7 @@ type RunInstancesInput struct {
 	IPv6Count                      int
 	Interfaces                     []InterfaceSpec // instead of SubnetID, GroupIDs, PrivateIP and IPv6Count
 	ClientToken                    string
+	Attributes                     InstanceAttributes
 	Tags                           map[string]Tags // by resource type: instance, network-interface
 }
 
@@ -233,5 +234,7 @@ type Verdict struct {
 	Allowed bool
 	Egress  Half
 	Ingress Half
-	Reason  string
+	// Obstacle is the route table or network ACL that stops the flow, whatever the security groups say; empty if none does.
+	Obstacle string
+	Reason   string
 }

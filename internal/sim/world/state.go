@@ -48,6 +48,7 @@ type RegionState struct {
 	ListTokens        map[string]string   `json:"listTokens,omitempty"`
 	// SharedTags are the account's own tags on VPCs and subnets that others share with it, by id.
 	SharedTags map[string]Tags `json:"sharedTags,omitempty"`
+	FabricState
 }
 
 // New builds a World from a State, which it copies. Every inconsistency is reported, joined in one error; see State.Check.
@@ -111,6 +112,7 @@ func (w *World) fill(r *RegionState) {
 	index(d.nics, r.NetworkInterfaces, cloneNIC, func(n *NetworkInterface) string { return n.ID })
 	index(d.instances, r.Instances, cloneInstance, func(i *Instance) string { return i.ID })
 	index(d.prefixLists, r.PrefixLists, clonePrefixList, func(p *PrefixList) string { return p.ID })
+	d.fillFabric(&r.FabricState)
 	maps.Copy(d.runTokens, r.RunTokens)
 	maps.Copy(d.listTokens, r.ListTokens)
 	for id, t := range r.SharedTags {
@@ -168,7 +170,7 @@ func (w *World) State() State {
 					Instances:         ordered(d.instances, cloneInstance),
 					PrefixLists:       ordered(d.prefixLists, clonePrefixList),
 					RunTokens:         maps.Clone(d.runTokens), ListTokens: maps.Clone(d.listTokens),
-					SharedTags: d.cloneSharedTags(),
+					SharedTags: d.cloneSharedTags(), FabricState: d.fabric.state(),
 				})
 			}
 		}

@@ -93,6 +93,8 @@ func (r *Region) tagsOf(id string, now time.Time) (*Tags, error) {
 		if p := r.w.peerings[id]; p != nil && (sideScope(p.Requester) == r.at || sideScope(p.Accepter) == r.at) {
 			tags = &p.Tags
 		}
+	default:
+		tags, visible = d.fabric.tagsOf(id)
 	}
 	if tags == nil {
 		tags = r.tagsOnShared(id)

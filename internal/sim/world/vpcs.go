@@ -69,6 +69,7 @@ func (r *Region) CreateVPC(in CreateVPCInput) (VPC, error) {
 		r.w.later(now, r.w.transition, r.at, v.ID, StatePending, StateAvailable)
 		g := r.newDefaultGroup(v, now)
 		r.data.groups[g.ID] = g
+		r.data.completeVPC(v, v.Visible)
 		out = cloneVPC(v)
 		return []string{v.ID, g.ID}, nil
 	})

@@ -1,0 +1,239 @@
+package ec2
+
+import (
+	"net/netip"
+	"strconv"
+
+	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// aclActions are those on network ACLs.
+func aclActions() map[string]action {
+	return map[string]action{
+		"DescribeNetworkAcls":          describeNetworkACLs,
+		"CreateNetworkAcl":             createNetworkACL,
+		"DeleteNetworkAcl":             byOneID("NetworkAclId", func(r *request, id string) error { return r.region.DeleteNetworkACL(id) }),
+		"CreateNetworkAclEntry":        putACLEntry(false),
+		"ReplaceNetworkAclEntry":       putACLEntry(true),
+		"DeleteNetworkAclEntry":        deleteACLEntry,
+		"ReplaceNetworkAclAssociation": replaceACLAssociation,
+	}
+}
+
+func createNetworkACL(r *request) ([]wire.Element, error) {
+	tags, err := tagSpec(r.params, "network-acl")
+	if err != nil {
+		return nil, err
+	}
+	vpc, err := need(r, "VpcId")
+	if err != nil {
+		return nil, err
+	}
+	a, err := r.region.CreateNetworkACL(vpc, tags, r.params.String("ClientToken"))
+	if err != nil {
+		return nil, err
+	}
+	return []wire.Element{wire.Node("networkAcl", aclBody(a)...)}, nil
+}
+
+func putACLEntry(replace bool) action {
+	return func(r *request) ([]wire.Element, error) {
+		id, err := need(r, "NetworkAclId")
+		if err != nil {
+			return nil, err
+		}
+		e, err := aclEntry(r)
+		if err != nil {
+			return nil, err
+		}
+		return done(r.region.PutNetworkACLEntry(id, e, replace))
+	}
+}
+
+func aclEntry(r *request) (world.ACLEntry, error) {
+	var e world.ACLEntry
+	var err error
+	if e.Number, e.Egress, err = entryAt(r); err != nil {
+		return e, err
+	}
+	action, err := need(r, "RuleAction")
+	if err != nil {
+		return e, err
+	}
+	if action != "allow" && action != "deny" {
+		return e, invalidValue("Value (%s) for parameter ruleAction is invalid. Expecting allow or deny.", action)
+	}
+	e.Allow = action == "allow"
+	protocol, err := need(r, "Protocol")
+	if err != nil {
+		return e, err
+	}
+	if n, ok := map[string]int{"all": -1, "tcp": 6, "udp": 17, "icmp": 1}[protocol]; ok {
+		e.Protocol = n
+	} else if e.Protocol, err = strconv.Atoi(protocol); err != nil {
+		return e, invalidValue("Invalid value '%s' for IP protocol. Unknown protocol.", protocol)
+	}
+	block := r.params.String("CidrBlock")
+	if v6 := r.params.String("Ipv6CidrBlock"); v6 != "" {
+		if block != "" {
+			return e, fail("InvalidParameterCombination", "Only one of cidrBlock and ipv6CidrBlock can be specified")
+		}
+		block = v6
+	}
+	if block == "" {
+		return e, missing("cidrBlock or ipv6CidrBlock")
+	}
+	p, err := netip.ParsePrefix(block)
+	if err != nil {
+		return e, invalidValue("Value (%s) for parameter cidrBlock is invalid. This is not a valid CIDR block.", block)
+	}
+	e.CIDR = p.Masked()
+	return e, aclPorts(r, &e)
+}
+
+// aclPorts reads the ports of TCP and UDP, and type and code of ICMP; of other protocols there are none.
+func aclPorts(r *request, e *world.ACLEntry) error {
+	from, to := "PortRange.From", "PortRange.To"
+	switch e.Protocol {
+	case 6, 17:
+	case 1, 58:
+		from, to = "Icmp.Type", "Icmp.Code"
+	default:
+		return nil
+	}
+	var ok1, ok2 bool
+	var err error
+	if e.FromPort, ok1, err = r.params.Int(from); err != nil {
+		return err
+	}
+	if e.ToPort, ok2, err = r.params.Int(to); err != nil {
+		return err
+	}
+	if !ok1 || !ok2 {
+		return missing(from + " and " + to)
+	}
+	return nil
+}
+
+func entryAt(r *request) (number int, egress bool, err error) {
+	if number, err = needCount(r, "RuleNumber"); err != nil {
+		return 0, false, err
+	}
+	egress, ok, err := r.params.Bool("Egress")
+	if err == nil && !ok {
+		err = missing("Egress")
+	}
+	return number, egress, err
+}
+
+func deleteACLEntry(r *request) ([]wire.Element, error) {
+	id, err := need(r, "NetworkAclId")
+	if err != nil {
+		return nil, err
+	}
+	number, egress, err := entryAt(r)
+	if err != nil {
+		return nil, err
+	}
+	return done(r.region.DeleteNetworkACLEntry(id, number, egress))
+}
+
+func replaceACLAssociation(r *request) ([]wire.Element, error) {
+	association, err := need(r, "AssociationId")
+	if err != nil {
+		return nil, err
+	}
+	acl, err := need(r, "NetworkAclId")
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.region.ReplaceNetworkACLAssociation(association, acl)
+	if err != nil {
+		return nil, err
+	}
+	return []wire.Element{wire.Text("newAssociationId", id)}, nil
+}
+
+func describeNetworkACLs(r *request) ([]wire.Element, error) {
+	acls, err := r.region.NetworkACLs(r.params.Strings("NetworkAclId")...)
+	if err != nil {
+		return nil, err
+	}
+	type acl = world.NetworkACL
+	onAssociations := func(get func(acl, world.SubnetAssociation) string) func(acl) []string {
+		return func(a acl) []string {
+			var out []string
+			for _, x := range a.Associations {
+				out = append(out, get(a, x))
+			}
+			return out
+		}
+	}
+	page, err := list(r, listing[acl]{
+		items: acls,
+		key:   func(a acl) string { return a.ID },
+		known: wire.Attributes[acl]{
+			"network-acl-id":             func(a acl) []string { return []string{a.ID} },
+			"vpc-id":                     func(a acl) []string { return []string{a.VPCID} },
+			"owner-id":                   func(a acl) []string { return []string{a.Account} },
+			"default":                    boolField(func(a acl) bool { return a.Default }),
+			"association.association-id": onAssociations(func(_ acl, x world.SubnetAssociation) string { return x.ID }),
+			"association.subnet-id":      onAssociations(func(_ acl, x world.SubnetAssociation) string { return x.SubnetID }),
+			"association.network-acl-id": onAssociations(func(a acl, _ world.SubnetAssociation) string { return a.ID }),
+		},
+		tags: func(a acl) map[string]string { return a.Tags },
+		page: pageRule{min: 5, max: 1000},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf("networkAclSet", page, aclBody), nil
+}
+
+func aclBody(a world.NetworkACL) []wire.Element {
+	entries := a.Entries
+	v6 := false
+	for _, e := range a.Entries {
+		v6 = v6 || e.CIDR.Addr().Is6()
+	}
+	// Every ACL ends with entries that deny, one for each family and direction.
+	for i, p := range []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {
+		if i == 0 || v6 {
+			for _, egress := range []bool{true, false} {
+				entries = append(entries[:len(entries):len(entries)], world.ACLEntry{Number: world.LastACLEntry + i, Egress: egress, Protocol: -1, CIDR: p})
+			}
+		}
+	}
+	return []wire.Element{
+		wire.Text("networkAclId", a.ID), wire.Text("vpcId", a.VPCID), wire.Text("ownerId", a.Account), wire.Bool("default", a.Default),
+		wire.List("entrySet", entries, aclEntryBody),
+		wire.List("associationSet", a.Associations, func(x world.SubnetAssociation) []wire.Element {
+			return []wire.Element{
+				wire.Text("networkAclAssociationId", x.ID), wire.Text("networkAclId", a.ID), wire.Text("subnetId", x.SubnetID),
+			}
+		}),
+		tagSet(a.Tags),
+	}
+}
+
+func aclEntryBody(e world.ACLEntry) []wire.Element {
+	action, block := "deny", "cidrBlock"
+	if e.Allow {
+		action = "allow"
+	}
+	if e.CIDR.Addr().Is6() {
+		block = "ipv6CidrBlock"
+	}
+	out := []wire.Element{
+		wire.Int("ruleNumber", e.Number), wire.Text("protocol", strconv.Itoa(e.Protocol)), wire.Text("ruleAction", action),
+		wire.Bool("egress", e.Egress), cidr(block, e.CIDR),
+	}
+	switch e.Protocol {
+	case 6, 17:
+		out = append(out, wire.Node("portRange", wire.Int("from", e.FromPort), wire.Int("to", e.ToPort)))
+	case 1, 58:
+		out = append(out, wire.Node("icmpTypeCode", wire.Int("type", e.FromPort), wire.Int("code", e.ToPort)))
+	}
+	return out
+}

@@ -1,0 +1,238 @@
+package ec2
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// templateActions are those on launch templates.
+func templateActions() map[string]action {
+	return map[string]action{
+		"CreateLaunchTemplate":           createLaunchTemplate,
+		"CreateLaunchTemplateVersion":    createLaunchTemplateVersion,
+		"DescribeLaunchTemplates":        describeLaunchTemplates,
+		"DescribeLaunchTemplateVersions": describeLaunchTemplateVersions,
+		"ModifyLaunchTemplate":           modifyLaunchTemplate,
+		"DeleteLaunchTemplate":           deleteLaunchTemplate,
+	}
+}
+
+// namedTemplate reads which template a call is about.
+func namedTemplate(r *request) (id, name string) {
+	return r.params.String("LaunchTemplateId"), r.params.String("LaunchTemplateName")
+}
+
+// templateData reads what a version says. What it says is checked when an instance is launched with it.
+func templateData(r *request) (world.TemplateVersion, error) {
+	v := world.TemplateVersion{Description: r.params.String("VersionDescription"), Data: map[string]string{}}
+	data := r.params.Sub("LaunchTemplateData")
+	for key := range r.call.Params {
+		if name, ok := strings.CutPrefix(key, "LaunchTemplateData."); ok {
+			v.Data[name] = data.String(name)
+		}
+	}
+	if len(v.Data) == 0 {
+		return v, missing("LaunchTemplateData")
+	}
+	return v, nil
+}
+
+func createLaunchTemplate(r *request) ([]wire.Element, error) {
+	tags, err := tagSpec(r.params, "launch-template")
+	if err != nil {
+		return nil, err
+	}
+	name, err := need(r, "LaunchTemplateName")
+	if err != nil {
+		return nil, err
+	}
+	first, err := templateData(r)
+	if err != nil {
+		return nil, err
+	}
+	t, err := r.region.CreateLaunchTemplate(name, r.caller.ARN(), first, tags, r.params.String("ClientToken"))
+	if err != nil {
+		return nil, err
+	}
+	return []wire.Element{wire.Node("launchTemplate", templateBody(t)...)}, nil
+}
+
+func createLaunchTemplateVersion(r *request) ([]wire.Element, error) {
+	id, name := namedTemplate(r)
+	next, err := templateData(r)
+	if err != nil {
+		return nil, err
+	}
+	t, number, err := r.region.CreateLaunchTemplateVersion(id, name, r.params.String("SourceVersion"), next, r.params.String("ClientToken"))
+	if err != nil {
+		return nil, err
+	}
+	v, err := t.Version(strconv.Itoa(number))
+	if err != nil {
+		return nil, err
+	}
+	return []wire.Element{wire.Node("launchTemplateVersion", versionBody(t, v)...)}, nil
+}
+
+func modifyLaunchTemplate(r *request) ([]wire.Element, error) {
+	id, name := namedTemplate(r)
+	version, err := need(r, "SetDefaultVersion")
+	if err != nil {
+		return nil, err
+	}
+	// A repetition sets the same version again: the token is not needed.
+	_ = r.params.String("ClientToken")
+	t, err := r.region.ModifyLaunchTemplate(id, name, version)
+	if err != nil {
+		return nil, err
+	}
+	return []wire.Element{wire.Node("launchTemplate", templateBody(t)...)}, nil
+}
+
+func deleteLaunchTemplate(r *request) ([]wire.Element, error) {
+	id, name := namedTemplate(r)
+	t, err := r.region.DeleteLaunchTemplate(id, name)
+	if err != nil {
+		return nil, err
+	}
+	return []wire.Element{wire.Node("launchTemplate", templateBody(t)...)}, nil
+}
+
+func describeLaunchTemplates(r *request) ([]wire.Element, error) {
+	ids, names := r.params.Strings("LaunchTemplateId"), r.params.Strings("LaunchTemplateName")
+	for _, name := range names {
+		t, err := r.region.LaunchTemplate("", name)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, t.ID)
+	}
+	templates, err := r.region.LaunchTemplates(ids...)
+	if err != nil {
+		return nil, err
+	}
+	page, err := list(r, listing[world.LaunchTemplate]{
+		items: templates,
+		key:   func(t world.LaunchTemplate) string { return t.ID },
+		known: wire.Attributes[world.LaunchTemplate]{
+			"launch-template-name": func(t world.LaunchTemplate) []string { return []string{t.Name} },
+		},
+		tags: func(t world.LaunchTemplate) map[string]string { return t.Tags },
+		page: pageRule{min: 1, max: 200},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf("launchTemplates", page, templateBody), nil
+}
+
+func describeLaunchTemplateVersions(r *request) ([]wire.Element, error) {
+	t, err := r.region.LaunchTemplate(namedTemplate(r))
+	if err != nil {
+		return nil, err
+	}
+	versions, err := t.TemplateVersions(r.params.Strings("LaunchTemplateVersion"))
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(versions, func(a, b world.TemplateVersion) int { return b.Number - a.Number })
+	return []wire.Element{wire.List("launchTemplateVersionSet", versions, func(v world.TemplateVersion) []wire.Element {
+		return versionBody(t, v)
+	})}, nil
+}
+
+func templateBody(t world.LaunchTemplate) []wire.Element {
+	return []wire.Element{
+		wire.Text("launchTemplateId", t.ID), wire.Text("launchTemplateName", t.Name), wire.Time("createTime", t.Created),
+		wire.Text("createdBy", t.CreatedBy), wire.Int("defaultVersionNumber", t.DefaultVersion), wire.Int("latestVersionNumber", t.Latest()),
+		tagSet(t.Tags),
+	}
+}
+
+func versionBody(t world.LaunchTemplate, v world.TemplateVersion) []wire.Element {
+	return []wire.Element{
+		wire.Text("launchTemplateId", t.ID), wire.Text("launchTemplateName", t.Name), wire.Int("versionNumber", v.Number),
+		wire.Text("versionDescription", v.Description), wire.Time("createTime", v.Created), wire.Text("createdBy", t.CreatedBy),
+		wire.Bool("defaultVersion", v.Number == t.DefaultVersion), wire.Node("launchTemplateData", templateDataBody(v.Data)...),
+	}
+}
+
+// templateDataBody writes what of a template the simulator knows.
+func templateDataBody(data map[string]string) []wire.Element {
+	p := paramsOf(data)
+	text := func(v string) wire.Element { return wire.Element{Name: "item", Text: v} }
+	texts := func(name string, values []string) wire.Element {
+		out := wire.Element{Name: name}
+		for _, v := range values {
+			out.Children = append(out.Children, text(v))
+		}
+		if len(values) == 0 {
+			return wire.Element{}
+		}
+		return out
+	}
+	out := []wire.Element{
+		wire.Text("imageId", p.String("ImageId")), wire.Text("instanceType", p.String("InstanceType")), wire.Text("keyName", p.String("KeyName")),
+		wire.Text("userData", p.String("UserData")), texts("securityGroupIdSet", p.Strings("SecurityGroupId")),
+		texts("securityGroupSet", p.Strings("SecurityGroup")),
+	}
+	if nics := p.Elements("NetworkInterface"); len(nics) > 0 {
+		out = append(out, wire.List("networkInterfaceSet", nics, func(e wire.Params) []wire.Element {
+			groups := wire.Element{Name: "groupSet"}
+			for _, g := range e.Strings("SecurityGroupId") {
+				groups.Children = append(groups.Children, wire.Element{Name: "groupId", Text: g})
+			}
+			return []wire.Element{
+				wire.Text("deviceIndex", e.String("DeviceIndex")), wire.Text("subnetId", e.String("SubnetId")),
+				wire.Text("associatePublicIpAddress", e.String("AssociatePublicIpAddress")), wire.Text("networkInterfaceId", e.String("NetworkInterfaceId")),
+				groups,
+			}
+		}))
+	}
+	if specs := p.Elements("TagSpecification"); len(specs) > 0 {
+		out = append(out, wire.List("tagSpecificationSet", specs, func(e wire.Params) []wire.Element {
+			return []wire.Element{wire.Text("resourceType", e.String("ResourceType")), wire.List("tagSet", e.Elements("Tag"), func(t wire.Params) []wire.Element {
+				return []wire.Element{{Name: "key", Text: t.String("Key")}, {Name: "value", Text: t.String("Value")}}
+			})}
+		}))
+	}
+	return out
+}
+
+func paramsOf(data map[string]string) wire.Params {
+	values := url.Values{}
+	for k, v := range data {
+		values.Set(k, v)
+	}
+	return wire.NewParams(values)
+}
+
+// launchWith completes the parameters of RunInstances with those of the template that it names: what the call itself says comes first.
+func launchWith(r *request) error {
+	if !r.params.Has("LaunchTemplate") {
+		return nil
+	}
+	t, err := r.region.LaunchTemplate(r.params.String("LaunchTemplate.LaunchTemplateId"), r.params.String("LaunchTemplate.LaunchTemplateName"))
+	if err != nil {
+		return err
+	}
+	v, err := t.Version(r.params.String("LaunchTemplate.Version"))
+	if err != nil {
+		return err
+	}
+	all := maps.Clone(r.call.Params)
+	for k, value := range v.Data {
+		if root, _, _ := strings.Cut(k, "."); !r.params.Has(root) {
+			all[k] = value
+		}
+	}
+	maps.DeleteFunc(all, func(k, _ string) bool { return strings.HasPrefix(k, "LaunchTemplate.") })
+	r.params = paramsOf(all)
+	return nil
+}

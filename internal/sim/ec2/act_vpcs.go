@@ -1,0 +1,257 @@
+package ec2
+
+import (
+	"strconv"
+
+	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// vpcActions are those that change VPCs, join them with one another and with the internet.
+func vpcActions() map[string]action {
+	return map[string]action{
+		"DeleteVpc":                  deleteVPC,
+		"DescribeVpcAttribute":       describeVPCAttribute,
+		"ModifyVpcAttribute":         modifyVPCAttribute,
+		"AssociateVpcCidrBlock":      associateVPCCIDRBlock,
+		"DisassociateVpcCidrBlock":   disassociateVPCCIDRBlock,
+		"DeleteSubnet":               byOneID("SubnetId", func(r *request, id string) error { return r.region.DeleteSubnet(id) }),
+		"ModifySubnetAttribute":      modifySubnetAttribute,
+		"CreateVpcPeeringConnection": createPeering,
+		"AcceptVpcPeeringConnection": acceptPeering,
+		"RejectVpcPeeringConnection": byOneID("VpcPeeringConnectionId", func(r *request, id string) error { return r.region.RejectPeering(id) }),
+		"DeleteVpcPeeringConnection": byOneID("VpcPeeringConnectionId", func(r *request, id string) error { return r.region.DeletePeering(id) }),
+		"CreateInternetGateway":      createInternetGateway,
+		"DescribeInternetGateways":   describeInternetGateways,
+		"AttachInternetGateway": byOneID("InternetGatewayId", func(r *request, id string) error {
+			return r.region.AttachInternetGateway(id, r.params.String("VpcId"))
+		}),
+		"DetachInternetGateway": byOneID("InternetGatewayId", func(r *request, id string) error {
+			return r.region.DetachInternetGateway(id, r.params.String("VpcId"))
+		}),
+		"DeleteInternetGateway": byOneID("InternetGatewayId", func(r *request, id string) error { return r.region.DeleteInternetGateway(id) }),
+	}
+}
+
+// byOneID is an action that takes an id and says no more than that it worked.
+func byOneID(key string, act func(*request, string) error) action {
+	return func(r *request) ([]wire.Element, error) {
+		id, err := need(r, key)
+		if err != nil {
+			return nil, err
+		}
+		return done(act(r, id))
+	}
+}
+
+func deleteVPC(r *request) ([]wire.Element, error) {
+	id, err := need(r, "VpcId")
+	if err != nil {
+		return nil, err
+	}
+	return done(r.region.DeleteVPC(id))
+}
+
+func describeVPCAttribute(r *request) ([]wire.Element, error) {
+	id, err := need(r, "VpcId")
+	if err != nil {
+		return nil, err
+	}
+	vpcs, err := r.region.VPCs(id)
+	if err != nil {
+		return nil, err
+	}
+	a := vpcs[0].Attributes
+	name := r.params.String("Attribute")
+	values := map[string]bool{
+		"enableDnsSupport": !a.DNSSupportOff, "enableDnsHostnames": a.DNSHostnames || vpcs[0].IsDefault,
+		"enableNetworkAddressUsageMetrics": a.AddressUsage,
+	}
+	on, ok := values[name]
+	if !ok {
+		return nil, unknownAttribute(r, name)
+	}
+	return []wire.Element{wire.Text("vpcId", id), valueOf(name, on)}, nil
+}
+
+func modifyVPCAttribute(r *request) ([]wire.Element, error) {
+	id, err := need(r, "VpcId")
+	if err != nil {
+		return nil, err
+	}
+	given, err := oneAttribute(r, "EnableDnsSupport", "EnableDnsHostnames", "EnableNetworkAddressUsageMetrics")
+	if err != nil {
+		return nil, err
+	}
+	on, ok, err := r.params.Bool(given + ".Value")
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fail("InvalidParameterCombination", "No attributes specified.")
+	}
+	return done(r.region.ModifyVPC(id, func(a *world.VPCAttributes) {
+		switch given {
+		case "EnableDnsSupport":
+			a.DNSSupportOff = !on
+		case "EnableDnsHostnames":
+			a.DNSHostnames = on
+		default:
+			a.AddressUsage = on
+		}
+	}))
+}
+
+func modifySubnetAttribute(r *request) ([]wire.Element, error) {
+	id, err := need(r, "SubnetId")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := oneAttribute(r, "MapPublicIpOnLaunch"); err != nil {
+		return nil, err
+	}
+	on, ok, err := r.params.Bool("MapPublicIpOnLaunch.Value")
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fail("InvalidParameterCombination", "No attributes specified.")
+	}
+	return done(r.region.ModifySubnet(id, on))
+}
+
+func associateVPCCIDRBlock(r *request) ([]wire.Element, error) {
+	id, err := need(r, "VpcId")
+	if err != nil {
+		return nil, err
+	}
+	provided, _, err := r.params.Bool("AmazonProvidedIpv6CidrBlock")
+	if err != nil {
+		return nil, err
+	}
+	b, err := r.region.AssociateVPCCIDRBlock(id, r.params.String("CidrBlock"), provided)
+	if err != nil {
+		return nil, err
+	}
+	return blockAnswer(id, b, "associating"), nil
+}
+
+func disassociateVPCCIDRBlock(r *request) ([]wire.Element, error) {
+	association, err := need(r, "AssociationId")
+	if err != nil {
+		return nil, err
+	}
+	vpc, b, err := r.region.DisassociateVPCCIDRBlock(association)
+	if err != nil {
+		return nil, err
+	}
+	return blockAnswer(vpc, b, "disassociating"), nil
+}
+
+func blockAnswer(vpc string, b world.CIDRBlock, state string) []wire.Element {
+	name, block := "cidrBlockAssociation", "cidrBlock"
+	if b.Prefix.Addr().Is6() {
+		name, block = "ipv6CidrBlockAssociation", "ipv6CidrBlock"
+	}
+	return []wire.Element{wire.Text("vpcId", vpc), wire.Node(name,
+		wire.Text("associationId", b.AssociationID), cidr(block, b.Prefix), wire.Node(block+"State", wire.Text("state", state)))}
+}
+
+func createPeering(r *request) ([]wire.Element, error) {
+	tags, err := tagSpec(r.params, "vpc-peering-connection")
+	if err != nil {
+		return nil, err
+	}
+	vpc, err := need(r, "VpcId")
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.region.CreatePeering(vpc, world.PeeringVPC{
+		VPCID: r.params.String("PeerVpcId"), Account: r.params.String("PeerOwnerId"), Region: r.params.String("PeerRegion"),
+	}, tags)
+	if err != nil {
+		return nil, err
+	}
+	if p.Status == "pending-acceptance" {
+		// The answer says what the connection is about to be.
+		p.Status, p.Message = "initiating-request", "Initiating Request to "+p.Accepter.Account
+	}
+	return []wire.Element{wire.Node("vpcPeeringConnection", peeringBody(p)...)}, nil
+}
+
+func acceptPeering(r *request) ([]wire.Element, error) {
+	id, err := need(r, "VpcPeeringConnectionId")
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.region.AcceptPeering(id)
+	if err != nil {
+		return nil, err
+	}
+	p.Status, p.Message = "provisioning", "Provisioning"
+	return []wire.Element{wire.Node("vpcPeeringConnection", peeringBody(p)...)}, nil
+}
+
+func createInternetGateway(r *request) ([]wire.Element, error) {
+	tags, err := tagSpec(r.params, "internet-gateway")
+	if err != nil {
+		return nil, err
+	}
+	g, err := r.region.CreateInternetGateway(tags)
+	if err != nil {
+		return nil, err
+	}
+	return []wire.Element{wire.Node("internetGateway", gatewayBody(g)...)}, nil
+}
+
+func describeInternetGateways(r *request) ([]wire.Element, error) {
+	gateways, err := r.region.InternetGateways(r.params.Strings("InternetGatewayId")...)
+	if err != nil {
+		return nil, err
+	}
+	attached := func(v string) func(world.InternetGateway) []string {
+		return func(g world.InternetGateway) []string {
+			switch {
+			case g.VPCID == "":
+				return nil
+			case v != "":
+				return []string{v}
+			}
+			return []string{g.VPCID}
+		}
+	}
+	page, err := list(r, listing[world.InternetGateway]{
+		items: gateways,
+		key:   func(g world.InternetGateway) string { return g.ID },
+		known: wire.Attributes[world.InternetGateway]{
+			"internet-gateway-id": func(g world.InternetGateway) []string { return []string{g.ID} },
+			"owner-id":            func(g world.InternetGateway) []string { return []string{g.Account} },
+			"attachment.vpc-id":   attached(""),
+			"attachment.state":    attached("available"),
+		},
+		tags: func(g world.InternetGateway) map[string]string { return g.Tags },
+		page: pageRule{min: 5, max: 1000},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf("internetGatewaySet", page, gatewayBody), nil
+}
+
+func gatewayBody(g world.InternetGateway) []wire.Element {
+	var vpcs []string
+	if g.VPCID != "" {
+		vpcs = []string{g.VPCID}
+	}
+	return []wire.Element{
+		wire.Text("internetGatewayId", g.ID), wire.Text("ownerId", g.Account),
+		wire.List("attachmentSet", vpcs, func(v string) []wire.Element {
+			return []wire.Element{wire.Text("vpcId", v), wire.Text("state", "available")}
+		}),
+		tagSet(g.Tags),
+	}
+}
+
+func boolField[T any](get func(T) bool) func(T) []string {
+	return func(t T) []string { return []string{strconv.FormatBool(get(t))} }
+}
