@@ -63,7 +63,7 @@ func upCommand() *cobra.Command {
 		}
 		o.Antrea = foreign
 		return controller.Run(ctx, cfg, o)
-	})
+	}, antrea.SharedGroups)
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		if kept, err = past.Bounds(); err != nil {
 			return err
