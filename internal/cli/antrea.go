@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 )
 
 // AntreaFlags say whether an Antrea Controller computes the policies, and where it is.
@@ -38,4 +40,12 @@ func (f *AntreaFlags) Config(cluster *rest.Config) (func() (*rest.Config, error)
 		}, nil
 	}
 	return nil, nil
+}
+
+// SharedGroups are the API groups whose definitions an Antrea installation brings as well.
+func (f *AntreaFlags) SharedGroups() []string {
+	if f.kubeconfig == "" && !f.aggregated {
+		return nil
+	}
+	return []string{antreav1beta1.GroupVersion().Group}
 }

@@ -17,6 +17,7 @@ func NewControllerCommand() *cobra.Command {
 	var api controller.APIOptions
 	var antrea AntreaFlags
 	var access AccessFlags
+	var past HistoryFlags
 	serving := servingFlags{api: &api}
 	cmd := &cobra.Command{
 		Use:   "controller",
@@ -43,6 +44,9 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 				return err
 			}
 			if o.Antrea, err = antrea.Config(cfg); err != nil {
+				return err
+			}
+			if o.History, err = past.Bounds(); err != nil {
 				return err
 			}
 			if err := serving.apply(&o); err != nil {
@@ -77,6 +81,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	antrea.Register(f)
 	RegisterAuditLog(f, &o.AuditLog)
 	access.Register(f)
+	past.Register(f)
 	RegisterInstance(f, &o.Instance)
 	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log every round of computation")

@@ -44,6 +44,8 @@ type Options struct {
 	Workers int
 	// Metrics may be nil.
 	Metrics *Metrics
+	// History is told of the policies, groups and tiers that come and go; nil if nobody is.
+	History History
 }
 
 // Controller is the loop. See the package comment; use New.
@@ -125,6 +127,9 @@ func (c *Controller) Start(ctx context.Context) error {
 	workers.Go(func() { c.upstream.follow(ctx) })
 	if !c.awaitSources(ctx, sources) {
 		return nil
+	}
+	if c.Options.History != nil {
+		c.Options.History.Synced()
 	}
 	c.round()
 	close(c.computed)

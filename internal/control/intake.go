@@ -157,15 +157,20 @@ func (c *Controller) handler(k kind) toolscache.ResourceEventHandler {
 			c.intake.remove(inputKey{kind: k, NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: o.Name}})
 		case client.Object:
 			c.intake.remove(keyOf(k, o))
+			c.tellHistory(k, o, true)
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { c.intake.put(k, o) },
+		AddFunc: func(o any) {
+			c.intake.put(k, o)
+			c.tellHistory(k, o, false)
+		},
 		UpdateFunc: func(before, after any) {
 			if k.isPolicy() && before.(client.Object).GetUID() != after.(client.Object).GetUID() {
 				gone(before)
 			}
 			c.intake.put(k, after)
+			c.tellHistory(k, after, false)
 		},
 		DeleteFunc: func(o any) {
 			if d, ok := o.(toolscache.DeletedFinalStateUnknown); ok {

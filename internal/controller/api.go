@@ -117,7 +117,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		Queries: policies, Statistics: book, Enforcers: o.API.Enforcers, Metrics: o.metrics.api,
 		Version: o.Version, Service: types.NamespacedName{Namespace: APINamespace, Name: APIService},
 		Pod: types.NamespacedName{Namespace: os.Getenv(envPodNamespace), Name: os.Getenv(envPodName)}, Node: os.Getenv(envNodeName),
-		Webhooks: webhook.Handlers(webhook.Reading{Reader: mgr.GetClient(), Proven: o.API.WebhookClientCA != ""}, webhook.Reading{Reader: mgr.GetAPIReader(), Live: true}),
+		Webhooks: webhook.Witnessed(webhook.Reading{Reader: mgr.GetClient(), Proven: o.API.WebhookClientCA != ""}, webhook.Reading{Reader: mgr.GetAPIReader(), Live: true}, o.witness()),
 		Limits:   o.API.Limits,
 		Logger:   o.Log.WithName("api"),
 	})

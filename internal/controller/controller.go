@@ -28,12 +28,14 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	nephelev1alpha1 "github.com/nephele-io/nephele/api/nephele/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud/audit"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/history"
 )
 
 // settleTime is how long the realizer waits after a change for more changes: long enough to see what one "kubectl apply" of several
@@ -73,19 +75,22 @@ type Options struct {
 	NoClouds bool
 	// Access is what accounts may use of this process, and how much is taken from them.
 	Access Access
+	// History bounds the history of policies that is kept.
+	History history.Bounds
 	// Instance says how this process makes itself known to others with the same cluster id.
 	Instance InstanceOptions
 
 	loopback *loopback
 	metrics  *controllerMetrics
 	record   *audit.Record
+	past     *past
 }
 
 // Scheme returns a scheme with every kind that the controller and the commands read or write.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme,
-		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme,
+		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme, nephelev1alpha1.AddToScheme,
 		upstreamv1alpha1.Install, upstreamv1alpha2.Install} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
@@ -145,6 +150,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	defer closeRecord(o.record)
+	o.past = newPast(mgr, o)
 	if err := assemble(ctx, mgr, id, o); err != nil {
 		return err
 	}
@@ -173,7 +179,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 	if err != nil {
 		return err
 	}
-	clouds, err := openClouds(ctx, o.metrics.clouds, CloudParts{Cluster: id, Access: o.Access, Audit: o.record, Paced: true})
+	clouds, err := openClouds(ctx, o.metrics.clouds, CloudParts{Cluster: id, Access: o.Access, Audit: o.past.audit(o.record), Paced: true})
 	if err != nil {
 		return err
 	}
@@ -252,12 +258,12 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options) error 
 	}
 	policies, err := control.New(control.Options{
 		Informers: mgr.GetCache(), Client: mgr.GetClient(), Discovery: kinds, Recorder: mgr.GetEventRecorder("nephele-policy"), Clock: clk, Logger: o.Log.WithName("policy"),
-		Store: store, Metrics: o.metrics.policy,
+		Store: store, Metrics: o.metrics.policy, History: o.past.observer(),
 	})
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(policies); err != nil {
+	if err := errors.Join(o.past.start(mgr, o), mgr.Add(policies)); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	if o.API == nil {

@@ -64,6 +64,7 @@ func kinds() []schema.GroupVersionKind {
 		{"crd.antrea.io", "v1beta1", []string{"NetworkPolicy", "ClusterNetworkPolicy", "Tier", "Group", "ClusterGroup", "AntreaControllerInfo", "AntreaAgentInfo"}},
 		{"crd.antrea.io", "v1alpha2", []string{"ExternalEntity"}},
 		{"crd.antrea.io", "v1alpha1", []string{"ExternalNode"}},
+		{"nephele.io", "v1alpha1", []string{"PolicyRevision", "ClusterPolicyRevision"}},
 		{"networking.k8s.io", "v1", []string{"NetworkPolicy"}},
 		{"policy.networking.k8s.io", "v1alpha1", []string{"AdminNetworkPolicy", "BaselineAdminNetworkPolicy"}},
 		{"policy.networking.k8s.io", "v1alpha2", []string{"ClusterNetworkPolicy"}},

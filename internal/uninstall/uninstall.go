@@ -44,8 +44,8 @@ const (
 // The names by which what is ours is known.
 const (
 	nameLabel, managedLabel, ours = "app.kubernetes.io/name", "app.kubernetes.io/managed-by", "nephele"
-	// cloudGroup has the definitions that are ours alone, policyGroup those that an Antrea installation shares.
-	cloudGroup, policyGroup = "crd.cloud.antrea.io", "crd.antrea.io"
+	// cloudGroup and historyGroup have the definitions that are ours alone, policyGroup those that an Antrea installation shares.
+	cloudGroup, historyGroup, policyGroup = "crd.cloud.antrea.io", "nephele.io", "crd.antrea.io"
 )
 
 // Options say what to do.
@@ -237,7 +237,7 @@ func (u *run) definitions(ctx context.Context) error {
 	var gone []string
 	for _, name := range u.Definitions {
 		_, group, _ := strings.Cut(name, ".")
-		if group != cloudGroup && (!u.Policies || group != policyGroup) {
+		if group != cloudGroup && group != historyGroup && (!u.Policies || group != policyGroup) {
 			continue
 		}
 		d := &metav1.PartialObjectMetadata{}

@@ -83,10 +83,13 @@ func Paths() []string {
 //
 // All together take a bounded amount of memory, whoever asks: a question that is too large is refused with 413, one too many with 429
 // and the wish to ask again.
-func Handlers(cached, live State) map[string]http.Handler {
+func Handlers(cached, live State) map[string]http.Handler { return Witnessed(cached, live, nil) }
+
+// Witnessed returns Handlers that tell a witness of what they let pass; nil if there is none.
+func Witnessed(cached, live State, witness Witness) map[string]http.Handler {
 	out, l := map[string]http.Handler{}, newLimits()
 	for _, h := range Hooks() {
-		out[h.Path] = &handler{h, &states{cached, limited{live, l}}, l}
+		out[h.Path] = &handler{h, &states{cached, limited{live, l}}, l, witness}
 	}
 	return out
 }

@@ -49,9 +49,10 @@ type operation struct {
 
 // handler answers the questions of one hook.
 type handler struct {
-	hook   Hook
-	state  *states
-	limits *limits
+	hook    Hook
+	state   *states
+	limits  *limits
+	witness Witness
 }
 
 // ServeHTTP implements http.Handler.
@@ -130,6 +131,7 @@ func (h *handler) respond(ctx context.Context, in *admissionv1.AdmissionRequest)
 		}
 	default:
 		out.Allowed = true
+		h.saw(in)
 		if len(a.patch) == 0 {
 			return out, nil
 		}

@@ -246,7 +246,7 @@ func TestMessages(t *testing.T) {
 	l := newLab(t, sim.Options{})
 	l.server.Faults().Add(ec2.Fault{Action: "AssumeRole", Code: "AccessDenied", Message: "not yours", Times: -1})
 	for want, p := range map[string]*aws.Provider{
-		"GetCallerIdentity: AccessDenied (Auth): no usable credentials: not yours [request": l.open(aws.Config{
+		"GetCallerIdentity: AccessDenied (Auth): no usable credentials: not yours [POST ": l.open(aws.Config{
 			Credential: v1alpha1.AWSCredential{RoleArn: "arn:aws:iam::123456789012:role/x"},
 			Ambient:    l.ambient(credentials.NewStaticCredentialsProvider(estate.DefaultAccessKeyID, estate.DefaultSecret, ""))}),
 		"GetCallerIdentity (Auth): no usable credentials: failed to refresh cached credentials, none here": l.open(aws.Config{

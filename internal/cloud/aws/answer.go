@@ -43,6 +43,16 @@ func (e *answerError) told() string {
 	return strings.TrimSpace(text) + ": " + e.line
 }
 
+// asked says what was asked and with which status that was answered.
+func (e *answerError) asked() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s: %d %s", e.method, e.url, e.status, http.StatusText(e.status)))
+}
+
+// worded reports whether an error of the SDK has a message of the cloud. One that has only a code is told with what came back.
+func worded(api smithy.APIError) bool {
+	return api.ErrorMessage() != "" && api.ErrorMessage() != "UnknownError"
+}
+
 // understood reports whether an error of the SDK has words of the cloud: a code of its own, or a message.
 func understood(api smithy.APIError) bool {
 	code, message := api.ErrorCode(), api.ErrorMessage()

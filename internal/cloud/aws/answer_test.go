@@ -44,3 +44,34 @@ func TestWhatIsNotUnderstoodIsShown(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsNameWhatWasAsked: an error with a code of the cloud names the call, the URL and the status as well, and where the cloud has no words
+// for its code, the first line of what came back. What stands in the query of the URL is not told.
+func TestErrorsNameWhatWasAsked(t *testing.T) {
+	for name, c := range map[string]struct {
+		status     int
+		body, want string
+	}{
+		"a code with words": {http.StatusForbidden, `<ErrorResponse><Error><Code>InvalidClientTokenId</Code><Message>The security token is invalid.</Message></Error><RequestId>r-1</RequestId></ErrorResponse>`,
+			"GetCallerIdentity: InvalidClientTokenId (Auth): The security token is invalid. [POST URL/: 403 Forbidden] [request r-1]"},
+		"a code without words": {http.StatusForbidden, "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>\nmore",
+			"GetCallerIdentity: AccessDenied (Auth): POST URL/ was answered with 403 Forbidden: <ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>"},
+		"neither": {http.StatusBadRequest, "<ErrorResponse><Error/></ErrorResponse>",
+			"GetCallerIdentity (Terminal): POST URL/ was answered with 400 Bad Request: <ErrorResponse><Error/></ErrorResponse>"},
+	} {
+		server := record(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/xml")
+			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, c.body)
+		})
+		p, err := aws.New(aws.Config{Credential: v1alpha1.AWSCredential{AccessKeyID: "AKIA", AccessKeySecret: "s"}, Region: "eu-west-1", Endpoint: server.URL,
+			MaxAttempts: 1, UserAgent: "t"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.OwnerID(t.Context())
+		if want := strings.ReplaceAll(c.want, "URL", server.URL); err == nil || err.Error() != want {
+			t.Errorf("%s: %v\nwant %s", name, err, want)
+		}
+	}
+}

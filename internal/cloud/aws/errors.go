@@ -179,10 +179,14 @@ func plain(err error) error {
 			noCredentials = inner // an assumed role needs credentials of its own
 		}
 		msg = "no usable credentials: " + plain(noCredentials.err).Error()
-	case errors.As(err, &answered) && (!errors.As(err, &api) || !understood(api)):
+	case errors.As(err, &answered) && (!errors.As(err, &api) || !worded(api)):
 		msg = answered.told()
-	case errors.As(err, &api) && api.ErrorMessage() != "":
+	case errors.As(err, &api) && worded(api):
 		msg = api.ErrorMessage()
+		if answered != nil {
+			msg += " [" + answered.asked() + "]"
+		}
+		// Apart, because it is another one each time: who compares texts cuts it off.
 		var answer interface{ ServiceRequestID() string }
 		if errors.As(err, &answer) && answer.ServiceRequestID() != "" {
 			msg += " [request " + answer.ServiceRequestID() + "]"

@@ -236,6 +236,8 @@ func (w *worker) task() (t task, ok bool) {
 func (w *worker) round(ctx context.Context) (bool, error) {
 	var last error
 	var known observation // what of the cloud is known, but for what was touched since
+	ignored := ""         // what was changed and is not to be seen
+	w.books.ledgers = nil
 	w.blocks.begin()
 	w.unmarkable.begin()
 	w.stuck = nil
@@ -265,6 +267,7 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 			w.publishUnread(ctx, t, seen.unread, err)
 			return false, err
 		}
+		ignored = w.books.ignored(seen)
 		if n < maxRestarts && !t.acct.Releasing && !w.mirror.Unchanged(t.version) {
 			continue // objects that belong together may have come in part
 		}
@@ -303,10 +306,7 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 			return false, last
 		}
 	}
-	err := fmt.Errorf("the cloud is still not as planned after %d plans in a row; does somebody else change it?", maxPlans)
-	if last != nil {
-		err = fmt.Errorf("the cloud is still not as planned after %d plans in a row: %w", maxPlans, last)
-	}
+	err := notAsPlanned(last, ignored)
 	w.fail(ctx, err)
 	return false, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/internal/cli"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 	"github.com/nephele-io/nephele/standalone/internal/demo"
 	"github.com/nephele-io/nephele/standalone/internal/up"
@@ -45,6 +46,8 @@ func upCommand() *cobra.Command {
 	var access controller.Access
 	var instance controller.InstanceOptions
 	var audit string
+	var past cli.HistoryFlags
+	var kept history.Bounds
 	var cmd *cobra.Command
 	cmd = up.NewCommand(crd.FS(), func(ctx context.Context, cfg *rest.Config, home up.Home) error {
 		foreign, err := antrea.Config(cfg)
@@ -54,14 +57,17 @@ func upCommand() *cobra.Command {
 		if cmd.Flags().Changed("audit-log") {
 			home.Audit = audit
 		}
-		o := controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: access, MetricsAddress: metrics, AuditLog: home.Audit, Version: cli.Version(), Instance: instance, Lease: lease()}
+		o := controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: access, MetricsAddress: metrics, AuditLog: home.Audit, Version: cli.Version(), Instance: instance, History: kept, Lease: lease()}
 		if foreign == nil {
 			return serve(ctx, cfg, home, api, o)
 		}
 		o.Antrea = foreign
 		return controller.Run(ctx, cfg, o)
-	})
+	}, antrea.SharedGroups)
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
+		if kept, err = past.Bounds(); err != nil {
+			return err
+		}
 		access, err = accessFlags.Access() // before anything starts
 		return err
 	}
@@ -72,6 +78,7 @@ func upCommand() *cobra.Command {
 	cli.RegisterEnforcers(cmd.Flags(), &api)
 	accessFlags.Register(cmd.Flags(), egress.Loopback)
 	cli.RegisterInstance(cmd.Flags(), &instance)
+	past.Register(cmd.Flags())
 	return cmd
 }
 
@@ -84,7 +91,7 @@ func lease() controller.LeaseOptions {
 
 // runController is serve with the usual options.
 func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
-	o := controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: controller.LocalAccess(), AuditLog: home.Audit, Version: cli.Version(), Lease: lease()}
+	o := controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: controller.LocalAccess(), AuditLog: home.Audit, Version: cli.Version(), History: history.DefaultBounds(), Lease: lease()}
 	return serve(ctx, cfg, home, controller.APIOptions{}, o)
 }
 

@@ -11,10 +11,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -122,6 +124,59 @@ func TestInstallCRDs(t *testing.T) {
 	}
 	if err := server(t).InstallCRDs(t.Context(), os.DirFS("testdata/crd")); err != nil {
 		t.Errorf("install again: %v", err)
+	}
+}
+
+// TestSharedCRDsAreLeftAlone: a definition that somebody else has installed stays as it is where its group is shared, and is put right where it is
+// not.
+func TestSharedCRDsAreLeftAlone(t *testing.T) {
+	widgetClient(t, newNamespace(t, "shared"))
+	cp := server(t)
+	crds, err := apiextensions.NewForConfig(cp.RestConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "widgets.test.nephele.example"
+	scope := func() string {
+		t.Helper()
+		crd, err := crds.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Description
+	}
+	install := func(shared ...string) {
+		t.Helper()
+		if err := cp.InstallCRDs(t.Context(), os.DirFS("testdata/crd"), shared...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := scope()
+	install(widgets.Group)
+	if got := scope(); got != before {
+		t.Fatalf("our own one became %q", got)
+	}
+	patch := []byte(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/description","value":"theirs"}]`)
+	if _, err := crds.ApiextensionsV1().CustomResourceDefinitions().Patch(t.Context(), name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
+		t.Fatal(err)
+	}
+	install(widgets.Group, "another.group")
+	if got := scope(); got != "theirs" {
+		t.Errorf("where the group is shared it became %q", got)
+	}
+	if err := crds.ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is gone", func(ctx context.Context) error {
+		_, err := crds.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("still there: %v", err)
+	})
+	install(widgets.Group)
+	if got := scope(); got != before {
+		t.Errorf("what is missing is installed as %q", got)
 	}
 }
 

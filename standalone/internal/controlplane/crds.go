@@ -26,8 +26,8 @@ const establishedPoll = 20 * time.Millisecond
 
 // InstallCRDs applies every CustomResourceDefinition in manifests, files ending in .yaml with one object each, server-side and
 // whoever owned their fields before. It returns when each is established and all its served versions can be discovered. It waits
-// until ctx ends and can be repeated.
-func (cp *ControlPlane) InstallCRDs(ctx context.Context, manifests fs.FS) error {
+// until ctx ends and can be repeated. Definitions of the groups in shared that somebody else has installed stay as they are.
+func (cp *ControlPlane) InstallCRDs(ctx context.Context, manifests fs.FS, shared ...string) error {
 	crds, err := readCRDs(manifests)
 	if err != nil {
 		return err
@@ -37,7 +37,18 @@ func (cp *ControlPlane) InstallCRDs(ctx context.Context, manifests fs.FS) error 
 		return err
 	}
 	force := true
+	var ours []*apiextensionsv1.CustomResourceDefinition
 	for _, crd := range crds {
+		if slices.Contains(shared, crd.Spec.Group) {
+			others, err := installedByOthers(ctx, client, crd.Name)
+			if err != nil {
+				return err
+			}
+			if others {
+				continue
+			}
+		}
+		ours = append(ours, crd)
 		data, err := json.Marshal(crd)
 		if err != nil {
 			return fmt.Errorf("encode CustomResourceDefinition %s: %w", crd.Name, err)
@@ -48,12 +59,26 @@ func (cp *ControlPlane) InstallCRDs(ctx context.Context, manifests fs.FS) error 
 			return fmt.Errorf("apply CustomResourceDefinition %s: %w", crd.Name, err)
 		}
 	}
-	for _, crd := range crds {
+	for _, crd := range ours {
 		if err := awaitCRD(ctx, client, crd); err != nil {
 			return fmt.Errorf("wait for CustomResourceDefinition %s: %w", crd.Name, err)
 		}
 	}
 	return nil
+}
+
+// installedByOthers reports whether a CustomResourceDefinition is there whose spec somebody else than InstallCRDs has written to.
+func installedByOthers(ctx context.Context, client apiextensions.Interface, name string) (bool, error) {
+	there, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read CustomResourceDefinition %s: %w", name, err)
+	}
+	return slices.ContainsFunc(there.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
+		return m.Manager != fieldManager && m.Subresource == ""
+	}), nil
 }
 
 func readCRDs(manifests fs.FS) ([]*apiextensionsv1.CustomResourceDefinition, error) {

@@ -48,7 +48,7 @@ func TestPersonas(t *testing.T) {
 		return out
 	}
 	readAll := slices.Concat(read(cloud, "cloudprovideraccounts", "cloudentityselectors", "virtualmachines", "vpcs"),
-		read(antrea, "networkpolicies", "groups", "externalentities", "externalnodes"))
+		read(antrea, "networkpolicies", "groups", "externalentities", "externalnodes"), read("nephele.io", "policyrevisions"))
 	policies := slices.Concat(verbs(antrea, "networkpolicies", write...), verbs(antrea, "groups", write...))
 	accounts := verbs(cloud, "cloudprovideraccounts", append(slices.Clone(write), "use")...)
 	selectors := verbs(cloud, "cloudentityselectors", write...)
@@ -59,6 +59,7 @@ func TestPersonas(t *testing.T) {
 		verbs(antrea, "externalentities", write...), verbs(antrea, "externalnodes", write...), verbs(antrea, "tiers", append(slices.Clone(write), "use")...),
 		verbs(cloud, "cloudprovideraccounts/status", "update", "patch"), verbs(cloud, "cloudentityselectors/status", "update", "patch"), verbs(cloud, "virtualmachines/status", "update", "patch"),
 		verbs(antrea, "networkpolicies/status", "update", "patch"), verbs(computed, "networkpolicies/status", "create"),
+		verbs("nephele.io", "policyrevisions", write...), verbs("nephele.io", "policyrevisions/status", "update", "patch"),
 		verbs("", "secrets", append(slices.Clone(write), "get", "list", "watch")...), verbs("", "namespaces", "create", "update", "patch"), verbs("", "pods", write...),
 		verbs("rbac.authorization.k8s.io", "rolebindings", write...), verbs("rbac.authorization.k8s.io", "roles", append(slices.Clone(write), "bind", "escalate")...),
 		verbs("admissionregistration.k8s.io", "validatingadmissionpolicies", write...), verbs("", "users", "impersonate"), verbs("", "serviceaccounts", "impersonate"),

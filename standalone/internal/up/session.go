@@ -40,6 +40,8 @@ type Config struct {
 	Listen  string
 	// CRDs are the CustomResourceDefinitions to install, one per file.
 	CRDs fs.FS
+	// Shared returns the groups of those that somebody else may have installed; what is there of them stays as it is. Nil means none.
+	Shared func() []string
 	// Controller is run as soon as these are served, and awaited until it is ready. With nil only the control plane runs.
 	Controller RunController
 	// Progress receives a line when something takes longer than a second; Terminal says whether its lines can be rewritten.
@@ -79,7 +81,11 @@ func Run(ctx context.Context, cfg Config, during func(ctx context.Context, s Ses
 		return err
 	}
 	steps.Step("installing CustomResourceDefinitions")
-	if err := cp.InstallCRDs(ctx, cfg.CRDs); err != nil {
+	var shared []string
+	if cfg.Shared != nil {
+		shared = cfg.Shared()
+	}
+	if err := cp.InstallCRDs(ctx, cfg.CRDs, shared...); err != nil {
 		return err
 	}
 	// At every start, so that a new version brings its own, and what somebody has taken away is put back.

@@ -1,0 +1,92 @@
+package controller
+
+import (
+	"fmt"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/nephele-io/nephele/internal/apiserver/webhook"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/history"
+)
+
+// past joins the history of policies with those who tell it something. A nil past keeps none.
+type past struct {
+	recorder *history.Recorder
+	authors  *history.Authors
+	metrics  *history.Metrics
+}
+
+// newPast returns the history of this process; nil if none is to be kept, or if an Antrea Controller has the policies.
+func newPast(mgr manager.Manager, o Options) *past {
+	if o.Antrea != nil || o.History.PerObject <= 0 {
+		return nil
+	}
+	p := &past{authors: history.NewAuthors(), metrics: history.NewMetrics()}
+	p.recorder = history.New(history.Options{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Log: o.Log.WithName("history"), Bounds: o.History,
+		Authors: p.authors, Metrics: p.metrics,
+	})
+	return p
+}
+
+// start makes the manager run it.
+func (p *past) start(mgr manager.Manager, o Options) error {
+	if p == nil {
+		return nil
+	}
+	if err := o.metrics.show(p.metrics); err != nil {
+		return err
+	}
+	if err := mgr.Add(p.recorder); err != nil {
+		return fmt.Errorf("keep the history of policies: %w", err)
+	}
+	return nil
+}
+
+// observer is who is told of policies.
+func (p *past) observer() control.History {
+	if p == nil {
+		return nil
+	}
+	return p.recorder
+}
+
+// witness is who is told of authors: nobody, unless it is certain that only kube-apiserver asks the webhooks.
+func (o Options) witness() webhook.Witness {
+	if o.past == nil || o.API == nil || o.API.WebhookClientCA == "" {
+		return nil
+	}
+	return o.past.authors
+}
+
+// audit is the record of changes of which the history hears, too.
+func (p *past) audit(record Auditor) Auditor {
+	if p == nil {
+		return record
+	}
+	return overheard{record, p.recorder}
+}
+
+// overheard is a record of changes of which the history hears.
+type overheard struct {
+	Auditor
+	history *history.Recorder
+}
+
+// Begin implements Auditor.
+func (a overheard) Begin(c cloud.Call) (end func(cloud.Outcome)) {
+	ended := a.Auditor.Begin(c)
+	return func(o cloud.Outcome) {
+		ended(o)
+		failure := ""
+		if o.Err != nil {
+			failure = o.Err.Error()
+		}
+		for _, p := range c.Policies {
+			a.history.Called(c.Account, p, c.Name, failure)
+		}
+	}
+}
