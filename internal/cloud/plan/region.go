@@ -35,7 +35,7 @@ type regionState struct {
 	strangerCache map[*network]addrset.Set
 
 	byFormer map[string][]*nic // native group -> interfaces that natively belong to it
-	byHeld map[string][]*nic // group -> interfaces that hold it now
+	byHeld   map[string][]*nic // group -> interfaces that hold it now
 
 	peerCache   map[peerKey]addrset.Set
 	nativeCache map[nativeKey]addrset.Set
