@@ -131,9 +131,12 @@ type nic struct {
 func (n *nic) taken() bool { return len(n.ours) > 0 && n.recorded != nil }
 
 // controlled reports whether the interface is under our control, though somebody may have put it into
-// other groups. One that holds just its own groups again is not: it may be half way to us, or back.
+// other groups. One that holds its own groups, with or without ours, is not: it may be half way to us, or back.
 func (n *nic) controlled() bool {
-	return n.taken() || n.recorded != nil && n.alien == "" && !slices.Equal(n.recorded, n.foreign)
+	if n.taken() {
+		return len(without(n.recorded, n.foreign)) > 0
+	}
+	return n.recorded != nil && n.alien == "" && !slices.Equal(n.recorded, n.foreign)
 }
 
 // vmState is a selected VM.

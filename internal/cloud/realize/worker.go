@@ -401,6 +401,15 @@ func (w *worker) leftover(on []*cloud.Snapshot, res *plan.Result) error {
 			}
 		}
 	}
+	refused := w.blocks.all()
+	for _, s := range on {
+		for i := range s.Interfaces {
+			n := &s.Interfaces[i]
+			if _, is := refused[plan.InterfaceKey{Region: s.Region, ID: n.ID}]; is && plan.Former(n) != nil {
+				ids = append(ids, s.Region+"/"+n.ID)
+			}
+		}
+	}
 	if len(ids) == 0 {
 		return nil
 	}
@@ -410,10 +419,10 @@ func (w *worker) leftover(on []*cloud.Snapshot, res *plan.Result) error {
 	if u := res.Records.Unproven; len(u) > 0 {
 		why = ": " + u[0].Interface + ": " + u[0].Message
 	}
-	if blocked := blockedText(w.blocks.all()); blocked != "" {
+	if blocked := blockedText(refused); blocked != "" {
 		why = ": the cloud refuses to change interfaces: " + blocked
 	}
-	return fmt.Errorf("the account cannot be given back yet, groups of ours are left (%s)%s", strings.Join(ids[:min(len(ids), 5)], ", "), why)
+	return fmt.Errorf("the account cannot be given back yet, something of ours is left (%s)%s", strings.Join(ids[:min(len(ids), 5)], ", "), why)
 }
 
 // replannable tells the errors after which a new observation and plan is the right answer at once.
