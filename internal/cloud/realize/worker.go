@@ -35,6 +35,9 @@ type worker struct {
 	// wake and touched have room for one token each: a change that comes while a round is running leads to one more round. wake is
 	// for the computed objects, touched for the account.
 	wake, touched chan struct{}
+	// news counts how often something about the account may have changed, and seen is the count at which it was the same as in the
+	// last round; see accountChanged.
+	news, seen atomic.Uint64
 	// last is the account as the last round saw it; only run's goroutine uses it.
 	last Account
 
@@ -155,12 +158,21 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// accountChanged reports whether the account is another than in the last round, apart from its snapshots.
+// accountChanged reports whether the account is another than in the last round, apart from its snapshots. That is looked at once
+// after each time that something about it may have changed.
 func (w *worker) accountChanged() bool {
+	news := w.news.Load()
+	if w.seen.Load() == news {
+		return false
+	}
 	now, ok := w.r.Accounts.Account(w.key)
-	return !ok || now.Provider != w.last.Provider || now.Releasing != w.last.Releasing || !slices.Equal(now.Regions, w.last.Regions) ||
+	changed := !ok || now.Provider != w.last.Provider || now.Releasing != w.last.Releasing || !slices.Equal(now.Regions, w.last.Regions) ||
 		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Shared, w.last.Shared) || !maps.Equal(now.Modes, w.last.Modes) ||
 		!maps.EqualFunc(now.Confirmed, w.last.Confirmed, slices.Equal) || now.brakesOtherwise(w.last)
+	if !changed {
+		w.seen.Store(news)
+	}
+	return changed
 }
 
 // settle waits a moment, and while changes keep coming for some more, so that changes that come together become one plan; false if ctx
