@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -35,9 +36,9 @@ type worker struct {
 	// wake and touched have room for one token each: a change that comes while a round is running leads to one more round. wake is
 	// for the computed objects, touched for the account.
 	wake, touched chan struct{}
-	// news counts how often something about the account may have changed, and seen is the count at which it was the same as in the
+	// news counts how often something about the account may have changed, and unmoved is the count at which it was the same as in the
 	// last round; see accountChanged.
-	news, seen atomic.Uint64
+	news, unmoved atomic.Uint64
 	// last is the account as the last round saw it; only run's goroutine uses it.
 	last Account
 
@@ -162,7 +163,7 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 // after each time that something about it may have changed.
 func (w *worker) accountChanged() bool {
 	news := w.news.Load()
-	if w.seen.Load() == news {
+	if w.unmoved.Load() == news {
 		return false
 	}
 	now, ok := w.r.Accounts.Account(w.key)
@@ -170,7 +171,7 @@ func (w *worker) accountChanged() bool {
 		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Shared, w.last.Shared) || !maps.Equal(now.Modes, w.last.Modes) ||
 		!maps.EqualFunc(now.Confirmed, w.last.Confirmed, slices.Equal) || now.brakesOtherwise(w.last)
 	if !changed {
-		w.seen.Store(news)
+		w.unmoved.Store(news)
 	}
 	return changed
 }
