@@ -2,7 +2,8 @@
 //
 // It owns the form of the record, a line of JSON when a call is about to be sent and one when it is over, and the file that the lines go to.
 // It promises that a call which took effect has a line, also if the process is killed while the call is on its way: the first line is
-// written before anything is sent, and nothing is kept back in the process. It does not promise to survive a power cut: lines are not forced
+// written before anything is sent, and nothing is kept back in the process. The exception are heartbeats, of which only what is new has
+// lines and the rest is counted; see beatOf. It does not promise to survive a power cut: lines are not forced
 // to the disk one by one. Text of strangers is cleaned and cut, lists are cut, and files are rotated, so that nobody can fill the disk.
 //
 // A record that cannot be written stops nothing: enforcement goes on, the line goes to the log instead, and Metrics count it.
@@ -61,6 +62,9 @@ type Record struct {
 	file io.WriteCloser // nil without one
 	// torn is set if what is in the file may not end with a line, and failed if the last line could not be written.
 	torn, failed bool
+
+	beating sync.Mutex
+	pulses  map[string]*pulse // see beatOf
 }
 
 // Open opens the record. That a file cannot be opened at all is a mistake that is better told at once than when the first call is made.
@@ -106,16 +110,33 @@ func (r *Record) Begin(c cloud.Call) (end func(cloud.Outcome)) {
 	began := r.o.Now()
 	l := newLine(c)
 	l.ID, l.Cluster = r.o.Run+"-"+strconv.FormatUint(r.last.Add(1), 10), r.o.ClusterID
-	l.Time, l.Phase = began, phaseBegin
-	if !r.write(l) {
-		r.log(l)
+	begin := func() {
+		l.Time, l.Phase = began, phaseBegin
+		if !r.write(l) {
+			r.log(l)
+		}
+	}
+	beat := beatOf(c)
+	quiet := r.quiet(beat, began)
+	if !quiet {
+		begin()
 	}
 	return func(o cloud.Outcome) {
-		l.Time, l.Phase = r.o.Now(), phaseEnd
-		l.Milliseconds = l.Time.Sub(began).Milliseconds()
-		l.end(o)
-		r.write(l)
-		r.log(l)
+		done := l
+		done.Time, done.Phase = r.o.Now(), phaseEnd
+		done.Milliseconds = done.Time.Sub(began).Milliseconds()
+		done.end(o)
+		if beat != "" {
+			var out bool
+			if out, done.Beats = r.leftOut(beat, done, quiet); out {
+				return
+			}
+			if quiet {
+				begin()
+			}
+		}
+		r.write(done)
+		r.log(done)
 	}
 }
 
@@ -146,8 +167,9 @@ func (r *Record) write(l line) bool {
 	return err == nil
 }
 
-// Close closes the file. Calls that are still on their way open it again when they are over.
+// Close writes what is left to be told, and closes the file. Calls that are still on their way open it again when they are over.
 func (r *Record) Close() error {
+	r.tellAll()
 	if r.file == nil {
 		return nil
 	}

@@ -48,6 +48,7 @@ type line struct {
 	RequestID    string       `json:"requestId,omitempty"`
 	Created      string       `json:"created,omitempty"`
 	Milliseconds int64        `json:"milliseconds,omitempty"`
+	Beats        int          `json:"beats,omitempty"`
 }
 
 // Where lists are cut. A call names no more objects, groups and rules than the quotas of the cloud and our own batches let it; this is for what
@@ -123,7 +124,7 @@ func (r *Record) log(l line) {
 		"call", l.Call, "objects", l.Objects, "before", text(l.Before), "after", text(l.After), "policies", l.Policies, "reason", l.Reason}
 	if l.Phase == phaseEnd {
 		kv = append(kv, "outcome", l.Outcome, "class", l.Class, "code", l.Code, "error", l.Error, "requestId", l.RequestID,
-			"created", l.Created, "milliseconds", l.Milliseconds)
+			"created", l.Created, "milliseconds", l.Milliseconds, "beats", l.Beats)
 	}
 	r.o.Log.Info("Cloud call", kv...)
 }

@@ -159,15 +159,14 @@ func (s *regionState) settleDependent(lost []*nic, dependent *nic, ref reference
 	return s.refuseTakeover(lost, dependent, ref)
 }
 
-// gone are the interfaces that natively belong to a group and do not hold it when all is done: those that are guarded, and those that the
-// cloud does not let us give back.
+// gone are the interfaces that natively belong to a group and do not hold it when all is done.
 func (s *regionState) gone(group string) (out []*nic) {
 	for _, n := range s.byFormer[group] {
 		if n.state == Guarded {
 			out = append(out, n)
 		}
 	}
-	return append(out, s.missed[group]...)
+	return out
 }
 
 // addTwins decides which rules somebody else's groups need beside those that name a group that guarded interfaces give up. It reports

@@ -493,7 +493,7 @@ func (s *regionState) goalInterfaceTags(n *nic) map[string]string {
 	}
 	_, signed := n.Tags[cloud.TagSignature]
 	switch {
-	case n.alien != "" || n.network.foreign != "" || n.unproven != "" || s.disputed(n):
+	case n.alien != "" || n.network.foreign != "" || n.unproven != "" || n.blocked != "" || s.disputed(n):
 	case n.state == Guarded && (n.recorded == nil || n.forged):
 		forget(out)
 		maps.Copy(out, formerTags(n.former))

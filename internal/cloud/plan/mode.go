@@ -56,7 +56,7 @@ func (s *regionState) pin() {
 	for i := range s.snap.Interfaces {
 		in := &s.snap.Interfaces[i]
 		still := in.VMID != "" && s.in.Modes[VMRef{s.snap.Region, in.VMID}].Still()
-		if !still && s.in.Blocked[InterfaceKey{s.snap.Region, in.ID}] == "" {
+		if !still && (s.in.Blocked[InterfaceKey{s.snap.Region, in.ID}] == "" || Former(in) != nil) {
 			continue
 		}
 		for _, id := range in.GroupIDs {
@@ -80,9 +80,14 @@ func (s *regionState) suspend(n *nic) {
 		s.note(n.ID, n.unproven)
 	case s.in.Blocked[InterfaceKey{s.snap.Region, n.ID}] != "":
 		n.blocked = s.in.Blocked[InterfaceKey{s.snap.Region, n.ID}]
-		n.alien = "the cloud refuses to change the interface " + n.ID + ": " + n.blocked
+		why := "the cloud refuses to change the interface " + n.ID + ": " + n.blocked
+		if n.taken() {
+			s.frozen[n] = why
+		} else {
+			n.alien = why
+		}
 		if n.recorded != nil {
-			s.note(n.ID, n.alien)
+			s.note(n.ID, why)
 		}
 	case m == Released:
 		n.released = why
@@ -96,7 +101,7 @@ func (s *regionState) suspend(n *nic) {
 // may make them wait.
 func (s *regionState) freeing() (out []Step) {
 	for _, n := range s.nics {
-		if s.mode(n) != BreakGlass || n.alien != "" || n.network.foreign != "" || len(n.ours) == 0 || n.unproven != "" {
+		if s.mode(n) != BreakGlass || n.alien != "" || n.network.foreign != "" || len(n.ours) == 0 || n.unproven != "" || n.blocked != "" {
 			continue
 		}
 		groups := slices.Sorted(slices.Values(s.restorable(n)))

@@ -35,9 +35,7 @@ type regionState struct {
 	strangerCache map[*network]addrset.Set
 
 	byFormer map[string][]*nic // native group -> interfaces that natively belong to it
-	// missed are the interfaces that the cloud refuses to change and that natively belong to a group which they do not hold, by group.
-	missed map[string][]*nic
-	byHeld map[string][]*nic // group -> interfaces that hold it now
+	byHeld   map[string][]*nic // group -> interfaces that hold it now
 
 	peerCache   map[peerKey]addrset.Set
 	nativeCache map[nativeKey]addrset.Set
@@ -117,7 +115,8 @@ type nic struct {
 	unproven string
 	// alien says why it cannot be controlled at all; empty if it can. elsewhere is that as far as another controller or account is the reason.
 	alien, elsewhere string
-	// blocked is what the cloud says why it refuses to change it; empty if it does not.
+	// blocked is what the cloud says why it refuses to change it; empty if it does not. If it is under control, it stays in the groups
+	// that it is in and allows what it allows; else it cannot be controlled.
 	blocked string
 	// released says why it must not hold anything of ours in the end; empty if it may.
 	released string
@@ -132,9 +131,12 @@ type nic struct {
 func (n *nic) taken() bool { return len(n.ours) > 0 && n.recorded != nil }
 
 // controlled reports whether the interface is under our control, though somebody may have put it into
-// other groups. One that holds just its own groups again is not: it may be half way to us, or back.
+// other groups. One that holds its own groups, with or without ours, is not: it may be half way to us, or back.
 func (n *nic) controlled() bool {
-	return n.taken() || n.recorded != nil && n.alien == "" && !slices.Equal(n.recorded, n.foreign)
+	if n.taken() {
+		return len(without(n.recorded, n.foreign)) > 0
+	}
+	return n.recorded != nil && n.alien == "" && !slices.Equal(n.recorded, n.foreign)
 }
 
 // vmState is a selected VM.
@@ -159,7 +161,7 @@ func newRegionState(c *computation, r Region) *regionState {
 	s := &regionState{
 		computation: c, whole: r.Snapshot, limits: r.Limits, remembered: r.Former,
 		networks: map[string]*network{}, groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{},
-		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, missed: map[string][]*nic{}, byHeld: map[string][]*nic{},
+		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, byHeld: map[string][]*nic{},
 		peerCache: map[peerKey]addrset.Set{}, nativeCache: map[nativeKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
 		actualCache: map[string][2]flow.Permit{}, halfCache: map[string][2]flow.Permit{}, meanings: map[string]string{}, noted: map[Note]bool{},
 		restrict: map[*nic][2]bool{},
@@ -256,14 +258,6 @@ func (s *regionState) indexInterfaces() {
 		}
 		for _, g := range n.GroupIDs {
 			s.byHeld[g] = append(s.byHeld[g], n)
-		}
-		if n.blocked == "" || !n.taken() {
-			continue
-		}
-		for _, g := range n.recorded {
-			if !slices.Contains(n.GroupIDs, g) {
-				s.missed[g] = append(s.missed[g], n)
-			}
 		}
 	}
 }

@@ -158,9 +158,6 @@ func (s *regionState) guardDependents() (refused bool) {
 			vacate(n.former)
 		}
 	}
-	for _, g := range sortedKeys(s.missed) {
-		vacate([]string{g})
-	}
 	for len(queue) > 0 {
 		group := queue[0]
 		queue = queue[1:]
@@ -174,12 +171,11 @@ func (s *regionState) guardDependents() (refused bool) {
 				if len(lost) == 0 {
 					continue
 				}
-				ours := dependent.vm != nil && s.controllable(dependent) == ""
-				if ours && !slices.ContainsFunc(lost, func(n *nic) bool { return n.state == Guarded }) {
-					continue // it is given back although somebody it depends on cannot be
-				}
-				if ours && (dependent.released == "" || dependent.taken() && slices.ContainsFunc(lost, s.onlyWaits)) {
+				waits := dependent.taken() && slices.ContainsFunc(lost, s.onlyWaits)
+				ours := dependent.vm != nil && dependent.released == ""
+				if s.controllable(dependent) == "" && (ours || waits) {
 					dependent.state = Guarded
+					s.noteWait(dependent, lost)
 					vacate(dependent.former)
 					continue
 				}
@@ -190,9 +186,23 @@ func (s *regionState) guardDependents() (refused bool) {
 	return refused
 }
 
-// onlyWaits reports whether the interface is guarded only until it can be given back. A released one that depends on it goes with it.
+// onlyWaits reports whether the interface is under control only until it can be given back: it waits for others, or the cloud
+// refuses to change it. A released one that depends on it goes with it.
 func (s *regionState) onlyWaits(n *nic) bool {
-	return n.taken() && s.frozen[n] == "" && (n.vm == nil || len(n.vm.effective) == 0) && s.restrict[n] != [2]bool{}
+	unwanted := n.taken() && (n.vm == nil || len(n.vm.effective) == 0)
+	return unwanted && (n.blocked != "" || s.frozen[n] == "" && s.restrict[n] != [2]bool{})
+}
+
+// noteWait notes for whom an interface stays under control that could be given back if the cloud did not refuse to give back another.
+func (s *regionState) noteWait(n *nic, lost []*nic) {
+	if !n.taken() || n.vm != nil && len(n.vm.effective) > 0 {
+		return
+	}
+	for _, on := range lost {
+		if on.blocked != "" {
+			s.note(n.ID, fmt.Sprintf("the interface %s stays under control, without policies, until the interface %s can be given back, with which it would lose flows: %s", n.ID, on.ID, s.frozen[on]))
+		}
+	}
 }
 
 // spareReferred refuses to take over interfaces whose groups rules of other accounts refer to: whom these rules concern is not known here, and

@@ -105,7 +105,7 @@ func TestOneInterfaceIsDenied(t *testing.T) {
 			end()
 			l.settle()
 			l.as(l.wanted())
-			l.deny("ops-1")
+			l.deny("db-1") // no group refers to that of the database
 			for _, p := range []policy.Policy{webIn(), inside(), dbNoShell()} {
 				l.engine.DeletePolicy(p.UID)
 			}
@@ -113,12 +113,63 @@ func TestOneInterfaceIsDenied(t *testing.T) {
 			l.until("the others are given back", func() bool {
 				now := l.holdings()
 				for name, vm := range l.vms {
-					if name != "ops-1" && !slices.Equal(now.NICs[vm.nic], before.NICs[vm.nic]) {
+					if name != "db-1" && !slices.Equal(now.NICs[vm.nic], before.NICs[vm.nic]) {
 						return false
 					}
 				}
 				return true
 			})
+		})
+	}
+}
+
+// TestDependentsOfARefusedInterfaceWait: those whose own groups name the group of an interface that the
+// cloud refuses to give back would lose their flows with it. They stay under control, without the
+// policies that are gone, say whom they wait for and why, and go with it. That the account is deleted
+// changes nothing about that: its end waits for the refused interface anyway.
+func TestDependentsOfARefusedInterfaceWait(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(*lab){
+		"policies deleted": func(l *lab) { l.engine.DeletePolicy(inside().UID); l.publish() },
+		"account deleted":  func(l *lab) { l.release() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, labConfig{})
+			before := l.holdings()
+			l.engine.PutPolicy(inside())
+			l.publish()
+			l.start()
+			l.settle()
+			old := l.wanted()
+			end := l.deny("ops-1")
+			w := &witness{l: l}
+			leave(l)
+			w.expect(old, l.wanted())
+			defer l.server.World().OnMutation(w.look)()
+			dependents := []string{"web-1", "web-2", "db-1"}
+			l.until("they say whom they wait for, and why", func() bool {
+				r, _ := l.realizer.Report(labAccount)
+				return r.Result != nil && r.Result.Plan.Empty() && !slices.ContainsFunc(dependents, func(vm string) bool {
+					return !slices.ContainsFunc(r.Result.Notes, func(n plan.Note) bool {
+						return n.Object == l.vms[vm].nic && strings.Contains(n.Message, l.vms["ops-1"].nic) && strings.Contains(n.Message, "an explicit deny")
+					})
+				})
+			})
+			l.as(l.wanted().without("ops-1"))
+			for _, vm := range dependents {
+				if slices.Equal(l.holdings().NICs[l.vms[vm].nic], before.NICs[l.vms[vm].nic]) {
+					t.Errorf("%s was given back", vm)
+				}
+			}
+			end()
+			l.settle()
+			if d := gocmp.Diff(before, l.holdings()); d != "" {
+				t.Error(d)
+			}
+			for _, wrong := range w.found {
+				t.Error(wrong)
+			}
 		})
 	}
 }

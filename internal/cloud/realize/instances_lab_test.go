@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
@@ -227,9 +230,28 @@ func newTwins(t *testing.T, cfg labConfig) (first *twin, copied func(name string
 		c.options.Clock = newHasty(offset)
 		c.options.Follower.Clock = newHasty(offset)
 		c.newProvider = first.newProvider
+		c.cluster = copyKey(t, first.cluster)
 		c.provide()
 		return c
 	}
+}
+
+// copyKey returns what of a cluster its copy has for signing records.
+func copyKey(t *testing.T, of client.Client) client.Client {
+	t.Helper()
+	var secrets corev1.SecretList
+	if err := of.List(t.Context(), &secrets); err != nil {
+		t.Fatal(err)
+	}
+	c := labObjects(t)
+	for i := range secrets.Items {
+		s := &secrets.Items[i]
+		s.ResourceVersion = ""
+		if err := c.Create(t.Context(), s); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	return c
 }
 
 // provide gives the instance that starts next a body.

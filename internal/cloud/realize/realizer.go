@@ -177,6 +177,7 @@ func (r *Realizer) touch(ctx context.Context, key string) {
 	case exists:
 		w.look(acct)
 		w.presence.notice(acct)
+		w.news.Add(1)
 		put(w.touched)
 	case w != nil:
 		w.cancel()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -35,6 +36,9 @@ type worker struct {
 	// wake and touched have room for one token each: a change that comes while a round is running leads to one more round. wake is
 	// for the computed objects, touched for the account.
 	wake, touched chan struct{}
+	// news counts how often something about the account may have changed, and unmoved is the count at which it was the same as in the
+	// last round; see accountChanged.
+	news, unmoved atomic.Uint64
 	// last is the account as the last round saw it; only run's goroutine uses it.
 	last Account
 
@@ -155,12 +159,21 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// accountChanged reports whether the account is another than in the last round, apart from its snapshots.
+// accountChanged reports whether the account is another than in the last round, apart from its snapshots. That is looked at once
+// after each time that something about it may have changed.
 func (w *worker) accountChanged() bool {
+	news := w.news.Load()
+	if w.unmoved.Load() == news {
+		return false
+	}
 	now, ok := w.r.Accounts.Account(w.key)
-	return !ok || now.Provider != w.last.Provider || now.Releasing != w.last.Releasing || !slices.Equal(now.Regions, w.last.Regions) ||
+	changed := !ok || now.Provider != w.last.Provider || now.Releasing != w.last.Releasing || !slices.Equal(now.Regions, w.last.Regions) ||
 		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Shared, w.last.Shared) || !maps.Equal(now.Modes, w.last.Modes) ||
 		!maps.EqualFunc(now.Confirmed, w.last.Confirmed, slices.Equal) || now.brakesOtherwise(w.last)
+	if !changed {
+		w.unmoved.Store(news)
+	}
+	return changed
 }
 
 // settle waits a moment, and while changes keep coming for some more, so that changes that come together become one plan; false if ctx
@@ -401,6 +414,15 @@ func (w *worker) leftover(on []*cloud.Snapshot, res *plan.Result) error {
 			}
 		}
 	}
+	refused := w.blocks.all()
+	for _, s := range on {
+		for i := range s.Interfaces {
+			n := &s.Interfaces[i]
+			if _, is := refused[plan.InterfaceKey{Region: s.Region, ID: n.ID}]; is && plan.Former(n) != nil {
+				ids = append(ids, s.Region+"/"+n.ID)
+			}
+		}
+	}
 	if len(ids) == 0 {
 		return nil
 	}
@@ -410,10 +432,10 @@ func (w *worker) leftover(on []*cloud.Snapshot, res *plan.Result) error {
 	if u := res.Records.Unproven; len(u) > 0 {
 		why = ": " + u[0].Interface + ": " + u[0].Message
 	}
-	if blocked := blockedText(w.blocks.all()); blocked != "" {
+	if blocked := blockedText(refused); blocked != "" {
 		why = ": the cloud refuses to change interfaces: " + blocked
 	}
-	return fmt.Errorf("the account cannot be given back yet, groups of ours are left (%s)%s", strings.Join(ids[:min(len(ids), 5)], ", "), why)
+	return fmt.Errorf("the account cannot be given back yet, something of ours is left (%s)%s", strings.Join(ids[:min(len(ids), 5)], ", "), why)
 }
 
 // replannable tells the errors after which a new observation and plan is the right answer at once.

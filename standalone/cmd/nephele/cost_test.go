@@ -281,7 +281,8 @@ type measurement struct {
 
 func (m *measurement) until(limit time.Duration, what string, done func() bool) {
 	m.Helper()
-	for begin := time.Now(); !done(); m.pass(200 * time.Millisecond) {
+	// To ask costs the program something as well.
+	for begin := time.Now(); !done(); m.pass(min(limit/100, 2*time.Second)) {
 		if time.Since(begin) > limit {
 			m.Fatalf("not after %s: %s", limit, what)
 		}
