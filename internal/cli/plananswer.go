@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // planAnswer is what the command plan prints. docs/plan.md documents every field.
@@ -28,10 +29,10 @@ type planAnswer struct {
 type accountPlan struct {
 	Account string `json:"account"`
 	// Error says why the account could not be read; the rest is empty then.
-	Error string        `json:"error,omitempty"`
-	Plan  plan.Document `json:"plan"`
+	Error string          `json:"error,omitempty"`
+	Plan  render.Document `json:"plan"`
 	// Further are the plans that follow when this one is done, each made on what the one before leads to.
-	Further []plan.Document `json:"further"`
+	Further []render.Document `json:"further"`
 	// TagsOnly is true if all that is to be done is to write tags: the account is as it should be, and no packet is decided otherwise.
 	TagsOnly bool `json:"tagsOnly,omitempty"`
 	// Wave is what is done first, if the account bounds what is done at once and that is less than the plan.
@@ -91,8 +92,8 @@ type plannedRefusal struct {
 
 // plannedWave is the beginning of a plan.
 type plannedWave struct {
-	MaxPerWave int           `json:"maxPerWave"`
-	Plan       plan.Document `json:"plan"`
+	MaxPerWave int             `json:"maxPerWave"`
+	Plan       render.Document `json:"plan"`
 }
 
 // plannedFlow is a failsafe flow.
@@ -162,7 +163,7 @@ func unread(f failedAccount) accountPlan {
 // newAccountPlan returns an answer in which every list is there.
 func newAccountPlan(key string) accountPlan {
 	return accountPlan{
-		Account: key, Plan: plan.Document{Account: key, Steps: []plan.DocumentStep{}}, Further: []plan.Document{}, Failsafe: []plannedFlow{},
+		Account: key, Plan: render.Document{Account: key, Steps: []render.DocumentStep{}}, Further: []render.Document{}, Failsafe: []plannedFlow{},
 		Quotas: []forecast.Quota{}, Reachability: []forecast.Change{},
 		Policies: []plannedPolicy{}, Refusals: []plannedRefusal{}, Warnings: []plannedNote{}, Drift: []plannedNote{}, Notes: []plannedNote{},
 	}
@@ -172,16 +173,16 @@ func newAccountPlan(key string) accountPlan {
 func (p plannedAccount) answer(provisional bool) accountPlan {
 	o, r := p.observedAccount, p.result
 	a := newAccountPlan(o.key)
-	setting := plan.Setting{Failsafe: p.failsafe, Provisional: provisional}
+	setting := render.Setting{Failsafe: p.failsafe, Provisional: provisional}
 	for _, region := range o.regions {
 		setting.Snapshots = append(setting.Snapshots, region.Snapshot)
 	}
-	describer := plan.NewDescriber(setting)
+	describer := render.NewDescriber(setting)
 	a.Plan = describer.Describe(r.Plan)
 	a.Plan.Account = o.key
 	if wave, more := r.Plan.Wave(p.maxPerWave, o.vmOf); more {
 		wave.Account = o.key
-		a.Wave = &plannedWave{MaxPerWave: p.maxPerWave, Plan: plan.NewDescriber(setting).Describe(wave)}
+		a.Wave = &plannedWave{MaxPerWave: p.maxPerWave, Plan: render.NewDescriber(setting).Describe(wave)}
 	}
 	a.Brake = p.brake
 	for _, round := range p.forecast.Rounds[1:] {
@@ -189,7 +190,7 @@ func (p plannedAccount) answer(provisional bool) accountPlan {
 			a.Further = append(a.Further, describer.Describe(round.Plan))
 		}
 	}
-	a.TagsOnly = tagsOnly(append([]plan.Document{a.Plan}, a.Further...)...)
+	a.TagsOnly = tagsOnly(append([]render.Document{a.Plan}, a.Further...)...)
 	for _, f := range p.failsafe {
 		a.Failsafe = append(a.Failsafe, flowsOfFailsafe(f)...)
 	}

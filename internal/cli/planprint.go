@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // listedPolicies is how many policies that need no attention are listed before the rest is counted.
@@ -201,7 +202,7 @@ func refusedPolicies(refusals []plannedRefusal) string {
 }
 
 // plan prints a plan.
-func (t *planText) plan(d plan.Document) error {
+func (t *planText) plan(d render.Document) error {
 	var text strings.Builder
 	if err := d.Print(&text, t.all); err != nil {
 		return err

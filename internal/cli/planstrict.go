@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // A warningReason says what a warning of the command plan is about. --tolerate takes them, and they
@@ -123,7 +124,7 @@ func (s *strictness) outcome(a *planAnswer) error {
 }
 
 // tagsOnly reports whether the plans change something, but nothing that decides about packets.
-func tagsOnly(plans ...plan.Document) bool {
+func tagsOnly(plans ...render.Document) bool {
 	steps := 0
 	for _, p := range plans {
 		steps += len(p.Steps)

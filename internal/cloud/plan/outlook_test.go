@@ -7,6 +7,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // TestOutlookOfHeldGroups: what would become of a planned VM that is under control counts the rules of the groups that it holds.
@@ -17,8 +18,8 @@ func TestOutlookOfHeldGroups(t *testing.T) {
 		in := e.input(e.History[0], f.clone())
 		modes(plan.Planned, 0, 1)(&in)
 		res := plan.Compute(in.WithoutPlanned(), lower.AWS{})
-		var sum plan.Outlook
-		for _, o := range res.Outlooks() {
+		var sum render.Outlook
+		for _, o := range render.Outlooks(res) {
 			sum.Add(o)
 		}
 		return sum.String()

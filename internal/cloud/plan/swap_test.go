@@ -11,6 +11,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // full is one VM with a policy of so many rules as its group can hold.
@@ -66,7 +67,7 @@ func TestReplacedRulesArePrinted(t *testing.T) {
 	e.History[0].Policies[0].Rules[0].Services[0].To = 1005
 	p := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer()).Plan
 	var text strings.Builder
-	if err := p.Print(&text); err != nil {
+	if err := render.Describe(p).Print(&text, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -77,7 +78,7 @@ func TestReplacedRulesArePrinted(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, text.String())
 		}
 	}
-	out, err := json.Marshal(p)
+	out, err := json.Marshal(render.Describe(p))
 	if want := `"replaced":[{"direction":"ingress","protocol":6,"from":1000,"to":1000,"peer":"198.51.100.0/32"}]`; err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("%s is missing in %s, %v", want, out, err)
 	}

@@ -1,4 +1,4 @@
-package plan
+package render
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
 // Outlook is what a plan would do to one VM, or to several.
@@ -28,9 +29,9 @@ type groupName struct{ region, network, key string }
 type groupOutlook struct{ added, removed [2]int }
 
 // outlookOfGroups returns what would become of the rules of groups. A rule that a plan adds and removes again does not count.
-func (p Plan) outlookOfGroups() map[groupName]groupOutlook {
+func outlookOfGroups(p plan.Plan) map[groupName]groupOutlook {
 	net := map[groupName]map[cloud.Rule]int{}
-	count := func(s Step, rules []cloud.Rule, n int) {
+	count := func(s plan.Step, rules []cloud.Rule, n int) {
 		name := groupName{region: s.Scope.Region, key: s.Op.Target}
 		if s.Op.Target == "" {
 			name.network, name.key = s.Network, "+"+s.Op.Group.Name
@@ -57,7 +58,11 @@ func (p Plan) outlookOfGroups() map[groupName]groupOutlook {
 	for name, rules := range net {
 		var o groupOutlook
 		for key, n := range rules {
-			switch d := indexOf(key.Direction); {
+			d := 0
+			if key.Direction == cloud.Egress {
+				d = 1
+			}
+			switch {
 			case n > 0:
 				o.added[d]++
 			case n < 0:
@@ -70,15 +75,15 @@ func (p Plan) outlookOfGroups() map[groupName]groupOutlook {
 }
 
 // Outlooks returns what the plan of the result would do to each of its VMs.
-func (r *Result) Outlooks() map[VMRef]Outlook {
-	rules := r.Plan.outlookOfGroups()
-	edits := map[string]Step{} // the last edit of an interface
+func Outlooks(r *plan.Result) map[plan.VMRef]Outlook {
+	rules := outlookOfGroups(r.Plan)
+	edits := map[string]plan.Step{} // the last edit of an interface
 	for _, s := range r.Plan.Steps {
 		if s.Op.Kind == cloud.OpSetInterfaceGroups {
 			edits[s.Scope.Region+"/"+s.Op.Target] = s
 		}
 	}
-	out := make(map[VMRef]Outlook, len(r.VMs))
+	out := make(map[plan.VMRef]Outlook, len(r.VMs))
 	for _, vm := range r.VMs {
 		o := Outlook{groups: map[groupName]groupOutlook{}}
 		for _, n := range vm.Interfaces {
@@ -94,9 +99,9 @@ func (r *Result) Outlooks() map[VMRef]Outlook {
 			_, edited := edits[vm.VM.Region+"/"+n.ID]
 			switch {
 			case !edited:
-			case n.State == Guarded:
+			case n.State == plan.Guarded:
 				o.Guarded++
-			case n.State == Member:
+			case n.State == plan.Member:
 				o.Members++
 			default:
 				o.Returned++
