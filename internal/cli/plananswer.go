@@ -39,6 +39,8 @@ type accountPlan struct {
 	Wave *plannedWave `json:"wave,omitempty"`
 	// Brake is set if the controller holds some of it until it is confirmed.
 	Brake *plannedBrake `json:"brake,omitempty"`
+	// Planned sums up what enforcing the VMs in mode plan would do, as the condition Planned does; nil if there are none.
+	Planned *plannedVMs `json:"planned,omitempty"`
 	// Failsafe are the flows that VMs with policies are allowed whatever the policies say.
 	Failsafe []plannedFlow `json:"failsafe"`
 	// Quotas and Reachability compare the cloud as it is with what it is when nothing is left to do.
@@ -94,6 +96,12 @@ type plannedRefusal struct {
 type plannedWave struct {
 	MaxPerWave int             `json:"maxPerWave"`
 	Plan       render.Document `json:"plan"`
+}
+
+// plannedVMs is what enforcing the VMs in mode plan would do, when all rounds are done.
+type plannedVMs struct {
+	VMs     int    `json:"vms"`
+	Message string `json:"message"`
 }
 
 // plannedFlow is a failsafe flow.
@@ -204,10 +212,25 @@ func (p plannedAccount) answer(provisional bool) accountPlan {
 			a.Reachability = append(a.Reachability, forecast.Reach(region.Snapshot, p.forecast.After[i])...)
 		}
 	}
+	a.Planned = p.outlook()
 	p.remarks(&a)
 	a.Warnings = append(a.Warnings, closesAccess(a.Reachability)...)
 	a.Policies = append(a.Policies, p.policies(a.TagsOnly)...)
 	return a
+}
+
+// outlook says what enforcing the VMs in mode plan would do; nil if there are none.
+func (p plannedAccount) outlook() *plannedVMs {
+	outlooks := render.Outlooks(p.forecast.Rounds)
+	for vm := range outlooks {
+		if p.modes[vm].Mode != plan.Planned {
+			delete(outlooks, vm)
+		}
+	}
+	if len(outlooks) == 0 {
+		return nil
+	}
+	return &plannedVMs{len(outlooks), render.Planned(len(outlooks), render.Sum(outlooks))}
 }
 
 // remarks adds what is to be said about single objects.
@@ -222,7 +245,7 @@ func (p plannedAccount) remarks(a *accountPlan) {
 	if !p.forecast.Complete {
 		a.Notes = append(a.Notes, plannedNote{Message: fmt.Sprintf("planning does not come to an end within %d rounds; please report this", len(p.forecast.Rounds))})
 	}
-	for _, x := range r.Refusals {
+	for _, x := range p.end().Refusals {
 		out := plannedRefusal{
 			Region: x.Region, Network: x.Network, Direction: x.Direction, Message: x.Message, Lack: x.Lack, Kept: x.Kept, Tightened: x.Tightened, Lost: x.Lost,
 		}
@@ -255,6 +278,9 @@ func (p plannedAccount) remarks(a *accountPlan) {
 	}
 }
 
+// end is the last round of planning: what it refuses is refused, whatever those before took for possible.
+func (p plannedAccount) end() *plan.Result { return p.forecast.Rounds[len(p.forecast.Rounds)-1] }
+
 // policies tells what becomes of each policy. What only waits for tags is in force.
 func (p plannedAccount) policies(tagsOnly bool) (out []plannedPolicy) {
 	type on struct {
@@ -262,12 +288,12 @@ func (p plannedAccount) policies(tagsOnly bool) (out []plannedPolicy) {
 		vm     plan.VMRef
 	}
 	tightened := map[on]bool{}
-	for _, x := range p.result.Refusals {
+	for _, x := range p.end().Refusals {
 		if x.Tightened {
 			tightened[on{x.Policy, x.VM}] = true
 		}
 	}
-	for _, s := range p.result.Policies {
+	for _, s := range render.Policies(p.forecast.Rounds) {
 		c := plannedPolicy{Policy: s.PolicyRef.String(), Realized: len(s.Realized), Pending: len(s.Pending), Released: len(s.Suspended)}
 		if tagsOnly {
 			c.Realized, c.Pending = c.Realized+c.Pending, 0

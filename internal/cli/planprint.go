@@ -64,6 +64,9 @@ func (t *planText) account(a *accountPlan) error {
 	}
 	t.failsafe(a.Failsafe)
 	t.brake(a.Brake)
+	if a.Planned != nil {
+		t.line("Mode plan: nothing of this is done. %s", a.Planned.Message)
+	}
 	t.policies(a)
 	t.refusals(a.Refusals)
 	for _, text := range quotaAdvice(a.Refusals) {

@@ -81,6 +81,6 @@ func TestWaitingSaysHow(t *testing.T) {
 		}
 	}
 	if strings.Contains(render.WaitingFor(later), "Nothing is wrong") || first.Hash == later.Hash {
-		t.Errorf("%s\n%s", first, later)
+		t.Errorf("%s\n%s", render.WaitingFor(first), render.WaitingFor(later))
 	}
 }

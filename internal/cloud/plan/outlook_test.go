@@ -6,6 +6,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
+	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
@@ -17,9 +18,12 @@ func TestOutlookOfHeldGroups(t *testing.T) {
 	outlook := func() string {
 		in := e.input(e.History[0], f.clone())
 		modes(plan.Planned, 0, 1)(&in)
-		res := plan.Compute(in.WithoutPlanned(), lower.AWS{})
+		f, err := forecast.Run(in.WithoutPlanned(), lower.AWS{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		var sum render.Outlook
-		for _, o := range render.Outlooks(res) {
+		for _, o := range render.Outlooks(f.Rounds) {
 			sum.Add(o)
 		}
 		return sum.String()

@@ -52,7 +52,7 @@ func TestFullGroupIsEditedInPlace(t *testing.T) {
 		}
 		res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
 		if s := res.Plan.Summary(); s.RulesReplaced != edit.replaced || s.RulesAdded != edit.adds || s.RulesRemoved != edit.adds || s.Steps-s.Tagged != 1 {
-			t.Errorf("%s: %s", name, s)
+			t.Errorf("%s: %+v", name, s)
 		}
 		if res := settle(t, e, f, nil); len(res.Refusals) > 0 || !slices.Equal(f.nic(nicID(0)).GroupIDs, group) {
 			t.Errorf("%s: %v instead of %v, %v", name, f.nic(nicID(0)).GroupIDs, group, res.Refusals)
@@ -99,7 +99,7 @@ func TestRulesAreTakenApartInPlace(t *testing.T) {
 		rule.Services = services
 		res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
 		if s := res.Plan.Summary(); s.RulesReplaced != 1 || s.RulesAdded+s.RulesRemoved != 1 || s.Steps-s.Tagged != 2 {
-			t.Errorf("%d parts: %s", len(services), s)
+			t.Errorf("%d parts: %+v", len(services), s)
 		}
 		settle(t, e, f, nil)
 	}
@@ -116,7 +116,7 @@ func TestReplacingSavesCalls(t *testing.T) {
 	rules[1].Blocks, rules[1].Services = []blockSpec{{CIDR: "2001:db8::/64"}}, []serviceSpec{{Protocol: "UDP", From: 9, To: 9, Type: -1}}
 	res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
 	if s := res.Plan.Summary(); s.RulesReplaced != 0 || s.RulesAdded != 2 || s.RulesRemoved != 2 || s.Steps-s.Tagged != 2 {
-		t.Errorf("%s: %v", s, res.Plan.Steps)
+		t.Errorf("%+v: %v", s, res.Plan.Steps)
 	}
 }
 

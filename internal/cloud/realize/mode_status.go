@@ -88,13 +88,14 @@ func (s *StatusWriter) setModeConditions(conditions *[]metav1.Condition, r Repor
 	if vm.Mode != plan.Planned || !known {
 		return meta.RemoveStatusCondition(conditions, cloudv1.ConditionPlanned) || changed
 	}
-	return meta.SetStatusCondition(conditions, plannedCondition(o, "if enforced, ")) || changed
+	return meta.SetStatusCondition(conditions, plannedCondition(o, "if enforced, "+o.String())) || changed
 }
 
-func plannedCondition(o render.Outlook, prefix string) metav1.Condition {
-	cond := metav1.Condition{Type: cloudv1.ConditionPlanned, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonOK, Message: prefix + o.String()}
+// plannedCondition says what enforcing would do. What would be refused is no failure: nothing is to be enforced yet.
+func plannedCondition(o render.Outlook, text string) metav1.Condition {
+	cond := metav1.Condition{Type: cloudv1.ConditionPlanned, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonOK, Message: text}
 	if len(o.Refused) > 0 {
-		cond.Status, cond.Reason = metav1.ConditionFalse, cloudv1.ReasonPolicyFailed
+		cond.Status, cond.Reason = metav1.ConditionFalse, cloudv1.ReasonWouldBeRefused
 	}
 	return cond
 }

@@ -61,7 +61,7 @@ func (n *modeNews) set(conditions *[]metav1.Condition) bool {
 		for _, o := range n.outlooks {
 			sum.Add(o)
 		}
-		c := plannedCondition(sum, fmt.Sprintf("VMs that are planned for: %d; if enforced, ", len(n.outlooks)))
+		c := plannedCondition(sum, render.Planned(len(n.outlooks), sum))
 		planned = &c
 	}
 	if n != nil && len(n.broken) > 0 {

@@ -191,7 +191,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 		vms[vm.VM] = vm
 	}
 	outlooks, bySelector, all := map[plan.VMRef]render.Outlook(nil), map[client.ObjectKey]*modeNews{}, &modeNews{}
-	if r.Would != nil {
+	if len(r.Would) > 0 {
 		outlooks = render.Outlooks(r.Would)
 	}
 	seen, held := s.look(r), guardsOf(r)
