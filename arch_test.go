@@ -52,7 +52,7 @@ var layers = []layer{
 		noStd: pureStd, why: planLayers},
 	{folder: "internal/cloud/plan/render", own: []string{"api", "internal/cloud", "internal/cloud/plan", "internal/cloud/plan/flow", "internal/cloud/plan/model"},
 		noStd: pureStd, why: "only render makes documents and text of what was planned, and nothing else is in it"},
-	{folder: "internal/cloud/plan", own: []string{"api", "internal/cloud"}, foreign: []string{"k8s.io/apimachinery/"},
+	{folder: "internal/cloud/plan", own: []string{"api", "internal/cloud", "internal/cloud/signs"}, foreign: []string{"k8s.io/apimachinery/"},
 		noStd: pureStd, why: "planning is pure and knows no SDK and no client"},
 	{folder: "internal/cloud/forecast", own: []string{"internal/cloud", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model"},
 		noStd: pureStd, why: "forecasts are pure"},

@@ -51,9 +51,20 @@ func Description(policy, rule string, more int) string {
 	return cut(allowed(text), maxDescription-len(tail)) + tail
 }
 
-// Ours reports whether a description is one that Description makes.
+// Failsafe is the description of a rule of ours that an account's failsafe flows ask for.
+func Failsafe(account string) string {
+	return cut(allowed(ours+": failsafe flows of the account "+account), maxDescription)
+}
+
+// Native is the description of a rule of ours that says what the interface's own groups say.
+const Native = ours + ": as its own groups allow"
+
+// former is what all rules of ours were described as once.
+const former = "managed by Nephele"
+
+// Ours reports whether a description is one of those that are made here, or were once.
 func Ours(description string) bool {
-	return description == ours || strings.HasPrefix(description, ours+": ")
+	return description == ours || description == former || strings.HasPrefix(description, ours+": ")
 }
 
 // allowed replaces what a description must not have.
