@@ -257,8 +257,12 @@ func (p plannedAccount) remarks(a *accountPlan) {
 		}
 		a.Refusals = append(a.Refusals, out)
 	}
-	for _, d := range r.Drift {
-		a.Drift = append(a.Drift, plannedNote{Region: d.Region, Object: d.Object, Name: names[d.Object], Message: d.Message})
+	drift := slices.Clone(r.Drift)
+	for _, region := range p.regions {
+		plan.Concern(drift, region.Snapshot, r.VMs)
+	}
+	for _, d := range drift {
+		a.Drift = append(a.Drift, plannedNote{Region: d.Region, Object: d.Object, Name: names[d.Object], Message: d.Message + render.Concerned(d)})
 	}
 	for _, c := range r.Cuts {
 		a.Cuts = append(a.Cuts, plannedNote{Region: c.Region, Object: c.Interface, Name: names[c.VMID], Message: c.String()})

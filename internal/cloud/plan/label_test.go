@@ -39,7 +39,7 @@ func TestLabels(t *testing.T) {
 	for rule, want := range map[string]string{
 		"ingress tcp 80 from " + f.nic(nicID(1)).GroupIDs[1]: "nephele: vms/p0 from web _1_",
 		"ingress all from 192.0.2.0/24":                      "nephele: failsafe flows of the account " + account,
-		"egress all to 0.0.0.0/0":                            "nephele: as its own groups allow",
+		"egress all to 0.0.0.0/0":                            "nephele: what its own groups allow",
 	} {
 		if said[rule] != want {
 			t.Errorf("%q is described as %q, want %q: %v", rule, said[rule], want, said)

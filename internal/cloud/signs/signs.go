@@ -57,10 +57,19 @@ func Failsafe(account string) string {
 }
 
 // Native is the description of a rule of ours that says what the interface's own groups say.
-const Native = ours + ": as its own groups allow"
+const Native = ours + ": what its own groups allow"
 
 // former is what all rules of ours were described as once.
 const former = "managed by Nephele"
+
+// Told is what a description names: a policy and its rule, or what else a rule is for; "" if it names nothing, or is none of ours.
+func Told(description string) string {
+	text, _ := strings.CutPrefix(description, ours+": ")
+	if text == description {
+		return ""
+	}
+	return text
+}
 
 // Ours reports whether a description is one of those that are made here, or were once.
 func Ours(description string) bool {
