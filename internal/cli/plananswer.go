@@ -214,7 +214,7 @@ func (p plannedAccount) answer(provisional bool) accountPlan {
 	}
 	a.Planned = p.outlook()
 	p.remarks(&a)
-	a.Warnings = append(a.Warnings, closesAccess(a.Reachability)...)
+	a.Warnings = append(a.Warnings, closesAccess(a.Reachability, o.snapshot)...)
 	a.Policies = append(a.Policies, p.policies(a.TagsOnly)...)
 	return a
 }

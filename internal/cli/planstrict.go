@@ -36,6 +36,10 @@ const (
 	warnNoSuchTier  warningReason = "NoSuchTier"
 	// warnClosesAccess: the plan closes ssh or remote desktop to a VM that has it now.
 	warnClosesAccess warningReason = "ClosesAccess"
+	// warnNeverMatches: rules before it leave a rule nothing.
+	warnNeverMatches warningReason = "NeverMatches"
+	// warnTakesPrecedence: a rule takes from another policy's rule what that decides about somebody.
+	warnTakesPrecedence warningReason = "TakesPrecedence"
 	// warnNotExact: the cloud does not do exactly as a policy says; what it does is not wider.
 	warnNotExact warningReason = "NotExact"
 	// warnManyClusters: a snapshot shows VPCs of several clusters, and nobody says which is meant.
@@ -44,8 +48,8 @@ const (
 
 // warningReasons are all of them.
 var warningReasons = []warningReason{
-	warnClosesAccess, warnHostBits, warnManyClusters, warnNoSuchAccount, warnNoSuchGroup, warnNoSuchTier, warnNotExact, warnNotGranted, warnPeerNobody,
-	warnSelectsNoVM, warnSelectsNobody,
+	warnClosesAccess, warnHostBits, warnManyClusters, warnNeverMatches, warnNoSuchAccount, warnNoSuchGroup, warnNoSuchTier, warnNotExact, warnNotGranted, warnPeerNobody,
+	warnSelectsNoVM, warnSelectsNobody, warnTakesPrecedence,
 }
 
 // planWarning is what looks like a mistake.
