@@ -255,10 +255,7 @@ func (s *regionState) mark() string { return cloud.TagRevision + "." + shortened
 func (e *emitter) explain(st transition.Step, byID map[string]*nic) {
 	step := &e.steps[len(e.steps)-1]
 	step.Urgent = st.Urgent
-	key := st.Op.Target
-	if key == "" {
-		key = "+" + st.Op.Group.Name
-	}
+	key := e.keyOfGroup(st.Network, st.Op)
 	switch st.Op.Kind {
 	case cloud.OpCreateGroup:
 		if g := e.byKey[key]; g != nil {

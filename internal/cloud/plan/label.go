@@ -5,6 +5,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
@@ -12,11 +13,7 @@ import (
 // the calls that create, and say what something was created for; nothing is ever written for their sake alone.
 func (e *emitter) label(step *Step) {
 	op := &step.Op
-	key := cmp.Or(op.Target, "+"+op.Group.Name)
-	g := e.byKey[key]
-	if g == nil {
-		return
-	}
+	g := e.byKey[e.keyOfGroup(step.Network, *op)]
 	switch op.Kind {
 	case cloud.OpCreateGroup:
 		if _, taken := op.Group.Tags[cloud.TagName]; !taken && len(op.Group.Tags) < e.limits.TagsPerResource {
@@ -24,11 +21,28 @@ func (e *emitter) label(step *Step) {
 		}
 	case cloud.OpAddRules, cloud.OpReplaceRules:
 		for i := range op.Rules {
-			if r := &op.Rules[i]; r.Description == "" {
+			r := &op.Rules[i]
+			switch {
+			case r.Description != "":
+			case g == nil:
+				r.Description = signs.Description("", "", 0)
+			default:
 				r.Description = e.description(g.class, *r)
 			}
 		}
 	}
+}
+
+// keyOfGroup is the key of the group that an operation is about. In a forecast groups that were created by an earlier round have the IDs of one, and
+// operations name them.
+func (e *emitter) keyOfGroup(network string, op cloud.Op) string {
+	if op.Target != "" {
+		return op.Target
+	}
+	if id := model.PlannedGroupID + network + "/" + op.Group.Name; e.byKey[id] != nil {
+		return id
+	}
+	return "+" + op.Group.Name
 }
 
 func namesOf(refs []PolicyRef) []string {

@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
+	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
 // TestOutlookIsWhatPlanningLeadsTo: on random worlds, from nothing and from another set of policies, what is said of VMs in mode plan is
@@ -35,6 +36,16 @@ func TestOutlookIsWhatPlanningLeadsTo(t *testing.T) {
 			f, err := forecast.Run(in.WithoutPlanned(), e.lowerer())
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if !f.Complete {
+				t.Errorf("seed %d: the forecast does not end: %v", seed, f.Rounds[len(f.Rounds)-1].Plan.Steps)
+			}
+			for _, g := range f.After[0].Groups {
+				for _, rule := range g.Rules {
+					if g.OwnedBy(in.ClusterID) && !signs.Ours(rule.Description) {
+						t.Errorf("seed %d: %s of %s is described as %q", seed, rule, g.Name, rule.Description)
+					}
+				}
 			}
 			sum := render.Sum(render.Outlooks(f.Rounds))
 			if got, want := sum.Rules(), ruleChange(before, f.After[0], f.Rounds[len(f.Rounds)-1]); got != want {
