@@ -236,6 +236,8 @@ type plans struct {
 	failed []failedAccount
 	// computed are the policies and groups of all enforcers.
 	computed view
+	// computation is what they were computed from.
+	computation *computation
 }
 
 // failedAccount is an account that could not be read.
@@ -271,6 +273,7 @@ func (p *planner) plan(ctx context.Context) (plans, error) {
 	}
 	known := append(observed, p.observeNeighbours(ctx, observed)...)
 	c := compute(p.in)
+	out.computation = c
 	for _, r := range c.in.refused {
 		p.in.notes = append(p.in.notes, "left out, as by the controller: "+r.String())
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // planAnswer is what the command plan prints. docs/plan.md documents every field.
@@ -28,16 +29,18 @@ type planAnswer struct {
 type accountPlan struct {
 	Account string `json:"account"`
 	// Error says why the account could not be read; the rest is empty then.
-	Error string        `json:"error,omitempty"`
-	Plan  plan.Document `json:"plan"`
+	Error string          `json:"error,omitempty"`
+	Plan  render.Document `json:"plan"`
 	// Further are the plans that follow when this one is done, each made on what the one before leads to.
-	Further []plan.Document `json:"further"`
+	Further []render.Document `json:"further"`
 	// TagsOnly is true if all that is to be done is to write tags: the account is as it should be, and no packet is decided otherwise.
 	TagsOnly bool `json:"tagsOnly,omitempty"`
 	// Wave is what is done first, if the account bounds what is done at once and that is less than the plan.
 	Wave *plannedWave `json:"wave,omitempty"`
 	// Brake is set if the controller holds some of it until it is confirmed.
 	Brake *plannedBrake `json:"brake,omitempty"`
+	// Planned sums up what enforcing the VMs in mode plan would do, as the condition Planned does; nil if there are none.
+	Planned *plannedVMs `json:"planned,omitempty"`
 	// Failsafe are the flows that VMs with policies are allowed whatever the policies say.
 	Failsafe []plannedFlow `json:"failsafe"`
 	// Quotas and Reachability compare the cloud as it is with what it is when nothing is left to do.
@@ -91,8 +94,14 @@ type plannedRefusal struct {
 
 // plannedWave is the beginning of a plan.
 type plannedWave struct {
-	MaxPerWave int           `json:"maxPerWave"`
-	Plan       plan.Document `json:"plan"`
+	MaxPerWave int             `json:"maxPerWave"`
+	Plan       render.Document `json:"plan"`
+}
+
+// plannedVMs is what enforcing the VMs in mode plan would do, when all rounds are done.
+type plannedVMs struct {
+	VMs     int    `json:"vms"`
+	Message string `json:"message"`
 }
 
 // plannedFlow is a failsafe flow.
@@ -162,7 +171,7 @@ func unread(f failedAccount) accountPlan {
 // newAccountPlan returns an answer in which every list is there.
 func newAccountPlan(key string) accountPlan {
 	return accountPlan{
-		Account: key, Plan: plan.Document{Account: key, Steps: []plan.DocumentStep{}}, Further: []plan.Document{}, Failsafe: []plannedFlow{},
+		Account: key, Plan: render.Document{Account: key, Steps: []render.DocumentStep{}}, Further: []render.Document{}, Failsafe: []plannedFlow{},
 		Quotas: []forecast.Quota{}, Reachability: []forecast.Change{},
 		Policies: []plannedPolicy{}, Refusals: []plannedRefusal{}, Warnings: []plannedNote{}, Drift: []plannedNote{}, Notes: []plannedNote{},
 	}
@@ -172,16 +181,16 @@ func newAccountPlan(key string) accountPlan {
 func (p plannedAccount) answer(provisional bool) accountPlan {
 	o, r := p.observedAccount, p.result
 	a := newAccountPlan(o.key)
-	setting := plan.Setting{Failsafe: p.failsafe, Provisional: provisional}
+	setting := render.Setting{Failsafe: p.failsafe, Provisional: provisional}
 	for _, region := range o.regions {
 		setting.Snapshots = append(setting.Snapshots, region.Snapshot)
 	}
-	describer := plan.NewDescriber(setting)
+	describer := render.NewDescriber(setting)
 	a.Plan = describer.Describe(r.Plan)
 	a.Plan.Account = o.key
 	if wave, more := r.Plan.Wave(p.maxPerWave, o.vmOf); more {
 		wave.Account = o.key
-		a.Wave = &plannedWave{MaxPerWave: p.maxPerWave, Plan: plan.NewDescriber(setting).Describe(wave)}
+		a.Wave = &plannedWave{MaxPerWave: p.maxPerWave, Plan: render.NewDescriber(setting).Describe(wave)}
 	}
 	a.Brake = p.brake
 	for _, round := range p.forecast.Rounds[1:] {
@@ -189,7 +198,7 @@ func (p plannedAccount) answer(provisional bool) accountPlan {
 			a.Further = append(a.Further, describer.Describe(round.Plan))
 		}
 	}
-	a.TagsOnly = tagsOnly(append([]plan.Document{a.Plan}, a.Further...)...)
+	a.TagsOnly = tagsOnly(append([]render.Document{a.Plan}, a.Further...)...)
 	for _, f := range p.failsafe {
 		a.Failsafe = append(a.Failsafe, flowsOfFailsafe(f)...)
 	}
@@ -203,10 +212,25 @@ func (p plannedAccount) answer(provisional bool) accountPlan {
 			a.Reachability = append(a.Reachability, forecast.Reach(region.Snapshot, p.forecast.After[i])...)
 		}
 	}
+	a.Planned = p.outlook()
 	p.remarks(&a)
-	a.Warnings = append(a.Warnings, closesAccess(a.Reachability)...)
+	a.Warnings = append(a.Warnings, closesAccess(a.Reachability, o.snapshot)...)
 	a.Policies = append(a.Policies, p.policies(a.TagsOnly)...)
 	return a
+}
+
+// outlook says what enforcing the VMs in mode plan would do; nil if there are none.
+func (p plannedAccount) outlook() *plannedVMs {
+	outlooks := render.Outlooks(p.forecast.Rounds)
+	for vm := range outlooks {
+		if p.modes[vm].Mode != plan.Planned {
+			delete(outlooks, vm)
+		}
+	}
+	if len(outlooks) == 0 {
+		return nil
+	}
+	return &plannedVMs{len(outlooks), render.Planned(len(outlooks), render.Sum(outlooks))}
 }
 
 // remarks adds what is to be said about single objects.
@@ -221,7 +245,7 @@ func (p plannedAccount) remarks(a *accountPlan) {
 	if !p.forecast.Complete {
 		a.Notes = append(a.Notes, plannedNote{Message: fmt.Sprintf("planning does not come to an end within %d rounds; please report this", len(p.forecast.Rounds))})
 	}
-	for _, x := range r.Refusals {
+	for _, x := range p.end().Refusals {
 		out := plannedRefusal{
 			Region: x.Region, Network: x.Network, Direction: x.Direction, Message: x.Message, Lack: x.Lack, Kept: x.Kept, Tightened: x.Tightened, Lost: x.Lost,
 		}
@@ -233,8 +257,12 @@ func (p plannedAccount) remarks(a *accountPlan) {
 		}
 		a.Refusals = append(a.Refusals, out)
 	}
-	for _, d := range r.Drift {
-		a.Drift = append(a.Drift, plannedNote{Region: d.Region, Object: d.Object, Name: names[d.Object], Message: d.Message})
+	drift := slices.Clone(r.Drift)
+	for _, region := range p.regions {
+		plan.Concern(drift, region.Snapshot, r.VMs)
+	}
+	for _, d := range drift {
+		a.Drift = append(a.Drift, plannedNote{Region: d.Region, Object: d.Object, Name: names[d.Object], Message: d.Message + render.Concerned(d)})
 	}
 	for _, c := range r.Cuts {
 		a.Cuts = append(a.Cuts, plannedNote{Region: c.Region, Object: c.Interface, Name: names[c.VMID], Message: c.String()})
@@ -254,6 +282,9 @@ func (p plannedAccount) remarks(a *accountPlan) {
 	}
 }
 
+// end is the last round of planning: what it refuses is refused, whatever those before took for possible.
+func (p plannedAccount) end() *plan.Result { return p.forecast.Rounds[len(p.forecast.Rounds)-1] }
+
 // policies tells what becomes of each policy. What only waits for tags is in force.
 func (p plannedAccount) policies(tagsOnly bool) (out []plannedPolicy) {
 	type on struct {
@@ -261,12 +292,12 @@ func (p plannedAccount) policies(tagsOnly bool) (out []plannedPolicy) {
 		vm     plan.VMRef
 	}
 	tightened := map[on]bool{}
-	for _, x := range p.result.Refusals {
+	for _, x := range p.end().Refusals {
 		if x.Tightened {
 			tightened[on{x.Policy, x.VM}] = true
 		}
 	}
-	for _, s := range p.result.Policies {
+	for _, s := range render.Policies(p.forecast.Rounds) {
 		c := plannedPolicy{Policy: s.PolicyRef.String(), Realized: len(s.Realized), Pending: len(s.Pending), Released: len(s.Suspended)}
 		if tagsOnly {
 			c.Realized, c.Pending = c.Realized+c.Pending, 0

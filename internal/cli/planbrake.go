@@ -6,6 +6,7 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 )
 
@@ -48,7 +49,7 @@ func braked(a realize.Account, actual plan.Input, enforced *plan.Result) *planne
 		return nil
 	}
 	return &plannedBrake{
-		Message: w.Summary(), Hash: w.Hash, Command: w.Command(), Confirmed: a.Confirm == w.Hash && !once, OnceEnforced: once,
+		Message: render.Waiting(w), Hash: w.Hash, Command: render.Confirming(w), Confirmed: a.Confirm == w.Hash && !once, OnceEnforced: once,
 		Percent: w.Brake.Percent, Interfaces: w.Brake.Interfaces, Released: len(w.Released), Controlled: w.Control, Guarded: len(w.Guarded), All: w.All,
 	}
 }

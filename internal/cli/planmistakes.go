@@ -8,6 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/control/convert"
@@ -117,14 +118,25 @@ const someNames = 4
 const protocolTCP = 6
 
 // closesAccess warns of flows that close and by which somebody can get at VMs now. Nobody may use them; whoever does is shut out.
-func closesAccess(changes []forecast.Change) (out []plannedNote) {
+func closesAccess(changes []forecast.Change, before func(region string) *cloud.Snapshot) (out []plannedNote) {
 	for _, a := range access {
 		var told []string
 		for _, c := range changes {
 			if c.Opens || len(c.To.VMs) == 0 || !c.Packets.Contain(protocolTCP, a.port) {
 				continue
 			}
-			message := fmt.Sprintf("closes %s to %s from %s, by which somebody may be at work now; a rule that allows it, or spec.failsafe of the account, keeps it open", a.name, amongThem(c.To), amongThem(c.From))
+			today := ""
+			if s := before(c.Region); s != nil {
+				if groups := forecast.Allowing(s, c, protocolTCP, a.port); len(groups) > 0 {
+					verb := " allows today"
+					if len(groups) > 1 {
+						verb = " allow today"
+					}
+					today = ", which " + plan.Listed(groups, false) + verb
+				}
+			}
+			message := fmt.Sprintf("closes %s to %s from %s%s; somebody may be at work by it now: a rule that allows it, or spec.failsafe of the account, keeps it open",
+				a.name, amongThem(c.To), amongThem(c.From), today)
 			if key := c.Region + message; !slices.Contains(told, key) {
 				told = append(told, key)
 				out = append(out, plannedNote{Region: c.Region, Reason: string(warnClosesAccess), Message: message})

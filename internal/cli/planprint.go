@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // listedPolicies is how many policies that need no attention are listed before the rest is counted.
@@ -63,6 +64,9 @@ func (t *planText) account(a *accountPlan) error {
 	}
 	t.failsafe(a.Failsafe)
 	t.brake(a.Brake)
+	if a.Planned != nil {
+		t.line("Mode plan: nothing of this is done. %s", a.Planned.Message)
+	}
 	t.policies(a)
 	t.refusals(a.Refusals)
 	for _, text := range quotaAdvice(a.Refusals) {
@@ -201,7 +205,7 @@ func refusedPolicies(refusals []plannedRefusal) string {
 }
 
 // plan prints a plan.
-func (t *planText) plan(d plan.Document) error {
+func (t *planText) plan(d render.Document) error {
 	var text strings.Builder
 	if err := d.Print(&text, t.all); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // A warningReason says what a warning of the command plan is about. --tolerate takes them, and they
@@ -35,6 +36,10 @@ const (
 	warnNoSuchTier  warningReason = "NoSuchTier"
 	// warnClosesAccess: the plan closes ssh or remote desktop to a VM that has it now.
 	warnClosesAccess warningReason = "ClosesAccess"
+	// warnNeverMatches: rules before it leave a rule nothing.
+	warnNeverMatches warningReason = "NeverMatches"
+	// warnTakesPrecedence: a rule takes from another policy's rule what that decides about somebody.
+	warnTakesPrecedence warningReason = "TakesPrecedence"
 	// warnNotExact: the cloud does not do exactly as a policy says; what it does is not wider.
 	warnNotExact warningReason = "NotExact"
 	// warnManyClusters: a snapshot shows VPCs of several clusters, and nobody says which is meant.
@@ -43,8 +48,8 @@ const (
 
 // warningReasons are all of them.
 var warningReasons = []warningReason{
-	warnClosesAccess, warnHostBits, warnManyClusters, warnNoSuchAccount, warnNoSuchGroup, warnNoSuchTier, warnNotExact, warnNotGranted, warnPeerNobody,
-	warnSelectsNoVM, warnSelectsNobody,
+	warnClosesAccess, warnHostBits, warnManyClusters, warnNeverMatches, warnNoSuchAccount, warnNoSuchGroup, warnNoSuchTier, warnNotExact, warnNotGranted, warnPeerNobody,
+	warnSelectsNoVM, warnSelectsNobody, warnTakesPrecedence,
 }
 
 // planWarning is what looks like a mistake.
@@ -123,7 +128,7 @@ func (s *strictness) outcome(a *planAnswer) error {
 }
 
 // tagsOnly reports whether the plans change something, but nothing that decides about packets.
-func tagsOnly(plans ...plan.Document) bool {
+func tagsOnly(plans ...render.Document) bool {
 	steps := 0
 	for _, p := range plans {
 		steps += len(p.Steps)

@@ -32,7 +32,8 @@ func (p *planner) warnings(made plans) []planWarning {
 	if len(made.failed) > 0 {
 		return out // who a policy selects may be unknown
 	}
-	return append(out, withDetails(p.in.mistakes(), made.computed.selectingNobody())...)
+	out = append(out, withDetails(p.in.mistakes(), made.computed.selectingNobody())...)
+	return append(out, p.shadowed(made)...)
 }
 
 func (p *planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made plans) []planWarning {

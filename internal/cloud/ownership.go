@@ -15,6 +15,9 @@ const (
 	// TagFormer and its numbered continuations hold the groups an interface had before it was taken over, separated by spaces.
 	// A tag value is at most 256 characters, so TagFormer, TagFormer+".1", ... are concatenated in order.
 	TagFormer = "nephele.io/former-groups"
+	// TagName is the name that people see in the cloud's console. It is written when something is created, says what that was made for, and is
+	// never read: it identifies nothing.
+	TagName = "Name"
 	// TagSignature on an interface proves that we have written TagFormer.
 	TagSignature = "nephele.io/former-signature"
 	// TagPolicies and its numbered continuations on the group of a class name the policies that are in force on the interfaces that hold it.

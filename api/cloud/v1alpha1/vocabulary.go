@@ -115,6 +115,8 @@ const (
 	ReasonStale = "Stale"
 	// ReasonPolicyFailed: at least one policy cannot be realized.
 	ReasonPolicyFailed = "PolicyFailed"
+	// ReasonWouldBeRefused (condition Planned): all is as it should be, and at least one policy would be refused if it were enforced.
+	ReasonWouldBeRefused = "WouldBeRefused"
 	// ReasonPlanOnly, ReasonReleased and ReasonBreakGlass: the mode of the virtual machine does not let policies be enforced.
 	ReasonPlanOnly   = "PlanOnly"
 	ReasonReleased   = "Released"

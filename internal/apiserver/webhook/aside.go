@@ -15,7 +15,7 @@ import (
 // asides are what looks like a mistake in a policy that is accepted: it may well come before what it names. What cannot be looked up is not
 // told, and to those who may be anybody nothing of what there is.
 func asides(ctx context.Context, s State, p *policy.Policy) []string {
-	found := admission.HostBits(p)
+	found := append(admission.HostBits(p), admission.NeverMatches(p)...)
 	if !s.Tells() {
 		return said(found)
 	}

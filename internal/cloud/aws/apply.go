@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -142,6 +143,13 @@ func (w writer) createGroup(ctx context.Context) (string, error) {
 		in.TagSpecifications = []types.TagSpecification{{ResourceType: types.ResourceTypeSecurityGroup, Tags: tagList(spec.Tags)}}
 	}
 	out, err := w.api.CreateSecurityGroup(ctx, in)
+	if named := spec.Tags[cloud.TagName] != "" && len(spec.Tags) > 1; named && cloud.ClassOf(w.classify("CreateSecurityGroup", err)) == cloud.Auth {
+		// Rights that list the keys of tags may lack this one, which is there for people only.
+		unnamed := maps.Clone(spec.Tags)
+		delete(unnamed, cloud.TagName)
+		in.TagSpecifications[0].Tags = tagList(unnamed)
+		out, err = w.api.CreateSecurityGroup(ctx, in)
+	}
 	switch err := w.classify("CreateSecurityGroup", err); {
 	case codeOf(err) == codeGroupDuplicate:
 		return w.adopt(ctx, err)

@@ -1,12 +1,5 @@
 package plan
 
-import (
-	"fmt"
-	"strings"
-
-	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
-)
-
 // Brake says how much of an account may change at once without a confirmation.
 type Brake struct {
 	// Percent is the share that may, and Interfaces how many interfaces always may, but for one.
@@ -59,49 +52,4 @@ func (w *Waiting) VMs() map[VMRef]bool {
 		}
 	}
 	return out
-}
-
-// Command is what a person enters to let the change go on.
-func (w *Waiting) Command() string {
-	namespace, name, _ := strings.Cut(w.Account, "/")
-	return fmt.Sprintf("kubectl annotate cloudprovideraccount %s -n %s %s=%s --overwrite", name, namespace, v1alpha1.AnnotationConfirm, w.Hash)
-}
-
-// examples is how many interfaces are named.
-const examples = 3
-
-// Summary says what waits and how it goes on.
-func (w *Waiting) Summary() string {
-	var what []string
-	if n := len(w.Released); n > 0 {
-		what = append(what, fmt.Sprintf("%d of the %d interfaces under control would be given back", n, w.Control))
-	}
-	if n := len(w.Guarded); n > 0 {
-		what = append(what, fmt.Sprintf("%d of the %d interfaces of VMs would newly come under control", n, w.All))
-	}
-	text := strings.Join(what, ", and ")
-	if w.Gradual {
-		text += ", after others of late"
-	}
-	text += fmt.Sprintf(". What concerns at least %s, and more than %d %%, waits for a confirmation (spec.brake of the account)",
-		Counted(w.Brake.Interfaces, "interface"), w.Brake.Percent)
-	if w.Control == 0 {
-		text += ". Nothing is wrong: this is always asked before so much comes under control for the first time"
-	}
-	return text + ". These interfaces stay as they are, all else goes on. \"nephele plan\" shows what would change. " +
-		"To let it go on: " + w.Command()
-}
-
-// String is the summary with some names. The command comes before them, for long texts are cut.
-func (w *Waiting) String() string {
-	var names []string
-	for _, refs := range [][]InterfaceRef{w.Released, w.Guarded} {
-		for _, r := range refs[:min(len(refs), examples)] {
-			names = append(names, r.String())
-		}
-		if more := len(refs) - examples; more > 0 {
-			names = append(names, fmt.Sprintf("and %d more", more))
-		}
-	}
-	return w.Summary() + ". It is about " + strings.Join(names, ", ")
 }

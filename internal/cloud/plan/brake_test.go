@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // TestBrakeHolds: more than the share, and at least so many.
@@ -72,14 +73,14 @@ func TestWaitingSaysHow(t *testing.T) {
 		{first, []string{"100 of the 120 interfaces of VMs would newly come under control", "Nothing is wrong", "eu-west-1/eni-000 of i-000", "and 97 more"}},
 		{later, []string{"30 of the 30 interfaces under control would be given back", "90 of the 120", "and 27 more", "and 87 more"}},
 	} {
-		text := c.String()
+		text := render.WaitingFor(c.Waiting)
 		for _, want := range append(c.want, "50 %", "20 interfaces", "kubectl annotate cloudprovideraccount shop -n vms nephele.io/confirm="+c.Hash+" --overwrite") {
 			if i := strings.Index(text, want); i < 0 || strings.HasPrefix(want, "kubectl") && i+len(want) > 1000 {
 				t.Errorf("%q is missing, or late, in %q", want, text)
 			}
 		}
 	}
-	if strings.Contains(later.String(), "Nothing is wrong") || first.Hash == later.Hash {
-		t.Errorf("%s\n%s", first, later)
+	if strings.Contains(render.WaitingFor(later), "Nothing is wrong") || first.Hash == later.Hash {
+		t.Errorf("%s\n%s", render.WaitingFor(first), render.WaitingFor(later))
 	}
 }

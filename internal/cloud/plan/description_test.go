@@ -19,16 +19,15 @@ func TestDescriptionsAreNoIdentity(t *testing.T) {
 	settle(t, e, f, nil)
 	g := f.group(f.nic(nicID(0)).GroupIDs[0])
 	ours := g.Rules[0].Description
+	before := slices.Clone(g.Rules)
 	g.Rules[0].Description = "mine"
 	res := plan.Compute(e.input(e.History[0], f.clone()), lower.AWS{})
 	if len(res.Drift) != 0 || len(res.Plan.Steps) != 1 || len(res.Policies[0].Realized) != 1 {
 		t.Errorf("drift %v, steps %v, %+v", res.Drift, res.Plan.Steps, res.Policies[0])
 	}
 	settle(t, e, f, nil)
-	for _, r := range f.group(g.ID).Rules {
-		if r.Description != ours {
-			t.Errorf("%s says %q", r, r.Description)
-		}
+	if after := f.group(g.ID).Rules; !slices.Equal(before, after) {
+		t.Errorf("the descriptions are %+v, were %+v", after, before)
 	}
 	g = f.group(g.ID)
 	added := g.Rules[0]
@@ -59,7 +58,7 @@ func TestDescriptionsAreNoIdentity(t *testing.T) {
 	}
 	// A group that a planned VM holds is not written to.
 	g.Rules[0].Description = "mine"
-	before := slices.Clone(g.Rules)
+	before = slices.Clone(g.Rules)
 	settle(t, e, f, modes(plan.Planned, 0))
 	if !slices.Equal(before, f.group(g.ID).Rules) {
 		t.Errorf("%+v", f.group(g.ID).Rules)

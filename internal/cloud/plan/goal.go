@@ -12,6 +12,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
+	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
 // Compute plans for an account: the operations that bring the cloud from what was observed to what the policies want, or a safe
@@ -102,7 +103,7 @@ func (c *computation) routes(revision string) []*route {
 			From: s.whole, Limits: s.limits, Ours: s.owned, Extended: s.extended, Relabels: s.relabels(revision),
 			Fits:   func(rules []cloud.Rule) bool { return s.lower.Fits(rules, s.quota()) },
 			Stop:   func() { s.mayStop(); s.in.effort.spend(surveyEffort) },
-			Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Description: ruleDescription,
+			Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Described: signs.Ours,
 			Joint: cloud.TagFormer, Batch: s.load(),
 		}}
 		for _, st := range s.freeing() {
@@ -180,6 +181,7 @@ func (r *route) transit() (steps []Step, dirty map[string]bool, later bool) {
 		was := e.dirty[st.Op.Target]
 		e.add(st.Network, st.Op)
 		e.explain(st, byID)
+		e.label(&e.steps[len(e.steps)-1])
 		switch st.Op.Kind {
 		case cloud.OpTag, cloud.OpUntag:
 			s.sign(&e.steps[len(e.steps)-1].Op, byID)
@@ -253,10 +255,7 @@ func (s *regionState) mark() string { return cloud.TagRevision + "." + shortened
 func (e *emitter) explain(st transition.Step, byID map[string]*nic) {
 	step := &e.steps[len(e.steps)-1]
 	step.Urgent = st.Urgent
-	key := st.Op.Target
-	if key == "" {
-		key = "+" + st.Op.Group.Name
-	}
+	key := e.keyOfGroup(st.Network, st.Op)
 	switch st.Op.Kind {
 	case cloud.OpCreateGroup:
 		if g := e.byKey[key]; g != nil {
@@ -446,9 +445,6 @@ func (s *regionState) goal(revision string) *cloud.Snapshot {
 
 func (s *regionState) goalRules(g *group) []cloud.Rule {
 	out := s.outward(g.rules, g.class.network.ID)
-	for i := range out {
-		out[i].Description = ruleDescription
-	}
 	slices.SortFunc(out, cloud.Rule.Compare)
 	return out
 }

@@ -6,7 +6,9 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
+	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // TestOutlookOfHeldGroups: what would become of a planned VM that is under control counts the rules of the groups that it holds.
@@ -16,9 +18,12 @@ func TestOutlookOfHeldGroups(t *testing.T) {
 	outlook := func() string {
 		in := e.input(e.History[0], f.clone())
 		modes(plan.Planned, 0, 1)(&in)
-		res := plan.Compute(in.WithoutPlanned(), lower.AWS{})
-		var sum plan.Outlook
-		for _, o := range res.Outlooks() {
+		f, err := forecast.Run(in.WithoutPlanned(), lower.AWS{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum render.Outlook
+		for _, o := range render.Outlooks(f.Rounds) {
 			sum.Add(o)
 		}
 		return sum.String()

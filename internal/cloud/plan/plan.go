@@ -275,6 +275,8 @@ type Drift struct {
 	Message string
 	// Kept is set if it is left as it is: the mode forbids to write, or it is not ours to decide.
 	Kept bool
+	// VMs are those that it concerns, by name, and For the policy and rule, or the policies, that it is about; for people, empty if not known.
+	VMs, For string
 }
 
 // Note is a remark about an object.

@@ -54,6 +54,7 @@ type policy struct {
 // rule is one rule of a policy, parsed.
 type rule struct {
 	policy    *policy
+	name      string
 	index     int32
 	ordinal   int // position in the policy; several rules may have the same index
 	number    int // position in the order of evaluation, over all policies and both directions
@@ -151,7 +152,7 @@ func (p *policy) refuse(r *v1beta2.NetworkPolicyRule, format string, args ...any
 }
 
 func (p *policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lower Lowerer) *rule {
-	r := &rule{policy: p, index: in.Priority, direction: cloud.Ingress, appliedTo: in.AppliedToGroups}
+	r := &rule{policy: p, name: in.Name, index: in.Priority, direction: cloud.Ingress, appliedTo: in.AppliedToGroups}
 	if len(r.appliedTo) == 0 {
 		r.appliedTo = appliedTo
 	}

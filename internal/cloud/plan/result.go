@@ -7,6 +7,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
 // statuses returns what becomes of the VMs, given what the steps change.
@@ -225,7 +226,7 @@ func (s *regionState) drift() []Drift {
 		}
 		wanted := s.byKey[g.ID]
 		for _, r := range g.Rules {
-			if r.Description != ruleDescription && (wanted == nil || !slices.Contains(wanted.rules, r.Key())) {
+			if !signs.Ours(r.Description) && (wanted == nil || !slices.Contains(wanted.rules, r.Key())) {
 				out = append(out, Drift{
 					Region: s.snap.Region, Object: g.ID, Message: "somebody added the rule: " + r.Key().String(), Kept: s.pinned[g.ID],
 				})

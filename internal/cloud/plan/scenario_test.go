@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // small is an estate of three VMs in one network, each in a native group of its own that admits SSH from anywhere, and a policy by
@@ -94,7 +95,7 @@ func TestPrintedForms(t *testing.T) {
 	e := small()
 	p := plan.Compute(e.input(e.History[0], e.cloud()), lower.AWS{}).Plan
 	var b bytes.Buffer
-	if err := p.Print(&b); err != nil {
+	if err := render.Describe(p).Print(&b, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -105,7 +106,7 @@ func TestPrintedForms(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}
 	}
-	text, err := json.Marshal(p)
+	text, err := json.Marshal(render.Describe(p))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,10 +4,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// ruleDescription marks the rules of ours in the cloud's console; a rule of one of our groups that is not wanted and lacks it was made by
-// somebody else.
-const ruleDescription = "managed by Nephele"
-
 // emitter turns the design of one region into steps.
 type emitter struct {
 	*regionState

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // full is one VM with a policy of so many rules as its group can hold.
@@ -51,7 +52,7 @@ func TestFullGroupIsEditedInPlace(t *testing.T) {
 		}
 		res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
 		if s := res.Plan.Summary(); s.RulesReplaced != edit.replaced || s.RulesAdded != edit.adds || s.RulesRemoved != edit.adds || s.Steps-s.Tagged != 1 {
-			t.Errorf("%s: %s", name, s)
+			t.Errorf("%s: %+v", name, s)
 		}
 		if res := settle(t, e, f, nil); len(res.Refusals) > 0 || !slices.Equal(f.nic(nicID(0)).GroupIDs, group) {
 			t.Errorf("%s: %v instead of %v, %v", name, f.nic(nicID(0)).GroupIDs, group, res.Refusals)
@@ -66,7 +67,7 @@ func TestReplacedRulesArePrinted(t *testing.T) {
 	e.History[0].Policies[0].Rules[0].Services[0].To = 1005
 	p := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer()).Plan
 	var text strings.Builder
-	if err := p.Print(&text); err != nil {
+	if err := render.Describe(p).Print(&text, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -77,7 +78,7 @@ func TestReplacedRulesArePrinted(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, text.String())
 		}
 	}
-	out, err := json.Marshal(p)
+	out, err := json.Marshal(render.Describe(p))
 	if want := `"replaced":[{"direction":"ingress","protocol":6,"from":1000,"to":1000,"peer":"198.51.100.0/32"}]`; err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("%s is missing in %s, %v", want, out, err)
 	}
@@ -98,7 +99,7 @@ func TestRulesAreTakenApartInPlace(t *testing.T) {
 		rule.Services = services
 		res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
 		if s := res.Plan.Summary(); s.RulesReplaced != 1 || s.RulesAdded+s.RulesRemoved != 1 || s.Steps-s.Tagged != 2 {
-			t.Errorf("%d parts: %s", len(services), s)
+			t.Errorf("%d parts: %+v", len(services), s)
 		}
 		settle(t, e, f, nil)
 	}
@@ -115,7 +116,7 @@ func TestReplacingSavesCalls(t *testing.T) {
 	rules[1].Blocks, rules[1].Services = []blockSpec{{CIDR: "2001:db8::/64"}}, []serviceSpec{{Protocol: "UDP", From: 9, To: 9, Type: -1}}
 	res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
 	if s := res.Plan.Summary(); s.RulesReplaced != 0 || s.RulesAdded != 2 || s.RulesRemoved != 2 || s.Steps-s.Tagged != 2 {
-		t.Errorf("%s: %v", s, res.Plan.Steps)
+		t.Errorf("%+v: %v", s, res.Plan.Steps)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // brakedText says of a VM, or of a policy on it, what it waits for.
@@ -30,7 +31,7 @@ func isBraked(conditions []metav1.Condition) bool {
 func brakedCondition(b Braking) *metav1.Condition {
 	switch {
 	case b.Waiting != nil:
-		text := b.Waiting.String()
+		text := render.WaitingFor(b.Waiting)
 		if b.Given != "" && b.Given != b.Confirmed {
 			text += fmt.Sprintf(". The annotation %s is %q, which does not confirm this", cloudv1.AnnotationConfirm, shortened(b.Given))
 		}

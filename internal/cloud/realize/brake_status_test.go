@@ -16,6 +16,7 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 func (d *desk) account() *cloudv1.CloudProviderAccount {
@@ -73,7 +74,7 @@ func TestBrakeStatus(t *testing.T) {
 	}{
 		{"early", "", report(Braking{Waiting: waiting, Early: true}, policy), "", "", cloudv1.ReasonConfirmationNeeded, "", nil},
 		{"waits", "", report(Braking{Waiting: waiting}, policy), metav1.ConditionTrue, command, cloudv1.ReasonConfirmationNeeded, "",
-			[]string{"Warning ConfirmationNeeded " + waiting.String()}},
+			[]string{"Warning ConfirmationNeeded " + render.WaitingFor(waiting)}},
 		{"still", "", report(Braking{Waiting: waiting}, policy), metav1.ConditionTrue, command, cloudv1.ReasonConfirmationNeeded, "", nil},
 		{"wrongly confirmed", strings.Repeat("x", 1000), report(Braking{Waiting: waiting, Given: strings.Repeat("x", 1000)}, policy), metav1.ConditionTrue,
 			"is \"" + strings.Repeat("x", 40) + "...\", which does not confirm this", cloudv1.ReasonConfirmationNeeded, strings.Repeat("x", 1000), nil},
@@ -84,7 +85,7 @@ func TestBrakeStatus(t *testing.T) {
 		{"another one since", "another", report(Braking{Given: waiting.Hash, Spent: waiting.Hash}), "", "", cloudv1.ReasonOK, "another", nil},
 		{"used up", waiting.Hash, report(Braking{Given: waiting.Hash, Spent: waiting.Hash}), "", "", cloudv1.ReasonOK, "", nil},
 		{"waits again", "", report(Braking{Waiting: waiting}, policy), metav1.ConditionTrue, command, cloudv1.ReasonConfirmationNeeded, "",
-			[]string{"Warning ConfirmationNeeded " + waiting.String()}},
+			[]string{"Warning ConfirmationNeeded " + render.WaitingFor(waiting)}},
 		{"called off", "", report(Braking{}, onVM("a", 1, true, "")), "", "", cloudv1.ReasonOK, "",
 			[]string{"Normal BrakeOver nothing waits for a confirmation any more", "Normal PolicyRealized a is enforced on this VM"}},
 	} {

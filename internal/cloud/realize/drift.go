@@ -18,7 +18,7 @@ func (w *worker) drift(t task, modes map[plan.VMRef]plan.Mode, res *plan.Result,
 	defer func() {
 		fresh := 0
 		for _, found := range res.Drift {
-			if !slices.Contains(w.seen, found) {
+			if !slices.ContainsFunc(w.seen, func(o plan.Drift) bool { return sameDrift(o, found) && o.Kept == found.Kept }) {
 				fresh++
 			}
 		}
@@ -43,16 +43,21 @@ func (w *worker) drift(t task, modes map[plan.VMRef]plan.Mode, res *plan.Result,
 			if found.Kept {
 				w.left[name][found.Object] = true
 			}
-			same := func(o plan.Drift) bool {
-				return o.Region == found.Region && o.Object == found.Object && o.Message == found.Message
-			}
-			if i := slices.IndexFunc(res.Drift, same); i >= 0 {
+			if i := slices.IndexFunc(res.Drift, func(o plan.Drift) bool { return sameDrift(o, found) }); i >= 0 {
 				res.Drift[i].Kept = found.Kept
 			} else {
 				res.Drift = append(res.Drift, found)
 			}
 		}
+		plan.Concern(res.Drift, base, res.VMs)
 	}
+	for _, r := range regions {
+		plan.Concern(res.Drift, r.Snapshot, res.VMs)
+	}
+}
+
+func sameDrift(a, b plan.Drift) bool {
+	return a.Region == b.Region && a.Object == b.Object && a.Message == b.Message
 }
 
 // owns reports whether a group is ours, of this account.
@@ -237,6 +242,7 @@ func (d *differ) groups() {
 		}
 		for _, r := range missing(g.Rules, is.Rules) {
 			d.add(g.ID, "somebody removed the rule: "+r.Key().String(), kept[g.ID])
+			d.found[len(d.found)-1].For = plan.Told(r)
 		}
 		for _, r := range missing(is.Rules, g.Rules) {
 			d.add(g.ID, "somebody added the rule: "+r.Key().String(), kept[g.ID])

@@ -16,6 +16,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // drifting is what is known of the drift of an account since the start.
@@ -46,7 +47,7 @@ type found struct {
 
 // same reports whether the difference is this one.
 func (f *found) same(d plan.Drift) bool {
-	return f.Region == d.Region && f.Object == d.Object && f.Message == d.Message
+	return sameDrift(f.Drift, d)
 }
 
 // telling is an event about a difference.
@@ -92,7 +93,7 @@ func (s *StatusWriter) ask(account string, f *found) {
 
 // String says what, and by whom if that is known.
 func (f found) String() string {
-	out := f.Region + " " + f.Object + ": " + f.Message
+	out := f.Region + " " + f.Object + render.Concerned(f.Drift) + ": " + f.Message
 	if f.Kept {
 		out += " (left as it is)"
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -437,7 +438,7 @@ func (l *lab) unsettled() string {
 
 func printed(p plan.Plan) string {
 	var b strings.Builder
-	if err := p.Print(&b); err != nil {
+	if err := render.Describe(p).Print(&b, false); err != nil {
 		return err.Error()
 	}
 	return b.String()

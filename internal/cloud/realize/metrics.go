@@ -14,6 +14,7 @@ type Metrics struct {
 	took     *prometheus.HistogramVec
 	refusals *prometheus.GaugeVec
 	pending  *prometheus.GaugeVec
+	planned  *prometheus.GaugeVec
 	drift    *prometheus.CounterVec
 	modes    *prometheus.GaugeVec
 	braked   *prometheus.GaugeVec
@@ -40,6 +41,9 @@ func NewMetrics() *Metrics {
 		}, []string{"account"}),
 		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nephele_realize_pending_operations", Help: "Operations of the last plan; 0 when the account is as wanted.",
+		}, []string{"account"}),
+		planned: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nephele_realize_planned_operations", Help: "Operations of all rounds of planning if the VMs in mode plan were enforced; 0 if there are none.",
 		}, []string{"account"}),
 		drift: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nephele_realize_drift_total", Help: "Differences that somebody else made to what we hold.",
@@ -77,7 +81,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) vectors() []prometheus.Collector {
-	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked}
+	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.planned, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked}
 }
 
 func resultOf(err error) string {
@@ -106,6 +110,11 @@ func (m *Metrics) published(r Report) {
 	}
 	m.refusals.WithLabelValues(r.Account).Set(float64(len(r.Result.Refusals)))
 	m.pending.WithLabelValues(r.Account).Set(float64(len(r.Result.Plan.Steps)))
+	operations := 0
+	for _, round := range r.Would {
+		operations += len(round.Plan.Steps)
+	}
+	m.planned.WithLabelValues(r.Account).Set(float64(operations))
 	if r.Took > 0 && r.Result.Plan.Empty() && r.Err == nil {
 		m.took.WithLabelValues(r.Account).Observe(r.Took.Seconds())
 	}
@@ -159,7 +168,7 @@ func (m *Metrics) forget(account string) {
 		return
 	}
 	label := prometheus.Labels{"account": account}
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked} {
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.planned, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked} {
 		v.DeletePartialMatch(label)
 	}
 }

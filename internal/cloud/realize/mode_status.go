@@ -9,6 +9,7 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // suspendedCondition is the condition Realized of a VM whose mode does not let policies be enforced.
@@ -75,7 +76,7 @@ func givenBack(r Report, vm plan.VMStatus) string {
 }
 
 // setModeConditions sets the conditions Planned and BreakGlass and reports whether that changes any.
-func (s *StatusWriter) setModeConditions(conditions *[]metav1.Condition, r Report, vm plan.VMStatus, outlooks map[plan.VMRef]plan.Outlook) (changed bool) {
+func (s *StatusWriter) setModeConditions(conditions *[]metav1.Condition, r Report, vm plan.VMStatus, outlooks map[plan.VMRef]render.Outlook) (changed bool) {
 	by := r.Modes[vm.VM].Reason
 	if vm.Mode == plan.BreakGlass {
 		changed = meta.SetStatusCondition(conditions, metav1.Condition{Type: cloudv1.ConditionBreakGlass, Status: metav1.ConditionTrue,
@@ -87,13 +88,14 @@ func (s *StatusWriter) setModeConditions(conditions *[]metav1.Condition, r Repor
 	if vm.Mode != plan.Planned || !known {
 		return meta.RemoveStatusCondition(conditions, cloudv1.ConditionPlanned) || changed
 	}
-	return meta.SetStatusCondition(conditions, plannedCondition(o, "if enforced, ")) || changed
+	return meta.SetStatusCondition(conditions, plannedCondition(o, "if enforced, "+o.String())) || changed
 }
 
-func plannedCondition(o plan.Outlook, prefix string) metav1.Condition {
-	cond := metav1.Condition{Type: cloudv1.ConditionPlanned, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonOK, Message: prefix + o.String()}
+// plannedCondition says what enforcing would do. What would be refused is no failure: nothing is to be enforced yet.
+func plannedCondition(o render.Outlook, text string) metav1.Condition {
+	cond := metav1.Condition{Type: cloudv1.ConditionPlanned, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonOK, Message: text}
 	if len(o.Refused) > 0 {
-		cond.Status, cond.Reason = metav1.ConditionFalse, cloudv1.ReasonPolicyFailed
+		cond.Status, cond.Reason = metav1.ConditionFalse, cloudv1.ReasonWouldBeRefused
 	}
 	return cond
 }

@@ -45,7 +45,7 @@ func TestModesOfALife(t *testing.T) {
 		t.Errorf("mode plan: %d calls that change something", n)
 	}
 	r, _ := l.realizer.Report(labAccount)
-	if r.Would == nil || r.Would.Plan.Empty() || len(r.Result.Policies[0].Suspended) != 2 {
+	if len(r.Would) < 2 || r.Would[0].Plan.Empty() || !r.Would[len(r.Would)-1].Plan.Empty() || len(r.Result.Policies[0].Suspended) != 2 {
 		t.Errorf("mode plan says %+v of %+v", r.Would, r.Result.Policies)
 	}
 	enforced := func(when string) {
@@ -216,7 +216,7 @@ func TestModeStatus(t *testing.T) {
 		r.Result.VMs[0].Mode = m
 		r.Modes = map[plan.VMRef]VMMode{webVM: {m, by}}
 		if m == plan.Planned {
-			r.Would = &plan.Result{VMs: []plan.VMStatus{{VM: webVM, Policies: []plan.VMPolicy{onVM("a", 1, false, ""), onVM("b", 1, false, "needs 73 rules")}}}}
+			r.Would = []*plan.Result{{VMs: []plan.VMStatus{{VM: webVM, Policies: []plan.VMPolicy{onVM("a", 1, false, ""), onVM("b", 1, false, "needs 73 rules")}}}}}
 		}
 		return r
 	}

@@ -23,10 +23,10 @@ type Report struct {
 	// AsPlanned says of regions when they were observed that were last seen to be as planned, before Result. What Result calls drift is
 	// younger. It lacks regions of which that is not known.
 	AsPlanned map[string]time.Time
-	// Modes are the VMs that were not simply enforced, and Would what would be planned if those in mode plan were; nil if there are
-	// none.
+	// Modes are the VMs that were not simply enforced, and Would what would be planned, round after round, if those in mode plan were; nil if
+	// there are none, or if that cannot be told.
 	Modes map[plan.VMRef]VMMode
-	Would *plan.Result
+	Would []*plan.Result
 	// Blocked are the interfaces that the cloud refuses to change, with its words.
 	Blocked map[plan.InterfaceKey]string
 	// Brake is what the account's brake does.

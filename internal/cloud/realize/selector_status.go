@@ -15,12 +15,13 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // modeNews is what a report says of the modes of some VMs.
 type modeNews struct {
 	// outlooks are those of the planned VMs.
-	outlooks []plan.Outlook
+	outlooks []render.Outlook
 	// broken are the VMs that break-glass releases, with who says so, and free how many of them nothing of ours holds any more.
 	broken map[plan.VMRef]string
 	free   int
@@ -29,7 +30,7 @@ type modeNews struct {
 }
 
 // add counts a VM.
-func (n *modeNews) add(r Report, vm plan.VMStatus, outlooks map[plan.VMRef]plan.Outlook) {
+func (n *modeNews) add(r Report, vm plan.VMStatus, outlooks map[plan.VMRef]render.Outlook) {
 	switch vm.Mode {
 	case plan.Planned:
 		if o, known := outlooks[vm.VM]; known {
@@ -56,11 +57,11 @@ func (n *modeNews) any() bool { return len(n.outlooks)+len(n.broken)+len(n.fails
 func (n *modeNews) set(conditions *[]metav1.Condition) bool {
 	var planned, broken, failsafe *metav1.Condition
 	if n != nil && len(n.outlooks) > 0 {
-		var sum plan.Outlook
+		var sum render.Outlook
 		for _, o := range n.outlooks {
 			sum.Add(o)
 		}
-		c := plannedCondition(sum, fmt.Sprintf("VMs that are planned for: %d; if enforced, ", len(n.outlooks)))
+		c := plannedCondition(sum, render.Planned(len(n.outlooks), sum))
 		planned = &c
 	}
 	if n != nil && len(n.broken) > 0 {

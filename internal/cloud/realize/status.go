@@ -26,6 +26,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // PolicyStatuses takes what an enforcer reports about a policy: POST networkpolicies/UID/status of the computed API.
@@ -189,9 +190,9 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	for _, vm := range r.Result.VMs {
 		vms[vm.VM] = vm
 	}
-	outlooks, bySelector, all := map[plan.VMRef]plan.Outlook(nil), map[client.ObjectKey]*modeNews{}, &modeNews{}
-	if r.Would != nil {
-		outlooks = r.Would.Outlooks()
+	outlooks, bySelector, all := map[plan.VMRef]render.Outlook(nil), map[client.ObjectKey]*modeNews{}, &modeNews{}
+	if len(r.Would) > 0 {
+		outlooks = render.Outlooks(r.Would)
 	}
 	seen, held := s.look(r), guardsOf(r)
 	for ref, target := range r.Entities {
@@ -286,7 +287,7 @@ func realizedCondition(policies []cloudv1.VirtualMachinePolicyStatus) (cond meta
 }
 
 // writeVM brings a VM's status to the VirtualMachine object behind an entity. It returns the name of the selector that imports it.
-func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef, vm plan.VMStatus, outlooks map[plan.VMRef]plan.Outlook) (string, error) {
+func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef, vm plan.VMStatus, outlooks map[plan.VMRef]render.Outlook) (string, error) {
 	key := vmKey(ref)
 	var before, policies []cloudv1.VirtualMachinePolicyStatus
 	var conditions []metav1.Condition

@@ -44,7 +44,7 @@ type worker struct {
 
 	// would is what the last computation says of the planned VMs if they were enforced; nil if there are none. Only run's goroutine
 	// uses it.
-	would *plan.Result
+	would []*plan.Result
 	// claims are those of the regions that were computed last; only run's goroutine uses it.
 	claims map[string]string
 	// settled are the snapshots on which the account was last seen to be as planned, without regions that we have written to since.
@@ -481,11 +481,9 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	}
 	w.stillBlocked(res)
 	w.noteLimits(regions)
-	w.would, w.claims = nil, claimsOf(regions)
-	if slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
-		if w.would = plan.Compute(in.WithoutPlanned(), w.r.lowerer(t.acct)); w.would.Stopped {
-			return w.would
-		}
+	w.claims = claimsOf(regions)
+	if w.foresee(t, in); in.Stop() {
+		return &plan.Result{Stopped: true}
 	}
 	w.drift(t, in.Modes, res, regions)
 	if res.Plan.Empty() {

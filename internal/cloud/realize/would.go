@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // wouldBecome says what would become of a policy on the VMs in mode plan if they were enforced.
@@ -17,11 +18,8 @@ type wouldBecome struct {
 
 // wouldBe says it of all policies, by UID.
 func wouldBe(r Report, modes map[plan.VMRef]plan.Mode) map[string]wouldBecome {
-	if r.Would == nil {
-		return nil
-	}
-	out := make(map[string]wouldBecome, len(r.Would.Policies))
-	for _, p := range r.Would.Policies {
+	out := map[string]wouldBecome{}
+	for _, p := range render.Policies(r.Would) {
 		w := wouldBecome{known: true}
 		for _, vms := range [][]plan.VMRef{p.Realized, p.Pending} {
 			for _, vm := range vms {

@@ -51,9 +51,29 @@ func Description(policy, rule string, more int) string {
 	return cut(allowed(text), maxDescription-len(tail)) + tail
 }
 
-// Ours reports whether a description is one that Description makes.
+// Failsafe is the description of a rule of ours that an account's failsafe flows ask for.
+func Failsafe(account string) string {
+	return cut(allowed(ours+": failsafe flows of the account "+account), maxDescription)
+}
+
+// Native is the description of a rule of ours that says what the interface's own groups say.
+const Native = ours + ": what its own groups allow"
+
+// former is what all rules of ours were described as once.
+const former = "managed by Nephele"
+
+// Told is what a description names: a policy and its rule, or what else a rule is for; "" if it names nothing, or is none of ours.
+func Told(description string) string {
+	text, _ := strings.CutPrefix(description, ours+": ")
+	if text == description {
+		return ""
+	}
+	return text
+}
+
+// Ours reports whether a description is one of those that are made here, or were once.
 func Ours(description string) bool {
-	return description == ours || strings.HasPrefix(description, ours+": ")
+	return description == ours || description == former || strings.HasPrefix(description, ours+": ")
 }
 
 // allowed replaces what a description must not have.

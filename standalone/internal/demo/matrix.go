@@ -161,8 +161,29 @@ func inWords(cell string) string {
 	return strings.Join(open, ", ")
 }
 
-// String prints the matrix for people. What differs from the former cells stands in brackets; former may be nil.
-func (m matrix) String(former [][]string) string {
+// Text prints the matrix for people in lines of so many columns, if it can. What differs from the former cells stands in brackets, or where
+// there is no room for them before a star; former may be nil.
+func (m matrix) Text(former [][]string, columns int) string {
+	wide := m.table(former, inBrackets())
+	for line := range strings.Lines(wide) {
+		if len(line) > columns+1 && !strings.HasPrefix(line, legendMark) {
+			return m.table(former, starred())
+		}
+	}
+	return wide
+}
+
+// form is how the signs of a cell are written.
+type form struct {
+	// lead is what names and lone signs begin with, to stand above the signs.
+	lead, same, changed, legend string
+}
+
+func inBrackets() form { return form{" ", " %c ", "[%c]", "[ ] has changed"} }
+
+func starred() form { return form{"", "%c ", "%c*", "* has changed"} }
+
+func (m matrix) table(former [][]string, f form) string {
 	var b strings.Builder
 	corner := "from \\ to"
 	left := len(corner)
@@ -172,13 +193,13 @@ func (m matrix) String(former [][]string) string {
 	line := func(first string, rest []string) {
 		text := fmt.Sprintf("  %-*s", left, first)
 		for j, r := range rest {
-			text += fmt.Sprintf("  %-*s", max(3*len(services()), len(m.to[j].name)), r)
+			text += fmt.Sprintf("  %-*s", max(len(fmt.Sprintf(f.same, ' '))*len(services()), len(m.to[j].name)), r)
 		}
 		b.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
 	names := make([]string, 0, len(m.to))
 	for _, p := range m.to {
-		names = append(names, " "+p.name)
+		names = append(names, f.lead+p.name)
 	}
 	line(corner, names)
 	for i, p := range m.from {
@@ -188,38 +209,45 @@ func (m matrix) String(former [][]string) string {
 			if former != nil {
 				before = former[i][j]
 			}
-			row = append(row, marked(cell, before))
+			row = append(row, f.marked(cell, before))
 		}
 		line(p.name, row)
 	}
-	b.WriteString(legend(former != nil))
+	changes := ""
+	if former != nil {
+		changes = f.legend
+	}
+	b.WriteString(legend(changes))
 	return b.String()
 }
 
-// marked spreads the signs of a cell, those in brackets that differ.
-func marked(cell, before string) string {
+// marked spreads the signs of a cell, and marks those that differ.
+func (f form) marked(cell, before string) string {
 	if strings.Trim(cell, string(noTraffic)) == "" {
-		return " " + string(noTraffic)
+		return f.lead + string(noTraffic)
 	}
 	var b strings.Builder
 	for i := range len(cell) {
 		if cell[i] == before[i] {
-			b.WriteString(" " + cell[i:i+1] + " ")
+			fmt.Fprintf(&b, f.same, cell[i])
 		} else {
-			b.WriteString("[" + cell[i:i+1] + "]")
+			fmt.Fprintf(&b, f.changed, cell[i])
 		}
 	}
 	return b.String()
 }
 
-func legend(changes bool) string {
+// legendMark begins the legend, a line that may be broken.
+const legendMark = "  ("
+
+func legend(changes string) string {
 	var parts []string
 	for _, s := range services() {
 		parts = append(parts, string(s.letter)+" "+s.name)
 	}
-	text := "  (" + strings.Join(parts, ", ") + ", " + string(blocked) + " blocked"
-	if changes {
-		text += "; [ ] has changed"
+	text := legendMark + strings.Join(parts, ", ") + ", " + string(blocked) + " blocked"
+	if changes != "" {
+		text += "; " + changes
 	}
 	return text + ")\n"
 }

@@ -115,7 +115,7 @@ func TestAChangeOfOneInterfaceIsNeverHidden(t *testing.T) {
 	if len(after.differences(table(expectBefore).cells)) != 5 {
 		t.Errorf("differences: %v, want the five ways to border_01", after.differences(table(expectBefore).cells))
 	}
-	if text := after.String(before.cells); !strings.Contains(text, "[?][?][?][?]") {
+	if text := after.Text(before.cells, width); !strings.Contains(text, "[?][?][?][?]") {
 		t.Errorf("nothing is marked in\n%s", text)
 	}
 	if got := changed(bystanders(asPublished(t)), bystanders(a.regionState())); len(got) != 0 {
@@ -141,7 +141,18 @@ func TestMatrixIsPrintedWithinTheWidth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := m.String(table(expectGuarded).cells)
+	text := m.Text(table(expectGuarded).cells, width)
+	narrow := m.Text(table(expectGuarded).cells, narrowest)
+	for line := range strings.Lines(narrow) {
+		if len(line) > narrowest+1 && !strings.HasPrefix(line, legendMark) {
+			t.Errorf("%d columns on a narrow terminal: %s", len(line), line)
+		}
+	}
+	for _, want := range []string{"  border_01        s h t p          -          s*h*t*p    s*h*t*p   s h t p\n", "* has changed"} {
+		if !strings.Contains(narrow, want) {
+			t.Errorf("no %q in\n%s", want, narrow)
+		}
+	}
 	for line := range strings.Lines(text) {
 		if len(line) > width+1 {
 			t.Errorf("%d columns: %s", len(line), line)
@@ -156,7 +167,7 @@ func TestMatrixIsPrintedWithinTheWidth(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if strings.Contains(m.String(nil), "changed") {
+	if strings.Contains(m.Text(nil, width), "changed") {
 		t.Error("a matrix without a former one speaks of changes")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	planrender "github.com/nephele-io/nephele/internal/cloud/plan/render"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -86,7 +87,7 @@ func (s *story) showPlan(ctx context.Context) error {
 		return fmt.Errorf("compute the plan: %w", err)
 	}
 	var b strings.Builder
-	if err := result.Plan.Print(&b); err != nil {
+	if err := planrender.Describe(result.Plan).Print(&b, false); err != nil {
 		return err
 	}
 	s.print(b.String())

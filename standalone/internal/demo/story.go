@@ -112,7 +112,7 @@ func (s *story) look(want string, marks bool) error {
 	if marks {
 		former = s.last.cells
 	}
-	s.print(m.String(former))
+	s.print(m.Text(former, s.screen.columns()))
 	var wrong []string
 	for _, d := range m.differences(table(want).cells) {
 		wrong = append(wrong, d.String())

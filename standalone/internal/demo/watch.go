@@ -38,7 +38,7 @@ func (s *story) goOn(ctx context.Context) error {
 	if s.last, err = s.account.matrix(); err != nil {
 		return err
 	}
-	s.print(s.last.String(nil))
+	s.print(s.last.Text(nil, s.screen.columns()))
 	return nil
 }
 

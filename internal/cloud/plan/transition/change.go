@@ -39,8 +39,9 @@ type Change struct {
 	// Joint begins the keys of tags whose values are read together: what goes of them is emptied by the call that writes the others,
 	// before it is removed.
 	Joint string
-	// Description is that of rules of ours. Where the cloud keeps descriptions, others are put right.
-	Description string
+	// Described reports whether a description is one that rules of ours have. Where the cloud keeps descriptions, others are put right: a rule
+	// that has one of ours keeps it, whatever it says. Nil means that no description is looked at.
+	Described func(string) bool
 	// Batch is how many objects one call tags; 0 is a default.
 	Batch int
 	// Urgent are interfaces that wait for nobody.

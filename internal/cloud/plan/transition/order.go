@@ -211,7 +211,7 @@ func (w *worklist) outward(rules []cloud.Rule, to string) []cloud.Rule {
 		if id := out[i].Peer.GroupID; planned(id) {
 			out[i].Peer = cloud.Peer{GroupName: w.groups[id].Name}
 		}
-		out[i].Description = cmp.Or(w.descriptions[described{to, rules[i].Key()}], w.Description)
+		out[i].Description = w.descriptions[described{to, rules[i].Key()}]
 	}
 	return out
 }
@@ -890,7 +890,10 @@ func (w *worklist) discard(spared map[string]bool) (done bool) {
 
 // describe puts the descriptions of rules right that stay as they are.
 func (w *worklist) describe() {
-	described := func(r cloud.Rule) bool { return r.Description == w.Description }
+	if w.Described == nil {
+		return
+	}
+	described := func(r cloud.Rule) bool { return w.Described(r.Description) }
 	if !slices.ContainsFunc(w.From.Groups, func(g cloud.Group) bool { return w.Ours(&g) && slices.ContainsFunc(g.Rules, described) }) {
 		return // the cloud seems to keep none
 	}

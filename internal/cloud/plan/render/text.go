@@ -1,7 +1,6 @@
-package plan
+package render
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -9,48 +8,11 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// Summary counts what the plan does.
-func (p Plan) Summary() Summary {
-	s := Summary{Steps: len(p.Steps)}
-	changed, interfaces := map[string]bool{}, map[string]bool{}
-	created := map[string]bool{}
-	for _, st := range p.Steps {
-		op := st.Op
-		object := st.Scope.Region + "/" + st.Network + "/" + op.Target + "/" + op.Group.Name
-		switch op.Kind {
-		case cloud.OpCreateGroup:
-			s.GroupsCreated++
-			created[object] = true
-		case cloud.OpDeleteGroup:
-			s.GroupsDeleted++
-		case cloud.OpAddRules:
-			s.RulesAdded += len(op.Rules)
-			changed[object] = true
-		case cloud.OpRemoveRules:
-			s.RulesRemoved += len(op.Rules)
-			changed[object] = true
-		case cloud.OpReplaceRules:
-			s.RulesReplaced += len(op.Rules)
-			changed[object] = true
-		case cloud.OpSetInterfaceGroups:
-			s.InterfaceEdits++
-			interfaces[object] = true
-		case cloud.OpTag, cloud.OpUntag:
-			s.Tagged += len(op.Subjects())
-		}
-	}
-	for object := range changed {
-		if !created[object] {
-			s.GroupsChanged++
-		}
-	}
-	s.Interfaces = len(interfaces)
-	return s
-}
-
-func (s Summary) String() string {
+// Summary says in words what a plan counts.
+func Summary(s plan.Summary) string {
 	if s.Steps == 0 {
 		return "nothing to do"
 	}
@@ -59,36 +21,12 @@ func (s Summary) String() string {
 		replaced = fmt.Sprintf("%d to replace, ", s.RulesReplaced)
 	}
 	return fmt.Sprintf("%s to create, %d to change, %d to delete; %s to add, %s%d to remove; %s to set in %s; %s; %s",
-		Counted(s.GroupsCreated, "group"), s.GroupsChanged, s.GroupsDeleted, Counted(s.RulesAdded, "rule"), replaced, s.RulesRemoved,
-		Counted(s.Interfaces, "interface"), Counted(s.InterfaceEdits, "edit"), Counted(s.Tagged, "tag edit"), Counted(s.Steps, "operation"))
+		plan.Counted(s.GroupsCreated, "group"), s.GroupsChanged, s.GroupsDeleted, plan.Counted(s.RulesAdded, "rule"), replaced, s.RulesRemoved,
+		plan.Counted(s.Interfaces, "interface"), plan.Counted(s.InterfaceEdits, "edit"), plan.Counted(s.Tagged, "tag edit"), plan.Counted(s.Steps, "operation"))
 }
 
-// Counted is a number of things, for example "2 groups".
-func Counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// Print writes the plan for people, in the form they know from Terraform: + for what comes, ~ for what changes, - for what goes.
-func (p Plan) Print(w io.Writer) error {
-	return NewDescriber(Setting{}).Describe(p).Print(w, false)
-}
-
-// MarshalJSON gives the plan a stable form for programs.
-func (p Plan) MarshalJSON() ([]byte, error) { return json.Marshal(NewDescriber(Setting{}).Describe(p)) }
-
-// listed is how many names stand in a line before the rest is counted.
-const listed = 4
-
-// Listed returns names in a row: of more than five the first four, and how many more there are, unless all are wanted.
-func Listed(names []string, all bool) string {
-	if all || len(names) <= listed+1 {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:listed], ", "), len(names)-listed)
-}
+// Describe returns a plan with what it tells by itself.
+func Describe(p plan.Plan) Document { return NewDescriber(Setting{}).Describe(p) }
 
 // Print writes the plan for people, in the form they know from Terraform: + for what comes, ~ for what changes, - for what goes. Interfaces
 // that are changed alike one after the other are one line, unless all are wanted.
@@ -107,7 +45,7 @@ func (d Document) Print(w io.Writer, all bool) error {
 		}
 		d.printStep(&b, alike, all)
 	}
-	fmt.Fprintf(&b, "Plan: %s.\n", d.Summary)
+	fmt.Fprintf(&b, "Plan: %s.\n", Summary(d.Summary))
 	if d.Partial {
 		b.WriteString("A further plan follows when this one is done.\n")
 	}
@@ -194,7 +132,7 @@ func (s DocumentStep) why(all bool) string {
 		for i, p := range s.Policies {
 			_, names[i], _ = strings.Cut(p, " ") // without the kind
 		}
-		parts = append(parts, "for "+Listed(names, all))
+		parts = append(parts, "for "+plan.Listed(names, all))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -209,7 +147,7 @@ func interfaces(alike []DocumentStep, all bool) string {
 		ids, vms = append(ids, st.Target), append(vms, st.VMs...)
 	}
 	if len(vms) < len(ids) { // some have no VM, or no setting tells
-		return "interfaces " + Listed(ids, all)
+		return "interfaces " + plan.Listed(ids, all)
 	}
 	return fmt.Sprintf("%d interfaces%s", len(alike), of(vms, all))
 }
@@ -223,7 +161,7 @@ func of(vms []string, all bool) string {
 		names[i] = strings.ReplaceAll(name, "\n", `\n`) // or it would be a line of the plan
 	}
 	slices.Sort(names)
-	return " of " + Listed(slices.Compact(names), all)
+	return " of " + plan.Listed(slices.Compact(names), all)
 }
 
 // tagged names what is tagged.
@@ -254,16 +192,3 @@ func (d Document) groups(ids []string) string {
 	}
 	return strings.Join(out, ", ")
 }
-
-func (r PolicyRef) String() string {
-	name := r.Name
-	if r.Namespace != "" {
-		name = r.Namespace + "/" + name
-	}
-	if name == "" {
-		name = r.UID
-	}
-	return fmt.Sprintf("%s %s", r.Kind, name)
-}
-
-func (r VMRef) String() string { return r.Region + "/" + r.ID }

@@ -1,4 +1,4 @@
-package plan
+package render
 
 import (
 	"cmp"
@@ -8,19 +8,17 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
-
-// PlannedGroupID begins the ID of a group that exists in a forecast only; the network and the name follow.
-const PlannedGroupID = model.PlannedGroupID
 
 // Setting is what plans are described in: the zero value knows nothing.
 type Setting struct {
 	// Snapshots are the regions as they are before the first plan.
 	Snapshots []*cloud.Snapshot
 	// Failsafe are the flows that are allowed whatever policies say.
-	Failsafe []FailsafeFlow
+	Failsafe []plan.FailsafeFlow
 	// Provisional says that new groups will have other names when the plan is made to be applied.
 	Provisional bool
 }
@@ -58,7 +56,7 @@ type Document struct {
 	Account string `json:"account"`
 	// Partial is true if a further plan follows when this one is done.
 	Partial bool           `json:"partial,omitempty"`
-	Summary Summary        `json:"summary"`
+	Summary plan.Summary   `json:"summary"`
 	Steps   []DocumentStep `json:"steps"`
 	names   map[string]string
 }
@@ -102,7 +100,7 @@ type DocumentRule struct {
 }
 
 // Describe returns the plan with what the setting tells about it. The next plan is described as following it.
-func (d *Describer) Describe(p Plan) Document {
+func (d *Describer) Describe(p plan.Plan) Document {
 	out := Document{Account: p.Account, Partial: p.Partial, Summary: p.Summary(), Steps: make([]DocumentStep, 0, len(p.Steps)), names: d.names}
 	for _, st := range p.Steps {
 		if st.Op.Kind == cloud.OpCreateGroup {
@@ -119,13 +117,13 @@ func (d *Describer) Describe(p Plan) Document {
 	return out
 }
 
-func (d *Describer) step(st Step) DocumentStep {
+func (d *Describer) step(st plan.Step) DocumentStep {
 	op := st.Op
 	out := DocumentStep{
 		Region: st.Scope.Region, Network: st.Network, Kind: op.Kind, Target: op.Target, Others: op.Others, Name: d.group(st.Network, op.Group.Name),
 		Rules: d.rules(st, op.Rules), Replaced: d.rules(st, op.Replaced), Tags: op.Tags, Reason: op.Reason,
 	}
-	if strings.HasPrefix(op.Target, PlannedGroupID) {
+	if strings.HasPrefix(op.Target, model.PlannedGroupID) {
 		out.Target, out.Name = "", d.group(st.Network, op.Target)
 	}
 	for _, p := range st.Policies {
@@ -145,7 +143,7 @@ func (d *Describer) step(st Step) DocumentStep {
 		}
 		var after []string
 		for _, name := range op.GroupNames {
-			after = append(after, PlannedGroupID+st.Network+"/"+name)
+			after = append(after, model.PlannedGroupID+st.Network+"/"+name)
 		}
 		d.held[op.Target] = slices.Concat(op.GroupIDs, after)
 		for _, id := range d.held[op.Target] {
@@ -158,7 +156,7 @@ func (d *Describer) step(st Step) DocumentStep {
 
 // group names a group by its ID, or by its name if it is still to be created.
 func (d *Describer) group(network, group string) string {
-	key, planned := strings.CutPrefix(group, PlannedGroupID)
+	key, planned := strings.CutPrefix(group, model.PlannedGroupID)
 	if !planned {
 		key = network + "/" + group
 	}
@@ -181,17 +179,17 @@ func (d *Describer) Relabel(text string) string {
 	return text
 }
 
-func (d *Describer) rules(st Step, in []cloud.Rule) (out []DocumentRule) {
+func (d *Describer) rules(st plan.Step, in []cloud.Rule) (out []DocumentRule) {
 	for _, r := range in {
 		named := r
-		if id := r.Peer.GroupID; strings.HasPrefix(id, PlannedGroupID) {
+		if id := r.Peer.GroupID; strings.HasPrefix(id, model.PlannedGroupID) {
 			named.Peer = cloud.Peer{GroupName: d.group(st.Network, id)}
 		} else if r.Peer.GroupName != "" {
 			named.Peer.GroupName = d.group(st.Network, r.Peer.GroupName)
 		}
 		doc := DocumentRule{
 			Direction: r.Direction, Protocol: r.Match.Protocol, From: r.Match.From, To: r.Match.To, Peer: named.Peer.String(),
-			Failsafe: slices.ContainsFunc(d.Failsafe, func(f FailsafeFlow) bool { return f.allows(r) }), text: named.String(),
+			Failsafe: slices.ContainsFunc(d.Failsafe, func(f plan.FailsafeFlow) bool { return within(f, r) }), text: named.String(),
 		}
 		if name := d.names[r.Peer.GroupID]; name != "" {
 			doc.text += " (" + name + ")"
@@ -201,8 +199,8 @@ func (d *Describer) rules(st Step, in []cloud.Rule) (out []DocumentRule) {
 	return out
 }
 
-// allows reports whether all that the rule allows is among the flows.
-func (f FailsafeFlow) allows(r cloud.Rule) bool {
+// within reports whether all that the rule allows is among the flows.
+func within(f plan.FailsafeFlow, r cloud.Rule) bool {
 	return f.Direction == r.Direction && r.Peer.CIDR.IsValid() &&
 		(len(f.Services) == 0 || slices.ContainsFunc(f.Services, func(s flow.Service) bool { return s.Covers(flow.ServiceOf(r.Match)) })) &&
 		slices.ContainsFunc(f.Peers, func(p netip.Prefix) bool {

@@ -1,4 +1,4 @@
-package plan_test
+package render_test
 
 import (
 	"net/netip"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // TestDescribePlansInARow: interfaces are told with their VMs and with what they hold at that moment, new groups by what stands for their
@@ -28,8 +30,8 @@ func TestDescribePlansInARow(t *testing.T) {
 		step(cloud.Op{Kind: cloud.OpCreateGroup, Group: cloud.GroupSpec{NetworkID: "vpc-1", Name: "hash"}}), filled,
 		edit("eni-1", []string{"sg-1"}, "hash"), edit("eni-2", nil, "hash"), edit("eni-3", nil, "hash"),
 	}}
-	second := plan.Plan{Steps: []plan.Step{edit("eni-1", []string{plan.PlannedGroupID + "vpc-1/hash"})}}
-	d := plan.NewDescriber(plan.Setting{
+	second := plan.Plan{Steps: []plan.Step{edit("eni-1", []string{model.PlannedGroupID + "vpc-1/hash"})}}
+	d := render.NewDescriber(render.Setting{
 		Snapshots: []*cloud.Snapshot{{
 			VMs:        []cloud.VM{{ID: "i-1", Name: "db-1"}, {ID: "i-2", Name: "db-2"}, {ID: "i-3"}},
 			Groups:     []cloud.Group{{ID: "sg-1", Name: "internal"}},
@@ -60,7 +62,7 @@ Plan: 0 groups to create, 0 to change, 0 to delete; 0 rules to add, 0 to remove;
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 	b.Reset()
-	if err := first.Print(&b); err != nil || !strings.Contains(b.String(), "  ~ interfaces eni-2, eni-3: groups = hash  # take over, for vms/db\n") {
+	if err := render.Describe(first).Print(&b, false); err != nil || !strings.Contains(b.String(), "  ~ interfaces eni-2, eni-3: groups = hash  # take over, for vms/db\n") {
 		t.Errorf("%v: without a setting\n%s", err, b.String())
 	}
 }

@@ -1,0 +1,274 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+)
+
+// Outlook is what planning, round after round until nothing is left to do, would do to one VM, or to several.
+type Outlook struct {
+	// Guarded, Members and Returned are the interfaces that would be taken over or change their class, become peers of others, and be
+	// given back.
+	Guarded, Members, Returned int
+	// Enforced are the policies that would be enforced on some of the VMs, and Refused the reasons why some would not be on others, each
+	// behind the name of the policy.
+	Enforced map[plan.PolicyRef]bool
+	Refused  map[string]bool
+
+	// groups are the groups of ours that the interfaces would hold and whose rules would be others.
+	groups map[groupName]groupOutlook
+}
+
+// groupName is a group that exists, by its ID, or one that the plan creates, by "+" and its name.
+type groupName struct{ region, network, key string }
+
+// groupOutlook counts the rules that a group would get and lose, by direction.
+type groupOutlook struct{ added, removed [2]int }
+
+// outlookOfGroups returns what would become of the rules of groups. A rule that comes and goes again does not count.
+func outlookOfGroups(rounds []*plan.Result) map[groupName]groupOutlook {
+	net := map[groupName]map[cloud.Rule]int{}
+	count := func(s plan.Step, rules []cloud.Rule, n int) {
+		name := nameOf(s.Scope.Region, s.Network, s.Op.Target)
+		if s.Op.Target == "" {
+			name = groupName{s.Scope.Region, s.Network, "+" + s.Op.Group.Name}
+		}
+		if net[name] == nil {
+			net[name] = map[cloud.Rule]int{}
+		}
+		for _, r := range rules {
+			net[name][asForecast(r, s.Network)] += n
+		}
+	}
+	for s := range steps(rounds) {
+		switch s.Op.Kind {
+		case cloud.OpAddRules:
+			count(s, s.Op.Rules, 1)
+		case cloud.OpRemoveRules:
+			count(s, s.Op.Rules, -1)
+		case cloud.OpReplaceRules:
+			count(s, s.Op.Replaced, -1)
+			count(s, s.Op.Rules, 1)
+		}
+	}
+	out := map[groupName]groupOutlook{}
+	for name, rules := range net {
+		var o groupOutlook
+		for key, n := range rules {
+			d := 0
+			if key.Direction == cloud.Egress {
+				d = 1
+			}
+			switch {
+			case n > 0:
+				o.added[d]++
+			case n < 0:
+				o.removed[d]++
+			}
+		}
+		out[name] = o
+	}
+	return out
+}
+
+// nameOf is the name of a group that is known by its ID: in the rounds after the first, those that were created before have the IDs of a forecast.
+func nameOf(region, network, id string) groupName {
+	if rest, planned := strings.CutPrefix(id, model.PlannedGroupID); planned {
+		if network, name, ok := strings.Cut(rest, "/"); ok {
+			return groupName{region, network, "+" + name}
+		}
+	}
+	return groupName{region: region, key: id}
+}
+
+// asForecast is a rule as rounds after the one that creates its peer know it.
+func asForecast(r cloud.Rule, network string) cloud.Rule {
+	if r.Peer.GroupName != "" {
+		r.Peer = cloud.Peer{GroupID: model.PlannedGroupID + network + "/" + r.Peer.GroupName}
+	}
+	return r.Key()
+}
+
+func steps(rounds []*plan.Result) iter.Seq[plan.Step] {
+	return func(yield func(plan.Step) bool) {
+		for _, r := range rounds {
+			for _, s := range r.Plan.Steps {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Outlooks returns what rounds of planning, each on what the one before leads to, would do to each of the VMs. What becomes of a policy there
+// is what the last one says: in the others it may still have to wait for something.
+func Outlooks(rounds []*plan.Result) map[plan.VMRef]Outlook {
+	if len(rounds) == 0 {
+		return nil
+	}
+	rules, edited := outlookOfGroups(rounds), map[plan.InterfaceKey]bool{}
+	for s := range steps(rounds) {
+		if s.Op.Kind == cloud.OpSetInterfaceGroups {
+			edited[plan.InterfaceKey{Region: s.Scope.Region, ID: s.Op.Target}] = true
+		}
+	}
+	last := rounds[len(rounds)-1]
+	out := make(map[plan.VMRef]Outlook, len(last.VMs))
+	for _, vm := range last.VMs {
+		o := Outlook{Enforced: map[plan.PolicyRef]bool{}, Refused: map[string]bool{}, groups: map[groupName]groupOutlook{}}
+		for _, n := range vm.Interfaces {
+			for _, key := range n.Groups {
+				name := nameOf(vm.VM.Region, n.Network, key)
+				if strings.HasPrefix(key, "+") {
+					name.network = n.Network
+				}
+				if change, found := rules[name]; found {
+					o.groups[name] = change
+				}
+			}
+			switch {
+			case !edited[plan.InterfaceKey{Region: vm.VM.Region, ID: n.ID}]:
+			case n.State == plan.Guarded:
+				o.Guarded++
+			case n.State == plan.Member:
+				o.Members++
+			default:
+				o.Returned++
+			}
+		}
+		for _, p := range vm.Policies {
+			switch {
+			case p.Message != "":
+				o.Refused[strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")+": "+p.Message] = true
+			default:
+				o.Enforced[p.PolicyRef] = true
+			}
+		}
+		out[vm.VM] = o
+	}
+	return out
+}
+
+// Policies are what rounds of planning make of the policies: realized where that is so before the first, pending where one of them does it,
+// failed where the last one says so.
+func Policies(rounds []*plan.Result) []plan.PolicyStatus {
+	if len(rounds) == 0 {
+		return nil
+	}
+	already := map[string]map[plan.VMRef]bool{}
+	for _, p := range rounds[0].Policies {
+		already[p.UID] = map[plan.VMRef]bool{}
+		for _, vm := range p.Realized {
+			already[p.UID][vm] = true
+		}
+	}
+	out := slices.Clone(rounds[len(rounds)-1].Policies)
+	for i := range out {
+		p := &out[i]
+		all := slices.SortedFunc(slices.Values(slices.Concat(p.Realized, p.Pending)), compareVMs)
+		p.Realized, p.Pending = nil, nil
+		for _, vm := range all {
+			if already[p.UID][vm] {
+				p.Realized = append(p.Realized, vm)
+			} else {
+				p.Pending = append(p.Pending, vm)
+			}
+		}
+	}
+	return out
+}
+
+func compareVMs(a, b plan.VMRef) int {
+	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.ID, b.ID))
+}
+
+// Planned says what enforcing so many VMs in mode plan would do.
+func Planned(vms int, sum Outlook) string {
+	return fmt.Sprintf("VMs that are planned for: %d; if enforced, %s", vms, sum)
+}
+
+// Sum is what is said of several VMs together.
+func Sum(of map[plan.VMRef]Outlook) (sum Outlook) {
+	for _, vm := range slices.SortedFunc(maps.Keys(of), compareVMs) {
+		sum.Add(of[vm])
+	}
+	return sum
+}
+
+// Add counts another VM's outlook to o.
+func (o *Outlook) Add(p Outlook) {
+	o.Guarded, o.Members, o.Returned = o.Guarded+p.Guarded, o.Members+p.Members, o.Returned+p.Returned
+	if o.groups == nil {
+		o.groups, o.Enforced, o.Refused = map[groupName]groupOutlook{}, map[plan.PolicyRef]bool{}, map[string]bool{}
+	}
+	maps.Copy(o.groups, p.groups) // VMs of a class share theirs
+	maps.Copy(o.Enforced, p.Enforced)
+	maps.Copy(o.Refused, p.Refused)
+}
+
+// RuleChange counts the rules that groups would get and lose.
+type RuleChange struct {
+	// Groups are those that would be created, with so many Ingress and Egress rules.
+	Groups, Ingress, Egress int
+	// Added and Removed are the rules of groups that exist.
+	Added, Removed int
+}
+
+// Rules counts the rules of the groups that the interfaces would hold. A group that several hold counts once.
+func (o Outlook) Rules() RuleChange {
+	var c RuleChange
+	for name, g := range o.groups {
+		if strings.HasPrefix(name.key, "+") {
+			c.Groups, c.Ingress, c.Egress = c.Groups+1, c.Ingress+g.added[0], c.Egress+g.added[1]
+			continue
+		}
+		c.Added, c.Removed = c.Added+g.added[0]+g.added[1], c.Removed+g.removed[0]+g.removed[1]
+	}
+	return c
+}
+
+// Nothing reports whether nothing would change.
+func (o Outlook) Nothing() bool {
+	return o.Guarded+o.Members+o.Returned == 0 && o.Rules() == RuleChange{}
+}
+
+// String says it in words, with the first refusal.
+func (o Outlook) String() string {
+	var parts []string
+	add := func(n int, format string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf(format, n))
+		}
+	}
+	add(o.Guarded, "interfaces to take over or to change: %d")
+	add(o.Members, "interfaces that become peers only: %d")
+	add(o.Returned, "interfaces to give back: %d")
+	rules := o.Rules()
+	if rules.Groups > 0 {
+		parts = append(parts, fmt.Sprintf("in new groups: %d ingress and %d egress rules", rules.Ingress, rules.Egress))
+	}
+	add(rules.Added, "in groups that exist, rules to add: %d")
+	add(rules.Removed, "in groups that exist, rules to remove: %d")
+	if len(parts) == 0 {
+		parts = append(parts, "neither an interface nor a rule would change")
+	}
+	add(len(o.Enforced), "policies to enforce: %d")
+	if len(o.Refused) > 0 {
+		policies := map[string]bool{}
+		for r := range o.Refused {
+			name, _, _ := strings.Cut(r, ": ")
+			policies[name] = true
+		}
+		parts = append(parts, fmt.Sprintf("refused: %d, %s", len(policies), slices.Min(slices.Collect(maps.Keys(o.Refused)))))
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,59 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// Summary counts what the plan does.
+func (p Plan) Summary() Summary {
+	s := Summary{Steps: len(p.Steps)}
+	changed, interfaces := map[string]bool{}, map[string]bool{}
+	created := map[string]bool{}
+	for _, st := range p.Steps {
+		op := st.Op
+		object := st.Scope.Region + "/" + st.Network + "/" + op.Target + "/" + op.Group.Name
+		switch op.Kind {
+		case cloud.OpCreateGroup:
+			s.GroupsCreated++
+			created[object] = true
+		case cloud.OpDeleteGroup:
+			s.GroupsDeleted++
+		case cloud.OpAddRules:
+			s.RulesAdded += len(op.Rules)
+			changed[object] = true
+		case cloud.OpRemoveRules:
+			s.RulesRemoved += len(op.Rules)
+			changed[object] = true
+		case cloud.OpReplaceRules:
+			s.RulesReplaced += len(op.Rules)
+			changed[object] = true
+		case cloud.OpSetInterfaceGroups:
+			s.InterfaceEdits++
+			interfaces[object] = true
+		case cloud.OpTag, cloud.OpUntag:
+			s.Tagged += len(op.Subjects())
+		}
+	}
+	for object := range changed {
+		if !created[object] {
+			s.GroupsChanged++
+		}
+	}
+	s.Interfaces = len(interfaces)
+	return s
+}
+
+func (r PolicyRef) String() string {
+	name := r.Name
+	if r.Namespace != "" {
+		name = r.Namespace + "/" + name
+	}
+	if name == "" {
+		name = r.UID
+	}
+	return fmt.Sprintf("%s %s", r.Kind, name)
+}
+
+func (r VMRef) String() string { return r.Region + "/" + r.ID }
