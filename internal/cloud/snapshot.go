@@ -53,7 +53,12 @@ type Network struct {
 type Peering struct {
 	ID   string
 	A, B PeeringEnd
+	// ByAddress is true if rules of one network cannot refer to groups of the other over it, as on Azure.
+	ByAddress bool
 }
+
+// CarriesGroups reports whether rules of one network can refer to groups of the other. It takes an active peering in one region.
+func (p *Peering) CarriesGroups() bool { return p.A.Region == p.B.Region && !p.ByAddress }
 
 // PeeringEnd names one of the two networks of a peering.
 type PeeringEnd struct {
@@ -107,6 +112,8 @@ type Interface struct {
 	Tags     map[string]string
 	// Managed is true if a service of the cloud owns the interface (load balancer, database, ...) and its groups cannot be set here.
 	Managed bool
+	// Untouchable says why its groups cannot be taken over although no service owns it, in words for people; empty if they can.
+	Untouchable string
 	// Description is the cloud's free text, for messages to people.
 	Description string
 }

@@ -164,7 +164,7 @@ func (l *lab) document(id string) string {
 func TestObserve(t *testing.T) {
 	l := newLab(t, nil)
 	s := l.observe(l.account())
-	if len(s.Networks) != 2 || len(s.VMs) != 2 || len(s.Interfaces) != 2 || len(s.Groups) != 3 || len(s.Peerings) != 1 || s.OwnerID != subscription {
+	if len(s.Networks) != 2 || len(s.VMs) != 2 || len(s.Interfaces) != 2 || len(s.Groups) != 2 || len(s.Peerings) != 1 || !s.Peerings[0].ByAddress || s.OwnerID != subscription {
 		t.Fatalf("%d networks, %d VMs, %d interfaces, %d groups, %d peerings of %s", len(s.Networks), len(s.VMs), len(s.Interfaces), len(s.Groups), len(s.Peerings), s.OwnerID)
 	}
 	vnet := strings.ToLower(l.vnet)
@@ -174,7 +174,7 @@ func TestObserve(t *testing.T) {
 		t.Errorf("got %+v\nwant %+v", web, want)
 	}
 	nic := s.Interfaces[slices.IndexFunc(s.Interfaces, func(i cloud.Interface) bool { return i.ID == strings.ToLower(l.webNIC) })]
-	if !slices.Equal(nic.GroupIDs, lower(l.asg, l.nsg)) || nic.NetworkID != vnet || nic.VMID != want.ID || nic.SubnetID != vnet+"/subnets/web" || nic.MAC != "00:0d:3a:00:00:01" ||
+	if len(nic.GroupIDs) != 1 || !strings.HasPrefix(nic.GroupIDs[0], strings.ToLower(l.nsg)+"@") || nic.NetworkID != vnet || nic.VMID != want.ID || nic.SubnetID != vnet+"/subnets/web" || nic.MAC != "00:0d:3a:00:00:01" ||
 		len(nic.PrivateIPs) != 1 || nic.PrivateIPs[0].String() != "10.1.1.4" {
 		t.Errorf("interface %+v", nic)
 	}

@@ -77,11 +77,17 @@ func (c *tagsClient) update(ctx context.Context, id, operation string, tags map[
 	return nil
 }
 
+// The operations of the Tags API that are used.
+const (
+	mergeTags  = "Merge"
+	deleteTags = "Delete"
+)
+
 const callTags = "Microsoft.Resources/tags/write"
 
 // Tag sets tags on objects and leaves other tags alone. It may fail having tagged some of them.
 func (a *Account) Tag(ctx context.Context, ids []string, tags map[string]string) error {
-	return a.updateTags(ctx, ids, "Merge", tags)
+	return a.updateTags(ctx, ids, mergeTags, tags)
 }
 
 // Untag removes tags of these names from objects.
@@ -90,7 +96,7 @@ func (a *Account) Untag(ctx context.Context, ids []string, names []string) error
 	for _, n := range names {
 		tags[n] = ""
 	}
-	return a.updateTags(ctx, ids, "Delete", tags)
+	return a.updateTags(ctx, ids, deleteTags, tags)
 }
 
 func (a *Account) updateTags(ctx context.Context, ids []string, operation string, tags map[string]string) error {
@@ -98,15 +104,23 @@ func (a *Account) updateTags(ctx context.Context, ids []string, operation string
 	for _, name := range slices.Sorted(maps.Keys(tags)) {
 		written[tagName(name)] = tags[name]
 	}
+	if len(written) == 0 {
+		return nil
+	}
+	var missing error
 	for _, id := range ids {
 		if !a.owns(id) {
 			return &cloud.Error{Class: cloud.Terminal, Call: callTags, Err: errors.New(id + " is not of the account's subscription")}
 		}
-		if err := a.tags.update(ctx, id, operation, written); err != nil {
-			return classify(callTags, err, a.cfg.Now())
+		switch err := classify(callTags, a.tags.update(ctx, id, operation, written), a.cfg.Now()); {
+		case err == nil:
+		case cloud.ClassOf(err) != cloud.NotFound:
+			return err
+		case operation != deleteTags:
+			missing = err // the others are tagged none the less
 		}
 	}
-	return nil
+	return missing
 }
 
 // owns reports whether an id is of the subscription. Ids come back from the cloud; what is written to must be ours to write.

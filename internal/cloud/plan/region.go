@@ -197,7 +197,7 @@ func (s *regionState) indexNetworks() {
 	}
 	for _, p := range s.snap.Peerings {
 		a, b := s.networks[p.A.NetworkID], s.networks[p.B.NetworkID]
-		if p.A.Region != p.B.Region && p.A.Region != "" && p.B.Region != "" {
+		if p.ByAddress || p.A.Region != p.B.Region && p.A.Region != "" && p.B.Region != "" {
 			continue
 		}
 		switch {
@@ -288,6 +288,9 @@ func (s *regionState) sortGroups(n *nic) {
 	}
 	if n.Managed {
 		n.alien = "the interface " + n.ID + " belongs to a service of the cloud, its groups cannot be set"
+	}
+	if n.Untouchable != "" && n.alien == "" {
+		n.alien = "the interface " + n.ID + " cannot be taken over: " + n.Untouchable
 	}
 	slices.Sort(n.foreign)
 	n.recorded = formerFromTags(n.Tags)
