@@ -43,6 +43,8 @@ type Reference struct {
 type Network struct {
 	ID   string
 	Name string
+	// UID is what identifies the network in a label, where ID cannot; empty means ID.
+	UID string
 	// OwnerID is the cloud account that owns the network; it differs from the snapshot's for shared networks.
 	OwnerID string
 	CIDRs   []netip.Prefix
@@ -85,6 +87,8 @@ const (
 // VM is a virtual machine.
 type VM struct {
 	ID string
+	// UID is what identifies the VM in a label, where ID cannot; empty means ID.
+	UID string
 	// Name is the cloud's display name (AWS: the tag Name); it may be empty and need not be unique.
 	Name      string
 	NetworkID string
@@ -118,7 +122,7 @@ type Interface struct {
 	Description string
 }
 
-// Group is a security group.
+// Group is a security group. Where the meaning of a group depends on who holds it, an adapter shows one Group for each interface; see GroupObject.
 type Group struct {
 	ID          string
 	Name        string

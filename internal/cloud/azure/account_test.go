@@ -169,7 +169,7 @@ func TestObserve(t *testing.T) {
 	}
 	vnet := strings.ToLower(l.vnet)
 	web := s.VMs[slices.IndexFunc(s.VMs, func(v cloud.VM) bool { return v.Name == "web-1" })]
-	want := cloud.VM{ID: strings.ToLower(l.web), Name: "web-1", NetworkID: vnet, State: cloud.VMRunning, Tags: map[string]string{"app": "web-1"}, Interfaces: lower(l.webNIC)}
+	want := cloud.VM{ID: strings.ToLower(l.web), UID: simazure.GUIDOf("vm web-1"), Name: "web-1", NetworkID: vnet, State: cloud.VMRunning, Tags: map[string]string{"app": "web-1"}, Interfaces: lower(l.webNIC)}
 	if !reflect.DeepEqual(web, want) {
 		t.Errorf("got %+v\nwant %+v", web, want)
 	}

@@ -9,16 +9,14 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure/lower"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 )
 
 // views are the groups of a snapshot as they are made: pairs of ours, and what other groups mean to single interfaces.
 type views struct {
 	w       *world
-	members map[string]addrset.Set // application security group -> addresses
-	spaces  map[string]addrset.Set // network -> what the tag VirtualNetwork means there
-	pairs   map[string]bool        // network security groups of ours that have their other half
+	members map[string][]netip.Addr   // application security group -> addresses
+	spaces  map[string][]netip.Prefix // network -> what the tag VirtualNetwork means there
+	pairs   map[string]bool           // network security groups of ours that have their other half
 	groups  map[string]cloud.Group
 	cache   map[string]meaning
 }
@@ -30,8 +28,7 @@ type meaning struct {
 }
 
 func newViews(w *world) *views {
-	v := &views{w: w, members: map[string]addrset.Set{}, spaces: map[string]addrset.Set{}, pairs: map[string]bool{}, groups: map[string]cloud.Group{}, cache: map[string]meaning{}}
-	addrs := map[string][]netip.Addr{}
+	v := &views{w: w, members: map[string][]netip.Addr{}, spaces: map[string][]netip.Prefix{}, pairs: map[string]bool{}, groups: map[string]cloud.Group{}, cache: map[string]meaning{}}
 	for _, n := range w.nics {
 		for i := range n.Configurations {
 			p := &n.Configurations[i].Properties
@@ -40,12 +37,9 @@ func newViews(w *world) *views {
 				continue // none yet
 			}
 			for k := range p.ASGs {
-				addrs[p.ASGs[k].key()] = append(addrs[p.ASGs[k].key()], a)
+				v.members[p.ASGs[k].key()] = append(v.members[p.ASGs[k].key()], a)
 			}
 		}
-	}
-	for k, all := range addrs {
-		v.members[k] = addrset.Of(all...)
 	}
 	for _, k := range sortedKeys(w.networks) {
 		v.spaces[k] = v.w.space(k)
@@ -123,7 +117,7 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 	if !ours {
 		held[v.view(i, n, current)] = true
 	}
-	for _, id := range plan.Former(i) {
+	for _, id := range cloud.FormerGroups(i.Tags) {
 		group, ok := groupOfView(id)
 		if !ok || id != viewID(group, i.ID) || group != "" && v.w.groups[group] == nil {
 			continue
@@ -162,7 +156,7 @@ func (v *views) view(i *cloud.Interface, n *nic, group string) string {
 }
 
 func (v *views) meaning(i *cloud.Interface, n *nic, group string) meaning {
-	at := lower.Place{Own: i.PrivateIPs, Groups: n.asgs(), Network: v.spaces[i.NetworkID], Members: func(g string) addrset.Set { return v.members[g] }}
+	at := lower.Place{Own: i.PrivateIPs, Groups: n.asgs(), Network: v.spaces[i.NetworkID], Members: func(g string) []netip.Addr { return v.members[g] }}
 	g := v.w.groups[group]
 	if g == nil {
 		return meaning{rules: lower.Open(at, v.closed(n))}
@@ -221,14 +215,14 @@ func (v *views) all() ([]cloud.Group, []cloud.PrefixList) {
 }
 
 // space is what the tag VirtualNetwork means in a network: its addresses, and those of the networks that it is connected with.
-func (w *world) space(key string) addrset.Set {
-	out := addrset.OfPrefixes(prefixes(w.networks[key].AddressSpace.AddressPrefixes)...)
+func (w *world) space(key string) []netip.Prefix {
+	out := prefixes(w.networks[key].AddressSpace.AddressPrefixes)
 	for _, p := range w.peerings() {
 		switch key {
 		case p.A.NetworkID:
-			out = out.Union(addrset.OfPrefixes(p.B.CIDRs...))
+			out = append(out, p.B.CIDRs...)
 		case p.B.NetworkID:
-			out = out.Union(addrset.OfPrefixes(p.A.CIDRs...))
+			out = append(out, p.A.CIDRs...)
 		}
 	}
 	return out
@@ -238,7 +232,7 @@ func (w *world) space(key string) addrset.Set {
 // such a group is no group.
 func formerGroups(n *nic) []string {
 	var out []string
-	for _, id := range plan.Former(&cloud.Interface{Tags: portTags(n.Tags)}) {
+	for _, id := range cloud.FormerGroups(portTags(n.Tags)) {
 		group, ok := groupOfView(id)
 		if at, known := parsePlace(group); ok && known && at.kind == typeNSG && group == strings.ToLower(group) {
 			out = append(out, group)

@@ -41,6 +41,7 @@ func (r *reference) key() string {
 
 type vnet struct {
 	row
+	GUID         string `json:"resourceGuid"`
 	AddressSpace struct {
 		AddressPrefixes []string `json:"addressPrefixes"`
 	} `json:"addressSpace"`
@@ -101,6 +102,7 @@ type public struct {
 
 type vm struct {
 	row
+	VMID           string `json:"vmId"`
 	NetworkProfile struct {
 		Interfaces []struct {
 			ID         string `json:"id"`
@@ -245,7 +247,7 @@ func (w *world) snapshot() *cloud.Snapshot {
 	owner := map[string]string{} // interface -> virtual machine
 	for _, k := range sortedKeys(w.vms) {
 		v := w.vms[k]
-		m := cloud.VM{ID: k, Name: v.Name, State: powerState(v.Extended.InstanceView.PowerState.Code), Tags: portTags(v.Tags)}
+		m := cloud.VM{ID: k, UID: strings.ToLower(v.VMID), Name: v.Name, State: powerState(v.Extended.InstanceView.PowerState.Code), Tags: portTags(v.Tags)}
 		list := slices.Clone(v.NetworkProfile.Interfaces)
 		slices.SortStableFunc(list, func(a, b struct {
 			ID         string `json:"id"`
@@ -277,10 +279,7 @@ func (w *world) snapshot() *cloud.Snapshot {
 		v.interfaceGroups(&i, w.nics[k])
 		snap.Interfaces = append(snap.Interfaces, i)
 	}
-	for _, k := range sortedKeys(w.networks) {
-		n := w.networks[k]
-		snap.Networks = append(snap.Networks, cloud.Network{ID: k, Name: n.Name, OwnerID: w.subscription, CIDRs: prefixes(n.AddressSpace.AddressPrefixes), Tags: portTags(n.Tags)})
-	}
+	snap.Networks = w.portNetworks()
 	snap.Groups, snap.PrefixLists = v.all()
 	snap.Peerings = w.peerings()
 	return snap

@@ -312,22 +312,7 @@ const formerTagSize = 256
 func Former(n *cloud.Interface) []string { return formerFromTags(n.Tags) }
 
 // formerFromTags reads the recorded groups of an interface; nil if nothing is recorded.
-func formerFromTags(tags map[string]string) []string {
-	value, ok := tags[cloud.TagFormer]
-	if !ok {
-		return nil
-	}
-	for i := 1; ; i++ {
-		more, ok := tags[formerTagKey(i)]
-		if !ok {
-			break
-		}
-		value += more
-	}
-	out := strings.Fields(value)
-	slices.Sort(out)
-	return slices.Compact(out)
-}
+func formerFromTags(tags map[string]string) []string { return cloud.FormerGroups(tags) }
 
 func formerTagKey(i int) string { return numbered(cloud.TagFormer, i) }
 

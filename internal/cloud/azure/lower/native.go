@@ -18,9 +18,9 @@ type Place struct {
 	Own    []netip.Addr
 	Groups []string
 	// Network is what the tag VirtualNetwork means: the addresses of the network and of those that it is connected with.
-	Network addrset.Set
+	Network []netip.Prefix
 	// Members are the addresses of the members of an application security group, by its key.
-	Members func(group string) addrset.Set
+	Members func(group string) []netip.Addr
 }
 
 // Native says what a network security group allows one interface, in both directions: the ordered rules with their denies, and the default rules,
@@ -29,7 +29,7 @@ type Place struct {
 // A tag of a service stays what it is, because nobody knows its addresses. Application security groups are spelled out as the
 // addresses of their members: they are memberships that we never change.
 func Native(all []Document, at Place) (rules []cloud.Rule, unread []string) {
-	n := native{at: at}
+	n := native{at: at, network: addrset.OfPrefixes(at.Network...)}
 	traffic := flow.Traffic{}
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
 		cells := n.cells(slices.Concat(ordered(all, d), defaults(d)))
@@ -50,7 +50,7 @@ func Open(at Place, closedToInternet bool) []cloud.Rule {
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
 		set := addrset.All()
 		if closedToInternet && d == cloud.Ingress {
-			set = at.Network.Union(addrset.OfPrefixes(platformAddress))
+			set = addrset.OfPrefixes(append(slices.Clone(at.Network), platformAddress)...)
 		}
 		for _, p := range set.Prefixes() {
 			out = append(out, cloud.Rule{Direction: d, Match: cloud.NewMatch(cloud.AnyProtocol, -1, -1), Peer: cloud.Peer{CIDR: p}})
@@ -61,8 +61,9 @@ func Open(at Place, closedToInternet bool) []cloud.Rule {
 }
 
 type native struct {
-	at     Place
-	unread []string
+	at      Place
+	network addrset.Set
+	unread  []string
 }
 
 // cells is what ordered rules allow, service by service.
@@ -199,15 +200,15 @@ func (n *native) addresses(s side) (addrset.Set, bool) {
 	case s.any:
 		return addrset.All(), true
 	case len(s.groups) > 0:
-		var sets []addrset.Set
+		var all []netip.Addr
 		for _, g := range s.groups {
-			sets = append(sets, n.at.Members(g))
+			all = append(all, n.at.Members(g)...)
 		}
-		return addrset.Union(sets...), true
+		return addrset.Of(all...), true
 	case strings.EqualFold(s.tag, tagNetwork):
-		return n.at.Network, true
+		return n.network, true
 	case strings.EqualFold(s.tag, tagInternet):
-		return addrset.All().Minus(n.at.Network).Minus(host), true
+		return addrset.All().Minus(n.network).Minus(host), true
 	case strings.EqualFold(s.tag, tagBalancer):
 		return host, true
 	case s.tag != "":
