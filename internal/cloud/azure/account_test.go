@@ -377,17 +377,17 @@ func TestTags(t *testing.T) {
 	ctx := t.Context()
 	l := newLab(t, nil)
 	a := l.account()
-	tags := map[string]string{cloud.TagClaim: "cluster", cloud.TagFormer: "a b"}
+	tags := map[string]string{cloud.TagClaim: "cluster", cloud.TagFormer: "a b", cloud.TagRevision + ".aB-Zz": "x"}
 	if err := a.Tag(ctx, []string{l.vnet, l.dbNIC}, tags); err != nil {
 		t.Fatal(err)
 	}
 	find := func(s *cloud.Snapshot) map[string]string {
 		return s.Interfaces[slices.IndexFunc(s.Interfaces, func(i cloud.Interface) bool { return i.ID == strings.ToLower(l.dbNIC) })].Tags
 	}
-	if got := find(l.observe(a)); got[cloud.TagClaim] != "cluster" || got[cloud.TagFormer] != "a b" || got["owner"] != "somebody" {
+	if got := find(l.observe(a)); got[cloud.TagClaim] != "cluster" || got[cloud.TagFormer] != "a b" || got[cloud.TagRevision+".aB-Zz"] != "x" || got["owner"] != "somebody" {
 		t.Errorf("tags %v", got)
 	}
-	if err := a.Untag(ctx, []string{l.dbNIC}, []string{cloud.TagClaim, cloud.TagFormer}); err != nil {
+	if err := a.Untag(ctx, []string{l.dbNIC}, []string{cloud.TagClaim, cloud.TagFormer, cloud.TagRevision + ".aB-Zz"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := find(l.observe(a)); len(got) != 1 {

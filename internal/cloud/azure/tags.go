@@ -15,20 +15,48 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// Names of tags cannot contain a slash on Azure. Ours are written with the other sign, and no others are touched.
+// Names of tags cannot contain a slash on Azure, and are compared without regard to case. Ours are written with the other sign, with a mark before what is
+// a capital letter; no others are touched.
 const (
 	ourTags   = "nephele.io/"
 	azureTags = "nephele.io_"
+	capital   = '~'
 )
 
 func tagName(name string) string {
 	if rest, ours := strings.CutPrefix(name, ourTags); ours {
-		return azureTags + rest
+		var b strings.Builder
+		for _, r := range rest {
+			if r >= 'A' && r <= 'Z' {
+				b.WriteRune(capital)
+				r += 'a' - 'A'
+			}
+			b.WriteRune(r)
+		}
+		return azureTags + b.String()
 	}
 	return name
 }
 
-// portTags are tags as the port has them. Names of tags are compared without regard to case, and Azure may change it: ours are in lower case.
+// portName is the port's name of a tag of ours, from what comes after azureTags.
+func portName(rest string) string {
+	var b strings.Builder
+	after := false
+	for _, r := range strings.ToLower(rest) {
+		switch {
+		case r == capital && !after:
+			after = true
+			continue
+		case after && r >= 'a' && r <= 'z':
+			r -= 'a' - 'A'
+		}
+		after = false
+		b.WriteRune(r)
+	}
+	return ourTags + b.String()
+}
+
+// portTags are tags as the port has them.
 func portTags(tags map[string]*string) map[string]string {
 	if len(tags) == 0 {
 		return nil
@@ -36,7 +64,7 @@ func portTags(tags map[string]*string) map[string]string {
 	out := make(map[string]string, len(tags))
 	for name, value := range tags {
 		if len(name) > len(azureTags) && strings.EqualFold(name[:len(azureTags)], azureTags) {
-			name = ourTags + strings.ToLower(name[len(azureTags):])
+			name = portName(name[len(azureTags):])
 		}
 		if value != nil {
 			out[name] = *value
