@@ -23,6 +23,8 @@ const (
 	// kind of peer stay, and no rule is in both lists, but for one that takes its own place, to get its description. A rule that has
 	// been turned already is fine; where both forms are there the old one goes, and where neither is it is a Conflict.
 	OpReplaceRules OpKind = "ReplaceRules"
+	// OpSetRules makes Op.Rules the rules of the group, all of them and no others, in one call. Only clouds with Limits.WholeGroups have it.
+	OpSetRules OpKind = "SetRules"
 	// OpSetInterfaceGroups replaces the groups of the interface by Op.GroupIDs (and Op.GroupNames).
 	OpSetInterfaceGroups OpKind = "SetInterfaceGroups"
 	// OpTag sets Op.Tags on Op.Target and Op.Others and leaves other tags alone. It may fail having tagged some of them.
@@ -120,7 +122,7 @@ func (o Op) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", o.Kind, o.Subject())
 	switch o.Kind {
-	case OpAddRules, OpRemoveRules, OpReplaceRules:
+	case OpAddRules, OpRemoveRules, OpReplaceRules, OpSetRules:
 		fmt.Fprintf(&b, " (%d rules)", len(o.Rules))
 	case OpSetInterfaceGroups:
 		fmt.Fprintf(&b, " = %s", strings.Join(append(append([]string(nil), o.GroupIDs...), o.GroupNames...), " "))

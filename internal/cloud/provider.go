@@ -31,6 +31,8 @@ type Limits struct {
 	GroupsPerRegion int
 	// TagsPerResource bounds the tags of one resource.
 	TagsPerResource int
+	// WholeGroups is true if the rules of a group are written as one, so that OpSetRules changes any number of them in one step.
+	WholeGroups bool
 }
 
 // Class is what an error means to the caller, decided once per adapter.

@@ -43,6 +43,8 @@ type Reference struct {
 type Network struct {
 	ID   string
 	Name string
+	// UID is what identifies the network in a label, where ID cannot; empty means ID.
+	UID string
 	// OwnerID is the cloud account that owns the network; it differs from the snapshot's for shared networks.
 	OwnerID string
 	CIDRs   []netip.Prefix
@@ -53,7 +55,12 @@ type Network struct {
 type Peering struct {
 	ID   string
 	A, B PeeringEnd
+	// ByAddress is true if rules of one network cannot refer to groups of the other over it, as on Azure.
+	ByAddress bool
 }
+
+// CarriesGroups reports whether rules of one network can refer to groups of the other. It takes an active peering in one region.
+func (p *Peering) CarriesGroups() bool { return p.A.Region == p.B.Region && !p.ByAddress }
 
 // PeeringEnd names one of the two networks of a peering.
 type PeeringEnd struct {
@@ -80,6 +87,8 @@ const (
 // VM is a virtual machine.
 type VM struct {
 	ID string
+	// UID is what identifies the VM in a label, where ID cannot; empty means ID.
+	UID string
 	// Name is the cloud's display name (AWS: the tag Name); it may be empty and need not be unique.
 	Name      string
 	NetworkID string
@@ -107,11 +116,13 @@ type Interface struct {
 	Tags     map[string]string
 	// Managed is true if a service of the cloud owns the interface (load balancer, database, ...) and its groups cannot be set here.
 	Managed bool
+	// Untouchable says why its groups cannot be taken over although no service owns it, in words for people; empty if they can.
+	Untouchable string
 	// Description is the cloud's free text, for messages to people.
 	Description string
 }
 
-// Group is a security group.
+// Group is a security group. Where the meaning of a group depends on who holds it, an adapter shows one Group for each interface; see GroupObject.
 type Group struct {
 	ID          string
 	Name        string

@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/aws/pace"
+	azurelower "github.com/nephele-io/nephele/internal/cloud/azure/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
@@ -20,6 +21,7 @@ func Clouds() []Cloud {
 	calls := newAWSMetrics()
 	return []Cloud{
 		{Kind: cloudv1.CloudProviderAWS, Lowerer: lower.AWS{}, Open: openAWS, Pace: calls.ended, Metrics: calls, ExternalID: aws.ExternalID},
+		{Kind: cloudv1.CloudProviderAzure, Lowerer: azurelower.Azure{}, Open: openAzure},
 	}
 }
 

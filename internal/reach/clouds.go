@@ -40,7 +40,7 @@ func newClouds(snapshots []*cloud.Snapshot) *clouds {
 		for _, p := range s.Peerings {
 			for _, pair := range [][2]string{{p.A.NetworkID, p.B.NetworkID}, {p.B.NetworkID, p.A.NetworkID}} {
 				c.peered[pair] = true
-				c.neighbours[pair] = c.neighbours[pair] || p.A.Region == p.B.Region
+				c.neighbours[pair] = c.neighbours[pair] || p.CarriesGroups()
 			}
 		}
 	}

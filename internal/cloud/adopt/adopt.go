@@ -136,7 +136,7 @@ func newWriter(s *cloud.Snapshot, all []Machine, priority float64) *writer {
 		w.machines[m.ID] = m
 	}
 	for _, p := range s.Peerings {
-		if p.A.Region == p.B.Region {
+		if p.CarriesGroups() {
 			w.peered[[2]string{p.A.NetworkID, p.B.NetworkID}], w.peered[[2]string{p.B.NetworkID, p.A.NetworkID}] = true, true
 		}
 	}

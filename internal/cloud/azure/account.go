@@ -15,14 +15,21 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/lower"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
+
+// groupsPerRegion bounds the groups of a snapshot. It is no quota of the cloud: a snapshot has one view for each interface, and the cloud itself refuses a
+// network security group beyond its quota.
+const groupsPerRegion = 1 << 20
 
 // Config is what an Account is made of. Only Credential must be set.
 type Config struct {
 	Credential v1alpha1.AzureCredential
 	// Account is "namespace/name" of the account.
 	Account string
+	// Cluster is the id under which we own objects.
+	Cluster string
 	// Cloud says where the subscription is; nil is the public Azure cloud.
 	Cloud *v1alpha1.AzureCloud
 	// Allowed says which hosts Cloud may name. Nil means that the caller vouches for it.
@@ -38,6 +45,8 @@ type Config struct {
 	AttemptTimeout time.Duration
 	// MaxAttempts bounds the attempts per call that the SDK makes; 0 means 3.
 	MaxAttempts int
+	// FirstRetry is the wait before the second attempt of a call; 0 means 800 ms.
+	FirstRetry time.Duration
 	// PollEvery is the wait between two looks at an operation where the cloud does not say; 0 means 2 s.
 	PollEvery time.Duration
 	// Now is the clock; nil means the real one.
@@ -50,7 +59,11 @@ type Account struct {
 	network *armnetwork.ClientFactory
 	graph   *armresourcegraph.Client
 	tags    *tagsClient
+	// turns lets one write at a time at a group: the cloud takes no more.
+	turns turns
 }
+
+var _ cloud.Provider = (*Account)(nil)
 
 // DefaultBounds are the bounds where none are set.
 func DefaultBounds() cloud.Bounds {
@@ -81,7 +94,7 @@ func New(cfg Config) (*Account, error) {
 	}
 	options := policy.ClientOptions{
 		Cloud: placeOf(cfg.Cloud), Transport: client, Telemetry: policy.TelemetryOptions{ApplicationID: "nephele"},
-		Retry: policy.RetryOptions{MaxRetries: int32(cfg.MaxAttempts) - 1, MaxRetryDelay: 5 * time.Second}, //nolint:gosec // a handful
+		Retry: policy.RetryOptions{MaxRetries: int32(cfg.MaxAttempts) - 1, RetryDelay: cfg.FirstRetry, MaxRetryDelay: 5 * time.Second}, //nolint:gosec // a handful
 	}
 	if cfg.MaxAttempts == 1 {
 		options.Retry.MaxRetries = -1 // 0 means the SDK's own number
@@ -119,9 +132,9 @@ func placeOf(c *v1alpha1.AzureCloud) azcloud.Configuration {
 }
 
 // Limits returns the cloud's defaults, overridden by Config.Limits. It calls nothing. A rule of a group is one of Azure's, which holds many prefixes
-// and ports; the groups of an interface are its network security group and its application security groups.
+// and ports. An interface holds one group: it has one network security group.
 func (a *Account) Limits(_ context.Context, s cloud.Scope) (cloud.Limits, error) {
-	l := cloud.Limits{RulesPerGroup: 1000, GroupsPerInterface: 1 + 20, GroupsPerRegion: 5000, TagsPerResource: 50}
+	l := cloud.Limits{RulesPerGroup: lower.RulesPerGroup, GroupsPerInterface: 1, GroupsPerRegion: groupsPerRegion, TagsPerResource: 50}
 	if a.cfg.Limits == nil {
 		return l, nil
 	}

@@ -164,17 +164,17 @@ func (l *lab) document(id string) string {
 func TestObserve(t *testing.T) {
 	l := newLab(t, nil)
 	s := l.observe(l.account())
-	if len(s.Networks) != 2 || len(s.VMs) != 2 || len(s.Interfaces) != 2 || len(s.Groups) != 3 || len(s.Peerings) != 1 || s.OwnerID != subscription {
+	if len(s.Networks) != 2 || len(s.VMs) != 2 || len(s.Interfaces) != 2 || len(s.Groups) != 2 || len(s.Peerings) != 1 || !s.Peerings[0].ByAddress || s.OwnerID != subscription {
 		t.Fatalf("%d networks, %d VMs, %d interfaces, %d groups, %d peerings of %s", len(s.Networks), len(s.VMs), len(s.Interfaces), len(s.Groups), len(s.Peerings), s.OwnerID)
 	}
 	vnet := strings.ToLower(l.vnet)
 	web := s.VMs[slices.IndexFunc(s.VMs, func(v cloud.VM) bool { return v.Name == "web-1" })]
-	want := cloud.VM{ID: strings.ToLower(l.web), Name: "web-1", NetworkID: vnet, State: cloud.VMRunning, Tags: map[string]string{"app": "web-1"}, Interfaces: lower(l.webNIC)}
+	want := cloud.VM{ID: strings.ToLower(l.web), UID: simazure.GUIDOf("vm web-1"), Name: "web-1", NetworkID: vnet, State: cloud.VMRunning, Tags: map[string]string{"app": "web-1"}, Interfaces: lower(l.webNIC)}
 	if !reflect.DeepEqual(web, want) {
 		t.Errorf("got %+v\nwant %+v", web, want)
 	}
 	nic := s.Interfaces[slices.IndexFunc(s.Interfaces, func(i cloud.Interface) bool { return i.ID == strings.ToLower(l.webNIC) })]
-	if !slices.Equal(nic.GroupIDs, lower(l.asg, l.nsg)) || nic.NetworkID != vnet || nic.VMID != want.ID || nic.SubnetID != vnet+"/subnets/web" || nic.MAC != "00:0d:3a:00:00:01" ||
+	if len(nic.GroupIDs) != 1 || !strings.HasPrefix(nic.GroupIDs[0], strings.ToLower(l.nsg)+"@") || nic.NetworkID != vnet || nic.VMID != want.ID || nic.SubnetID != vnet+"/subnets/web" || nic.MAC != "00:0d:3a:00:00:01" ||
 		len(nic.PrivateIPs) != 1 || nic.PrivateIPs[0].String() != "10.1.1.4" {
 		t.Errorf("interface %+v", nic)
 	}
@@ -377,17 +377,17 @@ func TestTags(t *testing.T) {
 	ctx := t.Context()
 	l := newLab(t, nil)
 	a := l.account()
-	tags := map[string]string{cloud.TagClaim: "cluster", cloud.TagFormer: "a b"}
+	tags := map[string]string{cloud.TagClaim: "cluster", cloud.TagFormer: "a b", cloud.TagRevision + ".aB-Zz": "x"}
 	if err := a.Tag(ctx, []string{l.vnet, l.dbNIC}, tags); err != nil {
 		t.Fatal(err)
 	}
 	find := func(s *cloud.Snapshot) map[string]string {
 		return s.Interfaces[slices.IndexFunc(s.Interfaces, func(i cloud.Interface) bool { return i.ID == strings.ToLower(l.dbNIC) })].Tags
 	}
-	if got := find(l.observe(a)); got[cloud.TagClaim] != "cluster" || got[cloud.TagFormer] != "a b" || got["owner"] != "somebody" {
+	if got := find(l.observe(a)); got[cloud.TagClaim] != "cluster" || got[cloud.TagFormer] != "a b" || got[cloud.TagRevision+".aB-Zz"] != "x" || got["owner"] != "somebody" {
 		t.Errorf("tags %v", got)
 	}
-	if err := a.Untag(ctx, []string{l.dbNIC}, []string{cloud.TagClaim, cloud.TagFormer}); err != nil {
+	if err := a.Untag(ctx, []string{l.dbNIC}, []string{cloud.TagClaim, cloud.TagFormer, cloud.TagRevision + ".aB-Zz"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := find(l.observe(a)); len(got) != 1 {

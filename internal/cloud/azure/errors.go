@@ -23,8 +23,10 @@ func classOf(code string, status int) cloud.Class {
 	case "TooManyRequests", "RetryableError", "RetryableErrorDueToAnotherOperation", "RateLimiting", "SubscriptionRequestsThrottled", "OperationNotAllowed":
 		return cloud.Throttled
 	case "AnotherOperationInProgress", "PreconditionFailed", "CanceledAndSupersededDueToAnotherOperation", "InUseNetworkSecurityGroupCannotBeDeleted",
-		"ReferencedResourceNotProvisioned", "InvalidResourceReference", "NicInUse":
+		"ReferencedResourceNotProvisioned", "NicInUse":
 		return cloud.Conflict
+	case "InvalidResourceReference":
+		return cloud.NotFound
 	case "ScopeLocked", "RequestDisallowedByPolicy", "ReadOnlyDisabledSubscription", "MissingSubscriptionRegistration":
 		return cloud.Auth
 	case "SubscriptionNotFound", "InvalidSubscriptionId", "InvalidAuthenticationTokenTenant":

@@ -16,12 +16,86 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-const callInterface = "Microsoft.Network/networkInterfaces/write"
+const (
+	callInterface     = "Microsoft.Network/networkInterfaces/write"
+	callReadInterface = "Microsoft.Network/networkInterfaces/read"
+)
+
+// setInterfaceGroups does OpSetInterfaceGroups. Of network security groups an interface has one: somebody else's if a view is named, else ours. Of the
+// application security groups only ours are changed; all others stay, so that what they mean to others never changes.
+func (a *Account) setInterfaceGroups(ctx context.Context, op cloud.Op) error {
+	var foreign, ours []string
+	for _, id := range op.GroupIDs {
+		if group, view := groupOfView(id); view {
+			foreign = append(foreign, group)
+		} else if identityOf(id) != "" && a.owns(id) {
+			ours = append(ours, id)
+		} else {
+			return refuse(op, "%s is neither a group of ours nor what another group means to the interface", cloud.Words(id))
+		}
+	}
+	switch {
+	case len(op.GroupNames) > 0:
+		return refuse(op, "the groups %s have no id yet", strings.Join(op.GroupNames, ", "))
+	case len(foreign) > 1 || len(foreign) == 0 && len(ours) != 1:
+		return refuse(op, "an interface has one network security group, not %d of ours and %d others", len(ours), len(foreign))
+	}
+	wanted := ""
+	if len(foreign) > 0 {
+		wanted = foreign[0]
+	} else {
+		wanted = ours[0]
+	}
+	return a.writeInterface(ctx, op.Target, func(n armnetwork.Interface) (armnetwork.Interface, bool, error) {
+		var identities []string
+		for _, g := range ours {
+			identities = append(identities, identityOf(g))
+		}
+		kept, err := a.othersOf(ctx, n)
+		if err != nil {
+			return n, false, err
+		}
+		return withGroups(n, wanted, append(kept, identities...))
+	})
+}
+
+// othersOf are the application security groups of an interface that are not ours. One whose name is like ours is looked at.
+func (a *Account) othersOf(ctx context.Context, n armnetwork.Interface) ([]string, error) {
+	var out []string
+	if n.Properties == nil || len(n.Properties.IPConfigurations) == 0 || n.Properties.IPConfigurations[0] == nil || n.Properties.IPConfigurations[0].Properties == nil {
+		return nil, nil // refused later
+	}
+	for _, g := range n.Properties.IPConfigurations[0].Properties.ApplicationSecurityGroups {
+		if g == nil || g.ID == nil {
+			continue
+		}
+		if rulesOf(*g.ID) != "" {
+			at, err := a.place(*g.ID)
+			if err != nil {
+				return nil, err
+			}
+			now, err := a.network.NewApplicationSecurityGroupsClient().Get(ctx, at.group, at.name, nil)
+			if err != nil {
+				return nil, classify(callReadASG, err, a.cfg.Now())
+			}
+			if portTags(now.Tags)[cloud.TagCluster] == a.cfg.Cluster {
+				continue
+			}
+		}
+		out = append(out, *g.ID)
+	}
+	return out, nil
+}
 
 // SetInterfaceGroups gives an interface this network security group (none if empty) and these application security groups, on every IP configuration,
 // in one PUT; everything else stays as it is at that moment. An interface that has them already is not written. If somebody writes it at the
 // same time, it is a Conflict.
 func (a *Account) SetInterfaceGroups(ctx context.Context, id, nsg string, asgs []string) error {
+	return a.writeInterface(ctx, id, func(n armnetwork.Interface) (armnetwork.Interface, bool, error) { return withGroups(n, nsg, asgs) })
+}
+
+// writeInterface writes an interface as change makes it of what it is at that moment, if that is another one.
+func (a *Account) writeInterface(ctx context.Context, id string, change func(armnetwork.Interface) (armnetwork.Interface, bool, error)) error {
 	at, err := a.place(id)
 	if err != nil {
 		return err
@@ -32,9 +106,9 @@ func (a *Account) SetInterfaceGroups(ctx context.Context, id, nsg string, asgs [
 	client := a.network.NewInterfacesClient()
 	now, err := client.Get(ctx, at.group, at.name, nil)
 	if err != nil {
-		return classify("Microsoft.Network/networkInterfaces/read", err, a.cfg.Now())
+		return classify(callReadInterface, err, a.cfg.Now())
 	}
-	next, changed, err := withGroups(now.Interface, nsg, asgs)
+	next, changed, err := change(now.Interface)
 	if err != nil || !changed {
 		return err
 	}

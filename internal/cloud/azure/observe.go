@@ -37,6 +37,9 @@ type row struct {
 	Location   string             `json:"location"`
 	Tags       map[string]*string `json:"tags"`
 	Properties json.RawMessage    `json:"properties"`
+	SKU        *struct {
+		Name string `json:"name"`
+	} `json:"sku"`
 }
 
 // pageRows is how many resources are asked for at a time; Resource Graph gives no more.
@@ -46,7 +49,7 @@ const pageRows = 1000
 func query(region string) string {
 	kinds := []string{typeVNet, typeNIC, typeNSG, typeASG, typePublicIP, typeVM, typeSet}
 	return "Resources | where type in~ ('" + strings.Join(kinds, "', '") + "') and location =~ '" + region +
-		"' | project id, name, type, location, tags, properties | order by id asc"
+		"' | project id, name, type, location, tags, sku, properties | order by id asc"
 }
 
 // checkRegion refuses what is not the name of a region: anything but its letters and digits would be another query.
@@ -143,7 +146,11 @@ func (a *Account) complete(ctx context.Context, w *world) error {
 		}
 		for _, id := range missing {
 			tried[strings.ToLower(id)] = true
-			if err := a.readInto(ctx, w, id); err != nil {
+			err := a.readInto(ctx, w, id)
+			if err != nil && cloud.ClassOf(err) == cloud.Auth && w.onlyRemembered(id) {
+				continue // whoever writes a tag does not keep us from reading
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -157,11 +164,19 @@ func (a *Account) complete(ctx context.Context, w *world) error {
 type place struct{ group, kind, name string }
 
 func (a *Account) place(id string) (place, error) {
-	parts := strings.Split(strings.Trim(id, "/"), "/")
-	if len(parts) != 8 || !strings.EqualFold(parts[0], "subscriptions") || !strings.EqualFold(parts[2], "resourceGroups") || !strings.EqualFold(parts[4], "providers") || !a.owns(id) {
+	at, ok := parsePlace(id)
+	if !ok || !a.owns(id) {
 		return place{}, &cloud.Error{Class: cloud.Terminal, Call: callGraph, Err: fmt.Errorf("%s is not the id of a resource of the subscription", cloud.Words(id))}
 	}
-	return place{parts[3], strings.ToLower(parts[5] + "/" + parts[6]), parts[7]}, nil
+	return at, nil
+}
+
+func parsePlace(id string) (place, bool) {
+	parts := strings.Split(strings.Trim(id, "/"), "/")
+	if len(parts) != 8 || !strings.EqualFold(parts[0], "subscriptions") || !strings.EqualFold(parts[2], "resourceGroups") || !strings.EqualFold(parts[4], "providers") {
+		return place{}, false
+	}
+	return place{parts[3], strings.ToLower(parts[5] + "/" + parts[6]), parts[7]}, true
 }
 
 // readInto reads one resource directly.

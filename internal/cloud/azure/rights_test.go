@@ -28,7 +28,7 @@ func TestRole(t *testing.T) {
 	})
 	a := l.account()
 	s := l.observe(a)
-	if len(s.Interfaces) != 2 || len(s.Groups) != 3 {
+	if len(s.Interfaces) != 2 || len(s.Groups) != 2 {
 		t.Errorf("%d interfaces, %d groups", len(s.Interfaces), len(s.Groups))
 	}
 	if err := a.SetInterfaceGroups(ctx, l.dbNIC, l.nsg, []string{l.asg}); err != nil {

@@ -15,20 +15,48 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// Names of tags cannot contain a slash on Azure. Ours are written with the other sign, and no others are touched.
+// Names of tags cannot contain a slash on Azure, and are compared without regard to case. Ours are written with the other sign, with a mark before what is
+// a capital letter; no others are touched.
 const (
 	ourTags   = "nephele.io/"
 	azureTags = "nephele.io_"
+	capital   = '~'
 )
 
 func tagName(name string) string {
 	if rest, ours := strings.CutPrefix(name, ourTags); ours {
-		return azureTags + rest
+		var b strings.Builder
+		for _, r := range rest {
+			if r >= 'A' && r <= 'Z' {
+				b.WriteRune(capital)
+				r += 'a' - 'A'
+			}
+			b.WriteRune(r)
+		}
+		return azureTags + b.String()
 	}
 	return name
 }
 
-// portTags are tags as the port has them. Names of tags are compared without regard to case, and Azure may change it: ours are in lower case.
+// portName is the port's name of a tag of ours, from what comes after azureTags.
+func portName(rest string) string {
+	var b strings.Builder
+	after := false
+	for _, r := range strings.ToLower(rest) {
+		switch {
+		case r == capital && !after:
+			after = true
+			continue
+		case after && r >= 'a' && r <= 'z':
+			r -= 'a' - 'A'
+		}
+		after = false
+		b.WriteRune(r)
+	}
+	return ourTags + b.String()
+}
+
+// portTags are tags as the port has them.
 func portTags(tags map[string]*string) map[string]string {
 	if len(tags) == 0 {
 		return nil
@@ -36,7 +64,7 @@ func portTags(tags map[string]*string) map[string]string {
 	out := make(map[string]string, len(tags))
 	for name, value := range tags {
 		if len(name) > len(azureTags) && strings.EqualFold(name[:len(azureTags)], azureTags) {
-			name = ourTags + strings.ToLower(name[len(azureTags):])
+			name = portName(name[len(azureTags):])
 		}
 		if value != nil {
 			out[name] = *value
@@ -77,11 +105,17 @@ func (c *tagsClient) update(ctx context.Context, id, operation string, tags map[
 	return nil
 }
 
+// The operations of the Tags API that are used.
+const (
+	mergeTags  = "Merge"
+	deleteTags = "Delete"
+)
+
 const callTags = "Microsoft.Resources/tags/write"
 
 // Tag sets tags on objects and leaves other tags alone. It may fail having tagged some of them.
 func (a *Account) Tag(ctx context.Context, ids []string, tags map[string]string) error {
-	return a.updateTags(ctx, ids, "Merge", tags)
+	return a.updateTags(ctx, ids, mergeTags, tags)
 }
 
 // Untag removes tags of these names from objects.
@@ -90,7 +124,7 @@ func (a *Account) Untag(ctx context.Context, ids []string, names []string) error
 	for _, n := range names {
 		tags[n] = ""
 	}
-	return a.updateTags(ctx, ids, "Delete", tags)
+	return a.updateTags(ctx, ids, deleteTags, tags)
 }
 
 func (a *Account) updateTags(ctx context.Context, ids []string, operation string, tags map[string]string) error {
@@ -98,15 +132,23 @@ func (a *Account) updateTags(ctx context.Context, ids []string, operation string
 	for _, name := range slices.Sorted(maps.Keys(tags)) {
 		written[tagName(name)] = tags[name]
 	}
+	if len(written) == 0 {
+		return nil
+	}
+	var missing error
 	for _, id := range ids {
 		if !a.owns(id) {
 			return &cloud.Error{Class: cloud.Terminal, Call: callTags, Err: errors.New(id + " is not of the account's subscription")}
 		}
-		if err := a.tags.update(ctx, id, operation, written); err != nil {
-			return classify(callTags, err, a.cfg.Now())
+		switch err := classify(callTags, a.tags.update(ctx, id, operation, written), a.cfg.Now()); {
+		case err == nil:
+		case cloud.ClassOf(err) != cloud.NotFound:
+			return err
+		case operation != deleteTags:
+			missing = err // the others are tagged none the less
 		}
 	}
-	return nil
+	return missing
 }
 
 // owns reports whether an id is of the subscription. Ids come back from the cloud; what is written to must be ours to write.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/lower"
 )
 
 // world is what has been read of a region, by ids in lower case: ids are the same in any case, and Azure itself writes them in several.
@@ -16,14 +17,14 @@ type world struct {
 	subscription string
 	networks     map[string]*vnet
 	nics         map[string]*nic
-	groups       map[string]*row
+	groups       map[string]*nsg
 	asgs         map[string]*row
-	publics      map[string][]netip.Addr
+	publics      map[string]*public
 	vms          map[string]*vm
 }
 
 func newWorld(subscription string) *world {
-	return &world{strings.ToLower(subscription), map[string]*vnet{}, map[string]*nic{}, map[string]*row{}, map[string]*row{}, map[string][]netip.Addr{}, map[string]*vm{}}
+	return &world{strings.ToLower(subscription), map[string]*vnet{}, map[string]*nic{}, map[string]*nsg{}, map[string]*row{}, map[string]*public{}, map[string]*vm{}}
 }
 
 type reference struct {
@@ -40,10 +41,12 @@ func (r *reference) key() string {
 
 type vnet struct {
 	row
+	GUID         string `json:"resourceGuid"`
 	AddressSpace struct {
 		AddressPrefixes []string `json:"addressPrefixes"`
 	} `json:"addressSpace"`
 	Subnets []struct {
+		Name       string `json:"name"`
 		Properties struct {
 			NSG *reference `json:"networkSecurityGroup"`
 		} `json:"properties"`
@@ -81,11 +84,25 @@ type ipAddress struct {
 		Subnet  *reference  `json:"subnet"`
 		Public  *reference  `json:"publicIPAddress"`
 		ASGs    []reference `json:"applicationSecurityGroups"`
+		Pools   []reference `json:"loadBalancerBackendAddressPools"`
 	} `json:"properties"`
+}
+
+// nsg is a network security group with its rules.
+type nsg struct {
+	row
+	Rules []lower.Document `json:"securityRules"`
+}
+
+// public is a public address.
+type public struct {
+	addrs []netip.Addr
+	basic bool
 }
 
 type vm struct {
 	row
+	VMID           string `json:"vmId"`
 	NetworkProfile struct {
 		Interfaces []struct {
 			ID         string `json:"id"`
@@ -125,7 +142,9 @@ func (w *world) add(r *row) error {
 		w.nics[key] = n
 		return read(n)
 	case typeNSG:
-		w.groups[key] = &row{ID: r.ID, Name: r.Name, Tags: r.Tags}
+		g := &nsg{row: *r}
+		w.groups[key] = g
+		return read(g)
 	case typeASG:
 		w.asgs[key] = &row{ID: r.ID, Name: r.Name, Tags: r.Tags}
 	case typeVM:
@@ -139,9 +158,11 @@ func (w *world) add(r *row) error {
 		if err := read(&p); err != nil {
 			return err
 		}
+		x := &public{basic: r.SKU != nil && strings.EqualFold(r.SKU.Name, "Basic")}
 		if a, err := netip.ParseAddr(p.Address); err == nil { // one that is not assigned has none
-			w.publics[key] = append(w.publics[key], a)
+			x.addrs = append(x.addrs, a)
 		}
+		w.publics[key] = x
 	}
 	return nil
 }
@@ -167,6 +188,9 @@ func (w *world) missing() []string {
 		for _, id := range n.asgs() {
 			need(id, w.asgs[id] != nil)
 		}
+		for _, id := range formerGroups(n) {
+			need(id, w.groups[id] != nil)
+		}
 	}
 	for _, v := range w.networks {
 		for i := range v.Subnets {
@@ -175,6 +199,23 @@ func (w *world) missing() []string {
 		}
 	}
 	return sortedKeys(out)
+}
+
+// onlyRemembered reports whether nothing but tags names a group.
+func (w *world) onlyRemembered(group string) bool {
+	for _, n := range w.nics {
+		if n.NSG.key() == group {
+			return false
+		}
+	}
+	for _, v := range w.networks {
+		for i := range v.Subnets {
+			if v.Subnets[i].Properties.NSG.key() == group {
+				return false
+			}
+		}
+	}
+	return w.asgs[group] == nil && strings.Contains(group, nsgPart)
 }
 
 // network is the key of the virtual network of the interface; empty if it has none.
@@ -203,20 +244,10 @@ func (n *nic) asgs() []string {
 // snapshot is the world in the words of the port.
 func (w *world) snapshot() *cloud.Snapshot {
 	snap := &cloud.Snapshot{}
-	uses := map[string]map[string]bool{} // group -> networks
-	use := func(group, network string) {
-		if group == "" || network == "" {
-			return
-		}
-		if uses[group] == nil {
-			uses[group] = map[string]bool{}
-		}
-		uses[group][network] = true
-	}
 	owner := map[string]string{} // interface -> virtual machine
 	for _, k := range sortedKeys(w.vms) {
 		v := w.vms[k]
-		m := cloud.VM{ID: k, Name: v.Name, State: powerState(v.Extended.InstanceView.PowerState.Code), Tags: portTags(v.Tags)}
+		m := cloud.VM{ID: k, UID: strings.ToLower(v.VMID), Name: v.Name, State: powerState(v.Extended.InstanceView.PowerState.Code), Tags: portTags(v.Tags)}
 		list := slices.Clone(v.NetworkProfile.Interfaces)
 		slices.SortStableFunc(list, func(a, b struct {
 			ID         string `json:"id"`
@@ -239,35 +270,17 @@ func (w *world) snapshot() *cloud.Snapshot {
 		}
 		snap.VMs = append(snap.VMs, m)
 	}
+	v := newViews(w)
 	for _, k := range sortedKeys(w.nics) {
-		n := w.nics[k]
-		i := w.port(k, n)
+		i := w.port(k, w.nics[k])
 		if i.VMID = owner[k]; i.VMID == "" {
-			i.VMID = n.VM.key()
+			i.VMID = w.nics[k].VM.key()
 		}
+		v.interfaceGroups(&i, w.nics[k])
 		snap.Interfaces = append(snap.Interfaces, i)
-		for _, g := range i.GroupIDs {
-			use(g, i.NetworkID)
-		}
 	}
-	for _, k := range sortedKeys(w.networks) {
-		v := w.networks[k]
-		snap.Networks = append(snap.Networks, cloud.Network{ID: k, Name: v.Name, OwnerID: w.subscription, CIDRs: prefixes(v.AddressSpace.AddressPrefixes), Tags: portTags(v.Tags)})
-		for i := range v.Subnets {
-			use(v.Subnets[i].Properties.NSG.key(), k)
-		}
-	}
-	for _, all := range []map[string]*row{w.groups, w.asgs} {
-		for k, g := range all {
-			// A group is of no network of its own; one that is used in a single one counts as that one's.
-			network := ""
-			if len(uses[k]) == 1 {
-				network = sortedKeys(uses[k])[0]
-			}
-			snap.Groups = append(snap.Groups, cloud.Group{ID: k, Name: g.Name, NetworkID: network, OwnerID: w.subscription, Tags: portTags(g.Tags)})
-		}
-	}
-	slices.SortFunc(snap.Groups, func(a, b cloud.Group) int { return cmp.Compare(a.ID, b.ID) })
+	snap.Networks = w.portNetworks()
+	snap.Groups, snap.PrefixLists = v.all()
 	snap.Peerings = w.peerings()
 	return snap
 }
@@ -283,11 +296,6 @@ func rank(primary *bool) int {
 func (w *world) port(key string, n *nic) cloud.Interface {
 	out := cloud.Interface{ID: key, NetworkID: n.network(), OwnerID: w.subscription, MAC: strings.ToLower(strings.ReplaceAll(n.MAC, "-", ":")), Tags: portTags(n.Tags)}
 	out.Managed = n.PrivateEndpoint.key() != "" || n.LinkService.key() != "" || len(n.Workloads) > 0
-	if g := n.NSG.key(); g != "" {
-		out.GroupIDs = append(out.GroupIDs, g)
-	}
-	out.GroupIDs = append(out.GroupIDs, n.asgs()...)
-	slices.Sort(out.GroupIDs)
 	list := slices.Clone(n.Configurations)
 	slices.SortStableFunc(list, func(a, b ipAddress) int {
 		return cmp.Compare(rank(a.Properties.Primary), rank(b.Properties.Primary))
@@ -300,7 +308,9 @@ func (w *world) port(key string, n *nic) cloud.Interface {
 		if a, err := netip.ParseAddr(p.Address); err == nil { // a configuration without an address has none yet
 			out.PrivateIPs = append(out.PrivateIPs, a)
 		}
-		out.PublicIPs = append(out.PublicIPs, w.publics[p.Public.key()]...)
+		if x := w.publics[p.Public.key()]; x != nil {
+			out.PublicIPs = append(out.PublicIPs, x.addrs...)
+		}
 	}
 	return out
 }
@@ -351,7 +361,7 @@ func (w *world) peerings() []cloud.Peering {
 			if id == "" {
 				id = k + "/virtualnetworkpeerings/" + strings.ToLower(p.Name)
 			}
-			out = append(out, cloud.Peering{ID: id, A: cloud.PeeringEnd{NetworkID: k, OwnerID: w.subscription, Region: strings.ToLower(v.Location), CIDRs: prefixes(v.AddressSpace.AddressPrefixes)}, B: far})
+			out = append(out, cloud.Peering{ID: id, A: cloud.PeeringEnd{NetworkID: k, OwnerID: w.subscription, Region: strings.ToLower(v.Location), CIDRs: prefixes(v.AddressSpace.AddressPrefixes)}, B: far, ByAddress: true})
 		}
 	}
 	slices.SortFunc(out, func(a, b cloud.Peering) int { return cmp.Compare(a.ID, b.ID) })

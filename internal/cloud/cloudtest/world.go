@@ -39,7 +39,7 @@ type World struct {
 	// Disturb makes the next times calls of that name fail; -1 means all from now on. Calm takes all disturbances back.
 	Disturb func(call string, d Disturbance, times int)
 	Calm    func()
-	// Delay is for how long a thing that is created from now on is "not found".
+	// Delay is for how long a thing that is created from now on is "not found"; nil if this cloud shows at once what it has created.
 	Delay func(time.Duration)
 	// Patience is for how long the provider puts up with that.
 	Patience time.Duration
@@ -47,7 +47,12 @@ type World struct {
 	CreateForeign func(name string) string
 	// ListOfPrefixes is the ID of a prefix list that rules may refer to; empty if the cloud has none.
 	ListOfPrefixes string
+	// Holds reports whether a group can hold rules with this match; nil means that it can hold any.
+	Holds func(cloud.Match) bool
 }
+
+// holds is World.Holds.
+func (b *bench) holds(m cloud.Match) bool { return b.Holds == nil || b.Holds(m) }
 
 // bench is a World with the test it serves.
 type bench struct {

@@ -3,7 +3,6 @@ package inventory
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -180,8 +179,16 @@ func (d *desired) addMachine(v view, m machine) bool {
 	return len(chosen) > 0
 }
 
-// objectName is the name of the VirtualMachine object: the id, which AWS makes unique in the world.
-func (m machine) objectName() string { return strings.ToLower(m.vm.ID) }
+// objectName is the name of the VirtualMachine object.
+func (m machine) objectName() string { return cloud.ObjectName(m.vm.ID) }
+
+// networkUID identifies the network of the VM in labels.
+func (m machine) networkUID() string {
+	if m.network == nil {
+		return m.vm.NetworkID
+	}
+	return cmp.Or(m.network.UID, m.network.ID)
+}
 
 func mark(account types.NamespacedName) map[string]string {
 	return map[string]string{AnnotationAccount: cloud.AccountKey(account.Namespace, account.Name)}
@@ -199,10 +206,10 @@ func (m machine) entityLabels(labels map[string]string, vm types.NamespacedName)
 	labels[v1alpha1.LabelKind] = v1alpha1.LabelKindVirtualMachine
 	labels[v1alpha1.LabelNamespace] = vm.Namespace
 	setIfLegal(labels, v1alpha1.LabelOwnerVM, strings.ToLower(vm.Name))
-	setIfLegal(labels, v1alpha1.LabelOwnerVMVPC, strings.ToLower(m.vm.NetworkID))
-	setIfLegal(labels, v1alpha1.LabelCloudVMUID, m.vm.ID)
+	setIfLegal(labels, v1alpha1.LabelOwnerVMVPC, cloud.ObjectName(m.vm.NetworkID))
+	setIfLegal(labels, v1alpha1.LabelCloudVMUID, cmp.Or(m.vm.UID, m.vm.ID))
 	setIfLegal(labels, v1alpha1.LabelCloudVMName, strings.ToLower(m.vm.Name))
-	setIfLegal(labels, v1alpha1.LabelCloudVPCUID, m.vm.NetworkID)
+	setIfLegal(labels, v1alpha1.LabelCloudVPCUID, m.networkUID())
 	setIfLegal(labels, v1alpha1.LabelCloudVPCName, m.networkName())
 	setIfLegal(labels, v1alpha1.LabelCloudRegion, m.region)
 }
@@ -220,12 +227,12 @@ func (m machine) virtualMachine(v view, key types.NamespacedName, c choice) *v1a
 	}
 	setIfLegal(vm.Labels, v1alpha1.LabelCESName, c.selector)
 	setIfLegal(vm.Labels, v1alpha1.LabelCESNamespace, key.Namespace)
-	setIfLegal(vm.Labels, v1alpha1.LabelVPCName, strings.ToLower(m.vm.NetworkID))
-	setIfLegal(vm.Labels, v1alpha1.LabelCloudVMUID, m.vm.ID)
-	setIfLegal(vm.Labels, v1alpha1.LabelCloudVPCUID, m.vm.NetworkID)
+	setIfLegal(vm.Labels, v1alpha1.LabelVPCName, cloud.ObjectName(m.vm.NetworkID))
+	setIfLegal(vm.Labels, v1alpha1.LabelCloudVMUID, cmp.Or(m.vm.UID, m.vm.ID))
+	setIfLegal(vm.Labels, v1alpha1.LabelCloudVPCUID, m.networkUID())
 	for _, nic := range m.nics {
 		out := v1alpha1.NetworkInterface{
-			Name: nic.ID, MAC: nic.MAC, SecurityGroupIds: slices.Clone(nic.GroupIDs), FormerSecurityGroupIds: formerGroups(nic.Tags),
+			Name: nic.ID, MAC: nic.MAC, SecurityGroupIds: groupObjects(nic.GroupIDs), FormerSecurityGroupIds: groupObjects(cloud.FormerGroups(nic.Tags)),
 		}
 		for _, a := range nic.PrivateIPs {
 			out.IPs = append(out.IPs, v1alpha1.IPAddress{AddressType: v1alpha1.AddressTypeInternalIP, Address: a.String()})
@@ -239,19 +246,15 @@ func (m machine) virtualMachine(v view, key types.NamespacedName, c choice) *v1a
 	return vm
 }
 
-// formerGroups reads the groups that an interface had before it was taken over from its tags.
-func formerGroups(tags map[string]string) []string {
-	text := tags[cloud.TagFormer]
-	if text == "" {
-		return nil
-	}
-	for i := 1; ; i++ {
-		more, ok := tags[cloud.TagFormer+"."+strconv.Itoa(i)]
-		if !ok {
-			return strings.Fields(text)
+// groupObjects are the ids of groups as their cloud has them.
+func groupObjects(ids []string) []string {
+	var out []string
+	for _, id := range ids {
+		if object := cloud.GroupObject(id); object != "" {
+			out = append(out, object)
 		}
-		text += more
 	}
+	return out
 }
 
 // accountLabels leaves out a name that is too long for a label; AnnotationAccount always has it.
@@ -287,7 +290,7 @@ func (m machine) externalNode(meta metav1.ObjectMeta) *antreav1alpha1.ExternalNo
 }
 
 func (d *desired) addNetwork(v view, n cloud.Network, region string, managed bool) {
-	key := types.NamespacedName{Namespace: v.account.Namespace, Name: strings.ToLower(n.ID)}
+	key := types.NamespacedName{Namespace: v.account.Namespace, Name: cloud.ObjectName(n.ID)}
 	if d.vpcs[key] != nil {
 		return
 	}
@@ -299,7 +302,7 @@ func (d *desired) addNetwork(v view, n cloud.Network, region string, managed boo
 			CloudName: n.Name, CloudId: n.ID, Provider: v.provider, Region: region, Tags: lasting(n.Tags), Managed: managed,
 		},
 	}
-	setIfLegal(vpc.Labels, v1alpha1.LabelCloudVPCUID, n.ID)
+	setIfLegal(vpc.Labels, v1alpha1.LabelCloudVPCUID, cmp.Or(n.UID, n.ID))
 	for _, c := range n.CIDRs {
 		vpc.Status.Cidrs = append(vpc.Status.Cidrs, c.String())
 	}

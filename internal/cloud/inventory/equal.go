@@ -45,7 +45,7 @@ func lasting(tags map[string]string) map[string]string {
 }
 
 func samePeering(x, y cloud.Peering) bool {
-	return x.ID == y.ID && sameEnd(x.A, y.A) && sameEnd(x.B, y.B)
+	return x.ID == y.ID && x.ByAddress == y.ByAddress && sameEnd(x.A, y.A) && sameEnd(x.B, y.B)
 }
 
 func sameEnd(x, y cloud.PeeringEnd) bool {
@@ -53,13 +53,13 @@ func sameEnd(x, y cloud.PeeringEnd) bool {
 }
 
 func sameVM(x, y *cloud.VM) bool {
-	return x.ID == y.ID && x.Name == y.Name && x.NetworkID == y.NetworkID && x.State == y.State &&
+	return x.ID == y.ID && x.UID == y.UID && x.Name == y.Name && x.NetworkID == y.NetworkID && x.State == y.State &&
 		slices.Equal(x.Interfaces, y.Interfaces) && maps.Equal(x.Tags, y.Tags)
 }
 
 func sameInterface(x, y *cloud.Interface) bool {
 	return x.ID == y.ID && x.NetworkID == y.NetworkID && x.SubnetID == y.SubnetID && x.OwnerID == y.OwnerID && x.VMID == y.VMID &&
-		x.MAC == y.MAC && x.Managed == y.Managed && x.Description == y.Description && slices.Equal(x.PrivateIPs, y.PrivateIPs) &&
+		x.MAC == y.MAC && x.Managed == y.Managed && x.Untouchable == y.Untouchable && x.Description == y.Description && slices.Equal(x.PrivateIPs, y.PrivateIPs) &&
 		slices.Equal(x.PublicIPs, y.PublicIPs) && slices.Equal(x.GroupIDs, y.GroupIDs) && maps.Equal(x.Tags, y.Tags)
 }
 

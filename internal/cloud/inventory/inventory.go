@@ -44,6 +44,8 @@ type AccountConfig struct {
 	Cloud    v1alpha1.CloudProvider
 	Regions  []string
 	Endpoint string
+	// Place says where an Azure subscription is, if that is not the public cloud.
+	Place *v1alpha1.AzureCloud
 	// Queues are the queues with events about the account.
 	Queues []v1alpha1.AWSEventQueue
 	// Quotas are the limits of the account as far as they are not the cloud's defaults; nil means none is.

@@ -69,9 +69,9 @@ func selectEntry(e v1alpha1.VirtualMachineSelector, vm *cloud.VM, network *cloud
 func matches(m v1alpha1.EntityMatch, id, name string) bool {
 	switch {
 	case m.MatchID != "" && m.MatchName != "":
-		return m.MatchID == id && m.MatchName == name
+		return cloud.SameID(id, m.MatchID) && m.MatchName == name
 	case m.MatchID != "":
-		return m.MatchID == id
+		return cloud.SameID(id, m.MatchID)
 	case m.MatchName != "":
 		return m.MatchName == name
 	}

@@ -199,7 +199,7 @@ func (s *regionState) indexNetworks() {
 	}
 	for _, p := range s.snap.Peerings {
 		a, b := s.networks[p.A.NetworkID], s.networks[p.B.NetworkID]
-		if p.A.Region != p.B.Region && p.A.Region != "" && p.B.Region != "" {
+		if p.ByAddress || p.A.Region != p.B.Region && p.A.Region != "" && p.B.Region != "" {
 			continue
 		}
 		switch {
@@ -283,6 +283,9 @@ func (s *regionState) sortGroups(n *nic) {
 	if n.Managed {
 		n.alien = "the interface " + n.ID + " belongs to a service of the cloud, its groups cannot be set"
 	}
+	if n.Untouchable != "" && n.alien == "" {
+		n.alien = "the interface " + n.ID + " cannot be taken over: " + n.Untouchable
+	}
 	slices.Sort(n.foreign)
 	n.recorded = formerFromTags(n.Tags)
 	if known, ok := s.remembered[n.ID]; ok && len(n.ours) > 0 && n.alien == "" &&
@@ -303,22 +306,7 @@ const formerTagSize = 256
 func Former(n *cloud.Interface) []string { return formerFromTags(n.Tags) }
 
 // formerFromTags reads the recorded groups of an interface; nil if nothing is recorded.
-func formerFromTags(tags map[string]string) []string {
-	value, ok := tags[cloud.TagFormer]
-	if !ok {
-		return nil
-	}
-	for i := 1; ; i++ {
-		more, ok := tags[formerTagKey(i)]
-		if !ok {
-			break
-		}
-		value += more
-	}
-	out := strings.Fields(value)
-	slices.Sort(out)
-	return slices.Compact(out)
-}
+func formerFromTags(tags map[string]string) []string { return cloud.FormerGroups(tags) }
 
 func formerTagKey(i int) string { return numbered(cloud.TagFormer, i) }
 

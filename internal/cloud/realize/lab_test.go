@@ -424,7 +424,7 @@ func (l *lab) unsettled() string {
 		}
 		in.Regions = append(in.Regions, plan.Region{Snapshot: acct.Snapshots[region], Limits: limits})
 	}
-	if res := plan.Compute(in, lower.AWS{}); !res.Plan.Empty() {
+	if res := plan.Compute(in, l.options.Lowerer); !res.Plan.Empty() {
 		return "the snapshots are not as planned:\n" + printed(res.Plan)
 	}
 	// All of it may have happened since the report was read.

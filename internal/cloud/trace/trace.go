@@ -55,7 +55,7 @@ func New(snapshots []*cloud.Snapshot) *Cloud {
 		for _, p := range s.Peerings {
 			for _, ends := range [][2]string{{p.A.NetworkID, p.B.NetworkID}, {p.B.NetworkID, p.A.NetworkID}} {
 				c.peered[ends] = true
-				if p.A.Region == p.B.Region {
+				if p.CarriesGroups() {
 					c.near[ends] = true
 				}
 			}

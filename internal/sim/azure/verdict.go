@@ -91,6 +91,25 @@ func (c *Cloud) Allowed(f Flow) (Verdict, error) {
 	return v, nil
 }
 
+// Half decides one half of a flow: what the groups of the source say (outbound), or those of the destination. An end outside says yes. It is a read.
+func (c *Cloud) Half(f Flow, out bool) (Verdict, error) {
+	src, dst, err := c.parties(c.now(), f)
+	if err != nil {
+		return Verdict{}, err
+	}
+	if f.SrcPort == 0 {
+		f.SrcPort = standardSourcePort
+	}
+	v := Verdict{Allowed: true}
+	switch {
+	case out && src.inside():
+		c.half(&v, src, dst, f, outbound)
+	case !out && dst.inside():
+		c.half(&v, src, dst, f, inbound)
+	}
+	return v, nil
+}
+
 // half asks the groups of one end, in the order in which a packet meets them.
 func (c *Cloud) half(v *Verdict, src, dst party, f Flow, direction string) {
 	own, other := src, dst

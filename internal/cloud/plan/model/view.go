@@ -34,7 +34,7 @@ func NewView(s *cloud.Snapshot) *View {
 		v.lists[s.PrefixLists[i].ID] = &s.PrefixLists[i]
 	}
 	for _, p := range s.Peerings {
-		if p.A.Region == p.B.Region {
+		if p.CarriesGroups() {
 			v.peered[[2]string{p.A.NetworkID, p.B.NetworkID}] = true
 			v.peered[[2]string{p.B.NetworkID, p.A.NetworkID}] = true
 		}

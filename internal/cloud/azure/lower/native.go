@@ -1,0 +1,263 @@
+package lower
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	awslower "github.com/nephele-io/nephele/internal/cloud/aws/lower"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// Place is where an interface stands: what the words of rules mean there.
+type Place struct {
+	// Own are the private addresses of the interface, Groups the keys of its application security groups.
+	Own    []netip.Addr
+	Groups []string
+	// Network is what the tag VirtualNetwork means: the addresses of the network and of those that it is connected with.
+	Network []netip.Prefix
+	// Members are the addresses of the members of an application security group, by its key.
+	Members func(group string) []netip.Addr
+}
+
+// Native says what a network security group allows one interface, in both directions: the ordered rules with their denies, and the default rules,
+// as one list of what is allowed. unread names what could not be said; all that it may concern is left out.
+//
+// A tag of a service stays what it is, because nobody knows its addresses. Application security groups are spelled out as the
+// addresses of their members: they are memberships that we never change.
+func Native(all []Document, at Place) (rules []cloud.Rule, unread []string) {
+	n := native{at: at, network: addrset.OfPrefixes(at.Network...)}
+	traffic := flow.Traffic{}
+	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
+		cells := n.cells(slices.Concat(ordered(all, d), defaults(d)))
+		if d == cloud.Ingress {
+			traffic.Ingress = cells
+		} else {
+			traffic.Egress = cells
+		}
+	}
+	slices.Sort(n.unread)
+	return expressible(awslower.AWS{}.Lower(traffic)), slices.Compact(n.unread)
+}
+
+// Open is what an interface without any network security group allows: everything. With an address or a load balancer of the Standard
+// kind, the platform keeps out what does not come from the network.
+func Open(at Place, closedToInternet bool) []cloud.Rule {
+	var out []cloud.Rule
+	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
+		set := addrset.All()
+		if closedToInternet && d == cloud.Ingress {
+			set = addrset.OfPrefixes(append(slices.Clone(at.Network), platformAddress)...)
+		}
+		for _, p := range set.Prefixes() {
+			out = append(out, cloud.Rule{Direction: d, Match: cloud.NewMatch(cloud.AnyProtocol, -1, -1), Peer: cloud.Peer{CIDR: p}})
+		}
+	}
+	slices.SortFunc(out, cloud.Rule.Compare)
+	return out
+}
+
+type native struct {
+	at      Place
+	network addrset.Set
+	unread  []string
+}
+
+// cells is what ordered rules allow, service by service.
+func (n *native) cells(rules []parsed) []flow.Cell {
+	var services []flow.Service
+	for i := range rules {
+		services = append(services, rules[i].services()...)
+	}
+	var permit flow.Permit
+	for _, s := range flow.Partition(services) {
+		permit.Grants = append(permit.Grants, n.grant(rules, s))
+	}
+	permit = permit.CollapseTypes().CollapseProtocols()
+	var out []flow.Cell
+	for _, g := range permit.Grants {
+		out = append(out, flow.Cell{Service: g.Service, Addrs: g.All, Groups: g.Opaque})
+	}
+	return out
+}
+
+// services are what a rule is about, without regard to addresses; everything, if it cannot be read.
+func (r parsed) services() []flow.Service {
+	if r.bad {
+		return []flow.Service{flow.Any()}
+	}
+	var out []flow.Service
+	for _, p := range r.protocols {
+		switch {
+		case p == cloud.AnyProtocol && !r.ports.all:
+			// Ports of every protocol: of those that have some.
+			for _, q := range []int{cloud.TCP, cloud.UDP} {
+				out = append(out, r.ranges(q)...)
+			}
+		case p == cloud.AnyProtocol:
+			out = append(out, flow.Any())
+		case p == cloud.TCP, p == cloud.UDP:
+			out = append(out, r.ranges(p)...)
+		default: // ports are not looked at
+			out = append(out, flow.Whole(p))
+		}
+	}
+	return out
+}
+
+func (r parsed) ranges(protocol int) []flow.Service {
+	if r.ports.all {
+		return []flow.Service{flow.Whole(protocol)}
+	}
+	var out []flow.Service
+	for _, x := range r.ports.ranges {
+		out = append(out, flow.Service{Protocol: protocol, From: uint16(x[0]), To: uint16(x[1])}) //nolint:gosec // checked when they were read
+	}
+	return out
+}
+
+// grant is what the rules allow of a service that each of them matches wholly or not at all.
+func (n *native) grant(rules []parsed, s flow.Service) flow.Grant {
+	left, denied := flow.Family(s.Protocol), addrset.Set{}
+	out := flow.Grant{Service: s}
+	for i := range rules {
+		r := &rules[i]
+		if !slices.ContainsFunc(r.services(), func(o flow.Service) bool { return o.Covers(s) }) {
+			// Ports of any protocol do not tell what they mean for those without ports.
+			if r.bad || !n.portsOfAny(r, s) {
+				continue
+			}
+		}
+		own, ownKnown := n.ownFamily(r.own)
+		if ownKnown && own.Empty() {
+			continue
+		}
+		peers, peersKnown := n.addresses(r.peer)
+		exact := !r.bad && ownKnown && r.sources.all && !n.portsOfAny(r, s)
+		peers = peers.Intersect(own)
+		switch {
+		case exact && peersKnown && r.allow:
+			out.All = out.All.Union(peers.Intersect(left))
+			left = left.Minus(peers)
+		case exact && peersKnown:
+			denied = denied.Union(peers.Intersect(left))
+			left = left.Minus(peers)
+		case exact && r.allow && r.peer.tag != "" && denied.Empty() && own.Equal(addrset.All()):
+			out.Opaque = append(out.Opaque, cloud.Peer{PrefixListID: r.peer.tag})
+		case r.allow:
+			// What it allows is left out. Later rules may allow it or not; that it is allowed is certain, so nothing is taken away.
+			n.note(r, left)
+		default:
+			// It may take away anything it may be about.
+			if !peersKnown || r.bad {
+				peers = addrset.All()
+			}
+			if !left.Intersect(peers).Empty() {
+				n.note(r, left)
+			}
+			denied = denied.Union(peers.Intersect(left))
+			left = left.Minus(peers)
+		}
+		if left.Empty() {
+			break
+		}
+	}
+	slices.SortFunc(out.Opaque, cloud.Peer.Compare)
+	out.Opaque = slices.Compact(out.Opaque)
+	return out
+}
+
+// portsOfAny reports whether a rule has ports and is about every protocol, and the service is of one without ports.
+func (n *native) portsOfAny(r *parsed, s flow.Service) bool {
+	return !r.bad && r.protocols[0] == cloud.AnyProtocol && !r.ports.all && s.Protocol != cloud.TCP && s.Protocol != cloud.UDP
+}
+
+func (n *native) note(r *parsed, left addrset.Set) {
+	if left.Empty() {
+		return
+	}
+	why := "its addresses are not known"
+	switch {
+	case r.bad:
+		why = "it is not understood"
+	case !r.sources.all:
+		why = "it tells source ports apart"
+	case r.protocols[0] == cloud.AnyProtocol && !r.ports.all:
+		why = "it has ports and is about every protocol"
+	case r.peer.tag != "" && r.allow:
+		why = fmt.Sprintf("what %s means is not known, and an earlier rule may deny a part of it", r.peer.tag)
+	}
+	n.unread = append(n.unread, fmt.Sprintf("rule %s: %s", cloud.Words(r.name), why))
+}
+
+// addresses are those that a side means; false if that is not known.
+func (n *native) addresses(s side) (addrset.Set, bool) {
+	host := addrset.OfPrefixes(platformAddress)
+	switch {
+	case s.any:
+		return addrset.All(), true
+	case len(s.groups) > 0:
+		var all []netip.Addr
+		for _, g := range s.groups {
+			all = append(all, n.at.Members(g)...)
+		}
+		return addrset.Of(all...), true
+	case strings.EqualFold(s.tag, tagNetwork):
+		return n.network, true
+	case strings.EqualFold(s.tag, tagInternet):
+		return addrset.All().Minus(n.network).Minus(host), true
+	case strings.EqualFold(s.tag, tagBalancer):
+		return host, true
+	case s.tag != "":
+		return addrset.All(), false
+	}
+	return addrset.OfPrefixes(s.prefixes...), true
+}
+
+// ownFamily says for which family of addresses a side means the interface itself, as all addresses of that family; false if it means a part of its
+// addresses, or that is not known.
+func (n *native) ownFamily(s side) (addrset.Set, bool) {
+	if s.any {
+		return addrset.All(), true
+	}
+	if len(s.groups) > 0 {
+		if slices.ContainsFunc(s.groups, func(g string) bool { return slices.Contains(n.at.Groups, g) }) {
+			return addrset.All(), true
+		}
+		return addrset.Set{}, true
+	}
+	set, known := n.addresses(s)
+	if !known {
+		return addrset.All(), false
+	}
+	own, out := addrset.Of(n.at.Own...), addrset.Set{}
+	for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} {
+		mine := own.Intersect(family)
+		switch {
+		case mine.Within(set):
+			out = out.Union(family)
+		case mine.Overlaps(set):
+			return addrset.All(), false
+		}
+	}
+	return out, true
+}
+
+// expressible leaves out rules for protocols that Azure has no word for.
+func expressible(rules []cloud.Rule) []cloud.Rule {
+	return slices.DeleteFunc(rules, func(r cloud.Rule) bool {
+		_, err := kindOf(r)
+		return err != nil
+	})
+}
+
+// TellsOwnAddresses reports whether what the rules mean to an interface depends on the addresses that it has itself.
+func TellsOwnAddresses(all []Document) bool {
+	return slices.ContainsFunc(all, func(d Document) bool {
+		own := parse(d).own
+		return !own.any && len(own.groups) == 0
+	})
+}

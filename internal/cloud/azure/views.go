@@ -1,0 +1,242 @@
+package azure
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/lower"
+)
+
+// views are the groups of a snapshot as they are made: pairs of ours, and what other groups mean to single interfaces.
+type views struct {
+	w       *world
+	members map[string][]netip.Addr   // application security group -> addresses
+	spaces  map[string][]netip.Prefix // network -> what the tag VirtualNetwork means there
+	pairs   map[string]bool           // network security groups of ours that have their other half
+	groups  map[string]cloud.Group
+	cache   map[string]meaning
+}
+
+// meaning is what a group allows an interface, and why it is not known exactly.
+type meaning struct {
+	rules  []cloud.Rule
+	unread []string
+}
+
+func newViews(w *world) *views {
+	v := &views{w: w, members: map[string][]netip.Addr{}, spaces: map[string][]netip.Prefix{}, pairs: map[string]bool{}, groups: map[string]cloud.Group{}, cache: map[string]meaning{}}
+	for _, n := range w.nics {
+		for i := range n.Configurations {
+			p := &n.Configurations[i].Properties
+			a, err := netip.ParseAddr(p.Address)
+			if err != nil {
+				continue // none yet
+			}
+			for k := range p.ASGs {
+				v.members[p.ASGs[k].key()] = append(v.members[p.ASGs[k].key()], a)
+			}
+		}
+	}
+	for _, k := range sortedKeys(w.networks) {
+		v.spaces[k] = v.w.space(k)
+	}
+	for _, k := range sortedKeys(w.groups) {
+		g := w.groups[k]
+		if !pairLike(&g.row) {
+			continue
+		}
+		v.pairs[k] = w.asgs[identityOf(k)] != nil
+	}
+	for _, k := range sortedKeys(w.groups) {
+		if g := w.groups[k]; pairLike(&g.row) {
+			v.pair(k, &g.row, g)
+		}
+	}
+	for _, k := range sortedKeys(w.asgs) {
+		if g := w.asgs[k]; pairLike(g) && w.groups[rulesOf(k)] == nil {
+			v.pair(k, g, nil)
+		}
+	}
+	return v
+}
+
+// pairLike reports whether a group looks like one that a controller like us has made, whoever it was.
+func pairLike(r *row) bool {
+	tags := portTags(r.Tags)
+	return strings.HasPrefix(strings.ToLower(r.Name), cloud.NamePrefix) && tags[cloud.TagCluster] != "" && tags[cloud.TagKind] != ""
+}
+
+// halfName ends the name of a pair of which a half is missing. It is of no use, so that it is deleted; a new one is made under the name itself.
+const halfName = "/half"
+
+// pair shows a group that a controller like us has made; rules is nil if there is only the application security group.
+func (v *views) pair(key string, r *row, rules *nsg) {
+	out := cloud.Group{ID: key, Name: strings.ToLower(r.Name), OwnerID: v.w.subscription, Tags: portTags(r.Tags)}
+	for _, network := range sortedKeys(v.w.networks) {
+		if name, ok := nameOf(r.Name, network); ok {
+			out.Name, out.NetworkID = name, network
+			break
+		}
+	}
+	if out.NetworkID == "" {
+		return // its network is gone, or another one's
+	}
+	out.Description = out.Tags[tagDescription]
+	delete(out.Tags, tagDescription)
+	if rules == nil || !v.pairs[key] {
+		out.Name += halfName
+	}
+	if rules != nil {
+		out.Rules, _ = lower.Decode(rules.Rules, v.groupOf)
+	}
+	v.groups[key] = out
+}
+
+// groupOf is the group of ours that rules mean by an application security group; empty if it is none.
+func (v *views) groupOf(identity string) string {
+	if id := rulesOf(identity); v.pairs[id] {
+		return id
+	}
+	return ""
+}
+
+// interfaceGroups tells which groups an interface holds.
+func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
+	current := n.NSG.key()
+	held := map[string]bool{}
+	for _, id := range n.asgs() {
+		if g := v.groupOf(id); g != "" {
+			held[g] = true
+		}
+	}
+	ours := v.groups[current].ID != "" && held[current]
+	if !ours {
+		held[v.view(i, n, current)] = true
+	}
+	for _, id := range cloud.FormerGroups(i.Tags) {
+		group, ok := groupOfView(id)
+		if !ok || id != viewID(group, i.ID) || group != "" && v.w.groups[group] == nil {
+			continue
+		}
+		v.view(i, n, group)
+	}
+	i.GroupIDs = sortedKeys(held)
+	if _, taken := i.Tags[cloud.TagFormer]; !taken && !ours {
+		if unread := v.meaning(i, n, current).unread; len(unread) > 0 {
+			i.Untouchable = fmt.Sprintf("the network security group %s cannot be carried over exactly: %s", v.w.groups[current].Name, strings.Join(unread[:min(len(unread), 3)], "; "))
+		}
+	}
+}
+
+// view shows what a group (empty for none) means to an interface, and returns the id of that.
+func (v *views) view(i *cloud.Interface, n *nic, group string) string {
+	id := viewID(group, i.ID)
+	if _, ok := v.groups[id]; ok {
+		return id
+	}
+	out := cloud.Group{ID: id, Name: noGroup, NetworkID: i.NetworkID, OwnerID: v.w.subscription, Rules: v.meaning(i, n, group).rules}
+	if g := v.w.groups[group]; g != nil {
+		out.Name = g.Name
+		for k, value := range portTags(g.Tags) {
+			if strings.HasPrefix(k, ourTags) {
+				continue // a view is nobody's to change
+			}
+			if out.Tags == nil {
+				out.Tags = map[string]string{}
+			}
+			out.Tags[k] = value
+		}
+	}
+	v.groups[id] = out
+	return id
+}
+
+func (v *views) meaning(i *cloud.Interface, n *nic, group string) meaning {
+	at := lower.Place{Own: i.PrivateIPs, Groups: n.asgs(), Network: v.spaces[i.NetworkID], Members: func(g string) []netip.Addr { return v.members[g] }}
+	g := v.w.groups[group]
+	if g == nil {
+		return meaning{rules: lower.Open(at, v.closed(n))}
+	}
+	key := strings.Join(append([]string{group, i.NetworkID}, at.Groups...), " ")
+	if lower.TellsOwnAddresses(g.Rules) {
+		key += fmt.Sprint(i.PrivateIPs)
+	}
+	m, ok := v.cache[key]
+	if !ok {
+		m.rules, m.unread = lower.Native(g.Rules, at)
+		v.cache[key] = m
+	}
+	return m
+}
+
+// closed reports whether the platform keeps out what comes from elsewhere: that is so without any network security group, with an address or a load
+// balancer of the Standard kind.
+func (v *views) closed(n *nic) bool {
+	found := false
+	for i := range n.Configurations {
+		p := &n.Configurations[i].Properties
+		network, name, _ := strings.Cut(p.Subnet.key(), "/subnets/")
+		if s := v.w.networks[network]; s != nil {
+			for k := range s.Subnets {
+				if strings.EqualFold(s.Subnets[k].Name, name) && s.Subnets[k].Properties.NSG.key() != "" {
+					return false
+				}
+			}
+		}
+		x := v.w.publics[p.Public.key()]
+		found = found || len(p.Pools) > 0 || p.Public.key() != "" && (x == nil || !x.basic)
+	}
+	return found
+}
+
+// all are the groups and the tags of services that their rules name.
+func (v *views) all() ([]cloud.Group, []cloud.PrefixList) {
+	var groups []cloud.Group
+	lists := map[string]bool{}
+	for _, k := range sortedKeys(v.groups) {
+		g := v.groups[k]
+		groups = append(groups, g)
+		for _, r := range g.Rules {
+			if r.Peer.PrefixListID != "" {
+				lists[r.Peer.PrefixListID] = true
+			}
+		}
+	}
+	var out []cloud.PrefixList
+	for _, id := range sortedKeys(lists) {
+		out = append(out, cloud.PrefixList{ID: id, Name: id, OwnerID: cloud.CloudOwned})
+	}
+	slices.SortFunc(out, func(a, b cloud.PrefixList) int { return cmp.Compare(a.ID, b.ID) })
+	return groups, out
+}
+
+// space is what the tag VirtualNetwork means in a network: its addresses, and those of the networks that it is connected with.
+func (w *world) space(key string) []netip.Prefix {
+	out := prefixes(w.networks[key].AddressSpace.AddressPrefixes)
+	for _, p := range w.peerings() {
+		switch key {
+		case p.A.NetworkID:
+			out = append(out, p.B.CIDRs...)
+		case p.B.NetworkID:
+			out = append(out, p.A.CIDRs...)
+		}
+	}
+	return out
+}
+
+// formerGroups are the keys of the network security groups that an interface remembers. Whoever writes tags can write anything there: what is not the id of
+// such a group is no group.
+func formerGroups(n *nic) []string {
+	var out []string
+	for _, id := range cloud.FormerGroups(portTags(n.Tags)) {
+		group, ok := groupOfView(id)
+		if at, known := parsePlace(group); ok && known && at.kind == typeNSG && group == strings.ToLower(group) {
+			out = append(out, group)
+		}
+	}
+	return out
+}

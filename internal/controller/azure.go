@@ -1,0 +1,34 @@
+package controller
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
+)
+
+// openAzure implements Cloud.Open.
+func openAzure(_ context.Context, p CloudParts) (inventory.Open, error) {
+	var own *azure.Ambient
+	if len(p.Access.AmbientNamespaces) > 0 {
+		own = azure.LoadAmbient(nil)
+	}
+	return func(c inventory.AccountConfig) (cloud.Provider, error) {
+		cred, err := azure.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
+		if err != nil {
+			return nil, err
+		}
+		if len(c.Regions) == 0 {
+			return nil, errors.New("spec.azureConfig.region names no region")
+		}
+		cfg := azure.Config{
+			Credential: cred, Account: c.Account, Cluster: p.Cluster, Cloud: c.Place, Allowed: &p.Access.Endpoints, Bounds: p.Access.Bounds,
+		}
+		if namespace, _, ok := cutAccount(c.Account); ok && p.Access.lends(namespace) {
+			cfg.Ambient = own
+		}
+		return azure.New(cfg)
+	}, nil
+}
