@@ -84,6 +84,8 @@ var layers = []layer{
 		noStd: pureStd, why: "compiling is pure"},
 	{folder: "internal/agent", own: []string{"api", "internal/agent/nft", "internal/agent/nft/kernel", "internal/enforcer", "internal/platform"},
 		foreign: append([]string{"github.com/mdlayher/netlink", "golang.org/x/net/dns/dnsmessage", "golang.org/x/sys/unix"}, kubernetes...), why: "the agent is one more enforcer: what is computed comes through the served API"},
+	{folder: "internal/enroll", own: []string{"api"}, foreign: kubernetes,
+		why: "identities of hosts know nobody who uses them"},
 	{folder: "internal/enforcer", own: []string{"api", "internal/platform"}, foreign: kubernetes,
 		why: "the enforcer's side of the protocol knows no server and no cloud"},
 	{folder: "internal/cloud/audit", own: []string{"internal/cloud"}, foreign: []string{"github.com/go-logr/logr", "github.com/prometheus/", "gopkg.in/natefinch/lumberjack.v2"},

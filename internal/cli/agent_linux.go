@@ -231,6 +231,9 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	parts := []func(context.Context) error{a.Run, reporter.Start, func(ctx context.Context) error { return a.Serve(ctx, socket) }}
+	if path := f.cluster.kubeconfig; path != "" {
+		parts = append(parts, func(ctx context.Context) error { keepEnrolled(ctx, path, clock.RealClock{}, log); return nil })
+	}
 	parts = append(parts, func(ctx context.Context) error { learnNames(ctx, o.Names, log); return nil })
 	if l := o.PacketLog; l != nil {
 		l.Rule = a.LoggedRule

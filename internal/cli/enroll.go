@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/clock"
+
+	"github.com/nephele-io/nephele/internal/enroll"
+)
+
+// renewInterval is how often an agent looks whether its token is to be renewed.
+const renewInterval = time.Minute
+
+func newEnrollCommand() *cobra.Command {
+	var cluster clusterFlags
+	var lifetime time.Duration
+	var server, output string
+	var revoke bool
+	cmd := &cobra.Command{
+		Use:   "enroll NAMESPACE/NAME",
+		Short: "Give the host of an ExternalNode credentials of its own, or take them back",
+		Long: `Give the host of an ExternalNode credentials of its own: a kubeconfig for its agent, with the rights of this one host and no others.
+
+The token in it is short-lived. The agent renews it as soon as it runs, and long before it ends; keep the file on the host for root only. --revoke
+takes the credentials back: every token of the host ends at once.`,
+		Example: `  nephele enroll vms/web-1 --output web-1.kubeconfig
+  nephele enroll vms/web-1 --server https://10.0.0.10:6443 | ssh root@web-1 'umask 077; cat > /etc/nephele/kubeconfig'
+  nephele enroll vms/web-1 --revoke`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			host, err := enroll.ParseHost(args[0])
+			if err != nil {
+				return err
+			}
+			cfg, err := cluster.config()
+			if err != nil {
+				return err
+			}
+			c, err := newClient(cfg)
+			if err != nil {
+				return err
+			}
+			if revoke {
+				if err := enroll.Revoke(cmd.Context(), c, host); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "The host %s has no credentials any more. What it enforces stays in force until it is released on the host.\n", args[0])
+				return nil
+			}
+			token, err := enroll.Token(cmd.Context(), c, host, lifetime)
+			if err != nil {
+				return err
+			}
+			text, err := hostKubeconfig(cfg, server, host, token)
+			if err != nil {
+				return err
+			}
+			if output == "" {
+				_, err = cmd.OutOrStdout().Write(text)
+				return err
+			}
+			return writePrivate(output, text)
+		},
+	}
+	f := cmd.Flags()
+	cluster.register(f)
+	f.DurationVar(&lifetime, "for", time.Hour, "how long the first token lasts, at least 10m: the time to bring it to the host")
+	f.StringVar(&server, "server", "", "URL by which the host reaches the API server (default: that of the kubeconfig in use)")
+	f.StringVarP(&output, "output", "o", "", "file for the kubeconfig, of mode 0600 (default: standard output)")
+	f.BoolVar(&revoke, "revoke", false, "take the host's credentials back")
+	return cmd
+}
+
+// hostKubeconfig is a kubeconfig for the same server with the token of a host.
+func hostKubeconfig(cfg *rest.Config, server string, host enroll.Host, token string) ([]byte, error) {
+	to := clientcmdapi.NewCluster()
+	to.Server, to.TLSServerName, to.InsecureSkipTLSVerify = cfg.Host, cfg.ServerName, cfg.Insecure
+	if server != "" {
+		to.Server = server
+	}
+	to.CertificateAuthorityData = cfg.CAData
+	if len(cfg.CAData) == 0 && cfg.CAFile != "" {
+		data, err := os.ReadFile(cfg.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("the CA of the kubeconfig in use: %w", err)
+		}
+		to.CertificateAuthorityData = data
+	}
+	out := clientcmdapi.NewConfig()
+	user := clientcmdapi.NewAuthInfo()
+	user.Token = token
+	name := host.Namespace + "-" + host.Name
+	out.Clusters["cluster"], out.AuthInfos[name] = to, user
+	out.Contexts[name] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: name, Namespace: host.Namespace}
+	out.CurrentContext = name
+	return clientcmd.Write(*out)
+}
+
+// writePrivate puts a whole new file, for its owner only, in the place of an old one.
+func writePrivate(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // of mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// renewToken renews the token of an enrolled host in its kubeconfig, if it is due. A kubeconfig with other credentials is left alone.
+func renewToken(ctx context.Context, path string, now time.Time) (renewed bool, err error) {
+	file, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return false, fmt.Errorf("renew the token of the host: %w", err)
+	}
+	at := file.Contexts[file.CurrentContext]
+	if at == nil || file.AuthInfos[at.AuthInfo] == nil {
+		return false, nil
+	}
+	user := file.AuthInfos[at.AuthInfo]
+	claims, enrolled := enroll.ParseToken(user.Token)
+	if !enrolled || !claims.Due(now) {
+		return false, nil
+	}
+	cfg, err := clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
+	if err != nil {
+		return false, fmt.Errorf("renew the token of the host: %w", err)
+	}
+	c, err := newClient(cfg)
+	if err != nil {
+		return false, err
+	}
+	if user.Token, err = enroll.Renew(ctx, c, claims); err != nil {
+		return false, fmt.Errorf("renew the token of the host: %w", err)
+	}
+	text, err := clientcmd.Write(*file)
+	if err == nil {
+		err = writePrivate(path, text)
+	}
+	if err != nil {
+		return false, fmt.Errorf("keep the new token of the host: %w", err)
+	}
+	return true, nil
+}
+
+// keepEnrolled renews the token of the host until ctx ends.
+func keepEnrolled(ctx context.Context, path string, c clock.Clock, log logr.Logger) {
+	for {
+		limited, cancel := context.WithTimeout(ctx, 30*time.Second)
+		renewed, err := renewToken(limited, path, c.Now())
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil:
+			log.Error(err, "The credentials of this host could not be renewed, trying again")
+		case renewed:
+			log.Info("The credentials of this host were renewed")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.After(renewInterval):
+		}
+	}
+}
