@@ -26,9 +26,15 @@ const (
 	auditInterval = time.Minute
 	// cutAgain is how long after a change, or a failure, connections are judged again.
 	cutAgain = time.Second
-	// infoInterval is how often the agent tells that it lives, and looks up the addresses of failsafe flows.
+	// infoInterval is how often the agent tells that it lives, and looks up the addresses of failsafe flows; infoAgain how soon it tells again
+	// that its state has changed, or what failed, and infoLimit how long that may take.
 	infoInterval = time.Minute
+	infoAgain    = 2 * time.Second
+	infoLimit    = 10 * time.Second
 )
+
+// ErrNoInfo: the controller has not made the object in which an agent tells about itself.
+var ErrNoInfo = errors.New("there is no AntreaAgentInfo of this host")
 
 // Table is where programs go; a kernel.Table.
 type Table interface {
@@ -76,7 +82,7 @@ type Options struct {
 	// back.
 	Probe         func(ctx context.Context) error
 	ConfirmWithin time.Duration
-	// Info tells the controller about the agent.
+	// Info tells the controller about the agent. ErrNoInfo is its error while there is nothing that could be filled in.
 	Info  func(ctx context.Context, s *Status) error
 	Clock clock.WithTicker
 	Log   logr.Logger
@@ -113,6 +119,7 @@ type Agent struct {
 	// effective is what the program is made of, released or not.
 	effective *enforcer.Computed
 	probing   probing
+	telling   telling
 	// tried is the version that the last trial was about; 0 to try the same one again.
 	tried uint64
 	// names is the version of what is known of names that the program is made with.
@@ -132,7 +139,7 @@ type Agent struct {
 func New(o Options) *Agent {
 	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]good{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
 	a.mirror = o.Follower.Mirror(o.Key, a.poke)
-	a.probing.results = make(chan probed, 1)
+	a.probing.results, a.telling.results = make(chan probed, 1), make(chan told, 1)
 	a.status = Status{Key: o.Key, State: StateStarting}
 	return a
 }
@@ -154,7 +161,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer look.Stop()
 	defer info.Stop()
 	a.surveyNow()
-	a.tell(ctx)
 	var names chan struct{} // nothing comes from nil
 	if a.Names != nil {
 		names = a.Names.news
@@ -176,9 +182,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-info.C():
 			a.lookUp(ctx)
 			a.surveyNow()
-			a.tell(ctx)
+		case t := <-a.telling.results:
+			a.wasTold(t)
 		}
 		a.step(ctx)
+		a.tell(ctx)
 	}
 }
 
@@ -516,17 +524,49 @@ func reference(p *v1beta2.NetworkPolicy) *v1beta2.NetworkPolicyReference {
 	return p.SourceRef
 }
 
-// tell tells the controller that the agent lives.
+// telling is what the controller was told about the agent.
+type telling struct {
+	results chan told
+	running bool
+	// state is what it was told last, at when it was tried last.
+	state State
+	at    time.Time
+}
+
+type told struct {
+	state State
+	err   error
+}
+
+// tell tells the controller that the agent lives, now and then and when its state has changed. It does not wait for the answer.
 func (a *Agent) tell(ctx context.Context) {
-	if a.Info == nil {
+	if a.Info == nil || a.telling.running {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	s := a.Status()
-	err := a.Info(ctx, &s)
-	if err != nil && ctx.Err() == nil {
-		a.Log.Info("Telling the controller about the agent failed", "reason", err.Error())
+	s, now := a.Status(), a.Clock.Now()
+	since := now.Sub(a.telling.at)
+	if since < infoAgain || s.State == a.telling.state && since < infoInterval {
+		return
 	}
-	a.change(func(s *Status) { s.InfoError = textOf(err) })
+	a.telling.running, a.telling.at = true, now
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, infoLimit)
+		defer cancel()
+		a.telling.results <- told{s.State, a.Info(ctx, &s)}
+	}()
+}
+
+// wasTold takes in how that went.
+func (a *Agent) wasTold(t told) {
+	a.telling.running = false
+	if t.err == nil {
+		a.telling.state = t.state
+	}
+	if errors.Is(t.err, ErrNoInfo) {
+		t.err = nil
+	}
+	if t.err != nil {
+		a.Log.Info("Telling the controller about the agent failed", "reason", t.err.Error())
+	}
+	a.change(func(s *Status) { s.InfoError = textOf(t.err) })
 }

@@ -316,7 +316,7 @@ func agentInfo(f *agentFlags) func(context.Context, *agent.Status) error {
 		namespace, name, _ := strings.Cut(f.node, "/")
 		info := &v1beta1.AntreaAgentInfo{}
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, info); apierrors.IsNotFound(err) {
-			return nil // of a server that makes none
+			return agent.ErrNoInfo // of a server that makes none, or not yet
 		} else if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ const renewInterval = time.Minute
 func newEnrollCommand() *cobra.Command {
 	var cluster clusterFlags
 	var lifetime time.Duration
-	var server, output string
+	var server, serverName, output string
 	var revoke bool
 	cmd := &cobra.Command{
 		Use:   "enroll NAMESPACE/NAME",
@@ -61,7 +61,7 @@ takes the credentials back: every token of the host ends at once.`,
 			if err != nil {
 				return err
 			}
-			text, err := hostKubeconfig(cfg, server, host, token)
+			text, err := hostKubeconfig(cfg, server, serverName, host, token)
 			if err != nil {
 				return err
 			}
@@ -76,17 +76,21 @@ takes the credentials back: every token of the host ends at once.`,
 	cluster.register(f)
 	f.DurationVar(&lifetime, "for", time.Hour, "how long the first token lasts, at least 10m: the time to bring it to the host")
 	f.StringVar(&server, "server", "", "URL by which the host reaches the API server (default: that of the kubeconfig in use)")
+	f.StringVar(&serverName, "tls-server-name", "", "name in the certificate of the API server, if the host reaches it by another")
 	f.StringVarP(&output, "output", "o", "", "file for the kubeconfig, of mode 0600 (default: standard output)")
 	f.BoolVar(&revoke, "revoke", false, "take the host's credentials back")
 	return cmd
 }
 
 // hostKubeconfig is a kubeconfig for the same server with the token of a host.
-func hostKubeconfig(cfg *rest.Config, server string, host enroll.Host, token string) ([]byte, error) {
+func hostKubeconfig(cfg *rest.Config, server, serverName string, host enroll.Host, token string) ([]byte, error) {
 	to := clientcmdapi.NewCluster()
 	to.Server, to.TLSServerName, to.InsecureSkipTLSVerify = cfg.Host, cfg.ServerName, cfg.Insecure
 	if server != "" {
 		to.Server = server
+	}
+	if serverName != "" {
+		to.TLSServerName = serverName
 	}
 	to.CertificateAuthorityData = cfg.CAData
 	if len(cfg.CAData) == 0 && cfg.CAFile != "" {

@@ -65,7 +65,7 @@ func TestRenewToken(t *testing.T) {
 	} {
 		asked, refuse = 0, c.refuse
 		path := filepath.Join(t.TempDir(), "kubeconfig")
-		text, err := hostKubeconfig(cfg, "", enroll.Host{Namespace: "vms", Name: "web"}, c.token)
+		text, err := hostKubeconfig(cfg, "", "", enroll.Host{Namespace: "vms", Name: "web"}, c.token)
 		if err != nil {
 			t.Fatal(err)
 		}

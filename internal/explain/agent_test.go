@@ -6,12 +6,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
 	corev1 "k8s.io/api/core/v1"
 )
+
+// TestEntityOfExternalNode: the entity that a controller has made for an ExternalNode is no stranger that stands in its place.
+func TestEntityOfExternalNode(t *testing.T) {
+	node := &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web", UID: "u"}, Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.0.2.9"}}}}}
+	made := convert.EntityOfExternalNode(node)
+	strange := made.DeepCopy()
+	strange.OwnerReferences = nil
+	for want, entity := range map[int]*v1alpha2.ExternalEntity{0: made, 1: strange} {
+		c := explain.Compute(&explain.Objects{ExternalNodes: []*v1alpha1.ExternalNode{node}, Entities: []*v1alpha2.ExternalEntity{entity}})
+		if len(c.Problems) != want || len(c.Ends) != 1 {
+			t.Errorf("owned by %v: %+v", entity.OwnerReferences, c.Problems)
+		}
+	}
+}
 
 // TestAgents asks about a host with an Allow rule for 10.0.0.1, and about another address. What no rule allows is dropped by our agent and
 // passes an Antrea Agent.

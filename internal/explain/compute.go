@@ -1,10 +1,13 @@
 package explain
 
 import (
+	"slices"
+
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/control/convert"
@@ -128,12 +131,23 @@ func (c *Computation) putEntities(engine *policy.Engine) {
 			continue
 		}
 		e, errs := convert.ExternalEntity(x)
+		if c.madeFor(n, e.EntityRef) {
+			continue
+		}
 		if _, given := c.Ends[e.EntityRef]; given {
 			c.Problems = append(c.Problems, Problem{Group: v1alpha2.GroupName, Kind: "ExternalNode", Namespace: n.Namespace, Name: n.Name, Shadows: e.Name})
 			continue
 		}
 		put("ExternalEntity", e, errs)
 	}
+}
+
+// madeFor reports whether an entity that is given is the one that a controller has made for an ExternalNode.
+func (c *Computation) madeFor(n *v1alpha1.ExternalNode, ref policy.EntityRef) bool {
+	return slices.ContainsFunc(c.Entities, func(x *v1alpha2.ExternalEntity) bool {
+		return x.Namespace == ref.Namespace && x.Name == ref.Name && n.UID != "" &&
+			slices.ContainsFunc(x.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ExternalNode" && o.UID == n.UID })
+	})
 }
 
 // problemOf is what the engine finds wrong, or strange, with a policy or group.

@@ -1,0 +1,207 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+)
+
+// agented is a cluster and a host with an agent, which reaches the cluster through its peer.
+type agented struct {
+	*cluster
+	host, peer *nfttest.Host
+	// files are where the agent has its own.
+	files string
+	port  uint16
+}
+
+var agentAddr, agentPeer = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
+
+// TestAgent enrolls a host, starts its agent from the file that the package for hosts brings, and makes real connections while policies come
+// and go.
+func TestAgent(t *testing.T) {
+	a := &agented{host: nfttest.NewHost(t), peer: nfttest.NewHost(t), files: t.TempDir(), port: 20000}
+	nfttest.Connect(t, a.host, a.peer, []netip.Prefix{netip.PrefixFrom(agentAddr, 24)}, []netip.Prefix{netip.PrefixFrom(agentPeer, 24)})
+	nfttest.Serve(t, a.host, 80, 81, agentAddr)
+	a.cluster = newCluster(t)
+	a.apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms"}},
+		&v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web", Labels: map[string]string{"role": "web"}},
+			Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{agentAddr.String()}}}}})
+	kubeconfig := filepath.Join(a.files, "kubeconfig")
+	if out, err := a.nephele("enroll", "vms/web", "--server", "https://"+a.proxy(), "--tls-server-name", "127.0.0.1", "--output", kubeconfig); err != nil {
+		t.Fatal(err, out)
+	}
+	config := filepath.Join(a.files, "agent.yaml")
+	text := fmt.Sprintf("externalNode: vms/web\nkubeconfig: %s\nstateDir: %s\nlogFile: %s\n", kubeconfig, filepath.Join(a.files, "state"), filepath.Join(a.files, "policies.log"))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stop := a.startAgent(config)
+
+	allow := &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "in"}, Spec: v1beta1.NetworkPolicySpec{Priority: 5,
+		AppliedTo: []v1beta1.AppliedTo{{ExternalEntitySelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "web"}}}},
+		Ingress: []v1beta1.Rule{{Name: "web", Action: v1beta1.RuleActionAllow, EnableLogging: true, From: []v1beta1.NetworkPolicyPeer{{IPBlock: &v1beta1.IPBlock{CIDR: "10.1.0.0/24"}}},
+			Ports: []v1beta1.NetworkPolicyPort{{Port: ptr(intstr.FromInt(80))}}}}}}
+	a.apply(allow)
+	a.sees("the policy is enforced", true, false)
+	eventually(t, time.Minute, "the status says so", func(ctx context.Context) (bool, string) {
+		err := a.client.Get(ctx, client.ObjectKeyFromObject(allow), allow)
+		return err == nil && allow.Status.Phase == v1beta1.NetworkPolicyRealized && allow.Status.CurrentNodesRealized == 1, fmt.Sprintf("%+v %v", allow.Status, err)
+	})
+	edit(t, a.client, allow, func() { allow.Spec.Ingress[0].Ports[0].Port = ptr(intstr.FromInt(81)) })
+	a.sees("the edit is enforced", false, true)
+
+	eventually(t, time.Minute, "explain knows what the agent does", func(context.Context) (bool, string) {
+		out, err := a.nephele("explain", "--from", agentPeer.String(), "--to", "ee/vms/web", "--port", "80")
+		return strings.Contains(out, "TCP port 80: Drop") && !strings.Contains(out, "given already"), fmt.Sprintf("%s %v", out, err)
+	})
+	eventually(t, time.Minute, "the log has a line of each version", func(context.Context) (bool, string) {
+		text, err := os.ReadFile(filepath.Join(a.files, "policies.log"))
+		ports := map[float64]bool{}
+		for line := range strings.Lines(string(text)) {
+			var l map[string]any
+			if json.Unmarshal([]byte(line), &l) == nil && l["policy"] == "in" && l["rule"] == "web" && l["source"] == agentPeer.String() {
+				ports[l["port"].(float64)] = true
+			}
+		}
+		return ports[80] && ports[81], fmt.Sprintf("%s %v", text, err)
+	})
+
+	// Killed, it leaves what is in force; the next one goes on, also with what has changed meanwhile.
+	stop(syscall.SIGKILL)
+	a.sees("without an agent", false, true)
+	edit(t, a.client, allow, func() { allow.Spec.Ingress[0].Ports[0].Port = ptr(intstr.FromInt(80)) })
+	stop = a.startAgent(config)
+	a.sees("the next one enforces what has changed", true, false)
+	if err := a.client.Delete(t.Context(), allow); err != nil {
+		t.Fatal(err)
+	}
+	a.sees("without policies", true, true)
+	stop(syscall.SIGTERM)
+}
+
+func (a *agented) apply(objects ...client.Object) {
+	a.t.Helper()
+	for _, o := range objects {
+		if err := a.client.Create(a.t.Context(), o); err != nil {
+			a.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+		}
+	}
+}
+
+// sees waits until connections to the ports 80 and 81 of the host pass or not.
+func (a *agented) sees(what string, want80, want81 bool) {
+	a.t.Helper()
+	eventually(a.t, time.Minute, what, func(context.Context) (bool, string) {
+		var got [2]bool
+		for i := range got {
+			a.port++
+			try := nfttest.Attempt{From: a.peer, Network: "tcp", Source: netip.AddrPortFrom(agentPeer, a.port), Destination: netip.AddrPortFrom(agentAddr, uint16(80+i))}
+			result, err := try.Run(300 * time.Millisecond)
+			if err != nil {
+				return false, err.Error()
+			}
+			got[i] = result == nfttest.Passed
+		}
+		return got == [2]bool{want80, want81}, fmt.Sprint(got)
+	})
+}
+
+// proxy lets the host reach the API server by an address of its peer, and returns that.
+func (a *agented) proxy() string {
+	a.t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(a.cluster.dir, "kubeconfig"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	server, err := url.Parse(cfg.Host)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var l net.Listener
+	if err := a.peer.Do(func() (err error) { l, err = net.Listen("tcp", agentPeer.String()+":6443"); return err }); err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				to, err := net.Dial("tcp", server.Host)
+				if err != nil {
+					_ = from.Close()
+					return
+				}
+				var both sync.WaitGroup
+				for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
+					both.Go(func() {
+						_, _ = io.Copy(way[0], way[1])
+						_, _ = from.Close(), to.Close()
+					})
+				}
+				both.Wait()
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// startAgent starts the agent on the host, and returns what ends it.
+func (a *agented) startAgent(config string) (stop func(os.Signal)) {
+	a.t.Helper()
+	var log bytes.Buffer
+	cmd := exec.Command(binary, "agent", "--config", config, "--socket", filepath.Join(a.files, "agent.sock"))
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := a.host.Do(cmd.Start); err != nil { // a process is where the thread is that starts it
+		a.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	stop = func(s os.Signal) {
+		a.t.Helper()
+		if cmd.Process.Signal(s) != nil {
+			return
+		}
+		err := <-ended
+		var exit *exec.ExitError
+		if s == syscall.SIGTERM && err != nil || s != syscall.SIGTERM && !errors.As(err, &exit) {
+			a.t.Errorf("the agent ended with %v\n%s", err, log.String())
+		}
+	}
+	a.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		if a.t.Failed() {
+			a.t.Logf("the agent says:\n%s", log.String())
+		}
+	})
+	return stop
+}
+
+func ptr[T any](v T) *T { return &v }
