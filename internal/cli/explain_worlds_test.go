@@ -42,7 +42,7 @@ func TestExplainIsWhatTheCloudDoes(t *testing.T) {
 		}
 	}
 	t.Logf("%v", seen)
-	for _, what := range []string{"Allow", "Drop", "NoRoute", "policy Refused", "policy Kept", "policy Pending", "policy Suspended", "otherwise if enforced"} {
+	for _, what := range []string{"Allow", "Drop", "NoRoute", "policy Refused", "policy Kept", "policy Pending", "policy Suspended", "otherwise if enforced", "stopped by an ACL"} {
 		if seen[what] == 0 && n >= explainWorlds {
 			t.Errorf("no flow with %s in %d worlds: %v", what, n, seen)
 		}
@@ -66,6 +66,7 @@ func newExplainWorld(t *testing.T, seed uint64) *explainWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
+	putACLs(&state, rand.New(rand.NewPCG(seed, 11)))
 	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: seed})
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +86,35 @@ func newExplainWorld(t *testing.T, seed uint64) *explainWorld {
 		}
 	}
 	return w
+}
+
+// putACLs gives some subnets network ACLs that let through some of what the worlds ask about, and some of the answers.
+func putACLs(s *world.State, random *rand.Rand) {
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		for k, subnet := range r.Subnets {
+			if random.IntN(3) != 0 {
+				continue
+			}
+			id := fmt.Sprintf("%017x", 0xac1000+i*256+k)
+			acl := world.NetworkACL{ID: "acl-" + id, Account: r.Account, VPCID: subnet.VPCID, Associations: []world.SubnetAssociation{{ID: "aclassoc-" + id, SubnetID: subnet.ID}}}
+			for n := range 8 {
+				e := world.ACLEntry{Number: 10 * (n + 1), Egress: random.IntN(2) == 0, Allow: random.IntN(3) != 0, Protocol: []int{-1, -1, 6, 1}[random.IntN(4)]}
+				e.CIDR = netip.MustParsePrefix([]string{"0.0.0.0/0", "0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "203.0.113.0/24", "::/0"}[random.IntN(6)])
+				switch e.Protocol {
+				case 6:
+					e.FromPort, e.ToPort = []int{0, 80, 1024}[random.IntN(3)], []int{443, 65535}[random.IntN(2)]
+					if e.FromPort > e.ToPort {
+						e.ToPort = 65535
+					}
+				case 1:
+					e.FromPort, e.ToPort = []int{-1, 0, 8}[random.IntN(3)], -1
+				}
+				acl.Entries = append(acl.Entries, e)
+			}
+			r.NetworkACLs = append(r.NetworkACLs, acl)
+		}
+	}
 }
 
 // live lets the world go through all states, and compares in each.
@@ -309,6 +339,10 @@ func agrees(got *explain.Explanation, truth world.Verdict) bool {
 		return (d.Outcome == "Allow") == h.Allowed && (d.Outcome == "Allow" || d.Outcome == "Drop" || d.Outcome == "Reject")
 	}
 	unknown := got.Path != nil && len(got.Path.Remarks) > 0 && got.Path.Remarks[0] == explain.RemarkSourceUnknown
+	// Where an ACL stops a packet, the simulator must say so too.
+	if stopped := got.Path != nil && got.Path.StoppedBy != nil; stopped && truth.Obstacle == "" && !unknown {
+		return false
+	}
 	if got.Egress == nil || !half(got.Egress, truth.Egress) || !unknown && !half(got.Ingress, truth.Ingress) {
 		return false
 	}
@@ -326,6 +360,9 @@ func agrees(got *explain.Explanation, truth world.Verdict) bool {
 }
 
 func note(seen map[string]int, x *explain.Explanation) {
+	if x.Path != nil && x.Path.StoppedBy != nil {
+		seen["stopped by an ACL"]++
+	}
 	for _, d := range []*explain.Decision{x.Egress, x.Ingress} {
 		for _, p := range d.Policies {
 			seen["policy "+string(p.State)]++

@@ -31,6 +31,12 @@ docs/aws-rights.md explains each statement.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pins.Mode = rights.Mode(mode)
+			// What is printed is wider without these, and a command line that asks a cluster gives nothing where it cannot be asked.
+			for name, given := range map[string]bool{"cluster": pins.Cluster != "", "account-id": pins.Account != "", "vpc": len(pins.Networks) > 0, "region": len(pins.Regions) > 0} {
+				if cmd.Flags().Changed(name) && !given {
+					return fmt.Errorf("--%s is empty; leave it out for a policy that is not narrowed by it", name)
+				}
+			}
 			if err := pins.Check(); err != nil {
 				return fmt.Errorf("--%w", err)
 			}

@@ -47,6 +47,8 @@ func TestIAMPolicy(t *testing.T) {
 		args []string
 		want string
 	}{
+		{[]string{"--cluster", ""}, "--cluster is empty; leave it out"},
+		{[]string{"--vpc", ""}, "--vpc is empty; leave it out"},
 		{[]string{"--cluster", "*"}, `--cluster "*": want the id of a cluster`},
 		{[]string{"--cluster", "${aws:username}"}, "want the id of a cluster"},
 		{[]string{"--cluster", "a b"}, "want the id of a cluster"},

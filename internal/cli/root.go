@@ -70,6 +70,7 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		Args:          noSuchCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetFlagErrorFunc(noSuchFlag)
 	root.SetVersionTemplate("{{.Version}}\n")
 	policy := &cobra.Command{
 		Use:   "policy",

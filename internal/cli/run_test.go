@@ -56,6 +56,8 @@ func TestTyposAreUnderstood(t *testing.T) {
 		want string
 	}{
 		{[]string{"plam"}, `unknown command "plam" for "nephele"; did you mean plan?`},
+		{[]string{"plan", "--snapshto", "x"}, `unknown flag: --snapshto; did you mean --snapshot?`},
+		{[]string{"plan", "--nothing-like-it"}, "unknown flag: --nothing-like-it"},
 		{[]string{"policy", "computed"}, `unknown command "computed" for "nephele policy"; did you mean compute?`},
 		{[]string{"xyzzy"}, `unknown command "xyzzy" for "nephele"`},
 	} {

@@ -108,6 +108,10 @@ func TestSim(t *testing.T) {
 	if len(out.Reservations) == 0 {
 		t.Error("the built-in account has no instances")
 	}
+	// A client that does not know the variable is told each time.
+	if want := "--endpoint-url " + printed(lines, "AWS_ENDPOINT_URL") + " ec2"; !strings.Contains(strings.Join(lines, "\n"), want) {
+		t.Errorf("%q is not printed", want)
+	}
 	if code := r.stop(t); code != cli.ExitDone || r.errs.Len() > 0 {
 		t.Errorf("exit code %d, standard error %q", code, r.errs.String())
 	}

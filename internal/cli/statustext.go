@@ -44,7 +44,7 @@ func statusText(r *status.Report) string {
 	entry("Selectors", fmt.Sprintf("%d, of which ready: %d", r.Selectors.Total, r.Selectors.Ready))
 	entry("VMs", vmText(r.VMs))
 	entry("Policies", fmt.Sprintf("%d%s", r.Policies.Total, counts(r.Policies.ByPhase, []status.Phase{status.Realized, status.Realizing, status.Pending,
-		status.Failed, status.Suspended, status.NotEnforced, status.NotReported})))
+		status.Failed, status.Suspended, status.Staged, status.NotEnforced, status.NotReported})))
 	for _, name := range slices.Sorted(stdmaps.Keys(r.Asked)) {
 		entry("", fmt.Sprintf("%s: %s", name, r.Asked[name]))
 	}

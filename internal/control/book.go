@@ -197,7 +197,7 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 	}
 	if p.staged {
 		realizable.Reason, realizable.Message = ReasonStaged, stagedMessage
-		s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}
+		s.Conditions, s.Message = []v1beta1.NetworkPolicyCondition{realizable}, stagedMessage
 		return s
 	}
 	if !p.computed {

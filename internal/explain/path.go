@@ -59,10 +59,6 @@ func pathOf(p passage) *Path {
 	if p.now.Way == trace.WayNone {
 		out.Remarks = append(out.Remarks, RemarkNotPeered)
 	}
-	if s := p.stop; s != nil {
-		out.StoppedBy = &ACLStop{ACL: s.ACL, Subnet: s.Subnet, Entry: s.Entry, Egress: s.Egress, Answer: s.Answer}
-		out.Remarks = append(out.Remarks, RemarkACLDenies)
-	}
 	switch seen := p.now.SeenSource; {
 	case p.src.Addr.IsValid() && !seen.IsValid():
 		out.Remarks = append(out.Remarks, RemarkSourceUnknown)
@@ -76,6 +72,10 @@ func pathOf(p passage) *Path {
 		out.Remarks = append(out.Remarks, RemarkSentToPublic)
 	case p.src.Interface == nil && trace.Global(p.src.Addr) && p.dst.Interface != nil && !trace.Global(p.dst.Addr):
 		out.Remarks = append(out.Remarks, RemarkNoPublicAddress)
+	}
+	if s := p.stop; s != nil {
+		out.StoppedBy = &ACLStop{ACL: s.ACL, Subnet: s.Subnet, Entry: s.Entry, Egress: s.Egress, Answer: s.Answer}
+		out.Remarks = append(out.Remarks, RemarkACLDenies)
 	}
 	return out
 }

@@ -391,6 +391,9 @@ func phaseOf(generation int64, s v1beta1.NetworkPolicyStatus, on *onVMs) (Phase,
 		if c.Reason == string(NotEnforced) {
 			return NotEnforced, c.Message
 		}
+		if c.Reason == string(Staged) && s.ObservedGeneration == generation {
+			return Staged, ""
+		}
 	}
 	phase := Phase(cmp.Or(s.Phase, v1beta1.NetworkPolicyPending))
 	switch {

@@ -138,6 +138,8 @@ const (
 	Failed      Phase = "Failed"
 	Suspended   Phase = "Suspended"
 	NotEnforced Phase = "NotEnforced"
+	// Staged is a policy that its author does not want enforced yet. Nobody waits for it.
+	Staged Phase = "Staged"
 	// NotReported is a policy without a status, such as a Kubernetes NetworkPolicy, that applies to no VM: who enforces it does not tell us.
 	NotReported Phase = "NotReported"
 	// Missing is a policy that was asked for and is not there.

@@ -257,3 +257,17 @@ func BenchmarkStatus10000VMs(b *testing.B) {
 		}
 	}
 }
+
+// TestStagedIsNotWaitedFor: a policy that is not to be enforced yet is counted by itself, and does not keep anybody waiting.
+func TestStagedIsNotWaitedFor(t *testing.T) {
+	staged := policy("later", v1beta1.NetworkPolicyPending, "not enforced: the annotation nephele.io/stage: plan stages it")
+	staged.Status.Conditions[0].Reason = "Staged"
+	r := collect(t, append(healthy(), staged), "shop/later")
+	if r.State != Well || r.Policies.ByPhase[Staged] != 1 || r.Policies.ByPhase[Pending] != 0 || r.Asked["shop/later"] != Staged {
+		t.Errorf("%s: policies %+v, asked %v", r.State, r.Policies, r.Asked)
+	}
+	staged.Generation++
+	if r := collect(t, append(healthy(), staged)); r.State == Well {
+		t.Errorf("changed since: %s: policies %+v", r.State, r.Policies)
+	}
+}

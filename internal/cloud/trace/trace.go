@@ -2,7 +2,7 @@
 // change on it, and which rule of which security group lets it through at each end.
 //
 // It owns the meaning of a security group for a single packet, and nothing else: it knows no policies and does not care
-// who wrote a rule. What it does not see, as route tables, network ACLs and transit gateways, it does not judge.
+// who wrote a rule. Borders are the network ACLs between subnets. What it does not see, as route tables and transit gateways, it does not judge.
 //
 // A Cloud is read only once it is made. All functions are pure; a Cloud may be asked by many goroutines at once, as long as
 // nobody changes the snapshots.
