@@ -31,6 +31,8 @@ func TestConformance(t *testing.T) {
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
+	// slept counts the waits by their length.
+	slept map[time.Duration]int
 }
 
 func (c *clock) read() time.Time {
@@ -43,7 +45,18 @@ func (c *clock) sleep(ctx context.Context, d time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
+	if c.slept == nil {
+		c.slept = map[time.Duration]int{}
+	}
+	c.slept[d]++
 	return ctx.Err()
+}
+
+// waits is how often so long a time was waited for.
+func (c *clock) waits(d time.Duration) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slept[d]
 }
 
 // lab is a simulator with the hybrid-cloud account and a provider that talks to it.

@@ -36,6 +36,9 @@ const (
 	lastListenWait  = time.Minute
 	// leastListenWait is between two attempts, whatever the first one brought: a queue that never lets us wait must not keep us busy.
 	leastListenWait = 100 * time.Millisecond
+	// ownListenWait is the same after messages about nothing but calls of our own, if there were no more: while a large change runs there
+	// are some for each call, one by one. So long at most does news wait behind them.
+	ownListenWait = 2 * time.Second
 )
 
 var _ cloud.Listener = (*Provider)(nil)
@@ -94,9 +97,9 @@ type listening struct {
 // run reads the queue until ctx ends.
 func (l *listening) run(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
-		err := l.once(ctx)
+		pause, err := l.once(ctx)
 		l.well = err == nil
-		if err == nil && l.p.cfg.Sleep(ctx, leastListenWait) != nil {
+		if err == nil && l.p.cfg.Sleep(ctx, pause) != nil {
 			return
 		}
 		if ctx.Err() != nil {
@@ -119,14 +122,14 @@ func (l *listening) run(ctx context.Context) {
 }
 
 // once waits for messages, hands over what they say and deletes them: what they hint at is remembered then, and if we die before it is
-// looked at, everything is read at the next start. A message that we do not understand is deleted as well, for it will never be.
-func (l *listening) once(ctx context.Context) error {
+// looked at, everything is read at the next start. A message that we do not understand is deleted as well, for it will never be. It says
+// how long not to listen then.
+func (l *listening) once(ctx context.Context) (pause time.Duration, err error) {
+	pause = leastListenWait
 	if l.us.account == "" {
-		us, err := l.p.identity(ctx)
-		if err != nil {
-			return err
+		if l.us, err = l.p.identity(ctx); err != nil {
+			return pause, err
 		}
-		l.us = us
 	}
 	in := &sqs.ReceiveMessageInput{QueueUrl: awssdk.String(l.queue.URL), MaxNumberOfMessages: messagesAtOnce}
 	if l.well {
@@ -134,10 +137,10 @@ func (l *listening) once(ctx context.Context) error {
 	}
 	out, err := l.api.ReceiveMessage(ctx, in)
 	if err != nil {
-		return l.failed("ReceiveMessage", err)
+		return pause, l.failed("ReceiveMessage", err)
 	}
 	if len(out.Messages) == 0 {
-		return nil
+		return pause, nil
 	}
 	var hints []hint
 	for _, m := range out.Messages {
@@ -145,13 +148,16 @@ func (l *listening) once(ctx context.Context) error {
 			hints = append(hints, h)
 		}
 	}
-	l.tell(ctx, hints)
-	return l.forget(ctx, out.Messages)
+	news := l.tell(ctx, hints)
+	if len(hints) > 0 && !news && len(out.Messages) < messagesAtOnce {
+		pause = ownListenWait
+	}
+	return pause, l.forget(ctx, out.Messages)
 }
 
 // tell hands over what is not about calls of our own. An event can be faster than the answer to the
-// call that it tells of: what was done in our name waits a moment for that.
-func (l *listening) tell(ctx context.Context, hints []hint) {
+// call that it tells of: what was done in our name waits a moment for that. It reports whether it has handed over anything.
+func (l *listening) tell(ctx context.Context, hints []hint) (news bool) {
 	var changes, late []cloud.Change
 	var might []request
 	for _, h := range hints {
@@ -163,9 +169,9 @@ func (l *listening) tell(ctx context.Context, hints []hint) {
 			changes = append(changes, h.Change)
 		}
 	}
-	l.hear(changes)
+	news = l.hear(changes)
 	if len(might) == 0 {
-		return
+		return news
 	}
 	l.p.own.await(ctx, might)
 	changes = nil
@@ -174,13 +180,14 @@ func (l *listening) tell(ctx context.Context, hints []hint) {
 			changes = append(changes, late[i])
 		}
 	}
-	l.hear(changes)
+	return l.hear(changes) || news
 }
 
-func (l *listening) hear(changes []cloud.Change) {
+func (l *listening) hear(changes []cloud.Change) bool {
 	if len(changes) > 0 {
 		l.hearer.Heard(changes)
 	}
+	return len(changes) > 0
 }
 
 // forget deletes messages. Those that cannot be deleted come again, which does no harm.

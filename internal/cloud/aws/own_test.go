@@ -103,6 +103,27 @@ func TestOwnEvents(t *testing.T) {
 	}
 }
 
+// TestOwnEventsAreCollected: after messages about nothing but our own calls the next ones may take a moment to gather, and after news
+// of others they may not.
+func TestOwnEventsAreCollected(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, sim.Options{Events: sim.EventOptions{Queue: "events"}})
+	p := l.open(aws.Config{Queues: []aws.Queue{l.queue()}})
+	heard, id := l.listen(p), l.someInterfaces(1)[0]
+	_, err := l.hand().CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{id}, Tags: []types.Tag{{Key: awssdk.String("theirs"), Value: awssdk.String("1")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.eventually("it is heard", func() bool { return l.drained() && len(heard.take()) > 0 })
+	if n := l.clock.waits(2 * time.Second); n > 0 {
+		t.Errorf("%d waits after news of others", n)
+	}
+	if _, err := p.Apply(t.Context(), l.scope(), cloud.Op{Kind: cloud.OpTag, Target: id, Tags: map[string]string{"ours": "1"}}); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually("it waits after our own", func() bool { return l.clock.waits(2*time.Second) == 1 })
+}
+
 // TestForgedEvents: whoever can write to the queue can make us read, and nothing else: with the id of a request of ours he tells us
 // nothing, without it he is heard, and the events of others are heard whatever he sends.
 func TestForgedEvents(t *testing.T) {

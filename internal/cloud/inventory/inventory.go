@@ -96,6 +96,8 @@ type Options struct {
 type Inventory struct {
 	opts Options
 
+	places places
+
 	mu       sync.Mutex
 	accounts map[string]*account
 	requeue  func(types.NamespacedName)
@@ -120,7 +122,7 @@ func New(opts Options) *Inventory {
 	if opts.ObserveTimeout == 0 {
 		opts.ObserveTimeout = 2 * time.Minute
 	}
-	return &Inventory{opts: opts, accounts: map[string]*account{}, subs: map[int]func(string){}}
+	return &Inventory{opts: opts, places: places{most: namespaceAtOnce}, accounts: map[string]*account{}, subs: map[int]func(string){}}
 }
 
 // fingerprint identifies the inputs of an account.
@@ -132,6 +134,11 @@ type fingerprint struct {
 // Reconcile brings one account up to date: observes the regions that are due and syncs objects and status. It returns when to be
 // called again. A cloud that cannot be read is not an error of Reconcile, an API server that cannot be written is.
 func (i *Inventory) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	leave, ok := i.places.take(req.Namespace)
+	if !ok {
+		return reconcile.Result{RequeueAfter: placeWait}, nil
+	}
+	defer leave()
 	result, err := i.reconcile(ctx, req)
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: staleWait}, nil

@@ -189,7 +189,9 @@ func (l *lab) restart(releaser Releaser) {
 	l.inv = New(Options{
 		Client: l.api, Secrets: l.api, Events: l.events, Releaser: releaser, Now: l.clock,
 		Clouds: map[v1alpha1.CloudProvider]Open{v1alpha1.CloudProviderAWS: func(c AccountConfig) (cloud.Provider, error) {
+			l.mu.Lock()
 			l.opens++
+			l.mu.Unlock()
 			cred, err := aws.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
 			if err != nil {
 				return nil, err

@@ -24,10 +24,6 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// accountsAtOnce bounds the accounts that are observed at the same time. It is high because one whose endpoint is slow takes its place for as
-// long as a reading may take, while it costs next to nothing.
-const accountsAtOnce = 128
-
 // SetupWithManager makes the manager call Reconcile: when an account, its Secret or a selector of it changes, when the labels of a
 // namespace change that an account's grant depends on, when an object of ours is created, changed or deleted by somebody, on Trigger, when
 // an event names something, and when an observation is due.

@@ -81,10 +81,8 @@ func (s *regionState) suspend(n *nic) {
 	case s.in.Blocked[InterfaceKey{s.snap.Region, n.ID}] != "":
 		n.blocked = s.in.Blocked[InterfaceKey{s.snap.Region, n.ID}]
 		why := "the cloud refuses to change the interface " + n.ID + ": " + n.blocked
-		if n.taken() {
-			s.frozen[n] = why
-		} else {
-			n.alien = why
+		if n.alien = why; n.taken() {
+			n.alien, s.frozen[n] = "", why
 		}
 		if n.recorded != nil {
 			s.note(n.ID, why)

@@ -115,8 +115,7 @@ type nic struct {
 	unproven string
 	// alien says why it cannot be controlled at all; empty if it can. elsewhere is that as far as another controller or account is the reason.
 	alien, elsewhere string
-	// blocked is what the cloud says why it refuses to change it; empty if it does not. If it is under control, it stays in the groups
-	// that it is in and allows what it allows; else it cannot be controlled.
+	// blocked is what the cloud says why it refuses to change it; empty if it does not. Under control it stays as it is, else it is alien.
 	blocked string
 	// released says why it must not hold anything of ours in the end; empty if it may.
 	released string

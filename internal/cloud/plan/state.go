@@ -175,7 +175,9 @@ func (s *regionState) guardDependents() (refused bool) {
 				ours := dependent.vm != nil && dependent.released == ""
 				if s.controllable(dependent) == "" && (ours || waits) {
 					dependent.state = Guarded
-					s.noteWait(dependent, lost)
+					if on := dependent.waitsFor(lost); on != nil {
+						s.note(dependent.ID, "it stays under control, without policies, until "+on.ID+" can be given back, with which it would lose flows: "+s.frozen[on])
+					}
 					vacate(dependent.former)
 					continue
 				}
@@ -189,20 +191,17 @@ func (s *regionState) guardDependents() (refused bool) {
 // onlyWaits reports whether the interface is under control only until it can be given back: it waits for others, or the cloud
 // refuses to change it. A released one that depends on it goes with it.
 func (s *regionState) onlyWaits(n *nic) bool {
-	unwanted := n.taken() && (n.vm == nil || len(n.vm.effective) == 0)
-	return unwanted && (n.blocked != "" || s.frozen[n] == "" && s.restrict[n] != [2]bool{})
+	waits := n.blocked != "" || s.frozen[n] == "" && s.restrict[n] != [2]bool{}
+	return waits && n.taken() && (n.vm == nil || len(n.vm.effective) == 0)
 }
 
-// noteWait notes for whom an interface stays under control that could be given back if the cloud did not refuse to give back another.
-func (s *regionState) noteWait(n *nic, lost []*nic) {
-	if !n.taken() || n.vm != nil && len(n.vm.effective) > 0 {
-		return
+// waitsFor is the interface that the cloud refuses to give back and for whose sake one stays under control that no policy needs.
+func (n *nic) waitsFor(lost []*nic) *nic {
+	i := slices.IndexFunc(lost, func(on *nic) bool { return on.blocked != "" })
+	if i < 0 || !n.taken() || n.vm != nil && len(n.vm.effective) > 0 {
+		return nil
 	}
-	for _, on := range lost {
-		if on.blocked != "" {
-			s.note(n.ID, fmt.Sprintf("the interface %s stays under control, without policies, until the interface %s can be given back, with which it would lose flows: %s", n.ID, on.ID, s.frozen[on]))
-		}
-	}
+	return lost[i]
 }
 
 // spareReferred refuses to take over interfaces whose groups rules of other accounts refer to: whom these rules concern is not known here, and

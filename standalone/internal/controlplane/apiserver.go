@@ -131,9 +131,11 @@ func serverFlags(l net.Listener, etcdURL string, creds *credentials) []string {
 		"--proxy-client-key-file=" + key(frontProxyCert),
 
 		"--profiling=false",
-		// Each change would keep a copy of a part of the tree of all objects of the kind, for over a minute, so that pages of
-		// long lists need not be read from etcd, which is in this process.
-		"--feature-gates=ListFromCacheSnapshot=false",
+		// A cache would hold all objects once more, decoded, and the last thousands of versions of them, to spare an etcd on other
+		// machines many readers. This one is in the same process, and each kind has two or three.
+		"--watch-cache=false",
+		// What was is of use to nobody for longer. It takes memory in etcd.
+		"--etcd-compaction-interval=1m",
 		"--shutdown-watch-termination-grace-period=" + shutdownGrace.String(),
 	}
 }
