@@ -815,7 +815,11 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 			peers = append(peers, p)
 		}
 	}
-	if prefixes := v.Addrs.Prefixes(); len(prefixes) <= maxBridges {
+	most := maxBridges
+	if w.Limits.WholeGroups {
+		most = maxWholeBridges
+	}
+	if prefixes := v.Addrs.Prefixes(); len(prefixes) <= most {
 		for _, p := range prefixes {
 			peers = append(peers, cloud.Peer{CIDR: p})
 		}
@@ -837,6 +841,9 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 
 // maxBridges is how many addresses are named for as long as others move.
 const maxBridges = 16
+
+// maxWholeBridges is maxBridges where a group is written as one, so that many addresses cost no more calls than one.
+const maxWholeBridges = 512
 
 // matchOf is how a rule says a service; false if it takes several.
 func matchOf(s flow.Service) (cloud.Match, bool) {
