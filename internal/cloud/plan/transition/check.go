@@ -254,7 +254,7 @@ func (st *state) checkMove(k *cohort, next []string) *Violation {
 			return &Violation{Kind: Room, Group: g, mover: k, Interfaces: ids(k)}
 		}
 	}
-	if len(next) > st.Limits.GroupsPerInterface {
+	if st.slots(next) > st.Limits.GroupsPerInterface {
 		return &Violation{Kind: Room, mover: k, Interfaces: ids(k), Needed: len(next), Available: st.Limits.GroupsPerInterface}
 	}
 	st.under(k, next)

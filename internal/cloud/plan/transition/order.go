@@ -537,6 +537,9 @@ func (w *worklist) join() bool {
 			continue
 		}
 		most := w.Limits.GroupsPerInterface
+		if w.slots(both) == 1 {
+			most = max(most, len(both))
+		}
 		if slices.Equal(both, k.at) { // it only leaves groups: one after the other
 			most = min(most, len(both)-1)
 		}
