@@ -132,7 +132,9 @@ type Group struct {
 	Tags        map[string]string
 	// Default is true for the group a network cannot be without.
 	Default bool
-	Rules   []Rule
+	// View is true if this is what somebody else's group means to one interface. No other interface can hold it, and no rule can name it.
+	View  bool
+	Rules []Rule
 }
 
 // CloudOwned is the owner of the prefix lists that the cloud itself keeps.

@@ -138,7 +138,7 @@ func (v *views) view(i *cloud.Interface, n *nic, group string) string {
 	if _, ok := v.groups[id]; ok {
 		return id
 	}
-	out := cloud.Group{ID: id, Name: noGroup, NetworkID: i.NetworkID, OwnerID: v.w.subscription, Rules: v.meaning(i, n, group).rules}
+	out := cloud.Group{ID: id, Name: noGroup, NetworkID: i.NetworkID, OwnerID: v.w.subscription, View: true, Rules: v.meaning(i, n, group).rules}
 	if g := v.w.groups[group]; g != nil {
 		out.Name = g.Name
 		for k, value := range portTags(g.Tags) {

@@ -65,7 +65,7 @@ func sameInterface(x, y *cloud.Interface) bool {
 
 func sameGroup(x, y *cloud.Group) bool {
 	return x.ID == y.ID && x.Name == y.Name && x.NetworkID == y.NetworkID && x.OwnerID == y.OwnerID && x.Description == y.Description &&
-		x.Default == y.Default && slices.Equal(x.Rules, y.Rules) && maps.Equal(x.Tags, y.Tags)
+		x.Default == y.Default && x.View == y.View && slices.Equal(x.Rules, y.Rules) && maps.Equal(x.Tags, y.Tags)
 }
 
 func samePrefixList(x, y cloud.PrefixList) bool {

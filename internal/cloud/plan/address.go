@@ -161,7 +161,7 @@ func (s *regionState) actual(groups []string, view *network) [2]flow.Permit {
 // groupRules returns the rules that existing groups have in a direction.
 func (s *regionState) groupRules(groups []string, d cloud.Direction) []cloud.Rule {
 	var out []cloud.Rule
-	for _, id := range groups {
+	for _, id := range cloud.Deciding(groups, func(id string) *cloud.Group { return s.groups[id] }) {
 		if g := s.groups[id]; g != nil {
 			for _, r := range g.Rules {
 				if r.Direction == d {

@@ -2,6 +2,7 @@ package lower
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	awslower "github.com/nephele-io/nephele/internal/cloud/aws/lower"
@@ -49,6 +50,12 @@ func (Azure) Pack(wanted []cloud.Rule, _ [][]cloud.Rule, q plan.Quota) ([][]clou
 
 // shortage counts rules as they are written. Prefixes and groups have limits of their own; what is short is told in rules, which is all that a person can change.
 func shortage(rules []cloud.Rule, q plan.Quota) *plan.Shortage {
+	rules = slices.Clone(rules)
+	for i := range rules {
+		if p := &rules[i].Peer; p.GroupName != "" { // it will have an id
+			*p = cloud.Peer{GroupID: p.GroupName}
+		}
+	}
 	all, err := Encode(rules, func(id string) string { return id })
 	if err != nil {
 		return &plan.Shortage{Direction: cloud.Ingress, Family: "IPv4", Needed: q.RulesPerGroup + 1, Available: q.RulesPerGroup, RulesPerGroup: q.RulesPerGroup + 1}

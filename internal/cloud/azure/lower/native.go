@@ -248,10 +248,18 @@ func (n *native) ownFamily(s side) (addrset.Set, bool) {
 
 // expressible leaves out rules for protocols that Azure has no word for.
 func expressible(rules []cloud.Rule) []cloud.Rule {
-	return slices.DeleteFunc(rules, func(r cloud.Rule) bool {
-		_, err := kindOf(r)
-		return err != nil
-	})
+	return slices.DeleteFunc(rules, func(r cloud.Rule) bool { return !Holds(r.Match) })
+}
+
+// Holds reports whether a rule of a network security group can have this match.
+func Holds(m cloud.Match) bool {
+	switch m.Protocol {
+	case cloud.AnyProtocol, cloud.TCP, cloud.UDP, protocolESP, protocolAH:
+		return true
+	case cloud.ICMP, cloud.ICMPv6:
+		return m.From < 0
+	}
+	return false
 }
 
 // TellsOwnAddresses reports whether what the rules mean to an interface depends on the addresses that it has itself.

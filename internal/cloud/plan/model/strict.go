@@ -132,7 +132,7 @@ func (m *Model) refusesGroups(op cloud.Op, limits cloud.Limits) error {
 		return fmt.Errorf("OperationNotPermitted %s", op.Target)
 	case len(op.GroupNames) > 0:
 		return fmt.Errorf("InvalidGroup.NotFound %v", op.GroupNames)
-	case len(op.GroupIDs) == 0 || len(op.GroupIDs) > limits.GroupsPerInterface:
+	case len(op.GroupIDs) == 0 || len(cloud.Deciding(op.GroupIDs, m.Group)) > limits.GroupsPerInterface:
 		return fmt.Errorf("SecurityGroupsPerInterfaceLimitExceeded: %d for %s", len(op.GroupIDs), n.ID)
 	}
 	for _, id := range op.GroupIDs {

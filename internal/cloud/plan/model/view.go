@@ -68,7 +68,7 @@ func (v *View) Reaches(from, to string) bool { return from == to || v.peered[[2]
 // Rules are the rules of groups in one direction. Groups that do not exist have none.
 func (v *View) Rules(groups []string, d cloud.Direction) []cloud.Rule {
 	var out []cloud.Rule
-	for _, id := range groups {
+	for _, id := range cloud.Deciding(groups, v.Group) {
 		if g := v.groups[id]; g != nil {
 			for _, r := range g.Rules {
 				if r.Direction == d {

@@ -189,6 +189,9 @@ func (st *state) checkAdd(group string, r cloud.Rule) *Violation {
 	if planned(r.Peer.GroupID) && st.groups[r.Peer.GroupID].NetworkID != st.groups[group].NetworkID {
 		return &Violation{Kind: Name, Group: group, Rule: r}
 	}
+	if g := st.groups[r.Peer.GroupID]; g != nil && g.View {
+		return &Violation{Kind: Name, Group: group, Rule: r}
+	}
 	if !st.exists[group] || r.Peer.GroupID != "" && planned(r.Peer.GroupID) && !st.exists[r.Peer.GroupID] {
 		return &Violation{Kind: Room, Group: group, Rule: r}
 	}
@@ -251,7 +254,7 @@ func (st *state) checkMove(k *cohort, next []string) *Violation {
 			return &Violation{Kind: Room, Group: g, mover: k, Interfaces: ids(k)}
 		}
 	}
-	if len(next) > st.Limits.GroupsPerInterface {
+	if st.slots(next) > st.Limits.GroupsPerInterface {
 		return &Violation{Kind: Room, mover: k, Interfaces: ids(k), Needed: len(next), Available: st.Limits.GroupsPerInterface}
 	}
 	st.under(k, next)

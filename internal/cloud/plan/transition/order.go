@@ -537,6 +537,9 @@ func (w *worklist) join() bool {
 			continue
 		}
 		most := w.Limits.GroupsPerInterface
+		if w.slots(both) == 1 {
+			most = max(most, len(both))
+		}
 		if slices.Equal(both, k.at) { // it only leaves groups: one after the other
 			most = min(most, len(both)-1)
 		}
@@ -815,7 +818,11 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 			peers = append(peers, p)
 		}
 	}
-	if prefixes := v.Addrs.Prefixes(); len(prefixes) <= maxBridges {
+	most := maxBridges
+	if w.Limits.WholeGroups {
+		most = maxWholeBridges
+	}
+	if prefixes := v.Addrs.Prefixes(); len(prefixes) <= most {
 		for _, p := range prefixes {
 			peers = append(peers, cloud.Peer{CIDR: p})
 		}
@@ -837,6 +844,9 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 
 // maxBridges is how many addresses are named for as long as others move.
 const maxBridges = 16
+
+// maxWholeBridges is maxBridges where a group is written as one, so that many addresses cost no more calls than one.
+const maxWholeBridges = 512
 
 // matchOf is how a rule says a service; false if it takes several.
 func matchOf(s flow.Service) (cloud.Match, bool) {

@@ -181,7 +181,7 @@ func (st *state) anyone(p cloud.Peer, network string) (addrset.Set, bool) {
 // rulesOf are the present rules of groups in a direction.
 func (st *state) rulesOf(groups []string, d cloud.Direction) []cloud.Rule {
 	var out []cloud.Rule
-	for _, g := range groups {
+	for _, g := range cloud.Deciding(groups, st.group) {
 		for _, r := range st.rules[g] {
 			if r.Direction == d {
 				out = append(out, r)
@@ -190,6 +190,11 @@ func (st *state) rulesOf(groups []string, d cloud.Direction) []cloud.Rule {
 	}
 	return out
 }
+
+func (st *state) group(id string) *cloud.Group { return st.groups[id] }
+
+// slots is how many of the groups that an interface can hold are taken: one, where one group decides alone.
+func (st *state) slots(groups []string) int { return len(cloud.Deciding(groups, st.group)) }
 
 // always is what rules allow in a network whoever has moved by now.
 func (st *state) always(rules []cloud.Rule, network string) flow.Permit {
