@@ -179,6 +179,14 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 	if err != nil {
 		return err
 	}
+	if o.Antrea == nil {
+		err = forgetForeign(mgr)
+	} else {
+		err = watchForeign(mgr, o, &policies)
+	}
+	if err != nil {
+		return err
+	}
 	clouds, err := openClouds(ctx, o.metrics.clouds, CloudParts{Cluster: id, Access: o.Access, Audit: o.past.audit(o.record), Paced: true})
 	if err != nil {
 		return err

@@ -20,6 +20,10 @@ const (
 
 // Run keeps the copy current until ctx ends, and returns when its goroutines have ended.
 func (m *Mirror) Run(ctx context.Context) {
+	if m.how.Told != nil {
+		m.how.Told(m, true)
+		defer m.how.Told(m, false)
+	}
 	var running sync.WaitGroup
 	for _, r := range Resources() {
 		running.Go(func() { m.run(ctx, r) })

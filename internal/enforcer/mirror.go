@@ -32,6 +32,8 @@ type Follower struct {
 	// Metrics may be nil.
 	Metrics *Metrics
 	Log     logr.Logger
+	// Told, if set, is told of every mirror when its Run begins, and when it has ended. It must not block.
+	Told func(m *Mirror, running bool)
 }
 
 // DefaultInterval is Follower.Interval when that is 0: that of an Antrea Agent.

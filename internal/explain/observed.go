@@ -184,7 +184,9 @@ type passage struct {
 func (c *Computation) passageOf(p pair, from, to end, f policy.Flow) passage {
 	out := passage{src: p.src, dst: p.dst, sent: f}
 	out.sent.Source, out.sent.Destination = from.endpoint(p.src.Addr), to.endpoint(p.dst.Addr)
-	if p.dst.Public.IsValid() {
+	// What an interface sends to its own public address is taken as what it sends to itself, as everywhere where paths are followed.
+	itself := p.src.Interface != nil && p.dst.Interface != nil && p.src.Interface.ID == p.dst.Interface.ID
+	if p.dst.Public.IsValid() && !itself {
 		out.sent.Destination.Addr = p.dst.Public
 	}
 	out.come = out.sent

@@ -12,6 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -446,14 +449,29 @@ func (r *Recorder) author(ctx context.Context, s *subject, v version, c content)
 	if v.change == v1alpha1.RevisionFound {
 		return v1alpha1.RevisionAuthor{}
 	}
-	live := s.kind.empty()
-	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(v.object), live); err != nil || live.GetUID() != s.uid {
+	live := r.live(ctx, s, v)
+	if live == nil {
 		return v1alpha1.RevisionAuthor{}
 	}
 	if now, err := s.kind.contentOf(live); err != nil || now.hash != c.hash {
 		return v1alpha1.RevisionAuthor{}
 	}
 	return v1alpha1.RevisionAuthor{Manager: lastManager(live)}
+}
+
+// live returns the object of a version as it is now, nil if it cannot be had. It is listed by its name: the right to list policies is there anyway.
+func (r *Recorder) live(ctx context.Context, s *subject, v version) client.Object {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: s.kind.group, Version: s.kind.version, Kind: s.kind.kind + "List"})
+	err := r.Reader.List(ctx, list, client.InNamespace(v.object.GetNamespace()), client.MatchingFields{"metadata.name": v.object.GetName()})
+	if err != nil || len(list.Items) != 1 || list.Items[0].GetUID() != s.uid {
+		return nil
+	}
+	live := s.kind.empty()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[0].Object, live); err != nil {
+		return nil
+	}
+	return live
 }
 
 // create writes a revision under the next number that is free. What another process has written in the meantime is taken in.

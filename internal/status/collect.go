@@ -244,7 +244,7 @@ func (g *gathering) conditions(a *cloudv1.CloudProviderAccount, out *Account) {
 			if out.Drift = is; is {
 				g.note(about, c.Type+"/"+c.Reason, c.Message)
 			}
-		case cloudv1.ConditionAuthorsChecked:
+		case cloudv1.ConditionAuthorsChecked, cloudv1.ConditionPoliciesReceived:
 			if not {
 				attention(c, "")
 			}

@@ -134,6 +134,7 @@ func TestWhatNeedsAttention(t *testing.T) {
 		"break-glass on a VM":         {add(vm("glass", cloudv1.ModeBreakGlass, cloudv1.PolicyPhaseSuspended)), Attention, "takes 1 VMs out of all policies: shop/glass"},
 		"drift":                       {condition(cloudv1.ConditionDrift, metav1.ConditionTrue, "Repaired"), UnderWay, ""},
 		"authors are not checked":     {condition(cloudv1.ConditionAuthorsChecked, metav1.ConditionFalse, "PoliciesMissing"), Attention, "AuthorsChecked/PoliciesMissing"},
+		"the policy server is away":   {condition(cloudv1.ConditionPoliciesReceived, metav1.ConditionFalse, "PolicyServerAway"), Attention, "PoliciesReceived/PolicyServerAway because"},
 		"a policy is refused on a VM": {add(vm("db-2", "", cloudv1.PolicyPhaseFailed)), Attention, "refused on 1 VMs, for example shop/db-2: needs 73 ingress rules in one group, quota 60"},
 		"a policy is invalid":         {add(policy("bad", v1beta1.NetworkPolicyFailed, "no such tier")), Attention, "NetworkPolicy shop/bad Failed no such tier"},
 		"a policy has changed":        {add(old), UnderWay, ""},

@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -178,4 +179,42 @@ func (c *cluster) nephele(args ...string) (string, error) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	return out.String(), err
+}
+
+// remembered sees to it that the controller of a manifest has the rights to keep a history of one version each: it writes revisions, says what
+// became of them, and removes them.
+func (x *existing) remembered() {
+	group := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: Group, metadata: {namespace: default, name: kept}, spec: {podSelector: {}}}`)
+	cluster := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: ClusterGroup, metadata: {name: kept}, spec: {podSelector: {}}}`)
+	revisions := func(ctx context.Context) []string {
+		var out []string
+		for _, kind := range []string{"PolicyRevision", "ClusterPolicyRevision"} {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(nephelev1alpha1.GroupVersion().WithKind(kind + "List"))
+			if err := x.admin.List(ctx, list); err != nil {
+				return []string{err.Error()}
+			}
+			for _, r := range list.Items {
+				if name, _, _ := unstructured.NestedString(r.Object, "spec", "object", "name"); name == "kept" {
+					change, _, _ := unstructured.NestedString(r.Object, "spec", "change")
+					phase, _, _ := unstructured.NestedString(r.Object, "status", "phase")
+					out = append(out, strings.TrimSpace(r.GetName()+" "+change+" "+phase))
+				}
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	x.must(x.admin.Create(x.t.Context(), group))
+	x.must(x.admin.Create(x.t.Context(), cluster))
+	eventually(x.t, time.Minute, "revisions of the groups say what became of them", func(ctx context.Context) (bool, string) {
+		got := revisions(ctx)
+		return slices.Equal(got, []string{"cg-kept-1 Created Computed", "grp-kept-1 Created Computed"}), strings.Join(got, ", ")
+	})
+	x.must(x.admin.Delete(x.t.Context(), group))
+	x.must(x.admin.Delete(x.t.Context(), cluster))
+	eventually(x.t, time.Minute, "the last revision of each is kept", func(ctx context.Context) (bool, string) {
+		got := revisions(ctx)
+		return slices.Equal(got, []string{"cg-kept-2 Deleted", "grp-kept-2 Deleted"}), strings.Join(got, ", ")
+	})
 }

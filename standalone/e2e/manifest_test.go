@@ -97,7 +97,7 @@ func TestManifestInExistingCluster(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	p = x.start("--without-webhooks")
+	p = x.start("--without-webhooks", "--history-versions=1")
 	eventually(t, time.Minute, "the webhooks are removed", func(ctx context.Context) (bool, string) {
 		m, err1 := x.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "crdmutator.antrea.io", metav1.GetOptions{})
 		v, err2 := x.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "crdvalidator.antrea.io", metav1.GetOptions{})
@@ -105,6 +105,7 @@ func TestManifestInExistingCluster(t *testing.T) {
 	})
 	x.told(p)
 	x.enforced(server)
+	x.remembered()
 	p.end()
 	x.recorded()
 	// Without accounts it works without the rights that are for accounts.

@@ -25,6 +25,8 @@ type NetworkPolicyConditionType string
 const (
 	NetworkPolicyConditionRealizable         NetworkPolicyConditionType = "Realizable"
 	NetworkPolicyConditionRealizationFailure NetworkPolicyConditionType = "RealizationFailure"
+	// NetworkPolicyConditionReceived is False while those who enforce hear nothing of who computes the policy; there is none otherwise.
+	NetworkPolicyConditionReceived NetworkPolicyConditionType = "Received"
 
 	// ReasonAppliedToUnsupportedGroup is the reason of Realizable False.
 	ReasonAppliedToUnsupportedGroup = "NetworkPolicyAppliedToUnsupportedGroup"
