@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim deb demo test fmt vet generate verify-generated staticcheck race bench scale cost matrix worlds clean
+.PHONY: help build build-slim deb demo test screens fmt vet generate verify-generated staticcheck race bench scale cost matrix worlds clean
 
 # Its version and its checksum are in go.tools.mod and go.tools.sum.
 STATICCHECK := go tool -modfile=$(CURDIR)/go.tools.mod staticcheck
@@ -41,6 +41,9 @@ test: ## Run all checks and tests; the first run compiles kube-apiserver and tak
 	cd standalone && go vet ./...
 	cd standalone && go test -timeout 60m ./...
 	$(call say,"all checks and tests have passed")
+
+screens: ## Write the golden screens of plan, explain, status, reach and rules anew; look at the difference before it is committed
+	go test ./internal/cli -run 'TestScreens$$' -update-screens
 
 fmt: ## Fail if a file is not formatted as gofmt wants it
 	@files=$$(gofmt -l .); if [[ -n $$files ]]; then printf 'not formatted (gofmt -w FILE):\n%s\n' "$$files" >&2; exit 1; fi

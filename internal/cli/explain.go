@@ -94,7 +94,7 @@ func runExplain(cmd *cobra.Command, f explainFlags) error {
 		return aboutFlag(err)
 	}
 	if f.output == "" {
-		fmt.Fprint(cmd.OutOrStdout(), explanationText(answer))
+		fmt.Fprint(windowOf(cmd.OutOrStdout()), explanationText(answer))
 	} else if err := printValue(cmd.OutOrStdout(), f.output, answer); err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func runPlan(cmd *cobra.Command, f planFlags) error {
 	}
 	answer := p.answer(made)
 	if f.output == "" {
-		err = printPlans(cmd.OutOrStdout(), answer, f.all)
+		err = printPlans(windowOf(cmd.OutOrStdout()), answer, f.all)
 	} else {
 		err = printValue(cmd.OutOrStdout(), f.output, answer)
 	}

@@ -29,7 +29,7 @@ func TestPlanOfManyIsShort(t *testing.T) {
 	manifests = strings.Replace(manifests, "  accountName: a\n", "  accountName: a\n  mode: plan\n", 1)
 	r := nephele(t, manifests, "plan", "-f", "-", "--snapshot", estate)
 	for _, want := range []string{
-		"AntreaNetworkPolicy vms/web: 42 VMs: 42 to be enforced; only planned, as the mode of the VMs is plan\n",
+		"AntreaNetworkPolicy vms/web: planned on 42 VMs: 42 would be enforced\n",
 		"# 42 VMs (app-00, app-01, app-02, app-03 and 38 more) in eu-west-1: in mode plan: ",
 		"  ~ 42 interfaces of app-00, app-01, app-02, app-03 and 38 more: groups sg-ee8918331399356b6 (web) -> new-group-1  # take over, for vms/web\n",
 		"  ~ security group new-group-1  # with what the former groups allow, for vms/web\n",

@@ -46,6 +46,9 @@ type accountPlan struct {
 	// Quotas and Reachability compare the cloud as it is with what it is when nothing is left to do.
 	Quotas       []forecast.Quota  `json:"quotas"`
 	Reachability []forecast.Change `json:"reachability"`
+	// told is the same for people.
+	told     []forecast.Change
+	closures []forecast.Closure
 
 	Policies []plannedPolicy  `json:"policies"`
 	Refusals []plannedRefusal `json:"refusals"`
@@ -210,6 +213,8 @@ func (p plannedAccount) answer(provisional bool) accountPlan {
 			}
 			a.Quotas = append(a.Quotas, quotas...)
 			a.Reachability = append(a.Reachability, forecast.Reach(region.Snapshot, p.forecast.After[i])...)
+			closures, told := forecast.Told(region.Snapshot, p.forecast.After[i])
+			a.closures, a.told = append(a.closures, closures...), append(a.told, told...)
 		}
 	}
 	a.Planned = p.outlook()

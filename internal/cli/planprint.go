@@ -98,7 +98,7 @@ func (t *planText) account(a *accountPlan) error {
 	}
 	if len(a.Plan.Steps) > 0 && !a.TagsOnly {
 		t.quotas(a.Quotas)
-		t.reachability(a.Reachability)
+		t.reachability(a.told, a.closures)
 	}
 	return nil
 }
@@ -154,7 +154,11 @@ func (p plannedPolicy) String() string {
 		}
 	}
 	add(p.Realized, "%d enforced")
-	add(p.Pending, "%d to be enforced")
+	pending := "%d to be enforced"
+	if p.PlanMode == p.VMs {
+		pending = "%d would be enforced"
+	}
+	add(p.Pending, pending)
 	add(p.Tightened, "%d tightened")
 	add(p.Refused, "%d refused")
 	add(p.Released, "%d released")
@@ -163,7 +167,7 @@ func (p plannedPolicy) String() string {
 	case 0:
 		return out
 	case p.VMs:
-		return out + "; only planned, as the mode of the VMs is plan"
+		return "planned on " + out
 	}
 	return out + fmt.Sprintf("; only planned on %d of them, whose mode is plan", p.PlanMode)
 }
@@ -215,7 +219,7 @@ func (t *planText) plan(d render.Document) error {
 }
 
 // barWidth is the length of a bar that shows how full a quota is.
-const barWidth = 20
+const barWidth = 16
 
 func (t *planText) quotas(quotas []forecast.Quota) {
 	region := ""
@@ -229,7 +233,7 @@ func (t *planText) quotas(quotas []forecast.Quota) {
 		if q.Where != "" {
 			where = "  (" + q.Where + ")"
 		}
-		t.line("  %-44s [%s] %d -> %d of %d%s", q.Name, bar(q), q.Before, q.After, q.Limit, where)
+		t.line("  %-42s [%s] %d -> %d of %d%s", q.Name, bar(q), q.Before, q.After, q.Limit, where)
 	}
 }
 
@@ -254,9 +258,9 @@ func bar(q forecast.Quota) string {
 	return strings.Repeat("=", both) + strings.Repeat(sign, more) + strings.Repeat(".", barWidth-both-more)
 }
 
-func (t *planText) reachability(changes []forecast.Change) {
+func (t *planText) reachability(changes []forecast.Change, closures []forecast.Closure) {
 	t.line("")
-	if len(changes) == 0 {
+	if len(changes)+len(closures) == 0 {
 		t.line("Reachability: no flow opens or closes.")
 		return
 	}
@@ -273,7 +277,21 @@ func (t *planText) reachability(changes []forecast.Change) {
 		}
 		t.line("  %s %s %s from %s to %s", sign, verb, c.Packets.Text, t.end(c.From), t.end(c.To))
 	}
+	for _, c := range closures {
+		if c.Region != region {
+			region = c.Region
+			t.line("region %s", region)
+		}
+		limit := namedInText
+		if t.all {
+			limit = math.MaxInt - 1
+		}
+		t.line("  - %s", c.Text(limit))
+	}
 }
+
+// namedInText is how many VMs or addresses of an end are named before the rest is counted.
+const namedInText = 4
 
 func (t *planText) end(e forecast.End) string {
 	if t.all {

@@ -89,7 +89,7 @@ func runReach(cmd *cobra.Command, f *reachFlags) error {
 	answer := reachAnswerOf(w.Reach(q))
 	switch f.output {
 	case "table":
-		err = printReach(cmd.OutOrStdout(), answer)
+		err = printReach(windowOf(cmd.OutOrStdout()), answer)
 	case "dot":
 		err = printDot(cmd.OutOrStdout(), answer)
 	default:

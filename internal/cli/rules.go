@@ -47,9 +47,9 @@ The exit code of --unused is 1 if there are such rules.`,
 				return err
 			}
 			if f.of != "" {
-				return runEffective(cmd.OutOrStdout(), w, f.of, f.output)
+				return runEffective(forPeople(cmd.OutOrStdout(), f.output), w, f.of, f.output)
 			}
-			return runUses(cmd.OutOrStdout(), w, f.unused, f.output)
+			return runUses(forPeople(cmd.OutOrStdout(), f.output), w, f.unused, f.output)
 		},
 	}
 	c.Flags().StringVar(&f.of, "of", "", "list the rules that hold for this machine, Pod or Node")

@@ -51,6 +51,8 @@ type kind struct {
 type halfOf struct {
 	cells   []cell
 	changed bool
+	// closed is set if all that closes because of this half is told already.
+	closed bool
 }
 
 type cell struct {
@@ -58,6 +60,8 @@ type cell struct {
 	before, after addrset.Set
 	// unseen are peers that come and go, whose addresses are not known.
 	comes, goes []string
+	// opaque is true if there are such peers afterwards.
+	opaque bool
 }
 
 // at returns the cell that holds a service, which lies in one cell.
@@ -81,10 +85,17 @@ type comparison struct {
 
 // Reach returns the flows that are allowed in only one of two snapshots of the same region, in words, those that open first. Flows from an
 // interface to itself are left out where they can be told apart.
-func Reach(before, after *cloud.Snapshot) []Change {
+func Reach(before, after *cloud.Snapshot) []Change { return compare(before, after).reach() }
+
+func compare(before, after *cloud.Snapshot) *comparison {
 	c := &comparison{before: model.NewView(before), after: model.NewView(after), names: names(before)}
 	c.changes.region = before.Region
 	c.findKinds()
+	return c
+}
+
+// reach returns what differs, but for what a half that is closed tells.
+func (c *comparison) reach() []Change {
 	for _, k := range c.kinds {
 		c.outer(k)
 	}
@@ -186,6 +197,7 @@ func (c *comparison) half(k *kind, d cloud.Direction) halfOf {
 		x.before, unseenOld = c.before.Allowed(old, k.network, s)
 		x.after, unseenNow = c.after.Allowed(now, k.network, s)
 		x.comes, x.goes = without(unseenNow, unseenOld), without(unseenOld, unseenNow)
+		x.opaque = len(unseenNow) > 0
 		out.changed = out.changed || !x.before.Equal(x.after) || len(x.comes)+len(x.goes) > 0
 		out.cells = append(out.cells, x)
 	}
@@ -218,7 +230,7 @@ func (c *comparison) outer(k *kind) {
 	self := c.end(k, k.addrs)
 	for i := range k.halves {
 		h := &k.halves[i]
-		if !h.changed {
+		if !h.changed || h.closed {
 			continue
 		}
 		var possible []flow.Service
@@ -295,6 +307,9 @@ func (c *comparison) inner(from, to *kind) {
 				c.changes.add(true, c.end(from, d.from), c.end(to, d.to), s, possible)
 			}
 			for _, d := range old.minus(now) {
+				if out.closed && !d.to.Overlaps(y.after) || in.closed && !d.from.Overlaps(x.after) {
+					continue
+				}
 				c.changes.add(false, c.end(from, d.from), c.end(to, d.to), s, possible)
 			}
 		}

@@ -3,6 +3,7 @@ package forecast
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -132,6 +133,9 @@ func (e End) Text(limit int) string {
 		}
 		return "anywhere"
 	}
+	if text := e.allButFew(); text != "" && len(e.Addresses) > limit+1 {
+		return text
+	}
 	var whole, rest []string
 	for _, p := range e.Addresses {
 		text := p.String()
@@ -145,6 +149,31 @@ func (e End) Text(limit int) string {
 		}
 	}
 	return list(append(whole, rest...), limit)
+}
+
+// mostHoles is how many holes of a block are named.
+const mostHoles = 2
+
+// allButFew names the block that the addresses fill, and what they leave out of it, if that is little; "" if it is not, or if interfaces in
+// sight lie in it, which are told for themselves.
+func (e End) allButFew() string {
+	if len(e.Addresses) < 2 || e.Rest {
+		return ""
+	}
+	block := e.Addresses[0]
+	for _, p := range e.Addresses {
+		if p.Addr().Is4() != block.Addr().Is4() {
+			return ""
+		}
+		for !block.Contains(p.Addr()) {
+			block = netip.PrefixFrom(block.Addr(), block.Bits()-1).Masked()
+		}
+	}
+	holes := addrset.OfPrefixes(block).Minus(addrset.OfPrefixes(e.Addresses...)).Prefixes()
+	if len(holes) == 0 || len(holes) > mostHoles {
+		return ""
+	}
+	return block.String() + " except " + End{Addresses: holes}.Text(mostHoles)
 }
 
 func list(items []string, limit int) string {

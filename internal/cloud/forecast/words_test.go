@@ -2,9 +2,11 @@ package forecast
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
@@ -56,5 +58,43 @@ func TestEndsInWords(t *testing.T) {
 		if got := e.Text(1); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestTheShortSideIsTold: of a direction that was open to everything what is left is told, of a block that has holes these are.
+func TestTheShortSideIsTold(t *testing.T) {
+	before := small()
+	after, err := Apply(before, []plan.Step{
+		step(cloud.OpRemoveRules, "sg-web", rule(cloud.Egress, all, "0.0.0.0/0")),
+		step(cloud.OpAddRules, "sg-web", rule(cloud.Egress, cloud.NewMatch(cloud.UDP, 53, 53), "10.0.0.2/32"), rule(cloud.Egress, cloud.NewMatch(cloud.TCP, 5432, 5432), "10.0.0.20/32")),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closures, changes := Told(before, after)
+	if len(closures) != 1 || len(changes) != 0 {
+		t.Fatalf("%+v, and %+v", closures, changes)
+	}
+	if got, want := closures[0].Text(4), "closes everything from web-1, web-2 except udp 53 to 10.0.0.2 and tcp 5432 to db"; got != want && got != "closes everything from web-1, web-2 except tcp 5432 to db and udp 53 to 10.0.0.2" {
+		t.Errorf("%q, want %q", got, want)
+	}
+	// What the other end closes is told for itself.
+	after, err = Apply(after, []plan.Step{step(cloud.OpRemoveRules, "sg-db", rule(cloud.Ingress, all, "sg-web"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if closures, changes = Told(before, after); len(closures) != 1 || len(changes) != 1 || changes[0].To.String() != "db" || changes[0].Packets.Text != "tcp 5432" {
+		t.Errorf("%+v, and %+v", closures, changes)
+	}
+	// A direction that was not open to everything, or opens somewhere, is told as it is.
+	if closures, changes = Told(after, before); len(closures) != 0 || len(changes) != len(Reach(after, before)) {
+		t.Errorf("%+v, and %+v", closures, changes)
+	}
+	block := addrset.OfPrefixes(netip.MustParsePrefix("10.1.0.0/16")).Minus(addrset.OfPrefixes(netip.MustParsePrefix("10.1.2.40/32")))
+	if got := (End{Addresses: block.Prefixes()}).String(); got != "10.1.0.0/16 except 10.1.2.40" {
+		t.Errorf("%q", got)
+	}
+	if got := (End{Addresses: block.Prefixes()}).Text(100); !strings.HasPrefix(got, "10.1.0.0/23, ") {
+		t.Errorf("all: %q", got)
 	}
 }

@@ -163,9 +163,9 @@ func BreakGlassReason(value string) string {
 	text := strings.TrimSpace(cloud.Words(value))
 	switch strings.ToLower(text) {
 	case "":
-		return "no reason is given; if it is to end, remove the annotation, an empty one breaks the glass too"
+		return "no reason is given; if it is to end, remove the annotation, an empty one releases the VM too"
 	case "false", "no", "off", "0", "none", "null", "disabled":
-		return fmt.Sprintf("%q; if it is to end, remove the annotation, any value breaks the glass", text)
+		return fmt.Sprintf("%q; if it is to end, remove the annotation, any value releases the VM", text)
 	}
 	return text
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
@@ -94,6 +95,9 @@ func (e *emitter) becauseOfRules(c *class, rules []cloud.Rule) {
 	st.Policies, own = e.behind(c, rules, allow)
 	if own && st.Op.Reason == "" {
 		st.Op.Reason = "with what the former groups allow"
+	}
+	if why := e.multiplied(c, rules); why != "" {
+		st.Op.Reason = strings.TrimPrefix(st.Op.Reason+", "+why, ", ")
 	}
 }
 

@@ -1,0 +1,65 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// manyRules is how many rules by address for the same traffic want a reason.
+const manyRules = 4
+
+// multiplied says why there are more rules by address than policies ask for: what another policy takes out of a block leaves pieces, each of
+// which needs a rule. It is empty if there is no such reason.
+func (e *emitter) multiplied(c *class, rules []cloud.Rule) string {
+	if c.nics[0].vm == nil {
+		return ""
+	}
+	type traffic struct {
+		direction cloud.Direction
+		match     cloud.Match
+	}
+	count := map[traffic]int{}
+	for _, r := range rules {
+		if r.Peer.CIDR.IsValid() {
+			count[traffic{r.Direction, r.Match}]++
+		}
+	}
+	for _, r := range rules { // in their order, so that the same is said always
+		what := traffic{r.Direction, r.Match}
+		n := count[what]
+		delete(count, what)
+		if n < manyRules {
+			continue
+		}
+		service := flow.ServiceOf(r.Match)
+		asked, allowed := 0, addrset.Set{}
+		for _, b := range c.nics[0].vm.effective {
+			if b.direction == r.Direction && (b.verdict == allow || b.verdict == grant) && b.concerns(service) {
+				addrs := e.peerAddrs(b.rule, c.network)
+				asked, allowed = asked+len(addrs.Prefixes()), allowed.Union(addrs)
+			}
+		}
+		if n <= asked {
+			continue
+		}
+		for _, b := range c.nics[0].vm.effective {
+			taken := e.peerAddrs(b.rule, c.network).Intersect(allowed)
+			if b.direction != r.Direction || b.verdict != drop || !b.concerns(service) || taken.Empty() {
+				continue
+			}
+			var blocks []string
+			for _, p := range taken.Prefixes() {
+				if p.IsSingleIP() {
+					blocks = append(blocks, p.Addr().String())
+					continue
+				}
+				blocks = append(blocks, p.String())
+			}
+			return fmt.Sprintf("%d rules for %s, because %s takes out %s", n, r.Match, b.policy.ref.short(), Listed(blocks, false))
+		}
+	}
+	return ""
+}
