@@ -143,8 +143,8 @@ func (w writer) createGroup(ctx context.Context) (string, error) {
 		in.TagSpecifications = []types.TagSpecification{{ResourceType: types.ResourceTypeSecurityGroup, Tags: tagList(spec.Tags)}}
 	}
 	out, err := w.api.CreateSecurityGroup(ctx, in)
-	if named := spec.Tags[cloud.TagName] != "" && len(spec.Tags) > 1; named && cloud.ClassOf(w.classify("CreateSecurityGroup", err)) == cloud.Auth {
-		// Rights that list the keys of tags may lack this one, which is there for people only.
+	if named := spec.Tags[cloud.TagName] != "" && len(spec.Tags) > 1; named && err != nil && strings.Contains(err.Error(), "perform: ec2:CreateTags") {
+		// Rights that list the keys of tags may lack this one, which is there for people only. A refusal of anything else is final.
 		unnamed := maps.Clone(spec.Tags)
 		delete(unnamed, cloud.TagName)
 		in.TagSpecifications[0].Tags = tagList(unnamed)

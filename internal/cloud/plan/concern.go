@@ -43,7 +43,7 @@ func Concern(all []Drift, s *cloud.Snapshot, vms []VMStatus) {
 		}
 		var named, of []string
 		for _, id := range holders[d.Object] {
-			named, of = append(named, cmp.Or(names[id], id)), append(of, policies[id]...)
+			named, of = append(named, cloud.Words(cmp.Or(names[id], id))), append(of, policies[id]...)
 		}
 		d.VMs = listedOnce(named)
 		if d.For == "" {
@@ -57,4 +57,4 @@ func listedOnce(names []string) string {
 }
 
 // Told is what a rule of ours says of itself; "" for others, and where it names no policy.
-func Told(r cloud.Rule) string { return signs.Told(r.Description) }
+func Told(r cloud.Rule) string { return cloud.Words(signs.Told(r.Description)) }

@@ -54,3 +54,19 @@ func TestPlannedIsToldWithItsOutcome(t *testing.T) {
 		}
 	}
 }
+
+// TestPlannedOperationsCountAllRounds: the gauge of what the mode plan spares counts every round, and goes back to 0 when nothing is planned for.
+func TestPlannedOperationsCountAllRounds(t *testing.T) {
+	t.Parallel()
+	round := func(steps int) *plan.Result { return &plan.Result{Plan: plan.Plan{Steps: make([]plan.Step, steps)}} }
+	m := NewMetrics()
+	for _, c := range []struct {
+		would []*plan.Result
+		want  float64
+	}{{[]*plan.Result{round(10), round(3), round(0)}, 13}, {nil, 0}} {
+		m.published(Report{Account: "vms/shop", Result: round(0), Would: c.would})
+		if got := gathered(t, m)["nephele_realize_planned_operations{}"]; got != c.want {
+			t.Errorf("%v operations are told, want %v", got, c.want)
+		}
+	}
+}
