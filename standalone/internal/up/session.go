@@ -11,8 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -149,19 +147,6 @@ func attend(ctx context.Context, cp *controlplane.ControlPlane, run RunControlle
 		return cause
 	}
 	return err
-}
-
-// trimHeap gives back what starting up has used beyond what is kept, which is more than half, and lets the heap grow by half of
-// that only: memory is scarcer than time in a process that mostly waits. GOGC in the environment takes precedence. The returned function
-// undoes the latter.
-func trimHeap() func() {
-	restore := func() {}
-	if os.Getenv("GOGC") == "" {
-		former := debug.SetGCPercent(50)
-		restore = func() { debug.SetGCPercent(former) }
-	}
-	debug.FreeOSMemory()
-	return restore
 }
 
 // unlessInterrupted drops errors that only say that ctx has ended.
