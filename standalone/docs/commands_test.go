@@ -52,7 +52,9 @@ func TestCommands(t *testing.T) {
 	t.Run("live", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
-		s.must(quickstart)
+		for line := range strings.SplitSeq(quickstart, "\n") {
+			s.must(line)
+		}
 		for _, p := range pages {
 			if slices.Contains(live, p.name) {
 				t.Run(p.name, func(t *testing.T) { s.page(t, p) })
@@ -76,7 +78,7 @@ func (s *shell) page(t *testing.T, p page) {
 		}
 		until := time.Now()
 		if looks.MatchString(c.text + " ") {
-			until = until.Add(time.Minute)
+			until = until.Add(2 * time.Minute)
 		}
 		for {
 			output, code := s.run(c.text)

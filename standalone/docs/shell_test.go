@@ -145,8 +145,8 @@ func (s *shell) close() {
 	}
 }
 
-// patience is how long one command may take.
-const patience = 2 * time.Minute
+// patience is how long one command may take where the machine is busy with other tests.
+const patience = 5 * time.Minute
 
 // run runs a command in the shell itself, so that it may set variables and start jobs, and returns what it has printed so far.
 func (s *shell) run(text string) (string, int) {

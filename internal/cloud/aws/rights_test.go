@@ -34,6 +34,9 @@ func rights(t *testing.T, name string) *iam.Policy {
 	return p
 }
 
+// onlyExplained is asked by "nephele explain" alone, which says what it does not know where it is not permitted.
+const onlyExplained = "ec2:DescribeNetworkAcls"
+
 // TestRightsAreWhatIsCalled compares the documented permissions with the calls that this package can make: none too few, none too many.
 func TestRightsAreWhatIsCalled(t *testing.T) {
 	t.Parallel()
@@ -60,7 +63,7 @@ func TestRightsAreWhatIsCalled(t *testing.T) {
 		})
 	}
 	slices.Sort(calls)
-	calls = slices.Compact(calls)
+	calls = slices.DeleteFunc(slices.Compact(calls), func(c string) bool { return c == onlyExplained })
 	if have := rights(t, "enforce.json").Actions(); !slices.Equal(have, calls) {
 		t.Errorf("enforce.json permits\n%q\nand the adapter calls\n%q", have, calls)
 	}
