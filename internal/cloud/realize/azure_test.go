@@ -458,3 +458,43 @@ func TestAzureDrift(t *testing.T) {
 		}
 	}
 }
+
+// TestAzureUntouchable: an interface whose own group cannot be said exactly stays as it is, and the status says why; everything else goes on. A policy that Azure
+// cannot hold is refused.
+func TestAzureUntouchable(t *testing.T) {
+	t.Parallel()
+	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+		rule := simazure.Rule("odd", "Inbound", 100, "Deny", "Tcp", "", "", "80")
+		rule["properties"].(map[string]any)["sourcePortRange"] = "1024-2048"
+		group := b.SecurityGroup("shop", "odd", rule)
+		b.Machine("shop", "web-7", azureVNet+"/subnets/web", "10.1.1.77", group)
+	}})
+	before := l.documents()
+	l.publish()
+	l.start()
+	l.engine.PutPolicy(webIn())
+	ping := clusterPolicy("ping", 1, 3)
+	ping.AppliedTo = applied("db")
+	eight := int32(8)
+	ping.Ingress = []policy.Rule{{Action: policy.Allow, Peers: from("ops"), Protocols: []policy.RuleProtocol{{ICMP: &policy.ICMPMatch{Type: &eight}}}}}
+	l.engine.PutPolicy(ping)
+	l.publish()
+	l.settle()
+	nic := l.vms["web-7"].nic
+	if after := l.documents()[nic]; after != before[nic] {
+		t.Errorf("the interface was changed:\n%s\nwas\n%s", after, before[nic])
+	}
+	if db := l.vms["db-1"].nic; l.documents()[db] != before[db] {
+		t.Error("a VM was taken over for a policy that cannot be held")
+	}
+	if web := l.vms["web-1"].nic; l.documents()[web] == before[web] {
+		t.Error("the others did not go on")
+	}
+	r, _ := l.realizer.Report(labAccount)
+	text := fmt.Sprintf("%+v", r.Result)
+	for _, want := range []string{"rule odd: it tells source ports apart", "network security groups match no types and codes"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("nothing says %q", want)
+		}
+	}
+}
