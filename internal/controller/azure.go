@@ -26,6 +26,9 @@ func openAzure(_ context.Context, p CloudParts) (inventory.Open, error) {
 		cfg := azure.Config{
 			Credential: cred, Account: c.Account, Cluster: p.Cluster, Cloud: c.Place, Allowed: &p.Access.Endpoints, Bounds: p.Access.Bounds,
 		}
+		if p.Audit != nil {
+			cfg.Audit = p.Audit
+		}
 		if namespace, _, ok := cutAccount(c.Account); ok && p.Access.lends(namespace) {
 			cfg.Ambient = own
 		}

@@ -37,6 +37,8 @@ type Config struct {
 	// Ambient is the identity of the process, which is used if Credential has no secret. Nil means that the account may not use it. It is never
 	// shown to Cloud.
 	Ambient *Ambient
+	// Audit, if set, keeps the record of calls that change something.
+	Audit Auditor
 	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults; zero fields mean the default.
 	Limits func(region string) cloud.Limits
 	// Bounds are how much is taken from the account; zero fields mean those of DefaultBounds.
@@ -99,13 +101,14 @@ func New(cfg Config) (*Account, error) {
 	if cfg.MaxAttempts == 1 {
 		options.Retry.MaxRetries = -1 // 0 means the SDK's own number
 	}
+	a := &Account{cfg: cfg}
 	credential, err := newCredential(cfg, options)
 	if err != nil {
 		return nil, fmt.Errorf("the credentials cannot be used: %w", err)
 	}
 	// Registering providers is the owner's business, and would be a change that nobody has asked for.
+	options.PerRetryPolicies = append(options.PerRetryPolicies, recorder{a})
 	o := &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}
-	a := &Account{cfg: cfg}
 	if a.network, err = armnetwork.NewClientFactory(cfg.Credential.SubscriptionID, credential, o); err != nil {
 		return nil, fmt.Errorf("make the clients: %w", err)
 	}

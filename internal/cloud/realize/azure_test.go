@@ -99,13 +99,13 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 	server := httptest.NewTLSServer(arm.NewHandler(arm.Config{World: l.world, Clock: time.Now, Faults: l.faults, Journal: l.journal,
 		OnCall: func(_ context.Context, c calls.Call) error { l.look(c); return nil }}))
 	t.Cleanup(server.Close)
-	l.lab = &lab{T: t, engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{}), sink: &reports{}, vms: map[string]labVM{}, marksPermitted: true}
+	l.lab = &lab{T: t, engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{}), sink: &reports{}, audit: &auditor{}, vms: map[string]labVM{}, marksPermitted: true}
 	l.newProvider = func() cloud.Provider {
 		a, err := azure.New(azure.Config{
 			Credential: cloudv1.AzureCredential{SubscriptionID: azureSubscription, TenantID: azureTenant, ClientID: client, ClientKey: "secret"}, Account: labAccount, Cluster: labCluster,
 			Cloud: &cloudv1.AzureCloud{Authority: server.URL, ResourceManager: server.URL, Audience: "https://management.azure.com",
 				CABundle: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))},
-			MaxAttempts: 1, FirstRetry: time.Millisecond, Now: w.Now,
+			MaxAttempts: 1, FirstRetry: time.Millisecond, Now: w.Now, Audit: l.audit,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -280,61 +280,221 @@ func TestAzureHistory(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			l := newAzureLab(t, azureConfig{maxPerWave: s.cfg.maxPerWave})
-			before := l.documents()
-			l.publish()
-			l.start()
-			l.settle()
-			was := l.wanted()
-			for _, e := range s.events {
-				if e.do != nil {
-					e.do(l.lab)
-				}
-				if e.modes != nil {
-					modes := maps.Clone(e.modes)
-					if m, told := modes["web-2"]; told {
-						modes["web-9"] = m
-					}
-					l.turn(modes)
-				}
-				if e.release {
-					l.release()
-				}
-				d := l.engine.Commit()
-				now := l.wanted()
-				if slices.Contains(slices.Collect(maps.Values(l.modes)), plan.Planned) {
-					now = was // every VM is planned for then, and stays as it is
-				}
-				l.expect(was, now)
-				l.publishDelta(d)
-				l.tellAccount()
-				l.settle()
-				if diff := compare(l.actual(), now); diff != "" {
-					r, _ := l.realizer.Report(labAccount)
-					t.Fatalf("%s:\n%s\n%v\n%v", e.name, diff, r.Result.Refusals, r.Blocked)
-				}
-				was = now
-			}
-			if len(l.wrong) > 0 {
-				for _, r := range l.sink.list() {
-					if r.Result != nil && os.Getenv("SHOW") != "" {
-						t.Log(printed(r.Result.Plan))
-					}
-				}
-				t.Errorf("in between:\n%s", strings.Join(l.wrong[:min(len(l.wrong), 10)], "\n"))
-			}
-			l.halt()
-			after := l.documents()
-			for id, doc := range before {
-				// References keep the case in which they were written last.
-				if !strings.EqualFold(after[id], doc) {
-					t.Errorf("%s:\n%s\nwas\n%s", id, after[id], doc)
-				}
-			}
-			for id := range after {
-				if before[id] == "" {
-					t.Errorf("%s is left", id)
-				}
-			}
+			l.live(s.events)
 		})
+	}
+}
+
+// live makes all events happen, and checks everything on the way and in the end.
+func (l *azureLab) live(events []event) {
+	l.Helper()
+	before := l.documents()
+	l.publish()
+	l.start()
+	l.settle()
+	was := l.wanted()
+	for _, e := range events {
+		if e.do != nil {
+			e.do(l.lab)
+		}
+		if e.modes != nil {
+			modes := maps.Clone(e.modes)
+			if m, told := modes["web-2"]; told {
+				modes["web-9"] = m
+			}
+			l.turn(modes)
+		}
+		if e.release {
+			l.release()
+		}
+		d := l.engine.Commit()
+		now := l.wanted()
+		if slices.Contains(slices.Collect(maps.Values(l.modes)), plan.Planned) {
+			now = was // every VM is planned for then, and stays as it is
+		}
+		l.expect(was, now)
+		l.publishDelta(d)
+		l.tellAccount()
+		l.settle()
+		if diff := compare(l.actual(), now); diff != "" {
+			r, _ := l.realizer.Report(labAccount)
+			l.Fatalf("%s:\n%s\n%v\n%v", e.name, diff, r.Result.Refusals, r.Blocked)
+		}
+		was = now
+	}
+	if len(l.wrong) > 0 {
+		for _, r := range l.sink.list() {
+			if r.Result != nil && os.Getenv("SHOW") != "" {
+				l.Log(printed(r.Result.Plan))
+			}
+		}
+		l.Errorf("in between:\n%s", strings.Join(l.wrong[:min(len(l.wrong), 10)], "\n"))
+	}
+	l.halt()
+	after := l.documents()
+	for id, doc := range before {
+		// References keep the case in which they were written last.
+		if !strings.EqualFold(after[id], doc) {
+			l.Errorf("%s:\n%s\nwas\n%s", id, after[id], doc)
+		}
+	}
+	for id := range after {
+		if before[id] == "" {
+			l.Errorf("%s is left", id)
+		}
+	}
+	l.audited()
+}
+
+// audited compares the record of changes with what the cloud has seen.
+func (l *azureLab) audited() {
+	l.Helper()
+	recorded := map[string]int{}
+	for _, at := range l.audit.list() {
+		recorded[at.Name]++
+		if at.Reason == "" || at.Account != labAccount || len(at.Objects) == 0 || at.Region == "" || at.outcome == nil {
+			l.Errorf("the record does not say enough: %+v", at)
+		}
+	}
+	for name, n := range l.journal.Counts() {
+		if (strings.HasSuffix(name, "/write") || strings.HasSuffix(name, "/delete")) && recorded[name] < n {
+			l.Errorf("the cloud has seen %d of %s, the record says %d", n, name, recorded[name])
+		}
+	}
+}
+
+// TestAzureFaults lives a history with calls of the realizer disturbed in the ways of Azure.
+func TestAzureFaults(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]calls.Fault{
+		"etag of somebody else":     {Code: "PreconditionFailed", Status: 412},
+		"throttled":                 {Code: "TooManyRequests", Status: 429, RetryAfter: 7, Times: 2},
+		"busy":                      {Code: "AnotherOperationInProgress", Status: 409},
+		"referenced one is busy":    {Code: "RetryableError", Status: 429, RetryAfter: 1},
+		"server error":              {Code: "InternalServerError"},
+		"fails late":                {Code: "InternalServerError", Late: true, Times: 2},
+		"connection cut":            {Drop: true},
+		"answer lost":               {LoseAnswer: true},
+		"answers lost":              {LoseAnswer: true, Times: 4},
+		"not allowed for a while":   {Code: "AuthorizationFailed", Status: 403, Times: 5},
+		"more rules than the quota": {Code: "SecurityRuleCountLimitReached", Status: 400},
+	} {
+		for _, nth := range []int{4, 17} {
+			t.Run(fmt.Sprintf("%s at %d", name, nth), func(t *testing.T) {
+				t.Parallel()
+				l := newAzureLab(t, azureConfig{})
+				f.Action, f.Nth = "*", nth
+				f.Match = func(calls.Call) bool { return !l.accounts.reading.Load() }
+				l.faults.Add(f)
+				l.live(history())
+			})
+		}
+	}
+}
+
+// TestAzureDrift: what somebody changes by hand is put right, and what a denied or a locked change leaves is not half done.
+func TestAzureDrift(t *testing.T) {
+	t.Parallel()
+	l := newAzureLab(t, azureConfig{})
+	l.publish()
+	l.start()
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.settle()
+	want := l.actual()
+	edit := func(name string, change func(properties map[string]any)) {
+		t.Helper()
+		err := l.world.ChangeAzure("", "", "test", func(c *simazure.Cloud, now time.Time) ([]string, error) {
+			p := c.Principals()[0]
+			p.Assignments = nil
+			s := c.State()
+			for i := range s.Resources {
+				at, _ := simazure.ParseID(s.Resources[i].ID)
+				if !strings.Contains(strings.ToLower(s.Resources[i].ID), name) {
+					continue
+				}
+				doc, err := c.Get(&p, at)
+				if err != nil {
+					return nil, err
+				}
+				change(doc["properties"].(map[string]any))
+				_, err = c.Put(simazure.Write{By: &p, Now: now}, at, doc)
+				return nil, err
+			}
+			return nil, fmt.Errorf("there is no %s", name)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	group := "networksecuritygroups/nephele-"
+	for name, e := range map[string]struct {
+		what   string
+		change func(map[string]any)
+	}{
+		"a Deny before our rules": {group, func(p map[string]any) {
+			p["securityRules"] = append(p["securityRules"].([]any), simazure.Rule("mine", "Inbound", 99+1000, "Deny", "Tcp", "", "", "80"))
+		}},
+		"an Allow of everything": {group, func(p map[string]any) {
+			p["securityRules"] = append(p["securityRules"].([]any), simazure.Rule("mine", "Inbound", 4000, "Allow", "", "", "", ""))
+		}},
+		"the last Deny gone": {group, func(p map[string]any) {
+			p["securityRules"] = slices.DeleteFunc(p["securityRules"].([]any), func(r any) bool {
+				return strings.HasSuffix(r.(map[string]any)["name"].(string), "in-deny")
+			})
+		}},
+		"all rules gone":     {group, func(p map[string]any) { p["securityRules"] = []any{} }},
+		"an interface freed": {"networkinterfaces/web-2-nic", func(p map[string]any) { delete(p, "networkSecurityGroup") }},
+		"an interface unnamed": {"networkinterfaces/web-1-nic", func(p map[string]any) {
+			delete(p["ipConfigurations"].([]any)[0].(map[string]any)["properties"].(map[string]any), "applicationSecurityGroups")
+		}},
+	} {
+		edit(e.what, e.change)
+		l.since = l.options.Clock.Now()
+		l.accounts.observe(t.Context())
+		l.settle()
+		if diff := compare(l.actual(), want); diff != "" {
+			t.Fatalf("%s:\n%s", name, diff)
+		}
+	}
+}
+
+// TestAzureUntouchable: an interface whose own group cannot be said exactly stays as it is, and the status says why; everything else goes on. A policy that Azure
+// cannot hold is refused.
+func TestAzureUntouchable(t *testing.T) {
+	t.Parallel()
+	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+		rule := simazure.Rule("odd", "Inbound", 100, "Deny", "Tcp", "", "", "80")
+		rule["properties"].(map[string]any)["sourcePortRange"] = "1024-2048"
+		group := b.SecurityGroup("shop", "odd", rule)
+		b.Machine("shop", "web-7", azureVNet+"/subnets/web", "10.1.1.77", group)
+	}})
+	before := l.documents()
+	l.publish()
+	l.start()
+	l.engine.PutPolicy(webIn())
+	ping := clusterPolicy("ping", 1, 3)
+	ping.AppliedTo = applied("db")
+	eight := int32(8)
+	ping.Ingress = []policy.Rule{{Action: policy.Allow, Peers: from("ops"), Protocols: []policy.RuleProtocol{{ICMP: &policy.ICMPMatch{Type: &eight}}}}}
+	l.engine.PutPolicy(ping)
+	l.publish()
+	l.settle()
+	nic := l.vms["web-7"].nic
+	if after := l.documents()[nic]; after != before[nic] {
+		t.Errorf("the interface was changed:\n%s\nwas\n%s", after, before[nic])
+	}
+	if db := l.vms["db-1"].nic; l.documents()[db] != before[db] {
+		t.Error("a VM was taken over for a policy that cannot be held")
+	}
+	if web := l.vms["web-1"].nic; l.documents()[web] == before[web] {
+		t.Error("the others did not go on")
+	}
+	r, _ := l.realizer.Report(labAccount)
+	text := fmt.Sprintf("%+v", r.Result)
+	for _, want := range []string{"rule odd: it tells source ports apart", "network security groups match no types and codes"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("nothing says %q", want)
+		}
 	}
 }
