@@ -20,8 +20,8 @@ type admission struct {
 	// classes need besides one each.
 	others, limit, further int
 	// squeeze is how much less is to be needed than there is room for, as long as that takes no policy: further groups that classes need only if
-	// they refer to peers. moment is how many groups less there are because the change needs so many on the way.
-	squeeze, moment int
+	// they refer to peers.
+	squeeze int
 	// enough is the smallest quota with which nothing would have to be left out.
 	enough int
 	units  []*unit
@@ -34,11 +34,31 @@ type admission struct {
 
 // crowded deals with a design for which there are too few groups. It reports whether that is new, so that the design has to be made again.
 func (s *regionState) crowded() bool {
-	if s.admission != nil || s.surplusGroups() <= 0 {
+	surplus := s.surplusGroups()
+	switch {
+	case surplus <= 0:
+		return false
+	case s.between():
+		return s.awaitGroups(surplus)
+	case s.admission != nil:
 		return false
 	}
 	s.admit()
 	return true
+}
+
+// awaitGroups has interfaces stay as they are for which the state in between would need groups that there is no room for: what is wanted in the
+// end does without. It reports whether there are some.
+func (s *regionState) awaitGroups(surplus int) (found bool) {
+	for _, c := range slices.Backward(s.classes) {
+		if n := c.created(); surplus > 0 && n > 0 && !c.gathers && s.restrict[c.nics[0]] != [2]bool{} {
+			for _, n := range c.nics {
+				s.await(n, fmt.Sprintf("the state in between needs %s more than the region has room for", count(surplus, "group")), "for others to become narrower")
+			}
+			surplus, found = surplus-n, true
+		}
+	}
+	return found
 }
 
 // surplusGroups is how many groups the design needs beyond what there is room for now. Nothing is created in a region that is full, but what is
@@ -83,7 +103,7 @@ func (s *regionState) admit() {
 // decide admits what there are groups for.
 func (a *admission) decide() {
 	for {
-		over := a.fewest(a.chooseAll) + a.moment - a.limit
+		over := a.fewest(a.chooseAll) - a.limit
 		switch {
 		case over <= 0:
 			return
@@ -244,7 +264,7 @@ func (a *admission) choose() {
 }
 
 // needed is how many groups what is admitted needs.
-func (a *admission) needed() int { return a.count() + a.further + a.moment }
+func (a *admission) needed() int { return a.count() + a.further }
 
 // count returns how many groups what is admitted needs at least: one for each class, and those that interfaces hold that stay as they are.
 func (a *admission) count() (n int) {
@@ -268,30 +288,9 @@ func (a *admission) count() (n int) {
 
 // message says that there are too few groups, and the smallest quota that would do.
 func (a *admission) message() string {
-	if a.moment > 0 {
-		return a.lack()
-	}
 	needed, room := a.enough-a.others, max(a.limits.GroupsPerRegion-a.others, 0)
 	text := fmt.Sprintf("no security group is left for it: all that is to be enforced in the region %s needs %s, and besides %s there is room for %d, because the quota is %d; "+
 		"a quota of %d groups would do", a.snap.Region, Counted(needed, "group"), Counted(a.others, "other"), room, a.limits.GroupsPerRegion, a.enough)
 	a.number(text, Lack{Quota: QuotaGroupsPerRegion, Needed: a.enough, Available: a.limits.GroupsPerRegion, WouldDo: a.enough})
 	return text
 }
-
-// lack says that there are too few groups for the change, though there may be enough for what comes of it.
-func (a *admission) lack() string {
-	have, limit, more := len(a.snap.Groups), a.limits.GroupsPerRegion, max(a.moment, 1)
-	room := max(limit-have, 0)
-	text := fmt.Sprintf("the change needs %s for a moment, and the region %s has %d of at most %d; a quota of %d groups would do",
-		Counted(room+more, "more security group"), a.snap.Region, have, limit, have+room+more)
-	a.number(text, Lack{Quota: QuotaGroupsPerRegion, Needed: have + room + more, Available: limit, WouldDo: have + room + more})
-	return text
-}
-
-// onTheWay reports whether the reason why something is not done is that the change needs too many groups on the way.
-func (s *regionState) onTheWay(why string) bool {
-	return s.admission != nil && why == s.admission.lack()
-}
-
-// passes reports whether the reason will be another one in the next round, because this one makes room.
-func (s *regionState) passes(why string) bool { return s.moves && s.onTheWay(why) }

@@ -287,7 +287,6 @@ func (s *regionState) nativeMeaning(former []string, open [2]bool) string {
 // setTargets decides which groups every interface shall hold.
 func (s *regionState) setTargets() {
 	s.wantHeld, s.memory.then = map[string][]*nic{}, nil
-	named := s.namedLiterally()
 	for _, n := range s.nics {
 		switch {
 		case n.unproven != "" && n.state != Guarded:
@@ -314,14 +313,13 @@ func (s *regionState) setTargets() {
 		default:
 			n.target = s.restorable(n)
 		}
-		s.stayNamed(n, named)
 		slices.Sort(n.target)
 		for _, g := range n.target {
 			s.wantHeld[g] = append(s.wantHeld[g], n)
 		}
 	}
 	for _, c := range s.classes {
-		if c.gathers || named[c.groups[0].key] {
+		if c.gathers {
 			c.addrs = s.thenAddrs(c.groups[0].key, c.network)
 		}
 	}

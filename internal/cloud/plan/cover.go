@@ -172,7 +172,7 @@ func (s *regionState) lowerClasses() (retry bool) {
 		case c.state != Guarded:
 		case s.literal[c.key]:
 			s.keepRules(c)
-		case !s.coarse[c.key] && s.fitting(c, c.want, forms{}).fits():
+		case s.fitting(c, c.want, forms{}).fits():
 			fitting = append(fitting, c)
 		default:
 			retry = s.lowerClass(c) || retry
@@ -195,16 +195,8 @@ func (s *regionState) lowerClass(c *class) (retry bool) {
 		held[i] = ruleKeys(g.Rules)
 	}
 	rules, packed, short := s.fit(c, c.want, held, forms{})
-	var shortage *Shortage
-	if passing := s.passing(c.nics[0]); s.coarse[c.key] && (passing || s.restrict[c.nics[0]] != [2]bool{}) {
-		rules = s.coarseRules(c)
-		if packed, shortage = s.lower.Pack(rules, held, s.quotaOf(c, 0)); shortage != nil && passing {
-			rules = s.truncated(c, rules)
-			packed, shortage = s.lower.Pack(rules, nil, s.quotaOf(c, 0))
-		}
-		short = lackOf(shortage)
-	}
 	if t := s.tightened[c.key]; short != nil && t != nil {
+		var shortage *Shortage
 		rules, packed, shortage = s.tightRules(c, held, t)
 		short = lackOf(shortage)
 	}
@@ -223,43 +215,6 @@ func (s *regionState) lowerClass(c *class) (retry bool) {
 	return false
 }
 
-// coarseRules gives a class whose intermediate state does not fit a part of that state: those of the rules that it shall have in the
-// end, or has now, that open nothing that is not allowed both before and after. What the class must allow is changed to exactly that.
-func (s *regionState) coarseRules(c *class) []cloud.Rule {
-	n := c.nics[0]
-	pool := s.lower.Lower(s.traffic(c, s.wanted(n), &forms{}))
-	var out []cloud.Rule
-	for i, d := range directions {
-		var kept []cloud.Rule
-		for _, r := range pool {
-			_, then, known := s.addresses(r.Peer, c.network)
-			if r.Direction == d && known && c.want[i].Allows(flow.Permit{}, flow.ServiceOf(r.Match), then) {
-				kept = append(kept, r)
-			}
-		}
-		c.want[i] = s.evaluateThen(kept, c.network)
-		out = append(out, kept...)
-	}
-	for _, n := range c.nics {
-		s.note(n.ID, "its rules and those of its peers change in opposite directions, and the state in between does not fit into the quota, so some new connections may pause for a moment")
-	}
-	return out
-}
-
-// truncated returns as many of the rules as fit, and changes what the class must allow to exactly that.
-func (s *regionState) truncated(c *class, rules []cloud.Rule) []cloud.Rule {
-	var kept []cloud.Rule
-	for _, r := range rules {
-		if _, short := s.lower.Pack(append(kept, r), nil, s.quotaOf(c, 0)); short == nil {
-			kept = append(kept, r)
-		}
-	}
-	for i, d := range directions {
-		c.want[i] = s.evaluateThen(slices.DeleteFunc(slices.Clone(kept), func(r cloud.Rule) bool { return r.Direction != d }), c.network)
-	}
-	return kept
-}
-
 // ruleKeys returns the rules without identity and description, sorted.
 func ruleKeys(rules []cloud.Rule) []cloud.Rule {
 	out := make([]cloud.Rule, len(rules))
@@ -273,13 +228,18 @@ func ruleKeys(rules []cloud.Rule) []cloud.Rule {
 // shortage deals with a class whose rules exceed a quota.
 func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 	first := c.nics[0]
+	if s.between() && !c.frozen {
+		// What is wanted in the end does fit. These interfaces stay as they are until others have become narrower.
+		message := s.message(short(), c)
+		for _, n := range c.nics {
+			s.await(n, message, "for others to become narrower, because the state in between does not fit")
+		}
+		return
+	}
 	if s.listAgain(c) {
 		return
 	}
-	if !c.frozen && s.frozen[first] == "" && !s.native(first) && s.restrict[first] == [2]bool{} && !s.passing(first) && (s.gather(c, held) || s.disperse(c, held)) {
-		return
-	}
-	if s.splits(c) {
+	if !c.frozen && s.frozen[first] == "" && !s.native(first) && (s.gather(c, held) || s.disperse(c, held)) {
 		return
 	}
 	message := func() string { return s.message(short(), c) }
@@ -289,48 +249,16 @@ func (s *regionState) shortage(c *class, held [][]cloud.Rule, short lack) {
 		return
 	case s.frozen[first] != "":
 		return // since this attempt began, for the sake of another interface of its VM; it will be in another class in the next one
-	case s.native(first) && s.restrict[first] == [2]bool{} && s.refuseUntaken(c, message()):
-		return // those that are under control may have a class that fits without the others, or wait in one that need not
-	case s.passing(first) && !s.coarse[c.key]:
-		s.coarse[c.key] = true
-		return
-	case s.restrict[first] != [2]bool{} && !s.coarse[c.key]:
-		// The state in between does not fit. These interfaces wait for the others to become narrower first.
-		for _, n := range c.nics {
-			s.await(n, message(), "for others to become narrower, because the state in between does not fit")
-		}
-		return
 	case s.native(first):
 		if s.refuseUntaken(c, message()) {
-			return
+			return // those that are under control may have a class that fits without the others
 		}
 		for _, n := range c.nics {
 			s.frozen[n] = message()
 		}
 		return
 	}
-	if s.restrict[first] != [2]bool{} && (s.gather(c, held) || s.disperse(c, held)) {
-		return
-	}
 	s.leaveSurplus(c, held, message)
-}
-
-// splits deals with a class that would fit if none of its peers waited: those that wait are classes of their own, and each costs the rules that
-// name it more room. What is wanted in the end is not to be refused for that, so the class waits too, with what it is allowed before and after,
-// and becomes what it shall be when the others have. It reports whether that is so.
-func (s *regionState) splits(c *class) bool {
-	if c.frozen || s.native(c.nics[0]) || len(s.restrict) == 0 {
-		return false
-	}
-	for _, n := range c.nics {
-		if s.restrict[n] != [2]bool{} || s.frozen[n] != "" {
-			return false
-		}
-	}
-	for _, n := range c.nics {
-		s.restrict[n] = [2]bool{true, true}
-	}
-	return true
 }
 
 // native reports whether no rule applies to the interface, so that its former groups decide everything.
@@ -345,11 +273,6 @@ func (s *regionState) refuseUntaken(c *class, message string) (refused bool) {
 		}
 	}
 	return refused
-}
-
-// passing reports whether the interface, with nothing but its native rules, is guarded only as long as others wait.
-func (s *regionState) passing(n *nic) bool {
-	return n.taken() && s.native(n) && len(s.restrict) > 0
 }
 
 // message tells the numbers, with a mark for what would do. all is what all that is wanted of the interface needs at least, if

@@ -87,6 +87,7 @@ type route struct {
 	*regionState
 	change transition.Change
 	survey *transition.Survey
+	end    *cloud.Snapshot    // what is wanted when nobody waits any more
 	held   map[string][2]bool // its conflicts within the region
 	order  transition.Order
 	found  bool // set if order is that of survey
@@ -136,7 +137,13 @@ func holdBack(routes []*route, revision string) {
 		again = false
 		for _, r := range routes {
 			if r.survey == nil {
-				r.change.To, r.change.Stable = r.goal(revision), r.stable()
+				r.change.To, r.change.Stable, r.change.Stay = r.goal(revision), r.stable(), r.stays()
+				if r.end == nil {
+					r.end = r.change.To
+				}
+				if r.between() {
+					r.change.End = r.end
+				}
 				r.survey, r.found = transition.NewSurvey(r.change), false
 				r.held = r.survey.Conflicts()
 			}
@@ -193,8 +200,7 @@ func (r *route) transit() (steps []Step, dirty map[string]bool, later bool) {
 			moving[st.Network] = true
 		}
 	}
-	s.moves = len(moving) > 0
-	if !s.moves {
+	if len(moving) == 0 {
 		s.blocked(order.Blocked)
 	}
 	return e.steps, e.dirty, len(s.restrict) > 0 || len(order.Blocked) > 0

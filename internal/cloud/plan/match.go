@@ -19,10 +19,6 @@ func (s *regionState) matchGroups() {
 	var first, spilled []match
 	for _, c := range s.classes {
 		c.existing, c.groups, c.rules = nil, nil, nil
-		if s.settled != nil {
-			c.existing = s.settled[c.key]
-			continue
-		}
 		if !s.literal[c.key] {
 			first, spilled = s.candidates(c, first, spilled)
 			continue
@@ -49,7 +45,7 @@ func (s *regionState) matchGroups() {
 			taken[m.group.ID] = true
 		}
 	}
-	if s.admission != nil && s.settled == nil {
+	if s.admission != nil {
 		s.reuse(taken)
 	}
 	s.nameGroups()

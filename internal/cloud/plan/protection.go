@@ -85,7 +85,7 @@ func (c *computation) protection() *Protection {
 			if now {
 				out.Now = append(out.Now, ref)
 			}
-			lasting := func(why string) bool { return why != "" && !s.waiting[n] && !s.passes(why) }
+			lasting := func(why string) bool { return why != "" && !s.waiting[n] }
 			switch refused := lasting(s.controllable(n)); {
 			case mode.Still() || lasting(s.frozen[n]) || n.blocked != "" && now:
 				wanted = now

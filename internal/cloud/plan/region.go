@@ -55,14 +55,10 @@ type regionState struct {
 	frozen   map[*nic]string  // interfaces that stay as they are, with the reason
 	waiting  map[*nic]bool    // those of refused and frozen that need only wait for a round
 	pinned   map[string]bool  // groups of ours that must not be changed; see pin
-	coarse   map[string]bool  // restricted classes that make do with a part of what is allowed before and after
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened map[string]*tightening
-	// settled, if not nil, are the groups of the classes, by key; others get new ones.
-	settled map[string][]*cloud.Group
 	// unlisted are address groups whose members rules name by address, for want of groups; see admission.
 	unlisted   map[string]bool
-	moves      bool       // set if the plan does anything
 	admission  *admission // if there are too few groups for all that is wanted
 	dependents dependents
 	design
@@ -163,7 +159,7 @@ func newRegionState(c *computation, r Region) *regionState {
 		peerCache: map[peerKey]addrset.Set{}, nativeCache: map[nativeKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
 		actualCache: map[string][2]flow.Permit{}, halfCache: map[string][2]flow.Permit{}, meanings: map[string]string{}, noted: map[Note]bool{},
 		restrict: map[*nic][2]bool{},
-		literal:  map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{}, coarse: map[string]bool{},
+		literal:  map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{},
 		strangerCache: map[*network]addrset.Set{},
 		dependents:    dependents{unfollowed: map[string]string{}},
 	}

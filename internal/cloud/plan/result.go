@@ -90,7 +90,7 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 		for _, g := range n.target {
 			pending = pending || dirty[g]
 		}
-		if s.waiting[n] || s.passes(s.frozen[n]) || s.passes(s.refused[n]) {
+		if s.waiting[n] {
 			pending = true
 			continue
 		}
@@ -104,9 +104,6 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 	guarded := slices.ContainsFunc(vm.nics, func(n *nic) bool { return n.state == Guarded })
 	for _, p := range vm.policies {
 		on := VMPolicy{PolicyRef: p.ref, Message: vm.keptMessage(p)}
-		if s.passes(vm.left[p]) {
-			on.Message, pending = "", true
-		}
 		if on.Message == "" {
 			tightened, lost := s.tightenedOn(vm, p)
 			if on.Message = blocked; blocked == "" {
@@ -162,7 +159,7 @@ func reducedWarning(d cloud.Direction) string {
 func (s *regionState) vmRefusals(vm *vmState) []Refusal {
 	var out []Refusal
 	for _, p := range vm.policies {
-		if message := vm.keptMessage(p); message != "" && !s.passes(vm.left[p]) {
+		if message := vm.keptMessage(p); message != "" {
 			out = append(out, Refusal{
 				Policy: p.ref, VM: vm.ref, Region: s.snap.Region, Network: vm.vm.NetworkID, Message: message, Kept: vm.kept[p] != "",
 			})
@@ -174,10 +171,10 @@ func (s *regionState) vmRefusals(vm *vmState) []Refusal {
 		}
 	}
 	for _, n := range vm.nics {
-		if why := s.controllable(n); why != "" && len(vm.effective) > 0 && !s.waiting[n] && !s.passes(why) {
+		if why := s.controllable(n); why != "" && len(vm.effective) > 0 && !s.waiting[n] {
 			out = append(out, Refusal{VM: vm.ref, Region: s.snap.Region, Network: n.NetworkID, Message: why})
 		}
-		if why := s.frozen[n]; why != "" && len(vm.kept) == 0 && !s.waiting[n] && !s.passes(why) {
+		if why := s.frozen[n]; why != "" && len(vm.kept) == 0 && !s.waiting[n] {
 			out = append(out, Refusal{
 				VM: vm.ref, Region: s.snap.Region, Network: n.NetworkID, Message: "the interface " + n.ID + " stays as it is: " + why, Kept: true,
 			})

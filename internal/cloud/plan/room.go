@@ -6,7 +6,7 @@ func (s *regionState) listAgain(c *class) (changed bool) {
 	if s.admission == nil || c.frozen || first.vm == nil {
 		return false
 	}
-	return s.restrict[first] == [2]bool{} && s.admission.list(first.vm)
+	return s.admission.list(first.vm)
 }
 
 // await makes an interface stay as it is in this round.
@@ -19,3 +19,6 @@ func (s *regionState) await(n *nic, message, what string) {
 		s.refused[n] = "the interface " + n.ID + " waits " + what + ": " + message
 	}
 }
+
+// between reports whether this is about a state in between, in which some interfaces wait.
+func (s *regionState) between() bool { return len(s.restrict)+len(s.waiting) > 0 }

@@ -16,8 +16,6 @@ type unit struct {
 	inForce bool
 	// out is set if it is left out.
 	out bool
-	// lost is set if it would be admitted if the change did not need more groups on the way than there are.
-	lost bool
 }
 
 // trials bounds how many designs are tried. What is not tried by then has to wait for later rounds, which have less to try.
@@ -135,11 +133,10 @@ func (a *admission) apply() {
 	}
 	a.still = a.still[:0]
 	clear(a.out)
-	message, lost := a.message(), map[*vmState]bool{}
+	message := a.message()
 	for _, u := range a.units {
 		for _, vm := range u.vms {
 			if u.out && vm.left[u.policy] == "" {
-				lost[vm] = lost[vm] || u.lost
 				vm.left[u.policy] = message
 				a.out[vm] = append(a.out[vm], u.policy)
 			}
@@ -153,9 +150,7 @@ func (a *admission) apply() {
 			}
 		}
 		for _, p := range policies {
-			if a.leaveOut(vm, p, message); lost[vm] {
-				a.keep(vm, p, message) // it will be admitted when there is room
-			}
+			a.leaveOut(vm, p, message)
 		}
 		for _, n := range free {
 			if a.frozen[n] != "" {

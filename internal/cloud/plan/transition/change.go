@@ -17,7 +17,9 @@ type Change struct {
 	// From is what was observed, To the same region as it shall be: groups of ours come and go there, with their rules, and
 	// interfaces hold others. Groups to be created have IDs that begin with model.PlannedGroupID. Nothing else differs.
 	From, To *cloud.Snapshot
-	Limits   cloud.Limits
+	// End is what further changes lead to, if To is a state in between; else nil. What is allowed now and there is not cut by this change.
+	End    *cloud.Snapshot
+	Limits cloud.Limits
 	// Ours reports whether a group is ours to change.
 	Ours func(*cloud.Group) bool
 	// Extended reports whether a group is somebody else's in which some rules are ours; To tells those that shall be there, and the others of it
@@ -43,6 +45,9 @@ type Change struct {
 	Description string
 	// Batch is how many objects one call tags; 0 is a default.
 	Batch int
+	// Stay are interfaces whose groups stay as they are: whatever they allow now they allow in the end, too, so nobody whom their rules name by a
+	// group leaves that group.
+	Stay map[string]bool
 	// Urgent are interfaces that wait for nobody.
 	Urgent map[string]bool
 	// Stop is asked now and then; a panic in it ends the computation.
@@ -56,8 +61,8 @@ type cohort struct {
 	from, to   []string // groups, sorted
 	addrs      addrset.Set
 	all        addrset.Set // public addresses included
-	// now and then are what it allows before and after, ingress and egress.
-	now, then [2]flow.Permit
+	// now and then are what it allows before and after, ingress and egress, and end what it allows after all further changes.
+	now, then, end [2]flow.Permit
 	// least and most are what it must and what it may allow on the way.
 	least, most [2]flow.Permit
 	// free is set if it goes from stable groups to other stable ones while nothing but memberships differs.
@@ -123,11 +128,24 @@ func NewSurvey(c Change) *Survey {
 	for i := range c.To.Interfaces {
 		wanted[c.To.Interfaces[i].ID] = c.To.Interfaces[i].GroupIDs
 	}
+	end, ending := s.to, wanted
+	if c.End != nil {
+		end, ending = model.NewView(c.End), make(map[string][]string, len(c.End.Interfaces))
+		for i := range c.End.Interfaces {
+			ending[c.End.Interfaces[i].ID] = c.End.Interfaces[i].GroupIDs
+		}
+	}
 	byKey := map[string]*cohort{}
 	private, all := map[*cohort][]netip.Addr{}, map[*cohort][]netip.Addr{}
 	for i := range c.From.Interfaces {
 		n := &c.From.Interfaces[i]
 		key := n.NetworkID + "|" + strings.Join(n.GroupIDs, " ") + "|" + strings.Join(wanted[n.ID], " ")
+		if c.End != nil {
+			key += "|" + strings.Join(ending[n.ID], " ")
+		}
+		if c.Stay[n.ID] {
+			key += "|stays"
+		}
 		if c.Urgent[n.ID] { // does not share the fate of others
 			key += "|urgent"
 		}
@@ -149,8 +167,14 @@ func NewSurvey(c Change) *Survey {
 	for _, k := range s.cohorts {
 		k.addrs, k.all = addrset.Of(private[k]...), addrset.Of(all[k]...)
 		k.now, k.then = s.permit(s.from, s.from, k.from, k.network), s.permit(s.to, s.to, k.to, k.network)
+		if k.end = k.then; c.End != nil {
+			k.end = s.permit(end, end, slices.Sorted(slices.Values(ending[k.interfaces[0].ID])), k.network)
+		}
+		if s.Stay[k.interfaces[0].ID] {
+			k.end = k.now
+		}
 		for i := range directions {
-			k.least[i], k.most[i] = k.now[i].Intersect(k.then[i]), k.now[i].Union(k.then[i])
+			k.least[i], k.most[i] = k.now[i].Intersect(k.end[i]), k.now[i].Union(k.then[i])
 		}
 		k.free = s.Relabels && k.moves() && s.stable(k)
 	}

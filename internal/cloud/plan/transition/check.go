@@ -176,7 +176,7 @@ func (st *state) missed(y *cohort, i int, s flow.Service, addrs addrset.Set) boo
 			continue
 		}
 		// What is unknown there may be anybody.
-		if x.now[1-i].MayTouch(s, y.all) && x.then[1-i].MayTouch(s, y.all) {
+		if x.now[1-i].MayTouch(s, y.all) && x.end[1-i].MayTouch(s, y.all) {
 			return true
 		}
 		addrs = addrs.Minus(x.addrs)
