@@ -47,6 +47,7 @@ type worklist struct {
 	order   []string                // groups of ours, sorted
 	movers  []*cohort
 	temp    map[string]map[cloud.Rule]bool // rules that are there as long as others move
+	deleted map[string]bool                // groups that the steps delete
 	blocked []Violation
 	splits  int
 
@@ -107,7 +108,7 @@ func newWorklist(s *Survey) *worklist {
 	if s.Batch == 0 {
 		s.Batch = defaultBatch
 	}
-	w := &worklist{state: newState(s), wanted: map[string][]cloud.Rule{}, temp: map[string]map[cloud.Rule]bool{}, descriptions: map[described]string{}, tags: map[string]map[string]string{}}
+	w := &worklist{state: newState(s), wanted: map[string][]cloud.Rule{}, temp: map[string]map[cloud.Rule]bool{}, deleted: map[string]bool{}, descriptions: map[described]string{}, tags: map[string]map[string]string{}}
 	for i := range s.To.Groups {
 		g := &s.To.Groups[i]
 		if s.extended(g) {
@@ -163,18 +164,23 @@ func (w *worklist) unfinished() map[string]bool {
 			left[w.groups[id].NetworkID] = true
 		}
 	}
-	queue := slices.Sorted(maps.Keys(left))
+	return w.around(left)
+}
+
+// around adds to some networks all that peerings connect with them.
+func (w *worklist) around(networks map[string]bool) map[string]bool {
+	queue := slices.Sorted(maps.Keys(networks))
 	for len(queue) > 0 {
 		at := queue[0]
 		queue = queue[1:]
 		for i := range w.From.Networks {
-			if id := w.From.Networks[i].ID; !left[id] && w.from.Reaches(at, id) {
-				left[id] = true
+			if id := w.From.Networks[i].ID; !networks[id] && w.from.Reaches(at, id) {
+				networks[id] = true
 				queue = append(queue, id)
 			}
 		}
 	}
-	return left
+	return networks
 }
 
 // next begins a stage.
@@ -244,12 +250,7 @@ func (w *worklist) create() (done bool) {
 			continue
 		}
 		g := w.groups[id]
-		count := 0
-		for _, there := range w.exists {
-			if there {
-				count++
-			}
-		}
+		count := w.crowd(g.NetworkID)
 		if count >= w.Limits.GroupsPerRegion {
 			w.block(g.NetworkID, Violation{Kind: Room, Group: id, Needed: count + 1, Available: w.Limits.GroupsPerRegion})
 			continue
@@ -260,6 +261,18 @@ func (w *worklist) create() (done bool) {
 		}})
 	}
 	return done
+}
+
+// crowd counts the groups of the region as a creation in a network finds them: what is deleted in networks that do not depend on
+// that one may be there still.
+func (w *worklist) crowd(network string) (n int) {
+	near := w.around(map[string]bool{network: true})
+	for id, there := range w.exists {
+		if there || w.deleted[id] && !near[w.groups[id].NetworkID] {
+			n++
+		}
+	}
+	return n
 }
 
 // add adds the rules that may be added now.
@@ -881,7 +894,7 @@ func (w *worklist) discard(spared map[string]bool) (done bool) {
 			continue
 		}
 		done = true
-		w.exists[id] = false
+		w.exists[id], w.deleted[id] = false, true
 		w.setRules(id, nil)
 		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpDeleteGroup}))
 	}
