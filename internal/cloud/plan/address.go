@@ -12,7 +12,7 @@ import (
 )
 
 // peerAddrs returns the addresses of the rule's peer as they are seen from a network.
-func (s *regionState) peerAddrs(r *rule, view *network) addrset.Set {
+func (s *region) peerAddrs(r *rule, view *network) addrset.Set {
 	if len(r.groups) == 0 {
 		return r.blocks
 	}
@@ -30,7 +30,7 @@ func (s *regionState) peerAddrs(r *rule, view *network) addrset.Set {
 
 // groupAddrs returns the addresses that the members of an address group have when seen from a network: the private addresses of
 // interfaces in reach of group references, else all known addresses except those of a VM that denote another host there.
-func (s *regionState) groupAddrs(name string, view *network) addrset.Set {
+func (s *region) groupAddrs(name string, view *network) addrset.Set {
 	key := nativeKey{name, view}
 	if set, ok := s.groupCache[key]; ok {
 		return set
@@ -46,7 +46,7 @@ func (s *regionState) groupAddrs(name string, view *network) addrset.Set {
 	return set
 }
 
-func (s *regionState) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *network) []netip.Addr {
+func (s *region) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *network) []netip.Addr {
 	var near addrset.Set // all addresses of interfaces in reach
 	if m.ExternalEntity != nil {
 		entity := EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}
@@ -92,7 +92,7 @@ func (s *regionState) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view
 
 // nativePeer returns the addresses that the peer of a native rule means, and whether it names them itself. known is false if the
 // peer's members cannot be seen from this account.
-func (s *regionState) nativePeer(p cloud.Peer, view *network) (addrs addrset.Set, byAddr, known bool) {
+func (s *region) nativePeer(p cloud.Peer, view *network) (addrs addrset.Set, byAddr, known bool) {
 	switch {
 	case p.CIDR.IsValid():
 		return addrset.OfPrefixes(p.CIDR), true, true
@@ -109,7 +109,7 @@ func (s *regionState) nativePeer(p cloud.Peer, view *network) (addrs addrset.Set
 	}
 }
 
-func (s *regionState) membersOf(g *cloud.Group, holders []*nic, view *network) addrset.Set {
+func (s *region) membersOf(g *cloud.Group, holders []*iface, view *network) addrset.Set {
 	owner := s.networks[g.NetworkID]
 	if owner == nil || !view.reaches(owner) {
 		return addrset.Set{}
@@ -128,16 +128,16 @@ func (s *regionState) membersOf(g *cloud.Group, holders []*nic, view *network) a
 }
 
 // opaqueDropped notes that an opaque native peer lost its access because rules restrict the same traffic.
-func (s *regionState) opaqueDropped(view *network, p cloud.Peer) {
+func (s *region) opaqueDropped(view *network, p cloud.Peer) {
 	s.note(view.ID, "the native rules that refer to "+p.String()+" are left out where policies drop part of the same traffic, because its members are not known here")
 }
 
-func (s *regionState) note(object, message string) {
+func (s *region) note(object, message string) {
 	s.noted[Note{s.snap.Region, object, message}] = true
 }
 
 // actual is what the interfaces with exactly these groups allow now, in both directions: ingress, egress.
-func (s *regionState) actual(groups []string, view *network) [2]flow.Permit {
+func (s *region) actual(groups []string, view *network) [2]flow.Permit {
 	key := view.ID + " " + strings.Join(groups, " ")
 	if h, ok := s.actualCache[key]; ok {
 		return h
@@ -159,7 +159,7 @@ func (s *regionState) actual(groups []string, view *network) [2]flow.Permit {
 }
 
 // groupRules returns the rules that existing groups have in a direction.
-func (s *regionState) groupRules(groups []string, d cloud.Direction) []cloud.Rule {
+func (s *region) groupRules(groups []string, d cloud.Direction) []cloud.Rule {
 	var out []cloud.Rule
 	for _, id := range groups {
 		if g := s.groups[id]; g != nil {
@@ -183,7 +183,7 @@ func indexOf(d cloud.Direction) int {
 }
 
 // addrsOf returns the private addresses of those interfaces that can be referenced from the network.
-func addrsOf(nics []*nic, view *network) addrset.Set {
+func addrsOf(nics []*iface, view *network) addrset.Set {
 	var addrs []netip.Addr
 	for _, n := range nics {
 		if view.reaches(n.network) {
@@ -218,7 +218,7 @@ func (s *regionState) evaluateThen(rules []cloud.Rule, view *network) flow.Permi
 }
 
 // evaluate returns what rules of one direction allow, given the members of groups.
-func (s *regionState) evaluate(rules []cloud.Rule, view *network, members func(p cloud.Peer) addrset.Set) flow.Permit {
+func (s *region) evaluate(rules []cloud.Rule, view *network, members func(p cloud.Peer) addrset.Set) flow.Permit {
 	type peers struct {
 		service               flow.Service
 		all, anonymous, plain []addrset.Set

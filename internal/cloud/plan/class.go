@@ -99,7 +99,7 @@ func (s *regionState) wanted(n *nic) [2]flow.Permit {
 	if s.frozen[n] != "" {
 		return s.actual(n.GroupIDs, n.network)
 	}
-	return s.decided(n, rules, profile)
+	return s.decided(n.iface, rules, profile)
 }
 
 // wantedNow is what the interface shall allow after this round.
@@ -114,7 +114,7 @@ func (s *regionState) wantedNow(n *nic) [2]flow.Permit {
 }
 
 // decided is what the rules, which the profile identifies, make of what the former groups of the interface allow.
-func (s *regionState) decided(n *nic, rules []*bound, profile string) [2]flow.Permit {
+func (s *region) decided(n *iface, rules []*bound, profile string) [2]flow.Permit {
 	open := openUnder(rules)
 	key := n.network.ID + "|" + profile
 	if open[0] || open[1] {
@@ -128,7 +128,7 @@ func (s *regionState) decided(n *nic, rules []*bound, profile string) [2]flow.Pe
 	return out
 }
 
-func (s *regionState) flattened(n *nic, rules []*bound) (out [2]flow.Permit) {
+func (s *region) flattened(n *iface, rules []*bound) (out [2]flow.Permit) {
 	kept := s.kept(n)
 	for i, d := range directions {
 		f := flattening{view: n.network, kept: kept[i]}
@@ -171,7 +171,7 @@ func (s *regionState) formClasses() {
 	s.formGatherings(used)
 	slices.SortFunc(s.classes, func(a, b *class) int { return strings.Compare(a.key, b.key) })
 	for _, c := range s.classes {
-		c.addrs = addrsOf(c.nics, c.network)
+		c.addrs = addressesOf(c.nics, c.network)
 	}
 }
 
@@ -249,7 +249,7 @@ func (s *regionState) classKey(n *nic, used, native map[string]bool) string {
 	}
 	b.WriteString("|" + s.nativeMeaning(n.former, open))
 	if open[0] || open[1] {
-		b.WriteString(s.keptKey(n))
+		b.WriteString(s.keptKey(n.iface))
 	}
 	switch {
 	case s.restrict[n] == [2]bool{}:
@@ -261,7 +261,7 @@ func (s *regionState) classKey(n *nic, used, native map[string]bool) string {
 
 // nativeMeaning identifies what former groups allow in the open directions. Groups with equal rules mean the same, so that interfaces
 // with copies of one group need not be told apart.
-func (s *regionState) nativeMeaning(former []string, open [2]bool) string {
+func (s *region) nativeMeaning(former []string, open [2]bool) string {
 	key := fmt.Sprint(former, open)
 	if id, ok := s.meanings[key]; ok {
 		return id
@@ -305,13 +305,13 @@ func (s *regionState) setTargets() {
 		case n.state == Member:
 			n.target = append(slices.Clone(n.foreign), n.class.groups[0].key)
 			if n.taken() {
-				n.target = append(s.restorable(n), n.class.groups[0].key)
+				n.target = append(s.restorable(n.iface), n.class.groups[0].key)
 			}
 			n.target = append(n.target, s.membershipKeys(n)...)
 		case n.alien != "" || n.network.foreign != "" || len(n.ours) == 0:
 			n.target = slices.Clone(n.GroupIDs)
 		default:
-			n.target = s.restorable(n)
+			n.target = s.restorable(n.iface)
 		}
 		slices.Sort(n.target)
 		for _, g := range n.target {
@@ -349,7 +349,7 @@ func (s *regionState) keptNative(n *nic) []string {
 }
 
 // restorable returns the former groups of the interface that still exist, or else the default group of its network.
-func (s *regionState) restorable(n *nic) []string {
+func (s *region) restorable(n *iface) []string {
 	var out, gone []string
 	for _, id := range n.former {
 		if s.groups[id] != nil {

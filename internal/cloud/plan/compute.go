@@ -16,7 +16,7 @@ type computation struct {
 	policies      []*policy
 	addressGroups map[string]*v1beta2.AddressGroup
 	observed      map[string]bool // regions
-	regions       []*regionState
+	regions       []*region
 }
 
 // stopped is what the computation panics with if nobody wants its result any more. It never leaves Compute.
@@ -27,15 +27,6 @@ func (c *computation) mayStop() {
 	if c.in.Stop != nil && c.in.Stop() {
 		panic(stopped{})
 	}
-}
-
-// wanted is the computation of what is wanted in the end, whatever the way there.
-func wanted(in Input, lower Lowerer) *computation {
-	c := newComputation(in, lower)
-	for _, s := range c.regions {
-		s.settle()
-	}
-	return c
 }
 
 // newComputation finds out what applies to whom.
@@ -56,9 +47,9 @@ func (c *computation) observeRegions() {
 		c.observed[r.Snapshot.Region] = true
 	}
 	for _, r := range c.in.Regions {
-		c.regions = append(c.regions, newRegionState(c, r))
+		c.regions = append(c.regions, newRegion(c, r))
 	}
-	slices.SortFunc(c.regions, func(a, b *regionState) int { return strings.Compare(a.snap.Region, b.snap.Region) })
+	slices.SortFunc(c.regions, func(a, b *region) int { return strings.Compare(a.snap.Region, b.snap.Region) })
 }
 
 // findMissingGroups refuses policies whose address groups have not arrived: without them a rule would mean something else.
@@ -76,11 +67,11 @@ func (c *computation) findMissingGroups() {
 
 // bindVMs finds out which rules apply to which VMs, and which address groups they belong to.
 func (c *computation) bindVMs() {
-	byRegion := map[string]*regionState{}
+	byRegion := map[string]*region{}
 	for _, s := range c.regions {
 		byRegion[s.snap.Region] = s
 	}
-	find := func(m *v1beta2.GroupMember) *vmState {
+	find := func(m *v1beta2.GroupMember) *machine {
 		if m.ExternalEntity == nil {
 			return nil
 		}
@@ -103,19 +94,10 @@ func (c *computation) bindVMs() {
 		}
 	}
 	c.applyRules(find)
-	for _, s := range c.regions {
-		for _, vm := range s.order {
-			for _, p := range vm.policies {
-				if message := vm.left[p]; message != "" {
-					s.leaveOut(vm, p, message)
-				}
-			}
-		}
-	}
 }
 
 // applyRules gives every VM the rules that apply to it.
-func (c *computation) applyRules(find func(*v1beta2.GroupMember) *vmState) {
+func (c *computation) applyRules(find func(*v1beta2.GroupMember) *machine) {
 	rulesOf := map[string][]*rule{}
 	for _, p := range c.policies {
 		for _, r := range p.rules {
@@ -124,7 +106,7 @@ func (c *computation) applyRules(find func(*v1beta2.GroupMember) *vmState) {
 			}
 		}
 	}
-	hits := map[*vmState]map[*rule]*bound{}
+	hits := map[*machine]map[*rule]*bound{}
 	for _, g := range c.in.AppliedToGroups {
 		for i := range g.GroupMembers {
 			m := &g.GroupMembers[i]
@@ -172,7 +154,7 @@ func bind(rules map[*rule]*bound, r *rule, m *v1beta2.GroupMember) {
 }
 
 // apply sets what applies to the VM, and leaves out what cannot be expressed for it.
-func (vm *vmState) apply(rules map[*rule]*bound) {
+func (vm *machine) apply(rules map[*rule]*bound) {
 	for _, b := range rules {
 		vm.applied = append(vm.applied, b)
 	}
@@ -181,27 +163,27 @@ func (vm *vmState) apply(rules map[*rule]*bound) {
 		if !slices.Contains(vm.policies, b.policy) {
 			vm.policies = append(vm.policies, b.policy)
 		}
-		if len(b.named) > 0 && !b.resolved && vm.left[b.policy] == "" {
-			vm.left[b.policy] = "named port \"" + b.named[0].name + "\" is not a port of this VM's entity"
+		if len(b.named) > 0 && !b.resolved && vm.problems[b.policy] == "" {
+			vm.problems[b.policy] = "named port \"" + b.named[0].name + "\" is not a port of this VM's entity"
 		}
 	}
 	slices.SortFunc(vm.policies, comparePolicies)
 	for _, p := range vm.policies {
 		if p.problem != "" {
-			vm.left[p] = p.problem
+			vm.problems[p] = p.problem
 		}
 	}
 }
 
 // selectVMs makes the VMs that have an entity known, with their interfaces.
-func (s *regionState) selectVMs() {
+func (s *region) selectVMs() {
 	entities := map[string][]EntityRef{}
 	for e, ref := range s.in.Entities {
 		if ref.Region == s.snap.Region {
 			entities[ref.ID] = append(entities[ref.ID], e)
 		}
 	}
-	byVM := map[string][]*nic{}
+	byVM := map[string][]*iface{}
 	for _, n := range s.nics {
 		if n.VMID != "" {
 			byVM[n.VMID] = append(byVM[n.VMID], n)
@@ -212,17 +194,17 @@ func (s *regionState) selectVMs() {
 		if len(entities[v.ID]) == 0 {
 			continue
 		}
-		vm := &vmState{
+		vm := &machine{
 			ref: VMRef{s.snap.Region, v.ID}, vm: v, entities: entities[v.ID], nics: byVM[v.ID],
-			left: map[*policy]string{}, kept: map[*policy]string{},
+			problems: map[*policy]string{},
 		}
-		position := func(n *nic) int { return slices.Index(v.Interfaces, n.ID) }
-		slices.SortStableFunc(vm.nics, func(a, b *nic) int { return position(a) - position(b) })
+		position := func(n *iface) int { return slices.Index(v.Interfaces, n.ID) }
+		slices.SortStableFunc(vm.nics, func(a, b *iface) int { return position(a) - position(b) })
 		for _, n := range vm.nics {
 			n.vm = vm
 		}
 		s.vms[v.ID] = vm
 		s.order = append(s.order, vm)
 	}
-	slices.SortFunc(s.order, func(a, b *vmState) int { return strings.Compare(a.ref.ID, b.ref.ID) })
+	slices.SortFunc(s.order, func(a, b *machine) int { return strings.Compare(a.ref.ID, b.ref.ID) })
 }

@@ -51,7 +51,7 @@ func ParseConfirmed(text string) (confirmed map[string][]string, problem string)
 }
 
 // confirmed returns what somebody who may say so says that the interface had. It counts only if all of it can be given back.
-func (s *regionState) confirmed(n *nic) (groups []string, problem string) {
+func (s *region) confirmed(n *iface) (groups []string, problem string) {
 	for _, id := range s.in.Confirmed[n.ID] {
 		g := s.groups[id]
 		switch {

@@ -52,7 +52,7 @@ const roundTooLong = "nothing is changed, and what is enforced stays as it is: t
 // undecided is the result if no design was made.
 func (in Input) undecided(lower Lowerer) *Result {
 	in.effort.most = in.effort.spent + in.allowed().round // the first steps of a round are as many as there are objects
-	c := newComputation(in, lower)
+	c := newPlanning(in, lower)
 	out := &Result{}
 	for _, s := range c.regions {
 		for _, vm := range s.order {
@@ -73,7 +73,7 @@ func (in Input) undecided(lower Lowerer) *Result {
 }
 
 // hold returns the result of a plan that is not to be carried out.
-func (c *computation) hold(planned *Result, why string) *Result {
+func (c *planning) hold(planned *Result, why string) *Result {
 	out := &Result{Plan: Plan{Account: c.in.Account}, VMs: planned.VMs, Drift: planned.Drift, Notes: planned.Notes, Refusals: planned.Refusals}
 	now := map[string]InterfaceStatus{}
 	for _, s := range c.regions {

@@ -70,8 +70,8 @@ func (e enforcement) tags() map[string]string {
 }
 
 // inForce reports whether a policy is in force on the VM, maybe in an earlier form.
-func (s *regionState) inForce(vm *vmState, p *policy) bool {
-	return slices.ContainsFunc(vm.nics, func(n *nic) bool {
+func (s *region) inForce(vm *machine, p *policy) bool {
+	return slices.ContainsFunc(vm.nics, func(n *iface) bool {
 		e, any := s.enforcedOn(n)
 		return any && (e == nil || e[shortened(p.ref.UID)])
 	})
@@ -79,7 +79,7 @@ func (s *regionState) inForce(vm *vmState, p *policy) bool {
 
 // enforcedOn returns what is in force on an interface. It is false if the interface is not under control, or has but joined its new groups, so that
 // its own ones still decide.
-func (s *regionState) enforcedOn(n *nic) (out enforcement, any bool) {
+func (s *region) enforcedOn(n *iface) (out enforcement, any bool) {
 	if !n.taken() || n.alien != "" || n.unproven == "" && len(without(n.recorded, n.foreign)) == 0 {
 		return nil, false
 	}
@@ -110,7 +110,7 @@ func (s *regionState) enforced(c *class) enforcement {
 
 // enforcedBy is what will be in force on an interface of a class.
 func (s *regionState) enforcedBy(n *nic) enforcement {
-	before, any := s.enforcedOn(n)
+	before, any := s.enforcedOn(n.iface)
 	if !any {
 		before = enforcement{}
 	}

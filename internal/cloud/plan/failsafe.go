@@ -49,7 +49,7 @@ func (f FailsafeFlow) String() string {
 }
 
 // withFailsafe puts the failsafe flows before the rules of a VM. A VM without rules is none of their business.
-func (s *regionState) withFailsafe(rules []*bound, profile string) ([]*bound, string) {
+func (s *region) withFailsafe(rules []*bound, profile string) ([]*bound, string) {
 	if len(rules) == 0 || len(s.in.Failsafe) == 0 {
 		return rules, profile
 	}

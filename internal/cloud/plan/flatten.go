@@ -21,7 +21,7 @@ type flattening struct {
 }
 
 // flatten turns ordered rules into what is allowed; c knows the addresses behind the peers.
-func (f flattening) flatten(c *regionState) flow.Permit {
+func (f flattening) flatten(c *region) flow.Permit {
 	isolated := false
 	var services []flow.Service
 	for _, r := range f.rules {
@@ -48,7 +48,7 @@ func (f flattening) flatten(c *regionState) flow.Permit {
 	return out.CollapseTypes().CollapseProtocols()
 }
 
-func (f flattening) cell(c *regionState, s flow.Service, native []cloud.Rule) flow.Grant {
+func (f flattening) cell(c *region, s flow.Service, native []cloud.Rule) flow.Grant {
 	family := flow.Family(s.Protocol)
 	matched, named := c.walked(f.rules, s, f.view)
 	matched, named = matched.in(family), named.in(family)

@@ -43,7 +43,7 @@ func Compute(in Input, lower Lowerer) (out *Result) {
 
 // plan is Compute with marks in the messages about quotas.
 func (in Input) plan(lower Lowerer) *Result {
-	c := newComputation(in, lower)
+	c := newPlanning(in, lower)
 	revision := c.revision()
 	out := &Result{Plan: Plan{Account: in.Account}}
 	for _, s := range c.routes(revision) {
@@ -63,7 +63,7 @@ const surveyEffort = 1000
 
 // revision identifies the policies, whatever the members of their groups, and whom they cannot reach for reasons that have nothing
 // to do with members: when that changes, policies come into force or go.
-func (c *computation) revision() string {
+func (c *planning) revision() string {
 	h := sha256.New()
 	for _, p := range c.policies {
 		fmt.Fprintln(h, p.ref, p.stage, p.tier, p.priority, p.problem)
@@ -95,7 +95,7 @@ type route struct {
 
 // routes finds the ways of all regions. Where some of what is wanted has to wait for something else, also in another region, they
 // lead to a state in between first.
-func (c *computation) routes(revision string) []*route {
+func (c *planning) routes(revision string) []*route {
 	var out []*route
 	for _, s := range c.regions {
 		s.settle()
@@ -505,7 +505,7 @@ func (s *regionState) goalInterfaceTags(n *nic) map[string]string {
 		maps.Copy(out, formerTags(n.former))
 		s.toSign(n, out)
 	case n.state == Guarded:
-		if n.unsigned && len(n.Tags)+s.signatureSize(n) <= s.limits.TagsPerResource {
+		if n.unsigned && len(n.Tags)+s.signatureSize(n.iface) <= s.limits.TagsPerResource {
 			s.toSign(n, out)
 		}
 	case n.recorded != nil || n.forged || signed && s.in.Seal != nil:
@@ -529,7 +529,7 @@ func forget(tags map[string]string) {
 // be put right at present. The record is all that tells what are its own.
 func (s *regionState) disputed(n *nic) bool {
 	wanted := s.refused[n] != "" || n.vm != nil && len(n.vm.policies) > 0
-	return n.state != Guarded && len(n.ours) == 0 && n.controlled() && s.mode(n) == Enforce && wanted
+	return n.state != Guarded && len(n.ours) == 0 && n.controlled() && s.mode(n.iface) == Enforce && wanted
 }
 
 // purpose is why the groups of an interface are set.

@@ -12,7 +12,7 @@ import (
 // effect at once then, and a list of the cloud itself may count far less than it holds. Otherwise its entries are named, as far as they stay allowed.
 
 // entries returns the addresses of a prefix list; known is false if it is none, or if they cannot be seen.
-func (s *regionState) entries(p cloud.Peer) (set addrset.Set, known bool) {
+func (s *region) entries(p cloud.Peer) (set addrset.Set, known bool) {
 	if set, ok := s.entryCache[p.PrefixListID]; ok {
 		return set, true
 	}
@@ -26,7 +26,7 @@ func (s *regionState) entries(p cloud.Peer) (set addrset.Set, known bool) {
 }
 
 // wholeLists returns those of the native rules that name a prefix list and from which nothing is taken out in any of the cells.
-func (f flattening) wholeLists(c *regionState, native []cloud.Rule, cells []flow.Service) map[cloud.Rule]bool {
+func (f flattening) wholeLists(c *region, native []cloud.Rule, cells []flow.Service) map[cloud.Rule]bool {
 	var out map[cloud.Rule]bool
 	for _, r := range native {
 		entries, ok := c.entries(r.Peer)

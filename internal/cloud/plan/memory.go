@@ -9,9 +9,8 @@ import (
 
 // memory keeps what many classes and rules ask for again and again within one computation.
 type memory struct {
-	held, former map[nativeKey]addrset.Set // of the whole computation
-	made         map[string][]*cloud.Group // the same: groups of ours by the class that they were made for
-	then         map[nativeKey]addrset.Set // of the present targets
+	made map[string][]*cloud.Group // of the whole computation: groups of ours by the class that they were made for
+	then map[nativeKey]addrset.Set // of the present targets
 
 	// Of one attempt.
 	classes map[*network][]candidate
@@ -30,29 +29,35 @@ func (m *memory) reset() {
 }
 
 // heldAddrs returns the addresses that a reference to the group means now.
-func (s *regionState) heldAddrs(id string, view *network) addrset.Set {
-	return s.groupMembers(&s.memory.held, s.byHeld[id], nativeKey{id, view})
+func (s *region) heldAddrs(id string, view *network) addrset.Set {
+	return groupMembers(s.heldCache, s.byHeld[id], nativeKey{id, view})
 }
 
 // thenAddrs returns the addresses that a reference to the group will mean.
 func (s *regionState) thenAddrs(key string, view *network) addrset.Set {
-	return s.groupMembers(&s.memory.then, s.wantHeld[key], nativeKey{key, view})
+	at := nativeKey{key, view}
+	set, ok := s.memory.then[at]
+	if !ok {
+		if s.memory.then == nil {
+			s.memory.then = map[nativeKey]addrset.Set{}
+		}
+		set = addressesOf(s.wantHeld[key], view)
+		s.memory.then[at] = set
+	}
+	return set
 }
 
 // formerAddrs returns the addresses of the interfaces that natively belong to the group.
-func (s *regionState) formerAddrs(id string, view *network) addrset.Set {
-	return s.groupMembers(&s.memory.former, s.byFormer[id], nativeKey{id, view})
+func (s *region) formerAddrs(id string, view *network) addrset.Set {
+	return groupMembers(s.formerCache, s.byFormer[id], nativeKey{id, view})
 }
 
-func (s *regionState) groupMembers(known *map[nativeKey]addrset.Set, nics []*nic, key nativeKey) addrset.Set {
-	if set, ok := (*known)[key]; ok {
-		return set
+func groupMembers(known map[nativeKey]addrset.Set, nics []*iface, key nativeKey) addrset.Set {
+	set, ok := known[key]
+	if !ok {
+		set = addrsOf(nics, key.view)
+		known[key] = set
 	}
-	if *known == nil {
-		*known = map[nativeKey]addrset.Set{}
-	}
-	set := addrsOf(nics, key.view)
-	(*known)[key] = set
 	return set
 }
 

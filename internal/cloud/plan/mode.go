@@ -43,7 +43,7 @@ func (m Mode) whyMode(vm VMRef) string {
 }
 
 // mode returns the mode of an interface's VM. Only a selected VM has one.
-func (s *regionState) mode(n *nic) Mode {
+func (s *region) mode(n *iface) Mode {
 	if n.VMID == "" || len(s.in.Modes) == 0 {
 		return Enforce
 	}
@@ -51,7 +51,7 @@ func (s *regionState) mode(n *nic) Mode {
 }
 
 // pin finds the groups of ours that are not to be changed, because interfaces hold them that have to stay as they are.
-func (s *regionState) pin() {
+func (s *region) pin() {
 	s.pinned = map[string]bool{}
 	for i := range s.snap.Interfaces {
 		in := &s.snap.Interfaces[i]
@@ -68,7 +68,7 @@ func (s *regionState) pin() {
 }
 
 // suspend marks an interface by the mode of its VM.
-func (s *regionState) suspend(n *nic) {
+func (s *region) suspend(n *iface) {
 	m := s.mode(n)
 	why := m.whyMode(VMRef{s.snap.Region, n.VMID})
 	switch {
@@ -76,7 +76,6 @@ func (s *regionState) suspend(n *nic) {
 	case m.Still():
 		n.alien = why
 	case n.unproven != "": // nothing can be given back
-		s.frozen[n] = n.unproven
 		s.note(n.ID, n.unproven)
 	case s.in.Blocked[InterfaceKey{s.snap.Region, n.ID}] != "":
 		n.blocked = s.in.Blocked[InterfaceKey{s.snap.Region, n.ID}]
@@ -84,11 +83,8 @@ func (s *regionState) suspend(n *nic) {
 		if n.recorded != nil {
 			s.note(n.ID, n.alien)
 		}
-	case m == Released:
+	case m == Released, m == BreakGlass:
 		n.released = why
-	case m == BreakGlass:
-		n.released = why
-		s.refused[n] = why
 	}
 }
 
@@ -96,10 +92,10 @@ func (s *regionState) suspend(n *nic) {
 // may make them wait.
 func (s *regionState) freeing() (out []Step) {
 	for _, n := range s.nics {
-		if s.mode(n) != BreakGlass || n.alien != "" || n.network.foreign != "" || len(n.ours) == 0 || n.unproven != "" {
+		if s.mode(n.iface) != BreakGlass || n.alien != "" || n.network.foreign != "" || len(n.ours) == 0 || n.unproven != "" {
 			continue
 		}
-		groups := slices.Sorted(slices.Values(s.restorable(n)))
+		groups := slices.Sorted(slices.Values(s.restorable(n.iface)))
 		out = append(out, Step{Scope: s.snap.Scope, Network: n.NetworkID, Urgent: true, Op: cloud.Op{
 			Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: groups, Reason: "give back",
 		}})
@@ -117,7 +113,7 @@ func (st *VMStatus) suspended(m Mode) {
 }
 
 // ours reports whether the group belongs to this controller and this account.
-func (s *regionState) ours(g *cloud.Group) bool {
+func (s *region) ours(g *cloud.Group) bool {
 	return g != nil && g.OwnedBy(s.in.ClusterID) && g.Tags[cloud.TagAccount] == s.in.Account
 }
 

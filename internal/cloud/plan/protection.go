@@ -70,12 +70,12 @@ func absent(a, b []InterfaceRef) []InterfaceRef {
 }
 
 // protection is that of the final designs of a computation, whatever has to wait in this round.
-func (c *computation) protection() *Protection {
+func (c *planning) protection() *Protection {
 	out := &Protection{}
 	for _, s := range c.regions {
 		out.Regions = append(out.Regions, s.snap.Region)
 		for _, n := range s.nics {
-			mode := s.mode(n)
+			mode := s.mode(n.iface)
 			if n.VMID == "" || n.Managed || n.elsewhere != "" || n.network.foreign != "" || mode == BreakGlass {
 				continue
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// regionState is one region, indexed, with the caches of one computation.
-type regionState struct {
+// region is one region, indexed, with the caches of one computation.
+type region struct {
 	*computation
 	// snap is the region as its owners mean it, and whole the same with the rules that we have added to their groups, twinsNow.
 	snap, whole *cloud.Snapshot
@@ -26,42 +26,30 @@ type regionState struct {
 	networks map[string]*network
 	groups   map[string]*cloud.Group
 	lists    map[string]*cloud.PrefixList
-	nics     []*nic // sorted by ID
-	vms      map[string]*vmState
-	order    []*vmState // selected VMs, sorted by ID
+	nics     []*iface // sorted by ID
+	vms      map[string]*machine
+	order    []*machine // selected VMs, sorted by ID
 
 	// unknown are the interfaces whose record is not believed; see strangers.
-	unknown       []*nic
+	unknown       []*iface
 	strangerCache map[*network]addrset.Set
 
-	byFormer map[string][]*nic // native group -> interfaces that natively belong to it
+	byFormer map[string][]*iface // native group -> interfaces that natively belong to it
 	// missed are the interfaces that the cloud refuses to change and that natively belong to a group which they do not hold, by group.
-	missed map[string][]*nic
-	byHeld map[string][]*nic // group -> interfaces that hold it now
+	missed map[string][]*iface
+	byHeld map[string][]*iface // group -> interfaces that hold it now
+	pinned map[string]bool     // groups of ours that must not be changed; see pin
 
 	peerCache   map[peerKey]addrset.Set
 	nativeCache map[nativeKey]addrset.Set
 	groupCache  map[nativeKey]addrset.Set
+	heldCache   map[nativeKey]addrset.Set
+	formerCache map[nativeKey]addrset.Set
 	entryCache  map[string]addrset.Set // of prefix lists
 	actualCache map[string][2]flow.Permit
 	halfCache   map[string][2]flow.Permit
 	meanings    map[string]string // see nativeMeaning
 	noted       map[Note]bool
-
-	// What the attempts so far have ruled out; see settle.
-	restrict map[*nic][2]bool // directions that must not become wider in this round
-	literal  map[string]bool  // classes that keep their rules as they are, word for word
-	refused  map[*nic]string  // interfaces that are not taken over, with the reason
-	frozen   map[*nic]string  // interfaces that stay as they are, with the reason
-	waiting  map[*nic]bool    // those of refused and frozen that need only wait for a round
-	pinned   map[string]bool  // groups of ours that must not be changed; see pin
-	// tightened are the classes that allow as much as fits, by key; see tighten.
-	tightened map[string]*tightening
-	// unlisted are address groups whose members rules name by address, for want of groups; see admission.
-	unlisted   map[string]bool
-	admission  *admission // if there are too few groups for all that is wanted
-	dependents dependents
-	design
 }
 
 type peerKey struct {
@@ -86,18 +74,18 @@ type network struct {
 	around addrset.Set
 	// foreign says why we must not work here; empty if we may.
 	foreign string
-	nics    []*nic
+	nics    []*iface
 	// groupNames are the names in use, folded.
 	groupNames map[string]bool
 }
 
 func (n *network) reaches(o *network) bool { return slices.Contains(n.scope, o) }
 
-// nic is a network interface.
-type nic struct {
+// iface is a network interface.
+type iface struct {
 	*cloud.Interface
 	network *network
-	vm      *vmState
+	vm      *machine
 	private addrset.Set // addresses that group references cover
 	all     addrset.Set // private and public
 	// ours and foreign are the groups that it holds now.
@@ -117,51 +105,38 @@ type nic struct {
 	blocked string
 	// released says why it must not hold anything of ours in the end; empty if it may.
 	released string
-
-	// The rest is decided by each attempt of settle.
-	state  InterfaceState
-	class  *class
-	target []string // keys of the wanted groups: IDs, or "+" and the name of a group that is to be created
 }
 
 // taken reports whether the interface is under our control now.
-func (n *nic) taken() bool { return len(n.ours) > 0 && n.recorded != nil }
+func (n *iface) taken() bool { return len(n.ours) > 0 && n.recorded != nil }
 
 // controlled reports whether the interface is under our control, though somebody may have put it into
 // other groups. One that holds just its own groups again is not: it may be half way to us, or back.
-func (n *nic) controlled() bool {
+func (n *iface) controlled() bool {
 	return n.taken() || n.recorded != nil && n.alien == "" && !slices.Equal(n.recorded, n.foreign)
 }
 
-// vmState is a selected VM.
-type vmState struct {
+// machine is a selected VM.
+type machine struct {
 	ref      VMRef
 	vm       *cloud.VM
 	entities []EntityRef
-	nics     []*nic
-	applied  []*bound  // rules that apply, in the order of evaluation, before anything is left out
+	nics     []*iface
+	applied  []*bound  // rules that apply, in the order of evaluation
 	policies []*policy // those of the rules, in the order of evaluation
 	groups   []string  // address groups that it is a member of, sorted
-	// left are the policies that are left out on this VM, with the reason; kept those for whose sake its interfaces stay as they
-	// are.
-	left, kept map[*policy]string
-
-	// effective are the applied rules without those of left, and profile identifies them.
-	effective []*bound
-	profile   string
+	// problems are the policies that cannot be expressed for this VM, with the reason.
+	problems map[*policy]string
 }
 
-func newRegionState(c *computation, r Region) *regionState {
-	s := &regionState{
+func newRegion(c *computation, r Region) *region {
+	s := &region{
 		computation: c, whole: r.Snapshot, limits: r.Limits, remembered: r.Former,
 		networks: map[string]*network{}, groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{},
-		vms: map[string]*vmState{}, byFormer: map[string][]*nic{}, missed: map[string][]*nic{}, byHeld: map[string][]*nic{},
+		vms: map[string]*machine{}, byFormer: map[string][]*iface{}, missed: map[string][]*iface{}, byHeld: map[string][]*iface{},
 		peerCache: map[peerKey]addrset.Set{}, nativeCache: map[nativeKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
+		heldCache: map[nativeKey]addrset.Set{}, formerCache: map[nativeKey]addrset.Set{}, strangerCache: map[*network]addrset.Set{},
 		actualCache: map[string][2]flow.Permit{}, halfCache: map[string][2]flow.Permit{}, meanings: map[string]string{}, noted: map[Note]bool{},
-		restrict: map[*nic][2]bool{},
-		literal:  map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{},
-		strangerCache: map[*network]addrset.Set{},
-		dependents:    dependents{unfollowed: map[string]string{}},
 	}
 	s.snap, s.twinsNow = c.withoutTwins(r.Snapshot)
 	s.indexNetworks()
@@ -180,9 +155,9 @@ func newRegionState(c *computation, r Region) *regionState {
 	return s
 }
 
-func (s *regionState) quota() Quota { return Quota{s.limits, s.lists} }
+func (s *region) quota() Quota { return Quota{s.limits, s.lists} }
 
-func (s *regionState) indexNetworks() {
+func (s *region) indexNetworks() {
 	for i := range s.snap.Networks {
 		n := &network{Network: &s.snap.Networks[i], groupNames: map[string]bool{}}
 		if by := n.Tags[cloud.TagClaim]; by != "" && by != s.in.ClusterID {
@@ -228,10 +203,10 @@ func (n *network) contains(a netip.Addr) bool {
 	return slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-func (s *regionState) indexInterfaces() {
+func (s *region) indexInterfaces() {
 	for i := range s.snap.Interfaces {
 		in := &s.snap.Interfaces[i]
-		n := &nic{Interface: in, network: s.networks[in.NetworkID], state: Untouched}
+		n := &iface{Interface: in, network: s.networks[in.NetworkID]}
 		if n.network == nil {
 			continue
 		}
@@ -242,7 +217,7 @@ func (s *regionState) indexInterfaces() {
 		s.nics = append(s.nics, n)
 		n.network.nics = append(n.network.nics, n)
 	}
-	slices.SortFunc(s.nics, func(a, b *nic) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(s.nics, func(a, b *iface) int { return strings.Compare(a.ID, b.ID) })
 	for _, n := range s.nics {
 		if n.unproven != "" {
 			s.unknown = append(s.unknown, n)
@@ -265,10 +240,10 @@ func (s *regionState) indexInterfaces() {
 }
 
 // owned reports whether the group is ours to change: of this controller and this account, and not pinned.
-func (s *regionState) owned(g *cloud.Group) bool { return s.ours(g) && !s.pinned[g.ID] }
+func (s *region) owned(g *cloud.Group) bool { return s.ours(g) && !s.pinned[g.ID] }
 
 // sortGroups finds out which groups of the interface are ours and what its native groups are.
-func (s *regionState) sortGroups(n *nic) {
+func (s *region) sortGroups(n *iface) {
 	for _, id := range n.GroupIDs {
 		g := s.groups[id]
 		switch {

@@ -27,7 +27,7 @@ func (s *regionState) statuses(out *Result, dirty map[string]bool) {
 }
 
 // tally returns the states of the policies from those on the VMs.
-func (c *computation) tally(vms []VMStatus) []PolicyStatus {
+func (c *planning) tally(vms []VMStatus) []PolicyStatus {
 	if len(c.policies) == 0 {
 		return nil
 	}

@@ -68,7 +68,7 @@ func (s *Seal) proof(region, id string, groups []string) string {
 }
 
 // sign returns the value of the tag for interfaces that are tagged by one call, at most as many as sealed.
-func (s *Seal) sign(region string, nics []*nic) string {
+func (s *Seal) sign(region string, nics []*iface) string {
 	var b strings.Builder
 	b.WriteString(sealPrefix)
 	for _, n := range nics {
@@ -113,7 +113,7 @@ type Unproven struct {
 
 // judge decides whether what the tags of an interface say of its former groups is believed. What is not takes no part in anything; what it
 // had is not known then, unless somebody who may has said so.
-func (s *regionState) judge(n *nic) {
+func (s *region) judge(n *iface) {
 	seal := s.in.Seal
 	if seal == nil || n.alien != "" || n.forged {
 		return
@@ -157,16 +157,16 @@ func (s *regionState) sign(op *cloud.Op, byID map[string]*nic) {
 	if _, marked := op.Tags[cloud.TagSignature]; !marked || op.Kind != cloud.OpTag || s.in.Seal == nil {
 		return
 	}
-	var nics []*nic
+	var nics []*iface
 	for _, id := range op.Subjects() {
-		nics = append(nics, byID[id])
+		nics = append(nics, byID[id].iface)
 	}
 	op.Tags = maps.Clone(op.Tags)
 	op.Tags[cloud.TagSignature] = s.in.Seal.sign(s.snap.Region, nics)
 }
 
 // signatureSize is how many tags more an interface has when its record is signed.
-func (s *regionState) signatureSize(n *nic) int {
+func (s *region) signatureSize(n *iface) int {
 	if _, signed := n.Tags[cloud.TagSignature]; s.in.Seal == nil || signed {
 		return 0
 	}
@@ -174,7 +174,7 @@ func (s *regionState) signatureSize(n *nic) int {
 }
 
 // recordSize is how many tags more an interface has when its groups are recorded.
-func (s *regionState) recordSize(n *nic) int { return len(formerTags(n.former)) + s.signatureSize(n) }
+func (s *region) recordSize(n *iface) int { return len(formerTags(n.former)) + s.signatureSize(n) }
 
 // load is how many interfaces are tagged by one call; 0 if any number is good.
 func (s *regionState) load() int {
@@ -189,7 +189,7 @@ func (c *class) unproven() bool {
 	return !slices.ContainsFunc(c.nics, func(n *nic) bool { return n.unproven == "" })
 }
 
-func unprovenMessage(n *nic, problem string) string {
+func unprovenMessage(n *iface, problem string) string {
 	what := "its record of former groups, the tag " + cloud.TagFormer + ", is not signed by this cluster"
 	if n.recorded == nil {
 		what = "its record of former groups, the tag " + cloud.TagFormer + ", is gone"

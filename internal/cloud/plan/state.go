@@ -18,7 +18,7 @@ func (s *regionState) leaveOut(vm *vmState, p *policy, message string) {
 	if s.in.Modes[vm.ref] != Enforce {
 		return
 	}
-	if s.inForce(vm, p) {
+	if s.inForce(vm.machine, p) {
 		s.keep(vm, p, message)
 	}
 }
@@ -42,9 +42,9 @@ func (s *regionState) controllable(n *nic) string {
 		return n.network.foreign
 	case s.refused[n] != "":
 		return s.refused[n]
-	case n.recorded == nil && len(n.Tags)+s.recordSize(n) > s.limits.TagsPerResource:
+	case n.recorded == nil && len(n.Tags)+s.recordSize(n.iface) > s.limits.TagsPerResource:
 		return fmt.Sprintf("the interface %s needs %s to remember its groups, it has %d of at most %d",
-			n.ID, Counted(s.recordSize(n), "tag"), len(n.Tags), s.limits.TagsPerResource)
+			n.ID, Counted(s.recordSize(n.iface), "tag"), len(n.Tags), s.limits.TagsPerResource)
 	}
 	return ""
 }

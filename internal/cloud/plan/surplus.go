@@ -23,7 +23,7 @@ func (s *regionState) surplus(c *class, held [][]cloud.Rule) (out []unfitting) {
 	var kept, rest []*policy
 	with := func(p *policy) [2]flow.Permit {
 		rules, profile := s.rulesOfPolicies(n.vm, append(slices.Clip(kept), p))
-		return s.decided(n, rules, profile)
+		return s.decided(n.iface, rules, profile)
 	}
 	for _, p := range n.vm.policies {
 		if n.vm.left[p] != "" || !slices.ContainsFunc(n.vm.effective, func(b *bound) bool { return b.policy == p }) {
@@ -95,6 +95,8 @@ func (s *regionState) leaveSurplus(c *class, held [][]cloud.Rule, message func()
 // inOrderOfLoss returns first the policies that are not in force on the VM in an earlier form: leaving them out costs nothing.
 func (s *regionState) inOrderOfLoss(vm *vmState, of []unfitting) []unfitting {
 	out := slices.Clone(of)
-	slices.SortStableFunc(out, func(a, b unfitting) int { return b2i(s.inForce(vm, a.policy)) - b2i(s.inForce(vm, b.policy)) })
+	slices.SortStableFunc(out, func(a, b unfitting) int {
+		return b2i(s.inForce(vm.machine, a.policy)) - b2i(s.inForce(vm.machine, b.policy))
+	})
 	return out
 }

@@ -129,7 +129,7 @@ func (h *precedence) first(at addrset.Number) int {
 
 // walked returns what the rules that match a service make of all addresses, and what they make of those that they name themselves. Many cells,
 // and many kinds of VMs, are matched by the same rules.
-func (s *regionState) walked(rules []*bound, service flow.Service, view *network) (all, named walked) {
+func (s *region) walked(rules []*bound, service flow.Service, view *network) (all, named walked) {
 	var matching []*bound
 	var key []byte
 	grouped := false

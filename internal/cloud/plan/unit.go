@@ -32,7 +32,7 @@ func (a *admission) collect() {
 			if vm.left[p] != "" || !slices.ContainsFunc(vm.effective, func(b *bound) bool { return b.policy == p }) {
 				continue
 			}
-			inForce := a.inForce(vm, p)
+			inForce := a.inForce(vm.machine, p)
 			key := fmt.Sprint(p.ref.UID, inForce, vm.profile)
 			u := known[key]
 			if u == nil {

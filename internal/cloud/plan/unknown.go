@@ -14,7 +14,7 @@ import (
 // whoever writes into a record cuts nothing either.
 
 // strangers returns the addresses in reach of a network that belong to interfaces whose record is not believed.
-func (s *regionState) strangers(view *network) addrset.Set {
+func (s *region) strangers(view *network) addrset.Set {
 	if len(s.unknown) == 0 {
 		return addrset.Set{}
 	}
@@ -27,7 +27,7 @@ func (s *regionState) strangers(view *network) addrset.Set {
 }
 
 // kept is what an interface under control allows now, of what it allows with strangers; no grants if that is nothing.
-func (s *regionState) kept(n *nic) (out [2]flow.Permit) {
+func (s *region) kept(n *iface) (out [2]flow.Permit) {
 	strangers := s.strangers(n.network)
 	if strangers.Empty() || !n.taken() || n.unproven != "" {
 		return out
@@ -48,7 +48,7 @@ func (s *regionState) kept(n *nic) (out [2]flow.Permit) {
 }
 
 // keptKey identifies it; empty if it is nothing.
-func (s *regionState) keptKey(n *nic) string {
+func (s *region) keptKey(n *iface) string {
 	if len(s.unknown) == 0 {
 		return ""
 	}
@@ -66,13 +66,13 @@ func (s *regionState) keptKey(n *nic) string {
 // leans reports whether an interface that no policy applies to any more would lose something with strangers if it was given back: its own groups
 // do not allow by themselves what it allows now.
 func (s *regionState) leans(n *nic) bool {
-	if len(s.unknown) == 0 || n.vm == nil || n.released != "" || !n.taken() || n.unproven != "" || !s.native(n) || s.keptKey(n) == "" {
+	if len(s.unknown) == 0 || n.vm == nil || n.released != "" || !n.taken() || n.unproven != "" || !s.native(n) || s.keptKey(n.iface) == "" {
 		return false
 	}
-	with := s.decided(n, nil, "")
+	with := s.decided(n.iface, nil, "")
 	for i, d := range directions {
 		f := flattening{view: n.network, native: s.groupRules(n.former, d)}
-		if len(with[i].Minus(f.flatten(s))) > 0 {
+		if len(with[i].Minus(f.flatten(s.region))) > 0 {
 			s.note(n.ID, "it stays under control although no policy applies: rules of its own groups refer to groups, and of "+s.unknown[0].ID+
 				", with which it has to do, nobody knows whether it belongs to them")
 			return true
