@@ -144,7 +144,7 @@ func (a *adviser) try(rules, groups int) *trial {
 	begun := in.effort.spent
 	if !in.effort.within(*a.allowance, func() {
 		for _, s := range wanted(in, a.lower).regions {
-			s.statuses(out, nil)
+			out.add(reportOn(s.regionState, nil))
 		}
 	}) {
 		a.left = 0

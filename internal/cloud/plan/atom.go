@@ -27,7 +27,7 @@ func (s *regionState) attemptEffort() int {
 func (s *regionState) settle() {
 	for refused := true; refused; {
 		s.mayStop()
-		s.in.effort.spend(s.attemptEffort())
+		s.in.Effort.spend(s.attemptEffort())
 		s.decideStates()
 		s.formClasses()
 		s.matchGroups()

@@ -33,7 +33,7 @@ func (s *regionState) atLeast(c *class, want [2]flow.Permit, f *forms, q Quota) 
 			name string
 			all  addrset.Set
 		}{{"IPv4", addrset.AllIPv4()}, {"IPv6", addrset.AllIPv6()}} {
-			needed := s.in.recall.blocksNeeded(want[i], family.all, byReference, countedBeyond*room(q))
+			needed := s.memo.blocksNeeded(want[i], family.all, byReference, countedBeyond*room(q))
 			if needed > room(q) && (out == nil || needed > out.Needed) {
 				out = &Shortage{Direction: d, Family: family.name, Needed: needed, Available: room(q), AtLeast: true}
 				if q.GroupsPerInterface > 0 {
@@ -76,12 +76,12 @@ type needKey struct {
 }
 
 // blocksNeeded is the function of that name, remembered.
-func (r *recall) blocksNeeded(h flow.Permit, family, byReference addrset.Set, enough int) int {
+func (r *memo) blocksNeeded(h flow.Permit, family, byReference addrset.Set, enough int) int {
 	h, number := r.numbered(h)
 	_, f := r.set(family)
 	_, by := r.set(byReference)
 	key := needKey{number, f, by, enough}
-	n, ok := r.needs[key]
+	n, ok := r.fresh().needs[key]
 	if !ok {
 		n = blocksNeeded(h, family, byReference, enough) // its effort is that of the sets
 		r.needs[key] = n

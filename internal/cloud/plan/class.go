@@ -107,7 +107,7 @@ func (s *regionState) wantedNow(n *nic) [2]flow.Permit {
 	want := s.wanted(n)
 	for i := range directions {
 		if s.restrict[n][i] {
-			want[i] = s.in.recall.kept(want[i].Intersect(s.actual(n.GroupIDs, n.network)[i]))
+			want[i] = s.in.Recall.kept(want[i].Intersect(s.actual(n.GroupIDs, n.network)[i]))
 		}
 	}
 	return want
@@ -138,7 +138,7 @@ func (s *region) flattened(n *iface, rules []*bound) (out [2]flow.Permit) {
 			}
 		}
 		f.native = s.groupRules(n.former, d)
-		out[i] = s.in.recall.kept(f.flatten(s))
+		out[i] = s.in.Recall.kept(f.flatten(s))
 	}
 	return out
 }

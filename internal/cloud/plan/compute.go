@@ -11,8 +11,8 @@ import (
 
 // computation is one call of Compute.
 type computation struct {
-	in            Input
-	lower         Lowerer
+	in            facts
+	lower         capability
 	policies      []*policy
 	addressGroups map[string]*v1beta2.AddressGroup
 	observed      map[string]bool // regions
@@ -30,7 +30,7 @@ func (c *computation) mayStop() {
 }
 
 // newComputation finds out what applies to whom.
-func newComputation(in Input, lower Lowerer) *computation {
+func newComputation(in facts, lower capability) *computation {
 	c := &computation{in: in, lower: lower, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{}}
 	for _, g := range in.AddressGroups {
 		c.addressGroups[g.Name] = g

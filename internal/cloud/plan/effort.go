@@ -78,7 +78,7 @@ func (c *planning) hold(planned *Result, why string) *Result {
 	now := map[string]InterfaceStatus{}
 	for _, s := range c.regions {
 		out.Plan.Steps = append(out.Plan.Steps, s.freeing()...)
-		s.records(&out.Records)
+		(&reporter{s.regionState}).records(&out.Records)
 		out.Refusals = append(out.Refusals, Refusal{Region: s.snap.Region, Message: why, Kept: true})
 		for _, n := range s.nics {
 			now[s.keyOf(n)] = n.observed()
@@ -98,7 +98,7 @@ func (c *planning) hold(planned *Result, why string) *Result {
 		}
 	}
 	out.Plan.Partial = len(out.Plan.Steps) > 0
-	out.Policies = c.tally(out.VMs)
+	out.Policies = tally(c.policies, out.VMs)
 	out.sort()
 	return out
 }

@@ -4,7 +4,7 @@ import "math"
 
 // Effort returns the work of planning.
 func (in Input) Effort(lower Lowerer) int {
-	in.recall, in.effort = newRecall(), &effort{most: math.MaxInt}
+	in.recall, in.effort, in.lacks = newRecall(), &effort{most: math.MaxInt}, lacks{}
 	in.plan(lower)
 	return in.effort.spent
 }

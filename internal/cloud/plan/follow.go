@@ -106,9 +106,9 @@ func (c *computation) withoutTwins(snap *cloud.Snapshot) (out *cloud.Snapshot, t
 
 // answer is what becomes of the interfaces that hold a group with a rule that names a group that others give up.
 func (s *regionState) answer(holder *cloud.Group) Dependents {
-	out, ok := s.in.Dependents.Groups[holder.ID]
+	out, ok := s.options.Dependents.Groups[holder.ID]
 	if !ok {
-		out = s.in.Dependents.Default
+		out = s.options.Dependents.Default
 	}
 	n := s.networks[holder.NetworkID]
 	if _, may := holder.Tags[cloud.TagFollow]; out == FollowDependents && (!may || n == nil || n.foreign != "") {

@@ -295,19 +295,19 @@ func (s *regionState) mayFit(c *class, want [2]flow.Permit, f forms) bool {
 // spendOn is the effort of naming what two halves allow.
 func (s *regionState) spendOn(want [2]flow.Permit, view *network) {
 	named := len(s.classCandidates(view)) + 4
-	s.in.effort.spend(500)
+	s.in.Effort.spend(500)
 	for _, h := range want {
 		plain := 0
 		for _, cell := range h.Grants {
 			plain += cell.Anonymous.Len()
 		}
-		s.in.effort.spend(len(h.Grants) * plain / 2)
+		s.in.Effort.spend(len(h.Grants) * plain / 2)
 		for _, cell := range h.Grants {
 			units := 1 + cell.All.Len()/8
 			if !cell.All.Equal(cell.Anonymous) {
 				units += named / 4
 			}
-			s.in.effort.spend(units)
+			s.in.Effort.spend(units)
 		}
 	}
 }

@@ -150,7 +150,7 @@ func (s *regionState) trial(k gathering, view *network) candidate {
 			nics = append(nics, n)
 		}
 	}
-	addrs, _ := s.in.recall.set(addressesOf(nics, view))
+	addrs, _ := s.in.Recall.set(addressesOf(nics, view))
 	out = candidate{cloud.Peer{GroupName: k.key()}, addrs, addrs}
 	if s.memory.trials == nil {
 		s.memory.trials = map[trialKey]candidate{}

@@ -26,7 +26,7 @@ func Compute(in Input, lower Lowerer) (out *Result) {
 			panic(r)
 		}
 	}()
-	in.recall, in.effort = newRecall(), &effort{}
+	in.recall, in.effort, in.lacks = newRecall(), &effort{}, lacks{}
 	if in.ClusterID == "" {
 		return &Result{
 			Plan:     Plan{Account: in.Account},
@@ -36,7 +36,7 @@ func Compute(in Input, lower Lowerer) (out *Result) {
 	if !in.effort.within(in.allowed().round, func() { out = in.plan(lower) }) {
 		out = in.undecided(lower)
 	}
-	in.recall.lacks.number(out.Refusals)
+	in.lacks.number(out.Refusals)
 	in.advise(out, lower)
 	return out
 }
@@ -50,10 +50,10 @@ func (in Input) plan(lower Lowerer) *Result {
 		steps, dirty, later := s.transit()
 		out.Plan.Steps = append(out.Plan.Steps, steps...)
 		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
-		s.statuses(out, dirty)
+		out.add(reportOn(s.regionState, dirty))
 	}
-	out.Policies = c.tally(out.VMs)
-	out.Protection = c.protection()
+	out.Policies = tally(c.policies, out.VMs)
+	out.Protection = protectionOf(c.targets())
 	out.sort()
 	return out
 }
@@ -84,7 +84,7 @@ func (c *planning) revision() string {
 
 // route is the way of one region from what is to what is wanted.
 type route struct {
-	*regionState
+	*regional
 	change transition.Change
 	survey *transition.Survey
 	end    *cloud.Snapshot    // what is wanted when nobody waits any more
@@ -99,10 +99,10 @@ func (c *planning) routes(revision string) []*route {
 	var out []*route
 	for _, s := range c.regions {
 		s.settle()
-		r := &route{regionState: s, change: transition.Change{
+		r := &route{regional: s, change: transition.Change{
 			From: s.whole, Limits: s.limits, Ours: s.owned, Extended: s.extended, Relabels: s.relabels(revision),
 			Fits:   func(rules []cloud.Rule) bool { return s.lower.Fits(rules, s.quota()) },
-			Stop:   func() { s.mayStop(); s.in.effort.spend(surveyEffort) },
+			Stop:   func() { s.mayStop(); s.in.Effort.spend(surveyEffort) },
 			Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Description: ruleDescription,
 			Joint: cloud.TagFormer, Batch: s.load(),
 		}}
@@ -167,7 +167,7 @@ func holdBack(routes []*route, revision string) {
 }
 
 // restrain keeps directions of interfaces from becoming wider. It reports whether that is new.
-func (s *regionState) restrain(held map[string][2]bool) (more bool) {
+func (s *regional) restrain(held map[string][2]bool) (more bool) {
 	for _, n := range s.nics {
 		if was, is := s.restrict[n], held[n.ID]; is[0] && !was[0] || is[1] && !was[1] {
 			s.restrict[n], more = [2]bool{was[0] || is[0], was[1] || is[1]}, true
@@ -178,8 +178,8 @@ func (s *regionState) restrain(held map[string][2]bool) (more bool) {
 
 // transit turns the way of a region into steps.
 func (r *route) transit() (steps []Step, dirty map[string]bool, later bool) {
-	s, order := r.regionState, r.order
-	e := &emitter{regionState: s, dirty: map[string]bool{}}
+	s, order := r.regional, r.order
+	e := &emitter{regional: s, dirty: map[string]bool{}}
 	byID := s.byID()
 	moving := map[string]bool{} // networks
 	for _, st := range order.Steps {
@@ -212,7 +212,7 @@ func describes(op cloud.Op) bool {
 }
 
 // stable are the groups that stand for the same class now and in the end.
-func (s *regionState) stable() map[string]bool {
+func (s *regional) stable() map[string]bool {
 	out := map[string]bool{}
 	for _, g := range s.allGroups() {
 		switch {
@@ -237,7 +237,7 @@ func (g *group) kind() string {
 }
 
 // holdRevision keeps the policies from being said to be in force while some of them wait.
-func (s *regionState) holdRevision(change *transition.Change) {
+func (s *regional) holdRevision(change *transition.Change) {
 	if len(s.restrict) > 0 {
 		for i := range change.To.Networks {
 			if n := &change.To.Networks[i]; !s.unmarked(n.ID) {
@@ -248,12 +248,12 @@ func (s *regionState) holdRevision(change *transition.Change) {
 }
 
 // unmarked reports whether the mark of a network stays as it is, because the cloud refuses to change it.
-func (s *regionState) unmarked(network string) bool {
-	return s.in.Unmarked[NetworkKey{s.snap.Region, network}]
+func (s *regional) unmarked(network string) bool {
+	return s.plan.in.Unmarked[NetworkKey{s.snap.Region, network}]
 }
 
 // mark is the key of the tag of networks that identifies the policies of the account that are in force there.
-func (s *regionState) mark() string { return cloud.TagRevision + "." + shortened(s.in.Account) }
+func (s *regional) mark() string { return cloud.TagRevision + "." + shortened(s.in.Account) }
 
 // explain says why the last step is made.
 func (e *emitter) explain(st transition.Step, byID map[string]*nic) {
@@ -289,7 +289,7 @@ func (e *emitter) explain(st transition.Step, byID map[string]*nic) {
 }
 
 // relabels reports whether the policies in force everywhere are those that are wanted.
-func (s *regionState) relabels(revision string) bool {
+func (s *regional) relabels(revision string) bool {
 	if len(s.unknown) > 0 { // what is kept for the sake of the unknown is found out step by step
 		return false
 	}
@@ -311,7 +311,7 @@ func (s *regionState) relabels(revision string) bool {
 }
 
 // blocked says of interfaces for which there is no clean order that they stay as they are.
-func (s *regionState) blocked(all []transition.Violation) {
+func (s *regional) blocked(all []transition.Violation) {
 	why := map[string]string{}
 	for _, v := range all {
 		for _, id := range slices.Concat(v.Interfaces, v.Holders) {
@@ -369,7 +369,7 @@ func addrWords(set addrset.Set) string {
 }
 
 // goal is the region as it shall be.
-func (s *regionState) goal(revision string) *cloud.Snapshot {
+func (s *regional) goal(revision string) *cloud.Snapshot {
 	to := *s.snap
 	to.Groups, to.Interfaces, to.Networks = nil, slices.Clone(s.snap.Interfaces), slices.Clone(s.snap.Networks)
 	id := func(network, key string) string {
@@ -378,7 +378,7 @@ func (s *regionState) goal(revision string) *cloud.Snapshot {
 		}
 		return key
 	}
-	e := &emitter{regionState: s}
+	e := &emitter{regional: s}
 	needed := e.stillNeeded()
 	busy, own := map[string]bool{}, map[string]bool{} // where groups of the controller, and of the account, stay
 	for i := range s.snap.Groups {
@@ -450,7 +450,7 @@ func (s *regionState) goal(revision string) *cloud.Snapshot {
 	return &to
 }
 
-func (s *regionState) goalRules(g *group) []cloud.Rule {
+func (s *regional) goalRules(g *group) []cloud.Rule {
 	out := s.outward(g.rules, g.class.network.ID)
 	for i := range out {
 		out[i].Description = ruleDescription
@@ -460,7 +460,7 @@ func (s *regionState) goalRules(g *group) []cloud.Rule {
 }
 
 // outward names the groups that are to be created as the wanted state does.
-func (s *regionState) outward(rules []cloud.Rule, network string) []cloud.Rule {
+func (s *regional) outward(rules []cloud.Rule, network string) []cloud.Rule {
 	out := slices.Clone(rules)
 	for i := range out {
 		if name := out[i].Peer.GroupName; name != "" {
@@ -474,7 +474,7 @@ func (s *regionState) outward(rules []cloud.Rule, network string) []cloud.Rule {
 	return out
 }
 
-func (s *regionState) goalTags(g *group, is map[string]string) map[string]string {
+func (s *regional) goalTags(g *group, is map[string]string) map[string]string {
 	kind, out := g.kind(), map[string]string{}
 	for k, v := range is {
 		if !strings.HasPrefix(k, cloud.TagPolicies) {
@@ -492,7 +492,7 @@ func (s *regionState) goalTags(g *group, is map[string]string) map[string]string
 
 // goalInterfaceTags are the tags of an interface as they shall be. A signature is not known before it is known which interfaces are
 // tagged by one call; see sign.
-func (s *regionState) goalInterfaceTags(n *nic) map[string]string {
+func (s *regional) goalInterfaceTags(n *nic) map[string]string {
 	out := maps.Clone(n.Tags)
 	if out == nil {
 		out = map[string]string{}
@@ -527,7 +527,7 @@ func forget(tags map[string]string) {
 
 // disputed reports whether somebody has put an interface under control into other groups, which cannot
 // be put right at present. The record is all that tells what are its own.
-func (s *regionState) disputed(n *nic) bool {
+func (s *regional) disputed(n *nic) bool {
 	wanted := s.refused[n] != "" || n.vm != nil && len(n.vm.policies) > 0
 	return n.state != Guarded && len(n.ours) == 0 && n.controlled() && s.mode(n.iface) == Enforce && wanted
 }
@@ -575,7 +575,7 @@ func tagReason(op cloud.Op) string {
 	return ""
 }
 
-func (s *regionState) byID() map[string]*nic {
+func (s *regional) byID() map[string]*nic {
 	out := make(map[string]*nic, len(s.nics))
 	for _, n := range s.nics {
 		out[n.ID] = n
@@ -583,4 +583,4 @@ func (s *regionState) byID() map[string]*nic {
 	return out
 }
 
-func (s *regionState) keyOf(n *nic) string { return s.snap.Region + "/" + n.ID }
+func (s *regional) keyOf(n *nic) string { return s.snap.Region + "/" + n.ID }

@@ -46,13 +46,7 @@ func (s *regionState) message(sh Shortage, c *class) string {
 
 // number remembers the numbers behind a message.
 func (s *regionState) number(text string, lack Lack) {
-	if s.in.recall == nil {
-		return
-	}
-	if s.in.recall.lacks == nil {
-		s.in.recall.lacks = lacks{}
-	}
-	s.in.recall.lacks[text] = lack
+	s.options.Lacks[text] = lack
 }
 
 // number gives refusals the numbers that their messages tell.

@@ -90,7 +90,7 @@ func (s *region) suspend(n *iface) {
 
 // freeing returns the steps that give interfaces whose glass is broken their groups back. However a plan was made, these are its first steps, and nothing
 // may make them wait.
-func (s *regionState) freeing() (out []Step) {
+func (s *regional) freeing() (out []Step) {
 	for _, n := range s.nics {
 		if s.mode(n.iface) != BreakGlass || n.alien != "" || n.network.foreign != "" || len(n.ours) == 0 || n.unproven != "" {
 			continue

@@ -84,6 +84,7 @@ type Input struct {
 	recall *recall
 	// effort is what that call has done so far, and allowance what it may do, if not what is usual.
 	effort    *effort
+	lacks     lacks
 	allowance *allowance
 }
 

@@ -77,7 +77,7 @@ type namedService struct {
 }
 
 // parsePolicies returns the policies in the order of evaluation, with all their rules numbered in that order.
-func parsePolicies(in []*v1beta2.NetworkPolicy, lower Lowerer) []*policy {
+func parsePolicies(in []*v1beta2.NetworkPolicy, lower capability) []*policy {
 	out := make([]*policy, 0, len(in))
 	for _, np := range in {
 		out = append(out, parsePolicy(np, lower))
@@ -109,7 +109,7 @@ func compareRules(a, b *rule) int {
 	)
 }
 
-func parsePolicy(np *v1beta2.NetworkPolicy, lower Lowerer) *policy {
+func parsePolicy(np *v1beta2.NetworkPolicy, lower capability) *policy {
 	p := &policy{ref: PolicyRef{UID: string(np.UID), Name: np.Name, Generation: np.Generation}, stage: stageAntrea}
 	if p.ref.UID == "" {
 		p.ref.UID = np.Name
@@ -150,7 +150,7 @@ func (p *policy) refuse(r *v1beta2.NetworkPolicyRule, format string, args ...any
 	p.problem = fmt.Sprintf("rule %q (%s): ", name, r.Direction) + fmt.Sprintf(format, args...)
 }
 
-func (p *policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lower Lowerer) *rule {
+func (p *policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lower capability) *rule {
 	r := &rule{policy: p, index: in.Priority, direction: cloud.Ingress, appliedTo: in.AppliedToGroups}
 	if len(r.appliedTo) == 0 {
 		r.appliedTo = appliedTo
@@ -227,7 +227,7 @@ func parsePrefix(n v1beta2.IPNet) (netip.Prefix, error) {
 
 // parseService adds one service to the rule. A rule with services that all failed to parse would match anything; its policy is
 // refused as a whole, so that is never looked at.
-func (p *policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2.Service, lower Lowerer) {
+func (p *policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2.Service, lower capability) {
 	if s.SrcPort != nil {
 		p.refuse(in, "security groups do not match source ports (%d)", *s.SrcPort)
 		return
@@ -284,7 +284,7 @@ func (p *policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2
 	}
 }
 
-func (p *policy) addService(r *rule, in *v1beta2.NetworkPolicyRule, s flow.Service, lower Lowerer) {
+func (p *policy) addService(r *rule, in *v1beta2.NetworkPolicyRule, s flow.Service, lower capability) {
 	if why := lower.Unsupported(s); why != "" {
 		p.refuse(in, "%s", why)
 	}

@@ -69,10 +69,11 @@ func absent(a, b []InterfaceRef) []InterfaceRef {
 	return out
 }
 
-// protection is that of the final designs of a computation, whatever has to wait in this round.
-func (c *planning) protection() *Protection {
+// protectionOf is that of what is wanted in regions, whatever has to wait at present.
+func protectionOf(regions []*regionState) *Protection {
 	out := &Protection{}
-	for _, s := range c.regions {
+	for _, of := range regions {
+		s := &reporter{of}
 		out.Regions = append(out.Regions, s.snap.Region)
 		for _, n := range s.nics {
 			mode := s.mode(n.iface)
@@ -107,7 +108,7 @@ func (c *planning) protection() *Protection {
 
 // protects reports whether policies guard an interface as it is. One without a group of ours that
 // remembers how it was has been taken out of it.
-func (s *regionState) protects(n *nic) bool {
+func (s *reporter) protects(n *nic) bool {
 	if n.recorded == nil {
 		return false
 	}

@@ -10,22 +10,19 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// recall keeps what one call of Compute works out again and again: the attempts of a round, and the rounds that are played, ask much the same.
-// Whatever is kept is found by content, never by the name or the identity of what it was asked for, so it stays true whatever groups come and
-// go: neither addresses nor networks nor policies change from round to round.
+// recall keeps what is worked out again and again, by the attempts of one computation and by several of them. Whatever is kept is found by
+// content, never by the name or the identity of what it was asked for, so it stays true whatever groups come and go: neither addresses nor
+// networks nor policies change between them.
 type recall struct {
-	walks    map[string]*[2]walked
-	sets     map[uint64][]numberedSet
-	numbers  map[setRef]int // of the sets in sets
-	permits  map[permitRef]int
-	wants    map[string]int // permits
-	parts    map[string]int // partitions of addresses into classes
-	names    map[string]int // the same with the names of their groups
-	fittings map[fitKey]*fitting
-	needs    map[needKey]int
-	last     int // number that was given
-	spans    int // that are kept
-	lacks    lacks
+	walks   map[string]*[2]walked
+	sets    map[uint64][]numberedSet
+	numbers map[setRef]int // of the sets in sets
+	permits map[permitRef]int
+	wants   map[string]int // permits
+	last    int            // number that was given
+	spans   int            // that are kept
+	// age counts how often everything was forgotten.
+	age int
 }
 
 // keptSpans bounds the memory of a recall: 32 bytes each. What is forgotten is worked out once more.
@@ -40,8 +37,8 @@ func newRecall() *recall {
 // forget forgets everything. Numbers are not given twice.
 func (r *recall) forget() {
 	r.walks, r.sets, r.numbers, r.permits = map[string]*[2]walked{}, map[uint64][]numberedSet{}, map[setRef]int{}, map[permitRef]int{}
-	r.wants, r.parts, r.names, r.fittings = map[string]int{}, map[string]int{}, map[string]int{}, map[fitKey]*fitting{}
-	r.needs, r.spans = map[needKey]int{}, 0
+	r.wants, r.spans = map[string]int{}, 0
+	r.age++
 }
 
 // room makes room for so many more spans.
@@ -50,6 +47,33 @@ func (r *recall) room(spans int) {
 		r.forget()
 		r.spans = spans
 	}
+}
+
+// number gives a number.
+func (r *recall) number() int {
+	r.last++
+	return r.last
+}
+
+// memo keeps what was found out about the forms of rules, in the way of recall, whose numbers it uses.
+type memo struct {
+	*recall
+	since    int            // the age of the recall
+	parts    map[string]int // partitions of addresses into classes
+	names    map[string]int // the same with the names of their groups
+	fittings map[fitKey]*fitting
+	needs    map[needKey]int
+}
+
+func newMemo(r *recall) *memo { return &memo{recall: r} }
+
+// fresh forgets what is about numbers that are no longer known.
+func (m *memo) fresh() *memo {
+	if m.since != m.age {
+		m.parts, m.names, m.fittings, m.needs = map[string]int{}, map[string]int{}, map[fitKey]*fitting{}, map[needKey]int{}
+		m.since = m.age
+	}
+	return m
 }
 
 type numberedSet struct {
@@ -87,8 +111,7 @@ func (r *recall) set(s addrset.Set) (addrset.Set, int) {
 		}
 	}
 	r.room(s.Len())
-	r.last++
-	n := r.last
+	n := r.number()
 	r.sets[h] = append(r.sets[h], numberedSet{s, n})
 	r.numbers[refOf(s)] = n
 	return s, n
@@ -128,7 +151,11 @@ func (r *recall) numbered(p flow.Permit) (flow.Permit, int) {
 		}
 	}
 	p.Grants = grants
-	n := numberOf(r, r.wants, key)
+	n, ok := r.wants[string(key)]
+	if !ok {
+		n = r.number()
+		r.wants[string(key)] = n
+	}
 	r.permits[refOfPermit(p)] = n
 	return p, n
 }
@@ -151,7 +178,7 @@ func (s *regionState) division(view *network) division {
 	if p, ok := s.memory.divisions[view]; ok {
 		return p
 	}
-	r := s.in.recall
+	r := s.memo.fresh()
 	var gathered, plain []int
 	var named []byte
 	for _, c := range s.classCandidates(view) {
@@ -168,7 +195,7 @@ func (s *regionState) division(view *network) division {
 	for _, n := range slices.Concat(gathered, plain) {
 		key = binary.AppendVarint(key, int64(n))
 	}
-	p := division{numberOf(r, r.parts, key), numberOf(r, r.names, named)}
+	p := division{numberOf(r, r.fresh().parts, key), numberOf(r, r.names, named)}
 	if s.memory.divisions == nil {
 		s.memory.divisions = map[*network]division{}
 	}
@@ -176,11 +203,10 @@ func (s *regionState) division(view *network) division {
 	return p
 }
 
-func numberOf(r *recall, known map[string]int, key []byte) int {
+func numberOf(r *memo, known map[string]int, key []byte) int {
 	n, ok := known[string(key)]
 	if !ok {
-		r.last++
-		n = r.last
+		n = r.number()
 		known[string(key)] = n
 	}
 	return n
@@ -226,7 +252,7 @@ func (s *regionState) fitting(c *class, want [2]flow.Permit, f forms) *fitting {
 			}
 		}
 	}
-	r := s.in.recall
+	r := s.memo.fresh()
 	q := s.quotaOf(c, f.slots)
 	key := fitKey{region: s.snap.Region, partition: s.division(c.network).number, rules: q.RulesPerGroup, groups: q.GroupsPerInterface}
 	var others strings.Builder
@@ -241,7 +267,7 @@ func (s *regionState) fitting(c *class, want [2]flow.Permit, f forms) *fitting {
 		others.WriteByte('|')
 	}
 	key.others = others.String()
-	v := r.fittings[key]
+	v := r.fresh().fittings[key]
 	if v == nil {
 		v = &fitting{}
 		r.fittings[key] = v

@@ -9,8 +9,22 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// statuses returns what becomes of the VMs, given what the steps change.
-func (s *regionState) statuses(out *Result, dirty map[string]bool) {
+// reporter tells what becomes of a region.
+type reporter struct{ *regionState }
+
+// regionReport is what is told about a region.
+type regionReport struct {
+	VMs      []VMStatus
+	Refusals []Refusal
+	Drift    []Drift
+	Records  Records
+	Cuts     []Cut
+	Notes    []Note
+}
+
+// reportOn returns what becomes of the VMs of a region, given the interfaces and groups that steps change.
+func reportOn(of *regionState, dirty map[string]bool) (out regionReport) {
+	s := &reporter{of}
 	for _, vm := range s.order {
 		status := s.vmStatus(vm, dirty)
 		if status.Mode == Enforce {
@@ -18,22 +32,23 @@ func (s *regionState) statuses(out *Result, dirty map[string]bool) {
 		}
 		out.VMs = append(out.VMs, status)
 	}
-	out.Drift = append(out.Drift, s.drift()...)
+	out.Drift = s.drift()
 	s.records(&out.Records)
-	out.Cuts = append(out.Cuts, s.cuts()...)
+	out.Cuts = s.cuts()
 	for note := range s.noted {
 		out.Notes = append(out.Notes, note)
 	}
+	return out
 }
 
 // tally returns the states of the policies from those on the VMs.
-func (c *planning) tally(vms []VMStatus) []PolicyStatus {
-	if len(c.policies) == 0 {
+func tally(policies []*policy, vms []VMStatus) []PolicyStatus {
+	if len(policies) == 0 {
 		return nil
 	}
-	out := make([]PolicyStatus, len(c.policies))
+	out := make([]PolicyStatus, len(policies))
 	at := map[PolicyRef]int{}
-	for i, p := range c.policies {
+	for i, p := range policies {
 		out[i].PolicyRef, at[p.ref] = p.ref, i
 	}
 	for _, vm := range vms {
@@ -47,19 +62,6 @@ func (c *planning) tally(vms []VMStatus) []PolicyStatus {
 		}
 	}
 	return out
-}
-
-func (r *Result) sort() {
-	slices.SortFunc(r.VMs, func(a, b VMStatus) int { return compareVMs(a.VM, b.VM) })
-	slices.SortStableFunc(r.Refusals, func(a, b Refusal) int {
-		return cmp.Or(cmp.Compare(a.Region, b.Region), compareVMs(a.VM, b.VM), cmp.Compare(a.Message, b.Message))
-	})
-	slices.SortFunc(r.Drift, func(a, b Drift) int {
-		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
-	})
-	slices.SortFunc(r.Notes, func(a, b Note) int {
-		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
-	})
 }
 
 func compareVMs(a, b VMRef) int {
@@ -77,7 +79,7 @@ func (p *PolicyStatus) count(vm VMRef, on VMPolicy) {
 	}
 }
 
-func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
+func (s *reporter) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 	out := VMStatus{VM: vm.ref}
 	pending, blocked := false, ""
 	for _, n := range vm.nics {
@@ -132,7 +134,7 @@ func (s *regionState) vmStatus(vm *vmState, dirty map[string]bool) VMStatus {
 }
 
 // reducedBy returns a direction in which the policy has rules for the VM and the VM allows fewer protocols than the policies do.
-func (s *regionState) reducedBy(vm *vmState, p *policy) (cloud.Direction, bool) {
+func (s *reporter) reducedBy(vm *vmState, p *policy) (cloud.Direction, bool) {
 	for _, n := range vm.nics {
 		if n.state != Guarded || s.frozen[n] != "" {
 			continue
@@ -156,7 +158,7 @@ func reducedWarning(d cloud.Direction) string {
 		strings.Join(names, ", ") + "."
 }
 
-func (s *regionState) vmRefusals(vm *vmState) []Refusal {
+func (s *reporter) vmRefusals(vm *vmState) []Refusal {
 	var out []Refusal
 	for _, p := range vm.policies {
 		if message := vm.keptMessage(p); message != "" {
@@ -184,7 +186,7 @@ func (s *regionState) vmRefusals(vm *vmState) []Refusal {
 }
 
 // drift lists what others changed on interfaces that we hold and groups that we own.
-func (s *regionState) drift() []Drift {
+func (s *reporter) drift() []Drift {
 	var out []Drift
 	lost := map[string]bool{}
 	for _, n := range s.nics {
@@ -236,7 +238,7 @@ func (s *regionState) drift() []Drift {
 const LostTags = "somebody changed the tags of our group "
 
 // lostTags reports whether a group that is not ours seems to have been: it has our kind of name, and nobody else's tags.
-func (s *regionState) lostTags(g *cloud.Group) bool {
+func (s *reporter) lostTags(g *cloud.Group) bool {
 	by := g.Tags[cloud.TagCluster]
 	return strings.HasPrefix(g.Name, cloud.NamePrefix) && (by == "" || by == s.in.ClusterID)
 }

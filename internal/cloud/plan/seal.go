@@ -142,7 +142,7 @@ func (s *region) judge(n *iface) {
 }
 
 // toSign marks tags of an interface as to be signed: by a value that is not there now.
-func (s *regionState) toSign(n *nic, tags map[string]string) {
+func (s *regional) toSign(n *nic, tags map[string]string) {
 	if s.in.Seal == nil {
 		return
 	}
@@ -153,7 +153,7 @@ func (s *regionState) toSign(n *nic, tags map[string]string) {
 }
 
 // sign signs the records of the interfaces that an operation tags, if it is marked by toSign.
-func (s *regionState) sign(op *cloud.Op, byID map[string]*nic) {
+func (s *regional) sign(op *cloud.Op, byID map[string]*nic) {
 	if _, marked := op.Tags[cloud.TagSignature]; !marked || op.Kind != cloud.OpTag || s.in.Seal == nil {
 		return
 	}
@@ -177,7 +177,7 @@ func (s *region) signatureSize(n *iface) int {
 func (s *region) recordSize(n *iface) int { return len(formerTags(n.former)) + s.signatureSize(n) }
 
 // load is how many interfaces are tagged by one call; 0 if any number is good.
-func (s *regionState) load() int {
+func (s *regional) load() int {
 	if s.in.Seal != nil {
 		return sealed
 	}
@@ -203,7 +203,7 @@ func unprovenMessage(n *iface, problem string) string {
 }
 
 // records counts the records of the region.
-func (s *regionState) records(out *Records) {
+func (s *reporter) records(out *Records) {
 	if s.in.Seal == nil {
 		return
 	}

@@ -10,7 +10,7 @@ const ruleDescription = "managed by Nephele"
 
 // emitter turns the design of one region into steps.
 type emitter struct {
-	*regionState
+	*regional
 	steps []Step
 	// stage is that of the next step.
 	stage int

@@ -66,7 +66,7 @@ func (s *regionState) leaveSurplus(c *class, held [][]cloud.Rule, message func()
 	surplus := s.surplus(c, held)
 	var left []unfitting
 	for _, u := range surplus {
-		if !s.in.Tighten[u.policy.ref.UID] || s.tightened[c.key] != nil {
+		if !s.options.Tighten[u.policy.ref.UID] || s.tightened[c.key] != nil {
 			left = append(left, u)
 		}
 	}

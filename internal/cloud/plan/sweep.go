@@ -143,7 +143,7 @@ func (s *region) walked(rules []*bound, service flow.Service, view *network) (al
 	if grouped {
 		key = append(append(key, "| "+s.snap.Region+"/"...), view.ID...)
 	}
-	r := s.in.recall
+	r := s.in.Recall
 	if known := r.walks[string(key)]; known != nil {
 		return known[0], known[1]
 	}
@@ -151,7 +151,7 @@ func (s *region) walked(rules []*bound, service flow.Service, view *network) (al
 	if named = all; grouped {
 		named = walk(matching, func(r *bound) addrset.Set { return r.blocks })
 	}
-	s.in.effort.spend(all.allowed.Len() + all.left.Len())
+	s.in.Effort.spend(all.allowed.Len() + all.left.Len())
 	r.room(all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len())
 	r.walks[string(key)] = &[2]walked{all, named}
 	return all, named

@@ -10,8 +10,11 @@ import (
 // regionState is what is wanted in a region, and what the attempts so far have ruled out; see settle.
 type regionState struct {
 	*region
-	nics  []*nic     // sorted by ID
-	order []*vmState // selected VMs, sorted by ID
+	lower   Lowerer
+	options options
+	memo    *memo
+	nics    []*nic     // sorted by ID
+	order   []*vmState // selected VMs, sorted by ID
 
 	byFormer map[string][]*nic // native group -> interfaces that natively belong to it
 	missed   map[string][]*nic // see region.missed
@@ -29,6 +32,16 @@ type regionState struct {
 	admission  *admission // if there are too few groups for all that is wanted
 	dependents dependents
 	design
+}
+
+// options are what decides about the target besides what is allowed.
+type options struct {
+	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not all of it does.
+	Tighten map[string]bool
+	// Dependents says what becomes of interfaces that are not ours and that depend on those that are guarded.
+	Dependents DependentsRule
+	// Lacks collects the numbers behind messages.
+	Lacks lacks
 }
 
 // nic is an interface and what is wanted of it. That is decided by each attempt of settle.
@@ -53,9 +66,9 @@ type vmState struct {
 }
 
 // newRegionState begins with what cannot be expressed or controlled at all.
-func newRegionState(r *region) *regionState {
+func newRegionState(r *region, lower Lowerer, o options) *regionState {
 	s := &regionState{
-		region: r, byFormer: map[string][]*nic{}, missed: map[string][]*nic{}, byHeld: map[string][]*nic{},
+		region: r, lower: lower, options: o, memo: newMemo(r.in.Recall), byFormer: map[string][]*nic{}, missed: map[string][]*nic{}, byHeld: map[string][]*nic{},
 		restrict: map[*nic][2]bool{}, literal: map[string]bool{}, refused: map[*nic]string{}, frozen: map[*nic]string{}, waiting: map[*nic]bool{},
 		dependents: dependents{unfollowed: map[string]string{}},
 	}

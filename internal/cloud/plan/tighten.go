@@ -36,7 +36,7 @@ type tightening struct {
 
 // tighten notes that the class is to allow what fits, if the policy asks for it.
 func (s *regionState) tighten(c *class, p *policy, message string) bool {
-	if !s.in.Tighten[p.ref.UID] || s.tightened[c.key] != nil {
+	if !s.options.Tighten[p.ref.UID] || s.tightened[c.key] != nil {
 		return false
 	}
 	if s.tightened == nil {
