@@ -9,6 +9,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
@@ -20,7 +21,7 @@ type Setting struct {
 	// Snapshots are the regions as they are before the first plan.
 	Snapshots []*cloud.Snapshot
 	// Failsafe are the flows that are allowed whatever policies say.
-	Failsafe []FailsafeFlow
+	Failsafe []intent.FailsafeFlow
 	// Provisional says that new groups will have other names when the plan is made to be applied.
 	Provisional bool
 }
@@ -191,7 +192,7 @@ func (d *Describer) rules(st Step, in []cloud.Rule) (out []DocumentRule) {
 		}
 		doc := DocumentRule{
 			Direction: r.Direction, Protocol: r.Match.Protocol, From: r.Match.From, To: r.Match.To, Peer: named.Peer.String(),
-			Failsafe: slices.ContainsFunc(d.Failsafe, func(f FailsafeFlow) bool { return f.allows(r) }), text: named.String(),
+			Failsafe: slices.ContainsFunc(d.Failsafe, func(f intent.FailsafeFlow) bool { return within(f, r) }), text: named.String(),
 		}
 		if name := d.names[r.Peer.GroupID]; name != "" {
 			doc.text += " (" + name + ")"
@@ -201,8 +202,8 @@ func (d *Describer) rules(st Step, in []cloud.Rule) (out []DocumentRule) {
 	return out
 }
 
-// allows reports whether all that the rule allows is among the flows.
-func (f FailsafeFlow) allows(r cloud.Rule) bool {
+// within reports whether all that the rule allows is among the flows.
+func within(f intent.FailsafeFlow, r cloud.Rule) bool {
 	return f.Direction == r.Direction && r.Peer.CIDR.IsValid() &&
 		(len(f.Services) == 0 || slices.ContainsFunc(f.Services, func(s flow.Service) bool { return s.Covers(flow.ServiceOf(r.Match)) })) &&
 		slices.ContainsFunc(f.Peers, func(p netip.Prefix) bool {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 // Outlook is what a plan would do to one VM, or to several.
@@ -57,7 +59,11 @@ func (p Plan) outlookOfGroups() map[groupName]groupOutlook {
 	for name, rules := range net {
 		var o groupOutlook
 		for key, n := range rules {
-			switch d := indexOf(key.Direction); {
+			d := 0
+			if key.Direction == cloud.Egress {
+				d = 1
+			}
+			switch {
 			case n > 0:
 				o.added[d]++
 			case n < 0:
@@ -70,7 +76,7 @@ func (p Plan) outlookOfGroups() map[groupName]groupOutlook {
 }
 
 // Outlooks returns what the plan of the result would do to each of its VMs.
-func (r *Result) Outlooks() map[VMRef]Outlook {
+func (r *Result) Outlooks() map[intent.VMRef]Outlook {
 	rules := r.Plan.outlookOfGroups()
 	edits := map[string]Step{} // the last edit of an interface
 	for _, s := range r.Plan.Steps {
@@ -78,7 +84,7 @@ func (r *Result) Outlooks() map[VMRef]Outlook {
 			edits[s.Scope.Region+"/"+s.Op.Target] = s
 		}
 	}
-	out := make(map[VMRef]Outlook, len(r.VMs))
+	out := make(map[intent.VMRef]Outlook, len(r.VMs))
 	for _, vm := range r.VMs {
 		o := Outlook{groups: map[groupName]groupOutlook{}}
 		for _, n := range vm.Interfaces {
@@ -94,9 +100,9 @@ func (r *Result) Outlooks() map[VMRef]Outlook {
 			_, edited := edits[vm.VM.Region+"/"+n.ID]
 			switch {
 			case !edited:
-			case n.State == Guarded:
+			case n.State == target.Guarded:
 				o.Guarded++
-			case n.State == Member:
+			case n.State == target.Member:
 				o.Members++
 			default:
 				o.Returned++

@@ -254,16 +254,3 @@ func (d Document) groups(ids []string) string {
 	}
 	return strings.Join(out, ", ")
 }
-
-func (r PolicyRef) String() string {
-	name := r.Name
-	if r.Namespace != "" {
-		name = r.Namespace + "/" + name
-	}
-	if name == "" {
-		name = r.UID
-	}
-	return fmt.Sprintf("%s %s", r.Kind, name)
-}
-
-func (r VMRef) String() string { return r.Region + "/" + r.ID }

@@ -75,15 +75,6 @@ type cohort struct {
 	at, next []string
 }
 
-var directions = [2]cloud.Direction{cloud.Ingress, cloud.Egress}
-
-func indexOf(d cloud.Direction) int {
-	if d == cloud.Ingress {
-		return 0
-	}
-	return 1
-}
-
 // may reports whether a cohort may be allowed the addresses for a service at this point of the plan. One that has to move by
 // one edit has what it had until then, and what it shall have from then on.
 func (c *cohort) may(i int, service flow.Service, addrs addrset.Set, groups []string) bool {
@@ -173,7 +164,7 @@ func NewSurvey(c Change) *Survey {
 		if s.Stay[k.interfaces[0].ID] {
 			k.end = k.now
 		}
-		for i := range directions {
+		for i := range flow.Directions() {
 			k.least[i], k.most[i] = k.now[i].Intersect(k.end[i]), k.now[i].Union(k.then[i])
 		}
 		k.free = s.Relabels && k.moves() && s.stable(k)
@@ -238,7 +229,7 @@ func (s *Survey) mix() {
 			rules, members *model.View
 			groups         []string
 		}{{s.from, s.to, k.from}, {s.to, s.to, k.from}, {s.to, s.from, k.to}} {
-			for i, d := range directions {
+			for i, d := range flow.Directions() {
 				k.most[i] = k.most[i].Union(model.Permit(m.rules.Rules(m.groups, d), func(p cloud.Peer) (addrset.Set, bool) {
 					if !s.Stable[p.GroupID] {
 						return addrset.Set{}, true
@@ -263,7 +254,7 @@ func (s *Survey) permit(rules, members *model.View, groups []string, network str
 		return p
 	}
 	s.stop()
-	for i, d := range directions {
+	for i, d := range flow.Directions() {
 		out[i] = model.Permit(rules.Rules(groups, d), func(p cloud.Peer) (addrset.Set, bool) { return members.Addresses(p, network) })
 	}
 	s.permits[key] = out
