@@ -2,6 +2,7 @@ package target
 
 import (
 	"cmp"
+	"encoding/binary"
 	"net/netip"
 	"slices"
 
@@ -60,7 +61,25 @@ func (s *Target) referable(c *Class, d cloud.Direction, f *forms) addrset.Set {
 	if len(more) == 0 {
 		return byClass
 	}
-	return byClass.Union(unionOf(more))
+	var key []byte // many classes ask for the same
+	for _, o := range more {
+		_, number := s.memo.Set(o.addrs)
+		key = binary.AppendVarint(key, int64(number))
+	}
+	unions := s.memory.unions[c.Network]
+	if unions == nil {
+		unions = map[string]addrset.Set{}
+		if s.memory.unions == nil {
+			s.memory.unions = map[*intent.Network]map[string]addrset.Set{}
+		}
+		s.memory.unions[c.Network] = unions
+	}
+	out, known := unions[string(key)]
+	if !known {
+		out = byClass.Union(unionOf(more))
+		unions[string(key)] = out
+	}
+	return out
 }
 
 func unionOf(candidates []candidate) addrset.Set {

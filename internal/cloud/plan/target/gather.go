@@ -185,6 +185,13 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 	slices.SortFunc(keys, func(a, b membershipGroup) int {
 		return cmp.Or(b2i(s.gathered[b])-b2i(s.gathered[a]), cmp.Compare(members[b].classes, members[a].classes), strings.Compare(a.key(), b.key()))
 	})
+	all := forms{}
+	for _, k := range keys {
+		all.trial = append(all.trial, s.trial(k, c.Network))
+	}
+	if len(keys) == 0 || !s.mayFit(c, c.Want, all) {
+		return false // not even if all of them cost no slot
+	}
 	f := forms{}
 	for i, k := range keys {
 		if first.Network == k.network && slices.Contains(first.VM.Groups, k.group) && s.hasSlot(first, len(s.memberships[first])) {

@@ -19,6 +19,8 @@ type memory struct {
 	crews   map[membershipGroup]*crew
 	// referable are the addresses that rules in a network can name by classes.
 	referable map[*intent.Network]addrset.Set
+	// unions are these together with other addresses, by the numbers of the latter.
+	unions map[*intent.Network]map[string]addrset.Set
 	// divisions are those of the addresses that are referable.
 	divisions map[*intent.Network]division
 	trials    map[trialKey]candidate
@@ -26,7 +28,7 @@ type memory struct {
 
 // reset forgets what belongs to an attempt.
 func (m *memory) reset() {
-	m.then, m.classes, m.covers, m.crews, m.referable, m.divisions, m.trials = nil, nil, nil, nil, nil, nil, nil
+	m.then, m.classes, m.covers, m.crews, m.referable, m.unions, m.divisions, m.trials = nil, nil, nil, nil, nil, nil, nil, nil
 }
 
 // thenAddrs returns the addresses that a reference to the group will mean.

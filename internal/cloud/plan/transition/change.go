@@ -110,11 +110,12 @@ type Survey struct {
 	cohorts  []*cohort          // sorted by network, groups before and groups after
 	cohortOf map[string]*cohort // by interface ID
 	permits  map[permitKey][2]flow.Permit
+	unions   model.Unions
 }
 
 // NewSurvey looks at a change.
 func NewSurvey(c Change) *Survey {
-	s := &Survey{Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, cohortOf: map[string]*cohort{}}
+	s := &Survey{Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, unions: model.Unions{}, cohortOf: map[string]*cohort{}}
 	wanted := make(map[string][]string, len(c.To.Interfaces))
 	for i := range c.To.Interfaces {
 		wanted[c.To.Interfaces[i].ID] = c.To.Interfaces[i].GroupIDs
@@ -254,8 +255,16 @@ func (s *Survey) permit(rules, members *model.View, groups []string, network str
 		return p
 	}
 	s.stop()
+	moment := network + " now"
+	switch members {
+	case s.to:
+		moment = network + " then"
+	case s.from:
+	default:
+		moment = network + " in the end"
+	}
 	for i, d := range flow.Directions() {
-		out[i] = model.Permit(rules.Rules(groups, d), func(p cloud.Peer) (addrset.Set, bool) { return members.Addresses(p, network) })
+		out[i] = s.unions.Permit(moment, rules.Rules(groups, d), func(p cloud.Peer) (addrset.Set, bool) { return members.Addresses(p, network) })
 	}
 	s.permits[key] = out
 	return out

@@ -1,12 +1,15 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
+	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
 )
 
 // causes finds the policies that steps are made for.
@@ -133,4 +136,80 @@ func (e *emitter) behind(c *target.Class, rules []cloud.Rule, v intent.Verdict) 
 		own = own || !found
 	}
 	return refsOf(policies), own
+}
+
+// explain says why the last step is made.
+func (e *emitter) explain(st transition.Step, byID map[string]*target.NIC) {
+	step := &e.steps[len(e.steps)-1]
+	step.Urgent = st.Urgent
+	key := st.Op.Target
+	if key == "" {
+		key = "+" + st.Op.Group.Name
+	}
+	switch st.Op.Kind {
+	case cloud.OpCreateGroup:
+		if g := e.ByKey[key]; g != nil {
+			step.Op.Reason = fmt.Sprintf("%s class, interfaces: %d", strings.ToLower(string(g.Class.State)), len(g.Class.NICs))
+			step.Policies = e.policiesOf(g.Class)
+		}
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
+		if describes(st.Op) {
+			step.Op.Reason = "only their descriptions"
+		}
+		if g := e.ByKey[key]; g != nil {
+			e.becauseOfRules(g.Class, st.Op.Rules)
+		}
+	case cloud.OpDeleteGroup:
+		step.Op.Reason = "no class needs it"
+	case cloud.OpTag, cloud.OpUntag:
+		step.Op.Reason = tagReason(st.Op)
+	case cloud.OpSetInterfaceGroups:
+		if n := byID[key]; n != nil {
+			step.Op.Reason = e.purpose(n)
+			step.Policies = e.policiesOf(n.Class)
+		}
+	}
+}
+
+// purpose is why the groups of an interface are set.
+func (e *emitter) purpose(n *target.NIC) string {
+	switch {
+	case n.State == target.Guarded && len(n.Ours) == 0 && e.Native(n):
+		return "take over with the rules of its own groups, because these refer to groups that others give up"
+	case n.State == target.Guarded && len(n.Ours) == 0:
+		return "take over"
+	case n.State == target.Guarded:
+		return "change class"
+	case len(n.Ours) > 0 && n.State == target.Untouched:
+		return "give back"
+	default:
+		return ""
+	}
+}
+
+// tagReason is why a tag is written or removed.
+func tagReason(op cloud.Op) string {
+	has := func(key string) bool {
+		for k := range op.Tags {
+			if strings.HasPrefix(k, key) {
+				return true
+			}
+		}
+		return false
+	}
+	switch tags := op.Kind == cloud.OpTag; {
+	case tags && has(cloud.TagClaim):
+		return "policies apply in this network"
+	case has(cloud.TagClaim):
+		return "nothing of ours is left in this network"
+	case tags && has(cloud.TagFormer):
+		return "remember its groups"
+	case tags && has(cloud.TagSignature):
+		return "sign what it remembers"
+	case has(cloud.TagFormer):
+		return "its groups are restored"
+	case has(cloud.TagPolicies):
+		return "which policies are in force"
+	}
+	return ""
 }

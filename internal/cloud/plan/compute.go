@@ -1,0 +1,76 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/report"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
+)
+
+// Compute plans for an account: the operations that bring the cloud from what was observed to what the policies want, or a safe
+// part of the way (Plan.Partial). What is wanted does not look at the way there, and the way is found by one checker.
+func Compute(in Input, lower target.Lowerer) (out *Result) {
+	defer func() {
+		switch r := recover(); r {
+		case nil:
+		case intent.Stopped{}:
+			out = &Result{Plan: Plan{Account: in.Account}, Stopped: true}
+		default:
+			panic(r)
+		}
+	}()
+	in.recall, in.effort, in.lacks = intent.NewRecall(), &intent.Effort{}, target.Lacks{}
+	if in.ClusterID == "" {
+		return &Result{
+			Plan:     Plan{Account: in.Account},
+			Refusals: []report.Refusal{{Message: "the controller has no cluster id, so it could not tell its own security groups from others"}},
+		}
+	}
+	if !in.effort.Within(in.allowed().round, func() { out = in.plan(lower) }) {
+		out = in.undecided(lower)
+	}
+	numberRefusals(in.lacks, out.Refusals)
+	in.advise(out, lower)
+	return out
+}
+
+// plan is Compute with marks in the messages about quotas.
+func (in Input) plan(lower target.Lowerer) *Result {
+	c := newPlanning(in, lower)
+	revision := c.revision()
+	out := &Result{Plan: Plan{Account: in.Account}}
+	for _, s := range c.routes(revision) {
+		steps, dirty, later := s.transit()
+		out.Plan.Steps = append(out.Plan.Steps, steps...)
+		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
+		out.add(report.Of(s.Target, dirty))
+	}
+	out.Policies = report.Tally(c.Policies, out.VMs)
+	out.Protection = report.ProtectionOf(c.targets())
+	out.sort()
+	return out
+}
+
+// revision identifies the policies, whatever the members of their groups, and whom they cannot reach for reasons that have nothing
+// to do with members: when that changes, policies come into force or go.
+func (c *planning) revision() string {
+	h := sha256.New()
+	for _, p := range c.Policies {
+		fmt.Fprintln(h, p.Ref, p.Stage, p.Tier, p.Priority, p.Problem)
+		for _, r := range p.Rules {
+			fmt.Fprintln(h, r.Index, r.Direction, r.Verdict, r.Services, r.Named, r.Groups, r.Blocks.Prefixes(), r.AppliedTo)
+		}
+	}
+	fmt.Fprintln(h, c.in.Failsafe, c.in.Modes)
+	for _, s := range c.regions {
+		for _, n := range s.NICs {
+			if n.Blocked != "" || n.Unproven != "" {
+				fmt.Fprintln(h, s.Snap.Region, n.ID)
+			}
+		}
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
+}
