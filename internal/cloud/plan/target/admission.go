@@ -17,7 +17,7 @@ import (
 
 // admission is what a region with too few groups makes of the policies.
 type admission struct {
-	*Target
+	of *Target
 	// others is how many groups there are whatever we do, limit how many of ours there may be in the end, and further how many of these the
 	// classes need besides one each.
 	others, limit, further int
@@ -88,7 +88,7 @@ func (c *Class) created() (n int) {
 
 // admit decides what there are groups for in the end. Whatever only passes on the way there is put aside meanwhile.
 func (s *Target) admit() {
-	a := &admission{Target: s, out: map[*VM][]*intent.Policy{}}
+	a := &admission{of: s, out: map[*VM][]*intent.Policy{}}
 	s.admission = a
 	defer a.putAside()()
 	a.countOthers()
@@ -109,7 +109,7 @@ func (a *admission) decide() {
 		switch {
 		case over <= 0:
 			return
-		case len(a.unlisted) < len(a.peers):
+		case len(a.of.unlisted) < len(a.peers):
 			a.squeeze += over
 		case slices.ContainsFunc(a.units, func(u *unit) bool { return !u.out }):
 			a.further += over
@@ -123,8 +123,8 @@ func (a *admission) decide() {
 // these need groups of their own, it is tried whether it takes fewer if the rules refer to their peers by group.
 func (a *admission) fewest(design func()) int {
 	design()
-	groups, peers := len(a.AllGroups()), slices.Clone(a.peers)
-	for _, c := range a.Classes {
+	groups, peers := len(a.of.AllGroups()), slices.Clone(a.peers)
+	for _, c := range a.of.Classes {
 		if len(c.Groups) > 1 && !c.frozen && c.NICs[0].VM != nil {
 			a.list(c.NICs[0].VM)
 		}
@@ -132,12 +132,12 @@ func (a *admission) fewest(design func()) int {
 	if len(a.peers) == len(peers) {
 		return groups
 	}
-	if design(); len(a.AllGroups()) < groups {
-		return len(a.AllGroups())
+	if design(); len(a.of.AllGroups()) < groups {
+		return len(a.of.AllGroups())
 	}
 	a.peers = peers
 	design()
-	return len(a.AllGroups())
+	return len(a.of.AllGroups())
 }
 
 // chooseAll makes a design of what there are groups for.
@@ -148,7 +148,7 @@ func (a *admission) chooseAll() {
 
 // putAside takes away what the region waits for, and returns what brings it back.
 func (a *admission) putAside() (bringBack func()) {
-	s := a.Target
+	s := a.of
 	restrict, waiting := maps.Clone(s.Restrict), s.Waiting
 	refused, frozen := map[*NIC]string{}, map[*NIC]string{}
 	for n := range waiting {
@@ -174,11 +174,11 @@ func (a *admission) putAside() (bringBack func()) {
 // countOthers counts the groups that are not ours to delete.
 func (a *admission) countOthers() {
 	kept := map[string]bool{}
-	for i := range a.Snap.Groups {
-		if g := &a.Snap.Groups[i]; !a.Owned(g) {
+	for i := range a.of.Snap.Groups {
+		if g := &a.of.Snap.Groups[i]; !a.of.Owned(g) {
 			a.others++
 			for _, r := range g.Rules {
-				if o := a.Groups[r.Peer.GroupID]; o != nil && a.Owned(o) && len(a.byHeld[o.ID]) == 0 && !kept[o.ID] {
+				if o := a.of.Groups[r.Peer.GroupID]; o != nil && a.of.Owned(o) && len(a.of.byHeld[o.ID]) == 0 && !kept[o.ID] {
 					kept[o.ID] = true
 					a.others++
 				}
@@ -189,9 +189,9 @@ func (a *admission) countOthers() {
 
 // peersByCost returns the address groups that rules in force name and that are worth a class, those with the fewest addresses first.
 func (a *admission) peersByCost() []string {
-	used, _ := a.usedPeers()
+	used, _ := a.of.usedPeers()
 	size := map[string]int{}
-	for _, vm := range a.Order {
+	for _, vm := range a.of.Order {
 		for _, g := range vm.Groups {
 			if !used[g] {
 				continue
@@ -208,28 +208,28 @@ func (a *admission) peersByCost() []string {
 
 // named has rules name the members of the first n peers by address.
 func (a *admission) named(n int) {
-	a.unlisted = map[string]bool{}
+	a.of.unlisted = map[string]bool{}
 	for _, g := range a.peers[:n] {
-		a.unlisted[g] = true
+		a.of.unlisted[g] = true
 	}
 }
 
 // design makes a design of what is admitted. It reports whether rules did not fit, so that it has to be made again.
 func (a *admission) design() (retry bool) {
-	a.MayStop()
-	a.decideStates()
-	a.formClasses()
-	a.matchGroups()
-	a.setTargets()
-	return a.lowerClasses()
+	a.of.MayStop()
+	a.of.decideStates()
+	a.of.formClasses()
+	a.of.matchGroups()
+	a.of.setTargets()
+	return a.of.lowerClasses()
 }
 
 // list has rules refer to the peers of a VM by group again, whatever the admission finds. It reports whether that is anything new.
 func (a *admission) list(vm *VM) (changed bool) {
 	for _, r := range vm.InForce() {
 		for _, g := range r.Groups {
-			if a.unlisted[g] {
-				delete(a.unlisted, g)
+			if a.of.unlisted[g] {
+				delete(a.of.unlisted, g)
 				changed = true
 			}
 			a.peers = slices.DeleteFunc(a.peers, func(o string) bool { return o == g })
@@ -259,8 +259,8 @@ func (a *admission) choose() {
 	}
 	a.named(n)
 	for _, g := range slices.Backward(a.peers[:n]) {
-		if delete(a.unlisted, g); !fits() {
-			a.unlisted[g] = true
+		if delete(a.of.unlisted, g); !fits() {
+			a.of.unlisted[g] = true
 		}
 	}
 }
@@ -270,13 +270,13 @@ func (a *admission) needed() int { return a.count() + a.further }
 
 // count returns how many groups what is admitted needs at least: one for each class, and those that interfaces hold that stay as they are.
 func (a *admission) count() (n int) {
-	a.MayStop()
-	refused, noted := maps.Clone(a.Refused), maps.Clone(a.Noted)
-	a.decideStates()
-	a.formClasses()
-	a.Refused, a.Noted = refused, noted
+	a.of.MayStop()
+	refused, noted := maps.Clone(a.of.Refused), maps.Clone(a.of.Noted)
+	a.of.decideStates()
+	a.of.formClasses()
+	a.of.Refused, a.of.Noted = refused, noted
 	held := map[string]bool{}
-	for _, c := range a.Classes {
+	for _, c := range a.of.Classes {
 		if !c.frozen {
 			n++
 			continue
@@ -290,9 +290,9 @@ func (a *admission) count() (n int) {
 
 // message says that there are too few groups, and the smallest quota that would do.
 func (a *admission) message() string {
-	needed, room := a.enough-a.others, max(a.Limits.GroupsPerRegion-a.others, 0)
+	needed, room := a.enough-a.others, max(a.of.Limits.GroupsPerRegion-a.others, 0)
 	text := fmt.Sprintf("no security group is left for it: all that is to be enforced in the region %s needs %s, and besides %s there is room for %d, because the quota is %d; "+
-		"a quota of %d groups would do", a.Snap.Region, count(needed, "group"), count(a.others, "other"), room, a.Limits.GroupsPerRegion, a.enough)
-	a.number(text, Lack{Quota: QuotaGroupsPerRegion, Needed: a.enough, Available: a.Limits.GroupsPerRegion, WouldDo: a.enough})
+		"a quota of %d groups would do", a.of.Snap.Region, count(needed, "group"), count(a.others, "other"), room, a.of.Limits.GroupsPerRegion, a.enough)
+	a.of.number(text, Lack{Quota: QuotaGroupsPerRegion, Needed: a.enough, Available: a.of.Limits.GroupsPerRegion, WouldDo: a.enough})
 	return text
 }

@@ -31,6 +31,7 @@ type Class struct {
 	rules    []cloud.Rule // of all groups
 	// gathers is set for what is no class by itself, but stands for all classes of members of an address group; see gathering.
 	Gathers bool
+	members membershipGroup // then
 	// frozen is set if its interfaces stay as they are.
 	frozen bool
 }
@@ -92,7 +93,7 @@ func (s *Target) Wanted(n *NIC) [2]flow.Permit {
 	return s.Decided(n.NIC, rules, profile)
 }
 
-// wantedNow is what the interface shall allow after this round.
+// wantedNow is what the interface shall allow, as far as it is not held.
 func (s *Target) wantedNow(n *NIC) [2]flow.Permit {
 	want := s.Wanted(n)
 	for i := range flow.Directions() {
@@ -113,10 +114,10 @@ func (s *Target) formClasses() {
 		if n.State == Untouched {
 			continue
 		}
-		key := s.classKey(n, used, native)
+		base := s.classKey(n, used, native) // one class in the end
+		key := base + s.heldKey(n)
 		c := byKey[key]
 		if c == nil {
-			base, _, _ := strings.Cut(key, restricted) // one class in the end
 			sum := sha256.Sum256([]byte(base))
 			c = &Class{key: key, Hash: hex.EncodeToString(sum[:6]), Network: n.Network, State: n.State, frozen: s.Frozen[n] != ""}
 			if n.State == Guarded {
@@ -176,9 +177,7 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 	return used, native
 }
 
-// restricted begins what tells interfaces apart that must not become wider in this round.
-const restricted = "|restricted "
-
+// classKey is the same for interfaces that are alike in the end.
 func (s *Target) classKey(n *NIC, used, native map[string]bool) string {
 	if s.Frozen[n] != "" {
 		return n.Network.ID + "|frozen " + strings.Join(n.GroupIDs, " ")
@@ -211,12 +210,15 @@ func (s *Target) classKey(n *NIC, used, native map[string]bool) string {
 	if open[0] || open[1] {
 		b.WriteString(s.KeptKey(n.NIC))
 	}
-	switch {
-	case s.Restrict[n] == [2]bool{}:
-	default:
-		fmt.Fprintf(&b, restricted+"%v %s", s.Restrict[n], strings.Join(n.GroupIDs, " "))
-	}
 	return b.String()
+}
+
+// heldKey tells interfaces of a class apart that are held at what they allow now; empty for those that are not.
+func (s *Target) heldKey(n *NIC) string {
+	if s.Restrict[n] == [2]bool{} || s.Frozen[n] != "" || n.State == Member {
+		return ""
+	}
+	return fmt.Sprintf("|held %v %s", s.Restrict[n], strings.Join(n.GroupIDs, " "))
 }
 
 // setTargets decides which groups every interface shall hold.

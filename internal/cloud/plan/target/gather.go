@@ -26,11 +26,6 @@ type membershipGroup struct {
 
 func (g membershipGroup) key() string { return "members|" + g.network.ID + "|" + g.group }
 
-// gathering is what a class gathers that does.
-func (c *Class) gathering() membershipGroup {
-	return membershipGroup{c.Network, strings.TrimPrefix(c.key, membershipGroup{c.Network, ""}.key())}
-}
-
 func (g membershipGroup) hash() string {
 	sum := sha256.Sum256([]byte(g.key()))
 	return hex.EncodeToString(sum[:6])
@@ -60,7 +55,7 @@ func (s *Target) formGatherings(used map[string]bool) {
 	}
 	slices.SortFunc(keys, func(a, b membershipGroup) int { return strings.Compare(a.key(), b.key()) })
 	for _, k := range keys {
-		c := &Class{key: k.key(), Hash: k.hash(), Network: k.network, State: Member, Gathers: true}
+		c := &Class{key: k.key(), Hash: k.hash(), Network: k.network, State: Member, Gathers: true, members: k}
 		for _, n := range members[k].nics {
 			if s.hasSlot(n, len(s.memberships[n])) {
 				c.NICs = append(c.NICs, n)
@@ -222,7 +217,7 @@ func (s *Target) disperse(c *Class, held [][]cloud.Rule) bool {
 		s.dispersed = map[membershipGroup]bool{}
 	}
 	for _, o := range in {
-		s.dispersed[o.gathering()] = true
+		s.dispersed[o.members] = true
 	}
 	return true
 }

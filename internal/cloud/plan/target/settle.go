@@ -36,7 +36,7 @@ func (s *Target) listAgain(c *Class) (changed bool) {
 	return s.admission.list(first.VM)
 }
 
-// await makes an interface stay as it is in this round.
+// await makes an interface stay as it is until others have changed.
 func (s *Target) await(n *NIC, message, what string) {
 	delete(s.Restrict, n)
 	s.Waiting[n] = true

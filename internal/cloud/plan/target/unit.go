@@ -26,15 +26,15 @@ const trials = 400
 // collect finds the units of which the admission consists, in the order in which they are admitted.
 func (a *admission) collect() {
 	known := map[string]*unit{}
-	for _, vm := range a.Order {
-		if a.In.Modes[vm.Ref] != intent.Enforce {
+	for _, vm := range a.of.Order {
+		if a.of.In.Modes[vm.Ref] != intent.Enforce {
 			continue
 		}
 		for _, p := range vm.Policies {
 			if vm.Left[p] != "" || !slices.ContainsFunc(vm.Effective, func(b *intent.Bound) bool { return b.Policy == p }) {
 				continue
 			}
-			inForce := a.InForce(vm.VM, p)
+			inForce := a.of.InForce(vm.VM, p)
 			key := fmt.Sprint(p.Ref.UID, inForce, vm.profile)
 			u := known[key]
 			if u == nil {
@@ -125,7 +125,7 @@ func (a *admission) admitFrom(from [][]*unit, fits func() bool, left *int) (any 
 // apply leaves out what is not admitted, and nothing else.
 func (a *admission) apply() {
 	for _, n := range a.still {
-		delete(a.Frozen, n)
+		delete(a.of.Frozen, n)
 	}
 	for vm, policies := range a.out {
 		for _, p := range policies {
@@ -147,15 +147,15 @@ func (a *admission) apply() {
 	for vm, policies := range a.out {
 		var free []*NIC
 		for _, n := range vm.NICs {
-			if a.Frozen[n] == "" {
+			if a.of.Frozen[n] == "" {
 				free = append(free, n)
 			}
 		}
 		for _, p := range policies {
-			a.leaveOut(vm, p, message)
+			a.of.leaveOut(vm, p, message)
 		}
 		for _, n := range free {
-			if a.Frozen[n] != "" {
+			if a.of.Frozen[n] != "" {
 				a.still = append(a.still, n)
 			}
 		}
