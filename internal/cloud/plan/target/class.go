@@ -96,7 +96,7 @@ func (s *Target) Wanted(n *NIC) [2]flow.Permit {
 // wantedNow is what the interface shall allow, as far as it is not held.
 func (s *Target) wantedNow(n *NIC) [2]flow.Permit {
 	want := s.Wanted(n)
-	for i := range flow.Directions() {
+	for i := range 2 {
 		if s.Restrict[n][i] {
 			want[i] = s.In.Recall.Kept(want[i].Intersect(s.Actual(n.GroupIDs, n.Network)[i]))
 		}

@@ -165,7 +165,7 @@ func NewSurvey(c Change) *Survey {
 		if s.Stay[k.interfaces[0].ID] {
 			k.end = k.now
 		}
-		for i := range flow.Directions() {
+		for i := range 2 {
 			k.least[i], k.most[i] = k.now[i].Intersect(k.end[i]), k.now[i].Union(k.then[i])
 		}
 		k.free = s.Relabels && k.moves() && s.stable(k)

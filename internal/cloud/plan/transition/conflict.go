@@ -57,7 +57,7 @@ type side struct {
 func (s *Survey) sides() (sides []*side) {
 	for _, k := range s.cohorts {
 		x := &side{cohort: k}
-		for i := range flow.Directions() {
+		for i := range 2 {
 			x.wider[i], x.narrower[i] = k.then[i].Minus(k.now[i]), k.now[i].Minus(k.then[i])
 		}
 		if len(x.wider[0])+len(x.wider[1])+len(x.narrower[0])+len(x.narrower[1]) > 0 {
@@ -77,7 +77,7 @@ func (s *Survey) meetings() []meeting {
 func (s *Survey) meet(wider, narrower []*side) (out []meeting) {
 	for _, x := range wider {
 		s.stop()
-		for i := range flow.Directions() {
+		for i := range 2 {
 			if len(x.wider[i]) == 0 {
 				continue
 			}
