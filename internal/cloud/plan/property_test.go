@@ -184,7 +184,9 @@ func (e *estate) disturb(f *fakeCloud, r *rand.Rand) (drifted map[int]bool, err 
 		if len(g.Rules) > 0 && r.IntN(2) == 0 {
 			op.Kind, op.Rules = cloud.OpRemoveRules, []cloud.Rule{pick(r, g.Rules)}
 		}
-		if slices.ContainsFunc(g.Rules, op.Rules[0].Same) == (op.Kind == cloud.OpRemoveRules) && len(g.Rules) < f.limits.RulesPerGroup {
+		full := f.clone().group(g.ID) // prefix lists count more than one rule
+		full.Rules = append(full.Rules, op.Rules...)
+		if slices.ContainsFunc(g.Rules, op.Rules[0].Same) == (op.Kind == cloud.OpRemoveRules) && len(g.Rules) < f.limits.RulesPerGroup && f.quota(full) == nil {
 			if err := f.apply(g.NetworkID, op); err != nil {
 				return nil, err
 			}
