@@ -14,7 +14,7 @@ import (
 // What a reader can hold in his head has an end. The numbers are those of code that is there: who comes near them divides a type or a
 // package, and whoever makes the largest one smaller lowers the number.
 const (
-	mostMethods = 204  // of one type, those of the types that it embeds from its own package included
+	mostMethods = 144  // of one type, those of the types that it embeds from its own package included
 	mostLines   = 8900 // of one package, without tests
 )
 

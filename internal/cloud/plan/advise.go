@@ -3,6 +3,10 @@ package plan
 import (
 	"cmp"
 	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/report"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 const (
@@ -20,9 +24,9 @@ const (
 // adviser finds out which quotas would do in one region, by planning with them.
 type adviser struct {
 	in      Input // with nothing but the region
-	lower   Lowerer
-	at      Region
-	refused map[VMRef]map[string]string // VM and UID of a policy -> message with a mark; UID "" for the VM itself
+	lower   target.Lowerer
+	at      intent.Observed
+	refused map[intent.VMRef]map[string]string // VM and UID of a policy -> message with a mark; UID "" for the VM itself
 	trials  map[[2]int]*trial
 	left    int // how many more may be made
 	// allowance is how much work all trials may still take together.
@@ -31,20 +35,20 @@ type adviser struct {
 
 // trial is what comes of quotas.
 type trial struct {
-	refused map[VMRef]map[string]string
+	refused map[intent.VMRef]map[string]string
 	// full is set if the region as a whole is refused, so that nothing of it is known.
 	full bool
 }
 
 // advise tells, in the place of the marks of messages, which quotas would do.
-func (in Input) advise(out *Result, lower Lowerer) {
+func (in Input) advise(out *Result, lower target.Lowerer) {
 	advisers := map[string]*adviser{}
 	allowance := in.allowed().advice
-	limits := map[string]Region{}
+	limits := map[string]intent.Observed{}
 	for _, r := range in.Regions {
 		limits[r.Snapshot.Region] = r
 		refused := out.refusedIn(r.Snapshot.Region)
-		a := &adviser{in: in, lower: lower, at: r, refused: map[VMRef]map[string]string{}, trials: map[[2]int]*trial{}, allowance: &allowance}
+		a := &adviser{in: in, lower: lower, at: r, refused: map[intent.VMRef]map[string]string{}, trials: map[[2]int]*trial{}, allowance: &allowance}
 		for vm, messages := range refused {
 			for uid, message := range messages {
 				if _, marked := lackingIn(message); marked {
@@ -58,7 +62,7 @@ func (in Input) advise(out *Result, lower Lowerer) {
 		if len(a.refused) == 0 {
 			continue
 		}
-		a.in.Regions = []Region{r}
+		a.in.Regions = []intent.Observed{r}
 		if a.left = min(triedQuotas, triedInterfaces/max(1, len(r.Snapshot.Interfaces))); in.Unadvised {
 			a.left = 0
 		}
@@ -67,8 +71,8 @@ func (in Input) advise(out *Result, lower Lowerer) {
 	if len(advisers) == 0 {
 		return
 	}
-	known := map[VMRef]remedy{}
-	tell := func(vm VMRef, uid string, message *string) (r remedy, l lacking, marked bool) {
+	known := map[intent.VMRef]remedy{}
+	tell := func(vm intent.VMRef, uid string, message *string) (r remedy, l target.Lacking, marked bool) {
 		if l, marked = lackingIn(*message); !marked {
 			return r, l, false
 		}
@@ -104,9 +108,9 @@ func (in Input) advise(out *Result, lower Lowerer) {
 }
 
 // refusedIn returns what is refused on the VMs of a region, with the messages.
-func (r *Result) refusedIn(region string) map[VMRef]map[string]string {
-	out := map[VMRef]map[string]string{}
-	add := func(vm VMRef, uid, message string) {
+func (r *Result) refusedIn(region string) map[intent.VMRef]map[string]string {
+	out := map[intent.VMRef]map[string]string{}
+	add := func(vm intent.VMRef, uid, message string) {
 		if vm.Region != region || message == "" {
 			return
 		}
@@ -139,26 +143,26 @@ func (a *adviser) try(rules, groups int) *trial {
 	r := a.at
 	r.Limits.RulesPerGroup, r.Limits.GroupsPerInterface = rules, groups
 	in := a.in
-	in.Regions = []Region{r}
+	in.Regions = []intent.Observed{r}
 	out := &Result{}
-	begun := in.effort.spent
-	if !in.effort.within(*a.allowance, func() {
+	begun := in.effort.Spent
+	if !in.effort.Within(*a.allowance, func() {
 		for _, s := range wanted(in, a.lower).regions {
-			s.statuses(out, nil)
+			out.add(report.Of(s.Target, nil))
 		}
 	}) {
 		a.left = 0
 		return nil
 	}
-	*a.allowance -= in.effort.spent - begun
+	*a.allowance -= in.effort.Spent - begun
 	region := r.Snapshot.Region
-	t := &trial{refused: out.refusedIn(region), full: slices.ContainsFunc(out.Refusals, func(x Refusal) bool { return x.Region == region && x.VM == VMRef{} })}
+	t := &trial{refused: out.refusedIn(region), full: slices.ContainsFunc(out.Refusals, func(x report.Refusal) bool { return x.Region == region && x.VM == intent.VMRef{} })}
 	a.trials[key] = t
 	return t
 }
 
 // fits reports whether nothing that is refused on the VM for want of room is with the quotas of the trial.
-func (a *adviser) fits(t *trial, vm VMRef) bool {
+func (a *adviser) fits(t *trial, vm intent.VMRef) bool {
 	if t.full {
 		return false
 	}
@@ -172,7 +176,7 @@ func (a *adviser) fits(t *trial, vm VMRef) bool {
 
 // besides is for what else than want of room something is refused with the quotas of the trial that is refused for want of room now; empty if
 // nothing is, or if there is want of room as well.
-func (a *adviser) besides(t *trial, vm VMRef) (why string) {
+func (a *adviser) besides(t *trial, vm intent.VMRef) (why string) {
 	for _, uid := range sortedKeys(t.refused[vm]) {
 		message := t.refused[vm][uid]
 		if _, marked := lackingIn(message); marked || t.full {
@@ -186,19 +190,19 @@ func (a *adviser) besides(t *trial, vm VMRef) (why string) {
 }
 
 // lacking is what is lacking on a VM. What all of its policies need was told each time one was left out; it begins with the least of that.
-func (t *trial) lacking(vm VMRef) (out lacking) {
+func (t *trial) lacking(vm intent.VMRef) (out target.Lacking) {
 	for _, message := range t.refused[vm] {
 		l, marked := lackingIn(message)
 		if !marked {
 			continue
 		}
-		if out.all == 0 || 0 < l.all && l.all < out.all {
-			out.all = l.all
+		if out.All == 0 || 0 < l.All && l.All < out.All {
+			out.All = l.All
 		}
-		if out.total == 0 || 0 < l.total && l.total < out.total {
-			out.total = l.total
+		if out.Total == 0 || 0 < l.Total && l.Total < out.Total {
+			out.Total = l.Total
 		}
-		out.groups = max(out.groups, l.groups)
+		out.Groups = max(out.Groups, l.Groups)
 	}
 	return out
 }
@@ -212,15 +216,15 @@ func (a *adviser) most(groups int) int {
 }
 
 // remedy finds the smallest quota with which everything fits on the VM.
-func (a *adviser) remedy(vm VMRef) remedy {
+func (a *adviser) remedy(vm intent.VMRef) remedy {
 	limits := a.at.Limits
 	l := (&trial{refused: a.refused}).lacking(vm)
-	for groups := limits.GroupsPerInterface + 1; groups <= min(l.groups, mostGroups) && limits.RulesPerGroup <= a.most(groups); groups++ {
+	for groups := limits.GroupsPerInterface + 1; groups <= min(l.Groups, mostGroups) && limits.RulesPerGroup <= a.most(groups); groups++ {
 		if t := a.try(limits.RulesPerGroup, groups); t != nil && a.fits(t, vm) {
 			return remedy{groups: groups}
 		}
 	}
-	if l.total > cmp.Or(limits.RulesPerInterface, triedRules) {
+	if l.Total > cmp.Or(limits.RulesPerInterface, triedRules) {
 		return remedy{none: limits.RulesPerInterface > 0}
 	}
 	out := a.search(vm, l)
@@ -231,7 +235,7 @@ func (a *adviser) remedy(vm VMRef) remedy {
 }
 
 // search finds the smallest quota of rules per group.
-func (a *adviser) search(vm VMRef, l lacking) (out remedy) {
+func (a *adviser) search(vm intent.VMRef, l target.Lacking) (out remedy) {
 	low, high, most := a.at.Limits.RulesPerGroup, 0, a.most(a.at.Limits.GroupsPerInterface)
 	for step := 1; high == 0; step *= 2 {
 		if low >= most {
@@ -241,7 +245,7 @@ func (a *adviser) search(vm VMRef, l lacking) (out remedy) {
 			}
 			return out
 		}
-		next := min(max(l.all, low+step), most)
+		next := min(max(l.All, low+step), most)
 		t := a.try(next, a.at.Limits.GroupsPerInterface)
 		switch {
 		case t == nil:
@@ -270,11 +274,11 @@ func (a *adviser) search(vm VMRef, l lacking) (out remedy) {
 }
 
 // pair looks for quotas of rules per group and of groups per interface that would do together, those next to the present ones first.
-func (a *adviser) pair(vm VMRef, l lacking, out *remedy) {
+func (a *adviser) pair(vm intent.VMRef, l target.Lacking, out *remedy) {
 	present, tried := a.at.Limits.GroupsPerInterface, 0
 	for distance := 1; distance < mostGroups; distance++ {
 		for _, groups := range []int{present + distance, present - distance} {
-			if groups < 1 || groups > mostGroups || groups*a.most(groups) < l.total || tried == triedPairs {
+			if groups < 1 || groups > mostGroups || groups*a.most(groups) < l.Total || tried == triedPairs {
 				continue
 			}
 			tried++
@@ -288,21 +292,21 @@ func (a *adviser) pair(vm VMRef, l lacking, out *remedy) {
 
 // alone returns the smallest quota of which a trial has shown that one of several policies that are refused on a VM fits with it, and that it does not
 // with the next smaller one.
-func (a *adviser) alone(vm VMRef, uid string, all remedy) int {
+func (a *adviser) alone(vm intent.VMRef, uid string, all remedy) int {
 	l, _ := lackingIn(a.refused[vm][uid])
-	if all.groups > 0 || all.rules == 0 && !all.none || len(a.refused[vm]) < 2 || l.rules <= a.at.Limits.RulesPerGroup || all.rules > 0 && l.rules >= all.rules {
+	if all.groups > 0 || all.rules == 0 && !all.none || len(a.refused[vm]) < 2 || l.Rules <= a.at.Limits.RulesPerGroup || all.rules > 0 && l.Rules >= all.rules {
 		return 0
 	}
-	if l.rules > a.most(a.at.Limits.GroupsPerInterface) {
+	if l.Rules > a.most(a.at.Limits.GroupsPerInterface) {
 		return 0
 	}
 	groups := a.at.Limits.GroupsPerInterface
-	t, less := a.try(l.rules, groups), a.try(l.rules-1, groups)
-	if l.rules-1 == a.at.Limits.RulesPerGroup {
+	t, less := a.try(l.Rules, groups), a.try(l.Rules-1, groups)
+	if l.Rules-1 == a.at.Limits.RulesPerGroup {
 		less = &trial{refused: a.refused}
 	}
 	if t == nil || less == nil || t.full || t.refused[vm][uid] != "" || less.refused[vm][uid] == "" {
 		return 0
 	}
-	return l.rules
+	return l.Rules
 }

@@ -1,228 +1,76 @@
 package plan
 
 import (
-	"slices"
-	"strings"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
 
-	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
-	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/report"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
-// computation is one call of Compute.
-type computation struct {
-	in            Input
-	lower         Lowerer
-	policies      []*policy
-	addressGroups map[string]*v1beta2.AddressGroup
-	observed      map[string]bool // regions
-	regions       []*regionState
-}
-
-// stopped is what the computation panics with if nobody wants its result any more. It never leaves Compute.
-type stopped struct{}
-
-// mayStop ends the computation if nobody wants its result any more.
-func (c *computation) mayStop() {
-	if c.in.Stop != nil && c.in.Stop() {
-		panic(stopped{})
+// Compute plans for an account: the operations that bring the cloud from what was observed to what the policies want, or a safe
+// part of the way (Plan.Partial). What is wanted does not look at the way there, and the way is found by one checker.
+func Compute(in Input, lower target.Lowerer) (out *Result) {
+	defer func() {
+		switch r := recover(); r {
+		case nil:
+		case intent.Stopped{}:
+			out = &Result{Plan: Plan{Account: in.Account}, Stopped: true}
+		default:
+			panic(r)
+		}
+	}()
+	in.recall, in.effort, in.lacks = intent.NewRecall(), &intent.Effort{}, target.Lacks{}
+	if in.ClusterID == "" {
+		return &Result{
+			Plan:     Plan{Account: in.Account},
+			Refusals: []report.Refusal{{Message: "the controller has no cluster id, so it could not tell its own security groups from others"}},
+		}
 	}
+	if !in.effort.Within(in.allowed().round, func() { out = in.plan(lower) }) {
+		out = in.undecided(lower)
+	}
+	numberRefusals(in.lacks, out.Refusals)
+	in.advise(out, lower)
+	return out
 }
 
-// wanted is the computation of what is wanted in the end, whatever the way there.
-func wanted(in Input, lower Lowerer) *computation {
-	c := newComputation(in, lower)
+// plan is Compute with marks in the messages about quotas.
+func (in Input) plan(lower target.Lowerer) *Result {
+	c := newPlanning(in, lower)
+	revision := c.revision()
+	out := &Result{Plan: Plan{Account: in.Account}}
+	for _, s := range c.routes(revision) {
+		steps, dirty, later := s.transit()
+		out.Plan.Steps = append(out.Plan.Steps, steps...)
+		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
+		out.add(report.Of(s.Target, dirty))
+	}
+	out.Policies = report.Tally(c.Policies, out.VMs)
+	out.Protection = report.ProtectionOf(c.targets())
+	out.sort()
+	return out
+}
+
+// revision identifies the policies, whatever the members of their groups, and whom they cannot reach for reasons that have nothing
+// to do with members: when that changes, policies come into force or go.
+func (c *planning) revision() string {
+	h := sha256.New()
+	for _, p := range c.Policies {
+		fmt.Fprintln(h, p.Ref, p.Stage, p.Tier, p.Priority, p.Problem)
+		for _, r := range p.Rules {
+			fmt.Fprintln(h, r.Index, r.Direction, r.Verdict, r.Services, r.Named, r.Groups, r.Blocks.Prefixes(), r.AppliedTo)
+		}
+	}
+	fmt.Fprintln(h, c.in.Failsafe, c.in.Modes)
 	for _, s := range c.regions {
-		s.settle()
-	}
-	return c
-}
-
-// newComputation finds out what applies to whom.
-func newComputation(in Input, lower Lowerer) *computation {
-	c := &computation{in: in, lower: lower, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{}}
-	for _, g := range in.AddressGroups {
-		c.addressGroups[g.Name] = g
-	}
-	c.policies = parsePolicies(in.Policies, lower)
-	c.findMissingGroups()
-	c.observeRegions()
-	c.bindVMs()
-	return c
-}
-
-func (c *computation) observeRegions() {
-	for _, r := range c.in.Regions {
-		c.observed[r.Snapshot.Region] = true
-	}
-	for _, r := range c.in.Regions {
-		c.regions = append(c.regions, newRegionState(c, r))
-	}
-	slices.SortFunc(c.regions, func(a, b *regionState) int { return strings.Compare(a.snap.Region, b.snap.Region) })
-}
-
-// findMissingGroups refuses policies whose address groups have not arrived: without them a rule would mean something else.
-func (c *computation) findMissingGroups() {
-	for _, p := range c.policies {
-		for _, r := range p.rules {
-			for _, g := range r.groups {
-				if c.addressGroups[g] == nil && p.problem == "" {
-					p.problem = "the address group " + g + " is not known yet"
-				}
+		for _, n := range s.NICs {
+			if n.Blocked != "" || n.Unproven != "" {
+				fmt.Fprintln(h, s.Snap.Region, n.ID)
 			}
 		}
 	}
-}
-
-// bindVMs finds out which rules apply to which VMs, and which address groups they belong to.
-func (c *computation) bindVMs() {
-	byRegion := map[string]*regionState{}
-	for _, s := range c.regions {
-		byRegion[s.snap.Region] = s
-	}
-	find := func(m *v1beta2.GroupMember) *vmState {
-		if m.ExternalEntity == nil {
-			return nil
-		}
-		ref, ok := c.in.Entities[EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}]
-		if s := byRegion[ref.Region]; ok && s != nil {
-			return s.vms[ref.ID]
-		}
-		return nil
-	}
-	for _, s := range c.regions {
-		s.selectVMs()
-	}
-	for _, name := range sortedKeys(c.addressGroups) {
-		for i := range c.addressGroups[name].GroupMembers {
-			if vm := find(&c.addressGroups[name].GroupMembers[i]); vm != nil {
-				if k := len(vm.groups); k == 0 || vm.groups[k-1] != name {
-					vm.groups = append(vm.groups, name)
-				}
-			}
-		}
-	}
-	c.applyRules(find)
-	for _, s := range c.regions {
-		for _, vm := range s.order {
-			for _, p := range vm.policies {
-				if message := vm.left[p]; message != "" {
-					s.leaveOut(vm, p, message)
-				}
-			}
-		}
-	}
-}
-
-// applyRules gives every VM the rules that apply to it.
-func (c *computation) applyRules(find func(*v1beta2.GroupMember) *vmState) {
-	rulesOf := map[string][]*rule{}
-	for _, p := range c.policies {
-		for _, r := range p.rules {
-			for _, g := range r.appliedTo {
-				rulesOf[g] = append(rulesOf[g], r)
-			}
-		}
-	}
-	hits := map[*vmState]map[*rule]*bound{}
-	for _, g := range c.in.AppliedToGroups {
-		for i := range g.GroupMembers {
-			m := &g.GroupMembers[i]
-			vm := find(m)
-			if vm == nil {
-				continue
-			}
-			if hits[vm] == nil {
-				hits[vm] = map[*rule]*bound{}
-			}
-			for _, r := range rulesOf[g.Name] {
-				bind(hits[vm], r, m)
-			}
-		}
-	}
-	for vm, rules := range hits {
-		vm.apply(rules)
-	}
-}
-
-// bind makes the rule apply, and resolves its named ports with those of the member.
-func bind(rules map[*rule]*bound, r *rule, m *v1beta2.GroupMember) {
-	b := rules[r]
-	if b == nil {
-		b = &bound{rule: r, services: r.services, any: r.matchesAny()}
-		rules[r] = b
-	}
-	for _, named := range r.named {
-		for _, p := range m.Ports {
-			protocol := p.Protocol
-			if protocol == "" {
-				protocol = v1beta2.ProtocolTCP
-			}
-			number := map[v1beta2.Protocol]int{v1beta2.ProtocolTCP: cloud.TCP, v1beta2.ProtocolUDP: cloud.UDP}[protocol]
-			if p.Name != named.name || named.protocol != "" && named.protocol != protocol || number == 0 {
-				continue
-			}
-			b.resolved = true
-			s := flow.Service{Protocol: number, From: uint16(p.Port), To: uint16(p.Port)}
-			if !slices.Contains(b.services, s) {
-				b.services = append(slices.Clip(b.services), s)
-			}
-		}
-	}
-}
-
-// apply sets what applies to the VM, and leaves out what cannot be expressed for it.
-func (vm *vmState) apply(rules map[*rule]*bound) {
-	for _, b := range rules {
-		vm.applied = append(vm.applied, b)
-	}
-	slices.SortFunc(vm.applied, func(a, b *bound) int { return a.number - b.number })
-	for _, b := range vm.applied {
-		if !slices.Contains(vm.policies, b.policy) {
-			vm.policies = append(vm.policies, b.policy)
-		}
-		if len(b.named) > 0 && !b.resolved && vm.left[b.policy] == "" {
-			vm.left[b.policy] = "named port \"" + b.named[0].name + "\" is not a port of this VM's entity"
-		}
-	}
-	slices.SortFunc(vm.policies, comparePolicies)
-	for _, p := range vm.policies {
-		if p.problem != "" {
-			vm.left[p] = p.problem
-		}
-	}
-}
-
-// selectVMs makes the VMs that have an entity known, with their interfaces.
-func (s *regionState) selectVMs() {
-	entities := map[string][]EntityRef{}
-	for e, ref := range s.in.Entities {
-		if ref.Region == s.snap.Region {
-			entities[ref.ID] = append(entities[ref.ID], e)
-		}
-	}
-	byVM := map[string][]*nic{}
-	for _, n := range s.nics {
-		if n.VMID != "" {
-			byVM[n.VMID] = append(byVM[n.VMID], n)
-		}
-	}
-	for i := range s.snap.VMs {
-		v := &s.snap.VMs[i]
-		if len(entities[v.ID]) == 0 {
-			continue
-		}
-		vm := &vmState{
-			ref: VMRef{s.snap.Region, v.ID}, vm: v, entities: entities[v.ID], nics: byVM[v.ID],
-			left: map[*policy]string{}, kept: map[*policy]string{},
-		}
-		position := func(n *nic) int { return slices.Index(v.Interfaces, n.ID) }
-		slices.SortStableFunc(vm.nics, func(a, b *nic) int { return position(a) - position(b) })
-		for _, n := range vm.nics {
-			n.vm = vm
-		}
-		s.vms[v.ID] = vm
-		s.order = append(s.order, vm)
-	}
-	slices.SortFunc(s.order, func(a, b *vmState) int { return strings.Compare(a.ref.ID, b.ref.ID) })
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
 }

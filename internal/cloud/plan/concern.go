@@ -32,7 +32,7 @@ func Concern(all []Drift, s *cloud.Snapshot, vms []VMStatus) {
 	for _, vm := range vms {
 		if vm.VM.Region == s.Region {
 			for _, p := range vm.Policies {
-				policies[vm.VM.ID] = append(policies[vm.VM.ID], p.short())
+				policies[vm.VM.ID] = append(policies[vm.VM.ID], p.Short())
 			}
 		}
 	}

@@ -1,12 +1,17 @@
 package plan
 
-import "math"
+import (
+	"math"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
+)
 
 // Effort returns the work of planning.
 func (in Input) Effort(lower Lowerer) int {
-	in.recall, in.effort = newRecall(), &effort{most: math.MaxInt}
+	in.recall, in.effort, in.lacks = intent.NewRecall(), &intent.Effort{Most: math.MaxInt}, target.Lacks{}
 	in.plan(lower)
-	return in.effort.spent
+	return in.effort.Spent
 }
 
 // Allowing bounds the work of planning.

@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"cmp"
-
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
@@ -13,10 +13,10 @@ import (
 // the calls that create, and say what something was created for; nothing is ever written for their sake alone.
 func (e *emitter) label(step *Step) {
 	op := &step.Op
-	g := e.byKey[e.keyOfGroup(step.Network, *op)]
+	g := e.ByKey[e.keyOfGroup(step.Network, *op)]
 	switch op.Kind {
 	case cloud.OpCreateGroup:
-		if _, taken := op.Group.Tags[cloud.TagName]; !taken && len(op.Group.Tags) < e.limits.TagsPerResource {
+		if _, taken := op.Group.Tags[cloud.TagName]; !taken && len(op.Group.Tags) < e.Limits.TagsPerResource {
 			op.Group.Tags[cloud.TagName] = signs.NameTag(namesOf(step.Policies))
 		}
 	case cloud.OpAddRules, cloud.OpReplaceRules:
@@ -27,7 +27,7 @@ func (e *emitter) label(step *Step) {
 			case g == nil:
 				r.Description = signs.Description("", "", 0)
 			default:
-				r.Description = e.description(g.class, *r)
+				r.Description = e.description(g.Class, *r)
 			}
 		}
 	}
@@ -39,7 +39,7 @@ func (e *emitter) keyOfGroup(network string, op cloud.Op) string {
 	if op.Target != "" {
 		return op.Target
 	}
-	if id := model.PlannedGroupID + network + "/" + op.Group.Name; e.byKey[id] != nil {
+	if id := model.PlannedGroupID + network + "/" + op.Group.Name; e.ByKey[id] != nil {
 		return id
 	}
 	return "+" + op.Group.Name
@@ -48,47 +48,39 @@ func (e *emitter) keyOfGroup(network string, op cloud.Op) string {
 func namesOf(refs []PolicyRef) []string {
 	out := make([]string, len(refs))
 	for i, r := range refs {
-		out[i] = r.short()
+		out[i] = r.Short()
 	}
 	return out
 }
 
-// short is the name without the kind.
-func (r PolicyRef) short() string {
-	if r.Namespace == "" {
-		return cmp.Or(r.Name, r.UID)
-	}
-	return r.Namespace + "/" + r.Name
-}
-
 // description names the first rule of a policy that asks for a rule of a class, and counts the others.
-func (e *emitter) description(c *class, r cloud.Rule) string {
+func (e *emitter) description(c *target.Class, r cloud.Rule) string {
 	asking := e.asking(c, r)
 	if len(asking) == 0 {
-		if c.state != Guarded || c.gathers {
+		if c.State != Guarded || c.Gathers {
 			return signs.Description("", "", 0)
 		}
 		return signs.Native
 	}
 	first := asking[0]
-	if first.policy.ref == (PolicyRef{}) {
-		return signs.Failsafe(e.in.Account)
+	if first.Policy.Ref == (PolicyRef{}) {
+		return signs.Failsafe(e.In.Account)
 	}
-	return signs.Description(first.policy.ref.short(), first.name, len(asking)-1)
+	return signs.Description(first.Policy.Ref.Short(), first.Name, len(asking)-1)
 }
 
 // asking returns the rules of policies that allow some of what a rule of a class allows, in the order of evaluation.
-func (e *emitter) asking(c *class, r cloud.Rule) (out []*bound) {
-	if c.gathers || c.state != Guarded || c.nics[0].vm == nil {
+func (e *emitter) asking(c *target.Class, r cloud.Rule) (out []*intent.Bound) {
+	if c.Gathers || c.State != Guarded || c.NICs[0].VM == nil {
 		return nil
 	}
 	service := flow.ServiceOf(r.Match)
-	_, then, known := e.addresses(r.Peer, c.network)
-	for _, b := range c.nics[0].vm.effective {
-		if b.direction != r.Direction || b.verdict != allow && b.verdict != grant || !b.concerns(service) {
+	_, then, known := e.Addresses(r.Peer, c.Network)
+	for _, b := range c.NICs[0].VM.Effective {
+		if b.Direction != r.Direction || b.Verdict != intent.Allow && b.Verdict != intent.Grant || !b.Concerns(service) {
 			continue
 		}
-		if !known || then.Empty() || e.peerAddrs(b.rule, c.network).Overlaps(then) {
+		if !known || then.Empty() || e.PeerAddrs(b, c.Network).Overlaps(then) {
 			out = append(out, b)
 		}
 	}

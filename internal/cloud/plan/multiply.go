@@ -6,6 +6,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 // manyRules is how many rules by address for the same traffic want a reason.
@@ -13,8 +15,8 @@ const manyRules = 4
 
 // multiplied says why there are more rules by address than policies ask for: what another policy takes out of a block leaves pieces, each of
 // which needs a rule. It is empty if there is no such reason.
-func (e *emitter) multiplied(c *class, rules []cloud.Rule) string {
-	if c.nics[0].vm == nil {
+func (e *emitter) multiplied(c *target.Class, rules []cloud.Rule) string {
+	if c.NICs[0].VM == nil {
 		return ""
 	}
 	type traffic struct {
@@ -36,18 +38,18 @@ func (e *emitter) multiplied(c *class, rules []cloud.Rule) string {
 		}
 		service := flow.ServiceOf(r.Match)
 		asked, allowed := 0, addrset.Set{}
-		for _, b := range c.nics[0].vm.effective {
-			if b.direction == r.Direction && (b.verdict == allow || b.verdict == grant) && b.concerns(service) {
-				addrs := e.peerAddrs(b.rule, c.network)
+		for _, b := range c.NICs[0].VM.Effective {
+			if b.Direction == r.Direction && (b.Verdict == intent.Allow || b.Verdict == intent.Grant) && b.Concerns(service) {
+				addrs := e.PeerAddrs(b, c.Network)
 				asked, allowed = asked+len(addrs.Prefixes()), allowed.Union(addrs)
 			}
 		}
 		if n <= asked {
 			continue
 		}
-		for _, b := range c.nics[0].vm.effective {
-			taken := e.peerAddrs(b.rule, c.network).Intersect(allowed)
-			if b.direction != r.Direction || b.verdict != drop || !b.concerns(service) || taken.Empty() {
+		for _, b := range c.NICs[0].VM.Effective {
+			taken := e.PeerAddrs(b, c.Network).Intersect(allowed)
+			if b.Direction != r.Direction || b.Verdict != intent.Drop || !b.Concerns(service) || taken.Empty() {
 				continue
 			}
 			var blocks []string
@@ -58,7 +60,7 @@ func (e *emitter) multiplied(c *class, rules []cloud.Rule) string {
 				}
 				blocks = append(blocks, p.String())
 			}
-			return fmt.Sprintf("%d rules for %s, because %s takes out %s", n, r.Match, b.policy.ref.short(), Listed(blocks, false))
+			return fmt.Sprintf("%d rules for %s, because %s takes out %s", n, r.Match, b.Policy.Ref.Short(), Listed(blocks, false))
 		}
 	}
 	return ""

@@ -1,8 +1,13 @@
 package plan
 
 import (
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/report"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 // The names of the layers below that are part of what Compute takes and gives.
@@ -15,4 +20,126 @@ type (
 	Traffic = flow.Traffic
 	// Cell is the part of Traffic for one service.
 	Cell = flow.Cell
+
+	// EntityRef names an ExternalEntity.
+	EntityRef = intent.EntityRef
+	// VMRef names a VM of the account.
+	VMRef = intent.VMRef
+	// InterfaceKey names an interface of the account.
+	InterfaceKey = intent.InterfaceKey
+	// NetworkKey names a network that the account sees.
+	NetworkKey = intent.NetworkKey
+	// PolicyRef names a policy and its version.
+	PolicyRef = intent.PolicyRef
+	// Region is what is known of one region.
+	Region = intent.Observed
+	// Mode says what may be done to the interfaces of a VM.
+	Mode = intent.Mode
+	// FailsafeFlow is traffic that VMs with policies are always allowed.
+	FailsafeFlow = intent.FailsafeFlow
+	// Seal signs the records of one account, and checks them.
+	Seal = intent.Seal
+	// Note is a remark about an object.
+	Note = intent.Note
+
+	// Lowerer is the part of the compilation that depends on the cloud.
+	Lowerer = target.Lowerer
+	// Quota is what bounds the rules of an interface.
+	Quota = target.Quota
+	// Shortage is a quota that a set of rules exceeds.
+	Shortage = target.Shortage
+	// InterfaceState is our relation to an interface.
+	InterfaceState = target.InterfaceState
+	// Dependents says what becomes of interfaces that depend on guarded ones.
+	Dependents = target.Dependents
+	// DependentsRule is the answer of an account.
+	DependentsRule = target.DependentsRule
+	// Cut is what an interface that is not ours loses.
+	Cut = target.Cut
+	// Lack is a quota that does not suffice, in numbers.
+	Lack = target.Lack
+
+	// VMStatus says what applies to one VM.
+	VMStatus = report.VMStatus
+	// VMPolicy is the state of one policy on one VM.
+	VMPolicy = report.VMPolicy
+	// InterfaceStatus is the state of one interface when the plan is done.
+	InterfaceStatus = report.InterfaceStatus
+	// PolicyStatus is the state of one policy in the account.
+	PolicyStatus = report.PolicyStatus
+	// FailedVM is a VM on which a policy is refused.
+	FailedVM = report.FailedVM
+	// Refusal is something that cannot be done as wanted.
+	Refusal = report.Refusal
+	// Drift is a change that somebody else made.
+	Drift = report.Drift
+	// Records counts the records of former groups.
+	Records = report.Records
+	// Unproven is an interface that we hold without knowing what it had before.
+	Unproven = report.Unproven
+	// Protection says which interfaces policies guard.
+	Protection = report.Protection
+	// InterfaceRef names a network interface of a VM.
+	InterfaceRef = report.InterfaceRef
+	// Brake says how much of an account may change at once without a confirmation.
+	Brake = report.Brake
+	// Waiting is a change that waits for a confirmation.
+	Waiting = report.Waiting
 )
+
+// The modes.
+const (
+	Enforce    = intent.Enforce
+	Planned    = intent.Planned
+	Braked     = intent.Braked
+	Released   = intent.Released
+	BreakGlass = intent.BreakGlass
+)
+
+// The states of an interface.
+const (
+	Untouched = target.Untouched
+	Member    = target.Member
+	Guarded   = target.Guarded
+)
+
+// What becomes of interfaces that depend on guarded ones.
+const (
+	RefuseDependents = target.RefuseDependents
+	FollowDependents = target.FollowDependents
+	CutDependents    = target.CutDependents
+)
+
+// The quotas that a Lack can be about.
+const (
+	QuotaRulesPerGroup      = target.QuotaRulesPerGroup
+	QuotaGroupsPerInterface = target.QuotaGroupsPerInterface
+	QuotaGroupsPerRegion    = target.QuotaGroupsPerRegion
+)
+
+// LostTags begins the message about a group of ours whose tags were changed.
+const LostTags = report.LostTags
+
+// SealKeySize is the length of a key of a Seal.
+const SealKeySize = intent.SealKeySize
+
+// NewSeal returns the seal of an account of a cluster. The key must be random and secret.
+func NewSeal(key []byte, clusterID, account string) *Seal {
+	return intent.NewSeal(key, clusterID, account)
+}
+
+// Former returns the groups that an interface had before it was taken over, sorted, as its tags record them; nil without record.
+func Former(n *cloud.Interface) []string { return intent.Former(n) }
+
+// ParseConfirmed reads the annotation v1alpha1.AnnotationFormerGroups.
+func ParseConfirmed(text string) (confirmed map[string][]string, problem string) {
+	return intent.ParseConfirmed(text)
+}
+
+// ParseFailsafe returns the failsafe flows as an account gives them.
+func ParseFailsafe(flows []v1alpha1.FailsafeFlow) []FailsafeFlow { return intent.ParseFailsafe(flows) }
+
+// ParseDependents returns what becomes of dependents as an account gives it.
+func ParseDependents(all v1alpha1.Dependents, groups []v1alpha1.DependentGroup) DependentsRule {
+	return target.ParseDependents(all, groups)
+}

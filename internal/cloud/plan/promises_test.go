@@ -135,24 +135,6 @@ func (p *promises) breaks(fl connection) bool {
 	return alone(fl.src, fl.dst) || alone(fl.dst, fl.src)
 }
 
-// mayPause takes note of the interfaces of which the planner says that connections with them may pause. It reports whether there are any.
-func (p *phase) mayPause(res *plan.Result) (any bool) {
-	for _, n := range res.Notes {
-		if strings.Contains(n.Message, "may pause for a moment") {
-			if p.pauses == nil {
-				p.pauses = map[string]bool{}
-			}
-			p.pauses[n.Object], any = true, true
-		}
-	}
-	return any
-}
-
-func (p *phase) paused(fl connection) bool {
-	of := func(nic int) bool { return nic >= 0 && p.pauses[nicID(nic)] }
-	return of(fl.src) || of(fl.dst)
-}
-
 // waitsForNothing reports a policy that is neither realized nor refused although nothing is left to do.
 func (p *phase) waitsForNothing(res *plan.Result) error {
 	for _, s := range res.Policies {

@@ -5,38 +5,17 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
-
-// Which quota would do is not known where a shortage is found: with a larger one other policies come into force as well, peers fall into other
-// classes, and interfaces need slots for the way. So messages about quotas have a mark in the place where it is told, and when all is decided
-// the mark gives way to what trials have shown; see advise.
-
-// lacking is what a mark remembers of a shortage.
-type lacking struct {
-	// rules is the quota of rules per group that the policy at hand would need beside those that fit, needed how many rules; all and total are
-	// about the same for all policies of the VM together, at least. groups is how many groups per interface are needed. 0 where that is not
-	// what is lacking, or not known.
-	rules, needed, all, total, groups int
-}
-
-const (
-	markBegins = "\x01"
-	markEnds   = "\x02"
-)
-
-// mark is the place in a message where it is told which quota would do.
-func (l lacking) mark() string {
-	return fmt.Sprintf("%s%d %d %d %d %d%s", markBegins, l.rules, l.needed, l.all, l.total, l.groups, markEnds)
-}
 
 // lackingIn reads the mark of a message. It is false if the message has none.
-func lackingIn(message string) (l lacking, marked bool) {
-	_, rest, marked := strings.Cut(message, markBegins)
+func lackingIn(message string) (l target.Lacking, marked bool) {
+	_, rest, marked := strings.Cut(message, target.MarkBegins)
 	if !marked {
-		return lacking{}, false
+		return target.Lacking{}, false
 	}
-	if _, err := fmt.Sscanf(rest, "%d %d %d %d %d", &l.rules, &l.needed, &l.all, &l.total, &l.groups); err != nil {
-		return lacking{}, false
+	if _, err := fmt.Sscanf(rest, "%d %d %d %d %d", &l.Rules, &l.Needed, &l.All, &l.Total, &l.Groups); err != nil {
+		return target.Lacking{}, false
 	}
 	return l, true
 }
@@ -44,11 +23,11 @@ func lackingIn(message string) (l lacking, marked bool) {
 // unmark returns the message with what is to be told in the place of its marks.
 func unmark(message, what string) string {
 	for {
-		before, rest, marked := strings.Cut(message, markBegins)
+		before, rest, marked := strings.Cut(message, target.MarkBegins)
 		if !marked {
 			return message
 		}
-		_, after, _ := strings.Cut(rest, markEnds)
+		_, after, _ := strings.Cut(rest, target.MarkEnds)
 		message = before + what + after
 	}
 }
@@ -68,7 +47,7 @@ type remedy struct {
 }
 
 // text says it in words, to follow the numbers of the shortage.
-func (r remedy) text(l lacking, limits cloud.Limits) string {
+func (r remedy) text(l target.Lacking, limits cloud.Limits) string {
 	bound := ""
 	if limits.RulesPerInterface > 0 {
 		bound = fmt.Sprintf("the cloud grants no quotas for more than %d rules of a direction and family on an interface", limits.RulesPerInterface)
@@ -82,8 +61,8 @@ func (r remedy) text(l lacking, limits cloud.Limits) string {
 			count(limits.GroupsPerInterface, "group"), bound, count(r.rules, "rule"), count(r.groups, "group"))
 	case r.none && r.alone > 0:
 		return fmt.Sprintf("; %s for this policy beside those that fit, but none for all policies of the VM: %s", perGroup(r.alone), bound)
-	case r.none && l.needed > limits.RulesPerInterface:
-		return fmt.Sprintf("; no quota would do, because %s: at least %d have to go", bound, l.needed-limits.RulesPerInterface)
+	case r.none && l.Needed > limits.RulesPerInterface:
+		return fmt.Sprintf("; no quota would do, because %s: at least %d have to go", bound, l.Needed-limits.RulesPerInterface)
 	case r.none:
 		return "; no quota would do, because " + bound
 	case r.groups > 0:
@@ -92,20 +71,20 @@ func (r remedy) text(l lacking, limits cloud.Limits) string {
 		return fmt.Sprintf("; %s for all policies of the VM, and one of %d for this one beside those that fit", perGroup(r.rules), r.alone)
 	case r.rules > 0:
 		return "; " + perGroup(r.rules)
-	case l.rules > 0 && l.needed > triedRules:
-		return fmt.Sprintf("; not less than a quota of %s per group would do", count(l.rules, "rule"))
+	case l.Rules > 0 && l.Needed > triedRules:
+		return fmt.Sprintf("; not less than a quota of %s per group would do", count(l.Rules, "rule"))
 	case r.above > limits.RulesPerGroup:
 		return fmt.Sprintf("; a quota of %s per group would not do", count(r.above, "rule"))
-	case l.rules > 0:
-		return fmt.Sprintf("; a quota of about %s per group would do", count(l.rules, "rule"))
+	case l.Rules > 0:
+		return fmt.Sprintf("; a quota of about %s per group would do", count(l.Rules, "rule"))
 	default:
 		return ""
 	}
 }
 
 // number gives the numbers of a shortage what would do.
-func (r remedy) number(of *Lack, l lacking, limits cloud.Limits) *Lack {
-	out := Lack{Quota: QuotaGroupsPerInterface, Needed: l.groups, Available: limits.GroupsPerInterface, WouldDo: r.groups}
+func (r remedy) number(of *target.Lack, l target.Lacking, limits cloud.Limits) *target.Lack {
+	out := target.Lack{Quota: target.QuotaGroupsPerInterface, Needed: l.Groups, Available: limits.GroupsPerInterface, WouldDo: r.groups}
 	if of != nil {
 		out = *of
 		out.WouldDo, out.WouldDoAlone = r.rules, r.alone
@@ -114,12 +93,4 @@ func (r remedy) number(of *Lack, l lacking, limits cloud.Limits) *Lack {
 		}
 	}
 	return &out
-}
-
-// count says how many there are of something.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

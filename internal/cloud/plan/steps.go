@@ -6,7 +6,7 @@ import (
 
 // emitter turns the design of one region into steps.
 type emitter struct {
-	*regionState
+	*regional
 	steps []Step
 	// stage is that of the next step.
 	stage int
@@ -16,7 +16,7 @@ type emitter struct {
 }
 
 func (e *emitter) add(network string, op cloud.Op) {
-	e.steps = append(e.steps, Step{Scope: e.snap.Scope, Network: network, Op: op, Stage: e.stage})
+	e.steps = append(e.steps, Step{Scope: e.Snap.Scope, Network: network, Op: op, Stage: e.stage})
 	for _, id := range op.Subjects() {
 		e.dirty[id] = true
 	}
@@ -28,33 +28,33 @@ func (e *emitter) add(network string, op cloud.Op) {
 // stillNeeded returns the groups of ours that cannot be deleted: somebody else refers to them or holds them, or rules that stay do.
 func (e *emitter) stillNeeded() map[string]bool {
 	out := map[string]bool{}
-	for i := range e.snap.Groups {
-		g := &e.snap.Groups[i]
-		if e.owned(g) {
+	for i := range e.Snap.Groups {
+		g := &e.Snap.Groups[i]
+		if e.Owned(g) {
 			continue
 		}
 		for _, r := range g.Rules {
-			if o := e.groups[r.Peer.GroupID]; o != nil && e.owned(o) {
+			if o := e.Groups[r.Peer.GroupID]; o != nil && e.Owned(o) {
 				out[o.ID] = true
-				if e.byKey[o.ID] == nil {
-					e.note(o.ID, "it is no longer needed, but cannot be deleted while the group "+g.ID+" refers to it")
+				if e.ByKey[o.ID] == nil {
+					e.Note(o.ID, "it is no longer needed, but cannot be deleted while the group "+g.ID+" refers to it")
 				}
 			}
 		}
 	}
-	for _, g := range e.allGroups() {
-		for _, r := range g.rules {
+	for _, g := range e.AllGroups() {
+		for _, r := range g.Rules {
 			out[r.Peer.GroupID] = true
 		}
 	}
-	for key, nics := range e.wantHeld {
-		if g := e.groups[key]; g != nil && e.owned(g) && len(nics) > 0 {
+	for key, nics := range e.WantHeld {
+		if g := e.Groups[key]; g != nil && e.Owned(g) && len(nics) > 0 {
 			out[key] = true
 			for _, r := range g.Rules {
 				out[r.Peer.GroupID] = true
 			}
-			if e.byKey[key] == nil {
-				e.note(key, "it is no longer needed, but cannot be deleted while the interface "+nics[0].ID+" holds it")
+			if e.ByKey[key] == nil {
+				e.Note(key, "it is no longer needed, but cannot be deleted while the interface "+nics[0].ID+" holds it")
 			}
 		}
 	}

@@ -1,10 +1,6 @@
 package plan
 
-import (
-	"fmt"
-
-	"github.com/nephele-io/nephele/internal/cloud"
-)
+import "github.com/nephele-io/nephele/internal/cloud"
 
 // Summary counts what the plan does.
 func (p Plan) Summary() Summary {
@@ -44,16 +40,3 @@ func (p Plan) Summary() Summary {
 	s.Interfaces = len(interfaces)
 	return s
 }
-
-func (r PolicyRef) String() string {
-	name := r.Name
-	if r.Namespace != "" {
-		name = r.Namespace + "/" + name
-	}
-	if name == "" {
-		name = r.UID
-	}
-	return fmt.Sprintf("%s %s", r.Kind, name)
-}
-
-func (r VMRef) String() string { return r.Region + "/" + r.ID }

@@ -17,7 +17,9 @@ type Change struct {
 	// From is what was observed, To the same region as it shall be: groups of ours come and go there, with their rules, and
 	// interfaces hold others. Groups to be created have IDs that begin with model.PlannedGroupID. Nothing else differs.
 	From, To *cloud.Snapshot
-	Limits   cloud.Limits
+	// End is what further changes lead to, if To is a state in between; else nil. What is allowed now and there is not cut by this change.
+	End    *cloud.Snapshot
+	Limits cloud.Limits
 	// Ours reports whether a group is ours to change.
 	Ours func(*cloud.Group) bool
 	// Extended reports whether a group is somebody else's in which some rules are ours; To tells those that shall be there, and the others of it
@@ -44,6 +46,9 @@ type Change struct {
 	Described func(string) bool
 	// Batch is how many objects one call tags; 0 is a default.
 	Batch int
+	// Stay are interfaces whose groups stay as they are: whatever they allow now they allow in the end, too, so nobody whom their rules name by a
+	// group leaves that group.
+	Stay map[string]bool
 	// Urgent are interfaces that wait for nobody.
 	Urgent map[string]bool
 	// Stop is asked now and then; a panic in it ends the computation.
@@ -57,8 +62,8 @@ type cohort struct {
 	from, to   []string // groups, sorted
 	addrs      addrset.Set
 	all        addrset.Set // public addresses included
-	// now and then are what it allows before and after, ingress and egress.
-	now, then [2]flow.Permit
+	// now and then are what it allows before and after, ingress and egress, and end what it allows after all further changes.
+	now, then, end [2]flow.Permit
 	// least and most are what it must and what it may allow on the way.
 	least, most [2]flow.Permit
 	// free is set if it goes from stable groups to other stable ones while nothing but memberships differs.
@@ -69,15 +74,6 @@ type cohort struct {
 	// at are the groups that it holds at this point of the plan, and next those that it may hold already, if it moves in the
 	// present batch.
 	at, next []string
-}
-
-var directions = [2]cloud.Direction{cloud.Ingress, cloud.Egress}
-
-func indexOf(d cloud.Direction) int {
-	if d == cloud.Ingress {
-		return 0
-	}
-	return 1
 }
 
 // may reports whether a cohort may be allowed the addresses for a service at this point of the plan. One that has to move by
@@ -115,20 +111,34 @@ type Survey struct {
 	cohorts  []*cohort          // sorted by network, groups before and groups after
 	cohortOf map[string]*cohort // by interface ID
 	permits  map[permitKey][2]flow.Permit
+	unions   model.Unions
 }
 
 // NewSurvey looks at a change.
 func NewSurvey(c Change) *Survey {
-	s := &Survey{Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, cohortOf: map[string]*cohort{}}
+	s := &Survey{Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, unions: model.Unions{}, cohortOf: map[string]*cohort{}}
 	wanted := make(map[string][]string, len(c.To.Interfaces))
 	for i := range c.To.Interfaces {
 		wanted[c.To.Interfaces[i].ID] = c.To.Interfaces[i].GroupIDs
+	}
+	end, ending := s.to, wanted
+	if c.End != nil {
+		end, ending = model.NewView(c.End), make(map[string][]string, len(c.End.Interfaces))
+		for i := range c.End.Interfaces {
+			ending[c.End.Interfaces[i].ID] = c.End.Interfaces[i].GroupIDs
+		}
 	}
 	byKey := map[string]*cohort{}
 	private, all := map[*cohort][]netip.Addr{}, map[*cohort][]netip.Addr{}
 	for i := range c.From.Interfaces {
 		n := &c.From.Interfaces[i]
 		key := n.NetworkID + "|" + strings.Join(n.GroupIDs, " ") + "|" + strings.Join(wanted[n.ID], " ")
+		if c.End != nil {
+			key += "|" + strings.Join(ending[n.ID], " ")
+		}
+		if c.Stay[n.ID] {
+			key += "|stays"
+		}
 		if c.Urgent[n.ID] { // does not share the fate of others
 			key += "|urgent"
 		}
@@ -150,8 +160,14 @@ func NewSurvey(c Change) *Survey {
 	for _, k := range s.cohorts {
 		k.addrs, k.all = addrset.Of(private[k]...), addrset.Of(all[k]...)
 		k.now, k.then = s.permit(s.from, s.from, k.from, k.network), s.permit(s.to, s.to, k.to, k.network)
-		for i := range directions {
-			k.least[i], k.most[i] = k.now[i].Intersect(k.then[i]), k.now[i].Union(k.then[i])
+		if k.end = k.then; c.End != nil {
+			k.end = s.permit(end, end, slices.Sorted(slices.Values(ending[k.interfaces[0].ID])), k.network)
+		}
+		if s.Stay[k.interfaces[0].ID] {
+			k.end = k.now
+		}
+		for i := range 2 {
+			k.least[i], k.most[i] = k.now[i].Intersect(k.end[i]), k.now[i].Union(k.then[i])
 		}
 		k.free = s.Relabels && k.moves() && s.stable(k)
 	}
@@ -215,7 +231,7 @@ func (s *Survey) mix() {
 			rules, members *model.View
 			groups         []string
 		}{{s.from, s.to, k.from}, {s.to, s.to, k.from}, {s.to, s.from, k.to}} {
-			for i, d := range directions {
+			for i, d := range flow.Directions() {
 				k.most[i] = k.most[i].Union(model.Permit(m.rules.Rules(m.groups, d), func(p cloud.Peer) (addrset.Set, bool) {
 					if !s.Stable[p.GroupID] {
 						return addrset.Set{}, true
@@ -240,8 +256,16 @@ func (s *Survey) permit(rules, members *model.View, groups []string, network str
 		return p
 	}
 	s.stop()
-	for i, d := range directions {
-		out[i] = model.Permit(rules.Rules(groups, d), func(p cloud.Peer) (addrset.Set, bool) { return members.Addresses(p, network) })
+	moment := network + " now"
+	switch members {
+	case s.to:
+		moment = network + " then"
+	case s.from:
+	default:
+		moment = network + " in the end"
+	}
+	for i, d := range flow.Directions() {
+		out[i] = s.unions.Permit(moment, rules.Rules(groups, d), func(p cloud.Peer) (addrset.Set, bool) { return members.Addresses(p, network) })
 	}
 	s.permits[key] = out
 	return out

@@ -54,12 +54,12 @@ func ids(k *cohort) []string {
 }
 
 func violation(kind Kind, holder *cohort, i int, s flow.Service, addrs addrset.Set) *Violation {
-	return &Violation{Kind: kind, Direction: directions[i], Service: s, Addrs: addrs, Holders: ids(holder), holder: holder}
+	return &Violation{Kind: kind, Direction: flow.Directions()[i], Service: s, Addrs: addrs, Holders: ids(holder), holder: holder}
 }
 
 // leaks looks for a flow that a holder must not be allowed at any time.
 func (st *state) leaks(y *cohort, r cloud.Rule, groups []string) *Violation {
-	i, service := indexOf(r.Direction), flow.ServiceOf(r.Match)
+	i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)
 	addrs, known := st.anyone(r.Peer, y.network)
 	if !known {
 		if !opaqueIn(y.now[i], service, r.Peer) && !opaqueIn(y.then[i], service, r.Peer) {
@@ -123,7 +123,7 @@ func (st *state) misses(k *cohort) map[*cohort]bool {
 	}
 	st.under(k, k.to)
 	defer st.revert(k)
-	for i, d := range directions {
+	for i, d := range flow.Directions() {
 		is := st.always(st.rulesOf(k.to, d), k.network)
 		flow.Overlay(k.least[i], is, func(s flow.Service, want, have flow.Grant) {
 			rest := k.others(want.All.Minus(have.All))
@@ -140,7 +140,7 @@ func (st *state) misses(k *cohort) map[*cohort]bool {
 				if out[y] || slices.Contains(k.to, g) || !st.from.Reaches(y.network, k.network) {
 					continue
 				}
-				for i, d := range directions {
+				for i, d := range flow.Directions() {
 					out[y] = out[y] || st.lacks(y, i, st.rulesOf(y.at, d), k) != nil
 				}
 			}
@@ -152,7 +152,7 @@ func (st *state) misses(k *cohort) map[*cohort]bool {
 
 // lacksOf reports whether something that a rule gives a cohort, and that it must be allowed all the time, is missed without it.
 func (st *state) lacksOf(y *cohort, r cloud.Rule, rules []cloud.Rule) bool {
-	i := indexOf(r.Direction)
+	i := flow.Index(r.Direction)
 	service := flow.ServiceOf(r.Match)
 	rules = slices.DeleteFunc(slices.Clone(rules), func(o cloud.Rule) bool { return !service.MayOverlap(flow.ServiceOf(o.Match)) })
 	gives, has := st.always([]cloud.Rule{r}, y.network), st.always(rules, y.network)
@@ -176,7 +176,7 @@ func (st *state) missed(y *cohort, i int, s flow.Service, addrs addrset.Set) boo
 			continue
 		}
 		// What is unknown there may be anybody.
-		if x.now[1-i].MayTouch(s, y.all) && x.then[1-i].MayTouch(s, y.all) {
+		if x.now[1-i].MayTouch(s, y.all) && x.end[1-i].MayTouch(s, y.all) {
 			return true
 		}
 		addrs = addrs.Minus(x.addrs)
@@ -213,7 +213,7 @@ func (st *state) checkTemp(group string, r cloud.Rule) *Violation {
 	if v := st.checkAdd(group, r); v != nil {
 		return v
 	}
-	i, service := indexOf(r.Direction), flow.ServiceOf(r.Match)
+	i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)
 	for _, y := range st.holders[group] {
 		addrs, known := st.anyone(r.Peer, y.network)
 		if addrs = y.others(addrs); !known || !y.least[i].Allows(flow.Permit{}, service, addrs) {
@@ -227,7 +227,7 @@ func (st *state) checkTemp(group string, r cloud.Rule) *Violation {
 // those that it has afterwards.
 func (st *state) checkRules(group string, rules []cloud.Rule) *Violation {
 	for _, y := range st.holders[group] {
-		for i, d := range directions {
+		for i, d := range flow.Directions() {
 			after := slices.Concat(st.rulesOf(without(y.at, group), d), inDirection(rules, d))
 			if v := st.lacks(y, i, after, nil); v != nil {
 				v.Group = group
@@ -271,7 +271,7 @@ func (st *state) checkMove(k *cohort, next []string) *Violation {
 
 // checkOwn asks what the cohort allows once it has moved.
 func (st *state) checkOwn(k *cohort) *Violation {
-	for i, d := range directions {
+	for i, d := range flow.Directions() {
 		rules := st.rulesOf(k.next, d)
 		for _, r := range rules {
 			if v := st.leaks(k, r, k.next); v != nil {
@@ -301,7 +301,7 @@ func (st *state) checkOthers(k *cohort) *Violation {
 					if r.Peer.GroupID != g {
 						continue
 					}
-					i, service := indexOf(r.Direction), flow.ServiceOf(r.Match)
+					i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)
 					for _, groups := range y.options() {
 						if addrs := y.others(k.addrs); slices.Contains(groups, h) && !addrs.Empty() && !y.may(i, service, addrs, groups) {
 							v := violation(Leak, y, i, service, addrs)
@@ -329,7 +329,7 @@ func (st *state) checkOthers(k *cohort) *Violation {
 					continue
 				}
 				for option, groups := range y.options() {
-					for i, d := range directions {
+					for i, d := range flow.Directions() {
 						x := half{y, option, i}
 						refers := slices.ContainsFunc(st.rules[h], func(r cloud.Rule) bool { return r.Direction == d && r.Peer.GroupID == g })
 						if asked[x] || !refers || !slices.Contains(groups, h) {

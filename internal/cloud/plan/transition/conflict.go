@@ -57,7 +57,7 @@ type side struct {
 func (s *Survey) sides() (sides []*side) {
 	for _, k := range s.cohorts {
 		x := &side{cohort: k}
-		for i := range directions {
+		for i := range 2 {
 			x.wider[i], x.narrower[i] = k.then[i].Minus(k.now[i]), k.now[i].Minus(k.then[i])
 		}
 		if len(x.wider[0])+len(x.wider[1])+len(x.narrower[0])+len(x.narrower[1]) > 0 {
@@ -77,7 +77,7 @@ func (s *Survey) meetings() []meeting {
 func (s *Survey) meet(wider, narrower []*side) (out []meeting) {
 	for _, x := range wider {
 		s.stop()
-		for i := range directions {
+		for i := range 2 {
 			if len(x.wider[i]) == 0 {
 				continue
 			}
@@ -133,7 +133,7 @@ func (t towards) equal(o flow.Permit, addrs addrset.Set) bool {
 // mixed is what a cohort that does not move allows to addresses by the rules of one moment and the members of groups of
 // another one.
 func (s *Survey) mixed(members *model.View, k *cohort, rules *model.View, i int, addrs addrset.Set) towards {
-	return towards(model.Permit(rules.Rules(k.from, directions[i]), func(p cloud.Peer) (addrset.Set, bool) {
+	return towards(model.Permit(rules.Rules(k.from, flow.Directions()[i]), func(p cloud.Peer) (addrset.Set, bool) {
 		set, known := members.Addresses(p, k.network)
 		return set.Intersect(addrs), known
 	}))

@@ -1,0 +1,210 @@
+package intent
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// Account is one call of Compute.
+type Account struct {
+	In            Facts
+	lower         capability
+	Policies      []*Policy
+	addressGroups map[string]*v1beta2.AddressGroup
+	observed      map[string]bool // regions
+	Regions       []*Region
+}
+
+// Stopped is what the computation panics with if nobody wants its result any more. It never leaves Compute.
+type Stopped struct{}
+
+// MayStop ends the computation if nobody wants its result any more.
+func (c *Account) MayStop() {
+	if c.In.Stop != nil && c.In.Stop() {
+		panic(Stopped{})
+	}
+}
+
+// New finds out what applies to whom.
+func New(in Facts, lower capability) *Account {
+	c := &Account{In: in, lower: lower, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{}}
+	for _, g := range in.AddressGroups {
+		c.addressGroups[g.Name] = g
+	}
+	c.Policies = parsePolicies(in.Policies, lower)
+	c.findMissingGroups()
+	c.observeRegions()
+	c.bindVMs()
+	return c
+}
+
+func (c *Account) observeRegions() {
+	for _, r := range c.In.Regions {
+		c.observed[r.Snapshot.Region] = true
+	}
+	for _, r := range c.In.Regions {
+		c.Regions = append(c.Regions, newRegion(c, r))
+	}
+	slices.SortFunc(c.Regions, func(a, b *Region) int { return strings.Compare(a.Snap.Region, b.Snap.Region) })
+}
+
+// findMissingGroups refuses policies whose address groups have not arrived: without them a rule would mean something else.
+func (c *Account) findMissingGroups() {
+	for _, p := range c.Policies {
+		for _, r := range p.Rules {
+			for _, g := range r.Groups {
+				if c.addressGroups[g] == nil && p.Problem == "" {
+					p.Problem = "the address group " + g + " is not known yet"
+				}
+			}
+		}
+	}
+}
+
+// bindVMs finds out which rules apply to which VMs, and which address groups they belong to.
+func (c *Account) bindVMs() {
+	byRegion := map[string]*Region{}
+	for _, s := range c.Regions {
+		byRegion[s.Snap.Region] = s
+	}
+	find := func(m *v1beta2.GroupMember) *VM {
+		if m.ExternalEntity == nil {
+			return nil
+		}
+		ref, ok := c.In.Entities[EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}]
+		if s := byRegion[ref.Region]; ok && s != nil {
+			return s.vms[ref.ID]
+		}
+		return nil
+	}
+	for _, s := range c.Regions {
+		s.selectVMs()
+	}
+	for _, name := range sortedKeys(c.addressGroups) {
+		for i := range c.addressGroups[name].GroupMembers {
+			if vm := find(&c.addressGroups[name].GroupMembers[i]); vm != nil {
+				if k := len(vm.Groups); k == 0 || vm.Groups[k-1] != name {
+					vm.Groups = append(vm.Groups, name)
+				}
+			}
+		}
+	}
+	c.applyRules(find)
+}
+
+// applyRules gives every VM the rules that apply to it.
+func (c *Account) applyRules(find func(*v1beta2.GroupMember) *VM) {
+	rulesOf := map[string][]*rule{}
+	for _, p := range c.Policies {
+		for _, r := range p.Rules {
+			for _, g := range r.AppliedTo {
+				rulesOf[g] = append(rulesOf[g], r)
+			}
+		}
+	}
+	hits := map[*VM]map[*rule]*Bound{}
+	for _, g := range c.In.AppliedToGroups {
+		for i := range g.GroupMembers {
+			m := &g.GroupMembers[i]
+			vm := find(m)
+			if vm == nil {
+				continue
+			}
+			if hits[vm] == nil {
+				hits[vm] = map[*rule]*Bound{}
+			}
+			for _, r := range rulesOf[g.Name] {
+				bind(hits[vm], r, m)
+			}
+		}
+	}
+	for vm, rules := range hits {
+		vm.apply(rules)
+	}
+}
+
+// bind makes the rule apply, and resolves its named ports with those of the member.
+func bind(rules map[*rule]*Bound, r *rule, m *v1beta2.GroupMember) {
+	b := rules[r]
+	if b == nil {
+		b = &Bound{rule: r, services: r.Services, any: r.matchesAny()}
+		rules[r] = b
+	}
+	for _, named := range r.Named {
+		for _, p := range m.Ports {
+			protocol := p.Protocol
+			if protocol == "" {
+				protocol = v1beta2.ProtocolTCP
+			}
+			number := map[v1beta2.Protocol]int{v1beta2.ProtocolTCP: cloud.TCP, v1beta2.ProtocolUDP: cloud.UDP}[protocol]
+			if p.Name != named.name || named.protocol != "" && named.protocol != protocol || number == 0 {
+				continue
+			}
+			b.resolved = true
+			s := flow.Service{Protocol: number, From: uint16(p.Port), To: uint16(p.Port)}
+			if !slices.Contains(b.services, s) {
+				b.services = append(slices.Clip(b.services), s)
+			}
+		}
+	}
+}
+
+// apply sets what applies to the VM, and leaves out what cannot be expressed for it.
+func (vm *VM) apply(rules map[*rule]*Bound) {
+	for _, b := range rules {
+		vm.Applied = append(vm.Applied, b)
+	}
+	slices.SortFunc(vm.Applied, func(a, b *Bound) int { return a.number - b.number })
+	for _, b := range vm.Applied {
+		if !slices.Contains(vm.Policies, b.Policy) {
+			vm.Policies = append(vm.Policies, b.Policy)
+		}
+		if len(b.Named) > 0 && !b.resolved && vm.Problems[b.Policy] == "" {
+			vm.Problems[b.Policy] = "named port \"" + b.Named[0].name + "\" is not a port of this VM's entity"
+		}
+	}
+	slices.SortFunc(vm.Policies, ComparePolicies)
+	for _, p := range vm.Policies {
+		if p.Problem != "" {
+			vm.Problems[p] = p.Problem
+		}
+	}
+}
+
+// selectVMs makes the VMs that have an entity known, with their interfaces.
+func (s *Region) selectVMs() {
+	entities := map[string][]EntityRef{}
+	for e, ref := range s.In.Entities {
+		if ref.Region == s.Snap.Region {
+			entities[ref.ID] = append(entities[ref.ID], e)
+		}
+	}
+	byVM := map[string][]*NIC{}
+	for _, n := range s.NICs {
+		if n.VMID != "" {
+			byVM[n.VMID] = append(byVM[n.VMID], n)
+		}
+	}
+	for i := range s.Snap.VMs {
+		v := &s.Snap.VMs[i]
+		if len(entities[v.ID]) == 0 {
+			continue
+		}
+		vm := &VM{
+			Ref: VMRef{s.Snap.Region, v.ID}, Observed: v, entities: entities[v.ID], NICs: byVM[v.ID],
+			Problems: map[*Policy]string{},
+		}
+		position := func(n *NIC) int { return slices.Index(v.Interfaces, n.ID) }
+		slices.SortStableFunc(vm.NICs, func(a, b *NIC) int { return position(a) - position(b) })
+		for _, n := range vm.NICs {
+			n.vm = vm
+		}
+		s.vms[v.ID] = vm
+		s.Order = append(s.Order, vm)
+	}
+	slices.SortFunc(s.Order, func(a, b *VM) int { return strings.Compare(a.Ref.ID, b.Ref.ID) })
+}

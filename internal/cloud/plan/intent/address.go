@@ -1,0 +1,293 @@
+package intent
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// PeerAddrs returns the addresses of the rule's peer as they are seen from a network.
+func (s *Region) PeerAddrs(b *Bound, view *Network) addrset.Set {
+	r := b.rule
+	if len(r.Groups) == 0 {
+		return r.Blocks
+	}
+	key := peerKey{r, view}
+	if set, ok := s.peerCache[key]; ok {
+		return set
+	}
+	out := r.Blocks
+	for _, g := range r.Groups {
+		out = out.Union(s.groupAddrs(g, view))
+	}
+	s.peerCache[key] = out
+	return out
+}
+
+// groupAddrs returns the addresses that the members of an address group have when seen from a network: the private addresses of
+// interfaces in reach of group references, else all known addresses except those of a VM that denote another host there.
+func (s *Region) groupAddrs(name string, view *Network) addrset.Set {
+	key := nativeKey{name, view}
+	if set, ok := s.groupCache[key]; ok {
+		return set
+	}
+	var addrs []netip.Addr
+	if g := s.addressGroups[name]; g != nil {
+		for i := range g.GroupMembers {
+			addrs = s.memberAddrs(addrs, &g.GroupMembers[i], view)
+		}
+	}
+	set := addrset.Of(addrs...)
+	s.groupCache[key] = set
+	return set
+}
+
+func (s *Region) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Network) []netip.Addr {
+	var near addrset.Set // all addresses of interfaces in reach
+	if m.ExternalEntity != nil {
+		entity := EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}
+		if n := s.Networks[s.In.Shared[entity]]; n != nil && view.Reaches(n) {
+			for _, raw := range m.IPs {
+				if a, ok := netip.AddrFromSlice(raw); ok && n.contains(a.Unmap()) {
+					out = append(out, a.Unmap())
+				}
+			}
+			return out
+		}
+		ref, ok := s.In.Entities[entity]
+		if ok && s.observed[ref.Region] {
+			vm := s.vms[ref.ID]
+			if ref.Region == s.Snap.Region {
+				if vm == nil {
+					return out // gone in the cloud; its addresses may already denote somebody else
+				}
+				far := false
+				for _, n := range vm.NICs {
+					if view.Reaches(n.Network) {
+						out = append(out, n.PrivateIPs...)
+						near = near.Union(n.all)
+					} else {
+						far = true
+					}
+				}
+				if !far {
+					return out
+				}
+			}
+		}
+	}
+	for _, raw := range m.IPs {
+		a, ok := netip.AddrFromSlice(raw)
+		// A Pod whose address lies in the network is a host there (the cloud's own CNI); a VM that is known to be elsewhere is not.
+		if a = a.Unmap(); ok && (m.Pod != nil || !view.local.Contains(a)) && !near.Contains(a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// NativePeer returns the addresses that the peer of a native rule means, and whether it names them itself. known is false if the
+// peer's members cannot be seen from this account.
+func (s *Region) NativePeer(p cloud.Peer, view *Network) (addrs addrset.Set, byAddr, known bool) {
+	switch {
+	case p.CIDR.IsValid():
+		return addrset.OfPrefixes(p.CIDR), true, true
+	case p.PrefixListID != "":
+		entries, known := s.Entries(p)
+		return entries, true, known
+	default:
+		g := s.Groups[p.GroupID]
+		if g == nil {
+			// A group of this account that is not there is a stale reference and means nobody.
+			return addrset.Set{}, false, p.GroupOwner == "" || p.GroupOwner == s.Snap.OwnerID
+		}
+		return s.membersOf(g, s.ByFormer[g.ID], view), false, true
+	}
+}
+
+func (s *Region) membersOf(g *cloud.Group, holders []*NIC, view *Network) addrset.Set {
+	owner := s.Networks[g.NetworkID]
+	if owner == nil || !view.Reaches(owner) {
+		return addrset.Set{}
+	}
+	key := nativeKey{g.ID, owner}
+	if set, ok := s.nativeCache[key]; ok {
+		return set
+	}
+	var addrs []netip.Addr
+	for _, n := range holders {
+		addrs = append(addrs, n.PrivateIPs...)
+	}
+	set := addrset.Of(addrs...)
+	s.nativeCache[key] = set
+	return set
+}
+
+// opaqueDropped notes that an opaque native peer lost its access because rules restrict the same traffic.
+func (s *Region) opaqueDropped(view *Network, p cloud.Peer) {
+	s.Note(view.ID, "the native rules that refer to "+p.String()+" are left out where policies drop part of the same traffic, because its members are not known here")
+}
+
+// Note adds a remark about an object.
+func (s *Region) Note(object, message string) {
+	s.Noted[Note{s.Snap.Region, object, message}] = true
+}
+
+// Actual is what the interfaces with exactly these groups allow now, in both directions: ingress, egress.
+func (s *Region) Actual(groups []string, view *Network) [2]flow.Permit {
+	key := view.ID + " " + strings.Join(groups, " ")
+	if h, ok := s.actualCache[key]; ok {
+		return h
+	}
+	var out [2]flow.Permit
+	for i, d := range flow.Directions() {
+		rules := s.GroupRules(groups, d)
+		for _, id := range groups {
+			for _, r := range s.TwinsNow[id] {
+				if r.Direction == d {
+					rules = append(rules, r)
+				}
+			}
+		}
+		out[i] = s.Evaluate(rules, view, func(p cloud.Peer) addrset.Set { return s.HeldAddrs(p.GroupID, view) })
+	}
+	s.actualCache[key] = out
+	return out
+}
+
+// GroupRules returns the rules that existing groups have in a direction.
+func (s *Region) GroupRules(groups []string, d cloud.Direction) []cloud.Rule {
+	var out []cloud.Rule
+	for _, id := range cloud.Deciding(groups, func(id string) *cloud.Group { return s.Groups[id] }) {
+		if g := s.Groups[id]; g != nil {
+			for _, r := range g.Rules {
+				if r.Direction == d {
+					out = append(out, r)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// addrsOf returns the private addresses of those interfaces that can be referenced from the network.
+func addrsOf(nics []*NIC, view *Network) addrset.Set {
+	var addrs []netip.Addr
+	for _, n := range nics {
+		if view.Reaches(n.Network) {
+			addrs = append(addrs, n.PrivateIPs...)
+		}
+	}
+	return addrset.Of(addrs...)
+}
+
+// Evaluate returns what rules of one direction allow, given the members of groups.
+func (s *Region) Evaluate(rules []cloud.Rule, view *Network, members func(p cloud.Peer) addrset.Set) flow.Permit {
+	type peers struct {
+		service               flow.Service
+		all, anonymous, plain []addrset.Set
+		opaque                []cloud.Peer
+	}
+	var matched []*peers
+	var services []flow.Service
+	at := map[cloud.Match]*peers{}
+	for _, r := range rules {
+		m := at[r.Match]
+		if m == nil {
+			m = &peers{service: flow.ServiceOf(r.Match)}
+			at[r.Match], matched, services = m, append(matched, m), append(services, m.service)
+		}
+		addrs, byAddr, known := s.NativePeer(r.Peer, view)
+		switch {
+		case r.Peer.GroupName != "":
+			m.all = append(m.all, members(r.Peer))
+		case !known:
+			m.opaque = append(m.opaque, r.Peer)
+		case r.Peer.PrefixListID != "":
+			m.opaque, m.anonymous = append(m.opaque, r.Peer), append(m.anonymous, addrs)
+		case byAddr:
+			m.anonymous, m.plain = append(m.anonymous, addrs), append(m.plain, addrs)
+		default:
+			m.all = append(m.all, members(r.Peer))
+		}
+	}
+	for _, m := range matched {
+		m.anonymous, m.plain = []addrset.Set{addrset.Union(m.anonymous...)}, []addrset.Set{addrset.Union(m.plain...)}
+		m.all = []addrset.Set{addrset.Union(append(m.all, m.anonymous[0])...)}
+	}
+	var out flow.Permit
+	for _, sv := range flow.Partition(services) {
+		cell := flow.Grant{Service: sv}
+		var all, anonymous, plain []addrset.Set
+		for _, m := range matched {
+			if m.service.Covers(sv) {
+				all, anonymous, plain = append(all, m.all[0]), append(anonymous, m.anonymous[0]), append(plain, m.plain[0])
+				cell.Opaque = append(cell.Opaque, m.opaque...)
+			}
+		}
+		family := flow.Family(sv.Protocol)
+		cell.All, cell.Anonymous, cell.Plain = addrset.Union(all...).Intersect(family), addrset.Union(anonymous...).Intersect(family), addrset.Union(plain...).Intersect(family)
+		slices.SortFunc(cell.Opaque, cloud.Peer.Compare)
+		cell.Opaque = slices.Compact(cell.Opaque)
+		out.Grants = append(out.Grants, cell)
+	}
+	return out
+}
+
+// A native rule that names a prefix list is copied as it is if nothing is taken out of what it allows: what the list's owner changes takes
+// effect at once then, and a list of the cloud itself may count far less than it holds. Otherwise its entries are named, as far as they stay allowed.
+
+// Entries returns the addresses of a prefix list; known is false if it is none, or if they cannot be seen.
+func (s *Region) Entries(p cloud.Peer) (set addrset.Set, known bool) {
+	if set, ok := s.entryCache[p.PrefixListID]; ok {
+		return set, true
+	}
+	list := s.Lists[p.PrefixListID]
+	if list == nil || !list.Known() {
+		return addrset.Set{}, false
+	}
+	set = addrset.OfPrefixes(list.Entries...)
+	s.entryCache[p.PrefixListID] = set
+	return set, true
+}
+
+// wholeLists returns those of the native rules that name a prefix list and from which nothing is taken out in any of the cells.
+func (f Flattening) wholeLists(c *Region, native []cloud.Rule, cells []flow.Service) map[cloud.Rule]bool {
+	var out map[cloud.Rule]bool
+	for _, r := range native {
+		entries, ok := c.Entries(r.Peer)
+		if !ok || entries.Empty() {
+			continue
+		}
+		match := flow.ServiceOf(r.Match)
+		taken := slices.ContainsFunc(cells, func(s flow.Service) bool {
+			if !match.Covers(s) {
+				return false
+			}
+			matched, _ := c.walked(f.rules, s, f.View)
+			return !entries.Intersect(flow.Family(s.Protocol)).Within(matched.left.Union(matched.allowed))
+		})
+		if !taken {
+			if out == nil {
+				out = map[cloud.Rule]bool{}
+			}
+			out[r.Key()] = true
+		}
+	}
+	return out
+}
+
+// RuleKeys returns the rules without identity and description, sorted.
+func RuleKeys(rules []cloud.Rule) []cloud.Rule {
+	out := make([]cloud.Rule, len(rules))
+	for i, r := range rules {
+		out[i] = r.Key()
+	}
+	slices.SortFunc(out, cloud.Rule.Compare)
+	return slices.Compact(out)
+}

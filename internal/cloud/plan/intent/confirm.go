@@ -1,0 +1,67 @@
+package intent
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// mostConfirmed bounds how many interfaces an annotation may name.
+const mostConfirmed = 5000
+
+// cloudID is what IDs of interfaces and groups look like.
+var cloudID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+
+// ParseConfirmed reads the annotation v1alpha1.AnnotationFormerGroups: the former groups by interface, sorted. What cannot be read is left out,
+// and the first of it is the problem.
+func ParseConfirmed(text string) (confirmed map[string][]string, problem string) {
+	wrong := func(format string, args ...any) {
+		if problem == "" {
+			problem = cloud.Words(fmt.Sprintf(format, args...))
+		}
+	}
+	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }) {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		id, list, found := strings.Cut(part, "=")
+		id = strings.TrimSpace(id)
+		groups := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+		bad := slices.IndexFunc(append([]string{id}, groups...), func(s string) bool { return !cloudID.MatchString(s) })
+		switch {
+		case !found || bad >= 0 || len(groups) == 0:
+			wrong("%q is not INTERFACE=GROUP,GROUP", part)
+		case confirmed[id] != nil:
+			wrong("the interface %s is named twice", id)
+			confirmed[id] = []string{} // neither counts
+		case len(confirmed) == mostConfirmed:
+			wrong("more than %d interfaces are named", mostConfirmed)
+		default:
+			if confirmed == nil {
+				confirmed = map[string][]string{}
+			}
+			slices.Sort(groups)
+			confirmed[id] = slices.Compact(groups)
+		}
+	}
+	return confirmed, problem
+}
+
+// confirmed returns what somebody who may say so says that the interface had. It counts only if all of it can be given back.
+func (s *Region) confirmed(n *NIC) (groups []string, problem string) {
+	for _, id := range s.In.Confirmed[n.ID] {
+		g := s.Groups[id]
+		switch {
+		case g == nil:
+			return nil, "the annotation names " + id + ", which does not exist"
+		case g.NetworkID != n.NetworkID:
+			return nil, "the annotation names " + id + ", which is of another network"
+		case s.Ours(g):
+			return nil, "the annotation names " + id + ", which is one of Nephele's own"
+		}
+	}
+	return s.In.Confirmed[n.ID], ""
+}

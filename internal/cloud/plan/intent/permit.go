@@ -1,0 +1,113 @@
+package intent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// OpenUnder tells which directions the former groups decide under the rules: those in which none isolates.
+func OpenUnder(rules []*Bound) [2]bool {
+	out := [2]bool{true, true}
+	for _, r := range rules {
+		if r.Verdict == Allow {
+			out[flow.Index(r.Direction)] = false
+		}
+	}
+	return out
+}
+
+// Decided is what the rules, which the profile identifies, make of what the former groups of the interface allow.
+func (s *Region) Decided(n *NIC, rules []*Bound, profile string) [2]flow.Permit {
+	open := OpenUnder(rules)
+	key := n.Network.ID + "|" + profile
+	if open[0] || open[1] {
+		key += "|" + strings.Join(n.Former, " ") + s.KeptKey(n)
+	}
+	if h, ok := s.permitCache[key]; ok {
+		return h
+	}
+	out := s.flattened(n, rules)
+	s.permitCache[key] = out
+	return out
+}
+
+func (s *Region) flattened(n *NIC, rules []*Bound) (out [2]flow.Permit) {
+	kept := s.kept(n)
+	for i, d := range flow.Directions() {
+		f := Flattening{View: n.Network, kept: kept[i]}
+		for _, r := range rules {
+			if r.Direction == d {
+				f.rules = append(f.rules, r)
+			}
+		}
+		f.Native = s.GroupRules(n.Former, d)
+		out[i] = s.In.Recall.Kept(f.Flatten(s))
+	}
+	return out
+}
+
+// NativeMeaning identifies what former groups allow in the open directions. Groups with equal rules mean the same, so that interfaces
+// with copies of one group need not be told apart.
+func (s *Region) NativeMeaning(former []string, open [2]bool) string {
+	key := fmt.Sprint(former, open)
+	if id, ok := s.meanings[key]; ok {
+		return id
+	}
+	var b strings.Builder
+	for i, d := range flow.Directions() {
+		if !open[i] {
+			continue
+		}
+		for _, r := range RuleKeys(s.GroupRules(former, d)) {
+			fmt.Fprintf(&b, "%s/%s;", r, r.Peer.GroupOwner)
+		}
+	}
+	id := ""
+	if b.Len() > 0 {
+		sum := sha256.Sum256([]byte(b.String()))
+		id = hex.EncodeToString(sum[:6])
+	}
+	s.meanings[key] = id
+	return id
+}
+
+// Restorable returns the former groups of the interface that still exist, or else the default group of its network.
+func (s *Region) Restorable(n *NIC) []string {
+	var out, gone []string
+	for _, id := range n.Former {
+		if s.Groups[id] != nil {
+			out = append(out, id)
+		} else {
+			gone = append(gone, id)
+		}
+	}
+	if len(gone) > 0 {
+		s.Note(n.ID, "of its former groups "+strings.Join(gone, ", ")+" no longer exist and cannot be restored")
+	}
+	if len(out) == 0 {
+		for i := range s.Snap.Groups {
+			if g := &s.Snap.Groups[i]; g.Default && g.NetworkID == n.NetworkID {
+				out = []string{g.ID}
+				s.Note(n.ID, "none of its former groups exists any more; it gets the default group of the network, "+g.ID)
+			}
+		}
+	}
+	return out
+}
+
+// ProfileOf identifies rules.
+func ProfileOf(rules []*Bound) string {
+	var b strings.Builder
+	for _, r := range rules {
+		fmt.Fprintf(&b, "%s %d", r.Policy.Ref.UID, r.ordinal)
+		if len(r.Named) > 0 {
+			fmt.Fprint(&b, r.services)
+		}
+		b.WriteByte(';')
+	}
+	return b.String()
+}

@@ -1,0 +1,324 @@
+package intent
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// stage is one of the three passes in which the rules are walked. What a Pass rule matches goes on in the next stage.
+type stage int
+
+const (
+	stageAntrea stage = iota
+	stageKubernetes
+	stageBaseline
+)
+
+const (
+	// kubernetesTier is where Kubernetes NetworkPolicies, which have no tier, sort.
+	kubernetesTier = 251
+	// baselineTier is the first tier after the Kubernetes NetworkPolicies.
+	baselineTier = 253
+)
+
+// Verdict is what a rule does with what it matches.
+type Verdict int
+
+const (
+	Allow Verdict = iota
+	Drop
+	pass
+	// grant allows like allow, but does not isolate: failsafe flows.
+	Grant
+)
+
+// Policy is a computed policy, parsed.
+type Policy struct {
+	Ref      PolicyRef
+	Stage    stage
+	Tier     int32
+	Priority float64
+	Rules    []*rule
+	// problem says why the policy cannot be expressed at all in this cloud; empty if it can.
+	Problem string
+	// reject tells that a rule says Reject, which is realized as Drop.
+	Reject bool
+}
+
+// rule is one rule of a policy, parsed.
+type rule struct {
+	Policy    *Policy
+	Name      string
+	Index     int32
+	ordinal   int // position in the policy; several rules may have the same index
+	number    int // position in the order of evaluation, over all policies and both directions
+	Direction cloud.Direction
+	Verdict   Verdict
+	// services is nil for any service.
+	Services []flow.Service
+	// named are ports that every VM resolves with the named ports of its entities; ingress only.
+	Named []namedService
+	// groups are the address groups of the peer, blocks its addresses.
+	Groups []string
+	Blocks addrset.Set
+	// appliedTo are names of applied-to groups.
+	AppliedTo []string
+}
+
+// namedService is a port given by name; protocol is empty if that of the member's port counts.
+type namedService struct {
+	protocol v1beta2.Protocol
+	name     string
+}
+
+// parsePolicies returns the policies in the order of evaluation, with all their rules numbered in that order.
+func parsePolicies(in []*v1beta2.NetworkPolicy, lower capability) []*Policy {
+	out := make([]*Policy, 0, len(in))
+	for _, np := range in {
+		out = append(out, parsePolicy(np, lower))
+	}
+	slices.SortStableFunc(out, ComparePolicies)
+	var rules []*rule
+	for _, p := range out {
+		rules = append(rules, p.Rules...)
+	}
+	slices.SortStableFunc(rules, compareRules)
+	for i, r := range rules {
+		r.number = i
+	}
+	return out
+}
+
+// ComparePolicies orders policies as they are evaluated.
+func ComparePolicies(a, b *Policy) int {
+	return cmp.Or(
+		cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Priority, b.Priority),
+		cmp.Compare(a.Ref.Namespace, b.Ref.Namespace), cmp.Compare(a.Ref.Name, b.Ref.Name), cmp.Compare(a.Ref.UID, b.Ref.UID),
+	)
+}
+
+func compareRules(a, b *rule) int {
+	p, q := a.Policy, b.Policy
+	return cmp.Or(
+		cmp.Compare(p.Stage, q.Stage), cmp.Compare(p.Tier, q.Tier), cmp.Compare(p.Priority, q.Priority),
+		cmp.Compare(a.Index, b.Index), ComparePolicies(p, q),
+	)
+}
+
+func parsePolicy(np *v1beta2.NetworkPolicy, lower capability) *Policy {
+	p := &Policy{Ref: PolicyRef{UID: string(np.UID), Name: np.Name, Generation: np.Generation}, Stage: stageAntrea}
+	if p.Ref.UID == "" {
+		p.Ref.UID = np.Name
+	}
+	if src := np.SourceRef; src != nil {
+		p.Ref.Kind, p.Ref.Namespace, p.Ref.Name = src.Type, src.Namespace, src.Name
+	}
+	p.Tier = kubernetesTier
+	switch {
+	case np.TierPriority == nil || p.Ref.Kind == v1beta2.K8sNetworkPolicy:
+		p.Stage = stageKubernetes
+	default:
+		p.Tier = *np.TierPriority
+		if p.Tier >= baselineTier {
+			p.Stage = stageBaseline
+		}
+	}
+	if np.Priority != nil {
+		p.Priority = *np.Priority
+	}
+	for i := range np.Rules {
+		r := p.parseRule(&np.Rules[i], np.AppliedToGroups, lower)
+		r.ordinal = i
+		p.Rules = append(p.Rules, r)
+	}
+	return p
+}
+
+// refuse records the first reason why the policy cannot be expressed.
+func (p *Policy) refuse(r *v1beta2.NetworkPolicyRule, format string, args ...any) {
+	if p.Problem != "" {
+		return
+	}
+	name := r.Name
+	if name == "" {
+		name = fmt.Sprintf("%d", r.Priority)
+	}
+	p.Problem = fmt.Sprintf("rule %q (%s): ", name, r.Direction) + fmt.Sprintf(format, args...)
+}
+
+func (p *Policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lower capability) *rule {
+	r := &rule{Policy: p, Name: in.Name, Index: in.Priority, Direction: cloud.Ingress, AppliedTo: in.AppliedToGroups}
+	if len(r.AppliedTo) == 0 {
+		r.AppliedTo = appliedTo
+	}
+	peer := in.From
+	if in.Direction == v1beta2.DirectionOut {
+		r.Direction, peer = cloud.Egress, in.To
+	}
+	switch {
+	case in.Action == nil:
+		r.Verdict, r.Blocks = Drop, addrset.All()
+	case *in.Action == v1beta2.RuleActionAllow:
+		r.Verdict = Allow
+	case *in.Action == v1beta2.RuleActionPass:
+		r.Verdict = pass
+	case *in.Action == v1beta2.RuleActionReject:
+		r.Verdict, p.Reject = Drop, true
+	default:
+		r.Verdict = Drop
+	}
+	switch {
+	case len(peer.FQDNs) > 0:
+		p.refuse(in, "the peer is a domain name (%s); security groups know addresses only", peer.FQDNs[0])
+	case len(peer.ToServices) > 0:
+		p.refuse(in, "the peer is the flow.Service %s/%s; security groups know addresses only", peer.ToServices[0].Namespace, peer.ToServices[0].Name)
+	case len(peer.LabelIdentities) > 0:
+		p.refuse(in, "the peer is a label set of another cluster; security groups know addresses only")
+	case len(in.L7Protocols) > 0:
+		p.refuse(in, "security groups do not see layer 7 protocols")
+	}
+	r.Groups = peer.AddressGroups
+	blocks := []addrset.Set{r.Blocks}
+	for _, b := range peer.IPBlocks {
+		set, err := parseBlock(b)
+		if err != nil {
+			p.refuse(in, "%v", err)
+		}
+		blocks = append(blocks, set)
+	}
+	r.Blocks = addrset.Union(blocks...)
+	for i := range in.Services {
+		p.parseService(r, in, &in.Services[i], lower)
+	}
+	return r
+}
+
+func parseBlock(b v1beta2.IPBlock) (addrset.Set, error) {
+	block, err := parsePrefix(b.CIDR)
+	if err != nil {
+		return addrset.Set{}, err
+	}
+	var excepts []netip.Prefix
+	for _, e := range b.Except {
+		except, err := parsePrefix(e)
+		if err != nil {
+			return addrset.Set{}, err
+		}
+		excepts = append(excepts, except)
+	}
+	return addrset.OfPrefixes(block).Minus(addrset.OfPrefixes(excepts...)), nil
+}
+
+func parsePrefix(n v1beta2.IPNet) (netip.Prefix, error) {
+	addr, ok := netip.AddrFromSlice(n.IP)
+	if !ok {
+		return netip.Prefix{}, fmt.Errorf("an address of %d bytes in an ipBlock", len(n.IP))
+	}
+	p := netip.PrefixFrom(addr.Unmap(), int(n.PrefixLength))
+	if !p.IsValid() {
+		return netip.Prefix{}, fmt.Errorf("prefix length %d of %s in an ipBlock", n.PrefixLength, addr.Unmap())
+	}
+	return p.Masked(), nil
+}
+
+// parseService adds one service to the rule. A rule with services that all failed to parse would match anything; its policy is
+// refused as a whole, so that is never looked at.
+func (p *Policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2.Service, lower capability) {
+	if s.SrcPort != nil {
+		p.refuse(in, "security groups do not match source ports (%d)", *s.SrcPort)
+		return
+	}
+	protocol := v1beta2.Protocol("")
+	if s.Protocol != nil {
+		protocol = *s.Protocol
+	}
+	if s.Port != nil && s.Port.StrVal != "" {
+		if r.Direction == cloud.Egress {
+			p.refuse(in, "named port %q: the ports of a peer are not known; use the number", s.Port.StrVal)
+		}
+		r.Named = append(r.Named, namedService{protocol, s.Port.StrVal})
+		return
+	}
+	switch protocol {
+	case v1beta2.ProtocolICMP:
+		for _, number := range []int{cloud.ICMP, cloud.ICMPv6} {
+			match := cloud.NewMatch(number, -1, -1)
+			if s.ICMPType != nil {
+				match.From = int(*s.ICMPType)
+				if s.ICMPCode != nil {
+					match.To = int(*s.ICMPCode)
+				}
+			}
+			p.addService(r, in, flow.ServiceOf(match), lower)
+		}
+	case v1beta2.ProtocolIGMP:
+		if s.IGMPType != nil || s.GroupAddress != "" {
+			p.refuse(in, "security groups do not match IGMP types and multicast groups")
+			return
+		}
+		p.addService(r, in, flow.Whole(2), lower)
+	case v1beta2.ProtocolTCP, v1beta2.ProtocolUDP, v1beta2.ProtocolSCTP, "":
+		number := map[v1beta2.Protocol]int{v1beta2.ProtocolUDP: cloud.UDP, v1beta2.ProtocolSCTP: cloud.SCTP}[protocol]
+		if number == 0 {
+			number = cloud.TCP
+		}
+		service := flow.Whole(number)
+		if s.Port != nil {
+			from, to := s.Port.IntVal, s.Port.IntVal
+			if s.EndPort != nil {
+				to = *s.EndPort
+			}
+			if from < 0 || to > 0xffff || from > to {
+				p.refuse(in, "port range %d-%d is not valid", from, to)
+				return
+			}
+			service.From, service.To = uint16(from), uint16(to)
+		}
+		p.addService(r, in, service, lower)
+	default:
+		p.refuse(in, "protocol %q is not known", protocol)
+	}
+}
+
+func (p *Policy) addService(r *rule, in *v1beta2.NetworkPolicyRule, s flow.Service, lower capability) {
+	if why := lower.Unsupported(s); why != "" {
+		p.refuse(in, "%s", why)
+	}
+	r.Services = append(r.Services, s)
+}
+
+// matchesAny reports whether the rule is not restricted to services.
+func (r *rule) matchesAny() bool { return len(r.Services) == 0 && len(r.Named) == 0 }
+
+// Bound is a rule as it applies to one kind of VM: named ports are resolved.
+type Bound struct {
+	*rule
+	services []flow.Service
+	any      bool
+	// resolved is true if a port of the member has one of the rule's names, whether or not its number is among the services anyway.
+	resolved bool
+}
+
+func (b *Bound) matches(s flow.Service) bool {
+	if b.any {
+		return true
+	}
+	for _, o := range b.services {
+		if o.Covers(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// Concerns reports whether the rule may match some packets of a service.
+func (b *Bound) Concerns(s flow.Service) bool {
+	return b.any || s.Protocol == cloud.AnyProtocol || slices.ContainsFunc(b.services, func(o flow.Service) bool { return o.Protocol == cloud.AnyProtocol || o.Overlaps(s) })
+}

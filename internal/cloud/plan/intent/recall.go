@@ -1,0 +1,145 @@
+package intent
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// Recall keeps what is worked out again and again, by the attempts of one computation and by several of them. Whatever is kept is found by
+// content, never by the name or the identity of what it was asked for, so it stays true whatever groups come and go: neither addresses nor
+// networks nor policies change between them.
+type Recall struct {
+	walks   map[string]*[2]walked
+	sets    map[uint64][]numberedSet
+	numbers map[setRef]int // of the sets in sets
+	permits map[permitRef]int
+	wants   map[string]int // permits
+	last    int            // number that was given
+	spans   int            // that are kept
+	// age counts how often everything was forgotten.
+	Age int
+}
+
+// keptSpans bounds the memory of a recall: 32 bytes each. What is forgotten is worked out once more.
+const keptSpans = 4 << 20
+
+// NewRecall returns one that knows nothing.
+func NewRecall() *Recall {
+	r := &Recall{}
+	r.forget()
+	return r
+}
+
+// forget forgets everything. Numbers are not given twice.
+func (r *Recall) forget() {
+	r.walks, r.sets, r.numbers, r.permits = map[string]*[2]walked{}, map[uint64][]numberedSet{}, map[setRef]int{}, map[permitRef]int{}
+	r.wants, r.spans = map[string]int{}, 0
+	r.Age++
+}
+
+// room makes room for so many more spans.
+func (r *Recall) room(spans int) {
+	if r.spans += spans; r.spans > keptSpans {
+		r.forget()
+		r.spans = spans
+	}
+}
+
+// Number gives a number.
+func (r *Recall) Number() int {
+	r.last++
+	return r.last
+}
+
+type numberedSet struct {
+	addrset.Set
+	number int
+}
+
+// setRef is where a set lies. Sets never change, so those that lie in the same place are the same as long as one of them is kept.
+type setRef struct {
+	v4, v6     *addrset.Range
+	len4, len6 int
+}
+
+func refOf(s addrset.Set) setRef {
+	v4, v6 := s.IPv4(), s.IPv6()
+	out := setRef{len4: len(v4), len6: len(v6)}
+	if len(v4) > 0 {
+		out.v4 = &v4[0]
+	}
+	if len(v6) > 0 {
+		out.v6 = &v6[0]
+	}
+	return out
+}
+
+// Set returns the number of a set, and the first set of that number, so that equal sets need not be kept twice.
+func (r *Recall) Set(s addrset.Set) (addrset.Set, int) {
+	if n, ok := r.numbers[refOf(s)]; ok {
+		return s, n
+	}
+	h := s.Hash()
+	for _, known := range r.sets[h] {
+		if known.Equal(s) {
+			return known.Set, known.number
+		}
+	}
+	r.room(s.Len())
+	n := r.Number()
+	r.sets[h] = append(r.sets[h], numberedSet{s, n})
+	r.numbers[refOf(s)] = n
+	return s, n
+}
+
+// permitRef is where a permit lies, in the way of setRef.
+type permitRef struct {
+	first *flow.Grant
+	len   int
+}
+
+func refOfPermit(p flow.Permit) permitRef {
+	if len(p.Grants) == 0 {
+		return permitRef{}
+	}
+	return permitRef{&p.Grants[0], len(p.Grants)}
+}
+
+// Numbered returns the permit as it is kept, and its number: equal permits have the same one.
+func (r *Recall) Numbered(p flow.Permit) (flow.Permit, int) {
+	if n, ok := r.permits[refOfPermit(p)]; ok {
+		return p, n
+	}
+	var key []byte
+	grants := slices.Clone(p.Grants)
+	for i := range grants {
+		g := &grants[i]
+		var all, anonymous, plain int
+		g.All, all = r.Set(g.All)
+		g.Anonymous, anonymous = r.Set(g.Anonymous)
+		g.Plain, plain = r.Set(g.Plain)
+		for _, x := range []int{g.Service.Protocol, int(g.Service.From), int(g.Service.To), all, anonymous, plain, len(g.Opaque)} {
+			key = binary.AppendVarint(key, int64(x))
+		}
+		for _, peer := range g.Opaque {
+			key = append(append(key, peer.GroupOwner+"/"+peer.String()...), 0)
+		}
+	}
+	p.Grants = grants
+	n, ok := r.wants[string(key)]
+	if !ok {
+		n = r.Number()
+		r.wants[string(key)] = n
+	}
+	r.permits[refOfPermit(p)] = n
+	return p, n
+}
+
+// Kept returns the permit as it is kept: equal sets in it are not kept twice.
+func (r *Recall) Kept(p flow.Permit) flow.Permit {
+	p, _ = r.Numbered(p)
+	return p
+}

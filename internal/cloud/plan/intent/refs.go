@@ -1,0 +1,73 @@
+package intent
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// EntityRef names an ExternalEntity.
+type EntityRef struct{ Namespace, Name string }
+
+// VMRef names a VM of the account.
+type VMRef struct{ Region, ID string }
+
+// InterfaceKey names an interface of the account.
+type InterfaceKey struct{ Region, ID string }
+
+// NetworkKey names a network that the account sees.
+type NetworkKey struct{ Region, ID string }
+
+// Observed is what is known of one region.
+type Observed struct {
+	Snapshot *cloud.Snapshot
+	Limits   cloud.Limits
+	// Former are the groups that interfaces which hold groups of ours had before, as far as the caller remembers them from a time when all was
+	// as planned, sorted, by interface; nil for those that were to have no record. They go before the record in an interface's tags, which
+	// is then put right.
+	Former map[string][]string
+}
+
+// PolicyRef names a policy and its version.
+type PolicyRef struct {
+	Kind       v1beta2.NetworkPolicyType
+	Namespace  string
+	Name       string
+	UID        string
+	Generation int64
+}
+
+// Note is a remark about an object.
+type Note struct {
+	Region  string
+	Object  string
+	Message string
+}
+
+func (r PolicyRef) String() string {
+	name := r.Name
+	if r.Namespace != "" {
+		name = r.Namespace + "/" + name
+	}
+	if name == "" {
+		name = r.UID
+	}
+	return fmt.Sprintf("%s %s", r.Kind, name)
+}
+
+// Short is the name without the kind.
+func (r PolicyRef) Short() string {
+	if r.Namespace == "" {
+		return cmp.Or(r.Name, r.UID)
+	}
+	return r.Namespace + "/" + r.Name
+}
+
+func (r VMRef) String() string { return r.Region + "/" + r.ID }
+
+// CompareVMs orders by region and ID.
+func CompareVMs(a, b VMRef) int {
+	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.ID, b.ID))
+}

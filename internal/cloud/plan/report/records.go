@@ -1,0 +1,44 @@
+package report
+
+import (
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
+)
+
+// Records counts the records of interfaces that hold groups of ours, by how far they are proven.
+type Records struct {
+	// Signed are proven; Unsigned are believed without being proven.
+	Signed, Unsigned int
+	// Unproven are those that are not believed.
+	Unproven []Unproven
+}
+
+// Unproven is an interface that we hold without knowing what it had before.
+type Unproven struct {
+	Region, Interface string
+	// VM is the zero value if it belongs to no selected VM.
+	VM      intent.VMRef
+	Message string
+}
+
+// Count adds the records of a region.
+func (out *Records) Count(s *target.Target) {
+	if s.In.Seal == nil {
+		return
+	}
+	for _, n := range s.NICs {
+		switch {
+		case n.Unproven != "":
+			u := Unproven{Region: s.Snap.Region, Interface: n.ID, Message: n.Unproven}
+			if n.VM != nil {
+				u.VM = n.VM.Ref
+			}
+			out.Unproven = append(out.Unproven, u)
+		case len(n.Ours) == 0 || n.Recorded == nil:
+		case n.Unsigned, n.Forged:
+			out.Unsigned++
+		default:
+			out.Signed++
+		}
+	}
+}

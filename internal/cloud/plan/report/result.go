@@ -1,0 +1,242 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
+	"github.com/nephele-io/nephele/internal/cloud/signs"
+)
+
+// reporter tells what becomes of a region.
+type reporter struct{ *target.Target }
+
+// Region is what is told about a region.
+type Region struct {
+	VMs      []VMStatus
+	Refusals []Refusal
+	Drift    []Drift
+	Records  Records
+	Cuts     []target.Cut
+	Notes    []intent.Note
+}
+
+// Of returns what becomes of the VMs of a region, given the interfaces and groups that steps change.
+func Of(of *target.Target, dirty map[string]bool) (out Region) {
+	s := &reporter{of}
+	for _, vm := range s.Order {
+		status := s.vmStatus(vm, dirty)
+		if status.Mode == intent.Enforce {
+			out.Refusals = append(out.Refusals, s.vmRefusals(vm)...)
+		}
+		out.VMs = append(out.VMs, status)
+	}
+	out.Drift = s.drift()
+	out.Records.Count(s.Target)
+	out.Cuts = s.Cuts()
+	for note := range s.Noted {
+		out.Notes = append(out.Notes, note)
+	}
+	return out
+}
+
+// Tally returns the states of the policies from those on the VMs.
+func Tally(policies []*intent.Policy, vms []VMStatus) []PolicyStatus {
+	if len(policies) == 0 {
+		return nil
+	}
+	out := make([]PolicyStatus, len(policies))
+	at := map[intent.PolicyRef]int{}
+	for i, p := range policies {
+		out[i].PolicyRef, at[p.Ref] = p.Ref, i
+	}
+	for _, vm := range vms {
+		for _, on := range vm.Policies {
+			p := &out[at[on.PolicyRef]]
+			if vm.Mode == intent.Enforce {
+				p.count(vm.VM, on)
+			} else {
+				p.Suspended = append(p.Suspended, vm.VM)
+			}
+		}
+	}
+	return out
+}
+
+func (p *PolicyStatus) count(vm intent.VMRef, on VMPolicy) {
+	switch {
+	case on.Message != "":
+		p.Failed = append(p.Failed, FailedVM{vm, on.Message})
+	case on.Realized:
+		p.Realized = append(p.Realized, vm)
+	default:
+		p.Pending = append(p.Pending, vm)
+	}
+}
+
+func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
+	out := VMStatus{VM: vm.Ref}
+	pending, blocked := false, ""
+	for _, n := range vm.NICs {
+		st := InterfaceStatus{ID: n.ID, State: n.State, Network: n.NetworkID, Groups: n.Target, Held: len(n.Ours) > 0, Elsewhere: n.Elsewhere, Unproven: n.Unproven}
+		if n.State == target.Guarded {
+			st.Former = slices.Clone(n.Former)
+		}
+		out.Interfaces = append(out.Interfaces, st)
+		pending = pending || dirty[n.ID] || s.Restrict[n] != [2]bool{}
+		for _, g := range n.Target {
+			pending = pending || dirty[g]
+		}
+		if s.Waiting[n] {
+			pending = true
+			continue
+		}
+		if why := s.Controllable(n); why != "" && blocked == "" && !n.Managed {
+			blocked = why
+		}
+		if why := s.Frozen[n]; why != "" && blocked == "" {
+			blocked = "the interface " + n.ID + " stays as it is: " + why
+		}
+	}
+	guarded := slices.ContainsFunc(vm.NICs, func(n *target.NIC) bool { return n.State == target.Guarded })
+	for _, p := range vm.Policies {
+		on := VMPolicy{PolicyRef: p.Ref, Message: vm.KeptMessage(p)}
+		if on.Message == "" {
+			tightened, lost := s.TightenedOn(vm, p)
+			if on.Message = blocked; blocked == "" {
+				on.Message, on.Lost = tightened, lost
+			}
+		}
+		on.Realized = on.Message == "" && !pending && guarded
+		if p.Reject {
+			on.Warning = "Reject is realized as Drop: security groups cannot answer."
+		}
+		if d, ok := s.reducedBy(vm, p); ok {
+			on.Warning = strings.TrimSpace(on.Warning + " " + reducedWarning(d))
+		}
+		if i := slices.IndexFunc(vm.NICs, func(n *target.NIC) bool { return n.Managed }); i >= 0 {
+			on.Warning = strings.TrimSpace(on.Warning + " The interface " + vm.NICs[i].ID + " belongs to a service of the cloud and is not controlled.")
+		}
+		if on.Message == "" && len(vm.NICs) == 0 {
+			on.Message = "the VM has no interface"
+		}
+		out.Policies = append(out.Policies, on)
+	}
+	if m := s.In.Modes[vm.Ref]; m != intent.Enforce {
+		out.Suspended(m)
+	}
+	return out
+}
+
+// reducedBy returns a direction in which the policy has rules for the VM and the VM allows fewer protocols than the policies do.
+func (s *reporter) reducedBy(vm *target.VM, p *intent.Policy) (cloud.Direction, bool) {
+	for _, n := range vm.NICs {
+		if n.State != target.Guarded || s.Frozen[n] != "" {
+			continue
+		}
+		want := s.Wanted(n)
+		for i, d := range flow.Directions() {
+			if want[i].Reduced && slices.ContainsFunc(vm.Effective, func(b *intent.Bound) bool { return b.Policy == p && b.Direction == d }) {
+				return d, true
+			}
+		}
+	}
+	return "", false
+}
+
+func reducedWarning(d cloud.Direction) string {
+	var names []string
+	for _, protocol := range flow.KeptProtocols() {
+		names = append(names, cloud.ProtocolName(protocol))
+	}
+	return "Where a rule takes some " + string(d) + " traffic out of what all protocols were allowed, of the others only these IP protocols stay open, and of ICMP the types in use: " +
+		strings.Join(names, ", ") + "."
+}
+
+func (s *reporter) vmRefusals(vm *target.VM) []Refusal {
+	var out []Refusal
+	for _, p := range vm.Policies {
+		if message := vm.KeptMessage(p); message != "" {
+			out = append(out, Refusal{
+				Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Message: message, Kept: vm.Kept[p] != "",
+			})
+		}
+	}
+	for _, p := range vm.Policies {
+		if message, lost := s.TightenedOn(vm, p); message != "" {
+			out = append(out, Refusal{Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Message: message, Tightened: true, Lost: lost})
+		}
+	}
+	for _, n := range vm.NICs {
+		if why := s.Controllable(n); why != "" && len(vm.Effective) > 0 && !s.Waiting[n] {
+			out = append(out, Refusal{VM: vm.Ref, Region: s.Snap.Region, Network: n.NetworkID, Message: why})
+		}
+		if why := s.Frozen[n]; why != "" && len(vm.Kept) == 0 && !s.Waiting[n] {
+			out = append(out, Refusal{
+				VM: vm.Ref, Region: s.Snap.Region, Network: n.NetworkID, Message: "the interface " + n.ID + " stays as it is: " + why, Kept: true,
+			})
+		}
+	}
+	return out
+}
+
+// drift lists what others changed on interfaces that we hold and groups that we own.
+func (s *reporter) drift() []Drift {
+	var out []Drift
+	lost := map[string]bool{}
+	for _, n := range s.NICs {
+		if n.Unproven != "" {
+			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Message: n.Unproven, Kept: true})
+			continue
+		}
+		if n.Recorded == nil || n.Alien != "" || n.State != target.Guarded {
+			continue
+		}
+		ours := len(n.Ours)
+		extra := slices.DeleteFunc(without(n.Foreign, n.Recorded), func(id string) bool {
+			g := s.Groups[id]
+			if g == nil || !s.lostTags(g) {
+				return false
+			}
+			ours++
+			if !lost[id] {
+				out = append(out, Drift{Region: s.Snap.Region, Object: id, Message: LostTags + g.Name})
+			}
+			lost[id] = true
+			return true
+		})
+		if len(extra) > 0 {
+			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Message: "somebody put the interface into " + strings.Join(extra, ", ")})
+		}
+		if ours == 0 && !slices.Equal(n.Foreign, n.Recorded) {
+			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Message: "somebody took the interface out of its group of ours"})
+		}
+	}
+	for i := range s.Snap.Groups {
+		g := &s.Snap.Groups[i]
+		if !s.Ours(g) {
+			continue
+		}
+		wanted := s.ByKey[g.ID]
+		for _, r := range g.Rules {
+			if !signs.Ours(r.Description) && (wanted == nil || !slices.Contains(wanted.Rules, r.Key())) {
+				out = append(out, Drift{
+					Region: s.Snap.Region, Object: g.ID, Message: "somebody added the rule: " + r.Key().String(), Kept: s.Pinned[g.ID],
+				})
+			}
+		}
+	}
+	return out
+}
+
+// LostTags, and the group's name, is the message about a group of ours whose tags were changed, so that it is not ours any more.
+const LostTags = "somebody changed the tags of our group "
+
+// lostTags reports whether a group that is not ours seems to have been: it has our kind of name, and nobody else's tags.
+func (s *reporter) lostTags(g *cloud.Group) bool {
+	by := g.Tags[cloud.TagCluster]
+	return strings.HasPrefix(g.Name, cloud.NamePrefix) && (by == "" || by == s.In.ClusterID)
+}

@@ -1,0 +1,123 @@
+package report
+
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
+)
+
+// VMStatus says what applies to one VM.
+type VMStatus struct {
+	VM   intent.VMRef
+	Mode intent.Mode
+	// Policies are those that select the VM, in the order of evaluation.
+	Policies []VMPolicy
+	// Interfaces are the interfaces of the VM and their state after the plan, in device order.
+	Interfaces []InterfaceStatus
+}
+
+// VMPolicy is the state of one policy on one VM.
+type VMPolicy struct {
+	intent.PolicyRef
+	// Realized is true if the cloud already is as the policy wants it for this VM: no operation is pending for its interfaces.
+	Realized bool
+	// Message says why the policy is refused on this VM; empty while it is realized or being realized.
+	Message string
+	// Lost are all the flows that the policies allow and the VM does not, because only what fits of the policy is enforced: "ingress tcp 443 from
+	// 192.0.2.0/24". The message names the first few. The list is shared by the VMs of a class.
+	Lost []string
+	// Warning says what differs without being refused, for example Reject realized as Drop.
+	Warning string
+}
+
+// InterfaceStatus is the state of one interface when the plan is done.
+type InterfaceStatus struct {
+	ID     string
+	State  target.InterfaceState
+	Former []string
+	// Network is its network, and Groups are the groups that it holds: the ID of each, or "+" and the name of one that the plan creates.
+	// They must not be changed.
+	Network string
+	Groups  []string
+	// Held is true if it holds a group of ours now, before the plan.
+	Held bool
+	// Unproven says why it stays as it is although nobody knows what it had before; empty if that is known.
+	Unproven string
+	// Elsewhere says who else holds it by our rules, another controller or account, so that we do nothing to it; empty if nobody does.
+	Elsewhere string
+}
+
+// PolicyStatus is the state of one policy in the account.
+type PolicyStatus struct {
+	intent.PolicyRef
+	// Realized, Pending and Failed partition the selected VMs that the policy applies to. Each is sorted.
+	Realized []intent.VMRef
+	Pending  []intent.VMRef
+	Failed   []FailedVM
+	// Suspended are the selected VMs that it would apply to if their mode let it. Sorted.
+	Suspended []intent.VMRef
+}
+
+// FailedVM is a VM on which a policy is refused.
+type FailedVM struct {
+	VM      intent.VMRef
+	Message string
+}
+
+// Refusal is something that cannot be done as wanted.
+type Refusal struct {
+	// Policy is the zero value if no single policy is to blame.
+	Policy intent.PolicyRef
+	// VM is the zero value if a whole network or region is concerned.
+	VM intent.VMRef
+	// Region and Network say where.
+	Region, Network string
+	// Direction is empty if both are concerned.
+	Direction cloud.Direction
+	// Message is a full sentence with the reason, the numbers where a quota is concerned, and what helps.
+	Message string
+	// Lack has the numbers if a quota is what does not suffice.
+	Lack *target.Lack
+	// Kept is true if the interfaces stay as they were last realized, Tightened if what fits of the policy is enforced; else the policy is
+	// left out there.
+	Kept, Tightened bool
+	// Lost are all the flows that the policies allow and the VM does not, where Tightened; see VMPolicy.Lost.
+	Lost []string
+}
+
+// Drift is a change that somebody else made.
+type Drift struct {
+	Region string
+	// Object is the ID of the interface or group.
+	Object  string
+	Message string
+	// Kept is set if it is left as it is: the mode forbids to write, or it is not ours to decide.
+	Kept bool
+	// VMs are those that it concerns, by name, and For the policy and rule, or the policies, that it is about; for people, empty if not known.
+	VMs, For string
+}
+
+// Suspended makes the status of a VM that is not enforced say nothing but that.
+func (st *VMStatus) Suspended(m intent.Mode) {
+	st.Mode = m
+	for i := range st.Policies {
+		p := &st.Policies[i]
+		p.Realized, p.Message, p.Warning = false, "", ""
+	}
+}
+
+// AsObserved is the state of the interface as it is.
+func AsObserved(n *target.NIC) InterfaceStatus {
+	switch {
+	case len(n.Ours) == 0:
+		return InterfaceStatus{ID: n.ID, State: target.Untouched}
+	case n.Unproven != "":
+		return InterfaceStatus{ID: n.ID, State: target.Guarded, Unproven: n.Unproven}
+	case n.Recorded == nil:
+		return InterfaceStatus{ID: n.ID, State: target.Member}
+	default:
+		return InterfaceStatus{ID: n.ID, State: target.Guarded, Former: slices.Clone(n.Recorded)}
+	}
+}

@@ -1,0 +1,291 @@
+package target
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// candidate is a group that rules of a class may refer to instead of naming addresses.
+type candidate struct {
+	peer  cloud.Peer
+	addrs addrset.Set // what the reference will mean
+	reach addrset.Set // what it may come to mean: also the interfaces that natively belong to the group but are under our control now
+}
+
+// in returns the addresses of the candidate in a family, or in all of them.
+func (c candidate) in(family addrset.Set) addrset.Set {
+	if family.Len() == 1 {
+		return c.addrs.Intersect(family)
+	}
+	return c.addrs
+}
+
+// traffic decides for everything that the class must allow whether to name it by group or by address. What is allowed whoever has
+// the address is named by address, so that a change of members does not change such rules; the rest by the groups whose
+// interfaces are all allowed, and what remains by address. Where f says so, members are named in the mixed form instead.
+func (s *Target) traffic(c *Class, want [2]flow.Permit, f *forms) flow.Traffic {
+	return flow.Traffic{
+		Ingress: s.cover(c.Network, want[0], slices.Concat(f.trial, s.nativeCandidates(c, cloud.Ingress)), f),
+		Egress:  s.cover(c.Network, want[1], slices.Concat(f.trial, s.nativeCandidates(c, cloud.Egress)), f),
+	}
+}
+
+// classCandidates are the groups of the classes that can be referenced from the network; first the gatherings, those of most addresses first.
+func (s *Target) classCandidates(view *intent.Network) []candidate {
+	if out, ok := s.memory.classes[view]; ok {
+		return out
+	}
+	var out []candidate
+	gathered := map[cloud.Peer]int{}
+	for _, o := range s.Classes {
+		if o.addrs.Empty() || !view.Reaches(o.Network) {
+			continue
+		}
+		out = append(out, candidate{o.Groups[0].peer(), o.addrs, o.addrs})
+		if o.Gathers {
+			gathered[o.Groups[0].peer()] = len(o.NICs)
+		}
+	}
+	if len(gathered) > 0 {
+		slices.SortStableFunc(out, func(a, b candidate) int { return gathered[b.peer] - gathered[a.peer] })
+	}
+	if s.memory.classes == nil {
+		s.memory.classes = map[*intent.Network][]candidate{}
+	}
+	s.memory.classes[view] = out
+	return out
+}
+
+// nativeCandidates are the groups that the native rules of the class refer to and that are still held.
+func (s *Target) nativeCandidates(c *Class, d cloud.Direction) []candidate {
+	ids := map[string]bool{}
+	collect := func(g *cloud.Group) {
+		if g == nil {
+			return
+		}
+		for _, r := range g.Rules {
+			if id := r.Peer.GroupID; r.Direction == d && s.Groups[id] != nil && !s.Owned(s.Groups[id]) {
+				ids[id] = true
+			}
+		}
+	}
+	n := c.NICs[0]
+	for _, id := range n.Former {
+		collect(s.Groups[id])
+	}
+	if s.Frozen[n] != "" {
+		for _, id := range n.GroupIDs {
+			collect(s.Groups[id])
+		}
+	}
+	var out []candidate
+	for _, id := range sortedKeys(ids) {
+		if addrs := s.thenAddrs(id, c.Network); !addrs.Empty() {
+			out = append(out, candidate{cloud.Peer{GroupID: id}, addrs, addrs.Union(s.FormerAddrs(id, c.Network))})
+		}
+	}
+	return out
+}
+
+// within reports whether everything that the reference may come to mean in a family is in the set.
+func (c candidate) within(set, family addrset.Set) bool {
+	return (len(family.IPv4()) == 0 || c.reach.IPv4().Within(set.IPv4())) && (len(family.IPv6()) == 0 || c.reach.IPv6().Within(set.IPv6()))
+}
+
+// cover names what a half allows: first by native groups, then by classes, then by address. If f only counts, it does nothing else.
+func (s *Target) cover(view *intent.Network, want flow.Permit, natives []candidate, f *forms) []flow.Cell {
+	out := make([]flow.Cell, 0, len(want.Grants))
+	classes := s.classCandidates(view)
+	found := make([]*peerCover, len(want.Grants))
+	referred := make([]bool, len(natives)+len(classes))
+	for k, h := range want.Grants {
+		family := flow.Family(h.Service.Protocol)
+		cell, rest := s.byList(h, f)
+		for i, c := range natives {
+			if addrs := c.in(family); addrs.Overlaps(rest) && c.within(h.All, family) {
+				cell.Groups = append(cell.Groups, c.peer)
+				rest = rest.Minus(addrs)
+				referred[i] = true
+			}
+		}
+		found[k] = f.choose(s, view, s.coverByClasses(view, rest, h.All, family))
+		for _, i := range found[k].used {
+			referred[len(natives)+i] = true
+		}
+		if f.counts {
+			continue
+		}
+		cell.Groups = append(cell.Groups, found[k].peers...)
+		cell.Addrs = cell.Addrs.Union(found[k].rest)
+		slices.SortFunc(cell.Groups, cloud.Peer.Compare)
+		out = append(out, cell)
+	}
+	f.count(referred)
+	if f.counts {
+		return nil
+	}
+	nameEverywhere(out, want)
+	s.idleLists(out, want)
+	for i, used := range referred {
+		if !used {
+			continue
+		}
+		for k, h := range want.Grants {
+			c, here := candidate{}, false
+			if i < len(natives) {
+				c = natives[i]
+				here = slices.Contains(out[k].Groups, c.peer)
+			} else {
+				c = classes[i-len(natives)]
+				_, here = slices.BinarySearch(found[k].used, i-len(natives))
+			}
+			if !here && c.within(h.All, flow.Family(h.Service.Protocol)) {
+				out[k].Idle = append(out[k].Idle, c.peer)
+			}
+		}
+	}
+	for k := range out {
+		slices.SortFunc(out[k].Idle, cloud.Peer.Compare)
+	}
+	return out
+}
+
+// nameEverywhere has the addresses that a rule must name for all protocols named for every single service, too, where a group would do: the
+// one rule for all of it covers them, and without that it would have to be one for each of the other protocols.
+func nameEverywhere(cells []flow.Cell, want flow.Permit) {
+	last := len(cells) - 1
+	for k, h := range want.Grants[:max(last, 0)] {
+		cells[k].Addrs = cells[k].Addrs.Union(cells[last].Addrs.Intersect(h.All))
+	}
+}
+
+// lowerClasses turns what the classes must allow into rules and groups. It reports whether something did not fit, so that the
+// design has to be made again.
+func (s *Target) lowerClasses() (retry bool) {
+	var fitting []*Class // which are known to fit: their rules are of use only if all others do
+	for _, c := range s.Classes {
+		switch {
+		case c.State != Guarded:
+		case s.literal[c.key]:
+			s.keepRules(c)
+		case s.fitting(c, c.Want, forms{}).fits():
+			fitting = append(fitting, c)
+		default:
+			retry = s.lowerClass(c) || retry
+		}
+	}
+	for _, c := range fitting {
+		if retry {
+			break
+		}
+		retry = s.lowerClass(c)
+	}
+	return retry
+}
+
+// lowerClass does it for one class.
+func (s *Target) lowerClass(c *Class) (retry bool) {
+	s.MayStop()
+	held := make([][]cloud.Rule, len(c.existing))
+	for i, g := range c.existing {
+		held[i] = intent.RuleKeys(g.Rules)
+	}
+	rules, packed, short := s.fit(c, c.Want, held, forms{})
+	if t := s.tightened[c.key]; short != nil && t != nil {
+		var shortage *Shortage
+		rules, packed, shortage = s.tightRules(c, held, t)
+		short = shortfallOf(shortage)
+	}
+	if short != nil {
+		s.shortage(c, held, short)
+		return true
+	}
+	c.rules = rules
+	for i, rules := range s.merged(c, rules, held, packed) {
+		g := c.Groups[0]
+		if i > 0 {
+			g = s.addGroup(c)
+		}
+		g.Rules = rules
+	}
+	return false
+}
+
+// shortage deals with a class whose rules exceed a quota.
+func (s *Target) shortage(c *Class, held [][]cloud.Rule, short shortfall) {
+	first := c.NICs[0]
+	if s.Between() && !c.frozen {
+		// What is wanted in the end does fit. These interfaces stay as they are until others have become narrower.
+		message := s.message(short(), c)
+		for _, n := range c.NICs {
+			s.await(n, message, "for others to become narrower, because the state in between does not fit")
+		}
+		return
+	}
+	if s.listAgain(c) {
+		return
+	}
+	if !c.frozen && s.Frozen[first] == "" && !s.Native(first) && (s.gather(c, held) || s.disperse(c, held)) {
+		return
+	}
+	message := func() string { return s.message(short(), c) }
+	switch {
+	case c.frozen:
+		s.literal[c.key] = true
+		return
+	case s.Frozen[first] != "":
+		return // since this attempt began, for the sake of another interface of its VM; it will be in another class in the next one
+	case s.Native(first):
+		if s.refuseUntaken(c, message()) {
+			return // those that are under control may have a class that fits without the others
+		}
+		for _, n := range c.NICs {
+			s.Frozen[n] = message()
+		}
+		return
+	}
+	s.leaveSurplus(c, held, message)
+}
+
+// Native reports whether no rule applies to the interface, so that its former groups decide everything.
+func (s *Target) Native(n *NIC) bool { return n.VM == nil || len(n.VM.Effective) == 0 }
+
+// refuseUntaken refuses to take over the interfaces of the class that are not under control yet. It reports whether there are any.
+func (s *Target) refuseUntaken(c *Class, message string) (refused bool) {
+	for _, n := range c.NICs {
+		if !n.Taken() {
+			s.Refused[n] = "taking over the interface " + n.ID + " with its present rules: " + message
+			refused = true
+		}
+	}
+	return refused
+}
+
+// message tells the numbers, with a mark for what would do. all is what all that is wanted of the interface needs at least, if
+// that is known to exceed the quota.
+func (sh Shortage) message(l cloud.Limits, all *Shortage) string {
+	least := ""
+	if sh.AtLeast {
+		least = "at least "
+	}
+	needs := fmt.Sprintf("needs %s%s for %s on one interface", least, count(sh.Needed, string(sh.Direction)+" rule"), sh.Family)
+	groups := fmt.Sprintf("%s of at most %s", count(l.GroupsPerInterface, "group"), count(l.RulesPerGroup, "rule"))
+	lack := Lacking{Rules: sh.RulesPerGroup, Needed: sh.Needed, All: sh.RulesPerGroup}
+	if all != nil {
+		lack.All, lack.Total = all.RulesPerGroup, all.Needed
+	}
+	mark := lack.mark()
+	if sh.Needed <= sh.Available {
+		return needs + ", among them prefix lists that one group has to hold whole, and they do not fit into " + groups + mark
+	}
+	hold := "hold"
+	if l.GroupsPerInterface == 1 {
+		hold = "holds"
+	}
+	return fmt.Sprintf("%s, and %s %s %d%s", needs, groups, hold, sh.Available, mark)
+}

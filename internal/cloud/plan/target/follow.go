@@ -1,0 +1,235 @@
+package target
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// Dependents says what becomes of interfaces that are not ours to guard, and whose own groups name a group that a guarded interface
+// gives up.
+type Dependents string
+
+// The answers. The zero value is RefuseDependents.
+const (
+	// RefuseDependents refuses the take-over that would cut their flows.
+	RefuseDependents Dependents = ""
+	// FollowDependents adds a twin to each such rule, which names our groups. The group with the rule must have the tag cloud.TagFollow;
+	// without it the answer is RefuseDependents.
+	FollowDependents Dependents = "Follow"
+	// CutDependents goes on, and Result.Cuts lists what is lost.
+	CutDependents Dependents = "Cut"
+)
+
+// DependentsRule is the answer of an account.
+type DependentsRule struct {
+	Default Dependents
+	// Groups are other answers for the groups with the rules, by ID.
+	Groups map[string]Dependents
+}
+
+// ParseDependents returns the answer as an account gives it. The schema has checked it; what it does not know means RefuseDependents.
+func ParseDependents(all v1alpha1.Dependents, groups []v1alpha1.DependentGroup) DependentsRule {
+	answers := map[v1alpha1.Dependents]Dependents{v1alpha1.DependentsFollow: FollowDependents, v1alpha1.DependentsCut: CutDependents}
+	out := DependentsRule{Default: answers[all]}
+	for _, g := range groups {
+		if out.Groups == nil {
+			out.Groups = map[string]Dependents{}
+		}
+		out.Groups[g.Group] = answers[g.Dependents]
+	}
+	return out
+}
+
+// Cut is what an interface that is not ours loses because guarded interfaces give up a group that one of its rules names.
+type Cut struct {
+	Region string
+	// Interface loses flows, and VMID is its VM; empty if it belongs to none. Group is its group with the Rule.
+	Interface, VMID, Group string
+	Rule                   cloud.Rule
+	// Lost are the guarded interfaces that the rule no longer matches, sorted.
+	Lost []string
+}
+
+// String says it in a sentence.
+func (c Cut) String() string {
+	who := c.Interface
+	if c.VMID != "" {
+		who = c.VMID + " (" + c.Interface + ")"
+	}
+	return fmt.Sprintf("%s loses what its group %s gives it by %q, because policies take out of that group %s", who, c.Group, c.Rule, Listed(c.Lost, false))
+}
+
+// answer is what becomes of the interfaces that hold a group with a rule that names a group that others give up.
+func (s *Target) answer(holder *cloud.Group) Dependents {
+	out, ok := s.options.Dependents.Groups[holder.ID]
+	if !ok {
+		out = s.options.Dependents.Default
+	}
+	n := s.Networks[holder.NetworkID]
+	if _, may := holder.Tags[cloud.TagFollow]; out == FollowDependents && (!may || n == nil || n.Foreign != "") {
+		return RefuseDependents
+	}
+	return out
+}
+
+// dependents is what one attempt has decided about them.
+type dependents struct {
+	followed map[string]map[string]bool // group with rules -> groups that these name and that are followed
+	cuts     map[string]Cut
+	Twins    map[string][]cloud.Rule // group with rules -> twins
+	// unfollowed are groups that have no room for twins; nothing more is taken over for whose sake they would be needed.
+	unfollowed map[string]string
+}
+
+func (d *dependents) reset() {
+	d.followed, d.cuts, d.Twins = map[string]map[string]bool{}, map[string]Cut{}, map[string][]cloud.Rule{}
+}
+
+// settleDependent deals with what an interface that is not ours to guard loses. It reports whether that refuses a take-over.
+func (s *Target) settleDependent(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
+	switch s.answer(ref.holder) {
+	case FollowDependents:
+		why := s.Dependents.unfollowed[ref.holder.ID]
+		if why == "" || !slices.ContainsFunc(lost, func(n *NIC) bool { return !n.Taken() }) {
+			if s.Dependents.followed[ref.holder.ID] == nil {
+				s.Dependents.followed[ref.holder.ID] = map[string]bool{}
+			}
+			s.Dependents.followed[ref.holder.ID][ref.rule.Peer.GroupID] = true
+			return false
+		}
+		for _, n := range lost {
+			if !n.Taken() {
+				s.Refused[n], refused = why, true
+			}
+		}
+		return refused
+	case CutDependents:
+		cut := Cut{Region: s.Snap.Region, Interface: dependent.ID, VMID: dependent.VMID, Group: ref.holder.ID, Rule: ref.rule.Key()}
+		for _, n := range lost {
+			cut.Lost = append(cut.Lost, n.ID)
+		}
+		s.Dependents.cuts[fmt.Sprint(cut.Interface, cut.Group, cut.Rule)] = cut
+		return false
+	}
+	return s.refuseTakeover(lost, dependent, ref)
+}
+
+// gone are the interfaces that natively belong to a group and do not hold it when all is done.
+func (s *Target) gone(group string) (out []*NIC) {
+	for _, n := range s.byFormer[group] {
+		if n.State == Guarded {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// addTwins decides which rules somebody else's groups need beside those that name a group that guarded interfaces give up. It reports
+// whether one of them has no room, so that the design has to be made again.
+func (s *Target) addTwins() (retry bool) {
+	refs := map[string][]cloud.Rule{}
+	for i := range s.Snap.Groups {
+		g := &s.Snap.Groups[i]
+		for _, r := range g.Rules {
+			if s.Dependents.followed[g.ID][r.Peer.GroupID] {
+				refs[g.ID] = append(refs[g.ID], r.Key())
+			}
+		}
+	}
+	for _, id := range sortedKeys(refs) {
+		holder := s.Groups[id]
+		twins := map[cloud.Rule]cloud.Rule{}
+		for _, r := range refs[id] {
+			for _, p := range s.standIns(r.Peer.GroupID, s.Networks[holder.NetworkID]) {
+				twin := r
+				twin.Peer, twin.Description = p, s.TwinMark(r.Peer.GroupID)
+				twins[twin.Key()] = twin
+			}
+		}
+		all := slices.SortedFunc(maps.Values(twins), cloud.Rule.Compare)
+		all = slices.DeleteFunc(all, func(t cloud.Rule) bool { return slices.ContainsFunc(holder.Rules, t.Same) })
+		if !s.Lower.Fits(slices.Concat(holder.Rules, all), s.Quota()) {
+			message := fmt.Sprintf("the group %s has the tag %s and %s of its own, and no room for %s more, which would name the VMs that give up the group that its rules name: "+
+				"raise the quota of %s per group, or let its rules name addresses", id, cloud.TagFollow, count(len(holder.Rules), "rule"), count(len(all), "rule"), count(s.Limits.RulesPerGroup, "rule"))
+			if s.Dependents.unfollowed[id] == "" {
+				s.Dependents.unfollowed[id], retry = message, true
+			}
+			s.Note(id, message)
+			all = s.fittingTwins(holder, all)
+		}
+		s.Dependents.Twins[id] = all
+	}
+	return retry
+}
+
+// fittingTwins are as many of the twins as fit: those that are there first.
+func (s *Target) fittingTwins(holder *cloud.Group, all []cloud.Rule) (out []cloud.Rule) {
+	there := s.TwinsNow[holder.ID]
+	slices.SortStableFunc(all, func(a, b cloud.Rule) int {
+		return b2i(slices.ContainsFunc(there, b.Same)) - b2i(slices.ContainsFunc(there, a.Same))
+	})
+	for _, t := range all {
+		if s.Lower.Fits(slices.Concat(holder.Rules, out, []cloud.Rule{t}), s.Quota()) {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, cloud.Rule.Compare)
+	return out
+}
+
+// standIns are the peers by which the guarded interfaces are named that natively belong to a group: the groups that nobody else
+// holds, and addresses for the rest.
+func (s *Target) standIns(group string, view *intent.Network) (out []cloud.Peer) {
+	natives := map[*NIC]bool{}
+	for _, n := range s.gone(group) {
+		if view.Reaches(n.Network) {
+			natives[n] = true
+		}
+	}
+	named := map[*NIC]bool{}
+	for _, c := range s.Classes {
+		if c.State != Guarded || c.Gathers || !view.Reaches(c.Network) {
+			continue
+		}
+		g := c.Groups[0]
+		held := s.WantHeld[g.Key]
+		if len(held) == 0 || slices.ContainsFunc(held, func(n *NIC) bool { return !natives[n] }) {
+			continue
+		}
+		out = append(out, g.peer())
+		for _, n := range held {
+			named[n] = true
+		}
+	}
+	var rest []addrset.Set
+	for n := range natives {
+		if !named[n] {
+			rest = append(rest, n.Private)
+		}
+	}
+	for _, p := range addrset.Union(rest...).Prefixes() {
+		out = append(out, cloud.Peer{CIDR: p})
+	}
+	return out
+}
+
+// Cuts are what others lose, sorted.
+func (s *Target) Cuts() []Cut {
+	return slices.SortedFunc(maps.Values(s.Dependents.cuts), func(a, b Cut) int {
+		return cmp.Or(strings.Compare(a.Interface, b.Interface), strings.Compare(a.Group, b.Group), a.Rule.Compare(b.Rule))
+	})
+}
+
+// Extended reports whether rules of ours are in somebody else's group, or shall be.
+func (s *Target) Extended(g *cloud.Group) bool {
+	_, followed := s.Dependents.Twins[g.ID]
+	return followed || len(s.TwinsNow[g.ID]) > 0
+}

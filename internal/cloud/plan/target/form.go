@@ -1,0 +1,326 @@
+package target
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// forms chooses, for the members that the rules of one class name, between a reference to every class of members and the mixed form
+// with fewer rules, in which blocks of addresses that members of several classes fill stand for these.
+type forms struct {
+	mixed map[*peerCover]bool
+	asked []*peerCover // everything that was to be named, once per service
+	// references is how many groups were referred to in the direction with more of them. If counts is set, nothing else is found out.
+	references int
+	counts     bool
+	// trial are gatherings that might be made, and slots how many of them would take a slot of the class itself.
+	trial []candidate
+	slots int
+	// spelled is set if prefix lists are named by their entries where these are fewer than a reference counts.
+	spelled bool
+	// repeat, if not nil, is the choice to be made: for everything that is to be named, in order, whether that is done in the mixed form.
+	repeat []bool
+}
+
+// count takes note of the groups that are referred to in a direction.
+func (f *forms) count(referred []bool) {
+	n := 0
+	for _, r := range referred {
+		if r {
+			n++
+		}
+	}
+	f.references = max(f.references, n)
+}
+
+func (f *forms) choose(s *Target, view *intent.Network, c *peerCover) *peerCover {
+	at := len(f.asked)
+	f.asked = append(f.asked, c)
+	if f.mixed[c] || at < len(f.repeat) && f.repeat[at] {
+		return s.mix(view, c)
+	}
+	return c
+}
+
+// choice is what was chosen.
+func (f *forms) choice() []bool {
+	out := make([]bool, len(f.asked))
+	for i, c := range f.asked {
+		out[i] = f.mixed[c]
+	}
+	return out
+}
+
+// change chooses the mixed form where it saves the most, until it has saved so many rules or no more can be saved. It reports whether
+// it changed anything.
+func (f *forms) change(s *Target, view *intent.Network, surplus int) (changed bool) {
+	gain := map[*peerCover]int{}
+	var order []*peerCover
+	for _, c := range f.asked {
+		if len(c.used) < 2 || f.mixed[c] {
+			continue
+		}
+		if gain[c] == 0 {
+			order = append(order, c)
+		}
+		gain[c] += c.size() - s.mix(view, c).size()
+	}
+	slices.SortStableFunc(order, func(a, b *peerCover) int { return cmp.Compare(gain[b], gain[a]) })
+	for _, c := range order {
+		if gain[c] <= 0 || surplus <= 0 {
+			break
+		}
+		if f.mixed == nil {
+			f.mixed = map[*peerCover]bool{}
+		}
+		f.mixed[c], changed = true, true
+		surplus -= gain[c]
+	}
+	f.asked, f.references = nil, 0
+	return changed
+}
+
+// size is how many rules name the members, for one service and the family with more of them.
+func (c *peerCover) size() int {
+	if c.length == 0 {
+		v4 := len(c.rest.Intersect(addrset.AllIPv4()).Prefixes())
+		c.length = len(c.peers) + max(v4, len(c.rest.Prefixes())-v4)
+	}
+	return c.length
+}
+
+// mix returns the mixed form: the largest blocks of which every address is a member's, except those that consist of the classes
+// that some other block needs for itself alone; these classes are referred to.
+func (s *Target) mix(view *intent.Network, c *peerCover) *peerCover {
+	if c.mixed != nil {
+		return c.mixed
+	}
+	classes := s.classCandidates(view)
+	owner := newOwners(classes, c.used)
+	blocks := c.all.Prefixes()
+	inside := make([][]int, len(blocks)) // the classes with addresses in a block; -1 stands for none
+	chosen := map[int]bool{}
+	for i, p := range blocks {
+		if inside[i] = owner.of(addrset.OfPrefixes(p)); len(inside[i]) == 1 && inside[i][0] >= 0 {
+			chosen[inside[i][0]] = true
+		}
+	}
+	needed := func(i int) bool { return slices.ContainsFunc(inside[i], func(k int) bool { return !chosen[k] }) }
+	// A class that alone keeps several blocks from being dropped is cheaper to refer to.
+	for again := true; again; {
+		again = false
+		alone := map[int]int{}
+		for i := range blocks {
+			missing := slices.DeleteFunc(slices.Clone(inside[i]), func(k int) bool { return chosen[k] })
+			if len(missing) == 1 && missing[0] >= 0 {
+				alone[missing[0]]++
+			}
+		}
+		for _, k := range sortedKeys(alone) {
+			if alone[k] > 1 {
+				chosen[k], again = true, true
+			}
+		}
+	}
+	out := &peerCover{allowed: c.allowed, all: c.all, family: c.family, used: sortedKeys(chosen)}
+	for _, k := range out.used {
+		out.peers = append(out.peers, classes[k].peer)
+	}
+	slices.SortFunc(out.peers, cloud.Peer.Compare)
+	var rest []addrset.Set
+	for i, p := range blocks {
+		if needed(i) {
+			rest = append(rest, addrset.OfPrefixes(p))
+		}
+	}
+	out.rest = addrset.Union(rest...)
+	if plain := (&peerCover{allowed: c.allowed, all: c.all, family: c.family, rest: c.all}); plain.size() < out.size() {
+		out = plain
+	}
+	c.mixed = out
+	return out
+}
+
+// owners finds the class that an address belongs to.
+type owners struct {
+	spans []ownedSpan // of IPv4, then of IPv6; sorted within each
+	v4    int         // how many of them are of IPv4
+}
+
+type ownedSpan struct {
+	addrset.Range
+	class int
+}
+
+func newOwners(classes []candidate, used []int) owners {
+	var v4, v6 []ownedSpan
+	for _, k := range used {
+		for _, r := range classes[k].addrs.IPv4() {
+			v4 = append(v4, ownedSpan{r, k})
+		}
+		for _, r := range classes[k].addrs.IPv6() {
+			v6 = append(v6, ownedSpan{r, k})
+		}
+	}
+	for _, spans := range [][]ownedSpan{v4, v6} {
+		slices.SortFunc(spans, func(a, b ownedSpan) int { return a.From.Compare(b.From) })
+	}
+	return owners{append(v4, v6...), len(v4)}
+}
+
+// of returns the classes with addresses in the set, sorted; -1 is among them if some addresses belong to none.
+func (o owners) of(set addrset.Set) []int {
+	var out []int
+	look := func(spans []ownedSpan, parts addrset.Ranges) {
+		for _, part := range parts {
+			at := part.From
+			i, _ := slices.BinarySearchFunc(spans, at, func(x ownedSpan, a addrset.Number) int { return x.To.Compare(a) })
+			for ; i < len(spans) && !part.To.Less(spans[i].From); i++ {
+				if at.Less(spans[i].From) {
+					out = append(out, -1)
+				}
+				out = append(out, spans[i].class)
+				if at = spans[i].To.Next(); !spans[i].To.Less(part.To) {
+					break
+				}
+			}
+			if i == len(spans) || part.To.Less(spans[i].From) {
+				out = append(out, -1)
+			}
+		}
+	}
+	look(o.spans[:o.v4], set.IPv4())
+	look(o.spans[o.v4:], set.IPv6())
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// shortfall tells what a class is short of; it is nil for one that fits. What takes long to find out is found out when it is called.
+type shortfall func() Shortage
+
+func shortfallOf(short *Shortage) shortfall {
+	if short == nil {
+		return nil
+	}
+	return func() Shortage { return *short }
+}
+
+// fit returns the rules of a class in the first form that fits into the quota: references first, because they need no edit when
+// members come and go, and then as many mixed forms as are necessary.
+func (s *Target) fit(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short shortfall) {
+	known := s.fitting(c, want, f)
+	if known.fits() {
+		if named := s.division(c.Network).named; known.named != named {
+			f.repeat = known.mixed
+			s.spendOn(want, c.Network)
+			known.rules, known.named = s.Lower.Lower(s.traffic(c, want, &f)), named
+		}
+		packed, _ = s.Lower.Pack(known.rules, held, s.quotaOf(c, f.slots))
+		return slices.Clone(known.rules), packed, nil
+	}
+	if !known.excluded() {
+		known.mayFit, known.counted = s.mayFit(c, want, f), true
+	}
+	count := func() (rules []cloud.Rule, packed [][]cloud.Rule) {
+		if !known.known {
+			rules, packed, known.mixed, known.short = s.tryForms(c, want, held, f)
+			known.known, known.rules, known.named = true, slices.Clone(rules), s.division(c.Network).named
+		}
+		return rules, packed
+	}
+	if known.mayFit {
+		if rules, packed = count(); known.fits() {
+			return rules, packed, nil
+		}
+	}
+	return nil, nil, func() Shortage {
+		count()
+		return *known.short
+	}
+}
+
+// tryForms counts the rules in one form after the other. It returns them in the first form that fits, and which that is; or else what is lacking.
+func (s *Target) tryForms(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, mixed []bool, short *Shortage) {
+	q := s.quotaOf(c, f.slots)
+	if bound := s.atLeast(c, want, &f, q); bound != nil && bound.Needed > farBeyond*bound.Available {
+		return nil, nil, nil, bound
+	}
+	for {
+		s.spendOn(want, c.Network)
+		t := s.traffic(c, want, &f)
+		if surplus := f.references - room(q); surplus > 0 && f.change(s, c.Network, surplus) {
+			continue
+		}
+		rules = s.Lower.Lower(t)
+		packed, shortage := s.Lower.Pack(rules, held, q)
+		if shortage == nil {
+			return rules, packed, f.choice(), nil
+		}
+		if short == nil || shortage.Needed < short.Needed {
+			short = shortage
+		}
+		if !f.spelled && s.worthSpelling(want) {
+			f.spelled, f.asked, f.references = true, nil, 0
+			continue
+		}
+		if !f.change(s, c.Network, shortage.Needed-shortage.Available) {
+			return nil, nil, nil, short
+		}
+	}
+}
+
+// mayFit reports false if the references alone, in the form with the fewest of them, are too many for the class.
+func (s *Target) mayFit(c *Class, want [2]flow.Permit, f forms) bool {
+	q := s.quotaOf(c, f.slots)
+	if q.GroupsPerInterface <= 0 || s.atLeast(c, want, &f, q) != nil {
+		return false
+	}
+	for quick := (forms{counts: true, trial: f.trial}); ; {
+		s.spendOn(want, c.Network)
+		s.traffic(c, want, &quick)
+		surplus := quick.references - room(q)
+		if surplus <= 0 {
+			return true
+		}
+		if !quick.change(s, c.Network, surplus) {
+			return false
+		}
+	}
+}
+
+// spendOn is the effort of naming what two halves allow.
+func (s *Target) spendOn(want [2]flow.Permit, view *intent.Network) {
+	named := len(s.classCandidates(view)) + 4
+	s.In.Effort.Spend(500)
+	for _, h := range want {
+		plain := 0
+		for _, cell := range h.Grants {
+			plain += cell.Anonymous.Len()
+		}
+		s.In.Effort.Spend(len(h.Grants) * plain / 2)
+		for _, cell := range h.Grants {
+			units := 1 + cell.All.Len()/8
+			if !cell.All.Equal(cell.Anonymous) {
+				units += named / 4
+			}
+			s.In.Effort.Spend(units)
+		}
+	}
+}
+
+// fits reports whether the class would fit if it wanted something else.
+func (s *Target) fits(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) bool {
+	if known := s.fitting(c, want, f); known.known || known.excluded() {
+		return known.fits()
+	}
+	_, _, short := s.fit(c, want, held, f)
+	return short == nil
+}
+
+// room is how many rules of a direction and family an interface can have.
+func room(q Quota) int { return q.RulesPerGroup * q.GroupsPerInterface }

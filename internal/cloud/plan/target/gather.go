@@ -1,0 +1,223 @@
+package target
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// kindMembers is the cloud.TagKind of a group without rules that the members of one address group hold besides the groups of their
+// classes, so that one reference stands for all of these classes.
+const kindMembers = "members"
+
+// Such groups cost every member an edit and a slot, so they are made only where the rules of a class fit in no other form. One that
+// exists stays in use as long as it could be made: as long as it stands for a good many classes.
+
+// membershipGroup names the members of an address group in a network.
+type membershipGroup struct {
+	network *intent.Network
+	group   string
+}
+
+func (g membershipGroup) key() string { return "members|" + g.network.ID + "|" + g.group }
+
+func (g membershipGroup) hash() string {
+	sum := sha256.Sum256([]byte(g.key()))
+	return hex.EncodeToString(sum[:6])
+}
+
+// lapses reports whether there are so few classes of members that references to them will hardly ever be too many.
+func (s *Target) lapses(classes int) bool { return classes <= max(8, s.Limits.RulesPerGroup/8) }
+
+// formGatherings adds the gatherings that are in use to the classes.
+func (s *Target) formGatherings(used map[string]bool) {
+	s.memberships = map[*NIC][]*Class{}
+	existing := map[string]bool{}
+	for i := range s.Snap.Groups {
+		if g := &s.Snap.Groups[i]; s.Owned(g) && g.Tags[cloud.TagKind] == kindMembers {
+			existing[g.Tags[cloud.TagClass]] = true
+		}
+	}
+	if len(existing)+len(s.gathered) == 0 {
+		return
+	}
+	members := s.gatherable()
+	keys := make([]membershipGroup, 0, len(members))
+	for k, m := range members {
+		if used[k.group] && !s.dispersed[k] && (s.gathered[k] || existing[k.hash()]) && !s.lapses(m.classes) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b membershipGroup) int { return strings.Compare(a.key(), b.key()) })
+	for _, k := range keys {
+		c := &Class{key: k.key(), Hash: k.hash(), Network: k.network, State: Member, Gathers: true, members: k}
+		for _, n := range members[k].nics {
+			if s.hasSlot(n, len(s.memberships[n])) {
+				c.NICs = append(c.NICs, n)
+				s.memberships[n] = append(s.memberships[n], c)
+			}
+		}
+		s.Classes = append(s.Classes, c)
+	}
+}
+
+// gathering reports whether the peer is the group of a gathering.
+func (s *Target) gathering(p cloud.Peer) bool {
+	if len(s.memberships) == 0 {
+		return false
+	}
+	g := s.ByKey[groupKey(p)]
+	return g != nil && g.Class.Gathers
+}
+
+// crew are the interfaces of a gathering that could be, and how many classes they belong to.
+type crew struct {
+	nics    []*NIC
+	classes int
+}
+
+// gatherable returns the interfaces with a class by the address groups.
+func (s *Target) gatherable() map[membershipGroup]*crew {
+	if s.memory.crews != nil {
+		return s.memory.crews
+	}
+	out := map[membershipGroup]*crew{}
+	for _, n := range s.NICs {
+		if n.Class == nil || n.VM == nil || s.literal[n.Class.key] {
+			continue
+		}
+		for _, g := range n.VM.Groups {
+			k := membershipGroup{n.Network, g}
+			if out[k] == nil {
+				out[k] = &crew{}
+			}
+			out[k].nics = append(out[k].nics, n)
+		}
+	}
+	for _, c := range out {
+		seen := map[*Class]bool{}
+		for _, n := range c.nics {
+			seen[n.Class] = true
+		}
+		c.classes = len(seen)
+	}
+	s.memory.crews = out
+	return out
+}
+
+// hasSlot reports whether the interface can hold one more group besides that of its class and so many gatherings.
+func (s *Target) hasSlot(n *NIC, memberships int) bool {
+	needed := memberships + 2
+	if n.State == Member {
+		needed += len(n.Former)
+	}
+	return needed <= s.Limits.GroupsPerInterface
+}
+
+// quotaOf is the quota for the rules of a class: gatherings take slots of its interfaces.
+func (s *Target) quotaOf(c *Class, taken int) Quota {
+	q := s.Quota()
+	q.GroupsPerInterface -= len(s.memberships[c.NICs[0]]) + taken
+	return q
+}
+
+// trial is what a reference to a gathering would mean if it was made.
+func (s *Target) trial(k membershipGroup, view *intent.Network) candidate {
+	at := trialKey{k, view}
+	out, known := s.memory.trials[at]
+	if known {
+		return out
+	}
+	var nics []*NIC
+	for _, n := range s.gatherable()[k].nics {
+		if s.hasSlot(n, len(s.memberships[n])) {
+			nics = append(nics, n)
+		}
+	}
+	addrs, _ := s.In.Recall.Set(addressesOf(nics, view))
+	out = candidate{cloud.Peer{GroupName: k.key()}, addrs, addrs}
+	if s.memory.trials == nil {
+		s.memory.trials = map[trialKey]candidate{}
+	}
+	s.memory.trials[at] = out
+	return out
+}
+
+type trialKey struct {
+	membershipGroup
+	view *intent.Network
+}
+
+// gather looks for address groups of which the class names so many members that it would fit if each of these groups was one reference.
+// It reports whether it found some; they will be gathered in the next attempt.
+func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
+	first := c.NICs[0]
+	used := map[string]bool{}
+	for _, r := range first.VM.InForce() {
+		for _, g := range r.Groups {
+			used[g] = true
+		}
+	}
+	members := s.gatherable()
+	var keys []membershipGroup
+	known := 0 // those that this attempt has decided on already, which come first
+	for k, m := range members {
+		if !used[k.group] || s.unlisted[k.group] || s.dispersed[k] || !c.Network.Reaches(k.network) || s.lapses(m.classes) {
+			continue
+		}
+		if present := slices.ContainsFunc(s.Classes, func(o *Class) bool { return o.Gathers && o.key == k.key() }); !present {
+			keys = append(keys, k)
+			if s.gathered[k] {
+				known++
+			}
+		}
+	}
+	slices.SortFunc(keys, func(a, b membershipGroup) int {
+		return cmp.Or(b2i(s.gathered[b])-b2i(s.gathered[a]), cmp.Compare(members[b].classes, members[a].classes), strings.Compare(a.key(), b.key()))
+	})
+	all := forms{}
+	for _, k := range keys {
+		all.trial = append(all.trial, s.trial(k, c.Network))
+	}
+	if len(keys) == 0 || !s.mayFit(c, c.Want, all) {
+		return false // not even if all of them cost no slot
+	}
+	f := forms{}
+	for i, k := range keys {
+		if first.Network == k.network && slices.Contains(first.VM.Groups, k.group) && s.hasSlot(first, len(s.memberships[first])) {
+			f.slots++
+		}
+		f.trial = append(f.trial, s.trial(k, c.Network))
+		if i+1 < known || !s.fits(c, c.Want, held, f) {
+			continue
+		}
+		if s.gathered == nil {
+			s.gathered = map[membershipGroup]bool{}
+		}
+		for _, k := range keys[:i+1] {
+			s.gathered[k] = true
+		}
+		return true
+	}
+	return false
+}
+
+// disperse gives up the gatherings that the interfaces of a class belong to if the class would fit without them.
+func (s *Target) disperse(c *Class, held [][]cloud.Rule) bool {
+	in := s.memberships[c.NICs[0]]
+	if len(in) == 0 || !s.fits(c, c.Want, held, forms{slots: -len(in)}) {
+		return false
+	}
+	if s.dispersed == nil {
+		s.dispersed = map[membershipGroup]bool{}
+	}
+	for _, o := range in {
+		s.dispersed[o.members] = true
+	}
+	return true
+}

@@ -1,0 +1,85 @@
+package target
+
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// listed returns the addresses that the cells allow by naming prefix lists.
+func (s *Target) listed(cells ...flow.Grant) addrset.Set {
+	var sets []addrset.Set
+	for _, h := range cells {
+		for _, p := range h.Opaque {
+			if entries, ok := s.Entries(p); ok {
+				sets = append(sets, entries.Intersect(flow.Family(h.Service.Protocol)))
+			}
+		}
+	}
+	return addrset.Union(sets...)
+}
+
+// byList begins to name what is allowed in a cell: by prefix list and by address what is allowed whoever has the address. It returns what remains.
+func (s *Target) byList(h flow.Grant, f *forms) (cell flow.Cell, rest addrset.Set) {
+	cell = flow.Cell{Service: h.Service, Addrs: h.Anonymous}
+	var named []addrset.Set
+	for _, p := range h.Opaque {
+		entries, known := s.Entries(p)
+		entries = entries.Intersect(flow.Family(h.Service.Protocol))
+		switch {
+		case !known:
+			cell.Groups = append(cell.Groups, p)
+		case f.spelled && s.spells(p):
+		case entries.Within(h.Plain):
+			cell.Idle = append(cell.Idle, p) // another rule allows it anyway
+		default:
+			cell.Groups, named = append(cell.Groups, p), append(named, entries)
+		}
+	}
+	rest = h.All.Minus(h.Anonymous)
+	if len(named) > 0 {
+		listed := addrset.Union(named...)
+		cell.Addrs, rest = h.Anonymous.Minus(listed).Union(h.Plain), rest.Minus(listed)
+	}
+	return cell, rest
+}
+
+// idleLists marks, for the prefix lists that some cell names, the cells where naming them does no harm, whatever comes into the list: where it
+// has no packets, or where everybody is allowed.
+func (s *Target) idleLists(cells []flow.Cell, want flow.Permit) {
+	seen := map[cloud.Peer]bool{}
+	for _, c := range cells {
+		for _, p := range c.Groups {
+			entries, known := s.Entries(p)
+			if !known || seen[p] {
+				continue
+			}
+			seen[p] = true
+			every := addrset.AllIPv4()
+			if len(entries.IPv6()) > 0 {
+				every = addrset.AllIPv6()
+			}
+			for k, h := range want.Grants {
+				if !slices.Contains(cells[k].Groups, p) && !slices.Contains(cells[k].Idle, p) && every.Intersect(flow.Family(h.Service.Protocol)).Within(h.All) {
+					cells[k].Idle = append(cells[k].Idle, p)
+				}
+			}
+		}
+	}
+	for k := range cells {
+		slices.SortFunc(cells[k].Idle, cloud.Peer.Compare)
+	}
+}
+
+// spells reports whether the entries of a prefix list take fewer rules than a reference to it.
+func (s *Target) spells(p cloud.Peer) bool {
+	entries, known := s.Entries(p)
+	return known && len(entries.Prefixes()) < s.Lists[p.PrefixListID].Weight()
+}
+
+// worthSpelling reports whether the halves name prefix lists whose entries take fewer rules.
+func (s *Target) worthSpelling(want [2]flow.Permit) bool {
+	return slices.ContainsFunc(slices.Concat(want[0].Grants, want[1].Grants), func(h flow.Grant) bool { return slices.ContainsFunc(h.Opaque, s.spells) })
+}

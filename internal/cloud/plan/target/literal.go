@@ -1,0 +1,29 @@
+package target
+
+import (
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// keepRules makes the class keep the rules of the groups that it holds now word for word. Peers that they name cannot move to other groups as long
+// as that cuts something; see stays.
+func (s *Target) keepRules(c *Class) {
+	for i, g := range c.existing {
+		wanted := c.Groups[0]
+		if i > 0 {
+			wanted = s.addGroup(c)
+		}
+		wanted.Rules = intent.RuleKeys(g.Rules)
+		c.rules = append(c.rules, wanted.Rules...)
+	}
+}
+
+// Stays are the interfaces that keep their groups and rules word for word.
+func (s *Target) Stays() map[string]bool {
+	out := map[string]bool{}
+	for _, n := range s.NICs {
+		if n.Class != nil && s.literal[n.Class.key] {
+			out[n.ID] = true
+		}
+	}
+	return out
+}

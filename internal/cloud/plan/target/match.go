@@ -1,0 +1,184 @@
+package target
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// matchGroups gives every class the existing groups it goes on using: the one that most of its interfaces hold, or one that nobody
+// holds and that was made for exactly this class.
+func (s *Target) matchGroups() {
+	taken := map[string]bool{}
+	var first, spilled []match
+	for _, c := range s.Classes {
+		c.existing, c.Groups, c.rules = nil, nil, nil
+		if !s.literal[c.key] {
+			first, spilled = s.candidates(c, first, spilled)
+			continue
+		}
+		for _, id := range c.NICs[0].Ours {
+			c.existing = append(c.existing, s.Groups[id])
+			taken[id] = true
+		}
+		slices.SortStableFunc(c.existing, func(a, b *cloud.Group) int {
+			return strings.Compare(a.Tags[cloud.TagKind], b.Tags[cloud.TagKind]) // the group that rules refer to first
+		})
+	}
+	slices.SortStableFunc(first, compareMatches)
+	slices.SortStableFunc(spilled, compareMatches)
+	for _, m := range first {
+		if len(m.class.existing) == 0 && !taken[m.group.ID] {
+			m.class.existing = []*cloud.Group{m.group}
+			taken[m.group.ID] = true
+		}
+	}
+	for _, m := range spilled {
+		if len(m.class.existing) > 0 && !taken[m.group.ID] {
+			m.class.existing = append(m.class.existing, m.group)
+			taken[m.group.ID] = true
+		}
+	}
+	if s.admission != nil {
+		s.reuse(taken)
+	}
+	s.nameGroups()
+}
+
+// reuse gives groups that nobody holds any more to classes that have none: there is no room for others before these are deleted.
+func (s *Target) reuse(taken map[string]bool) {
+	var idle []*cloud.Group
+	for i := range s.Snap.Groups {
+		if g := &s.Snap.Groups[i]; s.Owned(g) && !taken[g.ID] && len(s.byHeld[g.ID]) == 0 && g.Tags[cloud.TagKind] == cloud.KindClass {
+			idle = append(idle, g)
+		}
+	}
+	for _, c := range s.Classes {
+		if len(c.existing) > 0 || c.Gathers {
+			continue
+		}
+		at := slices.IndexFunc(idle, func(g *cloud.Group) bool { return g.NetworkID == c.Network.ID })
+		if at >= 0 {
+			c.existing = []*cloud.Group{idle[at]}
+			idle = slices.Delete(idle, at, at+1)
+		}
+	}
+}
+
+// match is an existing group that a class could go on using.
+type match struct {
+	class   *Class
+	group   *cloud.Group
+	overlap int // interfaces of the class that hold it
+}
+
+func compareMatches(a, b match) int {
+	// Interfaces that stay as they are keep their group, whoever else holds it; but who writes into a record shall not make many others move.
+	return cmp.Or(b2i(b.class.frozen && !b.class.unproven())-b2i(a.class.frozen && !a.class.unproven()), cmp.Compare(b.overlap, a.overlap), cmp.Compare(a.class.key, b.class.key), cmp.Compare(a.group.ID, b.group.ID))
+}
+
+// candidates appends the existing groups that the class could go on using.
+func (s *Target) candidates(c *Class, first, spilled []match) (_, _ []match) {
+	overlap := map[string]int{}
+	for _, n := range c.NICs {
+		for _, g := range n.Ours {
+			overlap[g]++
+		}
+	}
+	for _, g := range s.reusable(c, overlap) {
+		if g.NetworkID != c.Network.ID {
+			continue
+		}
+		held, kind := overlap[g.ID], g.Tags[cloud.TagKind]
+		if c.Gathers {
+			if kind == kindMembers && g.Tags[cloud.TagClass] == c.Hash {
+				first = append(first, match{c, g, held})
+			}
+			continue
+		}
+		if held == 0 && (g.Tags[cloud.TagClass] != c.Hash || len(s.byHeld[g.ID]) > 0) {
+			continue
+		}
+		switch {
+		case kind == cloud.KindClass:
+			first = append(first, match{c, g, held})
+		case kind == kindSpill && c.State == Guarded:
+			spilled = append(spilled, match{c, g, held})
+		}
+	}
+	return first, spilled
+}
+
+// reusable returns the groups of ours that interfaces of the class hold, and those that were made for it.
+func (s *Target) reusable(c *Class, overlap map[string]int) []*cloud.Group {
+	if s.memory.made == nil {
+		s.memory.made = map[string][]*cloud.Group{}
+		for i := range s.Snap.Groups {
+			if g := &s.Snap.Groups[i]; s.Owned(g) {
+				s.memory.made[g.Tags[cloud.TagClass]] = append(s.memory.made[g.Tags[cloud.TagClass]], g)
+			}
+		}
+	}
+	out := slices.Clone(s.memory.made[c.Hash])
+	for id := range overlap {
+		if g := s.Groups[id]; s.Owned(g) && g.Tags[cloud.TagClass] != c.Hash {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// nameGroups makes the first group of every class, so that rules can refer to it.
+func (s *Target) nameGroups() {
+	s.ByKey = map[string]*Group{}
+	for _, c := range s.Classes {
+		s.addGroup(c)
+	}
+}
+
+// AllGroups returns the wanted groups, class by class.
+func (s *Target) AllGroups() []*Group {
+	var out []*Group
+	for _, c := range s.Classes {
+		out = append(out, c.Groups...)
+	}
+	return out
+}
+
+// addGroup appends the next group of the class: an existing one, or a new one with a free name.
+func (s *Target) addGroup(c *Class) *Group {
+	i := len(c.Groups)
+	g := &Group{Class: c}
+	if i < len(c.existing) {
+		g.Existing = c.existing[i]
+		g.Name, g.Key = g.Existing.Name, g.Existing.ID
+	} else {
+		g.Name = s.freeName(c, i)
+		g.Key = "+" + g.Name
+	}
+	c.Groups = append(c.Groups, g)
+	s.ByKey[g.Key] = g
+	return g
+}
+
+func (s *Target) freeName(c *Class, index int) string {
+	base := cloud.NamePrefix + intent.ShortID(s.In.ClusterID) + "-" + c.Hash
+	if index > 0 {
+		base += fmt.Sprintf("-s%d", index)
+	}
+	free := func(name string) bool {
+		if s.ByKey["+"+name] != nil {
+			return false
+		}
+		return !c.Network.GroupNames[intent.Folded(name)]
+	}
+	name := base
+	for i := 2; !free(name); i++ {
+		name = fmt.Sprintf("%s.%d", base, i)
+	}
+	return name
+}

@@ -1,0 +1,51 @@
+package target
+
+// attemptEffort is what an attempt takes besides what is counted where it is done.
+func (s *Target) attemptEffort() int {
+	units := 8*len(s.NICs) + len(s.Snap.Groups)
+	for _, vm := range s.Order {
+		units += len(vm.Applied)
+	}
+	return units
+}
+
+// Settle makes the design of the region. Every attempt decides everything from scratch; what an attempt finds impossible is ruled
+// out for the following ones. Refusals stay for good, so there are finitely many.
+func (s *Target) Settle() {
+	for refused := true; refused; {
+		s.MayStop()
+		s.In.Effort.Spend(s.attemptEffort())
+		s.decideStates()
+		s.formClasses()
+		s.matchGroups()
+		s.setTargets()
+		refused = s.lowerClasses() || s.crowded()
+		if !refused {
+			s.setTargets()
+			refused = s.addTwins()
+		}
+	}
+}
+
+// listAgain lets the rules of a class that does not fit refer to groups of its peers again. It reports whether that is anything new.
+func (s *Target) listAgain(c *Class) (changed bool) {
+	first := c.NICs[0]
+	if s.admission == nil || c.frozen || first.VM == nil {
+		return false
+	}
+	return s.admission.list(first.VM)
+}
+
+// await makes an interface stay as it is until others have changed.
+func (s *Target) await(n *NIC, message, what string) {
+	delete(s.Restrict, n)
+	s.Waiting[n] = true
+	if n.Taken() {
+		s.Frozen[n] = message
+	} else {
+		s.Refused[n] = "the interface " + n.ID + " waits " + what + ": " + message
+	}
+}
+
+// Between reports whether this is about a state in between, in which some interfaces wait.
+func (s *Target) Between() bool { return len(s.Restrict)+len(s.Waiting) > 0 }

@@ -1,0 +1,103 @@
+package target
+
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// rejection is a policy that cannot be enforced on an interface together with those that are.
+type rejection struct {
+	policy *intent.Policy
+	short  shortfall
+	// certain is true if it does not fit in any form, whatever the classes of its peers.
+	certain bool
+}
+
+// surplus returns the policies that do not fit together with the others, those of the lowest precedence first: the rest is what remains if one
+// after the other is admitted that fits besides those admitted before, in the order of precedence. What each of them would need is told for the
+// case that it came on top of the rest. It is empty if everything was left out already, for the sake of another interface of the same VM.
+func (s *Target) surplus(c *Class, held [][]cloud.Rule) (out []rejection) {
+	n := c.NICs[0]
+	var kept, rest []*intent.Policy
+	with := func(p *intent.Policy) [2]flow.Permit {
+		rules, profile := s.rulesOfPolicies(n.VM, append(slices.Clip(kept), p))
+		return s.Decided(n.NIC, rules, profile)
+	}
+	for _, p := range n.VM.Policies {
+		if n.VM.Left[p] != "" || !slices.ContainsFunc(n.VM.Effective, func(b *intent.Bound) bool { return b.Policy == p }) {
+			continue
+		}
+		if s.fits(c, with(p), held, forms{}) {
+			kept = append(kept, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	for _, p := range rest {
+		// It may fit now: a policy of lower precedence can make rules needless.
+		want := with(p)
+		if _, _, short := s.fit(c, want, held, forms{}); short != nil {
+			out = append(out, rejection{p, short, s.atLeast(c, want, &forms{}, s.quotaOf(c, 0)) != nil})
+		} else {
+			kept = append(kept, p)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// rulesOfPolicies returns the rules that the policies have for the VM, with the failsafe flows.
+func (s *Target) rulesOfPolicies(vm *VM, policies []*intent.Policy) ([]*intent.Bound, string) {
+	var rules []*intent.Bound
+	for _, r := range vm.Applied {
+		if slices.Contains(policies, r.Policy) {
+			rules = append(rules, r)
+		}
+	}
+	return s.WithFailsafe(rules, intent.ProfileOf(rules))
+}
+
+// leaveSurplus leaves out what does not fit of the policies of a class, or tightens it: all that certainly does not fit, or else the
+// one of the lowest precedence, for without it peers may be alike that were not, so that the others fit. An interface that stays as it is
+// for the sake of one policy needs nothing more.
+func (s *Target) leaveSurplus(c *Class, held [][]cloud.Rule, message func() string) {
+	surplus := s.surplus(c, held)
+	var left []rejection
+	for _, u := range surplus {
+		if !s.options.Tighten[u.policy.Ref.UID] || s.tightened[c.key] != nil {
+			left = append(left, u)
+		}
+	}
+	if len(left) == 0 && len(surplus) > 0 {
+		s.tighten(c, surplus[0].policy, message())
+		return
+	}
+	if slices.ContainsFunc(left, func(u rejection) bool { return u.certain }) {
+		left = slices.DeleteFunc(left, func(u rejection) bool { return !u.certain })
+	} else if len(left) > 1 {
+		left = left[:1]
+	}
+	messages := map[*intent.Policy]string{}
+	for _, u := range left {
+		messages[u.policy] = s.message(u.short(), c)
+	}
+	for _, n := range c.NICs {
+		for _, u := range s.inOrderOfLoss(n.VM, left) {
+			if s.Frozen[n] == "" {
+				s.leaveOut(n.VM, u.policy, messages[u.policy])
+			}
+		}
+	}
+}
+
+// inOrderOfLoss returns first the policies that are not in force on the VM in an earlier form: leaving them out costs nothing.
+func (s *Target) inOrderOfLoss(vm *VM, of []rejection) []rejection {
+	out := slices.Clone(of)
+	slices.SortStableFunc(out, func(a, b rejection) int {
+		return b2i(s.InForce(vm.VM, a.policy)) - b2i(s.InForce(vm.VM, b.policy))
+	})
+	return out
+}

@@ -1,0 +1,128 @@
+package target
+
+import (
+	"maps"
+	"net/netip"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// Target is what is wanted in a region, and what the attempts so far have ruled out; see settle.
+type Target struct {
+	*intent.Region
+	Lower   Lowerer
+	options Options
+	memo    *memo
+	NICs    []*NIC // sorted by ID
+	Order   []*VM  // selected VMs, sorted by ID
+
+	byFormer map[string][]*NIC // native group -> interfaces that natively belong to it
+	byHeld   map[string][]*NIC // group -> interfaces that hold it now
+
+	Restrict map[*NIC][2]bool // directions that are held at what is allowed both before and after
+	literal  map[string]bool  // classes that keep their rules as they are, word for word
+	Refused  map[*NIC]string  // interfaces that are not taken over, with the reason
+	Frozen   map[*NIC]string  // interfaces that stay as they are, with the reason
+	Waiting  map[*NIC]bool    // those of refused and frozen that need only wait for others
+	// tightened are the classes that allow as much as fits, by key; see tighten.
+	tightened map[string]*tightening
+	// unlisted are address groups whose members rules name by address, for want of groups; see admission.
+	unlisted   map[string]bool
+	admission  *admission // if there are too few groups for all that is wanted
+	Dependents dependents
+	design
+}
+
+// Options are what decides about the target besides what is allowed.
+type Options struct {
+	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not all of it does.
+	Tighten map[string]bool
+	// Dependents says what becomes of interfaces that are not ours and that depend on those that are guarded.
+	Dependents DependentsRule
+	// Lacks collects the numbers behind messages.
+	Lacks Lacks
+}
+
+// NIC is an interface and what is wanted of it. That is decided by each attempt of settle.
+type NIC struct {
+	*intent.NIC
+	VM     *VM
+	State  InterfaceState
+	Class  *Class
+	Target []string // keys of the wanted groups: IDs, or "+" and the name of a group that is to be created
+}
+
+// VM is a selected VM and what is enforced on it.
+type VM struct {
+	*intent.VM
+	NICs []*NIC
+	// left are the policies that are left out on this VM, with the reason; kept those for whose sake its interfaces stay as they
+	// are.
+	Left, Kept map[*intent.Policy]string
+	// effective are the applied rules without those of left, and profile identifies them.
+	Effective []*intent.Bound
+	profile   string
+}
+
+// New begins with what cannot be expressed or controlled at all.
+func New(r *intent.Region, lower Lowerer, o Options) *Target {
+	s := &Target{
+		Region: r, Lower: lower, options: o, memo: newMemo(r.In.Recall), byFormer: map[string][]*NIC{}, byHeld: map[string][]*NIC{},
+		Restrict: map[*NIC][2]bool{}, literal: map[string]bool{}, Refused: map[*NIC]string{}, Frozen: map[*NIC]string{}, Waiting: map[*NIC]bool{},
+		Dependents: dependents{unfollowed: map[string]string{}},
+	}
+	at := map[*intent.NIC]*NIC{}
+	for _, i := range r.NICs {
+		n := &NIC{NIC: i, State: Untouched}
+		at[i] = n
+		s.NICs = append(s.NICs, n)
+		switch {
+		case n.Alien != "":
+		case n.Unproven != "": // nothing can be given back
+			s.Frozen[n] = n.Unproven
+		case n.Blocked != "":
+			s.Frozen[n] = n.Refused()
+		case n.Released != "" && s.Mode(i) == intent.BreakGlass:
+			s.Refused[n] = n.Released
+		}
+	}
+	for _, index := range []struct {
+		from map[string][]*intent.NIC
+		to   map[string][]*NIC
+	}{{r.ByFormer, s.byFormer}, {r.ByHeld, s.byHeld}} {
+		for g, nics := range index.from {
+			for _, i := range nics {
+				index.to[g] = append(index.to[g], at[i])
+			}
+		}
+	}
+	for _, m := range r.Order {
+		vm := &VM{VM: m, Left: maps.Clone(m.Problems), Kept: map[*intent.Policy]string{}}
+		for _, i := range m.NICs {
+			n := at[i]
+			n.VM = vm
+			vm.NICs = append(vm.NICs, n)
+		}
+		s.Order = append(s.Order, vm)
+	}
+	for _, vm := range s.Order {
+		for _, p := range vm.Policies {
+			if message := vm.Left[p]; message != "" {
+				s.leaveOut(vm, p, message)
+			}
+		}
+	}
+	return s
+}
+
+// addressesOf returns the private addresses of those interfaces that can be referenced from the network.
+func addressesOf(nics []*NIC, view *intent.Network) addrset.Set {
+	var addrs []netip.Addr
+	for _, n := range nics {
+		if view.Reaches(n.Network) {
+			addrs = append(addrs, n.PrivateIPs...)
+		}
+	}
+	return addrset.Of(addrs...)
+}

@@ -1,0 +1,181 @@
+package target
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// namedLosses bounds the lost flows that a message lists.
+const namedLosses = 8
+
+// weight is what rules that take the same room have in common.
+type weight struct {
+	direction cloud.Direction
+	cidr, v6  bool
+	list      string
+}
+
+func weightOf(r cloud.Rule) weight {
+	return weight{r.Direction, r.Peer.CIDR.IsValid(), r.Peer.CIDR.Addr().Is6(), r.Peer.PrefixListID}
+}
+
+// tightening is a class that allows less than the policies do, because one of them does not fit and says that as much as fits is to be
+// allowed.
+type tightening struct {
+	policy  *intent.Policy
+	message string // the shortage
+	// lost are the flows that are not allowed though the policies allow them; set when the class is lowered.
+	lost []string
+}
+
+// tighten notes that the class is to allow what fits, if the policy asks for it.
+func (s *Target) tighten(c *Class, p *intent.Policy, message string) bool {
+	if !s.options.Tighten[p.Ref.UID] || s.tightened[c.key] != nil {
+		return false
+	}
+	if s.tightened == nil {
+		s.tightened = map[string]*tightening{}
+	}
+	s.tightened[c.key] = &tightening{policy: p, message: message}
+	return true
+}
+
+// tightRules returns as many of the class's rules as fit, so that no other one does, and changes what the class must allow to exactly that.
+// What it returned before is what it returns again, as long as the policies say the same. Rules that would be
+// needed without the policy come first, then those that are in force already, then those that give the most.
+func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]cloud.Rule, [][]cloud.Rule, *Shortage) {
+	pool := s.Lower.Lower(s.traffic(c, c.Want, &forms{}))
+	base := s.rulesWithout(c, t.policy)
+	present := intent.RuleKeys(slices.Concat(held...))
+	in := func(rules []cloud.Rule, r cloud.Rule) int {
+		if _, found := slices.BinarySearchFunc(rules, r, cloud.Rule.Compare); found {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(pool, func(a, b cloud.Rule) int {
+		return cmp.Or(in(base, a)-in(base, b), in(present, a)-in(present, b), breadth(b)-breadth(a), a.Compare(b))
+	})
+	fits := func(rules []cloud.Rule) bool {
+		_, short := s.Lower.Pack(intent.RuleKeys(rules), nil, s.quotaOf(c, 0))
+		return short == nil
+	}
+	n := sort.Search(len(pool), func(n int) bool { return !fits(pool[:n+1]) })
+	kept := slices.Clone(pool[:n])
+	full := map[weight]bool{} // of which no more fit
+	for _, r := range pool[n:] {
+		if w := weightOf(r); !full[w] {
+			if with := append(kept, r); fits(with) {
+				kept = with
+			} else {
+				full[w] = true
+			}
+		}
+	}
+	before := c.Want
+	for i, d := range flow.Directions() {
+		c.Want[i] = s.evaluateThen(slices.DeleteFunc(slices.Clone(kept), func(r cloud.Rule) bool { return r.Direction != d }), c.Network)
+	}
+	t.lost = losses(before, c.Want)
+	kept = intent.RuleKeys(kept)
+	packed, short := s.Lower.Pack(kept, held, s.quotaOf(c, 0))
+	if short != nil {
+		packed, short = s.Lower.Pack(kept, nil, s.quotaOf(c, 0))
+	}
+	return kept, packed, short
+}
+
+// rulesWithout returns the rules that the class would need without a policy, sorted.
+func (s *Target) rulesWithout(c *Class, p *intent.Policy) []cloud.Rule {
+	n := c.NICs[0]
+	vm := n.VM
+	effective, profile := vm.Effective, vm.profile
+	defer func() { vm.Effective, vm.profile = effective, profile }()
+	vm.Left[p] = "tried"
+	vm.Effective, vm.profile = effectiveRules(vm)
+	delete(vm.Left, p)
+	return intent.RuleKeys(s.Lower.Lower(s.traffic(c, s.Wanted(n), &forms{})))
+}
+
+// breadth is the larger, the more a rule gives, roughly.
+func breadth(r cloud.Rule) int {
+	out := 0
+	switch {
+	case !r.Peer.CIDR.IsValid():
+		out = 1 << 12
+	default:
+		out = (r.Peer.CIDR.Addr().BitLen() - r.Peer.CIDR.Bits()) << 4
+	}
+	switch m := r.Match; {
+	case m.Protocol == cloud.AnyProtocol:
+		out += 1<<4 - 1
+	case m.To > m.From:
+		out += 1 << 3
+	}
+	return out
+}
+
+// losses lists the flows of before that after does not allow: direction, service and addresses of each.
+func losses(before, after [2]flow.Permit) (out []string) {
+	for i, d := range flow.Directions() {
+		toFrom := " from "
+		if d == cloud.Egress {
+			toFrom = " to "
+		}
+		for _, cell := range before[i].Minus(after[i]) {
+			what := cell.Service.String()
+			if cell.Service.Protocol == cloud.TCP || cell.Service.Protocol == cloud.UDP {
+				what = cloud.NewMatch(cell.Service.Protocol, int(cell.Service.From), int(cell.Service.To)).String()
+			}
+			for _, p := range cell.All.Prefixes() {
+				out = append(out, string(d)+" "+what+toFrom+p.String())
+			}
+		}
+	}
+	return out
+}
+
+// nameLosses puts the first of the lost flows into words, and how many more there are.
+func nameLosses(lost []string) string {
+	named := strings.Join(lost[:min(len(lost), namedLosses)], ", ")
+	if more := len(lost) - namedLosses; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return named
+}
+
+// TightenedOn says what of a policy is not enforced on a VM because it does not fit, and lists the flows; both are empty if all of it is.
+func (s *Target) TightenedOn(vm *VM, p *intent.Policy) (message string, lost []string) {
+	for _, n := range vm.NICs {
+		if n.State != Guarded || n.Class == nil {
+			continue
+		}
+		if t := s.tightened[n.Class.key]; t != nil && t.policy == p && len(t.lost) > 0 {
+			return fmt.Sprintf("%s; as the policy asks, what fits is enforced, and %s lost: %s", t.message, isOrAre(len(t.lost), "flow"), nameLosses(t.lost)), t.lost
+		}
+	}
+	return "", nil
+}
+
+// KeptMessage is the message of a policy that is left out on a VM, with what holds meanwhile.
+func (vm *VM) KeptMessage(p *intent.Policy) string {
+	message := vm.Left[p]
+	if message != "" && vm.Kept[p] != "" {
+		message += "; what was last realized of the policy stays in force here"
+	}
+	return message
+}
+
+func isOrAre(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " is"
+	}
+	return count(n, what) + " are"
+}

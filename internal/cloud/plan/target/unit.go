@@ -1,0 +1,163 @@
+package target
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// unit is a policy on VMs to which the same policies apply.
+type unit struct {
+	policy *intent.Policy
+	vms    []*VM
+	// profile identifies the policies that apply to the VMs; this one is in force on all of them or on none.
+	profile string
+	inForce bool
+	// out is set if it is left out.
+	out bool
+}
+
+// trials bounds how many designs are tried. What is not tried by then has to wait for later rounds, which have less to try.
+const trials = 400
+
+// collect finds the units of which the admission consists, in the order in which they are admitted.
+func (a *admission) collect() {
+	known := map[string]*unit{}
+	for _, vm := range a.of.Order {
+		if a.of.In.Modes[vm.Ref] != intent.Enforce {
+			continue
+		}
+		for _, p := range vm.Policies {
+			if vm.Left[p] != "" || !slices.ContainsFunc(vm.Effective, func(b *intent.Bound) bool { return b.Policy == p }) {
+				continue
+			}
+			inForce := a.of.InForce(vm.VM, p)
+			key := fmt.Sprint(p.Ref.UID, inForce, vm.profile)
+			u := known[key]
+			if u == nil {
+				u = &unit{policy: p, inForce: inForce, profile: vm.profile}
+				known[key] = u
+				a.units = append(a.units, u)
+			}
+			u.vms = append(u.vms, vm)
+		}
+	}
+	slices.SortFunc(a.units, func(x, y *unit) int {
+		return cmp.Or(b2i(y.inForce)-b2i(x.inForce), intent.ComparePolicies(x.policy, y.policy), cmp.Compare(len(y.vms), len(x.vms)), strings.Compare(x.profile, y.profile))
+	})
+}
+
+// choosePolicies admits as much as there are groups for: first what is in force, then VMs that need no further group with all their policies because
+// others have it, then unit after unit, and at last VMs with all their policies.
+func (a *admission) choosePolicies() {
+	for _, u := range a.units {
+		u.out = true
+	}
+	a.apply()
+	least := a.count()
+	a.limit = max(a.limit, least) // nobody gives up a group that he has, however many there are
+	fits := func() bool { return a.needed() <= a.limit }
+	left := trials
+	a.admitFrom(a.single(func(u *unit) bool { return u.inForce }), fits, &left)
+	for again := true; again && left > 0; {
+		least = a.count()
+		again = a.admitFrom(a.bundles(), func() bool { return a.count() <= least && fits() }, &left)
+		again = a.admitFrom(a.single(func(*unit) bool { return true }), fits, &left) || again
+		again = a.admitFrom(a.bundles(), fits, &left) || again
+	}
+	a.apply()
+}
+
+// single returns those of the units that are not admitted yet, each by itself.
+func (a *admission) single(of func(*unit) bool) (out [][]*unit) {
+	for _, u := range a.units {
+		if u.out && of(u) {
+			out = append(out, []*unit{u})
+		}
+	}
+	return out
+}
+
+// bundles returns the units that are not admitted yet, those of the same VMs together.
+func (a *admission) bundles() (out [][]*unit) {
+	at := map[string]int{}
+	for _, u := range a.units {
+		if !u.out {
+			continue
+		}
+		i, ok := at[u.profile]
+		if !ok {
+			i, at[u.profile] = len(out), len(out)
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], u)
+	}
+	return out
+}
+
+// admitFrom admits what fits, one after the other, many at once while that goes well. It reports whether anything was admitted.
+func (a *admission) admitFrom(from [][]*unit, fits func() bool, left *int) (any bool) {
+	for i, step := 0, max(len(from), 1); i < len(from) && *left > 0; {
+		part := slices.Concat(from[i:min(i+step, len(from))]...)
+		for _, u := range part {
+			u.out = false
+		}
+		*left--
+		if a.apply(); fits() {
+			any, i, step = true, i+step, step*2
+			continue
+		}
+		for _, u := range part {
+			u.out = true
+		}
+		if step == 1 {
+			i++
+		}
+		step = max(step/2, 1)
+	}
+	a.apply()
+	return any
+}
+
+// apply leaves out what is not admitted, and nothing else.
+func (a *admission) apply() {
+	for _, n := range a.still {
+		delete(a.of.Frozen, n)
+	}
+	for vm, policies := range a.out {
+		for _, p := range policies {
+			delete(vm.Left, p)
+			delete(vm.Kept, p)
+		}
+	}
+	a.still = a.still[:0]
+	clear(a.out)
+	message := a.message()
+	for _, u := range a.units {
+		for _, vm := range u.vms {
+			if u.out && vm.Left[u.policy] == "" {
+				vm.Left[u.policy] = message
+				a.out[vm] = append(a.out[vm], u.policy)
+			}
+		}
+	}
+	for vm, policies := range a.out {
+		var free []*NIC
+		for _, n := range vm.NICs {
+			if a.of.Frozen[n] == "" {
+				free = append(free, n)
+			}
+		}
+		for _, p := range policies {
+			a.of.leaveOut(vm, p, message)
+		}
+		for _, n := range free {
+			if a.of.Frozen[n] != "" {
+				a.still = append(a.still, n)
+			}
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package transition
+
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// described is a rule of a group.
+type described struct {
+	group string
+	rule  cloud.Rule
+}
+
+// remember keeps what the rules of a group are to be described as.
+func (w *worklist) remember(g *cloud.Group) {
+	for _, r := range g.Rules {
+		w.descriptions[described{g.ID, r.Key()}] = r.Description
+	}
+}
+
+// extended reports whether a group is somebody else's in which some rules are ours.
+func (s *Survey) extended(g *cloud.Group) bool {
+	return s.Extended != nil && !s.Ours(g) && s.Extended(g)
+}
+
+// describe puts the descriptions of rules right that stay as they are.
+func (w *worklist) describe() {
+	if w.Described == nil {
+		return
+	}
+	described := func(r cloud.Rule) bool { return w.Described(r.Description) }
+	if !slices.ContainsFunc(w.From.Groups, func(g cloud.Group) bool { return w.Ours(&g) && slices.ContainsFunc(g.Rules, described) }) {
+		return // the cloud seems to keep none
+	}
+	w.next()
+	for i := range w.From.Groups {
+		g := &w.From.Groups[i]
+		var rules []cloud.Rule
+		for _, r := range g.Rules {
+			if w.Ours(g) && !described(r) && slices.Contains(w.wanted[g.ID], r.Key()) {
+				rules = append(rules, r.Key())
+			}
+		}
+		if len(rules) > 0 {
+			w.emit(g.NetworkID, w.named(g.ID, cloud.Op{Kind: cloud.OpReplaceRules, Rules: w.outward(rules, g.ID), Replaced: rules}))
+		}
+	}
+}

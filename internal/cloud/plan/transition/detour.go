@@ -1,0 +1,238 @@
+package transition
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// bridge lets interfaces move by a detour: with rules that are there as long as others move, or without some.
+func (w *worklist) bridge() bool {
+	for _, k := range w.movers {
+		w.stop()
+		d := w.detour(k)
+		if d == nil {
+			continue
+		}
+		d.emit(w)
+		for group, rules := range d.temp {
+			if w.temp[group] == nil {
+				w.temp[group] = map[cloud.Rule]bool{}
+			}
+			maps.Copy(w.temp[group], rules)
+		}
+		w.movers = slices.DeleteFunc(w.movers, func(o *cohort) bool { return o == k })
+		w.depart([]*cohort{k})
+		return true
+	}
+	return false
+}
+
+// detour is what makes the move of a cohort clean, by group.
+type detour struct {
+	// temp are rules that are there as long as others move: where somebody would miss the cohort, his group also names a group that
+	// it holds on the other side of its move.
+	temp map[string]map[cloud.Rule]bool
+	// withheld are rules of groups that nobody holds yet, by which the cohort would admit those of itself that have not moved yet.
+	// They come back once that is over.
+	withheld map[string]map[cloud.Rule]bool
+	// relieved are rules that go in the end, and that give something away by the move; others are in their place meanwhile.
+	relieved map[string]map[cloud.Rule]bool
+
+	edits  []ruleEdit              // in their order
+	before map[string][]cloud.Rule // rules of the groups that it changes
+}
+
+// ruleEdit adds or removes one rule.
+type ruleEdit struct {
+	kind  cloud.OpKind
+	group string
+	rule  cloud.Rule
+}
+
+func (d *detour) set(w *worklist, into map[string]map[cloud.Rule]bool, group string, r cloud.Rule, rules []cloud.Rule) {
+	if _, ok := d.before[group]; !ok {
+		d.before[group] = w.rules[group]
+	}
+	if into[group] == nil {
+		into[group] = map[cloud.Rule]bool{}
+	}
+	into[group][r] = true
+	kind := cloud.OpAddRules
+	if len(rules) < len(w.rules[group]) {
+		kind = cloud.OpRemoveRules
+	}
+	d.edits = append(d.edits, ruleEdit{kind, group, r})
+	w.setRules(group, rules)
+}
+
+// emit makes the edits, what comes one after the other and is of one kind at once.
+func (d *detour) emit(w *worklist) {
+	for i := 0; i < len(d.edits); {
+		kind := d.edits[i].kind
+		rules := map[string][]cloud.Rule{}
+		for ; i < len(d.edits) && d.edits[i].kind == kind; i++ {
+			rules[d.edits[i].group] = append(rules[d.edits[i].group], d.edits[i].rule)
+		}
+		w.next()
+		for _, group := range slices.Sorted(maps.Keys(rules)) {
+			w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: kind, Rules: w.outward(sorted(rules[group]), group)}))
+		}
+	}
+}
+
+// detour looks for one. If it finds one its rules are there, and the cohort is under way; else it returns nil.
+func (w *worklist) detour(k *cohort) *detour {
+	d := &detour{temp: map[string]map[cloud.Rule]bool{}, withheld: map[string]map[cloud.Rule]bool{}, relieved: map[string]map[cloud.Rule]bool{},
+		before: map[string][]cloud.Rule{}}
+	for {
+		v := w.checkMove(k, k.to)
+		if v == nil {
+			if len(d.before) == 0 {
+				w.revert(k) // it needs no detour
+				return nil
+			}
+			return d
+		}
+		if !w.remedy(d, k, v) {
+			for group, rules := range d.before {
+				w.setRules(group, rules)
+			}
+			return nil
+		}
+	}
+}
+
+// remedy does something about what is wrong with the move of a cohort. It reports whether there is anything.
+func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
+	switch {
+	case v.Kind == Gap:
+		for _, c := range w.bridges(k, v) {
+			known := slices.Contains(w.rules[c.group], c.rule) || d.withheld[c.group][c.rule] || d.relieved[c.group][c.rule]
+			if !known && w.checkTemp(c.group, c.rule) == nil {
+				d.set(w, d.temp, c.group, c.rule, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
+				return true
+			}
+		}
+	case v.Kind == Leak && v.Rule.Direction != "":
+		groups := k.to
+		if v.Group != "" {
+			groups = []string{v.Group}
+		}
+		for _, g := range groups {
+			if !slices.Contains(w.rules[g], v.Rule) || !w.Ours(w.groups[g]) || w.temp[g][v.Rule] || d.temp[g][v.Rule] {
+				continue
+			}
+			if !slices.Contains(w.wanted[g], v.Rule) {
+				return w.relieve(d, g, v.Rule)
+			}
+			if len(w.holders[g]) == 0 {
+				d.set(w, d.withheld, g, v.Rule, missing(w.rules[g], []cloud.Rule{v.Rule}))
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// relieve finds rules in the place of one that goes: they name those who would be missed without it by what they hold now.
+func (w *worklist) relieve(d *detour, group string, r cloud.Rule) bool {
+	for {
+		rest := missing(w.rules[group], []cloud.Rule{r})
+		gap := w.checkRules(group, rest)
+		if gap == nil {
+			d.set(w, d.relieved, group, r, rest)
+			return true
+		}
+		found := false
+		for _, c := range w.bridges(nil, gap) {
+			if c.group == group && !slices.Contains(w.rules[group], c.rule) && w.checkTemp(group, c.rule) == nil {
+				d.set(w, d.temp, group, c.rule, sorted(append(slices.Clone(w.rules[group]), c.rule)))
+				found = true
+				break
+			}
+		}
+		if !found {
+			return false
+		}
+	}
+}
+
+type bridging struct {
+	group string
+	rule  cloud.Rule
+}
+
+// bridges are rules that could close a gap that the move of a cohort makes, or, if that is nil, the removal of a rule.
+func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
+	y := v.holder
+	// The groups by which the missed interfaces can be named: those that the mover will hold, or for the mover's own rules
+	// those that the others hold now.
+	var names []string
+	holding := y.at
+	if y == k || k == nil {
+		if k != nil {
+			holding = k.to
+		}
+		for _, x := range w.cohorts {
+			if x.addrs.Overlaps(v.Addrs) && w.from.Reaches(y.network, x.network) {
+				names = append(names, x.at...)
+			}
+		}
+	} else {
+		names = k.to
+	}
+	names = slices.Compact(sortedStrings(slices.Clone(names)))
+	var peers []cloud.Peer
+	for _, name := range names {
+		p := cloud.Peer{GroupID: name}
+		if addrs, _ := w.anyone(p, y.network); k != nil && y != k || addrs.Overlaps(v.Addrs) {
+			peers = append(peers, p)
+		}
+	}
+	most := maxBridges
+	if w.Limits.WholeGroups {
+		most = maxWholeBridges
+	}
+	if prefixes := v.Addrs.Prefixes(); len(prefixes) <= most {
+		for _, p := range prefixes {
+			peers = append(peers, cloud.Peer{CIDR: p})
+		}
+	}
+	match, ok := matchOf(v.Service)
+	if !ok {
+		return nil
+	}
+	for _, h := range holding {
+		if g := w.groups[h]; g == nil || !w.Ours(g) || !w.exists[h] {
+			continue
+		}
+		for _, p := range peers {
+			out = append(out, bridging{h, cloud.Rule{Direction: v.Direction, Match: match, Peer: p}})
+		}
+	}
+	return out
+}
+
+// maxBridges is how many addresses are named for as long as others move.
+const maxBridges = 16
+
+// maxWholeBridges is maxBridges where a group is written as one, so that many addresses cost no more calls than one.
+const maxWholeBridges = 512
+
+// matchOf is how a rule says a service; false if it takes several.
+func matchOf(s flow.Service) (cloud.Match, bool) {
+	m := cloud.NewMatch(s.Protocol, int(s.From), int(s.To))
+	if s.Protocol == cloud.ICMP || s.Protocol == cloud.ICMPv6 {
+		m = cloud.NewMatch(s.Protocol, int(s.From>>8), int(s.To&0xff))
+		switch {
+		case s == flow.Whole(s.Protocol):
+			m = cloud.NewMatch(s.Protocol, -1, -1)
+		case s.To-s.From == 0xff:
+			m.To = -1
+		}
+	}
+	return m, flow.ServiceOf(m) == s
+}

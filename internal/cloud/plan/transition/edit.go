@@ -1,0 +1,269 @@
+package transition
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// named addresses an operation to a group.
+func (w *worklist) named(id string, op cloud.Op) cloud.Op {
+	g := w.groups[id]
+	op.Group.NetworkID, op.Group.Name = g.NetworkID, g.Name
+	if !planned(id) {
+		op.Target = id
+	}
+	return op
+}
+
+// outward returns rules as the cloud is told: those of groups that are to be created by name.
+func (w *worklist) outward(rules []cloud.Rule, to string) []cloud.Rule {
+	out := slices.Clone(rules)
+	for i := range out {
+		if id := out[i].Peer.GroupID; planned(id) {
+			out[i].Peer = cloud.Peer{GroupName: w.groups[id].Name}
+		}
+		out[i].Description = w.descriptions[described{to, rules[i].Key()}]
+	}
+	return out
+}
+
+// create creates groups, as far as the region has room.
+func (w *worklist) create() (done bool) {
+	w.next()
+	for _, id := range w.order {
+		if w.exists[id] {
+			continue
+		}
+		g := w.groups[id]
+		count := w.crowd(g.NetworkID)
+		if count >= w.Limits.GroupsPerRegion {
+			w.block(g.NetworkID, Violation{Kind: Room, Group: id, Needed: count + 1, Available: w.Limits.GroupsPerRegion})
+			continue
+		}
+		w.exists[id], done = true, true
+		w.emit(g.NetworkID, cloud.Op{Kind: cloud.OpCreateGroup, Group: cloud.GroupSpec{
+			NetworkID: g.NetworkID, Name: g.Name, Description: g.Description, Tags: maps.Clone(g.Tags),
+		}})
+	}
+	return done
+}
+
+// crowd counts the groups of the region as a creation in a network finds them: what is deleted in networks that do not depend on
+// that one may be there still.
+func (w *worklist) crowd(network string) (n int) {
+	near := w.around(map[string]bool{network: true})
+	for id, there := range w.exists {
+		if there || w.deleted[id] && !near[w.groups[id].NetworkID] {
+			n++
+		}
+	}
+	return n
+}
+
+// add adds the rules that may be added now.
+func (w *worklist) add() (done bool) {
+	w.next()
+	for _, id := range w.order {
+		if !w.exists[id] {
+			continue
+		}
+		var added []cloud.Rule
+		for _, r := range missing(w.wanted[id], w.rules[id]) {
+			if v := w.checkAdd(id, r); v != nil {
+				w.block(w.groups[id].NetworkID, *v)
+				continue
+			}
+			added = append(added, r)
+			w.setRules(id, sorted(append(slices.Clone(w.rules[id]), r)))
+		}
+		if len(added) > 0 {
+			done = true
+			w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpAddRules, Rules: w.outward(added, id)}))
+		}
+	}
+	return done
+}
+
+// missing returns the rules of a that are not in b.
+func missing(a, b []cloud.Rule) []cloud.Rule {
+	there := make(map[cloud.Rule]bool, len(b))
+	for _, r := range b {
+		there[r] = true
+	}
+	var out []cloud.Rule
+	for _, r := range a {
+		if !there[r] {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func sorted(rules []cloud.Rule) []cloud.Rule {
+	slices.SortFunc(rules, cloud.Rule.Compare)
+	return rules
+}
+
+// remove removes the rules that may be removed now.
+func (w *worklist) remove() (done bool) {
+	w.next()
+	for _, id := range slices.Concat(w.order, w.doomed) {
+		surplus := missing(w.rules[id], w.wanted[id])
+		if _, kept := w.wanted[id]; !kept && len(w.holders[id]) == 0 || len(surplus) == 0 {
+			continue // it is deleted anyway
+		}
+		if len(w.movers) > 0 {
+			surplus = slices.DeleteFunc(surplus, func(r cloud.Rule) bool { return w.temp[id][r] })
+		}
+		removed := surplus
+		if w.checkRules(id, missing(w.rules[id], removed)) != nil {
+			removed = nil
+			for _, r := range surplus {
+				after := append(slices.Clone(removed), r)
+				if v := w.checkRules(id, missing(w.rules[id], after)); v != nil {
+					v.Rule = r
+					w.block(w.groups[id].NetworkID, *v)
+					continue
+				}
+				removed = after
+			}
+		}
+		if len(removed) == 0 {
+			continue
+		}
+		done = true
+		w.setRules(id, missing(w.rules[id], removed))
+		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: w.outward(removed, id)}))
+	}
+	return done
+}
+
+// replace turns rules into others in place, where a group has no room for both forms, and where it takes no more calls than
+// to add and to remove. The rules of one call may take effect in any order.
+func (w *worklist) replace() (done bool) {
+	w.next()
+	touched := map[*cohort]bool{} // in this stage: what one group no longer says another one may have to
+	for _, id := range w.order {
+		if !w.exists[id] {
+			continue
+		}
+		old := slices.DeleteFunc(missing(w.rules[id], w.wanted[id]), func(r cloud.Rule) bool { return w.temp[id][r] })
+		wanted := missing(w.wanted[id], w.rules[id])
+		if len(old) == 0 || len(wanted) == 0 {
+			continue
+		}
+		crowded := !w.Fits(slices.Concat(w.rules[id], wanted))
+		olds, news := w.pairs(id, old, wanted, crowded)
+		if len(olds) == 0 || !crowded && len(olds) < len(old) && len(olds) < len(wanted) {
+			continue
+		}
+		if slices.ContainsFunc(w.holders[id], func(k *cohort) bool { return touched[k] }) {
+			w.next()
+			clear(touched)
+		}
+		for _, k := range w.holders[id] {
+			touched[k] = true
+		}
+		done = true
+		w.setRules(id, sorted(append(missing(w.rules[id], olds), news...)))
+		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpReplaceRules, Rules: w.outward(news, id), Replaced: w.outward(olds, id)}))
+	}
+	return done
+}
+
+// pairs finds for old rules of a group wanted ones that they can be turned into at this moment: with the same peer or the
+// same match, where what the old one gave and shall stay is said by the new one and by rules that no pair touches.
+func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (olds, news []cloud.Rule) {
+	taken := map[cloud.Rule]bool{}
+	base := missing(w.rules[id], old)
+	for i, similar := range []func(a, b cloud.Rule) bool{
+		func(a, b cloud.Rule) bool { return a.Peer == b.Peer && a.Match.Protocol == b.Match.Protocol },
+		func(a, b cloud.Rule) bool { return a.Match == b.Match || a.Peer == b.Peer },
+		func(a, b cloud.Rule) bool { return true },
+	} {
+		if i == 2 && !crowded {
+			break
+		}
+		for _, o := range old {
+			if taken[o] {
+				continue
+			}
+			for _, n := range wanted {
+				if taken[n] || o.Direction != n.Direction || kindOf(o.Peer) != kindOf(n.Peer) || !similar(o, n) || !w.turns(id, o, n, base) {
+					continue
+				}
+				taken[o], taken[n] = true, true
+				olds, news = append(olds, o), append(news, n)
+				break
+			}
+		}
+	}
+	if !w.Fits(append(missing(w.rules[id], olds), news...)) {
+		return nil, nil // prefix lists differ in size
+	}
+	return olds, news
+}
+
+// turns reports whether a rule can be turned into another one.
+func (w *worklist) turns(id string, o, n cloud.Rule, base []cloud.Rule) bool {
+	if v := w.checkAdd(id, n); v != nil && (v.Kind != Room || v.Needed == 0) {
+		return false
+	}
+	for _, y := range w.holders[id] {
+		rules := slices.Concat(w.rulesOf(without(y.at, id), o.Direction), inDirection(base, o.Direction), []cloud.Rule{n})
+		if w.lacksOf(y, o, rules) {
+			return false
+		}
+	}
+	return true
+}
+
+// kindOf is what a rule cannot change about its peer in place.
+func kindOf(p cloud.Peer) string {
+	switch {
+	case p.CIDR.IsValid() && p.CIDR.Addr().Is4():
+		return "IPv4"
+	case p.CIDR.IsValid():
+		return "IPv6"
+	case p.PrefixListID != "":
+		return "list"
+	}
+	return "group"
+}
+
+// discard deletes the groups of ours that are no longer wanted, once nobody holds them and no rule refers to them; none of some
+// networks.
+func (w *worklist) discard(spared map[string]bool) (done bool) {
+	var free []string
+	for _, id := range w.doomed {
+		if w.exists[id] && len(w.holders[id]) == 0 && !spared[w.groups[id].NetworkID] {
+			free = append(free, id)
+		}
+	}
+	w.next()
+	for _, id := range free {
+		var loose []cloud.Rule
+		for _, r := range w.rules[id] {
+			if r.Peer.GroupID != "" && r.Peer.GroupID != id {
+				loose = append(loose, r)
+			}
+		}
+		if len(loose) > 0 {
+			w.setRules(id, missing(w.rules[id], loose))
+			w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: w.outward(loose, id)}))
+		}
+	}
+	w.next()
+	for _, id := range free {
+		if slices.ContainsFunc(w.referring(id), func(g string) bool { return g != id && w.exists[g] }) {
+			continue
+		}
+		done = true
+		w.exists[id], w.deleted[id] = false, true
+		w.setRules(id, nil)
+		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpDeleteGroup}))
+	}
+	return done
+}

@@ -1,0 +1,231 @@
+package transition
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+)
+
+// urgent moves interfaces that wait for nobody.
+func (w *worklist) urgent() {
+	var rest []*cohort
+	for _, k := range w.movers {
+		if !slices.ContainsFunc(k.interfaces, func(n *cloud.Interface) bool { return w.Urgent[n.ID] }) {
+			rest = append(rest, k)
+			continue
+		}
+		w.under(k, k.to)
+		w.arrive(k)
+		for _, n := range k.interfaces {
+			w.set(n, k.at)
+			w.steps[len(w.steps)-1].Urgent = true
+		}
+		k.now, k.least, k.most = k.then, k.then, k.then // nobody is to wait for what they no longer are
+	}
+	w.movers = rest
+	w.next()
+}
+
+// move moves all interfaces that may move now, in any order.
+func (w *worklist) move() (done bool) {
+	var under, rest []*cohort
+	for _, k := range w.movers {
+		w.stop()
+		if v := w.checkMove(k, k.to); v != nil {
+			w.block(k.network, *v)
+			rest = append(rest, k)
+			continue
+		}
+		under = append(under, k)
+	}
+	w.movers = rest
+	w.depart(under)
+	return len(under) > 0
+}
+
+// depart emits the moves of cohorts that are under way, and makes them done. Tags that remember former groups are written
+// before an interface moves, while others move, and removed after it, in the same way.
+func (w *worklist) depart(under []*cohort) {
+	type leg struct {
+		on *cloud.Interface
+		to []string
+	}
+	var legs []leg
+	for _, k := range under {
+		w.arrive(k)
+		for _, n := range k.interfaces {
+			legs = append(legs, leg{n, k.at})
+		}
+	}
+	trains := slices.Collect(slices.Chunk(legs, w.Batch))
+	interfaces := func(i int) (out []*cloud.Interface) {
+		if i < 0 || i >= len(trains) {
+			return nil
+		}
+		for _, l := range trains[i] {
+			out = append(out, l.on)
+		}
+		return out
+	}
+	if len(trains) > 0 {
+		w.next()
+		w.tags.tagInterfaces(cloud.OpTag, interfaces(0))
+	}
+	for i, train := range trains {
+		w.next()
+		w.tags.tagInterfaces(cloud.OpTag, interfaces(i+1))
+		w.forgetTags(interfaces(i - 1))
+		for _, l := range train {
+			w.set(l.on, l.to)
+		}
+	}
+	w.next()
+	w.forgetTags(interfaces(len(trains) - 1))
+}
+
+func (w *worklist) set(n *cloud.Interface, groups []string) {
+	op := cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID}
+	for _, id := range groups {
+		if planned(id) {
+			op.GroupNames = append(op.GroupNames, w.groups[id].Name)
+		} else {
+			op.GroupIDs = append(op.GroupIDs, id)
+		}
+	}
+	w.emit(n.NetworkID, op)
+}
+
+// forgetTags removes tags from those of the interfaces that are where they shall be.
+func (w *worklist) forgetTags(interfaces []*cloud.Interface) {
+	var there []*cloud.Interface
+	for _, n := range interfaces {
+		if k := w.cohortOf[n.ID]; slices.Equal(k.at, k.to) {
+			there = append(there, n)
+		}
+	}
+	w.tags.tagInterfaces(cloud.OpUntag, there)
+}
+
+// join has interfaces that would be missed on either side of their move join their new groups, and leave the old ones later:
+// as few as possible, so those first of whom most others miss someone.
+func (w *worklist) join() bool {
+	misses := map[*cohort]int{}
+	missed := map[*cohort]int{}
+	for _, k := range w.movers[:min(len(w.movers), triedJoins)] {
+		w.stop()
+		for o := range w.misses(k) {
+			if o != k {
+				misses[k]++
+				missed[o]++
+			}
+		}
+	}
+	order := slices.Clone(w.movers)
+	slices.SortStableFunc(order, func(a, b *cohort) int {
+		return cmp.Compare(misses[b]*missed[b]*len(a.interfaces), misses[a]*missed[a]*len(b.interfaces))
+	})
+	for _, k := range order {
+		both := slices.Compact(sortedStrings(slices.Concat(k.at, k.to)))
+		if k.atomic || slices.Equal(both, k.to) {
+			continue
+		}
+		most := w.Limits.GroupsPerInterface
+		if w.slots(both) == 1 {
+			most = max(most, len(both))
+		}
+		if slices.Equal(both, k.at) { // it only leaves groups: one after the other
+			most = min(most, len(both)-1)
+		}
+		for _, groups := range fitting(both, k.to, most) {
+			if !slices.Equal(groups, k.to) && w.checkMove(k, groups) == nil {
+				w.depart([]*cohort{k})
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mostLeft bounds how many groups too many there may be.
+const mostLeft = 2
+
+// fitting returns the largest sets of groups that an interface may hold on its way: all of those that it will hold, and of the others
+// as many as there is room for.
+func fitting(all, kept []string, most int) (out [][]string) {
+	switch {
+	case len(all) <= most:
+		return [][]string{all}
+	case len(all) > most+mostLeft:
+		return nil
+	}
+	for i, g := range all {
+		if !slices.Contains(kept, g) {
+			for _, set := range fitting(slices.Delete(slices.Clone(all), i, i+1), kept, most) {
+				if !slices.ContainsFunc(out, func(o []string) bool { return slices.Equal(o, set) }) {
+					out = append(out, set)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// mostSplits bounds how many cohorts are taken apart.
+const mostSplits = 64
+
+// split takes a cohort apart whose interfaces would miss one another while they move, so that those who would be missed can go
+// first.
+func (w *worklist) split() bool {
+	for _, v := range w.blocked {
+		k := v.mover
+		if k == nil || v.holder != k || v.Kind != Gap || w.splits == mostSplits {
+			continue
+		}
+		var missed, rest []*cloud.Interface
+		for _, n := range k.interfaces {
+			if addrset.Of(n.PrivateIPs...).Overlaps(v.Addrs) {
+				missed = append(missed, n)
+			} else {
+				rest = append(rest, n)
+			}
+		}
+		if len(missed) == 0 || len(rest) == 0 {
+			continue
+		}
+		w.splits++
+		first := *k
+		first.hold(missed)
+		k.hold(rest)
+		for _, n := range missed {
+			w.cohortOf[n.ID] = &first
+		}
+		for _, g := range k.at {
+			w.holders[g] = append(slices.Clip(w.holders[g]), &first)
+		}
+		w.forget(k.at, k.to)
+		w.cohorts, w.movers = append(w.cohorts, &first), append(w.movers, &first)
+		return true
+	}
+	return false
+}
+
+// hold makes interfaces those of the cohort.
+func (c *cohort) hold(interfaces []*cloud.Interface) {
+	var private, public []netip.Addr
+	for _, n := range interfaces {
+		private, public = append(private, n.PrivateIPs...), append(public, n.PublicIPs...)
+	}
+	c.interfaces, c.addrs = interfaces, addrset.Of(private...)
+	c.all = c.addrs.Union(addrset.Of(public...))
+}
+
+// triedJoins bounds how many cohorts are looked at to find the one whose joining helps most.
+const triedJoins = 256
+
+func sortedStrings(s []string) []string {
+	slices.Sort(s)
+	return s
+}

@@ -1,0 +1,170 @@
+package transition
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// defaultBatch is how many objects one call tags. Clouds take more, but tags are to be written not long before interfaces are
+// edited and removed not long after.
+const defaultBatch = 50
+
+// settle writes what is to be remembered: on interfaces that are where they shall be, and, but for some networks, on groups and
+// networks.
+func (w *worklist) settle(left map[string]bool) {
+	var there []*cloud.Interface
+	for i := range w.From.Interfaces {
+		n := &w.From.Interfaces[i]
+		if k := w.cohortOf[n.ID]; slices.Equal(k.at, k.to) {
+			there = append(there, n)
+		}
+	}
+	w.next()
+	w.tags.tagInterfaces(cloud.OpTag, there)
+	w.tags.tagGroups(cloud.OpTag, left)
+	w.tags.tagNetworks(cloud.OpTag, func(key string) bool { return key != w.Mark }, left)
+	w.next()
+	w.tags.tagInterfaces(cloud.OpUntag, there)
+	w.tags.tagGroups(cloud.OpUntag, left)
+	w.tags.tagNetworks(cloud.OpUntag, func(key string) bool { return key != w.Mark }, left)
+	w.next()
+	w.tags.tagNetworks(cloud.OpTag, w.tags.isMark, left)
+	w.tags.tagNetworks(cloud.OpUntag, w.tags.isMark, left)
+}
+
+// tagger writes and removes tags. It knows those of objects as the steps so far leave them.
+type tagger struct {
+	*Change
+	*script
+	written map[string]map[string]string
+}
+
+// tagged is one object whose tags change.
+type tagged struct {
+	id, network string
+	is, want    map[string]string
+}
+
+func (t *tagger) tagInterfaces(kind cloud.OpKind, interfaces []*cloud.Interface) {
+	if len(interfaces) == 0 {
+		return
+	}
+	var out []tagged
+	for _, n := range interfaces {
+		i, ok := slices.BinarySearchFunc(t.To.Interfaces, n.ID, func(n cloud.Interface, id string) int { return strings.Compare(n.ID, id) })
+		if ok {
+			out = append(out, tagged{n.ID, n.NetworkID, n.Tags, t.To.Interfaces[i].Tags})
+		}
+	}
+	t.tag(kind, out)
+}
+
+func (t *tagger) tagGroups(kind cloud.OpKind, left map[string]bool) {
+	var out []tagged
+	for i := range t.From.Groups {
+		g := &t.From.Groups[i]
+		if to := t.toGroup(g.ID); to != nil && !left[g.NetworkID] {
+			out = append(out, tagged{g.ID, g.NetworkID, g.Tags, to.Tags})
+		}
+	}
+	t.tag(kind, out)
+}
+
+func (t *tagger) toGroup(id string) *cloud.Group {
+	i, found := slices.BinarySearchFunc(t.To.Groups, id, func(g cloud.Group, id string) int { return strings.Compare(g.ID, id) })
+	if !found {
+		return nil
+	}
+	return &t.To.Groups[i]
+}
+
+func (t *tagger) isMark(key string) bool { return key == t.Mark }
+
+// unmark removes the marks that will be others, if there is anything to do before.
+func (w *worklist) unmark() {
+	var out []tagged
+	left := w.unfinished()
+	for i := range w.From.Networks {
+		is := &w.From.Networks[i]
+		if mark, ok := is.Tags[w.Mark]; ok && left[is.ID] && mark != w.To.Networks[i].Tags[w.Mark] {
+			want := maps.Clone(w.tags.present(is.ID, is.Tags))
+			delete(want, w.Mark)
+			out = append(out, tagged{is.ID, is.ID, is.Tags, want})
+		}
+	}
+	w.tags.tag(cloud.OpUntag, out)
+}
+
+// tagNetworks writes the tags of networks with some keys, but for some networks.
+func (t *tagger) tagNetworks(kind cloud.OpKind, which func(key string) bool, left map[string]bool) {
+	var out []tagged
+	for i := range t.From.Networks {
+		is := &t.From.Networks[i]
+		if left[is.ID] {
+			continue
+		}
+		want := maps.Clone(t.present(is.ID, is.Tags))
+		maps.DeleteFunc(want, func(k, _ string) bool { return which(k) })
+		for k, v := range t.To.Networks[i].Tags {
+			if which(k) {
+				want[k] = v
+			}
+		}
+		out = append(out, tagged{is.ID, is.ID, is.Tags, want})
+	}
+	t.tag(kind, out)
+}
+
+// present are the tags of an object as the steps so far leave them.
+func (t *tagger) present(id string, observed map[string]string) map[string]string {
+	if _, known := t.written[id]; !known {
+		t.written[id] = maps.Clone(observed)
+		if observed == nil {
+			t.written[id] = map[string]string{}
+		}
+	}
+	return t.written[id]
+}
+
+// tag sets or removes tags, many of the same by one call; what was done already is not done again.
+func (t *tagger) tag(kind cloud.OpKind, objects []tagged) {
+	at := map[string]int{}
+	for _, o := range objects {
+		is, tags := t.present(o.id, o.is), map[string]string{}
+		if kind == cloud.OpTag {
+			for k, v := range o.want {
+				if old, ok := is[k]; !ok || old != v {
+					tags[k], is[k] = v, v
+				}
+			}
+			for k, v := range is {
+				if _, ok := o.want[k]; len(tags) > 0 && !ok && v != "" && t.Joint != "" && strings.HasPrefix(k, t.Joint) {
+					tags[k], is[k] = "", ""
+				}
+			}
+		} else {
+			for k, v := range is {
+				if _, ok := o.want[k]; !ok {
+					tags[k] = v
+				}
+			}
+			for k := range tags {
+				delete(is, k)
+			}
+		}
+		if len(tags) == 0 {
+			continue
+		}
+		key := fmt.Sprint(o.network, tags) // maps are printed in order
+		if i, ok := at[key]; ok && len(t.steps[i].Op.Others)+1 < t.Batch {
+			t.steps[i].Op.Others = append(t.steps[i].Op.Others, o.id)
+			continue
+		}
+		at[key] = len(t.steps)
+		t.emit(o.network, cloud.Op{Kind: kind, Target: o.id, Tags: tags})
+	}
+}
