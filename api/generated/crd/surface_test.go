@@ -28,6 +28,7 @@ type surface struct {
 
 func TestSurface(t *testing.T) {
 	policy := []string{"Tier", "Priority", "Phase", "VMs", "Age", "Message"}
+	revision := []string{"Kind", "Object", "Change", "User", "Phase", "When"}
 	want := map[string]surface{
 		"networkpolicies.crd.antrea.io":                         {"v1beta1", "Namespaced", "NetworkPolicy", []string{"annp", "anp"}, policy, true},
 		"clusternetworkpolicies.crd.antrea.io":                  {"v1beta1", "Cluster", "ClusterNetworkPolicy", []string{"acnp"}, policy, true},
@@ -44,6 +45,8 @@ func TestSurface(t *testing.T) {
 		"cloudprovideraccounts.crd.cloud.antrea.io":             {"v1alpha1", "Namespaced", "CloudProviderAccount", []string{"cpa"}, []string{"Ready", "Break-Glass", "Braked", "Sole-Writer", "Last-Sync", "Age"}, true},
 		"cloudentityselectors.crd.cloud.antrea.io":              {"v1alpha1", "Namespaced", "CloudEntitySelector", []string{"ces"}, []string{"Account", "Account-Namespace", "Mode", "VMs", "Ready", "Break-Glass", "Age"}, true},
 		"virtualmachines.crd.cloud.antrea.io":                   {"v1alpha1", "Namespaced", "VirtualMachine", []string{"vm"}, []string{"VM", "Addresses", "State", "Mode", "Policies", "Age"}, true},
+		"clusterpolicyrevisions.nephele.io":                     {"v1alpha1", "Cluster", "ClusterPolicyRevision", []string{"cprev"}, revision, true},
+		"policyrevisions.nephele.io":                            {"v1alpha1", "Namespaced", "PolicyRevision", []string{"prev"}, revision, true},
 		"vpcs.crd.cloud.antrea.io":                              {"v1alpha1", "Namespaced", "Vpc", []string{"vpc"}, []string{"Cloud Provider", "Region", "Managed", "Age"}, true},
 	}
 	got := map[string]surface{}
