@@ -1,69 +1,25 @@
 package aws
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"regexp"
-	"strings"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
 )
-
-// CredentialError says what is wrong with the value of a Secret.
-type CredentialError struct {
-	// Secret is "namespace/name" of the Secret, Key the key in its data, Field the member of the JSON object; Field is empty if
-	// the whole value is meant.
-	Secret, Key, Field string
-	// Problem is what is wrong, in words that do not repeat any secret value.
-	Problem string
-}
-
-// Error implements error.
-func (e *CredentialError) Error() string {
-	if e.Field == "" {
-		return fmt.Sprintf("secret %s, key %q: %s", e.Secret, e.Key, e.Problem)
-	}
-	return fmt.Sprintf("secret %s, key %q, field %q: %s", e.Secret, e.Key, e.Field, e.Problem)
-}
 
 // roleARN is the form of the ARN of a role in any partition.
 var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+$`)
 
 // ParseCredential reads the JSON object of an account's Secret and checks that it can be used at all. secret ("namespace/name")
-// and key say where data comes from; they only appear in errors, which are *CredentialError and never contain a value.
+// and key say where data comes from; they only appear in errors, which are *cloud.CredentialError and never contain a value.
 func ParseCredential(secret, key string, data []byte) (v1alpha1.AWSCredential, error) {
+	text := cloud.CredentialText{Secret: secret, Key: key, Data: data, Expected: "accessKeyId and accessKeySecret, or roleArn"}
 	var c v1alpha1.AWSCredential
 	fail := func(field, format string, args ...any) (v1alpha1.AWSCredential, error) {
-		return v1alpha1.AWSCredential{}, &CredentialError{Secret: secret, Key: key, Field: field, Problem: fmt.Sprintf(format, args...)}
+		return v1alpha1.AWSCredential{}, text.Fail(field, format, args...)
 	}
-	if len(bytes.TrimSpace(data)) == 0 {
-		return fail("", "is empty; expected a JSON object with accessKeyId and accessKeySecret, or roleArn")
-	}
-	if err := json.Unmarshal(data, &c); err != nil {
-		var wrongType *json.UnmarshalTypeError
-		var syntax *json.SyntaxError
-		switch {
-		case errors.As(err, &wrongType) && wrongType.Field != "":
-			return fail(wrongType.Field, "is a JSON %s; expected a string", wrongType.Value)
-		case errors.As(err, &syntax):
-			return fail("", "is not JSON: error at byte %d; expected an object with accessKeyId and accessKeySecret, or roleArn", syntax.Offset)
-		default:
-			return fail("", "is not a JSON object with accessKeyId and accessKeySecret, or roleArn")
-		}
-	}
-	for _, f := range []struct {
-		name  string
-		value *string
-	}{
-		{"accessKeyId", &c.AccessKeyID}, {"accessKeySecret", &c.AccessKeySecret}, {"sessionToken", &c.SessionToken},
-		{"roleArn", &c.RoleArn}, {"externalId", &c.ExternalID},
-	} {
-		*f.value = strings.TrimSpace(*f.value)
-		if strings.ContainsFunc(*f.value, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-			return fail(f.name, "contains white space or control characters")
-		}
+	if err := text.Read(&c); err != nil {
+		return v1alpha1.AWSCredential{}, err
 	}
 	switch {
 	case c.AccessKeyID != "" && c.AccessKeySecret == "":

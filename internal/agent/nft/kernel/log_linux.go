@@ -50,40 +50,14 @@ func OpenLog() (*LogReader, error) {
 	attrs := attr(nil, logConfigCmd, []byte{logCommandBind})
 	attrs = attr(attrs, logConfigMode, mode)
 	attrs = attr(attrs, logConfigFlags, binary.BigEndian.AppendUint16(nil, logFlagSequence))
-	if err := r.configure(attrs); err != nil {
+	if err := s.listen(unix.NFNL_SUBSYS_ULOG, logConfig, LogGroup, attrs); err != nil {
 		_ = s.close()
 		if errors.Is(err, unix.EPERM) {
 			err = fmt.Errorf("%w: %w", ErrLog, err)
 		}
 		return nil, fmt.Errorf("nflog group %d: %w", LogGroup, err)
 	}
-	// A read ends now and then, to see whether it is over.
-	limit := unix.Timeval{Usec: 200_000}
-	if err := unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-		_ = s.close()
-		return nil, err
-	}
 	return r, nil
-}
-
-func (r *LogReader) configure(attrs []byte) error {
-	b, mine := r.socket.append(nil, unix.NFNL_SUBSYS_ULOG, logConfig, unix.NLM_F_ACK, LogGroup, unix.AF_UNSPEC, attrs)
-	if err := r.socket.send(b); err != nil {
-		return err
-	}
-	for {
-		var answer error
-		done := false
-		err := r.socket.receive(func(kind, _ uint16, seq uint32, body []byte) error {
-			if kind == unix.NLMSG_ERROR && seq == mine {
-				done, answer = true, errnoOf(body)
-			}
-			return nil
-		})
-		if err != nil || done {
-			return errors.Join(err, answer)
-		}
-	}
 }
 
 // Close ends Run.

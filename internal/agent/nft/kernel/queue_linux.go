@@ -78,40 +78,14 @@ func OpenQueue() (*Queue, error) {
 	attrs = attrNumber(attrs, queueConfigLength, queueMost)
 	attrs = attrNumber(attrs, queueConfigMask, queueFailOpen)
 	attrs = attrNumber(attrs, queueConfigFlags, queueFailOpen)
-	if err := q.configure(attrs); err != nil {
+	if err := s.listen(unix.NFNL_SUBSYS_QUEUE, queueConfig, QueueNumber, attrs); err != nil {
 		_ = s.close()
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EBUSY) {
 			err = fmt.Errorf("%w: %w", ErrQueue, err)
 		}
 		return nil, fmt.Errorf("queue %d: %w", QueueNumber, err)
 	}
-	// A read ends now and then, to see whether it is over.
-	limit := unix.Timeval{Usec: 200_000}
-	if err := unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-		_ = s.close()
-		return nil, err
-	}
 	return q, nil
-}
-
-func (q *Queue) configure(attrs []byte) error {
-	b, mine := q.socket.append(nil, unix.NFNL_SUBSYS_QUEUE, queueConfig, unix.NLM_F_ACK, QueueNumber, unix.AF_UNSPEC, attrs)
-	if err := q.socket.send(b); err != nil {
-		return err
-	}
-	for {
-		var answer error
-		done := false
-		err := q.socket.receive(func(kind, _ uint16, seq uint32, body []byte) error {
-			if kind == unix.NLMSG_ERROR && seq == mine {
-				done, answer = true, errnoOf(body)
-			}
-			return nil
-		})
-		if err != nil || done {
-			return errors.Join(err, answer)
-		}
-	}
 }
 
 // Close ends Run.

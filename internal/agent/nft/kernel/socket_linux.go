@@ -213,6 +213,28 @@ func (s *socket) ask(subsystem, kind uint16, family uint8, dump bool, attrs []by
 	return failed
 }
 
+// listen begins to receive what a subsystem sends to the number of a group or queue. From then on a read ends now and then with EAGAIN, so that
+// whoever reads sees when it is over.
+func (s *socket) listen(subsystem, kind, number uint16, attrs []byte) error {
+	b, mine := s.append(nil, subsystem, kind, unix.NLM_F_ACK, number, unix.AF_UNSPEC, attrs)
+	if err := s.send(b); err != nil {
+		return err
+	}
+	for done := false; !done; {
+		var answer error
+		err := s.receive(func(kind, _ uint16, seq uint32, body []byte) error {
+			if kind == unix.NLMSG_ERROR && seq == mine {
+				done, answer = true, errnoOf(body)
+			}
+			return nil
+		})
+		if err = errors.Join(err, answer); err != nil {
+			return err
+		}
+	}
+	return unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000})
+}
+
 // attributes decodes attributes in the byte order of the network.
 func attributes(b []byte, each func(ad *netlink.AttributeDecoder)) error {
 	ad, err := netlink.NewAttributeDecoder(b)
