@@ -22,6 +22,11 @@ kubectl apply -f config/samples/quickstart.yaml && bin/nephele status --wait`
 
 // TestCommands runs them.
 func TestCommands(t *testing.T) {
+	for _, program := range []string{"kubectl", "curl", "awk"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("THIS TEST DID NOT RUN: the commands of the pages need %s: %v", program, err)
+		}
+	}
 	pages, err := readPages()
 	if err != nil {
 		t.Fatal(err)
