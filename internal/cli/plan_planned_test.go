@@ -71,9 +71,9 @@ func TestPlanAndConditionAgree(t *testing.T) {
 				case p.VMs == 0:
 				case n > 0:
 					refused++
-					want = fmt.Sprintf("planned on %s: %d would be enforced, %d refused: ", plan.Counted(p.PlanMode, "VM"), p.Realized+p.Pending, n)
+					want = fmt.Sprintf("planned on %s: %d would be enforced, %d refused: ", cloud.Counted(p.PlanMode, "VM"), p.Realized+p.Pending, n)
 				default:
-					want = fmt.Sprintf("planned on %s: %d would be enforced", plan.Counted(p.PlanMode, "VM"), p.Realized+p.Pending)
+					want = fmt.Sprintf("planned on %s: %d would be enforced", cloud.Counted(p.PlanMode, "VM"), p.Realized+p.Pending)
 				}
 				if got := statuses[p.Policy]; !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 					t.Errorf("seed %d: %s: the status says %q, the plan %+v", seed, p.Policy, got, p)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud"
 )
 
 // alike are remarks that say the same of several objects.
@@ -53,9 +53,9 @@ func (g *grouped) each(all bool, print func(verb string, x *alike, on string)) {
 			x.message = x.single
 		}
 		slices.Sort(x.objects)
-		on := plan.Listed(x.objects, all)
+		on := cloud.Listed(x.objects, all)
 		if n := len(x.objects); n > 1 {
-			on = fmt.Sprintf("%s (%s)", plan.Counted(n, x.noun), on)
+			on = fmt.Sprintf("%s (%s)", cloud.Counted(n, x.noun), on)
 		}
 		print(verb, x, on)
 	}

@@ -132,7 +132,7 @@ func closesAccess(changes []forecast.Change, before func(region string) *cloud.S
 					if len(groups) > 1 {
 						verb = " allow today"
 					}
-					today = ", which " + plan.Listed(groups, false) + verb
+					today = ", which " + cloud.Listed(groups, false) + verb
 				}
 			}
 			message := fmt.Sprintf("closes %s to %s from %s%s; somebody may be at work by it now: a rule that allows it, or spec.failsafe of the account, keeps it open",

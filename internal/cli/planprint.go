@@ -9,7 +9,6 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
@@ -117,7 +116,7 @@ func (t *planText) failsafe(flows []plannedFlow) {
 		if f.Direction == cloud.Egress {
 			toFrom = "to"
 		}
-		t.line("  %s %s %s %s", f.Direction, forecast.Range{Protocol: f.Protocol, From: f.From, To: f.To}, toFrom, plan.Listed(peers, t.all))
+		t.line("  %s %s %s %s", f.Direction, forecast.Range{Protocol: f.Protocol, From: f.From, To: f.To}, toFrom, cloud.Listed(peers, t.all))
 	}
 }
 
@@ -162,7 +161,7 @@ func (p plannedPolicy) String() string {
 	add(p.Tightened, "%d tightened")
 	add(p.Refused, "%d refused")
 	add(p.Released, "%d released")
-	out := plan.Counted(p.VMs, "VM") + ": " + strings.Join(parts, ", ")
+	out := cloud.Counted(p.VMs, "VM") + ": " + strings.Join(parts, ", ")
 	switch p.PlanMode {
 	case 0:
 		return out
@@ -199,11 +198,11 @@ func refusedPolicies(refusals []plannedRefusal) string {
 	case len(policies) == 0:
 		parts = append(parts, "what is told above")
 	default:
-		parts = append(parts, plan.Counted(others, "other thing"))
+		parts = append(parts, cloud.Counted(others, "other thing"))
 	}
 	out := strings.Join(parts, " and ")
 	if len(vms) > 0 {
-		out += ", on " + plan.Counted(len(vms), "VM")
+		out += ", on " + cloud.Counted(len(vms), "VM")
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -92,5 +93,5 @@ func endpointsText(all []*reach.Endpoint) string {
 		names = append(names, e.Name)
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
-	return strings.TrimSpace(plan.Listed(names, false))
+	return strings.TrimSpace(cloud.Listed(names, false))
 }

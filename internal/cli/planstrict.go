@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
@@ -120,7 +119,7 @@ func (s *strictness) outcome(a *planAnswer) error {
 	if total == 0 {
 		return nil
 	}
-	text := "--strict: " + plan.Counted(total, "warning") + " (" + strings.Join(reasons, ", ") + ")"
+	text := "--strict: " + cloud.Counted(total, "warning") + " (" + strings.Join(reasons, ", ") + ")"
 	if tolerated > 0 {
 		text += fmt.Sprintf("; %d more tolerated", tolerated)
 	}

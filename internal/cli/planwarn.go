@@ -44,7 +44,7 @@ func (p *planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made pl
 		for _, a := range p.in.Accounts {
 			names = append(names, cloud.AccountKey(a.Namespace, a.Name))
 		}
-		return []planWarning{{warnNoSuchAccount, fmt.Sprintf("there is no CloudProviderAccount %s, so it selects nothing; there is %s", key, plan.Listed(names, false))}}
+		return []planWarning{{warnNoSuchAccount, fmt.Sprintf("there is no CloudProviderAccount %s, so it selects nothing; there is %s", key, cloud.Listed(names, false))}}
 	}
 	i := slices.IndexFunc(made.accounts, func(a plannedAccount) bool { return a.key == key })
 	if i < 0 || len(made.accounts[i].missing) > 0 || !made.accounts[i].preview.Selecting[s.Namespace] {

@@ -53,7 +53,7 @@ func Concern(all []Drift, s *cloud.Snapshot, vms []VMStatus) {
 }
 
 func listedOnce(names []string) string {
-	return Listed(slices.Compact(slices.Sorted(slices.Values(names))), false)
+	return cloud.Listed(slices.Compact(slices.Sorted(slices.Values(names))), false)
 }
 
 // Told is what a rule of ours says of itself; "" for others, and where it names no policy.

@@ -60,7 +60,7 @@ func (e *emitter) multiplied(c *target.Class, rules []cloud.Rule) string {
 				}
 				blocks = append(blocks, p.String())
 			}
-			return fmt.Sprintf("%d rules for %s, because %s takes out %s", n, r.Match, b.Policy.Ref.Short(), Listed(blocks, false))
+			return fmt.Sprintf("%d rules for %s, because %s takes out %s", n, r.Match, b.Policy.Ref.Short(), cloud.Listed(blocks, false))
 		}
 	}
 	return ""

@@ -52,13 +52,13 @@ func (r remedy) text(l target.Lacking, limits cloud.Limits) string {
 	if limits.RulesPerInterface > 0 {
 		bound = fmt.Sprintf("the cloud grants no quotas for more than %d rules of a direction and family on an interface", limits.RulesPerInterface)
 	}
-	perGroup := func(n int) string { return "a quota of " + count(n, "rule") + " per group would do" }
+	perGroup := func(n int) string { return "a quota of " + cloud.Counted(n, "rule") + " per group would do" }
 	switch {
 	case r.besides != "":
 		return "; with more room it would be refused all the same: " + r.besides
 	case r.none && r.rules > 0:
 		return fmt.Sprintf("; no quota of rules per group would do with %s per interface, because %s, but %s per group and %s per interface would",
-			count(limits.GroupsPerInterface, "group"), bound, count(r.rules, "rule"), count(r.groups, "group"))
+			cloud.Counted(limits.GroupsPerInterface, "group"), bound, cloud.Counted(r.rules, "rule"), cloud.Counted(r.groups, "group"))
 	case r.none && r.alone > 0:
 		return fmt.Sprintf("; %s for this policy beside those that fit, but none for all policies of the VM: %s", perGroup(r.alone), bound)
 	case r.none && l.Needed > limits.RulesPerInterface:
@@ -66,17 +66,17 @@ func (r remedy) text(l target.Lacking, limits cloud.Limits) string {
 	case r.none:
 		return "; no quota would do, because " + bound
 	case r.groups > 0:
-		return fmt.Sprintf("; a quota of %s per interface would do", count(r.groups, "group"))
+		return fmt.Sprintf("; a quota of %s per interface would do", cloud.Counted(r.groups, "group"))
 	case r.rules > 0 && r.alone > 0:
 		return fmt.Sprintf("; %s for all policies of the VM, and one of %d for this one beside those that fit", perGroup(r.rules), r.alone)
 	case r.rules > 0:
 		return "; " + perGroup(r.rules)
 	case l.Rules > 0 && l.Needed > triedRules:
-		return fmt.Sprintf("; not less than a quota of %s per group would do", count(l.Rules, "rule"))
+		return fmt.Sprintf("; not less than a quota of %s per group would do", cloud.Counted(l.Rules, "rule"))
 	case r.above > limits.RulesPerGroup:
-		return fmt.Sprintf("; a quota of %s per group would not do", count(r.above, "rule"))
+		return fmt.Sprintf("; a quota of %s per group would not do", cloud.Counted(r.above, "rule"))
 	case l.Rules > 0:
-		return fmt.Sprintf("; a quota of about %s per group would do", count(l.Rules, "rule"))
+		return fmt.Sprintf("; a quota of about %s per group would do", cloud.Counted(l.Rules, "rule"))
 	default:
 		return ""
 	}

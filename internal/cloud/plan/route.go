@@ -209,12 +209,12 @@ func blockedWords(v transition.Violation) string {
 	case v.Kind == transition.Gap:
 		return "no order of the changes keeps " + what + " open, which is allowed before and after; a free slot for groups on the interfaces that move would do"
 	case len(v.Interfaces) > 0 && v.Needed > 0:
-		return fmt.Sprintf("the change needs %s on an interface for a moment, and the quota is %d", count(v.Needed, "group"), v.Available)
+		return fmt.Sprintf("the change needs %s on an interface for a moment, and the quota is %d", cloud.Counted(v.Needed, "group"), v.Available)
 	case v.Rule.Direction != "":
 		return fmt.Sprintf("the group %s has no room for the old and the new rules together: the change needs %s for a moment, and the quota is %d",
-			v.Group, count(v.Needed, "rule"), v.Available)
+			v.Group, cloud.Counted(v.Needed, "rule"), v.Available)
 	case v.Needed > 0:
-		return fmt.Sprintf("the change needs %s in the region for a moment, and the quota is %d", count(v.Needed, "group"), v.Available)
+		return fmt.Sprintf("the change needs %s in the region for a moment, and the quota is %d", cloud.Counted(v.Needed, "group"), v.Available)
 	}
 	return "it waits for a group that is not there yet"
 }

@@ -188,10 +188,10 @@ func (c Changes) String() string {
 		{cloud.OpTag, "object", "tagged"}, {cloud.OpUntag, "object", "untagged"},
 	} {
 		if n := c.Done[d.kind]; n > 0 {
-			parts = append(parts, plan.Counted(n, d.noun)+" "+d.verb)
+			parts = append(parts, cloud.Counted(n, d.noun)+" "+d.verb)
 		}
 	}
-	out := plan.Counted(int(c.Calls), "call") + " to the cloud: " + cmp.Or(strings.Join(parts, ", "), "nothing is known to have taken effect")
+	out := cloud.Counted(int(c.Calls), "call") + " to the cloud: " + cmp.Or(strings.Join(parts, ", "), "nothing is known to have taken effect")
 	names := slices.Sorted(maps.Keys(c.Policies))
 	if len(names) == 0 {
 		return out

@@ -38,7 +38,7 @@ func recordsCondition(r Report) *metav1.Condition {
 		c.Message = "records of former groups are neither signed nor checked, because the account's rights do not allow the tag " + cloud.TagSignature
 	case records.Unsigned > 0:
 		c.Reason = cloudv1.ReasonUnsigned
-		c.Message = plan.Counted(records.Unsigned, "record") + " of former groups not signed, and believed, for they may be older than the key"
+		c.Message = cloud.Counted(records.Unsigned, "record") + " of former groups not signed, and believed, for they may be older than the key"
 	case records.Signed > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, cloudv1.ReasonOK, "all records of former groups are signed"
 	default:

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud"
 )
 
 // The reasons of the events of a VM.
@@ -97,7 +97,7 @@ func (s *StatusWriter) sumUp(ctx context.Context, r Report) error {
 	} {
 		if more := s.chorus[e.reason] - mostTold; more > 0 {
 			s.Events.Eventf(account, nil, e.kind, e.reason, "Realize", "on %s besides those with an event of their own, %s; the status of each tells which",
-				plan.Counted(more, "VM"), e.text)
+				cloud.Counted(more, "VM"), e.text)
 		}
 	}
 	s.chorus = nil

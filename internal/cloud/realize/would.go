@@ -3,6 +3,7 @@ package realize
 import (
 	"fmt"
 
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
@@ -43,7 +44,7 @@ func wouldBe(r Report, modes map[plan.VMRef]plan.Mode) map[string]wouldBecome {
 
 // text says it for people.
 func (w wouldBecome) text(planned int) string {
-	text := "planned on " + plan.Counted(planned, "VM")
+	text := "planned on " + cloud.Counted(planned, "VM")
 	switch {
 	case !w.known:
 		return text + ", nothing is written"

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
@@ -31,7 +32,7 @@ func Waiting(w *plan.Waiting) string {
 		text += ", after others of late"
 	}
 	text += fmt.Sprintf(". What concerns at least %s, and more than %d %%, waits for a confirmation (spec.brake of the account)",
-		plan.Counted(w.Brake.Interfaces, "interface"), w.Brake.Percent)
+		cloud.Counted(w.Brake.Interfaces, "interface"), w.Brake.Percent)
 	if w.Control == 0 {
 		text += ". Nothing is wrong: this is always asked before so much comes under control for the first time"
 	}

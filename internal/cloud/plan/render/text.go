@@ -21,8 +21,8 @@ func Summary(s plan.Summary) string {
 		replaced = fmt.Sprintf("%d to replace, ", s.RulesReplaced)
 	}
 	return fmt.Sprintf("%s to create, %d to change, %d to delete; %s to add, %s%d to remove; %s to set in %s; %s; %s",
-		plan.Counted(s.GroupsCreated, "group"), s.GroupsChanged, s.GroupsDeleted, plan.Counted(s.RulesAdded, "rule"), replaced, s.RulesRemoved,
-		plan.Counted(s.Interfaces, "interface"), plan.Counted(s.InterfaceEdits, "edit"), plan.Counted(s.Tagged, "tag edit"), plan.Counted(s.Steps, "operation"))
+		cloud.Counted(s.GroupsCreated, "group"), s.GroupsChanged, s.GroupsDeleted, cloud.Counted(s.RulesAdded, "rule"), replaced, s.RulesRemoved,
+		cloud.Counted(s.Interfaces, "interface"), cloud.Counted(s.InterfaceEdits, "edit"), cloud.Counted(s.Tagged, "tag edit"), cloud.Counted(s.Steps, "operation"))
 }
 
 // Describe returns a plan with what it tells by itself.
@@ -132,7 +132,7 @@ func (s DocumentStep) why(all bool) string {
 		for i, p := range s.Policies {
 			_, names[i], _ = strings.Cut(p, " ") // without the kind
 		}
-		parts = append(parts, "for "+plan.Listed(names, all))
+		parts = append(parts, "for "+cloud.Listed(names, all))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -147,7 +147,7 @@ func interfaces(alike []DocumentStep, all bool) string {
 		ids, vms = append(ids, st.Target), append(vms, st.VMs...)
 	}
 	if len(vms) < len(ids) { // some have no VM, or no setting tells
-		return "interfaces " + plan.Listed(ids, all)
+		return "interfaces " + cloud.Listed(ids, all)
 	}
 	return fmt.Sprintf("%d interfaces%s", len(alike), of(vms, all))
 }
@@ -161,7 +161,7 @@ func of(vms []string, all bool) string {
 		names[i] = strings.ReplaceAll(name, "\n", `\n`) // or it would be a line of the plan
 	}
 	slices.Sort(names)
-	return " of " + plan.Listed(slices.Compact(names), all)
+	return " of " + cloud.Listed(slices.Compact(names), all)
 }
 
 // tagged names what is tagged.

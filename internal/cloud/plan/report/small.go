@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"slices"
 )
 
@@ -14,12 +13,4 @@ func without[T comparable](a, b []T) []T {
 		}
 	}
 	return out
-}
-
-// count says how many there are of something.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

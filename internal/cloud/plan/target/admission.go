@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -55,7 +56,7 @@ func (s *Target) awaitGroups(surplus int) (found bool) {
 	for _, c := range slices.Backward(s.Classes) {
 		if n := c.created(); surplus > 0 && n > 0 && !c.Gathers && s.Restrict[c.NICs[0]] != [2]bool{} {
 			for _, n := range c.NICs {
-				s.await(n, fmt.Sprintf("the state in between needs %s more than the region has room for", count(surplus, "group")), "for others to become narrower")
+				s.await(n, fmt.Sprintf("the state in between needs %s more than the region has room for", cloud.Counted(surplus, "group")), "for others to become narrower")
 			}
 			surplus, found = surplus-n, true
 		}
@@ -292,7 +293,7 @@ func (a *admission) count() (n int) {
 func (a *admission) message() string {
 	needed, room := a.enough-a.others, max(a.of.Limits.GroupsPerRegion-a.others, 0)
 	text := fmt.Sprintf("no security group is left for it: all that is to be enforced in the region %s needs %s, and besides %s there is room for %d, because the quota is %d; "+
-		"a quota of %d groups would do", a.of.Snap.Region, count(needed, "group"), count(a.others, "other"), room, a.of.Limits.GroupsPerRegion, a.enough)
+		"a quota of %d groups would do", a.of.Snap.Region, cloud.Counted(needed, "group"), cloud.Counted(a.others, "other"), room, a.of.Limits.GroupsPerRegion, a.enough)
 	a.of.number(text, Lack{Quota: QuotaGroupsPerRegion, Needed: a.enough, Available: a.of.Limits.GroupsPerRegion, WouldDo: a.enough})
 	return text
 }

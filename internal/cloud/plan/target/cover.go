@@ -273,8 +273,8 @@ func (sh Shortage) message(l cloud.Limits, all *Shortage) string {
 	if sh.AtLeast {
 		least = "at least "
 	}
-	needs := fmt.Sprintf("needs %s%s for %s on one interface", least, count(sh.Needed, string(sh.Direction)+" rule"), sh.Family)
-	groups := fmt.Sprintf("%s of at most %s", count(l.GroupsPerInterface, "group"), count(l.RulesPerGroup, "rule"))
+	needs := fmt.Sprintf("needs %s%s for %s on one interface", least, cloud.Counted(sh.Needed, string(sh.Direction)+" rule"), sh.Family)
+	groups := fmt.Sprintf("%s of at most %s", cloud.Counted(l.GroupsPerInterface, "group"), cloud.Counted(l.RulesPerGroup, "rule"))
 	lack := Lacking{Rules: sh.RulesPerGroup, Needed: sh.Needed, All: sh.RulesPerGroup}
 	if all != nil {
 		lack.All, lack.Total = all.RulesPerGroup, all.Needed

@@ -64,7 +64,7 @@ func (c Cut) String() string {
 	if c.VMID != "" {
 		who = c.VMID + " (" + c.Interface + ")"
 	}
-	return fmt.Sprintf("%s loses what its group %s gives it by %q, because policies take out of that group %s", who, c.Group, c.Rule, Listed(c.Lost, false))
+	return fmt.Sprintf("%s loses what its group %s gives it by %q, because policies take out of that group %s", who, c.Group, c.Rule, cloud.Listed(c.Lost, false))
 }
 
 // answer is what becomes of the interfaces that hold a group with a rule that names a group that others give up.
@@ -158,7 +158,7 @@ func (s *Target) addTwins() (retry bool) {
 		all = slices.DeleteFunc(all, func(t cloud.Rule) bool { return slices.ContainsFunc(holder.Rules, t.Same) })
 		if !s.Lower.Fits(slices.Concat(holder.Rules, all), s.Quota()) {
 			message := fmt.Sprintf("the group %s has the tag %s and %s of its own, and no room for %s more, which would name the VMs that give up the group that its rules name: "+
-				"raise the quota of %s per group, or let its rules name addresses", id, cloud.TagFollow, count(len(holder.Rules), "rule"), count(len(all), "rule"), count(s.Limits.RulesPerGroup, "rule"))
+				"raise the quota of %s per group, or let its rules name addresses", id, cloud.TagFollow, cloud.Counted(len(holder.Rules), "rule"), cloud.Counted(len(all), "rule"), cloud.Counted(s.Limits.RulesPerGroup, "rule"))
 			if s.Dependents.unfollowed[id] == "" {
 				s.Dependents.unfollowed[id], retry = message, true
 			}

@@ -44,7 +44,7 @@ func (s *Target) Controllable(n *NIC) string {
 		return s.Refused[n]
 	case n.Recorded == nil && len(n.Tags)+s.RecordSize(n.NIC) > s.Limits.TagsPerResource:
 		return fmt.Sprintf("the interface %s needs %s to remember its groups, it has %d of at most %d",
-			n.ID, count(s.RecordSize(n.NIC), "tag"), len(n.Tags), s.Limits.TagsPerResource)
+			n.ID, cloud.Counted(s.RecordSize(n.NIC), "tag"), len(n.Tags), s.Limits.TagsPerResource)
 	}
 	return ""
 }

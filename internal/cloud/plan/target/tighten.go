@@ -177,5 +177,5 @@ func isOrAre(n int, what string) string {
 	if n == 1 {
 		return "1 " + what + " is"
 	}
-	return count(n, what) + " are"
+	return cloud.Counted(n, what) + " are"
 }
