@@ -116,7 +116,7 @@ func (s *Target) held(n *NIC) [2]bool {
 
 // waits reports whether an interface that no policy needs is under control, and it, or one it depends on, may wait to be given back.
 func (s *Target) waits(n *NIC) bool {
-	return len(s.Restrict) > 0 && n.Taken() && s.Frozen[n] == "" && (n.VM == nil || len(n.VM.Effective) == 0)
+	return s.between[n.Network] && n.Taken() && s.Frozen[n] == "" && (n.VM == nil || len(n.VM.Effective) == 0)
 }
 
 // formClasses groups the interfaces by what they must allow and by the peers they belong to.
