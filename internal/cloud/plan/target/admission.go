@@ -54,7 +54,7 @@ func (s *Target) crowded() bool {
 // end does without. It reports whether there are some.
 func (s *Target) awaitGroups(surplus int) (found bool) {
 	for _, c := range slices.Backward(s.Classes) {
-		if n := c.created(); surplus > 0 && n > 0 && !c.Gathers && s.Restrict[c.NICs[0]] != [2]bool{} {
+		if n := c.created(); surplus > 0 && n > 0 && !c.Gathers && s.held(c.NICs[0]) != [2]bool{} {
 			for _, n := range c.NICs {
 				s.await(n, fmt.Sprintf("the state in between needs %s more than the region has room for", cloud.Counted(surplus, "group")), "for others to become narrower")
 			}

@@ -95,13 +95,28 @@ func (s *Target) Wanted(n *NIC) [2]flow.Permit {
 
 // wantedNow is what the interface shall allow, as far as it is not held.
 func (s *Target) wantedNow(n *NIC) [2]flow.Permit {
-	want := s.Wanted(n)
+	want, held := s.Wanted(n), s.held(n)
 	for i := range 2 {
-		if s.Restrict[n][i] {
+		if held[i] {
 			want[i] = s.In.Recall.Kept(want[i].Intersect(s.Actual(n.GroupIDs, n.Network)[i]))
 		}
 	}
 	return want
+}
+
+// held are the directions in which an interface allows for now no more than it does already. For one that waits to be given back these
+// are both: its own groups mean less when it holds them again than they do here, where a rule that names a group admits all that
+// natively belong to it, also those that hold groups of ours instead.
+func (s *Target) held(n *NIC) [2]bool {
+	if s.waits(n) {
+		return [2]bool{true, true}
+	}
+	return s.Restrict[n]
+}
+
+// waits reports whether an interface that no policy needs is under control, and it, or one it depends on, may wait to be given back.
+func (s *Target) waits(n *NIC) bool {
+	return s.between[n.Network] && n.Taken() && s.Frozen[n] == "" && (n.VM == nil || len(n.VM.Effective) == 0)
 }
 
 // formClasses groups the interfaces by what they must allow and by the peers they belong to.
@@ -215,10 +230,11 @@ func (s *Target) classKey(n *NIC, used, native map[string]bool) string {
 
 // heldKey tells interfaces of a class apart that are held at what they allow now; empty for those that are not.
 func (s *Target) heldKey(n *NIC) string {
-	if s.Restrict[n] == [2]bool{} || s.Frozen[n] != "" || n.State == Member {
+	held := s.held(n)
+	if held == [2]bool{} || s.Frozen[n] != "" || n.State == Member {
 		return ""
 	}
-	return fmt.Sprintf("|held %v %s", s.Restrict[n], strings.Join(n.GroupIDs, " "))
+	return fmt.Sprintf("|held %v %s", held, strings.Join(n.GroupIDs, " "))
 }
 
 // setTargets decides which groups every interface shall hold.
@@ -272,8 +288,7 @@ func (s *Target) membershipKeys(n *NIC) (out []string) {
 // keptNative returns the former groups that an interface holds already while it, or one it depends on, waits to be given back. What they allow is allowed
 // now and in the end, so they do no harm, and somebody else's rules may refer to them.
 func (s *Target) keptNative(n *NIC) []string {
-	waits := len(s.Restrict) > 0 && n.Taken()
-	if !waits || s.Frozen[n] != "" || n.VM != nil && len(n.VM.Effective) > 0 {
+	if !s.waits(n) {
 		return nil
 	}
 	var out []string

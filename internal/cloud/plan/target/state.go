@@ -51,6 +51,7 @@ func (s *Target) Controllable(n *NIC) string {
 
 // decideStates decides which interfaces are guarded, members or untouched.
 func (s *Target) decideStates() {
+	s.findBetween()
 	for _, vm := range s.Order {
 		vm.Effective, vm.profile = nil, ""
 		if s.In.Modes[vm.Ref] == intent.Enforce {
@@ -68,6 +69,22 @@ func (s *Target) decideStates() {
 		again = s.guardDependents() || s.spareReferred()
 	}
 	s.decideMembers()
+}
+
+// findBetween finds the networks with interfaces that are held, and all that peerings connect with them.
+func (s *Target) findBetween() {
+	s.between = map[*intent.Network]bool{}
+	var queue []*intent.Network
+	for n := range s.Restrict {
+		queue = append(queue, n.Network)
+	}
+	for len(queue) > 0 {
+		at := queue[0]
+		if queue = queue[1:]; !s.between[at] {
+			s.between[at] = true
+			queue = append(queue, at.Scope...)
+		}
+	}
 }
 
 func effectiveRules(vm *VM) (rules []*intent.Bound, profile string) {

@@ -20,11 +20,12 @@ type Target struct {
 	byFormer map[string][]*NIC // native group -> interfaces that natively belong to it
 	byHeld   map[string][]*NIC // group -> interfaces that hold it now
 
-	Restrict map[*NIC][2]bool // directions that are held at what is allowed both before and after
-	literal  map[string]bool  // classes that keep their rules as they are, word for word
-	Refused  map[*NIC]string  // interfaces that are not taken over, with the reason
-	Frozen   map[*NIC]string  // interfaces that stay as they are, with the reason
-	Waiting  map[*NIC]bool    // those of refused and frozen that need only wait for others
+	Restrict map[*NIC][2]bool         // directions that are held at what is allowed both before and after
+	between  map[*intent.Network]bool // networks of such interfaces, and all that peerings connect with them
+	literal  map[string]bool          // classes that keep their rules as they are, word for word
+	Refused  map[*NIC]string          // interfaces that are not taken over, with the reason
+	Frozen   map[*NIC]string          // interfaces that stay as they are, with the reason
+	Waiting  map[*NIC]bool            // those of refused and frozen that need only wait for others
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened map[string]*tightening
 	// unlisted are address groups whose members rules name by address, for want of groups; see admission.
