@@ -76,6 +76,7 @@ var layers = []layer{
 		why: "an adapter knows its port, its SDK, and how to keep to a rate"},
 	{folder: "internal/cloud/azure/lower", own: []string{"internal/cloud", "internal/cloud/aws/lower", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"},
 		noStd: pureStd, why: "lowering is pure"},
+	{folder: "internal/cloud/azure/rights", noStd: pureStd, why: "what a role permits is told from the published one alone"},
 	{folder: "internal/cloud/azure", own: []string{"api", "internal/cloud", "internal/cloud/azure/lower", "internal/platform"}, foreign: azureSDK,
 		why: "an adapter knows its port and its SDK"},
 	{folder: "internal/cloud/inventory", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: kubernetes,

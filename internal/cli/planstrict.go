@@ -28,6 +28,8 @@ const (
 	warnPeerNobody warningReason = "PeerNobody"
 	// warnNotGranted: an account does not let somebody select or release.
 	warnNotGranted warningReason = "NotGranted"
+	// warnNameTaken: a VM is not imported, because another one has the object of its name.
+	warnNameTaken warningReason = "NameTaken"
 	// warnHostBits: a block of addresses is written with bits that do not count.
 	warnHostBits warningReason = "HostBits"
 	// warnNoSuchGroup and warnNoSuchTier: a policy names what does not exist.
@@ -47,7 +49,7 @@ const (
 
 // warningReasons are all of them.
 var warningReasons = []warningReason{
-	warnClosesAccess, warnHostBits, warnManyClusters, warnNeverMatches, warnNoSuchAccount, warnNoSuchGroup, warnNoSuchTier, warnNotExact, warnNotGranted, warnPeerNobody,
+	warnClosesAccess, warnHostBits, warnManyClusters, warnNameTaken, warnNeverMatches, warnNoSuchAccount, warnNoSuchGroup, warnNoSuchTier, warnNotExact, warnNotGranted, warnPeerNobody,
 	warnSelectsNoVM, warnSelectsNobody, warnTakesPrecedence,
 }
 

@@ -28,6 +28,9 @@ func (p *planner) warnings(made plans) []planWarning {
 		for _, r := range a.preview.Remarks {
 			out = append(out, planWarning{warnNotGranted, r})
 		}
+		for _, u := range a.preview.Unimported {
+			out = append(out, planWarning{warnNameTaken, u})
+		}
 	}
 	if len(made.failed) > 0 {
 		return out // who a policy selects may be unknown

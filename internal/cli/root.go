@@ -79,7 +79,7 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	policy.AddCommand(newComputeCommand(), newFromGroupsCommand())
-	root.AddCommand(policy, newExplainCommand(), newReachCommand(), newRulesCommand(), newTestCommand(), newPlanCommand(), NewControllerCommand(), NewSimCommand(), newTakeOverCommand(), newIAMPolicyCommand(), newVersionCommand())
+	root.AddCommand(policy, newExplainCommand(), newReachCommand(), newRulesCommand(), newTestCommand(), newPlanCommand(), NewControllerCommand(), NewSimCommand(), newTakeOverCommand(), newIAMPolicyCommand(), newAzureRoleCommand(), newVersionCommand())
 	root.AddCommand(newStatusCommand(), newCheckCommand(), newUninstallCommand(), newSupportCommand(), newPluginCommand(), newHistoryCommand())
 	root.AddCommand(newEnrollCommand())
 	root.AddCommand(agentCommands()...)

@@ -33,7 +33,7 @@ func file(t *testing.T, name, content string) string {
 }
 
 func TestHelpShowsAnExample(t *testing.T) {
-	for _, c := range [][]string{{"policy", "compute"}, {"explain"}, {"version"}, {"controller"}, {"sim"}, {"plan"}, {"iam-policy"}, {"reach"}, {"rules"}, {"test"}} {
+	for _, c := range [][]string{{"policy", "compute"}, {"explain"}, {"version"}, {"controller"}, {"sim"}, {"plan"}, {"iam-policy"}, {"azure-role"}, {"reach"}, {"rules"}, {"test"}} {
 		r := nephele(t, "", append(c, "--help")...)
 		if r.code != ExitDone || !strings.Contains(r.stdout, "Examples:") || !strings.Contains(r.stdout, "nephele "+strings.Join(c, " ")) {
 			t.Errorf("nephele %v --help: exit %d, no example in\n%s%s", c, r.code, r.stdout, r.err)

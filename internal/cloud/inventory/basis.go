@@ -30,6 +30,7 @@ type basis struct {
 	unheeded  []int32
 	counts    map[string]counts
 	inNetwork map[objectID]int32
+	clashes   map[types.NamespacedName]clash
 }
 
 // version identifies an object at one moment. The sum over objects identifies them all.

@@ -36,6 +36,8 @@ type view struct {
 	// mergeTags puts them among the tags of the cloud.
 	mergeTags bool
 	modes     modes
+	// holder returns the id of the VM that a VirtualMachine object of the account stands for already; empty if there is none. Nil means that there are none.
+	holder func(types.NamespacedName) string
 }
 
 // desired is what there should be for an account, as far as its regions are known. Objects carry name, namespace, labels,
@@ -55,6 +57,8 @@ type desired struct {
 	counts map[string]counts
 	// inNetwork counts the selected VMs of a network, by region and id.
 	inNetwork map[objectID]int32
+	// clashes are the objects that several VMs would have.
+	clashes map[types.NamespacedName]clash
 }
 
 type counts struct{ vms, vpcs int32 }
@@ -70,6 +74,7 @@ func newDesired(selectors int) desired {
 		unheeded:  make([]int32, selectors),
 		counts:    map[string]counts{},
 		inNetwork: map[objectID]int32{},
+		clashes:   map[types.NamespacedName]clash{},
 	}
 }
 
@@ -150,7 +155,7 @@ func (d *desired) addMachine(v view, m machine) bool {
 	}
 	for namespace, c := range chosen {
 		key := types.NamespacedName{Namespace: namespace, Name: m.objectName()}
-		if d.vms[key] != nil {
+		if d.vms[key] != nil && !d.prevails(v, key, m.vm.ID) {
 			continue
 		}
 		labels, left := tagLabels(m.vm.Tags, v.userTags[key], v.mergeTags)

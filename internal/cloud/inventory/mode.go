@@ -96,7 +96,8 @@ func (v view) mode(m machine, chosen map[string]choice) decision {
 	}
 	var broken []string
 	for namespace := range chosen {
-		if why, ok := v.modes.broken[types.NamespacedName{Namespace: namespace, Name: m.objectName()}]; ok && v.hasSay(namespace) {
+		key := types.NamespacedName{Namespace: namespace, Name: m.objectName()}
+		if why, ok := v.modes.broken[key]; ok && v.hasSay(namespace) && v.means(key, m.vm.ID) {
 			broken = append(broken, fmt.Sprintf("VirtualMachine %s/%s: %s", namespace, m.objectName(), BreakGlassReason(why)))
 		}
 	}

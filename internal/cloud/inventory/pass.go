@@ -215,6 +215,10 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 			changed, partly = last.changes(s.sum, inputs, v.snapshots)
 		}
 	}
+	if err == nil && partly && len(changed) > 0 && s.contested(v, last, changed) {
+		partly = false
+		err = s.list(ctx)
+	}
 	if err != nil {
 		p.account.basis = nil
 		if p.news { // the next pass will not know of it
@@ -223,10 +227,10 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 		}
 		return desired{}, nil, err
 	}
-	v.modes = p.modes(s)
+	v.modes, v.holder = p.modes(s), s.holder
 	switch {
 	case partly && len(changed) == 0:
-		d = desired{matched: last.matched, unheeded: last.unheeded, counts: last.counts, inNetwork: last.inNetwork, refs: last.refs}
+		d = desired{matched: last.matched, unheeded: last.unheeded, counts: last.counts, inNetwork: last.inNetwork, refs: last.refs, clashes: last.clashes}
 		last.snapshots = v.snapshots
 		p.tellRefs(d.refs)
 		return d, nil, nil
@@ -238,6 +242,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	default:
 		v.userTags = s.userTags(nil)
 		d = compute(v)
+		d.yield(s.vms, keep)
 		s.keepRefs(d, keep)
 	}
 	p.tellRefs(d.refs)
@@ -245,7 +250,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	written = s.sync(ctx, d, keep)
 	if written == nil && !s.again && len(s.taken) == 0 {
 		p.account.basis = &basis{objects: s.sum, inputs: inputs, snapshots: v.snapshots, refs: d.refs, matched: d.matched,
-			unheeded: d.unheeded, counts: d.counts, inNetwork: d.inNetwork}
+			unheeded: d.unheeded, counts: d.counts, inNetwork: d.inNetwork, clashes: d.clashes}
 	}
 	return d, written, nil
 }

@@ -34,6 +34,8 @@ type Previewed struct {
 	Settings Settings
 	// Remarks name the selectors and VirtualMachines that are not granted what they ask for, and say how to grant it, sorted.
 	Remarks []string
+	// Unimported name the VMs that are selected and have no object, because another VM has it, sorted.
+	Unimported []string
 }
 
 // Preview returns what the loop would make of an account and the objects around it with these snapshots of its regions. It is a pure
@@ -51,6 +53,7 @@ func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProv
 			v.modes.broken[key] = reason
 		}
 	}
+	v.holder = holderAmong(around.VMs, v.account)
 	selectors, refused := selectorsFor(account, around)
 	out := Previewed{Selecting: map[string]bool{}, Settings: settingsOf(account)}
 	for _, s := range selectors {
@@ -61,11 +64,25 @@ func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProv
 	}
 	d := compute(v)
 	out.Refs, out.Remarks = d.refs, remarks(v, d, refused)
+	for _, key := range sortedKeys(d.clashes) {
+		out.Unimported = append(out.Unimported, d.clashes[key].message(key))
+	}
 	out.Entities = make([]*antreav1alpha2.ExternalEntity, 0, len(d.entities))
 	for _, key := range sortedKeys(d.entities) {
 		out.Entities = append(out.Entities, d.entities[key])
 	}
 	return out
+}
+
+// holderAmong is view.holder for these objects.
+func holderAmong(vms []*v1alpha1.VirtualMachine, account types.NamespacedName) func(types.NamespacedName) string {
+	held := map[types.NamespacedName]string{}
+	for _, vm := range vms {
+		if vm.Annotations[AnnotationAccount] == cloud.AccountKey(account.Namespace, account.Name) {
+			held[types.NamespacedName{Namespace: vm.Namespace, Name: vm.Name}] = vm.Status.CloudId
+		}
+	}
+	return func(key types.NamespacedName) string { return held[key] }
 }
 
 // selectorsFor are the selectors of an account, those that it lets select and the others, both sorted.

@@ -25,7 +25,7 @@ const (
 	reasonReleasing = "Releasing"
 	// reasonNotWritten: the API server refuses objects of the account.
 	reasonNotWritten = "NotWritten"
-	// reasonNameTaken: an object that the selector asks for exists and is not the account's.
+	// reasonNameTaken: an object that the selector asks for exists and is not the account's, or stands for another VM.
 	reasonNameTaken = "NameTaken"
 	// reasonModeNotGranted and reasonBreakGlassNotGranted: what is asked for is not heeded, for want of a say in it.
 	reasonModeNotGranted       = "ModeNotGranted"
@@ -75,7 +75,7 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) 
 			total += len(snap.VMs)
 		}
 		for n := range p.selectors {
-			v := p.judgeSelector(&p.selectors[n], selectorFacts{matched: d.matched[n], all: total, account: ready, read: p.anyRead(), taken: s.taken})
+			v := p.judgeSelector(&p.selectors[n], selectorFacts{matched: d.matched[n], all: total, account: ready, read: p.anyRead(), taken: untold(s.taken, d.clashes)})
 			v.deletion = deletionPolicyOf(p.cpa)
 			v.heeded = unheeded(p.key(), p.cpa.Spec.ReleaseNamespaces, &p.selectors[n], d.unheeded[n])
 			errs = append(errs, p.reportSelector(ctx, &p.selectors[n], v, p.account.told))
