@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -36,20 +33,7 @@ func onlyAzure(accounts []*v1alpha1.CloudProviderAccount) (bool, error) {
 
 // describe reads the description of subscriptions: a file, or all .json files of a folder and below.
 func describe(ctx context.Context, in *inputs, name string) (opener, func(), error) {
-	d := &azure.Description{}
-	err := filepath.WalkDir(name, func(path string, at fs.DirEntry, err error) error {
-		if err != nil || at.IsDir() || path != name && !strings.HasSuffix(path, ".json") {
-			return err
-		}
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return d.Add(path, raw)
-	})
-	if err == nil {
-		err = d.Check()
-	}
+	d, err := azure.ReadDescription(name)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--snapshot: %w", err)
 	}

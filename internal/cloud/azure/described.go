@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -36,6 +39,25 @@ type graphDocument struct {
 	Truncated string          `json:"resultTruncated"`
 	Value     json.RawMessage `json:"value"`
 	NextLink  string          `json:"nextLink"`
+}
+
+// ReadDescription reads a file, or all .json files of a folder and below. They must be whole.
+func ReadDescription(name string) (*Description, error) {
+	d := &Description{}
+	err := filepath.WalkDir(name, func(path string, at fs.DirEntry, err error) error {
+		if err != nil || at.IsDir() || path != name && !strings.HasSuffix(path, ".json") {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return d.Add(path, raw)
+	})
+	if err == nil {
+		err = d.Check()
+	}
+	return d, err
 }
 
 // Add takes a document. source says where it is from, and appears in errors only.
