@@ -51,6 +51,7 @@ Without flags it is about the cluster as it is. With -f it is about the cluster 
 --snapshot as well, nothing but files is read: the manifests hold accounts, selectors, entities and policies, and the
 snapshot is a description of the account as "nephele sim" takes it (for example a folder of answers of "aws ec2 describe-..."). It has
 to be whole (docs/simulator.md); of several accounts in it, that counts whose alias or number is the CloudProviderAccount's name.
+A subscription of Azure is described by what Resource Graph tells of it (docs/azure.md).
 
 The exit code is 0 if nothing is to be done but to write tags, 1 if something is or is refused, 2 if the plan cannot be made, or not for all accounts.
 What looks like a mistake, as a selector that selects no VM, is a warning and changes it only with --strict; --tolerate names those that do not.

@@ -164,10 +164,10 @@ func (p *planner) observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAcc
 	o := &observedAccount{key: cloud.AccountKey(a.Namespace, a.Name), enforcerKey: cloud.EnforcerKey(a.Namespace, a.Name), deleting: a.DeletionTimestamp != nil}
 	config, _ := inventory.ConfigOf(a)
 	if _, supported := controller.CloudOf(config.Cloud); !supported {
-		return nil, fmt.Errorf("account %s: spec.awsConfig is missing: plans are made for AWS only", o.key)
+		return nil, fmt.Errorf("account %s: neither spec.awsConfig nor spec.azureConfig is set", o.key)
 	}
 	if len(config.Regions) == 0 {
-		return nil, fmt.Errorf("account %s: spec.awsConfig.region names no region", o.key)
+		return nil, fmt.Errorf("account %s: it names no region", o.key)
 	}
 	provider, err := p.open(ctx, a)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/nephele-io/nephele/internal/cli/rolecmd"
 )
 
 // The exit codes.
@@ -79,9 +81,10 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	policy.AddCommand(newComputeCommand(), newFromGroupsCommand())
-	root.AddCommand(policy, newExplainCommand(), newReachCommand(), newRulesCommand(), newTestCommand(), newPlanCommand(), NewControllerCommand(), NewSimCommand(), newTakeOverCommand(), newIAMPolicyCommand(), newAzureRoleCommand(), newVersionCommand())
+	root.AddCommand(policy, newExplainCommand(), newReachCommand(), newRulesCommand(), newTestCommand(), newPlanCommand(), NewControllerCommand(), NewSimCommand(), newTakeOverCommand(), newVersionCommand())
 	root.AddCommand(newStatusCommand(), newCheckCommand(), newUninstallCommand(), newSupportCommand(), newPluginCommand(), newHistoryCommand())
 	root.AddCommand(newEnrollCommand())
+	root.AddCommand(rolecmd.Commands(notes)...)
 	root.AddCommand(agentCommands()...)
 	root.AddCommand(extra...)
 	completeValues(root)

@@ -19,6 +19,12 @@ import (
 // simulate brings a description of a cloud to life, so that it is read as a real one is. The returned function ends it. A description that
 // leaves out what its rest refers to is an error: a plan made on it would be one for another account.
 func simulate(ctx context.Context, in *inputs, description string) (opener, func(), error) {
+	if azure, err := onlyAzure(in.Accounts); azure || err != nil {
+		if err != nil {
+			return nil, nil, err
+		}
+		return describe(ctx, in, description)
+	}
 	state, report, err := estate.Load(description)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--snapshot: %w", err)

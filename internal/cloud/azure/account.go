@@ -134,10 +134,14 @@ func placeOf(c *v1alpha1.AzureCloud) azcloud.Configuration {
 	}
 }
 
+func defaultLimits() cloud.Limits {
+	return cloud.Limits{RulesPerGroup: lower.RulesPerGroup, GroupsPerInterface: 1, GroupsPerRegion: groupsPerRegion, TagsPerResource: 50, WholeGroups: true}
+}
+
 // Limits returns the cloud's defaults, overridden by Config.Limits. It calls nothing. A rule of a group is one of Azure's, which holds many prefixes
 // and ports. An interface holds one group: it has one network security group.
 func (a *Account) Limits(_ context.Context, s cloud.Scope) (cloud.Limits, error) {
-	l := cloud.Limits{RulesPerGroup: lower.RulesPerGroup, GroupsPerInterface: 1, GroupsPerRegion: groupsPerRegion, TagsPerResource: 50, WholeGroups: true}
+	l := defaultLimits()
 	if a.cfg.Limits == nil {
 		return l, nil
 	}

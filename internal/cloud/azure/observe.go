@@ -45,10 +45,14 @@ type row struct {
 // pageRows is how many resources are asked for at a time; Resource Graph gives no more.
 const pageRows = 1000
 
+// kinds are the types of what a snapshot is made of.
+func kinds() []string {
+	return []string{typeVNet, typeNIC, typeNSG, typeASG, typePublicIP, typeVM, typeSet}
+}
+
 // query asks for all that a snapshot is made of.
 func query(region string) string {
-	kinds := []string{typeVNet, typeNIC, typeNSG, typeASG, typePublicIP, typeVM, typeSet}
-	return "Resources | where type in~ ('" + strings.Join(kinds, "', '") + "') and location =~ '" + region +
+	return "Resources | where type in~ ('" + strings.Join(kinds(), "', '") + "') and location =~ '" + region +
 		"' | project id, name, type, location, tags, sku, properties | order by id asc"
 }
 

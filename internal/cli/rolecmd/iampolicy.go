@@ -1,4 +1,4 @@
-package cli
+package rolecmd
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ const (
 	longestInlinePolicy  = 10240 // of a role, all of them together
 )
 
-func newIAMPolicyCommand() *cobra.Command {
+func newIAMPolicyCommand(notes Notes) *cobra.Command {
 	pins, mode := rights.Pins{}, string(rights.Enforce)
 	c := &cobra.Command{
 		Use:   "iam-policy --cluster ID [--vpc ID...] [--region NAME...] [--mode plan|enforce]",

@@ -1,4 +1,4 @@
-package cli
+package rolecmd
 
 import (
 	"fmt"
@@ -41,7 +41,7 @@ func (f *azureRoleFlags) check(given *pflag.FlagSet) error {
 	return nil
 }
 
-func newAzureRoleCommand() *cobra.Command {
+func newAzureRoleCommand(notes Notes) *cobra.Command {
 	var f azureRoleFlags
 	c := &cobra.Command{
 		Use:   "azure-role --subscription ID [--resource-groups NAME,...] [--name NAME] [--mode plan|enforce]",

@@ -1,0 +1,254 @@
+package azure
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// Description is what files tell of subscriptions: answers of Resource Graph, and lists of Resource Manager. Its subscriptions are read as a real one's
+// answers are, but nothing is called, so that what it leaves out is an error. It is immutable but for Add, and safe for concurrent use after that.
+type Description struct {
+	rows    map[string]row    // by id in lower case
+	sources map[string]string // the documents that tell them
+	// totals are the answers that come in several documents, by how much they say that there is.
+	totals map[int64]*parts
+}
+
+// parts is an answer of Resource Graph that comes in several documents.
+type parts struct {
+	source string
+	ids    map[string]bool
+}
+
+// graphDocument is a document: of Resource Graph, as it is served and as "az graph query" prints it, or of Resource Manager.
+type graphDocument struct {
+	Data      json.RawMessage `json:"data"`
+	Total     *int64          `json:"totalRecords"`
+	TotalAz   *int64          `json:"total_records"`
+	Truncated string          `json:"resultTruncated"`
+	Value     json.RawMessage `json:"value"`
+	NextLink  string          `json:"nextLink"`
+}
+
+// ReadDescription reads a file, or all .json files of a folder and below. They must be whole.
+func ReadDescription(name string) (*Description, error) {
+	d := &Description{}
+	err := filepath.WalkDir(name, func(path string, at fs.DirEntry, err error) error {
+		if err != nil || at.IsDir() || path != name && !strings.HasSuffix(path, ".json") {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return d.Add(path, raw)
+	})
+	if err == nil {
+		err = d.Check()
+	}
+	return d, err
+}
+
+// Add takes a document. source says where it is from, and appears in errors only.
+func (d *Description) Add(source string, document []byte) error {
+	if d.rows == nil {
+		d.rows, d.sources, d.totals = map[string]row{}, map[string]string{}, map[int64]*parts{}
+	}
+	list := json.RawMessage(bytes.TrimSpace(document))
+	total := int64(-1)
+	if bytes.HasPrefix(list, []byte("{")) {
+		var a graphDocument
+		if err := json.Unmarshal(list, &a); err != nil {
+			return fmt.Errorf("%s: %w", source, err)
+		}
+		switch {
+		case a.NextLink != "":
+			return fmt.Errorf("%s: it goes on at its nextLink, so it is not whole", source)
+		case a.Data != nil:
+			list = a.Data
+			if a.Total = cmpOr(a.Total, a.TotalAz); a.Total != nil {
+				total = *a.Total
+			} else if strings.EqualFold(a.Truncated, "true") {
+				return fmt.Errorf("%s: the answer is cut off, and does not say how much there is", source)
+			}
+		case a.Value != nil:
+			list = a.Value
+		default:
+			return fmt.Errorf("%s: it is no answer of Resource Graph ({\"data\": [...]}) and no list of Resource Manager ({\"value\": [...]})", source)
+		}
+	}
+	var rows []row
+	if err := json.Unmarshal(list, &rows); err != nil {
+		return fmt.Errorf("%s: it is not a list of resources: %w", source, err)
+	}
+	return d.add(source, total, rows)
+}
+
+func cmpOr(a, b *int64) *int64 {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func (d *Description) add(source string, total int64, rows []row) error {
+	if int64(len(rows)) < total && d.totals[total] == nil {
+		d.totals[total] = &parts{source, map[string]bool{}}
+	}
+	for _, r := range rows {
+		key := strings.ToLower(r.ID)
+		if int64(len(rows)) < total {
+			d.totals[total].ids[key] = true
+		}
+		at, ok := parsePlace(r.ID)
+		if !ok || !slices.Contains(kinds(), at.kind) {
+			continue // of a kind that no snapshot is made of
+		}
+		if !bytes.HasPrefix(bytes.TrimSpace(r.Properties), []byte("{")) || r.Location == "" {
+			return fmt.Errorf("%s: %s has no properties or no location: want resources as Resource Graph tells them; \"az network\" and \"az vm\" print them in another form", source, cloud.Words(r.ID))
+		}
+		r.Type = at.kind
+		if old, twice := d.rows[key]; twice && !alike(old, r) {
+			return fmt.Errorf("%s: %s is in %s, too, and not alike: leave one of the two out", source, cloud.Words(r.ID), d.sources[key])
+		}
+		d.rows[key], d.sources[key] = r, source
+		if bound := DefaultBounds().Objects; len(d.rows) > bound {
+			return fmt.Errorf("%s: there are more than %d resources", source, bound)
+		}
+	}
+	return nil
+}
+
+func alike(a, b row) bool {
+	one, err := json.Marshal(a)
+	other, err2 := json.Marshal(b)
+	return err == nil && err2 == nil && bytes.Equal(one, other)
+}
+
+// Check returns what is missing of answers that come in parts.
+func (d *Description) Check() error {
+	if len(d.rows) == 0 {
+		return errors.New("there is no resource of Azure in it: want the answer of Resource Graph for a subscription")
+	}
+	for total, part := range d.totals {
+		if int64(len(part.ids)) < total {
+			return fmt.Errorf("%s: %d of %d resources are told: want all parts of the answer (az graph query --first 1000, and --skip-token for the next ones)", part.source, len(part.ids), total)
+		}
+	}
+	return nil
+}
+
+// Subscriptions are the ids of the subscriptions, sorted.
+func (d *Description) Subscriptions() []string {
+	out := map[string]bool{}
+	for key := range d.rows {
+		out[subscriptionOf(key)] = true
+	}
+	return sortedKeys(out)
+}
+
+// Account returns a subscription as a provider that can be observed and nothing else.
+func (d *Description) Account(subscription string, now func() time.Time) cloud.Provider {
+	return &described{d, strings.ToLower(subscription), now}
+}
+
+type described struct {
+	*Description
+	subscription string
+	now          func() time.Time
+}
+
+// Apply implements cloud.Provider. Nothing is changed.
+func (d *described) Apply(_ context.Context, _ cloud.Scope, op cloud.Op) (string, error) {
+	return "", refuse(op, "a description cannot be changed")
+}
+
+// Limits implements cloud.Provider: they are the cloud's defaults.
+func (d *described) Limits(context.Context, cloud.Scope) (cloud.Limits, error) {
+	return defaultLimits(), nil
+}
+
+// Observe implements cloud.Provider.
+func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, error) {
+	fail := func(format string, args ...any) (*cloud.Snapshot, error) {
+		return nil, &cloud.Error{Class: cloud.Terminal, Call: callGraph, Err: fmt.Errorf(format, args...)}
+	}
+	region := regionName(s.Region)
+	if err := checkRegion(region); err != nil {
+		return nil, err
+	}
+	w := newWorld(d.subscription)
+	regions := map[string]bool{}
+	take := func(key string) error {
+		r := d.rows[key]
+		if err := w.add(&r); err != nil {
+			return fmt.Errorf("%s: %s: %w", d.sources[key], cloud.Words(r.ID), err)
+		}
+		return nil
+	}
+	for _, key := range sortedKeys(d.rows) {
+		if subscriptionOf(key) != d.subscription {
+			continue
+		}
+		regions[regionName(d.rows[key].Location)] = true
+		if regionName(d.rows[key].Location) != region {
+			continue
+		}
+		if err := take(key); err != nil {
+			return fail("%w", err)
+		}
+	}
+	if !regions[region] {
+		return fail("there is nothing of the region %s; there is of %s", region, strings.Join(sortedKeys(regions), ", "))
+	}
+	for again := true; again; {
+		again = false
+		var missing []string
+		for _, id := range slices.Concat(w.missing(), w.undescribed()) {
+			switch _, told := d.rows[id]; {
+			case told:
+				if err := take(id); err != nil {
+					return fail("%w", err)
+				}
+				again = true
+			case !w.onlyRemembered(id):
+				missing = append(missing, id)
+			}
+		}
+		if len(missing) > 0 && !again {
+			return fail("%d resources that others name are not told, the first is %s: want the whole subscription", len(missing), cloud.Words(missing[0]))
+		}
+	}
+	snap := w.snapshot()
+	snap.Scope, snap.OwnerID, snap.ObservedAt = s, d.subscription, d.now()
+	return snap, nil
+}
+
+// undescribed are the ids of virtual machines and public addresses that interfaces name and nothing tells. In a subscription that is read they are gone.
+func (w *world) undescribed() []string {
+	out := map[string]bool{}
+	need := func(id, kind string, there bool) {
+		if at, ok := parsePlace(id); ok && at.kind == kind && !there && subscriptionOf(id) == w.subscription {
+			out[id] = true
+		}
+	}
+	for _, n := range w.nics {
+		need(n.VM.key(), typeVM, w.vms[n.VM.key()] != nil)
+		for i := range n.Configurations {
+			id := n.Configurations[i].Properties.Public.key()
+			need(id, typePublicIP, w.publics[id] != nil)
+		}
+	}
+	return sortedKeys(out)
+}

@@ -1,0 +1,117 @@
+package azure_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure"
+	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+)
+
+// dump is what Resource Graph tells of the lab.
+func (l *lab) dump() []map[string]any {
+	var rows []map[string]any
+	l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
+		p := c.Principals()[0]
+		rows, _ = c.GraphRows(&p, "resources", nil)
+	})
+	return rows
+}
+
+func encoded(t *testing.T, v any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// TestDescription: a subscription that is described reads as the one that was described, whatever the form and the order of the documents.
+func TestDescription(t *testing.T) {
+	l := newLab(t, nil)
+	want := l.observe(l.account())
+	rows := l.dump()
+	half := len(rows) / 2
+	for name, documents := range map[string][]any{
+		"served":  {map[string]any{"totalRecords": len(rows), "count": len(rows), "data": rows, "resultTruncated": "false"}},
+		"printed": {map[string]any{"total_records": len(rows), "count": len(rows), "data": rows, "skip_token": nil}},
+		"parts":   {map[string]any{"total_records": len(rows), "data": rows[half:]}, map[string]any{"total_records": len(rows), "data": rows[:half], "skip_token": "x"}},
+		"lists":   {map[string]any{"value": rows[:half]}, rows[half:], rows[:1], map[string]any{"data": []any{map[string]any{"id": "/subscriptions/x", "name": "another thing"}}}},
+	} {
+		d := &azure.Description{}
+		for _, x := range documents {
+			if err := d.Add(name, encoded(t, x)); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if err := d.Check(); err != nil || !slices.Equal(d.Subscriptions(), []string{subscription}) {
+			t.Fatalf("%s: %v, %q", name, err, d.Subscriptions())
+		}
+		a := d.Account(strings.ToUpper(subscription), func() time.Time { return l.now })
+		got, err := a.Observe(t.Context(), inRegion)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v\n%+v\nwant\n%+v", name, err, got, want)
+		}
+		if _, err := a.Apply(t.Context(), inRegion, cloud.Op{Kind: cloud.OpDeleteGroup, Target: l.nsg}); cloud.ClassOf(err) != cloud.Terminal {
+			t.Errorf("a change: %v", err)
+		}
+		if _, err := a.Observe(t.Context(), cloud.Scope{Region: "northeurope"}); err == nil || !strings.Contains(err.Error(), "there is of westeurope") {
+			t.Errorf("another region: %v", err)
+		}
+	}
+}
+
+// TestDescriptionIsWhole: what is not whole, or not what it should be, is refused with its name.
+func TestDescriptionIsWhole(t *testing.T) {
+	l := newLab(t, nil)
+	rows := l.dump()
+	without := func(kind string) []map[string]any {
+		return slices.DeleteFunc(slices.Clone(rows), func(r map[string]any) bool { return strings.HasSuffix(r["type"].(string), kind) })
+	}
+	other := map[string]any{}
+	for k, v := range rows[0] {
+		other[k] = v
+	}
+	other["tags"] = map[string]any{"a": "b"}
+	for name, c := range map[string]struct {
+		documents []any
+		want      string
+	}{
+		"a part":           {[]any{map[string]any{"total_records": len(rows), "data": rows[1:]}}, "a part: 8 of 9 resources are told"},
+		"cut off":          {[]any{map[string]any{"data": rows, "resultTruncated": "true"}}, "cut off"},
+		"a page":           {[]any{map[string]any{"value": rows, "nextLink": "https://x"}}, "nextLink"},
+		"nothing":          {[]any{[]any{}}, "there is no resource of Azure"},
+		"a table":          {[]any{map[string]any{"data": map[string]any{"columns": []any{}, "rows": []any{}}}}, "not a list of resources"},
+		"something":        {[]any{map[string]any{"Vpcs": []any{}}}, "no answer of Resource Graph"},
+		"the form of az":   {[]any{[]any{map[string]any{"id": l.nsg, "location": region, "securityRules": []any{}}}}, "in another form"},
+		"twice":            {[]any{rows, []any{other}}, "and not alike"},
+		"no interfaces":    {[]any{without("networkinterfaces")}, "2 resources that others name are not told"},
+		"no groups":        {[]any{without("networksecuritygroups")}, "resources that others name are not told"},
+		"no machines":      {[]any{without("virtualmachines")}, "2 resources that others name are not told"},
+		"no networks":      {[]any{without("virtualnetworks")}, "resources that others name are not told"},
+		"no member groups": {[]any{without("applicationsecuritygroups")}, "1 resources that others name are not told"},
+	} {
+		d := &azure.Description{}
+		var err error
+		for _, x := range c.documents {
+			if err == nil {
+				err = d.Add(name, encoded(t, x))
+			}
+		}
+		if err == nil {
+			err = d.Check()
+		}
+		if err == nil {
+			_, err = d.Account(subscription, time.Now).Observe(t.Context(), inRegion)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %s", name, err, c.want)
+		}
+	}
+}
