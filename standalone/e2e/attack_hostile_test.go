@@ -309,7 +309,7 @@ func (a *arena) hostileEndpoints(t *testing.T) {
 		begin, count := time.Now(), asked.Load()
 		a.onTime(t)
 		a.onTime(t)
-		if rate := float64(asked.Load()-count) / time.Since(begin).Seconds(); rate > 20 {
+		if rate := float64(asked.Load()-count) / time.Since(begin).Seconds(); rate > 30 { // twice in a tenth of a second, and what comes at the ends
 			t.Errorf("THE QUEUE IS ASKED %.0f TIMES A SECOND", rate)
 		}
 	})
