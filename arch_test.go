@@ -16,7 +16,8 @@ import (
 
 const module = "github.com/nephele-io/nephele"
 
-// layer is one line of the import rules of docs/ARCHITECTURE.md: what the non-test code below a folder may import.
+// layer is one line of the import rules of docs/ARCHITECTURE.md: what the non-test code below a
+// folder may import.
 type layer struct {
 	folder string
 	// own lists the folders of this module that it may import, besides what lies below itself.
@@ -60,8 +61,12 @@ var layers = []layer{
 		noStd: pureStd, why: "only render makes documents and text of what was planned, and nothing else is in it"},
 	{folder: "internal/cloud/plan", own: []string{"api", "internal/cloud", "internal/cloud/signs"}, foreign: []string{"k8s.io/apimachinery/"},
 		noStd: pureStd, why: "planning is pure and knows no SDK and no client"},
-	{folder: "internal/cloud/forecast", own: []string{"internal/cloud", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model"},
-		noStd: pureStd, why: "forecasts are pure"},
+	{
+		folder: "internal/cloud/forecast",
+		own:    []string{"internal/cloud", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model"},
+		noStd:  pureStd,
+		why:    "forecasts are pure",
+	},
 	{folder: "internal/cloud/trace", own: []string{"internal/cloud", "internal/cloud/plan", "internal/cloud/plan/flow"}, noStd: pureStd,
 		why: "what groups do with a packet is told from snapshots alone"},
 	{folder: "internal/reach", own: []string{"internal/policy", "internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"}, noStd: pureStd,
@@ -74,23 +79,50 @@ var layers = []layer{
 		noStd: pureStd, why: "lowering is pure"},
 	{folder: "internal/cloud/aws", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: append([]string{"golang.org/x/time/rate"}, awsSDK...),
 		why: "an adapter knows its port, its SDK, and how to keep to a rate"},
-	{folder: "internal/cloud/azure/lower", own: []string{"internal/cloud", "internal/cloud/aws/lower", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"},
-		noStd: pureStd, why: "lowering is pure"},
+	{
+		folder: "internal/cloud/azure/lower",
+		own:    []string{"internal/cloud", "internal/cloud/aws/lower", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"},
+		noStd:  pureStd,
+		why:    "lowering is pure",
+	},
 	{folder: "internal/cloud/azure/rights", noStd: pureStd, why: "what a role permits is told from the published one alone"},
 	{folder: "internal/cloud/azure", own: []string{"api", "internal/cloud", "internal/cloud/azure/lower", "internal/platform"}, foreign: azureSDK,
 		why: "an adapter knows its port and its SDK"},
 	{folder: "internal/cloud/inventory", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: kubernetes,
 		why: "loops never import one another"},
-	{folder: "internal/cloud/realize", own: []string{"api", "internal/cloud", "internal/cloud/plan", "internal/cloud/plan/render", "internal/cloud/forecast", "internal/cloud/tenure", "internal/enforcer", "internal/platform"}, foreign: kubernetes,
-		why: "loops never import one another; what is computed comes through the served API"},
-	{folder: "internal/agent/nft/kernel", own: []string{"internal/agent/nft"}, foreign: []string{"github.com/google/nftables/", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"},
-		why: "the loader knows programs and the kernel"},
+	{
+		folder: "internal/cloud/realize",
+		own: []string{
+			"api",
+			"internal/cloud",
+			"internal/cloud/plan",
+			"internal/cloud/plan/render",
+			"internal/cloud/forecast",
+			"internal/cloud/tenure",
+			"internal/enforcer",
+			"internal/platform",
+		},
+		foreign: kubernetes,
+		why:     "loops never import one another; what is computed comes through the served API",
+	},
+	{
+		folder:  "internal/agent/nft/kernel",
+		own:     []string{"internal/agent/nft"},
+		foreign: []string{"github.com/google/nftables/", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"},
+		why:     "the loader knows programs and the kernel",
+	},
 	{folder: "internal/agent/nft/nfttest", own: []string{"api", "internal/control/convert", "internal/enforcer", "internal/policy"},
 		foreign: []string{"k8s.io/apimachinery/", "github.com/vishvananda/", "golang.org/x/sys/unix"}, why: "tests hold the agent against the policies"},
 	{folder: "internal/agent/nft", own: []string{"api", "internal/enforcer"}, foreign: []string{"k8s.io/apimachinery/", "go4.org/netipx"},
 		noStd: pureStd, why: "compiling is pure"},
-	{folder: "internal/agent", own: []string{"api", "internal/agent/nft", "internal/agent/nft/kernel", "internal/enforcer", "internal/platform"},
-		foreign: append([]string{"github.com/mdlayher/netlink", "golang.org/x/net/dns/dnsmessage", "golang.org/x/sys/unix"}, kubernetes...), why: "the agent is one more enforcer: what is computed comes through the served API"},
+	{
+		folder: "internal/agent",
+		own:    []string{"api", "internal/agent/nft", "internal/agent/nft/kernel", "internal/enforcer", "internal/platform"},
+		foreign: append(
+			[]string{"github.com/mdlayher/netlink", "golang.org/x/net/dns/dnsmessage", "golang.org/x/sys/unix"},
+			kubernetes...),
+		why: "the agent is one more enforcer: what is computed comes through the served API",
+	},
 	{folder: "internal/enroll", own: []string{"api"}, foreign: kubernetes,
 		why: "identities of hosts know nobody who uses them"},
 	{folder: "internal/enforcer", own: []string{"api", "internal/platform"}, foreign: kubernetes,
@@ -243,7 +275,8 @@ func TestPackageNamesAndComments(t *testing.T) {
 	}
 }
 
-// TestNothingNamesTheMachine keeps paths and hosts of the place where the project is written out of the project.
+// TestNothingNamesTheMachine keeps paths and hosts of the place where the project is written out of
+// the project.
 func TestNothingNamesTheMachine(t *testing.T) {
 	// Written in pieces so that this file does not find itself.
 	forbidden := []string{"/wo" + "rk/", "/ro" + "ot/", "proxy.go" + "lang.org", ".." + "/shared"}

@@ -14,7 +14,8 @@ var (
 	listed      = regexp.MustCompile("^\\| `([^`]+)` \\| \\S.* \\| \\S.* \\|$")
 )
 
-// TestDependenciesAreExplained: docs/dependencies.md lists what both modules require directly, and nothing else.
+// TestDependenciesAreExplained: docs/dependencies.md lists what both modules require directly, and
+// nothing else.
 func TestDependenciesAreExplained(t *testing.T) {
 	read := func(file string) []string {
 		raw, err := os.ReadFile(file)

@@ -17,7 +17,8 @@ var (
 	describedName = regexp.MustCompile(`nephele_[a-z_]+`)
 )
 
-// TestMetricsAreDescribed: the tables of the pages on metrics have every metric of ours, and no other.
+// TestMetricsAreDescribed: the tables of the pages on metrics have every metric of ours, and no
+// other.
 func TestMetricsAreDescribed(t *testing.T) {
 	made := map[string]bool{}
 	err := filepath.WalkDir("internal", func(path string, d fs.DirEntry, err error) error {

@@ -1,6 +1,8 @@
-// Package azure holds the custom role that the controller needs in an Azure subscription, as the file beside it gives it.
+// Package azure holds the custom role that the controller needs in an Azure subscription, as the
+// file beside it gives it.
 //
-// It is written by hand; this package promises no more than to hand it out as it is. It is safe for concurrent use.
+// It is written by hand; this package promises no more than to hand it out as it is. It is safe for
+// concurrent use.
 package azure
 
 import _ "embed"

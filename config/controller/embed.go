@@ -1,6 +1,8 @@
-// Package controller holds the rights that the controller needs in a cluster, as the manifests beside it give them.
+// Package controller holds the rights that the controller needs in a cluster, as the manifests
+// beside it give them.
 //
-// They are written by hand; this package promises no more than to hand them out as they are. It is safe for concurrent use.
+// They are written by hand; this package promises no more than to hand them out as they are. It is
+// safe for concurrent use.
 package controller
 
 import _ "embed"

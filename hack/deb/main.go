@@ -1,7 +1,9 @@
-// Command deb makes the Debian package of the agent: the slim binary, its units and its configuration. The same input makes the same
-// bytes: times are those of the commit, and owners are root.
+// Command deb makes the Debian package of the agent: the slim binary, its units and its
+// configuration. The same input makes the same bytes: times are those of the commit, and owners are
+// root.
 //
-// usage: go run ./hack/deb -binary bin/nephele-slim -arch amd64 -version 1.2.3 -time 1700000000 -out dist
+// usage: go run ./hack/deb -binary bin/nephele-slim -arch amd64 -version 1.2.3 -time 1700000000
+// -out dist
 package main
 
 import (

@@ -1,9 +1,10 @@
 // Command generate completes the CustomResourceDefinitions that controller-gen writes, in place.
 //
-// It tightens ours: the schema of a label selector comes from apimachinery, which has no markers, so its operators, keys and
-// values would go unchecked. With -upstream VERSION it leaves the schemas as they are and gives the definitions, which are
-// those of policy.networking.k8s.io, the annotations that their project publishes them with; an API server takes none of a
-// group below k8s.io without a link to its approval.
+// It tightens ours: the schema of a label selector comes from apimachinery, which has no markers,
+// so its operators, keys and values would go unchecked. With -upstream VERSION it leaves the
+// schemas as they are and gives the definitions, which are those of policy.networking.k8s.io, the
+// annotations that their project publishes them with; an API server takes none of a group below
+// k8s.io without a link to its approval.
 //
 // Usage: generate [-upstream VERSION] FILE...
 //
@@ -45,15 +46,16 @@ func main() {
 	}
 }
 
-// approvals are the pull requests in which the kinds of policy.networking.k8s.io were approved, as their project says.
+// approvals are the pull requests in which the kinds of policy.networking.k8s.io were approved, as
+// their project says.
 var approvals = map[string]string{
 	"ClusterNetworkPolicy":       "https://github.com/kubernetes-sigs/network-policy-api/pull/347",
 	"AdminNetworkPolicy":         "https://github.com/kubernetes-sigs/network-policy-api/pull/30",
 	"BaselineAdminNetworkPolicy": "https://github.com/kubernetes-sigs/network-policy-api/pull/30",
 }
 
-// annotate replaces the annotations of a definition by those of its project. The Go types have every field, those of the
-// experimental channel included.
+// annotate replaces the annotations of a definition by those of its project. The Go types have
+// every field, those of the experimental channel included.
 func annotate(doc any, version string) {
 	definition := doc.(map[string]any)
 	names := definition["spec"].(map[string]any)["names"].(map[string]any)
@@ -102,8 +104,9 @@ func walk(node any) {
 	}
 }
 
-// tightenSelector edits the properties of a label selector. That In and NotIn need values, and the others must have none,
-// is said in the schema rather than by a rule: a rule would be estimated at the cost of the largest possible policy.
+// tightenSelector edits the properties of a label selector. That In and NotIn need values, and the
+// others must have none, is said in the schema rather than by a rule: a rule would be estimated at
+// the cost of the largest possible policy.
 func tightenSelector(props map[string]any) {
 	value := func() map[string]any {
 		return map[string]any{"type": "string", "maxLength": maxLabelValue, "pattern": labelValuePattern}

@@ -1,8 +1,9 @@
-// Command protobuf writes the protocol buffers encoding of Kubernetes API types from their struct tags alone: no
-// protoc, no description beside the Go types. For every struct of a package that has fields with a protobuf tag it writes
-// Reset, Size, Marshal, MarshalTo, MarshalToSizedBuffer and Unmarshal into zz_generated.protobuf.go, and the name that the type
-// has in OpenAPI, which Kubernetes' own types have from a generator, too. The encoding is byte for byte
-// compatible with what the Kubernetes project's own generator makes of the same tags: fields in the order of their
+// Command protobuf writes the protocol buffers encoding of Kubernetes API types from their struct
+// tags alone: no protoc, no description beside the Go types. For every struct of a package that has
+// fields with a protobuf tag it writes Reset, Size, Marshal, MarshalTo, MarshalToSizedBuffer and
+// Unmarshal into zz_generated.protobuf.go, and the name that the type has in OpenAPI, which
+// Kubernetes' own types have from a generator, too. The encoding is byte for byte compatible with
+// what the Kubernetes project's own generator makes of the same tags: fields in the order of their
 // numbers, plain ones always written, pointers and lists only when they hold something.
 //
 // Usage, from the root of the module: protobuf DIR...

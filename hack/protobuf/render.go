@@ -11,7 +11,8 @@ import (
 // wirePackage is what the methods are made of.
 const wirePackage = "github.com/nephele-io/nephele/api/internal/wire"
 
-// modelPrefix begins the names of all types in OpenAPI: the module, as Kubernetes writes such names.
+// modelPrefix begins the names of all types in OpenAPI: the module, as Kubernetes writes such
+// names.
 const modelPrefix = "com.github.nephele-io.nephele."
 
 // writer collects the generated file.
@@ -75,7 +76,8 @@ func (f field) key() string {
 	return fmt.Sprintf("%#02x", f.number<<3|t)
 }
 
-// model names the type in OpenAPI. Without that its name would be the path of its package, whose slashes no reference can hold.
+// model names the type in OpenAPI. Without that its name would be the path of its package, whose
+// slashes no reference can hold.
 func (w *writer) model(p *pkg, m message) {
 	w.f("// OpenAPIModelName is the name of %s in the description of the API.", m.name)
 	w.f("func (%s) OpenAPIModelName() string {\nreturn %q\n}\n", m.name, modelPrefix+strings.ReplaceAll(p.path, "/", ".")+"."+m.name)

@@ -20,14 +20,16 @@ import (
 )
 
 const (
-	// lookInterval is how often it is looked whether the table is as it was left, and how soon what failed is tried again.
+	// lookInterval is how often it is looked whether the table is as it was left, and how soon what
+	// failed is tried again.
 	lookInterval = 500 * time.Millisecond
 	// auditInterval is how often a table that nobody else can change is read nevertheless.
 	auditInterval = time.Minute
 	// cutAgain is how long after a change, or a failure, connections are judged again.
 	cutAgain = time.Second
-	// infoInterval is how often the agent tells that it lives, and looks up the addresses of failsafe flows; infoAgain how soon it tells again
-	// that its state has changed, or what failed, and infoLimit how long that may take.
+	// infoInterval is how often the agent tells that it lives, and looks up the addresses of
+	// failsafe flows; infoAgain how soon it tells again that its state has changed, or what failed,
+	// and infoLimit how long that may take.
 	infoInterval = time.Minute
 	infoAgain    = 2 * time.Second
 	infoLimit    = 10 * time.Second
@@ -51,7 +53,8 @@ type Table interface {
 
 // Connections are those that the host has.
 type Connections interface {
-	// Cut ends those that the program does not allow, and lets those live again that it does. It returns how many it has ended.
+	// Cut ends those that the program does not allow, and lets those live again that it does. It
+	// returns how many it has ended.
 	Cut(ctx context.Context, p *nft.Program) (int, error)
 	// Peers are the other ends of the connections that the host has.
 	Peers() (map[netip.Addr]bool, error)
@@ -62,7 +65,8 @@ type Reports interface {
 	Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error
 }
 
-// Options are what an Agent needs. Connections, Failsafe, Names, PacketLog, Probe and Info may be nil.
+// Options are what an Agent needs. Connections, Failsafe, Names, PacketLog, Probe and Info may be
+// nil.
 type Options struct {
 	// Key is that of the ExternalNode, NAMESPACE/NAME.
 	Key      string
@@ -72,17 +76,19 @@ type Options struct {
 	// Connections makes established connections obey.
 	Connections Connections
 	Store       *Store
-	// Failsafe returns the flows that no policy may cut. While it fails, those that it returned last count.
+	// Failsafe returns the flows that no policy may cut. While it fails, those that it returned
+	// last count.
 	Failsafe func(ctx context.Context) ([]nft.Failsafe, error)
 	// Names knows the addresses of domain names; without it policies that name some are refused.
 	Names *Names
 	// PacketLog is what writes what policies want logged.
 	PacketLog *PacketLog
-	// Probe succeeds while the owner can do with the host what he must. A change with which it fails for ConfirmWithin (0: a minute) is taken
-	// back.
+	// Probe succeeds while the owner can do with the host what he must. A change with which it
+	// fails for ConfirmWithin (0: a minute) is taken back.
 	Probe         func(ctx context.Context) error
 	ConfirmWithin time.Duration
-	// Info tells the controller about the agent. ErrNoInfo is its error while there is nothing that could be filled in.
+	// Info tells the controller about the agent. ErrNoInfo is its error while there is nothing that
+	// could be filled in.
 	Info  func(ctx context.Context, s *Status) error
 	Clock clock.WithTicker
 	Log   logr.Logger
@@ -278,7 +284,8 @@ func (a *Agent) surveyNow() {
 	})
 }
 
-// forgetNames drops addresses of names that count no more, but for those that the host still has connections with.
+// forgetNames drops addresses of names that count no more, but for those that the host still has
+// connections with.
 func (a *Agent) forgetNames() {
 	if a.Names == nil || len(a.Names.expired()) == 0 {
 		return
@@ -348,8 +355,8 @@ func (a *Agent) expire() {
 	}
 }
 
-// Release stops enforcing until a time, or begins again with the zero time. It returns when this is kept on disk; it takes effect also if
-// that fails.
+// Release stops enforcing until a time, or begins again with the zero time. It returns when this is
+// kept on disk; it takes effect also if that fails.
 func (a *Agent) Release(until time.Time) error {
 	a.mu.Lock()
 	a.released = until
@@ -476,7 +483,8 @@ func (a *Agent) save(now bool) {
 	a.change(func(s *Status) { s.StoreError = textOf(err) })
 }
 
-// report tells what became of every policy, where that is new, and everything after a watch of policies has begun anew.
+// report tells what became of every policy, where that is new, and everything after a watch of
+// policies has begun anew.
 func (a *Agent) report(ctx context.Context, refusals []nft.Refusal) {
 	if a.loaded { // the server has not said that these are still wanted
 		return
@@ -538,7 +546,8 @@ type told struct {
 	err   error
 }
 
-// tell tells the controller that the agent lives, now and then and when its state has changed. It does not wait for the answer.
+// tell tells the controller that the agent lives, now and then and when its state has changed. It
+// does not wait for the answer.
 func (a *Agent) tell(ctx context.Context) {
 	if a.Info == nil || a.telling.running {
 		return

@@ -67,7 +67,8 @@ type fixture struct {
 	engine     *policy.Engine
 	source     *source
 	reports    *reports
-	// from and to are how the agent gets policies and reports; source and reports unless a test says otherwise.
+	// from and to are how the agent gets policies and reports; source and reports unless a test
+	// says otherwise.
 	from        enforcer.Source
 	to          agent.Reports
 	probe       func(context.Context) error
@@ -93,7 +94,8 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// allow applies a policy that lets the peer reach one port of the host. A name makes it one that the agent refuses.
+// allow applies a policy that lets the peer reach one port of the host. A name makes it one that
+// the agent refuses.
 func (f *fixture) allow(port int32, generation int64, name string) {
 	rule := policy.Rule{Name: "in", Action: policy.Allow, Peers: []policy.Peer{{IPBlock: &policy.IPBlock{CIDR: "10.1.0.0/24"}}},
 		Ports: []policy.Port{{Protocol: policy.TCP, Port: &policy.PortRef{Number: port}}}}
@@ -124,8 +126,21 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	a := agent.New(agent.Options{Key: hostKey, Reports: f.to, Table: f.table, Connections: f.connections, Store: store, Clock: clock.RealClock{}, Log: logr.Discard(), Names: f.names, Probe: f.probe, ConfirmWithin: 5 * time.Second,
-		Follower: enforcer.Follower{Source: f.from, Clock: clock.RealClock{}, Interval: 20 * time.Millisecond, Log: logr.Discard()}})
+	a := agent.New(
+		agent.Options{
+			Key:           hostKey,
+			Reports:       f.to,
+			Table:         f.table,
+			Connections:   f.connections,
+			Store:         store,
+			Clock:         clock.RealClock{},
+			Log:           logr.Discard(),
+			Names:         f.names,
+			Probe:         f.probe,
+			ConfirmWithin: 5 * time.Second,
+			Follower:      enforcer.Follower{Source: f.from, Clock: clock.RealClock{}, Interval: 20 * time.Millisecond, Log: logr.Discard()},
+		},
+	)
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -157,7 +172,14 @@ func (f *fixture) eventually(what string, ok func() bool) {
 func (f *fixture) open(port uint16) bool {
 	f.t.Helper()
 	f.port++
-	got, err := nfttest.Attempt{From: f.peer, Network: "tcp", Source: netip.AddrPortFrom(peerAddr, f.port), Destination: netip.AddrPortFrom(hostAddr, port)}.Run(200 * time.Millisecond)
+	got, err := nfttest.Attempt{
+		From:        f.peer,
+		Network:     "tcp",
+		Source:      netip.AddrPortFrom(peerAddr, f.port),
+		Destination: netip.AddrPortFrom(hostAddr, port),
+	}.Run(
+		200 * time.Millisecond,
+	)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -222,7 +244,8 @@ func TestEnforcesAndReports(t *testing.T) {
 	}
 }
 
-// TestKeepsWithoutServer takes the server away, restarts the agent, and then the host, which has lost all rules.
+// TestKeepsWithoutServer takes the server away, restarts the agent, and then the host, which has
+// lost all rules.
 func TestKeepsWithoutServer(t *testing.T) {
 	f := newFixture(t)
 	f.allow(80, 1, "")
@@ -282,7 +305,8 @@ func TestRelease(t *testing.T) {
 	f.eventually("reported again", func() bool { return !f.reports.of("p").RealizationFailure })
 }
 
-// TestTroubleWithTheDisk takes the disk away, and damages what is on it. Enforcement goes on, and the status says what is wrong.
+// TestTroubleWithTheDisk takes the disk away, and damages what is on it. Enforcement goes on, and
+// the status says what is wrong.
 func TestTroubleWithTheDisk(t *testing.T) {
 	f := newFixture(t)
 	f.allow(80, 1, "")

@@ -17,9 +17,11 @@ import (
 )
 
 const (
-	// confirmWithin is how long a change has to prove that the host is still well, unless Options say so.
+	// confirmWithin is how long a change has to prove that the host is still well, unless Options
+	// say so.
 	confirmWithin = time.Minute
-	// probeInterval is how often the host is probed when nothing has changed, probeSoon how often after a change.
+	// probeInterval is how often the host is probed when nothing has changed, probeSoon how often
+	// after a change.
 	probeInterval = 10 * time.Second
 	probeSoon     = time.Second
 	// probeLimit bounds one probe.
@@ -31,7 +33,8 @@ type trial struct {
 	// former is what was in force when they did.
 	former   enforcer.Computed
 	deadline time.Time
-	// reverted tells that former is in force again, and blamed which versions of policies are not tried again.
+	// reverted tells that former is in force again, and blamed which versions of policies are not
+	// tried again.
 	reverted bool
 	blamed   map[string]int64
 	// proven tells that the probes succeeded with former in force again.
@@ -47,7 +50,8 @@ type probing struct {
 	begun   time.Time
 	// well tells that the last probe succeeded, asked that there was one.
 	well, asked bool
-	// change counts the changes of what is in force. A probe that began before the last one says nothing about it.
+	// change counts the changes of what is in force. A probe that began before the last one says
+	// nothing about it.
 	change int
 	trial  *trial
 }
@@ -73,7 +77,8 @@ func generations(c *enforcer.Computed) map[string]int64 {
 	return out
 }
 
-// changed begins a trial of what has come into force, if all was well before. Changes that follow one another are one trial.
+// changed begins a trial of what has come into force, if all was well before. Changes that follow
+// one another are one trial.
 func (a *Agent) changed(former *enforcer.Computed) {
 	p := &a.probing
 	p.change++
@@ -91,8 +96,8 @@ func (a *Agent) changed(former *enforcer.Computed) {
 	p.trial.deadline = a.Clock.Now().Add(a.confirmWithin())
 }
 
-// probe asks the probes when it is time, and takes back a change that is not confirmed in time. If that does not help, the change was not to
-// blame and comes into force again.
+// probe asks the probes when it is time, and takes back a change that is not confirmed in time. If
+// that does not help, the change was not to blame and comes into force again.
 func (a *Agent) probe(ctx context.Context) {
 	if a.Probe == nil || a.program == nil {
 		return
@@ -144,7 +149,8 @@ func (a *Agent) answered(r probed) {
 	}
 }
 
-// ParseProbe reads what the owner wants to be reachable from the host: "tcp HOST:PORT", or the URL of a page that answers with success.
+// ParseProbe reads what the owner wants to be reachable from the host: "tcp HOST:PORT", or the URL
+// of a page that answers with success.
 func ParseProbe(text string) (func(ctx context.Context) error, error) {
 	words := strings.Fields(text)
 	switch {

@@ -26,7 +26,8 @@ func (f *fixture) onlyTo(cidr string, generation int64) {
 	f.source.store.Publish(convert.Delta(f.engine.Commit()))
 }
 
-// TestTakesBackWhatCutsTheHost changes policies such that what the owner must reach cannot be reached, and then fails the probes by themselves.
+// TestTakesBackWhatCutsTheHost changes policies such that what the owner must reach cannot be
+// reached, and then fails the probes by themselves.
 func TestTakesBackWhatCutsTheHost(t *testing.T) {
 	f := newFixture(t)
 	nfttest.Serve(t, f.peer, 90, 90, peerAddr)

@@ -53,12 +53,14 @@ type Answer struct {
 	Allowed bool `json:"allowed"`
 }
 
-// Serve answers requests on the host, on a socket that only its administrator may use, until ctx ends.
+// Serve answers requests on the host, on a socket that only its administrator may use, until ctx
+// ends.
 func (a *Agent) Serve(ctx context.Context, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("serve the agent on the host: %w", err)
 	}
-	// A socket that a killed process has left is in the way. There is one agent only: the table has one owner.
+	// A socket that a killed process has left is in the way. There is one agent only: the table has
+	// one owner.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("serve the agent on the host: %w", err)
 	}

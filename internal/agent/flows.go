@@ -14,7 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft"
 )
 
-// Flows makes the failsafe flows of a host: those that an agent cannot do without, and those of its owner.
+// Flows makes the failsafe flows of a host: those that an agent cannot do without, and those of its
+// owner.
 type Flows struct {
 	// Servers are the URLs of the servers that the agent talks to.
 	Servers func() ([]string, error)

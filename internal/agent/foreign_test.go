@@ -6,7 +6,8 @@ import (
 	"github.com/google/nftables"
 )
 
-// TestTellsOfForeignFirewalls: a firewall that somebody else brings to the host is told, because it can drop what policies allow.
+// TestTellsOfForeignFirewalls: a firewall that somebody else brings to the host is told, because it
+// can drop what policies allow.
 func TestTellsOfForeignFirewalls(t *testing.T) {
 	f := newFixture(t)
 	a, _ := f.start()
@@ -22,7 +23,9 @@ func TestTellsOfForeignFirewalls(t *testing.T) {
 	t.Cleanup(func() { _ = others.CloseLasting() })
 	drop := nftables.ChainPolicyDrop
 	table := others.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "firewall"})
-	others.AddChain(&nftables.Chain{Table: table, Name: "incoming", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter, Policy: &drop})
+	others.AddChain(
+		&nftables.Chain{Table: table, Name: "incoming", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter, Policy: &drop},
+	)
 	if err := others.Flush(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,9 @@ type good struct {
 	applied []*v1beta2.AppliedToGroup
 }
 
-// compile makes a program of what is wanted. A policy that is refused is replaced by its former version, if there was one; the refusals
-// are those of what is wanted. It also returns what the program was made of.
+// compile makes a program of what is wanted. A policy that is refused is replaced by its former
+// version, if there was one; the refusals are those of what is wanted. It also returns what the
+// program was made of.
 func (a *Agent) compile(names *nft.Names) (enforcer.Computed, nft.Result) {
 	if a.held() {
 		former := a.probing.trial.former
@@ -53,7 +54,8 @@ func (a *Agent) compile(names *nft.Names) (enforcer.Computed, nft.Result) {
 	return effective, result
 }
 
-// withFormer returns what is wanted with the former versions of the refused policies, and the groups of these as they are now, or were.
+// withFormer returns what is wanted with the former versions of the refused policies, and the
+// groups of these as they are now, or were.
 func (a *Agent) withFormer(refused map[string]bool) enforcer.Computed {
 	out := enforcer.Computed{AddressGroups: slices.Clone(a.wanted.AddressGroups), AppliedToGroups: slices.Clone(a.wanted.AppliedToGroups)}
 	address, applied := map[string]bool{}, map[string]bool{}

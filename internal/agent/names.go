@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// nameShortest is how long an address of a name counts at least, and how much longer while there is a connection with it.
+	// nameShortest is how long an address of a name counts at least, and how much longer while
+	// there is a connection with it.
 	nameShortest = time.Minute
 	// nameLongest bounds what resolvers say.
 	nameLongest = 24 * time.Hour
@@ -25,7 +26,8 @@ const (
 	nameMost = 4096
 	// nameAgain is how soon a name is asked for again that could not be looked up.
 	nameAgain = 10 * time.Second
-	// answerHeld is how long an answer of a resolver waits at most until its addresses are in force, answersHeld how many wait.
+	// answerHeld is how long an answer of a resolver waits at most until its addresses are in
+	// force, answersHeld how many wait.
 	answerHeld  = time.Second
 	answersHeld = 256
 )
@@ -36,15 +38,17 @@ type NameAddress struct {
 	Until time.Time  `json:"until"`
 }
 
-// Names knows the addresses of the domain names that policies name. It learns them from the answers of the host's resolvers, which it holds
-// until the addresses are in force, and looks up names that are no patterns by itself. It may be used from several goroutines.
+// Names knows the addresses of the domain names that policies name. It learns them from the answers
+// of the host's resolvers, which it holds until the addresses are in force, and looks up names that
+// are no patterns by itself. It may be used from several goroutines.
 type Names struct {
 	NamesOptions
 	// news holds a token after something was learned or forgotten.
 	news chan struct{}
 
 	mu sync.Mutex
-	// patterns are the names and patterns of the policies in force, with the addresses of each and until when these count.
+	// patterns are the names and patterns of the policies in force, with the addresses of each and
+	// until when these count.
 	patterns map[string]map[netip.Addr]time.Time
 	// asked is when a name was looked up last.
 	asked     map[string]time.Time
@@ -87,12 +91,14 @@ type NamesStatus struct {
 	Addresses int `json:"addresses"`
 	// Refused counts addresses that were too many for their name.
 	Refused int `json:"refused"`
-	// Error is why resolvers are not known, or names cannot be looked up; Unheard why answers cannot be received.
+	// Error is why resolvers are not known, or names cannot be looked up; Unheard why answers
+	// cannot be received.
 	Error   string `json:"error,omitempty"`
 	Unheard string `json:"unheard,omitempty"`
 }
 
-// Answer takes in what a packet of a resolver carries, and lets the packet go once what it says is in force.
+// Answer takes in what a packet of a resolver carries, and lets the packet go once what it says is
+// in force.
 func (n *Names) Answer(source netip.Addr, protocol uint8, payload []byte, release func()) {
 	if protocol == nft.TCP {
 		if len(payload) < 2 || int(binary.BigEndian.Uint16(payload)) != len(payload)-2 { // no answer, or one in several packets
@@ -156,7 +162,8 @@ func (n *Names) current() (*nft.Names, uint64) {
 	return out, n.version
 }
 
-// inForce notes which names rules name, and that a version is in force. It reports whether there are names that nothing was known of.
+// inForce notes which names rules name, and that a version is in force. It reports whether there
+// are names that nothing was known of.
 func (n *Names) inForce(names []string, version uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -180,7 +187,8 @@ func (n *Names) inForce(names []string, version uint64) {
 	})
 }
 
-// restore takes in what was known before a restart, without saying for how long that counts: what is not heard of again goes.
+// restore takes in what was known before a restart, without saying for how long that counts: what
+// is not heard of again goes.
 func (n *Names) restore(kept map[string][]NameAddress) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -284,7 +292,8 @@ func (n *Names) findResolvers() {
 	}
 }
 
-// due returns the names, which are no patterns, that are to be looked up: new ones, and those of which an address soon counts no more.
+// due returns the names, which are no patterns, that are to be looked up: new ones, and those of
+// which an address soon counts no more.
 func (n *Names) due() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -307,7 +316,8 @@ func (n *Names) due() []string {
 	return out
 }
 
-// answered takes in what a look-up said, which may have come from a cache that is no resolver to us.
+// answered takes in what a look-up said, which may have come from a cache that is no resolver to
+// us.
 func (n *Names) answered(name string, addrs []netip.Addr, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -345,7 +355,8 @@ func (n *Names) Status() NamesStatus {
 
 func canonicalName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
 
-// matchesName reports whether a pattern, in which "*" stands for any text, matches a name in canonical form.
+// matchesName reports whether a pattern, in which "*" stands for any text, matches a name in
+// canonical form.
 func matchesName(pattern, name string) bool {
 	parts := strings.Split(canonicalName(pattern), "*")
 	first, last := parts[0], parts[len(parts)-1]
@@ -368,8 +379,9 @@ func matchesName(pattern, name string) bool {
 
 var errNoAnswer = errors.New("no answer to one question")
 
-// parseAnswer returns the name that an answer is about and its addresses, through aliases, each with how long it counts. What an answer says
-// of other names is not believed. The name is empty if it is no answer.
+// parseAnswer returns the name that an answer is about and its addresses, through aliases, each
+// with how long it counts. What an answer says of other names is not believed. The name is empty if
+// it is no answer.
 func parseAnswer(b []byte) (string, map[netip.Addr]time.Duration) {
 	name, found, err := answerOf(b)
 	if err != nil {

@@ -134,7 +134,8 @@ func TestNamesAreLearned(t *testing.T) {
 	}
 }
 
-// TestAnswersAreNotHeldForLong: an answer whose addresses do not come into force goes on nevertheless, and so does what comes in a flood.
+// TestAnswersAreNotHeldForLong: an answer whose addresses do not come into force goes on
+// nevertheless, and so does what comes in a flood.
 func TestAnswersAreNotHeldForLong(t *testing.T) {
 	f := newNames(t, "*.example")
 	var held []*atomic.Bool
@@ -176,7 +177,8 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAddressesExpire: an address counts as long as the resolver says, a minute at least, and as long as there is a connection with it.
+// TestAddressesExpire: an address counts as long as the resolver says, a minute at least, and as
+// long as there is a connection with it.
 func TestAddressesExpire(t *testing.T) {
 	f := newNames(t, "a.example")
 	f.answer(resolver, message(t, 1, "a.example", 1, record{"a.example", "192.0.2.1"}))
@@ -199,7 +201,8 @@ func TestAddressesExpire(t *testing.T) {
 	after(2 * time.Minute)
 }
 
-// TestNamesOnAHost asks a resolver for names that policies name, from a host with an agent, and connects at once.
+// TestNamesOnAHost asks a resolver for names that policies name, from a host with an agent, and
+// connects at once.
 func TestNamesOnAHost(t *testing.T) {
 	f := newFixture(t)
 	addresses := []netip.Addr{netip.MustParseAddr("10.1.0.3"), netip.MustParseAddr("10.1.0.4"), netip.MustParseAddr("10.1.0.5")}
@@ -234,9 +237,19 @@ func TestNamesOnAHost(t *testing.T) {
 		<-found
 	})
 
-	f.engine.PutPolicy(policy.Policy{Kind: policy.AntreaNetworkPolicy, Namespace: "vms", Name: "p", UID: "p", Generation: 1, Priority: 5,
-		AppliedTo: []policy.AppliedTo{{ExternalEntitySelector: &policy.Selector{MatchLabels: map[string]string{"app": "web"}}}},
-		Egress:    []policy.Rule{{Name: "out", Action: policy.Allow, Peers: []policy.Peer{{FQDN: "*.good.example"}}}, {Name: "dns", Action: policy.Allow, Peers: []policy.Peer{{IPBlock: &policy.IPBlock{CIDR: peerAddr.String() + "/32"}}}}}})
+	f.engine.PutPolicy(policy.Policy{
+		Kind:       policy.AntreaNetworkPolicy,
+		Namespace:  "vms",
+		Name:       "p",
+		UID:        "p",
+		Generation: 1,
+		Priority:   5,
+		AppliedTo:  []policy.AppliedTo{{ExternalEntitySelector: &policy.Selector{MatchLabels: map[string]string{"app": "web"}}}},
+		Egress: []policy.Rule{
+			{Name: "out", Action: policy.Allow, Peers: []policy.Peer{{FQDN: "*.good.example"}}},
+			{Name: "dns", Action: policy.Allow, Peers: []policy.Peer{{IPBlock: &policy.IPBlock{CIDR: peerAddr.String() + "/32"}}}},
+		},
+	})
 	f.source.store.Publish(convert.Delta(f.engine.Commit()))
 	a, stop := f.start()
 	f.eventually("enforced", func() bool { r := f.reports.of("p"); return r.Generation == 1 && !r.RealizationFailure })

@@ -31,14 +31,15 @@ const (
 // LogFormat is the form of lines.
 type LogFormat string
 
-// The formats. LogAntrea is that of Antrea Agents, whose names of tables and priorities we do not have: they are "-".
+// The formats. LogAntrea is that of Antrea Agents, whose names of tables and priorities we do not
+// have: they are "-".
 const (
 	LogJSON   LogFormat = "json"
 	LogAntrea LogFormat = "antrea"
 )
 
-// PacketLog writes a line for the packets that policies want logged. Packets that are alike within a second are one line. It may be used
-// from several goroutines.
+// PacketLog writes a line for the packets that policies want logged. Packets that are alike within
+// a second are one line. It may be used from several goroutines.
 type PacketLog struct {
 	// Rule finds the rule of a LogID.
 	Rule   func(id string) (nft.Origin, bool)
@@ -181,8 +182,10 @@ type jsonLine struct {
 func (l *PacketLog) line(w *waiting) string {
 	o, p := w.origin, w.first
 	if l.Format == LogJSON {
-		b, err := json.Marshal(jsonLine{w.since.UTC(), l.Host, string(o.Policy.Type), o.Policy.Namespace, o.Policy.Name, o.Name, o.Logged.Direction.String(), string(o.Logged.Action),
-			p.Source.String(), p.SourcePort, p.Destination.String(), p.Port, protocolName(p.Protocol), p.Length, w.packets, o.Logged.Label})
+		b, err := json.Marshal(
+			jsonLine{w.since.UTC(), l.Host, string(o.Policy.Type), o.Policy.Namespace, o.Policy.Name, o.Name, o.Logged.Direction.String(), string(o.Logged.Action),
+				p.Source.String(), p.SourcePort, p.Destination.String(), p.Port, protocolName(p.Protocol), p.Length, w.packets, o.Logged.Label},
+		)
 		if err != nil { // of no value that can be here
 			return ""
 		}
@@ -199,15 +202,31 @@ func (l *PacketLog) line(w *waiting) string {
 		return strconv.Itoa(int(n))
 	}
 	direction := [...]string{"Ingress", "Egress"}[o.Logged.Direction]
-	fields := []string{w.since.Format("2006/01/02 15:04:05.000000"), "-", word(reference), word(o.Name), direction, string(o.Logged.Action), "-", word(l.Host), p.Source.String(), port(p.SourcePort),
-		p.Destination.String(), port(p.Port), protocolName(p.Protocol), strconv.Itoa(p.Length), word(o.Logged.Label)}
+	fields := []string{
+		w.since.Format("2006/01/02 15:04:05.000000"),
+		"-",
+		word(reference),
+		word(o.Name),
+		direction,
+		string(o.Logged.Action),
+		"-",
+		word(l.Host),
+		p.Source.String(),
+		port(p.SourcePort),
+		p.Destination.String(),
+		port(p.Port),
+		protocolName(p.Protocol),
+		strconv.Itoa(p.Length),
+		word(o.Logged.Label),
+	}
 	if w.packets > 1 {
 		fields = append(fields, fmt.Sprintf("[%d packets in %s]", w.packets, w.last.Sub(w.since)))
 	}
 	return strings.Join(fields, " ")
 }
 
-// word is a text of a tenant as one word of a line: nobody can write a second line, or a field that is not his.
+// word is a text of a tenant as one word of a line: nobody can write a second line, or a field that
+// is not his.
 func word(s string) string {
 	if s == "" {
 		return "<nil>"

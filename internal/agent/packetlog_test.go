@@ -54,7 +54,15 @@ func write(l *agent.PacketLog) {
 }
 
 func packet(source string, port uint16) kernel.Logged {
-	return kernel.Logged{Rule: "known", Source: netip.MustParseAddr(source), Destination: netip.MustParseAddr("10.0.0.2"), Protocol: nft.TCP, SourcePort: 4000, Port: port, Length: 60}
+	return kernel.Logged{
+		Rule:        "known",
+		Source:      netip.MustParseAddr(source),
+		Destination: netip.MustParseAddr("10.0.0.2"),
+		Protocol:    nft.TCP,
+		SourcePort:  4000,
+		Port:        port,
+		Length:      60,
+	}
 }
 
 var logsDrop = nft.Origin{Kind: nft.OriginPolicy, Policy: v1beta2.NetworkPolicyReference{Type: v1beta2.AntreaNetworkPolicy, Namespace: "vms", Name: "p"}, Name: "ssh",

@@ -20,7 +20,8 @@ const (
 	StateKept State = "Kept"
 	// StateReleased: nothing is enforced, because somebody has said so on the host.
 	StateReleased State = "Released"
-	// StateHeld: a change was taken back because the probes of the owner failed with it; what was in force before is.
+	// StateHeld: a change was taken back because the probes of the owner failed with it; what was
+	// in force before is.
 	StateHeld State = "Held"
 	// StateFailing: the rules of the kernel could not be written; what was in force before is.
 	StateFailing State = "Failing"
@@ -151,7 +152,8 @@ func (a *Agent) LoggedRule(id string) (nft.Origin, bool) {
 	return nft.Origin{}, false
 }
 
-// Explain says what would become of the first packet of a connection, and by which rule. It is false before anything is in force.
+// Explain says what would become of the first packet of a connection, and by which rule. It is
+// false before anything is in force.
 func (a *Agent) Explain(p nft.Packet) (nft.Judgement, bool) {
 	a.mu.Lock()
 	program := a.judge

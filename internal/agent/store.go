@@ -37,7 +37,8 @@ type Kept struct {
 	Names map[string][]NameAddress `json:"names,omitempty"`
 }
 
-// Store keeps what is enforced in a directory, of which it is the only user. It is safe for concurrent use.
+// Store keeps what is enforced in a directory, of which it is the only user. It is safe for
+// concurrent use.
 type Store struct {
 	dir string
 
@@ -102,7 +103,8 @@ func (s *Store) Release(key string, until time.Time) error {
 	return s.write()
 }
 
-// Save writes what is kept, unless it is written already or, if that can wait, was written a moment ago.
+// Save writes what is kept, unless it is written already or, if that can wait, was written a moment
+// ago.
 func (s *Store) Save(at time.Time, now bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

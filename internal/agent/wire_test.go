@@ -39,7 +39,9 @@ func (f *fixture) serve() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	server, err := apiserver.New(apiserver.Options{Listener: listener, Certificate: cert, Access: access.WithEnforcer("token"), Store: f.source.store, Reports: f.reports, Logger: logr.Discard()})
+	server, err := apiserver.New(
+		apiserver.Options{Listener: listener, Certificate: cert, Access: access.WithEnforcer("token"), Store: f.source.store, Reports: f.reports, Logger: logr.Discard()},
+	)
 	if err != nil {
 		f.t.Fatal(err)
 	}

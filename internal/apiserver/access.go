@@ -21,7 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Where kube-apiserver says how those whom it forwards, and holders of client certificates, are to be recognized.
+// Where kube-apiserver says how those whom it forwards, and holders of client certificates, are to
+// be recognized.
 const (
 	authNamespace = "kube-system"
 	authConfigMap = "extension-apiserver-authentication"
@@ -31,25 +32,29 @@ const (
 type Access struct {
 	Authenticator authenticator.Request
 	Authorizer    authorizer.Authorizer
-	// ClientCA are the authorities of the client certificates that the Authenticator understands; nil if it knows none.
+	// ClientCA are the authorities of the client certificates that the Authenticator understands;
+	// nil if it knows none.
 	ClientCA dynamiccertificates.CAContentProvider
 	// AsksWebhooks recognizes those who may ask the webhooks; nil lets everybody.
 	AsksWebhooks func(user.Info) bool
-	// Own recognizes those of the server's own process, and OwnRequest their requests; they may be nil.
+	// Own recognizes those of the server's own process, and OwnRequest their requests; they may be
+	// nil.
 	Own        func(user.Info) bool
 	OwnRequest func(*http.Request) bool
 	// Ready says what is missing until all callers are recognized; it may be nil.
 	Ready func() error
 }
 
-// healthPaths are what anybody may ask: kubelets cannot say who they are. The paths of single checks, which tell more, are not among them.
+// healthPaths are what anybody may ask: kubelets cannot say who they are. The paths of single
+// checks, which tell more, are not among them.
 var healthPaths = []string{"/healthz", "/livez", "/readyz"}
 
-// Delegated asks the cluster about everything: callers are recognized by kube-apiserver's word when it forwards them, by
-// client certificates of the cluster, or by tokens through TokenReview; SubjectAccessReview says what they may do. Only
-// health is told to everybody. The client needs create on both reviews, and to read and watch the ConfigMap
-// kube-system/extension-apiserver-authentication, which is followed. Until it has been read, client certificates are not
-// understood, and Ready says so.
+// Delegated asks the cluster about everything: callers are recognized by kube-apiserver's word when
+// it forwards them, by client certificates of the cluster, or by tokens through TokenReview;
+// SubjectAccessReview says what they may do. Only health is told to everybody. The client needs
+// create on both reviews, and to read and watch the ConfigMap
+// kube-system/extension-apiserver-authentication, which is followed. Until it has been read, client
+// certificates are not understood, and Ready says so.
 func Delegated(ctx context.Context, client kubernetes.Interface) (Access, error) {
 	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", authNamespace, authConfigMap, "client-ca-file", client)
 	if err != nil {
@@ -99,7 +104,8 @@ func Delegated(ctx context.Context, client kubernetes.Interface) (Access, error)
 	}, nil
 }
 
-// frontProxy knows how kube-apiserver proves itself when it forwards a caller, and which headers name the caller.
+// frontProxy knows how kube-apiserver proves itself when it forwards a caller, and which headers
+// name the caller.
 type frontProxy struct {
 	*dynamiccertificates.ConfigMapCAController
 	*headerrequest.RequestHeaderAuthRequestController
@@ -113,7 +119,8 @@ func newFrontProxy(ctx context.Context, client kubernetes.Interface) (*frontProx
 	p := &frontProxy{ca, headerrequest.NewRequestHeaderAuthRequestController(authConfigMap, authNamespace, client,
 		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
 		"requestheader-extra-headers-prefix", "requestheader-allowed-names")}
-	// The headers must be known before the authorities are, or a caller who is forwarded is taken for an anonymous one.
+	// The headers must be known before the authorities are, or a caller who is forwarded is taken
+	// for an anonymous one.
 	if err := p.RunOnce(ctx); err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", authNamespace, authConfigMap, err)
 	}

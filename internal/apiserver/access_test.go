@@ -25,8 +25,9 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
-// cluster stands for kube-apiserver: it has the ConfigMap that says how callers are recognized, knows the token "good" of the user
-// tokenuser, and lets tokenuser, certuser and proxyuser read policies.
+// cluster stands for kube-apiserver: it has the ConfigMap that says how callers are recognized,
+// knows the token "good" of the user tokenuser, and lets tokenuser, certuser and proxyuser read
+// policies.
 type cluster struct {
 	dir    *certs.Store
 	config corev1.ConfigMap
@@ -178,7 +179,8 @@ func TestDelegatedAccess(t *testing.T) {
 	}
 }
 
-// A certificate that is near its end is replaced while the server runs, and signed by the same authority.
+// A certificate that is near its end is replaced while the server runs, and signed by the same
+// authority.
 func TestCertificateIsRenewed(t *testing.T) {
 	t.Parallel()
 	clk := newClock(time.Now().Add(-300 * 24 * time.Hour))

@@ -25,8 +25,8 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// agent follows everything of one key by the protocol of an Antrea Agent. What that would drop a watch for, and what a server has
-// no reason to send, is a failure.
+// agent follows everything of one key by the protocol of an Antrea Agent. What that would drop a
+// watch for, and what a server has no reason to send, is a failure.
 type agent struct {
 	*enforcer.Mirror
 	name string
@@ -59,7 +59,8 @@ func (a *agent) fail(err error) {
 	a.failures = append(a.failures, err)
 }
 
-// inSync compares what the agent has with what a list returns. The uid of a group may be another one meanwhile, which no patch tells.
+// inSync compares what the agent has with what a list returns. The uid of a group may be another
+// one meanwhile, which no patch tells.
 func (a *agent) inSync(ctx context.Context, client *rest.RESTClient) error {
 	a.mu.Lock()
 	failure := errors.Join(a.failures...)
@@ -85,8 +86,18 @@ func (a *agent) inSync(ctx context.Context, client *rest.RESTClient) error {
 		}
 	}
 	want := enforcer.Computed{Policies: pointers(p.Items), AddressGroups: pointers(ag.Items), AppliedToGroups: pointers(atg.Items)}
-	if d := cmp.Diff(want, a.Known(), cmpopts.EquateEmpty(), cmpopts.IgnoreTypes(metav1.TypeMeta{}),
-		cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion", "UID"), cmpopts.SortSlices(func(x, y v1beta2.GroupMember) bool { return identity(x) < identity(y) })); d != "" {
+	if d := cmp.Diff(
+		want,
+		a.Known(),
+		cmpopts.EquateEmpty(),
+		cmpopts.IgnoreTypes(metav1.TypeMeta{}),
+		cmpopts.IgnoreFields(
+			metav1.ObjectMeta{},
+			"ResourceVersion",
+			"UID",
+		),
+		cmpopts.SortSlices(func(x, y v1beta2.GroupMember) bool { return identity(x) < identity(y) }),
+	); d != "" {
 		return fmt.Errorf("%s (-listed +known):\n%s", a.name, d)
 	}
 	return nil
@@ -105,7 +116,8 @@ func pointers[T any](items []T) []*T {
 	return out
 }
 
-// suspicious is a Source that looks for events which a server has no reason to send, in streams that it otherwise passes on.
+// suspicious is a Source that looks for events which a server has no reason to send, in streams
+// that it otherwise passes on.
 type suspicious struct {
 	enforcer.Source
 	fail func(error)

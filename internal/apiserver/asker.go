@@ -16,12 +16,14 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 )
 
-// askerUser begins the names of those who ask the webhooks with a certificate. The name alone gives nobody any right.
+// askerUser begins the names of those who ask the webhooks with a certificate. The name alone gives
+// nobody any right.
 const askerUser = "system:nephele:webhook-client:"
 
-// WithWebhookClients returns an Access that opens the webhooks to holders of a client certificate only that an authority in the file, in
-// PEM, has signed; and with names, only to those of them that have one of the names as common name. The file is read again when it
-// changes. The certificates mean nothing at other paths.
+// WithWebhookClients returns an Access that opens the webhooks to holders of a client certificate
+// only that an authority in the file, in PEM, has signed; and with names, only to those of them
+// that have one of the names as common name. The file is read again when it changes. The
+// certificates mean nothing at other paths.
 func (a Access) WithWebhookClients(file string, names []string) (Access, error) {
 	ca, err := dynamiccertificates.NewDynamicCAContentFromFile("webhook-client-ca", file)
 	if err != nil {

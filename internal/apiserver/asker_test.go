@@ -20,8 +20,8 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
-// TestWebhooksForKubeAPIServerOnly: with an authority for those who ask, nobody else does, and holding such a certificate gives no
-// right to anything else.
+// TestWebhooksForKubeAPIServerOnly: with an authority for those who ask, nobody else does, and
+// holding such a certificate gives no right to anything else.
 func TestWebhooksForKubeAPIServerOnly(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -65,7 +65,8 @@ func TestWebhooksForKubeAPIServerOnly(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					// A client that is asked for a certificate shows only one of an authority that the server names.
+					// A client that is asked for a certificate shows only one of an authority that
+					// the server names.
 					config.Certificates = []tls.Certificate{pair}
 				}
 				transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}

@@ -25,18 +25,21 @@ const (
 	// authorityName and servingName are what the files in the directory are called.
 	authorityName = "nephele-ca"
 	servingName   = "nephele-apiserver"
-	// renewalCheck is how often the end of the certificates' life is looked at, mountCheck how often a directory that somebody
-	// else fills is read.
+	// renewalCheck is how often the end of the certificates' life is looked at, mountCheck how
+	// often a directory that somebody else fills is read.
 	renewalCheck = time.Hour
 	mountCheck   = 5 * time.Second
-	// mountedCert, mountedKey and mountedCA are the files in such a directory, as in a Secret of type kubernetes.io/tls.
+	// mountedCert, mountedKey and mountedCA are the files in such a directory, as in a Secret of
+	// type kubernetes.io/tls.
 	mountedCert, mountedKey, mountedCA = "tls.crt", "tls.key", "ca.crt"
 )
 
-// Certificate is what a server proves itself with: a certificate of our own and the authority that has signed it, both kept in
-// a directory and renewed before they end, or those that somebody else keeps in a directory.
+// Certificate is what a server proves itself with: a certificate of our own and the authority that
+// has signed it, both kept in a directory and renewed before they end, or those that somebody else
+// keeps in a directory.
 type Certificate struct {
-	// profile says what the certificate is for; of one that somebody else makes, only the name is known.
+	// profile says what the certificate is for; of one that somebody else makes, only the name is
+	// known.
 	profile certs.Profile
 	clock   clock.WithTicker
 	every   time.Duration
@@ -48,8 +51,8 @@ type Certificate struct {
 	bundle []byte
 }
 
-// OpenCertificate makes sure that the directory, which nobody else may use, has a certificate for a server that is reached by the
-// given names and addresses.
+// OpenCertificate makes sure that the directory, which nobody else may use, has a certificate for a
+// server that is reached by the given names and addresses.
 func OpenCertificate(dir *certs.Store, names []string, ips []net.IP, clk clock.WithTicker) (*Certificate, error) {
 	profile := certs.Profile{CommonName: servingName, DNSNames: names, IPs: ips, Server: true}
 	c := &Certificate{profile: profile, clock: clk, every: renewalCheck, refresh: func() ([]byte, error) {
@@ -68,8 +71,9 @@ func OpenCertificate(dir *certs.Store, names []string, ips []net.IP, clk clock.W
 	return c, nil
 }
 
-// MountedCertificate uses the files tls.crt, tls.key and ca.crt of a directory that somebody else fills and renews, such as the mounted
-// Secret of a cert-manager Certificate. The certificate must be signed by an authority in ca.crt and be valid for name.
+// MountedCertificate uses the files tls.crt, tls.key and ca.crt of a directory that somebody else
+// fills and renews, such as the mounted Secret of a cert-manager Certificate. The certificate must
+// be signed by an authority in ca.crt and be valid for name.
 func MountedCertificate(dir, name string, clk clock.WithTicker) (*Certificate, error) {
 	c := &Certificate{profile: certs.Profile{DNSNames: []string{name}}, clock: clk, every: mountCheck, refresh: func() ([]byte, error) {
 		bundle, err := os.ReadFile(filepath.Join(dir, mountedCA))
@@ -158,8 +162,9 @@ func (c *Certificate) renew() error {
 	return nil
 }
 
-// keep renews until ctx ends. The server notices changed files by itself as well; failed tells about errors, which are tried
-// again. Files that do not belong together, because they are just being replaced, leave what is served as it is.
+// keep renews until ctx ends. The server notices changed files by itself as well; failed tells
+// about errors, which are tried again. Files that do not belong together, because they are just
+// being replaced, leave what is served as it is.
 func (c *Certificate) keep(ctx context.Context, failed func(error)) {
 	ticker := c.clock.NewTicker(c.every)
 	defer ticker.Stop()

@@ -50,8 +50,8 @@ func issue(t *testing.T, dir, name string) {
 	}
 }
 
-// TestMountedCertificate: a server serves with what somebody else has put into a directory, and with what he puts there later, and
-// tells that the authority is another one.
+// TestMountedCertificate: a server serves with what somebody else has put into a directory, and
+// with what he puts there later, and tells that the authority is another one.
 func TestMountedCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

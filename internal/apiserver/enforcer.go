@@ -22,9 +22,11 @@ type EnforcerAccess string
 
 // The choices.
 const (
-	// OwnKey: it may watch, and report for, the enforcers that it is or that a rule lets it act for, and no others.
+	// OwnKey: it may watch, and report for, the enforcers that it is or that a rule lets it act
+	// for, and no others.
 	OwnKey EnforcerAccess = "own-key"
-	// AnyKey: whoever may use the API may watch and report for all enforcers, as with an Antrea Controller.
+	// AnyKey: whoever may use the API may watch and report for all enforcers, as with an Antrea
+	// Controller.
 	AnyKey EnforcerAccess = "any"
 )
 
@@ -47,8 +49,8 @@ func (a *EnforcerAccess) Set(s string) error {
 	return nil
 }
 
-// What a rule allows that lets an identity act for an enforcer: the verb, and the resource of controlplane.antrea.io, whose
-// name is the key of the enforcer.
+// What a rule allows that lets an identity act for an enforcer: the verb, and the resource of
+// controlplane.antrea.io, whose name is the key of the enforcer.
 const (
 	VerbEnforce       = "enforce"
 	ResourceEnforcers = "enforcers"
@@ -65,8 +67,8 @@ type gate struct {
 	watches    *watches
 }
 
-// allow fails unless the caller may act for the enforcer with the key, or with an empty key for all of them. What is
-// forbidden, a resource and a name if there is one, is told in the error.
+// allow fails unless the caller may act for the enforcer with the key, or with an empty key for all
+// of them. What is forbidden, a resource and a name if there is one, is told in the error.
 func (g gate) allow(ctx context.Context, what schema.GroupResource, name, key string) error {
 	return g.counted(what, g.decide(ctx, what, name, key))
 }
@@ -125,8 +127,8 @@ func refusal(caller user.Info, key string) string {
 		caller.GetName(), key, rule)
 }
 
-// isNode reports whether the caller is the Node of that name, or a Pod on it: kube-apiserver vouches for where a Pod's
-// token is bound to.
+// isNode reports whether the caller is the Node of that name, or a Pod on it: kube-apiserver
+// vouches for where a Pod's token is bound to.
 func isNode(caller user.Info, node string) bool {
 	if bound := caller.GetExtra()[serviceaccount.NodeNameKey]; len(bound) == 1 && bound[0] == node {
 		return true
@@ -134,9 +136,9 @@ func isNode(caller user.Info, node string) bool {
 	return caller.GetName() == nodeUserPrefix+node && slices.Contains(caller.GetGroups(), user.NodesGroup)
 }
 
-// reporter returns the key of the enforcer that a report without a field for it is about, given by name. It fails unless the
-// caller may act for it. An agent of an ExternalNode gives the bare name of that: then it is the one in the namespace of
-// its service account.
+// reporter returns the key of the enforcer that a report without a field for it is about, given by
+// name. It fails unless the caller may act for it. An agent of an ExternalNode gives the bare name
+// of that: then it is the one in the namespace of its service account.
 func (g gate) reporter(ctx context.Context, what schema.GroupResource, name string) (string, error) {
 	err := g.decide(ctx, what, name, name)
 	if err == nil || !apierrors.IsForbidden(err) || strings.Contains(name, "/") {

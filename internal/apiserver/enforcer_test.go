@@ -27,7 +27,8 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// grants is an authorizer with state: everybody may use the API, and act for the enforcers that were granted to him.
+// grants is an authorizer with state: everybody may use the API, and act for the enforcers that
+// were granted to him.
 type grants struct {
 	mu sync.Mutex
 	// enforce lists by user "NAMESPACE|NAME", with "*" for every name.
@@ -54,7 +55,8 @@ func (g *grants) Authorize(_ context.Context, a authorizer.Attributes) (authoriz
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// people are the users of the matrix, by token, with the keys that they may act for; "" stands for all.
+// people are the users of the matrix, by token, with the keys that they may act for; "" stands for
+// all.
 var people = map[string]struct {
 	info user.DefaultInfo
 	keys []string
@@ -212,7 +214,8 @@ func (w *world) refusals(t *testing.T) map[string]float64 {
 	return out
 }
 
-// An agent of an ExternalNode names itself without namespace in statistics; it is taken for the one of its own namespace.
+// An agent of an ExternalNode names itself without namespace in statistics; it is taken for the one
+// of its own namespace.
 func TestBareNamesInStatistics(t *testing.T) {
 	t.Parallel()
 	w := newGuardedWorld(t, apiserver.OwnKey, granted())

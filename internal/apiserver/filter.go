@@ -54,7 +54,8 @@ func (f filter) wants(name string) bool {
 	return !f.nothing && (f.name == "" || f.name == name)
 }
 
-// resumeAt returns the position that a watch is to go on from, or "" if it is to begin with everything.
+// resumeAt returns the position that a watch is to go on from, or "" if it is to begin with
+// everything.
 func resumeAt(o *internalversion.ListOptions) (string, error) {
 	if o == nil || o.ResourceVersion == "" || o.ResourceVersion == "0" || (o.SendInitialEvents != nil && *o.SendInitialEvents) {
 		return "", nil
@@ -65,12 +66,14 @@ func resumeAt(o *internalversion.ListOptions) (string, error) {
 	return o.ResourceVersion, nil
 }
 
-// marksInitialEvents reports whether the client wants to be told which bookmark ends the objects that there were.
+// marksInitialEvents reports whether the client wants to be told which bookmark ends the objects
+// that there were.
 func marksInitialEvents(o *internalversion.ListOptions) bool {
 	return o != nil && o.AllowWatchBookmarks && o.SendInitialEvents != nil && *o.SendInitialEvents
 }
 
-// checkList refuses lists that cannot be served: pages, which are never handed out, and positions other than the present.
+// checkList refuses lists that cannot be served: pages, which are never handed out, and positions
+// other than the present.
 func checkList(o *internalversion.ListOptions, position string) error {
 	switch {
 	case o == nil:

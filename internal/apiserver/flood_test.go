@@ -21,7 +21,8 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 )
 
-// newHookServer starts a server that takes nobody for anything, with the webhooks of an empty cluster.
+// newHookServer starts a server that takes nobody for anything, with the webhooks of an empty
+// cluster.
 func newHookServer(t *testing.T) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -53,7 +54,8 @@ func repeated(element string, size int) string {
 	return "[" + strings.Repeat(element+",", n) + element + "]"
 }
 
-// post sends a body to a path as a stranger, and returns the status; 0 if the connection was broken off.
+// post sends a body to a path as a stranger, and returns the status; 0 if the connection was broken
+// off.
 func (w *world) post(ctx context.Context, c *http.Client, path string, body io.Reader) (int, string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+w.address+path, body)
 	if err != nil {
@@ -79,7 +81,8 @@ func stranger(t *testing.T) *http.Client {
 	return &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 }
 
-// peak calls f and returns by how many bytes the heap has grown meanwhile at most, garbage included.
+// peak calls f and returns by how many bytes the heap has grown meanwhile at most, garbage
+// included.
 func peak(f func()) int64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	read := func() int64 {
@@ -106,8 +109,9 @@ func peak(f func()) int64 {
 	return highest
 }
 
-// TestStrangersCannotUseUpMemory: many at once ask the webhooks with as much as they can, in every form that is expensive. What it
-// takes to serve them is bounded, and who comes after them is answered.
+// TestStrangersCannotUseUpMemory: many at once ask the webhooks with as much as they can, in every
+// form that is expensive. What it takes to serve them is bounded, and who comes after them is
+// answered.
 func TestStrangersCannotUseUpMemory(t *testing.T) {
 	const bound = 384 << 20
 	w := newHookServer(t)

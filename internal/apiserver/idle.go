@@ -17,7 +17,8 @@ import (
 // idlePosition is the position of lists that never change.
 const idlePosition = "1"
 
-// idle is a resource of which there are no objects: enforcers watch it, learn that it is empty, and wait.
+// idle is a resource of which there are no objects: enforcers watch it, learn that it is empty, and
+// wait.
 type idle struct {
 	resource
 	newList func() runtime.Object
@@ -111,7 +112,8 @@ func (s *silence) Stop() { s.cancel() }
 // ResultChan implements watch.Interface.
 func (s *silence) ResultChan() <-chan watch.Event { return s.out }
 
-// bundleStatuses takes what enforcers say about support bundles. As none is asked for, it keeps nothing.
+// bundleStatuses takes what enforcers say about support bundles. As none is asked for, it keeps
+// nothing.
 type bundleStatuses struct {
 	gate gate
 }

@@ -16,9 +16,10 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// Informers of client-go, of everything and of one key, have what a list returns, under churn, after connections broke and after a
-// restart of the server: of policies name, generation and resource version, of groups (whose changes come as patches, which they take
-// for the group) the names.
+// Informers of client-go, of everything and of one key, have what a list returns, under churn,
+// after connections broke and after a restart of the server: of policies name, generation and
+// resource version, of groups (whose changes come as patches, which they take for the group) the
+// names.
 func TestInformersStayInSync(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

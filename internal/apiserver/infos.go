@@ -23,19 +23,22 @@ import (
 )
 
 const (
-	// infoInterval is how often the controller tells of itself, infoRetry how soon again after a failure.
+	// infoInterval is how often the controller tells of itself, infoRetry how soon again after a
+	// failure.
 	infoInterval = time.Minute
 	infoRetry    = 5 * time.Second
 	// infoExpiry is how old a heartbeat may be that counts as a sign of life of another controller.
 	infoExpiry = 3 * infoInterval
-	// agentsInterval is how often the infos of agents are looked after, agentsSettle how soon after Nodes have come or gone.
+	// agentsInterval is how often the infos of agents are looked after, agentsSettle how soon after
+	// Nodes have come or gone.
 	agentsInterval = 10 * time.Minute
 	agentsSettle   = time.Second
 )
 
-// Infos keeps the kinds of crd.antrea.io by which controller and agents tell that they live: the one AntreaControllerInfo, unless
-// another controller keeps it, and an AntreaAgentInfo for the agent of each Node and ExternalNode, which may fill it in but not make it.
-// Where the kinds are not installed it does nothing but try again. All fields are required; use NewInfos.
+// Infos keeps the kinds of crd.antrea.io by which controller and agents tell that they live: the
+// one AntreaControllerInfo, unless another controller keeps it, and an AntreaAgentInfo for the
+// agent of each Node and ExternalNode, which may fill it in but not make it. Where the kinds are
+// not installed it does nothing but try again. All fields are required; use NewInfos.
 type Infos struct {
 	// Client reads Nodes and ExternalNodes, from a cache if it likes, and writes.
 	Client client.Client

@@ -14,7 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// What agents post, written down field by field from the description of the API: the wire here is made by nobody else's encoder.
+// What agents post, written down field by field from the description of the API: the wire here is
+// made by nobody else's encoder.
 
 // message is a protobuf message of the given fields.
 func message(fields ...[]byte) []byte {

@@ -14,7 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 )
 
-// latencies serves what Nodes measure of the way to other Nodes. A report takes the place of the one before.
+// latencies serves what Nodes measure of the way to other Nodes. A report takes the place of the
+// one before.
 type latencies struct {
 	*readings
 	book *stats.Book

@@ -18,19 +18,23 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// Limits bound what is held for callers at the same time, so that none of them, known or not, uses up the server. 0 means the default.
+// Limits bound what is held for callers at the same time, so that none of them, known or not, uses
+// up the server. 0 means the default.
 type Limits struct {
-	// Connections are all together, ConnectionsPerAddress those of one address; of IPv6 of one network of 64 bits. Those beyond are closed.
+	// Connections are all together, ConnectionsPerAddress those of one address; of IPv6 of one
+	// network of 64 bits. Those beyond are closed.
 	Connections, ConnectionsPerAddress int
-	// Requests and RequestsPerAddress are the requests that are being answered. A watch counts until it has begun.
+	// Requests and RequestsPerAddress are the requests that are being answered. A watch counts
+	// until it has begun.
 	Requests, RequestsPerAddress int
-	// WatchesPerKey are those of one kind with one enforcer key, WatchesPerClient those of all kinds of one identity: a user, and of the
-	// users of a ServiceAccount one Pod.
+	// WatchesPerKey are those of one kind with one enforcer key, WatchesPerClient those of all
+	// kinds of one identity: a user, and of the users of a ServiceAccount one Pod.
 	WatchesPerKey, WatchesPerClient int
 }
 
-// The defaults. An agent has one connection and five watches, one per kind; its former ones linger for a minute when its network fails.
-// Behind one address there may be many agents. An enforcer of cloud accounts has three watches for each of them.
+// The defaults. An agent has one connection and five watches, one per kind; its former ones linger
+// for a minute when its network fails. Behind one address there may be many agents. An enforcer of
+// cloud accounts has three watches for each of them.
 const (
 	DefaultConnections           = 10_000
 	DefaultConnectionsPerAddress = 500
@@ -40,7 +44,8 @@ const (
 	DefaultWatchesPerClient      = 2_000
 )
 
-// maxHeader is the size of the largest header of a request, in bytes: enough for somebody in a thousand groups.
+// maxHeader is the size of the largest header of a request, in bytes: enough for somebody in a
+// thousand groups.
 const maxHeader = 64 << 10
 
 // limitRetry is when to try again what was refused because there is too much of it.
@@ -72,8 +77,9 @@ func newTally[K comparable](most, mostEach int) *tally[K] {
 	return &tally[K]{most: most, mostEach: mostEach, each: map[K]int{}}
 }
 
-// enter counts one more, unless there are as many as may be: full says so, and each that they are all of this one. The function is to be
-// called when it is no longer held; further calls do nothing.
+// enter counts one more, unless there are as many as may be: full says so, and each that they are
+// all of this one. The function is to be called when it is no longer held; further calls do
+// nothing.
 func (t *tally[K]) enter(who K) (leave func(), full, each bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +101,8 @@ func (t *tally[K]) enter(who K) (leave func(), full, each bool) {
 	}), false, false
 }
 
-// origin is the address that a connection comes from, as far as one can be told from another: of IPv6 the network.
+// origin is the address that a connection comes from, as far as one can be told from another: of
+// IPv6 the network.
 func origin(address string) netip.Prefix {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -148,8 +155,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// bounded lets so many requests pass at a time, and none with a large header. Requests of the process itself do not count. It ends watches
-// that stall.
+// bounded lets so many requests pass at a time, and none with a large header. Requests of the
+// process itself do not count. It ends watches that stall.
 func bounded(next http.Handler, o Options) http.Handler {
 	held, m := newTally[netip.Prefix](o.Limits.Requests, o.Limits.RequestsPerAddress), o.Metrics
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -211,7 +218,8 @@ func newWatches(l Limits, own func(user.Info) bool, m *Metrics) *watches {
 	return &watches{newTally[watchKey](0, l.WatchesPerKey), newTally[string](0, l.WatchesPerClient), own, m}
 }
 
-// enter counts one more watch of a kind with an enforcer key, or fails if there are too many. The function is to be called when it ends.
+// enter counts one more watch of a kind with an enforcer key, or fails if there are too many. The
+// function is to be called when it ends.
 func (w *watches) enter(ctx context.Context, kind schema.GroupResource, key string) (leave func(), err error) {
 	leaveKey, leaveClient, full := func() {}, func() {}, false
 	if key != "" {
@@ -233,8 +241,8 @@ func (w *watches) refused(why string) error {
 	return apierrors.NewTooManyRequests(why+", which is as many as may be; end one first (one whose client is gone ends within a few minutes)", int(limitRetry/time.Second))
 }
 
-// identity tells clients apart: by the user and, as a ServiceAccount may be that of many Pods, by the Pod and the Node that
-// kube-apiserver vouches for.
+// identity tells clients apart: by the user and, as a ServiceAccount may be that of many Pods, by
+// the Pod and the Node that kube-apiserver vouches for.
 func identity(u user.Info) string {
 	parts := []string{u.GetName(), u.GetUID()}
 	for _, key := range []string{serviceaccount.PodNameKey, serviceaccount.PodUIDKey, serviceaccount.NodeNameKey} {

@@ -33,8 +33,8 @@ func limited(t *testing.T, access apiserver.Access, l apiserver.Limits) *world {
 	return w
 }
 
-// TestConnectionsAreCounted: an address that has as many connections as one may have gets no more, and gets one again for each
-// that ends, whether anything was ever sent over it or not.
+// TestConnectionsAreCounted: an address that has as many connections as one may have gets no more,
+// and gets one again for each that ends, whether anything was ever sent over it or not.
 func TestConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]apiserver.Limits{"of an address": {ConnectionsPerAddress: 8}, "of all": {Connections: 8}} {
@@ -97,8 +97,8 @@ func slowAccess(waiting *atomic.Int32, let <-chan struct{}) apiserver.Access {
 	return a
 }
 
-// TestRequestsAreCounted: while many requests of one address wait to be recognized, watches among them, further ones are sent away at
-// once. A watch that has begun does not count.
+// TestRequestsAreCounted: while many requests of one address wait to be recognized, watches among
+// them, further ones are sent away at once. A watch that has begun does not count.
 func TestRequestsAreCounted(t *testing.T) {
 	t.Parallel()
 	var waiting atomic.Int32
@@ -166,8 +166,8 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// TestStrangersCostNoQuestions: kube-apiserver is not asked what somebody may do who does not say who he is. What he may see of health is
-// one word.
+// TestStrangersCostNoQuestions: kube-apiserver is not asked what somebody may do who does not say
+// who he is. What he may see of health is one word.
 func TestStrangersCostNoQuestions(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -216,7 +216,8 @@ func TestStrangersCostNoQuestions(t *testing.T) {
 	}
 }
 
-// callersAccess takes the bearer token for the name of the user, with the Pod after a slash, and lets everybody do everything.
+// callersAccess takes the bearer token for the name of the user, with the Pod after a slash, and
+// lets everybody do everything.
 func callersAccess() apiserver.Access {
 	a := tokenAccess()
 	a.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
@@ -234,8 +235,8 @@ func callersAccess() apiserver.Access {
 	return a
 }
 
-// TestWatchesAreCounted: of one kind and one key there are as many watches as are needed, and of one client. One more is refused in
-// words; the place of one that ends is free.
+// TestWatchesAreCounted: of one kind and one key there are as many watches as are needed, and of
+// one client. One more is refused in words; the place of one that ends is free.
 func TestWatchesAreCounted(t *testing.T) {
 	t.Parallel()
 	w := limited(t, callersAccess(), apiserver.Limits{WatchesPerKey: 3, WatchesPerClient: 7})

@@ -21,12 +21,12 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// EnforcerUser is the name of the enforcers that run in the process of the server. They enforce for any key, and need no
-// account of the cluster. The name alone gives nobody any right.
+// EnforcerUser is the name of the enforcers that run in the process of the server. They enforce for
+// any key, and need no account of the cluster. The name alone gives nobody any right.
 const EnforcerUser = "system:nephele:enforcer"
 
-// Closed returns an Access that lets nobody in, but to health. It is for a server that only serves its own process; see
-// WithEnforcer.
+// Closed returns an Access that lets nobody in, but to health. It is for a server that only serves
+// its own process; see WithEnforcer.
 func Closed() (Access, error) {
 	health, err := path.NewAuthorizer(healthPaths)
 	if err != nil {
@@ -38,8 +38,9 @@ func Closed() (Access, error) {
 	return Access{Authenticator: nobody, Authorizer: health}, nil
 }
 
-// WithEnforcer returns an Access that takes the bearer of the token for EnforcerUser as well. He may read and watch all computed
-// objects and report on policies, and nothing else. The token must be a secret that never leaves the process.
+// WithEnforcer returns an Access that takes the bearer of the token for EnforcerUser as well. He
+// may read and watch all computed objects and report on policies, and nothing else. The token must
+// be a secret that never leaves the process.
 func (a Access) WithEnforcer(token string) Access {
 	// The uid tells the enforcer from somebody whom the cluster lets call himself by the same name.
 	self := &user.DefaultInfo{Name: EnforcerUser, UID: rand.Text(), Groups: []string{user.AllAuthenticated}}
@@ -78,8 +79,9 @@ func enforces(r authorizer.Attributes) bool {
 	return false
 }
 
-// EnforcerConfig returns how the bearer of the token reaches the server on this machine. It is to be asked anew for every
-// connection, because the authority in it changes. The certificate must be valid for name.
+// EnforcerConfig returns how the bearer of the token reaches the server on this machine. It is to
+// be asked anew for every connection, because the authority in it changes. The certificate must be
+// valid for name.
 func (s *Server) EnforcerConfig(token, name string) *rest.Config {
 	address := *s.Listener.Addr().(*net.TCPAddr)
 	switch {

@@ -15,7 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// The enforcers of a server's process watch and report for every key, and do nothing else; nobody else gets in by their name.
+// The enforcers of a server's process watch and report for every key, and do nothing else; nobody
+// else gets in by their name.
 func TestEnforcersOfTheProcess(t *testing.T) {
 	t.Parallel()
 	closed, err := apiserver.Closed()

@@ -13,8 +13,9 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// Metrics counts what a server and its store do. It is a prometheus.Collector. What k8s.io/apiserver counts by itself, requests and
-// their duration among others, is at the path /metrics of the server, for those who may read it. All methods work on nil.
+// Metrics counts what a server and its store do. It is a prometheus.Collector. What
+// k8s.io/apiserver counts by itself, requests and their duration among others, is at the path
+// /metrics of the server, for those who may read it. All methods work on nil.
 type Metrics struct {
 	store     *watchstore.Store
 	watchers  *prometheus.Desc
@@ -27,7 +28,8 @@ type Metrics struct {
 	reviews   *prometheus.CounterVec
 }
 
-// NewMetrics returns metrics of a store and of the server that serves it, not registered anywhere yet.
+// NewMetrics returns metrics of a store and of the server that serves it, not registered anywhere
+// yet.
 func NewMetrics(store *watchstore.Store) *Metrics {
 	resource := []string{"resource"}
 	return &Metrics{

@@ -17,7 +17,8 @@ type noReports struct{}
 
 func (noReports) Report(context.Context, *v1beta2.NetworkPolicyStatus) error { return nil }
 
-// TestMetrics looks at what is counted before and after the store opens, of one watch and of one that is cut off.
+// TestMetrics looks at what is counted before and after the store opens, of one watch and of one
+// that is cut off.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	store := watchstore.New(watchstore.Options{MaxPending: 1})

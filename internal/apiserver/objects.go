@@ -72,7 +72,8 @@ func (o *objects) NewList() runtime.Object {
 // Destroy implements rest.Storage.
 func (o *objects) Destroy() {}
 
-// NamespaceScoped implements rest.Scoper: computed objects have no namespace, also those of policies that have one.
+// NamespaceScoped implements rest.Scoper: computed objects have no namespace, also those of
+// policies that have one.
 func (o *objects) NamespaceScoped() bool { return false }
 
 // GetSingularName implements rest.SingularNameProvider.
@@ -132,7 +133,8 @@ func chosen[T any](f filter, found []runtime.Object) []T {
 	return items
 }
 
-// private copies the outermost struct of an object that the store shares, because encoding it writes its kind into it.
+// private copies the outermost struct of an object that the store shares, because encoding it
+// writes its kind into it.
 func private(object runtime.Object) runtime.Object {
 	switch x := object.(type) {
 	case *v1beta2.NetworkPolicy:

@@ -15,7 +15,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// describe returns what describes the kinds of a scheme that are ours, and those of Kubernetes that they are made of.
+// describe returns what describes the kinds of a scheme that are ours, and those of Kubernetes that
+// they are made of.
 func describe(kinds *runtime.Scheme) common.GetOpenAPIDefinitions {
 	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := apiextensions.GetOpenAPIDefinitions(ref)
@@ -35,7 +36,8 @@ type describer struct {
 	all map[string]common.OpenAPIDefinition
 }
 
-// define describes a struct of ours, and those that its fields hold, and returns the name of its definition.
+// define describes a struct of ours, and those that its fields hold, and returns the name of its
+// definition.
 func (d describer) define(typ reflect.Type) string {
 	name := util.GetCanonicalTypeName(reflect.Zero(typ).Interface())
 	if _, known := d.all[name]; known || !isOwn(typ) {

@@ -21,18 +21,21 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// Queries answers questions about what is computed. Errors are watchstore.ErrNotReady before anything is.
+// Queries answers questions about what is computed. Errors are watchstore.ErrNotReady before
+// anything is.
 type Queries interface {
-	// GroupMembers returns a page of a Group, or without namespace of a ClusterGroup; nil if there is none.
+	// GroupMembers returns a page of a Group, or without namespace of a ClusterGroup; nil if there
+	// is none.
 	GroupMembers(ctx context.Context, name types.NamespacedName, page v1beta2.PaginationGetOptions) (*v1beta2.GroupMembers, error)
-	// GroupsOf returns the groups of a Pod, or if there is none of the name, of an ExternalEntity; false if there is neither.
+	// GroupsOf returns the groups of a Pod, or if there is none of the name, of an ExternalEntity;
+	// false if there is neither.
 	GroupsOf(ctx context.Context, name types.NamespacedName) ([]v1beta2.GroupReference, bool, error)
 	// GroupsOfAddress returns the groups that an address is in.
 	GroupsOfAddress(ctx context.Context, a netip.Addr) ([]v1beta2.GroupReference, error)
 	// Endpoint returns what concerns a Pod; nil if there is none.
 	Endpoint(ctx context.Context, name types.NamespacedName) (*v1beta2.Endpoint, error)
-	// EvaluatePods returns the rule that decides between two Pods; nil if none does. An error that is an UnknownPod names one
-	// that does not exist.
+	// EvaluatePods returns the rule that decides between two Pods; nil if none does. An error that
+	// is an UnknownPod names one that does not exist.
 	EvaluatePods(ctx context.Context, source, destination types.NamespacedName) (*v1beta2.NetworkPolicyEvaluationResponse, error)
 	// Computed returns how much is computed.
 	Computed(ctx context.Context) (policies, addressGroups, appliedToGroups int, err error)
@@ -226,7 +229,8 @@ func podName(field string, e v1beta2.Entity) (types.NamespacedName, error) {
 // featureGatesPath is where antctl asks for feature gates.
 const featureGatesPath = "/featuregates"
 
-// serveFeatureGates answers GET /featuregates: there are none, which antctl prints as a table without rows.
+// serveFeatureGates answers GET /featuregates: there are none, which antctl prints as a table
+// without rows.
 func serveFeatureGates(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)

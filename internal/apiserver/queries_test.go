@@ -26,7 +26,8 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// answers knows one Group, one ClusterGroup with a hundred Pods, the Pod n/p and a rule between n/p and n/q.
+// answers knows one Group, one ClusterGroup with a hundred Pods, the Pod n/p and a rule between n/p
+// and n/q.
 type answers struct {
 	ready bool
 }
@@ -156,7 +157,10 @@ func TestQueriesThatAreRefused(t *testing.T) {
 	w, a := newFullWorld(t)
 	c := w.client(t, "agent", runtime.ContentTypeJSON)
 	evaluate := func(body string) *rest.Request {
-		return c.Post().Resource("networkpolicyevaluation").SetHeader("Content-Type", runtime.ContentTypeJSON).Body([]byte(`{"kind":"NetworkPolicyEvaluation","apiVersion":"controlplane.antrea.io/v1beta2"` + body + `}`))
+		return c.Post().
+			Resource("networkpolicyevaluation").
+			SetHeader("Content-Type", runtime.ContentTypeJSON).
+			Body([]byte(`{"kind":"NetworkPolicyEvaluation","apiVersion":"controlplane.antrea.io/v1beta2"` + body + `}`))
 	}
 	page := func(k, v string) *rest.Request {
 		return c.Get().Namespace("n").Resource("groupmembers").Name("g").Param(k, v)
@@ -404,7 +408,9 @@ func TestTables(t *testing.T) {
 	counters := v1beta2.TrafficStats{Packets: 2, Bytes: 300, Sessions: 1}
 	summary := &v1beta2.NodeStatsSummary{
 		NetworkPolicies: []v1beta2.NetworkPolicyStats{{NetworkPolicy: v1beta2.NetworkPolicyReference{UID: "1"}, TrafficStats: counters}},
-		Multicast:       []v1beta2.MulticastGroupInfo{{Group: "225.1.1.1", Pods: []v1beta2.PodReference{{Namespace: "n", Name: "a"}, {Namespace: "n", Name: "b"}, {Namespace: "n", Name: "c"}, {Namespace: "n", Name: "d"}}}},
+		Multicast: []v1beta2.MulticastGroupInfo{
+			{Group: "225.1.1.1", Pods: []v1beta2.PodReference{{Namespace: "n", Name: "a"}, {Namespace: "n", Name: "b"}, {Namespace: "n", Name: "c"}, {Namespace: "n", Name: "d"}}},
+		},
 	}
 	w.book.Add("n1", summary, anyPolicy{})
 	c, s := w.client(t, "agent", ""), w.statsClient(t, "agent", "")

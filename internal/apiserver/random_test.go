@@ -11,8 +11,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-// TestRandomWorldsOverTheWire has the engine compute random histories of a world: the stream of patches that a client of any key replays
-// comes to what a list returns, through breaks of its connections.
+// TestRandomWorldsOverTheWire has the engine compute random histories of a world: the stream of
+// patches that a client of any key replays comes to what a list returns, through breaks of its
+// connections.
 func TestRandomWorldsOverTheWire(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

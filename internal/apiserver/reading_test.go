@@ -20,8 +20,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-// TestExplainedAsEnforced holds what explain says against what the agent that is responsible for an end makes of the objects that it
-// has been sent, as patches and by its own span, in random worlds: the outcome, the deciding rule and what was passed on the way.
+// TestExplainedAsEnforced holds what explain says against what the agent that is responsible for an
+// end makes of the objects that it has been sent, as patches and by its own span, in random worlds:
+// the outcome, the deciding rule and what was passed on the way.
 func TestExplainedAsEnforced(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -75,9 +76,9 @@ func TestExplainedAsEnforced(t *testing.T) {
 	}
 }
 
-// stays reports whether an agent lets the packet through before it looks at any rule: what an end sends to itself does not even reach
-// the agent, unless it takes the way through a Service, from which it only comes back; and to the Pods of its Node everything may come
-// that the Node sends.
+// stays reports whether an agent lets the packet through before it looks at any rule: what an end
+// sends to itself does not even reach the agent, unless it takes the way through a Service, from
+// which it only comes back; and to the Pods of its Node everything may come that the Node sends.
 func stays(f policy.Flow, d policy.Direction, agent string) bool {
 	none := policy.EntityRef{}
 	toItself := f.Source.Addr == f.Destination.Addr
@@ -115,7 +116,8 @@ func hostOf(e policy.Entity) string {
 	return e.Host
 }
 
-// endsOf are all ends that packets can have, in a fixed order. Pods in the network of their Node are that Node.
+// endsOf are all ends that packets can have, in a fixed order. Pods in the network of their Node
+// are that Node.
 func endsOf(w *policytest.World) []policy.Endpoint {
 	out := []policy.Endpoint{{Addr: netip.MustParseAddr("10.0.0.4")}, {Addr: netip.MustParseAddr("192.0.2.1")}, {Addr: netip.MustParseAddr("2001:db8::9")}}
 	for _, e := range w.Entities {
@@ -147,8 +149,8 @@ func drawFlow(r *rand.Rand, ends []policy.Endpoint) policy.Flow {
 	}
 }
 
-// reading is what may become of a flow in one direction: the outcomes in sorted order and, if nothing is uncertain about the rules, which
-// one decides and which were passed.
+// reading is what may become of a flow in one direction: the outcomes in sorted order and, if
+// nothing is uncertain about the rules, which one decides and which were passed.
 type reading struct {
 	outcomes  []string
 	by        string
@@ -180,7 +182,8 @@ func readingOf(d policy.Decision) reading {
 	return out
 }
 
-// flows is what an agent installs for one workload and direction: three tables of rules, each in order.
+// flows is what an agent installs for one workload and direction: three tables of rules, each in
+// order.
 type flows struct {
 	tables   [3][]flowRule
 	isolated bool
@@ -194,7 +197,8 @@ type flowRule struct {
 	hit, may bool
 }
 
-// read is an evaluator of its own: of the objects that one agent has, by addresses and member references alone.
+// read is an evaluator of its own: of the objects that one agent has, by addresses and member
+// references alone.
 func read(t *testing.T, has enforcer.Computed, f policy.Flow, d policy.Direction) reading {
 	p := packet{flow: f, local: f.Destination, remote: f.Source, direction: v1beta2.DirectionIn, has: has}
 	if d == policy.Egress {
@@ -322,7 +326,8 @@ func (p *packet) appliedTo(groups []string) []v1beta2.GroupMember {
 	return out
 }
 
-// matches says whether the rule matches for sure, and whether it may, depending on a name or Service.
+// matches says whether the rule matches for sure, and whether it may, depending on a name or
+// Service.
 func (p *packet) matches(t *testing.T, r *v1beta2.NetworkPolicyRule, applied []v1beta2.GroupMember) (hit, may bool) {
 	peer := r.From
 	if p.direction == v1beta2.DirectionOut {
@@ -354,7 +359,8 @@ func (p *packet) matches(t *testing.T, r *v1beta2.NetworkPolicyRule, applied []v
 		return false, false
 	}
 	may = len(peer.FQDNs) > 0
-	// What load balancing does not look at was not sent to a Service. Of what was, the agent knows to which one.
+	// What load balancing does not look at was not sent to a Service. Of what was, the agent knows
+	// to which one.
 	balanced := p.flow.Protocol == policy.TCP || p.flow.Protocol == policy.UDP || p.flow.Protocol == policy.SCTP
 	switch sentTo := p.flow.Service; {
 	case p.flow.Direct || !balanced:

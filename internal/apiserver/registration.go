@@ -24,10 +24,12 @@ import (
 )
 
 const (
-	// registrationCheck is how often a registration is looked after, registrationRetry how soon after a failure.
+	// registrationCheck is how often a registration is looked after, registrationRetry how soon
+	// after a failure.
 	registrationCheck = 30 * time.Second
 	registrationRetry = time.Second
-	// availabilityCheck is how often kube-apiserver is asked whether it reaches the API, until it does.
+	// availabilityCheck is how often kube-apiserver is asked whether it reaches the API, until it
+	// does.
 	availabilityCheck = 50 * time.Millisecond
 	// managedBy marks the objects that a registration has made.
 	managedBy, managedByUs = "app.kubernetes.io/managed-by", "nephele"
@@ -35,11 +37,13 @@ const (
 	priority = 100
 )
 
-// Registration makes kube-apiserver forward the API group to a server, and ask it about what is to be stored: it keeps the webhook
-// configurations, the APIServices and the ConfigMap for agents with the current CA bundle, and for a server outside the cluster network
-// the Service that leads to it. An object of the same name that somebody else has made, such as an Antrea Controller, is left alone, which is
-// an error. In a cluster the objects are there before, from config/, so that it needs no right to make or delete any: it makes what
-// is missing where it may, and deletes nothing. All fields are required but Local, Hooks, Changed, Registered and Logger.
+// Registration makes kube-apiserver forward the API group to a server, and ask it about what is to
+// be stored: it keeps the webhook configurations, the APIServices and the ConfigMap for agents with
+// the current CA bundle, and for a server outside the cluster network the Service that leads to it.
+// An object of the same name that somebody else has made, such as an Antrea Controller, is left
+// alone, which is an error. In a cluster the objects are there before, from config/, so that it
+// needs no right to make or delete any: it makes what is missing where it may, and deletes nothing.
+// All fields are required but Local, Hooks, Changed, Registered and Logger.
 type Registration struct {
 	// Client is one that RegistrationClient returns.
 	Client client.Client
@@ -47,15 +51,17 @@ type Registration struct {
 	Service types.NamespacedName
 	// Port of the Service.
 	Port int32
-	// Local says that server and kube-apiserver run on one machine: the Service is made, and stands for localhost.
+	// Local says that server and kube-apiserver run on one machine: the Service is made, and stands
+	// for localhost.
 	Local bool
 	// CABundle returns the present bundle; Changed says that it has changed.
 	CABundle func() []byte
 	Changed  <-chan struct{}
-	// Hooks are the webhooks of the server; without any, webhook configurations of ours are removed.
+	// Hooks are the webhooks of the server; without any, webhook configurations of ours are
+	// removed.
 	Hooks []webhook.Hook
-	// Registered is called once, when everything has been registered and kube-apiserver reaches the API, or when something will
-	// not be registered because it is somebody else's.
+	// Registered is called once, when everything has been registered and kube-apiserver reaches the
+	// API, or when something will not be registered because it is somebody else's.
 	Registered func()
 	Clock      clock.WithTicker
 	Logger     logr.Logger
@@ -117,8 +123,8 @@ func (r *Registration) Start(ctx context.Context) error {
 // errForeign is why an object is not registered that somebody else has made.
 var errForeign = errors.New("somebody else's")
 
-// ensure brings everything up to date. The webhooks come first: as long as they lead nowhere, what they are about cannot be
-// written by anybody. It reports whether kube-apiserver reaches the API.
+// ensure brings everything up to date. The webhooks come first: as long as they lead nowhere, what
+// they are about cannot be written by anybody. It reports whether kube-apiserver reaches the API.
 func (r *Registration) ensure(ctx context.Context) (available bool, err error) {
 	bundle := r.CABundle()
 	hooksErr := r.ensureWebhooks(ctx, bundle)
@@ -182,8 +188,8 @@ func (r *Registration) meta(name types.NamespacedName) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Labels: map[string]string{managedBy: managedByUs}}
 }
 
-// keep makes an object, or brings it up to date: adapt changes the present one to what it should be, and reports whether it
-// was so already.
+// keep makes an object, or brings it up to date: adapt changes the present one to what it should
+// be, and reports whether it was so already.
 func (r *Registration) keep(ctx context.Context, want, present client.Object, adapt func() bool) error {
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(want), present)
 	switch {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// caConfigMap and caKey are where Antrea Agents look for the CA bundle of the server that they connect to, in the Namespace of its
-// Service. They watch it, so that a new bundle reaches them.
+// caConfigMap and caKey are where Antrea Agents look for the CA bundle of the server that they
+// connect to, in the Namespace of its Service. They watch it, so that a new bundle reaches them.
 const (
 	caConfigMap = "antrea-ca"
 	caKey       = "ca.crt"

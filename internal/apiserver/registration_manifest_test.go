@@ -42,7 +42,8 @@ func registered(r *Registration) []client.Object {
 	return append(out, &corev1.ConfigMap{ObjectMeta: r.caMeta()})
 }
 
-// TestManifestOfTheRegistration: config/ has the objects that the controller keeps, as it wants them, but for the bundle.
+// TestManifestOfTheRegistration: config/ has the objects that the controller keeps, as it wants
+// them, but for the bundle.
 func TestManifestOfTheRegistration(t *testing.T) {
 	r := inCluster(t, "")
 	var want bytes.Buffer
@@ -92,7 +93,8 @@ func manifest(t *testing.T, gvk schema.GroupVersionKind, o client.Object) []byte
 	return out
 }
 
-// restricted lets a Registration do what its ClusterRole lets it: nothing is made, and nothing deleted.
+// restricted lets a Registration do what its ClusterRole lets it: nothing is made, and nothing
+// deleted.
 func restricted(t *testing.T, r *Registration) {
 	no := func(verb string, o client.Object) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "objects"}, o.GetName(), errors.New("no right to "+verb))
@@ -108,8 +110,9 @@ func restricted(t *testing.T, r *Registration) {
 	})
 }
 
-// TestRegistrationNeedsNoRightToMake: with the manifest applied, the controller puts its bundle in and the webhooks out without the right
-// to make or delete anything. Without the manifest it says what to do.
+// TestRegistrationNeedsNoRightToMake: with the manifest applied, the controller puts its bundle in
+// and the webhooks out without the right to make or delete anything. Without the manifest it says
+// what to do.
 func TestRegistrationNeedsNoRightToMake(t *testing.T) {
 	t.Parallel()
 	r := inCluster(t, "first", registered(inCluster(t, ""))...)

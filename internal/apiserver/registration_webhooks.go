@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// mutatingName and validatingName are the names that the webhook configurations have with an Antrea Controller as well:
-	// where both are installed, only the first is asked.
+	// mutatingName and validatingName are the names that the webhook configurations have with an
+	// Antrea Controller as well: where both are installed, only the first is asked.
 	mutatingName, validatingName = "crdmutator.antrea.io", "crdvalidator.antrea.io"
 )
 
-// webhookLabels are the labels of the webhook configurations, besides our own. An Antrea Controller gives its CA bundle to
-// what is served by "antrea-controller", so this is not.
+// webhookLabels are the labels of the webhook configurations, besides our own. An Antrea Controller
+// gives its CA bundle to what is served by "antrea-controller", so this is not.
 var webhookLabels = map[string]string{"app": "antrea", "served-by": "nephele-controller"}
 
-// ensureWebhooks brings the webhook configurations up to date. They fail closed: while nobody answers, what they are about is
-// not changed.
+// ensureWebhooks brings the webhook configurations up to date. They fail closed: while nobody
+// answers, what they are about is not changed.
 func (r *Registration) ensureWebhooks(ctx context.Context, bundle []byte) error {
 	if len(r.Hooks) == 0 {
 		return r.emptyWebhooks(ctx)
@@ -65,8 +65,9 @@ func (r *Registration) configurations(bundle []byte) (*admissionregistrationv1.M
 	return mutating, validating
 }
 
-// emptyWebhooks takes the webhooks out of the configurations that the manifest or a former process of ours has left: nobody would
-// answer. The configurations stay, since to delete them is nobody's right but the administrator's.
+// emptyWebhooks takes the webhooks out of the configurations that the manifest or a former process
+// of ours has left: nobody would answer. The configurations stay, since to delete them is nobody's
+// right but the administrator's.
 func (r *Registration) emptyWebhooks(ctx context.Context) error {
 	var mutating admissionregistrationv1.MutatingWebhookConfiguration
 	var validating admissionregistrationv1.ValidatingWebhookConfiguration
@@ -82,7 +83,8 @@ func (r *Registration) emptyWebhooks(ctx context.Context) error {
 	)
 }
 
-// empty changes an object of ours, if it is there, by a function that reports whether there was something to change.
+// empty changes an object of ours, if it is there, by a function that reports whether there was
+// something to change.
 func (r *Registration) empty(ctx context.Context, name string, o client.Object, clear func() bool) error {
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, o)
 	if err == nil && o.GetLabels()[managedBy] == managedByUs && clear() {

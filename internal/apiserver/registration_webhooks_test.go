@@ -187,7 +187,8 @@ func TestWebhooksAreKept(t *testing.T) {
 	}
 }
 
-// TestForeignWebhooks: the webhooks of an Antrea Controller stay, everything else is registered, and nobody waits for them.
+// TestForeignWebhooks: the webhooks of an Antrea Controller stay, everything else is registered,
+// and nobody waits for them.
 func TestForeignWebhooks(t *testing.T) {
 	t.Parallel()
 	r := newRegistration(t, &admissionregistrationv1.ValidatingWebhookConfiguration{

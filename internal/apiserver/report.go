@@ -13,7 +13,8 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// Reports takes what enforcers say about policies. It must not keep the value. A policy that is not known is no error.
+// Reports takes what enforcers say about policies. It must not keep the value. A policy that is not
+// known is no error.
 type Reports interface {
 	Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error
 }

@@ -41,7 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// largeNamespaces is a world of n Namespaces of 1,000 Pods on the given number of nodes, 101 policies each.
+// largeNamespaces is a world of n Namespaces of 1,000 Pods on the given number of nodes, 101
+// policies each.
 func largeNamespaces(n, nodes int) (objects []policytest.Object, pods []policy.Entity) {
 	objects = policytest.LargeNamespaces(n).Objects
 	for i, o := range objects {
@@ -70,7 +71,8 @@ func relabel(e *policy.Engine, pods []policy.Entity, random *rand.Rand) watchsto
 	return convert.Delta(e.Commit())
 }
 
-// TestNodesFollowLabels: every node of a small world has what a list returns, after it began and after labels changed.
+// TestNodesFollowLabels: every node of a small world has what a list returns, after it began and
+// after labels changed.
 func TestNodesFollowLabels(t *testing.T) {
 	const nodes = 20
 	w := serve(t, watchstore.New(watchstore.Options{}), "127.0.0.1:0")
@@ -95,10 +97,12 @@ func TestNodesFollowLabels(t *testing.T) {
 	}
 }
 
-// BenchmarkNodes has 2,000 nodes watch the three kinds over protobuf and TLS, each by a connection of its own (Connections) or
-// all over as few as HTTP/2 makes (Shared), in the world LargeNamespaces. It measures how long all take to connect, how long from
-// the start of the computation until all have everything, and how long a changed label takes to all it concerns. The clients, a
-// process of their own on the same machine, only tell frames apart; their share of the processor time is reported.
+// BenchmarkNodes has 2,000 nodes watch the three kinds over protobuf and TLS, each by a connection
+// of its own (Connections) or all over as few as HTTP/2 makes (Shared), in the world
+// LargeNamespaces. It measures how long all take to connect, how long from the start of the
+// computation until all have everything, and how long a changed label takes to all it concerns. The
+// clients, a process of their own on the same machine, only tell frames apart; their share of the
+// processor time is reported.
 func BenchmarkNodes(b *testing.B) {
 	for _, mode := range []string{"Connections", "Shared"} {
 		b.Run(mode, func(b *testing.B) {
@@ -173,7 +177,8 @@ func processorTime() time.Duration {
 // crowdMode is the variable that makes this program the clients: it says how they connect.
 const crowdMode = "NEPHELE_TEST_CROWD"
 
-// crowdProcess is the process of the clients. It is asked by a line on its input and answers with a number.
+// crowdProcess is the process of the clients. It is asked by a line on its input and answers with a
+// number.
 type crowdProcess struct {
 	b   *testing.B
 	cmd *exec.Cmd
@@ -228,7 +233,8 @@ type clients struct {
 	failed                     error
 }
 
-// crowd is the process of the clients. in says where the server is, and then asks; it ends with its input.
+// crowd is the process of the clients. in says where the server is, and then asks; it ends with its
+// input.
 func crowd(mode string, in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	var address string
@@ -250,7 +256,8 @@ func crowd(mode string, in io.Reader, out io.Writer) error {
 	c.arrived.L = &c.mu
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// Some at a time, as the connections of a real cluster do not all begin in the same microsecond.
+	// Some at a time, as the connections of a real cluster do not all begin in the same
+	// microsecond.
 	begin := make(chan struct{}, 64)
 	for i := range nodes {
 		t := shared

@@ -38,7 +38,8 @@ func apiVersions() []schema.GroupVersion {
 	return slices.SortedFunc(maps.Keys(apis()), func(a, b schema.GroupVersion) int { return strings.Compare(a.Group, b.Group) })
 }
 
-// isOwn tells the types of the API groups from those of Kubernetes that stand in their versions as well.
+// isOwn tells the types of the API groups from those of Kubernetes that stand in their versions as
+// well.
 func isOwn(typ reflect.Type) bool {
 	return typ.PkgPath() == reflect.TypeFor[v1beta2.NetworkPolicy]().PkgPath() ||
 		typ.PkgPath() == reflect.TypeFor[v1alpha1.NetworkPolicyStats]().PkgPath() ||
@@ -63,8 +64,8 @@ func externalScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// servingScheme is externalScheme with what a server needs beyond it: the field selectors, and an internal version. That
-// consists of the same Go types, so no conversion ever copies anything.
+// servingScheme is externalScheme with what a server needs beyond it: the field selectors, and an
+// internal version. That consists of the same Go types, so no conversion ever copies anything.
 func servingScheme() (*runtime.Scheme, error) {
 	s, err := externalScheme()
 	if err != nil {

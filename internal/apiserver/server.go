@@ -33,14 +33,15 @@ import (
 )
 
 const (
-	// watchLife is how long a watch lasts at least, unless the client sets a limit; at most it is twice that.
+	// watchLife is how long a watch lasts at least, unless the client sets a limit; at most it is
+	// twice that.
 	watchLife = 2 * time.Hour
 	// stopGrace bounds how long requests and watches may delay the end.
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Version, Pod, Service, Node, Webhooks, Metrics, Limits, Stall and
-// Logger are required.
+// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Version, Pod,
+// Service, Node, Webhooks, Metrics, Limits, Stall and Logger are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
 	Listener net.Listener
@@ -58,19 +59,22 @@ type Options struct {
 	Statistics *stats.Book
 	// Enforcers says whom callers may act for; empty means OwnKey.
 	Enforcers EnforcerAccess
-	// Version of the controller, the Pod and the Node that it runs in, and the Service that leads to it, for those who ask for them.
+	// Version of the controller, the Pod and the Node that it runs in, and the Service that leads
+	// to it, for those who ask for them.
 	Version      string
 	Pod, Service types.NamespacedName
 	Node         string
-	// Webhooks serve paths beside the API: to everybody, as kube-apiserver asks without proving who it is unless it is told to, or to
-	// those whom Access.AsksWebhooks recognizes. Who asks may learn from them which tiers and groups there are, and nothing else; they
-	// change nothing. It may be empty.
+	// Webhooks serve paths beside the API: to everybody, as kube-apiserver asks without proving who
+	// it is unless it is told to, or to those whom Access.AsksWebhooks recognizes. Who asks may
+	// learn from them which tiers and groups there are, and nothing else; they change nothing. It
+	// may be empty.
 	Webhooks map[string]http.Handler
 	// Metrics are those of Store; they may be nil.
 	Metrics *Metrics
 	// Limits bound what is held for callers.
 	Limits Limits
-	// Stall is how long a client of a watch may take to receive what was written before it is cut off; 0 means a minute.
+	// Stall is how long a client of a watch may take to receive what was written before it is cut
+	// off; 0 means a minute.
 	Stall  time.Duration
 	Logger logr.Logger
 }
@@ -81,8 +85,8 @@ type Server struct {
 	generic *server.GenericAPIServer
 }
 
-// asked returns the authorizer of the API with the paths of the webhooks open. The cluster is not asked about somebody who has not said
-// who he is: he may look at health, and nothing else.
+// asked returns the authorizer of the API with the paths of the webhooks open. The cluster is not
+// asked about somebody who has not said who he is: he may look at health, and nothing else.
 func asked(o Options) (authorizer.Authorizer, error) {
 	paths, err := path.NewAuthorizer(slices.Sorted(maps.Keys(o.Webhooks)))
 	if err != nil {
@@ -103,8 +107,9 @@ func asked(o Options) (authorizer.Authorizer, error) {
 	return union.New(open, strangers, o.Access.Authorizer), nil
 }
 
-// askers returns the authenticator of the API. Where everybody may ask the webhooks, a certificate that we cannot verify is no reason to refuse
-// somebody there: kube-apiserver shows one to every webhook if it is told to, and who has signed it is between it and others.
+// askers returns the authenticator of the API. Where everybody may ask the webhooks, a certificate
+// that we cannot verify is no reason to refuse somebody there: kube-apiserver shows one to every
+// webhook if it is told to, and who has signed it is between it and others.
 func (o Options) askers() authenticator.Request {
 	if o.Access.AsksWebhooks != nil {
 		return o.Access.Authenticator
@@ -163,7 +168,14 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 	}
 	c := server.NewConfig(codecs)
 	c.SecureServing = &server.SecureServingInfo{
-		Listener: &countingListener{o.Listener, newTally[netip.Prefix](o.Limits.Connections, o.Limits.ConnectionsPerAddress), o.Metrics}, Cert: o.Certificate.pair, ClientCA: o.Access.ClientCA, MinTLSVersion: tls.VersionTLS12,
+		Listener: &countingListener{
+			o.Listener,
+			newTally[netip.Prefix](o.Limits.Connections, o.Limits.ConnectionsPerAddress),
+			o.Metrics,
+		},
+		Cert:          o.Certificate.pair,
+		ClientCA:      o.Access.ClientCA,
+		MinTLSVersion: tls.VersionTLS12,
 	}
 	c.ExternalAddress = o.Listener.Addr().String()
 	c.Authentication.Authenticator = o.askers()

@@ -77,7 +77,8 @@ func (b *reportBook) all() []v1beta2.NetworkPolicyStatus {
 	return b.seen
 }
 
-// tokenAccess takes the bearer token for the name of the user: "agent" may do everything, others nothing.
+// tokenAccess takes the bearer token for the name of the user: "agent" may do everything, others
+// nothing.
 func tokenAccess() apiserver.Access {
 	return apiserver.Access{
 		Authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
@@ -142,8 +143,10 @@ func (w *world) start(t testing.TB, address string) {
 	w.ca = cert.CABundle()
 	l := listen(t, address)
 	w.address = l.Addr().String()
-	s, err := apiserver.New(apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Limits: w.limits, Webhooks: w.webhooks,
-		Enforcers: w.enforcers, Queries: w.queries, Statistics: w.book, Version: "v1", Metrics: w.metrics})
+	s, err := apiserver.New(
+		apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Limits: w.limits, Webhooks: w.webhooks,
+			Enforcers: w.enforcers, Queries: w.queries, Statistics: w.book, Version: "v1", Metrics: w.metrics},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +273,8 @@ func gone(name string) watchstore.PolicyChange {
 	return c
 }
 
-// fill publishes a policy with its groups for nodes a and b: Pod 1 is on a, Pod 2 on b, Pod 3 is a peer.
+// fill publishes a policy with its groups for nodes a and b: Pod 1 is on a, Pod 2 on b, Pod 3 is a
+// peer.
 func (w *world) fill() {
 	w.store.Publish(watchstore.Changes{
 		AddressGroups:   []watchstore.GroupChange{{Name: "ag", UID: "ag", Added: []*watchstore.Member{pod(3, "")}, SpanAdded: []string{"a", "b"}}},

@@ -8,9 +8,10 @@ import (
 // defaultStall is Options.Stall when that is 0.
 const defaultStall = time.Minute
 
-// stallWriter ends a watch whose client has not taken what was written for longer than stall: the connection with HTTP/1,
-// the one stream with HTTP/2. Without that a client that does not read would hold its place until the watch times out. It gives every
-// write its time. A deadline on each would do the same, but HTTP/2 makes a timer and a message of each, and of each that is lifted.
+// stallWriter ends a watch whose client has not taken what was written for longer than stall: the
+// connection with HTTP/1, the one stream with HTTP/2. Without that a client that does not read
+// would hold its place until the watch times out. It gives every write its time. A deadline on each
+// would do the same, but HTTP/2 makes a timer and a message of each, and of each that is lifted.
 type stallWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -46,5 +47,6 @@ func (w *stallWriter) Flush() {
 	_ = w.control.Flush()
 }
 
-// cut makes the write that is under way fail, and all later ones. A connection that knows no deadlines does without.
+// cut makes the write that is under way fail, and all later ones. A connection that knows no
+// deadlines does without.
 func (w *stallWriter) cut() { _ = w.control.SetWriteDeadline(time.Now()) }

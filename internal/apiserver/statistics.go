@@ -51,8 +51,8 @@ type given struct {
 	access EnforcerAccess
 }
 
-// Concerns implements stats.Computed. Where anybody may act for any enforcer, so may they say anything: agents of ExternalNodes give
-// a name there that is not their key.
+// Concerns implements stats.Computed. Where anybody may act for any enforcer, so may they say
+// anything: agents of ExternalNodes give a name there that is not their key.
 func (g given) Concerns(key string, policy types.UID) bool {
 	return g.access == AnyKey || g.store.Concerns(watchstore.NetworkPolicies, string(policy), key)
 }
@@ -152,7 +152,8 @@ func (r *readings) ConvertToTable(ctx context.Context, object, options runtime.O
 // column is one column of a table.
 type column struct{ name, typ, format, description string }
 
-// tabler returns a conversion to tables with the given columns; cells returns the values of one object.
+// tabler returns a conversion to tables with the given columns; cells returns the values of one
+// object.
 func tabler(columns []column, cells func(o runtime.Object) []any) func(context.Context, runtime.Object, runtime.Object) (*metav1.Table, error) {
 	return func(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
 		table := &metav1.Table{}
@@ -182,8 +183,8 @@ func trafficCells(m metav1.Object, t v1alpha1.TrafficStats) []any {
 	return []any{m.GetName(), t.Sessions, t.Packets, t.Bytes, m.GetCreationTimestamp().UTC().Format(time.RFC3339)}
 }
 
-// newPolicyStatistics serves the counters of one kind of policy. object turns counters into what is served; table is left to
-// the caller.
+// newPolicyStatistics serves the counters of one kind of policy. object turns counters into what is
+// served; table is left to the caller.
 func newPolicyStatistics(b *stats.Book, kind v1beta2.NetworkPolicyType, r resource, list func() runtime.Object, object func(stats.Counters) runtime.Object) *readings {
 	return &readings{
 		resource: r, newList: list,

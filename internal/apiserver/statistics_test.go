@@ -81,7 +81,8 @@ func TestStatisticsOfManyEnforcers(t *testing.T) {
 	}
 }
 
-// spans publishes policies named by number, with the rule r, and k, which concern the Nodes n0 and so on.
+// spans publishes policies named by number, with the rule r, and k, which concern the Nodes n0 and
+// so on.
 func (w *world) spans(policies, nodes int) {
 	var keys []string
 	for n := range nodes {

@@ -11,8 +11,9 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// ahead is how many events are taken from the store before the client has received them: enough to fill network packets,
-// few enough that most of what a slow client has not seen yet is still merged in the store.
+// ahead is how many events are taken from the store before the client has received them: enough to
+// fill network packets, few enough that most of what a slow client has not seen yet is still merged
+// in the store.
 const ahead = 32
 
 // stream passes the events of one watch of the store on to the server.
@@ -24,8 +25,8 @@ type stream struct {
 	ended   func()
 }
 
-// startStream begins to pass on what source delivers. It ends when ctx ends, when it is stopped, or when the store cuts the
-// receiver off; then the channel is closed and ended is called.
+// startStream begins to pass on what source delivers. It ends when ctx ends, when it is stopped, or
+// when the store cuts the receiver off; then the channel is closed and ended is called.
 func startStream(ctx context.Context, source *watchstore.Watcher, f filter, mark bool, m *Metrics, ended func()) *stream {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stream{source: source, metrics: m, out: make(chan watch.Event, ahead), cancel: cancel, ended: ended}
@@ -83,7 +84,8 @@ func outgoing(e *watchstore.Event, f filter, mark bool) (watch.Event, bool) {
 	return watch.Event{Type: e.Type, Object: &encodedOnce{e.Object, e.Frames}}, true
 }
 
-// encodedOnce is an object that many clients are sent: it is encoded once for each kind of event and media type.
+// encodedOnce is an object that many clients are sent: it is encoded once for each kind of event
+// and media type.
 type encodedOnce struct {
 	runtime.Object
 	frames *watchstore.Frames

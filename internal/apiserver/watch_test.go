@@ -118,7 +118,8 @@ func TestBookmarkMarksTheEndOfWhatThereWas(t *testing.T) {
 	}
 }
 
-// A watch goes on from a list or a bookmark if nothing has happened since; from anywhere else it is refused.
+// A watch goes on from a list or a bookmark if nothing has happened since; from anywhere else it is
+// refused.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -180,8 +181,8 @@ func TestBytesOfAWatch(t *testing.T) {
 	w.store.Publish(watchstore.Changes{AddressGroups: []watchstore.GroupChange{{Name: "g1", UID: "g1", Added: []*watchstore.Member{{
 		GroupMember: v1beta2.GroupMember{Pod: &v1beta2.PodReference{Name: "p", Namespace: "n"}, IPs: []v1beta2.IPAddress{v1beta2.IPAddress(net.ParseIP("10.0.0.1"))}},
 	}}}}})
-	// The resource version is one byte here ("6"), which lengthens four nested messages by one; otherwise this is the frame recorded
-	// from an Antrea Controller.
+	// The resource version is one byte here ("6"), which lengthens four nested messages by one;
+	// otherwise this is the frame recorded from an Antrea Controller.
 	const want = "000000800a084d4f44494649454412740a726b3873000a330a1e636f6e74726f6c706c616e652e616e747265612e696f2f7631626574613212114164647265737347726f75705061746368" +
 		"12330a150a02673112001a0022002a02673132013638004200121a0a060a017012016e1a1000000000000000000000ffff0a0000011a002200"
 	if got := frame(); got != want {
@@ -263,7 +264,8 @@ func (c *churn) step(generation int64) watchstore.Changes {
 	return watchstore.Changes{Policies: []watchstore.PolicyChange{p}}
 }
 
-// Agents stay in sync while objects come, change and go, while connections break anywhere, and through restarts of the server.
+// Agents stay in sync while objects come, change and go, while connections break anywhere, and
+// through restarts of the server.
 func TestAgentsStayInSync(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -348,7 +350,8 @@ func TestSlowWatcherDelaysNobody(t *testing.T) {
 			t.Fatalf("got %v", e)
 		}
 	}
-	// The server closes the connection although nobody reads: then it no longer takes what is written.
+	// The server closes the connection although nobody reads: then it no longer takes what is
+	// written.
 	eventually(t, "the connection is closed", func() error {
 		if _, err := conn.NetConn().Write([]byte{0}); err == nil {
 			return errors.New("it is open")

@@ -20,8 +20,9 @@ import (
 // dialLimit bounds the wait for a server on this machine.
 const dialLimit = 2 * time.Second
 
-// Withdraw deletes what a Registration with Local has left whose server does not run any more. Otherwise kube-apiserver would go on
-// asking that server whenever somebody writes a policy, and refuse. It is for those who do not serve the API themselves.
+// Withdraw deletes what a Registration with Local has left whose server does not run any more.
+// Otherwise kube-apiserver would go on asking that server whenever somebody writes a policy, and
+// refuse. It is for those who do not serve the API themselves.
 func Withdraw(ctx context.Context, c client.Client) error {
 	ours := client.MatchingLabels{managedBy: managedByUs}
 	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
@@ -75,7 +76,8 @@ func Withdraw(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// leadsNowhere reports whether nobody answers at a URL; one that is not given is none of this machine.
+// leadsNowhere reports whether nobody answers at a URL; one that is not given is none of this
+// machine.
 func leadsNowhere(ctx context.Context, at *string) bool {
 	if at == nil {
 		return false

@@ -24,7 +24,11 @@ func TestAccessFlags(t *testing.T) {
 		{"--max-objects=0", "--max-objects 0: want at least 1"},
 	} {
 		for _, command := range []string{"controller", "plan"} {
-			kubeconfig := file(t, "kubeconfig", "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n")
+			kubeconfig := file(
+				t,
+				"kubeconfig",
+				"apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n",
+			)
 			r := nephele(t, "", command, "--kubeconfig", kubeconfig, c.flag)
 			if r.code != ExitBadInput || !strings.Contains(r.err, c.want) || r.stdout != "" {
 				t.Errorf("%s %s: exit %d, %s%s; want %s", command, c.flag, r.code, r.stdout, r.err, c.want)

@@ -14,8 +14,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
 
-// offlineAdmission is what the webhooks do, for manifests. Tiers and groups are held against those that come before them, as if
-// the manifests were applied in their order; policies may be in tiers that come later.
+// offlineAdmission is what the webhooks do, for manifests. Tiers and groups are held against those
+// that come before them, as if the manifests were applied in their order; policies may be in tiers
+// that come later.
 type offlineAdmission struct {
 	// known are the priorities of the tiers that policies may name, by name.
 	known map[string]int32
@@ -50,8 +51,9 @@ func newAdmission(set *manifest.Set, given []*v1beta1.Tier) *offlineAdmission {
 	return a
 }
 
-// refusal returns why an object would be refused, or nil: what is against its form by the schema (422), what is against the rules that the
-// webhooks share by these (400), and then whatever else the schema finds.
+// refusal returns why an object would be refused, or nil: what is against its form by the schema
+// (422), what is against the rules that the webhooks share by these (400), and then whatever else
+// the schema finds.
 func (a *offlineAdmission) refusal(d *manifest.Document) *manifest.Refusal {
 	code, errs := a.findings(d)
 	if len(errs) == 0 {

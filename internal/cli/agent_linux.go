@@ -74,14 +74,25 @@ func (f *agentFlags) register(flags *pflag.FlagSet) {
 
 // registerHost adds the flags that are needed without a server as well.
 func (f *agentFlags) registerHost(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.resolvers, "resolver", nil, "address of a resolver that the host asks, besides those that its configuration names; may be repeated. Answers of others tell nothing about names in policies")
-	flags.StringVar(&f.config, "config", "", "YAML file that says what flags say, by the names externalNode, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, keepEstablished, logFile, logFormat; flags that are given count before it")
+	flags.StringArrayVar(
+		&f.resolvers,
+		"resolver",
+		nil,
+		"address of a resolver that the host asks, besides those that its configuration names; may be repeated. Answers of others tell nothing about names in policies",
+	)
+	flags.StringVar(
+		&f.config,
+		"config",
+		"",
+		"YAML file that says what flags say, by the names externalNode, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, keepEstablished, logFile, logFormat; flags that are given count before it",
+	)
 	flags.StringVar(&f.node, "external-node", "", "the ExternalNode that this host is: NAMESPACE/NAME")
 	flags.StringVar(&f.stateDir, "state-dir", defaultAgentState, "directory for what was enforced last")
 	flags.StringArrayVar(&f.failsafe, "failsafe", nil, `flow that no policy can cut, such as "in tcp 22 10.0.0.0/8"; may be repeated`)
 }
 
-// policies returns the configuration for the server of computed policies. It is read anew each time, because credentials are replaced.
+// policies returns the configuration for the server of computed policies. It is read anew each
+// time, because credentials are replaced.
 func (f *agentFlags) policies() (*rest.Config, error) {
 	if f.server == "" {
 		return f.cluster.config()
@@ -124,7 +135,8 @@ func (f *agentFlags) servers() ([]string, error) {
 	return out, errors.Join(errs...)
 }
 
-// findResolvers returns the resolvers of the host: those of its configuration, also where a resolver on the host asks them.
+// findResolvers returns the resolvers of the host: those of its configuration, also where a
+// resolver on the host asks them.
 func (f *agentFlags) findResolvers() ([]netip.Addr, error) {
 	var out []netip.Addr
 	for _, text := range f.resolvers {
@@ -253,7 +265,8 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	return errors.Join(errs...)
 }
 
-// learnNames learns the addresses of names until ctx ends. Policies are enforced also where that fails.
+// learnNames learns the addresses of names until ctx ends. Policies are enforced also where that
+// fails.
 func learnNames(ctx context.Context, n *agent.Names, log logr.Logger) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -284,7 +297,8 @@ func (f *agentFlags) packetLog() (*agent.PacketLog, error) {
 	return &agent.PacketLog{Host: f.node, Format: format, Out: out, Clock: clock.RealClock{}}, nil
 }
 
-// writeLog receives and writes what is logged until ctx ends. Policies are enforced also where that fails.
+// writeLog receives and writes what is logged until ctx ends. Policies are enforced also where that
+// fails.
 func writeLog(ctx context.Context, l *agent.PacketLog, log logr.Logger) {
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -22,7 +22,8 @@ type agentConfig struct {
 	LogFormat        string   `json:"logFormat,omitempty"`
 }
 
-// readConfig takes from the file what no flag says. What a command has no flag for does not concern it.
+// readConfig takes from the file what no flag says. What a command has no flag for does not concern
+// it.
 func (f *agentFlags) readConfig(flags *pflag.FlagSet) error {
 	if f.config == "" {
 		return nil

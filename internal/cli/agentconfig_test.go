@@ -60,8 +60,8 @@ func TestAgentConfig(t *testing.T) {
 	}
 }
 
-// TestUnits: what the units of the package for hosts start is a command with these flags, and the folders that it writes are those that
-// they leave writable.
+// TestUnits: what the units of the package for hosts start is a command with these flags, and the
+// folders that it writes are those that they leave writable.
 func TestUnits(t *testing.T) {
 	for unit, use := range map[string]string{"nephele-agent.service": "agent", "nephele-agent-boot.service": "load"} {
 		text, err := os.ReadFile("../../packaging/agent/" + unit)

@@ -19,11 +19,17 @@ type AntreaFlags struct {
 
 // Register adds the flags to a command.
 func (f *AntreaFlags) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "antrea-kubeconfig", "", "take the computed policies from the Antrea Controller that this kubeconfig file leads to, instead of computing them here")
+	flags.StringVar(
+		&f.kubeconfig,
+		"antrea-kubeconfig",
+		"",
+		"take the computed policies from the Antrea Controller that this kubeconfig file leads to, instead of computing them here",
+	)
 	flags.BoolVar(&f.aggregated, "antrea", false, "the same through the cluster's own API server, where an Antrea Controller has registered its API")
 }
 
-// Config returns controller.Options.Antrea for the cluster that the controller works on; nil if the policies are computed here.
+// Config returns controller.Options.Antrea for the cluster that the controller works on; nil if the
+// policies are computed here.
 func (f *AntreaFlags) Config(cluster *rest.Config) (func() (*rest.Config, error), error) {
 	switch {
 	case f.kubeconfig != "" && f.aggregated:

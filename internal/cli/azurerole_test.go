@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestAzureRole: the command prints the published role without flags, the same actions at the places that it is told, and refuses every flag that cannot be.
+// TestAzureRole: the command prints the published role without flags, the same actions at the
+// places that it is told, and refuses every flag that cannot be.
 func TestAzureRole(t *testing.T) {
 	want, err := os.ReadFile("../../config/azure/role.json")
 	if err != nil {

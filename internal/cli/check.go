@@ -133,8 +133,17 @@ func preflightOptions(ctx context.Context, cfg *rest.Config, rights string, acce
 			return nil, err
 		}
 		spec := a.Spec.AWSConfig
-		p, err := open(inventory.AccountConfig{Account: cloud.AccountKey(a.Namespace, a.Name), Owner: a.Status.CloudAccountID, Cloud: row.Kind,
-			Regions: spec.Region, Endpoint: spec.Endpoint, Quotas: spec.Quotas, Secret: spec.SecretRef.Namespace + "/" + spec.SecretRef.Name, SecretKey: spec.SecretRef.Key, SecretValue: credentials})
+		p, err := open(inventory.AccountConfig{
+			Account:     cloud.AccountKey(a.Namespace, a.Name),
+			Owner:       a.Status.CloudAccountID,
+			Cloud:       row.Kind,
+			Regions:     spec.Region,
+			Endpoint:    spec.Endpoint,
+			Quotas:      spec.Quotas,
+			Secret:      spec.SecretRef.Namespace + "/" + spec.SecretRef.Name,
+			SecretKey:   spec.SecretRef.Key,
+			SecretValue: credentials,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -46,7 +46,8 @@ func names(list func(ctx context.Context, c client.Reader) ([]string, error)) co
 	}
 }
 
-// matching are the names that begin as what is typed, which may be a list of which only the last is unfinished.
+// matching are the names that begin as what is typed, which may be a list of which only the last is
+// unfinished.
 func matching(all []string, typed string) []string {
 	done, last := "", typed
 	if at := strings.LastIndexByte(typed, ','); at >= 0 {
@@ -103,7 +104,8 @@ func policyNames(ctx context.Context, c client.Reader) ([]string, error) {
 	return out, err
 }
 
-// completeValues makes the shell offer names from the cluster where commands below root ask for them.
+// completeValues makes the shell offer names from the cluster where commands below root ask for
+// them.
 func completeValues(root *cobra.Command) {
 	flags := map[string]completion{"account": names(accountNames), "from": names(vmNames), "to": names(vmNames), "vm": names(vmNames), "for-policies": names(policyNames)}
 	for _, cmd := range root.Commands() {
@@ -123,14 +125,15 @@ func completeValues(root *cobra.Command) {
 	}
 }
 
-// pluginName is the name under which kubectl runs this binary as "kubectl nephele", and completerName that under which it asks for completions.
+// pluginName is the name under which kubectl runs this binary as "kubectl nephele", and
+// completerName that under which it asks for completions.
 const (
 	pluginName    = "kubectl-nephele"
 	completerName = "kubectl_complete-nephele"
 )
 
-// calledBy fits the command line to how the binary was called: as a plugin of kubectl it names itself so, and as the completer of the plugin it
-// completes.
+// calledBy fits the command line to how the binary was called: as a plugin of kubectl it names
+// itself so, and as the completer of the plugin it completes.
 func calledBy(program string, root *cobra.Command, args []string) []string {
 	switch filepath.Base(program) {
 	case pluginName:

@@ -16,7 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/controller"
 )
 
-// TestCompletion: names come from the cluster, a list is completed at its end, and what would do something to a terminal is not offered.
+// TestCompletion: names come from the cluster, a list is completed at its end, and what would do
+// something to a terminal is not offered.
 func TestCompletion(t *testing.T) {
 	scheme, err := controller.Scheme()
 	if err != nil {
@@ -48,7 +49,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestPlugin: the links are made once, and under their names the binary speaks as a plugin of kubectl does.
+// TestPlugin: the links are made once, and under their names the binary speaks as a plugin of
+// kubectl does.
 func TestPlugin(t *testing.T) {
 	dir, binary := t.TempDir(), filepath.Join(t.TempDir(), "nephele")
 	var out bytes.Buffer

@@ -24,9 +24,10 @@ func ambient() string {
 	return out.String()
 }
 
-// TestComputeRecordedCases holds the whole output, spans and refusals included, against the recorded answers. What the
-// recorded cluster's schema removed without a word is removed from the input first; the engine's tests hold the answers
-// without that crutch, and the reading of `namespaces` peers with appliedTo.group, in which we depart.
+// TestComputeRecordedCases holds the whole output, spans and refusals included, against the
+// recorded answers. What the recorded cluster's schema removed without a word is removed from the
+// input first; the engine's tests hold the answers without that crutch, and the reading of
+// `namespaces` peers with appliedTo.group, in which we depart.
 func TestComputeRecordedCases(t *testing.T) {
 	dirs, err := os.ReadDir(recordedCases)
 	if err != nil {
@@ -78,8 +79,8 @@ func readFile(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// recordedInput reads the input of a case without what the recorded cluster's schema removed. It reports whether a rule
-// with `namespaces` peers is applied to a group.
+// recordedInput reads the input of a case without what the recorded cluster's schema removed. It
+// reports whether a rule with `namespaces` peers is applied to a group.
 func recordedInput(t *testing.T, path string) (string, bool) {
 	t.Helper()
 	var out []string
@@ -112,8 +113,8 @@ func maps(o map[string]any, field string) []map[string]any {
 	return out
 }
 
-// decodeOutput reads an output; what is not fixed is left out: the words of refusals, and the order of the copies of a
-// rule that differ in their Namespace only.
+// decodeOutput reads an output; what is not fixed is left out: the words of refusals, and the order
+// of the copies of a rule that differ in their Namespace only.
 func decodeOutput(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var out map[string]any
@@ -283,8 +284,14 @@ func TestManifestForms(t *testing.T) {
 		}
 	}
 	write("a.yaml", twoVMs)
-	write("b.json", "{\n\t\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n\t\t{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {\"name\": \"other\"}}\n\t]\n}\n")
-	write("c.yml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\n---\n# nothing\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: x}\n---\napiVersion: crd.antrea.io/v1beta1\nkind: Traceflow\nmetadata: {name: t}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: unheard}\n")
+	write(
+		"b.json",
+		"{\n\t\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n\t\t{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {\"name\": \"other\"}}\n\t]\n}\n",
+	)
+	write(
+		"c.yml",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\n---\n# nothing\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: x}\n---\napiVersion: crd.antrea.io/v1beta1\nkind: Traceflow\nmetadata: {name: t}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: unheard}\n",
+	)
 	write("README.md", "not a manifest")
 	r := nephele(t, "", "policy", "compute", "-f", dir)
 	if r.code != ExitDone {
@@ -299,8 +306,14 @@ func TestManifestForms(t *testing.T) {
 
 // TestRefusedObjectsAreLeftOut: the rest is computed and printed all the same.
 func TestRefusedObjectsAreLeftOut(t *testing.T) {
-	r := nephele(t, twoVMs+"---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: bad, namespace: vms}\nspec: {priority: 0.5, appliedTo: [{podSelector: {}}]}\n",
-		"policy", "compute", "-f", "-")
+	r := nephele(
+		t,
+		twoVMs+"---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: bad, namespace: vms}\nspec: {priority: 0.5, appliedTo: [{podSelector: {}}]}\n",
+		"policy",
+		"compute",
+		"-f",
+		"-",
+	)
 	o := decodeOutput(t, r.stdout)
 	rejected := maps(o, "rejected")
 	if r.code != ExitBadInput || len(maps(o, "networkpolicies")) != 1 || len(rejected) != 1 || rejected[0]["code"] != 422.0 || rejected[0]["name"] != "bad" {
@@ -308,7 +321,8 @@ func TestRefusedObjectsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestTiersAndGroupsAreAdmitted: tiers and groups are held against those before them, with the words and the code of the webhooks.
+// TestTiersAndGroupsAreAdmitted: tiers and groups are held against those before them, with the
+// words and the code of the webhooks.
 func TestTiersAndGroupsAreAdmitted(t *testing.T) {
 	tier := func(name, priority string) string {
 		return "---\n{apiVersion: crd.antrea.io/v1beta1, kind: Tier, metadata: {name: " + name + "}, spec: {priority: " + priority + "}}\n"

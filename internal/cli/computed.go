@@ -14,8 +14,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/manifest"
 )
 
-// computedOutput is what `policy compute` prints: the computed objects in a form for comparison. Addresses are text,
-// lists are sorted, groups have no metadata but their name and policies have none.
+// computedOutput is what `policy compute` prints: the computed objects in a form for comparison.
+// Addresses are text, lists are sorted, groups have no metadata but their name and policies have
+// none.
 type computedOutput struct {
 	AddressGroups   []computedGroup         `json:"addressgroups"`
 	AppliedToGroups []computedGroup         `json:"appliedtogroups"`
@@ -188,7 +189,8 @@ func sourceOf(p *v1beta2.NetworkPolicy) v1beta2.NetworkPolicyReference {
 	return v1beta2.NetworkPolicyReference{Type: p.SourceRef.Type, Namespace: p.SourceRef.Namespace, Name: p.SourceRef.Name}
 }
 
-// compareSources orders by name, then namespaced policies by namespace before cluster-wide ones, then by type.
+// compareSources orders by name, then namespaced policies by namespace before cluster-wide ones,
+// then by type.
 func compareSources(a, b v1beta2.NetworkPolicyReference) int {
 	wide := func(r v1beta2.NetworkPolicyReference) int {
 		if r.Namespace == "" {
@@ -255,7 +257,8 @@ func outputPeer(p v1beta2.NetworkPolicyPeer) computedPeer {
 	return out
 }
 
-// inOrder returns names sorted: what is printed is compared, and enforcers get them as the policy is written.
+// inOrder returns names sorted: what is printed is compared, and enforcers get them as the policy
+// is written.
 func inOrder(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
 func outputNet(n v1beta2.IPNet) computedNet {

@@ -69,10 +69,20 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	}
 	f := cmd.Flags()
 	cluster.register(f)
-	f.StringVar(&o.MetricsAddress, "metrics", "127.0.0.1:8080", "HOST:PORT for Prometheus metrics, over TLS and for those who may get /metrics unless it is a loopback address; 0 for none")
+	f.StringVar(
+		&o.MetricsAddress,
+		"metrics",
+		"127.0.0.1:8080",
+		"HOST:PORT for Prometheus metrics, over TLS and for those who may get /metrics unless it is a loopback address; 0 for none",
+	)
 	f.StringVar(&o.HealthAddress, "health", "", "HOST:PORT for /healthz and /readyz, which anybody may ask; empty for none")
 	registerLease(f, &o.Lease)
-	f.StringVar(&api.Address, "api", "", "HOST:PORT to serve the computed policies on, to agents, and the admission webhooks; empty for none. Service "+controller.APINamespace+"/"+controller.APIService+" must lead there")
+	f.StringVar(
+		&api.Address,
+		"api",
+		"",
+		"HOST:PORT to serve the computed policies on, to agents, and the admission webhooks; empty for none. Service "+controller.APINamespace+"/"+controller.APIService+" must lead there",
+	)
 	f.StringVar(&api.CertDir, "api-cert-dir", "", "directory that keeps the certificate of --api; created if missing")
 	f.BoolVar(&api.WithoutWebhooks, "without-webhooks", false, "do not register the admission webhooks that --api serves, and remove those registered before")
 	f.StringVar(&api.TLSDir, "api-tls-dir", "", "directory with tls.crt, tls.key and ca.crt for --api, which somebody else (cert-manager) keeps current")

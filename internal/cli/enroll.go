@@ -127,7 +127,8 @@ func writePrivate(path string, content []byte) error {
 	return nil
 }
 
-// renewToken renews the token of an enrolled host in its kubeconfig, if it is due. A kubeconfig with other credentials is left alone.
+// renewToken renews the token of an enrolled host in its kubeconfig, if it is due. A kubeconfig
+// with other credentials is left alone.
 func renewToken(ctx context.Context, path string, now time.Time) (renewed bool, err error) {
 	file, err := clientcmd.LoadFromFile(path)
 	if err != nil {

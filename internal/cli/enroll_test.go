@@ -25,14 +25,18 @@ func tokenOf(account string, issued time.Time, life time.Duration) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
-// TestRenewToken renews tokens of hosts when it is time, in their kubeconfig, and leaves all else alone.
+// TestRenewToken renews tokens of hosts when it is time, in their kubeconfig, and leaves all else
+// alone.
 func TestRenewToken(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	asked, refuse := 0, false
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if strings.HasSuffix(r.URL.Path, "/api/v1") {
-			fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"serviceaccounts","kind":"ServiceAccount","namespaced":true},{"name":"serviceaccounts/token","kind":"TokenRequest","group":"authentication.k8s.io","version":"v1","namespaced":true}]}`)
+			fmt.Fprint(
+				w,
+				`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"serviceaccounts","kind":"ServiceAccount","namespaced":true},{"name":"serviceaccounts/token","kind":"TokenRequest","group":"authentication.k8s.io","version":"v1","namespaced":true}]}`,
+			)
 			return
 		}
 		if !strings.HasSuffix(r.URL.Path, "/serviceaccounts/nephele-agent-web/token") {

@@ -8,7 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 )
 
-// readACLs reads the network ACLs of an account. They need a right of their own that nothing else needs: what cannot be read is noted.
+// readACLs reads the network ACLs of an account. They need a right of their own that nothing else
+// needs: what cannot be read is noted.
 func (o *observedAccount) readACLs(ctx context.Context) {
 	reader, able := o.provider.(cloud.ACLReader)
 	if !able {

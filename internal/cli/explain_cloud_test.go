@@ -9,7 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 )
 
-// guarded has a VM of an account with failsafe flows, which a policy isolates, and one that no policy selects.
+// guarded has a VM of an account with failsafe flows, which a policy isolates, and one that no
+// policy selects.
 const guarded = `
 apiVersion: v1
 kind: Namespace
@@ -57,7 +58,8 @@ spec:
   - {name: nothing, action: Drop}
 `
 
-// TestExplainFailsafe: what an account always allows, policies do not deny, in its direction, for its ports and addresses, where any applies.
+// TestExplainFailsafe: what an account always allows, policies do not deny, in its direction, for
+// its ports and addresses, where any applies.
 func TestExplainFailsafe(t *testing.T) {
 	manifests := fmt.Sprintf(guarded, "", "", "")
 	for question, want := range map[string]string{
@@ -77,7 +79,8 @@ func TestExplainFailsafe(t *testing.T) {
 	}
 }
 
-// TestExplainModes: in a mode in which policies are not enforced, they do not decide, but what they would decide is told.
+// TestExplainModes: in a mode in which policies are not enforced, they do not decide, but what they
+// would decide is told.
 func TestExplainModes(t *testing.T) {
 	const byVM, bySelector = ", annotations: {nephele.io/break-glass: fire}", ", annotations: {nephele.io/break-glass: smoke}"
 	for _, c := range []struct{ selector, vm, status, want string }{

@@ -142,7 +142,8 @@ spec: {podSelector: {}, policyTypes: [Ingress, Egress]}
 	ownNode = "ingress Allow: it comes from the Pod's own Node, which is always let in"
 )
 
-// TestExplainNodes: what applies to a Node holds for it, for its addresses and for the Pods in its network.
+// TestExplainNodes: what applies to a Node holds for it, for its addresses and for the Pods in its
+// network.
 func TestExplainNodes(t *testing.T) {
 	answer(t, map[string]ask{
 		"from the Node":        {sealed, "--from node/n2 --to a/web --port 80", ExitNo, []string{"Node n2 -> Pod a/web, TCP port 80: Drop", edgeOut}},

@@ -95,7 +95,12 @@ func TestExplainICMP(t *testing.T) {
 
 func TestExplainIGMP(t *testing.T) {
 	answer(t, map[string]ask{
-		"query":            {pings, "--from 10.1.0.99 --to a/web --protocol IGMP --igmp-type 0x11 --igmp-group 224.0.0.1", ExitDone, []string{"IGMP type 0x11 about 224.0.0.1: Allow", `ingress Allow: rule "query"`}},
+		"query": {
+			pings,
+			"--from 10.1.0.99 --to a/web --protocol IGMP --igmp-type 0x11 --igmp-group 224.0.0.1",
+			ExitDone,
+			[]string{"IGMP type 0x11 about 224.0.0.1: Allow", `ingress Allow: rule "query"`},
+		},
 		"of another group": {pings, "--from 10.1.0.99 --to a/web --protocol IGMP --igmp-type 0x11 --igmp-group 224.0.0.2", ExitNo, []string{`ingress Drop: rule "rest"`}},
 		"report": {`
 apiVersion: crd.antrea.io/v1beta1
@@ -112,8 +117,18 @@ spec:
 // TestExplainRulesWithoutNames: the place of a rule names it.
 func TestExplainRulesWithoutNames(t *testing.T) {
 	answer(t, map[string]ask{
-		"first":  {two, "--from a/client --to a/web --port 1", ExitDone, []string{"egress  Allow: rule egress[0] (K8sNetworkPolicy a/two)", "ingress Allow: rule ingress[0] (K8sNetworkPolicy a/two)"}},
-		"second": {two, "--from a/client --to a/web --port 2", ExitDone, []string{"egress  Allow: rule egress[1] (K8sNetworkPolicy a/two)", "ingress Allow: rule ingress[1] (K8sNetworkPolicy a/two)"}},
+		"first": {
+			two,
+			"--from a/client --to a/web --port 1",
+			ExitDone,
+			[]string{"egress  Allow: rule egress[0] (K8sNetworkPolicy a/two)", "ingress Allow: rule ingress[0] (K8sNetworkPolicy a/two)"},
+		},
+		"second": {
+			two,
+			"--from a/client --to a/web --port 2",
+			ExitDone,
+			[]string{"egress  Allow: rule egress[1] (K8sNetworkPolicy a/two)", "ingress Allow: rule ingress[1] (K8sNetworkPolicy a/two)"},
+		},
 		"upstream": {`
 apiVersion: policy.networking.k8s.io/v1alpha1
 kind: AdminNetworkPolicy

@@ -38,8 +38,9 @@ func (f *explainClouds) register(flags *pflag.FlagSet) {
 	f.access.Register(flags, egress.Loopback)
 }
 
-// read reads what a question is answered from. From manifests everything must be accepted, or the answers would be about
-// something else than what stands there; in a cluster the controller goes on as well.
+// read reads what a question is answered from. From manifests everything must be accepted, or the
+// answers would be about something else than what stands there; in a cluster the controller goes on
+// as well.
 func (f *explainFlags) read(cmd *cobra.Command) (*computation, error) {
 	switch {
 	case f.clouds.snapshot != "":
@@ -93,7 +94,8 @@ func (p *planner) readAll(ctx context.Context) (*computation, error) {
 	return compute(p.in), nil
 }
 
-// readCluster takes everything from the cluster, and the clouds of the accounts that the two ends belong to from these.
+// readCluster takes everything from the cluster, and the clouds of the accounts that the two ends
+// belong to from these.
 func (f *explainFlags) readCluster(cmd *cobra.Command) (*computation, error) {
 	c, err := f.cluster.client()
 	if err != nil {
@@ -180,7 +182,8 @@ func (in *inputs) knowClouds(read observedAccounts) {
 	}
 }
 
-// foresee puts into the VirtualMachines what a controller would write into their statuses: how far each policy is enforced.
+// foresee puts into the VirtualMachines what a controller would write into their statuses: how far
+// each policy is enforced.
 func (p *planner) foresee(read observedAccounts) error {
 	store := watchstore.New(watchstore.Options{})
 	store.Publish(convert.Delta(explain.Compute(&p.in.Objects).Delta))

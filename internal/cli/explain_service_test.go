@@ -101,8 +101,14 @@ func TestExplainServices(t *testing.T) {
 			"--from a/client --to 10.96.0.9 --port 80", ExitNo, []string{": Unknown\n  nobody is known to be behind Service a/s"}},
 		"without a selector": {"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: a}\nspec: {clusterIP: 10.96.0.9, ports: [{port: 80}]}",
 			"--from a/client --to 10.96.0.9 --port 80", ExitNo, []string{": Unknown\n  Service a/s has neither a selector nor EndpointSlices"}},
-		"a Pod to itself through it": {shop + deny, "--from a/web2 --to 10.96.0.10 --port 80", ExitNo,
-			[]string{"at Pod a/web2 (10.1.1.11 port 9090): Drop\n    egress  Drop: no rule allows it, and the direction is isolated by K8sNetworkPolicy a/deny\n    ingress Allow: it goes to where"}},
+		"a Pod to itself through it": {
+			shop + deny,
+			"--from a/web2 --to 10.96.0.10 --port 80",
+			ExitNo,
+			[]string{
+				"at Pod a/web2 (10.1.1.11 port 9090): Drop\n    egress  Drop: no rule allows it, and the direction is isolated by K8sNetworkPolicy a/deny\n    ingress Allow: it goes to where",
+			},
+		},
 	})
 }
 
@@ -151,22 +157,33 @@ endpoints: [{addresses: [10.1.1.11], targetRef: {kind: Pod, name: web2, namespac
 	})
 }
 
-// TestExplainToServices: a rule with toServices matches what is sent to an address of such a Service, on one of its ports.
+// TestExplainToServices: a rule with toServices matches what is sent to an address of such a
+// Service, on one of its ports.
 func TestExplainToServices(t *testing.T) {
 	shut := `rule "shut" (AntreaNetworkPolicy a/closed, tier 250, priority 1, rule 0)`
 	answer(t, map[string]ask{
-		"to the Service":          {shop + toShop, "--from a/client --to 10.96.0.10 --port 80", ExitNo, []string{": Drop", "egress  Drop: " + shut}},
-		"to another":              {strings.ReplaceAll(shop, "name: shop", "name: other") + toShop, "--from a/client --to svc/a/other --port 80", ExitDone, []string{": Allow"}},
-		"to a Pod behind it":      {shop + toShop, "--from a/client --to a/web2 --port 9090", ExitNo, []string{": Unknown", shut + ", if the destination is Service a/shop or Service a/late", "only the enforcer knows: Allow or Drop"}},
-		"to the Pod by address":   {shop + toShop, "--from a/client --to 10.1.1.11 --port 9090", ExitDone, []string{": Allow"}},
-		"to a port it lacks":      {shop + unassigned + toShop, "--from a/client --to a/web2 --port 443", ExitDone, []string{": Allow"}},
-		"ICMP":                    {shop + toShop, "--from a/client --to a/web2 --protocol ICMP", ExitDone, []string{": Allow"}},
-		"to a Pod elsewhere":      {shop + unassigned + toShop, "--from a/web --to a/client --port 80", ExitDone, []string{": Allow"}},
-		"to some address":         {shop + unassigned + toShop, "--from a/client --to 198.51.100.1 --port 80", ExitDone, []string{": Allow"}},
-		"to what may be one":      {shop + unassigned + toShop, "--from a/client --to 198.51.100.1 --port 81", ExitNo, []string{": Unknown"}},
-		"of a Service not given":  {toShop, "--from a/client --to 198.51.100.1 --port 80", ExitNo, []string{": Unknown"}},
-		"ICMP to one not given":   {toShop, "--from a/client --to 198.51.100.1 --protocol ICMP", ExitDone, []string{": Allow"}},
-		"without address for all": {strings.Replace(unassigned, "{selector", "{clusterIP: None, selector", 1) + shop + toShop, "--from a/client --to a/web --port 81", ExitDone, []string{": Allow"}},
+		"to the Service": {shop + toShop, "--from a/client --to 10.96.0.10 --port 80", ExitNo, []string{": Drop", "egress  Drop: " + shut}},
+		"to another":     {strings.ReplaceAll(shop, "name: shop", "name: other") + toShop, "--from a/client --to svc/a/other --port 80", ExitDone, []string{": Allow"}},
+		"to a Pod behind it": {
+			shop + toShop,
+			"--from a/client --to a/web2 --port 9090",
+			ExitNo,
+			[]string{": Unknown", shut + ", if the destination is Service a/shop or Service a/late", "only the enforcer knows: Allow or Drop"},
+		},
+		"to the Pod by address":  {shop + toShop, "--from a/client --to 10.1.1.11 --port 9090", ExitDone, []string{": Allow"}},
+		"to a port it lacks":     {shop + unassigned + toShop, "--from a/client --to a/web2 --port 443", ExitDone, []string{": Allow"}},
+		"ICMP":                   {shop + toShop, "--from a/client --to a/web2 --protocol ICMP", ExitDone, []string{": Allow"}},
+		"to a Pod elsewhere":     {shop + unassigned + toShop, "--from a/web --to a/client --port 80", ExitDone, []string{": Allow"}},
+		"to some address":        {shop + unassigned + toShop, "--from a/client --to 198.51.100.1 --port 80", ExitDone, []string{": Allow"}},
+		"to what may be one":     {shop + unassigned + toShop, "--from a/client --to 198.51.100.1 --port 81", ExitNo, []string{": Unknown"}},
+		"of a Service not given": {toShop, "--from a/client --to 198.51.100.1 --port 80", ExitNo, []string{": Unknown"}},
+		"ICMP to one not given":  {toShop, "--from a/client --to 198.51.100.1 --protocol ICMP", ExitDone, []string{": Allow"}},
+		"without address for all": {
+			strings.Replace(unassigned, "{selector", "{clusterIP: None, selector", 1) + shop + toShop,
+			"--from a/client --to a/web --port 81",
+			ExitDone,
+			[]string{": Allow"},
+		},
 	})
 }
 
@@ -174,9 +191,14 @@ func TestExplainToServices(t *testing.T) {
 func TestExplainAppliedToService(t *testing.T) {
 	ban := `service Drop: rule "ban" (AntreaClusterNetworkPolicy at-shop, tier 250, priority 1, rule 0)`
 	answer(t, map[string]ask{
-		"from outside":      {shop + atShop, "--from 203.0.113.7 --to node/n1 --port 30080", ExitNo, []string{": Drop", ban, handsOn}},
-		"from elsewhere":    {shop + atShop, "--from 198.51.100.7 --to 10.96.0.10 --port 80", ExitDone, []string{": Allow", "service Allow: no policy decides"}},
-		"from a Pod":        {shop + atShop, "--from a/client --to 10.96.0.10 --port 80", ExitDone, []string{": Allow", "note: what applies to Service a/shop holds for clients outside the cluster only: AntreaClusterNetworkPolicy at-shop"}},
+		"from outside":   {shop + atShop, "--from 203.0.113.7 --to node/n1 --port 30080", ExitNo, []string{": Drop", ban, handsOn}},
+		"from elsewhere": {shop + atShop, "--from 198.51.100.7 --to 10.96.0.10 --port 80", ExitDone, []string{": Allow", "service Allow: no policy decides"}},
+		"from a Pod": {
+			shop + atShop,
+			"--from a/client --to 10.96.0.10 --port 80",
+			ExitDone,
+			[]string{": Allow", "note: what applies to Service a/shop holds for clients outside the cluster only: AntreaClusterNetworkPolicy at-shop"},
+		},
 		"not at the Pod":    {shop + atShop, "--from 203.0.113.7 --to a/web --port 8080", ExitDone, []string{": Allow"}},
 		"who sends is lost": {shop + atShop, "--from 198.51.100.7 --to svc/a/shop --port 80", ExitDone, []string{"note: Service a/shop may hide who sends"}},
 	})

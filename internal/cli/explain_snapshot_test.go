@@ -40,7 +40,8 @@ spec:
   - {name: ssh, action: Allow, from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 22}]}
 `
 
-// TestExplainSnapshot: what is not enforced is said to be so, and what the groups of the account do in its place.
+// TestExplainSnapshot: what is not enforced is said to be so, and what the groups of the account do
+// in its place.
 func TestExplainSnapshot(t *testing.T) {
 	manifests := file(t, "half.yaml", cloudManifests+halfDone)
 	suspended := file(t, "broken.yaml", cloudManifests+halfDone+`---
@@ -95,7 +96,8 @@ metadata: {name: i-0837c877110427f2b, namespace: vms, annotations: {nephele.io/b
 	}
 }
 
-// TestExplainLive: in a cluster the statuses say what is not enforced, and the cloud what is in its place.
+// TestExplainLive: in a cluster the statuses say what is not enforced, and the cloud what is in its
+// place.
 func TestExplainLive(t *testing.T) {
 	state, _, err := estate.Load(realAccount)
 	if err != nil {

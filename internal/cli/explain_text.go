@@ -252,7 +252,14 @@ func wayText(p *explain.Path) []string {
 	for _, r := range p.Remarks {
 		switch r {
 		case explain.RemarkNotPeered:
-			out = append(out, fmt.Sprintf("no route: no active peering connects %s and %s, so nothing arrives, unless a transit gateway or VPN, which are not read, connects them", p.FromNetwork, p.ToNetwork))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"no route: no active peering connects %s and %s, so nothing arrives, unless a transit gateway or VPN, which are not read, connects them",
+					p.FromNetwork,
+					p.ToNetwork,
+				),
+			)
 		case explain.RemarkSourceTranslated:
 			out = append(out, "the destination sees the source as "+p.SeenSource)
 		case explain.RemarkSourceUnknown:

@@ -19,11 +19,13 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// explainWorlds is how many random worlds are tried; NEPHELE_EXPLAIN_WORLDS says otherwise, and NEPHELE_EXPLAIN_SEED tries one.
+// explainWorlds is how many random worlds are tried; NEPHELE_EXPLAIN_WORLDS says otherwise, and
+// NEPHELE_EXPLAIN_SEED tries one.
 const explainWorlds = 10
 
-// TestExplainIsWhatTheCloudDoes holds what explain says of today against the simulator's own verdict: on random accounts whose
-// policies are pending, enforced, refused, kept as they were, and suspended, and while a plan is half done.
+// TestExplainIsWhatTheCloudDoes holds what explain says of today against the simulator's own
+// verdict: on random accounts whose policies are pending, enforced, refused, kept as they were, and
+// suspended, and while a plan is half done.
 func TestExplainIsWhatTheCloudDoes(t *testing.T) {
 	first, n := uint64(1), uint64(explainWorlds)
 	if text := os.Getenv("NEPHELE_EXPLAIN_WORLDS"); text != "" {
@@ -42,8 +44,8 @@ func TestExplainIsWhatTheCloudDoes(t *testing.T) {
 		}
 	}
 	t.Logf("%v", seen)
-	// Often enough, so that a state that hardly ever occurs any more is noticed. Refused, kept and suspended policies have to be what decides
-	// the flow, not only named beside it.
+	// Often enough, so that a state that hardly ever occurs any more is noticed. Refused, kept and
+	// suspended policies have to be what decides the flow, not only named beside it.
 	for what, least := range map[string]int{"Allow": 500, "Drop": 500, "NoRoute": 20, "policy Refused": 100, "policy Kept": 50, "policy Pending": 100, "policy Suspended": 100,
 		"otherwise if enforced": 100, "stopped by an ACL": 100, "decided otherwise because of Refused": 5, "decided otherwise because of Kept": 5, "decided otherwise because of Suspended": 5} {
 		if seen[what] < least && n >= explainWorlds {
@@ -91,7 +93,8 @@ func newExplainWorld(t *testing.T, seed uint64) *explainWorld {
 	return w
 }
 
-// putACLs gives some subnets network ACLs that let through some of what the worlds ask about, and some of the answers.
+// putACLs gives some subnets network ACLs that let through some of what the worlds ask about, and
+// some of the answers.
 func putACLs(s *world.State, random *rand.Rand) {
 	for i := range s.Regions {
 		r := &s.Regions[i]
@@ -235,7 +238,8 @@ spec: {accountName: a, accountNamespace: vms, mode: %s, vmSelector: [%s]}
 	}}
 }
 
-// perform applies plans until nothing is left to do, or so many steps are done. It stops where nothing changes any more.
+// perform applies plans until nothing is left to do, or so many steps are done. It stops where
+// nothing changes any more.
 func (w *explainWorld) perform(t *testing.T, steps int) {
 	t.Helper()
 	for range 8 {
@@ -340,8 +344,9 @@ func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 	}
 }
 
-// agrees reports whether an answer is what the simulator says. It does not look at routes; of a source without a public
-// address it takes the private one to be seen, where explain says that it does not know.
+// agrees reports whether an answer is what the simulator says. It does not look at routes; of a
+// source without a public address it takes the private one to be seen, where explain says that it
+// does not know.
 func agrees(got *explain.Explanation, truth world.Verdict) bool {
 	half := func(d *explain.Decision, h world.Half) bool {
 		if !h.Filtered {
@@ -370,7 +375,8 @@ func agrees(got *explain.Explanation, truth world.Verdict) bool {
 	return false
 }
 
-// sentTo is the address that an answer says the packet is sent to, if that is not the one that was asked about.
+// sentTo is the address that an answer says the packet is sent to, if that is not the one that was
+// asked about.
 func sentTo(x *explain.Explanation) string {
 	if x.Path == nil {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// noSuchFlag adds to the error about a flag which one may have been meant. Cobra knows which names are near, for commands: so the flags are
-// made commands of one that nobody runs.
+// noSuchFlag adds to the error about a flag which one may have been meant. Cobra knows which names
+// are near, for commands: so the flags are made commands of one that nobody runs.
 func noSuchFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestPlanTellsOfDependents: what those lose who depend on a group is refused, or said, as the account wants it.
+// TestPlanTellsOfDependents: what those lose who depend on a group is refused, or said, as the
+// account wants it.
 func TestPlanTellsOfDependents(t *testing.T) {
 	estate := strings.Replace(shopEstate, "      groups:\n", "      groups:\n      - {name: database, rules: [\"tcp 5432 from web\"]}\n", 1)
 	estate = strings.Replace(estate, "      vms:\n", "      vms:\n      - {name: db-1, ip: 10.1.9.9, groups: [database]}\n", 1)

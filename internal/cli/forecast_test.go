@@ -41,7 +41,8 @@ spec:
   - {name: ping, action: Drop, protocols: [{icmp: {icmpType: 8, icmpCode: 0}}]}
 `
 
-// TestForecastIsWhatHappens does what plans say on the simulator and asks it which flows have changed: exactly those that were told.
+// TestForecastIsWhatHappens does what plans say on the simulator and asks it which flows have
+// changed: exactly those that were told.
 func TestForecastIsWhatHappens(t *testing.T) {
 	state, _, err := estate.Load(realAccount)
 	if err != nil {
@@ -132,7 +133,8 @@ type probe struct {
 	protocol, port int
 }
 
-// flowsOf are flows between all interfaces of the network of the policies, and with some addresses outside.
+// flowsOf are flows between all interfaces of the network of the policies, and with some addresses
+// outside.
 func flowsOf(s *cloud.Snapshot) []probe {
 	type end struct {
 		world.End

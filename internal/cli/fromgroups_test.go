@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPoliciesFromGroupsMeanTheSame: on random accounts, the policies that are made from the groups are valid, and with them every flow has the
-// verdict that the simulator gives it without them.
+// TestPoliciesFromGroupsMeanTheSame: on random accounts, the policies that are made from the groups
+// are valid, and with them every flow has the verdict that the simulator gives it without them.
 func TestPoliciesFromGroupsMeanTheSame(t *testing.T) {
 	policies := 0
 	for seed := range uint64(15) {
@@ -53,7 +53,16 @@ accounts:
       - {name: m, ip: 10.1.0.10, groups: [g], tags: {app: web}}
 `
 	path := file(t, "estate.yaml", text)
-	r := nephele(t, "", "policy", "from-groups", "-f", file(t, "account.yaml", strings.Replace(reachAccount, ", {vpcMatch: {matchName: v1}}, {vpcMatch: {matchName: v2}}", "", 1)), "--snapshot", path)
+	r := nephele(
+		t,
+		"",
+		"policy",
+		"from-groups",
+		"-f",
+		file(t, "account.yaml", strings.Replace(reachAccount, ", {vpcMatch: {matchName: v1}}, {vpcMatch: {matchName: v2}}", "", 1)),
+		"--snapshot",
+		path,
+	)
 	if r.code != ExitNo || !strings.Contains(r.err, "left out: NetworkPolicy shop/from-sg-") || !strings.Contains(r.err, `"ingress gre from 10.1.0.0/16"`) ||
 		!strings.Contains(r.err, "policies cannot name this traffic") {
 		t.Errorf("exit %d: %s", r.code, r.err)
@@ -65,7 +74,15 @@ accounts:
 	if again.code != ExitDone {
 		t.Errorf("the policy is refused: %s", again.err)
 	}
-	if r := nephele(t, "", "policy", "from-groups", "-f", filepath.Join(t.TempDir(), "none.yaml")); r.code != ExitBadInput || !strings.Contains(r.err, "-f and --snapshot are both needed") {
+	if r := nephele(
+		t,
+		"",
+		"policy",
+		"from-groups",
+		"-f",
+		filepath.Join(t.TempDir(), "none.yaml"),
+	); r.code != ExitBadInput ||
+		!strings.Contains(r.err, "-f and --snapshot are both needed") {
 		t.Errorf("without a snapshot: exit %d: %s", r.code, r.err)
 	}
 }

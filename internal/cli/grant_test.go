@@ -9,13 +9,15 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 )
 
-// foreignShop is the shop with the account in a namespace of its own, whose specification says more.
+// foreignShop is the shop with the account in a namespace of its own, whose specification says
+// more.
 func foreignShop(more string) string {
 	s := strings.Replace(accountSays(more), "{name: a, namespace: vms}", "{name: a, namespace: owner}", 1)
 	return strings.Replace(s, "accountNamespace: vms", "accountNamespace: owner", 1)
 }
 
-// TestPlanKnowsGrants: what an account does not grant is not planned for, and a warning says how to grant it.
+// TestPlanKnowsGrants: what an account does not grant is not planned for, and a warning says how to
+// grant it.
 func TestPlanKnowsGrants(t *testing.T) {
 	const takeOver, nothing = "# take over", "Plan: nothing to do."
 	labelled := func(manifests string) string {
@@ -54,7 +56,8 @@ func TestPlanKnowsGrants(t *testing.T) {
 	}
 }
 
-// TestExplainHeedsNoForeignGlass: break-glass of a namespace without a say does not make policies undecided.
+// TestExplainHeedsNoForeignGlass: break-glass of a namespace without a say does not make policies
+// undecided.
 func TestExplainHeedsNoForeignGlass(t *testing.T) {
 	const byVM, bySelector = ", annotations: {nephele.io/break-glass: fire}", ", annotations: {nephele.io/break-glass: smoke}"
 	foreign := func(selector, vm, more string) string {

@@ -309,7 +309,13 @@ func (f *historyPlanFlags) apply(cmd *cobra.Command, c client.Client, r *history
 	case err != nil:
 		return fmt.Errorf("write %s: %w", named(r), err)
 	}
-	fmt.Fprintf(out, "%s is again as in revision %s. What becomes of it: nephele history %s\n", named(r), r.Name, strings.TrimPrefix(r.Spec.Object.Namespace+"/"+r.Spec.Object.Name, "/"))
+	fmt.Fprintf(
+		out,
+		"%s is again as in revision %s. What becomes of it: nephele history %s\n",
+		named(r),
+		r.Name,
+		strings.TrimPrefix(r.Spec.Object.Namespace+"/"+r.Spec.Object.Name, "/"),
+	)
 	return nil
 }
 

@@ -48,7 +48,8 @@ func historyCluster(t *testing.T, objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 
-// TestHistoryTable: the youngest first, with who and what became of it; what strangers wrote does nothing to the terminal.
+// TestHistoryTable: the youngest first, with who and what became of it; what strangers wrote does
+// nothing to the terminal.
 func TestHistoryTable(t *testing.T) {
 	first, second, third := revisionOf(1, "Created", thenContent), revisionOf(2, "Changed", laterContent), revisionOf(3, "Deleted", "")
 	first.Spec.Author = v1alpha1.RevisionAuthor{User: "alice", Manager: "kubectl"}
@@ -107,8 +108,9 @@ func TestHistoryTable(t *testing.T) {
 	}
 }
 
-// TestHistoryApply: what was is written again, with the spec and the annotations of ours and nothing else, into this policy and no other, and
-// only after a yes. What somebody has changed since it was shown is left alone.
+// TestHistoryApply: what was is written again, with the spec and the annotations of ours and
+// nothing else, into this policy and no other, and only after a yes. What somebody has changed
+// since it was shown is left alone.
 func TestHistoryApply(t *testing.T) {
 	live := &antreav1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "u", Labels: map[string]string{"mine": "label"},
 		Annotations: map[string]string{"nephele.io/stage": "plan", "other": "note"}}, Spec: antreav1beta1.NetworkPolicySpec{Priority: 7}}

@@ -9,7 +9,8 @@ const (
 	diffContext = 3
 )
 
-// lineDiff returns how one text becomes another, line by line: "- " for what goes, "+ " for what comes, "  " for what stays around it.
+// lineDiff returns how one text becomes another, line by line: "- " for what goes, "+ " for what
+// comes, "  " for what stays around it.
 func lineDiff(before, after string) []string {
 	a, b := splitLines(before), splitLines(after)
 	var marked []string

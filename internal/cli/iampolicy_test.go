@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestIAMPolicy: the command prints the published policies without pins, and what it is told with them; every flag that cannot be is refused.
+// TestIAMPolicy: the command prints the published policies without pins, and what it is told with
+// them; every flag that cannot be is refused.
 func TestIAMPolicy(t *testing.T) {
 	for mode, published := range map[string]string{"enforce": "../../config/aws/enforce.json", "plan": "../../config/aws/plan.json"} {
 		want, err := os.ReadFile(published)
@@ -35,7 +36,16 @@ func TestIAMPolicy(t *testing.T) {
 		}
 	}
 	for region, partition := range map[string]string{"cn-north-1": "aws-cn", "us-gov-west-1": "aws-us-gov", "us-isob-east-1": "aws-iso-b", "eusc-de-east-1": "aws-eusc", "us-east-1": "aws"} {
-		if r := nephele(t, "", "iam-policy", "--cluster", "c", "--region", region); r.code != ExitDone || strings.Count(r.stdout, "arn:"+partition+":ec2:") != strings.Count(r.stdout, "arn:") {
+		if r := nephele(
+			t,
+			"",
+			"iam-policy",
+			"--cluster",
+			"c",
+			"--region",
+			region,
+		); r.code != ExitDone ||
+			strings.Count(r.stdout, "arn:"+partition+":ec2:") != strings.Count(r.stdout, "arn:") {
 			t.Errorf("%s: exit %d\n%s", region, r.code, r.stdout)
 		}
 	}
@@ -70,7 +80,18 @@ func TestIAMPolicy(t *testing.T) {
 	if r := nephele(t, "", "iam-policy", "--vpc", strings.Join(many[:20], ",")); r.code != ExitDone || !strings.Contains(r.err, "attach it as an inline policy") {
 		t.Errorf("a long policy: exit %d, %s", r.code, r.err)
 	}
-	if r := nephele(t, "", "iam-policy", "--mode", "plan", "--cluster", "c", "--vpc", "vpc-01234567"); r.code != ExitDone || !strings.Contains(r.err, "change nothing with --mode plan") {
+	if r := nephele(
+		t,
+		"",
+		"iam-policy",
+		"--mode",
+		"plan",
+		"--cluster",
+		"c",
+		"--vpc",
+		"vpc-01234567",
+	); r.code != ExitDone ||
+		!strings.Contains(r.err, "change nothing with --mode plan") {
 		t.Errorf("pins of reading: exit %d, %s", r.code, r.err)
 	}
 }

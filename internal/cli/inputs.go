@@ -21,7 +21,8 @@ import (
 // inputs is what policies are computed from, with where it stands and what is to be said about it.
 type inputs struct {
 	explain.Objects
-	// secrets are those of manifests only; those of a cluster are read one by one, where an account needs one.
+	// secrets are those of manifests only; those of a cluster are read one by one, where an account
+	// needs one.
 	secrets []*corev1.Secret
 
 	// documents finds where an object of a manifest stands, by objectKey.
@@ -50,7 +51,8 @@ func loadInputs(files []string, stdin io.Reader) (*inputs, error) {
 	return in, nil
 }
 
-// readManifests reads manifests. Their policies may be in these tiers besides their own and the built-in ones.
+// readManifests reads manifests. Their policies may be in these tiers besides their own and the
+// built-in ones.
 func readManifests(files []string, stdin io.Reader, given []*v1beta1.Tier) (*inputs, error) {
 	set, err := manifest.Load(files, stdin)
 	if err != nil {
@@ -85,8 +87,8 @@ func (in *inputs) add(object manifest.Object) {
 	in.Add(object)
 }
 
-// supposeNamespaces adds the Namespaces that objects are in but no manifest defines: they must exist where the manifests
-// are applied. Their labels are not known.
+// supposeNamespaces adds the Namespaces that objects are in but no manifest defines: they must
+// exist where the manifests are applied. Their labels are not known.
 func (in *inputs) supposeNamespaces() {
 	known := map[string]bool{}
 	for _, n := range in.Namespaces {

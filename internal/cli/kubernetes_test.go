@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestKubernetesPoliciesAreAdmitted: what the API server refuses in a Kubernetes NetworkPolicy is refused offline, with the same code, and is
-// never computed as something else.
+// TestKubernetesPoliciesAreAdmitted: what the API server refuses in a Kubernetes NetworkPolicy is
+// refused offline, with the same code, and is never computed as something else.
 func TestKubernetesPoliciesAreAdmitted(t *testing.T) {
 	const head = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: k, namespace: a}\nspec: "
 	peer := func(p string) string { return "{podSelector: {}, ingress: [{from: [" + p + "]}]}" }

@@ -8,8 +8,9 @@ import (
 // screen is the width that texts for people are laid out for.
 const screen = 80
 
-// folded lays a text out in lines of at most screen characters, between words; lines after the first begin with indent. A word that is longer than
-// a line, such as a command to copy, is left whole.
+// folded lays a text out in lines of at most screen characters, between words; lines after the
+// first begin with indent. A word that is longer than a line, such as a command to copy, is left
+// whole.
 func folded(first, indent, text string) string {
 	var b strings.Builder
 	b.WriteString(first)

@@ -65,7 +65,12 @@ docs/plan.md explains the output and the JSON.`,
 	flags := c.Flags()
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory with manifests, or - for the standard input; may be repeated")
 	flags.StringVar(&f.snapshot, "snapshot", "", "file or folder that describes the cloud account; then no cluster and no cloud is asked")
-	flags.StringVar(&f.clusterID, "cluster-id", "", "with --snapshot: the id of the cluster whose groups in the account are ours (default: the only one that the VPCs there belong to)")
+	flags.StringVar(
+		&f.clusterID,
+		"cluster-id",
+		"",
+		"with --snapshot: the id of the cluster whose groups in the account are ours (default: the only one that the VPCs there belong to)",
+	)
 	flags.StringVarP(&f.output, "output", "o", "", "json or yaml, or nothing for text")
 	flags.BoolVar(&f.all, "all", false, "name all that is changed, refused or noted alike, in place of some and a number")
 	f.strict.register(flags)
@@ -148,7 +153,8 @@ func (f planFlags) prepare(cmd *cobra.Command) (*planner, error) {
 	return p, reportRefused(cmd, p.in.refused)
 }
 
-// planOver plans for a cluster with the manifests in files applied to it. What of these admission would refuse is in in.refused.
+// planOver plans for a cluster with the manifests in files applied to it. What of these admission
+// would refuse is in in.refused.
 func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Reader, access controller.Access) (*planner, error) {
 	id, err := controller.ClusterID(ctx, c)
 	if err != nil {
@@ -168,8 +174,9 @@ func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Rea
 	return &planner{in: in, clusterID: id, open: openFromCluster(c, in.secrets, controller.CloudParts{Cluster: id, Access: access}), close: func() {}}, nil
 }
 
-// Preview computes what applying the manifests in files to a cluster would change in one of its accounts, as the command plan does.
-// The cluster and the cloud are only read, the cloud at its own endpoints or at one on this machine. An object that admission would refuse is an error.
+// Preview computes what applying the manifests in files to a cluster would change in one of its
+// accounts, as the command plan does. The cluster and the cloud are only read, the cloud at its own
+// endpoints or at one on this machine. An object that admission would refuse is an error.
 func Preview(ctx context.Context, cfg *rest.Config, account types.NamespacedName, files []string) (*plan.Result, error) {
 	c, err := newClient(cfg)
 	if err != nil {
@@ -316,8 +323,9 @@ func (p *planner) input(acct realize.Account, o *observedAccount, computed *watc
 	return acct.PlanInput(p.clusterID, want, p.in.tighten, o.regions), nil
 }
 
-// observeNeighbours reads the accounts that no plan is made for, if they may have VMs in networks that the observed ones see. What cannot be
-// read is not known, as to a controller that has not read it yet.
+// observeNeighbours reads the accounts that no plan is made for, if they may have VMs in networks
+// that the observed ones see. What cannot be read is not known, as to a controller that has not
+// read it yet.
 func (p *planner) observeNeighbours(ctx context.Context, observed observedAccounts) observedAccounts {
 	sees := slices.ContainsFunc(observed, func(o *observedAccount) bool {
 		return slices.ContainsFunc(o.regions, func(r plan.Region) bool { return len(controller.SharedNetworks(r.Snapshot)) > 0 })

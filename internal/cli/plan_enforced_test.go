@@ -22,7 +22,8 @@ func fromGit(policies string) string {
 	return strings.ReplaceAll(oldManifests, ", endpoint: ENDPOINT", "") + strings.TrimPrefix(policies, "\n")
 }
 
-// enforcedSnapshot enforces policies in the simulated account as a cluster does, and returns what the account is then.
+// enforcedSnapshot enforces policies in the simulated account as a cluster does, and returns what
+// the account is then.
 func enforcedSnapshot(t *testing.T, policies string) string {
 	t.Helper()
 	j := newBothLoops(t, types.NamespacedName{Namespace: "owner", Name: "hybrid"}, oldManifests+strings.TrimPrefix(policies, "\n"))
@@ -58,8 +59,9 @@ func enforcedSnapshot(t *testing.T, policies string) string {
 	return name
 }
 
-// TestPlanOfAnEnforcedAccount: what is enforced already is no change, also from manifests that do not tell the identities which the cluster
-// gave them; only tags differ then. A rule that differs is one.
+// TestPlanOfAnEnforcedAccount: what is enforced already is no change, also from manifests that do
+// not tell the identities which the cluster gave them; only tags differ then. A rule that differs
+// is one.
 func TestPlanOfAnEnforcedAccount(t *testing.T) {
 	snapshot := enforcedSnapshot(t, sshPolicy)
 	for name, flags := range map[string][]string{"told": {"--cluster-id", "cluster"}, "found": nil} {
@@ -74,7 +76,8 @@ func TestPlanOfAnEnforcedAccount(t *testing.T) {
 	}
 }
 
-// TestPlanTellsOfTagsOnly: what only tags lack is said so, in the text and for programs, and counts as enforced.
+// TestPlanTellsOfTagsOnly: what only tags lack is said so, in the text and for programs, and counts
+// as enforced.
 func TestPlanTellsOfTagsOnly(t *testing.T) {
 	snapshot := enforcedSnapshot(t, sshPolicy)
 	r := nephele(t, fromGit(sshPolicy), "plan", "-f", "-", "--snapshot", snapshot)
@@ -90,7 +93,8 @@ func TestPlanTellsOfTagsOnly(t *testing.T) {
 	}
 }
 
-// TestPlanTolerates: what a pipeline is told to tolerate does not fail it, and nothing else is tolerated with it.
+// TestPlanTolerates: what a pipeline is told to tolerate does not fail it, and nothing else is
+// tolerated with it.
 func TestPlanTolerates(t *testing.T) {
 	nobody := strings.Replace(shopManifests, "tag-app: web", "tag-app: wbe", 1)
 	both := strings.Replace(nobody, "accountName: a\n", "accountName: aa\n", 1)

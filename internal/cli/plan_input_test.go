@@ -150,7 +150,8 @@ func TestPlanShowsTheFirstWave(t *testing.T) {
 	}
 }
 
-// TestPlanKeepsPorts: what a manifest says of the ports of an entity stays when the cloud says the rest.
+// TestPlanKeepsPorts: what a manifest says of the ports of an entity stays when the cloud says the
+// rest.
 func TestPlanKeepsPorts(t *testing.T) {
 	named := strings.Replace(shopManifests, "ports: [{port: 80}]", "ports: [{port: 80}, {port: http}]", 1)
 	entity := func(id string) string {
@@ -166,8 +167,8 @@ func TestPlanKeepsPorts(t *testing.T) {
 	}
 }
 
-// TestPlanInputIsTheControllers: what a plan is made from has every field that the realizer's has, but those that only a running realizer
-// can know.
+// TestPlanInputIsTheControllers: what a plan is made from has every field that the realizer's has,
+// but those that only a running realizer can know.
 func TestPlanInputIsTheControllers(t *testing.T) {
 	ofTheRealizer := map[string]bool{"Realized": true, "Stop": true, "Seal": true, "Blocked": true, "Unmarked": true, "Unadvised": true}
 	waves := int32(3)
@@ -225,7 +226,8 @@ func empty(v reflect.Value) bool {
 	return v.IsZero() || (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0
 }
 
-// TestOnePlanInput: nothing but the realizer's one function makes an input of plans, so that nobody can leave out a field of it.
+// TestOnePlanInput: nothing but the realizer's one function makes an input of plans, so that nobody
+// can leave out a field of it.
 func TestOnePlanInput(t *testing.T) {
 	literal := regexp.MustCompile(`\bplan\.Input\{\s*[^}\s]`)
 	var found []string
@@ -257,7 +259,8 @@ func TestPlanOfAnAccountBeingDeleted(t *testing.T) {
 	}
 }
 
-// TestTightenOfInputs: the annotation counts on the policy that is named, and on Antrea policies only.
+// TestTightenOfInputs: the annotation counts on the policy that is named, and on Antrea policies
+// only.
 func TestTightenOfInputs(t *testing.T) {
 	in, err := loadInputs([]string{"-"}, strings.NewReader(strings.Replace(shopManifests, "{name: web, namespace: vms}",
 		"{name: web, namespace: vms, annotations: {nephele.io/on-refusal: tighten}}", 1)))

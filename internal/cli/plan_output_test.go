@@ -58,7 +58,8 @@ func TestPlanSaysWhatIsRefused(t *testing.T) {
 	manifests = strings.Replace(manifests, "{ipBlock: {cidr: 10.0.0.0/8}}", strings.Join(peers, ", "), 1)
 	r := nephele(t, manifests, "plan", "-f", "-", "--snapshot", estate)
 	if strings.Count(r.stdout, "! refused: ") != 1 || !strings.Contains(r.stdout, "! refused: AntreaNetworkPolicy vms/web on 10 VMs (app-00, app-01, app-02, app-03 and 6 more) in eu-west-1: needs 301 ") ||
-		!strings.Contains(r.stdout, "Plan: nothing to do.\nRefused: 1 policy, on 10 VMs.\n") || !strings.Contains(r.stdout, "vms/web: 10 VMs: 10 refused\n") ||
+		!strings.Contains(r.stdout, "Plan: nothing to do.\nRefused: 1 policy, on 10 VMs.\n") ||
+		!strings.Contains(r.stdout, "vms/web: 10 VMs: 10 refused\n") ||
 		strings.Count(r.stdout, "\n  # to make room, raise the quota L-0EA8095F (Inbound or outbound rules per security group, service vpc) of the account and region to 61 or more in Service Quotas, "+
 			"and then spec.awsConfig.quotas.rulesPerGroup of the CloudProviderAccount with it\n") != 1 {
 		t.Errorf("%.4000s", r.stdout)
@@ -113,12 +114,18 @@ func TestPlanWarnsOfMistakes(t *testing.T) {
 			t.Errorf("%s, strict: %+v", name, r)
 		}
 	}
-	if r := planShop(t, accountSays("failsafe: [{direction: Ingress, protocol: TCP, port: 22, cidrs: [0.0.0.0/0, '::/0']}]"), "--strict"); r.code != ExitNo || strings.Contains(r.stdout, "warning") {
+	if r := planShop(
+		t,
+		accountSays("failsafe: [{direction: Ingress, protocol: TCP, port: 22, cidrs: [0.0.0.0/0, '::/0']}]"),
+		"--strict",
+	); r.code != ExitNo ||
+		strings.Contains(r.stdout, "warning") {
 		t.Errorf("no mistake: %+v", r)
 	}
 }
 
-// TestPlanTellsWhatDiffers: what the cloud cannot do as the policies say is told, one sentence after the other.
+// TestPlanTellsWhatDiffers: what the cloud cannot do as the policies say is told, one sentence
+// after the other.
 func TestPlanTellsWhatDiffers(t *testing.T) {
 	reject := strings.Replace(shopManifests, "action: Allow", "action: Reject", 1)
 	r := planShop(t, reject)
@@ -137,7 +144,8 @@ func TestPlanShowsFailsafe(t *testing.T) {
 	}
 }
 
-// TestPlanWithoutOneAccount: an account that cannot be read is told, and the others are planned for.
+// TestPlanWithoutOneAccount: an account that cannot be read is told, and the others are planned
+// for.
 func TestPlanWithoutOneAccount(t *testing.T) {
 	in, err := loadInputs([]string{"-"}, strings.NewReader(shopManifests+
 		"---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudProviderAccount\nmetadata: {name: b, namespace: vms}\n"+

@@ -34,8 +34,9 @@ import (
 // plannedWorlds is how many random accounts are tried.
 const plannedWorlds = 6
 
-// TestPlanAndConditionAgree: on random accounts whose VMs are in mode plan, the condition Planned of the selector and the statuses of the
-// policies, written from what the controller computes, say what "nephele plan" prints, in words and counted from its documents.
+// TestPlanAndConditionAgree: on random accounts whose VMs are in mode plan, the condition Planned
+// of the selector and the statuses of the policies, written from what the controller computes, say
+// what "nephele plan" prints, in words and counted from its documents.
 func TestPlanAndConditionAgree(t *testing.T) {
 	t.Parallel()
 	refused, rounds := 0, 0
@@ -123,8 +124,8 @@ func (h *heard) Report(_ context.Context, s *v1beta2.NetworkPolicyStatus) error 
 	return nil
 }
 
-// controllerSays writes the statuses that the controller would write, and returns the condition Planned of the selector and what is said of
-// the policies.
+// controllerSays writes the statuses that the controller would write, and returns the condition
+// Planned of the selector and what is said of the policies.
 func (w *explainWorld) controllerSays(t *testing.T) (metav1.Condition, map[string]string) {
 	t.Helper()
 	p := w.planner

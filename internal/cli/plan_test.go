@@ -22,7 +22,8 @@ import (
 
 const realAccount = "../sim/estate/data/hybrid-cloud"
 
-// cloudManifests select the machines of a VPC of the real account; entities are as the inventory makes them.
+// cloudManifests select the machines of a VPC of the real account; entities are as the inventory
+// makes them.
 const cloudManifests = `
 apiVersion: v1
 kind: Namespace
@@ -195,7 +196,8 @@ func TestPlanOverCluster(t *testing.T) {
 	}
 }
 
-// TestPlanBeforeAnythingIsApplied: the manifests bring the account, its Secret and the Namespace themselves.
+// TestPlanBeforeAnythingIsApplied: the manifests bring the account, its Secret and the Namespace
+// themselves.
 func TestPlanBeforeAnythingIsApplied(t *testing.T) {
 	state, _, err := estate.Load(realAccount)
 	if err != nil {
@@ -228,8 +230,9 @@ func TestPlanBeforeAnythingIsApplied(t *testing.T) {
 	}
 }
 
-// TestPlanKnowsModes: what the selectors, the account and the annotations in the manifests say about modes decides what is planned, as it
-// decides in the controller; what the status says of a time before does not.
+// TestPlanKnowsModes: what the selectors, the account and the annotations in the manifests say
+// about modes decides what is planned, as it decides in the controller; what the status says of a
+// time before does not.
 func TestPlanKnowsModes(t *testing.T) {
 	vm := func(annotations, mode string) string {
 		return "---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: VirtualMachine\nmetadata: {name: i-075dc46a9bc347264, namespace: vms, annotations: {" +
@@ -262,7 +265,8 @@ func TestPlanKnowsModes(t *testing.T) {
 	}
 }
 
-// TestPlanWithinQuotas: the account says how much fits, and what does not is refused with the numbers.
+// TestPlanWithinQuotas: the account says how much fits, and what does not is refused with the
+// numbers.
 func TestPlanWithinQuotas(t *testing.T) {
 	quotas := func(text string) string {
 		return strings.Replace(cloudManifests, "  awsConfig:\n", "  awsConfig:\n    quotas: "+text+"\n", 1)

@@ -31,19 +31,24 @@ type accountPlan struct {
 	// Error says why the account could not be read; the rest is empty then.
 	Error string          `json:"error,omitempty"`
 	Plan  render.Document `json:"plan"`
-	// Further are the plans that follow when this one is done, each made on what the one before leads to.
+	// Further are the plans that follow when this one is done, each made on what the one before
+	// leads to.
 	Further []render.Document `json:"further"`
-	// TagsOnly is true if all that is to be done is to write tags: the account is as it should be, and no packet is decided otherwise.
+	// TagsOnly is true if all that is to be done is to write tags: the account is as it should be,
+	// and no packet is decided otherwise.
 	TagsOnly bool `json:"tagsOnly,omitempty"`
-	// Wave is what is done first, if the account bounds what is done at once and that is less than the plan.
+	// Wave is what is done first, if the account bounds what is done at once and that is less than
+	// the plan.
 	Wave *plannedWave `json:"wave,omitempty"`
 	// Brake is set if the controller holds some of it until it is confirmed.
 	Brake *plannedBrake `json:"brake,omitempty"`
-	// Planned sums up what enforcing the VMs in mode plan would do, as the condition Planned does; nil if there are none.
+	// Planned sums up what enforcing the VMs in mode plan would do, as the condition Planned does;
+	// nil if there are none.
 	Planned *plannedVMs `json:"planned,omitempty"`
 	// Failsafe are the flows that VMs with policies are allowed whatever the policies say.
 	Failsafe []plannedFlow `json:"failsafe"`
-	// Quotas and Reachability compare the cloud as it is with what it is when nothing is left to do.
+	// Quotas and Reachability compare the cloud as it is with what it is when nothing is left to
+	// do.
 	Quotas       []forecast.Quota  `json:"quotas"`
 	Reachability []forecast.Change `json:"reachability"`
 	// told is the same for people.
@@ -59,12 +64,13 @@ type accountPlan struct {
 	Notes []plannedNote `json:"notes"`
 }
 
-// plannedPolicy counts the VMs that a policy applies to, by what becomes of it there: each VM is in one of Realized, Pending, Tightened, Refused
-// and Released.
+// plannedPolicy counts the VMs that a policy applies to, by what becomes of it there: each VM is in
+// one of Realized, Pending, Tightened, Refused and Released.
 type plannedPolicy struct {
 	Policy string `json:"policy"`
 	VMs    int    `json:"vms"`
-	// Realized is where nothing is left to do, Pending where this plan or a further one realizes it.
+	// Realized is where nothing is left to do, Pending where this plan or a further one realizes
+	// it.
 	Realized int `json:"realized"`
 	Pending  int `json:"pending"`
 	// Tightened is where as much of it as fits is enforced, Refused where nothing new of it is.
@@ -180,7 +186,8 @@ func newAccountPlan(key string) accountPlan {
 	}
 }
 
-// answer is what is printed about an account. New groups may be called otherwise when they are made, if names are provisional.
+// answer is what is printed about an account. New groups may be called otherwise when they are
+// made, if names are provisional.
 func (p plannedAccount) answer(provisional bool) accountPlan {
 	o, r := p.observedAccount, p.result
 	a := newAccountPlan(o.key)
@@ -287,7 +294,8 @@ func (p plannedAccount) remarks(a *accountPlan) {
 	}
 }
 
-// end is the last round of planning: what it refuses is refused, whatever those before took for possible.
+// end is the last round of planning: what it refuses is refused, whatever those before took for
+// possible.
 func (p plannedAccount) end() *plan.Result { return p.forecast.Rounds[len(p.forecast.Rounds)-1] }
 
 // policies tells what becomes of each policy. What only waits for tags is in force.
@@ -327,7 +335,8 @@ func (p plannedAccount) policies(tagsOnly bool) (out []plannedPolicy) {
 	return out
 }
 
-// modeNotes says which VMs are not simply enforced. Those in mode plan are shown as if they were enforced, which is what the mode is for.
+// modeNotes says which VMs are not simply enforced. Those in mode plan are shown as if they were
+// enforced, which is what the mode is for.
 func (p plannedAccount) modeNotes(names map[string]string) (notes []plannedNote) {
 	for ref, m := range p.modes {
 		message := fmt.Sprintf("in mode %s: no policy is enforced, and what is held is given back (%s)", m.Mode, m.Reason)

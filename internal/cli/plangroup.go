@@ -21,8 +21,8 @@ type alike struct {
 	details []string
 }
 
-// grouped puts remarks together that say the same, in the order of the first of each. The message may name the object and what belongs to it,
-// such as the interfaces of a VM.
+// grouped puts remarks together that say the same, in the order of the first of each. The message
+// may name the object and what belongs to it, such as the interfaces of a VM.
 type grouped struct {
 	order []string
 	by    map[string]*alike
@@ -78,7 +78,12 @@ func (t *planText) refusals(refusals []plannedRefusal) {
 		g.add(verb, alike{policy: x.Policy, region: place, noun: "VM", message: withoutInterface(x.Message), single: x.Message, details: x.Lost}, object)
 	}
 	g.each(t.all, func(verb string, x *alike, on string) {
-		t.line("  ! %s: %s: %s", verb, strings.Join(filled(x.policy, preposition("on", on, x.policy != ""), preposition("in", x.region, on != "" || x.policy != "")), " "), x.message)
+		t.line(
+			"  ! %s: %s: %s",
+			verb,
+			strings.Join(filled(x.policy, preposition("on", on, x.policy != ""), preposition("in", x.region, on != "" || x.policy != "")), " "),
+			x.message,
+		)
 		if t.all {
 			for _, flow := range x.details {
 				t.line("      lost: %s", flow)

@@ -16,7 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
 
-// mistakes are what looks like one in the Antrea policies, told as the webhooks tell it. With manifests it is about their policies only.
+// mistakes are what looks like one in the Antrea policies, told as the webhooks tell it. With
+// manifests it is about their policies only.
 func (in *inputs) mistakes() (out []planWarning) {
 	groups := map[string][]string{}
 	for _, g := range in.Groups {
@@ -54,7 +55,8 @@ func (in *inputs) mistakes() (out []planWarning) {
 	return out
 }
 
-// withDetails adds the warnings about policies that select nobody. What was found in the appliedTo of one is said with it.
+// withDetails adds the warnings about policies that select nobody. What was found in the appliedTo
+// of one is said with it.
 func withDetails(found []planWarning, nobody []string) []planWarning {
 	for _, text := range nobody {
 		policy, _, _ := strings.Cut(text, ": ")
@@ -117,7 +119,8 @@ const someNames = 4
 // protocolTCP is the number of TCP.
 const protocolTCP = 6
 
-// closesAccess warns of flows that close and by which somebody can get at VMs now. Nobody may use them; whoever does is shut out.
+// closesAccess warns of flows that close and by which somebody can get at VMs now. Nobody may use
+// them; whoever does is shut out.
 func closesAccess(changes []forecast.Change, before func(region string) *cloud.Snapshot) (out []plannedNote) {
 	for _, a := range access {
 		var told []string

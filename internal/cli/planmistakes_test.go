@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestPlanWarnsOfPolicies: what the webhooks warn of, plan warns of before anything is applied, with a reason each.
+// TestPlanWarnsOfPolicies: what the webhooks warn of, plan warns of before anything is applied,
+// with a reason each.
 func TestPlanWarnsOfPolicies(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, reason, warning string }{
 		"host bits":       {"10.0.0.0/8", "10.1.2.3/8", "HostBits", `spec.ingress[0].from[0].ipBlock.cidr: invalid value "10.1.2.3/8": want 10.0.0.0/8, which it means, or 10.1.2.3/32 for the one address`},
@@ -29,7 +30,8 @@ func TestPlanWarnsOfPolicies(t *testing.T) {
 	}
 }
 
-// TestPlanWarnsWhoIsShutOut: what closes ssh is a warning, with who and whom; what keeps it open is none.
+// TestPlanWarnsWhoIsShutOut: what closes ssh is a warning, with who and whom; what keeps it open is
+// none.
 func TestPlanWarnsWhoIsShutOut(t *testing.T) {
 	const warning = "closes ssh (tcp 22) to web-1, web-2 from "
 	if r := planShop(t, shopManifests); strings.Count(r.stdout, "! warning: ") == 0 || !strings.Contains(r.stdout, warning) || strings.Contains(r.stdout, "remote desktop") {
@@ -38,7 +40,12 @@ func TestPlanWarnsWhoIsShutOut(t *testing.T) {
 	if r := planShop(t, shopManifests, "--strict"); r.code != ExitBadInput || !strings.Contains(r.err, "ClosesAccess") {
 		t.Errorf("strict: %d %s", r.code, r.err)
 	}
-	if r := planShop(t, accountSays("failsafe: [{direction: Ingress, protocol: TCP, port: 22, cidrs: [0.0.0.0/0, '::/0']}]"), "--strict"); r.code != ExitNo || strings.Contains(r.stdout, warning) {
+	if r := planShop(
+		t,
+		accountSays("failsafe: [{direction: Ingress, protocol: TCP, port: 22, cidrs: [0.0.0.0/0, '::/0']}]"),
+		"--strict",
+	); r.code != ExitNo ||
+		strings.Contains(r.stdout, warning) {
 		t.Errorf("with failsafe: %+v", r)
 	}
 }

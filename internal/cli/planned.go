@@ -46,7 +46,8 @@ func openFromCluster(c client.Reader, secrets []*corev1.Secret, parts controller
 	}
 }
 
-// secretValue reads what a key of a Secret holds. In manifests it may be in stringData, as the API server takes it.
+// secretValue reads what a key of a Secret holds. In manifests it may be in stringData, as the API
+// server takes it.
 func secretValue(ctx context.Context, c client.Reader, secrets []*corev1.Secret, ref cloudv1alpha1.SecretReference) ([]byte, error) {
 	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 	if i := slices.IndexFunc(secrets, func(s *corev1.Secret) bool { return client.ObjectKeyFromObject(s) == key }); i >= 0 {
@@ -147,7 +148,8 @@ func (o observedAccounts) Settings(key string) inventory.Settings {
 // Deleting implements knowledge.
 func (o observedAccounts) Deleting(key string) bool { return o.find(key).deleting }
 
-// tighten tells from the annotations of policies of which of them as much is to be enforced as fits.
+// tighten tells from the annotations of policies of which of them as much is to be enforced as
+// fits.
 func (in *inputs) tighten(ref v1beta2.NetworkPolicyReference) bool {
 	named := func(o client.Object) bool { return o.GetNamespace() == ref.Namespace && o.GetName() == ref.Name }
 	switch ref.Type {
@@ -196,8 +198,10 @@ func (p *planner) observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAcc
 	return o, nil
 }
 
-// importEntities adds what the selectors make of an account as it was read, as the inventory does. Entities of the account
-// that no selector selects any more, or none that the account lets select, are left out, as the inventory removes them. The ports that others have stay: the cloud knows none.
+// importEntities adds what the selectors make of an account as it was read, as the inventory does.
+// Entities of the account that no selector selects any more, or none that the account lets select,
+// are left out, as the inventory removes them. The ports that others have stay: the cloud knows
+// none.
 func (in *inputs) importEntities(a *cloudv1alpha1.CloudProviderAccount, o *observedAccount) {
 	snapshots := make([]*cloud.Snapshot, len(o.regions))
 	for i, r := range o.regions {
@@ -248,7 +252,8 @@ func (in *inputs) overlay(over *inputs) {
 	in.documents, in.refused, in.notes = over.documents, over.refused, over.notes
 }
 
-// overlaid takes over the uid of what it replaces, and says by a new generation that it is another version.
+// overlaid takes over the uid of what it replaces, and says by a new generation that it is another
+// version.
 func overlaid[T client.Object](base, over []T) []T {
 	out := slices.Clone(base)
 	for _, o := range over {

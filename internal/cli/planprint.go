@@ -236,7 +236,8 @@ func (t *planText) quotas(quotas []forecast.Quota) {
 	}
 }
 
-// bar draws what is used before and after. Whatever is used fills at least one place, and only what is full fills all.
+// bar draws what is used before and after. Whatever is used fills at least one place, and only what
+// is full fills all.
 func bar(q forecast.Quota) string {
 	places := func(n int) int {
 		switch {

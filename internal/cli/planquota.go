@@ -6,8 +6,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
-// quotaAdvice says, once for each quota for want of which something is refused, which one of the cloud's to raise and to what. Where no value
-// would do there is none.
+// quotaAdvice says, once for each quota for want of which something is refused, which one of the
+// cloud's to raise and to what. Where no value would do there is none.
 func quotaAdvice(refusals []plannedRefusal) (out []string) {
 	most := map[string]int{}
 	for _, x := range refusals {

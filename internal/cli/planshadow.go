@@ -16,8 +16,9 @@ import (
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
-// shadowed warns of rules that can never match, because others stand before them, and of manifests whose rules take from others what these
-// decide about somebody: a Pass, or a rule of an earlier tier.
+// shadowed warns of rules that can never match, because others stand before them, and of manifests
+// whose rules take from others what these decide about somebody: a Pass, or a rule of an earlier
+// tier.
 func (p *planner) shadowed(made plans) (out []planWarning) {
 	if made.computation == nil {
 		return nil
@@ -60,8 +61,11 @@ func (p *planner) shadowed(made plans) (out []planWarning) {
 		if o.Skips {
 			verb = "skips"
 		}
-		out = append(out, planWarning{warnTakesPrecedence, fmt.Sprintf("%s: the rule %s (%s) %s the rule %s (%s) of %s on %s", policyRef(winner.Policy), quotedName(winner), winner.Action, verb,
-			quotedName(loser), loser.Action, policyRef(loser.Policy), endpointsText(o.Endpoints))})
+		out = append(
+			out,
+			planWarning{warnTakesPrecedence, fmt.Sprintf("%s: the rule %s (%s) %s the rule %s (%s) of %s on %s", policyRef(winner.Policy), quotedName(winner), winner.Action, verb,
+				quotedName(loser), loser.Action, policyRef(loser.Policy), endpointsText(o.Endpoints))},
+		)
 	}
 	return out
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestPlanWarnsOfShadows: a rule that others leave nothing is told with these, a Pass with whom it skips; rules that matter are not told.
+// TestPlanWarnsOfShadows: a rule that others leave nothing is told with these, a Pass with whom it
+// skips; rules that matter are not told.
 func TestPlanWarnsOfShadows(t *testing.T) {
 	t.Parallel()
 	policy := func(kind, name, tier, rules string) string {
@@ -53,7 +54,8 @@ spec:
 	}
 }
 
-// TestPlanWarnsByWhichGroup: who is shut out is told with the groups that let him in today, and who comes from another machine by its name.
+// TestPlanWarnsByWhichGroup: who is shut out is told with the groups that let him in today, and who
+// comes from another machine by its name.
 func TestPlanWarnsByWhichGroup(t *testing.T) {
 	t.Parallel()
 	r := planShop(t, shopManifests)

@@ -39,7 +39,8 @@ const (
 	warnClosesAccess warningReason = "ClosesAccess"
 	// warnNeverMatches: rules before it leave a rule nothing.
 	warnNeverMatches warningReason = "NeverMatches"
-	// warnTakesPrecedence: a rule takes from another policy's rule what that decides about somebody.
+	// warnTakesPrecedence: a rule takes from another policy's rule what that decides about
+	// somebody.
 	warnTakesPrecedence warningReason = "TakesPrecedence"
 	// warnNotExact: the cloud does not do exactly as a policy says; what it does is not wider.
 	warnNotExact warningReason = "NotExact"
@@ -49,8 +50,20 @@ const (
 
 // warningReasons are all of them.
 var warningReasons = []warningReason{
-	warnClosesAccess, warnHostBits, warnManyClusters, warnNameTaken, warnNeverMatches, warnNoSuchAccount, warnNoSuchGroup, warnNoSuchTier, warnNotExact, warnNotGranted, warnPeerNobody,
-	warnSelectsNoVM, warnSelectsNobody, warnTakesPrecedence,
+	warnClosesAccess,
+	warnHostBits,
+	warnManyClusters,
+	warnNameTaken,
+	warnNeverMatches,
+	warnNoSuchAccount,
+	warnNoSuchGroup,
+	warnNoSuchTier,
+	warnNotExact,
+	warnNotGranted,
+	warnPeerNobody,
+	warnSelectsNoVM,
+	warnSelectsNobody,
+	warnTakesPrecedence,
 }
 
 // planWarning is what looks like a mistake.

@@ -14,8 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// warnings are about what looks like a mistake: selectors of accounts that do not exist, or of no VM, what an account does not grant, and
-// policies that select nobody.
+// warnings are about what looks like a mistake: selectors of accounts that do not exist, or of no
+// VM, what an account does not grant, and policies that select nobody.
 func (p *planner) warnings(made plans) []planWarning {
 	out := slices.Clone(p.in.warnings)
 	for _, s := range p.in.Selectors {
@@ -64,7 +64,8 @@ func (p *planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made pl
 	return out
 }
 
-// selectingNobody names the Antrea policies that apply to no VM and no Pod. Those of the other kinds select Pods only.
+// selectingNobody names the Antrea policies that apply to no VM and no Pod. Those of the other
+// kinds select Pods only.
 func (v view) selectingNobody() (out []string) {
 	members := map[string]int{}
 	for _, g := range v.appliedToGroups {
@@ -87,8 +88,8 @@ func (v view) selectingNobody() (out []string) {
 	return out
 }
 
-// invented reports whether one of the objects that the names of groups are made from has not been stored anywhere yet: its identity will be
-// another one.
+// invented reports whether one of the objects that the names of groups are made from has not been
+// stored anywhere yet: its identity will be another one.
 func (in *inputs) invented() bool {
 	return anyInvented(in.Policies, "NetworkPolicy") || anyInvented(in.ClusterPolicies, "ClusterNetworkPolicy") ||
 		anyInvented(in.Groups, "Group") || anyInvented(in.ClusterGroups, "ClusterGroup")

@@ -154,7 +154,8 @@ func (in *inputs) tests() []*manifest.Document {
 	return out
 }
 
-// problemsOf is what the supposed objects of a test make of the policies: what is refused with them, but not without.
+// problemsOf is what the supposed objects of a test make of the policies: what is refused with
+// them, but not without.
 func problemsOf(d *manifest.Document, c *explain.Computation) error {
 	var errs []error
 	for _, p := range c.Problems {
@@ -165,7 +166,8 @@ func problemsOf(d *manifest.Document, c *explain.Computation) error {
 	return errors.Join(errs...)
 }
 
-// useTable puts together what rules are good for in several worlds: the most that they are good for in any.
+// useTable puts together what rules are good for in several worlds: the most that they are good for
+// in any.
 type useTable struct {
 	list []reach.RuleUse
 	at   map[expect.Written]int

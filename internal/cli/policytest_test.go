@@ -118,7 +118,8 @@ func (m mutant) write(t *testing.T) string {
 	return file(t, "policies.yaml", b.String())
 }
 
-// TestBrokenPoliciesFail: the example's tests pass on its policies, and fail on each of them that is broken in one place.
+// TestBrokenPoliciesFail: the example's tests pass on its policies, and fail on each of them that
+// is broken in one place.
 func TestBrokenPoliciesFail(t *testing.T) {
 	if r := nephele(t, "", "test", "-f", examplePolicies, "-f", exampleTests); r.code != ExitDone || !strings.Contains(r.stdout, "13 met, 0 not met") {
 		t.Fatalf("exit %d on the policies as they are:\n%s%s", r.code, r.stdout, r.err)
@@ -127,7 +128,8 @@ func TestBrokenPoliciesFail(t *testing.T) {
 	if len(list) < 25 {
 		t.Fatalf("only %d mutants", len(list))
 	}
-	// Two policies limit what goes from web to the database: if one of them does not, the other one still does.
+	// Two policies limit what goes from web to the database: if one of them does not, the other one
+	// still does.
 	harmless := []string{"db from-web has no ports", "web to-db has no ports"}
 	for _, m := range list {
 		if slices.Contains(harmless, m.name) {
@@ -200,7 +202,8 @@ func TestTestReports(t *testing.T) {
 	}
 }
 
-// TestBadTests: what is wrong with a test is told with file, object, field and what was expected, and is no failed expectation.
+// TestBadTests: what is wrong with a test is told with file, object, field and what was expected,
+// and is no failed expectation.
 func TestBadTests(t *testing.T) {
 	test := func(spec string) string {
 		return "apiVersion: nephele.io/v1alpha1\nkind: PolicyTest\nmetadata: {name: t}\nspec:\n" + spec + "\n"

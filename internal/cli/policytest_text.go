@@ -92,7 +92,8 @@ type (
 	}
 )
 
-// printJUnit prints the report for build servers: a suite for each test, a case for each expectation.
+// printJUnit prints the report for build servers: a suite for each test, a case for each
+// expectation.
 func printJUnit(out io.Writer, r *testReport) error {
 	all := junitSuites{}
 	all.Tests, all.Failures, all.Errors = r.counts()

@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// printable returns a text, of which some may come from the cloud such as the name of a machine, for a terminal: what is not seen when it is
-// printed, or would do something to the terminal, is written as in a Go string.
+// printable returns a text, of which some may come from the cloud such as the name of a machine,
+// for a terminal: what is not seen when it is printed, or would do something to the terminal, is
+// written as in a Go string.
 func printable(text string) string {
 	odd := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 	if !strings.ContainsFunc(text, odd) {

@@ -25,7 +25,8 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// TestPlanOfNamesThatPlayWithTheTerminal: what others call their machines is shown, and does nothing.
+// TestPlanOfNamesThatPlayWithTheTerminal: what others call their machines is shown, and does
+// nothing.
 func TestPlanOfNamesThatPlayWithTheTerminal(t *testing.T) {
 	estate := strings.Replace(shopEstate, "name: web-1,", `name: "we\tb\u009b2J\nregion faked",`, 1)
 	r := nephele(t, shopManifests, "plan", "-f", "-", "--snapshot", file(t, "estate.yaml", estate))

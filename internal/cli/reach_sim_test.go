@@ -23,8 +23,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// randomEstate draws an account with two peered VPCs and one alone, groups that refer to blocks and to one another, machines with one or two
-// interfaces, some with public addresses, and if asked for an interface of a service.
+// randomEstate draws an account with two peered VPCs and one alone, groups that refer to blocks and
+// to one another, machines with one or two interfaces, some with public addresses, and if asked for
+// an interface of a service.
 func randomEstate(r *rand.Rand, services bool) string {
 	var b strings.Builder
 	b.WriteString("accounts:\n- id: \"111122223333\"\n  alias: prod\n  credentials: [{accessKeyId: AKIAREACHTEST0000000, secret: reach-secret-of-any-length}]\n" +
@@ -112,8 +113,14 @@ func randomPolicies(r *rand.Rand) string {
 		return fmt.Sprintf("{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: %s}}}", []string{"web", "db", "job"}[r.IntN(3)])
 	}
 	for i := range 1 + r.IntN(4) {
-		fmt.Fprintf(&b, "---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: p%d, namespace: shop}\nspec:\n  tier: %s\n  priority: %d\n  appliedTo: [%s]\n",
-			i, []string{"emergency", "securityops", "application", "baseline"}[r.IntN(4)], 1+r.IntN(9), app())
+		fmt.Fprintf(
+			&b,
+			"---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: p%d, namespace: shop}\nspec:\n  tier: %s\n  priority: %d\n  appliedTo: [%s]\n",
+			i,
+			[]string{"emergency", "securityops", "application", "baseline"}[r.IntN(4)],
+			1+r.IntN(9),
+			app(),
+		)
 		for _, d := range [][2]string{{"ingress", "from"}, {"egress", "to"}} {
 			if r.IntN(2) == 0 {
 				continue
@@ -207,8 +214,8 @@ func (e *livingEstate) parties() []party {
 	return out
 }
 
-// compare asks the simulator about every flow between two ends, and compares with what reach tells. It returns how many pass and how many do
-// not.
+// compare asks the simulator about every flow between two ends, and compares with what reach tells.
+// It returns how many pass and how many do not.
 func (e *livingEstate) compare(t *testing.T, what string) (passed, stopped int) {
 	t.Helper()
 	flows := e.who.Reach(reach.Question{From: reach.Everybody(), To: reach.Everybody(), Refused: true})
@@ -265,7 +272,8 @@ func (e *livingEstate) network(nic string) string {
 	return ""
 }
 
-// TestReachIsWhatTheCloudDoes: on random accounts without policies, reach with a snapshot says of every flow what the simulator says.
+// TestReachIsWhatTheCloudDoes: on random accounts without policies, reach with a snapshot says of
+// every flow what the simulator says.
 func TestReachIsWhatTheCloudDoes(t *testing.T) {
 	for seed := range uint64(15) {
 		r := rand.New(rand.NewPCG(seed, 31))
@@ -278,8 +286,8 @@ func TestReachIsWhatTheCloudDoes(t *testing.T) {
 	}
 }
 
-// TestReachIsWhatEnforcementLeadsTo: on random accounts with policies, reach says beforehand of every flow what the simulator says when the
-// policies are enforced.
+// TestReachIsWhatEnforcementLeadsTo: on random accounts with policies, reach says beforehand of
+// every flow what the simulator says when the policies are enforced.
 func TestReachIsWhatEnforcementLeadsTo(t *testing.T) {
 	enforced := 0
 	for seed := range uint64(15) {
@@ -303,7 +311,8 @@ func TestReachIsWhatEnforcementLeadsTo(t *testing.T) {
 	}
 }
 
-// TestReachWithoutSnapshotSaysNative guards the two tests above: reach without the snapshot does not know what the groups decide.
+// TestReachWithoutSnapshotSaysNative guards the two tests above: reach without the snapshot does
+// not know what the groups decide.
 func TestReachWithoutSnapshotSaysNative(t *testing.T) {
 	e := bringToLife(t, randomEstate(rand.New(rand.NewPCG(1, 31)), true), reachAccount)
 	w := compute(e.in).World(explain.Clouds{}, false)

@@ -118,7 +118,8 @@ func TestReachTable(t *testing.T) {
 	}
 }
 
-// TestReachOfSuspendedMachines: under break-glass the policies of a machine do not count, unless it is asked what they mean.
+// TestReachOfSuspendedMachines: under break-glass the policies of a machine do not count, unless it
+// is asked what they mean.
 func TestReachOfSuspendedMachines(t *testing.T) {
 	inventory := file(t, "inventory.yaml", strings.Replace(reachInventory, "metadata: {name: i-2, namespace: shop}",
 		"metadata: {name: i-2, namespace: shop, annotations: {nephele.io/break-glass: fire}}", 1))

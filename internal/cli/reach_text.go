@@ -158,7 +158,8 @@ func printDot(out io.Writer, a reachAnswer) error {
 	return err
 }
 
-// dotName quotes a text. Names come from tags in the cloud, so nothing of them may end the quotes or begin an escape.
+// dotName quotes a text. Names come from tags in the cloud, so nothing of them may end the quotes
+// or begin an escape.
 func dotName(text string) string {
 	text = printable(text)
 	text = strings.ReplaceAll(text, `\`, `\\`)

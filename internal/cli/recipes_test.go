@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// recipes are the policies of docs/recipes.md by their headings, and the estate that they are tried on.
+// recipes are the policies of docs/recipes.md by their headings, and the estate that they are tried
+// on.
 func recipes(t *testing.T) (all map[string]string, estate string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/recipes.md")
@@ -28,7 +29,8 @@ func recipes(t *testing.T) (all map[string]string, estate string) {
 	return all, estate
 }
 
-// TestRecipes: every policy of the recipes is accepted, applies to somebody, looks like no mistake, and opens and closes what it says.
+// TestRecipes: every policy of the recipes is accepted, applies to somebody, looks like no mistake,
+// and opens and closes what it says.
 func TestRecipes(t *testing.T) {
 	all, estate := recipes(t)
 	line := regexp.MustCompile(`^# (open|closed): (\S+) -> (\S+) (tcp|udp|icmp)(?: (\d+))?$`)

@@ -22,10 +22,12 @@ const (
 	ExitBadInput = 2
 )
 
-// ErrNo is what a command returns when it has printed its answer and the answer is "no". Nothing more is printed.
+// ErrNo is what a command returns when it has printed its answer and the answer is "no". Nothing
+// more is printed.
 var ErrNo = errors.New("the answer is no")
 
-// errRefused is what a command returns when it has printed its answer and said on standard error what was wrong.
+// errRefused is what a command returns when it has printed its answer and said on standard error
+// what was wrong.
 var errRefused = errors.New("some of the input was refused")
 
 // Streams are what a command reads from and prints to.
@@ -35,7 +37,8 @@ type Streams struct {
 	Err io.Writer
 }
 
-// Main runs the command line and returns the exit code. The extra commands are added to those of NewRoot.
+// Main runs the command line and returns the exit code. The extra commands are added to those of
+// NewRoot.
 func Main(ctx context.Context, args []string, s Streams, extra ...*cobra.Command) int {
 	root := NewRoot(extra...)
 	root.SetArgs(calledBy(os.Args[0], root, args))
@@ -57,7 +60,8 @@ func Main(ctx context.Context, args []string, s Streams, extra ...*cobra.Command
 	return ExitBadInput
 }
 
-// NewRoot returns the root command with the commands that need no more than this package, and the extra ones.
+// NewRoot returns the root command with the commands that need no more than this package, and the
+// extra ones.
 func NewRoot(extra ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "nephele",
@@ -81,7 +85,18 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	policy.AddCommand(newComputeCommand(), newFromGroupsCommand())
-	root.AddCommand(policy, newExplainCommand(), newReachCommand(), newRulesCommand(), newTestCommand(), newPlanCommand(), NewControllerCommand(), NewSimCommand(), newTakeOverCommand(), newVersionCommand())
+	root.AddCommand(
+		policy,
+		newExplainCommand(),
+		newReachCommand(),
+		newRulesCommand(),
+		newTestCommand(),
+		newPlanCommand(),
+		NewControllerCommand(),
+		NewSimCommand(),
+		newTakeOverCommand(),
+		newVersionCommand(),
+	)
 	root.AddCommand(newStatusCommand(), newCheckCommand(), newUninstallCommand(), newSupportCommand(), newPluginCommand(), newHistoryCommand())
 	root.AddCommand(newEnrollCommand())
 	root.AddCommand(rolecmd.Commands(notes)...)
@@ -91,7 +106,8 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 	return root
 }
 
-// noSuchCommand refuses arguments of a command that only has commands below it, and says which of these may have been meant.
+// noSuchCommand refuses arguments of a command that only has commands below it, and says which of
+// these may have been meant.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -84,8 +84,8 @@ spec:
   - {name: dev, action: Drop, from: [{ipBlock: {cidr: 10.1.2.40/32}}]}
 `
 
-// TestScreens: what a person sees of these commands in windows of 80 and 200 columns, by heart. After a change that is meant: make screens,
-// and look at the difference.
+// TestScreens: what a person sees of these commands in windows of 80 and 200 columns, by heart.
+// After a change that is meant: make screens, and look at the difference.
 func TestScreens(t *testing.T) {
 	t.Parallel()
 	estate := file(t, "estate.yaml", screenEstate)
@@ -130,7 +130,8 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// shown is a text in a window of so many columns. No line is longer, but for words that nobody can break.
+// shown is a text in a window of so many columns. No line is longer, but for words that nobody can
+// break.
 func shown(t *testing.T, text string, columns int) string {
 	t.Helper()
 	var b strings.Builder

@@ -14,7 +14,11 @@ import (
 // RegisterEnforcers adds --enforcer-access, which sets Enforcers of the options.
 func RegisterEnforcers(f *pflag.FlagSet, o *controller.APIOptions) {
 	o.Enforcers = apiserver.OwnKey
-	f.Var(&o.Enforcers, "enforcer-access", "whom callers of the computed API may act for: own-key (themselves, and whom a rule with verb enforce names) or any (everybody, as with Antrea)")
+	f.Var(
+		&o.Enforcers,
+		"enforcer-access",
+		"whom callers of the computed API may act for: own-key (themselves, and whom a rule with verb enforce names) or any (everybody, as with Antrea)",
+	)
 }
 
 // RegisterInstance adds the flag of the options of an instance.
@@ -24,7 +28,8 @@ func RegisterInstance(f *pflag.FlagSet, o *controller.InstanceOptions) {
 		"waits for as long")
 }
 
-// RegisterAuditLog adds the flag of the file for the record of changes. Its default is what the file is.
+// RegisterAuditLog adds the flag of the file for the record of changes. Its default is what the
+// file is.
 func RegisterAuditLog(f *pflag.FlagSet, file *string) {
 	f.StringVar(file, "audit-log", *file, "file for the record of all calls that change something in a cloud; it is rotated. Empty for the log alone")
 }
@@ -36,7 +41,12 @@ type servingFlags struct {
 }
 
 func (f *servingFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.api.WebhookClientCA, "webhook-client-ca", "", "PEM file with the authority of the client certificate that kube-apiserver shows to the webhooks; empty lets everybody ask them")
+	flags.StringVar(
+		&f.api.WebhookClientCA,
+		"webhook-client-ca",
+		"",
+		"PEM file with the authority of the client certificate that kube-apiserver shows to the webhooks; empty lets everybody ask them",
+	)
 	flags.StringSliceVar(&f.api.WebhookClientNames, "webhook-client-names", nil, "common names of the certificates of --webhook-client-ca that may ask; empty means all")
 	l := &f.api.Limits
 	flags.IntVar(&l.Connections, "api-connections", apiserver.DefaultConnections, "how many connections --api holds at most")

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestNothingIsSilent: what widens, vanishes or is not done is refused, or told on the standard error, offline as by the webhooks.
+// TestNothingIsSilent: what widens, vanishes or is not done is refused, or told on the standard
+// error, offline as by the webhooks.
 func TestNothingIsSilent(t *testing.T) {
 	acnp := func(spec string) string {
 		return "apiVersion: crd.antrea.io/v1beta1\nkind: ClusterNetworkPolicy\nmetadata: {name: p}\nspec: {priority: 1, " + spec + "}\n"
@@ -54,7 +55,8 @@ func TestNothingIsSilent(t *testing.T) {
 	}
 }
 
-// TestNamespaceLabel: whatever a manifest says, a Namespace has the label with its own name, as the API server sets it.
+// TestNamespaceLabel: whatever a manifest says, a Namespace has the label with its own name, as the
+// API server sets it.
 func TestNamespaceLabel(t *testing.T) {
 	const input = `
 {apiVersion: v1, kind: Namespace, metadata: {name: a, labels: {kubernetes.io/metadata.name: b}}}

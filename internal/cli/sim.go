@@ -136,8 +136,8 @@ func runSim(cmd *cobra.Command, f simFlags) error {
 	return nil
 }
 
-// loadEstate returns the state to start from, and where it comes from in words. A state file that exists is left to
-// the server.
+// loadEstate returns the state to start from, and where it comes from in words. A state file that
+// exists is left to the server.
 func loadEstate(cmd *cobra.Command, f simFlags) (world.State, string, error) {
 	if f.state != "" {
 		_, err := os.Stat(f.state)
@@ -184,7 +184,8 @@ func announce(out io.Writer, server *sim.Server, source string) {
 	i := slices.IndexFunc(state.Credentials, func(c world.Credential) bool { return c.SessionToken == "" })
 	if i >= 0 {
 		key := state.Credentials[i]
-		// Version 1 of the command line and old SDKs do not know AWS_REGION; the others do not look at AWS_DEFAULT_REGION.
+		// Version 1 of the command line and old SDKs do not know AWS_REGION; the others do not look
+		// at AWS_DEFAULT_REGION.
 		fmt.Fprintf(out, `
 Point a client at it:
 

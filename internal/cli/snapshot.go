@@ -16,8 +16,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// simulate brings a description of a cloud to life, so that it is read as a real one is. The returned function ends it. A description that
-// leaves out what its rest refers to is an error: a plan made on it would be one for another account.
+// simulate brings a description of a cloud to life, so that it is read as a real one is. The
+// returned function ends it. A description that leaves out what its rest refers to is an error: a
+// plan made on it would be one for another account.
 func simulate(ctx context.Context, in *inputs, description string) (opener, func(), error) {
 	if azure, err := onlyAzure(in.Accounts); azure || err != nil {
 		if err != nil {
@@ -79,7 +80,8 @@ func claimants(state world.State) []string {
 	return slices.Compact(ids)
 }
 
-// clusterOf is the id of the cluster that a snapshot is planned for: the one that is told, or else the only one that VPCs there belong to.
+// clusterOf is the id of the cluster that a snapshot is planned for: the one that is told, or else
+// the only one that VPCs there belong to.
 func (in *inputs) clusterOf(told string) string {
 	switch {
 	case told != "":
@@ -94,7 +96,8 @@ func (in *inputs) clusterOf(told string) string {
 	return offlineCluster
 }
 
-// gapsOf says what the description does not tell of the regions of the accounts and need not tell; that it must is an error.
+// gapsOf says what the description does not tell of the regions of the accounts and need not tell;
+// that it must is an error.
 func gapsOf(report estate.Report, accounts []*v1alpha1.CloudProviderAccount) (bearable []string, err error) {
 	asked := func(region string) bool {
 		return region == "" || slices.ContainsFunc(accounts, func(a *v1alpha1.CloudProviderAccount) bool {
@@ -125,7 +128,8 @@ func giveKeys(state *world.State) {
 	}
 }
 
-// describedAccount is the account of a description whose alias or number is the name, or the only one.
+// describedAccount is the account of a description whose alias or number is the name, or the only
+// one.
 func describedAccount(state world.State, name string) (world.Account, error) {
 	var names []string
 	for _, a := range state.Accounts {
@@ -137,5 +141,9 @@ func describedAccount(state world.State, name string) (world.Account, error) {
 	if len(state.Accounts) == 1 {
 		return state.Accounts[0], nil
 	}
-	return world.Account{}, fmt.Errorf("it has the accounts %s, and none whose number or alias is %s: name the CloudProviderAccount after one of them", strings.Join(names, ", "), name)
+	return world.Account{}, fmt.Errorf(
+		"it has the accounts %s, and none whose number or alias is %s: name the CloudProviderAccount after one of them",
+		strings.Join(names, ", "),
+		name,
+	)
 }

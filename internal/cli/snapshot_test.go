@@ -48,7 +48,8 @@ func referToList(t *testing.T, path, id string) {
 	})
 }
 
-// TestPlanOfAnIncompleteSnapshot: what is not in it and makes a difference is asked for, not made up.
+// TestPlanOfAnIncompleteSnapshot: what is not in it and makes a difference is asked for, not made
+// up.
 func TestPlanOfAnIncompleteSnapshot(t *testing.T) {
 	remove := func(name string) func(*testing.T, func(string) string) {
 		return func(t *testing.T, path func(string) string) {
@@ -122,7 +123,8 @@ func TestPlanSaysWhatTheSnapshotNeedNotTell(t *testing.T) {
 	}
 }
 
-// TestPlanOfPublishedAccounts: the accounts as their publishers left them can be planned for, and what they lack is named.
+// TestPlanOfPublishedAccounts: the accounts as their publishers left them can be planned for, and
+// what they lack is named.
 func TestPlanOfPublishedAccounts(t *testing.T) {
 	manifests := func(region string) string {
 		return strings.NewReplacer("eu-west-1", region, "vmMatch: [{matchID: i-0000000000000001a}, {matchID: i-0000000000000002a}]", "vpcMatch: {matchName: none}").
@@ -155,10 +157,12 @@ accounts:
 - {id: "444455556666", alias: b, regions: [{name: eu-west-2, vpcs: [{name: ops, cidrs: [10.2.0.0/16]}]}]}
 `
 
-// TestPlanFindsTheAccount: by its alias or number; the only one whatever it is called, which is told; and never just any.
+// TestPlanFindsTheAccount: by its alias or number; the only one whatever it is called, which is
+// told; and never just any.
 func TestPlanFindsTheAccount(t *testing.T) {
 	named := func(name, region string) string {
-		return strings.NewReplacer("{name: a, namespace: vms}", "{name: "+name+", namespace: vms}", "accountName: a\n", "accountName: "+name+"\n", "eu-west-1", region).Replace(shopManifests)
+		return strings.NewReplacer("{name: a, namespace: vms}", "{name: "+name+", namespace: vms}", "accountName: a\n", "accountName: "+name+"\n", "eu-west-1", region).
+			Replace(shopManifests)
 	}
 	two, one := file(t, "two.yaml", twoAccounts), file(t, "one.yaml", shopEstate)
 	for name, c := range map[string]struct {
@@ -179,7 +183,8 @@ func TestPlanFindsTheAccount(t *testing.T) {
 	}
 }
 
-// TestPlanWarnsOfAnnotations: a value that nobody knows is taken as the default, and not in silence.
+// TestPlanWarnsOfAnnotations: a value that nobody knows is taken as the default, and not in
+// silence.
 func TestPlanWarnsOfAnnotations(t *testing.T) {
 	r := planShop(t, strings.Replace(shopManifests, "{name: web, namespace: vms}", "{name: web, namespace: vms, annotations: {nephele.io/on-refusal: widen}}", 1))
 	if r.code != ExitNo || !strings.Contains(r.err, `vms/web: metadata.annotations[nephele.io/on-refusal]: want keep or tighten, not "widen": it is taken as keep`) {

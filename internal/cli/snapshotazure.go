@@ -31,7 +31,8 @@ func onlyAzure(accounts []*v1alpha1.CloudProviderAccount) (bool, error) {
 	return n > 0, nil
 }
 
-// describe reads the description of subscriptions: a file, or all .json files of a folder and below.
+// describe reads the description of subscriptions: a file, or all .json files of a folder and
+// below.
 func describe(ctx context.Context, in *inputs, name string) (opener, func(), error) {
 	d, err := azure.ReadDescription(name)
 	if err != nil {
@@ -50,8 +51,9 @@ func describe(ctx context.Context, in *inputs, name string) (opener, func(), err
 	return open, func() {}, nil
 }
 
-// subscriptionOf is the subscription of an account: the one that its Secret names, if that is among the manifests, or the one that the account is named after, or
-// else the only one that is described.
+// subscriptionOf is the subscription of an account: the one that its Secret names, if that is among
+// the manifests, or the one that the account is named after, or else the only one that is
+// described.
 func subscriptionOf(a *v1alpha1.CloudProviderAccount, secrets []*corev1.Secret, described []string) (string, error) {
 	want := strings.ToLower(a.Name)
 	if _, ref := inventory.ConfigOf(a); ref != nil && slices.ContainsFunc(secrets, func(s *corev1.Secret) bool {
@@ -79,7 +81,8 @@ func subscriptionOf(a *v1alpha1.CloudProviderAccount, secrets []*corev1.Secret, 
 	return "", fmt.Errorf("it has the subscriptions %s: name the CloudProviderAccount after one of them, or give its Secret with -f", strings.Join(described, ", "))
 }
 
-// claimantsOf are the clusters that the networks of the accounts belong to, sorted. What cannot be read is told when the plan is made.
+// claimantsOf are the clusters that the networks of the accounts belong to, sorted. What cannot be
+// read is told when the plan is made.
 func claimantsOf(ctx context.Context, accounts []*v1alpha1.CloudProviderAccount, open opener) ([]string, error) {
 	var ids []string
 	for _, a := range accounts {

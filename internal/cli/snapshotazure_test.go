@@ -31,7 +31,8 @@ spec:
   - {name: ssh, action: Allow, from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 22}]}
 `
 
-// TestPlanOfAnAzureSnapshot: a plan is made from an answer of Resource Graph alone, and what cannot be is refused.
+// TestPlanOfAnAzureSnapshot: a plan is made from an answer of Resource Graph alone, and what cannot
+// be is refused.
 func TestPlanOfAnAzureSnapshot(t *testing.T) {
 	const subscription = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
 	b := simazure.NewBuilder("11111111-2222-4333-8444-555555555555", subscription, "westeurope")

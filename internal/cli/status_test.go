@@ -21,14 +21,36 @@ func someReport() *status.Report {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	renewed := metav1.NewMicroTime(at.Add(-3 * time.Second))
 	old := int64(250)
-	return &status.Report{At: metav1.NewTime(at), State: status.Attention,
+	return &status.Report{
+		At:         metav1.NewTime(at),
+		State:      status.Attention,
 		Controller: status.Controller{Holder: "nephele up", Renewed: &renewed, Works: true},
-		Accounts: []status.Account{{Name: "cloud/a-name-that-is-longer-than-its-column", Mode: "enforce", Ready: "True", Waiting: true, GuardedVMs: 7,
-			Regions: []status.Region{{Name: "eu-west-1", VMs: 10, AgeSeconds: &old}, {Name: "us-east-1", Error: "throttled"}}, Quotas: status.Quotas{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 2500, MostGroups: 3}}},
-		Selectors: status.Selectors{Total: 2, Ready: 1}, VMs: status.VMs{Total: 10, ByMode: map[string]int{"enforce": 8, "plan": 2}, Policies: 8, Realized: 7, Refused: 1},
-		Policies: status.Policies{Total: 5, ByPhase: map[status.Phase]int{status.Realized: 4, status.Failed: 1}},
-		Attention: []status.Finding{{About: "AntreaNetworkPolicy shop/db-from-app", Reason: "Refused", Message: "refused on 1 VMs, for example shop/db-2\x1b[2J: needs 73 ingress rules in one group, quota 60",
-			Do: "raise the quota"}}}
+		Accounts: []status.Account{
+			{
+				Name:       "cloud/a-name-that-is-longer-than-its-column",
+				Mode:       "enforce",
+				Ready:      "True",
+				Waiting:    true,
+				GuardedVMs: 7,
+				Regions: []status.Region{
+					{Name: "eu-west-1", VMs: 10, AgeSeconds: &old},
+					{Name: "us-east-1", Error: "throttled"},
+				},
+				Quotas: status.Quotas{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 2500, MostGroups: 3},
+			},
+		},
+		Selectors: status.Selectors{Total: 2, Ready: 1},
+		VMs:       status.VMs{Total: 10, ByMode: map[string]int{"enforce": 8, "plan": 2}, Policies: 8, Realized: 7, Refused: 1},
+		Policies:  status.Policies{Total: 5, ByPhase: map[status.Phase]int{status.Realized: 4, status.Failed: 1}},
+		Attention: []status.Finding{
+			{
+				About:   "AntreaNetworkPolicy shop/db-from-app",
+				Reason:  "Refused",
+				Message: "refused on 1 VMs, for example shop/db-2\x1b[2J: needs 73 ingress rules in one group, quota 60",
+				Do:      "raise the quota",
+			},
+		},
+	}
 }
 
 // TestStatusScreen: one screen of 80 columns, in which nothing does anything to the terminal.

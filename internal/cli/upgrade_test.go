@@ -33,7 +33,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
-// bothLoops is the inventory and the realizer, joined as the controller does it, between a stand-in for the API server and a simulated cloud.
+// bothLoops is the inventory and the realizer, joined as the controller does it, between a stand-in
+// for the API server and a simulated cloud.
 type bothLoops struct {
 	*testing.T
 	server   *sim.Server
@@ -107,7 +108,8 @@ func (j *bothLoops) reconcile() {
 	}
 }
 
-// start runs a new process: it imports, computes the policies that there are, and realizes them until stop.
+// start runs a new process: it imports, computes the policies that there are, and realizes them
+// until stop.
 func (j *bothLoops) start() {
 	j.Helper()
 	row, _ := controller.CloudOf(cloudv1.CloudProviderAWS)
@@ -124,8 +126,10 @@ func (j *bothLoops) start() {
 	store := watchstore.New(watchstore.Options{})
 	store.Publish(convert.Delta(compute(in).Delta))
 	clk := clock.RealClock{}
-	j.realizer, err = realize.New(realize.Options{ClusterID: "cluster", Follower: enforcer.Follower{Source: storeSource{store}, Clock: clk}, Accounts: controller.Accounts{Inventory: j.inv},
-		Lowerer: lower.AWS{}, Sink: noReports{}, Clock: clk, Log: logr.Discard()})
+	j.realizer, err = realize.New(
+		realize.Options{ClusterID: "cluster", Follower: enforcer.Follower{Source: storeSource{store}, Clock: clk}, Accounts: controller.Accounts{Inventory: j.inv},
+			Lowerer: lower.AWS{}, Sink: noReports{}, Clock: clk, Log: logr.Discard()},
+	)
 	if err != nil {
 		j.Fatal(err)
 	}
@@ -183,7 +187,8 @@ func (j *bothLoops) held() (out []string) {
 	return out
 }
 
-// oldManifests are in the form of the version before grants: account, Secret and selector in namespaces of their own.
+// oldManifests are in the form of the version before grants: account, Secret and selector in
+// namespaces of their own.
 const oldManifests = `
 apiVersion: v1
 kind: Namespace
@@ -210,8 +215,9 @@ spec:
 ---
 `
 
-// TestUpgradeKeepsEverythingEnforced: objects without anything about grants are enforced as before, and a new process changes nothing in the
-// cloud. What others without a say ask for then changes nothing either, and does not keep the owner's changes from being followed.
+// TestUpgradeKeepsEverythingEnforced: objects without anything about grants are enforced as before,
+// and a new process changes nothing in the cloud. What others without a say ask for then changes
+// nothing either, and does not keep the owner's changes from being followed.
 func TestUpgradeKeepsEverythingEnforced(t *testing.T) {
 	j := newBothLoops(t, types.NamespacedName{Namespace: "owner", Name: "hybrid"}, oldManifests+strings.TrimPrefix(sshPolicy, "\n"))
 	j.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "s"}, Data: map[string][]byte{

@@ -51,7 +51,8 @@ status: {addresses: [{type: InternalIP, address: 192.168.0.1}]}
 ---
 `
 
-// groupNames are the names of groups by the text they are made from, with the identity that all Antrea controllers share.
+// groupNames are the names of groups by the text they are made from, with the identity that all
+// Antrea controllers share.
 var groupNames = func() map[string]string {
 	space := uuid.MustParse("e4f24a48-ca1f-4d5b-819c-ea7632b22115")
 	out := map[string]string{}
@@ -73,7 +74,8 @@ func legible(text string) string {
 	return text
 }
 
-// upstreamPolicy is a manifest of a policy whose subject is the Namespaces of team a, with these rules.
+// upstreamPolicy is a manifest of a policy whose subject is the Namespaces of team a, with these
+// rules.
 func upstreamPolicy(kind, rules string) string {
 	switch kind {
 	case "cnp":
@@ -238,7 +240,8 @@ func TestUpstreamRefusals(t *testing.T) {
 	}
 }
 
-// The tiers of the upstream kinds among the others: each policy decides one port more than those before it leave open.
+// The tiers of the upstream kinds among the others: each policy decides one port more than those
+// before it leave open.
 func TestUpstreamTiers(t *testing.T) {
 	antrea := func(name, tier, action string, ports string) string {
 		return fmt.Sprintf("---\n{apiVersion: crd.antrea.io/v1beta1, kind: ClusterNetworkPolicy, metadata: {name: %s}, spec: {tier: %s, priority: 1, "+
@@ -253,7 +256,11 @@ func TestUpstreamTiers(t *testing.T) {
 		upstream("cnp", "admin", "ingress: [{name: pass, action: Pass, "+peers+", protocols: [{tcp: {destinationPort: {number: 3}}}]}, "+
 			"{name: accept, action: Accept, "+peers+", protocols: [{tcp: {destinationPort: {range: {start: 1, end: 2}}}}]}]") +
 		antrea("application", "application", "Drop", "{port: 1, endPort: 4}") +
-		upstream("anp", "anp", "ingress: [{name: deny, action: Deny, "+peers+", ports: [{portNumber: {port: 5}}]}, {name: pass, action: Pass, "+peers+", ports: [{portNumber: {port: 6}}]}]") +
+		upstream(
+			"anp",
+			"anp",
+			"ingress: [{name: deny, action: Deny, "+peers+", ports: [{portNumber: {port: 5}}]}, {name: pass, action: Pass, "+peers+", ports: [{portNumber: {port: 6}}]}]",
+		) +
 		antrea("baseline", "baseline", "Reject", "{port: 6}") +
 		upstream("baseline", "last", "ingress: [{name: pass, action: Pass, "+peers+", protocols: [{tcp: {destinationPort: {number: 8}}}]}, "+
 			"{name: deny, action: Deny, "+peers+", protocols: [{tcp: {destinationPort: {range: {start: 3, end: 8}}}}]}]")
@@ -267,13 +274,17 @@ func TestUpstreamTiers(t *testing.T) {
 		if !strings.Contains(r.stdout, "ingress "+want) {
 			t.Errorf("port %d: want ingress %s in\n%s%s", port, want, r.stdout, r.err)
 		}
-		if passes := map[int]string{3: "passed: rule \"pass\" (ClusterNetworkPolicy admin", 8: "passed: rule \"pass\" (ClusterNetworkPolicy last"}[port]; !strings.Contains(r.stdout, passes) {
+		if passes := map[int]string{3: "passed: rule \"pass\" (ClusterNetworkPolicy admin", 8: "passed: rule \"pass\" (ClusterNetworkPolicy last"}[port]; !strings.Contains(
+			r.stdout,
+			passes,
+		) {
 			t.Errorf("port %d: want %s in\n%s", port, passes, r.stdout)
 		}
 	}
 }
 
-// No upstream policy applies to a VM, so none changes a plan; one that is refused is refused here as well.
+// No upstream policy applies to a VM, so none changes a plan; one that is refused is refused here
+// as well.
 func TestUpstreamInPlan(t *testing.T) {
 	world := cloudManifests + "---" + sshPolicy
 	plain := nephele(t, world, "plan", "-f", "-", "--snapshot", realAccount, "-o", "json")
@@ -294,7 +305,8 @@ func TestUpstreamInPlan(t *testing.T) {
 	}
 }
 
-// A cluster need not have the upstream kinds; anything else that goes wrong in reading them is told.
+// A cluster need not have the upstream kinds; anything else that goes wrong in reading them is
+// told.
 func TestUpstreamKindsNeedNotBeServed(t *testing.T) {
 	scheme, err := controller.Scheme()
 	if err != nil {

@@ -94,8 +94,11 @@ func (in *inputs) readSnapshot(cmd *cobra.Command, path string) (explain.Clouds,
 		for _, r := range o.regions {
 			out.Snapshots = append(out.Snapshots, r.Snapshot)
 			if ours := oursIn(r.Snapshot); ours > 0 {
-				in.notes = append(in.notes, fmt.Sprintf("account %s, region %s: %d groups carry tags of Nephele: what machines with them had before is not in the snapshot, and told as Native",
-					o.key, r.Snapshot.Region, ours))
+				in.notes = append(
+					in.notes,
+					fmt.Sprintf("account %s, region %s: %d groups carry tags of Nephele: what machines with them had before is not in the snapshot, and told as Native",
+						o.key, r.Snapshot.Region, ours),
+				)
 			}
 		}
 		for name, ref := range o.preview.Refs {

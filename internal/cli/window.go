@@ -12,8 +12,9 @@ import (
 // narrowestWindow is the width below which lines are not broken any shorter.
 const narrowestWindow = 40
 
-// window passes a text for people on to where it is shown. Lines that a terminal has no room for are broken between words, further in than
-// they begin. Elsewhere, in a file or a pipe, lines stay whole, for programs that look at lines.
+// window passes a text for people on to where it is shown. Lines that a terminal has no room for
+// are broken between words, further in than they begin. Elsewhere, in a file or a pipe, lines stay
+// whole, for programs that look at lines.
 type window struct {
 	out     io.Writer
 	columns int // 0: as many as there are
@@ -60,7 +61,8 @@ func (w *window) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// broken breaks a line between words into lines of so many columns. Words that are longer, such as a command to copy, stay whole.
+// broken breaks a line between words into lines of so many columns. Words that are longer, such as
+// a command to copy, stay whole.
 func broken(line string, columns int) string {
 	if utf8.RuneCountInString(line) <= columns {
 		return line
@@ -104,8 +106,8 @@ func firstSpace(line []rune, from int) int {
 	return -1
 }
 
-// hanging is how far in the lines after the first begin: under the last cell of a row of a table, if that leaves room for a text; else a
-// little further than the line itself.
+// hanging is how far in the lines after the first begin: under the last cell of a row of a table,
+// if that leaves room for a text; else a little further than the line itself.
 func hanging(line string, columns int) int {
 	lead := len(line) - len(strings.TrimLeft(line, " "))
 	cells, at := 0, 0

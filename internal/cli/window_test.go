@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestBroken: a line is broken between words, further in than it begins or under the last cell of a row; what cannot be broken stays whole.
+// TestBroken: a line is broken between words, further in than it begins or under the last cell of a
+// row; what cannot be broken stays whole.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ line, want string }{

@@ -5,11 +5,13 @@ import (
 	"net/netip"
 )
 
-// NetworkACL filters what crosses the border of a subnet, whatever the groups of interfaces allow. Nothing of ours writes one.
+// NetworkACL filters what crosses the border of a subnet, whatever the groups of interfaces allow.
+// Nothing of ours writes one.
 type NetworkACL struct {
 	ID        string
 	SubnetIDs []string
-	// Entries are asked in the order of their numbers; the first that matches decides. Where none does, the packet is denied.
+	// Entries are asked in the order of their numbers; the first that matches decides. Where none
+	// does, the packet is denied.
 	Entries []ACLEntry
 }
 
@@ -18,12 +20,14 @@ type ACLEntry struct {
 	Number int
 	Egress bool
 	Allow  bool
-	// Protocol is 0..255, or AnyProtocol. Of TCP and UDP From and To are ports, of ICMP type and code, where -1 is any.
+	// Protocol is 0..255, or AnyProtocol. Of TCP and UDP From and To are ports, of ICMP type and
+	// code, where -1 is any.
 	Protocol, From, To int
 	CIDR               netip.Prefix
 }
 
-// ACLReader is a Provider that can read network ACLs. They are no part of snapshots, because no plan depends on them.
+// ACLReader is a Provider that can read network ACLs. They are no part of snapshots, because no
+// plan depends on them.
 type ACLReader interface {
 	// NetworkACLs returns all of a region. Errors are *Error.
 	NetworkACLs(ctx context.Context, s Scope) ([]NetworkACL, error)

@@ -2,14 +2,16 @@ package cloud
 
 import "context"
 
-// Call is one attempt of a call that changes something in a cloud: what the record of changes keeps of it.
+// Call is one attempt of a call that changes something in a cloud: what the record of changes keeps
+// of it.
 type Call struct {
 	Scope
 	// OwnerID is the cloud's own account number; empty if it is not known yet.
 	OwnerID string
 	// Name is the cloud's own name of the call, for example "ModifyNetworkInterfaceAttribute".
 	Name string
-	// Objects are the IDs of what is changed. Of a group that is still to be created it is the network and the name.
+	// Objects are the IDs of what is changed. Of a group that is still to be created it is the
+	// network and the name.
 	Objects []string
 	// Before and After are what the call changes and nothing else, as far as it is known.
 	Before, After State
@@ -32,7 +34,8 @@ type State struct {
 
 // Outcome is what became of an attempt.
 type Outcome struct {
-	// Err is nil if the cloud has done it. Of class Unavailable it says that nobody knows whether it has.
+	// Err is nil if the cloud has done it. Of class Unavailable it says that nobody knows whether
+	// it has.
 	Err *Error
 	// RequestID is the cloud's own name of the request; empty if there was no answer.
 	RequestID string
@@ -40,15 +43,17 @@ type Outcome struct {
 	Created string
 }
 
-// Cause is why operations are done and how things are before: what only their planner knows. It travels with the context, because one
-// operation may become several calls.
+// Cause is why operations are done and how things are before: what only their planner knows. It
+// travels with the context, because one operation may become several calls.
 type Cause struct {
 	// Policies are those that the operation is made for.
 	Policies []string
-	// Groups are what the interface of the operation holds, and Tags those of its objects that the operation sets or removes.
+	// Groups are what the interface of the operation holds, and Tags those of its objects that the
+	// operation sets or removes.
 	Groups []string
 	Tags   map[string]map[string]string
-	// Sent, if set, is called once for every attempt of a call that changes something, by any number of goroutines.
+	// Sent, if set, is called once for every attempt of a call that changes something, by any
+	// number of goroutines.
 	Sent func()
 }
 

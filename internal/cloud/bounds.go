@@ -2,8 +2,8 @@ package cloud
 
 import "fmt"
 
-// NotGrantedError is wrapped by errors about an account that asks for what the operator of the controller has not granted it. It is found out
-// before anything is sent.
+// NotGrantedError is wrapped by errors about an account that asks for what the operator of the
+// controller has not granted it. It is found out before anything is sent.
 type NotGrantedError struct {
 	// Message says what is missing and how to give it.
 	Message string
@@ -17,7 +17,8 @@ func (e *NotGrantedError) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *NotGrantedError) Unwrap() error { return e.Err }
 
-// BoundError is wrapped by errors about an account that has more to say than is listened to. Nothing of it is believed then.
+// BoundError is wrapped by errors about an account that has more to say than is listened to.
+// Nothing of it is believed then.
 type BoundError struct {
 	// What is too large, as in "the answer is larger than".
 	What string
@@ -43,7 +44,7 @@ type Bounds struct {
 	AnswerBytes int64
 	// Pages bounds the answers to one question.
 	Pages int
-	// Objects bounds what is known of all regions of the account together. An object of more than a kilobyte, as
-	// a group with many rules, counts once per kilobyte.
+	// Objects bounds what is known of all regions of the account together. An object of more than a
+	// kilobyte, as a group with many rules, counts once per kilobyte.
 	Objects int
 }

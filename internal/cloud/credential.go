@@ -11,8 +11,8 @@ import (
 
 // CredentialError says what is wrong with the value of a Secret.
 type CredentialError struct {
-	// Secret is "namespace/name" of the Secret, Key the key in its data, Field the member of the JSON object; Field is empty if
-	// the whole value is meant.
+	// Secret is "namespace/name" of the Secret, Key the key in its data, Field the member of the
+	// JSON object; Field is empty if the whole value is meant.
 	Secret, Key, Field string
 	// Problem is what is wrong, in words that do not repeat any secret value.
 	Problem string
@@ -40,8 +40,9 @@ func (t CredentialText) Fail(field, format string, args ...any) error {
 	return &CredentialError{Secret: t.Secret, Key: t.Key, Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// Read reads the JSON object into a struct of strings, without the white space around each. Members that are texts of several lines are named;
-// all others must not contain white space or control characters. Its errors are *CredentialError and never contain a value.
+// Read reads the JSON object into a struct of strings, without the white space around each. Members
+// that are texts of several lines are named; all others must not contain white space or control
+// characters. Its errors are *CredentialError and never contain a value.
 func (t CredentialText) Read(into any, multiline ...string) error {
 	if len(bytes.TrimSpace(t.Data)) == 0 {
 		return t.Fail("", "is empty; expected a JSON object with %s", t.Expected)

@@ -5,15 +5,18 @@ import (
 	"time"
 )
 
-// This file holds what a Provider may offer beyond Provider itself: to tell of changes, to read less, and to read only what has changed.
-// Whoever uses a Provider asks for these by type assertion and can do without.
+// This file holds what a Provider may offer beyond Provider itself: to tell of changes, to read
+// less, and to read only what has changed. Whoever uses a Provider asks for these by type assertion
+// and can do without.
 
-// Change is a hint that something in an account may be different now. It is no truth: it may come late, twice, in any order, or never.
+// Change is a hint that something in an account may be different now. It is no truth: it may come
+// late, twice, in any order, or never.
 type Change struct {
 	// Region is where.
 	Region string
-	// IDs are what may have changed: VMs, interfaces, groups, networks, peerings and prefix lists, by the cloud's own ids. None
-	// means that it cannot be told, so that the region has to be read whole.
+	// IDs are what may have changed: VMs, interfaces, groups, networks, peerings and prefix lists,
+	// by the cloud's own ids. None means that it cannot be told, so that the region has to be read
+	// whole.
 	IDs []string
 	// Author is who did it; zero if the event does not say.
 	Author Author
@@ -21,7 +24,8 @@ type Change struct {
 
 // Author says who changed something in the cloud, in the cloud's own words.
 type Author struct {
-	// Who is the name of the caller (AWS: the ARN of the user or of the assumed role, or the host name of a service).
+	// Who is the name of the caller (AWS: the ARN of the user or of the assumed role, or the host
+	// name of a service).
 	Who string
 	// Call is the cloud's name of the call, for example "AuthorizeSecurityGroupIngress".
 	Call string
@@ -31,26 +35,31 @@ type Author struct {
 	Ours bool
 }
 
-// Hearer takes what a Listener hears. Its methods must not block; they are called from one goroutine per queue.
+// Hearer takes what a Listener hears. Its methods must not block; they are called from one
+// goroutine per queue.
 type Hearer interface {
 	// Heard takes changes. When it returns they need not be told again.
 	Heard([]Change)
-	// Listening says whether a queue can be read, nil for yes. It is called after every attempt. The error is an *Error.
+	// Listening says whether a queue can be read, nil for yes. It is called after every attempt.
+	// The error is an *Error.
 	Listening(queue string, err error)
 }
 
 // Listener is a Provider that is told of changes by the cloud.
 type Listener interface {
-	// Listen hands over what it hears until ctx ends. A queue that fails is tried again; Listen returns only when ctx has ended, and
-	// at once if the account has no queue. At most one Listen runs at a time.
+	// Listen hands over what it hears until ctx ends. A queue that fails is tried again; Listen
+	// returns only when ctx has ended, and at once if the account has no queue. At most one Listen
+	// runs at a time.
 	Listen(ctx context.Context, h Hearer)
 }
 
 // Refresher is a Provider that can bring a snapshot up to date in part.
 type Refresher interface {
-	// Refresh returns last with the objects of these ids, and what hangs together with them, as they are now. Ids that the cloud does
-	// not know are gone. The result is what Observe would have returned, if nothing but these objects has changed since last; it keeps
-	// the time of last, because the rest is as old as that. last is not changed. Errors are *Error, and nothing is returned then.
+	// Refresh returns last with the objects of these ids, and what hangs together with them, as
+	// they are now. Ids that the cloud does not know are gone. The result is what Observe would
+	// have returned, if nothing but these objects has changed since last; it keeps the time of
+	// last, because the rest is as old as that. last is not changed. Errors are *Error, and nothing
+	// is returned then.
 	Refresh(ctx context.Context, last *Snapshot, ids []string) (*Snapshot, error)
 }
 
@@ -67,8 +76,8 @@ type NetworkMatch struct {
 
 // Narrower is a Provider that can leave out what does not matter.
 type Narrower interface {
-	// Narrow returns the same account, whose snapshots show all networks and peerings, but VMs, interfaces and groups only in the networks
-	// that are named, in those that hold something of ours, and in their peers in the region: all that enforcement in the former can
-	// depend on.
+	// Narrow returns the same account, whose snapshots show all networks and peerings, but VMs,
+	// interfaces and groups only in the networks that are named, in those that hold something of
+	// ours, and in their peers in the region: all that enforcement in the former can depend on.
 	Narrow(networks []NetworkMatch) Provider
 }

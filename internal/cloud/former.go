@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// FormerGroups returns the groups that an interface had before it was taken over, sorted, as its tags record them; nil without record.
+// FormerGroups returns the groups that an interface had before it was taken over, sorted, as its
+// tags record them; nil without record.
 func FormerGroups(tags map[string]string) []string {
 	value, ok := tags[TagFormer]
 	if !ok {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// ObjectName is the name of the Kubernetes object for a VM or network with this id: the id itself, where it is a word (AWS). Where it is a path
-// (Azure) it is what comes last, and the sum of the characters of the whole, as Nephe has it.
+// ObjectName is the name of the Kubernetes object for a VM or network with this id: the id itself,
+// where it is a word (AWS). Where it is a path (Azure) it is what comes last, and the sum of the
+// characters of the whole, as Nephe has it.
 func ObjectName(id string) string {
 	id = strings.ToLower(id)
 	at := strings.LastIndexByte(id, '/')
@@ -31,11 +32,12 @@ func SameID(a, b string) bool {
 	return a == b || strings.Contains(a, "/") && strings.EqualFold(a, b)
 }
 
-// viewSign begins the part of a group's id that tells apart what one group of the cloud means to several interfaces. See Group.
+// viewSign begins the part of a group's id that tells apart what one group of the cloud means to
+// several interfaces. See Group.
 const viewSign = "@"
 
-// GroupObject is the cloud's own id of a group, without what an adapter has added to tell apart what it means to several interfaces; empty for a
-// group that stands for none.
+// GroupObject is the cloud's own id of a group, without what an adapter has added to tell apart
+// what it means to several interfaces; empty for a group that stands for none.
 func GroupObject(id string) string {
 	object, _, view := strings.Cut(id, viewSign)
 	if view && !strings.Contains(object, "/") {

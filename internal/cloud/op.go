@@ -9,25 +9,29 @@ import (
 // OpKind names what an Op does.
 type OpKind string
 
-// The kinds of operations. Every one of them is idempotent: applied to a cloud that already is in the wanted state it succeeds and
-// changes nothing.
+// The kinds of operations. Every one of them is idempotent: applied to a cloud that already is in
+// the wanted state it succeeds and changes nothing.
 const (
-	// OpCreateGroup creates the group Op.Group with its tags, in one call, and removes the rules that the cloud adds by itself.
-	// A group of the same name in the network that carries the same ownership tags counts as created.
+	// OpCreateGroup creates the group Op.Group with its tags, in one call, and removes the rules
+	// that the cloud adds by itself. A group of the same name in the network that carries the same
+	// ownership tags counts as created.
 	OpCreateGroup OpKind = "CreateGroup"
 	// OpAddRules adds Op.Rules to the group; rules that exist already are fine.
 	OpAddRules OpKind = "AddRules"
 	// OpRemoveRules removes Op.Rules from the group; rules that are gone already are fine.
 	OpRemoveRules OpKind = "RemoveRules"
-	// OpReplaceRules turns Op.Replaced[i] into Op.Rules[i], for each i, in one call: the group never needs room for both. Direction and
-	// kind of peer stay, and no rule is in both lists, but for one that takes its own place, to get its description. A rule that has
-	// been turned already is fine; where both forms are there the old one goes, and where neither is it is a Conflict.
+	// OpReplaceRules turns Op.Replaced[i] into Op.Rules[i], for each i, in one call: the group
+	// never needs room for both. Direction and kind of peer stay, and no rule is in both lists, but
+	// for one that takes its own place, to get its description. A rule that has been turned already
+	// is fine; where both forms are there the old one goes, and where neither is it is a Conflict.
 	OpReplaceRules OpKind = "ReplaceRules"
-	// OpSetRules makes Op.Rules the rules of the group, all of them and no others, in one call. Only clouds with Limits.WholeGroups have it.
+	// OpSetRules makes Op.Rules the rules of the group, all of them and no others, in one call.
+	// Only clouds with Limits.WholeGroups have it.
 	OpSetRules OpKind = "SetRules"
 	// OpSetInterfaceGroups replaces the groups of the interface by Op.GroupIDs (and Op.GroupNames).
 	OpSetInterfaceGroups OpKind = "SetInterfaceGroups"
-	// OpTag sets Op.Tags on Op.Target and Op.Others and leaves other tags alone. It may fail having tagged some of them.
+	// OpTag sets Op.Tags on Op.Target and Op.Others and leaves other tags alone. It may fail having
+	// tagged some of them.
 	OpTag OpKind = "Tag"
 	// OpUntag removes the keys of Op.Tags from Op.Target and Op.Others.
 	OpUntag OpKind = "Untag"
@@ -38,18 +42,19 @@ const (
 // Op is one idempotent operation on the cloud.
 type Op struct {
 	Kind OpKind
-	// Target is the ID of the group, interface or network. For a group that is still to be created it is empty and Group.Name
-	// (in Group.NetworkID) identifies it.
+	// Target is the ID of the group, interface or network. For a group that is still to be created
+	// it is empty and Group.Name (in Group.NetworkID) identifies it.
 	Target string
 	// Others are further objects of the same kind that OpTag and OpUntag are about.
 	Others []string
-	// Group describes the group of OpCreateGroup; of the other group operations only NetworkID and Name are set.
+	// Group describes the group of OpCreateGroup; of the other group operations only NetworkID and
+	// Name are set.
 	Group GroupSpec
 	Rules []Rule
 	// Replaced are the rules of OpReplaceRules as they were, one for each of Rules.
 	Replaced []Rule
-	// GroupIDs and GroupNames together are the whole wanted group set of OpSetInterfaceGroups; GroupNames are groups that this
-	// plan creates in the interface's network.
+	// GroupIDs and GroupNames together are the whole wanted group set of OpSetInterfaceGroups;
+	// GroupNames are groups that this plan creates in the interface's network.
 	GroupIDs   []string
 	GroupNames []string
 	Tags       map[string]string
@@ -65,8 +70,9 @@ type GroupSpec struct {
 	Tags        map[string]string
 }
 
-// Resolve returns the op with every group name that ids knows replaced by its ID. ids maps network ID + "/" + group name to group
-// ID; network is the network of the interface or group the op is about.
+// Resolve returns the op with every group name that ids knows replaced by its ID. ids maps network
+// ID + "/" + group name to group ID; network is the network of the interface or group the op is
+// about.
 func (o Op) Resolve(network string, ids map[string]string) Op {
 	find := func(name string) (string, bool) {
 		id, ok := ids[network+"/"+name]
@@ -99,7 +105,8 @@ func (o Op) Resolve(network string, ids map[string]string) Op {
 	return o
 }
 
-// Subjects returns the IDs of all objects that the op changes; none if it is about a group that is still to be created.
+// Subjects returns the IDs of all objects that the op changes; none if it is about a group that is
+// still to be created.
 func (o Op) Subjects() []string {
 	if o.Target == "" {
 		return nil

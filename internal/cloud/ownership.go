@@ -2,7 +2,8 @@ package cloud
 
 import "strings"
 
-// Tags are Nephele's only memory in the cloud. A group is ours exactly if it carries TagCluster with our cluster's id.
+// Tags are Nephele's only memory in the cloud. A group is ours exactly if it carries TagCluster
+// with our cluster's id.
 const (
 	// TagCluster holds the id of the controller that owns the object.
 	TagCluster = "nephele.io/cluster"
@@ -12,25 +13,30 @@ const (
 	TagAccount = "nephele.io/account"
 	// TagClass holds the hash of the class that a group was created for.
 	TagClass = "nephele.io/class"
-	// TagFormer and its numbered continuations hold the groups an interface had before it was taken over, separated by spaces.
-	// A tag value is at most 256 characters, so TagFormer, TagFormer+".1", ... are concatenated in order.
+	// TagFormer and its numbered continuations hold the groups an interface had before it was taken
+	// over, separated by spaces. A tag value is at most 256 characters, so TagFormer,
+	// TagFormer+".1", ... are concatenated in order.
 	TagFormer = "nephele.io/former-groups"
-	// TagName is the name that people see in the cloud's console. It is written when something is created, says what that was made for, and is
-	// never read: it identifies nothing.
+	// TagName is the name that people see in the cloud's console. It is written when something is
+	// created, says what that was made for, and is never read: it identifies nothing.
 	TagName = "Name"
 	// TagSignature on an interface proves that we have written TagFormer.
 	TagSignature = "nephele.io/former-signature"
-	// TagPolicies and its numbered continuations on the group of a class name the policies that are in force on the interfaces that hold it.
+	// TagPolicies and its numbered continuations on the group of a class name the policies that are
+	// in force on the interfaces that hold it.
 	TagPolicies = "nephele.io/policies"
-	// TagRevision, with a name of the account after it, on a network identifies the policies of the account that are in force in it, whatever
-	// the members of their groups: while it is that of the policies that are wanted, nothing but memberships differs.
+	// TagRevision, with a name of the account after it, on a network identifies the policies of the
+	// account that are in force in it, whatever the members of their groups: while it is that of
+	// the policies that are wanted, nothing but memberships differs.
 	TagRevision = "nephele.io/policies-revision"
-	// TagFollow on a security group of somebody else lets us add rules to it: beside each rule that names a group which interfaces under control
-	// give up, a twin that names theirs. Its owner writes it; the value has no meaning.
+	// TagFollow on a security group of somebody else lets us add rules to it: beside each rule that
+	// names a group which interfaces under control give up, a twin that names theirs. Its owner
+	// writes it; the value has no meaning.
 	TagFollow = "nephele.io/follow"
 	// TagClaim on a network holds the id of the controller that may enforce in it.
 	TagClaim = "nephele.io/claimed-by"
-	// TagInstance on a claimed network holds the mark of the process that enforces in it; see package tenure. It changes all the time.
+	// TagInstance on a claimed network holds the mark of the process that enforces in it; see
+	// package tenure. It changes all the time.
 	TagInstance = "nephele.io/instance"
 )
 
@@ -40,7 +46,8 @@ const KindClass = "class"
 // NamePrefix starts the name of every group of ours.
 const NamePrefix = "nephele-"
 
-// OwnedBy reports whether the group belongs to the controller with this cluster id: tags and name pattern both say so.
+// OwnedBy reports whether the group belongs to the controller with this cluster id: tags and name
+// pattern both say so.
 func (g *Group) OwnedBy(clusterID string) bool {
 	return clusterID != "" && g.Tags[TagCluster] == clusterID && g.Tags[TagKind] != "" && strings.HasPrefix(g.Name, NamePrefix)
 }

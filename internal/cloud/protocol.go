@@ -8,7 +8,8 @@ var protocolNames = map[int]string{
 	ICMPv6: "icmpv6", 88: "eigrp", 89: "ospf", 97: "etherip", 103: "pim", 112: "vrrp", 115: "l2tp", SCTP: "sctp", 136: "udp-lite", 137: "mpls-in-ip",
 }
 
-// ProtocolName is what people call an IP protocol, for example "tcp"; "protocol 200" for one that has no common name, "all" for AnyProtocol.
+// ProtocolName is what people call an IP protocol, for example "tcp"; "protocol 200" for one that
+// has no common name, "all" for AnyProtocol.
 func ProtocolName(number int) string {
 	if name, ok := protocolNames[number]; ok {
 		return name

@@ -7,31 +7,36 @@ import (
 	"time"
 )
 
-// Provider is one account of one cloud, all its regions. It is safe for concurrent use and holds no state but credentials.
+// Provider is one account of one cloud, all its regions. It is safe for concurrent use and holds no
+// state but credentials.
 type Provider interface {
-	// Observe reads one region: the whole snapshot, or an error. It never returns part of the truth, and it never returns an
-	// empty snapshot because of an error. Its errors are *Error.
+	// Observe reads one region: the whole snapshot, or an error. It never returns part of the
+	// truth, and it never returns an empty snapshot because of an error. Its errors are *Error.
 	Observe(ctx context.Context, s Scope) (*Snapshot, error)
-	// Apply does one op in one region and returns the ID of the group for OpCreateGroup (also if the group existed already), else
-	// the op's target. It is idempotent. Its errors are *Error; after an error of any class the caller observes and plans anew.
+	// Apply does one op in one region and returns the ID of the group for OpCreateGroup (also if
+	// the group existed already), else the op's target. It is idempotent. Its errors are *Error;
+	// after an error of any class the caller observes and plans anew.
 	Apply(ctx context.Context, s Scope, op Op) (string, error)
 	// Limits returns the quotas in force for the account in a region.
 	Limits(ctx context.Context, s Scope) (Limits, error)
 }
 
-// Limits are the cloud's quotas that decide whether a plan fits. All counts are per region unless said otherwise.
+// Limits are the cloud's quotas that decide whether a plan fits. All counts are per region unless
+// said otherwise.
 type Limits struct {
 	// RulesPerGroup bounds the rules of one group per direction and per address family.
 	RulesPerGroup int
 	// GroupsPerInterface bounds the groups that one interface holds.
 	GroupsPerInterface int
-	// RulesPerInterface bounds RulesPerGroup times GroupsPerInterface: the cloud grants no higher quotas. 0 if it is not bounded.
+	// RulesPerInterface bounds RulesPerGroup times GroupsPerInterface: the cloud grants no higher
+	// quotas. 0 if it is not bounded.
 	RulesPerInterface int
 	// GroupsPerRegion bounds the groups of a region.
 	GroupsPerRegion int
 	// TagsPerResource bounds the tags of one resource.
 	TagsPerResource int
-	// WholeGroups is true if the rules of a group are written as one, so that OpSetRules changes any number of them in one step.
+	// WholeGroups is true if the rules of a group are written as one, so that OpSetRules changes
+	// any number of them in one step.
 	WholeGroups bool
 }
 
@@ -61,7 +66,8 @@ type Error struct {
 	Class Class
 	// Call is the cloud's own name of the call, for example "AuthorizeSecurityGroupIngress".
 	Call string
-	// Code is the cloud's own error code, for example "DependencyViolation"; empty if there was no answer.
+	// Code is the cloud's own error code, for example "DependencyViolation"; empty if there was no
+	// answer.
 	Code string
 	// Denied is true if the credentials are good and do not allow the call; the class is Auth then.
 	Denied bool
@@ -80,7 +86,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ClassOf returns the class of err; Terminal for errors that no adapter classified, Unavailable for an ended context.
+// ClassOf returns the class of err; Terminal for errors that no adapter classified, Unavailable for
+// an ended context.
 func ClassOf(err error) Class {
 	var e *Error
 	switch {

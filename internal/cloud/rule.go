@@ -16,7 +16,8 @@ const (
 	Egress  Direction = "egress"
 )
 
-// IP protocol numbers (IANA) that have a meaning of their own in rules. Any other number 0..255 is legal too.
+// IP protocol numbers (IANA) that have a meaning of their own in rules. Any other number 0..255 is
+// legal too.
 const (
 	AnyProtocol = -1
 	ICMP        = 1
@@ -26,9 +27,11 @@ const (
 	SCTP        = 132
 )
 
-// Rule is one allow rule of a security group: one protocol, one range, one peer, as clouds count them.
+// Rule is one allow rule of a security group: one protocol, one range, one peer, as clouds count
+// them.
 type Rule struct {
-	// ID is the cloud's name for the rule ("sgr-..."); empty in a rule that is only wanted. It is not part of the rule's identity.
+	// ID is the cloud's name for the rule ("sgr-..."); empty in a rule that is only wanted. It is
+	// not part of the rule's identity.
 	ID        string
 	Direction Direction
 	Match     Match
@@ -41,25 +44,27 @@ type Rule struct {
 type Match struct {
 	// Protocol is AnyProtocol or an IP protocol number 0..255.
 	Protocol int
-	// From and To are the inclusive port range for TCP and UDP (0..65535), and the type and code for ICMP and ICMPv6 (-1 means
-	// all; a type of -1 forces a code of -1). For every other protocol both are -1.
+	// From and To are the inclusive port range for TCP and UDP (0..65535), and the type and code
+	// for ICMP and ICMPv6 (-1 means all; a type of -1 forces a code of -1). For every other
+	// protocol both are -1.
 	From, To int
 }
 
 // Peer is the other end of a rule. Exactly one field is set.
 type Peer struct {
 	CIDR netip.Prefix
-	// GroupID is a security group that exists. GroupName stands for a group of this plan that is still to be created in the same
-	// network; the executor replaces it by the ID.
+	// GroupID is a security group that exists. GroupName stands for a group of this plan that is
+	// still to be created in the same network; the executor replaces it by the ID.
 	GroupID   string
 	GroupName string
-	// GroupOwner is the cloud account of GroupID if it is not the snapshot's own (reference over a peering); else empty.
+	// GroupOwner is the cloud account of GroupID if it is not the snapshot's own (reference over a
+	// peering); else empty.
 	GroupOwner   string
 	PrefixListID string
 }
 
-// NewMatch returns the canonical form: ports are dropped where the cloud ignores them, so that equal rules compare equal
-// after a round trip through the cloud.
+// NewMatch returns the canonical form: ports are dropped where the cloud ignores them, so that
+// equal rules compare equal after a round trip through the cloud.
 func NewMatch(protocol, from, to int) Match {
 	switch protocol {
 	case TCP, UDP:

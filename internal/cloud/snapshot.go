@@ -13,8 +13,9 @@ type Scope struct {
 	Region string
 }
 
-// Snapshot is one region of one account as it was at ObservedAt: all of it, or it would have been an error.
-// Slices are sorted by ID, except Rules, which are sorted by Rule.Compare, and References, which are sorted by group and peering.
+// Snapshot is one region of one account as it was at ObservedAt: all of it, or it would have been
+// an error. Slices are sorted by ID, except Rules, which are sorted by Rule.Compare, and
+// References, which are sorted by group and peering.
 type Snapshot struct {
 	Scope
 	// OwnerID is the cloud's own account number.
@@ -27,12 +28,13 @@ type Snapshot struct {
 	Interfaces  []Interface
 	Groups      []Group
 	PrefixLists []PrefixList
-	// References are what rules of other cloud accounts refer to, over peerings. They may be older than the rest, by as much as the slow full
-	// reading is.
+	// References are what rules of other cloud accounts refer to, over peerings. They may be older
+	// than the rest, by as much as the slow full reading is.
 	References []Reference
 }
 
-// Reference says that rules in a network of another cloud account refer to a group. Which rules, and who is subject to them, is not known.
+// Reference says that rules in a network of another cloud account refer to a group. Which rules,
+// and who is subject to them, is not known.
 type Reference struct {
 	GroupID string
 	// NetworkID and OwnerID are the other network and its account, PeeringID is the way to it.
@@ -45,7 +47,8 @@ type Network struct {
 	Name string
 	// UID is what identifies the network in a label, where ID cannot; empty means ID.
 	UID string
-	// OwnerID is the cloud account that owns the network; it differs from the snapshot's for shared networks.
+	// OwnerID is the cloud account that owns the network; it differs from the snapshot's for shared
+	// networks.
 	OwnerID string
 	CIDRs   []netip.Prefix
 	Tags    map[string]string
@@ -55,11 +58,13 @@ type Network struct {
 type Peering struct {
 	ID   string
 	A, B PeeringEnd
-	// ByAddress is true if rules of one network cannot refer to groups of the other over it, as on Azure.
+	// ByAddress is true if rules of one network cannot refer to groups of the other over it, as on
+	// Azure.
 	ByAddress bool
 }
 
-// CarriesGroups reports whether rules of one network can refer to groups of the other. It takes an active peering in one region.
+// CarriesGroups reports whether rules of one network can refer to groups of the other. It takes an
+// active peering in one region.
 func (p *Peering) CarriesGroups() bool { return p.A.Region == p.B.Region && !p.ByAddress }
 
 // PeeringEnd names one of the two networks of a peering.
@@ -104,7 +109,8 @@ type Interface struct {
 	NetworkID string
 	SubnetID  string
 	OwnerID   string
-	// VMID is the VM that the interface is attached to; empty for a detached interface or one of a managed service.
+	// VMID is the VM that the interface is attached to; empty for a detached interface or one of a
+	// managed service.
 	VMID string
 	MAC  string
 	// PrivateIPs are all addresses that a group reference covers, IPv4 and IPv6, primary first.
@@ -114,15 +120,18 @@ type Interface struct {
 	// GroupIDs are the security groups that the interface holds, sorted.
 	GroupIDs []string
 	Tags     map[string]string
-	// Managed is true if a service of the cloud owns the interface (load balancer, database, ...) and its groups cannot be set here.
+	// Managed is true if a service of the cloud owns the interface (load balancer, database, ...)
+	// and its groups cannot be set here.
 	Managed bool
-	// Untouchable says why its groups cannot be taken over although no service owns it, in words for people; empty if they can.
+	// Untouchable says why its groups cannot be taken over although no service owns it, in words
+	// for people; empty if they can.
 	Untouchable string
 	// Description is the cloud's free text, for messages to people.
 	Description string
 }
 
-// Group is a security group. Where the meaning of a group depends on who holds it, an adapter shows one Group for each interface; see GroupObject.
+// Group is a security group. Where the meaning of a group depends on who holds it, an adapter shows
+// one Group for each interface; see GroupObject.
 type Group struct {
 	ID          string
 	Name        string
@@ -132,7 +141,8 @@ type Group struct {
 	Tags        map[string]string
 	// Default is true for the group a network cannot be without.
 	Default bool
-	// View is true if this is what somebody else's group means to one interface. No other interface can hold it, and no rule can name it.
+	// View is true if this is what somebody else's group means to one interface. No other interface
+	// can hold it, and no rule can name it.
 	View  bool
 	Rules []Rule
 }
@@ -146,13 +156,15 @@ type PrefixList struct {
 	Name string
 	// OwnerID is the account that keeps the list, or CloudOwned.
 	OwnerID string
-	// MaxEntries is the size that a reference counts with against the quota of rules, whatever the list holds; 0 if the cloud does not say.
+	// MaxEntries is the size that a reference counts with against the quota of rules, whatever the
+	// list holds; 0 if the cloud does not say.
 	MaxEntries int
 	// Entries are sorted; see Known.
 	Entries []netip.Prefix
 }
 
-// Known reports whether Entries are all that the list holds; otherwise its entries could not be read.
+// Known reports whether Entries are all that the list holds; otherwise its entries could not be
+// read.
 func (l *PrefixList) Known() bool {
 	return len(l.Entries) > 0 || l.OwnerID != CloudOwned && l.MaxEntries > 0
 }

@@ -22,14 +22,16 @@ const (
 	ReasonInvalid = "NetworkPolicyInvalid"
 	// ReasonStaged: the policy is not enforced, because its author wants it so. Realizable is True.
 	ReasonStaged = "Staged"
-	// ReasonGroupInvalid is the reason of GroupMembersComputed False, unless children nest too deep.
+	// ReasonGroupInvalid is the reason of GroupMembersComputed False, unless children nest too
+	// deep.
 	ReasonGroupInvalid = "GroupInvalid"
 )
 
 // maxFailureMessage is the length at which the list of failed enforcers in a condition is cut.
 const maxFailureMessage = 256
 
-// book is what is known of policies and groups besides what the engine holds: what enforcers report, and what is wrong.
+// book is what is known of policies and groups besides what the engine holds: what enforcers
+// report, and what is wrong.
 type book struct {
 	// concerns says whether a computed policy concerns an enforcer.
 	concerns func(uid types.UID, key string) bool
@@ -48,14 +50,16 @@ type policyPage struct {
 	staged bool
 	// told is the last problem for which an Event was recorded.
 	told string
-	// refused is what admission finds wrong with the policy, errors what the engine does; warnings do not stand in the way.
+	// refused is what admission finds wrong with the policy, errors what the engine does; warnings
+	// do not stand in the way.
 	refused, errors, warnings []policy.FieldError
 	// computed is false until the engine has computed the policy, and again while it cannot.
 	computed   bool
 	generation int64
 	// empty: there are no rules. Antrea Agents do not report such policies.
 	empty bool
-	// desired is the number of enforcers that the policy concerns; reports are from them, or from some that it did concern.
+	// desired is the number of enforcers that the policy concerns; reports are from them, or from
+	// some that it did concern.
 	desired int
 	// dropped: a cloud account was the last of them, and is not any more.
 	dropped bool
@@ -66,7 +70,8 @@ func newBook(concerns func(types.UID, string) bool) *book {
 	return &book{concerns: concerns, policies: map[types.UID]*policyPage{}, groups: map[policy.NamespacedName]policy.Problem{}}
 }
 
-// declare notes a policy as its author wants it, and what is wrong with it. It reports false if that is known already.
+// declare notes a policy as its author wants it, and what is wrong with it. It reports false if
+// that is known already.
 func (b *book) declare(uid types.UID, k kind, p policy.Policy, refused []policy.FieldError, staged bool) bool {
 	// Policies without a status have a page only while there is a problem with them.
 	if !k.hasStatus() && len(refused) == 0 {
@@ -111,7 +116,8 @@ func (b *book) record(out []task, c *policy.Changes) []task {
 		page.computed = p.Change != policy.Removed
 		page.generation, page.empty = p.Policy.Generation, len(p.Policy.Rules) == 0
 		page.spanned(p.SpanRemoved, p.SpanAdded)
-		// Whoever is concerned anew gets the policy anew and reports anew. What was under way when it ceased to be concerned says nothing.
+		// Whoever is concerned anew gets the policy anew and reports anew. What was under way when
+		// it ceased to be concerned says nothing.
 		for _, key := range slices.Concat(p.SpanRemoved, p.SpanAdded) {
 			delete(page.reports, key)
 		}
@@ -141,7 +147,8 @@ func (b *book) record(out []task, c *policy.Changes) []task {
 	return out
 }
 
-// report notes what enforcers say about a policy; false means that the policy is not known, or has no status to show it in.
+// report notes what enforcers say about a policy; false means that the policy is not known, or has
+// no status to show it in.
 func (b *book) report(uid types.UID, nodes []v1beta2.NetworkPolicyNodeStatus) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,7 +170,8 @@ type verdict struct {
 	kind kind
 	policy.PolicyRef
 	status v1beta1.NetworkPolicyStatus
-	// problem is what is wrong with the policy itself, once per problem: tell says whether it is new.
+	// problem is what is wrong with the policy itself, once per problem: tell says whether it is
+	// new.
 	problem string
 	tell    bool
 }

@@ -32,7 +32,8 @@ type Options struct {
 	Informers Informers
 	// Client reads (from the cache of the same informers, if it likes) and writes.
 	Client client.Client
-	// Discovery tells whether the upstream kinds of policies, which may come and go, are served; nil means never.
+	// Discovery tells whether the upstream kinds of policies, which may come and go, are served;
+	// nil means never.
 	Discovery Discovery
 	// Recorder takes Events on objects for what a person must know.
 	Recorder events.EventRecorder
@@ -59,9 +60,11 @@ type Controller struct {
 	// externalNodes are the names of those there are, by namespace; only the loop looks at them.
 	externalNodes map[string]map[string]struct{}
 	tasks         workqueue.TypedRateLimitingInterface[task]
-	// due are the tasks that the present round brings; they are queued when it is over, so that each looks at its result.
+	// due are the tasks that the present round brings; they are queued when it is over, so that
+	// each looks at its result.
 	due []task
-	// questions are asked between rounds; computed is closed after the first round, ended with the loop.
+	// questions are asked between rounds; computed is closed after the first round, ended with the
+	// loop.
 	questions       chan func(*policy.Engine)
 	computed, ended chan struct{}
 	directory       *directory
@@ -104,7 +107,8 @@ const (
 	retryMost  = 8 * time.Second
 )
 
-// Store returns the store with the computed objects. It is closed until everything known has been computed once.
+// Store returns the store with the computed objects. It is closed until everything known has been
+// computed once.
 func (c *Controller) Store() *watchstore.Store { return c.Options.Store }
 
 // Start runs until ctx ends. It may be called once. It is a manager.Runnable that needs to lead.
@@ -145,8 +149,9 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-// awaitSources waits until every source has delivered what it began with; false means that ctx has ended. What has arrived goes to the
-// engine at once: that way it is taken in while the rest is still read and decoded.
+// awaitSources waits until every source has delivered what it began with; false means that ctx has
+// ended. What has arrived goes to the engine at once: that way it is taken in while the rest is
+// still read and decoded.
 func (c *Controller) awaitSources(ctx context.Context, sources []source) bool {
 	ticker := c.Clock.NewTicker(10 * time.Second)
 	defer ticker.Stop()
@@ -197,7 +202,8 @@ func (c *Controller) event(o client.Object, eventType, reason, action, note stri
 // maxDueKept is the length up to which the list of tasks is used again.
 const maxDueKept = 1024
 
-// round gives the engine what has arrived, publishes what that changes and notes whose status may change.
+// round gives the engine what has arrived, publishes what that changes and notes whose status may
+// change.
 func (c *Controller) round() {
 	begin := c.Clock.Now()
 	inputs := c.absorb()

@@ -16,12 +16,13 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// directory finds entities by address. It follows the informers on their own goroutines, beside the loop, so that
-// looking an address up costs the loop nothing. It may be a moment ahead of the engine, or behind it.
+// directory finds entities by address. It follows the informers on their own goroutines, beside the
+// loop, so that looking an address up costs the loop nothing. It may be a moment ahead of the
+// engine, or behind it.
 type directory struct {
 	mu sync.RWMutex
-	// first holds one entity per address, more the others of the few addresses that several have. Addresses are in IPv6 form, which
-	// holds IPv4 as well, in half the space of a netip.Addr.
+	// first holds one entity per address, more the others of the few addresses that several have.
+	// Addresses are in IPv6 form, which holds IPv4 as well, in half the space of a netip.Addr.
 	first map[[16]byte]holder
 	more  map[[16]byte][]holder
 }
@@ -86,7 +87,8 @@ func (d *directory) move(h holder, before, now []netip.Addr) {
 	}
 }
 
-// insert notes that an entity has an address. Of one that has it already, the former object is given up.
+// insert notes that an entity has an address. Of one that has it already, the former object is
+// given up.
 func (d *directory) insert(a [16]byte, h holder, ref policy.EntityRef) {
 	first, taken := d.first[a]
 	if !taken || first.Ref() == ref {
@@ -157,7 +159,8 @@ func (d *directory) handler() toolscache.ResourceEventHandler {
 	}
 }
 
-// holderOf returns an object that is an entity, and its addresses; nil for any other. What is wrong with it is told by the loop.
+// holderOf returns an object that is an entity, and its addresses; nil for any other. What is wrong
+// with it is told by the loop.
 func holderOf(o any, list []netip.Addr) (holder, []netip.Addr) {
 	switch o := o.(type) {
 	case *convert.TrimmedPod:

@@ -15,7 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// isolationRuleIndex stands for the default of a Pod that a Kubernetes NetworkPolicy isolates, which is no rule.
+// isolationRuleIndex stands for the default of a Pod that a Kubernetes NetworkPolicy isolates,
+// which is no rule.
 const isolationRuleIndex = math.MaxInt32
 
 // UnknownPodError says that a Pod that was asked about does not exist.
@@ -27,15 +28,17 @@ func (e UnknownPodError) UnknownPod() types.NamespacedName { return e.Namespaced
 // Error implements error.
 func (e UnknownPodError) Error() string { return fmt.Sprintf("there is no Pod %s", e.NamespacedName) }
 
-// EvaluatePods returns the rule that decides about traffic from one Pod to another, or nil if no rule does. Egress at the
-// source and ingress at the destination are decided apart, each by the first rule that matches: the answer is the one that
-// does not let the traffic pass, egress first; if both let it pass, that of the two that comes first in the order of rules.
-// The default of an isolated Pod is a rule without action with the index 2147483647.
+// EvaluatePods returns the rule that decides about traffic from one Pod to another, or nil if no
+// rule does. Egress at the source and ingress at the destination are decided apart, each by the
+// first rule that matches: the answer is the one that does not let the traffic pass, egress first;
+// if both let it pass, that of the two that comes first in the order of rules. The default of an
+// isolated Pod is a rule without action with the index 2147483647.
 //
-// Packets carry the first addresses of both Pods that are of one family. The question names no ports: rules count as if they
-// were for all traffic. Neither does it name a domain name or a Service, so peers of that kind do not count. To a Pod in the
-// network of its Node the policies of the Node apply. No policy is asked about what a Pod sends to itself, and at the
-// destination about what comes from its own Node. An unknown Pod is an UnknownPodError.
+// Packets carry the first addresses of both Pods that are of one family. The question names no
+// ports: rules count as if they were for all traffic. Neither does it name a domain name or a
+// Service, so peers of that kind do not count. To a Pod in the network of its Node the policies of
+// the Node apply. No policy is asked about what a Pod sends to itself, and at the destination about
+// what comes from its own Node. An unknown Pod is an UnknownPodError.
 func (c *Controller) EvaluatePods(ctx context.Context, source, destination types.NamespacedName) (*v1beta2.NetworkPolicyEvaluationResponse, error) {
 	pods := [2]policy.EntityRef{
 		{Kind: policy.KindPod, Namespace: source.Namespace, Name: source.Name},
@@ -46,7 +49,8 @@ func (c *Controller) EvaluatePods(ctx context.Context, source, destination types
 	ends := pods
 	var part *policy.Listing
 	err := c.query(ctx, func(e *policy.Engine) {
-		// Address groups go by address: whoever has one of a Pod's addresses counts, such as its Node.
+		// Address groups go by address: whoever has one of a Pod's addresses counts, such as its
+		// Node.
 		concerned := pods[:]
 		for i, ref := range pods {
 			states[i], known[i] = e.Entity(ref)
@@ -83,7 +87,8 @@ func networkOf(e *policy.Engine, pod policy.EntityState) (policy.EntityRef, bool
 	return node, ok && pod.Excluded && slices.ContainsFunc(pod.Addresses, shares)
 }
 
-// sameFamily returns the first addresses of both ends that can talk to each other; invalid ones if there are none.
+// sameFamily returns the first addresses of both ends that can talk to each other; invalid ones if
+// there are none.
 func sameFamily(a, b []netip.Addr) (netip.Addr, netip.Addr) {
 	for _, x := range a {
 		for _, y := range b {
@@ -95,7 +100,8 @@ func sameFamily(a, b []netip.Addr) (netip.Addr, netip.Addr) {
 	return netip.Addr{}, netip.Addr{}
 }
 
-// forAllTraffic copies a listing with rules that do not look at ports, and only at peers that are known.
+// forAllTraffic copies a listing with rules that do not look at ports, and only at peers that are
+// known.
 func forAllTraffic(l *policy.Listing) *policy.Listing {
 	out := *l
 	out.Policies = make([]policy.PolicySpan, len(l.Policies))
@@ -112,7 +118,8 @@ func forAllTraffic(l *policy.Listing) *policy.Listing {
 	return &out
 }
 
-// response says which of two decisions counts. The rules are looked up in the listing, where they have their place.
+// response says which of two decisions counts. The rules are looked up in the listing, where they
+// have their place.
 func response(v policy.Verdict, l *policy.Listing) *v1beta2.NetworkPolicyEvaluationResponse {
 	passes := func(d policy.Decision) bool {
 		return d.Outcome == policy.OutcomeAllow || d.Outcome == policy.OutcomeNative
@@ -130,7 +137,8 @@ func response(v policy.Verdict, l *policy.Listing) *v1beta2.NetworkPolicyEvaluat
 	return decided(v.Ingress, policy.Ingress, l)
 }
 
-// comesBefore compares rules of two directions in the order of evaluation; the name of the policy decides between equals.
+// comesBefore compares rules of two directions in the order of evaluation; the name of the policy
+// decides between equals.
 func comesBefore(a, b *policy.RuleRef) bool {
 	return cmp.Or(
 		cmp.Compare(a.TierPriority, b.TierPriority), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Rule.Priority, b.Rule.Priority),

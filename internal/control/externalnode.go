@@ -19,8 +19,8 @@ import (
 	"github.com/nephele-io/nephele/internal/control/convert"
 )
 
-// takenNames are, by namespace, the ExternalNodes that have no ExternalEntity because there is one of that name which is not theirs, and
-// what has been told of each.
+// takenNames are, by namespace, the ExternalNodes that have no ExternalEntity because there is one
+// of that name which is not theirs, and what has been told of each.
 type takenNames struct {
 	mu   sync.Mutex
 	told map[string]map[string]string
@@ -44,8 +44,9 @@ func (c *takenNames) replace(namespace string, now map[string]string) (fresh []s
 	return fresh
 }
 
-// keepEntities makes the ExternalEntities that ExternalNodes of a namespace own be exactly those they stand for. An entity
-// of the same name that nobody or somebody else owns is left alone, and the ExternalNode is told so.
+// keepEntities makes the ExternalEntities that ExternalNodes of a namespace own be exactly those
+// they stand for. An entity of the same name that nobody or somebody else owns is left alone, and
+// the ExternalNode is told so.
 func (c *Controller) keepEntities(ctx context.Context, namespace string) error {
 	var nodes v1alpha1.ExternalNodeList
 	if err := c.Client.List(ctx, &nodes, client.InNamespace(namespace)); err != nil {
@@ -88,8 +89,8 @@ func (c *Controller) keepEntities(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// wantedEntities returns the entities that the nodes stand for, by name, and by node why one has none: of two nodes that stand for one
-// entity the one that owns it has it, else the first by name.
+// wantedEntities returns the entities that the nodes stand for, by name, and by node why one has
+// none: of two nodes that stand for one entity the one that owns it has it, else the first by name.
 func wantedEntities(nodes []v1alpha1.ExternalNode, entities []v1alpha2.ExternalEntity) (wanted map[string]*v1alpha2.ExternalEntity, taken map[string]string) {
 	owners := map[string]string{}
 	for i := range entities {
@@ -115,7 +116,8 @@ func wantedEntities(nodes []v1alpha1.ExternalNode, entities []v1alpha2.ExternalE
 	return wanted, taken
 }
 
-// takenText says why an ExternalNode has no ExternalEntity. An ExternalNode has no status to say it in.
+// takenText says why an ExternalNode has no ExternalEntity. An ExternalNode has no status to say it
+// in.
 func takenText(entity, whose string) string {
 	return "no policy is enforced on this ExternalNode: the ExternalEntity " + entity + " " + whose + "; rename or delete one of the two"
 }

@@ -91,7 +91,8 @@ spec: {interfaces: [{ips: [10.9.9.8]}]}`))
 	want("once the name is free it is made", "another -> cloud-a =10.0.0.1", "host-3e616 -> host eth0=10.0.0.10", "own -> own =10.9.9.9")
 }
 
-// TestEntitiesGoWithoutASearch: nobody looks through a Namespace when an entity goes, unless there is an ExternalNode that may want its name.
+// TestEntitiesGoWithoutASearch: nobody looks through a Namespace when an entity goes, unless there
+// is an ExternalNode that may want its name.
 func TestEntitiesGoWithoutASearch(t *testing.T) {
 	w := newTestWorld(t)
 	node := decode[v1alpha1.ExternalNode](t, `{metadata: {namespace: vms, name: host, uid: u}, spec: {interfaces: [{ips: [10.0.0.1]}]}}`)

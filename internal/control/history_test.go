@@ -21,9 +21,10 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-// TestHistories gives random histories of changes to the engine, publishes the deltas, and has clients of every enforcer
-// key follow the streams, reading when they like. In the end each holds what List returns, which is what an oracle that
-// shares no code with the engine computes from the last state of the world.
+// TestHistories gives random histories of changes to the engine, publishes the deltas, and has
+// clients of every enforcer key follow the streams, reading when they like. In the end each holds
+// what List returns, which is what an oracle that shares no code with the engine computes from the
+// last state of the world.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := policytest.Draw(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "choice") })
@@ -71,7 +72,8 @@ func TestHistories(t *testing.T) {
 // groupUID is the uid of a Group in the line of a computed group.
 var groupUID = regexp.MustCompile(`(?m)^(\S+) uid-\S+ `)
 
-// withoutUIDs leaves out what a client is not told: that a Group is another one of the same name with the same members.
+// withoutUIDs leaves out what a client is not told: that a Group is another one of the same name
+// with the same members.
 func withoutUIDs(printed string) string { return groupUID.ReplaceAllString(printed, "$1 ") }
 
 // hostsOf are enforcer keys to watch: those that the world has by now, nobody's, and all.
@@ -262,7 +264,8 @@ func servedMembers(g policy.ComputedGroup, key string) []v1beta2.GroupMember {
 	var out []v1beta2.GroupMember
 	seen := map[string]bool{}
 	for _, m := range g.Members {
-		// Of Nodes with the same addresses, which an agent cannot tell apart, the first stands for all.
+		// Of Nodes with the same addresses, which an agent cannot tell apart, the first stands for
+		// all.
 		if c := convert.GroupMember(g.Role, m); (key == "" || m.On(key)) && !seen[identity(c)] {
 			seen[identity(c)] = true
 			out = append(out, c)

@@ -49,7 +49,8 @@ func watched() map[kind]client.Object {
 	}
 }
 
-// isPolicy tells the kinds that are identified by uid: one that is deleted and made again is another one.
+// isPolicy tells the kinds that are identified by uid: one that is deleted and made again is
+// another one.
 func (k kind) isPolicy() bool {
 	return k == kindPolicy || k == kindClusterPolicy || k == kindK8sPolicy || k.isUpstream()
 }
@@ -57,7 +58,8 @@ func (k kind) isPolicy() bool {
 // hasStatus tells the policies whose status says how far they are realized.
 func (k kind) hasStatus() bool { return k.isPolicy() && k != kindK8sPolicy }
 
-// input is news of one object. Inputs wait in great numbers while all there is is read for the first time, so they are small.
+// input is news of one object. Inputs wait in great numbers while all there is is read for the
+// first time, so they are small.
 type input struct {
 	kind kind
 	// object is a client.Object, or a *convert.TrimmedPod.
@@ -81,13 +83,15 @@ func keyOf(k kind, o client.Object) inputKey {
 	return key
 }
 
-// intake collects inputs until the loop takes them. Of several about one object it keeps all: the loop is never away for long, and
-// an input costs the engine less than finding out that another one follows.
+// intake collects inputs until the loop takes them. Of several about one object it keeps all: the
+// loop is never away for long, and an input costs the engine less than finding out that another one
+// follows.
 type intake struct {
 	wake chan struct{}
 
 	mu sync.Mutex
-	// pending are the inputs in order of arrival, in pieces, so that a great number is never copied.
+	// pending are the inputs in order of arrival, in pieces, so that a great number is never
+	// copied.
 	pending [][]input
 }
 
@@ -127,7 +131,8 @@ func (q *intake) take() [][]input {
 	return out
 }
 
-// source is an informer that feeds the intake; synced is closed once it has delivered what it began with.
+// source is an informer that feeds the intake; synced is closed once it has delivered what it began
+// with.
 type source struct {
 	name   kind
 	synced <-chan struct{}
@@ -202,7 +207,8 @@ func (c *Controller) applyPolicy(in input) {
 	case *v1beta1.ClusterNetworkPolicy:
 		p = convert.ClusterNetworkPolicy(o)
 	case *networkingv1.NetworkPolicy:
-		// There is nothing to refuse: the API server has validated it. The engine converts it when it computes it.
+		// There is nothing to refuse: the API server has validated it. The engine converts it when
+		// it computes it.
 		c.engine.PutPolicySource((*convert.KubernetesSource)(o))
 		return
 	default:
@@ -219,9 +225,10 @@ func (c *Controller) applyPolicy(in input) {
 		refused = admission.ValidatePolicy(&p, map[string]int32{p.Tier: 0})
 		p.Warnings = append(admission.Warnings(&p), admission.Pitfalls(&p)...)
 	}
-	// A change of the status alone is no input, but it may be somebody else's, which is to be corrected. An invalid version does
-	// not reach the engine: the last valid one, if this process has seen one, stays in force, so that a slip opens nothing.
-	// A staged one is as good as deleted to everybody who enforces, also if it is invalid.
+	// A change of the status alone is no input, but it may be somebody else's, which is to be
+	// corrected. An invalid version does not reach the engine: the last valid one, if this process
+	// has seen one, stays in force, so that a slip opens nothing. A staged one is as good as
+	// deleted to everybody who enforces, also if it is invalid.
 	staged := convert.Staged(in.object)
 	switch fresh := c.book.declare(uid, in.kind, p, refused, staged); {
 	case fresh && staged:
@@ -251,7 +258,8 @@ func (c *Controller) applyDeletion(in *inputKey) {
 		c.engine.DeleteEntity(policy.EntityRef{Kind: policy.KindNode, Name: in.Name})
 	case kindEntity:
 		c.engine.DeleteEntity(policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: in.Namespace, Name: in.Name})
-		// Only an ExternalNode may want it back, or its name. To look for one means to read all the entities of the Namespace.
+		// Only an ExternalNode may want it back, or its name. To look for one means to read all the
+		// entities of the Namespace.
 		if len(c.externalNodes[in.Namespace]) > 0 {
 			c.later(task{kind: taskExternalNodes, namespace: in.Namespace})
 		}
@@ -306,7 +314,8 @@ func (c *Controller) applyObject(in input) {
 	}
 }
 
-// putEntity gives an entity to the engine. An address that is none is told, and left out: no packet carries it.
+// putEntity gives an entity to the engine. An address that is none is told, and left out: no packet
+// carries it.
 func (c *Controller) putEntity(in input) func(policy.Entity, []policy.FieldError) {
 	return func(e policy.Entity, errs []policy.FieldError) {
 		if len(errs) > 0 {

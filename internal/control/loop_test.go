@@ -25,8 +25,8 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// TestLoop runs the whole controller: nothing is published until the last informer is synced, conflicts and failures of
-// the API are retried, and everything ends with the context.
+// TestLoop runs the whole controller: nothing is published until the last informer is synced,
+// conflicts and failures of the API are retried, and everything ends with the context.
 func TestLoop(t *testing.T) {
 	s := testScheme(t)
 	var conflicts, outages atomic.Int32
@@ -66,7 +66,8 @@ func TestLoop(t *testing.T) {
 	}
 	defer watcher.Stop()
 
-	// The tiers are written while the listing is awaited: when they are there, the handlers are registered.
+	// The tiers are written while the listing is awaited: when they are there, the handlers are
+	// registered.
 	eventually(t, "the system tiers", func() bool {
 		var list v1beta1.TierList
 		return api.List(ctx, &list) == nil && len(list.Items) == 6

@@ -8,8 +8,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Metrics counts what controllers do. It is a prometheus.Collector. The queue of what is written to the Kubernetes API is among the
-// metrics of client-go as workqueue_*{name="policy-status"}. All methods work on nil.
+// Metrics counts what controllers do. It is a prometheus.Collector. The queue of what is written to
+// the Kubernetes API is among the metrics of client-go as workqueue_*{name="policy-status"}. All
+// methods work on nil.
 type Metrics struct {
 	rounds   prometheus.Histogram
 	inputs   prometheus.Counter

@@ -9,8 +9,9 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 )
 
-// ReasonNotEnforced goes with the condition Realizable of a policy that a cloud account enforced once, and nobody enforces any more: its account,
-// its selectors or their VMs are gone. A policy that never applied to anything is realized, as with Antrea.
+// ReasonNotEnforced goes with the condition Realizable of a policy that a cloud account enforced
+// once, and nobody enforces any more: its account, its selectors or their VMs are gone. A policy
+// that never applied to anything is realized, as with Antrea.
 const ReasonNotEnforced = "NotEnforced"
 
 // cloudKeys is how the keys of cloud accounts begin; docs/decisions/0002-enforcer-key.md.
@@ -39,7 +40,8 @@ func notEnforced(s v1beta1.NetworkPolicyStatus) v1beta1.NetworkPolicyStatus {
 	return s
 }
 
-// remember is what a status should say in place of one that a former process, which may have known more, has left.
+// remember is what a status should say in place of one that a former process, which may have known
+// more, has left.
 func remember(former, next v1beta1.NetworkPolicyStatus) v1beta1.NetworkPolicyStatus {
 	dropped := slices.ContainsFunc(former.Conditions, func(c v1beta1.NetworkPolicyCondition) bool { return c.Reason == ReasonNotEnforced })
 	if dropped && next.Phase == v1beta1.NetworkPolicyRealized && next.DesiredNodesRealized == 0 {

@@ -2,9 +2,11 @@ package control
 
 import "sigs.k8s.io/controller-runtime/pkg/client"
 
-// History keeps what policies, groups and tiers were. It is told from the goroutines of informers, and must not make them wait.
+// History keeps what policies, groups and tiers were. It is told from the goroutines of informers,
+// and must not make them wait.
 type History interface {
-	// Changed tells of an object that is new or has changed, its status included. It must not be modified.
+	// Changed tells of an object that is new or has changed, its status included. It must not be
+	// modified.
 	Changed(o client.Object)
 	// Deleted tells of one that is gone.
 	Deleted(o client.Object)

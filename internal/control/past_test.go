@@ -25,7 +25,8 @@ func (h *toldHistory) Deleted(o client.Object) {
 }
 func (h *toldHistory) Synced() { h.told = append(h.told, "synced") }
 
-// TestHistoryIsTold: of what people write to say what is allowed, of every kind, and of nothing else.
+// TestHistoryIsTold: of what people write to say what is allowed, of every kind, and of nothing
+// else.
 func TestHistoryIsTold(t *testing.T) {
 	w := newTestWorld(t)
 	h := &toldHistory{}

@@ -16,9 +16,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// query has the loop ask the engine something between two rounds. The question runs on the loop and must be short: it takes
-// references out of the engine; what can be done with them afterwards is done by the caller. Before the first round it
-// fails with watchstore.ErrNotReady.
+// query has the loop ask the engine something between two rounds. The question runs on the loop and
+// must be short: it takes references out of the engine; what can be done with them afterwards is
+// done by the caller. Before the first round it fails with watchstore.ErrNotReady.
 func (c *Controller) query(ctx context.Context, ask func(*policy.Engine)) error {
 	select {
 	case <-c.computed:
@@ -40,9 +40,9 @@ func (c *Controller) query(ctx context.Context, ask func(*policy.Engine)) error 
 	}
 }
 
-// GroupMembers returns one page of what is in a Group, or without namespace in a ClusterGroup, sorted by reference. Without a
-// limit the page is everything. The counts are those of the whole. It returns nil if there is no such group; one that is
-// invalid is empty.
+// GroupMembers returns one page of what is in a Group, or without namespace in a ClusterGroup,
+// sorted by reference. Without a limit the page is everything. The counts are those of the whole.
+// It returns nil if there is no such group; one that is invalid is empty.
 func (c *Controller) GroupMembers(ctx context.Context, name types.NamespacedName, page v1beta2.PaginationGetOptions) (*v1beta2.GroupMembers, error) {
 	var content policy.GroupContent
 	var known bool
@@ -75,8 +75,8 @@ func (c *Controller) GroupMembers(ctx context.Context, name types.NamespacedName
 	return out, nil
 }
 
-// GroupsOf returns the groups that a Pod is in, or if there is no such Pod, the ExternalEntity of that name; false if there
-// is neither. They are sorted by namespace and name, ClusterGroups first.
+// GroupsOf returns the groups that a Pod is in, or if there is no such Pod, the ExternalEntity of
+// that name; false if there is neither. They are sorted by namespace and name, ClusterGroups first.
 func (c *Controller) GroupsOf(ctx context.Context, name types.NamespacedName) (groups []v1beta2.GroupReference, known bool, err error) {
 	err = c.query(ctx, func(e *policy.Engine) {
 		for _, k := range []policy.EntityKind{policy.KindPod, policy.KindExternalEntity} {
@@ -90,8 +90,8 @@ func (c *Controller) GroupsOf(ctx context.Context, name types.NamespacedName) (g
 	return groups, known, err
 }
 
-// GroupsOfAddress returns the groups that an address is in: by the Pods, ExternalEntities and Nodes that have it, and by
-// ipBlocks. They are sorted by namespace and name, ClusterGroups first.
+// GroupsOfAddress returns the groups that an address is in: by the Pods, ExternalEntities and Nodes
+// that have it, and by ipBlocks. They are sorted by namespace and name, ClusterGroups first.
 func (c *Controller) GroupsOfAddress(ctx context.Context, a netip.Addr) ([]v1beta2.GroupReference, error) {
 	holders := c.directory.at(a)
 	var found []policy.GroupRef
@@ -131,9 +131,9 @@ func groupReferences(in []policy.GroupRef) []v1beta2.GroupReference {
 	return out
 }
 
-// Endpoint returns which policies apply to a Pod, and which rules have it in a peer that selects; nil if there is no such
-// Pod. Rules that match its address by an ipBlock only are not listed. A Pod that is in no group, because it shares the
-// addresses of its Node or has ended, has none.
+// Endpoint returns which policies apply to a Pod, and which rules have it in a peer that selects;
+// nil if there is no such Pod. Rules that match its address by an ipBlock only are not listed. A
+// Pod that is in no group, because it shares the addresses of its Node or has ended, has none.
 func (c *Controller) Endpoint(ctx context.Context, name types.NamespacedName) (*v1beta2.Endpoint, error) {
 	ref := policy.EntityRef{Kind: policy.KindPod, Namespace: name.Namespace, Name: name.Name}
 	var part *policy.Listing

@@ -28,7 +28,8 @@ type someHolder policy.EntityRef
 
 func (h someHolder) Ref() policy.EntityRef { return policy.EntityRef(h) }
 
-// asked is a Controller without sources whose loop only answers questions about what the test has put.
+// asked is a Controller without sources whose loop only answers questions about what the test has
+// put.
 func asked(t *testing.T, objects ...policytest.Object) (*Controller, *policytest.World) {
 	t.Helper()
 	c := newTestWorld(t).Controller
@@ -254,7 +255,14 @@ func TestEvaluatePods(t *testing.T) {
 			AppliedTo: []policy.AppliedTo{{PodSelector: app(applied)}}, Ingress: in, Egress: out}
 	}
 	knp := func(name, applied string, d policy.Direction, rules ...policy.Rule) policy.Policy {
-		p := policy.Policy{Kind: policy.KubernetesNetworkPolicy, Namespace: "n", Name: name, UID: name, AppliedTo: []policy.AppliedTo{{PodSelector: app(applied)}}, PolicyTypes: []policy.Direction{d}}
+		p := policy.Policy{
+			Kind:        policy.KubernetesNetworkPolicy,
+			Namespace:   "n",
+			Name:        name,
+			UID:         name,
+			AppliedTo:   []policy.AppliedTo{{PodSelector: app(applied)}},
+			PolicyTypes: []policy.Direction{d},
+		}
 		if d == policy.Ingress {
 			p.Ingress = rules
 		} else {
@@ -331,7 +339,8 @@ func TestEvaluatePods(t *testing.T) {
 	}
 }
 
-// TestEvaluatePodsAgainstNaive: in random worlds the answer is what a naive evaluator over the whole listing says.
+// TestEvaluatePodsAgainstNaive: in random worlds the answer is what a naive evaluator over the
+// whole listing says.
 func TestEvaluatePodsAgainstNaive(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(40) {

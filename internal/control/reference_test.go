@@ -50,8 +50,8 @@ func takeAll(t *testing.T, watcher *watchstore.Watcher) []watch.Event {
 	}
 }
 
-// A group that comes later, goes away and comes back as another one: the policy says so and recovers, and enforcers are told no
-// more than what changes for them.
+// A group that comes later, goes away and comes back as another one: the policy says so and
+// recovers, and enforcers are told no more than what changes for them.
 func TestGroupComesAndGoes(t *testing.T) {
 	const fine, missing = "Realizing 0/1 gen 1 [Realizable=True  ]",
 		`Realizing 0/1 gen 1 [Realizable=True  spec.ingress[0].from[0].group: invalid value "web": want an existing group]`
@@ -166,7 +166,8 @@ func TestGroupConditions(t *testing.T) {
 	want("blocks", "True : ")
 }
 
-// A changed list of named ports changes no identity, and is told all the same: as an addition that overwrites.
+// A changed list of named ports changes no identity, and is told all the same: as an addition that
+// overwrites.
 func TestChangedPortsAreTold(t *testing.T) {
 	w := newTestWorld(t)
 	w.put(vm(t, "a", "db", "cloud-a"))
@@ -217,7 +218,8 @@ func TestChangedPortsAreTold(t *testing.T) {
 	}
 }
 
-// A Group as what a policy of its Namespace is applied to, while it has members elsewhere: the policy is not realized.
+// A Group as what a policy of its Namespace is applied to, while it has members elsewhere: the
+// policy is not realized.
 func TestGroupAcrossNamespaces(t *testing.T) {
 	const fine = "Realizing 0/1 gen 1 [Realizable=True  ]"
 	w := newTestWorld(t)

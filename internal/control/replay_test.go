@@ -121,8 +121,8 @@ spec:
 	}
 }
 
-// recordedForm puts an event's object into the form of the recording: addresses as text, no metadata but the name of
-// groups, no uid in sourceRef.
+// recordedForm puts an event's object into the form of the recording: addresses as text, no
+// metadata but the name of groups, no uid in sourceRef.
 func recordedForm(t *testing.T, ev watch.Event) map[string]any {
 	raw, err := json.Marshal(ev.Object)
 	if err != nil {

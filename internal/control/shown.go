@@ -12,13 +12,14 @@ import (
 // maxShown is the length at which the message of a status is cut: it stands in a line of a list.
 const maxShown = 160
 
-// onlyPlanned reports whether a policy is not in force at an enforcer for no other reason than that it is only planned for.
+// onlyPlanned reports whether a policy is not in force at an enforcer for no other reason than that
+// it is only planned for.
 func onlyPlanned(n v1beta2.NetworkPolicyNodeStatus) bool {
 	return n.RealizationFailure && n.WorkloadsPlanned > 0 && n.WorkloadsRealized >= 0 && int64(n.WorkloadsRealized)+int64(n.WorkloadsPlanned) == int64(n.Workloads)
 }
 
-// countVMs is on how many of the VMs that a policy applies to it is in force, for a list; empty if nobody counts. What a report says about
-// another generation counts as not in force.
+// countVMs is on how many of the VMs that a policy applies to it is in force, for a list; empty if
+// nobody counts. What a report says about another generation counts as not in force.
 func (p *policyPage) countVMs(concerns func(key string) bool) string {
 	var realized, all int64
 	for key, r := range p.reports {
@@ -36,7 +37,8 @@ func (p *policyPage) countVMs(concerns func(key string) bool) string {
 	return fmt.Sprintf("%d/%d", realized, all)
 }
 
-// shortMessage says in one line what enforcers report about a policy, or else what is to be said about it anyway.
+// shortMessage says in one line what enforcers report about a policy, or else what is to be said
+// about it anyway.
 func shortMessage(reports []v1beta2.NetworkPolicyNodeStatus, otherwise string) string {
 	slices.SortFunc(reports, func(a, b v1beta2.NetworkPolicyNodeStatus) int { return cmp.Compare(a.NodeName, b.NodeName) })
 	var parts []string
@@ -53,7 +55,8 @@ func shortMessage(reports []v1beta2.NetworkPolicyNodeStatus, otherwise string) s
 	return shortened(strings.Join(parts, "; "))
 }
 
-// shortened cuts a text for a list. Enforcers write what they like: it becomes one line of what can be printed.
+// shortened cuts a text for a list. Enforcers write what they like: it becomes one line of what can
+// be printed.
 func shortened(text string) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 }), " ")
 	if len(text) > maxShown {

@@ -21,8 +21,8 @@ func (w *testWorld) counted(uid string, n v1beta2.NetworkPolicyNodeStatus) {
 	w.settle()
 }
 
-// TestPolicyAtAGlance: phase, VMs and message say in one line how a policy stands; a policy that is only planned for is no failure, and one
-// that is refused somewhere is.
+// TestPolicyAtAGlance: phase, VMs and message say in one line how a policy stands; a policy that is
+// only planned for is no failure, and one that is refused somewhere is.
 func TestPolicyAtAGlance(t *testing.T) {
 	w := newTestWorld(t)
 	w.put(vm(t, "a", "db", "cloud/vms/a"))
@@ -62,8 +62,8 @@ func TestPolicyAtAGlance(t *testing.T) {
 	want("one account left", "Realized", "2/2", "", false)
 }
 
-// TestReportsWithStrangeNumbers: what an enforcer says of its own numbers makes no other phase than one it could have said plainly, and
-// nothing but text of one line.
+// TestReportsWithStrangeNumbers: what an enforcer says of its own numbers makes no other phase than
+// one it could have said plainly, and nothing but text of one line.
 func TestReportsWithStrangeNumbers(t *testing.T) {
 	w := newTestWorld(t)
 	w.put(vm(t, "a", "db", "cloud/vms/a"))

@@ -28,8 +28,9 @@ func staged(p *v1beta1.NetworkPolicy, value string) *v1beta1.NetworkPolicy {
 	return p
 }
 
-// TestStagedIsNeverServed: a staged policy is not served to anybody, from the first moment and after it was in force; it comes back when the
-// annotation goes. An annotation is no new generation.
+// TestStagedIsNeverServed: a staged policy is not served to anybody, from the first moment and
+// after it was in force; it comes back when the annotation goes. An annotation is no new
+// generation.
 func TestStagedIsNeverServed(t *testing.T) {
 	w := newTestWorld(t)
 	w.put(vm(t, "a", "db", "cloud-a"))
@@ -56,8 +57,8 @@ func TestStagedIsNeverServed(t *testing.T) {
 	w.wantStatus("staged again", "p", "Pending 0/0 gen 1 [Realizable=True Staged not enforced: the annotation nephele.io/stage: plan stages it]")
 }
 
-// TestOnlyOneValueStages: what admission would have refused, and got in all the same, is enforced; so is a policy of a kind that others
-// enforce as well, and one beside a staged one.
+// TestOnlyOneValueStages: what admission would have refused, and got in all the same, is enforced;
+// so is a policy of a kind that others enforce as well, and one beside a staged one.
 func TestOnlyOneValueStages(t *testing.T) {
 	for _, value := range []string{"Plan", "planned", "plan ", "", "true", "enforce"} {
 		w := newTestWorld(t)

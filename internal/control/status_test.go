@@ -111,7 +111,8 @@ func TestPolicyStatusFollowsReports(t *testing.T) {
 	}
 }
 
-// TestPolicyThatIsNotInForce: what a mode does not let be enforced is Failed with the reason, until it is enforced or is taken back.
+// TestPolicyThatIsNotInForce: what a mode does not let be enforced is Failed with the reason, until
+// it is enforced or is taken back.
 func TestPolicyThatIsNotInForce(t *testing.T) {
 	w := newTestWorld(t)
 	w.put(vm(t, "a", "db", "cloud-a"))
@@ -139,7 +140,8 @@ func TestPolicyThatSelectsNothing(t *testing.T) {
 	}
 }
 
-// Antrea Agents never report a policy without rules, so that nobody must wait for them; what does report a failure still counts.
+// Antrea Agents never report a policy without rules, so that nobody must wait for them; what does
+// report a failure still counts.
 func TestPolicyWithoutRules(t *testing.T) {
 	w := newTestWorld(t)
 	w.put(vm(t, "a", "db", "cloud-a"))
@@ -173,7 +175,10 @@ func TestInvalidPolicyHurtsNobodyElse(t *testing.T) {
 	w.settle()
 	w.wantStatus("created", "good", "Realizing 0/1 gen 1 [Realizable=True  ]")
 	p := get(w, &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "bad"}})
-	if got := line(p.Status); !strings.HasPrefix(got, "Failed 0/0 gen 1 [Realizable=False NetworkPolicyInvalid spec.ingress[0].from[0].ipBlock.cidr") || !strings.Contains(got, "10.0.0.0/33") {
+	if got := line(
+		p.Status,
+	); !strings.HasPrefix(got, "Failed 0/0 gen 1 [Realizable=False NetworkPolicyInvalid spec.ingress[0].from[0].ipBlock.cidr") ||
+		!strings.Contains(got, "10.0.0.0/33") {
 		t.Errorf("bad: %s", got)
 	}
 	p = get(w, &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "late"}})

@@ -38,8 +38,9 @@ type task struct {
 	name      string
 }
 
-// Report takes what enforcers say about one policy, whose uid is the name of the status. A report about a policy that is
-// not known is taken and forgotten: the enforcer is a little behind. It fails only for a status without name.
+// Report takes what enforcers say about one policy, whose uid is the name of the status. A report
+// about a policy that is not known is taken and forgotten: the enforcer is a little behind. It
+// fails only for a status without name.
 func (c *Controller) Report(_ context.Context, s *v1beta2.NetworkPolicyStatus) error {
 	if s.Name == "" {
 		return fmt.Errorf("status of a policy: metadata.name is empty, want the uid of the policy")

@@ -32,8 +32,9 @@ func systemTiers() []*v1beta1.Tier {
 	return out
 }
 
-// keepTiers creates the system tiers that are missing, corrects the priority of those that have another, and tells which tiers
-// have the priority of another one. One tier that cannot be written does not keep it from the others.
+// keepTiers creates the system tiers that are missing, corrects the priority of those that have
+// another, and tells which tiers have the priority of another one. One tier that cannot be written
+// does not keep it from the others.
 func (c *Controller) keepTiers(ctx context.Context) error {
 	var errs []error
 	for _, want := range systemTiers() {
@@ -64,8 +65,8 @@ func (c *Controller) keepTier(ctx context.Context, want *v1beta1.Tier) error {
 	return nil
 }
 
-// tellClashes records an Event on every tier that has the priority of one with a smaller name. Admission prevents that unless two are
-// made at the same instant, or there is none.
+// tellClashes records an Event on every tier that has the priority of one with a smaller name.
+// Admission prevents that unless two are made at the same instant, or there is none.
 func (c *Controller) tellClashes(ctx context.Context) error {
 	var tiers v1beta1.TierList
 	if err := c.Client.List(ctx, &tiers); err != nil {

@@ -22,8 +22,8 @@ func tierOf(name string, priority int32) *v1beta1.Tier {
 	return &v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.TierSpec{Priority: priority}}
 }
 
-// TestKeepTiers: system tiers come back with their priorities, whichever of them cannot be written at first, and tiers that have one
-// priority are told.
+// TestKeepTiers: system tiers come back with their priorities, whichever of them cannot be written
+// at first, and tiers that have one priority are told.
 func TestKeepTiers(t *testing.T) {
 	s := testScheme(t)
 	refused := true
@@ -59,7 +59,12 @@ func TestKeepTiers(t *testing.T) {
 	}
 	for _, want := range systemTiers() {
 		var got v1beta1.Tier
-		if err := api.Get(t.Context(), client.ObjectKeyFromObject(want), &got); err != nil || got.Spec != want.Spec && got.Name != "platform" || got.Spec.Priority != want.Spec.Priority {
+		if err := api.Get(
+			t.Context(),
+			client.ObjectKeyFromObject(want),
+			&got,
+		); err != nil || got.Spec != want.Spec && got.Name != "platform" ||
+			got.Spec.Priority != want.Spec.Priority {
 			t.Errorf("%s: %+v (%v)", want.Name, got.Spec, err)
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/nephele-io/nephele/internal/control/convert"
 )
 
-// Trimmer makes objects smaller before informers keep them: most of what a cluster of 100,000 Pods costs in memory is what
-// nobody here reads, and the same few labels over and over. It is safe for concurrent use; use NewTrimmer.
+// Trimmer makes objects smaller before informers keep them: most of what a cluster of 100,000 Pods
+// costs in memory is what nobody here reads, and the same few labels over and over. It is safe for
+// concurrent use; use NewTrimmer.
 type Trimmer struct {
 	mu sync.Mutex
 	// labels are those seen, by content; texts are names that many objects have.
@@ -32,9 +33,10 @@ func NewTrimmer() *Trimmer {
 	return &Trimmer{labels: map[string]map[string]string{}, texts: map[string]string{}}
 }
 
-// Trim takes away who manages which fields and the images of Nodes; of a Pod it leaves a convert.TrimmedPod. Equal labels become the
-// same map. It is a transformation for informers (cache.Options.DefaultTransform): a cache with it cannot be asked for Pods, and no map
-// of labels may be modified.
+// Trim takes away who manages which fields and the images of Nodes; of a Pod it leaves a
+// convert.TrimmedPod. Equal labels become the same map. It is a transformation for informers
+// (cache.Options.DefaultTransform): a cache with it cannot be asked for Pods, and no map of labels
+// may be modified.
 func (t *Trimmer) Trim(object any) (any, error) {
 	if o, ok := object.(client.Object); ok && len(o.GetManagedFields()) > 0 {
 		o.SetManagedFields(nil)

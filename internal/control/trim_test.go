@@ -70,8 +70,8 @@ func trimPod(t *testing.T, trimmer *Trimmer, p *corev1.Pod) *convert.TrimmedPod 
 	return out.(*convert.TrimmedPod)
 }
 
-// TestInformersHoldTrimmedPods: a real informer takes what the Trimmer leaves of Pods, and the Controller learns from it of every
-// Pod that comes, moves and goes.
+// TestInformersHoldTrimmedPods: a real informer takes what the Trimmer leaves of Pods, and the
+// Controller learns from it of every Pod that comes, moves and goes.
 func TestInformersHoldTrimmedPods(t *testing.T) {
 	source := cachetesting.NewFakeControllerSource()
 	pod := func(address string) *corev1.Pod {

@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
-// The upstream kinds: those of policy.networking.k8s.io. Their definitions are not ours, and need not be installed.
+// The upstream kinds: those of policy.networking.k8s.io. Their definitions are not ours, and need
+// not be installed.
 const (
 	kindAdmin         kind = "AdminNetworkPolicy (policy.networking.k8s.io)"
 	kindBaselineAdmin kind = "BaselineAdminNetworkPolicy (policy.networking.k8s.io)"
@@ -31,21 +32,21 @@ func (k kind) isUpstream() bool { return k == kindAdmin || k == kindBaselineAdmi
 
 // Discovery says what an API server serves. It need not be safe for concurrent use.
 type Discovery interface {
-	// ServerResourcesForGroupVersion lists the resources of "group/version". An error that is a NotFound says that nothing
-	// of it is served; any other, that it is not known.
+	// ServerResourcesForGroupVersion lists the resources of "group/version". An error that is a
+	// NotFound says that nothing of it is served; any other, that it is not known.
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
 }
 
 const (
 	// discoverEvery is how often it is looked whether the upstream kinds are served.
 	discoverEvery = 2 * time.Second
-	// missesUntilGone is how often in a row a kind is not found until it counts as removed: a server that just starts may
-	// miss kinds that it has.
+	// missesUntilGone is how often in a row a kind is not found until it counts as removed: a
+	// server that just starts may miss kinds that it has.
 	missesUntilGone = 3
 )
 
-// upstream watches those upstream kinds that are served. begin comes before follow, which one goroutine runs; the rest is
-// safe for concurrent use.
+// upstream watches those upstream kinds that are served. begin comes before follow, which one
+// goroutine runs; the rest is safe for concurrent use.
 type upstream struct {
 	*Controller
 	watches []*upstreamWatch
@@ -74,8 +75,8 @@ func newUpstream(c *Controller) *upstream {
 	}}
 }
 
-// begin starts to watch the kinds that are served now, and returns them as sources: what they begin with is part of the
-// first computation. It tries until it knows, or ctx ends.
+// begin starts to watch the kinds that are served now, and returns them as sources: what they begin
+// with is part of the first computation. It tries until it knows, or ctx ends.
 func (u *upstream) begin(ctx context.Context) []source {
 	if u.Options.Discovery == nil {
 		return nil
@@ -117,7 +118,8 @@ func (u *upstream) follow(ctx context.Context) {
 	}
 }
 
-// look brings the watches in line with what is served and returns those it has started. What is not known stays as it is.
+// look brings the watches in line with what is served and returns those it has started. What is not
+// known stays as it is.
 func (u *upstream) look(ctx context.Context) ([]source, error) {
 	served := map[schema.GroupVersion]*metav1.APIResourceList{}
 	var started []source
@@ -200,8 +202,8 @@ func (u *upstream) lastSeen(uid types.UID) client.Object {
 	return u.held[uid]
 }
 
-// feed passes the events of an informer on until it is closed. An informer that is removed says no word about the objects it
-// had, and may still be delivering.
+// feed passes the events of an informer on until it is closed. An informer that is removed says no
+// word about the objects it had, and may still be delivering.
 type feed struct {
 	to   toolscache.ResourceEventHandler
 	kind kind

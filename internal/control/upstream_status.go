@@ -21,10 +21,12 @@ import (
 
 // Conditions of the policies of the upstream kinds. They have no other fields for a status.
 const (
-	// ConditionRealizable is True if the policy can be computed; its message says what is strange about it.
+	// ConditionRealizable is True if the policy can be computed; its message says what is strange
+	// about it.
 	ConditionRealizable = string(v1beta1.NetworkPolicyConditionRealizable)
-	// ConditionRealized is True if all enforcers concerned have realized the present generation. Its reason is the phase
-	// that Antrea policies have (Pending, Realizing, Realized, Failed), its message has the numbers.
+	// ConditionRealized is True if all enforcers concerned have realized the present generation.
+	// Its reason is the phase that Antrea policies have (Pending, Realizing, Realized, Failed), its
+	// message has the numbers.
 	ConditionRealized = "Realized"
 	// ReasonRealizable is the reason of Realizable True.
 	ReasonRealizable = "Computed"
@@ -33,8 +35,9 @@ const (
 // upstreamOwner owns our conditions among those that others may write on the same policies.
 const upstreamOwner = client.FieldOwner("nephele")
 
-// writeUpstreamStatus writes the conditions of a policy of an upstream kind, and no others: other network plugins may write
-// theirs. It needs no reading, so that it does not wait for a kind that has just been removed.
+// writeUpstreamStatus writes the conditions of a policy of an upstream kind, and no others: other
+// network plugins may write theirs. It needs no reading, so that it does not wait for a kind that
+// has just been removed.
 func (c *Controller) writeUpstreamStatus(ctx context.Context, uid types.UID, v verdict) error {
 	o := c.upstream.lastSeen(uid)
 	if o == nil {
@@ -68,7 +71,8 @@ func (c *Controller) writeUpstreamStatus(ctx context.Context, uid types.UID, v v
 	return nil
 }
 
-// applyConditions writes conditions to the status of that very object; it is no error if the object is gone.
+// applyConditions writes conditions to the status of that very object; it is no error if the object
+// is gone.
 func (c *Controller) applyConditions(ctx context.Context, o client.Object, conditions []metav1.Condition) error {
 	gvk, err := apiutil.GVKForObject(o, c.Client.Scheme())
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 )
 
-// testWorld is a Controller whose rounds and workers the test turns by hand: no goroutines, no waiting. Objects go both
-// into the fake API and to the handlers of the informers.
+// testWorld is a Controller whose rounds and workers the test turns by hand: no goroutines, no
+// waiting. Objects go both into the fake API and to the handlers of the informers.
 type testWorld struct {
 	*Controller
 	t      *testing.T

@@ -12,18 +12,21 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
-// Access is what accounts may use of the process that serves them, and how much is taken from each. The zero value grants nothing beyond the
-// clouds' own services, and takes as much as the adapters do by default.
+// Access is what accounts may use of the process that serves them, and how much is taken from each.
+// The zero value grants nothing beyond the clouds' own services, and takes as much as the adapters
+// do by default.
 type Access struct {
 	// Endpoints may be called besides the clouds' own.
 	Endpoints egress.Rules
-	// AmbientNamespaces are those whose accounts may have roles assumed with the identity of the process; "*" stands for all.
+	// AmbientNamespaces are those whose accounts may have roles assumed with the identity of the
+	// process; "*" stands for all.
 	AmbientNamespaces []string
 	// Bounds are how much is taken from one account.
 	Bounds cloud.Bounds
 }
 
-// LocalAccess is the Access of a process that serves the person at this machine: endpoints on it may be called.
+// LocalAccess is the Access of a process that serves the person at this machine: endpoints on it
+// may be called.
 func LocalAccess() Access { return Access{Endpoints: egress.Local()} }
 
 // tell logs what is granted.

@@ -26,7 +26,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// office is an inventory over a stand-in of the API server, with the providers that the controller would make.
+// office is an inventory over a stand-in of the API server, with the providers that the controller
+// would make.
 type office struct {
 	*testing.T
 	api client.Client
@@ -62,12 +63,16 @@ type noEvents struct{}
 
 func (noEvents) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 
-// open makes an account with a Secret, unless that is empty, and returns it as it is after it was read.
+// open makes an account with a Secret, unless that is empty, and returns it as it is after it was
+// read.
 func (o *office) open(namespace, endpoint, secret string) *cloudv1.CloudProviderAccount {
 	o.Helper()
 	key := types.NamespacedName{Namespace: namespace, Name: "account"}
 	if secret != "" {
-		if err := o.api.Create(o.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}, Data: map[string][]byte{"k": []byte(secret)}}); err != nil {
+		if err := o.api.Create(
+			o.Context(),
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}, Data: map[string][]byte{"k": []byte(secret)}},
+		); err != nil {
 			o.Fatal(err)
 		}
 	}
@@ -110,8 +115,8 @@ const (
 	refused  = "False NotGranted"
 )
 
-// TestTenantsGetNoIdentity: accounts of tenants that reach for the controller's identity say what is missing, in the words of the flag, and the
-// endpoint of none is called.
+// TestTenantsGetNoIdentity: accounts of tenants that reach for the controller's identity say what
+// is missing, in the words of the flag, and the endpoint of none is called.
 func TestTenantsGetNoIdentity(t *testing.T) {
 	plainEnvironment(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAOURS")
@@ -136,7 +141,12 @@ func TestTenantsGetNoIdentity(t *testing.T) {
 
 	o = newOffice(t, Access{AmbientNamespaces: []string{"tenant", "sly"}})
 	o.want(o.open("sly", hostile.URL, roleOnly), refused, refused, "never shown to a configured endpoint")
-	o.want(o.open("tenant", "", `{"roleArn": "arn:aws:iam::111122223333:role/tenant", "externalId": "mine"}`), "False SecretInvalid", "False SecretInvalid", "let the role demand nephele-")
+	o.want(
+		o.open("tenant", "", `{"roleArn": "arn:aws:iam::111122223333:role/tenant", "externalId": "mine"}`),
+		"False SecretInvalid",
+		"False SecretInvalid",
+		"let the role demand nephele-",
+	)
 	o.want(o.open("other", "", roleOnly), refused, refused, "--ambient-identity-namespaces other")
 	a = o.open("keys", hostile.URL, `{"accessKeyId": "AKIA", "accessKeySecret": "s", "externalId": "mine", "roleArn": "arn:aws:iam::111122223333:role/tenant"}`)
 	o.want(a, refused, refused, "the controller allows none by --allowed-endpoints")
@@ -158,8 +168,8 @@ func plainEnvironment(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 }
 
-// TestRoleThatDemandsTheExternalID: the owner of a role reads the external id in the status, demands it, and is served; another account of the
-// same controller that names the role is not.
+// TestRoleThatDemandsTheExternalID: the owner of a role reads the external id in the status,
+// demands it, and is served; another account of the same controller that names the role is not.
 func TestRoleThatDemandsTheExternalID(t *testing.T) {
 	plainEnvironment(t)
 	state, _, err := estate.HybridCloud()
@@ -188,7 +198,8 @@ func TestRoleThatDemandsTheExternalID(t *testing.T) {
 	o.want(o.open("thief", "", secret), "False AuthFailed", "False AuthFailed", "AccessDenied")
 }
 
-// TestTooMuch: an account that has more to say than is listened to says which bound it is, and the others go on.
+// TestTooMuch: an account that has more to say than is listened to says which bound it is, and the
+// others go on.
 func TestTooMuch(t *testing.T) {
 	state, _, err := estate.HybridCloud()
 	if err != nil {

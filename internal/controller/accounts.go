@@ -12,7 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 )
 
-// knowledge is what is known of cloud accounts: by the inventory, or by a preview of what it would know.
+// knowledge is what is known of cloud accounts: by the inventory, or by a preview of what it would
+// know.
 type Knowledge interface {
 	Keys() []string
 	Regions(key string) []string
@@ -81,7 +82,8 @@ func (a Accounts) Account(key string) (realize.Account, bool) {
 	return out, true
 }
 
-// shared returns the entities of other accounts whose VMs are in networks that these snapshots show too.
+// shared returns the entities of other accounts whose VMs are in networks that these snapshots show
+// too.
 func shared(k Knowledge, key string, snapshots map[string]*cloud.Snapshot) map[plan.EntityRef]string {
 	var out map[plan.EntityRef]string
 	for region, snap := range snapshots {
@@ -109,7 +111,8 @@ func shared(k Knowledge, key string, snapshots map[string]*cloud.Snapshot) map[p
 	return out
 }
 
-// SharedNetworks are the networks in which several cloud accounts have interfaces, as far as one of them can see.
+// SharedNetworks are the networks in which several cloud accounts have interfaces, as far as one of
+// them can see.
 func SharedNetworks(snap *cloud.Snapshot) map[string]bool {
 	out := map[string]bool{}
 	for i := range snap.Networks {

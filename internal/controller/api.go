@@ -22,7 +22,8 @@ import (
 const (
 	APIService   = "antrea"
 	APINamespace = "kube-system"
-	// apiServerName is how a client on this machine, which needs no Service, knows the server's certificate.
+	// apiServerName is how a client on this machine, which needs no Service, knows the server's
+	// certificate.
 	apiServerName = APIService + "." + APINamespace + ".svc"
 	// apiServicePort is the Service's port in a cluster.
 	apiServicePort = 443
@@ -43,17 +44,20 @@ type APIOptions struct {
 	CertDir string
 	// TLSDir, instead of CertDir, holds tls.crt, tls.key and ca.crt, which somebody else renews.
 	TLSDir string
-	// Local says that kube-apiserver runs on this machine, too, and reaches the address without a Service of the cluster.
+	// Local says that kube-apiserver runs on this machine, too, and reaches the address without a
+	// Service of the cluster.
 	Local bool
 	// Enforcers says whom callers may act for; empty means themselves only.
 	Enforcers apiserver.EnforcerAccess
-	// WebhookClientCA is a PEM file with the authority of the certificate that kube-apiserver asks the webhooks with, and
-	// WebhookClientNames are its common names that may; empty lets everybody ask.
+	// WebhookClientCA is a PEM file with the authority of the certificate that kube-apiserver asks
+	// the webhooks with, and WebhookClientNames are its common names that may; empty lets everybody
+	// ask.
 	WebhookClientCA    string
 	WebhookClientNames []string
 	// Limits bound what is held for callers.
 	Limits apiserver.Limits
-	// WithoutWebhooks leaves kube-apiserver unaware of the admission webhooks: what is wrong with an object is then told in its status.
+	// WithoutWebhooks leaves kube-apiserver unaware of the admission webhooks: what is wrong with
+	// an object is then told in its status.
 	WithoutWebhooks bool
 }
 
@@ -78,7 +82,8 @@ func apiCertificate(o *APIOptions, clk clock.WithTicker) (*apiserver.Certificate
 	return apiserver.OpenCertificate(dir, []string{name, "localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)}, clk)
 }
 
-// serveAPI adds the API server of the computed objects and the webhooks, and its registration with kube-apiserver, to the manager.
+// serveAPI adds the API server of the computed objects and the webhooks, and its registration with
+// kube-apiserver, to the manager.
 func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Controller, o Options) error {
 	kube, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
@@ -113,13 +118,26 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		return err
 	}
 	api, err := apiserver.New(apiserver.Options{
-		Listener: listener, Certificate: cert, Access: access, Store: policies.Store(), Reports: policies,
-		Queries: policies, Statistics: book, Enforcers: o.API.Enforcers, Metrics: o.metrics.api,
-		Version: o.Version, Service: types.NamespacedName{Namespace: APINamespace, Name: APIService},
-		Pod: types.NamespacedName{Namespace: os.Getenv(envPodNamespace), Name: os.Getenv(envPodName)}, Node: os.Getenv(envNodeName),
-		Webhooks: webhook.Witnessed(webhook.Reading{Reader: mgr.GetClient(), Proven: o.API.WebhookClientCA != ""}, webhook.Reading{Reader: mgr.GetAPIReader(), Live: true}, o.witness()),
-		Limits:   o.API.Limits,
-		Logger:   o.Log.WithName("api"),
+		Listener:    listener,
+		Certificate: cert,
+		Access:      access,
+		Store:       policies.Store(),
+		Reports:     policies,
+		Queries:     policies,
+		Statistics:  book,
+		Enforcers:   o.API.Enforcers,
+		Metrics:     o.metrics.api,
+		Version:     o.Version,
+		Service:     types.NamespacedName{Namespace: APINamespace, Name: APIService},
+		Pod:         types.NamespacedName{Namespace: os.Getenv(envPodNamespace), Name: os.Getenv(envPodName)},
+		Node:        os.Getenv(envNodeName),
+		Webhooks: webhook.Witnessed(
+			webhook.Reading{Reader: mgr.GetClient(), Proven: o.API.WebhookClientCA != ""},
+			webhook.Reading{Reader: mgr.GetAPIReader(), Live: true},
+			o.witness(),
+		),
+		Limits: o.API.Limits,
+		Logger: o.Log.WithName("api"),
 	})
 	if err != nil {
 		return err

@@ -20,5 +20,6 @@ func openRecord(clusterID string, o Options) (*audit.Record, error) {
 	})
 }
 
-// closeRecord closes the record. Nothing is kept back in the process, so nothing is lost if that fails.
+// closeRecord closes the record. Nothing is kept back in the process, so nothing is lost if that
+// fails.
 func closeRecord(r *audit.Record) { _ = r.Close() }

@@ -21,8 +21,8 @@ import (
 // authorsInterval is how often it is looked whether the policies of config/grants are installed.
 const authorsInterval = 5 * time.Minute
 
-// authorsCheck knows whether the cluster checks the rights of those who write accounts, selectors and policies. It is safe for concurrent
-// use.
+// authorsCheck knows whether the cluster checks the rights of those who write accounts, selectors
+// and policies. It is safe for concurrent use.
 type authorsCheck struct {
 	reader client.Reader
 	log    logr.Logger

@@ -17,7 +17,8 @@ import (
 	"github.com/nephele-io/nephele/config/grants"
 )
 
-// TestAuthorsCheck: what is missing of the policies is said once, and taken back; what cannot be read is no alarm.
+// TestAuthorsCheck: what is missing of the policies is said once, and taken back; what cannot be
+// read is no alarm.
 func TestAuthorsCheck(t *testing.T) {
 	scheme, err := Scheme()
 	if err != nil {

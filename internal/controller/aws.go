@@ -30,7 +30,8 @@ func newAWSAccounts(ctx context.Context, cluster string, access Access) (*awsAcc
 	return &awsAccounts{cluster: cluster, access: access, ambient: own}, err
 }
 
-// paced makes the accounts that belong to the same cloud account keep together below its rates. ended, if set, is told of every call.
+// paced makes the accounts that belong to the same cloud account keep together below its rates.
+// ended, if set, is told of every call.
 func (a *awsAccounts) paced(ended func(pace.Event)) *awsAccounts {
 	a.limiter = pace.New(pace.Options{Now: time.Now, After: time.After, Ended: ended})
 	return a
@@ -69,7 +70,8 @@ func (a *awsAccounts) open(c inventory.AccountConfig) (cloud.Provider, error) {
 	return aws.New(cfg)
 }
 
-// LimitsOf tells the adapter the quotas of an account; nil means that they are the cloud's defaults.
+// LimitsOf tells the adapter the quotas of an account; nil means that they are the cloud's
+// defaults.
 func LimitsOf(q *cloudv1alpha1.AWSQuotas) func(region string) cloud.Limits {
 	if q == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// Clouds are the clouds that are supported: one row each, and nothing else of the wiring knows which there are. Every call
-// makes new metrics.
+// Clouds are the clouds that are supported: one row each, and nothing else of the wiring knows
+// which there are. Every call makes new metrics.
 func Clouds() []Cloud {
 	calls := newAWSMetrics()
 	return []Cloud{
@@ -31,13 +31,15 @@ type Cloud struct {
 	Kind cloudv1.CloudProvider
 	// Lowerer makes its rules of what policies allow.
 	Lowerer plan.Lowerer
-	// Open finds what its accounts are opened with, as the identity of the process. Nothing is called.
+	// Open finds what its accounts are opened with, as the identity of the process. Nothing is
+	// called.
 	Open func(ctx context.Context, p CloudParts) (inventory.Open, error)
 	// Pace is told of every call that was paced; nil if nobody counts them.
 	Pace func(pace.Event)
 	// Metrics are what its calls count; nil if nothing is.
 	Metrics prometheus.Collector
-	// ExternalID is the id with which the role of an account, "namespace/name", is assumed; nil if there are no such ids.
+	// ExternalID is the id with which the role of an account, "namespace/name", is assumed; nil if
+	// there are no such ids.
 	ExternalID func(cluster, account string) string
 }
 
@@ -48,7 +50,8 @@ type CloudParts struct {
 	Access  Access
 	// Audit is told of every call that changes something; nil if nobody is.
 	Audit Auditor
-	// Paced makes calls keep below the rates of the cloud, all accounts together. Called is told of each.
+	// Paced makes calls keep below the rates of the cloud, all accounts together. Called is told of
+	// each.
 	Paced  bool
 	Called func(pace.Event)
 }

@@ -21,11 +21,12 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
-// AntreaQuiet is how long an Antrea Controller must have sent nothing before what it began with is taken for everything: unlike ours, it
-// serves while it computes for the first time.
+// AntreaQuiet is how long an Antrea Controller must have sent nothing before what it began with is
+// taken for everything: unlike ours, it serves while it computes for the first time.
 const AntreaQuiet = 2 * time.Second
 
-// loopback is how the enforcers of this process reach its own server, which is set before anything runs.
+// loopback is how the enforcers of this process reach its own server, which is set before anything
+// runs.
 type loopback struct {
 	token  string
 	server *apiserver.Server
@@ -46,7 +47,8 @@ type policyClient struct {
 	reports  *enforcer.Reporter
 }
 
-// newEnforcer returns the end of the computed API that enforcers of this process use: of the server of this process, or of a foreign one.
+// newEnforcer returns the end of the computed API that enforcers of this process use: of the server
+// of this process, or of a foreign one.
 func newEnforcer(o Options, clk clock.WithTicker) (policyClient, error) {
 	config, quiet := o.loopback.config, time.Duration(0)
 	if o.Antrea != nil {
@@ -68,8 +70,9 @@ func newEnforcer(o Options, clk clock.WithTicker) (policyClient, error) {
 	}, nil
 }
 
-// servePrivately adds an API server to the manager that only the enforcers of this process use, on an address of this machine that
-// nobody else knows, with a certificate that lives as long as the process.
+// servePrivately adds an API server to the manager that only the enforcers of this process use, on
+// an address of this machine that nobody else knows, with a certificate that lives as long as the
+// process.
 func servePrivately(ctx context.Context, mgr manager.Manager, policies *control.Controller, o Options) error {
 	access, err := apiserver.Closed()
 	if err != nil {

@@ -38,14 +38,16 @@ import (
 	"github.com/nephele-io/nephele/internal/history"
 )
 
-// settleTime is how long the realizer waits after a change for more changes: long enough to see what one "kubectl apply" of several
-// objects brings as one plan, short enough not to be noticed.
+// settleTime is how long the realizer waits after a change for more changes: long enough to see
+// what one "kubectl apply" of several objects brings as one plan, short enough not to be noticed.
 const settleTime = 100 * time.Millisecond
 
-// claimPause is longer than it takes another controller from having read that a VPC is free to having claimed it.
+// claimPause is longer than it takes another controller from having read that a VPC is free to
+// having claimed it.
 const claimPause = 2 * time.Second
 
-// heartbeat is how long a lost wake-up of the realizer can go unnoticed. Looking at what is known costs no call to the cloud.
+// heartbeat is how long a lost wake-up of the realizer can go unnoticed. Looking at what is known
+// costs no call to the cloud.
 const heartbeat = 2 * time.Minute
 
 // Options say how the controller runs.
@@ -59,11 +61,11 @@ type Options struct {
 	Lease LeaseOptions
 	// API serves the computed objects to enforcers; nil serves them to those of this process only.
 	API *APIOptions
-	// Ready, if not nil, is called once when the controller works: when its caches are filled, and with API, when kube-apiserver
-	// has been told about the API and the webhooks.
+	// Ready, if not nil, is called once when the controller works: when its caches are filled, and
+	// with API, when kube-apiserver has been told about the API and the webhooks.
 	Ready func()
-	// Antrea leads to an Antrea Controller that computes the policies instead of this one; nil computes them here. It is asked for
-	// every connection. With it there is no API to serve.
+	// Antrea leads to an Antrea Controller that computes the policies instead of this one; nil
+	// computes them here. It is asked for every connection. With it there is no API to serve.
 	Antrea func() (*rest.Config, error)
 	// AuditLog is the file for the record of changes in clouds; empty for the log alone.
 	AuditLog string
@@ -99,13 +101,15 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// Run runs the policy controller, the inventory and the realizer against an API server until ctx ends.
+// Run runs the policy controller, the inventory and the realizer against an API server until ctx
+// ends.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	scheme, err := Scheme()
 	if err != nil {
 		return err
 	}
-	// The library wants its logger set for the whole process, and complains on standard error if it is not.
+	// The library wants its logger set for the whole process, and complains on standard error if it
+	// is not.
 	ctrl.SetLogger(o.Log)
 	cfg = rest.CopyConfig(cfg)
 	if cfg.QPS == 0 {
@@ -125,7 +129,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		HealthProbeBindAddress: o.HealthAddress,
 		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Cache:                  cacheOptions(o),
-		// The names serve metrics, of which a process has one set. It may run one controller after the other.
+		// The names serve metrics, of which a process has one set. It may run one controller after
+		// the other.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	}
 	lease.compete(&options)
@@ -160,7 +165,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	return nil
 }
 
-// clusterID is the identity under which we own objects in the cloud: the uid of the namespace that every cluster has and none loses.
+// clusterID is the identity under which we own objects in the cloud: the uid of the namespace that
+// every cluster has and none loses.
 func ClusterID(ctx context.Context, r client.Reader) (string, error) {
 	var ns corev1.Namespace
 	if err := r.Get(ctx, client.ObjectKey{Name: "kube-system"}, &ns); err != nil {
@@ -192,7 +198,8 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 		return err
 	}
 	o.Access.tell(log)
-	// The inventory asks the realizer whether an account is given back, and the realizer asks the inventory what there is.
+	// The inventory asks the realizer whether an account is given back, and the realizer asks the
+	// inventory what there is.
 	released := &lateReleaser{}
 	authors := &authorsCheck{reader: mgr.GetAPIReader(), log: log.WithName("grants"), clock: clk}
 	authors.look(ctx)
@@ -258,7 +265,8 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options) error 
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	clk := clock.RealClock{}
-	// A client may come back with a position of the former process; it must not be taken for one of ours.
+	// A client may come back with a position of the former process; it must not be taken for one of
+	// ours.
 	store := watchstore.New(watchstore.Options{FirstRevision: uint64(clk.Now().UnixMicro())})
 	o.metrics.api = apiserver.NewMetrics(store)
 	if err := o.metrics.show(o.metrics.policy, o.metrics.api); err != nil {
@@ -293,7 +301,8 @@ func tellReady(mgr manager.Manager, o Options) error {
 	}))
 }
 
-// lateReleaser breaks the circle between inventory and realizer; Realizer is set before anything runs.
+// lateReleaser breaks the circle between inventory and realizer; Realizer is set before anything
+// runs.
 type lateReleaser struct{ *realize.Realizer }
 
 // cutAccount splits "namespace/name".

@@ -27,14 +27,16 @@ import (
 )
 
 const (
-	// awayAfter is how long nothing may be received of a foreign policy server before that is told: watches end in order every now and then.
+	// awayAfter is how long nothing may be received of a foreign policy server before that is told:
+	// watches end in order every now and then.
 	awayAfter = 15 * time.Second
-	// awayLook is how often it is looked, awayRepeat how often policies are looked through while the server is away.
+	// awayLook is how often it is looked, awayRepeat how often policies are looked through while
+	// the server is away.
 	awayLook, awayRepeat = 3 * time.Second, 30 * time.Second
 )
 
-// foreignWatch tells accounts and policies that the Antrea Controller that computes in our place is away, and that it is back. Enforcement
-// does not wait for it: what was enforced last stays so.
+// foreignWatch tells accounts and policies that the Antrea Controller that computes in our place is
+// away, and that it is back. Enforcement does not wait for it: what was enforced last stays so.
 type foreignWatch struct {
 	// Client has the accounts. Policies returns a client for the cluster that has the policies.
 	Client   client.Client
@@ -132,7 +134,12 @@ func (f *foreignWatch) look(ctx context.Context) {
 		case h.since.IsZero():
 			h.since = now
 		}
-		cond := metav1.Condition{Type: cloudv1.ConditionPoliciesReceived, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonOK, Message: "what the Antrea Controller computes is received"}
+		cond := metav1.Condition{
+			Type:    cloudv1.ConditionPoliciesReceived,
+			Status:  metav1.ConditionTrue,
+			Reason:  cloudv1.ReasonOK,
+			Message: "what the Antrea Controller computes is received",
+		}
 		if h.isAway(now) {
 			cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, cloudv1.ReasonPolicyServerAway, h.text()
 		} else if !inSync {
@@ -206,7 +213,8 @@ func (f *foreignWatch) tell(ctx context.Context, key string, cond metav1.Conditi
 // absence is what the policies of some accounts are told.
 type absence struct {
 	account, text string
-	// computed are the policies of these accounts, as they were last received, by namespace and name.
+	// computed are the policies of these accounts, as they were last received, by namespace and
+	// name.
 	computed map[client.ObjectKey]bool
 }
 
@@ -231,7 +239,8 @@ func (f *foreignWatch) away() []absence {
 	return out
 }
 
-// mark writes into the status of policies that the server is away, and takes that back from those of which it is not so (any more).
+// mark writes into the status of policies that the server is away, and takes that back from those
+// of which it is not so (any more).
 func (f *foreignWatch) mark(ctx context.Context, away []absence) error {
 	c, err := f.Policies()
 	if err != nil {
@@ -254,7 +263,8 @@ func (f *foreignWatch) mark(ctx context.Context, away []absence) error {
 	return errors.Join(errs...)
 }
 
-// markOne is mark of one policy: one that an account enforces, or that nobody has computed as it is now.
+// markOne is mark of one policy: one that an account enforces, or that nobody has computed as it is
+// now.
 func (f *foreignWatch) markOne(ctx context.Context, c client.Client, p client.Object, s *antreav1beta1.NetworkPolicyStatus, away []absence) error {
 	text := ""
 	for _, a := range away {
@@ -297,7 +307,8 @@ func (f *foreignWatch) markOne(ctx context.Context, c client.Client, p client.Ob
 // shortAway begins the short message of policies while the server is away.
 const shortAway = "the Antrea Controller is away"
 
-// watchForeign makes accounts and policies tell whether the Antrea Controller in our place is there.
+// watchForeign makes accounts and policies tell whether the Antrea Controller in our place is
+// there.
 func watchForeign(mgr manager.Manager, o Options, policies *policyClient) error {
 	f := &foreignWatch{Client: mgr.GetClient(), Events: mgr.GetEventRecorder("nephele-enforcer"), Clock: clock.RealClock{}, Log: o.Log.WithName("policy-server"),
 		Policies: func() (client.Client, error) {
@@ -314,7 +325,8 @@ func watchForeign(mgr manager.Manager, o Options, policies *policyClient) error 
 	return nil
 }
 
-// forgetForeign removes what watchForeign wrote into accounts when policies were computed elsewhere.
+// forgetForeign removes what watchForeign wrote into accounts when policies were computed
+// elsewhere.
 func forgetForeign(mgr manager.Manager) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		var list cloudv1.CloudProviderAccountList

@@ -86,8 +86,9 @@ func (w *policyStream) Next(ctx context.Context) (watch.Event, error) {
 
 func (*policyStream) Stop() {}
 
-// TestPolicyServerIsAway: accounts and policies say that the Antrea Controller is away, and not that it was when it is back. A short break of a
-// watch is nothing to be told, and policies that it is not about are left alone.
+// TestPolicyServerIsAway: accounts and policies say that the Antrea Controller is away, and not
+// that it was when it is back. A short break of a watch is nothing to be told, and policies that it
+// is not about are left alone.
 func TestPolicyServerIsAway(t *testing.T) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -123,7 +124,8 @@ func TestPolicyServerIsAway(t *testing.T) {
 		}
 		for _, p := range list.Items {
 			for _, cond := range p.Status.Conditions {
-				if cond.Type == antreav1beta1.NetworkPolicyConditionReceived && strings.Contains(cond.Message, "account vms/prod") && strings.HasPrefix(p.Status.Message, shortAway) {
+				if cond.Type == antreav1beta1.NetworkPolicyConditionReceived && strings.Contains(cond.Message, "account vms/prod") &&
+					strings.HasPrefix(p.Status.Message, shortAway) {
 					policies += p.Name + " "
 				}
 			}

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// checkHealth adds what /healthz and /readyz look at: the process lives, and it is the one of several replicas that works. Without a check
-// the paths are not served at all.
+// checkHealth adds what /healthz and /readyz look at: the process lives, and it is the one of
+// several replicas that works. Without a check the paths are not served at all.
 func checkHealth(mgr manager.Manager) error {
 	works := func(*http.Request) error {
 		select {

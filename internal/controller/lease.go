@@ -19,15 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// The leases of a cluster, in the namespace kube-system. Who computes policies and who enforces them in clouds is one process, or two
-// if one of them leaves the clouds to the other (--no-clouds beside --antrea).
+// The leases of a cluster, in the namespace kube-system. Who computes policies and who enforces
+// them in clouds is one process, or two if one of them leaves the clouds to the other (--no-clouds
+// beside --antrea).
 const (
 	leaseName         = "nephele-controller"
 	policiesLeaseName = "nephele-policies"
 )
 
-// How long a lease lasts. The one with a holder of its own is taken over at once by the next process of that holder, so it may last
-// longer, and survives a machine that is very busy.
+// How long a lease lasts. The one with a holder of its own is taken over at once by the next
+// process of that holder, so it may last longer, and survives a machine that is very busy.
 const (
 	leaseDuration, leaseRenewal       = 15 * time.Second, 10 * time.Second
 	heldLeaseDuration, heldLeaseRenew = time.Minute, 45 * time.Second
@@ -38,10 +39,11 @@ const (
 type LeaseOptions struct {
 	// Namespace is where the lease is; empty means kube-system.
 	Namespace string
-	// Holder names this process and every later one in its place. It may be set only if two of them cannot run at a time. Empty means a name
-	// that no other process has.
+	// Holder names this process and every later one in its place. It may be set only if two of them
+	// cannot run at a time. Empty means a name that no other process has.
 	Holder string
-	// Waits is told who holds the lease while this process waits for it. Nil means that the log says so.
+	// Waits is told who holds the lease while this process waits for it. Nil means that the log
+	// says so.
 	Waits func(holder string)
 }
 

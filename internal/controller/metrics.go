@@ -28,11 +28,18 @@ type controllerMetrics struct {
 }
 
 func newControllerMetrics(r prometheus.Registerer) *controllerMetrics {
-	return &controllerMetrics{registry: r, enforcer: enforcer.NewMetrics(), policy: control.NewMetrics(), realize: realize.NewMetrics(), clouds: Clouds(), audit: audit.NewMetrics()}
+	return &controllerMetrics{
+		registry: r,
+		enforcer: enforcer.NewMetrics(),
+		policy:   control.NewMetrics(),
+		realize:  realize.NewMetrics(),
+		clouds:   Clouds(),
+		audit:    audit.NewMetrics(),
+	}
 }
 
-// show publishes metrics until hideAll. The registry of the library is one for the whole process, in which controllers may follow one
-// another.
+// show publishes metrics until hideAll. The registry of the library is one for the whole process,
+// in which controllers may follow one another.
 func (m *controllerMetrics) show(all ...prometheus.Collector) error {
 	for _, c := range all {
 		if err := m.registry.Register(c); err != nil {

@@ -19,7 +19,8 @@ type past struct {
 	metrics  *history.Metrics
 }
 
-// newPast returns the history of this process; nil if none is to be kept, or if an Antrea Controller has the policies.
+// newPast returns the history of this process; nil if none is to be kept, or if an Antrea
+// Controller has the policies.
 func newPast(mgr manager.Manager, o Options) *past {
 	if o.Antrea != nil || o.History.PerObject <= 0 {
 		return nil
@@ -54,7 +55,8 @@ func (p *past) observer() control.History {
 	return p.recorder
 }
 
-// witness is who is told of authors: nobody, unless it is certain that only kube-apiserver asks the webhooks.
+// witness is who is told of authors: nobody, unless it is certain that only kube-apiserver asks the
+// webhooks.
 func (o Options) witness() webhook.Witness {
 	if o.past == nil || o.API == nil || o.API.WebhookClientCA == "" {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 )
 
-// recordKey keeps the key by which records of former groups are signed, in a Secret beside the controller. c must not read Secrets from a cache.
+// recordKey keeps the key by which records of former groups are signed, in a Secret beside the
+// controller. c must not read Secrets from a cache.
 func recordKey(c client.Client, clusterID string, clk clock.Clock, o Options) realize.Records {
 	return realize.NewRecordKey(realize.RecordKeyOptions{
 		Client: c, Namespace: APINamespace, ClusterID: clusterID, Random: rand.Reader, Clock: clk, Log: o.Log.WithName("records"),

@@ -37,7 +37,8 @@ func cacheOptions(o Options) cache.Options {
 	return out
 }
 
-// certificate returns where to ask for the certificate of the computed API once it is served to others; nil if it never is.
+// certificate returns where to ask for the certificate of the computed API once it is served to
+// others; nil if it never is.
 func (o Options) certificate() func() *apiserver.Certificate {
 	if o.API == nil {
 		return nil
@@ -45,9 +46,9 @@ func (o Options) certificate() func() *apiserver.Certificate {
 	return o.loopback.certificate.Load
 }
 
-// metricsOptions says how metrics are served: to everybody on this machine over HTTP if nobody else reaches the address, else over
-// TLS to those whom the cluster lets read them. cert is asked for the certificate of the computed API; without one, the process makes
-// one that nobody can verify.
+// metricsOptions says how metrics are served: to everybody on this machine over HTTP if nobody else
+// reaches the address, else over TLS to those whom the cluster lets read them. cert is asked for
+// the certificate of the computed API; without one, the process makes one that nobody can verify.
 func metricsOptions(address string, cert func() *apiserver.Certificate) (metricsserver.Options, error) {
 	out := metricsserver.Options{BindAddress: address}
 	if address == "" || address == "0" {

@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestMetricsAreOpenOnThisMachineOnly: an address that others may reach is served over TLS to those who may read.
+// TestMetricsAreOpenOnThisMachineOnly: an address that others may reach is served over TLS to those
+// who may read.
 func TestMetricsAreOpenOnThisMachineOnly(t *testing.T) {
 	for address, secure := range map[string]bool{
 		"127.0.0.1:8080": false, "127.9.9.9:8080": false, "[::1]:8080": false, "localhost:8080": false, "[::ffff:127.0.0.1]:1": false,

@@ -13,7 +13,8 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-// tightens reads from a policy whether as much of it is to be enforced as fits. A policy that cannot be read is kept as it was.
+// tightens reads from a policy whether as much of it is to be enforced as fits. A policy that
+// cannot be read is kept as it was.
 func tightens(ctx context.Context, c client.Reader) func(v1beta2.NetworkPolicyReference) bool {
 	return func(ref v1beta2.NetworkPolicyReference) bool {
 		var o client.Object
@@ -41,8 +42,8 @@ type informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
-// followTightening calls changed whenever tightens may answer differently. An annotation is no part of what is computed, so nobody else
-// tells of it.
+// followTightening calls changed whenever tightens may answer differently. An annotation is no part
+// of what is computed, so nobody else tells of it.
 func followTightening(ctx context.Context, in informers, changed func()) error {
 	handler := toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {

@@ -20,7 +20,8 @@ func (i *oneInformer) GetInformer(context.Context, client.Object, ...cache.Infor
 	return &i.FakeInformer, nil
 }
 
-// TestFollowTightening: an annotation changes neither the generation of a policy nor what is computed from it, and is told all the same.
+// TestFollowTightening: an annotation changes neither the generation of a policy nor what is
+// computed from it, and is told all the same.
 func TestFollowTightening(t *testing.T) {
 	t.Parallel()
 	in, told := &oneInformer{}, 0

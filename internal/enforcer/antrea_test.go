@@ -30,8 +30,8 @@ import (
 // patience bounds every wait of the tests.
 const patience = 20 * time.Second
 
-// antrea stands in for an Antrea Controller: the watches and reports of its API, with bytes made by hand as they were recorded from
-// one. It holds per key and resource what it has sent, naively.
+// antrea stands in for an Antrea Controller: the watches and reports of its API, with bytes made by
+// hand as they were recorded from one. It holds per key and resource what it has sent, naively.
 type antrea struct {
 	t      *testing.T
 	server *httptest.Server
@@ -43,7 +43,8 @@ type antrea struct {
 	watches map[string][]chan []byte
 	// queries and accepts are those of the watches that were begun.
 	queries, accepts []string
-	// statuses are the reports, refuse is the status code with which the next ones are answered instead.
+	// statuses are the reports, refuse is the status code with which the next ones are answered
+	// instead.
 	statuses []v1beta2.NetworkPolicyStatus
 	refuse   int
 	revision int

@@ -24,15 +24,18 @@ const (
 	reportLimit = 10 * time.Second
 )
 
-// errEnded is the error of a stream that the server has ended in order, as servers do every few hours.
+// errEnded is the error of a stream that the server has ended in order, as servers do every few
+// hours.
 var errEnded = errors.New("the server ended the watch")
 
 // ClientOptions say which server a Client uses. Config is required.
 type ClientOptions struct {
-	// Config leads to the server, directly or through kube-apiserver. It is asked for every watch and every report, so that authorities
-	// and credentials that were replaced are used from then on. Limits of time and rate in it are ignored.
+	// Config leads to the server, directly or through kube-apiserver. It is asked for every watch
+	// and every report, so that authorities and credentials that were replaced are used from then
+	// on. Limits of time and rate in it are ignored.
 	Config func() (*rest.Config, error)
-	// JSON asks for JSON instead of protobuf, to look at the wire. A server may answer with JSON anyway.
+	// JSON asks for JSON instead of protobuf, to look at the wire. A server may answer with JSON
+	// anyway.
 	JSON bool
 }
 
@@ -55,7 +58,8 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return &Client{options: o, codecs: serializer.NewCodecFactory(scheme).WithoutConversion()}, nil
 }
 
-// rest returns a client with the present configuration. Connections are shared as long as that stays the same.
+// rest returns a client with the present configuration. Connections are shared as long as that
+// stays the same.
 func (c *Client) rest() (*rest.RESTClient, error) {
 	given, err := c.options.Config()
 	if err != nil {
@@ -137,8 +141,9 @@ func (s *stream) Stop() {
 	s.watch.Stop()
 }
 
-// Report posts the status of one policy, whose uid is its name, unless the server has been told the same since the watch of the
-// key's policies began and since the policy last changed. It fails with an error of the API if the server has answered with one.
+// Report posts the status of one policy, whose uid is its name, unless the server has been told the
+// same since the watch of the key's policies began and since the policy last changed. It fails with
+// an error of the API if the server has answered with one.
 func (c *Client) Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error {
 	_, err := c.report(ctx, s)
 	return err

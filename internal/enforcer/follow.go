@@ -59,8 +59,9 @@ func (m *Mirror) run(ctx context.Context, r Resource) {
 	}
 }
 
-// pause waits until a watch may be begun when the last one was begun at a time. A watch of another kind that comes in sync shows that
-// there is a server again, so from then on the interval is enough.
+// pause waits until a watch may be begun when the last one was begun at a time. A watch of another
+// kind that comes in sync shows that there is a server again, so from then on the interval is
+// enough.
 func (m *Mirror) pause(ctx context.Context, begun time.Time, wait time.Duration) {
 	m.mu.Lock()
 	synced := m.synced
@@ -115,8 +116,8 @@ func (m *Mirror) believe(ctx context.Context) {
 	}
 }
 
-// noise returns how long it takes until what was received is believed, if nothing more comes, and does so if that is now. It is false
-// if a watch is not in sync any more.
+// noise returns how long it takes until what was received is believed, if nothing more comes, and
+// does so if that is now. It is false if a watch is not in sync any more.
 func (m *Mirror) noise(begun time.Time) (rest time.Duration, whole bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,7 +19,8 @@ import (
 
 var errScript = errors.New("as the script says")
 
-// lives is a Source whose watches of policies last as long as told: one that lasts is in sync at once; one that does not fails.
+// lives is a Source whose watches of policies last as long as told: one that lasts is in sync at
+// once; one that does not fails.
 type lives struct {
 	clock *clocktesting.FakeClock
 

@@ -35,7 +35,8 @@ func member(name string) []v1beta2.GroupMember {
 	return []v1beta2.GroupMember{{ExternalEntity: &v1beta2.ExternalEntityReference{Namespace: "vms", Name: name}}}
 }
 
-// move makes a VM, of a policy from "app" to "db", one or the other; before the first time it adds the policy.
+// move makes a VM, of a policy from "app" to "db", one or the other; before the first time it adds
+// the policy.
 func (a *antrea) move(from, to string) {
 	if from == "" {
 		a.change("k", "networkpolicies", "ADDED", &v1beta2.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "u", UID: types.UID("u")},
@@ -48,8 +49,8 @@ func (a *antrea) move(from, to string) {
 	a.change("k", "addressgroups", "MODIFIED", &v1beta2.AddressGroupPatch{ObjectMeta: metav1.ObjectMeta{Name: "app"}, RemovedGroupMembers: member(from)})
 }
 
-// TestKindsOfDifferentTimesAreNotMixed: the server was away, and a VM has moved from one group to the other. While one kind is new and
-// the other old, the VM would be in both groups or in neither.
+// TestKindsOfDifferentTimesAreNotMixed: the server was away, and a VM has moved from one group to
+// the other. While one kind is new and the other old, the VM would be in both groups or in neither.
 func TestKindsOfDifferentTimesAreNotMixed(t *testing.T) {
 	t.Parallel()
 	for _, late := range []enforcer.Resource{enforcer.AddressGroups, enforcer.AppliedToGroups} {

@@ -7,8 +7,9 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-// ledger notes what a server was told, so that it need not be told again. Servers may lose that, and drop reports on policies that
-// they have moved on from; both shows in the watch of policies, and what it shows is forgotten here.
+// ledger notes what a server was told, so that it need not be told again. Servers may lose that,
+// and drop reports on policies that they have moved on from; both shows in the watch of policies,
+// and what it shows is forgotten here.
 type ledger struct {
 	mu   sync.Mutex
 	keys map[string]*page
@@ -50,7 +51,8 @@ func (l *ledger) forgetPolicy(key, name string) {
 	delete(p.policies, name)
 }
 
-// check reports whether the status was told already. If not, the returned function notes that it is now.
+// check reports whether the status was told already. If not, the returned function notes that it is
+// now.
 func (l *ledger) check(s *v1beta2.NetworkPolicyStatus) (known bool, note func()) {
 	if len(s.Nodes) != 1 {
 		return false, func() {}

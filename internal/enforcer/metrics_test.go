@@ -29,7 +29,10 @@ func gathered(t *testing.T, c prometheus.Collector) []string {
 			for _, l := range m.Label {
 				labels = append(labels, l.GetValue())
 			}
-			lines = append(lines, fmt.Sprintf("%s{%s} %v", strings.TrimPrefix(f.GetName(), "nephele_enforcer_"), strings.Join(labels, ","), m.GetGauge().GetValue()+m.GetCounter().GetValue()))
+			lines = append(
+				lines,
+				fmt.Sprintf("%s{%s} %v", strings.TrimPrefix(f.GetName(), "nephele_enforcer_"), strings.Join(labels, ","), m.GetGauge().GetValue()+m.GetCounter().GetValue()),
+			)
 		}
 	}
 	return lines

@@ -20,27 +20,29 @@ import (
 type Follower struct {
 	Source Source
 	Clock  clock.Clock
-	// Random returns a number of [0, 1), by which watches are begun later than they could be, so that the enforcers that lose a server
-	// together do not come back together. Nil stands for 0.
+	// Random returns a number of [0, 1), by which watches are begun later than they could be, so
+	// that the enforcers that lose a server together do not come back together. Nil stands for 0.
 	Random func() float64
 	// Interval is the least time between two watches of one kind; 0 means DefaultInterval.
 	Interval time.Duration
-	// Quiet is how long nothing may have come before what a server began with is believed. A server that watches nothing until it has
-	// computed everything, as ours, needs none; an Antrea Controller that has just started may begin with less than there is. A server that
-	// is never quiet is believed after ten times as long.
+	// Quiet is how long nothing may have come before what a server began with is believed. A server
+	// that watches nothing until it has computed everything, as ours, needs none; an Antrea
+	// Controller that has just started may begin with less than there is. A server that is never
+	// quiet is believed after ten times as long.
 	Quiet time.Duration
 	// Metrics may be nil.
 	Metrics *Metrics
 	Log     logr.Logger
-	// Told, if set, is told of every mirror when its Run begins, and when it has ended. It must not block.
+	// Told, if set, is told of every mirror when its Run begins, and when it has ended. It must not
+	// block.
 	Told func(m *Mirror, running bool)
 }
 
 // DefaultInterval is Follower.Interval when that is 0: that of an Antrea Agent.
 const DefaultInterval = 5 * time.Second
 
-// Mirror returns a copy for one key, which is empty and incomplete before its Run. changed is called after every change and must not
-// block; it may be nil.
+// Mirror returns a copy for one key, which is empty and incomplete before its Run. changed is
+// called after every change and must not block; it may be nil.
 func (f Follower) Mirror(key string, changed func()) *Mirror {
 	if f.Random == nil {
 		f.Random = func() float64 { return 0 }
@@ -89,7 +91,8 @@ type StreamState struct {
 	Resource Resource
 	// Known says that the objects of the kind have been received, be it by an earlier watch.
 	Known bool
-	// InSync says that the watch that is running has delivered everything that there was when it began.
+	// InSync says that the watch that is running has delivered everything that there was when it
+	// began.
 	InSync bool
 	// Begun counts the watches that were tried.
 	Begun int
@@ -97,7 +100,8 @@ type StreamState struct {
 	Err error
 }
 
-// Computed is what an enforcer has to enforce at one moment: the objects sorted by name, the members of groups by identity.
+// Computed is what an enforcer has to enforce at one moment: the objects sorted by name, the
+// members of groups by identity.
 type Computed struct {
 	Policies        []*v1beta2.NetworkPolicy
 	AddressGroups   []*v1beta2.AddressGroup
@@ -107,10 +111,12 @@ type Computed struct {
 // Key returns the enforcer key.
 func (m *Mirror) Key() string { return m.key }
 
-// Current returns what is to be enforced, and its version: the mirrored objects, or while not all kinds are in sync, what it returned
-// last, because kinds that were received at different times do not belong together. It fails while the objects are incomplete: before
-// the first bookmark of every kind, and while a policy names groups that have not arrived yet (streams of different kinds are not
-// ordered among themselves). Of the applied-to groups of a policy only those come that have members of this key, so one of them must do.
+// Current returns what is to be enforced, and its version: the mirrored objects, or while not all
+// kinds are in sync, what it returned last, because kinds that were received at different times do
+// not belong together. It fails while the objects are incomplete: before the first bookmark of
+// every kind, and while a policy names groups that have not arrived yet (streams of different kinds
+// are not ordered among themselves). Of the applied-to groups of a policy only those come that have
+// members of this key, so one of them must do.
 func (m *Mirror) Current() (Computed, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -23,7 +23,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-// recorded is the script that was recorded from an Antrea Controller, and after it more of what one sends.
+// recorded is the script that was recorded from an Antrea Controller, and after it more of what one
+// sends.
 func recorded(t *testing.T) policytest.Script {
 	t.Helper()
 	s, err := policytest.ReadScript(os.DirFS("../.."))
@@ -41,8 +42,9 @@ func recorded(t *testing.T) policytest.Script {
 	return s
 }
 
-// further has a group named after a Group, a Kubernetes NetworkPolicy (which has no tier and no priority, and whose default has no
-// action), members that are Nodes and a Service, and named ports that change in place.
+// further has a group named after a Group, a Kubernetes NetworkPolicy (which has no tier and no
+// priority, and whose default has no action), members that are Nodes and a Service, and named ports
+// that change in place.
 const further = `{
 "steps": ["a policy of Kubernetes", "named ports change", "members of all kinds", "the group goes"],
 "watches": {
@@ -175,8 +177,9 @@ func (a *antrea) follower() enforcer.Follower {
 	return enforcer.Follower{Source: a.client(enforcer.ClientOptions{}), Clock: clock.RealClock{}, Interval: 5 * time.Millisecond, Log: logr.Discard()}
 }
 
-// TestMirrorFollowsAntrea: after each step of the script every mirror is what the controller lists, also when the step was followed by
-// the end of the watches, or by what a watch has to be given up for.
+// TestMirrorFollowsAntrea: after each step of the script every mirror is what the controller lists,
+// also when the step was followed by the end of the watches, or by what a watch has to be given up
+// for.
 func TestMirrorFollowsAntrea(t *testing.T) {
 	t.Parallel()
 	stray := &v1beta2.AddressGroupPatch{}
@@ -244,7 +247,8 @@ func TestRequestsAreThoseOfAnAgent(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostWithoutServer: the last state stays in force while nobody answers, and the state of streams says so.
+// TestNothingIsLostWithoutServer: the last state stays in force while nobody answers, and the state
+// of streams says so.
 func TestNothingIsLostWithoutServer(t *testing.T) {
 	t.Parallel()
 	a := newAntrea(t)

@@ -30,7 +30,8 @@ type ReporterOptions struct {
 	Log     logr.Logger
 }
 
-// Reporter brings reports to a server without making anybody wait for it. Of one policy and key it keeps the newest only.
+// Reporter brings reports to a server without making anybody wait for it. Of one policy and key it
+// keeps the newest only.
 type Reporter struct {
 	ReporterOptions
 	wake chan struct{}
@@ -52,7 +53,8 @@ func NewReporter(o ReporterOptions) *Reporter {
 	return &Reporter{ReporterOptions: o, wake: make(chan struct{}, 1), due: map[subject]*v1beta2.NetworkPolicyStatus{}}
 }
 
-// Report takes the status of one policy by one enforcer. It fails only if that is not what it is given.
+// Report takes the status of one policy by one enforcer. It fails only if that is not what it is
+// given.
 func (r *Reporter) Report(_ context.Context, s *v1beta2.NetworkPolicyStatus) error {
 	if s.Name == "" || len(s.Nodes) != 1 {
 		return errors.New("report: want the uid of the policy as metadata.name, and one entry in nodes")
@@ -65,7 +67,8 @@ func (r *Reporter) Report(_ context.Context, s *v1beta2.NetworkPolicyStatus) err
 	return nil
 }
 
-// keep queues a report. An older one, unlike a newer one, does not take the place of what has come meanwhile.
+// keep queues a report. An older one, unlike a newer one, does not take the place of what has come
+// meanwhile.
 func (r *Reporter) keep(about subject, s *v1beta2.NetworkPolicyStatus, newer bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +116,8 @@ func (r *Reporter) Start(ctx context.Context) error {
 	}
 }
 
-// post sends everything that is due. It returns the first failure that is worth a repetition; what is left stays due.
+// post sends everything that is due. It returns the first failure that is worth a repetition; what
+// is left stays due.
 func (r *Reporter) post(ctx context.Context) error {
 	due, order := r.take()
 	var failed error

@@ -75,7 +75,8 @@ func TestReportsAreToldOnce(t *testing.T) {
 	d.hears("u1 cloud/ns/a 1 false ", "u1 cloud/ns/b 1 true needs 73 rules", "u1 cloud/ns/a 2 false ")
 }
 
-// TestReportsAreToldAgain after a complete resend, because the server may be a new one, and after a change of the policy.
+// TestReportsAreToldAgain after a complete resend, because the server may be a new one, and after a
+// change of the policy.
 func TestReportsAreToldAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

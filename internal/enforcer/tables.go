@@ -111,8 +111,8 @@ func (t groups[T]) put(o runtime.Object) error {
 	return nil
 }
 
-// modify applies a patch: additions first, then removals. A member that is added although it is there takes its place: its named ports
-// have changed.
+// modify applies a patch: additions first, then removals. A member that is added although it is
+// there takes its place: its named ports have changed.
 func (t groups[T]) modify(o runtime.Object) error {
 	var meta metav1.ObjectMeta
 	var added, removed []v1beta2.GroupMember
@@ -178,8 +178,9 @@ func (g *group[T]) build() *T {
 	return &out
 }
 
-// memberKey is the identity of a member: its reference and the raw bytes of its addresses in their order, of a Node the addresses alone.
-// Where a Node has none, in applied-to groups, it is its name; an Antrea Agent takes all of those for one.
+// memberKey is the identity of a member: its reference and the raw bytes of its addresses in their
+// order, of a Node the addresses alone. Where a Node has none, in applied-to groups, it is its
+// name; an Antrea Agent takes all of those for one.
 func memberKey(m v1beta2.GroupMember) string {
 	var b strings.Builder
 	switch {

@@ -1,8 +1,10 @@
 // Package enroll gives hosts with an agent an identity of their own, and takes it back.
 //
-// A host is a ServiceAccount in the Namespace of its ExternalNode. It may do what an agent must, for the key of this one host: receive what is
-// computed for it, report, tell about itself, and renew its own token. It may nothing of another host, and nothing else of the cluster. Its first
-// token is short-lived; the agent renews it long before it ends. Revoke removes the account, and with it every token ends at once.
+// A host is a ServiceAccount in the Namespace of its ExternalNode. It may do what an agent must,
+// for the key of this one host: receive what is computed for it, report, tell about itself, and
+// renew its own token. It may nothing of another host, and nothing else of the cluster. Its first
+// token is short-lived; the agent renews it long before it ends. Revoke removes the account, and
+// with it every token ends at once.
 //
 // Concurrency: the functions keep nothing and may be called from anywhere.
 package enroll
@@ -85,7 +87,8 @@ func (h Host) objects(owner *v1alpha1.ExternalNode) []client.Object {
 	}
 }
 
-// Token gives the host what it needs and returns a token that lasts as long as is said, at least Shortest. It may be called again.
+// Token gives the host what it needs and returns a token that lasts as long as is said, at least
+// Shortest. It may be called again.
 func Token(ctx context.Context, c client.Client, h Host, lifetime time.Duration) (string, error) {
 	if lifetime < Shortest {
 		return "", fmt.Errorf("a token lasts at least %s", Shortest)
@@ -124,7 +127,8 @@ func Revoke(ctx context.Context, c client.Client, h Host) error {
 	return errors.Join(errs...)
 }
 
-// Claims are what a token of a ServiceAccount says of itself. They are not checked: whoever has the token may read it.
+// Claims are what a token of a ServiceAccount says of itself. They are not checked: whoever has the
+// token may read it.
 type Claims struct {
 	Namespace, Account string
 	Issued, Expires    time.Time
@@ -156,7 +160,8 @@ func ParseToken(token string) (Claims, bool) {
 	return Claims{namespace, name, time.Unix(c.Issued, 0), time.Unix(c.Expires, 0)}, true
 }
 
-// Due reports whether a token of an enrolled host is to be renewed: after a third of its life, or at once if it is the first, short one.
+// Due reports whether a token of an enrolled host is to be renewed: after a third of its life, or
+// at once if it is the first, short one.
 func (c Claims) Due(now time.Time) bool {
 	life := c.Expires.Sub(c.Issued)
 	return strings.HasPrefix(c.Account, prefix) && (life < 24*time.Hour && now.Sub(c.Issued) > life/10 || now.Sub(c.Issued) > life/3)

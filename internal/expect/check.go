@@ -116,8 +116,8 @@ func protocolNumbers() map[string][]int {
 	}
 }
 
-// Services reads a protocol and a port or range of ports as people write them; two empty texts mean all traffic, which is none. The field
-// of an error is protocol or port.
+// Services reads a protocol and a port or range of ports as people write them; two empty texts mean
+// all traffic, which is none. The field of an error is protocol or port.
 func Services(protocol, port string) ([]flow.Service, *policy.FieldError) {
 	if protocol == "" && port == "" {
 		return nil, nil

@@ -29,7 +29,8 @@ type FlowResult struct {
 	Index int
 	// Wrong are the flows that have another outcome, or none if all are as expected.
 	Wrong []reach.Flows
-	// Nothing tells that no flow is meant: both ends are one, or they have no addresses of one family.
+	// Nothing tells that no flow is meant: both ends are one, or they have no addresses of one
+	// family.
 	Nothing bool
 	// Err says why the question makes no sense; it is about from or to.
 	Err error
@@ -38,7 +39,8 @@ type FlowResult struct {
 // Passed reports whether the expectation is met.
 func (r *FlowResult) Passed() bool { return len(r.Wrong) == 0 && !r.Nothing && r.Err == nil }
 
-// Supposes reports whether the test supposes objects, so that the policies have to be computed for it alone.
+// Supposes reports whether the test supposes objects, so that the policies have to be computed for
+// it alone.
 func (t *PolicyTest) Supposes() bool { return len(t.Spec.Namespaces)+len(t.Spec.Endpoints) > 0 }
 
 // Objects adds what the test supposes to objects. These are not changed.
@@ -99,7 +101,8 @@ func (e *Endpoint) machine(meta metav1.ObjectMeta) *v1alpha2.ExternalEntity {
 	return x
 }
 
-// Run holds a test against what policies mean. The rules that have a part in any of its flows are covered.
+// Run holds a test against what policies mean. The rules that have a part in any of its flows are
+// covered.
 func (t *PolicyTest) Run(w *explain.World, covered Coverage) Result {
 	out := Result{Name: t.Name}
 	for i, f := range t.Spec.Flows {

@@ -76,10 +76,12 @@ type Port struct {
 type Flow struct {
 	// Name says what it is for.
 	Name string `json:"name,omitempty"`
-	// From and To say who is meant: any, NAMESPACE/NAME, NAMESPACE/SELECTOR, an address or range and so on. One after ! is left out.
+	// From and To say who is meant: any, NAMESPACE/NAME, NAMESPACE/SELECTOR, an address or range
+	// and so on. One after ! is left out.
 	From Texts `json:"from"`
 	To   Texts `json:"to"`
-	// Protocol is TCP, UDP, SCTP, ICMP, ICMPv6 or a number; empty means TCP if there is a port, else all traffic.
+	// Protocol is TCP, UDP, SCTP, ICMP, ICMPv6 or a number; empty means TCP if there is a port,
+	// else all traffic.
 	Protocol Text `json:"protocol,omitempty"`
 	// Port is a number or a range.
 	Port Text `json:"port,omitempty"`

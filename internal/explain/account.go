@@ -22,8 +22,9 @@ type byAccount struct {
 	suspended string
 }
 
-// accountOf says what the account of a VM says about a packet at it, whose other end has an address. Where no policy applies it says
-// nothing: neither modes nor failsafe flows are about such VMs.
+// accountOf says what the account of a VM says about a packet at it, whose other end has an
+// address. Where no policy applies it says nothing: neither modes nor failsafe flows are about such
+// VMs.
 func (c *Computation) accountOf(at end, direction cloud.Direction, packet policy.Flow, other netip.Addr, d policy.Decision) byAccount {
 	key, enforced := strings.CutPrefix(at.enforcer, cloud.EnforcerPrefix)
 	if !enforced || d.Exempt != "" || !c.selected(at.ref) {
@@ -77,8 +78,9 @@ func (c *Computation) selected(ref policy.EntityRef) bool {
 	})
 }
 
-// suspended says in which mode the VM of an entity is in which policies are not enforced, and who says so, as far as the objects tell: the
-// annotations on the VM and on the selector that imports it, where they are heeded, and else the status of the VM.
+// suspended says in which mode the VM of an entity is in which policies are not enforced, and who
+// says so, as far as the objects tell: the annotations on the VM and on the selector that imports
+// it, where they are heeded, and else the status of the VM.
 func (c *Computation) suspended(ref policy.EntityRef, account string) string {
 	name := strings.TrimPrefix(ref.Name, cloudv1alpha1.EntityNamePrefix)
 	i := slices.IndexFunc(c.VMs, func(vm *cloudv1alpha1.VirtualMachine) bool { return vm.Namespace == ref.Namespace && vm.Name == name })
@@ -104,8 +106,9 @@ func (c *Computation) suspended(ref policy.EntityRef, account string) string {
 	return ""
 }
 
-// hasSay reports whether break-glass is heeded in a namespace for VMs of an account, "namespace/name". Of an account that is not among the
-// inputs only its own namespace is known to have a say.
+// hasSay reports whether break-glass is heeded in a namespace for VMs of an account,
+// "namespace/name". Of an account that is not among the inputs only its own namespace is known to
+// have a say.
 func (c *Computation) hasSay(account, namespace string) bool {
 	for _, a := range c.Accounts {
 		if cloud.AccountKey(a.Namespace, a.Name) == account {

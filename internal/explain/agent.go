@@ -8,7 +8,8 @@ import (
 // Agent says which agent enforces policies on a host.
 type Agent string
 
-// The agents. A policy means something else to each: by ours an Allow rule isolates, by Antrea's it does not.
+// The agents. A policy means something else to each: by ours an Allow rule isolates, by Antrea's it
+// does not.
 const (
 	AgentOurs Agent = "Nephele"
 	// AgentAntrea: an agent tells about itself, and does not say that it is one of ours.
@@ -17,7 +18,8 @@ const (
 	AgentUnknown Agent = "Unknown"
 )
 
-// agentsOf finds out who enforces policies on hosts, by enforcer key. An info that no agent has filled in says nothing.
+// agentsOf finds out who enforces policies on hosts, by enforcer key. An info that no agent has
+// filled in says nothing.
 func agentsOf(infos []*v1beta1.AntreaAgentInfo) map[string]Agent {
 	out := map[string]Agent{}
 	for _, i := range infos {
@@ -39,9 +41,15 @@ func agentNotes(ends ...end) []string {
 	for _, e := range ends {
 		switch e.agent {
 		case AgentOurs:
-			out = append(out, "An agent enforces policies on "+refText(e.ref)+". What it lets through whatever policies say, and what it refuses, only the host knows: nephele agent explain.")
+			out = append(
+				out,
+				"An agent enforces policies on "+refText(e.ref)+". What it lets through whatever policies say, and what it refuses, only the host knows: nephele agent explain.",
+			)
 		case AgentUnknown:
-			out = append(out, "No agent has told about itself on "+refText(e.ref)+". This is what an Antrea Agent would do; one of Nephele drops what no rule allows once an Allow rule applies.")
+			out = append(
+				out,
+				"No agent has told about itself on "+refText(e.ref)+". This is what an Antrea Agent would do; one of Nephele drops what no rule allows once an Allow rule applies.",
+			)
 		}
 	}
 	return out

@@ -15,9 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestEntityOfExternalNode: the entity that a controller has made for an ExternalNode is no stranger that stands in its place.
+// TestEntityOfExternalNode: the entity that a controller has made for an ExternalNode is no
+// stranger that stands in its place.
 func TestEntityOfExternalNode(t *testing.T) {
-	node := &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web", UID: "u"}, Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.0.2.9"}}}}}
+	node := &v1alpha1.ExternalNode{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web", UID: "u"},
+		Spec:       v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.0.2.9"}}}},
+	}
 	made := convert.EntityOfExternalNode(node)
 	strange := made.DeepCopy()
 	strange.OwnerReferences = nil
@@ -29,8 +33,8 @@ func TestEntityOfExternalNode(t *testing.T) {
 	}
 }
 
-// TestAgents asks about a host with an Allow rule for 10.0.0.1, and about another address. What no rule allows is dropped by our agent and
-// passes an Antrea Agent.
+// TestAgents asks about a host with an Allow rule for 10.0.0.1, and about another address. What no
+// rule allows is dropped by our agent and passes an Antrea Agent.
 func TestAgents(t *testing.T) {
 	info := func(labels map[string]string, version string) []*v1beta1.AntreaAgentInfo {
 		return []*v1beta1.AntreaAgentInfo{{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: labels}, Version: version,

@@ -33,15 +33,18 @@ type Computation struct {
 // Problem is what is wrong, or strange, with an object of an API group.
 type Problem struct {
 	Group, Kind, Namespace, Name string
-	// Code is the status with which an API server would refuse the object; 0 if there are no Errors.
+	// Code is the status with which an API server would refuse the object; 0 if there are no
+	// Errors.
 	Code     int
 	Errors   []policy.FieldError
 	Warnings []policy.FieldError
-	// Shadows is the ExternalEntity of an ExternalNode that was given besides it, and counts in its place; empty for others.
+	// Shadows is the ExternalEntity of an ExternalNode that was given besides it, and counts in its
+	// place; empty for others.
 	Shadows string
 }
 
-// Compute runs the engine over objects. What the engine refuses is among the problems, and left out.
+// Compute runs the engine over objects. What the engine refuses is among the problems, and left
+// out.
 func Compute(in *Objects) *Computation {
 	c := &Computation{Objects: in, Ends: map[policy.EntityRef]policy.Entity{}, agents: agentsOf(in.AgentInfos), clouds: cloudsOf(in.Observed)}
 	engine := policy.New(policy.Options{})
@@ -142,7 +145,8 @@ func (c *Computation) putEntities(engine *policy.Engine) {
 	}
 }
 
-// madeFor reports whether an entity that is given is the one that a controller has made for an ExternalNode.
+// madeFor reports whether an entity that is given is the one that a controller has made for an
+// ExternalNode.
 func (c *Computation) madeFor(n *v1alpha1.ExternalNode, ref policy.EntityRef) bool {
 	return slices.ContainsFunc(c.Entities, func(x *v1alpha2.ExternalEntity) bool {
 		return x.Namespace == ref.Namespace && x.Name == ref.Name && n.UID != "" &&

@@ -12,7 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// end is one end of the flow that a user asks about: an entity with its addresses, an address alone, or a Service.
+// end is one end of the flow that a user asks about: an entity with its addresses, an address
+// alone, or a Service.
 type end struct {
 	ref policy.EntityRef
 	// at is what policies apply to there: the entity, or the Node in whose network it is.
@@ -48,7 +49,8 @@ func (c *Computation) endOf(e policy.Entity) end {
 	return out
 }
 
-// semantics are those of who enforces policies there. Of an agent that has not said what it is they are Antrea's.
+// semantics are those of who enforces policies there. Of an agent that has not said what it is they
+// are Antrea's.
 func (e end) semantics() policy.Semantics {
 	if e.isCloudVM() || e.agent == AgentOurs {
 		return policy.VMSemantics
@@ -56,7 +58,8 @@ func (e end) semantics() policy.Semantics {
 	return policy.PodSemantics
 }
 
-// isCloudVM reports whether a cloud enforces policies there, and not an agent, whose key is that of its ExternalNode.
+// isCloudVM reports whether a cloud enforces policies there, and not an agent, whose key is that of
+// its ExternalNode.
 func (e end) isCloudVM() bool {
 	node, ofNamespace := strings.CutPrefix(e.enforcer, e.ref.Namespace+"/")
 	isAgent := ofNamespace && !strings.Contains(node, "/")
@@ -97,9 +100,9 @@ func kindWords() map[string]policy.EntityKind {
 	}
 }
 
-// findEnd finds what a user calls NS/NAME, KIND/NS/NAME, svc/NS/NAME, node/NAME, or an address. A virtual machine is found by the name
-// of its entity, of its VirtualMachine object, and by its id and name in the cloud. An address that exactly one entity has
-// is that entity.
+// findEnd finds what a user calls NS/NAME, KIND/NS/NAME, svc/NS/NAME, node/NAME, or an address. A
+// virtual machine is found by the name of its entity, of its VirtualMachine object, and by its id
+// and name in the cloud. An address that exactly one entity has is that entity.
 func (c *Computation) findEnd(flag, text string) (end, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return c.findAddress(flag, a.Unmap())

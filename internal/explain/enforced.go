@@ -35,8 +35,9 @@ type PolicyState struct {
 	Why string `json:"why,omitempty"`
 }
 
-// unenforced are the policies of a list that are not enforced on the VM of an entity as they stand, as the status of the VM
-// tells; all of them if the list is nil. Filter is what the interface holds, or nil.
+// unenforced are the policies of a list that are not enforced on the VM of an entity as they stand,
+// as the status of the VM tells; all of them if the list is nil. Filter is what the interface
+// holds, or nil.
 func (c *Computation) unenforced(ref policy.EntityRef, list []policy.PolicyRef, f *trace.Filter) []PolicyState {
 	vm := c.vmObject(ref)
 	if vm == nil {
@@ -82,8 +83,9 @@ func concerned(d policy.Decision) []policy.PolicyRef {
 	return out
 }
 
-// inForce reports whether the tags of groups say that a policy, by its UID, is in force on who holds them, maybe in an
-// earlier form. A tag holds names of eight characters, each the beginning of a hash.
+// inForce reports whether the tags of groups say that a policy, by its UID, is in force on who
+// holds them, maybe in an earlier form. A tag holds names of eight characters, each the beginning
+// of a hash.
 func inForce(groups []*cloud.Group, uid string) bool {
 	const size = 8
 	sum := sha256.Sum256([]byte(uid))
@@ -144,8 +146,9 @@ func groupsOf(f *trace.Filter) *Groups {
 	return out
 }
 
-// decide puts together what policies want at one end, d, what the account says, and what the groups there do: now and native
-// are nil where no interface is known. The result says what is so; what is wanted besides stands in IfEnforced.
+// decide puts together what policies want at one end, d, what the account says, and what the groups
+// there do: now and native are nil where no interface is known. The result says what is so; what is
+// wanted besides stands in IfEnforced.
 func (c *Computation) decide(at end, to End, d policy.Decision, b byAccount, now, native *trace.Filter) *Decision {
 	wanted := c.wanted(at, to, d, b, native)
 	if d.Exempt != "" {
@@ -172,7 +175,15 @@ func (c *Computation) decide(at end, to End, d policy.Decision, b byAccount, now
 		wanted.Groups, wanted.Policies = today, states
 		return wanted
 	}
-	out := &Decision{Outcome: today.Outcome, Default: DefaultGroups, Groups: today, NotEnforced: b.suspended, Policies: states, IfEnforced: wanted, Possible: possible(today.Outcome)}
+	out := &Decision{
+		Outcome:     today.Outcome,
+		Default:     DefaultGroups,
+		Groups:      today,
+		NotEnforced: b.suspended,
+		Policies:    states,
+		IfEnforced:  wanted,
+		Possible:    possible(today.Outcome),
+	}
 	if b.suspended == "" && len(states) == 0 {
 		out.Policies = c.unenforced(at.ref, nil, now)
 		switch vm := c.vmObject(at.ref); {
@@ -228,7 +239,8 @@ func (c *Computation) wanted(at end, to End, d policy.Decision, b byAccount, nat
 	return out
 }
 
-// blind is what is so where the cloud was not read: statuses tell what is not enforced, and not what is in its place.
+// blind is what is so where the cloud was not read: statuses tell what is not enforced, and not
+// what is in its place.
 func blind(wanted *Decision, b byAccount, states []PolicyState) *Decision {
 	if b.suspended == "" && len(states) == 0 {
 		return wanted

@@ -17,7 +17,8 @@ import (
 type Explanation struct {
 	From End `json:"from"`
 	To   End `json:"to"`
-	// Protocol, and what it has of ports or types. ICMPType is absent if it is that of an echo request in both families.
+	// Protocol, and what it has of ports or types. ICMPType is absent if it is that of an echo
+	// request in both families.
 	Protocol  policy.Protocol `json:"protocol"`
 	Port      uint16          `json:"port,omitempty"`
 	ICMPType  *uint8          `json:"icmpType,omitempty"`
@@ -26,21 +27,24 @@ type Explanation struct {
 	IGMPGroup string          `json:"igmpGroup,omitempty"`
 	// Service is the one that the destination is an address of, with whom it may choose.
 	Service *Service `json:"service,omitempty"`
-	// Verdict is what the sender sees, today where that is known: Allow, Drop, Reject, NoRoute, Native or Unknown; Mixed if it
-	// depends on which addresses the ends use.
+	// Verdict is what the sender sees, today where that is known: Allow, Drop, Reject, NoRoute,
+	// Native or Unknown; Mixed if it depends on which addresses the ends use.
 	Verdict string `json:"verdict"`
 	// Wanted is what the sender would see if everything were enforced as it stands.
 	Wanted string `json:"wanted"`
-	// Path is the way that the packet takes through clouds that were read, where it is the same for all addresses.
+	// Path is the way that the packet takes through clouds that were read, where it is the same for
+	// all addresses.
 	Path *Path `json:"path,omitempty"`
 	// Reason says why the verdict is Unknown, if no single decision does.
 	Reason string   `json:"reason,omitempty"`
 	Notes  []string `json:"notes,omitempty"`
-	// Egress, AtService and Ingress are absent if there are Flows, AtService also if no rule applies to the Service.
+	// Egress, AtService and Ingress are absent if there are Flows, AtService also if no rule
+	// applies to the Service.
 	Egress    *Decision `json:"egress,omitempty"`
 	AtService *Decision `json:"atService,omitempty"`
 	Ingress   *Decision `json:"ingress,omitempty"`
-	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are not all treated alike.
+	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are
+	// not all treated alike.
 	Flows []Flow `json:"flows,omitempty"`
 
 	c      *Computation
@@ -63,8 +67,8 @@ type End struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// Node is the Node in whose network a Pod is, and whose policies hold for it.
 	Node string `json:"node,omitempty"`
-	// Enforcer is the key of who enforces policies there: the name of a Node, NAMESPACE/NAME of an ExternalNode, or what
-	// spec.externalNode says. Without it nobody does.
+	// Enforcer is the key of who enforces policies there: the name of a Node, NAMESPACE/NAME of an
+	// ExternalNode, or what spec.externalNode says. Without it nobody does.
 	Enforcer string `json:"enforcer,omitempty"`
 	// Agent is who enforces policies on the host, if an agent does.
 	Agent Agent `json:"agent,omitempty"`
@@ -123,7 +127,8 @@ type Backend struct {
 const (
 	// DefaultIsolated: what no rule allows is dropped.
 	DefaultIsolated = "isolated"
-	// DefaultNative: no policy decides. A Pod or Node lets the packet through, at a VM its own groups decide.
+	// DefaultNative: no policy decides. A Pod or Node lets the packet through, at a VM its own
+	// groups decide.
 	DefaultNative = "native"
 	// DefaultNone: there is nobody to enforce a policy.
 	DefaultNone = "none"
@@ -138,35 +143,40 @@ type Difference string
 const (
 	// DiffersUnreleased: no policy applies any more, and what was enforced is not yet given back.
 	DiffersUnreleased Difference = "Unreleased"
-	// DiffersByAddress: the packet goes by a public address, and the rules for VMs that policies select name their private ones.
+	// DiffersByAddress: the packet goes by a public address, and the rules for VMs that policies
+	// select name their private ones.
 	DiffersByAddress Difference = "PublicAddress"
-	// DiffersChanged: somebody has changed the groups, or the cloud was read before or after what the statuses tell of.
+	// DiffersChanged: somebody has changed the groups, or the cloud was read before or after what
+	// the statuses tell of.
 	DiffersChanged Difference = "Changed"
 )
 
 // Decision is what is so at one end.
 type Decision struct {
-	// Outcome is what happens there today, as far as that is known: Allow, Drop, Reject or Unknown; Native if the groups of a VM
-	// decide, and were not read.
+	// Outcome is what happens there today, as far as that is known: Allow, Drop, Reject or Unknown;
+	// Native if the groups of a VM decide, and were not read.
 	Outcome policy.Outcome `json:"outcome"`
 	// NotEnforced is the mode because of which the policies do not decide, and who says so.
 	NotEnforced string `json:"notEnforced,omitempty"`
 	// Policies are those that decide, or would, and are not enforced as they stand.
 	Policies []PolicyState `json:"policies,omitempty"`
-	// Differs says why the groups do otherwise than policies that count as enforced; empty if they do not.
+	// Differs says why the groups do otherwise than policies that count as enforced; empty if they
+	// do not.
 	Differs Difference `json:"differs,omitempty"`
-	// IfEnforced is what would be so if everything were enforced as it stands, where that is not what is so.
+	// IfEnforced is what would be so if everything were enforced as it stands, where that is not
+	// what is so.
 	IfEnforced *Decision `json:"ifEnforced,omitempty"`
 	// Groups is what the security groups of the interface do, where they were read.
 	Groups *Groups `json:"groups,omitempty"`
-	// Native is what the groups that the interface has of its own do, where they decide and were read.
+	// Native is what the groups that the interface has of its own do, where they decide and were
+	// read.
 	Native *Groups `json:"native,omitempty"`
 	// Failsafe is the account whose failsafe flows allow it, before any rule.
 	Failsafe string `json:"failsafe,omitempty"`
 	// DecidedBy is the rule; without it the default decided: Default says which one.
 	DecidedBy *Rule `json:"decidedBy,omitempty"`
-	// Default is "isolated", "native", "none" or "groups", or "itself" (the packet goes to who sends it) or "ownNode" (it comes
-	// to a Pod from its own Node).
+	// Default is "isolated", "native", "none" or "groups", or "itself" (the packet goes to who
+	// sends it) or "ownNode" (it comes to a Pod from its own Node).
 	Default string `json:"default,omitempty"`
 	// IsolatedBy are the policies that make Drop the default.
 	IsolatedBy []Policy `json:"isolatedBy,omitempty"`
@@ -195,9 +205,11 @@ type Rule struct {
 	Action       policy.Action `json:"action,omitempty"`
 	TierPriority int32         `json:"tierPriority"`
 	Priority     float64       `json:"priority"`
-	// L7Protocols tells that the rule lets through only what its l7Protocols match, of which explain knows nothing.
+	// L7Protocols tells that the rule lets through only what its l7Protocols match, of which
+	// explain knows nothing.
 	L7Protocols bool `json:"l7Protocols,omitempty"`
-	// Through are the entities by which the rule matches, if not by the end itself: others with the same address.
+	// Through are the entities by which the rule matches, if not by the end itself: others with the
+	// same address.
 	Through []string `json:"through,omitempty"`
 	// DependsOn are, for an uncertain rule, the names and Services that the destination may be.
 	DependsOn []string `json:"dependsOn,omitempty"`
@@ -237,8 +249,8 @@ func (c *Computation) explainEnd(e end) End {
 	return out
 }
 
-// add takes what policies want of a packet from one address to another, whose destination is the end given. P is how it goes, which
-// differs from that if a Service hands it on.
+// add takes what policies want of a packet from one address to another, whose destination is the
+// end given. P is how it goes, which differs from that if a Service hands it on.
 func (x *Explanation) add(source, destination netip.Addr, p passage, to end, v policy.Verdict) {
 	f := Flow{At: x.c.explainEnd(to), Path: pathOf(p)}
 	out := x.c.accountOf(x.source, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress)
@@ -317,7 +329,8 @@ func (x *Explanation) finish() {
 	x.Egress, x.AtService, x.Ingress, x.Path, x.Flows = first.Egress, first.AtService, first.Ingress, first.Path, nil
 }
 
-// judge sums up the verdicts on the flows: whom a Service chooses only the enforcer knows, which addresses are used the user does.
+// judge sums up the verdicts on the flows: whom a Service chooses only the enforcer knows, which
+// addresses are used the user does.
 func (x *Explanation) judge(verdict func(Flow) string) string {
 	type pair struct{ from, to string }
 	verdicts := map[pair]string{}

@@ -43,9 +43,11 @@ type Objects struct {
 	// Observed are the cloud accounts that were read.
 	Observed []ObservedAccount
 
-	// Partial tells that there may be more objects than these, as where manifests are read and not a cluster.
+	// Partial tells that there may be more objects than these, as where manifests are read and not
+	// a cluster.
 	Partial bool
-	// WithStaged computes staged policies, too, as if they were enforced. Otherwise they are left out, as by the controller.
+	// WithStaged computes staged policies, too, as if they were enforced. Otherwise they are left
+	// out, as by the controller.
 	WithStaged bool
 }
 

@@ -54,8 +54,8 @@ func cloudsOf(accounts []ObservedAccount) *clouds {
 // pair is one way to choose the addresses of two ends.
 type pair struct{ src, dst trace.Point }
 
-// pairs are the addresses that packets between two ends can have. A VM sends from its private addresses; it is reached by
-// these where its network is, and elsewhere by its public ones.
+// pairs are the addresses that packets between two ends can have. A VM sends from its private
+// addresses; it is reached by these where its network is, and elsewhere by its public ones.
 func (c *Computation) pairs(from, to end) []pair {
 	sources, destinations := points(from), points(to)
 	if c.clouds != nil {
@@ -79,7 +79,8 @@ func (c *Computation) pairs(from, to end) []pair {
 	return out
 }
 
-// networkOf is the network that a VM is in; empty for others, and for one with interfaces in several.
+// networkOf is the network that a VM is in; empty for others, and for one with interfaces in
+// several.
 func (c *Computation) networkOf(e end) string {
 	var out string
 	if vm, known := c.clouds.vms[e.ref]; known {
@@ -93,7 +94,8 @@ func (c *Computation) networkOf(e end) string {
 	return out
 }
 
-// points are the addresses of an end where nothing is known of interfaces. An end without any address stands for itself.
+// points are the addresses of an end where nothing is known of interfaces. An end without any
+// address stands for itself.
 func points(e end) []trace.Point {
 	var out []trace.Point
 	for _, a := range orNone(e.addresses) {
@@ -128,7 +130,8 @@ func (c *Computation) located(e end, network string) []trace.Point {
 	return out
 }
 
-// reached is the destination with its public address, if packets to its private one do not get there.
+// reached is the destination with its public address, if packets to its private one do not get
+// there.
 func (c *Computation) reached(src, dst trace.Point) trace.Point {
 	if dst.Interface == nil || dst.Public.IsValid() || src.Interface != nil && c.clouds.now.Connected(src.Network(), dst.Network()) ||
 		src.Interface == nil && !trace.Global(src.Addr) {
@@ -174,7 +177,8 @@ type passage struct {
 	// sent is the packet as it leaves its source, and come as it gets to its destination.
 	sent, come policy.Flow
 	src, dst   trace.Point
-	// now and native are what the groups do with it, and would do without us; nil where no interface has part in it.
+	// now and native are what the groups do with it, and would do without us; nil where no
+	// interface has part in it.
 	now, native *trace.Path
 	// stop is the network ACL that does not let it through; nil if none is known.
 	stop *trace.Stop
@@ -184,7 +188,8 @@ type passage struct {
 func (c *Computation) passageOf(p pair, from, to end, f policy.Flow) passage {
 	out := passage{src: p.src, dst: p.dst, sent: f}
 	out.sent.Source, out.sent.Destination = from.endpoint(p.src.Addr), to.endpoint(p.dst.Addr)
-	// What an interface sends to its own public address is taken as what it sends to itself, as everywhere where paths are followed.
+	// What an interface sends to its own public address is taken as what it sends to itself, as
+	// everywhere where paths are followed.
 	itself := p.src.Interface != nil && p.dst.Interface != nil && p.src.Interface.ID == p.dst.Interface.ID
 	if p.dst.Public.IsValid() && !itself {
 		out.sent.Destination.Addr = p.dst.Public

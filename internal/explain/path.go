@@ -11,7 +11,8 @@ type Path struct {
 	// FromNetwork and ToNetwork are the networks of the two ends, as far as they are in one.
 	FromNetwork string `json:"fromNetwork,omitempty"`
 	ToNetwork   string `json:"toNetwork,omitempty"`
-	// SeenSource is the address that the destination sees, if it is not the one that the packet has at its source.
+	// SeenSource is the address that the destination sees, if it is not the one that the packet has
+	// at its source.
 	SeenSource string `json:"seenSource,omitempty"`
 	// SentTo is the address that the source sends to, if a gateway translates it.
 	SentTo string `json:"sentTo,omitempty"`
@@ -36,17 +37,22 @@ type Remark string
 
 // The remarks.
 const (
-	// RemarkNotPeered: no active peering connects the networks. Transit gateways and the like are not read.
+	// RemarkNotPeered: no active peering connects the networks. Transit gateways and the like are
+	// not read.
 	RemarkNotPeered Remark = "NotPeered"
 	// RemarkSourceTranslated: the destination sees Path.SeenSource.
 	RemarkSourceTranslated Remark = "SourceTranslated"
-	// RemarkSourceUnknown: the source has no public address; a NAT gateway's that is not known is seen, if there is any way out.
+	// RemarkSourceUnknown: the source has no public address; a NAT gateway's that is not known is
+	// seen, if there is any way out.
 	RemarkSourceUnknown Remark = "SourceUnknown"
-	// RemarkSentToPublic: the packet goes to Path.SentTo, through gateways, and rules that name groups do not match it.
+	// RemarkSentToPublic: the packet goes to Path.SentTo, through gateways, and rules that name
+	// groups do not match it.
 	RemarkSentToPublic Remark = "SentToPublic"
-	// RemarkNoPublicAddress: the source is in the Internet and the destination has no address there.
+	// RemarkNoPublicAddress: the source is in the Internet and the destination has no address
+	// there.
 	RemarkNoPublicAddress Remark = "NoPublicAddress"
-	// RemarkACLDenies: the network ACL Path.StoppedBy does not let it through, whatever policies and groups say.
+	// RemarkACLDenies: the network ACL Path.StoppedBy does not let it through, whatever policies
+	// and groups say.
 	RemarkACLDenies Remark = "ACLDenies"
 )
 
@@ -80,7 +86,8 @@ func pathOf(p passage) *Path {
 	return out
 }
 
-// verdict is what the sender sees of a verdict: nothing comes back where there is no way, or a network ACL stops it.
+// verdict is what the sender sees of a verdict: nothing comes back where there is no way, or a
+// network ACL stops it.
 func (p *Path) verdict(v string) string {
 	if p != nil && p.StoppedBy != nil {
 		return string(policy.OutcomeDrop)

@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Question is what is asked: about the first packet of a connection. Its texts are as people write them.
+// Question is what is asked: about the first packet of a connection. Its texts are as people write
+// them.
 type Question struct {
 	From, To       string
 	Protocol, Port string
@@ -118,8 +119,8 @@ func (q Question) igmp(flow *policy.Flow) error {
 	return nil
 }
 
-// packets are what is asked about: one for every pair of addresses of the two ends that are of one family and can carry the
-// protocol. An end without any address stands for itself.
+// packets are what is asked about: one for every pair of addresses of the two ends that are of one
+// family and can carry the protocol. An end without any address stands for itself.
 func (c *Computation) packets(q Question, from, to end, flow policy.Flow) ([]passage, error) {
 	only6, only4 := strings.EqualFold(q.Protocol, string(icmpv6)), flow.Protocol == policy.IGMP
 	var out []passage
@@ -149,7 +150,8 @@ func (c *Computation) packets(q Question, from, to end, flow policy.Flow) ([]pas
 	return out, nil
 }
 
-// explain asks about every packet. If they are treated alike, as nearly always, there is one answer.
+// explain asks about every packet. If they are treated alike, as nearly always, there is one
+// answer.
 func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage) (*Explanation, error) {
 	through, note, err := c.throughService(to, flow)
 	if err != nil {
@@ -206,8 +208,8 @@ func (c *Computation) explainThrough(out *Explanation, evaluator *policy.Evaluat
 	}
 }
 
-// AccountsOf are the cloud accounts, "namespace/name", that enforce policies at two ends, sorted. An end that is not found has
-// none.
+// AccountsOf are the cloud accounts, "namespace/name", that enforce policies at two ends, sorted.
+// An end that is not found has none.
 func (c *Computation) AccountsOf(from, to string) []string {
 	var out []string
 	for _, text := range []string{from, to} {

@@ -29,7 +29,8 @@ type Clouds struct {
 // CloudVM is a VM in a snapshot.
 type CloudVM struct {
 	ID string
-	// Suspended says in which mode policies are not enforced on it, and who says so; empty if they are.
+	// Suspended says in which mode policies are not enforced on it, and who says so; empty if they
+	// are.
 	Suspended string
 }
 
@@ -40,7 +41,8 @@ type World struct {
 	computation *Computation
 }
 
-// World makes the computation ready for questions about everybody. With asEnforced, modes and break-glass do not count.
+// World makes the computation ready for questions about everybody. With asEnforced, modes and
+// break-glass do not count.
 func (c *Computation) World(clouds Clouds, asEnforced bool) *World {
 	b := worldBuilder{Computation: c, clouds: clouds, asEnforced: asEnforced, openings: map[string]*reach.Openings{}, vms: map[string][]*cloud.Interface{}}
 	for _, s := range clouds.Snapshots {
@@ -87,7 +89,8 @@ type worldBuilder struct {
 	endpoints []reach.Endpoint
 }
 
-// entity adds the endpoints of an entity. A Pod in the network of its Node has none of its own: it is that Node.
+// entity adds the endpoints of an entity. A Pod in the network of its Node has none of its own: it
+// is that Node.
 func (b *worldBuilder) entity(e policy.Entity, taken map[string]bool) {
 	if e.Terminated || e.HostNetwork {
 		return
@@ -131,7 +134,8 @@ func (b *worldBuilder) nic(p reach.Endpoint, n *cloud.Interface) {
 	}
 }
 
-// split tells the public IPv4 addresses of a machine from its private ones, where only the entity is known.
+// split tells the public IPv4 addresses of a machine from its private ones, where only the entity
+// is known.
 func (b *worldBuilder) split(p reach.Endpoint) {
 	var private, public []netip.Addr
 	for _, a := range p.Addresses {
@@ -149,7 +153,8 @@ func (b *worldBuilder) split(p reach.Endpoint) {
 	b.endpoints = append(b.endpoints, p)
 }
 
-// sharedSpace are addresses that are not private, but not reachable from everywhere either (RFC 6598).
+// sharedSpace are addresses that are not private, but not reachable from everywhere either (RFC
+// 6598).
 func sharedSpace() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10) }
 
 // strangers adds the interfaces of the snapshots that no entity has: no policy applies to them.
@@ -179,7 +184,8 @@ func (b *worldBuilder) strangers(taken map[string]bool) {
 	}
 }
 
-// tellApart adds what is unique to names that several have: whoever may name a machine in the cloud could take that of another.
+// tellApart adds what is unique to names that several have: whoever may name a machine in the cloud
+// could take that of another.
 func (b *worldBuilder) tellApart() {
 	type owner struct {
 		policy.EntityRef
@@ -246,7 +252,8 @@ func withProtocol(ports []policy.NamedPort) []policy.NamedPort {
 	return ports
 }
 
-// nameOfEntity is a name by which it can be asked about. A VM is called by its name in the cloud if it has one.
+// nameOfEntity is a name by which it can be asked about. A VM is called by its name in the cloud if
+// it has one.
 func nameOfEntity(e policy.Entity) string {
 	switch e.Kind {
 	case policy.KindNode:
@@ -263,9 +270,10 @@ func nameOfEntity(e policy.Entity) string {
 	return "ee/" + e.Namespace + "/" + e.Name
 }
 
-// Party finds who is meant by a text: "any"; NAMESPACE/NAME, also after a word for the kind, or node/NAME, as Question.From; NAMESPACE/* or
-// */*, also after a kind; NAMESPACE/SELECTOR by labels of the entity, where SELECTOR has an operator (app=db); cloud/NAME or the id of a VM or
-// interface in the snapshots; an address or range.
+// Party finds who is meant by a text: "any"; NAMESPACE/NAME, also after a word for the kind, or
+// node/NAME, as Question.From; NAMESPACE/* or */*, also after a kind; NAMESPACE/SELECTOR by labels
+// of the entity, where SELECTOR has an operator (app=db); cloud/NAME or the id of a VM or interface
+// in the snapshots; an address or range.
 func (w *World) Party(part, text string) (reach.Party, error) {
 	if text == "any" {
 		return reach.Everybody(), nil

@@ -74,7 +74,8 @@ func portProtocol(p *corev1.ServicePort) policy.Protocol {
 	return policy.Protocol(cmp.Or(p.Protocol, corev1.ProtocolTCP))
 }
 
-// balanced reports whether the Service has an address of its own, at which load balancing takes its packets.
+// balanced reports whether the Service has an address of its own, at which load balancing takes its
+// packets.
 func balanced(s *corev1.Service) bool {
 	return s.Spec.ClusterIP != corev1.ClusterIPNone && s.Spec.Type != corev1.ServiceTypeExternalName
 }
@@ -95,7 +96,8 @@ func addressesOf(s *corev1.Service) []netip.Addr {
 	return out
 }
 
-// throughService finds the Service that a flow is sent to. The note tells of one that has the address, but not the port.
+// throughService finds the Service that a flow is sent to. The note tells of one that has the
+// address, but not the port.
 func (c *Computation) throughService(to end, f policy.Flow) (through *frontend, note string, err error) {
 	if to.service != nil {
 		if i := slices.IndexFunc(to.service.Spec.Ports, func(p corev1.ServicePort) bool { return serves(&p, f) }); i >= 0 && balanced(to.service) {
@@ -143,7 +145,8 @@ func portsText(s *corev1.Service) string {
 	return strings.Join(texts, ", ")
 }
 
-// behind returns who is behind a Service with an address of the family of another; of any family if that is not valid.
+// behind returns who is behind a Service with an address of the family of another; of any family if
+// that is not valid.
 func (c *Computation) behind(via *frontend, family netip.Addr) []backend {
 	suits := func(a netip.Addr) bool { return !family.IsValid() || a.Is4() == family.Is4() }
 	var out []backend
@@ -177,7 +180,8 @@ func (c *Computation) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
 	return out
 }
 
-// inSlice returns those behind a port of a Service whom an EndpointSlice tells, and who are not unready.
+// inSlice returns those behind a port of a Service whom an EndpointSlice tells, and who are not
+// unready.
 func (c *Computation) inSlice(s *discoveryv1.EndpointSlice, via *frontend, suits func(netip.Addr) bool) []backend {
 	var out []backend
 	for _, p := range s.Ports {
@@ -255,8 +259,8 @@ func targetPort(p *corev1.ServicePort, named []policy.NamedPort) uint16 {
 	return 0
 }
 
-// mayLead reports whether a packet to the end may have been sent to the Service, if the user does not say by which address it goes.
-// It is what the evaluator is given to judge toServices.
+// mayLead reports whether a packet to the end may have been sent to the Service, if the user does
+// not say by which address it goes. It is what the evaluator is given to judge toServices.
 func (c *Computation) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
 	s := c.service(name)
 	switch {

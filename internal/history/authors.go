@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// mostAuthors bounds the changes of one namespace that were admitted and not yet seen; with more, the oldest go. mostNamespaces bounds
-	// the namespaces.
+	// mostAuthors bounds the changes of one namespace that were admitted and not yet seen; with
+	// more, the oldest go. mostNamespaces bounds the namespaces.
 	mostAuthors    = 128
 	mostNamespaces = 1024
 )
@@ -23,8 +23,9 @@ type admitted struct {
 	hash string
 }
 
-// Authors remembers for a short while who was let change what. Admission comes before the change is stored, and others may still
-// refuse it: that a version is remembered does not mean that there is one. It is safe for concurrent use.
+// Authors remembers for a short while who was let change what. Admission comes before the change is
+// stored, and others may still refuse it: that a version is remembered does not mean that there is
+// one. It is safe for concurrent use.
 type Authors struct {
 	kinds kindTable
 
@@ -43,8 +44,9 @@ func NewAuthors() *Authors {
 	return &Authors{kinds: newKindTable(), namespaces: map[string]*authorRing{}}
 }
 
-// Admitted notes that a user may change an object, which is given in JSON as the API server is about to store it. What cannot be read is
-// passed over: it is not for a history to refuse anything.
+// Admitted notes that a user may change an object, which is given in JSON as the API server is
+// about to store it. What cannot be read is passed over: it is not for a history to refuse
+// anything.
 func (a *Authors) Admitted(group, resource string, object []byte, user string) {
 	k, ok := a.kinds.byName[[2]string{group, resource}]
 	if !ok {

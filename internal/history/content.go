@@ -29,7 +29,8 @@ import (
 const ours = "nephele.io/"
 
 const (
-	// plainMost is how long a content may be that is kept as it is, and keptMost how long, compressed, one that is kept at all.
+	// plainMost is how long a content may be that is kept as it is, and keptMost how long,
+	// compressed, one that is kept at all.
 	plainMost = 8 << 10
 	keptMost  = 256 << 10
 	// unpackedMost bounds what is unpacked of one.
@@ -51,14 +52,46 @@ func kinds() []kind {
 	antrea, upstream := antreav1beta1.GroupVersion().Group, upstreamv1alpha2.GroupName
 	return []kind{
 		{antrea, "v1beta1", "NetworkPolicy", "networkpolicies", "annp", v1beta2.AntreaNetworkPolicy, func() client.Object { return &antreav1beta1.NetworkPolicy{} }},
-		{antrea, "v1beta1", "ClusterNetworkPolicy", "clusternetworkpolicies", "acnp", v1beta2.AntreaClusterNetworkPolicy, func() client.Object { return &antreav1beta1.ClusterNetworkPolicy{} }},
+		{
+			antrea,
+			"v1beta1",
+			"ClusterNetworkPolicy",
+			"clusternetworkpolicies",
+			"acnp",
+			v1beta2.AntreaClusterNetworkPolicy,
+			func() client.Object { return &antreav1beta1.ClusterNetworkPolicy{} },
+		},
 		{antrea, "v1beta1", "Group", "groups", "grp", "", func() client.Object { return &antreav1beta1.Group{} }},
 		{antrea, "v1beta1", "ClusterGroup", "clustergroups", "cg", "", func() client.Object { return &antreav1beta1.ClusterGroup{} }},
 		{antrea, "v1beta1", "Tier", "tiers", "tr", "", func() client.Object { return &antreav1beta1.Tier{} }},
 		{networkingv1.GroupName, "v1", "NetworkPolicy", "networkpolicies", "netpol", v1beta2.K8sNetworkPolicy, func() client.Object { return &networkingv1.NetworkPolicy{} }},
-		{upstream, "v1alpha2", "ClusterNetworkPolicy", "clusternetworkpolicies", "cnp", v1beta2.ClusterNetworkPolicy, func() client.Object { return &upstreamv1alpha2.ClusterNetworkPolicy{} }},
-		{upstream, "v1alpha1", "AdminNetworkPolicy", "adminnetworkpolicies", "anp", v1beta2.AdminNetworkPolicy, func() client.Object { return &upstreamv1alpha1.AdminNetworkPolicy{} }},
-		{upstream, "v1alpha1", "BaselineAdminNetworkPolicy", "baselineadminnetworkpolicies", "banp", v1beta2.BaselineAdminNetworkPolicy, func() client.Object { return &upstreamv1alpha1.BaselineAdminNetworkPolicy{} }},
+		{
+			upstream,
+			"v1alpha2",
+			"ClusterNetworkPolicy",
+			"clusternetworkpolicies",
+			"cnp",
+			v1beta2.ClusterNetworkPolicy,
+			func() client.Object { return &upstreamv1alpha2.ClusterNetworkPolicy{} },
+		},
+		{
+			upstream,
+			"v1alpha1",
+			"AdminNetworkPolicy",
+			"adminnetworkpolicies",
+			"anp",
+			v1beta2.AdminNetworkPolicy,
+			func() client.Object { return &upstreamv1alpha1.AdminNetworkPolicy{} },
+		},
+		{
+			upstream,
+			"v1alpha1",
+			"BaselineAdminNetworkPolicy",
+			"baselineadminnetworkpolicies",
+			"banp",
+			v1beta2.BaselineAdminNetworkPolicy,
+			func() client.Object { return &upstreamv1alpha1.BaselineAdminNetworkPolicy{} },
+		},
 	}
 }
 
@@ -103,7 +136,8 @@ func heeded(o client.Object) map[string]string {
 	return out
 }
 
-// fingerprint tells versions of one object apart without looking at all of it: the API server counts specs, and nothing else.
+// fingerprint tells versions of one object apart without looking at all of it: the API server
+// counts specs, and nothing else.
 func fingerprint(o client.Object) string {
 	notes := heeded(o)
 	if len(notes) == 0 {
@@ -124,7 +158,8 @@ type content struct {
 	hash string
 }
 
-// contentOf returns the content of an object. Labels and annotations of others are not what policies mean, and do not count.
+// contentOf returns the content of an object. Labels and annotations of others are not what
+// policies mean, and do not count.
 func (k kind) contentOf(o client.Object) (content, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -156,7 +191,8 @@ func (k kind) contentOf(o client.Object) (content, error) {
 	return content{whole, hex.EncodeToString(sum[:16])}, nil
 }
 
-// pack puts a content into a revision; one that is too large even compressed is left out, and its size remains.
+// pack puts a content into a revision; one that is too large even compressed is left out, and its
+// size remains.
 func pack(c content, into *v1alpha1.RevisionSpec) error {
 	into.Hash, into.Size = c.hash, int64(len(c.json))
 	if len(c.json) <= plainMost {

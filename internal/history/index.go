@@ -131,7 +131,8 @@ func (x *index) excess(b Bounds, changed *line) []entry {
 	return out
 }
 
-// largest is the namespace that has the most of what there is too much of; empty stands for objects without one.
+// largest is the namespace that has the most of what there is too much of; empty stands for objects
+// without one.
 func (x *index) largest(b Bounds) string {
 	best, most := "", int64(-1)
 	for ns, n := range x.count {
@@ -146,7 +147,8 @@ func (x *index) largest(b Bounds) string {
 	return best
 }
 
-// oldest is the revision of a namespace that is missed least: the oldest that is not the last of an object that there is; without such, the oldest.
+// oldest is the revision of a namespace that is missed least: the oldest that is not the last of an
+// object that there is; without such, the oldest.
 func (x *index) oldest(namespace string) (*line, int) {
 	var best *line
 	least := func(l *line) int {

@@ -12,9 +12,11 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	return &Metrics{
 		written: prometheus.NewCounter(prometheus.CounterOpts{Name: "nephele_history_recorded_total", Help: "Revisions of policies that were recorded."}),
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "nephele_history_lost_total", Help: "Deletions of policies that were not recorded, because too many came at once."}),
-		number:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "nephele_history_revisions", Help: "Revisions that are kept."}),
-		bytes:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "nephele_history_bytes", Help: "What the revisions that are kept take, about."}),
+		dropped: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "nephele_history_lost_total", Help: "Deletions of policies that were not recorded, because too many came at once."},
+		),
+		number: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nephele_history_revisions", Help: "Revisions that are kept."}),
+		bytes:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "nephele_history_bytes", Help: "What the revisions that are kept take, about."}),
 	}
 }
 

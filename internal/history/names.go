@@ -24,7 +24,8 @@ func (k kind) revisionName(o v1alpha1.RevisedObject, number int64) client.Object
 	return client.ObjectKey{Namespace: o.Namespace, Name: k.short + "-" + name + "-" + strconv.FormatInt(number, 10)}
 }
 
-// lastManager is the field manager that changed an object last, what others than its author write of it apart.
+// lastManager is the field manager that changed an object last, what others than its author write
+// of it apart.
 func lastManager(o client.Object) string {
 	best := ""
 	var when int64

@@ -13,12 +13,15 @@ import (
 )
 
 const (
-	// burst is how many versions of one object are recorded as they come; then there is one in pause.
+	// burst is how many versions of one object are recorded as they come; then there is one in
+	// pause.
 	burst = 5
 	pause = 30 * time.Second
-	// mostVersions is how many versions of one object wait. Of more, those in between are not recorded apart.
+	// mostVersions is how many versions of one object wait. Of more, those in between are not
+	// recorded apart.
 	mostVersions = 4
-	// mostDeleted is how many objects that are gone wait in one namespace; with more, the deletions of some are not recorded.
+	// mostDeleted is how many objects that are gone wait in one namespace; with more, the deletions
+	// of some are not recorded.
 	mostDeleted = 2000
 )
 
@@ -79,7 +82,8 @@ func (h *waitHeap) Pop() any {
 	return last
 }
 
-// queue gives subjects their turn: namespace by namespace, so that nobody waits for the noise of another. It is not safe for concurrent use.
+// queue gives subjects their turn: namespace by namespace, so that nobody waits for the noise of
+// another. It is not safe for concurrent use.
 type queue struct {
 	lanes map[string][]types.UID
 	order []string

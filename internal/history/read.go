@@ -30,7 +30,8 @@ type Revision struct {
 type Filter struct {
 	// Namespace takes those of one namespace only.
 	Namespace string
-	// Policy is NAMESPACE/NAME or NAME of a policy, group or tier. A name alone means that in Namespace, or one without a namespace.
+	// Policy is NAMESPACE/NAME or NAME of a policy, group or tier. A name alone means that in
+	// Namespace, or one without a namespace.
 	Policy string
 	// Account takes those for whose sake something was done in an account, NAMESPACE/NAME.
 	Account string
@@ -52,7 +53,8 @@ func (f Filter) takes(r *Revision) bool {
 // NotRead are parts of the history that the reader may not see.
 type NotRead struct{ Reasons []string }
 
-// List reads the revisions that a filter takes, the youngest first. What the reader may not see is told, unless it is all there is.
+// List reads the revisions that a filter takes, the youngest first. What the reader may not see is
+// told, unless it is all there is.
 func List(ctx context.Context, c client.Reader, f Filter) ([]Revision, NotRead, error) {
 	var out []Revision
 	var missing NotRead
@@ -154,7 +156,8 @@ func Get(ctx context.Context, c client.Reader, namespace, name string) (*Revisio
 	return &Revision{strings.TrimPrefix(key.String(), "/"), *spec, *status}, nil
 }
 
-// Before returns the revision of the same object that came before one and has a content; nil if there is none any more.
+// Before returns the revision of the same object that came before one and has a content; nil if
+// there is none any more.
 func Before(ctx context.Context, c client.Reader, r *Revision) (*Revision, error) {
 	o := r.Spec.Object
 	f := Filter{Namespace: o.Namespace, Policy: strings.TrimPrefix(o.Namespace+"/"+o.Name, "/")}
@@ -172,8 +175,9 @@ func Before(ctx context.Context, c client.Reader, r *Revision) (*Revision, error
 	return best, nil
 }
 
-// Restored returns what is to be written so that an object becomes what it was: live with the spec and the annotations of nephele.io of then, or
-// what it was if live is nil. Labels and annotations of others stay as they are.
+// Restored returns what is to be written so that an object becomes what it was: live with the spec
+// and the annotations of nephele.io of then, or what it was if live is nil. Labels and annotations
+// of others stay as they are.
 func Restored(then, live *unstructured.Unstructured) *unstructured.Unstructured {
 	if live == nil {
 		return then.DeepCopy()

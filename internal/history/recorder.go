@@ -27,7 +27,8 @@ const (
 	writesPerSecond, writesAtOnce = 20, 100
 	// resultSettles is how long a result may change before it is written.
 	resultSettles = 2 * time.Second
-	// retry is how long to wait after a failure, and absentRetry where the definitions are not installed.
+	// retry is how long to wait after a failure, and absentRetry where the definitions are not
+	// installed.
 	retry, absentRetry = 5 * time.Second, time.Minute
 	// pageSize is how many revisions are read at a time.
 	pageSize = 500
@@ -77,7 +78,8 @@ func New(o Options) *Recorder {
 	}
 }
 
-// Changed tells of an object that is new or has changed, its status included. The object is kept and must not be modified.
+// Changed tells of an object that is new or has changed, its status included. The object is kept
+// and must not be modified.
 func (r *Recorder) Changed(o client.Object) {
 	k, ok := r.kinds.of(o)
 	if !ok {
@@ -147,8 +149,8 @@ func (r *Recorder) Deleted(o client.Object) {
 	r.enqueue(s)
 }
 
-// Synced tells that all objects that there are have been told of: what the history knows beyond them was deleted in between, and what
-// comes from now on is new.
+// Synced tells that all objects that there are have been told of: what the history knows beyond
+// them was deleted in between, and what comes from now on is new.
 func (r *Recorder) Synced() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,8 +158,9 @@ func (r *Recorder) Synced() {
 	r.poke()
 }
 
-// Called tells of a call that changed, or failed to change, something in a cloud for the sake of a policy, which is given as the
-// record of changes names it. Failure says why it did not succeed, empty if it did.
+// Called tells of a call that changed, or failed to change, something in a cloud for the sake of a
+// policy, which is given as the record of changes names it. Failure says why it did not succeed,
+// empty if it did.
 func (r *Recorder) Called(account, policy, call, failure string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -385,7 +388,8 @@ func (r *Recorder) forget(s *subject) {
 	}
 }
 
-// record writes a version, if it is none that is known. It reports whether the API was asked for anything.
+// record writes a version, if it is none that is known. It reports whether the API was asked for
+// anything.
 func (r *Recorder) record(ctx context.Context, s *subject, v version) (bool, error) {
 	c, err := s.kind.contentOf(v.object)
 	if err != nil {
@@ -441,7 +445,8 @@ func (r *Recorder) record(ctx context.Context, s *subject, v version) (bool, err
 	return true, nil
 }
 
-// author finds out who made a version: from admission, or else, by what programs call themselves, from the object as long as it is that version.
+// author finds out who made a version: from admission, or else, by what programs call themselves,
+// from the object as long as it is that version.
 func (r *Recorder) author(ctx context.Context, s *subject, v version, c content) v1alpha1.RevisionAuthor {
 	if a, ok := r.Authors.of(v.object.GetNamespace(), admitted{s.uid, c.hash}); ok {
 		return a
@@ -459,7 +464,8 @@ func (r *Recorder) author(ctx context.Context, s *subject, v version, c content)
 	return v1alpha1.RevisionAuthor{Manager: lastManager(live)}
 }
 
-// live returns the object of a version as it is now, nil if it cannot be had. It is listed by its name: the right to list policies is there anyway.
+// live returns the object of a version as it is now, nil if it cannot be had. It is listed by its
+// name: the right to list policies is there anyway.
 func (r *Recorder) live(ctx context.Context, s *subject, v version) client.Object {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: s.kind.group, Version: s.kind.version, Kind: s.kind.kind + "List"})
@@ -474,7 +480,8 @@ func (r *Recorder) live(ctx context.Context, s *subject, v version) client.Objec
 	return live
 }
 
-// create writes a revision under the next number that is free. What another process has written in the meantime is taken in.
+// create writes a revision under the next number that is free. What another process has written in
+// the meantime is taken in.
 func (r *Recorder) create(ctx context.Context, k kind, spec *v1alpha1.RevisionSpec) (client.ObjectKey, error) {
 	for tries := 0; ; tries++ {
 		spec.Number = r.index.numbers[nameOf(spec.Object)] + 1

@@ -159,7 +159,8 @@ func realized(p *antreav1beta1.NetworkPolicy, phase antreav1beta1.NetworkPolicyP
 	return p
 }
 
-// TestOneRevisionPerChange: every version is recorded once, whatever comes twice, and its content is what it was.
+// TestOneRevisionPerChange: every version is recorded once, whatever comes twice, and its content
+// is what it was.
 func TestOneRevisionPerChange(t *testing.T) {
 	b := newBench(t, DefaultBounds())
 	b.Changed(policyAt("shop", "old", 1, 1))
@@ -228,7 +229,8 @@ func unstructuredNumber(o map[string]any, path ...string) (float64, bool, error)
 	return n, ok, nil
 }
 
-// TestRestart: a process that begins anew makes no revision of what is as it was, one of what has changed in between, and one of what is gone.
+// TestRestart: a process that begins anew makes no revision of what is as it was, one of what has
+// changed in between, and one of what is gone.
 func TestRestart(t *testing.T) {
 	b := newBench(t, DefaultBounds())
 	for _, name := range []string{"same", "changed", "gone"} {
@@ -247,7 +249,8 @@ func TestRestart(t *testing.T) {
 	b.want("after three restarts", "shop/annp-same-1: Found", "shop/annp-changed-1: Found", "shop/annp-changed-2: Changed", "shop/annp-gone-1: Found", "shop/annp-gone-2: Deleted")
 }
 
-// TestTwoRecorders: a second process, as after a lease that was lost unnoticed, neither doubles a revision nor fails.
+// TestTwoRecorders: a second process, as after a lease that was lost unnoticed, neither doubles a
+// revision nor fails.
 func TestTwoRecorders(t *testing.T) {
 	b := newBench(t, DefaultBounds())
 	b.Synced()
@@ -272,7 +275,8 @@ func TestTwoRecorders(t *testing.T) {
 	b.want("by two", "shop/annp-p-1: Created", "shop/annp-p-2: Changed", "shop/annp-p-3: Changed")
 }
 
-// TestResult: the last revision says what became of it, also after a restart; the ones before stay as they were.
+// TestResult: the last revision says what became of it, also after a restart; the ones before stay
+// as they were.
 func TestResult(t *testing.T) {
 	b := newBench(t, DefaultBounds())
 	b.Synced()
@@ -311,8 +315,8 @@ func TestResult(t *testing.T) {
 	b.want("refused", "shop/annp-p-1: Created Realized", "shop/annp-p-2: Changed Failed")
 }
 
-// TestStorm: 100 changes a second for a minute, of one policy and of many, do not make what is kept grow without bound, nor what is
-// written; the last version is there in the end.
+// TestStorm: 100 changes a second for a minute, of one policy and of many, do not make what is kept
+// grow without bound, nor what is written; the last version is there in the end.
 func TestStorm(t *testing.T) {
 	for _, n := range []int{1, 200} {
 		b := newBench(t, Bounds{PerObject: 20, Total: 600, Bytes: 10 << 20})
@@ -340,7 +344,8 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// TestNobodyPushesOutOthers: who changes much in a namespace loses his own history, neither that of others nor their turn.
+// TestNobodyPushesOutOthers: who changes much in a namespace loses his own history, neither that of
+// others nor their turn.
 func TestNobodyPushesOutOthers(t *testing.T) {
 	b := newBench(t, Bounds{PerObject: 20, Total: 100, Bytes: 10 << 20})
 	b.Synced()
@@ -376,7 +381,8 @@ func TestNobodyPushesOutOthers(t *testing.T) {
 	}
 }
 
-// TestBytes: large contents are compressed, and what is kept is bounded in bytes as well; one that is too large is told, not kept.
+// TestBytes: large contents are compressed, and what is kept is bounded in bytes as well; one that
+// is too large is told, not kept.
 func TestBytes(t *testing.T) {
 	b := newBench(t, Bounds{PerObject: 20, Total: 1000, Bytes: 64 << 10})
 	b.Synced()
@@ -416,7 +422,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestAuthors: a change has the author whom admission saw make just this version, and else the manager of the object as long as that is it.
+// TestAuthors: a change has the author whom admission saw make just this version, and else the
+// manager of the object as long as that is it.
 func TestAuthors(t *testing.T) {
 	b := newBench(t, DefaultBounds())
 	b.Synced()
@@ -461,7 +468,8 @@ func TestAuthors(t *testing.T) {
 	}
 }
 
-// TestFailures: what cannot be written is written later, once, and without the versions in between piling up.
+// TestFailures: what cannot be written is written later, once, and without the versions in between
+// piling up.
 func TestFailures(t *testing.T) {
 	b := newBench(t, DefaultBounds())
 	b.Synced()
@@ -485,7 +493,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// BenchmarkTold measures what others pay: a policy that has changed, as informers tell, and one that is admitted.
+// BenchmarkTold measures what others pay: a policy that has changed, as informers tell, and one
+// that is admitted.
 func BenchmarkTold(b *testing.B) {
 	p := policyAt("shop", "p", 1, 5)
 	for i := range 20 {

@@ -24,7 +24,8 @@ const (
 // result is what the status of an object says.
 type result struct{ phase, vms, message string }
 
-// resultOf returns what the status of an object says about its present generation; false if it says nothing yet.
+// resultOf returns what the status of an object says about its present generation; false if it says
+// nothing yet.
 func resultOf(o client.Object) (result, bool) {
 	switch o := o.(type) {
 	case *antreav1beta1.NetworkPolicy:

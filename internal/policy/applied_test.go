@@ -8,7 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// TestChildGroupsBringNoNodes: a group is applied to the Nodes that it selects itself, and admits those of its child groups too.
+// TestChildGroupsBringNoNodes: a group is applied to the Nodes that it selects itself, and admits
+// those of its child groups too.
 func TestChildGroupsBringNoNodes(t *testing.T) {
 	e := policy.New(policy.Options{})
 	node := policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindNode, Name: "n1"}, Host: "n1", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
@@ -37,7 +38,8 @@ func TestChildGroupsBringNoNodes(t *testing.T) {
 	}
 }
 
-// TestAppliedToOfRuleIsUsedOrNotThere: a policy does not concern Namespaces that no copy of its rules is for, unless its spec says so.
+// TestAppliedToOfRuleIsUsedOrNotThere: a policy does not concern Namespaces that no copy of its
+// rules is for, unless its spec says so.
 func TestAppliedToOfRuleIsUsedOrNotThere(t *testing.T) {
 	for _, perRule := range []bool{true, false} {
 		e := policy.New(policy.Options{})

@@ -46,9 +46,10 @@ var worlds = []struct {
 	{"PolicyPerEntity100k", policytest.PolicyPerEntity, 100_000},
 }
 
-// BenchmarkCompute measures a world from the start of a Controller whose informers hold all objects, decoded, to the last event
-// received by one subscriber for every enforcer key and kind. It reports the heap that the objects alone take (inputs-MB), all
-// that is in use at the end (live-MB, inputs included) and the most that there was at any time, garbage included (peak-MB).
+// BenchmarkCompute measures a world from the start of a Controller whose informers hold all
+// objects, decoded, to the last event received by one subscriber for every enforcer key and kind.
+// It reports the heap that the objects alone take (inputs-MB), all that is in use at the end
+// (live-MB, inputs included) and the most that there was at any time, garbage included (peak-MB).
 func BenchmarkCompute(b *testing.B) {
 	for _, world := range worlds {
 		b.Run(world.name, func(b *testing.B) {
@@ -81,8 +82,9 @@ func BenchmarkCompute(b *testing.B) {
 	b.Run("Churn", churn)
 }
 
-// churn measures single changes in the steady state of each world, from the informer's call to the last event received by
-// the last subscriber: a label of an entity, an entity more or less, the ports of a policy.
+// churn measures single changes in the steady state of each world, from the informer's call to the
+// last event received by the last subscriber: a label of an entity, an entity more or less, the
+// ports of a policy.
 func churn(b *testing.B) {
 	for _, world := range worlds[:6] {
 		b.Run(world.name, func(b *testing.B) {
@@ -117,7 +119,8 @@ func churn(b *testing.B) {
 	}
 }
 
-// change is one kind of single change. Every second step takes back the one before, and each brings at least one event.
+// change is one kind of single change. Every second step takes back the one before, and each brings
+// at least one event.
 type change struct {
 	name string
 	step func(i int) step
@@ -189,7 +192,8 @@ type rig struct {
 	ctx        context.Context
 	cancel     context.CancelFunc
 	running    sync.WaitGroup
-	// synced counts the subscribers that wait for their bookmark; events are those that all have received.
+	// synced counts the subscribers that wait for their bookmark; events are those that all have
+	// received.
 	synced sync.WaitGroup
 	events atomic.Int64
 	// quiet receives when there may be nothing left to receive.
@@ -270,7 +274,8 @@ func (r *rig) stop() {
 	r.running.Wait()
 }
 
-// feed are informers that hold everything already: each gives its handler all its objects, in a goroutine of its own.
+// feed are informers that hold everything already: each gives its handler all its objects, in a
+// goroutine of its own.
 type feed struct {
 	objects map[reflect.Type][]any
 	// handlers are the first for each kind: those of the loop.
@@ -351,7 +356,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// watchHeap begins to note the heap in use; the function it returns ends that and returns the largest there was.
+// watchHeap begins to note the heap in use; the function it returns ends that and returns the
+// largest there was.
 func watchHeap() func() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	stop, most := make(chan struct{}), make(chan uint64)

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Changes is what one Commit changed. Objects that are new are described one by one, while somebody goes through them: they are all there is
-// after the first Commit, and their descriptions would take as much memory again. Changes are good until the Engine is called again.
+// Changes is what one Commit changed. Objects that are new are described one by one, while somebody
+// goes through them: they are all there is after the first Commit, and their descriptions would
+// take as much memory again. Changes are good until the Engine is called again.
 //
-// First comes what is changed or gone, by name, then what is new: by name too, but if that is a great deal as it was made, so that what
-// belongs together is near in memory.
+// First comes what is changed or gone, by name, then what is new: by name too, but if that is a
+// great deal as it was made, so that what belongs together is near in memory.
 type Changes struct {
 	// serial numbers Commits; keys are the spans that have been spelled, see reach.spelled.
 	serial uint32
@@ -90,7 +91,8 @@ func (c *Changes) wholeSpan(r *reach) []string {
 	return c.keys[r.spelled.at]
 }
 
-// wholeSpanOf returns the keys of a group: those of its reach where it has just one, and they are the same.
+// wholeSpanOf returns the keys of a group: those of its reach where it has just one, and they are
+// the same.
 func (c *Changes) wholeSpanOf(g *group) []string {
 	if r := g.reaches.one; r != nil && (g.role == AddressGroup || r.several == nil) {
 		return c.wholeSpan(r)
@@ -98,7 +100,8 @@ func (c *Changes) wholeSpanOf(g *group) []string {
 	return g.hosts.keys()
 }
 
-// Groups goes through the changes of groups of a role. Each, with its lists of members, is good until the next one.
+// Groups goes through the changes of groups of a role. Each, with its lists of members, is good
+// until the next one.
 func (c *Changes) Groups(role GroupRole) iter.Seq[*GroupDelta] {
 	return func(yield func(*GroupDelta) bool) {
 		for i := range c.groups[role] {

@@ -37,8 +37,9 @@ func CheckPort(p *Port, path string) []FieldError {
 	return t.errs.list
 }
 
-// SelectorText returns the canonical form of a valid selector, as it stands in the normalized names of groups; equal to
-// that of apimachinery's labels package. It is empty for a nil or empty selector.
+// SelectorText returns the canonical form of a valid selector, as it stands in the normalized names
+// of groups; equal to that of apimachinery's labels package. It is empty for a nil or empty
+// selector.
 func SelectorText(s *Selector) string {
 	var errs errorList
 	if c := compileSelector(s, "", &errs); c != nil {

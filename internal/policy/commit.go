@@ -5,11 +5,12 @@ import "slices"
 // Commit brings everything computed up to date and returns what changed since the last Commit.
 func (e *Engine) Commit() *Delta { return e.CommitChanges().Delta() }
 
-// CommitChanges is Commit for a receiver that goes through what changed piece by piece: after the first Commit that is all there is.
-// What it returns is good until the Engine is called again.
+// CommitChanges is Commit for a receiver that goes through what changed piece by piece: after the
+// first Commit that is all there is. What it returns is good until the Engine is called again.
 //
-// The order matters. First the structure: groups are redefined, policies translated, references to groups and reaches
-// moved. Then the numbers flow down: members of applied-to groups, their hosts, reaches, address groups, policies.
+// The order matters. First the structure: groups are redefined, policies translated, references to
+// groups and reaches moved. Then the numbers flow down: members of applied-to groups, their hosts,
+// reaches, address groups, policies.
 func (e *Engine) CommitChanges() *Changes {
 	e.commits++
 	c := &Changes{serial: e.commits}
@@ -70,8 +71,8 @@ func (e *Engine) updateNodes() {
 	e.nodeShifts = nil
 }
 
-// updateAppliedToGroups works out the members of applied-to groups and the hosts they are on. It may find more address
-// groups to update.
+// updateAppliedToGroups works out the members of applied-to groups and the hosts they are on. It
+// may find more address groups to update.
 func (e *Engine) updateAppliedToGroups(c *Changes) {
 	for i := 0; i < len(e.dirtyGroups); i++ {
 		g := e.dirtyGroups[i]
@@ -118,7 +119,8 @@ func (e *Engine) updateAddressGroups(c *Changes) {
 	}
 }
 
-// collectPolicies lists the changes of the policies that were computed again and of those whose reach changed.
+// collectPolicies lists the changes of the policies that were computed again and of those whose
+// reach changed.
 func (e *Engine) collectPolicies(c *Changes, computed []*policyState) {
 	for _, r := range e.dirtyReaches {
 		added, removed := r.span.take(r.hostSpan())
@@ -194,8 +196,8 @@ func (e *Engine) clean(computed []*policyState) {
 	e.idleHosts = nil
 }
 
-// For returns the part of the change that the enforcer with the given key sees; an empty key stands for a receiver of
-// all keys. No member is in both lists under the same identity.
+// For returns the part of the change that the enforcer with the given key sees; an empty key stands
+// for a receiver of all keys. No member is in both lists under the same identity.
 func (g *GroupDelta) For(key string) (added, removed []*Member) {
 	if g.Role == AddressGroup {
 		return g.Added, g.Removed

@@ -19,10 +19,11 @@ import (
 
 const conformanceDir = "../../testdata/conformance/policy"
 
-// TestConformance computes every recorded case. What the recorded cluster's schema removed from the input without a word
-// (externalEntitySelector where Antrea does not provide it) is removed here too, and the reading of `namespaces` peers
-// with appliedTo.group is the recorded one, so that the answers must be equal; TestConformanceDepartures has the cases
-// in which we answer otherwise without these two crutches.
+// TestConformance computes every recorded case. What the recorded cluster's schema removed from the
+// input without a word (externalEntitySelector where Antrea does not provide it) is removed here
+// too, and the reading of `namespaces` peers with appliedTo.group is the recorded one, so that the
+// answers must be equal; TestConformanceDepartures has the cases in which we answer otherwise
+// without these two crutches.
 func TestConformance(t *testing.T) {
 	for _, c := range conformanceCases(t) {
 		t.Run(c.name, func(t *testing.T) {
@@ -47,8 +48,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceDepartures computes every case as users get it and holds that exactly those answers differ from the
-// recorded ones for which there is one of these reasons.
+// TestConformanceDepartures computes every case as users get it and holds that exactly those
+// answers differ from the recorded ones for which there is one of these reasons.
 func TestConformanceDepartures(t *testing.T) {
 	reasons := map[string]int{}
 	for _, c := range conformanceCases(t) {
@@ -80,9 +81,10 @@ func TestConformanceDepartures(t *testing.T) {
 	}
 }
 
-// TestConformanceSpanIsUnfiltered documents what the recorded spans are: the whole listing, for every key. The recorded
-// controller ignores nodeName when it lists; it filters watches only, which the watch script shows. The engine's spans
-// are held against the oracle and against the watch script instead.
+// TestConformanceSpanIsUnfiltered documents what the recorded spans are: the whole listing, for
+// every key. The recorded controller ignores nodeName when it lists; it filters watches only, which
+// the watch script shows. The engine's spans are held against the oracle and against the watch
+// script instead.
 func TestConformanceSpanIsUnfiltered(t *testing.T) {
 	for _, c := range conformanceCases(t) {
 		for key, span := range c.span {
@@ -152,8 +154,8 @@ func conformanceCases(t *testing.T) []conformanceCase {
 type conformanceRun struct {
 	wire     map[string]any
 	rejected []string
-	// pruned: something was, or without prune would have been, removed from the input. relativeToGroup: there is a
-	// rule with `namespaces` peers whose appliedTo names a group.
+	// pruned: something was, or without prune would have been, removed from the input.
+	// relativeToGroup: there is a rule with `namespaces` peers whose appliedTo names a group.
 	pruned, relativeToGroup bool
 }
 
@@ -220,8 +222,8 @@ func relativeToGroup(p *policy.Policy) bool {
 	return false
 }
 
-// sortRelativeRules gives the copies of a rule that differ in their Namespace alone a definite order: the recorded order
-// is that of a Go map.
+// sortRelativeRules gives the copies of a rule that differ in their Namespace alone a definite
+// order: the recorded order is that of a Go map.
 func sortRelativeRules(objects any) {
 	list, _ := objects.([]any)
 	for _, o := range list {

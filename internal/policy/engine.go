@@ -2,10 +2,10 @@ package policy
 
 // Options choose between readings of the policy language.
 type Options struct {
-	// ReferenceNamespacePeers reproduces the Antrea Controller's reading of rules with `namespaces` peers whose
-	// appliedTo names a group (the rule then applies to all Pods of each Namespace of the group, not to the group's
-	// members) or whose appliedTo entries overlap (the last one wins). Off, the rule applies to exactly what appliedTo
-	// selects.
+	// ReferenceNamespacePeers reproduces the Antrea Controller's reading of rules with `namespaces`
+	// peers whose appliedTo names a group (the rule then applies to all Pods of each Namespace of
+	// the group, not to the group's members) or whose appliedTo entries overlap (the last one
+	// wins). Off, the rule applies to exactly what appliedTo selects.
 	ReferenceNamespacePeers bool
 }
 
@@ -33,14 +33,16 @@ type Engine struct {
 	groupCount [2]int // by role
 	reaches    map[string]*reach
 	reported   map[reportKey]report
-	// serviceGroups are the applied-to groups of Services by name, present at every Node; nodeHosts counts the Nodes. All other groups
-	// are found by their selection or definition. reaches are those of several applied-to groups, or of none.
+	// serviceGroups are the applied-to groups of Services by name, present at every Node; nodeHosts
+	// counts the Nodes. All other groups are found by their selection or definition. reaches are
+	// those of several applied-to groups, or of none.
 	serviceGroups map[string]*group
 	nodeHosts     hostCounts
 	// byTier and relative are the policies to compute again when a Tier or any Namespace changes.
 	byTier   map[string]map[*policyState]struct{}
 	relative map[*policyState]struct{}
-	// fences are those of the selections that have some, fenced those of the policies that have some.
+	// fences are those of the selections that have some, fenced those of the policies that have
+	// some.
 	fences map[*selection][]*fence
 	fenced map[*policyState][]*fence
 
@@ -58,10 +60,12 @@ type Engine struct {
 	nodeShifts    map[*host]int
 	translations  uint64
 	commits       uint32
-	// serials is the number of entities' serial numbers, freeSerials are those of them that are not used.
+	// serials is the number of entities' serial numbers, freeSerials are those of them that are not
+	// used.
 	serials     uint32
 	freeSerials []uint32
-	// everything selects all; simple are selectors by one label; denials are rules that many policies have.
+	// everything selects all; simple are selectors by one label; denials are rules that many
+	// policies have.
 	everything *selector
 	simple     map[label]*selector
 	denials    map[denial][]ComputedRule
@@ -116,7 +120,8 @@ func (e *Engine) PutNamespace(in Namespace) {
 	e.relabelNamespace(n, labels)
 }
 
-// DeleteNamespace forgets a Namespace. Its entities and policies stay until they are deleted themselves.
+// DeleteNamespace forgets a Namespace. Its entities and policies stay until they are deleted
+// themselves.
 func (e *Engine) DeleteNamespace(name string) {
 	n := e.namespaces[name]
 	if n == nil || !n.known {
@@ -130,7 +135,8 @@ func (e *Engine) DeleteNamespace(name string) {
 	e.dropNamespace(n)
 }
 
-// relabelNamespace gives a Namespace other labels, or with nil makes it unknown, and moves it between scopes.
+// relabelNamespace gives a Namespace other labels, or with nil makes it unknown, and moves it
+// between scopes.
 func (e *Engine) relabelNamespace(n *namespace, labels *labelSet) {
 	if n.known {
 		e.knownNamespaces.remove(n)
@@ -277,7 +283,8 @@ func (e *Engine) useHost(key string) *host {
 	return h
 }
 
-// freeHost gives up a use. Hosts without are forgotten at the end of Commit, when nothing counts them any more.
+// freeHost gives up a use. Hosts without are forgotten at the end of Commit, when nothing counts
+// them any more.
 func (e *Engine) freeHost(h *host) {
 	if h.uses--; h.uses == 0 {
 		e.idleHosts = append(e.idleHosts, h)

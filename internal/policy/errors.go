@@ -14,8 +14,8 @@ type FieldError struct {
 	Value string
 	// Want says what is expected instead.
 	Want string
-	// Given, if not empty, takes the place of Value where no single value is at fault: the names of the fields that do not go
-	// together, or "nothing".
+	// Given, if not empty, takes the place of Value where no single value is at fault: the names of
+	// the fields that do not go together, or "nothing".
 	Given string
 }
 
@@ -51,8 +51,8 @@ func (l *errorList) given(field, given, want string) {
 	l.list = append(l.list, FieldError{Field: field, Given: given, Want: want})
 }
 
-// Paths say where in an input something is. Most inputs are right: an empty path stays empty, so that nothing is spelled until there is
-// something to tell.
+// Paths say where in an input something is. Most inputs are right: an empty path stays empty, so
+// that nothing is spelled until there is something to tell.
 
 // indexed names an element of a list field.
 func indexed(field string, i int) string {

@@ -51,7 +51,8 @@ func isolation() policy.Policy {
 		AppliedTo: []policy.AppliedTo{{PodSelector: &policy.Selector{}}}, PolicyTypes: []policy.Direction{policy.Ingress, policy.Egress}}
 }
 
-// TestEvaluateAtHome: no policy is asked about what an end sends to itself, nor at a Pod about what comes from its Node.
+// TestEvaluateAtHome: no policy is asked about what an end sends to itself, nor at a Pod about what
+// comes from its Node.
 func TestEvaluateAtHome(t *testing.T) {
 	v := village(t, isolation())
 	a, b, c := atPod("a", "10.0.1.1"), atPod("b", "10.0.1.2"), atPod("c", "10.0.2.1")
@@ -87,7 +88,8 @@ func TestEvaluateAtHome(t *testing.T) {
 	}
 }
 
-// TestEvaluateServices: toServices match what is sent to the Service; what applies to one holds for clients outside the cluster.
+// TestEvaluateServices: toServices match what is sent to the Service; what applies to one holds for
+// clients outside the cluster.
 func TestEvaluateServices(t *testing.T) {
 	shop, other := policy.NamespacedName{Namespace: "n", Name: "shop"}, policy.NamespacedName{Namespace: "n", Name: "other"}
 	v := village(t, policy.Policy{

@@ -12,7 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-// TestEvaluateAgainstNaive holds the evaluator against the naive one: over the oracle's listing, not the engine's.
+// TestEvaluateAgainstNaive holds the evaluator against the naive one: over the oracle's listing,
+// not the engine's.
 func TestEvaluateAgainstNaive(t *testing.T) {
 	seen := map[policy.Outcome]int{}
 	exempt := map[policy.Exemption]int{}

@@ -45,9 +45,9 @@ func (r *rankedRule) ref(through []EntityRef) RuleRef {
 	return out
 }
 
-// CompareRules orders rules of computed policies as they are evaluated in one direction: by stage, tier priority, policy
-// priority and rule index. Antrea leaves the order of equals undefined; here the policies' kind, namespace, name and UID
-// decide.
+// CompareRules orders rules of computed policies as they are evaluated in one direction: by stage,
+// tier priority, policy priority and rule index. Antrea leaves the order of equals undefined; here
+// the policies' kind, namespace, name and UID decide.
 func CompareRules(p *ComputedPolicy, r *ComputedRule, q *ComputedPolicy, s *ComputedRule) int {
 	tier := func(p *ComputedPolicy) (stage, int32, float64) {
 		if p.TierPriority == nil {
@@ -73,10 +73,12 @@ func CompareRules(p *ComputedPolicy, r *ComputedRule, q *ComputedPolicy, s *Comp
 	)
 }
 
-// Evaluator answers for flows from computed objects, reading them as an enforcer does: address groups by the addresses of
-// their members, applied-to groups by reference. It is immutable and safe for concurrent use.
+// Evaluator answers for flows from computed objects, reading them as an enforcer does: address
+// groups by the addresses of their members, applied-to groups by reference. It is immutable and
+// safe for concurrent use.
 type Evaluator struct {
-	// rules are all rules in order of evaluation; applied lists, by applied-to group, the indexes of its rules.
+	// rules are all rules in order of evaluation; applied lists, by applied-to group, the indexes
+	// of its rules.
 	rules   []rankedRule
 	applied map[string][]int
 	// groupsOf lists the applied-to groups of an entity with its member value there.
@@ -148,9 +150,9 @@ func NewEvaluator(l *Listing) *Evaluator {
 	return v
 }
 
-// WithServices returns an Evaluator that knows Services. Where a flow does not say by which address its destination is
-// reached, leads tells whether it may be by that of a Service; without it, it may be by that of any. It must be safe for
-// concurrent use.
+// WithServices returns an Evaluator that knows Services. Where a flow does not say by which address
+// its destination is reached, leads tells whether it may be by that of a Service; without it, it
+// may be by that of any. It must be safe for concurrent use.
 func (v *Evaluator) WithServices(leads func(NamespacedName, *Flow) bool) *Evaluator {
 	out := *v
 	out.leads = leads
@@ -178,8 +180,8 @@ func (v *Evaluator) Evaluate(f Flow) Verdict {
 	return out
 }
 
-// staysThere reports whether a packet never leaves who sends it. From one address of a machine to another it may, through the
-// interfaces where its policies are enforced.
+// staysThere reports whether a packet never leaves who sends it. From one address of a machine to
+// another it may, through the interfaces where its policies are enforced.
 func staysThere(from, to *Endpoint) bool {
 	if from.Addr.IsValid() && from.Addr == to.Addr {
 		return true
@@ -213,7 +215,8 @@ func (v *Evaluator) exemptions(f *Flow) [2]Exemption {
 	return [2]Exemption{}
 }
 
-// candidates returns the rules of a direction that apply to an endpoint, in order, and its member values.
+// candidates returns the rules of a direction that apply to an endpoint, in order, and its member
+// values.
 func (v *Evaluator) candidates(d Direction, local *Endpoint) ([]*rankedRule, []*Member) {
 	var indexes []int
 	var members []*Member
@@ -239,8 +242,8 @@ func (v *Evaluator) candidates(d Direction, local *Endpoint) ([]*rankedRule, []*
 
 // decide evaluates one direction at the local endpoint.
 //
-// Rules that may or may not match split the evaluation: live says in which states it can be, and possible collects the
-// outcomes that the branches left behind have.
+// Rules that may or may not match split the evaluation: live says in which states it can be, and
+// possible collects the outcomes that the branches left behind have.
 func (v *Evaluator) decide(f *Flow, d Direction, local, remote *Endpoint) Decision {
 	rules, members := v.candidates(d, local)
 	w := walk{flow: f, direction: d, remote: remote, members: members, evaluator: v, inTiers: true}
@@ -261,7 +264,8 @@ func (v *Evaluator) decide(f *Flow, d Direction, local, remote *Endpoint) Decisi
 	return w.out
 }
 
-// isolating returns the policies that make Drop the default of the direction in which the rules apply.
+// isolating returns the policies that make Drop the default of the direction in which the rules
+// apply.
 func isolating(rules []*rankedRule, semantics Semantics) []PolicyRef {
 	var out []PolicyRef
 	for _, r := range rules {

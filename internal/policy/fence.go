@@ -2,11 +2,13 @@ package policy
 
 import "slices"
 
-// WantOwnNamespace is what an error says that is wanted of a Group to which a policy of its Namespace is applied: it may select
-// elsewhere as a peer, but a policy reaches no further than its Namespace. The error comes and goes with what the Group selects.
+// WantOwnNamespace is what an error says that is wanted of a Group to which a policy of its
+// Namespace is applied: it may select elsewhere as a peer, but a policy reaches no further than its
+// Namespace. The error comes and goes with what the Group selects.
 const WantOwnNamespace = "a group that selects nothing outside the Namespace of the policy"
 
-// fence watches whether one of the selections of a Group has anything outside the Group's Namespace.
+// fence watches whether one of the selections of a Group has anything outside the Group's
+// Namespace.
 type fence struct {
 	selection *selection
 	home      string
@@ -17,7 +19,8 @@ type fence struct {
 	policies map[*policyState]struct{}
 }
 
-// fence refuses a Group with members outside the policy's Namespace as what the policy is applied to.
+// fence refuses a Group with members outside the policy's Namespace as what the policy is applied
+// to.
 func (t *translation) fence(d *groupDef, path string) {
 	if t.in.Namespace == "" || !d.usable() {
 		return

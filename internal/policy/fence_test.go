@@ -7,7 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// TestFences holds when a Group may be what a policy of its Namespace is applied to, as its members come and go.
+// TestFences holds when a Group may be what a policy of its Namespace is applied to, as its members
+// come and go.
 func TestFences(t *testing.T) {
 	e := policy.New(policy.Options{})
 	pod := func(namespace, role string) policy.Entity {

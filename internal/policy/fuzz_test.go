@@ -12,7 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// FuzzSelector holds selectors, as they show in the names and members of groups, against apimachinery's.
+// FuzzSelector holds selectors, as they show in the names and members of groups, against
+// apimachinery's.
 func FuzzSelector(f *testing.F) {
 	f.Add("app", "web", "tier", "In", "a,b", "app", "web", "tier", "a")
 	f.Add("x.io/app", "", "app", "NotIn", "a", "app", "b", "", "")

@@ -5,8 +5,9 @@ import "slices"
 // group is a computed address group or applied-to group. It lives while a policy refers to it.
 type group struct {
 	role GroupRole
-	// fresh groups did not exist at the last Commit; dirty ones are on the Engine's list; replaced ones are made from
-	// another object of the same name than at the last Commit; counting ones have several reaches, see hosts; gone ones are forgotten.
+	// fresh groups did not exist at the last Commit; dirty ones are on the Engine's list; replaced
+	// ones are made from another object of the same name than at the last Commit; counting ones
+	// have several reaches, see hosts; gone ones are forgotten.
 	fresh, dirty, replaced, counting, gone bool
 	// refs counts the policies that refer to the group.
 	refs int32
@@ -15,14 +16,14 @@ type group struct {
 	selection *selection
 	// origin is nil for groups that are named after their selection.
 	origin *origin
-	// pending are the entities whose membership may have changed since the last Commit, with their member value at
-	// that time; nil: not a member. Not kept for fresh groups.
+	// pending are the entities whose membership may have changed since the last Commit, with their
+	// member value at that time; nil: not a member. Not kept for fresh groups.
 	pending map[*entity]*Member
 
 	// hosts of an applied-to group counts its members by host.
 	hosts hostCounts
-	// reaches are the reaches an applied-to group is part of, or that use an address group. An address group in several
-	// reaches counts them by host in hosts (counting is then set).
+	// reaches are the reaches an applied-to group is part of, or that use an address group. An
+	// address group in several reaches counts them by host in hosts (counting is then set).
 	reaches reachSet
 	// alone is the reach of an applied-to group without others.
 	alone *reach
@@ -37,7 +38,8 @@ type origin struct {
 	service *Member
 }
 
-// hostSpan returns the hosts the group concerns, as of the last Commit or, during Commit, as far as brought up to date.
+// hostSpan returns the hosts the group concerns, as of the last Commit or, during Commit, as far as
+// brought up to date.
 func (g *group) hostSpan() *hostCounts {
 	if g.role == AddressGroup && g.reaches.len() == 1 {
 		return g.reaches.one.hostSpan()
@@ -53,7 +55,8 @@ func (e *Engine) touch(g *group) {
 	}
 }
 
-// note records that the membership of x in g may change from now on; was is its present member value.
+// note records that the membership of x in g may change from now on; was is its present member
+// value.
 func (e *Engine) note(g *group, x *entity, was *Member) {
 	if g.fresh {
 		return
@@ -221,8 +224,8 @@ func (g *group) appendMembers(to []*Member) []*Member {
 	return to
 }
 
-// resolve turns the pending entities of a group that is not fresh into added and removed members, and calls count for
-// every member that came to (1) or left (-1) a host.
+// resolve turns the pending entities of a group that is not fresh into added and removed members,
+// and calls count for every member that came to (1) or left (-1) a host.
 func (g *group) resolve(count func(*Member, int)) (added, removed []*Member) {
 	for x, was := range g.pending {
 		var now *Member

@@ -4,11 +4,13 @@ import (
 	"slices"
 )
 
-// groupDef is what is known about a Group or ClusterGroup by name: the object, if there is one, and who refers to it.
+// groupDef is what is known about a Group or ClusterGroup by name: the object, if there is one, and
+// who refers to it.
 type groupDef struct {
 	name NamespacedName
 	in   *Group // nil: no such object
-	// terms, blocks and errs are the compiled object: its own selector, if it is that kind of group, and its ipBlocks.
+	// terms, blocks and errs are the compiled object: its own selector, if it is that kind of
+	// group, and its ipBlocks.
 	terms  *terms
 	blocks []CIDRBlock
 	errs   []FieldError
@@ -21,7 +23,8 @@ type groupDef struct {
 	dirty    bool
 }
 
-// usable reports whether the group exists and is valid: otherwise it is treated as if it did not exist.
+// usable reports whether the group exists and is valid: otherwise it is treated as if it did not
+// exist.
 func (d *groupDef) usable() bool { return d.in != nil && len(d.problems()) == 0 }
 
 // problems returns the group's own errors and those of its place among other groups.
@@ -47,7 +50,8 @@ func (d *groupDef) missing() []FieldError {
 	return out
 }
 
-// serviceMissing returns a warning about a serviceReference that selects nothing whatever Pods there are.
+// serviceMissing returns a warning about a serviceReference that selects nothing whatever Pods
+// there are.
 func (e *Engine) serviceMissing(d *groupDef) []FieldError {
 	name := d.in.ServiceReference
 	if name == nil || len(d.in.IPBlocks)+len(d.in.ChildGroups) > 0 {
@@ -147,8 +151,8 @@ func (e *Engine) touchGroupDef(d *groupDef) {
 	}
 }
 
-// compileGroup fills in the compiled form. Where several parts are given, the first of ipBlocks, childGroups,
-// serviceReference, selectors counts.
+// compileGroup fills in the compiled form. Where several parts are given, the first of ipBlocks,
+// childGroups, serviceReference, selectors counts.
 func (e *Engine) compileGroup(d *groupDef) {
 	in, errs := d.in, &errorList{}
 	switch {
@@ -218,8 +222,9 @@ func removeFrom[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
 	}
 }
 
-// selectionOf returns the group's members in a role as a selection with one more use; nil if the group has no selecting part. A group with
-// child groups is applied to their Pods and ExternalEntities only, as Antrea has it: who means Nodes names their group itself.
+// selectionOf returns the group's members in a role as a selection with one more use; nil if the
+// group has no selecting part. A group with child groups is applied to their Pods and
+// ExternalEntities only, as Antrea has it: who means Nodes names their group itself.
 func (e *Engine) selectionOf(role GroupRole, d *groupDef) *selection {
 	if !d.usable() || len(d.leaves()) == 0 && len(d.children) == 0 {
 		return nil
@@ -238,8 +243,8 @@ func (e *Engine) selectionOf(role GroupRole, d *groupDef) *selection {
 	return e.acquireUnion(children)
 }
 
-// groupOf counts a policy's reference to the computed group made from a def; nil if there is none. As a peer, a group
-// of ipBlocks only has no members to list.
+// groupOf counts a policy's reference to the computed group made from a def; nil if there is none.
+// As a peer, a group of ipBlocks only has no members to list.
 func (e *Engine) groupOf(role GroupRole, d *groupDef) *group {
 	leaves := len(d.leaves())
 	if !d.usable() || leaves == 0 && (role == AddressGroup || len(d.children) == 0) {
@@ -264,7 +269,8 @@ func (e *Engine) groupOf(role GroupRole, d *groupDef) *group {
 	return g
 }
 
-// updateGroupDefs brings the computed groups of changed defs, and the list of policies to compute again, up to date.
+// updateGroupDefs brings the computed groups of changed defs, and the list of policies to compute
+// again, up to date.
 func (e *Engine) updateGroupDefs() {
 	for _, d := range e.dirtyDefs {
 		d.dirty = false

@@ -14,7 +14,8 @@ import (
 // members is the size of the one group of TestHugeGroup and BenchmarkHugeGroup.
 var members = flag.Int("members", 50_000, "members of a huge group")
 
-// hugeEntity is the nth of the entities of a huge group: half of them share their labels, half have some of their own.
+// hugeEntity is the nth of the entities of a huge group: half of them share their labels, half have
+// some of their own.
 func hugeEntity(n int, role string) policy.Entity {
 	labels := map[string]string{"role": role}
 	if n%2 == 1 {
@@ -27,7 +28,8 @@ func hugeEntity(n int, role string) policy.Entity {
 	}
 }
 
-// huge is an engine in which one policy is applied to, and names as its peer, everything that there is.
+// huge is an engine in which one policy is applied to, and names as its peer, everything that there
+// is.
 func huge(n int) *policy.Engine {
 	e := policy.New(policy.Options{})
 	all := &policy.Selector{MatchLabels: map[string]string{"role": "all"}}
@@ -42,7 +44,8 @@ func huge(n int) *policy.Engine {
 	return e
 }
 
-// One group with very many members: a change of one is told as one, and costs no more than in a small group.
+// One group with very many members: a change of one is told as one, and costs no more than in a
+// small group.
 func TestHugeGroup(t *testing.T) {
 	n := *members
 	e := huge(n)
@@ -137,7 +140,8 @@ func TestPodMembership(t *testing.T) {
 			if (len(peers) == 1) != step.peer || (len(applied) == 1) != step.applied {
 				t.Errorf("%s, %s: peers %v, applied to %v", c.name, step.name, peers, applied)
 			}
-			if len(peers) == 1 && (len(peers[0].IPs) != 1 || len(peers[0].Ports) != 1) || len(applied) == 1 && (applied[0].As(policy.AppliedToGroup).IPs != nil || applied[0].Host != "n1") {
+			if len(peers) == 1 && (len(peers[0].IPs) != 1 || len(peers[0].Ports) != 1) ||
+				len(applied) == 1 && (applied[0].As(policy.AppliedToGroup).IPs != nil || applied[0].Host != "n1") {
 				t.Errorf("%s, %s: peers have addresses and ports, others a host and no addresses: %+v, %+v", c.name, step.name, peers, applied)
 			}
 		}

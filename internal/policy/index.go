@@ -2,8 +2,9 @@ package policy
 
 import "slices"
 
-// smallIndex is the number of items up to which an index is a plain list: most Namespaces hold a handful of label sets
-// and selectors, and maps for each of them would cost more memory than they save time.
+// smallIndex is the number of items up to which an index is a plain list: most Namespaces hold a
+// handful of label sets and selectors, and maps for each of them would cost more memory than they
+// save time.
 const smallIndex = 12
 
 // few is a set that mostly has one element, for which a map would be much too large.

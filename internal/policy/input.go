@@ -46,8 +46,8 @@ type NamespacedName struct {
 type Namespace struct {
 	Name   string
 	Labels map[string]string
-	// LogNetworkPolicies turns on logging for all Kubernetes NetworkPolicies of the Namespace (annotation
-	// networkpolicy.antrea.io/enable-logging).
+	// LogNetworkPolicies turns on logging for all Kubernetes NetworkPolicies of the Namespace
+	// (annotation networkpolicy.antrea.io/enable-logging).
 	LogNetworkPolicies bool
 }
 
@@ -55,17 +55,19 @@ type Namespace struct {
 type Entity struct {
 	EntityRef
 	Labels map[string]string
-	// Addresses are listed to enforcers in this order. For a Node: every address that peers of that Node should
-	// know, in the order they should be listed.
+	// Addresses are listed to enforcers in this order. For a Node: every address that peers of that
+	// Node should know, in the order they should be listed.
 	Addresses []netip.Addr
 	Ports     []NamedPort
-	// Host is the key of the enforcer responsible: the Node name of a Pod; for an ExternalEntity its
-	// spec.externalNode, or "namespace/name" of the ExternalNode that owns it. Empty: the entity can be a peer, but
-	// nothing is ever applied to it. Ignored for Nodes, which are their own enforcers.
+	// Host is the key of the enforcer responsible: the Node name of a Pod; for an ExternalEntity
+	// its spec.externalNode, or "namespace/name" of the ExternalNode that owns it. Empty: the
+	// entity can be a peer, but nothing is ever applied to it. Ignored for Nodes, which are their
+	// own enforcers.
 	Host string
 	// ServiceAccount is the name of a Pod's service account in its Namespace.
 	ServiceAccount string
-	// HostNetwork marks a Pod that shares its Node's addresses. Such a Pod is never a member of a group.
+	// HostNetwork marks a Pod that shares its Node's addresses. Such a Pod is never a member of a
+	// group.
 	HostNetwork bool
 	// Terminated marks a Pod in phase Succeeded or Failed. Such a Pod is never a member of a group.
 	Terminated bool
@@ -86,8 +88,8 @@ type Service struct {
 	Selector map[string]string
 }
 
-// Tier orders policies. The six system tiers (SystemTiers) are known to every Engine; putting a Tier of the same name
-// overrides the priority.
+// Tier orders policies. The six system tiers (SystemTiers) are known to every Engine; putting a
+// Tier of the same name overrides the priority.
 type Tier struct {
 	Name string
 	// Priority is 0..255, the lower the earlier.
@@ -129,11 +131,12 @@ type Group struct {
 	ChildGroups            []string
 }
 
-// PolicyKind says what object a policy was made from. The values are those of sourceRef.type on the wire.
+// PolicyKind says what object a policy was made from. The values are those of sourceRef.type on the
+// wire.
 type PolicyKind string
 
-// The kinds of policies. The last three are the upstream kinds, of policy.networking.k8s.io; they have no Tier object: see
-// Policy.TierPriority.
+// The kinds of policies. The last three are the upstream kinds, of policy.networking.k8s.io; they
+// have no Tier object: see Policy.TierPriority.
 const (
 	KubernetesNetworkPolicy    PolicyKind = "K8sNetworkPolicy"
 	AntreaNetworkPolicy        PolicyKind = "AntreaNetworkPolicy"
@@ -150,12 +153,14 @@ func (k PolicyKind) Upstream() bool {
 
 // The priorities at which the fixed tiers of the upstream kinds stand among the Tiers.
 const (
-	// AdminTierPriority is that of ClusterNetworkPolicies of the tier Admin: between platform and application.
+	// AdminTierPriority is that of ClusterNetworkPolicies of the tier Admin: between platform and
+	// application.
 	AdminTierPriority int32 = 220
-	// AdminNetworkPolicyTierPriority is that of AdminNetworkPolicies: right before Kubernetes NetworkPolicies.
+	// AdminNetworkPolicyTierPriority is that of AdminNetworkPolicies: right before Kubernetes
+	// NetworkPolicies.
 	AdminNetworkPolicyTierPriority int32 = 251
-	// UpstreamBaselineTierPriority is that of BaselineAdminNetworkPolicies and of ClusterNetworkPolicies of the tier
-	// Baseline: after all others.
+	// UpstreamBaselineTierPriority is that of BaselineAdminNetworkPolicies and of
+	// ClusterNetworkPolicies of the tier Baseline: after all others.
 	UpstreamBaselineTierPriority int32 = 254
 )
 
@@ -170,7 +175,8 @@ const (
 	Pass   Action = "Pass"
 )
 
-// Direction is the direction of a rule as seen from the entity it applies to; the values are those on the wire.
+// Direction is the direction of a rule as seen from the entity it applies to; the values are those
+// on the wire.
 type Direction string
 
 // The directions.
@@ -193,8 +199,8 @@ const (
 
 // Policy is a policy of any kind.
 //
-// A Kubernetes NetworkPolicy is given with its podSelector as the only entry of AppliedTo, and with rules without
-// Action, Name and AppliedTo.
+// A Kubernetes NetworkPolicy is given with its podSelector as the only entry of AppliedTo, and with
+// rules without Action, Name and AppliedTo.
 type Policy struct {
 	Kind PolicyKind
 	// Namespace is empty for cluster-scoped kinds.
@@ -204,9 +210,11 @@ type Policy struct {
 	UID        string
 	Generation int64
 
-	// Tier is the name of a Tier; empty means "application". Ignored for Kubernetes NetworkPolicies.
+	// Tier is the name of a Tier; empty means "application". Ignored for Kubernetes
+	// NetworkPolicies.
 	Tier string
-	// TierPriority, if set, takes the place of Tier: for policies of upstream kinds, whose tiers are fixed.
+	// TierPriority, if set, takes the place of Tier: for policies of upstream kinds, whose tiers
+	// are fixed.
 	TierPriority *int32
 	// Priority orders policies in their tier, the lower the earlier.
 	Priority float64
@@ -214,12 +222,14 @@ type Policy struct {
 	AppliedTo []AppliedTo
 	Ingress   []Rule
 	Egress    []Rule
-	// PolicyTypes are the directions in which a Kubernetes NetworkPolicy isolates. Empty means Ingress, and Egress if
-	// there are egress rules.
+	// PolicyTypes are the directions in which a Kubernetes NetworkPolicy isolates. Empty means
+	// Ingress, and Egress if there are egress rules.
 	PolicyTypes []Direction
-	// OtherTypes are the policyTypes of a Kubernetes NetworkPolicy that are neither, as written: such a policy is refused.
+	// OtherTypes are the policyTypes of a Kubernetes NetworkPolicy that are neither, as written:
+	// such a policy is refused.
 	OtherTypes []string
-	// Warnings are what its author should know of the policy besides what the Engine finds: reported with its Problem.
+	// Warnings are what its author should know of the policy besides what the Engine finds:
+	// reported with its Problem.
 	Warnings []FieldError
 }
 
@@ -239,7 +249,8 @@ type AppliedTo struct {
 type Rule struct {
 	Name   string
 	Action Action
-	// Peers are the sources (ingress) or destinations (egress). Empty means every address, unless NoPeers is set.
+	// Peers are the sources (ingress) or destinations (egress). Empty means every address, unless
+	// NoPeers is set.
 	Peers []Peer
 	// ToServices takes the place of Peers in an egress rule.
 	ToServices []ServicePeer
@@ -267,15 +278,16 @@ type Peer struct {
 	ServiceAccount *NamespacedName
 	// FQDN is a domain name or a pattern with "*", resolved by the enforcer.
 	FQDN string
-	// Networks are several CIDRs, and DomainNames several names like FQDN: in policies of upstream kinds.
+	// Networks are several CIDRs, and DomainNames several names like FQDN: in policies of upstream
+	// kinds.
 	Networks    []string
 	DomainNames []string
 	// Scope is "", "Cluster" or "ClusterSet".
 	Scope string
 }
 
-// PeerNamespaces selects Namespaces by their relation to the Namespace of the entity a rule applies to. Exactly one
-// field is set.
+// PeerNamespaces selects Namespaces by their relation to the Namespace of the entity a rule applies
+// to. Exactly one field is set.
 type PeerNamespaces struct {
 	// Match is "Self" or empty.
 	Match string
@@ -298,7 +310,8 @@ type PortRef struct {
 
 // Port is one entry of a rule's ports. Nil means not given.
 type Port struct {
-	// Protocol defaults to TCP. Policies of upstream kinds may give a named port without protocol (AnyProtocol).
+	// Protocol defaults to TCP. Policies of upstream kinds may give a named port without protocol
+	// (AnyProtocol).
 	Protocol      Protocol
 	AnyProtocol   bool
 	Port          *PortRef
@@ -325,7 +338,8 @@ type IGMPMatch struct {
 	GroupAddress string
 }
 
-// L7Protocol is an application protocol match, passed through to enforcers; exactly one field is set.
+// L7Protocol is an application protocol match, passed through to enforcers; exactly one field is
+// set.
 type L7Protocol struct {
 	HTTP *HTTPMatch
 	TLS  *TLSMatch

@@ -48,7 +48,8 @@ func (t *translation) kubernetes() {
 	}
 }
 
-// denyAll adds the deny-all rule of a direction. Policies of nothing else, of which there is one in most Namespaces, share it.
+// denyAll adds the deny-all rule of a direction. Policies of nothing else, of which there is one in
+// most Namespaces, share it.
 func (t *translation) denyAll(d Direction, logging bool) {
 	if len(t.out.Rules) > 0 {
 		t.out.Rules = append(t.out.Rules, ComputedRule{Direction: d, EnableLogging: logging})
@@ -67,7 +68,8 @@ type denial struct {
 	logging   bool
 }
 
-// kubernetesPeers refuses peers that a Kubernetes NetworkPolicy cannot have, and of which some reading would be wider than meant.
+// kubernetesPeers refuses peers that a Kubernetes NetworkPolicy cannot have, and of which some
+// reading would be wider than meant.
 func (t *translation) kubernetesPeers(peers []Peer, path string) {
 	for i := range peers {
 		p := &peers[i]

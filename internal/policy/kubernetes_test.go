@@ -6,7 +6,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// TestKubernetesPoliciesAreNotReinterpreted: what no API server accepts is refused, and not computed as something that is valid.
+// TestKubernetesPoliciesAreNotReinterpreted: what no API server accepts is refused, and not
+// computed as something that is valid.
 func TestKubernetesPoliciesAreNotReinterpreted(t *testing.T) {
 	block := &policy.IPBlock{CIDR: "10.0.0.0/8"}
 	for want, spoil := range map[string]func(*policy.Policy){

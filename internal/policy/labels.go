@@ -11,7 +11,8 @@ const serviceAccountLabel = "internal.antrea.io/service-account"
 // label is one key and value.
 type label struct{ key, value string }
 
-// labelSet is a distinct set of labels. Equal sets are the same pointer as long as they come from one labelTable.
+// labelSet is a distinct set of labels. Equal sets are the same pointer as long as they come from
+// one labelTable.
 type labelSet struct {
 	pairs []label // sorted by key
 	text  string  // the key in the table

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Listing returns everything computed. It must be called right after Commit: changes made since may show in part. Its
-// cost is the size of the result.
+// Listing returns everything computed. It must be called right after Commit: changes made since may
+// show in part. Its cost is the size of the result.
 func (e *Engine) Listing() *Listing {
 	l := &Listing{
 		AddressGroups:   e.listGroups(AddressGroup),

@@ -14,8 +14,8 @@ const (
 	matchYes
 )
 
-// matches holds a rule against the flow of the walk. If it matches only by other entities that have the address of the remote
-// end, these are returned as well.
+// matches holds a rule against the flow of the walk. If it matches only by other entities that have
+// the address of the remote end, these are returned as well.
 func (v *Evaluator) matches(w *walk, r *ComputedRule) (match, []EntityRef) {
 	peer := &r.From
 	if r.Direction == Egress {
@@ -61,7 +61,8 @@ func (v *Evaluator) byName(f *Flow, peer *ComputedPeer) match {
 	return matchMaybe
 }
 
-// mayLead reports whether the packet may have been sent to the Service. Services have ports of TCP, UDP and SCTP only.
+// mayLead reports whether the packet may have been sent to the Service. Services have ports of TCP,
+// UDP and SCTP only.
 func (v *Evaluator) mayLead(name NamespacedName, f *Flow) bool {
 	switch {
 	case f.Protocol == ICMP || f.Protocol == IGMP || f.Direct:
@@ -93,8 +94,8 @@ func inBlocks(a netip.Addr, blocks []CIDRBlock) bool {
 	})
 }
 
-// servicesMatch reports whether any of the services matches; none at all match everything. Named ports are looked up in
-// the given members.
+// servicesMatch reports whether any of the services matches; none at all match everything. Named
+// ports are looked up in the given members.
 func servicesMatch(f *Flow, services []ServiceMatch, named []*Member) bool {
 	if len(services) == 0 {
 		return true

@@ -27,7 +27,8 @@ func groupUUID(normalized string) string {
 	return string(out[:])
 }
 
-// terms are what a selecting peer or appliedTo says, compiled. Exactly one of pod, external and node may be set.
+// terms are what a selecting peer or appliedTo says, compiled. Exactly one of pod, external and
+// node may be set.
 type terms struct {
 	// namespace pins the selection to one Namespace; it is ignored if namespaces is set.
 	namespace  string

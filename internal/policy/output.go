@@ -9,10 +9,12 @@ type ComputedPolicy struct {
 	// TierPriority and Priority are nil for Kubernetes NetworkPolicies only.
 	TierPriority *int32
 	Priority     *float64
-	// AppliedToGroups are names without duplicates, as appliedTo is written. Empty if every rule has its own.
+	// AppliedToGroups are names without duplicates, as appliedTo is written. Empty if every rule
+	// has its own.
 	AppliedToGroups []string
-	// Rules are the ingress rules in order, then the egress rules in order, then the deny-all rules of a Kubernetes
-	// NetworkPolicy. The copies of a rule with peers relative to the Namespace stand together, with equal Priority.
+	// Rules are the ingress rules in order, then the egress rules in order, then the deny-all rules
+	// of a Kubernetes NetworkPolicy. The copies of a rule with peers relative to the Namespace
+	// stand together, with equal Priority.
 	Rules []ComputedRule
 }
 
@@ -34,7 +36,8 @@ type ComputedRule struct {
 	Services []ServiceMatch
 	// Priority is the index of the source rule in its direction; -1 in Kubernetes NetworkPolicies.
 	Priority int32
-	// Action is empty in the deny-all rule of a Kubernetes NetworkPolicy, which also has Priority 0.
+	// Action is empty in the deny-all rule of a Kubernetes NetworkPolicy, which also has Priority
+	// 0.
 	Action          Action
 	EnableLogging   bool
 	AppliedToGroups []string
@@ -45,7 +48,8 @@ type ComputedRule struct {
 
 // ComputedPeer is the other end of a rule: the union of its parts. All parts empty: nothing.
 type ComputedPeer struct {
-	// AddressGroups are names in the order of the source peers; one occurs once per source peer that resolves to it.
+	// AddressGroups are names in the order of the source peers; one occurs once per source peer
+	// that resolves to it.
 	AddressGroups []string
 	IPBlocks      []CIDRBlock
 	FQDNs         []string
@@ -73,8 +77,9 @@ type ServiceMatch struct {
 	GroupAddress string
 }
 
-// Member is a member of groups: one value for all of them. What it is in a group of one role, As tells. Its identity in the group is its
-// reference together with what As leaves of its addresses (Node members of address groups: the addresses alone).
+// Member is a member of groups: one value for all of them. What it is in a group of one role, As
+// tells. Its identity in the group is its reference together with what As leaves of its addresses
+// (Node members of address groups: the addresses alone).
 type Member struct {
 	EntityRef
 	// IPs do not count in applied-to groups.
@@ -84,7 +89,8 @@ type Member struct {
 	Host string
 	// Everywhere marks a member of an applied-to group that belongs to every Node: a Service.
 	Everywhere bool
-	// Serial is a small number that tells the entities of one moment apart, for tables; 0 for a Service. As leaves it out.
+	// Serial is a small number that tells the entities of one moment apart, for tables; 0 for a
+	// Service. As leaves it out.
 	Serial uint32
 }
 
@@ -118,17 +124,17 @@ const (
 	Removed
 )
 
-// Delta is what one Commit changed. All lists are sorted: policies by UID, groups by name, members by reference, keys
-// by text.
+// Delta is what one Commit changed. All lists are sorted: policies by UID, groups by name, members
+// by reference, keys by text.
 //
-// To keep every enforcer consistent at any moment, apply AddressGroups that are added or widen their span first, then
-// AppliedToGroups, then Policies, and removals in the opposite order.
+// To keep every enforcer consistent at any moment, apply AddressGroups that are added or widen
+// their span first, then AppliedToGroups, then Policies, and removals in the opposite order.
 type Delta struct {
 	AddressGroups   []GroupDelta
 	AppliedToGroups []GroupDelta
 	Policies        []PolicyDelta
-	// Problems has an entry for every policy and group whose errors or warnings changed. Objects that never had any
-	// have none; a deleted object that had some gets an empty one.
+	// Problems has an entry for every policy and group whose errors or warnings changed. Objects
+	// that never had any have none; a deleted object that had some gets an empty one.
 	Problems []Problem
 }
 
@@ -144,8 +150,8 @@ type PolicyDelta struct {
 	Policy *ComputedPolicy
 	// Old is the former value; nil if Added.
 	Old *ComputedPolicy
-	// SpanAdded and SpanRemoved are the enforcer keys the policy begins and ceases to concern. If Added, SpanAdded
-	// is the whole span; if Removed, SpanRemoved is.
+	// SpanAdded and SpanRemoved are the enforcer keys the policy begins and ceases to concern. If
+	// Added, SpanAdded is the whole span; if Removed, SpanRemoved is.
 	SpanAdded   []string
 	SpanRemoved []string
 }
@@ -155,15 +161,16 @@ type GroupDelta struct {
 	Change ChangeKind
 	Role   GroupRole
 	Name   string
-	// UID is that of the Group or ClusterGroup the group was made from, else equal to Name. If that object was deleted and
-	// made again between two Commits, the change is Updated, perhaps with nothing new but this.
+	// UID is that of the Group or ClusterGroup the group was made from, else equal to Name. If that
+	// object was deleted and made again between two Commits, the change is Updated, perhaps with
+	// nothing new but this.
 	UID string
-	// Added are new members, members with a new host, and members with other named ports than before under the same
-	// identity: a receiver overwrites what it holds. Removed are members that left, in their last form. If the group
-	// is Removed both are empty.
+	// Added are new members, members with a new host, and members with other named ports than
+	// before under the same identity: a receiver overwrites what it holds. Removed are members that
+	// left, in their last form. If the group is Removed both are empty.
 	//
-	// A member of an applied-to group that moves from one enforcer to another is in both lists, with different hosts;
-	// For gives each enforcer its part.
+	// A member of an applied-to group that moves from one enforcer to another is in both lists,
+	// with different hosts; For gives each enforcer its part.
 	Added   []*Member
 	Removed []*Member
 	// SpanAdded and SpanRemoved are as in PolicyDelta.
@@ -173,12 +180,14 @@ type GroupDelta struct {
 
 // Problem says what is wrong with a policy or group. A policy with a problem has no computed form.
 type Problem struct {
-	// Policy is set for a problem of a policy; otherwise Group is, with an empty Namespace for a ClusterGroup.
+	// Policy is set for a problem of a policy; otherwise Group is, with an empty Namespace for a
+	// ClusterGroup.
 	Policy PolicyRef
 	Group  NamespacedName
 	// Errors is empty when the problem is gone.
 	Errors []FieldError
-	// Warnings name references to groups that do not exist; the object is computed as if they were empty.
+	// Warnings name references to groups that do not exist; the object is computed as if they were
+	// empty.
 	Warnings []FieldError
 }
 

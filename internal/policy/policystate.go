@@ -12,20 +12,22 @@ type policyState struct {
 	at     int32 // index in reach.policies
 	// dirty policies are on the Engine's list.
 	alive, dirty bool
-	// changed policies have been computed again since the last Commit; moved ones have another reach than they had.
+	// changed policies have been computed again since the last Commit; moved ones have another
+	// reach than they had.
 	changed, moved bool
 	relative       bool
 	// out is the computed form, nil if there is none; former is that of the last Commit.
 	out, former *ComputedPolicy
-	// ags are the address groups that the computed form refers to, each once. The applied-to groups are those of the reach.
+	// ags are the address groups that the computed form refers to, each once. The applied-to groups
+	// are those of the reach.
 	ags   []*group
 	reach *reach
 	// more is nil for most Kubernetes policies.
 	more *policyMore
 }
 
-// policyMore is what few policies have: the defs that the computed form refers to, each once, its Tier, what is wrong, and what a policy
-// that has moved concerned.
+// policyMore is what few policies have: the defs that the computed form refers to, each once, its
+// Tier, what is wrong, and what a policy that has moved concerned.
 type policyMore struct {
 	defs        []*groupDef
 	tier        string
@@ -41,13 +43,14 @@ func (p *policyState) rest() policyMore {
 	return *p.more
 }
 
-// PolicySource makes a policy whenever the Engine computes it: what the policy is made from, which the caller holds anyway, then need
-// not be held by the Engine a second time.
+// PolicySource makes a policy whenever the Engine computes it: what the policy is made from, which
+// the caller holds anyway, then need not be held by the Engine a second time.
 type PolicySource interface {
 	// Ref says which policy it is.
 	Ref() PolicyRef
-	// Policy returns the policy, the same each time. It may make it in scratch, where it finds what a source made there before and
-	// may use its lists and selectors again. The Engine looks at it until it asks for another one.
+	// Policy returns the policy, the same each time. It may make it in scratch, where it finds what
+	// a source made there before and may use its lists and selectors again. The Engine looks at it
+	// until it asks for another one.
 	Policy(scratch *Policy) *Policy
 }
 
@@ -115,8 +118,8 @@ func (e *Engine) updatePolicies() []*policyState {
 	return done
 }
 
-// rebind makes the policy refer to what its new translation uses, then gives up what the old one used: what both use
-// never goes away in between.
+// rebind makes the policy refer to what its new translation uses, then gives up what the old one
+// used: what both use never goes away in between.
 func (e *Engine) rebind(p *policyState, t *translation) {
 	oldReach, oldAt, oldAGs, old := p.reach, p.at, p.ags, p.rest()
 	p.reach = nil

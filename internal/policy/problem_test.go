@@ -16,8 +16,9 @@ func valid(name string) policy.Policy {
 	}
 }
 
-// TestProblems puts a policy with one invalid part beside a valid one: the error names field, value and expectation, the
-// valid one is computed all the same, and when the part is mended the problem goes.
+// TestProblems puts a policy with one invalid part beside a valid one: the error names field, value
+// and expectation, the valid one is computed all the same, and when the part is mended the problem
+// goes.
 func TestProblems(t *testing.T) {
 	port := func(n, end int32) []policy.Port {
 		return []policy.Port{{Port: &policy.PortRef{Number: n}, EndPort: &end}}

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// The methods in this file answer questions about what the Engine holds. Like Listing they must be called right after
-// Commit. They change nothing, and cost what they touch. What they return never changes and may be read anywhere.
+// The methods in this file answer questions about what the Engine holds. Like Listing they must be
+// called right after Commit. They change nothing, and cost what they touch. What they return never
+// changes and may be read anywhere.
 
 // Size returns how many policies and groups there are. Policies that compute to nothing count.
 func (e *Engine) Size() (policies, addressGroups, appliedToGroups int) {
@@ -50,14 +51,16 @@ func compareGroupRefs(a, b GroupRef) int {
 // GroupContent is everything in a Group or ClusterGroup, including what its child groups bring.
 type GroupContent struct {
 	GroupRef
-	// Members are in no order, each once. They are those that an address group made from the group has.
+	// Members are in no order, each once. They are those that an address group made from the group
+	// has.
 	Members []*Member
 	Blocks  []CIDRBlock
 	// Problems say why the group counts as empty; nil if it does not.
 	Problems []FieldError
 }
 
-// GroupContent returns what is in a group, whether or not a policy refers to it; false if there is no such group.
+// GroupContent returns what is in a group, whether or not a policy refers to it; false if there is
+// no such group.
 func (e *Engine) GroupContent(name NamespacedName) (GroupContent, bool) {
 	d := e.groupDefs[name]
 	if d == nil || d.in == nil {
@@ -102,8 +105,8 @@ func (e *Engine) cellsOf(d *groupDef) (cells []*cell, entities int) {
 	return cells, entities
 }
 
-// GroupsOf returns the groups that select the entity, sorted by namespace and name; false if there is no such entity. An
-// entity that is excluded is in no group.
+// GroupsOf returns the groups that select the entity, sorted by namespace and name; false if there
+// is no such entity. An entity that is excluded is in no group.
 func (e *Engine) GroupsOf(ref EntityRef) ([]GroupRef, bool) {
 	x := e.entity(ref)
 	if x == nil || !x.alive {
@@ -157,13 +160,15 @@ func (e *Engine) BlockGroups() []BlockGroup {
 	return out
 }
 
-// AppliedTo returns the part of the Listing that decides about flows between the given entities: the policies that apply
-// to any of them, the applied-to groups and address groups that they are in, and of the members of those the given
-// entities only. Spans are left out. An Evaluator made of it decides flows between these entities as one made of the
-// whole Listing does, if every entity that has an address of the flow is given.
+// AppliedTo returns the part of the Listing that decides about flows between the given entities:
+// the policies that apply to any of them, the applied-to groups and address groups that they are
+// in, and of the members of those the given entities only. Spans are left out. An Evaluator made of
+// it decides flows between these entities as one made of the whole Listing does, if every entity
+// that has an address of the flow is given.
 func (e *Engine) AppliedTo(refs ...EntityRef) *Listing { return e.around(refs, false) }
 
-// Naming is AppliedTo with the policies, too, whose rules have any of the entities in an address group.
+// Naming is AppliedTo with the policies, too, whose rules have any of the entities in an address
+// group.
 func (e *Engine) Naming(refs ...EntityRef) *Listing { return e.around(refs, true) }
 
 func (e *Engine) around(refs []EntityRef, named bool) *Listing {
@@ -213,8 +218,8 @@ func (e *Engine) around(refs []EntityRef, named bool) *Listing {
 	return l
 }
 
-// appliesTo reports whether a rule of the policy applies to the group. A policy with rules relative to the Namespace may refer to
-// groups in Namespaces for which none of its rules has come out.
+// appliesTo reports whether a rule of the policy applies to the group. A policy with rules relative
+// to the Namespace may refer to groups in Namespaces for which none of its rules has come out.
 func (p *policyState) appliesTo(group string) bool {
 	if p.out == nil || !p.relative {
 		return p.out != nil
@@ -235,7 +240,8 @@ func partial(found map[*group][]*Member) []ComputedGroup {
 
 func (d *groupDef) groupRef() GroupRef { return GroupRef{d.name, d.in.UID} }
 
-// target returns what kind of entities the terms select and by which labels; a nil selector selects all of the kind.
+// target returns what kind of entities the terms select and by which labels; a nil selector selects
+// all of the kind.
 func (t *terms) target() (EntityKind, *selector) {
 	switch {
 	case t.external != nil:

@@ -93,7 +93,8 @@ func TestGroupQueriesAgainstNaive(t *testing.T) {
 	}
 }
 
-// TestPartOfTheListingDecides: what decides about a few entities is in the part of the Listing that is about them.
+// TestPartOfTheListingDecides: what decides about a few entities is in the part of the Listing that
+// is about them.
 func TestPartOfTheListingDecides(t *testing.T) {
 	decided := 0
 	for seed := range uint64(60) {
@@ -133,7 +134,8 @@ func TestPartOfTheListingDecides(t *testing.T) {
 	}
 }
 
-// TestNaming: the policies that are listed are those that apply to the entity, or have it in a peer.
+// TestNaming: the policies that are listed are those that apply to the entity, or have it in a
+// peer.
 func TestNaming(t *testing.T) {
 	for seed := range uint64(40) {
 		e, w, _ := queryWorld(seed)
@@ -200,7 +202,8 @@ func cmpString(a, b string) int {
 	return 0
 }
 
-// BenchmarkQuery measures how long questions keep the owner of the engine busy in a large world: 100,000 Pods.
+// BenchmarkQuery measures how long questions keep the owner of the engine busy in a large world:
+// 100,000 Pods.
 func BenchmarkQuery(b *testing.B) {
 	e := policy.New(policy.Options{})
 	for i := range 100 {

@@ -22,8 +22,9 @@ var histories = flag.Uint64("histories", 3, "number of long random histories")
 
 var enforcers = []string{"h0", "h1", "h2"}
 
-// TestRandomHistories holds the engine, after random histories of changes, against the oracle's computation from scratch,
-// and what receivers of the deltas hold against the listing. rapid prints the seed and shrinks what fails.
+// TestRandomHistories holds the engine, after random histories of changes, against the oracle's
+// computation from scratch, and what receivers of the deltas hold against the listing. rapid prints
+// the seed and shrinks what fails.
 func TestRandomHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		// One draw for the whole history: a tape of numbers, zero beyond its end.
@@ -103,7 +104,8 @@ func narrowed(l *policy.Listing) *policy.Listing {
 	return &policy.Listing{Policies: l.Policies, AddressGroups: as(l.AddressGroups), AppliedToGroups: as(l.AppliedToGroups)}
 }
 
-// TestLongHistories does the same over long histories, in which what one step leaves behind has time to do harm.
+// TestLongHistories does the same over long histories, in which what one step leaves behind has
+// time to do harm.
 func TestLongHistories(t *testing.T) {
 	for seed := range *histories {
 		r := rand.New(rand.NewPCG(seed, 7))

@@ -10,7 +10,8 @@ type reach struct {
 	// one is the applied-to group if there is just one; otherwise several is set.
 	one     [1]*group
 	several *manyGroups
-	// fresh reaches did not exist at the last Commit: their span is computed as a whole, late in Commit.
+	// fresh reaches did not exist at the last Commit: their span is computed as a whole, late in
+	// Commit.
 	fresh, dirty bool
 	// policies are those with this reach; each knows its place.
 	policies []*policyState
@@ -27,7 +28,8 @@ type reachNews struct {
 	added, removed []string
 }
 
-// manyGroups are several applied-to groups, sorted by name, or none. hosts counts by host how many of them have it.
+// manyGroups are several applied-to groups, sorted by name, or none. hosts counts by host how many
+// of them have it.
 type manyGroups struct {
 	atgs  []*group
 	hosts hostCounts
@@ -48,7 +50,8 @@ func (r *reach) hostSpan() *hostCounts {
 	return &r.one[0].hosts
 }
 
-// groupCounts counts uses of groups. Most reaches use one, for which a map would be the larger part of them.
+// groupCounts counts uses of groups. Most reaches use one, for which a map would be the larger part
+// of them.
 type groupCounts struct {
 	one  *group
 	n    int
@@ -91,7 +94,8 @@ func (c *groupCounts) each(f func(*group)) {
 	}
 }
 
-// reachSet is a set of reaches, each with a mark: whether its hosts are counted in the address group that holds the set.
+// reachSet is a set of reaches, each with a mark: whether its hosts are counted in the address
+// group that holds the set.
 type reachSet struct {
 	one  *reach // while there is just one
 	many map[*reach]bool
@@ -139,7 +143,8 @@ func (s *reachSet) each(f func(*reach)) {
 	}
 }
 
-// reachKey identifies the reach of a sorted list of distinct applied-to groups, of which there is not just one.
+// reachKey identifies the reach of a sorted list of distinct applied-to groups, of which there is
+// not just one.
 func reachKey(atgs []*group) string {
 	names := make([]string, len(atgs))
 	for i, g := range atgs {
@@ -168,7 +173,8 @@ func (e *Engine) reachOf(atgs []*group) *reach {
 	return r
 }
 
-// knownReach returns the reach of a sorted list of distinct applied-to groups; nil if there is none.
+// knownReach returns the reach of a sorted list of distinct applied-to groups; nil if there is
+// none.
 func (e *Engine) knownReach(atgs []*group) *reach {
 	if len(atgs) == 1 {
 		return atgs[0].alone
@@ -191,8 +197,8 @@ func (e *Engine) join(r *reach, p *policyState, ags []*group) {
 	}
 }
 
-// quit is the opposite of join for a policy that was at the given place with these address groups. It must be called
-// before the hosts of applied-to groups are brought up to date.
+// quit is the opposite of join for a policy that was at the given place with these address groups.
+// It must be called before the hosts of applied-to groups are brought up to date.
 func (e *Engine) quit(r *reach, at int32, ags []*group) {
 	last := len(r.policies) - 1
 	r.policies[at] = r.policies[last]
@@ -240,8 +246,8 @@ func (e *Engine) sweepReaches() {
 	e.freshReaches = slices.DeleteFunc(e.freshReaches, func(r *reach) bool { return len(r.policies) == 0 && e.knownReach(r.atgs()) != r })
 }
 
-// shift counts n more members of the applied-to group at the host and carries a change of its span on to the reaches
-// that existed before this Commit and their address groups.
+// shift counts n more members of the applied-to group at the host and carries a change of its span
+// on to the reaches that existed before this Commit and their address groups.
 func (e *Engine) shift(g *group, h *host, n int) {
 	before, after := g.hosts.add(h, n)
 	if before == after {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// space is a Namespace in which a rule with peers relative to the Namespace applies, with the selections of its applied-to groups there.
+// space is a Namespace in which a rule with peers relative to the Namespace applies, with the
+// selections of its applied-to groups there.
 type space struct {
 	ns      *namespace
 	applied []*terms
@@ -33,8 +34,8 @@ func (t *translation) isRelative(rules []Rule) bool {
 	return false
 }
 
-// affected returns, sorted by name, the Namespaces that appliedTo reaches into, with one selection for each entry that does, narrowed to
-// the Namespace.
+// affected returns, sorted by name, the Namespaces that appliedTo reaches into, with one selection
+// for each entry that does, narrowed to the Namespace.
 func (t *translation) affected(appliedTo []AppliedTo, path string) []space {
 	found := make(map[*namespace][]*terms)
 	add := func(n *namespace, narrowed *terms) {
@@ -59,7 +60,8 @@ func (t *translation) affected(appliedTo []AppliedTo, path string) []space {
 	return out
 }
 
-// appliedLeaves returns the selections that make up one appliedTo. Services and Nodes are in no Namespace.
+// appliedLeaves returns the selections that make up one appliedTo. Services and Nodes are in no
+// Namespace.
 func (t *translation) appliedLeaves(at *AppliedTo, path string) []*terms {
 	switch {
 	case at.Service != nil || at.NodeSelector != nil:
@@ -85,8 +87,8 @@ func (t *translation) appliedLeaves(at *AppliedTo, path string) []*terms {
 	return t.inNamespaces(d.leaves()...)
 }
 
-// inNamespaces returns the selections that can be narrowed to a Namespace: not those of Nodes, nor that without any
-// selector, which selects nothing.
+// inNamespaces returns the selections that can be narrowed to a Namespace: not those of Nodes, nor
+// that without any selector, which selects nothing.
 func (t *translation) inNamespaces(list ...*terms) []*terms {
 	if t.e.options.ReferenceNamespacePeers {
 		return list
@@ -135,8 +137,8 @@ func (t *translation) selfRules(out ComputedRule, peers []indexedPeer, spaces []
 	}
 }
 
-// sameLabelRules adds, for one peer, a rule per combination of label values that the Namespaces have. Namespaces that
-// lack one of the labels get none.
+// sameLabelRules adds, for one peer, a rule per combination of label values that the Namespaces
+// have. Namespaces that lack one of the labels get none.
 func (t *translation) sameLabelRules(out ComputedRule, peer indexedPeer, spaces []space) {
 	keys := peer.Namespaces.SameLabels
 	type class struct {

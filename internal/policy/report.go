@@ -43,7 +43,8 @@ func (e *Engine) takeProblems() []Problem {
 		}
 		out = append(out, Problem{Policy: now.ref, Group: k.group, Errors: now.errs, Warnings: now.warns})
 	}
-	// A cleared map would keep the size of the largest Commit ever, and the cost of going through it.
+	// A cleared map would keep the size of the largest Commit ever, and the cost of going through
+	// it.
 	e.dirtyReports = nil
 	slices.SortFunc(out, func(a, b Problem) int {
 		for _, c := range [...]int{

@@ -26,8 +26,8 @@ type held struct {
 	object any
 }
 
-// decoded returns the objects of a world as informers hold them: each decoded from its own bytes, so that no two share
-// anything, and with what nobody reads taken away.
+// decoded returns the objects of a world as informers hold them: each decoded from its own bytes,
+// so that no two share anything, and with what nobody reads taken away.
 func decoded(s *policytest.Scale) []held {
 	out := make([]held, len(s.Objects))
 	trimmer := control.NewTrimmer()

@@ -1,7 +1,7 @@
 package policy
 
-// scope is a set of Namespaces chosen by their labels, shared by all selections with that namespaceSelector. A nil
-// selector, and an empty one, choose every Namespace, also unknown ones.
+// scope is a set of Namespaces chosen by their labels, shared by all selections with that
+// namespaceSelector. A nil selector, and an empty one, choose every Namespace, also unknown ones.
 type scope struct {
 	sel        *selector
 	namespaces map[*namespace]struct{}
@@ -11,7 +11,8 @@ type scope struct {
 
 func (s *scope) selectorOf() *selector { return s.sel }
 
-// selection is a set of entities, kept as a set of cells: what one selector selects, or the union of other selections.
+// selection is a set of entities, kept as a set of cells: what one selector selects, or the union
+// of other selections.
 type selection struct {
 	name string // normalized; empty for unions
 	// nothing marks the selection without any selector, which is empty.
@@ -286,7 +287,8 @@ func (e *Engine) releaseScope(s *scope) {
 	delete(e.scopes, s.sel.text)
 }
 
-// enterScope makes the Namespace's cells available to the scope's selections; exitScope takes them away.
+// enterScope makes the Namespace's cells available to the scope's selections; exitScope takes them
+// away.
 func (e *Engine) enterScope(n *namespace, s *scope) {
 	if n.scopes == nil {
 		n.scopes = make(map[*scope]struct{}, 1)

@@ -25,7 +25,8 @@ type requirement struct {
 
 // selector is a compiled label selector: the conjunction of its requirements. It is immutable.
 type selector struct {
-	// text is the canonical form, equal to that of apimachinery's labels.Selector.String. Equal text, equal meaning.
+	// text is the canonical form, equal to that of apimachinery's labels.Selector.String. Equal
+	// text, equal meaning.
 	text string
 	reqs []requirement // sorted by key
 }
@@ -52,8 +53,8 @@ func (s *selector) matches(set *labelSet) bool {
 	return true
 }
 
-// anchors returns labels of which every matching set has at least one; nil if there is no such list. A selector is only
-// tried on label sets that contain one of its anchors.
+// anchors returns labels of which every matching set has at least one; nil if there is no such
+// list. A selector is only tried on label sets that contain one of its anchors.
 func (s *selector) anchors() []label {
 	var best *requirement
 	for i := range s.reqs {
@@ -77,7 +78,8 @@ func (s *selector) anchors() []label {
 // maxSimple is the number of selectors by one label that an Engine remembers before it begins anew.
 const maxSimple = 1 << 12
 
-// selector is compileSelector that does not compile the simplest selectors, of which there are many alike, each time.
+// selector is compileSelector that does not compile the simplest selectors, of which there are many
+// alike, each time.
 func (e *Engine) selector(s *Selector, path string, errs *errorList) *selector {
 	if s == nil {
 		return nil

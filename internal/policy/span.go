@@ -10,7 +10,8 @@ type host struct {
 	uses int
 }
 
-// hostCount and hostCounts count something per host, sorted by id. Hosts with a count of zero are not in it.
+// hostCount and hostCounts count something per host, sorted by id. Hosts with a count of zero are
+// not in it.
 type hostCount struct {
 	host  *host
 	count int
@@ -87,10 +88,12 @@ func diffHosts(before []*host, now *hostCounts) (added, removed []string) {
 	return added, removed
 }
 
-// spanChange records how the span of something differs from that of the last Commit. Most have no change to record.
+// spanChange records how the span of something differs from that of the last Commit. Most have no
+// change to record.
 type spanChange struct{ *spanRecord }
 
-// spanRecord is either the whole former span, or for each host that came or went whether it was there.
+// spanRecord is either the whole former span, or for each host that came or went whether it was
+// there.
 type spanRecord struct {
 	whole  bool
 	former []*host

@@ -28,11 +28,13 @@ type translation struct {
 	paths bool
 	// relative policies have rules per Namespace.
 	relative bool
-	// spaces are, for relative policies with appliedTo in their spec, the Namespaces that it reaches into.
+	// spaces are, for relative policies with appliedTo in their spec, the Namespaces that it
+	// reaches into.
 	spaces []space
 }
 
-// translate computes the policy. The groups in the result have been acquired. If anything is wrong, out is nil.
+// translate computes the policy. The groups in the result have been acquired. If anything is wrong,
+// out is nil.
 func (e *Engine) translate(in *Policy) translation {
 	t := e.attempt(in, false)
 	if len(t.errs.list)+len(t.warns.list) > len(in.Warnings) {
@@ -277,7 +279,8 @@ func (t *translation) def(name, path string) *groupDef {
 	return d
 }
 
-// appliedGroup acquires the group for one appliedTo; nil if it names a group that has no members to list.
+// appliedGroup acquires the group for one appliedTo; nil if it names a group that has no members to
+// list.
 func (t *translation) appliedGroup(at *AppliedTo, path string) *group {
 	switch {
 	case at.Group != "":
@@ -330,7 +333,8 @@ func (e *Engine) acquireServiceGroup(name NamespacedName) *group {
 	return g
 }
 
-// groupNames returns the distinct names in the order in which the policy has them: agents make the identities of rules from it.
+// groupNames returns the distinct names in the order in which the policy has them: agents make the
+// identities of rules from it.
 func groupNames(groups []*group) []string {
 	if len(groups) == 0 {
 		return nil

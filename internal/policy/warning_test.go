@@ -6,7 +6,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// warnings returns what a Commit warns of, of a policy or group each; an empty text if its former warnings are gone.
+// warnings returns what a Commit warns of, of a policy or group each; an empty text if its former
+// warnings are gone.
 func warnings(d *policy.Delta) []string {
 	var out []string
 	for _, p := range d.Problems {
@@ -22,7 +23,8 @@ func wantWarning(t *testing.T, step string, d *policy.Delta, want string) {
 	}
 }
 
-// TestServiceReferences: a group tells whether there is a Service behind it whose Pods can be known.
+// TestServiceReferences: a group tells whether there is a Service behind it whose Pods can be
+// known.
 func TestServiceReferences(t *testing.T) {
 	e := policy.New(policy.Options{})
 	name := policy.NamespacedName{Namespace: "n", Name: "s"}
@@ -36,8 +38,8 @@ func TestServiceReferences(t *testing.T) {
 	wantWarning(t, "gone", e.Commit(), `spec.serviceReference: invalid value "n/s": want an existing Service`)
 }
 
-// TestRelativePeersOfGroupsWithoutNamespace: a rule with peers in "the same Namespace" that is applied to what is in none does not vanish
-// without a word.
+// TestRelativePeersOfGroupsWithoutNamespace: a rule with peers in "the same Namespace" that is
+// applied to what is in none does not vanish without a word.
 func TestRelativePeersOfGroupsWithoutNamespace(t *testing.T) {
 	e := policy.New(policy.Options{})
 	e.PutNamespace(policy.Namespace{Name: "n"})

@@ -13,7 +13,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-// TestWatchScript replays the recorded script of changes and turns the deltas into the events of every watch.
+// TestWatchScript replays the recorded script of changes and turns the deltas into the events of
+// every watch.
 func TestWatchScript(t *testing.T) {
 	script, err := policytest.ReadScript(os.DirFS("../.."))
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// namespace is a Namespace, or the place of entities and selections that name one which is not (yet) known. The
-// namespace with the empty name holds the Nodes.
+// namespace is a Namespace, or the place of entities and selections that name one which is not
+// (yet) known. The namespace with the empty name holds the Nodes.
 type namespace struct {
 	name   string
 	known  bool
@@ -15,7 +15,8 @@ type namespace struct {
 	labels *labelSet // nil unless known
 	// kinds are indexes by kind of entity, nil until needed: see of.
 	kinds [KindNode + 1]*kindIndex
-	// byKey finds cells where there are many; nil while a look at all those of the kind finds one as fast.
+	// byKey finds cells where there are many; nil while a look at all those of the kind finds one
+	// as fast.
 	byKey map[cellKey]*cell
 	// scopes are the scopes that include this Namespace.
 	scopes map[*scope]struct{}
@@ -23,8 +24,8 @@ type namespace struct {
 	uses int
 }
 
-// kindIndex is what a Namespace has of one kind: cells are the distinct label sets of its entities, pinned the selections of this
-// Namespace alone.
+// kindIndex is what a Namespace has of one kind: cells are the distinct label sets of its entities,
+// pinned the selections of this Namespace alone.
 type kindIndex struct {
 	cells    labelIndex[*cell]
 	pinned   selectorIndex[*selection]
@@ -80,7 +81,8 @@ func (n *namespace) of(kind EntityKind) *kindIndex {
 	return n.kinds[kind]
 }
 
-// eachCell calls f for the cells of a kind that the selector matches; a nil one matches all. f must not make or drop cells.
+// eachCell calls f for the cells of a kind that the selector matches; a nil one matches all. f must
+// not make or drop cells.
 func (n *namespace) eachCell(kind EntityKind, s *selector, f func(*cell)) {
 	if k := n.kinds[kind]; k != nil {
 		k.cells.each(s, f)
@@ -95,7 +97,8 @@ type cellKey struct {
 	labels *labelSet
 }
 
-// cell holds the entities of one kind that have the same labels in one Namespace: no selector can tell them apart.
+// cell holds the entities of one kind that have the same labels in one Namespace: no selector can
+// tell them apart.
 type cell struct {
 	ns       *namespace
 	kind     EntityKind
@@ -107,7 +110,8 @@ type cell struct {
 
 func (c *cell) labelsOf() *labelSet { return c.labels }
 
-// cellLink and selectionLink are the two ends of "selection contains cell"; each knows where the other is.
+// cellLink and selectionLink are the two ends of "selection contains cell"; each knows where the
+// other is.
 type cellLink struct {
 	selection *selection
 	at        int // index in selection.cells
@@ -196,8 +200,8 @@ func sameIn(role GroupRole, a, b *Member) bool {
 	return slices.Equal(a.Ports, b.Ports) && sameIdentity(role, a, b) && (role == AddressGroup || a.Host == b.Host)
 }
 
-// sameIdentity reports whether enforcers take a and b, members of the same group made from the same entity, for the same
-// member.
+// sameIdentity reports whether enforcers take a and b, members of the same group made from the same
+// entity, for the same member.
 func sameIdentity(role GroupRole, a, b *Member) bool {
 	return role == AppliedToGroup || slices.Equal(a.IPs, b.IPs)
 }
@@ -214,7 +218,8 @@ func compareRefs(a, b EntityRef) int {
 
 func compareMembers(a, b *Member) int { return compareRefs(a.EntityRef, b.EntityRef) }
 
-// entity returns what is known of an entity, also one that is gone since the last Commit; nil if nothing is.
+// entity returns what is known of an entity, also one that is gone since the last Commit; nil if
+// nothing is.
 func (e *Engine) entity(ref EntityRef) *entity {
 	n := e.namespaces[ref.Namespace]
 	if n == nil || ref.Kind > KindNode || n.kinds[ref.Kind] == nil {
@@ -308,8 +313,8 @@ func (n *namespace) insert(c *cell) {
 	}
 }
 
-// cellFor returns the cell for entities of the kind and labels, attaching a new one to the selections that match. It
-// takes over one reference to the label set.
+// cellFor returns the cell for entities of the kind and labels, attaching a new one to the
+// selections that match. It takes over one reference to the label set.
 func (e *Engine) cellFor(n *namespace, kind EntityKind, labels *labelSet) *cell {
 	if c := n.find(cellKey{kind, labels}); c != nil {
 		e.labels.release(labels) // the cell holds one already
@@ -342,7 +347,8 @@ func (e *Engine) dropCell(c *cell) {
 	e.dropNamespace(n)
 }
 
-// enter puts a live entity into a cell; leave takes it out, and forgets the cell if that was the last.
+// enter puts a live entity into a cell; leave takes it out, and forgets the cell if that was the
+// last.
 func (e *Engine) enter(x *entity, c *cell) {
 	x.cell, x.at = c, int32(len(c.entities))
 	c.entities = append(c.entities, x)

@@ -7,8 +7,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// TestGroupsKeepTheWrittenOrder: enforcers get the groups of a policy in the order in which it names them, for agents make the identities of
-// rules from it; turned round in the policy, they are turned round there.
+// TestGroupsKeepTheWrittenOrder: enforcers get the groups of a policy in the order in which it
+// names them, for agents make the identities of rules from it; turned round in the policy, they are
+// turned round there.
 func TestGroupsKeepTheWrittenOrder(t *testing.T) {
 	roles := []string{"web", "db", "cache", "app"}
 	compute := func(order []string) ([]string, []string) {

@@ -1,7 +1,10 @@
-// Package preflight finds out whether Nephele can work on a cluster and its cloud accounts, and what is missing.
+// Package preflight finds out whether Nephele can work on a cluster and its cloud accounts, and
+// what is missing.
 //
-// It owns the list of what is looked at and the judgement on each. It promises that it changes nothing: objects are read or written as dry runs, and
-// what clouds permit is tried with calls that do nothing. It never shows a credential. What may not be looked at is a line of its own, not a success.
+// It owns the list of what is looked at and the judgement on each. It promises that it changes
+// nothing: objects are read or written as dry runs, and what clouds permit is tried with calls that
+// do nothing. It never shows a credential. What may not be looked at is a line of its own, not a
+// success.
 //
 // Concurrency: Run looks at one thing after the other; several may run beside one another.
 package preflight
@@ -63,7 +66,8 @@ type Account interface {
 
 // The bounds of what is still fine.
 const (
-	// oldestVersion is the oldest minor version of Kubernetes whose admission policies can do what ours need.
+	// oldestVersion is the oldest minor version of Kubernetes whose admission policies can do what
+	// ours need.
 	oldestVersion = "1.30"
 	// soon is how long before its end a certificate is worth a warning.
 	soon = 14 * 24 * time.Hour
@@ -80,11 +84,12 @@ type Options struct {
 	Version func(ctx context.Context) (*version.Info, http.Header, error)
 	// ClientCertificate is that of the person in PEM; empty if he has none.
 	ClientCertificate []byte
-	// Definitions are the CustomResourceDefinitions of this version, one per file; Policies the names of its admission policies, and Deletion of those
-	// that protect from deletion.
+	// Definitions are the CustomResourceDefinitions of this version, one per file; Policies the
+	// names of its admission policies, and Deletion of those that protect from deletion.
 	Definitions        fs.FS
 	Policies, Deletion []string
-	// Rights are the rules that the identity is held against, with the name of the role that has them.
+	// Rights are the rules that the identity is held against, with the name of the role that has
+	// them.
 	Rights []Right
 	Role   string
 	// Open makes the account of an object and its Secret.
@@ -96,7 +101,8 @@ type Options struct {
 // Right is one thing that an identity may have to do.
 type Right struct{ Group, Resource, Verb string }
 
-// Run looks at everything. The lines are in a fixed order. If the API server cannot be reached, there is one line.
+// Run looks at everything. The lines are in a fixed order. If the API server cannot be reached,
+// there is one line.
 func Run(ctx context.Context, o Options) []Line {
 	r := &run{Options: o, ctx: ctx}
 	if !r.server() {
@@ -445,7 +451,8 @@ func (r *run) account(a *cloudv1.CloudProviderAccount) {
 	}
 }
 
-// networks are the VPCs in which VMs of the account are imported: rights may be given for these only.
+// networks are the VPCs in which VMs of the account are imported: rights may be given for these
+// only.
 func (r *run) networks(a *cloudv1.CloudProviderAccount) map[string]bool {
 	var vms cloudv1.VirtualMachineList
 	out := map[string]bool{}
@@ -517,7 +524,8 @@ func preposition(on string) string {
 	return "on " + on
 }
 
-// quotas compares the quotas that the account is planned with with what there is. More than a quota allows means that the quota is another one.
+// quotas compares the quotas that the account is planned with with what there is. More than a quota
+// allows means that the quota is another one.
 func (r *run) quotas(about string, snap *cloud.Snapshot, l cloud.Limits) {
 	rules, groups := 0, 0
 	for i := range snap.Groups {
@@ -557,6 +565,17 @@ func (r *run) quotas(about string, snap *cloud.Snapshot, l cloud.Limits) {
 		}
 	}
 	if verdict == OK {
-		r.say(OK, about, "", "at most %d of %d rules in a group, %d of %d groups on an interface, %d of %d groups in the region", rules, l.RulesPerGroup, groups, l.GroupsPerInterface, len(snap.Groups), l.GroupsPerRegion)
+		r.say(
+			OK,
+			about,
+			"",
+			"at most %d of %d rules in a group, %d of %d groups on an interface, %d of %d groups in the region",
+			rules,
+			l.RulesPerGroup,
+			groups,
+			l.GroupsPerInterface,
+			len(snap.Groups),
+			l.GroupsPerRegion,
+		)
 	}
 }

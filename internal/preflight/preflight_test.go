@@ -80,12 +80,24 @@ func newBench(t *testing.T) *bench {
 		b.objects = append(b.objects, d)
 	}
 	for _, n := range []string{"p", "d"} {
-		b.objects = append(b.objects, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: n}}, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: n}})
+		b.objects = append(
+			b.objects,
+			&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: n}},
+			&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: n}},
+		)
 	}
-	b.objects = append(b.objects, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "keys"}, Data: map[string][]byte{"k": []byte("planted-credential")}},
-		&cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "real"}, Spec: cloudv1.CloudProviderAccountSpec{AWSConfig: &cloudv1.CloudProviderAccountAWSConfig{
-			Region: []string{"eu-west-1"}, SecretRef: &cloudv1.SecretReference{Namespace: "cloud", Name: "keys", Key: "k"}}},
-			Status: cloudv1.CloudProviderAccountStatus{Conditions: []metav1.Condition{{Type: cloudv1.ConditionReady, Status: metav1.ConditionTrue, Message: "all regions are read"}}}})
+	b.objects = append(
+		b.objects,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "keys"}, Data: map[string][]byte{"k": []byte("planted-credential")}},
+		&cloudv1.CloudProviderAccount{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "real"},
+			Spec: cloudv1.CloudProviderAccountSpec{AWSConfig: &cloudv1.CloudProviderAccountAWSConfig{
+				Region: []string{"eu-west-1"}, SecretRef: &cloudv1.SecretReference{Namespace: "cloud", Name: "keys", Key: "k"}}},
+			Status: cloudv1.CloudProviderAccountStatus{
+				Conditions: []metav1.Condition{{Type: cloudv1.ConditionReady, Status: metav1.ConditionTrue, Message: "all regions are read"}},
+			},
+		},
+	)
 	return b
 }
 
@@ -148,7 +160,8 @@ func (b *bench) remove(name string) {
 	}
 }
 
-// TestFindings: each fault by itself is a line with the right verdict, and no other case has it. Credentials are never shown.
+// TestFindings: each fault by itself is a line with the right verdict, and no other case has it.
+// Credentials are never shown.
 func TestFindings(t *testing.T) {
 	missing := len(allDefinitions(t)) - len(definitions(t)) // the bench has only some
 	for name, x := range map[string]struct {

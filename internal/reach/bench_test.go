@@ -12,8 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
-// estate is n machines of 250 apps in 25 namespaces. Every app has a policy: two apps may reach it on one port each, an office on another, and it
-// may reach three others and the resolver.
+// estate is n machines of 250 apps in 25 namespaces. Every app has a policy: two apps may reach it
+// on one port each, an office on another, and it may reach three others and the resolver.
 func estate(n int) (*policy.Listing, []reach.Endpoint) {
 	const apps, perNamespace = 250, 10
 	e := policy.New(policy.Options{})

@@ -137,8 +137,9 @@ func (r *region) same(o *region) bool {
 	return r.inTiers == o.inTiers && r.passed == o.passed && r.possible == o.possible && slices.Equal(r.passes, o.passes)
 }
 
-// trace is told what becomes of rules. used: the rule decides something, passes it on, or may. lost: another rule has decided or
-// passed on what it matches; noRule stands for Kubernetes NetworkPolicies, which keep the baseline from being asked.
+// trace is told what becomes of rules. used: the rule decides something, passes it on, or may.
+// lost: another rule has decided or passed on what it matches; noRule stands for Kubernetes
+// NetworkPolicies, which keep the baseline from being asked.
 type trace struct {
 	used func(rule int)
 	lost func(rule, to int, peers addrset.Set)
@@ -154,7 +155,8 @@ type walk struct {
 	done         []part
 }
 
-// decide cuts the addresses of within into parts for a service, which lies in one piece of the partition. See rule.matches for blocksOnly.
+// decide cuts the addresses of within into parts for a service, which lies in one piece of the
+// partition. See rule.matches for blocksOnly.
 func (p *policies) decide(c *class, s flow.Service, within addrset.Set, blocksOnly bool, t *trace) []part {
 	within = within.Intersect(flow.Family(s.Protocol))
 	if within.Empty() {

@@ -11,12 +11,14 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// clouds are snapshots, indexed. Groups, lists and interfaces are found whatever account shows them.
+// clouds are snapshots, indexed. Groups, lists and interfaces are found whatever account shows
+// them.
 type clouds struct {
 	groups     map[string]*cloud.Group
 	lists      map[string]*cloud.PrefixList
 	interfaces map[string]*cloud.Interface
-	// neighbours are pairs of networks between which group references hold, peered those with any peering.
+	// neighbours are pairs of networks between which group references hold, peered those with any
+	// peering.
 	neighbours, peered map[[2]string]bool
 }
 
@@ -105,8 +107,9 @@ func (h *holding) services(d policy.Direction) []flow.Service {
 	return out
 }
 
-// allowed returns the addresses at the other end that the groups allow, and whether they may allow all others as well: groups of other
-// accounts and prefix lists whose members are not known. The other end is an interface, or nil. Groups are not known through the internet.
+// allowed returns the addresses at the other end that the groups allow, and whether they may allow
+// all others as well: groups of other accounts and prefix lists whose members are not known. The
+// other end is an interface, or nil. Groups are not known through the internet.
 func (h *holding) allowed(d policy.Direction, s flow.Service, other *holding, internet bool) (yes addrset.Set, maybe bool) {
 	h.rules(d, func(r *cloud.Rule) {
 		if !flow.ServiceOf(r.Match).Covers(s) {

@@ -30,8 +30,8 @@ type rule struct {
 	index   int
 	stage   stage
 	traffic traffic
-	// peers are the addresses of the other end that the rule matches, blocks those of them that it gives as blocks; byName tells that it
-	// matches domain names, too.
+	// peers are the addresses of the other end that the rule matches, blocks those of them that it
+	// gives as blocks; byName tells that it matches domain names, too.
 	peers, blocks addrset.Set
 	byName        bool
 	// ports are, in an egress rule with named ports, those of its peers.
@@ -46,9 +46,11 @@ type portHolders struct {
 
 // policies are computed policies, indexed.
 type policies struct {
-	// rules are in order of evaluation; the denials of Kubernetes NetworkPolicies, which only isolate, are among them.
+	// rules are in order of evaluation; the denials of Kubernetes NetworkPolicies, which only
+	// isolate, are among them.
 	rules []rule
-	// applied lists the rules of an applied-to group, groups the applied-to groups of an entity, hosts its enforcer.
+	// applied lists the rules of an applied-to group, groups the applied-to groups of an entity,
+	// hosts its enforcer.
 	applied map[string][]int
 	groups  map[policy.EntityRef][]string
 	hosts   map[policy.EntityRef]string
@@ -195,9 +197,9 @@ func (r *rule) services(local []policy.NamedPort) []flow.Service {
 	return out
 }
 
-// matches returns the addresses at the other end for which the rule matches a service, which lies in one piece of the partition,
-// and those for which it may: by a domain name, or by a type or group of IGMP. With blocksOnly, the other end is known by nothing but its
-// address.
+// matches returns the addresses at the other end for which the rule matches a service, which lies
+// in one piece of the partition, and those for which it may: by a domain name, or by a type or
+// group of IGMP. With blocksOnly, the other end is known by nothing but its address.
 func (r *rule) matches(s flow.Service, local []policy.NamedPort, blocksOnly bool) (yes, maybe addrset.Set) {
 	fits := r.traffic.all || covers(r.traffic.fixed, s)
 	if !fits && r.rule.Direction == policy.Ingress {

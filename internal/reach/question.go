@@ -17,7 +17,8 @@ import (
 type Party struct {
 	// Chosen reports whether an endpoint belongs to it; nil means none does.
 	Chosen func(*Endpoint) bool
-	// Addresses are those of the outside that belong to it. The addresses of endpoints do not count.
+	// Addresses are those of the outside that belong to it. The addresses of endpoints do not
+	// count.
 	Addresses addrset.Set
 }
 
@@ -35,17 +36,20 @@ type Question struct {
 	Refused bool
 }
 
-// Flows are all flows from each of From to each of To with any of the services: they have one outcome for one reason. Flows from an
-// endpoint to itself are not meant.
+// Flows are all flows from each of From to each of To with any of the services: they have one
+// outcome for one reason. Flows from an endpoint to itself are not meant.
 type Flows struct {
 	From, To Side
-	// Services are disjoint. The one of cloud.AnyProtocol stands for all protocols that Possible does not name.
+	// Services are disjoint. The one of cloud.AnyProtocol stands for all protocols that Possible
+	// does not name.
 	Services []flow.Service
-	// Possible are all services that the two ends tell apart, as far as they are asked about; only for the words.
+	// Possible are all services that the two ends tell apart, as far as they are asked about; only
+	// for the words.
 	Possible        []flow.Service
 	Outcome         Outcome
 	Egress, Ingress Decision
-	// Apart tells that the ends are in networks of the snapshots without a peering between them: there may be no way.
+	// Apart tells that the ends are in networks of the snapshots without a peering between them:
+	// there may be no way.
 	Apart bool
 }
 
@@ -60,7 +64,8 @@ type Decision struct {
 // Side is one end of Flows: endpoints, or addresses that no endpoint has.
 type Side struct {
 	Members []Member
-	// Addresses are ranges as rules have them. With Rest there are endpoints in them, who do not count.
+	// Addresses are ranges as rules have them. With Rest there are endpoints in them, who do not
+	// count.
 	Addresses []netip.Prefix
 	Rest      bool
 }
@@ -140,8 +145,8 @@ func (c crowd) of(members []*endpoint) crowd {
 	return crowd{kind: c.kind, members: members, addrs: addrset.Union(sets...)}
 }
 
-// split separates what a Node sends to its own Pods, about which the Pods' policies are not asked, from the rest. Nobody's flows to himself
-// are left in where that can be seen: crowds of one.
+// split separates what a Node sends to its own Pods, about which the Pods' policies are not asked,
+// from the rest. Nobody's flows to himself are left in where that can be seen: crowds of one.
 func split(f, t crowd) [][2]crowd {
 	if len(f.members) == 0 || len(t.members) == 0 {
 		return [][2]crowd{{f, t}}
@@ -226,7 +231,8 @@ func (w *World) between(c *collector, q *Question, f, t crowd) {
 	}
 }
 
-// end is one end of a box: who of a crowd has some of the addresses; for the outside the addresses themselves.
+// end is one end of a box: who of a crowd has some of the addresses; for the outside the addresses
+// themselves.
 type end struct {
 	who   []member
 	addrs addrset.Set
@@ -307,7 +313,8 @@ func (c *collector) add(b box, s flow.Service, f, t *crowd) {
 	c.boxes = append(c.boxes, &b)
 }
 
-// flows returns what was collected: first sources with equal services are put together, then destinations, then the two families.
+// flows returns what was collected: first sources with equal services are put together, then
+// destinations, then the two families.
 func (c *collector) flows(w *World) []Flows {
 	list := joined(c.boxes, func(b *box) (end, *end) { return b.to, &b.from })
 	list = joined(list, func(b *box) (end, *end) { return b.from, &b.to })
@@ -368,8 +375,8 @@ next:
 	return out
 }
 
-// families puts together what holds for IPv4 and for IPv6 between the same ends. No flow goes from one to the other, so nothing is said
-// that is not so.
+// families puts together what holds for IPv4 and for IPv6 between the same ends. No flow goes from
+// one to the other, so nothing is said that is not so.
 func families(list []*box) []*box {
 	var out []*box
 	at := map[string]*box{}
@@ -491,8 +498,8 @@ func Service(protocol, port int) flow.Service {
 	return flow.Service{Protocol: protocol, From: uint16(port), To: uint16(port)}
 }
 
-// Holds reports whether the flows hold that of one packet, of a service of one port or protocol. An end is an endpoint of the world with one
-// of its addresses, or nil with an address that none has.
+// Holds reports whether the flows hold that of one packet, of a service of one port or protocol. An
+// end is an endpoint of the world with one of its addresses, or nil with an address that none has.
 func (f *Flows) Holds(from, to *Endpoint, source, destination netip.Addr, s flow.Service) bool {
 	if !f.From.holds(from, source) || !f.To.holds(to, destination) {
 		return false

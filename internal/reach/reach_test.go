@@ -16,7 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
-// randomWorld draws objects and returns their listing and the entities that have addresses as endpoints.
+// randomWorld draws objects and returns their listing and the entities that have addresses as
+// endpoints.
 func randomWorld(seed uint64, objects int) (*policy.Listing, []reach.Endpoint) {
 	r := rand.New(rand.NewPCG(seed, 21))
 	draw := policytest.Draw(r.IntN)
@@ -93,8 +94,9 @@ func expected(v policy.Verdict, f policy.Flow) reach.Outcome {
 	return reach.Outcome(v.Together())
 }
 
-// TestAgainstEvaluator: on random worlds, every packet between two ends is in exactly one of the flows that are told, with the outcome that
-// the evaluator of single flows gives it and the rules that it names.
+// TestAgainstEvaluator: on random worlds, every packet between two ends is in exactly one of the
+// flows that are told, with the outcome that the evaluator of single flows gives it and the rules
+// that it names.
 func TestAgainstEvaluator(t *testing.T) {
 	seen := map[reach.Outcome]int{}
 	for seed := range uint64(150) {

@@ -32,23 +32,27 @@ const (
 	PeersNobody Use = "PeersNobody"
 	// Shadowed: rules before it decide all that it matches.
 	Shadowed Use = "Shadowed"
-	// Skipped: Pass rules before it take away all that it matches, alone or together with rules that decide; or it is of the baseline, and
-	// Kubernetes NetworkPolicies stand before it wherever it applies.
+	// Skipped: Pass rules before it take away all that it matches, alone or together with rules
+	// that decide; or it is of the baseline, and Kubernetes NetworkPolicies stand before it
+	// wherever it applies.
 	Skipped Use = "Skipped"
-	// Unjudged: it is about certain source ports or about Services, of which flows as they are told here know nothing.
+	// Unjudged: it is about certain source ports or about Services, of which flows as they are told
+	// here know nothing.
 	Unjudged Use = "Unjudged"
 )
 
-// Useless reports whether the rule decides about no flow. An Allow rule that applies to a VM isolates it all the same.
+// Useless reports whether the rule decides about no flow. An Allow rule that applies to a VM
+// isolates it all the same.
 func (u Use) Useless() bool {
 	return u == Shadowed || u == Skipped || u == PeersNobody || u == AppliesToNobody
 }
 
-// RuleUses says of every rule of the policies what it is good for, in the order of evaluation of ingress, then egress. The rules that nobody
-// wrote, by which Kubernetes NetworkPolicies isolate, are left out. Copies of one written rule, one per Namespace, count as one.
+// RuleUses says of every rule of the policies what it is good for, in the order of evaluation of
+// ingress, then egress. The rules that nobody wrote, by which Kubernetes NetworkPolicies isolate,
+// are left out. Copies of one written rule, one per Namespace, count as one.
 //
-// A rule that is Shadowed or Skipped is so for every endpoint it applies to now: with other endpoints or other members of groups it may
-// become useful.
+// A rule that is Shadowed or Skipped is so for every endpoint it applies to now: with other
+// endpoints or other members of groups it may become useful.
 func (w *World) RuleUses() []RuleUse {
 	found := make([]finding, len(w.policies.rules))
 	for half := range w.kinds {
@@ -65,8 +69,8 @@ type application struct {
 	endpoints []*Endpoint
 }
 
-// applications groups all endpoints by what applies to them in a direction, whether or not it is enforced there. Classes without rules are
-// left out.
+// applications groups all endpoints by what applies to them in a direction, whether or not it is
+// enforced there. Classes without rules are left out.
 func (w *World) applications(half int) []*application {
 	var out []*application
 	at := map[string]*application{}
@@ -99,7 +103,8 @@ func (e *Endpoint) enforced() *Endpoint {
 type finding struct {
 	applies int
 	used    bool
-	// lost are the rules that took what it matches; skipped tells that a Pass rule or Kubernetes NetworkPolicies did.
+	// lost are the rules that took what it matches; skipped tells that a Pass rule or Kubernetes
+	// NetworkPolicies did.
 	lost    map[int]bool
 	skipped bool
 }
@@ -168,7 +173,8 @@ func (w *World) uses(found []finding) []RuleUse {
 	return out
 }
 
-// With puts together what is said of one rule twice: in copies of it, or in other worlds. The one that is of more use counts.
+// With puts together what is said of one rule twice: in copies of it, or in other worlds. The one
+// that is of more use counts.
 func (a RuleUse) With(b RuleUse) RuleUse {
 	rank := []Use{AppliesToNobody, PeersNobody, Shadowed, Skipped, Unjudged, Used}
 	a.Applies += b.Applies
@@ -201,7 +207,8 @@ func compareRefs(a, b policy.RuleRef) int {
 	)
 }
 
-// Override is a rule that takes flows away from a rule of another policy that comes after it and would decide otherwise.
+// Override is a rule that takes flows away from a rule of another policy that comes after it and
+// would decide otherwise.
 type Override struct {
 	// Winner decides, or is a Pass rule after which the loser is not asked.
 	Winner policy.RuleRef
@@ -214,8 +221,9 @@ type Override struct {
 	Peers     addrset.Set
 }
 
-// Overrides returns what the rules of a policy take away from rules of other policies: where its Pass rules skip them, or its decisions
-// come before theirs and are others. of is the UID of the policy; empty means all policies. In order of the loser, then the winner.
+// Overrides returns what the rules of a policy take away from rules of other policies: where its
+// Pass rules skip them, or its decisions come before theirs and are others. of is the UID of the
+// policy; empty means all policies. In order of the loser, then the winner.
 func (w *World) Overrides(of string) []Override {
 	type pair struct{ winner, loser int }
 	found := map[pair]*Override{}
@@ -256,7 +264,8 @@ func (w *World) Overrides(of string) []Override {
 	return out
 }
 
-// overrides reports whether one rule's coming first makes a difference to another of another policy.
+// overrides reports whether one rule's coming first makes a difference to another of another
+// policy.
 func (w *World) overrides(winner, loser int) bool {
 	a, b := &w.policies.rules[winner], &w.policies.rules[loser]
 	return a.policy != b.policy && a.rule.Action != b.rule.Action
@@ -271,7 +280,8 @@ type Effective struct {
 type EffectiveDirection struct {
 	// Rules apply, in order of evaluation.
 	Rules []EffectiveRule
-	// Default is the outcome of what no rule decides, and IsolatedBy the policies that make it Drop.
+	// Default is the outcome of what no rule decides, and IsolatedBy the policies that make it
+	// Drop.
 	Default    Outcome
 	IsolatedBy []policy.PolicyRef
 	// Suspended says why none of the rules is enforced; empty if they are.
@@ -286,7 +296,8 @@ type EffectiveRule struct {
 	// Peers are the addresses at the other end now. Names are domain names besides.
 	Peers addrset.Set
 	Names []string
-	// Decides tells that the rule decides something at this endpoint, or passes it on; By are otherwise the rules that leave it nothing.
+	// Decides tells that the rule decides something at this endpoint, or passes it on; By are
+	// otherwise the rules that leave it nothing.
 	Decides bool
 	By      []policy.RuleRef
 }

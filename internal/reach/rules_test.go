@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
-// TestUselessRulesDecideNothing: on random worlds, no flow is decided, passed on or left open by a rule that is said to be useless, and the
-// rules that do any of that are said to be used.
+// TestUselessRulesDecideNothing: on random worlds, no flow is decided, passed on or left open by a
+// rule that is said to be useless, and the rules that do any of that are said to be used.
 func TestUselessRulesDecideNothing(t *testing.T) {
 	seen := map[reach.Use]int{}
 	for seed := range uint64(120) {
@@ -174,7 +174,8 @@ func TestUsesInOrder(t *testing.T) {
 	}
 }
 
-// TestEffectiveTellsTheOrigin: what applies to one endpoint, in order, what decides there, and why the rest is dropped.
+// TestEffectiveTellsTheOrigin: what applies to one endpoint, in order, what decides there, and why
+// the rest is dropped.
 func TestEffectiveTellsTheOrigin(t *testing.T) {
 	w, ends := lab(t,
 		onDB("b", "application", 5, policy.Rule{Name: "web", Action: policy.Allow, Peers: []policy.Peer{{ExternalEntitySelector: selects("web")}}, Ports: tcp(5432, 5432)}),
@@ -200,7 +201,8 @@ func TestEffectiveTellsTheOrigin(t *testing.T) {
 	}
 }
 
-// TestNobodyIsToldToReachHimself: where all that is left of a row is what somebody sends to himself, there is no row.
+// TestNobodyIsToldToReachHimself: where all that is left of a row is what somebody sends to
+// himself, there is no row.
 func TestNobodyIsToldToReachHimself(t *testing.T) {
 	w, ends := lab(t, onDB("p", "application", 5,
 		policy.Rule{Name: "web", Action: policy.Allow, Peers: []policy.Peer{{ExternalEntitySelector: selects("web")}}}))

@@ -64,7 +64,8 @@ type traffic struct {
 	igmp bool
 }
 
-// trafficOf reads the services of a rule. What is only for certain source ports matches no packet from another one.
+// trafficOf reads the services of a rule. What is only for certain source ports matches no packet
+// from another one.
 func trafficOf(services []policy.ServiceMatch) traffic {
 	out := traffic{all: len(services) == 0}
 	for i := range services {

@@ -10,25 +10,32 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Endpoint is somebody with addresses whose traffic is asked about: an entity, or an interface in a cloud that is none.
+// Endpoint is somebody with addresses whose traffic is asked about: an entity, or an interface in a
+// cloud that is none.
 type Endpoint struct {
-	// EntityRef is whom policies apply to; zero where none can. A Pod in the network of its Node is that Node.
+	// EntityRef is whom policies apply to; zero where none can. A Pod in the network of its Node is
+	// that Node.
 	policy.EntityRef
-	// Name is what people call it. Of several endpoints with equal names the interface is told, too.
+	// Name is what people call it. Of several endpoints with equal names the interface is told,
+	// too.
 	Name      string
 	Addresses []netip.Addr
 	Ports     []policy.NamedPort
 	Semantics policy.Semantics
 	// Host is the Node of a Pod.
 	Host string
-	// Interface is the id of the interface in the snapshots that the addresses belong to; empty if they are in none.
+	// Interface is the id of the interface in the snapshots that the addresses belong to; empty if
+	// they are in none.
 	Interface string
-	// Public tells that these are the public addresses of a machine in a cloud, which has others besides, as an Endpoint of its own. Packets
-	// between such addresses go through the internet, where nobody's groups are known.
+	// Public tells that these are the public addresses of a machine in a cloud, which has others
+	// besides, as an Endpoint of its own. Packets between such addresses go through the internet,
+	// where nobody's groups are known.
 	Public bool
-	// Suspended says why policies are not enforced on it, in the words of whoever asks; empty if they are.
+	// Suspended says why policies are not enforced on it, in the words of whoever asks; empty if
+	// they are.
 	Suspended string
-	// Openings are allowed before any rule where a policy applies: the failsafe flows of an account. Endpoints of one account share them.
+	// Openings are allowed before any rule where a policy applies: the failsafe flows of an
+	// account. Endpoints of one account share them.
 	Openings *Openings
 }
 
@@ -52,8 +59,8 @@ type Input struct {
 	// Listing is what the policies compute to.
 	Listing   *policy.Listing
 	Endpoints []Endpoint
-	// Snapshots are the clouds that endpoints with an Interface are in. Where they hold groups of ours (tagged as such), what the machine's
-	// own groups would decide is not known.
+	// Snapshots are the clouds that endpoints with an Interface are in. Where they hold groups of
+	// ours (tagged as such), what the machine's own groups would decide is not known.
 	Snapshots []*cloud.Snapshot
 }
 
@@ -173,8 +180,8 @@ const (
 // Passes reports whether the flow gets through for certain.
 func (o Outcome) Passes() bool { return o == Allow }
 
-// Cause is why one end decides as it does. At most one field is set; none is where nobody decides: an address that is nobody's, or a Pod or
-// Node that no policy isolates in the direction.
+// Cause is why one end decides as it does. At most one field is set; none is where nobody decides:
+// an address that is nobody's, or a Pod or Node that no policy isolates in the direction.
 type Cause struct {
 	// Rule is the deciding rule of a policy.
 	Rule *policy.RuleRef
@@ -182,7 +189,8 @@ type Cause struct {
 	Isolated bool
 	// Openings is the name of the Openings that allow it.
 	Openings string
-	// Groups tells that the machine's own security groups decide, and Unread that they are not known.
+	// Groups tells that the machine's own security groups decide, and Unread that they are not
+	// known.
 	Groups bool
 	Unread bool
 }
@@ -196,7 +204,8 @@ type half struct {
 	passed   []int
 }
 
-// decide cuts peers by what one end decides about them, for a service that lies in one piece of the kind's partition.
+// decide cuts peers by what one end decides about them, for a service that lies in one piece of the
+// kind's partition.
 func (w *World) decide(k *kind, direction policy.Direction, s flow.Service, peers addrset.Set, other *kind) []half {
 	peers = peers.Intersect(flow.Family(s.Protocol))
 	var halves []half
@@ -209,7 +218,8 @@ func (w *World) decide(k *kind, direction policy.Direction, s flow.Service, peer
 			peers = peers.Minus(open)
 		}
 	}
-	// Machines in sight are named by reference to a group, which means their private addresses only.
+	// Machines in sight are named by reference to a group, which means their private addresses
+	// only.
 	blocksOnly := other.public && k.groups != nil && k.groups.near(other.groups)
 	for _, p := range w.policies.decide(&k.class, s, peers, blocksOnly, nil) {
 		h := half{peers: p.peers, possible: p.possible, by: p.by, passed: p.passed, cause: Cause{Isolated: p.by == noRule && p.possible == drop}}
@@ -255,7 +265,8 @@ func (w *World) natively(k *kind, direction policy.Direction, s flow.Service, h 
 	return halves
 }
 
-// together is what the sender sees: see policy.Verdict.Together. Here a Native that a Pod lets through is Allow already.
+// together is what the sender sees: see policy.Verdict.Together. Here a Native that a Pod lets
+// through is Allow already.
 func together(egress, ingress outcomes) Outcome {
 	var ends outcomes
 	passing := egress & (allow | native)

@@ -18,8 +18,8 @@ type badRequest struct{ error }
 
 func badf(format string, args ...any) error { return badRequest{fmt.Errorf(format, args...)} }
 
-// admin serves the endpoints below /_sim/. They carry no authentication and are therefore answered only to callers
-// on this machine, whatever address the simulator listens on.
+// admin serves the endpoints below /_sim/. They carry no authentication and are therefore answered
+// only to callers on this machine, whatever address the simulator listens on.
 func (s *Server) admin() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, f func(*http.Request) (any, error)) {

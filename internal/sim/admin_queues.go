@@ -29,7 +29,8 @@ func (s *Server) queueList() (any, error) {
 	return out, nil
 }
 
-// queueRef: account, region and name default to the first account, its first region and the queue for events.
+// queueRef: account, region and name default to the first account, its first region and the queue
+// for events.
 func (s *Server) queueRef(r *http.Request) (sqs.Ref, error) {
 	region, err := s.region(r.FormValue("account"), r.FormValue("region"))
 	if err != nil {

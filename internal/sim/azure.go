@@ -44,7 +44,8 @@ type azureSide struct {
 	serveErr    error // written before served is closed
 }
 
-// certificateLife is how long the certificate of the Azure side is good. It is made anew with every start.
+// certificateLife is how long the certificate of the Azure side is good. It is made anew with every
+// start.
 const certificateLife = 10 * 365 * 24 * time.Hour
 
 // openAzure opens the listener if the world has an Azure side; else it returns nil.
@@ -191,7 +192,8 @@ func (s *Server) changeAzure(action string, f func(*azure.Cloud) error) error {
 	return s.world.ChangeAzure("", "", action, func(c *azure.Cloud, _ time.Time) ([]string, error) { return nil, f(c) })
 }
 
-// postAzureSettings: delay= is how long operations take, lag= how far Resource Graph is behind; what is not given stays.
+// postAzureSettings: delay= is how long operations take, lag= how far Resource Graph is behind;
+// what is not given stays.
 func (s *Server) postAzureSettings(r *http.Request) (any, error) {
 	var out azure.Settings
 	s.world.ReadAzure(func(c *azure.Cloud, _ time.Time) { out = c.Settings() })
@@ -209,7 +211,8 @@ func (s *Server) postAzureSettings(r *http.Request) (any, error) {
 	return map[string]string{"delay": out.Delay.String(), "lag": out.Lag.String()}, s.changeAzure("Set", func(c *azure.Cloud) error { c.Set(out); return nil })
 }
 
-// getAzureAllowed: src and dst are an address, the id of an interface, or the name of an interface or of a virtual machine that is the only one of that name.
+// getAzureAllowed: src and dst are an address, the id of an interface, or the name of an interface
+// or of a virtual machine that is the only one of that name.
 func (s *Server) getAzureAllowed(r *http.Request) (any, error) {
 	var v azure.Verdict
 	var err error

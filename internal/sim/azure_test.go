@@ -16,7 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestAzureSide starts a server with an Azure side, talks to it by the certificate that it tells, and finds everything again after a restart.
+// TestAzureSide starts a server with an Azure side, talks to it by the certificate that it tells,
+// and finds everything again after a restart.
 func TestAzureSide(t *testing.T) {
 	const tenant, subscription = "11111111-2222-4333-8444-555555555555", "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
 	b := azure.NewBuilder(tenant, subscription, "westeurope")

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// clock is the simulated time: a base clock that can be moved forward. It is safe for concurrent use.
+// clock is the simulated time: a base clock that can be moved forward. It is safe for concurrent
+// use.
 type clock struct {
 	base func() time.Time
 

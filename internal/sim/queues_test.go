@@ -245,7 +245,8 @@ func TestEvents(t *testing.T) {
 		}
 	}
 	collect()
-	// The start of the instance ends by itself; its notification comes after the delay from then on.
+	// The start of the instance ends by itself; its notification comes after the delay from then
+	// on.
 	s.Advance(50 * time.Second)
 	s.World().Settle()
 	s.Advance(10 * time.Second)
@@ -262,7 +263,8 @@ func TestEvents(t *testing.T) {
 	if code := admin(t, s, "DELETE /_sim/queues?name=events", "", nil); code != http.StatusOK || len(s.Queues().Refs()) != 0 {
 		t.Errorf("delete: %d, %v", code, s.Queues().Refs())
 	}
-	// Behind the scenes nobody is named, and a queue of the usual name takes events without being asked for.
+	// Behind the scenes nobody is named, and a queue of the usual name takes events without being
+	// asked for.
 	if code := admin(t, s, "POST /_sim/queues?name=events", "", nil); code != http.StatusOK {
 		t.Errorf("create: %d", code)
 	}

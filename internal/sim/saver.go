@@ -8,8 +8,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// saver keeps a file equal to the world: every mutation is in the file before its call is answered, as a real
-// cloud forgets nothing that it has confirmed. Calls that end while a write is under way share the next one.
+// saver keeps a file equal to the world: every mutation is in the file before its call is answered,
+// as a real cloud forgets nothing that it has confirmed. Calls that end while a write is under way
+// share the next one.
 type saver struct {
 	world *world.World
 	path  string
@@ -21,7 +22,8 @@ type saver struct {
 	saved   uint64 // latest mutation that is in the file; guarded by writing
 }
 
-// newSaver writes the file for the first time, so that a path that cannot be written is known at once.
+// newSaver writes the file for the first time, so that a path that cannot be written is known at
+// once.
 func newSaver(w *world.World, path string) (*saver, error) {
 	s := &saver{world: w, path: path}
 	if err := w.Save(path); err != nil {
@@ -31,8 +33,8 @@ func newSaver(w *world.World, path string) (*saver, error) {
 	return s, nil
 }
 
-// flush returns when every mutation that was made before the call is in the file. Whoever comes first writes for
-// all that wait behind it.
+// flush returns when every mutation that was made before the call is in the file. Whoever comes
+// first writes for all that wait behind it.
 func (s *saver) flush() error {
 	wanted := s.latest.Load()
 	s.writing.Lock()
@@ -48,7 +50,8 @@ func (s *saver) flush() error {
 	return nil
 }
 
-// close stops watching the world and writes the file once more: with what the admin endpoints changed, too.
+// close stops watching the world and writes the file once more: with what the admin endpoints
+// changed, too.
 func (s *saver) close() error {
 	s.stop()
 	if err := s.world.Save(s.path); err != nil {

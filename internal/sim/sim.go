@@ -1,10 +1,11 @@
-// Package sim runs the cloud simulator as a server: one HTTP listener with the EC2, STS and SQS endpoints of all
-// accounts and regions (package ec2) over one World (package world), and beside them admin endpoints below /_sim/. If the
-// World has an Azure side, a second listener, with TLS, has Azure's login and Resource Manager (package arm).
+// Package sim runs the cloud simulator as a server: one HTTP listener with the EC2, STS and SQS
+// endpoints of all accounts and regions (package ec2) over one World (package world), and beside
+// them admin endpoints below /_sim/. If the World has an Azure side, a second listener, with TLS,
+// has Azure's login and Resource Manager (package arm).
 //
-// A Server owns its listener, its goroutines and, if it has one, its state file; Close ends all of them and waits.
-// All methods may be called concurrently. The simulator knows nothing of the rest of the repository: it is the
-// second opinion on what security groups do.
+// A Server owns its listener, its goroutines and, if it has one, its state file; Close ends all of
+// them and waits. All methods may be called concurrently. The simulator knows nothing of the rest
+// of the repository: it is the second opinion on what security groups do.
 package sim
 
 import (
@@ -26,15 +27,17 @@ import (
 
 // Options say what to simulate. The zero value of each field is a sensible default.
 type Options struct {
-	// State is the cloud to begin with (package estate loads one). It is ignored when StateFile exists.
+	// State is the cloud to begin with (package estate loads one). It is ignored when StateFile
+	// exists.
 	State world.State
-	// StateFile, if set, keeps the state: it is read when it exists, and holds every change before the call that
-	// made it is answered.
+	// StateFile, if set, keeps the state: it is read when it exists, and holds every change before
+	// the call that made it is answered.
 	StateFile string
 	// Listen is the TCP address to serve on; "" means a free port of 127.0.0.1.
 	Listen string
 
-	// Clock is the base of the simulated time; nil means time.Now. Advance moves the simulated time ahead of it.
+	// Clock is the base of the simulated time; nil means time.Now. Advance moves the simulated time
+	// ahead of it.
 	Clock func() time.Time
 	// Seed drives the ids that the simulator makes up.
 	Seed uint64
@@ -46,7 +49,8 @@ type Options struct {
 	NoAuth bool
 	// Latency is waited before each call is executed.
 	Latency time.Duration
-	// Throttle turns on the token buckets of EC2, refilled ThrottleSpeed times as fast as the real ones (0 = 1).
+	// Throttle turns on the token buckets of EC2, refilled ThrottleSpeed times as fast as the real
+	// ones (0 = 1).
 	Throttle      bool
 	ThrottleSpeed float64
 	// Events say which queues get events, and how.
@@ -61,8 +65,9 @@ type Options struct {
 
 // EventOptions say how events about a region reach its queue.
 type EventOptions struct {
-	// Queue is the name of the queue that each region of each account has from the start and that its events are put into. If it is
-	// empty, no queue is made, and events go into a queue named DefaultEventQueue if a client creates one.
+	// Queue is the name of the queue that each region of each account has from the start and that
+	// its events are put into. If it is empty, no queue is made, and events go into a queue named
+	// DefaultEventQueue if a client creates one.
 	Queue string
 	// Delay is how long an event takes.
 	Delay time.Duration
@@ -104,8 +109,9 @@ type Server struct {
 	closeErr error
 }
 
-// Start loads the world, opens the listener and serves until Close. ctx bounds the calls: when it is cancelled,
-// calls that wait (latency, faults) are cut off; the server itself goes on until Close.
+// Start loads the world, opens the listener and serves until Close. ctx bounds the calls: when it
+// is cancelled, calls that wait (latency, faults) are cut off; the server itself goes on until
+// Close.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{clock: &clock{base: o.Clock}, faults: &ec2.Faults{}, served: make(chan struct{})}
 	if o.Clock == nil {
@@ -216,7 +222,8 @@ func (s *Server) emit(o Options) error {
 			return s.queues.Exists(sqs.Ref{Account: account, Region: region, Name: name})
 		},
 		Send: func(account, region, body string, delay time.Duration) {
-			// If the queue has gone just now the event is lost, as with a rule whose target is gone.
+			// If the queue has gone just now the event is lost, as with a rule whose target is
+			// gone.
 			_, _ = s.queues.Send(sqs.Ref{Account: account, Region: region, Name: name}, body, delay)
 		},
 	})
@@ -238,7 +245,8 @@ func (s *Server) onCall(hook func(context.Context, ec2.Call) error) func(context
 	}
 }
 
-// counted lets Close wait for calls that http.Server gives up waiting for: it cuts their connection, but they run on.
+// counted lets Close wait for calls that http.Server gives up waiting for: it cuts their
+// connection, but they run on.
 func (s *Server) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.calls.RLock()
@@ -250,7 +258,8 @@ func (s *Server) counted(next http.Handler) http.Handler {
 	})
 }
 
-// URL is the endpoint of EC2, STS and SQS in every region. A server that listens on all addresses is named by a local one.
+// URL is the endpoint of EC2, STS and SQS in every region. A server that listens on all addresses
+// is named by a local one.
 func (s *Server) URL() string {
 	addr, ok := s.listener.Addr().(*net.TCPAddr)
 	if ok && addr.IP.IsUnspecified() {
@@ -286,8 +295,9 @@ func (s *Server) Advance(d time.Duration) { s.clock.advance(d) }
 // Done is closed when the server has stopped serving, by Close or because the listener failed.
 func (s *Server) Done() <-chan struct{} { return s.served }
 
-// Close cuts waiting calls off, lets the others finish for a moment, stops serving and writes the state file. It
-// returns when everything has ended, with what went wrong at any time; further calls return the same.
+// Close cuts waiting calls off, lets the others finish for a moment, stops serving and writes the
+// state file. It returns when everything has ended, with what went wrong at any time; further calls
+// return the same.
 func (s *Server) Close() error {
 	s.closing.Do(func() {
 		s.cancel()

@@ -87,7 +87,8 @@ func admin(t *testing.T, s *sim.Server, call, body string, into any) int {
 	return answer.StatusCode
 }
 
-// build makes a VPC with two subnets' worth of hosts by way of the admin endpoints and returns its ids.
+// build makes a VPC with two subnets' worth of hosts by way of the admin endpoints and returns its
+// ids.
 func build(t *testing.T, s *sim.Server) (subnet, group string) {
 	t.Helper()
 	c := client(s)
@@ -364,7 +365,8 @@ func TestEmbeddedAccount(t *testing.T) {
 	}
 }
 
-// TestTransport reads a long answer often: the SDK's own handling of bodies would lose some of them (see Transport).
+// TestTransport reads a long answer often: the SDK's own handling of bodies would lose some of them
+// (see Transport).
 func TestTransport(t *testing.T) {
 	state, _, err := estate.HybridCloud()
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 )
 
-// TestStateFile: what a client was told is in the file at that moment, even with many clients at once.
+// TestStateFile: what a client was told is in the file at that moment, even with many clients at
+// once.
 func TestStateFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state.json")
 	s := start(t, sim.Options{StateFile: file})

@@ -9,7 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// This file holds the admin endpoints that tell stories: ask who reaches whom, start, stop and tag machines.
+// This file holds the admin endpoints that tell stories: ask who reaches whom, start, stop and tag
+// machines.
 
 // runBody starts one instance. Groups are ids; Name and Tags go onto the instance.
 type runBody struct {
@@ -101,8 +102,8 @@ func (s *Server) postTags(r *http.Request) (any, error) {
 	return nil, region.DeleteTags(body.Resources, keys)
 }
 
-// getAllowed: src and dst are an address, an interface id, an instance id or the Name tag of an instance; proto is
-// tcp, udp, icmp, icmpv6 or a number; port, type and code belong to it.
+// getAllowed: src and dst are an address, an interface id, an instance id or the Name tag of an
+// instance; proto is tcp, udp, icmp, icmpv6 or a number; port, type and code belong to it.
 func (s *Server) getAllowed(r *http.Request) (any, error) {
 	var flow world.Flow
 	var err error

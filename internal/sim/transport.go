@@ -7,12 +7,14 @@ import (
 	"net/http"
 )
 
-// Transport returns a transport for clients of the AWS SDK for Go v2 that talk to a simulator on the same machine.
+// Transport returns a transport for clients of the AWS SDK for Go v2 that talk to a simulator on
+// the same machine.
 //
-// The SDK (smithy-go 1.28) closes the body of a request as soon as the head of the answer is there. net/http may at
-// that moment still be looking for the end of that body, gets an error from the closed one and cuts the connection: the
-// rest of an answer of more than a few kilobytes is lost. Only a server that answers within microseconds meets this.
-// The transport reads the body first and sends it in one piece, after which net/http does not touch it again.
+// The SDK (smithy-go 1.28) closes the body of a request as soon as the head of the answer is there.
+// net/http may at that moment still be looking for the end of that body, gets an error from the
+// closed one and cuts the connection: the rest of an answer of more than a few kilobytes is lost.
+// Only a server that answers within microseconds meets this. The transport reads the body first and
+// sends it in one piece, after which net/http does not touch it again.
 func Transport(base http.RoundTripper) http.RoundTripper {
 	return wholeBody{base}
 }

@@ -42,8 +42,9 @@ const (
 	defaultGroupsPerRegion    = 2500
 )
 
-// Collect reads a cluster and sums it up. Of the policies asked for, NAMESPACE/NAME or NAME, it says each one's phase. It fails if accounts, VMs or
-// Antrea policies cannot be read; what else it may not read stands in NotRead.
+// Collect reads a cluster and sums it up. Of the policies asked for, NAMESPACE/NAME or NAME, it
+// says each one's phase. It fails if accounts, VMs or Antrea policies cannot be read; what else it
+// may not read stands in NotRead.
 func Collect(ctx context.Context, c client.Reader, now func() time.Time, asked ...string) (*Report, error) {
 	report := &Report{At: metav1.NewTime(now()), VMs: VMs{ByMode: map[string]int{}}, Policies: Policies{ByPhase: map[Phase]int{}}, Asked: map[string]Phase{}}
 	for _, name := range asked {
@@ -365,7 +366,8 @@ func (g *gathering) policy(name string, p Phase) {
 	}
 }
 
-// upstream counts a policy of the upstream kinds, whose condition Realized has the phase as its reason.
+// upstream counts a policy of the upstream kinds, whose condition Realized has the phase as its
+// reason.
 func (g *gathering) upstream(kind string, o client.Object, conditions []metav1.Condition) {
 	c := meta.FindStatusCondition(conditions, "Realized")
 	if c == nil {

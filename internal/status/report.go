@@ -39,7 +39,8 @@ type Report struct {
 	// Attention is what needs a person, the worst first, and Notes what one should know.
 	Attention []Finding `json:"attention"`
 	Notes     []Finding `json:"notes"`
-	// NotRead are the kinds that could not be read, with the reason; what they would tell is missing.
+	// NotRead are the kinds that could not be read, with the reason; what they would tell is
+	// missing.
 	NotRead []string `json:"notRead"`
 }
 
@@ -80,8 +81,8 @@ type Account struct {
 	GuardedVMs     int32                  `json:"guardedVMs"`
 	Regions        []Region               `json:"regions"`
 	Quotas         Quotas                 `json:"quotas"`
-	// Waiting is true if a change waits for a confirmation, Drift if somebody else changes what is held, BreakGlass if VMs are released by it,
-	// Deleting if the account is being given back.
+	// Waiting is true if a change waits for a confirmation, Drift if somebody else changes what is
+	// held, BreakGlass if VMs are released by it, Deleting if the account is being given back.
 	Waiting    bool `json:"waiting"`
 	Drift      bool `json:"drift"`
 	BreakGlass bool `json:"breakGlass"`
@@ -115,7 +116,8 @@ type Selectors struct {
 	Ready int `json:"ready"`
 }
 
-// VMs counts the imported virtual machines. Several selectors may import one into several namespaces; each counts.
+// VMs counts the imported virtual machines. Several selectors may import one into several
+// namespaces; each counts.
 type VMs struct {
 	Total  int            `json:"total"`
 	ByMode map[string]int `json:"byMode"`
@@ -130,7 +132,8 @@ type VMs struct {
 // Phase says how far a policy is enforced.
 type Phase string
 
-// The phases. Those of Antrea policies are in their status; Suspended is a policy that a mode keeps from being enforced on all VMs that are concerned.
+// The phases. Those of Antrea policies are in their status; Suspended is a policy that a mode keeps
+// from being enforced on all VMs that are concerned.
 const (
 	Pending     Phase = "Pending"
 	Realizing   Phase = "Realizing"
@@ -140,7 +143,8 @@ const (
 	NotEnforced Phase = "NotEnforced"
 	// Staged is a policy that its author does not want enforced yet. Nobody waits for it.
 	Staged Phase = "Staged"
-	// NotReported is a policy without a status, such as a Kubernetes NetworkPolicy, that applies to no VM: who enforces it does not tell us.
+	// NotReported is a policy without a status, such as a Kubernetes NetworkPolicy, that applies to
+	// no VM: who enforces it does not tell us.
 	NotReported Phase = "NotReported"
 	// Missing is a policy that was asked for and is not there.
 	Missing Phase = "Missing"
@@ -150,7 +154,8 @@ const (
 type Policies struct {
 	Total   int           `json:"total"`
 	ByPhase map[Phase]int `json:"byPhase"`
-	// Refused are the policies that are refused on some VM, the most VMs first, up to a bound; RefusedTotal is their number.
+	// Refused are the policies that are refused on some VM, the most VMs first, up to a bound;
+	// RefusedTotal is their number.
 	Refused      []Refusal `json:"refused"`
 	RefusedTotal int       `json:"refusedTotal"`
 }
@@ -164,11 +169,12 @@ type Refusal struct {
 	Message string `json:"message"`
 }
 
-// age is how long ago something was, in whole seconds, and never negative: clocks of two machines differ.
+// age is how long ago something was, in whole seconds, and never negative: clocks of two machines
+// differ.
 func age(now, then time.Time) int64 { return max(0, int64(now.Sub(then)/time.Second)) }
 
-// Settled reports whether there is nothing left to wait for: the policies that were asked for are realized, or, if none was, everything is well.
-// If not, it says what is missing.
+// Settled reports whether there is nothing left to wait for: the policies that were asked for are
+// realized, or, if none was, everything is well. If not, it says what is missing.
 func (r *Report) Settled() (done bool, missing string) {
 	if len(r.Asked) == 0 {
 		switch {

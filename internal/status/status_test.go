@@ -218,7 +218,10 @@ func (p *pages) List(ctx context.Context, l client.ObjectList, opts ...client.Li
 	for ; len(list.Items) < int(o.Limit) && at < p.vms; at++ {
 		m := vm(fmt.Sprintf("vm-%d", at), "", cloudv1.PolicyPhaseRealized)
 		for n := range 10 {
-			m.Status.Policies = append(m.Status.Policies, cloudv1.VirtualMachinePolicyStatus{Name: fmt.Sprint("p", n), UID: types.UID(fmt.Sprint("p", n, "-", at%100)), Phase: cloudv1.PolicyPhaseRealized})
+			m.Status.Policies = append(
+				m.Status.Policies,
+				cloudv1.VirtualMachinePolicyStatus{Name: fmt.Sprint("p", n), UID: types.UID(fmt.Sprint("p", n, "-", at%100)), Phase: cloudv1.PolicyPhaseRealized},
+			)
 		}
 		list.Items = append(list.Items, *m)
 	}
@@ -259,7 +262,8 @@ func BenchmarkStatus10000VMs(b *testing.B) {
 	}
 }
 
-// TestStagedIsNotWaitedFor: a policy that is not to be enforced yet is counted by itself, and does not keep anybody waiting.
+// TestStagedIsNotWaitedFor: a policy that is not to be enforced yet is counted by itself, and does
+// not keep anybody waiting.
 func TestStagedIsNotWaitedFor(t *testing.T) {
 	staged := policy("later", v1beta1.NetworkPolicyPending, "not enforced: the annotation nephele.io/stage: plan stages it")
 	staged.Status.Conditions[0].Reason = "Staged"

@@ -8,7 +8,8 @@ import (
 // removed stands where a secret may have been.
 const removed = "[removed]"
 
-// patterns find secrets by their form: keys of AWS, tokens, keys in PEM, passwords in URLs and in assignments.
+// patterns find secrets by their form: keys of AWS, tokens, keys in PEM, passwords in URLs and in
+// assignments.
 var patterns = []*regexp.Regexp{
 	regexp.MustCompile(`-----BEGIN [A-Z ]*(?:PRIVATE KEY|CERTIFICATE REQUEST)-----[\s\S]*?(?:-----END [A-Z ]*-----|$)`),
 	regexp.MustCompile(`\b(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{12,}\b`),
@@ -20,7 +21,8 @@ var patterns = []*regexp.Regexp{
 var (
 	// userinfo is a name and password in a URL.
 	userinfo = regexp.MustCompile(`(://)[^/\s"@]+@`)
-	// assigned is a value that is said to be secret: name=value, name: value, "name":"value", and the same quoted once more.
+	// assigned is a value that is said to be secret: name=value, name: value, "name":"value", and
+	// the same quoted once more.
 	assigned = regexp.MustCompile(`(?i)(\\*"?[a-z0-9_.-]*(?:` + secretWords + `)[a-z0-9_.-]*\\*"?\s*[:=]\s*)(\\*"[^"]*"|[^\s,;}"]+)`)
 	// secretName is a key whose value is secret.
 	secretName = regexp.MustCompile(`(?i)(?:` + secretWords + `)`)
@@ -34,7 +36,8 @@ type scrubber struct {
 	known *strings.Replacer
 }
 
-// newScrubber knows these values, and those that stand in them. Short ones would tear other words apart, so they are left to the patterns.
+// newScrubber knows these values, and those that stand in them. Short ones would tear other words
+// apart, so they are left to the patterns.
 func newScrubber(values []string) *scrubber {
 	const shortest = 8
 	var pairs []string
@@ -56,10 +59,12 @@ func (s *scrubber) text(t string) string {
 	return assigned.ReplaceAllString(t, "${1}"+removed)
 }
 
-// keptAnnotations is how the names of annotations begin that are kept. Others may hold anything, such as whole objects.
+// keptAnnotations is how the names of annotations begin that are kept. Others may hold anything,
+// such as whole objects.
 var keptAnnotations = []string{"nephele.io/", "deployment.kubernetes.io/"}
 
-// value removes secrets from a value of JSON, which it may change. Of objects of Kubernetes it leaves out what nobody needs.
+// value removes secrets from a value of JSON, which it may change. Of objects of Kubernetes it
+// leaves out what nobody needs.
 func (s *scrubber) value(v any) any {
 	switch v := v.(type) {
 	case string:

@@ -1,8 +1,11 @@
-// Package support makes the bundle that somebody who helps needs to see: objects, statuses, events, logs, metrics and a plan, without secrets.
+// Package support makes the bundle that somebody who helps needs to see: objects, statuses, events,
+// logs, metrics and a plan, without secrets.
 //
-// It owns what goes into a bundle and what is taken out. It promises that no Secret goes into it; that the values of the Secrets that accounts name,
-// where the caller may read them, and what looks like a key, token or password, is removed wherever it stands; that annotations which are not ours are
-// left out; and that a bundle, unpacked, stays below its bound. What is left out is told in it. Names and addresses of VMs stay: look before you send.
+// It owns what goes into a bundle and what is taken out. It promises that no Secret goes into it;
+// that the values of the Secrets that accounts name, where the caller may read them, and what looks
+// like a key, token or password, is removed wherever it stands; that annotations which are not ours
+// are left out; and that a bundle, unpacked, stays below its bound. What is left out is told in it.
+// Names and addresses of VMs stay: look before you send.
 //
 // Concurrency: Write reads one thing after the other; several may run beside one another.
 package support
@@ -128,7 +131,8 @@ type bundle struct {
 	out   *Contents
 }
 
-// secrets are the values of the Secrets that accounts name, as far as the caller may read them, and the strings within those that are JSON.
+// secrets are the values of the Secrets that accounts name, as far as the caller may read them, and
+// the strings within those that are JSON.
 func (b *bundle) secrets(ctx context.Context) []string {
 	var accounts cloudv1.CloudProviderAccountList
 	if err := b.Client.List(ctx, &accounts); err != nil {

@@ -24,7 +24,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// planted are the secrets that the test hides. None has a form that another one's pattern would find.
+// planted are the secrets that the test hides. None has a form that another one's pattern would
+// find.
 var planted = map[string]string{
 	"key":      "AKIAPLANTEDPLANTED01",
 	"secret":   "pL4nt3d/secret+of+the+account",
@@ -49,7 +50,14 @@ func hiding() []client.Object {
 	return []client.Object{
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "keys"}, Data: map[string][]byte{"credentials": credentials}},
 		&cloudv1.CloudProviderAccount{ObjectMeta: meta("real"), Spec: cloudv1.CloudProviderAccountSpec{AWSConfig: &cloudv1.CloudProviderAccountAWSConfig{
-			SecretRef: &cloudv1.SecretReference{Namespace: "cloud", Name: "keys", Key: "credentials"}, Region: []string{"eu-west-1"}, Endpoint: "https://me:" + planted["inURL"] + "@ec2.example.com"}},
+			SecretRef: &cloudv1.SecretReference{
+				Namespace: "cloud",
+				Name:      "keys",
+				Key:       "credentials",
+			},
+			Region:   []string{"eu-west-1"},
+			Endpoint: "https://me:" + planted["inURL"] + "@ec2.example.com",
+		}},
 			Status: cloudv1.CloudProviderAccountStatus{Error: "AuthFailure: " + planted["key"] + " at https://x/?X-Amz-Signature=" + planted["signed"] + "&a=b"}},
 		&cloudv1.VirtualMachine{ObjectMeta: meta("vm-visible"), Spec: cloudv1.VirtualMachineSpec{Tags: map[string]string{"db-password": planted["tag"], "role": "visible-role"}},
 			Status: cloudv1.VirtualMachineStatus{UnimportedTags: []cloudv1.UnimportedTag{{Key: "api_key", Value: planted["tag"]}},
@@ -68,7 +76,11 @@ func bundleOf(t *testing.T, limit int64, sources ...Source) (*Contents, string, 
 		}
 	}
 	var packed bytes.Buffer
-	contents, err := Write(t.Context(), &packed, Options{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(hiding()...).Build(), Sources: sources, MaxBytes: limit, Now: time.Now})
+	contents, err := Write(
+		t.Context(),
+		&packed,
+		Options{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(hiding()...).Build(), Sources: sources, MaxBytes: limit, Now: time.Now},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,14 +111,18 @@ func text(name, content string) Source {
 	return Source{Name: name, Read: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(content)), nil }}
 }
 
-// TestNoSecretInTheBundle: what is planted in objects, events, logs, metrics and the plan is not found in the bundle, and what is no secret is.
+// TestNoSecretInTheBundle: what is planted in objects, events, logs, metrics and the plan is not
+// found in the bundle, and what is no secret is.
 func TestNoSecretInTheBundle(t *testing.T) {
 	logs, err := Logs(fstest.MapFS{"controller.log": {Data: []byte("visible line\nsession_token=" + planted["session"] + " {\"password\":\"" + planted["password"] + "\"}\n" +
 		"-----BEGIN RSA PRIVATE KEY-----\n" + planted["pem"] + "\n-----END RSA PRIVATE KEY-----\nlast line\n")}, "kubeconfig": {Data: []byte("not a log")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	contents, all, _ := bundleOf(t, 10<<20, append(logs, text("metrics.txt", `calls{token="`+planted["jwt"]+`"} 1`), text("plan.json", `{"clientSecret": "`+planted["password"]+`", "shown": "visible-plan"}`))...)
+	contents, all, _ := bundleOf(
+		t,
+		10<<20,
+		append(logs, text("metrics.txt", `calls{token="`+planted["jwt"]+`"} 1`), text("plan.json", `{"clientSecret": "`+planted["password"]+`", "shown": "visible-plan"}`))...)
 	for name, secret := range planted {
 		if at := strings.Index(all, secret); at >= 0 {
 			t.Errorf("the %s is in it: ...%s...", name, all[max(0, at-80):at+len(secret)])

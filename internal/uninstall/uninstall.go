@@ -1,9 +1,12 @@
-// Package uninstall takes Nephele out of a cluster and its cloud accounts, in the order in which nothing is left behind.
+// Package uninstall takes Nephele out of a cluster and its cloud accounts, in the order in which
+// nothing is left behind.
 //
-// It owns that order: every account gives back what it holds, and only when the controller says that nothing is left it goes on; then the controller
-// has to end, then what makes the API server ask it goes, then the admission policies, then the definitions with their objects, then what remains. It
-// promises that it goes on where it was interrupted, that it deletes nothing that does not carry our labels or one of our names, and that it stops
-// before it leaves security groups behind that nobody would remove.
+// It owns that order: every account gives back what it holds, and only when the controller says
+// that nothing is left it goes on; then the controller has to end, then what makes the API server
+// ask it goes, then the admission policies, then the definitions with their objects, then what
+// remains. It promises that it goes on where it was interrupted, that it deletes nothing that does
+// not carry our labels or one of our names, and that it stops before it leaves security groups
+// behind that nobody would remove.
 //
 // Concurrency: Run is called once at a time per cluster; it starts no goroutines.
 package uninstall
@@ -44,7 +47,8 @@ const (
 // The names by which what is ours is known.
 const (
 	nameLabel, managedLabel, ours = "app.kubernetes.io/name", "app.kubernetes.io/managed-by", "nephele"
-	// cloudGroup and historyGroup have the definitions that are ours alone, policyGroup those that an Antrea installation shares.
+	// cloudGroup and historyGroup have the definitions that are ours alone, policyGroup those that
+	// an Antrea installation shares.
 	cloudGroup, historyGroup, policyGroup = "crd.cloud.antrea.io", "nephele.io", "crd.antrea.io"
 )
 
@@ -54,8 +58,8 @@ type Options struct {
 	Clock  clock.Clock
 	// DryRun only tells.
 	DryRun bool
-	// Policies says that the definitions of policies, tiers, groups and entities go too, with all their objects. Without it they stay: Antrea uses
-	// the same.
+	// Policies says that the definitions of policies, tiers, groups and entities go too, with all
+	// their objects. Without it they stay: Antrea uses the same.
 	Policies bool
 	// Definitions are the names of all definitions of this version.
 	Definitions []string
@@ -216,7 +220,10 @@ func (u *run) stop(ctx context.Context) error {
 		if err != nil || holder == "" {
 			return nil, err
 		}
-		return &Stuck{"a controller still works: " + holder, "all accounts are released; stop it, then run this again (after nephele up nothing is left but its data directory)"}, nil
+		return &Stuck{
+			"a controller still works: " + holder,
+			"all accounts are released; stop it, then run this again (after nephele up nothing is left but its data directory)",
+		}, nil
 	})
 }
 
@@ -226,7 +233,8 @@ func (u *run) registrations(ctx context.Context) error {
 		kind("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"), kind("apiregistration.k8s.io", "v1", "APIService"))
 }
 
-// admission removes the admission policies: without the definitions of their parameters they would refuse.
+// admission removes the admission policies: without the definitions of their parameters they would
+// refuse.
 func (u *run) admission(ctx context.Context) error {
 	return u.deleteLabelled(ctx, nameLabel, kind("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding"),
 		kind("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy"))

@@ -57,11 +57,25 @@ func newStage(t *testing.T) *stage {
 	}
 	holder, now := "nephele controller", metav1.NewMicroTime(s.clock.Now())
 	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "real", Finalizers: []string{"nephele.io/release"}}}
-	objects := []client.Object{account, &appsv1.Deployment{ObjectMeta: meta("nephele-controller", labels)}, &appsv1.Deployment{ObjectMeta: meta("coredns", nil)},
+	objects := []client.Object{
+		account,
+		&appsv1.Deployment{ObjectMeta: meta("nephele-controller", labels)},
+		&appsv1.Deployment{ObjectMeta: meta("coredns", nil)},
 		&coordinationv1.Lease{ObjectMeta: meta(leaseName, labels), Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &now}},
-		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: cluster("crdmutator.antrea.io", managed)}, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: cluster("other", nil)},
-		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: cluster("nephele-deletion", labels)}, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: cluster("nephele-deletion", labels)},
-		&corev1.Secret{ObjectMeta: meta("nephele-record-key", nil)}, &corev1.Secret{ObjectMeta: meta("other", nil)}, &corev1.ConfigMap{ObjectMeta: meta("nephele-instance", labels)}}
+		&admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: cluster("crdmutator.antrea.io", managed),
+		},
+		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: cluster("other", nil)},
+		&admissionv1.ValidatingAdmissionPolicy{
+			ObjectMeta: cluster("nephele-deletion", labels),
+		},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: cluster("nephele-deletion", labels)},
+		&corev1.Secret{
+			ObjectMeta: meta("nephele-record-key", nil),
+		},
+		&corev1.Secret{ObjectMeta: meta("other", nil)},
+		&corev1.ConfigMap{ObjectMeta: meta("nephele-instance", labels)},
+	}
 	for _, d := range definitions {
 		objects = append(objects, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: cluster(d, nil)})
 	}
@@ -129,7 +143,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestStuckRelease: an account that is not released stops everything, and is named with its reason; the next run goes on.
+// TestStuckRelease: an account that is not released stops everything, and is named with its reason;
+// the next run goes on.
 func TestStuckRelease(t *testing.T) {
 	s := newStage(t)
 	s.release = func(s *stage) {

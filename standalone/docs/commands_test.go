@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// live are the pages whose commands are about a running control plane and do not start one. They share one.
+// live are the pages whose commands are about a running control plane and do not start one. They
+// share one.
 var live = []string{"docs/aws-rights.md", "docs/operate.md", "docs/plan.md", "docs/explain.md", "docs/reach.md"}
 
 // quickstart makes what those pages speak of: the account and the policy of the README.
@@ -103,7 +104,8 @@ func (s *shell) page(t *testing.T, p page) {
 	}
 }
 
-// TestHelpKnows holds every command line of nephele that a page names against the help: there is such a command, and it has these flags.
+// TestHelpKnows holds every command line of nephele that a page names against the help: there is
+// such a command, and it has these flags.
 func TestHelpKnows(t *testing.T) {
 	pages, err := readPages()
 	if err != nil {

@@ -137,7 +137,8 @@ func (r *reader) inBlock(at, line string) {
 	}
 }
 
-// like reports whether an output has all lines that are shown, in that order; else the first that it has not.
+// like reports whether an output has all lines that are shown, in that order; else the first that
+// it has not.
 func like(output string, shown []string) (missing string, ok bool) {
 	lines := strings.Split(output, "\n")
 	for _, want := range shown {
@@ -153,7 +154,8 @@ func like(output string, shown []string) (missing string, ok bool) {
 	return "", true
 }
 
-// alike compares a line with one that is shown: word by word, where words with digits may be others with digits, and ... is anything.
+// alike compares a line with one that is shown: word by word, where words with digits may be others
+// with digits, and ... is anything.
 func alike(line, shown string) bool {
 	var pattern []string
 	for _, word := range strings.Fields(shown) {

@@ -19,7 +19,8 @@ import (
 // shellArgument tells the test binary that it is to become a shell in a network of its own.
 const shellArgument = "become-a-shell"
 
-// becomeShell brings the loopback interface of the new network up and runs bash in place of this process.
+// becomeShell brings the loopback interface of the new network up and runs bash in place of this
+// process.
 func becomeShell() int {
 	if err := loopbackUp(); err != nil {
 		fmt.Fprintln(os.Stderr, "loopback:", err)
@@ -60,7 +61,8 @@ type shell struct {
 	count int
 }
 
-// open starts a shell in a directory that looks like the repository and takes what the commands write.
+// open starts a shell in a directory that looks like the repository and takes what the commands
+// write.
 func open(t *testing.T) *shell {
 	t.Helper()
 	s := &shell{t: t, dir: t.TempDir(), codes: make(chan int)}
@@ -148,7 +150,8 @@ func (s *shell) close() {
 // patience is how long one command may take where the machine is busy with other tests.
 const patience = 5 * time.Minute
 
-// run runs a command in the shell itself, so that it may set variables and start jobs, and returns what it has printed so far.
+// run runs a command in the shell itself, so that it may set variables and start jobs, and returns
+// what it has printed so far.
 func (s *shell) run(text string) (string, int) {
 	s.t.Helper()
 	s.count++

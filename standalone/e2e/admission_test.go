@@ -43,56 +43,192 @@ func antrea(kind, name, spec string) string {
 	return fmt.Sprintf("{apiVersion: crd.antrea.io/%s, kind: %s, metadata: {name: %q%s}, spec: %s}", version, kind, name, namespace, spec)
 }
 
-// refusals are objects that are refused, with the code and what the message must name. 400 is the answer of the webhooks, 422 that of
-// the schema or of the API server itself.
+// refusals are objects that are refused, with the code and what the message must name. 400 is the
+// answer of the webhooks, 422 that of the schema or of the API server itself.
 var refusals = map[string]struct {
 	object string
 	code   int32
 	says   []string
 }{
-	"unknown field":         {antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingres: []}"), 400, []string{`unknown field "spec.ingres"`}},
-	"unknown field deep":    {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, ports: [{prot: TCP}]}]}"), 400, []string{`unknown field "spec.ingress[0].ports[0].prot"`}},
-	"text for a number":     {antrea("NetworkPolicy", "x", "{priority: high, appliedTo: [{podSelector: {}}]}"), 422, []string{"spec.priority", "number"}},
-	"text for a list":       {antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: all}"), 422, []string{"spec.appliedTo", "array"}},
-	"operator":              {antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {matchExpressions: [{key: a, operator: Like, values: [b]}]}}]}"), 422, []string{"spec.appliedTo[0].podSelector.matchExpressions[0].operator", "Like", "NotIn"}},
-	"label value":           {antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{podSelector: {matchLabels: {a: "b c"}}}]}`), 422, []string{"spec.appliedTo[0].podSelector.matchLabels[a]", "b c"}},
-	"label key":             {antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{podSelector: {matchLabels: {a/b/c: d}}}]}`), 400, []string{"spec.appliedTo[0].podSelector.matchLabels", "a/b/c"}},
-	"CIDR":                  {antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{ipBlock: {cidr: 10.0.0.0/33}}]}]}"), 422, []string{"spec.ingress[0].from[0].ipBlock.cidr", "10.0.0.0/33"}},
-	"IPv4-mapped":           {antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{ipBlock: {cidr: "::ffff:10.0.0.0/104"}}]}]}`), 400, []string{"spec.ingress[0].from[0].ipBlock.cidr", "::ffff:10.0.0.0/104", "want an IPv4 CIDR"}},
-	"except of IPv6":        {antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{ipBlock: {cidr: 10.0.0.0/8, except: ["2001:db8::/64"]}}]}]}`), 400, []string{"spec.ingress[0].from[0].ipBlock.except[0]", "2001:db8::/64", "subset of 10.0.0.0/8"}},
-	"entity IPv4-mapped":    {antrea("ExternalEntity", "x", `{endpoints: [{ip: "::ffff:10.0.0.1"}]}`), 422, []string{"spec.endpoints[0].ip", "without ::ffff:"}},
-	"entity no address":     {antrea("ExternalEntity", "x", `{endpoints: [{ip: 10.0.0}]}`), 422, []string{"spec.endpoints[0].ip"}},
-	"group address":         {antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{igmp: {groupAddress: all}}]}]}"), 422, []string{"spec.ingress[0].protocols[0].igmp.groupAddress", "all"}},
-	"unicast group address": {antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{igmp: {groupAddress: 10.0.0.1}}]}]}"), 400, []string{"spec.ingress[0].protocols[0].igmp.groupAddress", "10.0.0.1"}},
-	"namespaces of nothing": {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{namespaces: {}}]}]}"), 422, []string{"spec.ingress[0].from[0].namespaces"}},
-	"Pass in baseline":      {antrea("ClusterNetworkPolicy", "x", "{priority: 5, tier: baseline, appliedTo: [{podSelector: {}}], ingress: [{action: Pass}]}"), 400, []string{"spec.ingress[0].action", "Pass"}},
-	"protocol":              {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, ports: [{protocol: ICMP}]}]}"), 422, []string{"spec.ingress[0].ports[0].protocol", "ICMP", "SCTP"}},
-	"no action":             {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{name: a}]}"), 422, []string{"spec.ingress[0].action"}},
-	"no priority":           {antrea("ClusterNetworkPolicy", "x", "{appliedTo: [{podSelector: {}}], ingress: [{action: Drop}]}"), 422, []string{"spec.priority"}},
-	"ICMP type":             {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{icmp: {icmpType: 256}}]}]}"), 422, []string{"spec.ingress[0].protocols[0].icmp.icmpType"}},
-	"method":                {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Allow, l7Protocols: [{http: {method: FETCH}}]}]}"), 422, []string{"spec.ingress[0].l7Protocols[0].http.method"}},
-	"L7 of a drop":          {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, l7Protocols: [{http: {}}]}]}"), 400, []string{"spec.ingress[0].l7Protocols"}},
-	"same label key":        {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{namespaces: {sameLabels: [a b]}}]}]}"), 400, []string{"spec.ingress[0].from[0].namespaces.sameLabels[0]", "a b"}},
-	"multicast and unicast": {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], egress: [{action: Drop, to: [{ipBlock: {cidr: 224.0.0.0/24}}, {ipBlock: {cidr: 10.0.0.0/8}}]}]}"), 400, []string{"spec.egress[0].to"}},
-	"service and pods":      {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}, {service: {name: s, namespace: default}}], ingress: [{action: Drop, from: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}"), 400, []string{"spec.appliedTo"}},
-	"service from pods":     {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{service: {name: s, namespace: default}}], ingress: [{action: Drop, from: [{podSelector: {}}]}]}"), 400, []string{"spec.ingress[0].from[0]"}},
-	"some rules applied":    {antrea("ClusterNetworkPolicy", "x", "{priority: 5, ingress: [{action: Drop, appliedTo: [{podSelector: {}}]}, {action: Allow}]}"), 400, []string{"spec.ingress[1].appliedTo"}},
-	"source port range":     {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, ports: [{sourceEndPort: 5}]}]}"), 400, []string{"spec.ingress[0].ports[0].sourceEndPort"}},
-	"fqdn of an ingress":    {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{fqdn: a.b}]}]}"), 400, []string{"spec.ingress[0].from[0].fqdn"}},
-	"to of an ingress":      {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, to: [{podSelector: {}}]}]}"), 422, []string{"spec.ingress"}},
-	"code without type":     {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{icmp: {icmpCode: 1}}]}]}"), 422, []string{"spec.ingress[0].protocols[0].icmp"}},
-	"two protocols":         {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{icmp: {}, igmp: {}}]}]}"), 422, []string{"spec.ingress[0].protocols[0]: got icmp and igmp, want exactly one"}},
-	"Exists with values":    {antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}]}"), 422, []string{"matchExpressions[0].values: invalid value \"b\": want no values with operator Exists"}},
-	"empty group":           {antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{group: ""}]}`), 422, []string{"spec.appliedTo[0].group: Invalid value: \"\""}},
-	"empty fqdn":            {antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{podSelector: {}}], egress: [{action: Drop, to: [{fqdn: ""}]}]}`), 422, []string{"spec.egress[0].to[0].fqdn: Invalid value: \"\""}},
-	"namespaces and CIDR":   {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{namespaces: {match: Self}, ipBlock: {cidr: 10.0.0.0/8}}]}]}"), 400, []string{"spec.ingress[0].from[0]: got namespaces and ipBlock"}},
-	"namespaces on Nodes":   {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{nodeSelector: {}}], ingress: [{action: Drop, from: [{namespaces: {match: Self}}]}]}"), 400, []string{"spec.appliedTo[0]: got nodeSelector"}},
-	"ClusterSet":            {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{podSelector: {}, scope: ClusterSet}]}]}"), 400, []string{"spec.ingress[0].from[0].scope", "ClusterSet"}},
-	"unknown tier":          {antrea("NetworkPolicy", "x", "{priority: 5, tier: gold, appliedTo: [{podSelector: {}}]}"), 400, []string{"spec.tier", "gold", "existing Tier"}},
-	"tier with a slash":     {antrea("NetworkPolicy", "x", "{priority: 5, tier: a/b, appliedTo: [{podSelector: {}}]}"), 400, []string{"spec.tier", "a/b"}},
-	"policy with a slash":   {antrea("NetworkPolicy", "a/b", "{priority: 5, appliedTo: [{podSelector: {}}]}"), 422, []string{"metadata.name", "a/b"}},
-	"group with a slash":    {antrea("ClusterGroup", "a/b", "{podSelector: {}}"), 422, []string{"metadata.name", "a/b"}},
-	"fqdn":                  {antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{podSelector: {}}], egress: [{action: Drop, to: [{fqdn: "a_b"}]}]}`), 400, []string{"spec.egress[0].to[0].fqdn", "a_b"}},
+	"unknown field": {antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingres: []}"), 400, []string{`unknown field "spec.ingres"`}},
+	"unknown field deep": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, ports: [{prot: TCP}]}]}"),
+		400,
+		[]string{`unknown field "spec.ingress[0].ports[0].prot"`},
+	},
+	"text for a number": {antrea("NetworkPolicy", "x", "{priority: high, appliedTo: [{podSelector: {}}]}"), 422, []string{"spec.priority", "number"}},
+	"text for a list":   {antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: all}"), 422, []string{"spec.appliedTo", "array"}},
+	"operator": {
+		antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {matchExpressions: [{key: a, operator: Like, values: [b]}]}}]}"),
+		422,
+		[]string{"spec.appliedTo[0].podSelector.matchExpressions[0].operator", "Like", "NotIn"},
+	},
+	"label value": {
+		antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{podSelector: {matchLabels: {a: "b c"}}}]}`),
+		422,
+		[]string{"spec.appliedTo[0].podSelector.matchLabels[a]", "b c"},
+	},
+	"label key": {
+		antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{podSelector: {matchLabels: {a/b/c: d}}}]}`),
+		400,
+		[]string{"spec.appliedTo[0].podSelector.matchLabels", "a/b/c"},
+	},
+	"CIDR": {
+		antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{ipBlock: {cidr: 10.0.0.0/33}}]}]}"),
+		422,
+		[]string{"spec.ingress[0].from[0].ipBlock.cidr", "10.0.0.0/33"},
+	},
+	"IPv4-mapped": {
+		antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{ipBlock: {cidr: "::ffff:10.0.0.0/104"}}]}]}`),
+		400,
+		[]string{"spec.ingress[0].from[0].ipBlock.cidr", "::ffff:10.0.0.0/104", "want an IPv4 CIDR"},
+	},
+	"except of IPv6": {
+		antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{ipBlock: {cidr: 10.0.0.0/8, except: ["2001:db8::/64"]}}]}]}`),
+		400,
+		[]string{"spec.ingress[0].from[0].ipBlock.except[0]", "2001:db8::/64", "subset of 10.0.0.0/8"},
+	},
+	"entity IPv4-mapped": {antrea("ExternalEntity", "x", `{endpoints: [{ip: "::ffff:10.0.0.1"}]}`), 422, []string{"spec.endpoints[0].ip", "without ::ffff:"}},
+	"entity no address":  {antrea("ExternalEntity", "x", `{endpoints: [{ip: 10.0.0}]}`), 422, []string{"spec.endpoints[0].ip"}},
+	"group address": {
+		antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{igmp: {groupAddress: all}}]}]}"),
+		422,
+		[]string{"spec.ingress[0].protocols[0].igmp.groupAddress", "all"},
+	},
+	"unicast group address": {
+		antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{igmp: {groupAddress: 10.0.0.1}}]}]}"),
+		400,
+		[]string{"spec.ingress[0].protocols[0].igmp.groupAddress", "10.0.0.1"},
+	},
+	"namespaces of nothing": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{namespaces: {}}]}]}"),
+		422,
+		[]string{"spec.ingress[0].from[0].namespaces"},
+	},
+	"Pass in baseline": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, tier: baseline, appliedTo: [{podSelector: {}}], ingress: [{action: Pass}]}"),
+		400,
+		[]string{"spec.ingress[0].action", "Pass"},
+	},
+	"protocol": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, ports: [{protocol: ICMP}]}]}"),
+		422,
+		[]string{"spec.ingress[0].ports[0].protocol", "ICMP", "SCTP"},
+	},
+	"no action":   {antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{name: a}]}"), 422, []string{"spec.ingress[0].action"}},
+	"no priority": {antrea("ClusterNetworkPolicy", "x", "{appliedTo: [{podSelector: {}}], ingress: [{action: Drop}]}"), 422, []string{"spec.priority"}},
+	"ICMP type": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{icmp: {icmpType: 256}}]}]}"),
+		422,
+		[]string{"spec.ingress[0].protocols[0].icmp.icmpType"},
+	},
+	"method": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Allow, l7Protocols: [{http: {method: FETCH}}]}]}"),
+		422,
+		[]string{"spec.ingress[0].l7Protocols[0].http.method"},
+	},
+	"L7 of a drop": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, l7Protocols: [{http: {}}]}]}"),
+		400,
+		[]string{"spec.ingress[0].l7Protocols"},
+	},
+	"same label key": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{namespaces: {sameLabels: [a b]}}]}]}"),
+		400,
+		[]string{"spec.ingress[0].from[0].namespaces.sameLabels[0]", "a b"},
+	},
+	"multicast and unicast": {
+		antrea(
+			"ClusterNetworkPolicy",
+			"x",
+			"{priority: 5, appliedTo: [{podSelector: {}}], egress: [{action: Drop, to: [{ipBlock: {cidr: 224.0.0.0/24}}, {ipBlock: {cidr: 10.0.0.0/8}}]}]}",
+		),
+		400,
+		[]string{"spec.egress[0].to"},
+	},
+	"service and pods": {
+		antrea(
+			"ClusterNetworkPolicy",
+			"x",
+			"{priority: 5, appliedTo: [{podSelector: {}}, {service: {name: s, namespace: default}}], ingress: [{action: Drop, from: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}",
+		),
+		400,
+		[]string{"spec.appliedTo"},
+	},
+	"service from pods": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{service: {name: s, namespace: default}}], ingress: [{action: Drop, from: [{podSelector: {}}]}]}"),
+		400,
+		[]string{"spec.ingress[0].from[0]"},
+	},
+	"some rules applied": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, ingress: [{action: Drop, appliedTo: [{podSelector: {}}]}, {action: Allow}]}"),
+		400,
+		[]string{"spec.ingress[1].appliedTo"},
+	},
+	"source port range": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, ports: [{sourceEndPort: 5}]}]}"),
+		400,
+		[]string{"spec.ingress[0].ports[0].sourceEndPort"},
+	},
+	"fqdn of an ingress": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{fqdn: a.b}]}]}"),
+		400,
+		[]string{"spec.ingress[0].from[0].fqdn"},
+	},
+	"to of an ingress": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, to: [{podSelector: {}}]}]}"),
+		422,
+		[]string{"spec.ingress"},
+	},
+	"code without type": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{icmp: {icmpCode: 1}}]}]}"),
+		422,
+		[]string{"spec.ingress[0].protocols[0].icmp"},
+	},
+	"two protocols": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, protocols: [{icmp: {}, igmp: {}}]}]}"),
+		422,
+		[]string{"spec.ingress[0].protocols[0]: got icmp and igmp, want exactly one"},
+	},
+	"Exists with values": {
+		antrea("NetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}]}"),
+		422,
+		[]string{"matchExpressions[0].values: invalid value \"b\": want no values with operator Exists"},
+	},
+	"empty group": {antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{group: ""}]}`), 422, []string{"spec.appliedTo[0].group: Invalid value: \"\""}},
+	"empty fqdn": {
+		antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{podSelector: {}}], egress: [{action: Drop, to: [{fqdn: ""}]}]}`),
+		422,
+		[]string{"spec.egress[0].to[0].fqdn: Invalid value: \"\""},
+	},
+	"namespaces and CIDR": {
+		antrea(
+			"ClusterNetworkPolicy",
+			"x",
+			"{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{namespaces: {match: Self}, ipBlock: {cidr: 10.0.0.0/8}}]}]}",
+		),
+		400,
+		[]string{"spec.ingress[0].from[0]: got namespaces and ipBlock"},
+	},
+	"namespaces on Nodes": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{nodeSelector: {}}], ingress: [{action: Drop, from: [{namespaces: {match: Self}}]}]}"),
+		400,
+		[]string{"spec.appliedTo[0]: got nodeSelector"},
+	},
+	"ClusterSet": {
+		antrea("ClusterNetworkPolicy", "x", "{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{podSelector: {}, scope: ClusterSet}]}]}"),
+		400,
+		[]string{"spec.ingress[0].from[0].scope", "ClusterSet"},
+	},
+	"unknown tier":        {antrea("NetworkPolicy", "x", "{priority: 5, tier: gold, appliedTo: [{podSelector: {}}]}"), 400, []string{"spec.tier", "gold", "existing Tier"}},
+	"tier with a slash":   {antrea("NetworkPolicy", "x", "{priority: 5, tier: a/b, appliedTo: [{podSelector: {}}]}"), 400, []string{"spec.tier", "a/b"}},
+	"policy with a slash": {antrea("NetworkPolicy", "a/b", "{priority: 5, appliedTo: [{podSelector: {}}]}"), 422, []string{"metadata.name", "a/b"}},
+	"group with a slash":  {antrea("ClusterGroup", "a/b", "{podSelector: {}}"), 422, []string{"metadata.name", "a/b"}},
+	"fqdn": {
+		antrea("NetworkPolicy", "x", `{priority: 5, appliedTo: [{podSelector: {}}], egress: [{action: Drop, to: [{fqdn: "a_b"}]}]}`),
+		400,
+		[]string{"spec.egress[0].to[0].fqdn", "a_b"},
+	},
 	"tier clash":            {antrea("Tier", "x", "{priority: 50}"), 400, []string{"spec.priority", "50", "emergency has it"}},
 	"tier reserved":         {antrea("Tier", "x", "{priority: 254}"), 400, []string{"spec.priority", "254", "0 to 249"}},
 	"tier out of range":     {antrea("Tier", "x", "{priority: 256}"), 422, []string{"spec.priority", "255"}},
@@ -102,11 +238,15 @@ var refusals = map[string]struct {
 	"child with children":   {antrea("ClusterGroup", "missing", "{childGroups: [leaf]}"), 400, []string{"spec.childGroups", "itself a child, of parent"}},
 	"group with two things": {antrea("Group", "x", "{podSelector: {}, ipBlocks: [{cidr: 10.0.0.0/8}]}"), 400, []string{"spec", "at most one of"}},
 	"group except":          {antrea("Group", "x", "{ipBlocks: [{cidr: 10.0.0.0/8, except: [11.0.0.0/16]}]}"), 400, []string{"spec.ipBlocks[0].except[0]", "11.0.0.0/16"}},
-	"upstream priority":     {"{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {name: x}, spec: {tier: Admin, priority: 5, subject: {namespaces: {matchLabels: {a/b/c: d}}}}}", 400, []string{"spec.subject.namespaces", "a/b/c"}},
+	"upstream priority": {
+		"{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {name: x}, spec: {tier: Admin, priority: 5, subject: {namespaces: {matchLabels: {a/b/c: d}}}}}",
+		400,
+		[]string{"spec.subject.namespaces", "a/b/c"},
+	},
 }
 
-// TestAdmissionLive asks the real API server: what is wrong is refused with a code and a message that names it, what is left out is
-// filled in, and tiers and groups may come and go.
+// TestAdmissionLive asks the real API server: what is wrong is refused with a code and a message
+// that names it, what is left out is filled in, and tiers and groups may come and go.
 func TestAdmissionLive(t *testing.T) {
 	c := newCluster(t)
 	strict := client.WithFieldValidation(c.client, metav1.FieldValidationStrict)
@@ -145,8 +285,8 @@ func TestAdmissionLive(t *testing.T) {
 	})
 }
 
-// refusedOffline: the offline command refuses the same objects with the same codes. It does not go on with a manifest that has unknown
-// fields or values of another type.
+// refusedOffline: the offline command refuses the same objects with the same codes. It does not go
+// on with a manifest that has unknown fields or values of another type.
 func refusedOffline(t *testing.T) {
 	docs := []string{antrea("ClusterGroup", "leaf", "{podSelector: {}}"), antrea("ClusterGroup", "parent", "{childGroups: [leaf, missing]}")}
 	want := map[string]int32{}
@@ -216,7 +356,8 @@ func completed(t *testing.T, c *cluster) {
 	}
 }
 
-// tiersComeAndGo: a tier can be used as soon as it is there, stays while it is used, and can go as soon as it is not.
+// tiersComeAndGo: a tier can be used as soon as it is there, stays while it is used, and can go as
+// soon as it is not.
 func tiersComeAndGo(t *testing.T, c *cluster) {
 	for round := range 5 {
 		tier := manifestOf(t, antrea("Tier", "mine", "{priority: 7}"))
@@ -256,7 +397,10 @@ func tiersComeAndGo(t *testing.T, c *cluster) {
 // groupsComeAndGo: a policy may name a group that is not there, and says so.
 func groupsComeAndGo(t *testing.T, c *cluster) {
 	p := &v1beta1.ClusterNetworkPolicy{}
-	if err := yaml.Unmarshal([]byte(antrea("ClusterNetworkPolicy", "early", "{priority: 5, appliedTo: [{group: not-yet}], ingress: [{action: Drop, from: [{group: a/b}]}]}")), p); err != nil {
+	if err := yaml.Unmarshal(
+		[]byte(antrea("ClusterNetworkPolicy", "early", "{priority: 5, appliedTo: [{group: not-yet}], ingress: [{action: Drop, from: [{group: a/b}]}]}")),
+		p,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.client.Create(t.Context(), p); err != nil {
@@ -290,7 +434,8 @@ func groupsComeAndGo(t *testing.T, c *cluster) {
 	}
 }
 
-// badWatches: a watch of computed objects with a selector that there is not is refused, and so is a name with a slash.
+// badWatches: a watch of computed objects with a selector that there is not is refused, and so is a
+// name with a slash.
 func badWatches(t *testing.T, c *cluster) {
 	r := newReplay(t, c)
 	for path, want := range map[string]int{

@@ -41,8 +41,8 @@ type agented struct {
 
 var agentAddr, agentPeer = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
 
-// TestAgent enrolls a host, starts its agent from the file that the package for hosts brings, and makes real connections while policies come
-// and go.
+// TestAgent enrolls a host, starts its agent from the file that the package for hosts brings, and
+// makes real connections while policies come and go.
 func TestAgent(t *testing.T) {
 	a := &agented{host: nfttest.NewHost(t), peer: nfttest.NewHost(t), files: t.TempDir(), port: 20000}
 	nfttest.Connect(t, a.host, a.peer, []netip.Prefix{netip.PrefixFrom(agentAddr, 24)}, []netip.Prefix{netip.PrefixFrom(agentPeer, 24)})
@@ -62,10 +62,14 @@ func TestAgent(t *testing.T) {
 	}
 	stop := a.startAgent(config)
 
-	allow := &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "in"}, Spec: v1beta1.NetworkPolicySpec{Priority: 5,
+	allow := &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "in"}, Spec: v1beta1.NetworkPolicySpec{
+		Priority:  5,
 		AppliedTo: []v1beta1.AppliedTo{{ExternalEntitySelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "web"}}}},
-		Ingress: []v1beta1.Rule{{Name: "web", Action: v1beta1.RuleActionAllow, EnableLogging: true, From: []v1beta1.NetworkPolicyPeer{{IPBlock: &v1beta1.IPBlock{CIDR: "10.1.0.0/24"}}},
-			Ports: []v1beta1.NetworkPolicyPort{{Port: ptr(intstr.FromInt(80))}}}}}}
+		Ingress: []v1beta1.Rule{
+			{Name: "web", Action: v1beta1.RuleActionAllow, EnableLogging: true, From: []v1beta1.NetworkPolicyPeer{{IPBlock: &v1beta1.IPBlock{CIDR: "10.1.0.0/24"}}},
+				Ports: []v1beta1.NetworkPolicyPort{{Port: ptr(intstr.FromInt(80))}}},
+		},
+	}}
 	a.apply(allow)
 	a.sees("the policy is enforced", true, false)
 	eventually(t, time.Minute, "the status says so", func(ctx context.Context) (bool, string) {
@@ -91,7 +95,8 @@ func TestAgent(t *testing.T) {
 		return ports[80] && ports[81], fmt.Sprintf("%s %v", text, err)
 	})
 
-	// Killed, it leaves what is in force; the next one goes on, also with what has changed meanwhile.
+	// Killed, it leaves what is in force; the next one goes on, also with what has changed
+	// meanwhile.
 	stop(syscall.SIGKILL)
 	a.sees("without an agent", false, true)
 	edit(t, a.client, allow, func() { allow.Spec.Ingress[0].Ports[0].Port = ptr(intstr.FromInt(80)) })

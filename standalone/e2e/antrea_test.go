@@ -16,8 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/controller"
 )
 
-// standIn is a policy controller in the process of the test, which stands in for an Antrea Controller: all that "nephele up" of another
-// process knows of it is its API.
+// standIn is a policy controller in the process of the test, which stands in for an Antrea
+// Controller: all that "nephele up" of another process knows of it is its API.
 type standIn struct {
 	t       *testing.T
 	cluster *cluster
@@ -95,8 +95,8 @@ func (a *standIn) kubeconfig() string {
 	return path
 }
 
-// TestAntreaControllerComputes: the VMs are under the policies that a controller of another process computes, and that gets to know what
-// became of them. While it is away everything stays as it is.
+// TestAntreaControllerComputes: the VMs are under the policies that a controller of another process
+// computes, and that gets to know what became of them. While it is away everything stays as it is.
 func TestAntreaControllerComputes(t *testing.T) {
 	c := newCluster(t, "--antrea")
 	im := importAccount(t, c, hybridCloud)

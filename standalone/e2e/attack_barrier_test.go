@@ -23,21 +23,26 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// That an attempt changes nothing can only be seen once it has had every chance to. This is how the tests know:
+// That an attempt changes nothing can only be seen once it has had every chance to. This is how the
+// tests know:
 //
-//  1. After the attempt the owner edits an object of every kind that inventory or engine read and that an attacker may write: the owner's selector, a
-//     VirtualMachine, a Group and a policy. Objects of one kind reach the controller in the order in which they were written, so whoever has
-//     seen the edit has seen the attempt.
-//  2. The edits of selector and VirtualMachine are awaited first: in the status of the selector, by generation, and in the labels of the
-//     ExternalEntity. The inventory works on an account in one piece, so by then it has also decided about the attempt, and has told the
-//     realizer.
-//  3. Only then Group and policy are edited. The plan that brings them to the cloud is made of what the inventory had decided by then.
-//     The simulator must show their effect, and the status of the policy must say that this version is realized on all VMs. So the account
-//     is neither frozen nor behind.
-//  4. Then everything is compared with what it was after the same edits before the attempt, flow by flow and tag by tag. In between the
-//     guard has looked at every flow after every call that changed something.
+//  1. After the attempt the owner edits an object of every kind that inventory or engine read and
+//     that an attacker may write: the owner's selector, a VirtualMachine, a Group and a policy.
+//     Objects of one kind reach the controller in the order in which they were written, so whoever
+//     has seen the edit has seen the attempt.
+//  2. The edits of selector and VirtualMachine are awaited first: in the status of the selector, by
+//     generation, and in the labels of the ExternalEntity. The inventory works on an account in one
+//     piece, so by then it has also decided about the attempt, and has told the realizer.
+//  3. Only then Group and policy are edited. The plan that brings them to the cloud is made of what
+//     the inventory had decided by then. The simulator must show their effect, and the status of
+//     the policy must say that this version is realized on all VMs. So the account is neither
+//     frozen nor behind.
+//  4. Then everything is compared with what it was after the same edits before the attempt, flow by
+//     flow and tag by tag. In between the guard has looked at every flow after every call that
+//     changed something.
 //
-// The edits alternate between two forms, so that there are two pictures to compare with, and no edit is new to the cloud.
+// The edits alternate between two forms, so that there are two pictures to compare with, and no
+// edit is new to the cloud.
 
 // The two forms of the owner's mark: who may reach which port of two of the owner's VMs.
 var (
@@ -121,7 +126,8 @@ func (a *arena) objects(text string, more ...string) []*unstructured.Unstructure
 	return out
 }
 
-// settle makes both tenants' objects, waits until the owner's policies are in force, and takes the two pictures.
+// settle makes both tenants' objects, waits until the owner's policies are in force, and takes the
+// two pictures.
 func (a *arena) settle() {
 	a.t.Helper()
 	a.kept = a.objects(attackerObjects)
@@ -207,8 +213,8 @@ func (a *arena) vmsIn(ctx context.Context, namespace string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// mark has the owner edit what an attacker may have written, and waits until that is in force everywhere. The error says what does not
-// work any more; then the picture is of how it is instead.
+// mark has the owner edit what an attacker may have written, and waits until that is in force
+// everywhere. The error says what does not work any more; then the picture is of how it is instead.
 func (a *arena) mark() (picture, error) {
 	a.t.Helper()
 	a.marks++
@@ -346,7 +352,8 @@ func (a *arena) leaked() (out []string) {
 	return out
 }
 
-// unharmed waits until everything that was done has had its chance, and reports what of the owner's has changed. Then it returns false.
+// unharmed waits until everything that was done has had its chance, and reports what of the owner's
+// has changed. Then it returns false.
 func (a *arena) unharmed(t *testing.T) bool {
 	t.Helper()
 	p, err := a.mark()
@@ -360,7 +367,8 @@ func (a *arena) unharmed(t *testing.T) bool {
 	return err == nil && len(harm) == 0
 }
 
-// sameNow reports what of the owner's has changed so far. It is for attempts that were refused, and which the controller hence never saw.
+// sameNow reports what of the owner's has changed so far. It is for attempts that were refused, and
+// which the controller hence never saw.
 func (a *arena) sameNow(t *testing.T) {
 	t.Helper()
 	for _, w := range a.harm(a.look(), true) {
@@ -403,7 +411,8 @@ func otherLines(before, after string) string {
 	return strings.Join(out, "\n")
 }
 
-// tidy takes back, as the administrator, what an attempt has left in the attacker's Namespace: what is kept is as it was, and all else is gone.
+// tidy takes back, as the administrator, what an attempt has left in the attacker's Namespace: what
+// is kept is as it was, and all else is gone.
 func (a *arena) tidy() {
 	a.t.Helper()
 	ctx := a.t.Context()
@@ -467,8 +476,9 @@ func (a *arena) tidy() {
 	}
 }
 
-// restore is tidy after an attempt that did harm, or a change of what is kept: it waits until the owner's estate is as before, and stops the test
-// if that cannot be had, for what comes after would prove nothing.
+// restore is tidy after an attempt that did harm, or a change of what is kept: it waits until the
+// owner's estate is as before, and stops the test if that cannot be had, for what comes after would
+// prove nothing.
 func (a *arena) restore() {
 	a.t.Helper()
 	a.tidy()

@@ -23,7 +23,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// trap is a server to which nobody may ever connect, on every address of this machine. It remembers who did, and what he said first.
+// trap is a server to which nobody may ever connect, on every address of this machine. It remembers
+// who did, and what he said first.
 type trap struct {
 	port string
 	mu   sync.Mutex
@@ -98,7 +99,8 @@ func (a *arena) attackerAccount(name, endpoint string) *unstructured.Unstructure
 	return o
 }
 
-// notGranted waits until accounts say that they lack the grant that a word names, or one of several, with | between them.
+// notGranted waits until accounts say that they lack the grant that a word names, or one of
+// several, with | between them.
 func (a *arena) notGranted(t *testing.T, word string, accounts ...*unstructured.Unstructured) {
 	t.Helper()
 	err := inTime(t, 15*time.Second, func(ctx context.Context) error {
@@ -134,8 +136,9 @@ func (a *arena) lacks(ctx context.Context, account *unstructured.Unstructured, w
 	return nil
 }
 
-// endpoints: an account cannot make the controller connect to an endpoint that the operator has not allowed, whatever it is written like, whoever
-// sends it there, and whether the account names it at once, later, or as an event queue.
+// endpoints: an account cannot make the controller connect to an endpoint that the operator has not
+// allowed, whatever it is written like, whoever sends it there, and whether the account names it at
+// once, later, or as an event queue.
 func (a *arena) endpoints(t *testing.T, tr *trap, redirects *redirector) {
 	a.within(t)
 	who, simulator := a.people[mallory], strings.TrimPrefix(a.server.URL(), "http://")
@@ -255,15 +258,16 @@ func (r *redirector) asked() int {
 	return r.n
 }
 
-// roleSecret makes the attacker's Secret one with nothing but a role, so that only the controller itself could assume it.
+// roleSecret makes the attacker's Secret one with nothing but a role, so that only the controller
+// itself could assume it.
 func (a *arena) roleSecret(t *testing.T, namespace, name, extra string) {
 	t.Helper()
 	a.ensure(a.text(fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {namespace: %s, name: %s}, stringData: {credentials: '{"roleArn": "arn:aws:iam::%s:role/nephele"%s}'}}`,
 		namespace, name, ownerCloud, extra)))
 }
 
-// identity: the identity of the controller's own process is lent to nobody but accounts of the Namespaces that the operator names, and is never
-// shown to an endpoint that an account names.
+// identity: the identity of the controller's own process is lent to nobody but accounts of the
+// Namespaces that the operator names, and is never shown to an endpoint that an account names.
 func (a *arena) identity(t *testing.T) {
 	a.within(t)
 	who := a.people[mallory]
@@ -326,7 +330,8 @@ func (a *arena) identity(t *testing.T) {
 	})
 }
 
-// webIdentity runs the process as EKS does, with a token in a file. An account makes it show the token to the trap, or not.
+// webIdentity runs the process as EKS does, with a token in a file. An account makes it show the
+// token to the trap, or not.
 func (a *arena) webIdentity(t *testing.T, tr *trap) {
 	a.within(t)
 	const token = "THE-TOKEN-OF-THE-CONTROLLER"
@@ -356,7 +361,8 @@ func (a *arena) webIdentity(t *testing.T, tr *trap) {
 	}
 	tr.untouched(t, "ambient identity")
 	proxy.untouched(t, "ambient identity without a grant")
-	// With the grant, and without an endpoint, the token goes to the cloud's own STS and nowhere else; here, as far as the proxy.
+	// With the grant, and without an endpoint, the token goes to the cloud's own STS and nowhere
+	// else; here, as far as the proxy.
 	a.roleSecret(t, "ns-ops", "role", "")
 	o := a.attackerAccount("granted", "")
 	unstructured.RemoveNestedField(o.Object, "spec", "awsConfig", "endpoint")
@@ -388,7 +394,11 @@ func (a *arena) webIdentity(t *testing.T, tr *trap) {
 		if err := a.c.client.Get(ctx, client.ObjectKeyFromObject(o), &cpa); err != nil {
 			return err
 		}
-		if c := meta.FindStatusCondition(cpa.Status.Conditions, cloudv1.ConditionReady); c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "externalId") {
+		if c := meta.FindStatusCondition(
+			cpa.Status.Conditions,
+			cloudv1.ConditionReady,
+		); c == nil || c.Status != metav1.ConditionFalse ||
+			!strings.Contains(c.Message, "externalId") {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil

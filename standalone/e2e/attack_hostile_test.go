@@ -25,10 +25,12 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// The bounds that the hostile endpoints meet: lower than the defaults, so that nobody has to send 600 MB for the test.
+// The bounds that the hostile endpoints meet: lower than the defaults, so that nobody has to send
+// 600 MB for the test.
 const (
 	boundBytes, boundPages, boundObjects = 4_000_000, 100, 20_000
-	// enough is the most that one hostile endpoint sends in one answer, so that a build without bounds does not take the machine with it.
+	// enough is the most that one hostile endpoint sends in one answer, so that a build without
+	// bounds does not take the machine with it.
 	enough = 120 << 20
 	// slowOnes is more than the inventory reads accounts at the same time.
 	slowOnes = 20
@@ -41,7 +43,16 @@ func ec2Answer(action, set, items, token string) string {
 	if token != "" {
 		token = "<nextToken>" + token + "</nextToken>"
 	}
-	return fmt.Sprintf(`<?xml version="1.0" encoding="UTF-8"?><%sResponse xmlns="%s"><requestId>r</requestId><%s>%s</%s>%s</%sResponse>`, action, namespaceOfEC2, set, items, set, token, action)
+	return fmt.Sprintf(
+		`<?xml version="1.0" encoding="UTF-8"?><%sResponse xmlns="%s"><requestId>r</requestId><%s>%s</%s>%s</%sResponse>`,
+		action,
+		namespaceOfEC2,
+		set,
+		items,
+		set,
+		token,
+		action,
+	)
 }
 
 // stsAnswer says whose keys they are.
@@ -51,15 +62,25 @@ func stsAnswer(account string) string {
 }
 
 // answerLists are the lists of the answers, by action.
-var answerLists = map[string]string{"DescribeVpcs": "vpcSet", "DescribeInstances": "reservationSet", "DescribeNetworkInterfaces": "networkInterfaceSet", "DescribeSecurityGroups": "securityGroupInfo",
-	"DescribeVpcPeeringConnections": "vpcPeeringConnectionSet"}
+var answerLists = map[string]string{
+	"DescribeVpcs":                  "vpcSet",
+	"DescribeInstances":             "reservationSet",
+	"DescribeNetworkInterfaces":     "networkInterfaceSet",
+	"DescribeSecurityGroups":        "securityGroupInfo",
+	"DescribeVpcPeeringConnections": "vpcPeeringConnectionSet",
+}
 
 // machines are VMs, without interfaces, in a VPC that is not there.
 func machines(from, to int) string {
 	var b strings.Builder
 	for i := from; i < to; i++ {
-		fmt.Fprintf(&b, `<item><reservationId>r-%d</reservationId><ownerId>999999999999</ownerId><instancesSet><item><instanceId>i-%017x</instanceId><instanceState><code>16</code><name>running</name></instanceState>`+
-			`<vpcId>vpc-00000000000000001</vpcId><tagSet><item><key>role</key><value>db</value></item></tagSet></item></instancesSet></item>`, i, i)
+		fmt.Fprintf(
+			&b,
+			`<item><reservationId>r-%d</reservationId><ownerId>999999999999</ownerId><instancesSet><item><instanceId>i-%017x</instanceId><instanceState><code>16</code><name>running</name></instanceState>`+
+				`<vpcId>vpc-00000000000000001</vpcId><tagSet><item><key>role</key><value>db</value></item></tagSet></item></instancesSet></item>`,
+			i,
+			i,
+		)
 	}
 	return b.String()
 }
@@ -152,7 +173,8 @@ func pagesOf(action string, perPage int, token func(n int64) string) hostile {
 	}
 }
 
-// hostileCase is one endpoint with what its account must say in the end; nothing if that takes too long to wait for.
+// hostileCase is one endpoint with what its account must say in the end; nothing if that takes too
+// long to wait for.
 type hostileCase struct {
 	h    hostile
 	says []string
@@ -162,23 +184,31 @@ func hostileCases() map[string]hostileCase {
 	deep := strings.Repeat("<a>", 400_000)
 	counted := func(n int64) string { return fmt.Sprint("t", n) }
 	return map[string]hostileCase{
-		"endless-sts":      {flood("GetCallerIdentity", `<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>`, "x"), []string{"max-answer-bytes"}},
-		"endless-text":     {flood("DescribeVpcs", `<DescribeVpcsResponse><vpcSet><item><vpcId>`, "x"), []string{"max-answer-bytes"}},
-		"endless-items":    {flood("DescribeInstances", `<DescribeInstancesResponse><reservationSet>`, machines(0, 1)), []string{"max-answer-bytes"}},
-		"endless-error":    {flood("DescribeVpcs", `<Response><Errors><Error><Code>Un</Code><Message>`, "x"), []string{"max-answer-bytes"}},
-		"endless-comment":  {flood("DescribeSecurityGroups", `<!-- `, "x"), []string{"max-answer-bytes"}},
-		"endless-pages":    {pagesOf("DescribeInstances", 1, counted), []string{"max-pages"}},
-		"empty-pages":      {pagesOf("DescribeNetworkInterfaces", 0, counted), []string{"max-pages"}},
-		"the-same-page":    {pagesOf("DescribeSecurityGroups", 0, func(int64) string { return "t" }), nil},
-		"objects":          {pagesOf("DescribeInstances", 1000, counted), []string{"max-objects"}},
-		"gzip-bomb":        {bomb("DescribeVpcs"), nil},
-		"deep":             {textAnswer("DescribeVpcs", "text/xml", 200, "<DescribeVpcsResponse><vpcSet>"+deep), nil},
-		"malformed":        {textAnswer("DescribeVpcs", "text/xml", 200, "<DescribeVpcsResponse><vpcSet></item>&#0;"), nil},
-		"cut-off":          {textAnswer("DescribeInstances", "text/xml", 200, "<DescribeInstancesResponse><reservationSet><item>"), nil},
-		"html":             {textAnswer("DescribeVpcs", "text/html", 200, "<html><body>hello</body></html>"), nil},
-		"json":             {textAnswer("GetCallerIdentity", "application/json", 200, `{"Account": "111111111111"}`), nil},
-		"empty":            {textAnswer("DescribeNetworkInterfaces", "", 200, ""), nil},
-		"throttles":        {textAnswer("DescribeVpcs", "text/xml", 503, `<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>later</Message></Error></Errors><RequestID>r</RequestID></Response>`), nil},
+		"endless-sts":     {flood("GetCallerIdentity", `<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>`, "x"), []string{"max-answer-bytes"}},
+		"endless-text":    {flood("DescribeVpcs", `<DescribeVpcsResponse><vpcSet><item><vpcId>`, "x"), []string{"max-answer-bytes"}},
+		"endless-items":   {flood("DescribeInstances", `<DescribeInstancesResponse><reservationSet>`, machines(0, 1)), []string{"max-answer-bytes"}},
+		"endless-error":   {flood("DescribeVpcs", `<Response><Errors><Error><Code>Un</Code><Message>`, "x"), []string{"max-answer-bytes"}},
+		"endless-comment": {flood("DescribeSecurityGroups", `<!-- `, "x"), []string{"max-answer-bytes"}},
+		"endless-pages":   {pagesOf("DescribeInstances", 1, counted), []string{"max-pages"}},
+		"empty-pages":     {pagesOf("DescribeNetworkInterfaces", 0, counted), []string{"max-pages"}},
+		"the-same-page":   {pagesOf("DescribeSecurityGroups", 0, func(int64) string { return "t" }), nil},
+		"objects":         {pagesOf("DescribeInstances", 1000, counted), []string{"max-objects"}},
+		"gzip-bomb":       {bomb("DescribeVpcs"), nil},
+		"deep":            {textAnswer("DescribeVpcs", "text/xml", 200, "<DescribeVpcsResponse><vpcSet>"+deep), nil},
+		"malformed":       {textAnswer("DescribeVpcs", "text/xml", 200, "<DescribeVpcsResponse><vpcSet></item>&#0;"), nil},
+		"cut-off":         {textAnswer("DescribeInstances", "text/xml", 200, "<DescribeInstancesResponse><reservationSet><item>"), nil},
+		"html":            {textAnswer("DescribeVpcs", "text/html", 200, "<html><body>hello</body></html>"), nil},
+		"json":            {textAnswer("GetCallerIdentity", "application/json", 200, `{"Account": "111111111111"}`), nil},
+		"empty":           {textAnswer("DescribeNetworkInterfaces", "", 200, ""), nil},
+		"throttles": {
+			textAnswer(
+				"DescribeVpcs",
+				"text/xml",
+				503,
+				`<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>later</Message></Error></Errors><RequestID>r</RequestID></Response>`,
+			),
+			nil,
+		},
 		"the-same-VM-ever": {textAnswer("DescribeInstances", "text/xml", 200, ec2Answer("DescribeInstances", "reservationSet", strings.Repeat(machines(7, 8), 1000), "")), nil},
 		"a-fat-VM": {textAnswer("DescribeInstances", "text/xml", 200, ec2Answer("DescribeInstances", "reservationSet",
 			strings.Replace(machines(8, 9), "<value>db</value>", "<value>"+strings.Repeat("x", 3_000_000)+"</value>", 1), "")), nil},
@@ -240,10 +270,16 @@ func (a *arena) selectorOf(account string) *unstructured.Unstructured {
 
 // hostileFlags are those under which hostile endpoints are met.
 func hostileFlags() []string {
-	return []string{"--allowed-endpoints=loopback", fmt.Sprint("--max-answer-bytes=", boundBytes), fmt.Sprint("--max-pages=", boundPages), fmt.Sprint("--max-objects=", boundObjects)}
+	return []string{
+		"--allowed-endpoints=loopback",
+		fmt.Sprint("--max-answer-bytes=", boundBytes),
+		fmt.Sprint("--max-pages=", boundPages),
+		fmt.Sprint("--max-objects=", boundObjects),
+	}
 }
 
-// hostileEndpoints: whatever an endpoint answers, the accounts of others are read and enforced on time, and the process stays as large as it is.
+// hostileEndpoints: whatever an endpoint answers, the accounts of others are read and enforced on
+// time, and the process stays as large as it is.
 func (a *arena) hostileEndpoints(t *testing.T) {
 	a.within(t)
 	a.c.args = knownFlags(t, hostileFlags()...)
@@ -326,7 +362,8 @@ func (a *arena) onTime(t *testing.T) {
 	}
 }
 
-// complains waits until an account says that it cannot be read, and names the bound that was met, in its conditions.
+// complains waits until an account says that it cannot be read, and names the bound that was met,
+// in its conditions.
 func (a *arena) complains(t *testing.T, name string, says []string) {
 	t.Helper()
 	err := inTime(t, 30*time.Second, func(ctx context.Context) error {
@@ -353,8 +390,9 @@ func (a *arena) complains(t *testing.T, name string, says []string) {
 	}
 }
 
-// twin is an endpoint of the attacker's that says what the owner's says, but for the keys: the same account number, the same ids, the same tags
-// of ours. Everything may be done there; nothing may be done to the owner for it.
+// twin is an endpoint of the attacker's that says what the owner's says, but for the keys: the same
+// account number, the same ids, the same tags of ours. Everything may be done there; nothing may be
+// done to the owner for it.
 func (a *arena) twin(t *testing.T) {
 	a.within(t)
 	state := a.server.World().State()

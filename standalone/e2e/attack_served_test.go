@@ -38,7 +38,8 @@ func (m memory) reset() {
 	must(m.t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", m.pid), []byte("5"), 0o600))
 }
 
-// read returns a line of the process's status in bytes: VmRSS is what it takes now, VmHWM the most since reset.
+// read returns a line of the process's status in bytes: VmRSS is what it takes now, VmHWM the most
+// since reset.
 func (m memory) read(name string) int64 {
 	m.t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.pid))
@@ -64,8 +65,9 @@ func (m memory) grown(t *testing.T, before, atMost int64) {
 	}
 }
 
-// servedAPI: a tenant learns nothing that is computed for others through the served API, and does not speak for them; and nobody, not even without any
-// name, can keep the controller busy or make it large with the webhooks.
+// servedAPI: a tenant learns nothing that is computed for others through the served API, and does
+// not speak for them; and nobody, not even without any name, can keep the controller busy or make
+// it large with the webhooks.
 func (a *arena) servedAPI(t *testing.T, metrics string) {
 	a.within(t)
 	direct := a.direct(t)
@@ -124,7 +126,8 @@ func get(t *testing.T, url, token string) (int, string, error) {
 	return answer.StatusCode, string(raw), err
 }
 
-// computedForOthers asks with the token of a ServiceAccount that has all that mallory has, through kube-apiserver and directly.
+// computedForOthers asks with the token of a ServiceAccount that has all that mallory has, through
+// kube-apiserver and directly.
 func (a *arena) computedForOthers(t *testing.T, direct string) {
 	a.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: attackerNS, Name: mallory}})
 	for _, role := range append([]string{"edit"}, personas...) {
@@ -161,7 +164,10 @@ func (a *arena) computedForOthers(t *testing.T, direct string) {
 					cancel()
 				}
 			}
-			body := fmt.Sprintf(`{"kind":"NetworkPolicyStatus","apiVersion":"controlplane.antrea.io/v1beta2","metadata":{"name":"u"},"nodes":[{"nodeName":%q,"generation":1,"realizationFailure":true}]}`, key)
+			body := fmt.Sprintf(
+				`{"kind":"NetworkPolicyStatus","apiVersion":"controlplane.antrea.io/v1beta2","metadata":{"name":"u"},"nodes":[{"nodeName":%q,"generation":1,"realizationFailure":true}]}`,
+				key,
+			)
 			post := c.Post().Resource("networkpolicies").Name("u").SubResource("status").SetHeader("Content-Type", "application/json").Body([]byte(body))
 			if err := post.Do(t.Context()).Error(); err == nil {
 				t.Errorf("%s: a status for %q is taken", way, key)
@@ -218,13 +224,17 @@ func (a *arena) nameless(t *testing.T, direct string) {
 func largeReview(size int) []byte {
 	rule := `{"action":"Drop","from":[{"ipBlock":{"cidr":"10.0.0.0/8"}},{"externalEntitySelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b","c"]}]}}]}`
 	n := size / (len(rule) + 1)
-	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"crd.antrea.io","version":"v1beta1","kind":"NetworkPolicy"},`+
-		`"resource":{"group":"crd.antrea.io","version":"v1beta1","resource":"networkpolicies"},"operation":"CREATE","name":"p","namespace":"default","object":{"apiVersion":"crd.antrea.io/v1beta1",`+
-		`"kind":"NetworkPolicy","metadata":{"namespace":"default","name":"p"},"spec":{"priority":1,"appliedTo":[{"podSelector":{}}],"ingress":[%s]}}}}`,
-		strings.TrimSuffix(strings.Repeat(rule+",", n), ","))
+	return fmt.Appendf(
+		nil,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"crd.antrea.io","version":"v1beta1","kind":"NetworkPolicy"},`+
+			`"resource":{"group":"crd.antrea.io","version":"v1beta1","resource":"networkpolicies"},"operation":"CREATE","name":"p","namespace":"default","object":{"apiVersion":"crd.antrea.io/v1beta1",`+
+			`"kind":"NetworkPolicy","metadata":{"namespace":"default","name":"p"},"spec":{"priority":1,"appliedTo":[{"podSelector":{}}],"ingress":[%s]}}}}`,
+		strings.TrimSuffix(strings.Repeat(rule+",", n), ","),
+	)
 }
 
-// policyWhile creates policies as the administrator until stop, and returns the longest time that one took.
+// policyWhile creates policies as the administrator until stop, and returns the longest time that
+// one took.
 func (a *arena) policyWhile(t *testing.T, stop <-chan struct{}) <-chan time.Duration {
 	out := make(chan time.Duration, 1)
 	go func() {
@@ -232,7 +242,12 @@ func (a *arena) policyWhile(t *testing.T, stop <-chan struct{}) <-chan time.Dura
 		defer func() { out <- longest }()
 		for n := 0; ; n++ {
 			begin := time.Now()
-			p := a.text(fmt.Sprintf("{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {namespace: ns-b, name: while-%d}, spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {no: body}}}], ingress: [{action: Drop}]}}", n))
+			p := a.text(
+				fmt.Sprintf(
+					"{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {namespace: ns-b, name: while-%d}, spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {no: body}}}], ingress: [{action: Drop}]}}",
+					n,
+				),
+			)
 			if err := client.NewDryRunClient(a.c.client).Create(t.Context(), p); err != nil {
 				t.Errorf("A POLICY CANNOT BE CREATED MEANWHILE, after %s: %v", time.Since(begin).Round(time.Millisecond), err)
 			}
@@ -247,7 +262,8 @@ func (a *arena) policyWhile(t *testing.T, stop <-chan struct{}) <-chan time.Dura
 	return out
 }
 
-// patience is how long a policy may take while somebody attacks: kube-apiserver waits for a webhook for five seconds.
+// patience is how long a policy may take while somebody attacks: kube-apiserver waits for a webhook
+// for five seconds.
 const patience = 5 * time.Second
 
 // manyReviews sends 40 reviews of 4 MB at the same time.

@@ -24,7 +24,8 @@ import (
 type attempt struct {
 	name string
 	do   func(ctx context.Context, c client.Client) error
-	// by are the personas of which one is enough; empty means that nobody may, not even with all of them together.
+	// by are the personas of which one is enough; empty means that nobody may, not even with all of
+	// them together.
 	by []string
 	// either says that it does not matter whether those are refused.
 	either bool
@@ -34,15 +35,21 @@ type attempt struct {
 	missing []string
 	// then is what follows if the attempt is not refused, to make the most of it. It may fail.
 	then []*unstructured.Unstructured
-	// says returns nil once the controller has said what it makes of an attempt that is not refused, else what is missing.
+	// says returns nil once the controller has said what it makes of an attempt that is not
+	// refused, else what is missing.
 	says func(ctx context.Context) error
 }
 
 // anyway are attempts that whoever has "edit" may make.
 var anyway = personas
 
-// ways are the ways of writing an object. base is one that exists, nil if changing it is not the point; change makes the attempt of it.
-func (a *arena) ways(base *unstructured.Unstructured, fresh *unstructured.Unstructured, change func(*unstructured.Unstructured)) map[string]func(context.Context, client.Client) error {
+// ways are the ways of writing an object. base is one that exists, nil if changing it is not the
+// point; change makes the attempt of it.
+func (a *arena) ways(
+	base *unstructured.Unstructured,
+	fresh *unstructured.Unstructured,
+	change func(*unstructured.Unstructured),
+) map[string]func(context.Context, client.Client) error {
 	owner := client.FieldOwner("attack")
 	apply := func(o *unstructured.Unstructured) func(context.Context, client.Client) error {
 		return func(ctx context.Context, c client.Client) error {
@@ -111,7 +118,8 @@ func (a *arena) ways(base *unstructured.Unstructured, fresh *unstructured.Unstru
 	return out
 }
 
-// try makes one attempt: only for the sake of the answer in the name of each persona, and in earnest as mallory, who has them all.
+// try makes one attempt: only for the sake of the answer in the name of each persona, and in
+// earnest as mallory, who has them all.
 func (a *arena) try(t *testing.T, row attempt) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -169,8 +177,8 @@ func (a *arena) try(t *testing.T, row attempt) {
 	}
 }
 
-// mostOf gives what should have been refused the time to do its worst: whatever mallory's accounts and selectors find must be found, and what
-// her policies ask for be enforced or refused.
+// mostOf gives what should have been refused the time to do its worst: whatever mallory's accounts
+// and selectors find must be found, and what her policies ask for be enforced or refused.
 func (a *arena) mostOf(t *testing.T, breach bool) {
 	if !breach {
 		return
@@ -195,7 +203,8 @@ func (a *arena) within(t *testing.T) {
 	t.Cleanup(func() { a.t = parent })
 }
 
-// table makes all attempts of a list. given is what an administrator, or a tool that acts for one, has put there before.
+// table makes all attempts of a list. given is what an administrator, or a tool that acts for one,
+// has put there before.
 func (a *arena) table(t *testing.T, rows []attempt, given ...*unstructured.Unstructured) {
 	a.within(t)
 	if len(given) > 0 {
@@ -376,8 +385,8 @@ func (a *arena) selectorRows() (rows []attempt) {
 	return rows
 }
 
-// importedSelector is one that an administrator has made, or a tool for one, so that the owner's VMs are in ns-b too. The owner has not
-// forbidden it, and has not given ns-b a word on modes.
+// importedSelector is one that an administrator has made, or a tool for one, so that the owner's
+// VMs are in ns-b too. The owner has not forbidden it, and has not given ns-b a word on modes.
 const importedSelector = `
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: CloudEntitySelector
@@ -385,7 +394,8 @@ metadata: {namespace: ns-b, name: imported}
 spec: {accountNamespace: ns-a, accountName: real, vmSelector: [{vpcMatch: {matchID: "{VPC-A}"}}]}
 `
 
-// editors are those who may change VirtualMachines of their Namespace, as far as it breaks no glass.
+// editors are those who may change VirtualMachines of their Namespace, as far as it breaks no
+// glass.
 var editors = []string{"selector-administrator", "break-glass-operator"}
 
 // importedRows change what an administrator has imported into ns-b.
@@ -431,8 +441,15 @@ func (a *arena) importedRows() (rows []attempt) {
 			do: vm(`[{"op": "add", "path": "/metadata/annotations/nephele.io~1break-glass", "value": ""}]`, types.JSONPatchType)},
 		attempt{name: "tags of a VM", by: editors,
 			do: vm(`{"spec": {"tags": {"role": "bastion"}}}`, types.MergePatchType)},
-		attempt{name: "a VM is said to be of another account", by: editors, either: true,
-			do: vm(`{"metadata": {"annotations": {"nephele.io/account": "ns-b/own"}, "labels": {"nephe.antrea.io/cpa-namespace": "ns-b", "nephe.antrea.io/cpa-name": "own"}}}`, types.MergePatchType)},
+		attempt{
+			name:   "a VM is said to be of another account",
+			by:     editors,
+			either: true,
+			do: vm(
+				`{"metadata": {"annotations": {"nephele.io/account": "ns-b/own"}, "labels": {"nephe.antrea.io/cpa-namespace": "ns-b", "nephe.antrea.io/cpa-name": "own"}}}`,
+				types.MergePatchType,
+			),
+		},
 		attempt{name: "finalizer on a VM", by: editors, either: true,
 			do: vm(`{"metadata": {"finalizers": ["example.com/mine"]}}`, types.MergePatchType)},
 		attempt{name: "status of a VM", missing: []string{"cannot patch", "virtualmachines/status"},
@@ -491,8 +508,10 @@ func (a *arena) ownRows() (rows []attempt) {
 	return append(rows,
 		attempt{name: "tags of her own VM", by: editors, do: patch(mine, `{"spec": {"tags": {"role": "web", "Name": "web"}}}`)},
 		attempt{name: "glass of her own VM", by: operator, do: patch(mine, `{"metadata": {"annotations": {"nephele.io/break-glass": "mine"}}}`)},
-		attempt{name: "her own VM is said to be the owner's", by: operator, do: patch(mine,
-			`{"metadata": {"annotations": {"nephele.io/account": "ns-a/real", "nephele.io/break-glass": "mine"}, "labels": {"nephe.antrea.io/cpa-namespace": "ns-a", "nephe.antrea.io/cpa-name": "real"}}}`)},
+		attempt{name: "her own VM is said to be the owner's", by: operator, do: patch(
+			mine,
+			`{"metadata": {"annotations": {"nephele.io/account": "ns-a/real", "nephele.io/break-glass": "mine"}, "labels": {"nephe.antrea.io/cpa-namespace": "ns-a", "nephe.antrea.io/cpa-name": "real"}}}`,
+		)},
 		attempt{name: "her tags override what the cloud says", by: administrator, do: patch(account, `{"spec": {"userTags": "Merge"}}`),
 			then: nil},
 		attempt{name: "her account gives everything to everybody", by: administrator, do: patch(account,
@@ -549,7 +568,13 @@ func (a *arena) policyRows() (rows []attempt) {
 	all := "ingress: [{action: Allow}], egress: [{action: Allow}]"
 	add(author, nil, "all in her Namespace, first of all", "NetworkPolicy", "{priority: 1, tier: emergency, appliedTo: [{externalEntitySelector: {}}], "+all+"}")
 	add(author, nil, "drops all", "NetworkPolicy", "{priority: 1, tier: emergency, appliedTo: [{externalEntitySelector: {}}], ingress: [{action: Drop}], egress: [{action: Drop}]}")
-	add(author, nil, "by the labels of the owner's VMs", "NetworkPolicy", "{priority: 1, appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/namespace: ns-a}}}, {externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: db}}}], "+all+"}")
+	add(
+		author,
+		nil,
+		"by the labels of the owner's VMs",
+		"NetworkPolicy",
+		"{priority: 1, appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/namespace: ns-a}}}, {externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: db}}}], "+all+"}",
+	)
 	far := a.text("{apiVersion: crd.antrea.io/v1beta1, kind: Group, metadata: {namespace: ns-b, name: far}, spec: {namespaceSelector: {}, externalEntitySelector: {}}}")
 	byFar := a.text("{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {namespace: ns-b, name: far}, spec: {priority: 1, appliedTo: [{group: far}], " + all + "}}")
 	rows = append(rows, attempt{name: "by a group of all Namespaces", by: author, then: []*unstructured.Unstructured{byFar}, do: func(ctx context.Context, c client.Client) error {
@@ -585,7 +610,8 @@ func (a *arena) tierRows() (rows []attempt) {
 	return rows
 }
 
-// foreign tries everything on the owner's objects, as everybody. It is all refused by RBAC, so that one look at the end is enough.
+// foreign tries everything on the owner's objects, as everybody. It is all refused by RBAC, so that
+// one look at the end is enough.
 func (a *arena) foreign(t *testing.T) {
 	ctx := t.Context()
 	type target struct {
@@ -613,7 +639,11 @@ func (a *arena) foreign(t *testing.T) {
 	}
 	for who, c := range a.people {
 		for _, x := range targets {
-			patches := []string{`{"metadata": {"labels": {"nephe.antrea.io/tag-role": "bastion"}}}`, `{"metadata": {"finalizers": null}}`, `{"metadata": {"ownerReferences": null}}`}
+			patches := []string{
+				`{"metadata": {"labels": {"nephe.antrea.io/tag-role": "bastion"}}}`,
+				`{"metadata": {"finalizers": null}}`,
+				`{"metadata": {"ownerReferences": null}}`,
+			}
 			for _, key := range []string{"break-glass", "confirm", "take-over", "account", "on-refusal", "stage"} {
 				patches = append(patches, fmt.Sprintf(`{"metadata": {"annotations": {"nephele.io/%s": "mine"}}}`, key))
 			}
@@ -638,8 +668,9 @@ func (a *arena) foreign(t *testing.T) {
 	a.unharmed(t)
 }
 
-// tables makes all attempts of a person with "edit" in one Namespace, and with every right that a persona gives there: every combination of account,
-// selector, policy, Secret, annotation and label against the VMs of another tenant. After each attempt the cloud's verdict on these VMs is what it
+// tables makes all attempts of a person with "edit" in one Namespace, and with every right that a
+// persona gives there: every combination of account, selector, policy, Secret, annotation and label
+// against the VMs of another tenant. After each attempt the cloud's verdict on these VMs is what it
 // was, and so is all else that is the owner's.
 func (a *arena) tables(t *testing.T) {
 	t.Run("same words", func(t *testing.T) { a.within(t); a.sameWords(t) })
@@ -658,7 +689,11 @@ func (a *arena) tables(t *testing.T) {
 
 // grantUse lets people select from the attacker's own account.
 func (a *arena) grantUse(users ...string) {
-	a.create(a.text("{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {namespace: ns-b, name: use-own}, rules: [{apiGroups: [crd.cloud.antrea.io], resources: [cloudprovideraccounts], resourceNames: [own, attack], verbs: [use]}]}"))
+	a.create(
+		a.text(
+			"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {namespace: ns-b, name: use-own}, rules: [{apiGroups: [crd.cloud.antrea.io], resources: [cloudprovideraccounts], resourceNames: [own, attack], verbs: [use]}]}",
+		),
+	)
 	for _, u := range users {
 		a.bind(attackerNS, u, "Role", "use-own")
 	}

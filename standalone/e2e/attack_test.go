@@ -6,10 +6,12 @@ import (
 	"testing"
 )
 
-// TestAttack is the suite of one tenant against another. All of it shares one control plane, whose process is started anew where the parts need
-// other flags or another environment. Each part leaves the owner's estate as it found it, or the suite ends.
+// TestAttack is the suite of one tenant against another. All of it shares one control plane, whose
+// process is started anew where the parts need other flags or another environment. Each part leaves
+// the owner's estate as it found it, or the suite ends.
 func TestAttack(t *testing.T) {
-	// Nothing of whoever runs the tests; the controller has an identity of its own in the cloud, and the owner has a role that trusts it.
+	// Nothing of whoever runs the tests; the controller has an identity of its own in the cloud,
+	// and the owner has a role that trusts it.
 	none := filepath.Join(t.TempDir(), "none")
 	for k, v := range map[string]string{"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_EC2_METADATA_DISABLED": "true", "AWS_SESSION_TOKEN": "",
 		"AWS_ACCESS_KEY_ID": controllerKey, "AWS_SECRET_ACCESS_KEY": keySecret, "AWS_PROFILE": "", "NO_PROXY": "127.0.0.1,localhost"} {
@@ -20,7 +22,13 @@ func TestAttack(t *testing.T) {
 	redirects := newRedirector(t, forbidden)
 	host := func(url string) string { return strings.TrimPrefix(url, "http://") }
 	metrics := freePort(t)
-	a := newArena(t, x, "--allowed-endpoints="+host(x.server.URL())+","+host(redirects.url)+",127.0.0.1:"+taker.port, "--ambient-identity-namespaces=ns-ops", "--metrics=0.0.0.0:"+metrics)
+	a := newArena(
+		t,
+		x,
+		"--allowed-endpoints="+host(x.server.URL())+","+host(redirects.url)+",127.0.0.1:"+taker.port,
+		"--ambient-identity-namespaces=ns-ops",
+		"--metrics=0.0.0.0:"+metrics,
+	)
 	a.grantUse(mallory, "selector-administrator")
 	a.create(a.text("{apiVersion: crd.antrea.io/v1beta1, kind: Tier, metadata: {name: restricted, labels: {nephele.io/use: required}}, spec: {priority: 20}}"))
 	a.settle()

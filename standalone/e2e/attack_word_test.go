@@ -24,8 +24,9 @@ import (
 // reasonNotGranted is the reason of all that lacks a grant.
 const reasonNotGranted = "NotGranted"
 
-// ownersWord: what an administrator's tool applies has passed admission, whoever wrote it. Then the word of the account's owner decides: which
-// Namespaces may select VMs of the account, and whose modes and broken glass count.
+// ownersWord: what an administrator's tool applies has passed admission, whoever wrote it. Then the
+// word of the account's owner decides: which Namespaces may select VMs of the account, and whose
+// modes and broken glass count.
 func (a *arena) ownersWord(t *testing.T) {
 	t.Run("nobody else may select", func(t *testing.T) {
 		a.within(t)
@@ -62,8 +63,8 @@ func (a *arena) allow(spec string) {
 	a.restore()
 }
 
-// combinations lets a tool apply selectors of ns-b with every mode, with and without broken glass, and if they are not granted at all with
-// policies that would open and close everything.
+// combinations lets a tool apply selectors of ns-b with every mode, with and without broken glass,
+// and if they are not granted at all with policies that would open and close everything.
 func (a *arena) combinations(t *testing.T, refused bool, modes ...cloudv1.EnforcementMode) {
 	if refused {
 		for _, text := range []string{openPolicies, strings.ReplaceAll(strings.ReplaceAll(openPolicies, "Allow", "Drop"), "name: open", "name: closed")} {
@@ -129,7 +130,8 @@ func (a *arena) answered(ctx context.Context, s *unstructured.Unstructured, refu
 	return nil
 }
 
-// takenBack: what was imported goes when the owner takes the grant back, and with it what its policies have opened.
+// takenBack: what was imported goes when the owner takes the grant back, and with it what its
+// policies have opened.
 func (a *arena) takenBack(t *testing.T) {
 	a.within(t)
 	cpa := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ownerNS, Name: accountName}}
@@ -163,8 +165,9 @@ func (a *arena) takenBack(t *testing.T) {
 	a.restore()
 }
 
-// twoWithoutWord: account and selectors in Namespaces of their own, as in Nephe's samples, and two tenants that select the same VM. The
-// owner of the account has given neither of them a word, so neither freezes or releases what the other one enforces.
+// twoWithoutWord: account and selectors in Namespaces of their own, as in Nephe's samples, and two
+// tenants that select the same VM. The owner of the account has given neither of them a word, so
+// neither freezes or releases what the other one enforces.
 func (a *arena) twoWithoutWord(t *testing.T) {
 	a.within(t)
 	common := strings.ReplaceAll(`
@@ -238,7 +241,11 @@ spec: {accountNamespace: ns-common, accountName: common, vmSelector: [{vpcMatch:
 func (a *arena) withWord(t *testing.T) {
 	a.within(t)
 	a.allow(`{"allowedNamespaces": {"selector": {"matchLabels": {"kubernetes.io/metadata.name": "ns-b"}}}, "releaseNamespaces": ["ns-b"]}`)
-	a.create(a.text("{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {namespace: ns-a, name: use}, rules: [{apiGroups: [crd.cloud.antrea.io], resources: [cloudprovideraccounts], resourceNames: [real], verbs: [use]}]}"))
+	a.create(
+		a.text(
+			"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {namespace: ns-a, name: use}, rules: [{apiGroups: [crd.cloud.antrea.io], resources: [cloudprovideraccounts], resourceNames: [real], verbs: [use]}]}",
+		),
+	)
 	a.bind(ownerNS, mallory, "Role", "use")
 	who := a.people[mallory]
 	s := a.text(importedSelector)
@@ -302,7 +309,8 @@ func (a *arena) withWord(t *testing.T) {
 	a.rebase()
 }
 
-// rebase is restore after the owner's interfaces were released on purpose: they are held by other groups now.
+// rebase is restore after the owner's interfaces were released on purpose: they are held by other
+// groups now.
 func (a *arena) rebase() {
 	a.t.Helper()
 	a.tidy()
@@ -316,7 +324,8 @@ func (a *arena) rebase() {
 	a.guard.takeViolations()
 }
 
-// grantsWork shows for each row of the table of attempts that with the grant that its refusal names it is admitted and works.
+// grantsWork shows for each row of the table of attempts that with the grant that its refusal names
+// it is admitted and works.
 func (a *arena) grantsWork(t *testing.T) {
 	ctx, who := t.Context(), a.people[mallory]
 	t.Run("her own objects", func(t *testing.T) {
@@ -337,7 +346,15 @@ func (a *arena) grantsWork(t *testing.T) {
 	})
 	t.Run("her own account with her own policy", func(t *testing.T) {
 		a.within(t)
-		must(t, who.Create(ctx, a.text("{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {namespace: ns-b, name: close}, spec: {priority: 1, appliedTo: [{externalEntitySelector: {}}], ingress: [{action: Drop}]}}")))
+		must(
+			t,
+			who.Create(
+				ctx,
+				a.text(
+					"{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {namespace: ns-b, name: close}, spec: {priority: 1, appliedTo: [{externalEntitySelector: {}}], ingress: [{action: Drop}]}}",
+				),
+			),
+		)
 		eventuallyNil(t, "it is enforced", func(context.Context) error {
 			if a.allowed(end{addr: mustAddr("8.8.8.8")}, "mine", 443) {
 				return errors.New("the VM is open")
@@ -355,7 +372,11 @@ func (a *arena) grantsWork(t *testing.T) {
 	})
 	t.Run("get on a foreign Secret", func(t *testing.T) {
 		a.within(t)
-		a.create(a.text("{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {namespace: ns-a, name: read}, rules: [{apiGroups: [''], resources: [secrets], resourceNames: [keys], verbs: [get]}]}"))
+		a.create(
+			a.text(
+				"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {namespace: ns-a, name: read}, rules: [{apiGroups: [''], resources: [secrets], resourceNames: [keys], verbs: [get]}]}",
+			),
+		)
 		a.bind(ownerNS, mallory, "Role", "read")
 		account := a.text(attackAccount)
 		refersTo("keys", "credentials")(account)
@@ -376,18 +397,33 @@ func (a *arena) grantsWork(t *testing.T) {
 	})
 	t.Run("use of a tier", func(t *testing.T) {
 		a.within(t)
-		a.create(a.text("{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: use-restricted}, rules: [{apiGroups: [crd.antrea.io], resources: [tiers], resourceNames: [restricted], verbs: [use]}]}"))
-		a.create(a.text("{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: use-restricted}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: use-restricted}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: mallory}]}"))
+		a.create(
+			a.text(
+				"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: use-restricted}, rules: [{apiGroups: [crd.antrea.io], resources: [tiers], resourceNames: [restricted], verbs: [use]}]}",
+			),
+		)
+		a.create(
+			a.text(
+				"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: use-restricted}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: use-restricted}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: mallory}]}",
+			),
+		)
 		eventuallyNil(t, "it is admitted", func(ctx context.Context) error {
-			return client.IgnoreAlreadyExists(who.Create(ctx, a.text("{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {namespace: ns-b, name: first}, spec: {tier: restricted, priority: 1, appliedTo: [{externalEntitySelector: {}}], ingress: [{action: Drop}]}}")))
+			return client.IgnoreAlreadyExists(
+				who.Create(
+					ctx,
+					a.text(
+						"{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {namespace: ns-b, name: first}, spec: {tier: restricted, priority: 1, appliedTo: [{externalEntitySelector: {}}], ingress: [{action: Drop}]}}",
+					),
+				),
+			)
 		})
 	})
 	a.restore()
 	t.Run("an insider's labels", a.insider)
 }
 
-// insider is a person who may break the glass of the owner's VMs, and nothing else. The tags that she gives to VMs do not make them what the
-// cloud does not say they are.
+// insider is a person who may break the glass of the owner's VMs, and nothing else. The tags that
+// she gives to VMs do not make them what the cloud does not say they are.
 func (a *arena) insider(t *testing.T) {
 	a.within(t)
 	a.bind(ownerNS, "operator", "ClusterRole", "nephele-break-glass-operator")
@@ -428,7 +464,8 @@ func (a *arena) insider(t *testing.T) {
 	a.rebase()
 }
 
-// TestGrantsAreShipped: the roles and the admission policies that the tables speak about are there, in the manifests and in "nephele up".
+// TestGrantsAreShipped: the roles and the admission policies that the tables speak about are there,
+// in the manifests and in "nephele up".
 func TestGrantsAreShipped(t *testing.T) {
 	var names []string
 	for _, o := range built(t, manifests) {
@@ -463,7 +500,11 @@ func TestGrantsAreShipped(t *testing.T) {
 			there = append(there, kind+" "+o.GetName())
 		}
 		for _, name := range names {
-			if k, short, _ := strings.Cut(name, " "); k == kind && strings.HasPrefix(short, "nephele") && !strings.HasPrefix(short, "nephele-controller") && short != "nephele-metrics-reader" && short != "nephele-agent" && !slices.Contains(there, name) {
+			if k, short, _ := strings.Cut(
+				name,
+				" ",
+			); k == kind && strings.HasPrefix(short, "nephele") && !strings.HasPrefix(short, "nephele-controller") && short != "nephele-metrics-reader" && short != "nephele-agent" &&
+				!slices.Contains(there, name) {
 				t.Errorf("nephele up does not install %s", name)
 			}
 		}

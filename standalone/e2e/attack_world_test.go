@@ -28,8 +28,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// The attack tests have two tenants. The owner has the Namespace ns-a and a cloud account with VMs under policy; the attacker has ns-b and a
-// cloud account of her own. Both accounts are in one simulator, beside one that the controller's own identity belongs to.
+// The attack tests have two tenants. The owner has the Namespace ns-a and a cloud account with VMs
+// under policy; the attacker has ns-b and a cloud account of her own. Both accounts are in one
+// simulator, beside one that the controller's own identity belongs to.
 const (
 	ownerNS, attackerNS       = "ns-a", "ns-b"
 	ownerCloud, attackerCloud = "111111111111", "222222222222"
@@ -47,7 +48,8 @@ type tenants struct {
 	t      *testing.T
 	server *sim.Server
 	guard  *guard
-	// vms are the primary interfaces by the name of the VM: web, db and bastion of the owner, mine and spare of the attacker, and common.
+	// vms are the primary interfaces by the name of the VM: web, db and bastion of the owner, mine
+	// and spare of the attacker, and common.
 	vms map[string]world.NetworkInterface
 	// vpc is the VPC of each cloud account.
 	vpc map[string]string
@@ -55,7 +57,8 @@ type tenants struct {
 	flows []flow
 }
 
-// newTenants starts the simulator. Every VM is wide open natively: whatever is closed, a policy closes, and whoever releases a VM opens it.
+// newTenants starts the simulator. Every VM is wide open natively: whatever is closed, a policy
+// closes, and whoever releases a VM opens it.
 func newTenants(t *testing.T) *tenants {
 	t.Helper()
 	x := &tenants{t: t, guard: &guard{}, vms: map[string]world.NetworkInterface{}, vpc: map[string]string{}}
@@ -90,7 +93,8 @@ func newTenants(t *testing.T) *tenants {
 	}
 	must(t, w.AddCredential(world.Credential{AccessKeyID: controllerKey, Secret: keySecret, Account: controllerCloud}))
 	state = w.State()
-	// The owner has a role for the controller, which trusts the account that the controller runs in.
+	// The owner has a role for the controller, which trusts the account that the controller runs
+	// in.
 	state.Roles = append(state.Roles, world.Role{Account: ownerCloud, Name: "nephele", Trusted: []string{controllerCloud}})
 	x.server, err = sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state, OnCall: x.guard.onCall})
 	must(t, err)
@@ -132,8 +136,8 @@ func (x *tenants) allowed(from end, vm string, port int) bool {
 	return v.Allowed
 }
 
-// state is what a cloud account looks like: what its interfaces hold, its groups with their rules, and all tags. The number that an
-// instance of Nephele counts its heartbeats with is left out.
+// state is what a cloud account looks like: what its interfaces hold, its groups with their rules,
+// and all tags. The number that an instance of Nephele counts its heartbeats with is left out.
 func (x *tenants) state(cloud string) string {
 	var lines []string
 	tags := func(t world.Tags) string {
@@ -182,9 +186,11 @@ type arena struct {
 	*tenants
 	c     *cluster
 	admin *rest.Config
-	// people are clients in the name of: for every persona a person with "edit" and it in ns-b, and mallory.
+	// people are clients in the name of: for every persona a person with "edit" and it in ns-b, and
+	// mallory.
 	people map[string]client.Client
-	// marks is how often the owner has changed something to see whether that still works; before is what held then.
+	// marks is how often the owner has changed something to see whether that still works; before is
+	// what held then.
 	marks  int
 	before [2]picture
 	// kept is what belongs into ns-b between two attempts.
@@ -252,13 +258,16 @@ func (a *arena) roles() {
 	}
 	eventuallyNil(a.t, "the rights of mallory", func(ctx context.Context) error {
 		who := a.as(mallory)
-		policy := fromText(a.t, "{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {namespace: ns-b, name: probe}, spec: {priority: 5, appliedTo: [{podSelector: {}}]}}")
+		policy := fromText(
+			a.t,
+			"{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {namespace: ns-b, name: probe}, spec: {priority: 5, appliedTo: [{podSelector: {}}]}}",
+		)
 		return client.NewDryRunClient(who).Create(ctx, policy)
 	})
 }
 
-// personaRole is what a persona may at least do. It is used with builds that ship no such role, so that what such a person can do there can be
-// seen; TestGrantsAreShipped tells those builds apart.
+// personaRole is what a persona may at least do. It is used with builds that ship no such role, so
+// that what such a person can do there can be seen; TestGrantsAreShipped tells those builds apart.
 func personaRole(persona string) *unstructured.Unstructured {
 	rules := map[string]string{
 		"account-administrator": "{apiGroups: [crd.cloud.antrea.io], resources: [cloudprovideraccounts], verbs: [get, list, watch, create, update, patch, delete, use]}",
@@ -309,7 +318,8 @@ func (a *arena) text(text string, more ...string) *unstructured.Unstructured {
 	return fromText(a.t, strings.NewReplacer(words...).Replace(text))
 }
 
-// knownFlags drops flags that the build does not know, and fails the test for each, so that the rest of it can still be seen.
+// knownFlags drops flags that the build does not know, and fails the test for each, so that the
+// rest of it can still be seen.
 func knownFlags(t *testing.T, flags ...string) []string {
 	t.Helper()
 	help := upHelp(t)

@@ -21,7 +21,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 )
 
-// auditLine is what the test reads of a line of the record of changes; docs/audit.md describes the fields.
+// auditLine is what the test reads of a line of the record of changes; docs/audit.md describes the
+// fields.
 type auditLine struct {
 	Phase     string   `json:"phase"`
 	ID        string   `json:"id"`
@@ -70,8 +71,9 @@ func beats(c ec2.Call) bool {
 	return c.Action == "CreateTags" && c.Params["Tag.1.Key"] == cloud.TagInstance && c.Params["Tag.2.Key"] == ""
 }
 
-// mustBeAudited compares the record with what the cloud has seen: every call that changed something has a line with what became of it, or, if
-// the process was killed before it knew, a line that says that it was sent.
+// mustBeAudited compares the record with what the cloud has seen: every call that changed something
+// has a line with what became of it, or, if the process was killed before it knew, a line that says
+// that it was sent.
 func mustBeAudited(t *testing.T, dir string, calls []ec2.Call) {
 	t.Helper()
 	answered, open := map[string]auditLine{}, map[string]auditLine{}
@@ -111,8 +113,8 @@ func mustBeAudited(t *testing.T, dir string, calls []ec2.Call) {
 	t.Logf("%d calls changed something; of %d the process never learned", len(calls), lost)
 }
 
-// keyed sees to it that the controller has put the key of records into the Secret that the manifest makes, and that applying the manifest again
-// leaves it there.
+// keyed sees to it that the controller has put the key of records into the Secret that the manifest
+// makes, and that applying the manifest again leaves it there.
 func (x *existing) keyed() {
 	x.t.Helper()
 	get := func() []byte {

@@ -20,8 +20,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestDriftNamesItsAuthor: another user of the account takes a VM out of our group. That is repaired, and account and event say who it was.
-// What somebody writes over the status of the VM is put right as well.
+// TestDriftNamesItsAuthor: another user of the account takes a VM out of our group. That is
+// repaired, and account and event say who it was. What somebody writes over the status of the VM is
+// put right as well.
 func TestDriftNamesItsAuthor(t *testing.T) {
 	im := importAccount(t, newCluster(t), hybridCloud)
 	vm := firstWithRole(hybridCloud, "db")

@@ -23,8 +23,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
-// TestBadInput makes one mistake after the other in a cluster that enforces a policy. Each mistake is named at the object that it is about,
-// and nothing that works stops working.
+// TestBadInput makes one mistake after the other in a cluster that enforces a policy. Each mistake
+// is named at the object that it is about, and nothing that works stops working.
 func TestBadInput(t *testing.T) {
 	c := newCluster(t)
 	im := importAccount(t, c, hybridCloud)
@@ -141,7 +141,8 @@ func (im *imported) refusedObjects(t *testing.T) {
 	}
 }
 
-// badRotation breaks the Secret of the account that works, and mends it. What is enforced stays; the account says what is wrong.
+// badRotation breaks the Secret of the account that works, and mends it. What is enforced stays;
+// the account says what is wrong.
 func (im *imported) badRotation(t *testing.T) {
 	set := func(keys string) {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "keys"}}
@@ -184,7 +185,8 @@ spec:
 	im.must(im.c.client.Delete(t.Context(), &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "nobody"}}))
 }
 
-// TestCommandsRefuseBadInput: exit code 2 and a message that names what is wrong, before anything is done.
+// TestCommandsRefuseBadInput: exit code 2 and a message that names what is wrong, before anything
+// is done.
 func TestCommandsRefuseBadInput(t *testing.T) {
 	dir := t.TempDir()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")

@@ -15,7 +15,8 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// TestDeploymentIsRestricted: the Pod passes the strictest of the Pod Security Standards, writes nowhere but where it must, and has limits.
+// TestDeploymentIsRestricted: the Pod passes the strictest of the Pod Security Standards, writes
+// nowhere but where it must, and has limits.
 func TestDeploymentIsRestricted(t *testing.T) {
 	for _, dir := range []string{manifests, overlay} {
 		var d appsv1.Deployment

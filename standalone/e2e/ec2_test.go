@@ -21,7 +21,8 @@ func (im *imported) ec2Client(region string) *ec2.Client {
 		Credentials: credentials.NewStaticCredentialsProvider(estate.DefaultAccessKeyID, estate.DefaultSecret, "")})
 }
 
-// launchAndTerminate starts a VM beside an existing one, lets it take part in the policies, and ends it.
+// launchAndTerminate starts a VM beside an existing one, lets it take part in the policies, and
+// ends it.
 func (im *imported) launchAndTerminate(ac accountCase) {
 	t := im.t
 	t.Helper()
@@ -42,7 +43,8 @@ func (im *imported) launchAndTerminate(ac accountCase) {
 			}
 		}
 	}
-	// The inventory sees the VM at its next poll; a user who does not want to wait edits the selector.
+	// The inventory sees the VM at its next poll; a user who does not want to wait edits the
+	// selector.
 	im.readNow()
 	eventually(t, time.Minute, "the new VM as ExternalEntity", func(ctx context.Context) (bool, string) {
 		why := im.readEntities(ctx)

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// edit changes an object as a person with an editor does, who begins again when somebody was faster: controllers write the status of the
-// same object.
+// edit changes an object as a person with an editor does, who begins again when somebody was
+// faster: controllers write the status of the same object.
 func edit(t *testing.T, c client.Client, o client.Object, change func()) {
 	t.Helper()
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

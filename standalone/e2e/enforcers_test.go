@@ -27,7 +27,8 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 )
 
-// enforcers is a cluster with two agents: one in a Pod on Node n1, one on a VM, ExternalNode vm1 in namespace vms.
+// enforcers is a cluster with two agents: one in a Pod on Node n1, one on a VM, ExternalNode vm1 in
+// namespace vms.
 type enforcers struct {
 	*cluster
 	config *rest.Config
@@ -122,8 +123,9 @@ func (e *enforcers) ways(t *testing.T, token string) map[string]*rest.RESTClient
 	return out
 }
 
-// TestEnforcersHaveTheirOwnKey: an agent in a Pod acts for its Node by its token alone, one on a VM by a Role; neither acts for
-// anybody else, and what they count is added up. All of that with the cluster's own authentication and RBAC.
+// TestEnforcersHaveTheirOwnKey: an agent in a Pod acts for its Node by its token alone, one on a VM
+// by a Role; neither acts for anybody else, and what they count is added up. All of that with the
+// cluster's own authentication and RBAC.
 func TestEnforcersHaveTheirOwnKey(t *testing.T) {
 	e := newEnforcers(t)
 	for who, agent := range map[string]struct{ token, key string }{"pod": {e.pod, "n1"}, "vm": {e.vm, "vms/vm1"}} {
@@ -156,8 +158,8 @@ func TestEnforcersHaveTheirOwnKey(t *testing.T) {
 	e.countsAreAddedUp(t)
 }
 
-// countsAreAddedUp has the VM's agent report twice, with a rule that there is and one that there is not, and the Pod's, which the policy does
-// not concern, as well.
+// countsAreAddedUp has the VM's agent report twice, with a rule that there is and one that there is
+// not, and the Pod's, which the policy does not concern, as well.
 func (e *enforcers) countsAreAddedUp(t *testing.T) {
 	t.Helper()
 	var deny v1beta1.NetworkPolicy
@@ -178,7 +180,12 @@ func (e *enforcers) countsAreAddedUp(t *testing.T) {
 			}
 		}
 	}
-	raw, err := e.kube.Discovery().RESTClient().Get().AbsPath("/apis/stats.antrea.io/v1alpha1/namespaces/vms/antreanetworkpolicystats/deny").SetHeader("Accept", "application/json").DoRaw(t.Context())
+	raw, err := e.kube.Discovery().
+		RESTClient().
+		Get().
+		AbsPath("/apis/stats.antrea.io/v1alpha1/namespaces/vms/antreanetworkpolicystats/deny").
+		SetHeader("Accept", "application/json").
+		DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

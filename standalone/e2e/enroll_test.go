@@ -21,7 +21,8 @@ import (
 	"github.com/nephele-io/nephele/internal/enroll"
 )
 
-// TestEnroll gives a host credentials by the command, uses them as its agent does and as a thief would, renews them, and takes them back.
+// TestEnroll gives a host credentials by the command, uses them as its agent does and as a thief
+// would, renews them, and takes them back.
 func TestEnroll(t *testing.T) {
 	e := newEnforcers(t)
 	if out, err := e.nephele("enroll", "vms/vm2"); err == nil || !strings.Contains(out, "there is no ExternalNode vms/vm2") {

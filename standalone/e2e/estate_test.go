@@ -22,11 +22,13 @@ import (
 
 const vmNamespace = "vms"
 
-// accountCase is one simulated account and the roles that its VMs play in the policies of the tests.
+// accountCase is one simulated account and the roles that its VMs play in the policies of the
+// tests.
 type accountCase struct {
 	name string
 	load func() (world.State, estate.Report, error)
-	// roles maps instance ids to the value of the tag "role" that the test gives them; other VMs have none.
+	// roles maps instance ids to the value of the tag "role" that the test gives them; other VMs
+	// have none.
 	roles map[string]string
 }
 
@@ -37,7 +39,8 @@ func fromFile(path string) func() (world.State, estate.Report, error) {
 var (
 	hybridCloud = accountCase{"hybrid-cloud", estate.HybridCloud, map[string]string{
 		"i-075dc46a9bc347264": "app", "i-0837c877110427f2b": "db", "i-0383fda87c012141d": "db", "i-0b26ec095feb42260": "web"}}
-	// The bastion of web-tier stays a peer: a task of a managed service refers to its group (see TestTakeOverThatWouldCutOthers).
+	// The bastion of web-tier stays a peer: a task of a managed service refers to its group (see
+	// TestTakeOverThatWouldCutOthers).
 	webTier = accountCase{"web-tier", fromFile("web-tier"), map[string]string{
 		"i-00000000000000001": "app", "i-00000000000000002": "db"}}
 )
@@ -71,7 +74,8 @@ type imported struct {
 	vpcs   []string
 }
 
-// outsideAddresses lie inside and around every ipBlock of the tests' policies and of the estates' own rules.
+// outsideAddresses lie inside and around every ipBlock of the tests' policies and of the estates'
+// own rules.
 var outsideAddresses = []netip.Addr{
 	netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("198.51.100.0"), netip.MustParseAddr("198.51.100.255"), netip.MustParseAddr("198.51.101.0"),
 	netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("38.140.26.4"), netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("10.193.0.9"),
@@ -79,7 +83,8 @@ var outsideAddresses = []netip.Addr{
 
 var policyPorts = []int{22, 25, 443, 3306, 5432, 8000, 8010}
 
-// importAccount starts a simulator with the account, makes the cluster import all its VMs, and gives them their roles.
+// importAccount starts a simulator with the account, makes the cluster import all its VMs, and
+// gives them their roles.
 func importAccount(t *testing.T, c *cluster, ac accountCase) *imported {
 	t.Helper()
 	state, _, err := ac.load()
@@ -241,7 +246,8 @@ func (im *imported) waitForRoles(roles map[string]string) {
 	})
 }
 
-// step changes something and waits until every flow is as the oracle says afterwards. The guard watches every call in between.
+// step changes something and waits until every flow is as the oracle says afterwards. The guard
+// watches every call in between.
 func (im *imported) step(name string, next oracle, change func()) {
 	im.t.Helper()
 	state := im.server.World().State()
@@ -283,7 +289,8 @@ func count(in []bool) (n int) {
 	return n
 }
 
-// mustBeReleased checks that nothing of ours is left: every interface has its former groups, and no group or tag is ours.
+// mustBeReleased checks that nothing of ours is left: every interface has its former groups, and no
+// group or tag is ours.
 func (im *imported) mustBeReleased() {
 	im.t.Helper()
 	eventually(im.t, time.Minute, "everything is given back", func(context.Context) (bool, string) {
@@ -324,7 +331,8 @@ func ownTags(id string, tags world.Tags) string {
 	return ""
 }
 
-// readNow makes the account be read at once instead of at its next poll, by an edit of the selector that selects nothing more.
+// readNow makes the account be read at once instead of at its next poll, by an edit of the selector
+// that selects nothing more.
 func (im *imported) readNow() {
 	im.t.Helper()
 	ces := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: "all"}}
@@ -334,7 +342,8 @@ func (im *imported) readNow() {
 	})
 }
 
-// printStatus shows what the cluster says about accounts, VMs and policies in the log of a failed test.
+// printStatus shows what the cluster says about accounts, VMs and policies in the log of a failed
+// test.
 func (im *imported) printStatus() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

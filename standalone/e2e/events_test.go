@@ -17,8 +17,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 )
 
-// TestEventsBringChanges tags a VM in the cloud and finds the policies enforced long before the account's next poll, because its queue
-// tells of the call. Without the queue the account goes on by polling and says so.
+// TestEventsBringChanges tags a VM in the cloud and finds the policies enforced long before the
+// account's next poll, because its queue tells of the call. Without the queue the account goes on
+// by polling and says so.
 func TestEventsBringChanges(t *testing.T) {
 	im := importAccount(t, newCluster(t), hybridCloud)
 	policies := decodePolicies(t, policiesYAML)
@@ -59,7 +60,8 @@ func TestEventsBringChanges(t *testing.T) {
 			im.must(err)
 		}
 	}
-	// The VM's role comes from its cloud tag from now on. The user's, which would win, goes when that has arrived.
+	// The VM's role comes from its cloud tag from now on. The user's, which would win, goes when
+	// that has arrived.
 	tag("app")()
 	eventually(t, 30*time.Second, "the cloud's tag on the VM", func(ctx context.Context) (bool, string) {
 		live := im.virtualMachine(vm)

@@ -70,7 +70,8 @@ func newExisting(t *testing.T, dir string, namespaces ...string) *existing {
 			x.must(x.admin.Create(t.Context(), o.DeepCopy(), &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}}))
 		}
 	}
-	// The same once more, so that the API server finds the kind Tier at once and not within half a minute.
+	// The same once more, so that the API server finds the kind Tier at once and not within half a
+	// minute.
 	x.must(cp.Apply(t.Context(), grants.FS()))
 	x.recorder = newRecorder(t, cp.RestConfig())
 	x.kubeconfig = x.loginAt(clientcmdapi.Cluster{Server: x.recorder.server.URL, CertificateAuthorityData: x.recorder.ca()}, "kube-system", "nephele-controller")
@@ -118,7 +119,8 @@ type pod struct {
 	api, health, metrics string
 }
 
-// start runs the container of the Deployment, with what only a machine of its own could give it replaced, and more arguments.
+// start runs the container of the Deployment, with what only a machine of its own could give it
+// replaced, and more arguments.
 func (x *existing) start(more ...string) *pod {
 	x.t.Helper()
 	var d appsv1.Deployment

@@ -25,7 +25,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
-// sharedAccount is an account of one namespace, with its Secret in a second, whose VMs a third selects and guards.
+// sharedAccount is an account of one namespace, with its Secret in a second, whose VMs a third
+// selects and guards.
 type sharedAccount struct {
 	t      *testing.T
 	c      *cluster
@@ -127,8 +128,9 @@ func (s *sharedAccount) says(o client.Object, kind, reason, part string) {
 	})
 }
 
-// TestGrantsLive: an account whose Secret and selectors are in other namespaces is enforced as ever; what others ask for changes nothing for
-// the owner; and the owner's word, and the labels it depends on, take effect at once.
+// TestGrantsLive: an account whose Secret and selectors are in other namespaces is enforced as
+// ever; what others ask for changes nothing for the owner; and the owner's word, and the labels it
+// depends on, take effect at once.
 func TestGrantsLive(t *testing.T) {
 	s := newSharedAccount(t)
 	s.holds("enforced", 7)
@@ -138,7 +140,8 @@ func TestGrantsLive(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 
-	// Somebody whose selector the administrator has let in: he neither freezes nor opens what the tenant guards.
+	// Somebody whose selector the administrator has let in: he neither freezes nor opens what the
+	// tenant guards.
 	evil := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: "all", Annotations: map[string]string{cloudv1.AnnotationBreakGlass: "let me in"}}}
 	evil.Spec = cloudv1.CloudEntitySelectorSpec{AccountNamespace: "owner", AccountName: "simulated", Mode: cloudv1.ModeReleased,
 		VMSelector: []cloudv1.VirtualMachineSelector{{VpcMatch: &cloudv1.EntityMatch{MatchID: "vpc-b390fad5"}}}}

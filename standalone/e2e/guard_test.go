@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 )
 
-// guard looks at every flow after every call that may have changed the cloud: nothing may be allowed that neither the former nor the
-// next policies allow, and nothing be cut that both allow.
+// guard looks at every flow after every call that may have changed the cloud: nothing may be
+// allowed that neither the former nor the next policies allow, and nothing be cut that both allow.
 type guard struct {
 	mu         sync.Mutex
 	server     *sim.Server
@@ -22,7 +22,8 @@ type guard struct {
 	violations []string
 	// changes are the calls that may have changed something, all of them.
 	changes []ec2.Call
-	// fuse counts the calls that change something; when it gets to zero, blow is called before the call is answered.
+	// fuse counts the calls that change something; when it gets to zero, blow is called before the
+	// call is answered.
 	fuse int
 	blow func()
 }
@@ -87,8 +88,8 @@ func (g *guard) changed() []ec2.Call {
 	return slices.Clone(g.changes)
 }
 
-// blowAfter calls blow, once, in the middle of the nth call from now that changes something: after it took effect, and before its
-// caller learns of it.
+// blowAfter calls blow, once, in the middle of the nth call from now that changes something: after
+// it took effect, and before its caller learns of it.
 func (g *guard) blowAfter(n int, blow func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -34,7 +34,8 @@ var binary string
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
-	// hack/build.sh sets the linker flags without which the API server reports a version that clients cannot parse.
+	// hack/build.sh sets the linker flags without which the API server reports a version that
+	// clients cannot parse.
 	build := exec.Command("../../hack/build.sh", "standalone", "./cmd/nephele", "bin/nephele")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
@@ -101,7 +102,8 @@ type cluster struct {
 // heartbeat is for how long an instance waits after one that was killed.
 const heartbeat = 2 * time.Second
 
-// newCluster starts a process on a new data directory and waits until it is ready. The process ends with the test.
+// newCluster starts a process on a new data directory and waits until it is ready. The process ends
+// with the test.
 func newCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -139,7 +141,8 @@ func (c *cluster) start() {
 	c.process = p
 }
 
-// waitReady waits until the process says that it is ready, and makes a client from the kubeconfig it wrote.
+// waitReady waits until the process says that it is ready, and makes a client from the kubeconfig
+// it wrote.
 func (c *cluster) waitReady() {
 	c.t.Helper()
 	deadline := time.After(2 * time.Minute)

@@ -55,8 +55,9 @@ func (c *cluster) as(user string) client.Client {
 	return out
 }
 
-// TestHistory: every change of a policy is there with who made it, also one made while the process was killed, and none twice; a tenant reads
-// the history of his namespace and no other, and forges nothing; what was comes back on demand.
+// TestHistory: every change of a policy is there with who made it, also one made while the process
+// was killed, and none twice; a tenant reads the history of his namespace and no other, and forges
+// nothing; what was comes back on demand.
 func TestHistory(t *testing.T) {
 	c := newCluster(t)
 	must := func(err error) {
@@ -181,8 +182,8 @@ func (c *cluster) nephele(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// remembered sees to it that the controller of a manifest has the rights to keep a history of one version each: it writes revisions, says what
-// became of them, and removes them.
+// remembered sees to it that the controller of a manifest has the rights to keep a history of one
+// version each: it writes revisions, says what became of them, and removes them.
 func (x *existing) remembered() {
 	group := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: Group, metadata: {namespace: default, name: kept}, spec: {podSelector: {}}}`)
 	cluster := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: ClusterGroup, metadata: {name: kept}, spec: {podSelector: {}}}`)

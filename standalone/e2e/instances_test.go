@@ -54,8 +54,8 @@ func (c *cluster) account(ctx context.Context) (*cloudv1.CloudProviderAccount, e
 	return &a, err
 }
 
-// soleWriter waits until the account says this of other instances. It returns the epoch of the other
-// one.
+// soleWriter waits until the account says this of other instances. It returns the epoch of the
+// other one.
 func (c *cluster) soleWriter(status metav1.ConditionStatus, reason string) (other string) {
 	c.t.Helper()
 	eventually(c.t, time.Minute, "SoleWriter "+string(status)+" "+reason, func(ctx context.Context) (bool, string) {
@@ -71,9 +71,9 @@ func (c *cluster) soleWriter(status metav1.ConditionStatus, reason string) (othe
 }
 
 // TestCopiedDataDirectory: a data directory is copied, and both control planes run, with the same
-// cluster id. The copy stops before it has written anything, until it is told to take over; then the
-// original stops. Whoever is killed goes on or stays stopped as before. At no call does a flow change
-// that neither of them was to change.
+// cluster id. The copy stops before it has written anything, until it is told to take over; then
+// the original stops. Whoever is killed goes on or stays stopped as before. At no call does a flow
+// change that neither of them was to change.
 func TestCopiedDataDirectory(t *testing.T) {
 	original := newCluster(t)
 	im := importAccount(t, original, hybridCloud)

@@ -20,8 +20,9 @@ import (
 
 const strangerAccount = "999999999999"
 
-// TestKeysAreExchanged: with other keys of the same cloud account nothing changes and enforcement goes on; with keys of another one nothing
-// is read, changed or deleted, until right ones come back.
+// TestKeysAreExchanged: with other keys of the same cloud account nothing changes and enforcement
+// goes on; with keys of another one nothing is read, changed or deleted, until right ones come
+// back.
 func TestKeysAreExchanged(t *testing.T) {
 	ac := hybridCloud
 	ac.load = func() (world.State, estate.Report, error) {
@@ -112,7 +113,8 @@ func (im *imported) waitCredentials(status metav1.ConditionStatus, reason string
 	})
 }
 
-// estateNow is what a user would miss: groups with their rules and tags, and what the interfaces hold.
+// estateNow is what a user would miss: groups with their rules and tags, and what the interfaces
+// hold.
 func (im *imported) estateNow() map[string]string {
 	im.t.Helper()
 	out := map[string]string{}

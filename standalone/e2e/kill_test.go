@@ -14,9 +14,10 @@ var (
 	killRounds = flag.Int("kill-rounds", 8, "how many times TestKilledAtAnyMoment kills the process")
 )
 
-// TestKilledAtAnyMoment kills the process with SIGKILL in the middle of changes: at a random call to the cloud, after it took effect and
-// before it was answered, or at a random time. After a restart the cloud gets to the same end state, and no call on the way, before
-// or after the crash, allows anything that neither the former nor the next policies allow, or cuts what both allow.
+// TestKilledAtAnyMoment kills the process with SIGKILL in the middle of changes: at a random call
+// to the cloud, after it took effect and before it was answered, or at a random time. After a
+// restart the cloud gets to the same end state, and no call on the way, before or after the crash,
+// allows anything that neither the former nor the next policies allow, or cuts what both allow.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Logf("seed %d, %d rounds (repeat with -args -kill-seed N -kill-rounds N)", *killSeed, *killRounds)
 	rng := rand.New(rand.NewPCG(*killSeed, 0))

@@ -77,9 +77,10 @@ func TestManifestGivesNoMoreThanNamed(t *testing.T) {
 	}
 }
 
-// TestManifestInExistingCluster runs the controller with the arguments of the Deployment and the rights of its ServiceAccount, and has it do
-// some of everything: once as it is, when kube-apiserver, which has no cluster network here, does not reach its Service; and once
-// without webhooks, which that one would have to reach.
+// TestManifestInExistingCluster runs the controller with the arguments of the Deployment and the
+// rights of its ServiceAccount, and has it do some of everything: once as it is, when
+// kube-apiserver, which has no cluster network here, does not reach its Service; and once without
+// webhooks, which that one would have to reach.
 func TestManifestInExistingCluster(t *testing.T) {
 	x := newExisting(t, manifests)
 	p := x.start()
@@ -118,7 +119,8 @@ func TestManifestInExistingCluster(t *testing.T) {
 	p = x.start("--without-webhooks", "--no-clouds")
 	x.ready(p)
 	p.end()
-	// Equal events about one and the same version of an object become a series, which is a patch; too rare to bring about.
+	// Equal events about one and the same version of an object become a series, which is a patch;
+	// too rare to bring about.
 	rare := []string{"patch events.events.k8s.io", "breakglass virtualmachines.crd.cloud.antrea.io"}
 	for _, u := range x.recorder.unused(t, x.objects) {
 		if !slices.Contains(rare, u) {
@@ -127,7 +129,8 @@ func TestManifestInExistingCluster(t *testing.T) {
 	}
 }
 
-// registered waits until the controller has told kube-apiserver about itself, and sees to it that it keeps doing so.
+// registered waits until the controller has told kube-apiserver about itself, and sees to it that
+// it keeps doing so.
 func (x *existing) registered(p *pod) {
 	api := schemaOf("apiregistration.k8s.io", "v1", "APIService", "v1beta2.controlplane.antrea.io")
 	there := func(ctx context.Context) (bool, string) {
@@ -178,7 +181,8 @@ func schemaOf(group, version, kind, name string) *unstructured.Unstructured {
 	return o
 }
 
-// served asks the controller as an agent with the rights of config/agents does, and as kube-apiserver asks its webhooks.
+// served asks the controller as an agent with the rights of config/agents does, and as
+// kube-apiserver asks its webhooks.
 func (x *existing) served(p *pod) {
 	ctx := x.t.Context()
 	x.must(x.admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent"}}))
@@ -188,7 +192,9 @@ func (x *existing) served(p *pod) {
 	}))
 	x.must(x.admin.Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "vm-1"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"enforcers"}, ResourceNames: []string{"vm-1"}, Verbs: []string{"enforce"}}},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"enforcers"}, ResourceNames: []string{"vm-1"}, Verbs: []string{"enforce"}},
+		},
 	}))
 	x.must(x.admin.Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "vm-1"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "vm-1"},
@@ -224,7 +230,8 @@ request:
 	}
 }
 
-// scraped asks for the metrics as a stranger, as somebody who may not read them, and as somebody who may.
+// scraped asks for the metrics as a stranger, as somebody who may not read them, and as somebody
+// who may.
 func (x *existing) scraped(p *pod) {
 	ctx := x.t.Context()
 	x.must(x.admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "scraper"}}))
@@ -259,7 +266,8 @@ func (x *existing) scraped(p *pod) {
 	}
 }
 
-// replaced starts a second replica, which is not ready as long as the first has the lock, and ends the first.
+// replaced starts a second replica, which is not ready as long as the first has the lock, and ends
+// the first.
 func (x *existing) replaced(first *pod) *pod {
 	second := x.start()
 	probe := func(p *pod, path string, want int) {
@@ -321,8 +329,11 @@ func (x *existing) told(p *pod) {
 	if later, _, _ := unstructured.NestedString(info.Object, "later", "than"); later != "ours" {
 		x.t.Errorf("what an agent of a later version tells is lost: %v", info.Object)
 	}
-	// A tier that was changed is put back, the entity of an ExternalNode follows it and goes with it.
-	x.must(x.admin.Patch(ctx, &v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "baseline"}}, client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"priority": 77}}`))))
+	// A tier that was changed is put back, the entity of an ExternalNode follows it and goes with
+	// it.
+	x.must(
+		x.admin.Patch(ctx, &v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "baseline"}}, client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"priority": 77}}`))),
+	)
 	x.must(x.admin.Patch(ctx, external, client.RawPatch("application/merge-patch+json", []byte(`{"metadata": {"labels": {"a": "b"}}}`))))
 	eventually(x.t, time.Minute, "tier and entity are as they should be", func(ctx context.Context) (bool, string) {
 		var tier v1beta1.Tier
@@ -335,7 +346,10 @@ func (x *existing) told(p *pod) {
 	x.must(x.admin.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
 	group := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: Group, metadata: {namespace: default, name: g}, spec: {podSelector: {}}}`)
 	cluster := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: ClusterGroup, metadata: {name: g}, spec: {podSelector: {}}}`)
-	policy := fromText(x.t, `{apiVersion: crd.antrea.io/v1beta1, kind: ClusterNetworkPolicy, metadata: {name: p}, spec: {priority: 1, appliedTo: [{group: g}], ingress: [{action: Drop}]}}`)
+	policy := fromText(
+		x.t,
+		`{apiVersion: crd.antrea.io/v1beta1, kind: ClusterNetworkPolicy, metadata: {name: p}, spec: {priority: 1, appliedTo: [{group: g}], ingress: [{action: Drop}]}}`,
+	)
 	objects := []*unstructured.Unstructured{group, cluster, policy, fromText(x.t, `
 apiVersion: policy.networking.k8s.io/v1alpha1
 kind: AdminNetworkPolicy
@@ -366,14 +380,16 @@ spec: {tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [{action: D
 	})
 }
 
-// enforced applies the quick start to a simulated account, waits until it is enforced, and takes it back.
+// enforced applies the quick start to a simulated account, waits until it is enforced, and takes it
+// back.
 func (x *existing) enforced(server *sim.Server) {
 	raw, err := os.ReadFile(manifests + "/samples/quickstart.yaml")
 	x.must(err)
 	x.enforces(strings.Replace(string(raw), "http://127.0.0.1:8555", server.URL(), 1), x.disturbed)
 }
 
-// disturbed changes by hand what the controller has written, and takes back what it needs, until all of it is right again.
+// disturbed changes by hand what the controller has written, and takes back what it needs, until
+// all of it is right again.
 func (x *existing) disturbed() {
 	ctx := x.t.Context()
 	const namespace = "quickstart"
@@ -456,7 +472,8 @@ func (x *existing) condition(o *unstructured.Unstructured, kind, status string) 
 	})
 }
 
-// enforces does that with a quick start of which something was changed, and something else meanwhile.
+// enforces does that with a quick start of which something was changed, and something else
+// meanwhile.
 func (x *existing) enforces(text string, meanwhile ...func()) {
 	var objects []*unstructured.Unstructured
 	for _, doc := range strings.Split(text, "\n---\n") {

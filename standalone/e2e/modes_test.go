@@ -23,8 +23,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/iam"
 )
 
-// TestModesLive begins as one should on a real account, in mode plan with keys that can only read, and then enforces with the documented
-// rights, breaks the glass for one VM, and releases all.
+// TestModesLive begins as one should on a real account, in mode plan with keys that can only read,
+// and then enforces with the documented rights, breaks the glass for one VM, and releases all.
 func TestModesLive(t *testing.T) {
 	state, _, err := estate.HybridCloud()
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// teamYAML is a policy of a second Namespace that selects the databases too. It contradicts the first Namespace's.
+// teamYAML is a policy of a second Namespace that selects the databases too. It contradicts the
+// first Namespace's.
 const teamYAML = `
 apiVersion: crd.antrea.io/v1beta1
 kind: NetworkPolicy
@@ -33,12 +34,14 @@ spec:
     ports: [{protocol: TCP, port: 22}]
 `
 
-// TestTwoNamespaces selects the same VMs in two Namespaces: the policies of both apply, the objects in both say so, and when one of them
-// selects the VMs no longer, the other's policies stay exactly as they are.
+// TestTwoNamespaces selects the same VMs in two Namespaces: the policies of both apply, the objects
+// in both say so, and when one of them selects the VMs no longer, the other's policies stay exactly
+// as they are.
 func TestTwoNamespaces(t *testing.T) {
 	im := importAccount(t, newCluster(t), hybridCloud)
 	first, second := decodePolicies(t, policiesYAML)[0], decodePolicies(t, teamYAML)[0]
-	// The oracle knows one entity per VM. To it the second policy is one of the first Namespace about the same VMs.
+	// The oracle knows one entity per VM. To it the second policy is one of the first Namespace
+	// about the same VMs.
 	equal := second.DeepCopyObject().(*v1beta1.NetworkPolicy)
 	equal.Namespace = vmNamespace
 	equal.Spec.AppliedTo[0].ExternalEntitySelector = &metav1.LabelSelector{MatchLabels: map[string]string{roleLabel: "db"}}

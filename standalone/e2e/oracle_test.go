@@ -18,7 +18,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// end is one end of a flow that the tests look at: an interface of the estate, or an address outside.
+// end is one end of a flow that the tests look at: an interface of the estate, or an address
+// outside.
 type end struct {
 	nic  string
 	vm   string // instance of the interface; empty for a detached one
@@ -65,8 +66,9 @@ func (f flow) inWorld() world.Flow {
 	return out
 }
 
-// oracle says what every flow should get: the policy engine's verdict, and where no policy decides, that of the security groups which
-// the interfaces have natively. It knows what the test put into the cluster, and nothing of what Nephele made of it.
+// oracle says what every flow should get: the policy engine's verdict, and where no policy decides,
+// that of the security groups which the interfaces have natively. It knows what the test put into
+// the cluster, and nothing of what Nephele made of it.
 type oracle struct {
 	namespaces []*corev1.Namespace
 	entities   []*v1alpha2.ExternalEntity
@@ -143,7 +145,8 @@ func (o oracle) endpoint(e end) policy.Endpoint {
 	return p
 }
 
-// expect returns the verdict on every flow. Flows that make no sense to the world (other family) are false on both sides.
+// expect returns the verdict on every flow. Flows that make no sense to the world (other family)
+// are false on both sides.
 func (o oracle) expect(s world.State, flows []flow) ([]bool, error) {
 	eval, err := o.evaluator()
 	if err != nil {
@@ -234,9 +237,10 @@ func ends(s world.State) []end {
 	return out
 }
 
-// flowsOf crosses all ordered pairs of ends, and every interface with every outside address, with the services. Pairs of interfaces
-// in different VPCs are left out when there is no private path between them, and so are two interfaces of one VM: no packet with these
-// addresses exists on the network.
+// flowsOf crosses all ordered pairs of ends, and every interface with every outside address, with
+// the services. Pairs of interfaces in different VPCs are left out when there is no private path
+// between them, and so are two interfaces of one VM: no packet with these addresses exists on the
+// network.
 func flowsOf(s world.State, outside []netip.Addr, services []service) []flow {
 	inside := ends(s)
 	var pairs [][2]end
@@ -271,7 +275,8 @@ func peered(s world.State, a, b string) bool {
 	})
 }
 
-// boundaryServices are the services around every edge of the given TCP and UDP ports, some ICMP types, and SCTP.
+// boundaryServices are the services around every edge of the given TCP and UDP ports, some ICMP
+// types, and SCTP.
 func boundaryServices(ports ...int) []service {
 	edges := map[int]bool{0: true, 65535: true}
 	for _, p := range ports {

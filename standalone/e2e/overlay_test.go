@@ -22,7 +22,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
-// TestOverlayIsTheManifest: the overlay leaves nothing out but the right to read every Secret, and adds nothing but the right for a namespace.
+// TestOverlayIsTheManifest: the overlay leaves nothing out but the right to read every Secret, and
+// adds nothing but the right for a namespace.
 func TestOverlayIsTheManifest(t *testing.T) {
 	name := func(o *unstructured.Unstructured) string {
 		return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
@@ -47,8 +48,9 @@ func TestOverlayIsTheManifest(t *testing.T) {
 	}
 }
 
-// TestSecretsPerNamespace runs the controller with the overlay's arguments and rights: it enforces for an account whose Secret is in the
-// namespace that it may read, follows that Secret, and is refused nothing. An account with its Secret elsewhere learns why it gets nothing.
+// TestSecretsPerNamespace runs the controller with the overlay's arguments and rights: it enforces
+// for an account whose Secret is in the namespace that it may read, follows that Secret, and is
+// refused nothing. An account with its Secret elsewhere learns why it gets nothing.
 func TestSecretsPerNamespace(t *testing.T) {
 	x := newExisting(t, overlay, "cloud-accounts")
 	ctx := t.Context()

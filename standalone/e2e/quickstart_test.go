@@ -20,8 +20,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
-// TestQuickStart applies the quick start of the README and deletes it again in one go, Secret and Namespace included: the account is given
-// back although its keys are deleted with it, and nothing gets stuck.
+// TestQuickStart applies the quick start of the README and deletes it again in one go, Secret and
+// Namespace included: the account is given back although its keys are deleted with it, and nothing
+// gets stuck.
 func TestQuickStart(t *testing.T) {
 	state, _, err := estate.HybridCloud()
 	if err != nil {

@@ -44,9 +44,10 @@ var refusedField = map[string]string{
 	"v23-loglabel-bad":          "spec.ingress[0].logLabel",
 }
 
-// TestRecordedCasesLive puts every recorded case through a real API server, its schemas and our webhooks, and holds what the served
-// API lists, what its watches give each enforcer, and what is refused with which code against the recorded answers. What the
-// recorded cluster's schema removed without a word is removed from the input first. Where we read a policy otherwise (see
+// TestRecordedCasesLive puts every recorded case through a real API server, its schemas and our
+// webhooks, and holds what the served API lists, what its watches give each enforcer, and what is
+// refused with which code against the recorded answers. What the recorded cluster's schema removed
+// without a word is removed from the input first. Where we read a policy otherwise (see
 // policytest.PruneManifest), what is served must be what the offline command computes.
 func TestRecordedCasesLive(t *testing.T) {
 	cases := recordedCases(t)
@@ -227,7 +228,8 @@ func within(ctx context.Context, limit time.Duration, done func(context.Context)
 	return true
 }
 
-// create creates objects: those that others are about first and side by side, policies and groups in their order.
+// create creates objects: those that others are about first and side by side, policies and groups
+// in their order.
 func (r *replay) create(t *testing.T, objects []*unstructured.Unstructured) (stored []*unstructured.Unstructured, refused []refusedObject) {
 	t.Helper()
 	var early, late []*unstructured.Unstructured
@@ -268,7 +270,8 @@ func (r *replay) must(t *testing.T, err error) {
 	}
 }
 
-// createWithStatus creates an object and gives it its status. A Pod has to wait for the account of its Namespace.
+// createWithStatus creates an object and gives it its status. A Pod has to wait for the account of
+// its Namespace.
 func (r *replay) createWithStatus(ctx context.Context, o *unstructured.Unstructured) error {
 	status, has := o.Object["status"]
 	var err error
@@ -336,8 +339,8 @@ func (r *replay) putNamespace(t *testing.T, name string, labels map[string]strin
 	})
 }
 
-// dropNamespaces removes the Namespaces that former cases needed and this one does not have. There is nothing left in them, so
-// they need not wait for the controller that looks.
+// dropNamespaces removes the Namespaces that former cases needed and this one does not have. There
+// is nothing left in them, so they need not wait for the controller that looks.
 func (r *replay) dropNamespaces(t *testing.T, c *recordedCase) {
 	t.Helper()
 	for name := range r.namespaces {

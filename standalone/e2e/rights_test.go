@@ -28,7 +28,8 @@ type recorder struct {
 	done   map[right]bool
 }
 
-// right is what a rule gives: one verb on one resource, or on one object of it if name is not empty.
+// right is what a rule gives: one verb on one resource, or on one object of it if name is not
+// empty.
 type right struct{ verb, group, resource, name string }
 
 // String names the right as a rule does.
@@ -90,7 +91,8 @@ func (r *recorder) ca() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw})
 }
 
-// unused are the rights that the roles bound to the controller give and that nobody has used who came this way.
+// unused are the rights that the roles bound to the controller give and that nobody has used who
+// came this way.
 func (r *recorder) unused(t *testing.T, objects []*unstructured.Unstructured) []string {
 	t.Helper()
 	r.mu.Lock()
@@ -115,7 +117,8 @@ func (r *recorder) unused(t *testing.T, objects []*unstructured.Unstructured) []
 	return slices.Sorted(maps.Keys(missing))
 }
 
-// rulesOfController are those of the roles that are bound to the ServiceAccount nephele-controller and come with the manifest.
+// rulesOfController are those of the roles that are bound to the ServiceAccount nephele-controller
+// and come with the manifest.
 func rulesOfController(t *testing.T, objects []*unstructured.Unstructured) []rbacv1.PolicyRule {
 	t.Helper()
 	into := func(o *unstructured.Unstructured, v any) {

@@ -21,8 +21,9 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// The policies of the scenario. Between them they use every action, policy- and rule-level appliedTo, three tiers, overlapping
-// ipBlocks with exceptions, port ranges, ICMP, and both directions.
+// The policies of the scenario. Between them they use every action, policy- and rule-level
+// appliedTo, three tiers, overlapping ipBlocks with exceptions, port ranges, ICMP, and both
+// directions.
 const policiesYAML = `
 apiVersion: crd.antrea.io/v1beta1
 kind: NetworkPolicy
@@ -119,9 +120,10 @@ func decodePolicies(t *testing.T, text string) []client.Object {
 	return out
 }
 
-// TestAccounts drives every account from import to release and compares the simulator's verdict with the policy engine's for every
-// ordered pair of interfaces and every outside address, at every boundary port, after every step; and after every single call in
-// between, that nothing is open which neither the former nor the next policies allow.
+// TestAccounts drives every account from import to release and compares the simulator's verdict
+// with the policy engine's for every ordered pair of interfaces and every outside address, at every
+// boundary port, after every step; and after every single call in between, that nothing is open
+// which neither the former nor the next policies allow.
 func TestAccounts(t *testing.T) {
 	for _, ac := range []accountCase{hybridCloud, webTier, collector(t)} {
 		t.Run(ac.name, func(t *testing.T) {
@@ -192,7 +194,8 @@ func firstWithRole(ac accountCase, role string) string {
 	return first
 }
 
-// waitForPhase waits until the status of every policy is about its newest version and has the phase.
+// waitForPhase waits until the status of every policy is about its newest version and has the
+// phase.
 func (im *imported) waitForPhase(policies []client.Object, phase v1beta1.NetworkPolicyPhase) {
 	im.t.Helper()
 	for _, p := range policies {
@@ -244,8 +247,8 @@ func (im *imported) mustBeRealizedOnVMs() {
 	})
 }
 
-// TestTakeOverThatWouldCutOthers: a service's interface refers to the bastion's group. A policy on the bastion would cut it off, so it is
-// refused, says why, and changes nothing.
+// TestTakeOverThatWouldCutOthers: a service's interface refers to the bastion's group. A policy on
+// the bastion would cut it off, so it is refused, says why, and changes nothing.
 func TestTakeOverThatWouldCutOthers(t *testing.T) {
 	im := importAccount(t, newCluster(t), webTier)
 	const bastion = "i-00000000000000000"
@@ -285,7 +288,8 @@ spec:
 	im.mustBeReleased()
 }
 
-// commandsAgree asks the commands about the live cluster: nothing is left to do, and the deciding rules are named.
+// commandsAgree asks the commands about the live cluster: nothing is left to do, and the deciding
+// rules are named.
 func (im *imported) commandsAgree(ac accountCase) {
 	t := im.t
 	t.Helper()
@@ -311,7 +315,8 @@ func (im *imported) commandsAgree(ac accountCase) {
 	}
 }
 
-// servedPolicies lists the computed policies of the account's key through kube-apiserver, as any enforcer may.
+// servedPolicies lists the computed policies of the account's key through kube-apiserver, as any
+// enforcer may.
 func (im *imported) servedPolicies() {
 	t := im.t
 	t.Helper()

@@ -17,8 +17,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-// TestWatchScriptLive replays the recorded watch script through a real API server, its schemas and our webhooks, and holds what the
-// watches of the served API deliver in every step against what was recorded. We mean to depart from it in no step.
+// TestWatchScriptLive replays the recorded watch script through a real API server, its schemas and
+// our webhooks, and holds what the watches of the served API deliver in every step against what was
+// recorded. We mean to depart from it in no step.
 func TestWatchScriptLive(t *testing.T) {
 	s, err := policytest.ReadScript(os.DirFS("../.."))
 	if err != nil {
@@ -111,7 +112,8 @@ func (w *scriptedWatch) take(t *testing.T, step string) policytest.ScriptEvent {
 	return policytest.ScriptEvent{}
 }
 
-// scriptedForm puts an object into the form of the recording: addresses as text, no metadata but the name of groups, no uid in sourceRef.
+// scriptedForm puts an object into the form of the recording: addresses as text, no metadata but
+// the name of groups, no uid in sourceRef.
 func scriptedForm(o map[string]any) map[string]any {
 	o = textAddresses(o).(map[string]any)
 	delete(o, "apiVersion")

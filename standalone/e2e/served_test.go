@@ -60,7 +60,8 @@ func recordedForm(o map[string]any, isPolicy bool) map[string]any {
 	return o
 }
 
-// textAddresses writes the addresses in a value, which are bytes on the wire, as text; lists of them are sorted.
+// textAddresses writes the addresses in a value, which are bytes on the wire, as text; lists of
+// them are sorted.
 func textAddresses(v any) any {
 	text := func(v any) any {
 		b, err := base64.StdEncoding.DecodeString(v.(string))
@@ -104,8 +105,8 @@ func sortByText(list []any) {
 	slices.SortStableFunc(list, func(a, b any) int { return strings.Compare(jsonText(a), jsonText(b)) })
 }
 
-// relevant puts the objects, and the copies of a rule that differ in their Namespace only, in a definite order: the recorded one is that
-// of a Go map.
+// relevant puts the objects, and the copies of a rule that differ in their Namespace only, in a
+// definite order: the recorded one is that of a Go map.
 func relevant(o map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, resource := range computedResources {
@@ -122,8 +123,8 @@ func relevant(o map[string]any) map[string]any {
 	return out
 }
 
-// sortGroups sorts the names of groups that a policy and its rules have. They are served in the order in which they are written; the
-// recordings have them sorted.
+// sortGroups sorts the names of groups that a policy and its rules have. They are served in the
+// order in which they are written; the recordings have them sorted.
 func sortGroups(of any) {
 	switch of := of.(type) {
 	case []any:
@@ -218,7 +219,8 @@ func sourceText(o map[string]any) string {
 	return fmt.Sprint(ref["type"], " ", ref["namespace"], " ", ref["name"])
 }
 
-// spanOf works out from the whole listing, and from where the entities of the input are, what an enforcer is concerned with.
+// spanOf works out from the whole listing, and from where the entities of the input are, what an
+// enforcer is concerned with.
 func spanOf(key string, all map[string]any, input []*unstructured.Unstructured) given {
 	hosts, nodes := map[string]string{}, map[string]bool{}
 	for _, o := range input {

@@ -22,11 +22,13 @@ const (
 	sharedRegion       = "eu-west-1"
 )
 
-// shared is a VPC of one cloud account with VMs of two: of its owner, and of a participant with whom its subnet is shared.
+// shared is a VPC of one cloud account with VMs of two: of its owner, and of a participant with
+// whom its subnet is shared.
 type shared struct {
 	*imported
 	vpc string
-	// nics are the interfaces of the VMs "owner-web", "owner-db", "participant-web" and "participant-db".
+	// nics are the interfaces of the VMs "owner-web", "owner-db", "participant-web" and
+	// "participant-db".
 	nics map[string]world.NetworkInterface
 }
 
@@ -93,7 +95,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// importAs makes the cluster import what one of the cloud accounts has in the VPC, as an account of that name.
+// importAs makes the cluster import what one of the cloud accounts has in the VPC, as an account of
+// that name.
 func (s *shared) importAs(name string) {
 	s.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: name}, StringData: map[string]string{
@@ -127,8 +130,9 @@ func (s *shared) mean(what string, denied func(from, to string, port int) bool) 
 	})
 }
 
-// TestSharedVPC: two accounts of the cluster, in one Namespace, see one VPC, as its owner and as a participant. A policy about the VMs of
-// both holds for both, between them too; neither account touches what is the other's; and each can go without the other.
+// TestSharedVPC: two accounts of the cluster, in one Namespace, see one VPC, as its owner and as a
+// participant. A policy about the VMs of both holds for both, between them too; neither account
+// touches what is the other's; and each can go without the other.
 func TestSharedVPC(t *testing.T) {
 	s := newShared(t)
 	s.apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cloud"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vmNamespace}})

@@ -36,17 +36,20 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// The recorded data of a former build; testdata/upgrade/README.md says of which, and how it was made.
+// The recorded data of a former build; testdata/upgrade/README.md says of which, and how it was
+// made.
 const (
 	upgradeDir = "testdata/upgrade"
-	// upgradeEndpoint is where the simulator of the recording listens, because the recorded accounts name it.
+	// upgradeEndpoint is where the simulator of the recording listens, because the recorded
+	// accounts name it.
 	upgradeEndpoint = "127.0.0.1:18555"
 )
 
 var recordUpgrade = flag.Bool("record-upgrade", false, "TestUpgrade makes its data with this build, instead of starting from what is there")
 
-// upgradeObjects are what is in the recorded cluster: account and selector in Namespaces of their own, as in Nephe's samples, a second Namespace
-// that selects some of the same VMs, a second account in mode plan, one VM with broken glass and one that a person has given a tag.
+// upgradeObjects are what is in the recorded cluster: account and selector in Namespaces of their
+// own, as in Nephe's samples, a second Namespace that selects some of the same VMs, a second
+// account in mode plan, one VM with broken glass and one that a person has given a tag.
 const upgradeObjects = `
 {apiVersion: v1, kind: Namespace, metadata: {name: cloud}}
 ---
@@ -239,8 +242,9 @@ func (u *upgrade) changing() []ec2.Call {
 // newTag are the tags that builds after the recording put beside those that are there.
 var newTag = regexp.MustCompile(`^nephele\.io/(instance|former-signature)(\.\d+)?$`)
 
-// TestUpgrade starts this build on the data directory of a former one, with the cloud as that one has left it. Everything stays enforced in every
-// instant; nothing is changed in the cloud but that tags are added; and from there on all works as ever, up to giving everything back.
+// TestUpgrade starts this build on the data directory of a former one, with the cloud as that one
+// has left it. Everything stays enforced in every instant; nothing is changed in the cloud but that
+// tags are added; and from there on all works as ever, up to giving everything back.
 func TestUpgrade(t *testing.T) {
 	if *recordUpgrade {
 		record(t)
@@ -361,7 +365,8 @@ func (u *upgrade) waitRead(t *testing.T, c *cluster) {
 	}
 }
 
-// edit adds a port to a policy and waits until it is in force: by then this process has planned the account and is done with it.
+// edit adds a port to a policy and waits until it is in force: by then this process has planned the
+// account and is done with it.
 func (u *upgrade) edit(t *testing.T, c *cluster, port int) {
 	t.Helper()
 	np := &v1beta1.NetworkPolicy{}
@@ -376,7 +381,8 @@ func (u *upgrade) edit(t *testing.T, c *cluster, port int) {
 		return c.client.Update(ctx, np)
 	})
 	eventuallyNil(t, "the edit is in force", func(ctx context.Context) error {
-		v, err := u.server.World().Allowed(flow{src: end{nic: u.vms["web"].ID}, dst: end{nic: u.vms["db"].ID}, svc: service{protocol: policy.TCP, port: uint16(port), worldProto: 6}}.inWorld())
+		v, err := u.server.World().
+			Allowed(flow{src: end{nic: u.vms["web"].ID}, dst: end{nic: u.vms["db"].ID}, svc: service{protocol: policy.TCP, port: uint16(port), worldProto: 6}}.inWorld())
 		if err != nil || !v.Allowed {
 			return fmt.Errorf("%t %w", v.Allowed, errOr(err))
 		}
@@ -402,7 +408,8 @@ func (u *upgrade) statuses(t *testing.T, c *cluster) {
 	for _, vm := range vms.Items {
 		want := map[string]string{"planned": "plan"}[vm.Status.CloudName]
 		if vm.Status.CloudName == "free" {
-			// Somebody has broken the glass in a Namespace that has no word of the account's owner for it. The VM's condition says so.
+			// Somebody has broken the glass in a Namespace that has no word of the account's owner
+			// for it. The VM's condition says so.
 			want = ""
 			if c := meta.FindStatusCondition(vm.Status.Conditions, cloudv1.ConditionHeeded); c == nil || c.Status != "False" {
 				t.Errorf("%s/%s does not say that its break-glass is not heeded: %+v", vm.Namespace, vm.Name, vm.Status.Conditions)
@@ -419,13 +426,23 @@ func (u *upgrade) statuses(t *testing.T, c *cluster) {
 	}
 }
 
-// samplesApply applies every sample that is shipped, and Nephe's own, as the administrator of a cluster. Nothing is kept of them.
+// samplesApply applies every sample that is shipped, and Nephe's own, as the administrator of a
+// cluster. Nothing is kept of them.
 func samplesApply(t *testing.T, c *cluster) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(c.dir, "kubeconfig"))
 	must(t, err)
 	cfg.QPS, cfg.Burst = 200, 400
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: "jane", Groups: []string{"system:authenticated"}}
-	must(t, c.client.Create(t.Context(), fromText(t, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: jane}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]}")))
+	must(
+		t,
+		c.client.Create(
+			t.Context(),
+			fromText(
+				t,
+				"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: jane}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]}",
+			),
+		),
+	)
 	jane := newClient(t, cfg)
 	files, err := filepath.Glob("../../config/samples/*.yaml")
 	must(t, err)

@@ -51,7 +51,8 @@ func (c *cluster) realized(ctx context.Context, policy *unstructured.Unstructure
 	return text
 }
 
-// The upstream kinds come with "nephele up". Their definitions may go and come back while it runs; other policies do not notice.
+// The upstream kinds come with "nephele up". Their definitions may go and come back while it runs;
+// other policies do not notice.
 func TestUpstreamKinds(t *testing.T) {
 	c := newCluster(t)
 	for _, o := range upstreamObjects(t) {

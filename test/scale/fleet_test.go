@@ -1,7 +1,8 @@
-// Package scale measures how long changes take that only the cloud's rate limits bound. Everything is the real thing (engine, store,
-// mirror, realizer, planner, AWS adapter with its limiter, wire format) but for time and the network: tests run in a bubble of virtual
-// time, in which the simulator throttles by the buckets that EC2 documents and every call takes as long as it is told to, so that hours
-// pass in seconds and figures do not depend on the machine.
+// Package scale measures how long changes take that only the cloud's rate limits bound. Everything
+// is the real thing (engine, store, mirror, realizer, planner, AWS adapter with its limiter, wire
+// format) but for time and the network: tests run in a bubble of virtual time, in which the
+// simulator throttles by the buckets that EC2 documents and every call takes as long as it is told
+// to, so that hours pass in seconds and figures do not depend on the machine.
 package scale
 
 import (
@@ -58,7 +59,8 @@ type fleet struct {
 	vms      map[string]policy.Entity
 }
 
-// newFleet builds an account of n VMs in so many roles; the label role says which. Every VM has a group for its role.
+// newFleet builds an account of n VMs in so many roles; the label role says which. Every VM has a
+// group for its role.
 func newFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 	t.Helper()
 	state, _, err := estate.Load(describe(t, n, roles))
@@ -116,7 +118,9 @@ func newFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 func describe(t *testing.T, n, roles int) string {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("accounts:\n- id: \"111122223333\"\n  regions:\n  - name: " + region + "\n    vpcs:\n    - name: fleet\n      id: vpc-00000001\n      cidrs: [10.0.0.0/8]\n      groups:\n")
+	b.WriteString(
+		"accounts:\n- id: \"111122223333\"\n  regions:\n  - name: " + region + "\n    vpcs:\n    - name: fleet\n      id: vpc-00000001\n      cidrs: [10.0.0.0/8]\n      groups:\n",
+	)
 	for i := range roles {
 		fmt.Fprintf(&b, "      - {name: r%d, rules: [\"tcp 22 from 10.0.0.0/8\"]}\n", i)
 	}
@@ -315,7 +319,8 @@ func (c *calls) reset() {
 	c.count, c.refused = map[string]int{}, 0
 }
 
-// total counts the calls of one action, or of all that change something if action is empty. Throttled ones do not count.
+// total counts the calls of one action, or of all that change something if action is empty.
+// Throttled ones do not count.
 func (c *calls) total(action string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

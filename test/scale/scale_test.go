@@ -70,8 +70,9 @@ func (f *fleet) row(what string, took, limit time.Duration) {
 		f.calls.total("ModifyNetworkInterfaceAttribute"), f.calls.total(""), f.calls.describing(), f.calls.throttled())
 }
 
-// within fails if it took longer than the cloud's own limit and five in a hundred; slack is for what no bucket tells: settling, the observations before and
-// after, the calls that are made one after the other.
+// within fails if it took longer than the cloud's own limit and five in a hundred; slack is for
+// what no bucket tells: settling, the observations before and after, the calls that are made one
+// after the other.
 func (f *fleet) within(took, limit, slack time.Duration) {
 	f.Helper()
 	if bound := limit + limit/20 + slack; took > bound {
@@ -175,8 +176,9 @@ func TestChurn(t *testing.T) {
 	})
 }
 
-// churn takes over the fleet, changes the label of a random VM so many times per second for a minute, and waits for the end. It tells how many
-// changes there were, of how many VMs, and how long all took.
+// churn takes over the fleet, changes the label of a random VM so many times per second for a
+// minute, and waits for the end. It tells how many changes there were, of how many VMs, and how
+// long all took.
 func (f *fleet) churn(perSecond int) (changes, vms int, took time.Duration) {
 	f.Helper()
 	f.start()

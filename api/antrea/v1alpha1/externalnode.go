@@ -29,7 +29,8 @@ type ExternalNodeSpec struct {
 	Interfaces []NetworkInterface `json:"interfaces"`
 }
 
-// ExternalNode is a host outside the cluster that runs an agent. Its name is unique among all namespaces.
+// ExternalNode is a host outside the cluster that runs an agent. Its name is unique among all
+// namespaces.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=en,scope=Namespaced
 type ExternalNode struct {

@@ -1,10 +1,11 @@
-// Package v1beta1 is the version v1beta1 of the API group crd.antrea.io: network policies, tiers and groups; and what controller and
-// agents tell about themselves.
+// Package v1beta1 is the version v1beta1 of the API group crd.antrea.io: network policies, tiers
+// and groups; and what controller and agents tell about themselves.
 //
-// It owns the Go types and their schema markers, from which the CustomResourceDefinitions under api/generated/crd are
-// generated. Names, enumerations and defaults are those of Antrea 2.x, with one addition: an external entity selector
-// may stand wherever a peer or an appliedTo may stand. One set of Go types serves both kinds of policy; what one of
-// them does not have is refused by a validation rule, not dropped.
+// It owns the Go types and their schema markers, from which the CustomResourceDefinitions under
+// api/generated/crd are generated. Names, enumerations and defaults are those of Antrea 2.x, with
+// one addition: an external entity selector may stand wherever a peer or an appliedTo may stand.
+// One set of Go types serves both kinds of policy; what one of them does not have is refused by a
+// validation rule, not dropped.
 //
 // The types are plain values: as safe for concurrent use as any struct, that is, for readers only.
 //

@@ -10,7 +10,8 @@ type GroupConditionType string
 // GroupMembersComputed is True once the members of the group are known.
 const GroupMembersComputed GroupConditionType = "GroupMembersComputed"
 
-// ReasonChildGroupsNestingExceeded is the reason of GroupMembersComputed False for a group whose child has children.
+// ReasonChildGroupsNestingExceeded is the reason of GroupMembersComputed False for a group whose
+// child has children.
 const ReasonChildGroupsNestingExceeded = "ChildGroupsNestingExceeded"
 
 // GroupCondition is one condition of a group.
@@ -39,8 +40,8 @@ type GroupStatus struct {
 	Conditions []GroupCondition `json:"conditions,omitempty"`
 }
 
-// GroupSpec is the content of a Group and of a ClusterGroup. One field is set, but for NamespaceSelector, which may
-// go with PodSelector or ExternalEntitySelector.
+// GroupSpec is the content of a Group and of a ClusterGroup. One field is set, but for
+// NamespaceSelector, which may go with PodSelector or ExternalEntitySelector.
 // +kubebuilder:validation:XValidation:rule="[has(self.podSelector), has(self.externalEntitySelector), has(self.nodeSelector), (has(self.ipBlocks) && size(self.ipBlocks) > 0), has(self.serviceReference), (has(self.childGroups) && size(self.childGroups) > 0)].filter(f, f).size() <= 1",message="at most one of podSelector, externalEntitySelector, nodeSelector, ipBlocks, serviceReference and childGroups may be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.namespaceSelector) || !(has(self.nodeSelector) || (has(self.ipBlocks) && size(self.ipBlocks) > 0) || has(self.serviceReference) || (has(self.childGroups) && size(self.childGroups) > 0))",message="namespaceSelector may be combined only with podSelector or externalEntitySelector",fieldPath=".namespaceSelector"
 type GroupSpec struct {
@@ -64,7 +65,8 @@ type GroupSpec struct {
 	// ServiceReference stands for the Pods behind a Service.
 	// +optional
 	ServiceReference *NamespacedName `json:"serviceReference,omitempty"`
-	// ChildGroups are the names of groups whose members are those of this one. A child has no children.
+	// ChildGroups are the names of groups whose members are those of this one. A child has no
+	// children.
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=atomic

@@ -155,8 +155,9 @@ type NetworkInfo struct {
 	TransportInterfaceIPs []string `json:"transportInterfaceIPs,omitempty"`
 }
 
-// AntreaAgentInfo is what an agent tells about itself, once a minute. It is named after its Node or ExternalNode. The controller makes it
-// and deletes it, the agent fills it in; also with what a later version of the agent has to tell.
+// AntreaAgentInfo is what an agent tells about itself, once a minute. It is named after its Node or
+// ExternalNode. The controller makes it and deletes it, the agent fills it in; also with what a
+// later version of the agent has to tell.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=antreaagentinfos,shortName=aai,scope=Cluster
 // +kubebuilder:pruning:PreserveUnknownFields

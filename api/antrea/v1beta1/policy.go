@@ -13,7 +13,8 @@ const (
 	NetworkPolicyPending   NetworkPolicyPhase = "Pending"
 	NetworkPolicyRealizing NetworkPolicyPhase = "Realizing"
 	NetworkPolicyRealized  NetworkPolicyPhase = "Realized"
-	// NetworkPolicyPlanned: it is in force or only planned for everywhere, and somewhere it is only planned for.
+	// NetworkPolicyPlanned: it is in force or only planned for everywhere, and somewhere it is only
+	// planned for.
 	NetworkPolicyPlanned NetworkPolicyPhase = "Planned"
 	NetworkPolicyFailed  NetworkPolicyPhase = "Failed"
 )
@@ -25,7 +26,8 @@ type NetworkPolicyConditionType string
 const (
 	NetworkPolicyConditionRealizable         NetworkPolicyConditionType = "Realizable"
 	NetworkPolicyConditionRealizationFailure NetworkPolicyConditionType = "RealizationFailure"
-	// NetworkPolicyConditionReceived is False while those who enforce hear nothing of who computes the policy; there is none otherwise.
+	// NetworkPolicyConditionReceived is False while those who enforce hear nothing of who computes
+	// the policy; there is none otherwise.
 	NetworkPolicyConditionReceived NetworkPolicyConditionType = "Received"
 
 	// ReasonAppliedToUnsupportedGroup is the reason of Realizable False.
@@ -65,11 +67,12 @@ type NetworkPolicyStatus struct {
 	// DesiredNodesRealized is the number of enforcers that should.
 	// +optional
 	DesiredNodesRealized int32 `json:"desiredNodesRealized"`
-	// VMs is on how many of the virtual machines that the policy applies to it is in force, for example 2/3; empty while nobody has
-	// counted them.
+	// VMs is on how many of the virtual machines that the policy applies to it is in force, for
+	// example 2/3; empty while nobody has counted them.
 	// +optional
 	VMs string `json:"vms,omitempty"`
-	// Message says in short what keeps the policy from being in force, or what is to be known where it is; the conditions say all.
+	// Message says in short what keeps the policy from being in force, or what is to be known where
+	// it is; the conditions say all.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Conditions: Realizable, and RealizationFailure if any enforcer failed.

@@ -6,7 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupName is the API group of the policy kinds, and of what controller and agents tell about themselves.
+// GroupName is the API group of the policy kinds, and of what controller and agents tell about
+// themselves.
 const GroupName = "crd.antrea.io"
 
 // GroupVersion returns the group and version of the kinds of this package.

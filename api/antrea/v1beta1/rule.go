@@ -38,14 +38,16 @@ const (
 	ScopeClusterSet PeerScope = "ClusterSet"
 )
 
-// NamespaceMatchType says how the namespace of a peer relates to that of the workload the policy is applied to.
+// NamespaceMatchType says how the namespace of a peer relates to that of the workload the policy is
+// applied to.
 // +kubebuilder:validation:Enum=Self
 type NamespaceMatchType string
 
 // NamespaceMatchSelf: both are in the same namespace.
 const NamespaceMatchSelf NamespaceMatchType = "Self"
 
-// Rule is one ingress or egress rule. In an ingress rule To and ToServices are absent; in an egress rule From is.
+// Rule is one ingress or egress rule. In an ingress rule To and ToServices are absent; in an egress
+// rule From is.
 // +kubebuilder:validation:XValidation:rule="!(has(self.toServices) && size(self.toServices) > 0) || !((has(self.to) && size(self.to) > 0) || (has(self.ports) && size(self.ports) > 0) || (has(self.protocols) && size(self.protocols) > 0))",message="toServices must not be combined with to, ports or protocols",fieldPath=".toServices"
 // +kubebuilder:validation:XValidation:rule="!(has(self.l7Protocols) && size(self.l7Protocols) > 0) || self.action == 'Allow'",message="l7Protocols requires the action Allow",fieldPath=".l7Protocols"
 // +kubebuilder:validation:XValidation:rule="!(has(self.l7Protocols) && size(self.l7Protocols) > 0) || !(has(self.toServices) && size(self.toServices) > 0)",message="l7Protocols must not be combined with toServices",fieldPath=".l7Protocols"
@@ -94,7 +96,8 @@ type Rule struct {
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	// +optional
 	LogLabel string `json:"logLabel,omitempty"`
-	// AppliedTo says what the rule is applied to. Either all rules of a policy have it, or the policy has.
+	// AppliedTo says what the rule is applied to. Either all rules of a policy have it, or the
+	// policy has.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
 	// +optional
@@ -161,7 +164,8 @@ type ICMPProtocol struct {
 
 // IGMPProtocol is IGMP traffic.
 type IGMPProtocol struct {
-	// IGMPType is 0x11 (17) in ingress rules, and 0x12 (18), 0x16 (22) or 0x22 (34) in egress rules. Absent means any.
+	// IGMPType is 0x11 (17) in ingress rules, and 0x12 (18), 0x16 (22) or 0x22 (34) in egress
+	// rules. Absent means any.
 	// +optional
 	IGMPType *int32 `json:"igmpType,omitempty"`
 	// GroupAddress is a multicast address.
@@ -215,8 +219,8 @@ type NetworkPolicyPeer struct {
 	// PodSelector selects Pods by label.
 	// +optional
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
-	// NamespaceSelector selects namespaces by label. Alone it selects all Pods in them; with a Pod or external entity
-	// selector, the namespaces these are looked for in.
+	// NamespaceSelector selects namespaces by label. Alone it selects all Pods in them; with a Pod
+	// or external entity selector, the namespaces these are looked for in.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// ExternalEntitySelector selects external entities by label.
@@ -225,7 +229,8 @@ type NetworkPolicyPeer struct {
 	// IPBlock is a set of addresses.
 	// +optional
 	IPBlock *IPBlock `json:"ipBlock,omitempty"`
-	// Group is the name of a Group (in a NetworkPolicy) or ClusterGroup (in a ClusterNetworkPolicy); it stands alone.
+	// Group is the name of a Group (in a NetworkPolicy) or ClusterGroup (in a
+	// ClusterNetworkPolicy); it stands alone.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
@@ -233,7 +238,8 @@ type NetworkPolicyPeer struct {
 	// NodeSelector selects Nodes by label; it stands alone.
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
-	// Namespaces relates the namespace of the peer to that of the workload (ClusterNetworkPolicy only).
+	// Namespaces relates the namespace of the peer to that of the workload (ClusterNetworkPolicy
+	// only).
 	// +optional
 	Namespaces *PeerNamespaces `json:"namespaces,omitempty"`
 	// ServiceAccount selects the Pods that run as it (ClusterNetworkPolicy only); it stands alone.
@@ -316,14 +322,16 @@ type AppliedTo struct {
 	// PodSelector selects Pods by label.
 	// +optional
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
-	// NamespaceSelector selects namespaces by label (ClusterNetworkPolicy only). Alone it selects all Pods in them; with
-	// a Pod or external entity selector, the namespaces these are looked for in.
+	// NamespaceSelector selects namespaces by label (ClusterNetworkPolicy only). Alone it selects
+	// all Pods in them; with a Pod or external entity selector, the namespaces these are looked for
+	// in.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// ExternalEntitySelector selects external entities by label.
 	// +optional
 	ExternalEntitySelector *metav1.LabelSelector `json:"externalEntitySelector,omitempty"`
-	// Group is the name of a Group (in a NetworkPolicy) or ClusterGroup (in a ClusterNetworkPolicy); it stands alone.
+	// Group is the name of a Group (in a NetworkPolicy) or ClusterGroup (in a
+	// ClusterNetworkPolicy); it stands alone.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
@@ -331,7 +339,8 @@ type AppliedTo struct {
 	// ServiceAccount selects the Pods that run as it (ClusterNetworkPolicy only); it stands alone.
 	// +optional
 	ServiceAccount *NamespacedName `json:"serviceAccount,omitempty"`
-	// Service applies ingress rules to the traffic to a NodePort Service (ClusterNetworkPolicy only); it stands alone.
+	// Service applies ingress rules to the traffic to a NodePort Service (ClusterNetworkPolicy
+	// only); it stands alone.
 	// +optional
 	Service *NamespacedName `json:"service,omitempty"`
 	// NodeSelector selects Nodes by label (ClusterNetworkPolicy only); it stands alone.

@@ -48,26 +48,29 @@ type CloudProviderAccountAWSConfig struct {
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]+(-[a-z0-9]+)*$`
 	// +listType=set
 	Region []string `json:"region"`
-	// Endpoint, when set, is the http or https URL used for EC2, STS and SQS in every region instead of the public ones. The controller must
-	// allow it (--allowed-endpoints), and the Secret must hold keys.
+	// Endpoint, when set, is the http or https URL used for EC2, STS and SQS in every region
+	// instead of the public ones. The controller must allow it (--allowed-endpoints), and the
+	// Secret must hold keys.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="endpoint must be an http or https URL with a host"
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
-	// EventQueue lists SQS queues that EventBridge puts events about the account into. They bring changes to attention within
-	// seconds; without them, and while they cannot be read, changes are found by polling.
+	// EventQueue lists SQS queues that EventBridge puts events about the account into. They bring
+	// changes to attention within seconds; without them, and while they cannot be read, changes are
+	// found by polling.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=url
 	// +optional
 	EventQueue []AWSEventQueue `json:"eventQueue,omitempty"`
-	// Quotas are the account's limits where they differ from the cloud's defaults. They decide what fits: tell them lower than they are and
-	// more is refused, tell them higher and calls fail.
+	// Quotas are the account's limits where they differ from the cloud's defaults. They decide what
+	// fits: tell them lower than they are and more is refused, tell them higher and calls fail.
 	// +optional
 	Quotas *AWSQuotas `json:"quotas,omitempty"`
 }
 
-// AWSQuotas are limits of an account, the same in all its regions. What is left out is the cloud's default.
+// AWSQuotas are limits of an account, the same in all its regions. What is left out is the cloud's
+// default.
 // +kubebuilder:validation:XValidation:rule="(has(self.rulesPerGroup) ? self.rulesPerGroup : 60) * (has(self.groupsPerInterface) ? self.groupsPerInterface : 5) <= 1000",message="rulesPerGroup (default 60) times groupsPerInterface (default 5) must be at most 1000"
 type AWSQuotas struct {
 	// RulesPerGroup is "Inbound or outbound rules per security group" (L-0EA8095F), by default 60.
@@ -86,15 +89,18 @@ type AWSQuotas struct {
 	GroupsPerRegion int32 `json:"groupsPerRegion,omitempty"`
 }
 
-// AWSEventQueue is a standard SQS queue with EventBridge events, of one or several regions, of which nobody else takes messages.
+// AWSEventQueue is a standard SQS queue with EventBridge events, of one or several regions, of
+// which nobody else takes messages.
 type AWSEventQueue struct {
-	// URL of the queue, for example https://sqs.us-west-2.amazonaws.com/111122223333/nephele-events. A host that is not one of AWS must be
-	// allowed as an endpoint is.
+	// URL of the queue, for example
+	// https://sqs.us-west-2.amazonaws.com/111122223333/nephele-events. A host that is not one of
+	// AWS must be allowed as an endpoint is.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0",message="url must be an http or https URL with a host"
 	URL string `json:"url"`
-	// Region of the queue; left out, it is the one in the host name of the URL, or else the first region of the account.
+	// Region of the queue; left out, it is the one in the host name of the URL, or else the first
+	// region of the account.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(-[a-z0-9]+)*$`
 	// +optional
@@ -118,14 +124,15 @@ type CloudProviderAccountAzureConfig struct {
 	Cloud *AzureCloud `json:"cloud,omitempty"`
 }
 
-// AzureCloud is an Azure cloud other than the public one: a sovereign one, Azure Stack, or a simulator. The hosts that it names must be allowed as
-// endpoints are.
+// AzureCloud is an Azure cloud other than the public one: a sovereign one, Azure Stack, or a
+// simulator. The hosts that it names must be allowed as endpoints are.
 type AzureCloud struct {
 	// Authority is the URL of the login, for example https://login.microsoftonline.us.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && size(url(self).getHost()) > 0",message="authority must be an https URL with a host"
 	Authority string `json:"authority"`
-	// ResourceManager is the URL of Azure Resource Manager, for example https://management.usgovcloudapi.net.
+	// ResourceManager is the URL of Azure Resource Manager, for example
+	// https://management.usgovcloudapi.net.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && size(url(self).getHost()) > 0",message="resourceManager must be an https URL with a host"
 	ResourceManager string `json:"resourceManager"`
@@ -133,7 +140,8 @@ type AzureCloud struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Audience string `json:"audience,omitempty"`
-	// CABundle are certificates in PEM, by which the hosts are trusted instead of by those of the system.
+	// CABundle are certificates in PEM, by which the hosts are trusted instead of by those of the
+	// system.
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
 	CABundle string `json:"caBundle,omitempty"`
@@ -148,12 +156,12 @@ type CloudProviderAccountSpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	PollIntervalInSeconds *int32 `json:"pollIntervalInSeconds,omitempty"`
-	// Mode is that of the selectors that name none; empty means enforce. Selectors of namespaces that have no say in it (see
-	// releaseNamespaces) may not write more.
+	// Mode is that of the selectors that name none; empty means enforce. Selectors of namespaces
+	// that have no say in it (see releaseNamespaces) may not write more.
 	// +optional
 	Mode EnforcementMode `json:"mode,omitempty"`
-	// MaxPerWave bounds how many virtual machines and security groups in use are changed before the account is read again and found as
-	// planned. Absent means no bound.
+	// MaxPerWave bounds how many virtual machines and security groups in use are changed before the
+	// account is read again and found as planned. Absent means no bound.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	MaxPerWave *int32 `json:"maxPerWave,omitempty"`
@@ -165,12 +173,14 @@ type CloudProviderAccountSpec struct {
 	// +listType=atomic
 	// +optional
 	Failsafe []FailsafeFlow `json:"failsafe,omitempty"`
-	// AllowedNamespaces are the namespaces whose selectors may select virtual machines of the account, beside the account's own. Absent
-	// means all namespaces, present and empty none but its own.
+	// AllowedNamespaces are the namespaces whose selectors may select virtual machines of the
+	// account, beside the account's own. Absent means all namespaces, present and empty none but
+	// its own.
 	// +optional
 	AllowedNamespaces *NamespaceGrant `json:"allowedNamespaces,omitempty"`
-	// ReleaseNamespaces are the namespaces that have a say in what may be done to the account's virtual machines, beside its own: only
-	// there break-glass is heeded, and where they select a virtual machine, only their modes count.
+	// ReleaseNamespaces are the namespaces that have a say in what may be done to the account's
+	// virtual machines, beside its own: only there break-glass is heeded, and where they select a
+	// virtual machine, only their modes count.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
@@ -178,16 +188,18 @@ type CloudProviderAccountSpec struct {
 	// +listType=set
 	// +optional
 	ReleaseNamespaces []string `json:"releaseNamespaces,omitempty"`
-	// DeletionPolicy says whether the account, the selectors of it and their namespaces may be deleted while virtual machines are guarded
-	// through them. Empty means status.deletionPolicy, which is Protect for every account that was not there before the field was.
+	// DeletionPolicy says whether the account, the selectors of it and their namespaces may be
+	// deleted while virtual machines are guarded through them. Empty means status.deletionPolicy,
+	// which is Protect for every account that was not there before the field was.
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
-	// UserTags says what becomes of spec.tags of the account's VirtualMachine objects; empty means status.userTags, which is Separate for every
-	// account that was not there before the field was.
+	// UserTags says what becomes of spec.tags of the account's VirtualMachine objects; empty means
+	// status.userTags, which is Separate for every account that was not there before the field was.
 	// +optional
 	UserTags UserTags `json:"userTags,omitempty"`
-	// Dependents says what becomes of interfaces that are not under control, and whose own security groups name a group that virtual
-	// machines give up when they are taken over. Empty means Refuse.
+	// Dependents says what becomes of interfaces that are not under control, and whose own security
+	// groups name a group that virtual machines give up when they are taken over. Empty means
+	// Refuse.
 	// +optional
 	Dependents Dependents `json:"dependents,omitempty"`
 	// DependentGroups are other answers for single security groups that hold such rules.
@@ -209,7 +221,8 @@ type RegionStatus struct {
 	// Name of the region.
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
-	// LastSyncTime is when the region was last read as a whole; absent if never. What is known of the region has this age.
+	// LastSyncTime is when the region was last read as a whole; absent if never. What is known of
+	// the region has this age.
 	// +optional
 	LastSyncTime *metav1.Time `json:"lastSyncTime,omitempty"`
 	// LastError is why the latest attempt to read the region failed; empty if it succeeded.
@@ -228,36 +241,43 @@ type CloudProviderAccountStatus struct {
 	// Error is the last account or inventory error; empty when there is none.
 	// +optional
 	Error string `json:"error,omitempty"`
-	// CloudAccountID is the cloud's own number of the account that the credentials belonged to when it was first read. Credentials of
-	// another account are refused, for what is held in the first would be forgotten.
+	// CloudAccountID is the cloud's own number of the account that the credentials belonged to when
+	// it was first read. Credentials of another account are refused, for what is held in the first
+	// would be forgotten.
 	// +optional
 	CloudAccountID string `json:"cloudAccountId,omitempty"`
-	// UserTags is what becomes of spec.tags of the VirtualMachine objects while the spec does not say. It was decided when the account was first
-	// read: Merge for accounts of versions that knew nothing else, Separate for all others.
+	// UserTags is what becomes of spec.tags of the VirtualMachine objects while the spec does not
+	// say. It was decided when the account was first read: Merge for accounts of versions that knew
+	// nothing else, Separate for all others.
 	// +optional
 	UserTags UserTags `json:"userTags,omitempty"`
-	// DeletionPolicy is what holds while the spec does not say. It was decided when the account was first read: Release for accounts of versions
-	// that knew nothing else, Protect for all others.
+	// DeletionPolicy is what holds while the spec does not say. It was decided when the account was
+	// first read: Release for accounts of versions that knew nothing else, Protect for all others.
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
-	// GuardedVMs is the number of virtual machines that hold security groups of ours; absent before that is known.
+	// GuardedVMs is the number of virtual machines that hold security groups of ours; absent before
+	// that is known.
 	// +optional
 	GuardedVMs *int32 `json:"guardedVMs,omitempty"`
-	// ExternalID is the external id with which the controller assumes the account's role, if it does so with its own identity. It belongs to
-	// this account of this cluster; let the role's trust policy demand it. With keys in the Secret it plays no part.
+	// ExternalID is the external id with which the controller assumes the account's role, if it
+	// does so with its own identity. It belongs to this account of this cluster; let the role's
+	// trust policy demand it. With keys in the Secret it plays no part.
 	// +optional
 	ExternalID string `json:"externalId,omitempty"`
-	// OtherInstance is the epoch of another instance of the controller, with the same cluster id, because of which nothing is written to the
-	// account; empty if there is none. See the condition SoleWriter.
+	// OtherInstance is the epoch of another instance of the controller, with the same cluster id,
+	// because of which nothing is written to the account; empty if there is none. See the condition
+	// SoleWriter.
 	// +optional
 	OtherInstance string `json:"otherInstance,omitempty"`
-	// Conditions: Ready, CredentialsValid, Reachable, EventsReceived if the account has event queues, SoleWriter once something is enforced,
-	// AuthorsChecked while nobody checks the rights of authors, and DeletionProtected while the account is not because of its age.
+	// Conditions: Ready, CredentialsValid, Reachable, EventsReceived if the account has event
+	// queues, SoleWriter once something is enforced, AuthorsChecked while nobody checks the rights
+	// of authors, and DeletionProtected while the account is not because of its age.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// LastSyncTime is when all regions had been read as a whole; it is the oldest of the regions' times.
+	// LastSyncTime is when all regions had been read as a whole; it is the oldest of the regions'
+	// times.
 	// +optional
 	LastSyncTime *metav1.Time `json:"lastSyncTime,omitempty"`
 	// Regions tells the same per region.

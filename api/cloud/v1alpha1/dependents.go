@@ -8,8 +8,9 @@ type Dependents string
 const (
 	// DependentsRefuse refuses to take over a virtual machine if that would cut their flows.
 	DependentsRefuse Dependents = "Refuse"
-	// DependentsFollow adds a rule for the virtual machine beside the one that names the group. The group that holds that rule must have the
-	// tag nephele.io/follow; without it the answer is Refuse.
+	// DependentsFollow adds a rule for the virtual machine beside the one that names the group. The
+	// group that holds that rule must have the tag nephele.io/follow; without it the answer is
+	// Refuse.
 	DependentsFollow Dependents = "Follow"
 	// DependentsCut takes the virtual machine over, and says what flows are lost.
 	DependentsCut Dependents = "Cut"

@@ -4,31 +4,37 @@ package v1alpha1
 // +kubebuilder:validation:Enum=enforce;plan;released
 type EnforcementMode string
 
-// The modes. Where several selectors select a virtual machine, the entry that names it most specifically decides in its namespace. Of
-// several namespaces those decide that have a say in it (the account's and its ReleaseNamespaces), and of these the one whose mode writes
-// least: plan, then released, then enforce. If none of them selects the virtual machine, the one whose mode writes most decides, and none
-// writes more than the mode of the account.
+// The modes. Where several selectors select a virtual machine, the entry that names it most
+// specifically decides in its namespace. Of several namespaces those decide that have a say in it
+// (the account's and its ReleaseNamespaces), and of these the one whose mode writes least: plan,
+// then released, then enforce. If none of them selects the virtual machine, the one whose mode
+// writes most decides, and none writes more than the mode of the account.
 const (
 	// ModeEnforce: the policies that apply are enforced.
 	ModeEnforce EnforcementMode = "enforce"
-	// ModePlan: nothing is written to the virtual machine, whether it is under control or not; the status says what would be done.
+	// ModePlan: nothing is written to the virtual machine, whether it is under control or not; the
+	// status says what would be done.
 	ModePlan EnforcementMode = "plan"
 	// ModeReleased: what is held is given back, and no policy is enforced.
 	ModeReleased EnforcementMode = "released"
-	// ModeBreakGlass is not written into a specification: it is what the annotation AnnotationBreakGlass leads to.
+	// ModeBreakGlass is not written into a specification: it is what the annotation
+	// AnnotationBreakGlass leads to.
 	ModeBreakGlass EnforcementMode = "break-glass"
 )
 
-// AnnotationBreakGlass on a VirtualMachine, or on a CloudEntitySelector for all that it selects, releases at once and whatever the
-// mode is, if its namespace has a say in that: the account's own and its ReleaseNamespaces. Its value is the reason, for those who read
-// the status. Removing it enforces again.
+// AnnotationBreakGlass on a VirtualMachine, or on a CloudEntitySelector for all that it selects,
+// releases at once and whatever the mode is, if its namespace has a say in that: the account's own
+// and its ReleaseNamespaces. Its value is the reason, for those who read the status. Removing it
+// enforces again.
 const AnnotationBreakGlass = "nephele.io/break-glass"
 
-// AnnotationFormerGroups on a CloudProviderAccount says which security groups interfaces had before they were taken over, where the record of
-// it is not to be believed: "INTERFACE=GROUP,GROUP;INTERFACE=GROUP". It counts for no others.
+// AnnotationFormerGroups on a CloudProviderAccount says which security groups interfaces had before
+// they were taken over, where the record of it is not to be believed:
+// "INTERFACE=GROUP,GROUP;INTERFACE=GROUP". It counts for no others.
 const AnnotationFormerGroups = "nephele.io/former-groups"
 
-// AnnotationOnRefusal on a policy says what happens where it cannot be realized in full: OnRefusalKeep or OnRefusalTighten.
+// AnnotationOnRefusal on a policy says what happens where it cannot be realized in full:
+// OnRefusalKeep or OnRefusalTighten.
 const AnnotationOnRefusal = "nephele.io/on-refusal"
 
 // The values of AnnotationOnRefusal.
@@ -39,8 +45,8 @@ const (
 	OnRefusalTighten = "tighten"
 )
 
-// FailsafeFlow is traffic that is always allowed on virtual machines that policies apply to, before any rule. It isolates nothing by
-// itself.
+// FailsafeFlow is traffic that is always allowed on virtual machines that policies apply to, before
+// any rule. It isolates nothing by itself.
 // +kubebuilder:validation:XValidation:rule="!has(self.port) || (has(self.protocol) && self.protocol in ['TCP', 'UDP'])",message="only TCP and UDP have ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.endPort) || (has(self.port) && self.endPort >= self.port)",message="endPort needs a port that is not greater"
 type FailsafeFlow struct {

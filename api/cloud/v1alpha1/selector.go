@@ -12,7 +12,8 @@ type EntityMatch struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	MatchID string `json:"matchID,omitempty"`
-	// MatchName is the name of the resource; on AWS, the value of its tag Name. There are no wildcards.
+	// MatchName is the name of the resource; on AWS, the value of its tag Name. There are no
+	// wildcards.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	MatchName string `json:"matchName,omitempty"`
@@ -32,8 +33,8 @@ type TagMatch struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// VirtualMachineSelector selects virtual machines. VpcMatch, VMMatch and TagMatch narrow one another; at least one of
-// them is set.
+// VirtualMachineSelector selects virtual machines. VpcMatch, VMMatch and TagMatch narrow one
+// another; at least one of them is set.
 // +kubebuilder:validation:XValidation:rule="has(self.vpcMatch) || (has(self.vmMatch) && size(self.vmMatch) > 0) || (has(self.tagMatch) && size(self.tagMatch) > 0)",message="one of vpcMatch, vmMatch and tagMatch must be set"
 type VirtualMachineSelector struct {
 	// VpcMatch selects the virtual machines of one VPC (VNET on Azure).
@@ -55,7 +56,8 @@ type VirtualMachineSelector struct {
 	Agented bool `json:"agented,omitempty"`
 }
 
-// CloudEntitySelectorSpec says which virtual machines of an account to import into the namespace of the selector.
+// CloudEntitySelectorSpec says which virtual machines of an account to import into the namespace of
+// the selector.
 type CloudEntitySelectorSpec struct {
 	// AccountName is the name of the CloudProviderAccount.
 	// +kubebuilder:validation:MinLength=1
@@ -72,7 +74,8 @@ type CloudEntitySelectorSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.vpcMatch) || !has(a.vpcMatch.matchID) || size(a.vpcMatch.matchID) == 0 || has(a.vmMatch) || has(a.tagMatch) || self.exists_one(b, has(b.vpcMatch) && has(b.vpcMatch.matchID) && b.vpcMatch.matchID == a.vpcMatch.matchID && !has(b.vmMatch) && !has(b.tagMatch)))",message="vmSelector must not select the same whole VPC twice"
 	// +listType=atomic
 	VMSelector []VirtualMachineSelector `json:"vmSelector"`
-	// Mode says what may be done to the virtual machines in the cloud. Empty means the mode of the account.
+	// Mode says what may be done to the virtual machines in the cloud. Empty means the mode of the
+	// account.
 	// +optional
 	Mode EnforcementMode `json:"mode,omitempty"`
 }
@@ -82,23 +85,28 @@ type CloudEntitySelectorStatus struct {
 	// Error is why the selector has no effect; empty when it has.
 	// +optional
 	Error string `json:"error,omitempty"`
-	// Conditions: Ready, Matched, Planned if virtual machines are in mode plan, and Heeded if its mode or break-glass is not.
+	// Conditions: Ready, Matched, Planned if virtual machines are in mode plan, and Heeded if its
+	// mode or break-glass is not.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// MatchedVMs is the number of virtual machines that the selector selects; absent until the account was read.
+	// MatchedVMs is the number of virtual machines that the selector selects; absent until the
+	// account was read.
 	// +optional
 	MatchedVMs *int32 `json:"matchedVMs,omitempty"`
-	// GuardedVMs is the number of virtual machines imported by the selector that hold security groups of ours; absent before that is known.
+	// GuardedVMs is the number of virtual machines imported by the selector that hold security
+	// groups of ours; absent before that is known.
 	// +optional
 	GuardedVMs *int32 `json:"guardedVMs,omitempty"`
-	// DeletionPolicy is that of the account: with Protect the selector cannot be deleted while GuardedVMs is not 0.
+	// DeletionPolicy is that of the account: with Protect the selector cannot be deleted while
+	// GuardedVMs is not 0.
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
-// CloudEntitySelector selects the virtual machines of an account that are imported into its namespace.
+// CloudEntitySelector selects the virtual machines of an account that are imported into its
+// namespace.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ces,scope=Namespaced

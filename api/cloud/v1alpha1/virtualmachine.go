@@ -5,7 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// VMState is what a virtual machine is doing. Clouds may pass on states of their own beside the named ones.
+// VMState is what a virtual machine is doing. Clouds may pass on states of their own beside the
+// named ones.
 type VMState string
 
 // The states that both clouds have.
@@ -47,8 +48,8 @@ type NetworkInterface struct {
 	// SecurityGroupIds are the security groups attached to the interface now.
 	// +listType=atomic
 	SecurityGroupIds []string `json:"securityGroupIds,omitempty"`
-	// FormerSecurityGroupIds are the security groups that the interface had when Nephele took it over, and gets back
-	// when it is released. Empty while the interface is not taken over.
+	// FormerSecurityGroupIds are the security groups that the interface had when Nephele took it
+	// over, and gets back when it is released. Empty while the interface is not taken over.
 	// +listType=atomic
 	FormerSecurityGroupIds []string `json:"formerSecurityGroupIds,omitempty"`
 	// Groups are the application security groups of the interface (Azure).
@@ -94,14 +95,15 @@ type VirtualMachinePolicyStatus struct {
 	Generation int64 `json:"generation,omitempty"`
 	// Phase says how far the policy is realized.
 	Phase PolicyPhase `json:"phase"`
-	// Message says why it is not realized, with the numbers, or what differs from the letter of the policy when it is.
+	// Message says why it is not realized, with the numbers, or what differs from the letter of the
+	// policy when it is.
 	Message string `json:"message,omitempty"`
 }
 
 // VirtualMachineSpec is what a user may add to what the cloud tells.
 type VirtualMachineSpec struct {
-	// Tags become labels beside those of the cloud's tags: nephele.io/user-tag-KEY, or, if the account says userTags: Merge,
-	// nephe.antrea.io/tag-KEY in place of what the cloud says.
+	// Tags become labels beside those of the cloud's tags: nephele.io/user-tag-KEY, or, if the
+	// account says userTags: Merge, nephe.antrea.io/tag-KEY in place of what the cloud says.
 	// +kubebuilder:validation:MaxProperties=256
 	// +optional
 	Tags map[string]string `json:"tags,omitempty"`
@@ -116,7 +118,8 @@ type VirtualMachineStatus struct {
 	// NetworkInterfaces, the primary one first.
 	// +listType=atomic
 	NetworkInterfaces []NetworkInterface `json:"networkInterfaces,omitempty"`
-	// Addresses are those of all interfaces in short, for people: the private ones first, of many the first and how many more there are.
+	// Addresses are those of all interfaces in short, for people: the private ones first, of many
+	// the first and how many more there are.
 	// +optional
 	Addresses string `json:"addresses,omitempty"`
 	// State is what the virtual machine is doing.
@@ -135,7 +138,8 @@ type VirtualMachineStatus struct {
 	// CloudVpcName is the name of its VPC.
 	CloudVpcName string `json:"cloudVpcName,omitempty"`
 
-	// Mode is what may be done to the virtual machine, all selectors and annotations considered; empty means enforce.
+	// Mode is what may be done to the virtual machine, all selectors and annotations considered;
+	// empty means enforce.
 	// +kubebuilder:validation:Enum=enforce;plan;released;break-glass
 	// +optional
 	Mode string `json:"mode,omitempty"`
@@ -143,13 +147,15 @@ type VirtualMachineStatus struct {
 	// +optional
 	ModeReason string `json:"modeReason,omitempty"`
 
-	// Conditions: Observed, Realized; in mode plan, Planned; in mode break-glass, BreakGlass; Heeded if an annotation for break-glass is not.
+	// Conditions: Observed, Realized; in mode plan, Planned; in mode break-glass, BreakGlass;
+	// Heeded if an annotation for break-glass is not.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// LastSeen is when the cloud was read for what this status says. It is not renewed while nothing changes; how
-	// current the knowledge is stands in the status of the account, per region.
+	// LastSeen is when the cloud was read for what this status says. It is not renewed while
+	// nothing changes; how current the knowledge is stands in the status of the account, per
+	// region.
 	// +optional
 	LastSeen *metav1.Time `json:"lastSeen,omitempty"`
 	// UnimportedTags are the tags that are no legal label, sorted by key.

@@ -3,7 +3,8 @@ package v1alpha1
 // LabelPrefix is the prefix of all labels of imported objects.
 const LabelPrefix = "nephe.antrea.io/"
 
-// Labels of VirtualMachine objects. Vpc objects carry LabelCPAName, LabelCPANamespace and LabelCloudVPCUID.
+// Labels of VirtualMachine objects. Vpc objects carry LabelCPAName, LabelCPANamespace and
+// LabelCloudVPCUID.
 const (
 	LabelCPAName      = LabelPrefix + "cpa-name"
 	LabelCPANamespace = LabelPrefix + "cpa-namespace"
@@ -27,7 +28,8 @@ const (
 	LabelOwnerVMVPC = LabelPrefix + "owner-vm-vpc"
 	// LabelNamespace holds the namespace of the VirtualMachine object.
 	LabelNamespace = LabelPrefix + "namespace"
-	// LabelCloudVMName holds the name of the virtual machine in the cloud, in lower case, if it is a legal label value.
+	// LabelCloudVMName holds the name of the virtual machine in the cloud, in lower case, if it is
+	// a legal label value.
 	LabelCloudVMName = LabelPrefix + "cloud-vm-name"
 	// LabelCloudVPCName holds the name of the VPC in the cloud, if it is a legal label value.
 	LabelCloudVPCName = LabelPrefix + "cloud-vpc-name"
@@ -40,42 +42,49 @@ const (
 	LabelKindVirtualMachine = "virtualmachine"
 )
 
-// EntityNamePrefix followed by the name of a VirtualMachine is the name of its ExternalEntity or ExternalNode.
+// EntityNamePrefix followed by the name of a VirtualMachine is the name of its ExternalEntity or
+// ExternalNode.
 const EntityNamePrefix = "virtualmachine-"
 
 // Condition types.
 const (
-	// ConditionReady (account, selector): True when all is well, else False with the first reason why not.
+	// ConditionReady (account, selector): True when all is well, else False with the first reason
+	// why not.
 	ConditionReady = "Ready"
-	// ConditionCredentialsValid (account): the Secret was found and read, and the cloud accepts what it holds.
+	// ConditionCredentialsValid (account): the Secret was found and read, and the cloud accepts
+	// what it holds.
 	ConditionCredentialsValid = "CredentialsValid"
 	// ConditionReachable (account): every region was read at the latest attempt.
 	ConditionReachable = "Reachable"
-	// ConditionEventsReceived (account): every event queue was read at the latest attempt. While it is False, changes are found by
-	// polling. The account has it only if it names queues.
+	// ConditionEventsReceived (account): every event queue was read at the latest attempt. While it
+	// is False, changes are found by polling. The account has it only if it names queues.
 	ConditionEventsReceived = "EventsReceived"
 	// ConditionMatched (selector): the selector selects at least one virtual machine.
 	ConditionMatched = "Matched"
-	// ConditionObserved (virtual machine, VPC): the cloud showed the object when the account was last read.
+	// ConditionObserved (virtual machine, VPC): the cloud showed the object when the account was
+	// last read.
 	ConditionObserved = "Observed"
 	// ConditionRealized (virtual machine): every policy that applies is realized.
 	ConditionRealized = "Realized"
-	// ConditionPlanned (virtual machine, selector): what would be done if the mode were enforce. True: it can all be done.
+	// ConditionPlanned (virtual machine, selector): what would be done if the mode were enforce.
+	// True: it can all be done.
 	ConditionPlanned = "Planned"
-	// ConditionBreakGlass (virtual machine; selector and account of one): True while it is to be released by the annotation AnnotationBreakGlass.
-	// The message says how far it is.
+	// ConditionBreakGlass (virtual machine; selector and account of one): True while it is to be
+	// released by the annotation AnnotationBreakGlass. The message says how far it is.
 	ConditionBreakGlass = "BreakGlass"
 	// ConditionFailsafe (account): True while it has failsafe flows; the message names them.
 	ConditionFailsafe = "Failsafe"
 	// ConditionClaimed (VPC): True if this controller enforces in it, False if another one does.
 	ConditionClaimed = "Claimed"
-	// ConditionDependentsCut (account): True while interfaces that are not under control lose flows because others are, as the account's
-	// dependents permit; absent if none does.
+	// ConditionDependentsCut (account): True while interfaces that are not under control lose flows
+	// because others are, as the account's dependents permit; absent if none does.
 	ConditionDependentsCut = "DependentsCut"
-	// ConditionRecordsSigned (account; virtual machine with an interface of which it is False): False while some record of former groups is
-	// not signed. The message says whether it is believed all the same.
+	// ConditionRecordsSigned (account; virtual machine with an interface of which it is False):
+	// False while some record of former groups is not signed. The message says whether it is
+	// believed all the same.
 	ConditionRecordsSigned = "RecordsSigned"
-	// ConditionDrift (account): True while, and some time after, somebody else changes what we hold.
+	// ConditionDrift (account): True while, and some time after, somebody else changes what we
+	// hold.
 	ConditionDrift = "Drift"
 )
 
@@ -115,9 +124,11 @@ const (
 	ReasonStale = "Stale"
 	// ReasonPolicyFailed: at least one policy cannot be realized.
 	ReasonPolicyFailed = "PolicyFailed"
-	// ReasonWouldBeRefused (condition Planned): all is as it should be, and at least one policy would be refused if it were enforced.
+	// ReasonWouldBeRefused (condition Planned): all is as it should be, and at least one policy
+	// would be refused if it were enforced.
 	ReasonWouldBeRefused = "WouldBeRefused"
-	// ReasonPlanOnly, ReasonReleased and ReasonBreakGlass: the mode of the virtual machine does not let policies be enforced.
+	// ReasonPlanOnly, ReasonReleased and ReasonBreakGlass: the mode of the virtual machine does not
+	// let policies be enforced.
 	ReasonPlanOnly   = "PlanOnly"
 	ReasonReleased   = "Released"
 	ReasonBreakGlass = "BreakGlass"
@@ -133,7 +144,8 @@ const (
 	ReasonNotBelieved = "NotBelieved"
 	// ReasonNotPermitted: the rights in the cloud do not allow it.
 	ReasonNotPermitted = "NotPermitted"
-	// ReasonUnsigned: a record of former groups is believed although it is not signed, because it may be older than the key.
+	// ReasonUnsigned: a record of former groups is believed although it is not signed, because it
+	// may be older than the key.
 	ReasonUnsigned = "Unsigned"
 	// ReasonRestarted: nobody knows any more since the controller was started again.
 	ReasonRestarted = "Restarted"

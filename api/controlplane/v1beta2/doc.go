@@ -1,8 +1,9 @@
-// Package v1beta2 is the API group controlplane.antrea.io: policies and groups as computed for the enforcers, and what
-// the enforcers report back.
+// Package v1beta2 is the API group controlplane.antrea.io: policies and groups as computed for the
+// enforcers, and what the enforcers report back.
 //
-// It owns the Go types as they are on the wire, in JSON and (by the protobuf struct tags) in protobuf, so that an Antrea
-// Agent can be driven by Nephele and Nephele's cloud enforcer by an Antrea Controller.
+// It owns the Go types as they are on the wire, in JSON and (by the protobuf struct tags) in
+// protobuf, so that an Antrea Agent can be driven by Nephele and Nephele's cloud enforcer by an
+// Antrea Controller.
 //
 // The types are plain values: as safe for concurrent use as any struct, that is, for readers only.
 //

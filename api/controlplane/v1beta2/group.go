@@ -48,7 +48,8 @@ type AppliedToGroupList struct {
 	Items []AppliedToGroup `json:"items" protobuf:"bytes,2,rep,name=items"`
 }
 
-// AppliedToGroupPatch is a change of the members of an AppliedToGroup: additions first, then removals.
+// AppliedToGroupPatch is a change of the members of an AppliedToGroup: additions first, then
+// removals.
 // +kubebuilder:object:root=true
 type AppliedToGroupPatch struct {
 	metav1.TypeMeta     `json:",inline"`
@@ -57,8 +58,8 @@ type AppliedToGroupPatch struct {
 	RemovedGroupMembers []GroupMember `json:"removedGroupMembers,omitempty" protobuf:"bytes,3,rep,name=removedGroupMembers"`
 }
 
-// GroupMember is one workload in a group. One of Pod, ExternalEntity, Node and Service is set; that reference together
-// with the bytes of IPs is its identity.
+// GroupMember is one workload in a group. One of Pod, ExternalEntity, Node and Service is set; that
+// reference together with the bytes of IPs is its identity.
 type GroupMember struct {
 	Pod            *PodReference            `json:"pod,omitempty" protobuf:"bytes,1,opt,name=pod"`
 	ExternalEntity *ExternalEntityReference `json:"externalEntity,omitempty" protobuf:"bytes,2,opt,name=externalEntity"`

@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EgressGroup is a set of Pods that leave the cluster through an Egress. Nephele computes none; enforcers that ask for
-// them learn that there are none.
+// EgressGroup is a set of Pods that leave the cluster through an Egress. Nephele computes none;
+// enforcers that ask for them learn that there are none.
 // +kubebuilder:object:root=true
 type EgressGroup struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -22,8 +22,8 @@ type EgressGroupList struct {
 	Items []EgressGroup `json:"items" protobuf:"bytes,2,rep,name=items"`
 }
 
-// SupportBundleCollection asks enforcers to collect logs and state. Nephele asks for none; enforcers that ask learn that
-// there are none.
+// SupportBundleCollection asks enforcers to collect logs and state. Nephele asks for none;
+// enforcers that ask learn that there are none.
 // +kubebuilder:object:root=true
 type SupportBundleCollection struct {
 	metav1.TypeMeta   `json:",inline"`

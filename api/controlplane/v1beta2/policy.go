@@ -6,7 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Direction of the traffic that a rule is about, seen from the workload that the rule is applied to.
+// Direction of the traffic that a rule is about, seen from the workload that the rule is applied
+// to.
 type Direction string
 
 // The directions.
@@ -15,8 +16,8 @@ const (
 	DirectionOut Direction = "Out"
 )
 
-// RuleAction is what happens to the traffic that a rule matches. It is absent only in the rule that denies all other
-// traffic of a Kubernetes NetworkPolicy.
+// RuleAction is what happens to the traffic that a rule matches. It is absent only in the rule that
+// denies all other traffic of a Kubernetes NetworkPolicy.
 type RuleAction string
 
 // The actions.
@@ -42,7 +43,8 @@ const (
 // NetworkPolicyType says what kind of object a policy was computed from.
 type NetworkPolicyType string
 
-// The kinds of source. On the wire a policy computed from an upstream ClusterNetworkPolicy says ClusterNetworkPolicy.
+// The kinds of source. On the wire a policy computed from an upstream ClusterNetworkPolicy says
+// ClusterNetworkPolicy.
 const (
 	K8sNetworkPolicy           NetworkPolicyType = "K8sNetworkPolicy"
 	AntreaClusterNetworkPolicy NetworkPolicyType = "AntreaClusterNetworkPolicy"
@@ -52,20 +54,23 @@ const (
 	ClusterNetworkPolicy       NetworkPolicyType = "ClusterNetworkPolicy"
 )
 
-// NetworkPolicy is a computed policy. Its name and uid are the uid of the object it was computed from.
+// NetworkPolicy is a computed policy. Its name and uid are the uid of the object it was computed
+// from.
 // +kubebuilder:object:root=true
 type NetworkPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 	// Rules in no particular order; Priority of the rule tells their order within a direction.
 	Rules []NetworkPolicyRule `json:"rules,omitempty" protobuf:"bytes,2,rep,name=rules"`
-	// AppliedToGroups are the names of the groups the policy is applied to; empty when the rules name theirs.
+	// AppliedToGroups are the names of the groups the policy is applied to; empty when the rules
+	// name theirs.
 	AppliedToGroups []string `json:"appliedToGroups,omitempty" protobuf:"bytes,3,rep,name=appliedToGroups"`
 	// Priority within the tier; nil for Kubernetes policies.
 	Priority *float64 `json:"priority,omitempty" protobuf:"fixed64,4,opt,name=priority"`
 	// TierPriority is the priority of the tier; nil for Kubernetes policies.
 	TierPriority *int32 `json:"tierPriority,omitempty" protobuf:"varint,5,opt,name=tierPriority"`
-	// SourceRef points at the object that the policy was computed from. It is there in every event, also DELETED.
+	// SourceRef points at the object that the policy was computed from. It is there in every event,
+	// also DELETED.
 	SourceRef *NetworkPolicyReference `json:"sourceRef,omitempty" protobuf:"bytes,6,opt,name=sourceRef"`
 }
 
@@ -96,13 +101,15 @@ type NetworkPolicyRule struct {
 	To NetworkPolicyPeer `json:"to,omitempty" protobuf:"bytes,3,opt,name=to"`
 	// Services are the matched protocols and ports; none means any.
 	Services []Service `json:"services,omitempty" protobuf:"bytes,4,rep,name=services"`
-	// Priority is the index of the rule among those of its direction, from 0; -1 for Kubernetes rules that allow.
+	// Priority is the index of the rule among those of its direction, from 0; -1 for Kubernetes
+	// rules that allow.
 	Priority int32 `json:"priority,omitempty" protobuf:"varint,5,opt,name=priority"`
 	// Action is nil only in the rule that denies all other traffic of a Kubernetes NetworkPolicy.
 	Action *RuleAction `json:"action,omitempty" protobuf:"bytes,6,opt,name=action,casttype=RuleAction"`
 	// EnableLogging asks to log the first packet of every matching connection.
 	EnableLogging bool `json:"enableLogging" protobuf:"varint,7,opt,name=enableLogging"`
-	// AppliedToGroups are the names of the groups the rule is applied to; empty when the policy names them.
+	// AppliedToGroups are the names of the groups the rule is applied to; empty when the policy
+	// names them.
 	AppliedToGroups []string `json:"appliedToGroups,omitempty" protobuf:"bytes,8,rep,name=appliedToGroups"`
 	// Name of the rule; empty for Kubernetes rules.
 	Name string `json:"name,omitempty" protobuf:"bytes,9,opt,name=name"`
@@ -145,13 +152,15 @@ type Service struct {
 	SrcEndPort *int32 `json:"srcEndPort,omitempty" protobuf:"varint,9,opt,name=srcEndPort"`
 }
 
-// IPAddress is an address of 16 bytes; an IPv4 address is in the form ::ffff:a.b.c.d. Readers accept 4 bytes as well.
+// IPAddress is an address of 16 bytes; an IPv4 address is in the form ::ffff:a.b.c.d. Readers
+// accept 4 bytes as well.
 type IPAddress []byte
 
 // IPNet is an address range. Host bits may be set.
 type IPNet struct {
 	IP IPAddress `json:"ip,omitempty" protobuf:"bytes,1,opt,name=ip,casttype=IPAddress"`
-	// PrefixLength is 0..32 for an IPv4 address (although it has 16 bytes) and 0..128 for an IPv6 one.
+	// PrefixLength is 0..32 for an IPv4 address (although it has 16 bytes) and 0..128 for an IPv6
+	// one.
 	PrefixLength int32 `json:"prefixLength,omitempty" protobuf:"varint,2,opt,name=prefixLength"`
 }
 
@@ -199,8 +208,9 @@ type NetworkPolicyNodeStatus struct {
 	// Message says why.
 	Message string `json:"message,omitempty" protobuf:"bytes,4,opt,name=message"`
 
-	// Workloads is to how many workloads of the enforcer the policy applies, and WorkloadsRealized on how many of them it is in force;
-	// 0 of both if the enforcer does not count. WorkloadsPlanned are those that are only planned for: where these are all the others, a
+	// Workloads is to how many workloads of the enforcer the policy applies, and WorkloadsRealized
+	// on how many of them it is in force; 0 of both if the enforcer does not count.
+	// WorkloadsPlanned are those that are only planned for: where these are all the others, a
 	// RealizationFailure is none. An Antrea Controller knows none of the three.
 	Workloads         int32 `json:"workloads,omitempty" protobuf:"varint,13,opt,name=workloads"`
 	WorkloadsRealized int32 `json:"workloadsRealized,omitempty" protobuf:"varint,14,opt,name=workloadsRealized"`

@@ -32,8 +32,9 @@ type message interface {
 	Reset()
 }
 
-// wireScheme lists every message with its fields in the order name, type, number; "*" marks a repeated field. It was written down
-// from the API's description, not from the Go types. The fields of NetworkPolicyNodeStatus from 13 on are ours.
+// wireScheme lists every message with its fields in the order name, type, number; "*" marks a
+// repeated field. It was written down from the API's description, not from the Go types. The fields
+// of NetworkPolicyNodeStatus from 13 on are ours.
 const wireScheme = `
 NetworkPolicy metadata ObjectMeta 1, rules *NetworkPolicyRule 2, appliedToGroups *string 3, priority double 4, tierPriority int32 5, sourceRef NetworkPolicyReference 6
 NetworkPolicyReference type string 1, namespace string 2, name string 3, uid string 4
@@ -159,7 +160,8 @@ func schemeDescriptors(t *testing.T) protoreflect.MessageDescriptors {
 	return built.Messages()
 }
 
-// filler makes random values in the form in which decoding returns them: lists are nil or hold something.
+// filler makes random values in the form in which decoding returns them: lists are nil or hold
+// something.
 func filler(seed int64) *randfill.Filler {
 	return randfill.NewWithSeed(seed).NilChance(0.3).NumElements(1, 3).Funcs(
 		func(*metav1.TypeMeta, randfill.Continue) {},
@@ -213,7 +215,8 @@ func TestEveryMessageIsGeneratedAndDescribed(t *testing.T) {
 	}
 }
 
-// Random values survive encoding and decoding, and a decoder that knows only the API's description reads the same values.
+// Random values survive encoding and decoding, and a decoder that knows only the API's description
+// reads the same values.
 func TestProtobufRoundTrip(t *testing.T) {
 	descriptors := schemeDescriptors(t)
 	seed := rand.Int64()
@@ -337,7 +340,8 @@ func compareValue(t *testing.T, at string, want reflect.Value, got protoreflect.
 	}
 }
 
-// goldenPatch is one frame of a watch as an Antrea Controller sends it: Pod n/p with 10.0.0.1 comes into group g1.
+// goldenPatch is one frame of a watch as an Antrea Controller sends it: Pod n/p with 10.0.0.1 comes
+// into group g1.
 const goldenPatch = "0000007f0a084d4f44494649454412730a716b3873000a330a1e636f6e74726f6c706c616e652e616e747265612e696f2f7631626574613212114164647265737347726f75705061746368" +
 	"12320a140a02673112001a0022002a026731320038004200121a0a060a017012016e1a1000000000000000000000ffff0a0000011a002200"
 

@@ -39,7 +39,8 @@ type Entity struct {
 	Pod *PodReference `json:"pod,omitempty" protobuf:"bytes,1,opt,name=pod"`
 }
 
-// NodeStatsSummary is what an enforcer counted since its last successful report. Its name is the key of the enforcer.
+// NodeStatsSummary is what an enforcer counted since its last successful report. Its name is the
+// key of the enforcer.
 // +kubebuilder:object:root=true
 type NodeStatsSummary struct {
 	metav1.TypeMeta              `json:",inline"`

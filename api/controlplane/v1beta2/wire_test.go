@@ -24,7 +24,8 @@ func TestAddressesInJSON(t *testing.T) {
 	}
 }
 
-// The protobuf tags of every message have distinct numbers, the name that JSON has, and the wire type of the Go type.
+// The protobuf tags of every message have distinct numbers, the name that JSON has, and the wire
+// type of the Go type.
 func TestProtobufTags(t *testing.T) {
 	s := runtime.NewScheme()
 	if err := AddToScheme(s); err != nil {
@@ -73,7 +74,8 @@ func checkMessage(t *testing.T, typ reflect.Type, seen map[reflect.Type]bool) {
 	}
 }
 
-// encoding returns the wire type of a Go type, whether it is a repeated field, and the type of one value.
+// encoding returns the wire type of a Go type, whether it is a repeated field, and the type of one
+// value.
 func encoding(typ reflect.Type) (wire string, repeated bool, elem reflect.Type) {
 	if typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()

@@ -10,7 +10,8 @@ import (
 // maxNumber is the largest field number there is.
 const maxNumber = 1<<29 - 1
 
-// Reader reads the fields of one message. After the first error Next reports false, and every value is zero.
+// Reader reads the fields of one message. After the first error Next reports false, and every value
+// is zero.
 //
 //	for r := wire.NewReader(data); r.Next(); {
 //		switch r.Number() {
@@ -92,7 +93,8 @@ func (r *Reader) Message(m interface{ Unmarshal(data []byte) error }) {
 	}
 }
 
-// Uint32s reads one number of a repeated field, or several that were packed, and returns list with them.
+// Uint32s reads one number of a repeated field, or several that were packed, and returns list with
+// them.
 func (r *Reader) Uint32s(list []uint32) []uint32 {
 	if r.typ != Bytes {
 		if v := r.Uint64(); r.err == nil {

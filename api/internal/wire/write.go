@@ -25,8 +25,9 @@ func SizeVarint(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 // SizeLengthDelimited is the number of bytes of n bytes with their length before them.
 func SizeLengthDelimited(n int) int { return SizeVarint(uint64(n)) + n }
 
-// Every function below writes one field into b so that it ends before b[end], and returns where it begins. key is the
-// first byte of the field: its number, 1 to 15, shifted left by three, and its Type.
+// Every function below writes one field into b so that it ends before b[end], and returns where it
+// begins. key is the first byte of the field: its number, 1 to 15, shifted left by three, and its
+// Type.
 
 // PutVarint writes a number. A negative one is passed with its sign extended.
 func PutVarint(b []byte, end int, key byte, v uint64) int {

@@ -1,7 +1,8 @@
 // Package v1alpha1 is the API group nephele.io: what Nephele keeps for people, and never acts on.
 //
-// It owns the Go types and their schema markers, from which the CustomResourceDefinitions under api/generated/crd are
-// generated. A revision is written once: the schema refuses any change of what it says of the past.
+// It owns the Go types and their schema markers, from which the CustomResourceDefinitions under
+// api/generated/crd are generated. A revision is written once: the schema refuses any change of
+// what it says of the past.
 //
 // The types are plain values: as safe for concurrent use as any struct, that is, for readers only.
 //

@@ -42,7 +42,8 @@ type RevisedObject struct {
 
 // RevisionAuthor is who made a change, as far as it is known.
 type RevisionAuthor struct {
-	// User is whom the API server has authenticated. It is empty if the change was not seen at admission, as is every deletion.
+	// User is whom the API server has authenticated. It is empty if the change was not seen at
+	// admission, as is every deletion.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	User string `json:"user,omitempty"`
@@ -64,7 +65,8 @@ type RevisionSpec struct {
 	Change RevisionChange `json:"change"`
 	// Generation is that of the object.
 	Generation int64 `json:"generation"`
-	// Merged is how many changes before this one are not recorded apart, because they came too fast.
+	// Merged is how many changes before this one are not recorded apart, because they came too
+	// fast.
 	// +optional
 	Merged int64 `json:"merged,omitempty"`
 	// Time is when the change was seen.
@@ -76,7 +78,8 @@ type RevisionSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Hash string `json:"hash,omitempty"`
-	// Content is the object as a manifest, in JSON: names, labels, annotations of nephele.io, and the spec.
+	// Content is the object as a manifest, in JSON: names, labels, annotations of nephele.io, and
+	// the spec.
 	// +kubebuilder:validation:MaxLength=16384
 	// +optional
 	Content string `json:"content,omitempty"`

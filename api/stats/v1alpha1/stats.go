@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NetworkPolicyStats are the counters of a Kubernetes NetworkPolicy. It has the name and namespace of the policy; its
-// creationTimestamp is when counting began.
+// NetworkPolicyStats are the counters of a Kubernetes NetworkPolicy. It has the name and namespace
+// of the policy; its creationTimestamp is when counting began.
 // +kubebuilder:object:root=true
 type NetworkPolicyStats struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -22,8 +22,8 @@ type NetworkPolicyStatsList struct {
 	Items []NetworkPolicyStats `json:"items" protobuf:"bytes,2,rep,name=items"`
 }
 
-// AntreaNetworkPolicyStats are the counters of a NetworkPolicy of crd.antrea.io. It has the name and namespace of the
-// policy; its creationTimestamp is when counting began.
+// AntreaNetworkPolicyStats are the counters of a NetworkPolicy of crd.antrea.io. It has the name
+// and namespace of the policy; its creationTimestamp is when counting began.
 // +kubebuilder:object:root=true
 type AntreaNetworkPolicyStats struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -43,8 +43,8 @@ type AntreaNetworkPolicyStatsList struct {
 	Items []AntreaNetworkPolicyStats `json:"items" protobuf:"bytes,2,rep,name=items"`
 }
 
-// AntreaClusterNetworkPolicyStats are the counters of a ClusterNetworkPolicy of crd.antrea.io. It has the name of the
-// policy; its creationTimestamp is when counting began.
+// AntreaClusterNetworkPolicyStats are the counters of a ClusterNetworkPolicy of crd.antrea.io. It
+// has the name of the policy; its creationTimestamp is when counting began.
 // +kubebuilder:object:root=true
 type AntreaClusterNetworkPolicyStats struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/randfill"
 )
 
-// wireScheme lists every message with its fields and their numbers. It was written down from the API's description, not
-// from the Go types.
+// wireScheme lists every message with its fields and their numbers. It was written down from the
+// API's description, not from the Go types.
 const wireScheme = `
 AntreaClusterNetworkPolicyStats metadata 1, trafficStats 2, ruleTrafficStats 3
 AntreaClusterNetworkPolicyStatsList metadata 1, items 2

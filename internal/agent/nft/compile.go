@@ -96,7 +96,8 @@ type Failsafe struct {
 type Input struct {
 	Computed enforcer.Computed
 	Failsafe []Failsafe
-	// Names is what is known of domain names; nil if nothing is learned of them, and policies that name some are refused.
+	// Names is what is known of domain names; nil if nothing is learned of them, and policies that
+	// name some are refused.
 	Names *Names
 }
 
@@ -119,9 +120,9 @@ type Result struct {
 	Isolated [2]bool
 }
 
-// Compiler makes Programs and keeps what it has made of policies and groups, so that a change costs what it touches; objects are taken for
-// unchanged if they are the same pointers. The zero value is ready. It is not
-// safe for concurrent use.
+// Compiler makes Programs and keeps what it has made of policies and groups, so that a change costs
+// what it touches; objects are taken for unchanged if they are the same pointers. The zero value is
+// ready. It is not safe for concurrent use.
 type Compiler struct {
 	groups map[string]*groupParts
 	// policies are what was made of policies for a host that was as host says, by their names.
@@ -147,7 +148,8 @@ type groupParts struct {
 	ports   map[PartKey]*Part
 }
 
-// Compile makes the Program of a host. Everything that comes to the host or leaves it is the host's traffic, by whatever address.
+// Compile makes the Program of a host. Everything that comes to the host or leaves it is the host's
+// traffic, by whatever address.
 func (c *Compiler) Compile(in Input) Result {
 	if c.groups == nil {
 		c.groups, c.policies = map[string]*groupParts{}, map[string]*policyParts{}
@@ -170,7 +172,8 @@ func (c *Compiler) Compile(in Input) Result {
 		c.host = now
 		clear(c.policies)
 	}
-	// What was made of groups that are gone is forgotten, before it is looked which groups are known.
+	// What was made of groups that are gone is forgotten, before it is looked which groups are
+	// known.
 	maps.DeleteFunc(c.groups, func(_ string, g *groupParts) bool { return g.run != c.run })
 	var accepted []*policyParts
 	for _, p := range in.Computed.Policies {
@@ -303,8 +306,9 @@ func (l *lane) chain(suffix string) string {
 	return fmt.Sprintf("%s%d%s", [...]string{"in", "out"}[l.direction], l.family, suffix)
 }
 
-// compile makes the chains of the lane: one for the tiers, from which Pass leads to one for the rest, and one for the end. Rules that
-// follow one another and are of one policy are a chain of their own, so that a change of a policy writes little.
+// compile makes the chains of the lane: one for the tiers, from which Pass leads to one for the
+// rest, and one for the end. Rules that follow one another and are of one policy are a chain of
+// their own, so that a change of a policy writes little.
 func (l *lane) compile(runs []run, kubernetes bool) {
 	tiers, rest := &Chain{Rules: make([]Rule, 0, len(runs)+1)}, &Chain{}
 	l.program.Chains[l.chain("")], l.program.Chains[l.chain("-pass")] = tiers, rest
@@ -345,7 +349,8 @@ func (l *lane) segment(r run) *segment {
 	return l.made
 }
 
-// add puts a segment into the program, with what its rules refer to as that is now, and jumps there.
+// add puts a segment into the program, with what its rules refer to as that is now, and jumps
+// there.
 func (l *lane) add(into *Chain, s *segment) {
 	if s.chain == nil {
 		return
@@ -384,7 +389,8 @@ func (w *work) hearResolvers() {
 	base.Rules = slices.Insert(base.Rules, 1, rules...) // behind that for connections that were given up
 }
 
-// rule makes the rules of the kernel for one of a policy: one for each combination of a peer and a service.
+// rule makes the rules of the kernel for one of a policy: one for each combination of a peer and a
+// service.
 func (l *lane) rule(policy *policyParts, r *v1beta2.NetworkPolicyRule) []Rule {
 	if r.Action == nil {
 		return nil // it only isolates
@@ -453,7 +459,8 @@ type named struct {
 	name    string
 }
 
-// services returns what each service matches in this family; those whose port has a name at the peer apart.
+// services returns what each service matches in this family; those whose port has a name at the
+// peer apart.
 func (l *lane) services(in []v1beta2.Service) (plain [][]Match, byName []named) {
 	if len(in) == 0 {
 		return [][]Match{nil}, nil

@@ -14,7 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-// TestProgramsDecideAsPolicies holds the programs of random worlds against the naive evaluator of policies.
+// TestProgramsDecideAsPolicies holds the programs of random worlds against the naive evaluator of
+// policies.
 func TestProgramsDecideAsPolicies(t *testing.T) {
 	flows, kinds := 0, map[policy.Outcome]int{}
 	for seed := range uint64(300) {

@@ -13,8 +13,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-// TestCompilerRemembers changes worlds under one Compiler, with the objects that did not change, and expects what a new Compiler makes. Now
-// and then a group has not arrived yet.
+// TestCompilerRemembers changes worlds under one Compiler, with the objects that did not change,
+// and expects what a new Compiler makes. Now and then a group has not arrived yet.
 func TestCompilerRemembers(t *testing.T) {
 	compared, reused, refused := 0, 0, 0
 	for seed := range uint64(60) {
@@ -55,7 +55,8 @@ func TestCompilerRemembers(t *testing.T) {
 	}
 }
 
-// keep puts what has not changed in the place of what equals it, as an enforcer's mirror does, and counts that.
+// keep puts what has not changed in the place of what equals it, as an enforcer's mirror does, and
+// counts that.
 func keep[T v1beta2.NetworkPolicy | v1beta2.AddressGroup](last, now []*T) int {
 	n := 0
 	for i, o := range now {

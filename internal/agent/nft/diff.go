@@ -9,7 +9,8 @@ import (
 
 // Change is what leads from one Program to another.
 type Change struct {
-	// Chains are the chains that are new or whose rules differ, with all rules; Gone are chains that are no more. Both are sorted.
+	// Chains are the chains that are new or whose rules differ, with all rules; Gone are chains
+	// that are no more. Both are sorted.
 	Chains []ChainChange
 	Gone   []string
 	// Add and Remove are elements of the keyed sets, whole keys, sorted.
@@ -63,7 +64,8 @@ func (c *Change) String() string {
 	return b.String()
 }
 
-// Diff returns what must change for a kernel that holds one Program to hold another. Nil stands for an empty one.
+// Diff returns what must change for a kernel that holds one Program to hold another. Nil stands for
+// an empty one.
 func Diff(from, to *Program) *Change {
 	if from == nil {
 		from = &Program{}

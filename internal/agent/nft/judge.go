@@ -31,7 +31,8 @@ func (p *Packet) family() Family {
 	return IPv6
 }
 
-// Judgement is what becomes of a packet: Accept, Drop, RejectReset or RejectICMP, and the rule that says so.
+// Judgement is what becomes of a packet: Accept, Drop, RejectReset or RejectICMP, and the rule that
+// says so.
 type Judgement struct {
 	Action Action
 	By     Origin

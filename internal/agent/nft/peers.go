@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-// peers returns the ways in which the other end can match in this family. A nil one matches everything.
+// peers returns the ways in which the other end can match in this family. A nil one matches
+// everything.
 func (l *lane) peers(in *v1beta2.NetworkPolicyPeer) [][]Match {
 	var out [][]Match
 	source := l.direction == Ingress
@@ -64,7 +65,8 @@ func prefix(n v1beta2.IPNet) (netip.Prefix, bool) {
 	return p, err == nil
 }
 
-// ranges returns the addresses of blocks without their exceptions, as far as they are of this family.
+// ranges returns the addresses of blocks without their exceptions, as far as they are of this
+// family.
 func (l *lane) ranges(blocks []v1beta2.IPBlock) []Range {
 	var all netipx.IPSetBuilder
 	for _, b := range blocks {

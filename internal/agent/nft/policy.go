@@ -8,7 +8,8 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-// policyParts are what a policy is on a host. They are kept as long as the policy and the host stay as they are.
+// policyParts are what a policy is on a host. They are kept as long as the policy and the host stay
+// as they are.
 type policyParts struct {
 	source *v1beta2.NetworkPolicy
 	// run is the last one that knew the policy.
@@ -55,8 +56,8 @@ type segment struct {
 	names   []partRef
 }
 
-// partRef is an element list that rules refer to: the members of a group, those of its ports that have a name, or the addresses of a
-// domain name, which then is the group.
+// partRef is an element list that rules refer to: the members of a group, those of its ports that
+// have a name, or the addresses of a domain name, which then is the group.
 type partRef struct {
 	key         PartKey
 	group, port string
@@ -160,8 +161,9 @@ func (r run) rules() []*v1beta2.NetworkPolicyRule {
 	return r.policy.rules[r.direction][r.first : r.last+1]
 }
 
-// order brings the rules of policies into the order of evaluation: stage, tier and priority of the policy, then the place of the rule. The
-// order of equals, which Antrea leaves open, is that of the policy engine.
+// order brings the rules of policies into the order of evaluation: stage, tier and priority of the
+// policy, then the place of the rule. The order of equals, which Antrea leaves open, is that of the
+// policy engine.
 func order(d Direction, policies []*policyParts) []run {
 	rank := func(a, b *policyParts) int {
 		return cmp.Or(cmp.Compare(a.stage, b.stage), cmp.Compare(a.tier, b.tier), cmp.Compare(a.priority, b.priority))

@@ -42,8 +42,9 @@ const (
 	SCTP   uint8 = 132
 )
 
-// ID stands for a group, or a named port of one, in the keys of sets. It is made from the name, so that it is the same in every process,
-// and long enough that nobody finds two names with the same ID.
+// ID stands for a group, or a named port of one, in the keys of sets. It is made from the name, so
+// that it is the same in every process, and long enough that nobody finds two names with the same
+// ID.
 type ID [16]byte
 
 func idOf(parts ...string) ID {
@@ -60,7 +61,8 @@ func sum(parts ...string) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// SetName names a set of the kernel. The first four are always there; those of ranges are named after their content.
+// SetName names a set of the kernel. The first four are always there; those of ranges are named
+// after their content.
 type SetName string
 
 // The sets of keyed elements.
@@ -84,7 +86,8 @@ type PartKey struct {
 type Part struct {
 	// Of is what the ID stands for, to be printed.
 	Of string
-	// Keys are the rest of the keys in the form of the kernel, each field filled up to four bytes, sorted, without duplicates.
+	// Keys are the rest of the keys in the form of the kernel, each field filled up to four bytes,
+	// sorted, without duplicates.
 	Keys []string
 }
 
@@ -155,9 +158,11 @@ const (
 	// Jump goes on in another chain and comes back, Goto does not come back.
 	Jump
 	Goto
-	// Queue hands the packet to the agent, which lets it go on. Without an agent it goes on at once.
+	// Queue hands the packet to the agent, which lets it go on. Without an agent it goes on at
+	// once.
 	Queue
-	// Log tells of the packet, a limited number of times a second, and the next rule goes on with it.
+	// Log tells of the packet, a limited number of times a second, and the next rule goes on with
+	// it.
 	Log
 )
 
@@ -235,7 +240,8 @@ func (r *Rule) equal(s *Rule) bool {
 	return r.Action == s.Action && r.Target == s.Target && r.Origin == s.Origin && slices.Equal(r.Matches, s.Matches)
 }
 
-// Chain is a list of rules. The chains that packets enter are called as their Direction; what comes to the end of these is accepted.
+// Chain is a list of rules. The chains that packets enter are called as their Direction; what comes
+// to the end of these is accepted.
 type Chain struct{ Rules []Rule }
 
 // Program is all that is in the kernel.
@@ -251,7 +257,17 @@ type Program struct {
 // LogID is what the kernel says of a packet that a rule logs.
 func (r *Rule) LogID() string {
 	o := r.Origin
-	id := sum(string(o.Policy.Type), o.Policy.Namespace, o.Policy.Name, string(o.Policy.UID), o.Name, fmt.Sprint(o.Index), o.Logged.Direction.String(), string(o.Logged.Action), o.Logged.Label)
+	id := sum(
+		string(o.Policy.Type),
+		o.Policy.Namespace,
+		o.Policy.Name,
+		string(o.Policy.UID),
+		o.Name,
+		fmt.Sprint(o.Index),
+		o.Logged.Direction.String(),
+		string(o.Logged.Action),
+		o.Logged.Label,
+	)
 	return hex.EncodeToString(id[:8])
 }
 

@@ -16,12 +16,14 @@ import (
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
 )
 
-// maxRules is how many rules of one policy are counted apart: more than a policy can have. Those that it has no longer give way.
+// maxRules is how many rules of one policy are counted apart: more than a policy can have. Those
+// that it has no longer give way.
 const maxRules = 1024
 
 // Policy is what is counted for.
 type Policy struct {
-	// Kind is one of the three kinds that have statistics: K8sNetworkPolicy, AntreaNetworkPolicy, AntreaClusterNetworkPolicy.
+	// Kind is one of the three kinds that have statistics: K8sNetworkPolicy, AntreaNetworkPolicy,
+	// AntreaClusterNetworkPolicy.
 	Kind v1beta2.NetworkPolicyType
 	// Namespace is empty for AntreaClusterNetworkPolicy.
 	Namespace, Name string
@@ -106,8 +108,8 @@ type Computed interface {
 	Rules(policy types.UID) []string
 }
 
-// Add takes the report of an enforcer with the given key: of what it counts, that about policies that concern it. It does not keep the
-// value.
+// Add takes the report of an enforcer with the given key: of what it counts, that about policies
+// that concern it. It does not keep the value.
 func (b *Book) Add(key string, s *v1beta2.NodeStatsSummary, given Computed) {
 	// given is asked before the Book is locked.
 	var accepted []report
@@ -214,7 +216,8 @@ func (b *Book) Get(kind v1beta2.NetworkPolicyType, namespace, name string) (Coun
 	return p.counters(), true
 }
 
-// List returns the counters of the policies of a kind, sorted by namespace and name; with a namespace of those in it only.
+// List returns the counters of the policies of a kind, sorted by namespace and name; with a
+// namespace of those in it only.
 func (b *Book) List(kind v1beta2.NetworkPolicyType, namespace string) []Counters {
 	b.mu.RLock()
 	var out []Counters

@@ -146,8 +146,8 @@ type spans map[types.UID]string
 func (s spans) Concerns(key string, policy types.UID) bool { return s[policy] == key }
 func (s spans) Rules(types.UID) []string                   { return []string{"r"} }
 
-// TestReportsOfOthers: an enforcer counts for the policies that concern it, and cannot take the room of their rules with names it has
-// made up.
+// TestReportsOfOthers: an enforcer counts for the policies that concern it, and cannot take the
+// room of their rules with names it has made up.
 func TestReportsOfOthers(t *testing.T) {
 	b, _ := newBook()
 	b.Begin(Policy{v1beta2.AntreaNetworkPolicy, "n", "mine", "1"})

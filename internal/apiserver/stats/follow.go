@@ -19,7 +19,8 @@ type Informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
-// Follow keeps the Book in line with the policies and Nodes that there are, as long as the informers run.
+// Follow keeps the Book in line with the policies and Nodes that there are, as long as the
+// informers run.
 func (b *Book) Follow(ctx context.Context, informers Informers) error {
 	for _, object := range []client.Object{
 		&networkingv1.NetworkPolicy{}, &v1beta1.NetworkPolicy{}, &v1beta1.ClusterNetworkPolicy{}, &corev1.Node{},
@@ -35,7 +36,8 @@ func (b *Book) Follow(ctx context.Context, informers Informers) error {
 	return nil
 }
 
-// Handler begins and ends counting with the policies that an informer tells of, and forgets Nodes that are gone.
+// Handler begins and ends counting with the policies that an informer tells of, and forgets Nodes
+// that are gone.
 func (b *Book) Handler() toolscache.ResourceEventHandler {
 	begin := func(o any) {
 		if p, ok := policyOf(o); ok {

@@ -76,7 +76,8 @@ func (b *Book) ForgetLatency(node string) bool {
 	return ok
 }
 
-// ForgetNode forgets what a Node that is gone has said about itself. What it has counted for policies stays.
+// ForgetNode forgets what a Node that is gone has said about itself. What it has counted for
+// policies stays.
 func (b *Book) ForgetNode(node string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

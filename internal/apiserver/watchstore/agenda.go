@@ -1,12 +1,14 @@
 package watchstore
 
-// agenda is what is due to one watcher, in the order of delivery. An object is in it at most once. The zero agenda is empty.
+// agenda is what is due to one watcher, in the order of delivery. An object is in it at most once.
+// The zero agenda is empty.
 type agenda struct {
 	// list are the duties; those before head have been taken.
 	list []duty
 	head int
-	// places tells where an object stands in the list, counted from the place that the first had when the agenda was empty last; shifted
-	// is how many have been cut off the list since. It is nil while the agenda is short.
+	// places tells where an object stands in the list, counted from the place that the first had
+	// when the agenda was empty last; shifted is how many have been cut off the list since. It is
+	// nil while the agenda is short.
 	places  map[*entry]int
 	shifted int
 }

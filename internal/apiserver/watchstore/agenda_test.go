@@ -52,8 +52,8 @@ func TestAgenda(t *testing.T) {
 	})
 }
 
-// TestContextsOfOneWatch: a receiver may wait with one context after another; only the one it waits with counts, and nothing is left of
-// them when the watch ends.
+// TestContextsOfOneWatch: a receiver may wait with one context after another; only the one it waits
+// with counts, and nothing is left of them when the watch ends.
 func TestContextsOfOneWatch(t *testing.T) {
 	s := New(Options{})
 	s.Publish(Changes{})

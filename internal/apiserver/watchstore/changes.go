@@ -35,7 +35,8 @@ func (r Resource) index() (int, bool) {
 	return 0, false
 }
 
-// Changes are what one Publish changes. The store keeps what it is given: the caller must not modify it afterwards.
+// Changes are what one Publish changes. The store keeps what it is given: the caller must not
+// modify it afterwards.
 type Changes struct {
 	AddressGroups   []GroupChange
 	AppliedToGroups []GroupChange
@@ -47,15 +48,17 @@ func (c Changes) Empty() bool {
 	return len(c.AddressGroups)+len(c.AppliedToGroups)+len(c.Policies) == 0
 }
 
-// PolicySource makes a policy when it is needed, each time a new object: a store of a hundred thousand policies, most of which
-// nobody asks for at the moment, need not hold them as they are on the wire. It may be called at any time by any goroutine.
+// PolicySource makes a policy when it is needed, each time a new object: a store of a hundred
+// thousand policies, most of which nobody asks for at the moment, need not hold them as they are on
+// the wire. It may be called at any time by any goroutine.
 type PolicySource interface {
 	NetworkPolicy() *v1beta2.NetworkPolicy
 }
 
 // PolicyChange adds, replaces or removes one policy.
 type PolicyChange struct {
-	// Policy is the new value, unless Source is given. Of a removed policy, only the metadata and SourceRef are used.
+	// Policy is the new value, unless Source is given. Of a removed policy, only the metadata and
+	// SourceRef are used.
 	Policy *v1beta2.NetworkPolicy
 	// Name and Source stand for Policy.
 	Name   string
@@ -90,8 +93,8 @@ type GroupChange struct {
 	UID  types.UID
 	// Deleted says that the group is gone; the lists of members are then not looked at.
 	Deleted bool
-	// Added are new members, and members that take the place of one of the same identity. Removed are members that
-	// left. A member that moves to another host is in both.
+	// Added are new members, and members that take the place of one of the same identity. Removed
+	// are members that left. A member that moves to another host is in both.
 	Added   []*Member
 	Removed []*Member
 	// SpanAdded and SpanRemoved are the enforcer keys that the group begins and ceases to concern.
@@ -99,12 +102,14 @@ type GroupChange struct {
 	SpanRemoved []string
 }
 
-// Member is a member of a group, and of an applied-to group also whose it is. It may be a member of several groups.
+// Member is a member of a group, and of an applied-to group also whose it is. It may be a member of
+// several groups.
 type Member struct {
 	v1beta2.GroupMember
-	// Host is the key of the enforcer that the member of an applied-to group belongs to. Empty: nobody's, it is seen by
-	// watches without key only.
+	// Host is the key of the enforcer that the member of an applied-to group belongs to. Empty:
+	// nobody's, it is seen by watches without key only.
 	Host string
-	// Everywhere marks a member of an applied-to group that belongs to every key the group concerns.
+	// Everywhere marks a member of an applied-to group that belongs to every key the group
+	// concerns.
 	Everywhere bool
 }

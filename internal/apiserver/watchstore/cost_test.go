@@ -22,8 +22,8 @@ func takeOne(t *testing.T, w *Watcher) Event {
 	return one[0]
 }
 
-// TestManyReceiversShareOneObject: what is the same for all receivers is made once, and encoded once per encoding; nothing of
-// that is kept when everybody has it.
+// TestManyReceiversShareOneObject: what is the same for all receivers is made once, and encoded
+// once per encoding; nothing of that is kept when everybody has it.
 func TestManyReceiversShareOneObject(t *testing.T) {
 	s := New(Options{})
 	s.Publish(Changes{
@@ -85,8 +85,8 @@ func TestManyReceiversShareOneObject(t *testing.T) {
 	}
 }
 
-// TestStalledReceiverHoldsLittle: whatever happens while a receiver does not read, what is kept for it is no more than the
-// difference to what it has, and another receiver gets everything meanwhile.
+// TestStalledReceiverHoldsLittle: whatever happens while a receiver does not read, what is kept for
+// it is no more than the difference to what it has, and another receiver gets everything meanwhile.
 func TestStalledReceiverHoldsLittle(t *testing.T) {
 	const members, rounds = 50, 1000
 	s := New(Options{})
@@ -125,7 +125,8 @@ func TestStalledReceiverHoldsLittle(t *testing.T) {
 	}
 }
 
-// TestSlowBeginnerKeepsLittle: one who has all but begun, and reads no further, does not make the store keep what others receive.
+// TestSlowBeginnerKeepsLittle: one who has all but begun, and reads no further, does not make the
+// store keep what others receive.
 func TestSlowBeginnerKeepsLittle(t *testing.T) {
 	const objects, left = 200, 3
 	s := New(Options{})

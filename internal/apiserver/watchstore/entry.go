@@ -18,11 +18,13 @@ type entry struct {
 	age      uint64
 	revision uint64
 	span     *span
-	// policy makes a policy; it is nil for a group, which members are of. alias is the uid of a group if that is not its name; few have one.
+	// policy makes a policy; it is nil for a group, which members are of. alias is the uid of a
+	// group if that is not its name; few have one.
 	policy  PolicySource
 	members memberList
 	alias   *types.UID
-	// shared is what all receivers of a policy or of an address group are given, as long as somebody is likely to need it.
+	// shared is what all receivers of a policy or of an address group are given, as long as
+	// somebody is likely to need it.
 	shared atomic.Pointer[rendering]
 }
 
@@ -56,15 +58,17 @@ func (e *entry) uid() types.UID {
 // formatRevision is the resource version of an object that last changed in a revision.
 func formatRevision(r uint64) string { return strconv.FormatUint(2*r, 10) }
 
-// Position is the resource version of everything there is at a revision; a BOOKMARK carries it. It differs from that of
-// every object: one who has received an object has not therefore received all that changed before it.
+// Position is the resource version of everything there is at a revision; a BOOKMARK carries it. It
+// differs from that of every object: one who has received an object has not therefore received all
+// that changed before it.
 func Position(revision uint64) string { return strconv.FormatUint(2*revision+1, 10) }
 
 func (e *entry) meta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: e.name, UID: e.uid(), ResourceVersion: formatRevision(e.revision)}
 }
 
-// whole is the object as a key sees it, as far as it fits into one event; last is the last member in it if there are more.
+// whole is the object as a key sees it, as far as it fits into one event; last is the last member
+// in it if there are more.
 func (e *entry) whole(key string, limit int) (object runtime.Object, last *Member) {
 	switch e.resource() {
 	case AddressGroups:

@@ -14,12 +14,13 @@ import (
 type Event struct {
 	Type   watch.EventType
 	Object runtime.Object
-	// Frames keeps how the object is encoded, for all receivers that get the same object; nil if the object was made for this
-	// one alone, which may then modify what does not point elsewhere.
+	// Frames keeps how the object is encoded, for all receivers that get the same object; nil if
+	// the object was made for this one alone, which may then modify what does not point elsewhere.
 	Frames *Frames
 }
 
-// Frames keeps encodings, so that what many receive is encoded once per encoding. It is safe for concurrent use.
+// Frames keeps encodings, so that what many receive is encoded once per encoding. It is safe for
+// concurrent use.
 type Frames struct {
 	// last is the encoding that came last, which leads to those before.
 	last atomic.Pointer[frame]
@@ -33,7 +34,8 @@ type frame struct {
 	err    error
 }
 
-// Encode returns the encoding with the given id, which encode writes if it is the first. The bytes must not be modified.
+// Encode returns the encoding with the given id, which encode writes if it is the first. The bytes
+// must not be modified.
 func (f *Frames) Encode(id string, encode func(io.Writer) error) ([]byte, error) {
 	x := f.of(id)
 	x.once.Do(func() {

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// heed lets the end of a context wake a receiver that waits for a channel of its own only. A select on ctx.Done would have all receivers
-// with one context take turns at the lock of that channel, each time one of them falls asleep or wakes up.
+// heed lets the end of a context wake a receiver that waits for a channel of its own only. A select
+// on ctx.Done would have all receivers with one context take turns at the lock of that channel,
+// each time one of them falls asleep or wakes up.
 type heed struct {
 	mu    sync.Mutex
 	ended bool
@@ -15,7 +16,8 @@ type heed struct {
 	stop func() bool
 }
 
-// to makes the end of ctx wake w, in place of the end of any other context. After end it does nothing and is false.
+// to makes the end of ctx wake w, in place of the end of any other context. After end it does
+// nothing and is false.
 func (h *heed) to(ctx context.Context, w *Watcher) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -162,8 +162,9 @@ func (m *model) listing(r Resource, key string) string {
 	return c.state()
 }
 
-// TestHistories drives watchers of every kind and key, which read when they like, through random histories. Each must
-// see a legal stream, and in the end hold what the model says, which is what List says.
+// TestHistories drives watchers of every kind and key, which read when they like, through random
+// histories. Each must see a legal stream, and in the end hold what the model says, which is what
+// List says.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		// With little room in an event, members follow one by one.

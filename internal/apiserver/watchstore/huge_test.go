@@ -24,8 +24,9 @@ func hugeGroup(from, to int, keys ...string) GroupChange {
 	return c
 }
 
-// TestHugeGroupComesInPieces: a group too large for one event comes as ADDED and, after the bookmark, patches; so does a large
-// change. What changes in between is told rightly, and other objects do not wait for the end of it.
+// TestHugeGroupComesInPieces: a group too large for one event comes as ADDED and, after the
+// bookmark, patches; so does a large change. What changes in between is told rightly, and other
+// objects do not wait for the end of it.
 func TestHugeGroupComesInPieces(t *testing.T) {
 	const room = 20_000
 	for _, r := range []Resource{AddressGroups, AppliedToGroups} {
@@ -63,7 +64,8 @@ func TestHugeGroupComesInPieces(t *testing.T) {
 					t.Fatal(ev)
 				}
 				take()
-				// What was given and what is still to be given both change, and another group comes.
+				// What was given and what is still to be given both change, and another group
+				// comes.
 				removed := hugeGroup(0, 2).Added
 				removed = append(removed, hugeGroup(998, 1000).Added...)
 				publish(GroupChange{Name: "g", UID: "g", Added: hugeGroup(1000, 3000).Added, Removed: removed},
@@ -90,8 +92,8 @@ func TestHugeGroupComesInPieces(t *testing.T) {
 	}
 }
 
-// BenchmarkHugeGroup delivers a group of two million members, while another watch and the writer go on; it reports how long
-// these had to wait at most.
+// BenchmarkHugeGroup delivers a group of two million members, while another watch and the writer go
+// on; it reports how long these had to wait at most.
 func BenchmarkHugeGroup(b *testing.B) {
 	members := hugeGroup(0, 2_000_000, "a")
 	for b.Loop() {

@@ -9,9 +9,10 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-// memberList holds the members of a group, sorted by place, then by identity. Address groups have one place; applied-to groups
-// have one for the members that every key sees, and one per host. Nodes with the same addresses have the same identity: they are
-// sorted by name, and the first stands for all.
+// memberList holds the members of a group, sorted by place, then by identity. Address groups have
+// one place; applied-to groups have one for the members that every key sees, and one per host.
+// Nodes with the same addresses have the same identity: they are sorted by name, and the first
+// stands for all.
 type memberList struct {
 	placed bool
 	list   []*Member
@@ -28,8 +29,8 @@ func comparePlace(a, b *Member) int {
 	return strings.Compare(a.Host, b.Host)
 }
 
-// compareIdentity compares what tells members of one group apart: the reference and the addresses; for Nodes the addresses alone,
-// if they have any.
+// compareIdentity compares what tells members of one group apart: the reference and the addresses;
+// for Nodes the addresses alone, if they have any.
 func compareIdentity(a, b *Member) int {
 	ka, na, sa := a.reference()
 	kb, nb, sb := b.reference()
@@ -39,7 +40,8 @@ func compareIdentity(a, b *Member) int {
 	return slices.CompareFunc(a.IPs, b.IPs, func(x, y v1beta2.IPAddress) int { return bytes.Compare(x, y) })
 }
 
-// reference returns what a member is, its name and its namespace; the name of a Node with addresses does not count.
+// reference returns what a member is, its name and its namespace; the name of a Node with addresses
+// does not count.
 func (m *Member) reference() (kind int, name, namespace string) {
 	switch {
 	case m.ExternalEntity != nil:
@@ -196,8 +198,8 @@ func (m *Member) weight() int {
 	return n
 }
 
-// piece lists members behind one, or from the beginning, as far as they fit into one event; next is the last of them if there
-// are more.
+// piece lists members behind one, or from the beginning, as far as they fit into one event; next is
+// the last of them if there are more.
 func (l *memberList) piece(key string, behind *Member, limit int) (members []v1beta2.GroupMember, next *Member) {
 	everywhere, own := l.seen(key)
 	size, last := 0, (*Member)(nil)

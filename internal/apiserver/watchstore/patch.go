@@ -8,7 +8,8 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-// memberPatch is the net change of a group's members in one view, from what the receiver holds. It is not modified once made.
+// memberPatch is the net change of a group's members in one view, from what the receiver holds. It
+// is not modified once made.
 type memberPatch struct {
 	revision uint64
 	// changes are sorted by identity, which is in there once.
@@ -148,8 +149,8 @@ func (d *groupDiff) patch(key string) *memberPatch {
 	return d.cut(key, nil)
 }
 
-// cut is the change as key sees it who has been given the members up to one of them; nil stands for all. It is nil if nothing
-// changes.
+// cut is the change as key sees it who has been given the members up to one of them; nil stands for
+// all. It is nil if nothing changes.
 func (d *groupDiff) cut(key string, upTo *Member) *memberPatch {
 	sees := func(m *Member) bool {
 		return m != nil && (!d.group.placed || visible(key, m)) && (upTo == nil || d.group.order(m, upTo) <= 0)
@@ -183,8 +184,8 @@ func (d *groupDiff) cut(key string, upTo *Member) *memberPatch {
 	return p
 }
 
-// joinPlaces makes one of what happened to one identity in several places: a member that moves from host to host is in two, of
-// which a view may see both.
+// joinPlaces makes one of what happened to one identity in several places: a member that moves from
+// host to host is in two, of which a view may see both.
 func joinPlaces(seen []touchedMember) []touchedMember {
 	if len(seen) == 1 {
 		return seen

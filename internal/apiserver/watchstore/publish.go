@@ -3,14 +3,16 @@ package watchstore
 // publication is one Publish under way.
 type publication struct {
 	*Store
-	// spans remembers what changes of spans came to: many objects make the same one, and are given it in the same slices.
+	// spans remembers what changes of spans came to: many objects make the same one, and are given
+	// it in the same slices.
 	spans map[spanChange]*span
 	// late are watchers of whom some have fallen too far behind.
 	late []*Watcher
 	told int
 }
 
-// spanChange identifies a change of a span by where it stands in memory, which it does until the publication is over.
+// spanChange identifies a change of a span by where it stands in memory, which it does until the
+// publication is over.
 type spanChange struct {
 	from           *span
 	added, removed *string
@@ -38,7 +40,8 @@ func (p *publication) changedSpan(from *span, added, removed []string) *span {
 	return to
 }
 
-// place puts an entry, which is new if its span is nil, where the changes of its span move it, and returns its former span.
+// place puts an entry, which is new if its span is nil, where the changes of its span move it, and
+// returns its former span.
 func (p *publication) place(t *table, e *entry, added, removed []string) (before *span) {
 	before = e.span
 	if before == nil {
@@ -141,7 +144,8 @@ type transition struct {
 	before, after   *span
 	// diff is nil for policies and for objects that are new or gone.
 	diff *groupDiff
-	// tombstone is what those are given whom the object does not concern any more, once somebody is.
+	// tombstone is what those are given whom the object does not concern any more, once somebody
+	// is.
 	tombstone *rendering
 }
 
@@ -161,7 +165,8 @@ func (p *publication) tell(t *table, tr transition) {
 	})
 }
 
-// tellAll passes a transition to those who watch with a key, which the object concerned before (had) or concerns now (has).
+// tellAll passes a transition to those who watch with a key, which the object concerned before
+// (had) or concerns now (has).
 func (p *publication) tellAll(watchers []*Watcher, key string, tr *transition, had, has bool) {
 	if len(watchers) == 0 {
 		return

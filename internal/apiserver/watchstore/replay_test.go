@@ -12,7 +12,8 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-// client follows a watch as strictly as an Antrea Agent: whatever an agent would drop the watch for is an error.
+// client follows a watch as strictly as an Antrea Agent: whatever an agent would drop the watch for
+// is an error.
 type client struct {
 	resource   Resource
 	bookmarked bool

@@ -10,7 +10,8 @@ type key struct {
 	name string
 	// id orders keys within spans. Ids of keys that are gone are used again.
 	id uint32
-	// spans are those that contain the key, and gone ones that do not: they are thrown out when they are half of the list.
+	// spans are those that contain the key, and gone ones that do not: they are thrown out when
+	// they are half of the list.
 	spans []*span
 	gone  int
 	// live counts the spans that are not gone.
@@ -31,7 +32,8 @@ type span struct {
 	gone      bool
 }
 
-// entryList is a list of objects by age. One that a watch reads is not changed any more, but replaced.
+// entryList is a list of objects by age. One that a watch reads is not changed any more, but
+// replaced.
 type entryList struct {
 	list   []*entry
 	shared bool

@@ -17,8 +17,8 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-// ErrNotReady is the error of List and Get before the first Publish. ErrExpired is that of Resume: the receiver must begin
-// anew.
+// ErrNotReady is the error of List and Get before the first Publish. ErrExpired is that of Resume:
+// the receiver must begin anew.
 var (
 	ErrNotReady = errors.New("policies are not computed yet")
 	ErrExpired  = errors.New("the store has moved on from this position")
@@ -32,14 +32,16 @@ const (
 
 // Options configure a Store.
 type Options struct {
-	// MaxPending is the number of changed objects by which a receiver may fall behind before it is cut off; what a watch
-	// begins with does not count. 0 means DefaultMaxPending.
+	// MaxPending is the number of changed objects by which a receiver may fall behind before it is
+	// cut off; what a watch begins with does not count. 0 means DefaultMaxPending.
 	MaxPending int
-	// MaxEventBytes bounds the members in one event, by their estimated size in JSON: what goes beyond follows in further
-	// events. 0 means DefaultMaxEventBytes; clients refuse more than 16 MiB.
+	// MaxEventBytes bounds the members in one event, by their estimated size in JSON: what goes
+	// beyond follows in further events. 0 means DefaultMaxEventBytes; clients refuse more than 16
+	// MiB.
 	MaxEventBytes int
-	// FirstRevision is the revision before the first Publish. A store that takes the place of another one, in the eyes of
-	// the same receivers, is given one that the former never reached, such as the time in microseconds.
+	// FirstRevision is the revision before the first Publish. A store that takes the place of
+	// another one, in the eyes of the same receivers, is given one that the former never reached,
+	// such as the time in microseconds.
 	FirstRevision uint64
 }
 
@@ -47,8 +49,8 @@ type Options struct {
 type Store struct {
 	maxPending, maxEventBytes int
 
-	// publishing is held by the one Publish that is under way, until it has woken those it told something: while they are still at it,
-	// they would only wait for mu.
+	// publishing is held by the one Publish that is under way, until it has woken those it told
+	// something: while they are still at it, they would only wait for mu.
 	publishing sync.Mutex
 	toWake     []*Watcher
 
@@ -59,8 +61,9 @@ type Store struct {
 	registry *registry
 	tables   [kinds]*table
 
-	// unread counts the objects that watches begin with and have not delivered, due the changed objects that all watches together have not
-	// delivered; rendered are the objects that are kept as receivers get them, for the others that need them.
+	// unread counts the objects that watches begin with and have not delivered, due the changed
+	// objects that all watches together have not delivered; rendered are the objects that are kept
+	// as receivers get them, for the others that need them.
 	unread    atomic.Int64
 	due       atomic.Int64
 	published atomic.Uint64 // set last: due counts all that it brought
@@ -94,16 +97,18 @@ func New(o Options) *Store {
 	return s
 }
 
-// Publish applies the changes as one step and tells everybody who watches. The first call opens the store; it must bring
-// everything that is known, also if that is nothing. It does not block on any receiver. It returns how many watches it told something,
-// once for each object; what a watch begins with does not count.
+// Publish applies the changes as one step and tells everybody who watches. The first call opens the
+// store; it must bring everything that is known, also if that is nothing. It does not block on any
+// receiver. It returns how many watches it told something, once for each object; what a watch
+// begins with does not count.
 func (s *Store) Publish(c Changes) (told int) {
 	return s.PublishParts(func(yield func(Changes) bool) { yield(c) })
 }
 
-// PublishParts is Publish of changes that are made part by part, so that a great many need not be there at once. Nobody sees less than
-// all of them. An address group must not come behind an applied-to group, nor either behind a policy. What a part lists is kept, the
-// lists of changes themselves may be used again for the next part.
+// PublishParts is Publish of changes that are made part by part, so that a great many need not be
+// there at once. Nobody sees less than all of them. An address group must not come behind an
+// applied-to group, nor either behind a policy. What a part lists is kept, the lists of changes
+// themselves may be used again for the next part.
 func (s *Store) PublishParts(parts iter.Seq[Changes]) (told int) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
@@ -164,8 +169,8 @@ func (s *Store) publish(parts iter.Seq[Changes]) (told int) {
 	return 0
 }
 
-// Watch begins to watch a kind with the given enforcer key, or with an empty key everything. The receiver must call
-// Stop when it has had enough. It fails for a resource that does not exist.
+// Watch begins to watch a kind with the given enforcer key, or with an empty key everything. The
+// receiver must call Stop when it has had enough. It fails for a resource that does not exist.
 func (s *Store) Watch(r Resource, key string) (*Watcher, error) {
 	kind, ok := r.index()
 	if !ok {
@@ -180,8 +185,9 @@ func (s *Store) Watch(r Resource, key string) (*Watcher, error) {
 	return w, nil
 }
 
-// Resume is Watch for a receiver that holds what concerned the key at a position: it delivers the bookmark and then what
-// changes. It fails with ErrExpired if that is not where the store stands, or no position at all.
+// Resume is Watch for a receiver that holds what concerned the key at a position: it delivers the
+// bookmark and then what changes. It fails with ErrExpired if that is not where the store stands,
+// or no position at all.
 func (s *Store) Resume(r Resource, key, position string) (*Watcher, error) {
 	kind, ok := r.index()
 	if !ok {
@@ -238,14 +244,15 @@ func (s *Store) Watchers(r Resource) int {
 	return 0
 }
 
-// Progress returns the revision that was published last, and by how many changed objects its receivers are behind it, all together. It
-// waits for nobody, and may be called after every event.
+// Progress returns the revision that was published last, and by how many changed objects its
+// receivers are behind it, all together. It waits for nobody, and may be called after every event.
 func (s *Store) Progress() (revision uint64, behind int) {
 	revision = s.published.Load()
 	return revision, int(s.due.Load())
 }
 
-// view lists what concerns a key, by age; nil stands for all keys. It needs the store locked for writing.
+// view lists what concerns a key, by age; nil stands for all keys. It needs the store locked for
+// writing.
 func (s *Store) view(t *table, k *key) []*entry {
 	if k != nil {
 		return k.view(t.kind)
@@ -255,8 +262,9 @@ func (s *Store) view(t *table, k *key) []*entry {
 	return all
 }
 
-// List returns what concerns the key, as a watch with that key would have it, sorted by name, and the revision of the
-// store. The elements are *v1beta2.NetworkPolicy, *v1beta2.AddressGroup or *v1beta2.AppliedToGroup.
+// List returns what concerns the key, as a watch with that key would have it, sorted by name, and
+// the revision of the store. The elements are *v1beta2.NetworkPolicy, *v1beta2.AddressGroup or
+// *v1beta2.AppliedToGroup.
 func (s *Store) List(r Resource, key string) ([]runtime.Object, uint64, error) {
 	kind, ok := r.index()
 	if !ok {
@@ -316,7 +324,8 @@ func (s *Store) Get(r Resource, name string) (runtime.Object, bool, error) {
 	return object, true, nil
 }
 
-// render returns a policy or an address group as all receivers get it. It needs the store locked for reading.
+// render returns a policy or an address group as all receivers get it. It needs the store locked
+// for reading.
 func (s *Store) render(e *entry) *rendering {
 	if r := e.shared.Load(); r != nil {
 		return r
@@ -345,12 +354,13 @@ func (s *Store) renderPatch(e *entry, p *memberPatch) *rendering {
 	return r
 }
 
-// sharedPerUnread bounds what is kept as receivers get it: by so many objects for each that somebody has to read yet who has begun. The
-// bound matters if one of them reads slowly while much changes.
+// sharedPerUnread bounds what is kept as receivers get it: by so many objects for each that
+// somebody has to read yet who has begun. The bound matters if one of them reads slowly while much
+// changes.
 const sharedPerUnread = 8
 
-// trimRendered gives up what was rendered, unless there are watches that are still to receive most objects. What somebody needs after all
-// is rendered again.
+// trimRendered gives up what was rendered, unless there are watches that are still to receive most
+// objects. What somebody needs after all is rendered again.
 func (s *Store) trimRendered() {
 	s.rendering.Lock()
 	defer s.rendering.Unlock()

@@ -129,8 +129,9 @@ func TestNextEnds(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNodesWithTheSameAddress: an agent cannot tell them apart, so one stands for all, and the address stays in the group
-// until the last of them goes (a Node that is replaced by one of another name has both for a moment).
+// TestNodesWithTheSameAddress: an agent cannot tell them apart, so one stands for all, and the
+// address stays in the group until the last of them goes (a Node that is replaced by one of another
+// name has both for a moment).
 func TestNodesWithTheSameAddress(t *testing.T) {
 	s := New(Options{})
 	s.Publish(Changes{})
@@ -187,7 +188,8 @@ func TestUnknownResource(t *testing.T) {
 	}
 }
 
-// TestConcurrentReceivers has writers and receivers at the same time; every receiver ends with what List says.
+// TestConcurrentReceivers has writers and receivers at the same time; every receiver ends with what
+// List says.
 func TestConcurrentReceivers(t *testing.T) {
 	s := New(Options{})
 	s.Publish(Changes{})

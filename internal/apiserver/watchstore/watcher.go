@@ -13,16 +13,20 @@ var (
 	ErrStopped = errors.New("the watch was stopped")
 )
 
-// Watcher is one watch. Take, Next and TryNext are for one receiver at a time; Stop is for everybody.
+// Watcher is one watch. Take, Next and TryNext are for one receiver at a time; Stop is for
+// everybody.
 //
-// Unless said otherwise, its fields are guarded by the lock of the store: those who change it hold that for writing, the one receiver for reading.
+// Unless said otherwise, its fields are guarded by the lock of the store: those who change it hold
+// that for writing, the one receiver for reading.
 type Watcher struct {
-	// What every event needs comes first and side by side: the publisher and the receiver, on processors of their own, take turns at it.
+	// What every event needs comes first and side by side: the publisher and the receiver, on
+	// processors of their own, take turns at it.
 	store *Store
-	// wake holds a token while there may be something to deliver that the receiver has not looked for.
+	// wake holds a token while there may be something to deliver that the receiver has not looked
+	// for.
 	wake chan struct{}
-	// heeded is the end of the context that is heeded, drained says that Take has found nothing more, so that it need not look before
-	// there is a token. Both are the receiver's own.
+	// heeded is the end of the context that is heeded, drained says that Take has found nothing
+	// more, so that it need not look before there is a token. Both are the receiver's own.
 	heeded  <-chan struct{}
 	drained bool
 	// beginning says that the bookmark has not been delivered.
@@ -30,11 +34,12 @@ type Watcher struct {
 	ended     error
 	// notified is the revision in which the receiver was last put on the list of those to wake.
 	notified uint64
-	// due is what comes after what the watch begins with. The changes of an object that it begins with and that has not had its turn are
-	// not in it.
+	// due is what comes after what the watch begins with. The changes of an object that it begins
+	// with and that has not had its turn are not in it.
 	due agenda
 
-	// first are the objects that the watch begins with, by age; those before at have been delivered. The bookmark follows.
+	// first are the objects that the watch begins with, by age; those before at have been
+	// delivered. The bookmark follows.
 	first    []*entry
 	at       int
 	revision uint64
@@ -66,7 +71,8 @@ type delivery struct {
 	step step
 	// patch is the net change of a group for modify; nil if there is none.
 	patch *memberPatch
-	// upTo is the last member of a group that the receiver has been given, if there are more; nil if it has all.
+	// upTo is the last member of a group that the receiver has been given, if there are more; nil
+	// if it has all.
 	upTo *Member
 	// tombstone is what DELETED carries for drop and replace.
 	tombstone *rendering
@@ -94,8 +100,8 @@ func (w *Watcher) TryNext() (watch.Event, bool, error) {
 	return watch.Event{Type: one[0].Type, Object: one[0].Object}, n > 0, err
 }
 
-// Take waits for events, writes as many as there are and fit into the buffer, and returns their number, which is at least
-// one. It fails like Next.
+// Take waits for events, writes as many as there are and fit into the buffer, and returns their
+// number, which is at least one. It fails like Next.
 func (w *Watcher) Take(ctx context.Context, into []Event) (int, error) {
 	for {
 		if !w.drained {
@@ -112,7 +118,8 @@ func (w *Watcher) Take(ctx context.Context, into []Event) (int, error) {
 	}
 }
 
-// await waits until there may be something to deliver, or the watch has ended. It fails with the error of ctx.
+// await waits until there may be something to deliver, or the watch has ended. It fails with the
+// error of ctx.
 func (w *Watcher) await(ctx context.Context) error {
 	if done := ctx.Done(); done != w.heeded {
 		if !w.heed.to(ctx, w) {
@@ -223,8 +230,8 @@ func (w *Watcher) added(e *entry) (event Event, last *Member) {
 	return r.event(watch.Added), r.last
 }
 
-// modified is MODIFIED with as much of what is due as fits; the rest becomes due again, behind everything else. It is false if
-// there is nothing to tell.
+// modified is MODIFIED with as much of what is due as fits; the rest becomes due again, behind
+// everything else. It is false if there is nothing to tell.
 func (w *Watcher) modified(e *entry, d delivery) (Event, bool) {
 	if e.resource() == NetworkPolicies {
 		return w.store.render(e).event(watch.Modified), true
@@ -289,13 +296,14 @@ func (w *Watcher) begin(first []*entry, revision uint64) {
 	w.signal()
 }
 
-// awaits reports whether the object, which concerns the key and for which nothing is due, has still to be delivered for the
-// first time.
+// awaits reports whether the object, which concerns the key and for which nothing is due, has still
+// to be delivered for the first time.
 func (w *Watcher) awaits(e *entry) bool {
 	return w.beginning && (w.at == 0 || e.age > w.first[w.at-1].age)
 }
 
-// entered: the object has begun to concern the key. Like changed and left it fails if the receiver has fallen too far behind.
+// entered: the object has begun to concern the key. Like changed and left it fails if the receiver
+// has fallen too far behind.
 func (w *Watcher) entered(e *entry) error {
 	d := w.due.find(e)
 	switch {
@@ -309,8 +317,8 @@ func (w *Watcher) entered(e *entry) error {
 	return w.ended
 }
 
-// changed: the object, which concerned the key before, has changed. The diff is nil for policies; otherwise p is the patch that
-// was cut from it for the key.
+// changed: the object, which concerned the key before, has changed. The diff is nil for policies;
+// otherwise p is the patch that was cut from it for the key.
 func (w *Watcher) changed(e *entry, diff *groupDiff, p *memberPatch) error {
 	d := w.due.find(e)
 	if d == nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
 
-// asides are what looks like a mistake in a policy that is accepted: it may well come before what it names. What cannot be looked up is not
-// told, and to those who may be anybody nothing of what there is.
+// asides are what looks like a mistake in a policy that is accepted: it may well come before what
+// it names. What cannot be looked up is not told, and to those who may be anybody nothing of what
+// there is.
 func asides(ctx context.Context, s State, p *policy.Policy) []string {
 	found := append(admission.HostBits(p), admission.NeverMatches(p)...)
 	if !s.Tells() {

@@ -58,7 +58,8 @@ func (decode decodeGroup) read(q *question) (*policy.Group, error) {
 	return &g.group, nil
 }
 
-// previewGroup refuses what the rules and the form refuse, as completePolicy does, and leaves everything else to the schema.
+// previewGroup refuses what the rules and the form refuse, as completePolicy does, and leaves
+// everything else to the schema.
 func previewGroup(decode decodeGroup) func(context.Context, *states, *question) answer {
 	return func(ctx context.Context, s *states, q *question) answer {
 		g, err := decode.read(q)

@@ -28,8 +28,8 @@ type Hook struct {
 	decide func(context.Context, *states, *question) answer
 }
 
-// Hooks returns all webhooks. They have the names and paths that they have with an Antrea Controller; the two mutating ones of
-// groups are ours, and change nothing.
+// Hooks returns all webhooks. They have the names and paths that they have with an Antrea
+// Controller; the two mutating ones of groups are ours, and change nothing.
 func Hooks() []Hook {
 	changes := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	hook := func(name, path, resource string, scope admissionregistrationv1.ScopeType, decide func(context.Context, *states, *question) answer) Hook {
@@ -78,11 +78,11 @@ func Paths() []string {
 	return out
 }
 
-// Handlers returns what serves each path. Cached is asked first; Live, which reads from the API itself, before a refusal
-// that depends on other objects.
+// Handlers returns what serves each path. Cached is asked first; Live, which reads from the API
+// itself, before a refusal that depends on other objects.
 //
-// All together take a bounded amount of memory, whoever asks: a question that is too large is refused with 413, one too many with 429
-// and the wish to ask again.
+// All together take a bounded amount of memory, whoever asks: a question that is too large is
+// refused with 413, one too many with 429 and the wish to ask again.
 func Handlers(cached, live State) map[string]http.Handler { return Witnessed(cached, live, nil) }
 
 // Witnessed returns Handlers that tell a witness of what they let pass; nil if there is none.

@@ -15,22 +15,26 @@ import (
 // Timeout is how long an answer may take. kube-apiserver is told to wait no longer.
 const Timeout = 5 * time.Second
 
-// What may be asked. By default anybody who reaches the port may ask, so what all questions together cost is bounded, and what
-// goes beyond is refused before it costs anything.
+// What may be asked. By default anybody who reaches the port may ask, so what all questions
+// together cost is bounded, and what goes beyond is refused before it costs anything.
 const (
-	// maxReview is the size of the largest question in bytes: an object and the former one, each as large as etcd takes them, and what
-	// is around them. Of a larger object kube-apiserver would be told no by etcd.
+	// maxReview is the size of the largest question in bytes: an object and the former one, each as
+	// large as etcd takes them, and what is around them. Of a larger object kube-apiserver would be
+	// told no by etcd.
 	maxReview = 2*(3<<19) + 256<<10
 	// maxDepth is how deep the lists and objects of a question may be nested.
 	maxDepth = 100
-	// maxWork is how much memory all questions that are being answered may take, in bytes, as estimate has it. One question with
-	// as many address blocks as an object can hold takes nearly all of it.
+	// maxWork is how much memory all questions that are being answered may take, in bytes, as
+	// estimate has it. One question with as many address blocks as an object can hold takes nearly
+	// all of it.
 	maxWork = 192 << 20
-	// maxLargeWork is what of it questions may take that take more than smallWork: who asks much does not keep others from asking little.
+	// maxLargeWork is what of it questions may take that take more than smallWork: who asks much
+	// does not keep others from asking little.
 	maxLargeWork, smallWork = 160 << 20, 4 << 20
 	// minWork is what a question is counted for at least.
 	minWork = 128 << 10
-	// readTime is how long the body of a question may take to arrive. kube-apiserver has it when it begins to ask.
+	// readTime is how long the body of a question may take to arrive. kube-apiserver has it when it
+	// begins to ask.
 	readTime = 3 * time.Second
 	// retryAfter is when to ask again. kube-apiserver does so by itself, within its time limit.
 	retryAfter = time.Second
@@ -38,7 +42,8 @@ const (
 	maxLive = 4
 )
 
-// What it takes to decode a question and look at it, measured: much more for small objects, of which few bytes make large structs.
+// What it takes to decode a question and look at it, measured: much more for small objects, of
+// which few bytes make large structs.
 const (
 	workPerByte   = 6
 	workPerObject = 640
@@ -78,7 +83,8 @@ func (e *limitError) tell(w http.ResponseWriter) {
 	http.Error(w, e.text, e.status)
 }
 
-// read returns the body of a question that may be decoded, and a function to call when it has been answered.
+// read returns the body of a question that may be decoded, and a function to call when it has been
+// answered.
 func (l *limits) read(w http.ResponseWriter, r *http.Request) (raw []byte, done func(), err error) {
 	size := r.ContentLength
 	switch {
@@ -101,7 +107,10 @@ func (l *limits) read(w http.ResponseWriter, r *http.Request) (raw []byte, done 
 	case depth > maxDepth:
 		err = &limitError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the AdmissionReview is nested deeper than %d", maxDepth)}
 	case work > maxLargeWork:
-		err = &limitError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the AdmissionReview has so many parts that it would take %d MB to look at, more than %d", work>>20, maxLargeWork>>20)}
+		err = &limitError{
+			http.StatusRequestEntityTooLarge,
+			fmt.Sprintf("the AdmissionReview has so many parts that it would take %d MB to look at, more than %d", work>>20, maxLargeWork>>20),
+		}
 	case !l.grow(held, work):
 		err = errBusy
 	}
@@ -159,7 +168,8 @@ func readBody(w http.ResponseWriter, r *http.Request, size int64) ([]byte, error
 	return body.Bytes(), nil
 }
 
-// estimate returns how much memory it takes to decode a JSON text, of which not more is known than that, and how deep it is nested.
+// estimate returns how much memory it takes to decode a JSON text, of which not more is known than
+// that, and how deep it is nested.
 func estimate(raw []byte) (work int64, deepest int) {
 	var objects, items, depth int
 	for i := 0; i < len(raw); i++ {
@@ -194,7 +204,8 @@ func endOfString(raw []byte, i int) int {
 	return len(raw)
 }
 
-// asking lets a question wait until it may ask kube-apiserver. The function is to be called when that is over.
+// asking lets a question wait until it may ask kube-apiserver. The function is to be called when
+// that is over.
 func (l *limits) asking(ctx context.Context) (done func(), err error) {
 	if err := l.live.Acquire(ctx, 1); err != nil {
 		return nil, fmt.Errorf("wait until kube-apiserver may be asked: %w", err)

@@ -54,7 +54,8 @@ func light(rules string) []byte {
 		`{"tier":"gold","priority":1,"appliedTo":[{"podSelector":{}}],"ingress":` + rules + `}}}}`)
 }
 
-// TestBusy: one large question too many is sent away at once, small ones are not, and kube-apiserver's client asks again by itself.
+// TestBusy: one large question too many is sent away at once, small ones are not, and
+// kube-apiserver's client asks again by itself.
 func TestBusy(t *testing.T) {
 	state := newWaiting(view(t, false, tier("gold", 5)))
 	handlers := webhook.Handlers(state, view(t, true, tier("gold", 5)))
@@ -142,7 +143,8 @@ func TestLittleIsAlwaysAnswered(t *testing.T) {
 	}
 }
 
-// TestSlowQuestions: who does not send what he has announced is cut off, over either version of HTTP, and does not keep the place.
+// TestSlowQuestions: who does not send what he has announced is cut off, over either version of
+// HTTP, and does not keep the place.
 func TestSlowQuestions(t *testing.T) {
 	handlers := webhook.Handlers(view(t, false, tier("gold", 5)), view(t, true, tier("gold", 5)))
 	for name, second := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
@@ -191,7 +193,8 @@ func TestSlowQuestions(t *testing.T) {
 	}
 }
 
-// TestNobodyMakesUsAskMuch: strangers' questions about a tier that is not there reach kube-apiserver a few at a time only.
+// TestNobodyMakesUsAskMuch: strangers' questions about a tier that is not there reach
+// kube-apiserver a few at a time only.
 func TestNobodyMakesUsAskMuch(t *testing.T) {
 	live := newWaiting(view(t, true))
 	handlers := webhook.Handlers(view(t, false), live)

@@ -42,8 +42,8 @@ func namespacedPolicy(raw []byte) (storedPolicy, error) {
 	return storedPolicy{convert.NetworkPolicy(&o), o.ObjectMeta, o.Spec}, nil
 }
 
-// read decodes the policy that is asked about. It reports false if there is nothing to decide: the spec stays as it is, or
-// the object is on its way out.
+// read decodes the policy that is asked about. It reports false if there is nothing to decide: the
+// spec stays as it is, or the object is on its way out.
 func (decode decodePolicy) read(q *question) (storedPolicy, bool, error) {
 	p, err := decode(q.object)
 	if err != nil {
@@ -61,8 +61,9 @@ func (decode decodePolicy) read(q *question) (storedPolicy, bool, error) {
 	return p, true, nil
 }
 
-// completePolicy fills in the tier and the names of rules, unless the rules refuse the policy. What its form is wrong in is refused as the
-// schema would, which comes after this and cannot say it in words. What cannot be read is left to the schema.
+// completePolicy fills in the tier and the names of rules, unless the rules refuse the policy. What
+// its form is wrong in is refused as the schema would, which comes after this and cannot say it in
+// words. What cannot be read is left to the schema.
 func completePolicy(decode decodePolicy) func(context.Context, *states, *question) answer {
 	return func(ctx context.Context, s *states, q *question) answer {
 		given, undecided, err := decode.read(q)
@@ -83,7 +84,8 @@ func completePolicy(decode decodePolicy) func(context.Context, *states, *questio
 	}
 }
 
-// validatePolicy checks a policy that the schema accepts, also for what the schema ought to have refused.
+// validatePolicy checks a policy that the schema accepts, also for what the schema ought to have
+// refused.
 func validatePolicy(decode decodePolicy) func(context.Context, *states, *question) answer {
 	return func(ctx context.Context, s *states, q *question) answer {
 		given, undecided, err := decode.read(q)
@@ -111,7 +113,8 @@ func validatePolicy(decode decodePolicy) func(context.Context, *states, *questio
 	}
 }
 
-// checkPolicy applies the rules. The system tiers exist always: they are put back when they are missing.
+// checkPolicy applies the rules. The system tiers exist always: they are put back when they are
+// missing.
 func checkPolicy(ctx context.Context, s *states, p *policy.Policy) answer {
 	tiers := map[string]int32{}
 	for _, t := range policy.SystemTiers() {

@@ -15,10 +15,12 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// maxTold is how many faults of one object are told: enough to go on with, few enough that the answer is never large.
+// maxTold is how many faults of one object are told: enough to go on with, few enough that the
+// answer is never large.
 const maxTold = 50
 
-// maxMessage and maxCause are how long, in bytes, the message about all faults and that about one may become: what is wrong may be long.
+// maxMessage and maxCause are how long, in bytes, the message about all faults and that about one
+// may become: what is wrong may be long.
 const maxMessage, maxCause = 32 << 10, 1 << 10
 
 // question is what the API server asks.
@@ -30,7 +32,8 @@ type question struct {
 
 // answer is what it is told. Without errs and err the object is accepted.
 type answer struct {
-	// errs are what is wrong with the object; form says that it is the form, which is otherwise for the schema to refuse.
+	// errs are what is wrong with the object; form says that it is the form, which is otherwise for
+	// the schema to refuse.
 	errs []policy.FieldError
 	form bool
 	// err is why it cannot be decided.

@@ -9,8 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// StageErrors says what is wrong with the stage of an Antrea policy. A value that nobody knows is refused: its author believes that the policy
-// is not enforced, and it would be.
+// StageErrors says what is wrong with the stage of an Antrea policy. A value that nobody knows is
+// refused: its author believes that the policy is not enforced, and it would be.
 func StageErrors(annotations map[string]string) []policy.FieldError {
 	value, given := annotations[cloudv1alpha1.AnnotationStage]
 	if !given || value == cloudv1alpha1.StagePlan {
@@ -27,7 +27,8 @@ func UnheededStage(annotations map[string]string) []string {
 	return []string{fmt.Sprintf("metadata.annotations[%s]: not heeded on this kind: the policy is enforced", cloudv1alpha1.AnnotationStage)}
 }
 
-// stage is the part of the answer about the stage of a policy. An object that was stored with a wrong one may be changed otherwise.
+// stage is the part of the answer about the stage of a policy. An object that was stored with a
+// wrong one may be changed otherwise.
 func (decode decodePolicy) stage(q *question, given *storedPolicy) answer {
 	value := given.meta.Annotations[cloudv1alpha1.AnnotationStage]
 	before, existed := "", false

@@ -21,7 +21,8 @@ type State interface {
 	PolicyIn(ctx context.Context, tier string) (*policy.Policy, error)
 	// Groups returns the Groups of a Namespace, or the ClusterGroups if that is empty.
 	Groups(ctx context.Context, namespace string) ([]policy.Group, error)
-	// Entities returns the ExternalEntities of a Namespace, or all if that is empty. It is asked of the cache only.
+	// Entities returns the ExternalEntities of a Namespace, or all if that is empty. It is asked of
+	// the cache only.
 	Entities(ctx context.Context, namespace string) (iter.Seq[admission.Entity], error)
 	// Tells reports whether warnings may tell what there is.
 	Tells() bool
@@ -83,7 +84,8 @@ type Reading struct {
 	client.Reader
 	// Live says that it reads from the API, in pages.
 	Live bool
-	// Proven says that only kube-apiserver is answered, so that whoever gets a warning may write the policy that it is about.
+	// Proven says that only kube-apiserver is answered, so that whoever gets a warning may write
+	// the policy that it is about.
 	Proven bool
 }
 
@@ -150,7 +152,8 @@ func (r Reading) PolicyIn(ctx context.Context, tier string) (*policy.Policy, err
 	return found, err
 }
 
-// pages lists, and calls next after every page until it returns false. Objects of a cache are not copied: they are only read.
+// pages lists, and calls next after every page until it returns false. Objects of a cache are not
+// copied: they are only read.
 func (r Reading) pages(ctx context.Context, list client.ObjectList, namespace string, next func() bool) error {
 	options := []client.ListOption{client.InNamespace(namespace)}
 	if r.Live {

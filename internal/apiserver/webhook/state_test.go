@@ -51,7 +51,8 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// TestStaleness: a cache that is behind refuses nothing by itself, and the API is only asked where it may.
+// TestStaleness: a cache that is behind refuses nothing by itself, and the API is only asked where
+// it may.
 func TestStaleness(t *testing.T) {
 	inTier := func(name string) string {
 		return annp("{tier: " + name + ", priority: 5, appliedTo: [{podSelector: {}}]}")
@@ -89,7 +90,8 @@ func (down) Tiers(context.Context) ([]policy.Tier, error)             { return n
 func (down) PolicyIn(context.Context, string) (*policy.Policy, error) { return nil, errDown }
 func (down) Groups(context.Context, string) ([]policy.Group, error)   { return nil, errDown }
 
-// TestNothingToDecideOn: what cannot be looked up is refused as an error of ours, what needs no looking up is decided.
+// TestNothingToDecideOn: what cannot be looked up is refused as an error of ours, what needs no
+// looking up is decided.
 func TestNothingToDecideOn(t *testing.T) {
 	handlers := webhook.Handlers(down{}, down{})
 	for name, c := range map[string]struct {

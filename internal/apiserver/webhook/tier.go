@@ -37,8 +37,8 @@ func validateTier(ctx context.Context, s *states, q *question) answer {
 	return answer{}
 }
 
-// createTier asks the API itself at once: there are few tiers, and two that have one priority, made at the same time, are
-// not to be had apart later.
+// createTier asks the API itself at once: there are few tiers, and two that have one priority, made
+// at the same time, are not to be had apart later.
 func createTier(ctx context.Context, s *states, t policy.Tier) answer {
 	existing, err := s.live.Tiers(ctx)
 	if err != nil {

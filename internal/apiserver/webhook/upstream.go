@@ -15,7 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
 
-// The kinds of policy.networking.k8s.io. Each returns an empty object, and what of one is compared in updates.
+// The kinds of policy.networking.k8s.io. Each returns an empty object, and what of one is compared
+// in updates.
 
 func upstreamPolicy() (runtime.Object, func() any) {
 	o := &v1alpha2.ClusterNetworkPolicy{}
@@ -32,7 +33,8 @@ func baselinePolicy() (runtime.Object, func() any) {
 	return o, func() any { return o.Spec }
 }
 
-// validateUpstream checks a policy of an upstream kind. What it was written for in a later version of the API is a warning.
+// validateUpstream checks a policy of an upstream kind. What it was written for in a later version
+// of the API is a warning.
 func validateUpstream(empty func() (runtime.Object, func() any)) func(context.Context, *states, *question) answer {
 	return func(_ context.Context, _ *states, q *question) answer {
 		object, spec := empty()

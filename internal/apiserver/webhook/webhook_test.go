@@ -165,8 +165,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestBadInput holds what is refused, and that the message names field, value and what is allowed. Policies and groups are refused
-// by both of their hooks.
+// TestBadInput holds what is refused, and that the message names field, value and what is allowed.
+// Policies and groups are refused by both of their hooks.
 func TestBadInput(t *testing.T) {
 	stored := []string{
 		tier("emergency", 50), tier("mine", 5),
@@ -232,8 +232,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestForms: what the form is wrong in is refused with the code of the schema, in words, before the schema is looked at and after; what
-// cannot be read is left to the schema.
+// TestForms: what the form is wrong in is refused with the code of the schema, in words, before the
+// schema is looked at and after; what cannot be read is left to the schema.
 func TestForms(t *testing.T) {
 	handlers := webhook.Handlers(view(t, false), view(t, true))
 	for name, c := range map[string]struct{ path, object string }{
@@ -290,7 +290,11 @@ func TestAccepted(t *testing.T) {
 			t.Errorf("%s: %+v", name, got.Result)
 		}
 	}
-	q := asked{path: "/validate/acnp", operation: "CREATE", object: acnp(`{priority: 5, appliedTo: [{nodeSelector: {}}], ingress: [{action: Drop, enableLogging: true, logLabel: longer-than-twelve}]}`)}
+	q := asked{
+		path:      "/validate/acnp",
+		operation: "CREATE",
+		object:    acnp(`{priority: 5, appliedTo: [{nodeSelector: {}}], ingress: [{action: Drop, enableLogging: true, logLabel: longer-than-twelve}]}`),
+	}
 	if got := ask(t, handlers, q); !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "spec.ingress[0].logLabel") {
 		t.Errorf("a long logLabel on Nodes: %+v", got)
 	}
@@ -315,7 +319,8 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestRefusalNamesTheObject: a refusal says which object of which kind it is about, as the API server's own do.
+// TestRefusalNamesTheObject: a refusal says which object of which kind it is about, as the API
+// server's own do.
 func TestRefusalNamesTheObject(t *testing.T) {
 	empty := view(t, false)
 	body := `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "question", "operation": "CREATE", "name": "p", "namespace": "vms",
@@ -357,10 +362,16 @@ func TestWhatLooksLikeAMistakeIsWarnedOf(t *testing.T) {
 		}
 		return r.Warnings
 	}
-	if got := warned("{priority: 5, appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: db}}}], ingress: [{action: Allow, name: a, from: [{group: databases}]}]}"); len(got) != 0 {
+	if got := warned(
+		"{priority: 5, appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: db}}}], ingress: [{action: Allow, name: a, from: [{group: databases}]}]}",
+	); len(
+		got,
+	) != 0 {
 		t.Errorf("warned of nothing: %q", got)
 	}
-	got := warned("{priority: 5, appliedTo: [{externalEntitySelector: {matchLabels: {role: db}}}], ingress: [{action: Allow, name: a, from: [{group: database}, {ipBlock: {cidr: 10.1.2.3/16}}]}]}")
+	got := warned(
+		"{priority: 5, appliedTo: [{externalEntitySelector: {matchLabels: {role: db}}}], ingress: [{action: Allow, name: a, from: [{group: database}, {ipBlock: {cidr: 10.1.2.3/16}}]}]}",
+	)
 	for i, want := range []string{"spec.ingress[0].from[1].ipBlock.cidr: ", "spec.ingress[0].from[0].group: invalid value \"database\": want a group that exists, one of databases",
 		"spec.appliedTo[0].externalEntitySelector: got a selector of nobody, want labels that some ExternalEntity has; none has role; did you mean nephe.antrea.io/tag-role?"} {
 		if len(got) != 3 || !strings.HasPrefix(got[i], want) {
@@ -370,7 +381,9 @@ func TestWhatLooksLikeAMistakeIsWarnedOf(t *testing.T) {
 	// Who may be anybody learns nothing of what there is.
 	state.Proven = false
 	handlers = webhook.Handlers(state, state)
-	got = warned("{priority: 5, appliedTo: [{externalEntitySelector: {matchLabels: {role: db}}}], ingress: [{action: Allow, name: a, from: [{group: database}, {ipBlock: {cidr: 10.1.2.3/16}}]}]}")
+	got = warned(
+		"{priority: 5, appliedTo: [{externalEntitySelector: {matchLabels: {role: db}}}], ingress: [{action: Allow, name: a, from: [{group: database}, {ipBlock: {cidr: 10.1.2.3/16}}]}]}",
+	)
 	if len(got) != 1 || !strings.HasPrefix(got[0], "spec.ingress[0].from[1].ipBlock.cidr: ") {
 		t.Errorf("a stranger is told %q", got)
 	}

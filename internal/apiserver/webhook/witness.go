@@ -4,14 +4,16 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// Witness is told who is let change what. It is called before the answer is given, must not make it wait, and is told by whoever may ask:
-// give one only where nobody but kube-apiserver is answered.
+// Witness is told who is let change what. It is called before the answer is given, must not make it
+// wait, and is told by whoever may ask: give one only where nobody but kube-apiserver is answered.
 type Witness interface {
-	// Admitted tells of an object in JSON, as it is about to be stored unless somebody else refuses it, and of the name of the user.
+	// Admitted tells of an object in JSON, as it is about to be stored unless somebody else refuses
+	// it, and of the name of the user.
 	Admitted(group, resource string, object []byte, user string)
 }
 
-// saw tells the witness of a change that is let pass: of what is to be stored, so by hooks that come last, and not of trials.
+// saw tells the witness of a change that is let pass: of what is to be stored, so by hooks that
+// come last, and not of trials.
 func (h *handler) saw(in *admissionv1.AdmissionRequest) {
 	if h.witness == nil || h.hook.Mutating || in.Operation == admissionv1.Delete || in.DryRun != nil && *in.DryRun {
 		return

@@ -17,7 +17,8 @@ func (s *seen) Admitted(group, resource string, object []byte, user string) {
 	*s = append(*s, fmt.Sprintf("%s %s.%s %v", user, resource, group, strings.Contains(string(object), `"priority":5`)))
 }
 
-// TestWitness: a witness is told of changes that are let pass, once, by those who come last, and of nothing that is refused or only tried.
+// TestWitness: a witness is told of changes that are let pass, once, by those who come last, and of
+// nothing that is refused or only tried.
 func TestWitness(t *testing.T) {
 	var got seen
 	handlers := webhook.Witnessed(view(t, false), view(t, true), &got)

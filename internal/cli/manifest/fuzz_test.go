@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzLoad holds that whatever is read as a manifest is either refused with its place or taken, and that every object and every field of it
-// has a place in the file.
+// FuzzLoad holds that whatever is read as a manifest is either refused with its place or taken, and
+// that every object and every field of it has a place in the file.
 func FuzzLoad(f *testing.F) {
 	for _, text := range []string{
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: a, labels: {x: y}}\n---\n# nothing\n---\n{\n\t\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {\"name\": \"p\"}}\n",

@@ -36,8 +36,9 @@ type loader struct {
 	held int
 }
 
-// Load reads files and directories (all .yaml, .yml and .json files below them); "-" stands for stdin. It fails with an
-// *InputError that lists everything that cannot be read as what it says it is.
+// Load reads files and directories (all .yaml, .yml and .json files below them); "-" stands for
+// stdin. It fails with an *InputError that lists everything that cannot be read as what it says it
+// is.
 func Load(paths []string, stdin io.Reader) (*Set, error) {
 	s, err := loadSchemas()
 	if err != nil {
@@ -244,7 +245,8 @@ func (l *loader) list(at Position, n *yamlv3.Node, offset int, raw []byte) {
 var antreaKinds = []string{"AntreaAgentInfo", "AntreaControllerInfo", "AntreaNodeConfig", "BGPPolicy", "Egress", "ExternalIPPool", "FlowExporterDestination",
 	"IPPool", "NodeLatencyMonitor", "PacketCapture", "SupportBundleCollection", "Traceflow", "TrafficControl"}
 
-// kindsIn returns the kinds of a group that we define all of, sorted; none for the groups of others, which hold kinds that we do not know.
+// kindsIn returns the kinds of a group that we define all of, sorted; none for the groups of
+// others, which hold kinds that we do not know.
 func (l *loader) kindsIn(group string) []string {
 	if !strings.HasSuffix(group, "antrea.io") && group != expect.GroupVersion().Group {
 		return nil
@@ -304,8 +306,8 @@ func (l *loader) take(d *Document, gvk schema.GroupVersionKind, raw []byte) {
 	l.set.Documents = append(l.set.Documents, d)
 }
 
-// checkSchema checks an object of a kind of ours. It returns the object with its defaults, and false if the object is
-// refused or not what it says it is.
+// checkSchema checks an object of a kind of ours. It returns the object with its defaults, and
+// false if the object is refused or not what it says it is.
 func (l *loader) checkSchema(d *Document, gvk schema.GroupVersionKind, raw []byte) ([]byte, bool) {
 	c, err := l.schemas.get(gvk)
 	if err != nil {
@@ -360,7 +362,8 @@ func (l *loader) checkMetadata(d *Document, raw []byte) {
 	d.refuse(422, errs)
 }
 
-// unknownFields finds fields that the kind does not have; they are worth telling even if types are wrong as well.
+// unknownFields finds fields that the kind does not have; they are worth telling even if types are
+// wrong as well.
 func (l *loader) unknownFields(d *Document, gvk schema.GroupVersionKind, raw []byte) []string {
 	unknown, err := kjson.UnmarshalStrict(raw, l.kinds[gvk]())
 	if err != nil {
@@ -373,7 +376,8 @@ func (l *loader) unknownFields(d *Document, gvk schema.GroupVersionKind, raw []b
 	return out
 }
 
-// jsonType finds that a value has another JSON type than it should; where a text only has not the right format, a type of ours is named.
+// jsonType finds that a value has another JSON type than it should; where a text only has not the
+// right format, a type of ours is named.
 var jsonType = regexp.MustCompile(`must be of type (array|boolean|integer|null|number|object|string)\b`)
 
 // wrongTypes reports the errors that are about types; it returns false if there are none.
@@ -388,7 +392,8 @@ func (l *loader) wrongTypes(d *Document, errs field.ErrorList) bool {
 	return found
 }
 
-// refuse notes the first list of errors that is not empty as the reason why the API server would not take the object.
+// refuse notes the first list of errors that is not empty as the reason why the API server would
+// not take the object.
 func (d *Document) refuse(code int, errs field.ErrorList) {
 	if len(errs) == 0 || d.Refusal != nil {
 		return
@@ -404,7 +409,8 @@ func (d *Document) refuse(code int, errs field.ErrorList) {
 	d.Refusal = &r
 }
 
-// keysOf lists what a mapping holds, as the end of a message about how much that is; nothing of what is no mapping.
+// keysOf lists what a mapping holds, as the end of a message about how much that is; nothing of
+// what is no mapping.
 func keysOf(n *yamlv3.Node) string {
 	if n == nil || n.Kind != yamlv3.MappingNode {
 		return ""

@@ -19,7 +19,8 @@ type Position struct {
 // String returns "file:line".
 func (p Position) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 
-// node returns the YAML node at a path like spec.ingress[0].from[1].ipBlock.cidr, or the nearest one above it.
+// node returns the YAML node at a path like spec.ingress[0].from[1].ipBlock.cidr, or the nearest
+// one above it.
 func node(root *yamlv3.Node, path string) *yamlv3.Node {
 	at := root
 	for at != nil && at.Kind == yamlv3.DocumentNode && len(at.Content) > 0 {
@@ -35,7 +36,8 @@ func node(root *yamlv3.Node, path string) *yamlv3.Node {
 	return at
 }
 
-// segments splits a field path. Keys in brackets and quotes, such as labels["a.b"], are one segment.
+// segments splits a field path. Keys in brackets and quotes, such as labels["a.b"], are one
+// segment.
 func segments(path string) []string {
 	var out []string
 	for path != "" {

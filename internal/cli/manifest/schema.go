@@ -21,7 +21,8 @@ import (
 	"github.com/nephele-io/nephele/api/generated/crd"
 )
 
-// schemas holds the schemas of our CustomResourceDefinitions, read and compiled when a kind first occurs.
+// schemas holds the schemas of our CustomResourceDefinitions, read and compiled when a kind first
+// occurs.
 type schemas struct {
 	manifests []crd.Manifest
 	compiled  map[schema.GroupVersionKind]*compiledSchema
@@ -41,7 +42,8 @@ func loadSchemas() (*schemas, error) {
 	return &schemas{manifests, map[schema.GroupVersionKind]*compiledSchema{}}, nil
 }
 
-// definition returns the schema of a kind as it is written down, or nil if the kind is not one of ours.
+// definition returns the schema of a kind as it is written down, or nil if the kind is not one of
+// ours.
 func (s *schemas) definition(gvk schema.GroupVersionKind) (*apiextensionsv1.JSONSchemaProps, error) {
 	for _, m := range s.manifests {
 		// Reading one of these takes longer than reading most inputs: look before.
@@ -87,7 +89,8 @@ func (s *schemas) get(gvk schema.GroupVersionKind) (*compiledSchema, error) {
 	return c, nil
 }
 
-// check sets the defaults of an object and returns what its schema and then what its rules find wrong.
+// check sets the defaults of an object and returns what its schema and then what its rules find
+// wrong.
 func (c *compiledSchema) check(object map[string]any) (shape, rules field.ErrorList) {
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, c.structural)
 	defaulting.Default(object, c.structural)

@@ -63,7 +63,8 @@ type Refusal struct {
 	// Position is zero for an object that was not read from a file.
 	Position
 	Kind, Namespace, Name string
-	// Code is the status code: 422 for a breach of the schema, 400 for one of the rules that webhooks check.
+	// Code is the status code: 422 for a breach of the schema, 400 for one of the rules that
+	// webhooks check.
 	Code int
 	// Text names the fields, the values and what was expected.
 	Text string

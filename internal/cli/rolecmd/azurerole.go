@@ -23,8 +23,9 @@ func (f *azureRoleFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.mode, "mode", string(rights.Enforce), "plan to look only, or enforce")
 }
 
-// check refuses what cannot be. What is printed is wider without a flag, and a command line that asks a cluster or a cloud gives nothing where it
-// cannot be asked: so a flag that is there and empty is refused.
+// check refuses what cannot be. What is printed is wider without a flag, and a command line that
+// asks a cluster or a cloud gives nothing where it cannot be asked: so a flag that is there and
+// empty is refused.
 func (f *azureRoleFlags) check(given *pflag.FlagSet) error {
 	for _, x := range []struct {
 		name  string

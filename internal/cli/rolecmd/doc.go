@@ -1,6 +1,7 @@
 // Package rolecmd holds the commands that print what an account of a cloud must permit.
 //
-// They read their flags only, call nothing, and print a document that the cloud takes as it is. The package keeps no state.
+// They read their flags only, call nothing, and print a document that the cloud takes as it is. The
+// package keeps no state.
 package rolecmd
 
 import "github.com/spf13/cobra"

@@ -31,7 +31,8 @@ docs/aws-rights.md explains each statement.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pins.Mode = rights.Mode(mode)
-			// What is printed is wider without these, and a command line that asks a cluster gives nothing where it cannot be asked.
+			// What is printed is wider without these, and a command line that asks a cluster gives
+			// nothing where it cannot be asked.
 			for name, given := range map[string]bool{"cluster": pins.Cluster != "", "account-id": pins.Account != "", "vpc": len(pins.Networks) > 0, "region": len(pins.Regions) > 0} {
 				if cmd.Flags().Changed(name) && !given {
 					return fmt.Errorf("--%s is empty; leave it out for a policy that is not narrowed by it", name)
@@ -72,7 +73,10 @@ func notesOnPolicy(p rights.Pins, length int) []string {
 		out = append(out, "the policy permits to change the security groups of every cluster: --cluster ID narrows it to one")
 	}
 	if length > longestManagedPolicy {
-		out = append(out, fmt.Sprintf("the policy has %d characters, and AWS takes %d in a managed policy: attach it as an inline policy of the role", length, longestManagedPolicy))
+		out = append(
+			out,
+			fmt.Sprintf("the policy has %d characters, and AWS takes %d in a managed policy: attach it as an inline policy of the role", length, longestManagedPolicy),
+		)
 	}
 	return out
 }

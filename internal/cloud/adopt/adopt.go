@@ -1,10 +1,12 @@
-// Package adopt writes the security groups that machines have as policies that mean the same, for people to start from.
+// Package adopt writes the security groups that machines have as policies that mean the same, for
+// people to start from.
 //
-// It owns that translation and says what of it is not exact: what a policy cannot say is left out, never widened. A policy names
-// machines by selectors where that means the same as the group, and by addresses where it would mean more.
+// It owns that translation and says what of it is not exact: what a policy cannot say is left out,
+// never widened. A policy names machines by selectors where that means the same as the group, and
+// by addresses where it would mean more.
 //
-// All functions are pure: no I/O, no clock, no goroutines. They may be called concurrently and do not change what they are
-// given.
+// All functions are pure: no I/O, no clock, no goroutines. They may be called concurrently and do
+// not change what they are given.
 package adopt
 
 import (
@@ -34,7 +36,8 @@ type Machine struct {
 type Result struct {
 	// Policies are sorted by namespace and name. Each is for the machines with the same groups.
 	Policies []*v1beta1.NetworkPolicy
-	// LeftOut says what the policies do not allow though the groups do, and for which machines there is none. Sorted.
+	// LeftOut says what the policies do not allow though the groups do, and for which machines
+	// there is none. Sorted.
 	LeftOut []Remark
 }
 
@@ -53,7 +56,8 @@ type Reason string
 
 // The reasons.
 const (
-	// Protocol: policies know TCP, UDP, SCTP and ICMP, or all protocols together, and no port 0 alone.
+	// Protocol: policies know TCP, UDP, SCTP and ICMP, or all protocols together, and no port 0
+	// alone.
 	Protocol Reason = "Protocol"
 	// Unseen: the members of a group or prefix list are not in the snapshot.
 	Unseen Reason = "Unseen"
@@ -63,8 +67,9 @@ const (
 	Ours Reason = "Ours"
 )
 
-// Groups writes the groups of machines of one region as policies. all are the machines that policies may select as peers; chosen says for
-// which of them policies are wanted. The priority is that of the policies in the tier application.
+// Groups writes the groups of machines of one region as policies. all are the machines that
+// policies may select as peers; chosen says for which of them policies are wanted. The priority is
+// that of the policies in the tier application.
 func Groups(s *cloud.Snapshot, all []Machine, chosen func(Machine) bool, priority float64) Result {
 	w := newWriter(s, all, priority)
 	var out Result
@@ -224,7 +229,8 @@ func prefix(d cloud.Direction) string {
 	return "in-"
 }
 
-// rules writes the rules of a class in a direction: one for each kind of traffic, with all its peers.
+// rules writes the rules of a class in a direction: one for each kind of traffic, with all its
+// peers.
 func (w *writer) rules(c *class, d cloud.Direction, policy string) ([]v1beta1.Rule, []Remark) {
 	var matches []cloud.Match
 	peers := map[cloud.Match][]v1beta1.NetworkPolicyPeer{}
@@ -362,8 +368,9 @@ func blocks(r *cloud.Rule, prefixes ...netip.Prefix) []v1beta1.NetworkPolicyPeer
 	return out
 }
 
-// holders are those who hold the group that a rule refers to: machines by selector, one for each namespace, and what is no such machine, or
-// not with all its interfaces and addresses, by its private addresses.
+// holders are those who hold the group that a rule refers to: machines by selector, one for each
+// namespace, and what is no such machine, or not with all its interfaces and addresses, by its
+// private addresses.
 func (w *writer) holders(c *class, r *cloud.Rule) []v1beta1.NetworkPolicyPeer {
 	holds := func(n *cloud.Interface) bool { return slices.Contains(n.GroupIDs, r.Peer.GroupID) }
 	machines := map[string][]Machine{}

@@ -1,12 +1,16 @@
-// Package audit keeps the record of changes: which calls were made that change something in a cloud, why, and what became of them.
+// Package audit keeps the record of changes: which calls were made that change something in a
+// cloud, why, and what became of them.
 //
-// It owns the form of the record, a line of JSON when a call is about to be sent and one when it is over, and the file that the lines go to.
-// It promises that a call which took effect has a line, also if the process is killed while the call is on its way: the first line is
-// written before anything is sent, and nothing is kept back in the process. The exception are heartbeats, of which only what is new has
-// lines and the rest is counted; see beatOf. It does not promise to survive a power cut: lines are not forced
-// to the disk one by one. Text of strangers is cleaned and cut, lists are cut, and files are rotated, so that nobody can fill the disk.
+// It owns the form of the record, a line of JSON when a call is about to be sent and one when it is
+// over, and the file that the lines go to. It promises that a call which took effect has a line,
+// also if the process is killed while the call is on its way: the first line is written before
+// anything is sent, and nothing is kept back in the process. The exception are heartbeats, of which
+// only what is new has lines and the rest is counted; see beatOf. It does not promise to survive a
+// power cut: lines are not forced to the disk one by one. Text of strangers is cleaned and cut,
+// lists are cut, and files are rotated, so that nobody can fill the disk.
 //
-// A record that cannot be written stops nothing: enforcement goes on, the line goes to the log instead, and Metrics count it.
+// A record that cannot be written stops nothing: enforcement goes on, the line goes to the log
+// instead, and Metrics count it.
 //
 // Concurrency: a Record may be used from any number of goroutines.
 package audit
@@ -40,11 +44,12 @@ const (
 type Options struct {
 	// ClusterID stands in every line.
 	ClusterID string
-	// File takes the lines; empty means that only Log does. It is made with mode 0600, rotated at Megabytes (0: DefaultMegabytes), and Old
-	// former ones are kept (0: DefaultOld).
+	// File takes the lines; empty means that only Log does. It is made with mode 0600, rotated at
+	// Megabytes (0: DefaultMegabytes), and Old former ones are kept (0: DefaultOld).
 	File           string
 	Megabytes, Old int
-	// Log takes a message for every call that is over, and for one that begins if that is not in the file.
+	// Log takes a message for every call that is over, and for one that begins if that is not in
+	// the file.
 	Log logr.Logger
 	// Now is the clock, and Run tells the lines of this process from those of others.
 	Now func() time.Time
@@ -60,14 +65,16 @@ type Record struct {
 
 	mu   sync.Mutex
 	file io.WriteCloser // nil without one
-	// torn is set if what is in the file may not end with a line, and failed if the last line could not be written.
+	// torn is set if what is in the file may not end with a line, and failed if the last line could
+	// not be written.
 	torn, failed bool
 
 	beating sync.Mutex
 	pulses  map[string]*pulse // see beatOf
 }
 
-// Open opens the record. That a file cannot be opened at all is a mistake that is better told at once than when the first call is made.
+// Open opens the record. That a file cannot be opened at all is a mistake that is better told at
+// once than when the first call is made.
 func Open(o Options) (*Record, error) {
 	r := &Record{o: o}
 	if o.File == "" {
@@ -81,7 +88,8 @@ func Open(o Options) (*Record, error) {
 	return r, nil
 }
 
-// prepare makes the file if it is not there, readable by nobody else, and reports whether its last line is not whole.
+// prepare makes the file if it is not there, readable by nobody else, and reports whether its last
+// line is not whole.
 func prepare(name string) (torn bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return false, err
@@ -167,7 +175,8 @@ func (r *Record) write(l line) bool {
 	return err == nil
 }
 
-// Close writes what is left to be told, and closes the file. Calls that are still on their way open it again when they are over.
+// Close writes what is left to be told, and closes the file. Calls that are still on their way open
+// it again when they are over.
 func (r *Record) Close() error {
 	r.tellAll()
 	if r.file == nil {

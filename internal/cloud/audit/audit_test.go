@@ -24,7 +24,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// writesUntilKilled, when set in the environment, makes the test binary write lines into the file of that name until it is killed.
+// writesUntilKilled, when set in the environment, makes the test binary write lines into the file
+// of that name until it is killed.
 const writesUntilKilled = "NEPHELE_TEST_WRITES_UNTIL_KILLED"
 
 func TestMain(m *testing.M) {
@@ -135,7 +136,8 @@ func TestOnlyTheLog(t *testing.T) {
 	}
 }
 
-// TestStrangers: what strangers wrote has no control characters and no more than a bounded length, and lists are cut.
+// TestStrangers: what strangers wrote has no control characters and no more than a bounded length,
+// and lists are cut.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "audit.log")
@@ -149,8 +151,16 @@ func TestStrangers(t *testing.T) {
 	for i := range 5000 {
 		tags[fmt.Sprint(i)] = map[string]string{evil: evil}
 	}
-	call := cloud.Call{Scope: cloud.Scope{Account: evil, Region: evil}, OwnerID: evil, Name: evil, Objects: many, Before: cloud.State{Name: evil, Groups: many, Rules: many, Tags: tags},
-		After: cloud.State{Tags: map[string]map[string]string{evil: {evil: evil}}}, Policies: many, Reason: evil}
+	call := cloud.Call{
+		Scope:    cloud.Scope{Account: evil, Region: evil},
+		OwnerID:  evil,
+		Name:     evil,
+		Objects:  many,
+		Before:   cloud.State{Name: evil, Groups: many, Rules: many, Tags: tags},
+		After:    cloud.State{Tags: map[string]map[string]string{evil: {evil: evil}}},
+		Policies: many,
+		Reason:   evil,
+	}
 	r.Begin(call)(cloud.Outcome{RequestID: evil, Created: evil, Err: &cloud.Error{Code: evil, Err: errors.New(evil)}})
 	all := read(t, file)
 	if len(all) != 2 {
@@ -188,8 +198,8 @@ func (f *brokenFile) Write(p []byte) (int, error) {
 
 func (f *brokenFile) Close() error { return nil }
 
-// TestDiskFull: what cannot be written is said loudly and once, and counted; the log has the lines instead; and when there is room again a
-// line that was cut off spoils no other.
+// TestDiskFull: what cannot be written is said loudly and once, and counted; the log has the lines
+// instead; and when there is room again a line that was cut off spoils no other.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	said, m := &logged{}, NewMetrics()
@@ -280,7 +290,8 @@ func TestRotated(t *testing.T) {
 	}
 }
 
-// TestKilled: of a process that is killed, every call that it was about to send has its line, and the next process goes on after it.
+// TestKilled: of a process that is killed, every call that it was about to send has its line, and
+// the next process goes on after it.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	exe, err := os.Executable()

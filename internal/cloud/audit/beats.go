@@ -11,20 +11,23 @@ import (
 const (
 	// countBeats is how often it is told how many heartbeats there were.
 	countBeats = time.Hour
-	// mostPulses bounds how many kinds of heartbeats are known. What is beyond has lines as any other call.
+	// mostPulses bounds how many kinds of heartbeats are known. What is beyond has lines as any
+	// other call.
 	mostPulses = 10_000
 )
 
-// A heartbeat is a call that does nothing but write the mark of a running instance, cloud.TagInstance, on networks, again and again.
-// The record has the first one of an instance on the same networks, each that ends otherwise than the one before, and every hour how
-// many were left out. Nothing else is ever left out.
+// A heartbeat is a call that does nothing but write the mark of a running instance,
+// cloud.TagInstance, on networks, again and again. The record has the first one of an instance on
+// the same networks, each that ends otherwise than the one before, and every hour how many were
+// left out. Nothing else is ever left out.
 
 // pulse is the heartbeats of one instance on the same networks.
 type pulse struct {
 	// told is when a line was written last, and outcome what that line says.
 	told    time.Time
 	outcome beatOutcome
-	// left are the attempts since, all of them with that outcome, and last the line that the last of them would have had.
+	// left are the attempts since, all of them with that outcome, and last the line that the last
+	// of them would have had.
 	left int
 	last line
 }
@@ -61,7 +64,8 @@ func (r *Record) quiet(beat string, now time.Time) bool {
 	return p != nil && now.Sub(p.told) < countBeats
 }
 
-// leftOut counts a heartbeat that ended as the one before and needs no line; else it returns how many were left out before it.
+// leftOut counts a heartbeat that ended as the one before and needs no line; else it returns how
+// many were left out before it.
 func (r *Record) leftOut(beat string, l line, quiet bool) (out bool, before int) {
 	r.beating.Lock()
 	defer r.beating.Unlock()
@@ -85,8 +89,8 @@ func (r *Record) leftOut(beat string, l line, quiet bool) (out bool, before int)
 	return false, before
 }
 
-// forget drops the heartbeats that have ended: another instance, or other networks, have come in their place. What was left out of them
-// is told. The caller holds beating.
+// forget drops the heartbeats that have ended: another instance, or other networks, have come in
+// their place. What was left out of them is told. The caller holds beating.
 func (r *Record) forget(now time.Time) {
 	for beat, p := range r.pulses {
 		if now.Sub(p.told) > 2*countBeats {

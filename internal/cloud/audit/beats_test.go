@@ -70,8 +70,8 @@ func (l *beatLab) are(want ...string) {
 	}
 }
 
-// TestHeartbeats: of heartbeats there is the first, each that ends otherwise than the one before, and
-// a count every hour and in the end.
+// TestHeartbeats: of heartbeats there is the first, each that ends otherwise than the one before,
+// and a count every hour and in the end.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	l := newBeatLab(t)
@@ -101,7 +101,8 @@ func TestHeartbeats(t *testing.T) {
 	l.are(append(want, "end ok  0", "end ok  0")...) // the two that were left out, in either order
 }
 
-// TestNothingElseIsLeftOut: whatever is more or something else than a heartbeat has its two lines, however often it is repeated.
+// TestNothingElseIsLeftOut: whatever is more or something else than a heartbeat has its two lines,
+// however often it is repeated.
 func TestNothingElseIsLeftOut(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*cloud.Call){
@@ -127,7 +128,8 @@ func TestNothingElseIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestPulsesAreBounded: instances that come and go do not fill the memory, and what was left out of them is told.
+// TestPulsesAreBounded: instances that come and go do not fill the memory, and what was left out of
+// them is told.
 func TestPulsesAreBounded(t *testing.T) {
 	t.Parallel()
 	l := newBeatLab(t)

@@ -22,7 +22,8 @@ const (
 const (
 	outcomeOK     = "ok"
 	outcomeFailed = "failed"
-	// outcomeUnknown: there was no answer, or the cloud failed inside, so that nobody knows whether the call took effect.
+	// outcomeUnknown: there was no answer, or the cloud failed inside, so that nobody knows whether
+	// the call took effect.
 	outcomeUnknown = "unknown"
 )
 
@@ -51,8 +52,8 @@ type line struct {
 	Beats        int          `json:"beats,omitempty"`
 }
 
-// Where lists are cut. A call names no more objects, groups and rules than the quotas of the cloud and our own batches let it; this is for what
-// nobody has thought of.
+// Where lists are cut. A call names no more objects, groups and rules than the quotas of the cloud
+// and our own batches let it; this is for what nobody has thought of.
 const (
 	mostPolicies = 20
 	mostListed   = 2000

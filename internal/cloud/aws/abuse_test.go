@@ -12,7 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestAbuse reads an account that somebody has made as awkward as the cloud lets them; see docs/failures.md.
+// TestAbuse reads an account that somebody has made as awkward as the cloud lets them; see
+// docs/failures.md.
 func TestAbuse(t *testing.T) {
 	t.Parallel()
 	state, _, err := estate.HybridCloud()

@@ -84,7 +84,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// ambient is the identity of a process whose environment names the simulator as the place of all services.
+// ambient is the identity of a process whose environment names the simulator as the place of all
+// services.
 func (l *lab) ambient(p awssdk.CredentialsProvider) *aws.Ambient {
 	return &aws.Ambient{Config: awssdk.Config{Credentials: p, BaseEndpoint: awssdk.String(l.server.URL())}}
 }
@@ -107,7 +108,8 @@ func TestUnknownRegion(t *testing.T) {
 	if _, err := l.provider.Apply(t.Context(), scope, op); !errors.Is(err, cloud.ErrRegionUnknown) {
 		t.Errorf("Apply: %v", err)
 	}
-	// A region may also answer that it does not know the credentials; whether they are good elsewhere tells the two apart.
+	// A region may also answer that it does not know the credentials; whether they are good
+	// elsewhere tells the two apart.
 	l.server.Faults().Add(ec2.Fault{Action: "DescribeInstances", Code: "AuthFailure", Times: -1})
 	if _, err := l.provider.Observe(t.Context(), l.scope()); errors.Is(err, cloud.ErrRegionUnknown) || cloud.ClassOf(err) != cloud.Auth {
 		t.Errorf("our own region was taken for an unknown one: %v", err)
@@ -119,7 +121,8 @@ func TestUnknownRegion(t *testing.T) {
 	}
 }
 
-// TestAdmit checks the place where callers share a rate: every attempt passes it, and learns how it ended.
+// TestAdmit checks the place where callers share a rate: every attempt passes it, and learns how it
+// ended.
 func TestAdmit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{})
@@ -159,7 +162,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestOwnerChanged: with credentials of another cloud account than before, nothing is read or changed.
+// TestOwnerChanged: with credentials of another cloud account than before, nothing is read or
+// changed.
 func TestOwnerChanged(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{})
@@ -228,7 +232,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestNoBrokenConnections: without retries, many fast calls beside one another all succeed; see calmClient.
+// TestNoBrokenConnections: without retries, many fast calls beside one another all succeed; see
+// calmClient.
 func TestNoBrokenConnections(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{})

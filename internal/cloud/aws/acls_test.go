@@ -8,7 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 )
 
-// TestACLsWithoutTheRight: who may enforce may not read network ACLs, and is told so by class, not by an empty list.
+// TestACLsWithoutTheRight: who may enforce may not read network ACLs, and is told so by class, not
+// by an empty list.
 func TestACLsWithoutTheRight(t *testing.T) {
 	t.Parallel()
 	l := newRestrictedLab(t, "enforce.json")

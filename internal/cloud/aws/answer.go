@@ -20,8 +20,8 @@ import (
 // firstLine is how much of an answer is looked at for its first line.
 const firstLine = 512
 
-// answerError is an error with what was asked and what came back, for when the cloud says nothing that can be understood: a proxy that
-// answers in its place, or an endpoint that is something else.
+// answerError is an error with what was asked and what came back, for when the cloud says nothing
+// that can be understood: a proxy that answers in its place, or an endpoint that is something else.
 type answerError struct {
 	err    error
 	method string
@@ -48,12 +48,14 @@ func (e *answerError) asked() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s: %d %s", e.method, e.url, e.status, http.StatusText(e.status)))
 }
 
-// worded reports whether an error of the SDK has a message of the cloud. One that has only a code is told with what came back.
+// worded reports whether an error of the SDK has a message of the cloud. One that has only a code
+// is told with what came back.
 func worded(api smithy.APIError) bool {
 	return api.ErrorMessage() != "" && api.ErrorMessage() != "UnknownError"
 }
 
-// understood reports whether an error of the SDK has words of the cloud: a code of its own, or a message.
+// understood reports whether an error of the SDK has words of the cloud: a code of its own, or a
+// message.
 func understood(api smithy.APIError) bool {
 	code, message := api.ErrorCode(), api.ErrorMessage()
 	return code != "" && code != "UnknownError" || message != "" && message != "UnknownError"

@@ -11,8 +11,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 )
 
-// TestWhatIsNotUnderstoodIsShown: where something else answers than the cloud, the error names the call, the URL, the status and the first
-// line of what came back, without what would do more to a terminal than print, and never much.
+// TestWhatIsNotUnderstoodIsShown: where something else answers than the cloud, the error names the
+// call, the URL, the status and the first line of what came back, without what would do more to a
+// terminal than print, and never much.
 func TestWhatIsNotUnderstoodIsShown(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -45,8 +46,9 @@ func TestWhatIsNotUnderstoodIsShown(t *testing.T) {
 	}
 }
 
-// TestErrorsNameWhatWasAsked: an error with a code of the cloud names the call, the URL and the status as well, and where the cloud has no words
-// for its code, the first line of what came back. What stands in the query of the URL is not told.
+// TestErrorsNameWhatWasAsked: an error with a code of the cloud names the call, the URL and the
+// status as well, and where the cloud has no words for its code, the first line of what came back.
+// What stands in the query of the URL is not told.
 func TestErrorsNameWhatWasAsked(t *testing.T) {
 	for name, c := range map[string]struct {
 		status     int

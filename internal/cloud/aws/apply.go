@@ -15,7 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// firstWait is the first wait for something that was just created to become visible; it doubles up to maxWait.
+// firstWait is the first wait for something that was just created to become visible; it doubles up
+// to maxWait.
 const (
 	firstWait = 200 * time.Millisecond
 	maxWait   = 3 * time.Second
@@ -69,7 +70,8 @@ type writer struct {
 
 func (w writer) classify(call string, err error) error { return classify(call, err, w.p.cfg.Now()) }
 
-// visible repeats a call while it says that something is not found which this provider created moments ago.
+// visible repeats a call while it says that something is not found which this provider created
+// moments ago.
 func (w writer) visible(ctx context.Context, call string, ids []string, do func() error) error {
 	wait := firstWait
 	for {
@@ -84,8 +86,9 @@ func (w writer) visible(ctx context.Context, call string, ids []string, do func(
 	}
 }
 
-// unseen tells what is not permitted from what is not there. A permission may hold only for groups with a tag of ours, and a group that
-// is gone, or that the cloud does not show everywhere yet, has none: what would be "not found" is then refused as unauthorized.
+// unseen tells what is not permitted from what is not there. A permission may hold only for groups
+// with a tag of ours, and a group that is gone, or that the cloud does not show everywhere yet, has
+// none: what would be "not found" is then refused as unauthorized.
 func (w writer) unseen(ctx context.Context, err error) error {
 	var refused *cloud.Error
 	if !errors.As(err, &refused) || refused.Code != codeUnauthorized || !strings.HasPrefix(w.op.Target, "sg-") {
@@ -144,7 +147,8 @@ func (w writer) createGroup(ctx context.Context) (string, error) {
 	}
 	out, err := w.api.CreateSecurityGroup(ctx, in)
 	if named := spec.Tags[cloud.TagName] != "" && len(spec.Tags) > 1; named && err != nil && strings.Contains(err.Error(), "perform: ec2:CreateTags") {
-		// Rights that list the keys of tags may lack this one, which is there for people only. A refusal of anything else is final.
+		// Rights that list the keys of tags may lack this one, which is there for people only. A
+		// refusal of anything else is final.
 		unnamed := maps.Clone(spec.Tags)
 		delete(unnamed, cloud.TagName)
 		in.TagSpecifications[0].Tags = tagList(unnamed)
@@ -165,7 +169,8 @@ func (w writer) createGroup(ctx context.Context) (string, error) {
 	return id, w.dropDefaultEgress(ctx, g)
 }
 
-// adopt returns the group that has the wanted name already, if it is ours: made by an earlier attempt whose answer was lost.
+// adopt returns the group that has the wanted name already, if it is ours: made by an earlier
+// attempt whose answer was lost.
 func (w writer) adopt(ctx context.Context, duplicate error) (string, error) {
 	spec := w.op.Group
 	wait, deadline := firstWait, w.p.cfg.Now().Add(w.p.cfg.Consistency)
@@ -207,8 +212,8 @@ func escapeFilter(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`).Replace(s)
 }
 
-// dropDefaultEgress removes what the cloud puts into a new group. A group that has any other rule is past that stage, and a rule
-// with a description is not the cloud's.
+// dropDefaultEgress removes what the cloud puts into a new group. A group that has any other rule
+// is past that stage, and a rule with a description is not the cloud's.
 func (w writer) dropDefaultEgress(ctx context.Context, g *cloud.Group) error {
 	for _, r := range g.Rules {
 		if r.Direction != cloud.Egress || r.Match.Protocol != cloud.AnyProtocol || r.Description != "" ||
@@ -290,8 +295,8 @@ func (w writer) tag(ctx context.Context) error {
 	})
 }
 
-// eachIfMissing does something with all objects in one call. The cloud refuses the whole call if one of them is not there; then it is done
-// one by one, with the error of the first one that fails.
+// eachIfMissing does something with all objects in one call. The cloud refuses the whole call if
+// one of them is not there; then it is done one by one, with the error of the first one that fails.
 func (w writer) eachIfMissing(ids []string, do func([]string) error) error {
 	first := do(ids)
 	if len(ids) == 1 || cloud.ClassOf(first) != cloud.NotFound {
@@ -322,7 +327,8 @@ func (w writer) checkClaim(ctx context.Context, by string) error {
 	return nil
 }
 
-// untag removes the keys, whatever their values. Without keys it must not call: the cloud would remove all tags.
+// untag removes the keys, whatever their values. Without keys it must not call: the cloud would
+// remove all tags.
 func (w writer) untag(ctx context.Context) error {
 	tags := tagList(w.op.Tags)
 	if len(tags) == 0 {
@@ -341,7 +347,8 @@ func (w writer) untag(ctx context.Context) error {
 	return err
 }
 
-// deleteGroup deletes the group. "Not found" is not believed of a group that was created moments ago: it would come back.
+// deleteGroup deletes the group. "Not found" is not believed of a group that was created moments
+// ago: it would come back.
 func (w writer) deleteGroup(ctx context.Context) error {
 	err := w.visible(ctx, "DeleteSecurityGroup", []string{w.op.Target}, func() error {
 		_, err := w.api.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: awssdk.String(w.op.Target)})

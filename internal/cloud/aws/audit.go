@@ -19,13 +19,15 @@ import (
 
 // Auditor keeps the record of changes. Its methods are called by any number of goroutines.
 type Auditor interface {
-	// Begin is called when an attempt of a call that changes something is about to be sent, and the function that it returns when it is
-	// over, before anybody acts on the answer. Both keep what they are told before they return. They cannot fail: whether enforcement
-	// waits for the record is not for the adapter to decide.
+	// Begin is called when an attempt of a call that changes something is about to be sent, and the
+	// function that it returns when it is over, before anybody acts on the answer. Both keep what
+	// they are told before they return. They cannot fail: whether enforcement waits for the record
+	// is not for the adapter to decide.
 	Begin(cloud.Call) (end func(cloud.Outcome))
 }
 
-// changes reports whether a call of EC2 changes something. What is not known to read only counts as a change.
+// changes reports whether a call of EC2 changes something. What is not known to read only counts as
+// a change.
 func changes(action string) bool {
 	return !strings.HasPrefix(action, "Describe") && !strings.HasPrefix(action, "Get")
 }

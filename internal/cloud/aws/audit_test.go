@@ -71,7 +71,8 @@ func newAuditedLab(t *testing.T) (*lab, *auditor) {
 	return l, a
 }
 
-// TestEveryChangeIsTold does an op of each kind: every call that changes something is told with what it changes, and no other call is.
+// TestEveryChangeIsTold does an op of each kind: every call that changes something is told with
+// what it changes, and no other call is.
 func TestEveryChangeIsTold(t *testing.T) {
 	t.Parallel()
 	l, a := newAuditedLab(t)
@@ -157,7 +158,8 @@ func TestEveryChangeIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatBecameOfAnAttempt: every attempt is told with its own outcome, and one whose answer is lost as what nobody knows.
+// TestWhatBecameOfAnAttempt: every attempt is told with its own outcome, and one whose answer is
+// lost as what nobody knows.
 func TestWhatBecameOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -202,7 +204,8 @@ func TestWhatBecameOfAnAttempt(t *testing.T) {
 	}
 }
 
-// TestNothingIsSentUntold: when an attempt reaches the cloud it has been told, and its outcome has not.
+// TestNothingIsSentUntold: when an attempt reaches the cloud it has been told, and its outcome has
+// not.
 func TestNothingIsSentUntold(t *testing.T) {
 	t.Parallel()
 	a := &auditor{}
@@ -222,7 +225,8 @@ func TestNothingIsSentUntold(t *testing.T) {
 	}
 }
 
-// TestEveryChangingCallIsDescribed compares the calls that the record can describe with those that this package can make.
+// TestEveryChangingCallIsDescribed compares the calls that the record can describe with those that
+// this package can make.
 func TestEveryChangingCallIsDescribed(t *testing.T) {
 	t.Parallel()
 	inputs := func(file string, want func(*ast.SelectorExpr) bool) map[string]bool {

@@ -21,7 +21,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// crowd is an account with so many VMs of one interface each, 5,000 to a VPC, with 40 groups in each.
+// crowd is an account with so many VMs of one interface each, 5,000 to a VPC, with 40 groups in
+// each.
 func crowd(vms int) world.State {
 	const account, perVPC, groups = "111122223333", 5000, 40
 	s := world.State{
@@ -67,8 +68,8 @@ func crowd(vms int) world.State {
 	return s
 }
 
-// recording answers calls that it has seen before from memory, and lets the simulator answer the others: so that a benchmark measures
-// the adapter and not the simulator. It counts the calls.
+// recording answers calls that it has seen before from memory, and lets the simulator answer the
+// others: so that a benchmark measures the adapter and not the simulator. It counts the calls.
 type recording struct {
 	client awssdk.HTTPClient
 	mu     sync.Mutex

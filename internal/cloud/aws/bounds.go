@@ -15,8 +15,9 @@ const (
 	flagObjects     = "--max-objects"
 )
 
-// DefaultBounds are the bounds where none are set. Of the accounts that we have, a page with 1000 VMs counts as up to 14 MB, a region with 10,000
-// VMs has 10 pages and 20,000 objects, and as many full groups as a region may have are 75,000 more.
+// DefaultBounds are the bounds where none are set. Of the accounts that we have, a page with 1000
+// VMs counts as up to 14 MB, a region with 10,000 VMs has 10 pages and 20,000 objects, and as many
+// full groups as a region may have are 75,000 more.
 func DefaultBounds() cloud.Bounds {
 	return cloud.Bounds{AnswerBytes: 64 << 20, Pages: 1000, Objects: 250_000}
 }
@@ -32,8 +33,8 @@ const (
 const (
 	// largeAnswer is where an answer begins to be large.
 	largeAnswer = 256 << 10
-	// largeAtOnce bounds the large answers of one account that are read at the same time. Regions are read beside one another, and an account may
-	// have a hundred of them.
+	// largeAtOnce bounds the large answers of one account that are read at the same time. Regions
+	// are read beside one another, and an account may have a hundred of them.
 	largeAtOnce = 2
 )
 
@@ -47,8 +48,9 @@ func newAnswers(bytes int64) *answers {
 	return &answers{bytes: bytes, large: make(chan struct{}, largeAtOnce)}
 }
 
-// itemCosts are what the items of lists in an answer take in memory when they are decoded, by the number of items that they are in: twice the
-// size of the largest type that there can be, for a list is copied while it grows.
+// itemCosts are what the items of lists in an answer take in memory when they are decoded, by the
+// number of items that they are in: twice the size of the largest type that there can be, for a
+// list is copied while it grows.
 func itemCosts(call string) []int64 {
 	switch call {
 	case "DescribeInstances": // reservations, instances, their interfaces, tags and the like, what these have
@@ -61,8 +63,9 @@ func itemCosts(call string) []int64 {
 	return []int64{352, 192}
 }
 
-// bound returns the body of an answer with an end. What it holds is counted as it is when it is unpacked and decoded: bytes, and for what takes
-// more memory than bytes (items of lists, elements that are not closed) that much. The reading fails at the bound.
+// bound returns the body of an answer with an end. What it holds is counted as it is when it is
+// unpacked and decoded: bytes, and for what takes more memory than bytes (items of lists, elements
+// that are not closed) that much. The reading fails at the bound.
 func (a *answers) bound(ctx context.Context, resp *http.Response, call string) io.ReadCloser {
 	b := &answer{body: resp.Body, ctx: ctx, large: a.large, left: a.bytes,
 		over: &cloud.BoundError{What: "the answer takes", Bound: a.bytes, Unit: "bytes", Flag: flagAnswerBytes}}
@@ -80,8 +83,8 @@ func (a *answers) bound(ctx context.Context, resp *http.Response, call string) i
 
 // scan looks at an answer as it is read.
 type scan interface {
-	// feed returns what the next bytes will cost beyond themselves, which may be negative if earlier ones cost less than was said; false if no
-	// answer looks like that.
+	// feed returns what the next bytes will cost beyond themselves, which may be negative if
+	// earlier ones cost less than was said; false if no answer looks like that.
 	feed(p []byte) (cost int64, ok bool)
 }
 

@@ -21,7 +21,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 )
 
-// hostile is an endpoint that answers every question about a region with the same thing, and is well-behaved otherwise.
+// hostile is an endpoint that answers every question about a region with the same thing, and is
+// well-behaved otherwise.
 func hostile(t *testing.T, action string, answer http.HandlerFunc) *recorder {
 	t.Helper()
 	return record(t, func(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +50,8 @@ func openHostile(t *testing.T, endpoint string, b cloud.Bounds) *aws.Provider {
 	return p
 }
 
-// endless writes head and then part again and again, size bytes in all or until nobody reads any more.
+// endless writes head and then part again and again, size bytes in all or until nobody reads any
+// more.
 func endless(head, part string, size int) http.HandlerFunc {
 	block := []byte(strings.Repeat(part, 1+(64<<10)/len(part)))
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -103,8 +105,8 @@ func peak(do func()) (was, grown uint64) {
 	return before.HeapAlloc, max(<-done, before.HeapAlloc) - before.HeapAlloc
 }
 
-// TestAnswersWithoutEnd: whatever an endpoint answers, it fails at the bound, says so, and takes hardly more memory than the bound says. It is
-// not parallel, for it measures memory.
+// TestAnswersWithoutEnd: whatever an endpoint answers, it fails at the bound, says so, and takes
+// hardly more memory than the bound says. It is not parallel, for it measures memory.
 func TestAnswersWithoutEnd(t *testing.T) {
 	const bound, huge = 16 << 20, 600 << 20
 	instances := "<DescribeInstancesResponse><reservationSet><item><instancesSet>"
@@ -155,8 +157,8 @@ func TestAnswersWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestBoundsAreTold: what exceeds a bound is an error that names the bound and its flag, and the default bounds are far away from accounts as
-// there are.
+// TestBoundsAreTold: what exceeds a bound is an error that names the bound and its flag, and the
+// default bounds are far away from accounts as there are.
 func TestBoundsAreTold(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{State: crowd(30)})
@@ -213,7 +215,8 @@ func TestBoundsAreTold(t *testing.T) {
 	}
 }
 
-// TestBoundOfAllRegions: the regions of an account share the bound, whether they are read one after the other or beside one another.
+// TestBoundOfAllRegions: the regions of an account share the bound, whether they are read one after
+// the other or beside one another.
 func TestBoundOfAllRegions(t *testing.T) {
 	t.Parallel()
 	vpc := `<item><vpcId>vpc-%d</vpcId><cidrBlock>10.0.0.0/16</cidrBlock></item>`
@@ -255,8 +258,8 @@ func TestBoundOfAllRegions(t *testing.T) {
 	}
 }
 
-// TestManyRegionsWithoutEnd: an account may have a hundred regions, which are read beside one another; all of them together take hardly more than
-// a few.
+// TestManyRegionsWithoutEnd: an account may have a hundred regions, which are read beside one
+// another; all of them together take hardly more than a few.
 func TestManyRegionsWithoutEnd(t *testing.T) {
 	const bound = 8 << 20
 	endpoint := hostile(t, "DescribeInstances", endless("<DescribeInstancesResponse><reservationSet><item><instancesSet>", "<item/>", 100<<20))
@@ -320,7 +323,8 @@ func TestSlowAnswersEnd(t *testing.T) {
 	}
 }
 
-// TestEndpointsMustBeAllowed: what the operator has not allowed is not called, whoever's keys are used.
+// TestEndpointsMustBeAllowed: what the operator has not allowed is not called, whoever's keys are
+// used.
 func TestEndpointsMustBeAllowed(t *testing.T) {
 	t.Parallel()
 	endpoint := hostile(t, "", nil)
@@ -373,8 +377,8 @@ func (refusing) Do(req *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("dial: %w", &egress.RefusedError{Host: req.URL.Host, Address: "169.254.169.254"})
 }
 
-// TestRefusedWhenConnecting: an address that is refused at the moment of connecting is told like one that was refused before, and is not tried
-// again.
+// TestRefusedWhenConnecting: an address that is refused at the moment of connecting is told like
+// one that was refused before, and is not tried again.
 func TestRefusedWhenConnecting(t *testing.T) {
 	t.Parallel()
 	rules, err := egress.Parse([]string{"0.0.0.0/0"})
@@ -407,7 +411,8 @@ func (a *anywhere) Do(req *http.Request) (*http.Response, error) {
 	return nil, errors.New("nowhere")
 }
 
-// TestRegionsLeadToAWS: a region is the tenant's to choose, and part of a host's name. Whatever it is, requests go to services of AWS.
+// TestRegionsLeadToAWS: a region is the tenant's to choose, and part of a host's name. Whatever it
+// is, requests go to services of AWS.
 func TestRegionsLeadToAWS(t *testing.T) {
 	t.Parallel()
 	for name, good := range map[string]bool{"us-west-2": true, "us-gov-west-1": true, "cn-north-1": true, "eusc-de-east-1": true, "us-isob-east-1": true,
@@ -433,7 +438,11 @@ func TestEndlessPagesWhileWriting(t *testing.T) {
 			pages++
 			_, _ = io.WriteString(w, "<R><securityGroupRuleSet>")
 			for i := range 10 {
-				_, _ = fmt.Fprintf(w, "<item><securityGroupRuleId>sgr-%d</securityGroupRuleId><ipProtocol>tcp</ipProtocol><fromPort>%[1]d</fromPort><toPort>%[1]d</toPort><cidrIpv4>10.0.0.0/8</cidrIpv4></item>", 10*pages+i)
+				_, _ = fmt.Fprintf(
+					w,
+					"<item><securityGroupRuleId>sgr-%d</securityGroupRuleId><ipProtocol>tcp</ipProtocol><fromPort>%[1]d</fromPort><toPort>%[1]d</toPort><cidrIpv4>10.0.0.0/8</cidrIpv4></item>",
+					10*pages+i,
+				)
 			}
 			_, _ = fmt.Fprintf(w, "</securityGroupRuleSet><nextToken>%d</nextToken></R>", pages)
 		})

@@ -109,7 +109,8 @@ func texts(n ast.Node) (out []string) {
 	return out
 }
 
-// TestCompatibleServicesAreTold compares docs/ec2-compatible.md with what the code asks of a service.
+// TestCompatibleServicesAreTold compares docs/ec2-compatible.md with what the code asks of a
+// service.
 func TestCompatibleServicesAreTold(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/ec2-compatible.md")

@@ -163,7 +163,8 @@ func (l *lab) world() cloudtest.World {
 	}
 }
 
-// addRuleOfList makes a group of the account refer to the prefix list, so that observing it is part of every observation.
+// addRuleOfList makes a group of the account refer to the prefix list, so that observing it is part
+// of every observation.
 func (l *lab) addRuleOfList(id string) {
 	l.Helper()
 	groups, err := l.region().SecurityGroups()

@@ -49,7 +49,8 @@ func comparePrefix(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
-// network keeps the address ranges that are in force, IPv4 first, in the order of the cloud (the primary range comes first).
+// network keeps the address ranges that are in force, IPv4 first, in the order of the cloud (the
+// primary range comes first).
 func network(v types.Vpc) (cloud.Network, error) {
 	n := cloud.Network{ID: awssdk.ToString(v.VpcId), OwnerID: awssdk.ToString(v.OwnerId), Tags: tagMap(v.Tags)}
 	n.Name = n.Tags[nameTag]
@@ -151,7 +152,8 @@ func netInterface(n types.NetworkInterface) (cloud.Interface, error) {
 	return i, nil
 }
 
-// ordinary reports whether an interface of this type is its owner's to change. All other types belong to a service.
+// ordinary reports whether an interface of this type is its owner's to change. All other types
+// belong to a service.
 func ordinary(t types.NetworkInterfaceType) bool {
 	switch t {
 	case "", types.NetworkInterfaceTypeInterface, types.NetworkInterfaceTypeEfa, types.NetworkInterfaceTypeTrunk, "efa-only":
@@ -160,7 +162,8 @@ func ordinary(t types.NetworkInterfaceType) bool {
 	return false
 }
 
-// addresses returns the private addresses, the primary one first, then IPv6, and the public ones behind them.
+// addresses returns the private addresses, the primary one first, then IPv6, and the public ones
+// behind them.
 func addresses(n types.NetworkInterface) (private, public []netip.Addr, err error) {
 	add := func(to *[]netip.Addr, s *string) {
 		if s == nil || *s == "" || err != nil {
@@ -214,7 +217,8 @@ func group(g types.SecurityGroup) (cloud.Group, error) {
 	return out, nil
 }
 
-// managedWeights are the sizes of the cloud's own prefix lists, which it documents but does not tell, by name without the region.
+// managedWeights are the sizes of the cloud's own prefix lists, which it documents but does not
+// tell, by name without the region.
 var managedWeights = map[string]int{
 	"cloudfront.origin-facing": 55, "groundstation": 5, "vpc-lattice": 10, "s3": 1, "dynamodb": 1,
 }

@@ -10,8 +10,9 @@ import (
 // roleARN is the form of the ARN of a role in any partition.
 var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+$`)
 
-// ParseCredential reads the JSON object of an account's Secret and checks that it can be used at all. secret ("namespace/name")
-// and key say where data comes from; they only appear in errors, which are *cloud.CredentialError and never contain a value.
+// ParseCredential reads the JSON object of an account's Secret and checks that it can be used at
+// all. secret ("namespace/name") and key say where data comes from; they only appear in errors,
+// which are *cloud.CredentialError and never contain a value.
 func ParseCredential(secret, key string, data []byte) (v1alpha1.AWSCredential, error) {
 	text := cloud.CredentialText{Secret: secret, Key: key, Data: data, Expected: "accessKeyId and accessKeySecret, or roleArn"}
 	var c v1alpha1.AWSCredential

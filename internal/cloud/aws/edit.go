@@ -10,7 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// rereads bounds how often rules are read again because the cloud says that ours are there or gone and its listing disagrees.
+// rereads bounds how often rules are read again because the cloud says that ours are there or gone
+// and its listing disagrees.
 const rereads = 6
 
 // eachDirection does the ingress rules in one call and the egress rules in another.
@@ -33,8 +34,8 @@ func (w writer) eachDirection(ctx context.Context, rules []cloud.Rule, do func(c
 	return nil
 }
 
-// authorize adds the rules of one direction. The cloud refuses the whole call if one of them exists; then the group is read and
-// only what is missing is added.
+// authorize adds the rules of one direction. The cloud refuses the whole call if one of them
+// exists; then the group is read and only what is missing is added.
 func (w writer) authorize(ctx context.Context, d cloud.Direction, rules []cloud.Rule) error {
 	return w.edit(ctx, edit{direction: d, rules: rules, call: "AuthorizeSecurityGroup", disagrees: codePermissionDuplicate, left: missing,
 		do: func(perms []types.IpPermission) (err error) {
@@ -49,8 +50,9 @@ func (w writer) authorize(ctx context.Context, d cloud.Direction, rules []cloud.
 		}})
 }
 
-// revoke removes the rules of one direction. The cloud refuses the whole call if one of them is gone; then the group is read and
-// only what is present is removed. A group that is gone has no rules.
+// revoke removes the rules of one direction. The cloud refuses the whole call if one of them is
+// gone; then the group is read and only what is present is removed. A group that is gone has no
+// rules.
 func (w writer) revoke(ctx context.Context, d cloud.Direction, rules []cloud.Rule) error {
 	err := w.edit(ctx, edit{direction: d, rules: rules, call: "RevokeSecurityGroup", disagrees: codePermissionNotFound, left: present,
 		do: func(perms []types.IpPermission) error { return w.revokeCall(ctx, d, perms, nil) }})
@@ -78,7 +80,8 @@ func (w writer) revokeCall(ctx context.Context, d cloud.Direction, perms []types
 	return err
 }
 
-// revokeByID removes rules whose peer the cloud does not know any more, so that it cannot take them by their properties.
+// revokeByID removes rules whose peer the cloud does not know any more, so that it cannot take them
+// by their properties.
 func (w writer) revokeByID(ctx context.Context, d cloud.Direction, rules []cloud.Rule) error {
 	listed, err := w.listRules(ctx)
 	if err != nil {
@@ -106,7 +109,8 @@ type edit struct {
 	rules     []cloud.Rule
 	// call is the name of the call without its direction.
 	call string
-	// disagrees is the code with which the cloud refuses the call because it is done in part already; left is what then is left.
+	// disagrees is the code with which the cloud refuses the call because it is done in part
+	// already; left is what then is left.
 	disagrees string
 	left      func(*cloud.Group, []cloud.Rule) []cloud.Rule
 	do        func([]types.IpPermission) error
@@ -134,7 +138,8 @@ func (w writer) edit(ctx context.Context, e edit) error {
 			return err
 		}
 		if attempt > 0 {
-			// The listing lags behind: it showed a state in which this call could not have been refused.
+			// The listing lags behind: it showed a state in which this call could not have been
+			// refused.
 			if err := w.p.cfg.Sleep(ctx, wait); err != nil {
 				return w.classify(call, err)
 			}

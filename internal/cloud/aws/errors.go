@@ -30,7 +30,8 @@ const (
 	codeOwnerChanged = "AccountChanged"
 )
 
-// classOfCode is the class of the codes whose class their form does not tell; see classOfForm for the others.
+// classOfCode is the class of the codes whose class their form does not tell; see classOfForm for
+// the others.
 func classOfCode(code string) (cloud.Class, bool) {
 	switch code {
 	case "InvalidPermission.NotFound", "InvalidPermission.Duplicate", "InvalidGroup.Duplicate", "DependencyViolation",
@@ -59,7 +60,8 @@ func classOfCode(code string) (cloud.Class, bool) {
 	return "", false
 }
 
-// classOfForm is the class of a code that is not listed, by the cloud's habits of naming and by the HTTP status (0 if unknown).
+// classOfForm is the class of a code that is not listed, by the cloud's habits of naming and by the
+// HTTP status (0 if unknown).
 func classOfForm(code string, status int) cloud.Class {
 	switch {
 	case strings.HasSuffix(code, ".NotFound"), strings.HasSuffix(code, ".Unknown"):
@@ -79,18 +81,20 @@ func classOfForm(code string, status int) cloud.Class {
 	}
 }
 
-// scopedToValidRegion is what the security token service says, among others, to a request that is signed for a region that it does
-// not know; the code is that of a wrong signature.
+// scopedToValidRegion is what the security token service says, among others, to a request that is
+// signed for a region that it does not know; the code is that of a wrong signature.
 const scopedToValidRegion = "should be scoped to a valid region"
 
-// credentialsError marks a failure to obtain credentials, so that it is not taken for one of the call that needed them.
+// credentialsError marks a failure to obtain credentials, so that it is not taken for one of the
+// call that needed them.
 type credentialsError struct{ err error }
 
 func (e *credentialsError) Error() string { return "no usable credentials: " + e.err.Error() }
 func (e *credentialsError) Unwrap() error { return e.err }
 
-// classify turns an error of the SDK into the port's error. call is the cloud's name of the call, now the time for Retry-After
-// given as a date. It returns nil for nil and leaves an error that is classified already alone.
+// classify turns an error of the SDK into the port's error. call is the cloud's name of the call,
+// now the time for Retry-After given as a date. It returns nil for nil and leaves an error that is
+// classified already alone.
 func classify(call string, err error, now time.Time) error {
 	if err == nil {
 		return nil
@@ -132,7 +136,8 @@ func classify(call string, err error, now time.Time) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		e.Class = cloud.Unavailable
 	case errors.As(err, &dns) && dns.IsNotFound && strings.HasSuffix(strings.TrimSuffix(dns.Name, "."), ".amazonaws.com"):
-		// The name of an endpoint is made of the region's name; one that does not resolve is a region that is not there.
+		// The name of an endpoint is made of the region's name; one that does not resolve is a
+		// region that is not there.
 		e.Class, e.Err = cloud.Terminal, fmt.Errorf("%w: %w", cloud.ErrRegionUnknown, e.Err)
 	case errors.As(err, &noCredentials):
 		e.Class = cloud.Auth
@@ -147,8 +152,8 @@ func classify(call string, err error, now time.Time) error {
 	return e
 }
 
-// unanswered is the class of an error without an answer: the request was refused by the SDK before it was sent, or it was sent
-// and nothing usable came back.
+// unanswered is the class of an error without an answer: the request was refused by the SDK before
+// it was sent, or it was sent and nothing usable came back.
 func unanswered(err error) cloud.Class {
 	var invalid smithy.InvalidParamsError
 	var serialization *smithy.SerializationError
@@ -158,8 +163,8 @@ func unanswered(err error) cloud.Class {
 	return cloud.Unavailable
 }
 
-// plain is the error for people: what the cloud said, or why nothing could be asked, without the SDK's layers around it. The whole
-// error stays reachable.
+// plain is the error for people: what the cloud said, or why nothing could be asked, without the
+// SDK's layers around it. The whole error stays reachable.
 func plain(err error) error {
 	var api smithy.APIError
 	var noCredentials *credentialsError

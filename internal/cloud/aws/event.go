@@ -10,8 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// This file reads EventBridge events. It is pure. An event is a hint and may be forged by whoever can write to the queue: what it can
-// cause is reading, and its words are only ever shown.
+// This file reads EventBridge events. It is pure. An event is a hint and may be forged by whoever
+// can write to the queue: what it can cause is reading, and its words are only ever shown.
 
 // The events that say something about a snapshot.
 const (
@@ -21,7 +21,8 @@ const (
 )
 
 const (
-	// maxEventIDs bounds the ids that are taken from one event; one that names more is about the whole region.
+	// maxEventIDs bounds the ids that are taken from one event; one that names more is about the
+	// whole region.
 	maxEventIDs = 500
 )
 
@@ -149,12 +150,14 @@ func tagKeys(request any) (keys []string) {
 	return keys
 }
 
-// onlyMark reports whether nothing but the mark of an instance has changed, which says nothing about a snapshot and happens all the time.
+// onlyMark reports whether nothing but the mark of an instance has changed, which says nothing
+// about a snapshot and happens all the time.
 func onlyMark(keys []string) bool {
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(key string) bool { return key != cloud.TagInstance })
 }
 
-// kindsOfCall returns the kinds of objects that a call changes; false for calls that change nothing that we look at.
+// kindsOfCall returns the kinds of objects that a call changes; false for calls that change nothing
+// that we look at.
 func kindsOfCall(name string) ([]idKind, bool) {
 	switch name {
 	case "CreateTags", "DeleteTags":
@@ -178,8 +181,8 @@ func kindsOfCall(name string) ([]idKind, bool) {
 	return nil, false
 }
 
-// ruledGroup returns the group whose rules a call changes, which is not one of those that the rules refer to; "" if it is another call
-// or names the group otherwise.
+// ruledGroup returns the group whose rules a call changes, which is not one of those that the rules
+// refer to; "" if it is another call or names the group otherwise.
 func ruledGroup(call string, request any) string {
 	fields, ok := request.(map[string]any)
 	if !ok || !strings.Contains(call, "SecurityGroup") {

@@ -82,7 +82,8 @@ func manyIDs(n int) string {
 	return b.String()
 }
 
-// FuzzReadEvent: whatever stands in a message, reading it ends, and what comes out is bounded and well formed.
+// FuzzReadEvent: whatever stands in a message, reading it ends, and what comes out is bounded and
+// well formed.
 func FuzzReadEvent(f *testing.F) {
 	f.Add(record("111122223333", "CreateTags", "", `{"resourcesSet":{"items":[{"resourceId":"i-01234567"}]}}`, "null"))
 	f.Add(`{"account":"111122223333","region":"eu-west-3","detail-type":"Tag Change on Resource","resources":["/","i-01234567"]}`)

@@ -113,8 +113,9 @@ func identities(t *testing.T) map[string]func(t *testing.T) {
 	}
 }
 
-// TestIdentityNeverGoesToAnEndpoint: a tenant names a role and an endpoint of its own, and gets nothing of the identity of the process: no
-// token, no key id, no signature. That the namespace may use this identity changes nothing.
+// TestIdentityNeverGoesToAnEndpoint: a tenant names a role and an endpoint of its own, and gets
+// nothing of the identity of the process: no token, no key id, no signature. That the namespace may
+// use this identity changes nothing.
 func TestIdentityNeverGoesToAnEndpoint(t *testing.T) {
 	for name, set := range identities(t) {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +157,8 @@ func wantNotGranted(t *testing.T, what string, err error, text string) {
 	}
 }
 
-// TestIdentityMustBeGranted: without the flag, and with an external id of the tenant's choice, a role is not assumed for it.
+// TestIdentityMustBeGranted: without the flag, and with an external id of the tenant's choice, a
+// role is not assumed for it.
 func TestIdentityMustBeGranted(t *testing.T) {
 	t.Parallel()
 	cfg := aws.Config{
@@ -210,7 +212,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestLoadAmbient finds every identity of a process, and proves it nowhere but at the place that the environment names.
+// TestLoadAmbient finds every identity of a process, and proves it nowhere but at the place that
+// the environment names.
 func TestLoadAmbient(t *testing.T) {
 	for name, set := range identities(t) {
 		t.Run(name, func(t *testing.T) {
@@ -263,8 +266,8 @@ func TestLoadAmbient(t *testing.T) {
 	})
 }
 
-// TestAmbientFollowsItsEnvironment: with its own identity the process goes where its operator sends it, which is not AWS here; and the account's
-// session tells whose it is.
+// TestAmbientFollowsItsEnvironment: with its own identity the process goes where its operator sends
+// it, which is not AWS here; and the account's session tells whose it is.
 func TestAmbientFollowsItsEnvironment(t *testing.T) {
 	identities(t)["keys in the environment"](t)
 	place := record(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
@@ -300,7 +303,11 @@ func TestAmbientFollowsItsEnvironment(t *testing.T) {
 	if p, err = aws.New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Observe(t.Context(), cloud.Scope{Account: "tenant/account", Region: region}); err == nil || !slices.Equal(client.hosts, []string{"sts.us-west-2.amazonaws.com"}) {
+	if _, err := p.Observe(
+		t.Context(),
+		cloud.Scope{Account: "tenant/account", Region: region},
+	); err == nil ||
+		!slices.Equal(client.hosts, []string{"sts.us-west-2.amazonaws.com"}) {
 		t.Errorf("%v; the tenant's keys went to %q", err, client.hosts)
 	}
 }

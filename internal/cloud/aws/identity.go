@@ -20,12 +20,14 @@ import (
 // defaultRegion is where the process proves its own identity if its environment names no region.
 const defaultRegion = "us-east-1"
 
-// Ambient is the identity of the process, and the endpoints that its environment names. It is immutable; many providers may share it.
+// Ambient is the identity of the process, and the endpoints that its environment names. It is
+// immutable; many providers may share it.
 type Ambient struct{ awssdk.Config }
 
-// LoadAmbient finds the identity of the process as the SDK does: keys in the environment,
-// a web identity token, shared configuration files, the endpoint of the container, the profile of the EC2 instance (by version 2 of the metadata
-// service only). Nothing in it depends on an account. cluster goes into the name of a session.
+// LoadAmbient finds the identity of the process as the SDK does: keys in the environment, a web
+// identity token, shared configuration files, the endpoint of the container, the profile of the EC2
+// instance (by version 2 of the metadata service only). Nothing in it depends on an account.
+// cluster goes into the name of a session.
 func LoadAmbient(ctx context.Context, cluster string) (*Ambient, error) {
 	env, err := config.NewEnvConfig()
 	if err != nil {
@@ -52,8 +54,9 @@ func LoadAmbient(ctx context.Context, cluster string) (*Ambient, error) {
 	return &Ambient{cfg}, nil
 }
 
-// ExternalID is the external id with which the role of an account ("namespace/name") is assumed with the identity of the process. Nobody can
-// choose it: a role that demands it serves this account of this cluster and no other.
+// ExternalID is the external id with which the role of an account ("namespace/name") is assumed
+// with the identity of the process. Nobody can choose it: a role that demands it serves this
+// account of this cluster and no other.
 func ExternalID(cluster, account string) string {
 	sum := sha256.Sum256([]byte("external id\n" + cluster + "\n" + account))
 	return "nephele-" + hex.EncodeToString(sum[:16])
@@ -62,8 +65,9 @@ func ExternalID(cluster, account string) string {
 // sessionLength is how long the name of a session may be.
 const sessionLength = 64
 
-// SessionName names the sessions of the role of an account ("namespace/name"), which is how they show in the cloud's own records. It is always the
-// same for an account, for we know our own calls by it. One that is cut ends in a hash, behind a sign that no name contains.
+// SessionName names the sessions of the role of an account ("namespace/name"), which is how they
+// show in the cloud's own records. It is always the same for an account, for we know our own calls
+// by it. One that is cut ends in a hash, behind a sign that no name contains.
 func SessionName(cluster, account string) string {
 	if cluster == "" && account == "" {
 		return "nephele"
@@ -88,7 +92,8 @@ func short(cluster string) string {
 	return legal[:min(8, len(legal))]
 }
 
-// checkIdentity refuses an account that would be served with the identity of the process and must not be, before anything is called.
+// checkIdentity refuses an account that would be served with the identity of the process and must
+// not be, before anything is called.
 func checkIdentity(cfg Config) error {
 	if cfg.Credential.AccessKeyID != "" || cfg.Credential.RoleArn == "" {
 		return nil

@@ -6,12 +6,13 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// kept counts what is known of the regions of an account, so that all of them together stay below the bound. Methods are safe for concurrent
-// use.
+// kept counts what is known of the regions of an account, so that all of them together stay below
+// the bound. Methods are safe for concurrent use.
 type kept struct {
 	max int
 	mu  sync.Mutex
-	// last is what the latest reading of each region left, reading what has been read since in readings that are not over.
+	// last is what the latest reading of each region left, reading what has been read since in
+	// readings that are not over.
 	last, reading map[string]int
 }
 
@@ -19,7 +20,8 @@ func newKept(bound int) *kept {
 	return &kept{max: bound, last: map[string]int{}, reading: map[string]int{}}
 }
 
-// add counts what a reading of a region has found; it fails if that is too much with what is known of the other regions.
+// add counts what a reading of a region has found; it fails if that is too much with what is known
+// of the other regions.
 func (k *kept) add(region string, n int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -52,7 +54,8 @@ func (k *kept) begin(region string) {
 	k.reading[region] = 0
 }
 
-// end ends it. What was found is what is known of the region from now on, unless the reading has failed.
+// end ends it. What was found is what is known of the region from now on, unless the reading has
+// failed.
 func (k *kept) end(region string, well bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -62,7 +65,8 @@ func (k *kept) end(region string, well bool) {
 	delete(k.reading, region)
 }
 
-// renew counts a snapshot that a reading of parts has added to. It fails if that has made it too large.
+// renew counts a snapshot that a reading of parts has added to. It fails if that has made it too
+// large.
 func (k *kept) renew(region string, s *cloud.Snapshot) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -88,7 +92,8 @@ const (
 	listBytes = 32 // an address, a prefix or the header of a string
 )
 
-// objects is the number that an object counts as which takes this much beyond what every object takes.
+// objects is the number that an object counts as which takes this much beyond what every object
+// takes.
 func objects(bytes int) int { return 1 + bytes/objectBytes }
 
 func tagsBytes(tags map[string]string) (n int) {

@@ -27,17 +27,20 @@ type Queue struct {
 }
 
 const (
-	// longPoll is how long the cloud waits for the first message before it answers, in seconds: the longest that it offers.
+	// longPoll is how long the cloud waits for the first message before it answers, in seconds: the
+	// longest that it offers.
 	longPoll = 20
 	// messagesAtOnce is the most that one answer holds.
 	messagesAtOnce = 10
 	// The wait after a failed attempt doubles from firstListenWait to lastListenWait.
 	firstListenWait = time.Second
 	lastListenWait  = time.Minute
-	// leastListenWait is between two attempts, whatever the first one brought: a queue that never lets us wait must not keep us busy.
+	// leastListenWait is between two attempts, whatever the first one brought: a queue that never
+	// lets us wait must not keep us busy.
 	leastListenWait = 100 * time.Millisecond
-	// ownListenWait is the same after messages about nothing but calls of our own, if there were no more: while a large change runs there
-	// are some for each call, one by one. So long at most does news wait behind them.
+	// ownListenWait is the same after messages about nothing but calls of our own, if there were no
+	// more: while a large change runs there are some for each call, one by one. So long at most
+	// does news wait behind them.
 	ownListenWait = 2 * time.Second
 )
 
@@ -72,7 +75,8 @@ func (q Queue) region(otherwise string) string {
 	return otherwise
 }
 
-// queueClient is not admitted like the other calls: a queue has no rate worth minding, and waiting for messages must not hold up others.
+// queueClient is not admitted like the other calls: a queue has no rate worth minding, and waiting
+// for messages must not hold up others.
 func (p *Provider) queueClient(q Queue) *sqs.Client {
 	base := p.base.Copy()
 	product, _, _ := strings.Cut(p.cfg.UserAgent, "/")
@@ -90,7 +94,8 @@ type listening struct {
 	queue  Queue
 	hearer cloud.Hearer
 	us     identity
-	// well is true after an attempt that succeeded. Until then the queue is only looked at, so that its state is known at once.
+	// well is true after an attempt that succeeded. Until then the queue is only looked at, so that
+	// its state is known at once.
 	well bool
 }
 
@@ -121,9 +126,10 @@ func (l *listening) run(ctx context.Context) {
 	}
 }
 
-// once waits for messages, hands over what they say and deletes them: what they hint at is remembered then, and if we die before it is
-// looked at, everything is read at the next start. A message that we do not understand is deleted as well, for it will never be. It says
-// how long not to listen then.
+// once waits for messages, hands over what they say and deletes them: what they hint at is
+// remembered then, and if we die before it is looked at, everything is read at the next start. A
+// message that we do not understand is deleted as well, for it will never be. It says how long not
+// to listen then.
 func (l *listening) once(ctx context.Context) (pause time.Duration, err error) {
 	pause = leastListenWait
 	if l.us.account == "" {
@@ -156,7 +162,8 @@ func (l *listening) once(ctx context.Context) (pause time.Duration, err error) {
 }
 
 // tell hands over what is not about calls of our own. An event can be faster than the answer to the
-// call that it tells of: what was done in our name waits a moment for that. It reports whether it has handed over anything.
+// call that it tells of: what was done in our name waits a moment for that. It reports whether it
+// has handed over anything.
 func (l *listening) tell(ctx context.Context, hints []hint) (news bool) {
 	var changes, late []cloud.Change
 	var might []request

@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestListenSurvives disturbs the queue in every way and finds that changes are heard of afterwards.
+// TestListenSurvives disturbs the queue in every way and finds that changes are heard of
+// afterwards.
 func TestListenSurvives(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{Events: sim.EventOptions{Queue: "events"}})
@@ -59,7 +60,8 @@ func TestListenSurvives(t *testing.T) {
 		{ec2.Fault{Action: "DeleteMessageBatch", Drop: true}, cloud.Unavailable},
 	} {
 		l.server.Faults().Add(fault.Fault)
-		// A poll that waits ends with a message; the next call meets the fault. What it hid comes again.
+		// A poll that waits ends with a message; the next call meets the fault. What it hid comes
+		// again.
 		for _, value := range []string{fault.Code, "again"} {
 			if err := l.region().CreateTags([]string{network}, []world.Tag{{Key: "a", Value: value}}); err != nil {
 				t.Fatal(err)
@@ -101,7 +103,8 @@ func TestAuthors(t *testing.T) {
 	}
 }
 
-// TestNarrow: a narrowed provider sees what a whole one sees, as far as it lies in the networks that matter.
+// TestNarrow: a narrowed provider sees what a whole one sees, as far as it lies in the networks
+// that matter.
 func TestNarrow(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{})

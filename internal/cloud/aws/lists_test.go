@@ -9,7 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestPrefixLists reads lists of the account and of the cloud with their entries and with what a reference counts, and what their owners change.
+// TestPrefixLists reads lists of the account and of the cloud with their entries and with what a
+// reference counts, and what their owners change.
 func TestPrefixLists(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{})
@@ -43,7 +44,8 @@ func TestPrefixLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	version := own.Version()
-	if _, err := l.region().ModifyPrefixList(world.ModifyPrefixListInput{PrefixListID: own.ID, CurrentVersion: &version, Add: []world.EntrySpec{{CIDR: "192.0.2.0/24"}}}); err != nil {
+	if _, err := l.region().
+		ModifyPrefixList(world.ModifyPrefixListInput{PrefixListID: own.ID, CurrentVersion: &version, Add: []world.EntrySpec{{CIDR: "192.0.2.0/24"}}}); err != nil {
 		t.Fatal(err)
 	}
 	part, err := l.provider.Refresh(t.Context(), snap, []string{own.ID})

@@ -22,7 +22,8 @@ func (p *Provider) middleware() []func(*middleware.Stack) error {
 		if err := s.Initialize.Add(middleware.InitializeMiddlewareFunc("DescribeCall", p.describeCall), middleware.After); err != nil {
 			return err
 		}
-		// Behind the retry middleware, so that every attempt is recorded; what is inserted there later comes before it.
+		// Behind the retry middleware, so that every attempt is recorded; what is inserted there
+		// later comes before it.
 		if err := s.Finalize.Insert(middleware.FinalizeMiddlewareFunc("Remember", p.remember), "Retry", middleware.After); err != nil {
 			return err
 		}
@@ -30,7 +31,8 @@ func (p *Provider) middleware() []func(*middleware.Stack) error {
 	})
 	if p.cfg.Admit != nil {
 		options = append(options, func(s *middleware.Stack) error {
-			// Behind the retry middleware, so that every attempt is admitted, and before the signing, which has a time in it.
+			// Behind the retry middleware, so that every attempt is admitted, and before the
+			// signing, which has a time in it.
 			return s.Finalize.Insert(middleware.FinalizeMiddlewareFunc("Admit", p.admit), "Retry", middleware.After)
 		})
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/iam"
 )
 
-// TestNameIsOnlyForPeople: a group gets its tag Name by the call that creates it, with the published rights; where rights list the keys of
-// tags and lack this one, it is created without it.
+// TestNameIsOnlyForPeople: a group gets its tag Name by the call that creates it, with the
+// published rights; where rights list the keys of tags and lack this one, it is created without it.
 func TestNameIsOnlyForPeople(t *testing.T) {
 	t.Parallel()
 	published, err := os.ReadFile(rightsFolder + "enforce.json")

@@ -35,7 +35,8 @@ func (n *Narrowed) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot,
 	return n.observe(ctx, s, n.window)
 }
 
-// Refresh implements cloud.Refresher. What decides on the window itself, networks and peerings, is only read whole.
+// Refresh implements cloud.Refresher. What decides on the window itself, networks and peerings, is
+// only read whole.
 func (n *Narrowed) Refresh(ctx context.Context, last *cloud.Snapshot, ids []string) (*cloud.Snapshot, error) {
 	if slices.ContainsFunc(ids, func(id string) bool { return kindOf(id) == networkID || kindOf(id) == peeringID }) {
 		return n.Observe(ctx, last.Scope)
@@ -49,7 +50,8 @@ func (w window) matches(n cloud.Network) bool {
 	})
 }
 
-// choose returns the networks whose content is read: those that match, those that hold something of ours, and the peers of both.
+// choose returns the networks whose content is read: those that match, those that hold something of
+// ours, and the peers of both.
 func (w window) choose(s *cloud.Snapshot, owned map[string]bool) map[string]bool {
 	core := map[string]bool{}
 	for _, n := range s.Networks {
@@ -96,10 +98,12 @@ func (r *reader) look(ctx context.Context, w window, snap *cloud.Snapshot, frame
 // blind reports that no network's content is to be read.
 func (r *reader) blind() bool { return r.only != nil && len(r.only) == 0 }
 
-// sees reports whether the content of a network is read. What is in no network (an instance that is going) is read with everything.
+// sees reports whether the content of a network is read. What is in no network (an instance that is
+// going) is read with everything.
 func (r *reader) sees(network string) bool { return r.only == nil || r.only[network] }
 
-// filters lets the cloud leave out what we do not see, unless that takes too many words; sees decides in any case.
+// filters lets the cloud leave out what we do not see, unless that takes too many words; sees
+// decides in any case.
 func (r *reader) filters() []types.Filter {
 	if r.only == nil || len(r.only) > windowFilters {
 		return nil

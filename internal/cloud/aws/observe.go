@@ -18,9 +18,11 @@ import (
 // prefixListWorkers bounds the prefix lists that are read at the same time.
 const prefixListWorkers = 4
 
-// Observe implements cloud.Provider. Networks and peerings are read beside the rest; VMs, interfaces and groups are read in this
-// order, because then what a later answer lacks was really gone, and what an earlier one lacks appears in the next snapshot: an
-// interface never names a VM's device that nobody has, and every group that an interface holds is there unless it was just let go.
+// Observe implements cloud.Provider. Networks and peerings are read beside the rest; VMs,
+// interfaces and groups are read in this order, because then what a later answer lacks was really
+// gone, and what an earlier one lacks appears in the next snapshot: an interface never names a VM's
+// device that nobody has, and every group that an interface holds is there unless it was just let
+// go.
 func (p *Provider) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, error) {
 	return p.observe(ctx, s, nil)
 }
@@ -55,8 +57,9 @@ func (p *Provider) observe(ctx context.Context, s cloud.Scope, w window) (*cloud
 	return snap, nil
 }
 
-// references asks which groups rules of other accounts refer to. Only those can be that are not ours, in networks with a peering to a network
-// of another account in the same region; where there are none, nothing is asked.
+// references asks which groups rules of other accounts refer to. Only those can be that are not
+// ours, in networks with a peering to a network of another account in the same region; where there
+// are none, nothing is asked.
 func (r *reader) references(ctx context.Context, snap *cloud.Snapshot) (all []cloud.Reference, err error) {
 	foreign := map[string]cloud.PeeringEnd{} // by peering
 	near := map[string]bool{}
@@ -113,8 +116,8 @@ func (r *reader) content(ctx context.Context, snap *cloud.Snapshot) (err error) 
 	return err
 }
 
-// explainAuth tells wrong credentials from a region that does not accept them: EC2 answers AuthFailure in both cases, so we ask
-// whether the same credentials are good for something else.
+// explainAuth tells wrong credentials from a region that does not accept them: EC2 answers
+// AuthFailure in both cases, so we ask whether the same credentials are good for something else.
 func (p *Provider) explainAuth(ctx context.Context, region string, err error) error {
 	var e *cloud.Error
 	if codeOf(err) != codeAuthFailure || region == p.cfg.Region || !errors.As(err, &e) {
@@ -132,7 +135,8 @@ func (p *Provider) explainAuth(ctx context.Context, region string, err error) er
 	return &cloud.Error{Class: e.Class, Call: e.Call, Code: e.Code, Err: fmt.Errorf("%w: %w", cloud.ErrRegionUnknown, e.Err)}
 }
 
-// together runs the functions at the same time and returns the first error, having stopped and awaited the others.
+// together runs the functions at the same time and returns the first error, having stopped and
+// awaited the others.
 func together(ctx context.Context, fns ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

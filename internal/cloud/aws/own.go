@@ -10,24 +10,26 @@ import (
 )
 
 const (
-	// ownAge is how long the answer to a call of ours is remembered. CloudTrail tells of most calls within five minutes, of nearly all
-	// within fifteen.
+	// ownAge is how long the answer to a call of ours is remembered. CloudTrail tells of most calls
+	// within five minutes, of nearly all within fifteen.
 	ownAge = 20 * time.Minute
 	// maxOwn bounds the answers that are remembered; the oldest are forgotten first.
 	maxOwn = 1 << 14
-	// ownWait bounds how long an event that may be about a call of ours waits for the answer of that call.
+	// ownWait bounds how long an event that may be about a call of ours waits for the answer of
+	// that call.
 	ownWait = 2 * time.Second
 )
 
 // request is one request that changes something, as the cloud has named it in its answer.
 type request struct{ region, call, id string }
 
-// ownCalls remembers which changes are our own, so that events that tell of them need not be looked at.
+// ownCalls remembers which changes are our own, so that events that tell of them need not be looked
+// at.
 //
-// What tells them is the id that the cloud gave to the request, in its answer to us and in the event.
-// Whoever forges an event with such an id only tells us what we know; a change that somebody else made
-// has an id of its own, whatever name and objects its event shows. A call whose answer was lost has no
-// id, so its event is read like a stranger's.
+// What tells them is the id that the cloud gave to the request, in its answer to us and in the
+// event. Whoever forges an event with such an id only tells us what we know; a change that somebody
+// else made has an id of its own, whatever name and objects its event shows. A call whose answer
+// was lost has no id, so its event is read like a stranger's.
 //
 // Methods are safe for concurrent use.
 type ownCalls struct {
@@ -45,7 +47,8 @@ func newOwnCalls(now func() time.Time) *ownCalls {
 	return &ownCalls{now: now, known: map[request]time.Time{}, sent: map[chan struct{}]request{}}
 }
 
-// send notes a call that is about to be sent. The function that it returns is called with the id of its answer, empty if there is none.
+// send notes a call that is about to be sent. The function that it returns is called with the id of
+// its answer, empty if there is none.
 func (o *ownCalls) send(region, call string) (end func(id string)) {
 	a, done := request{region: region, call: call}, make(chan struct{})
 	o.mu.Lock()
@@ -98,8 +101,8 @@ func (o *ownCalls) pending(might []request) (out []chan struct{}) {
 	return out
 }
 
-// await waits until the calls that these might be, and that are on their way now, have their answers,
-// but not for long.
+// await waits until the calls that these might be, and that are on their way now, have their
+// answers, but not for long.
 func (o *ownCalls) await(ctx context.Context, might []request) {
 	ctx, cancel := context.WithTimeout(ctx, ownWait)
 	defer cancel()

@@ -24,7 +24,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
-// hand returns a client with the same credentials as ours: of a clone, or of somebody who has stolen the keys.
+// hand returns a client with the same credentials as ours: of a clone, or of somebody who has
+// stolen the keys.
 func (l *lab) hand() *ec2.Client {
 	return ec2.New(ec2.Options{Region: region, BaseEndpoint: awssdk.String(l.server.URL()),
 		Credentials: credentials.NewStaticCredentialsProvider(estate.DefaultAccessKeyID, estate.DefaultSecret, "")})
@@ -47,8 +48,8 @@ func (l *lab) someInterfaces(n int) []string {
 	return ids[:n]
 }
 
-// TestOwnEvents: the events of our own calls are not told, those of anybody else are, whoever he says that he is, in any order, late and
-// more than once.
+// TestOwnEvents: the events of our own calls are not told, those of anybody else are, whoever he
+// says that he is, in any order, late and more than once.
 func TestOwnEvents(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
@@ -76,7 +77,10 @@ func TestOwnEvents(t *testing.T) {
 				id := ids[random.IntN(len(ids))]
 				foreign[id]++
 				time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
-				_, err := hand.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{id}, Tags: []types.Tag{{Key: awssdk.String("theirs"), Value: awssdk.String(fmt.Sprint(random.Uint64()))}}})
+				_, err := hand.CreateTags(
+					t.Context(),
+					&ec2.CreateTagsInput{Resources: []string{id}, Tags: []types.Tag{{Key: awssdk.String("theirs"), Value: awssdk.String(fmt.Sprint(random.Uint64()))}}},
+				)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -103,8 +107,8 @@ func TestOwnEvents(t *testing.T) {
 	}
 }
 
-// TestOwnEventsAreCollected: after messages about nothing but our own calls the next ones may take a moment to gather, and after news
-// of others they may not.
+// TestOwnEventsAreCollected: after messages about nothing but our own calls the next ones may take
+// a moment to gather, and after news of others they may not.
 func TestOwnEventsAreCollected(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{Events: sim.EventOptions{Queue: "events"}})
@@ -124,8 +128,9 @@ func TestOwnEventsAreCollected(t *testing.T) {
 	l.eventually("it waits after our own", func() bool { return l.clock.waits(2*time.Second) == 1 })
 }
 
-// TestForgedEvents: whoever can write to the queue can make us read, and nothing else: with the id of a request of ours he tells us
-// nothing, without it he is heard, and the events of others are heard whatever he sends.
+// TestForgedEvents: whoever can write to the queue can make us read, and nothing else: with the id
+// of a request of ours he tells us nothing, without it he is heard, and the events of others are
+// heard whatever he sends.
 func TestForgedEvents(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{Events: sim.EventOptions{Queue: "events"}})
@@ -182,7 +187,8 @@ func TestForgedEvents(t *testing.T) {
 	l.eventually("the change by hand is heard", func() bool { return len(heard.take()) > 0 })
 }
 
-// TestLostAnswerIsRead: of a call whose answer was lost nobody knows what it did, so its event is heard.
+// TestLostAnswerIsRead: of a call whose answer was lost nobody knows what it did, so its event is
+// heard.
 func TestLostAnswerIsRead(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{Events: sim.EventOptions{Queue: "events"}})
@@ -211,8 +217,8 @@ func (c *late) Do(r *http.Request) (*http.Response, error) {
 	return out, err
 }
 
-// TestEventBeforeItsAnswer: an event of ours that is faster than the answer is not heard, and one that
-// somebody else sends in our name meanwhile is heard all the same.
+// TestEventBeforeItsAnswer: an event of ours that is faster than the answer is not heard, and one
+// that somebody else sends in our name meanwhile is heard all the same.
 func TestEventBeforeItsAnswer(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{Events: sim.EventOptions{Queue: "events"}})
@@ -223,7 +229,8 @@ func TestEventBeforeItsAnswer(t *testing.T) {
 	}
 	heard := l.listen(p)
 	ids := l.someInterfaces(2)
-	if _, err := l.hand().CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: ids[:1], Tags: []types.Tag{{Key: awssdk.String("theirs"), Value: awssdk.String("0")}}}); err != nil {
+	if _, err := l.hand().
+		CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: ids[:1], Tags: []types.Tag{{Key: awssdk.String("theirs"), Value: awssdk.String("0")}}}); err != nil {
 		t.Fatal(err)
 	}
 	l.eventually("the queue is read", func() bool { return len(heard.take()) > 0 })
@@ -240,7 +247,8 @@ func TestEventBeforeItsAnswer(t *testing.T) {
 		_, hidden, err := l.server.Queues().Depth(l.server.Queues().Refs()[0])
 		return err == nil && hidden > 0
 	})
-	if _, err := l.hand().CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: ids[1:], Tags: []types.Tag{{Key: awssdk.String("theirs"), Value: awssdk.String("1")}}}); err != nil {
+	if _, err := l.hand().
+		CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: ids[1:], Tags: []types.Tag{{Key: awssdk.String("theirs"), Value: awssdk.String("1")}}}); err != nil {
 		t.Fatal(err)
 	}
 	network.hold.Store(false)

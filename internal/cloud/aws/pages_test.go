@@ -11,8 +11,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 )
 
-// patient lets every call that was begun come to its end. A call that is given up in mid-way may reach the simulator at any later time,
-// where it would use up a fault that is meant for another one.
+// patient lets every call that was begun come to its end. A call that is given up in mid-way may
+// reach the simulator at any later time, where it would use up a fault that is meant for another
+// one.
 type patient struct{}
 
 // Do implements the SDK's HTTPClient.
@@ -20,7 +21,8 @@ func (patient) Do(r *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(r.WithContext(context.WithoutCancel(r.Context())))
 }
 
-// TestEveryPage loses every page of every list in turn: whoever reads gets everything or an error, whole or narrowed.
+// TestEveryPage loses every page of every list in turn: whoever reads gets everything or an error,
+// whole or narrowed.
 func TestEveryPage(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{State: crowd(30)})

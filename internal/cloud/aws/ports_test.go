@@ -9,8 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// TestOtherProtocolsHavePorts: protocols without ports are sent with -1, which EC2 takes as well as nothing and others only so; and
-// however a service tells them, they are the same rule.
+// TestOtherProtocolsHavePorts: protocols without ports are sent with -1, which EC2 takes as well as
+// nothing and others only so; and however a service tells them, they are the same rule.
 func TestOtherProtocolsHavePorts(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []int{cloud.AnyProtocol, 47, 50, 132} {

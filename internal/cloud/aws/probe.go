@@ -24,7 +24,8 @@ const (
 	trialCIDR = "127.0.0.1/32"
 )
 
-// Probe implements cloud.Prober: every call has the parameter DryRun, so that EC2 answers whether it would be permitted and does nothing.
+// Probe implements cloud.Prober: every call has the parameter DryRun, so that EC2 answers whether
+// it would be permitted and does nothing.
 func (p *Provider) Probe(ctx context.Context, s cloud.Scope, on *cloud.Snapshot) (cloud.Probed, error) {
 	t := &trials{ctx: ctx, api: p.region(s.Region), cluster: p.cfg.Cluster}
 	who, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
@@ -93,8 +94,18 @@ func (t *trials) writes(on *cloud.Snapshot) {
 	}
 	dry, network := awssdk.Bool(true), on.Networks[0].ID
 	tags := []types.Tag{{Key: awssdk.String(trialTag), Value: awssdk.String("")}}
-	_, err := t.api.CreateSecurityGroup(t.ctx, &ec2.CreateSecurityGroupInput{DryRun: dry, GroupName: awssdk.String(trialName), Description: awssdk.String(trialName), VpcId: &network,
-		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSecurityGroup, Tags: []types.Tag{{Key: awssdk.String(cloud.TagCluster), Value: &t.cluster}}}}})
+	_, err := t.api.CreateSecurityGroup(
+		t.ctx,
+		&ec2.CreateSecurityGroupInput{
+			DryRun:      dry,
+			GroupName:   awssdk.String(trialName),
+			Description: awssdk.String(trialName),
+			VpcId:       &network,
+			TagSpecifications: []types.TagSpecification{
+				{ResourceType: types.ResourceTypeSecurityGroup, Tags: []types.Tag{{Key: awssdk.String(cloud.TagCluster), Value: &t.cluster}}},
+			},
+		},
+	)
 	t.add("CreateSecurityGroup", "VPC "+network, err)
 	t.tags("VPC "+network, network, tags)
 	for _, n := range on.Interfaces {

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestProbe: with all rights nothing is missing; with those of mode plan exactly what changes something is, by name; and nothing is changed.
+// TestProbe: with all rights nothing is missing; with those of mode plan exactly what changes
+// something is, by name; and nothing is changed.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	for file, denied := range map[string][]string{

@@ -25,49 +25,58 @@ type Config struct {
 	Credential v1alpha1.AWSCredential
 	// Region is where STS is asked: any region of the account.
 	Region string
-	// Cluster is the cluster's id and Account is "namespace/name" of the account. They name the sessions of a role, and its external id if
-	// it is assumed with the identity of the process.
+	// Cluster is the cluster's id and Account is "namespace/name" of the account. They name the
+	// sessions of a role, and its external id if it is assumed with the identity of the process.
 	Cluster, Account string
 	// Endpoint, when set, is the URL of EC2, STS and SQS in every region.
 	Endpoint string
-	// Allowed says which endpoints and queues there may be besides those of AWS. Nil means that the caller vouches for those of this Config.
+	// Allowed says which endpoints and queues there may be besides those of AWS. Nil means that the
+	// caller vouches for those of this Config.
 	Allowed *egress.Rules
-	// Ambient is the identity of the process, as LoadAmbient returns it, which assumes the role if Credential has no keys. Nil means that
-	// the account may not use it. It is never shown to Endpoint.
+	// Ambient is the identity of the process, as LoadAmbient returns it, which assumes the role if
+	// Credential has no keys. Nil means that the account may not use it. It is never shown to
+	// Endpoint.
 	Ambient *Ambient
 	// Queues tell of changes; see Listen.
 	Queues []Queue
-	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults; zero fields mean the default.
+	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults;
+	// zero fields mean the default.
 	Limits func(region string) cloud.Limits
 
 	// Bounds are how much is taken from the account; zero fields mean those of DefaultBounds.
 	Bounds cloud.Bounds
 	// AttemptTimeout bounds one attempt of one call, with the reading of its answer; 0 means 30 s.
 	AttemptTimeout time.Duration
-	// Client sends the HTTP requests; nil means one that follows no redirects, ends after AttemptTimeout and looks at the addresses that it
-	// connects to.
+	// Client sends the HTTP requests; nil means one that follows no redirects, ends after
+	// AttemptTimeout and looks at the addresses that it connects to.
 	Client awssdk.HTTPClient
-	// UserAgent is the product and version that is named to the cloud, for example "nephele/1.0"; empty means "nephele".
+	// UserAgent is the product and version that is named to the cloud, for example "nephele/1.0";
+	// empty means "nephele".
 	UserAgent string
-	// Owner, if set, is the cloud account that the credentials must belong to. Credentials of another one are refused before
-	// anything is read or changed: what is held in the first would be forgotten.
+	// Owner, if set, is the cloud account that the credentials must belong to. Credentials of
+	// another one are refused before anything is read or changed: what is held in the first would
+	// be forgotten.
 	Owner string
-	// Admit, if set, is asked before every attempt of every call; it may wait, and its error ends the call. done is told the
-	// class of the attempt's error, "" for success. This is where callers that share an account share a rate. owner is the cloud's
-	// account number; it is empty for calls by which we learn it.
+	// Admit, if set, is asked before every attempt of every call; it may wait, and its error ends
+	// the call. done is told the class of the attempt's error, "" for success. This is where
+	// callers that share an account share a rate. owner is the cloud's account number; it is empty
+	// for calls by which we learn it.
 	Admit func(ctx context.Context, owner, region, action string) (done func(cloud.Class), err error)
 	// Audit, if set, keeps the record of calls that change something.
 	Audit Auditor
-	// MaxAttempts bounds the attempts per call that the SDK makes on throttling, server errors and lost connections; 0 means 4.
+	// MaxAttempts bounds the attempts per call that the SDK makes on throttling, server errors and
+	// lost connections; 0 means 4.
 	MaxAttempts int
 	// MaxBackoff bounds the wait between two attempts; 0 means 5 s.
 	MaxBackoff time.Duration
-	// Consistency is how long an object that was just created may be "not found" before that is believed; 0 means 20 s.
+	// Consistency is how long an object that was just created may be "not found" before that is
+	// believed; 0 means 20 s.
 	Consistency time.Duration
 	// PageSize is the number of items asked for per page, 5..1000; 0 means 1000.
 	PageSize int32
 
-	// Now and Sleep are the clock; nil means the real one. Sleep returns early with ctx's error when ctx ends.
+	// Now and Sleep are the clock; nil means the real one. Sleep returns early with ctx's error
+	// when ctx ends.
 	Now   func() time.Time
 	Sleep func(ctx context.Context, d time.Duration) error
 }
@@ -87,7 +96,8 @@ type Provider struct {
 
 var _ cloud.Provider = (*Provider)(nil)
 
-// New returns the provider of the account. It calls nothing; wrong credentials show up in the first Observe.
+// New returns the provider of the account. It calls nothing; wrong credentials show up in the first
+// Observe.
 func New(cfg Config) (*Provider, error) {
 	if cfg.Region == "" {
 		return nil, errors.New("no region is given")
@@ -169,21 +179,24 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retryer is made once per client. It only bridges short disturbances; how fast an account may be called at all is for Config.Admit,
-// which knows all callers, and for the caller, who is told Throttled.
+// retryer is made once per client. It only bridges short disturbances; how fast an account may be
+// called at all is for Config.Admit, which knows all callers, and for the caller, who is told
+// Throttled.
 func (p *Provider) retryer() awssdk.Retryer {
 	return retry.NewStandard(func(s *retry.StandardOptions) {
 		s.MaxAttempts = p.cfg.MaxAttempts
 		s.MaxBackoff = p.cfg.MaxBackoff
 		s.Backoff = retry.NewExponentialJitterBackoff(p.cfg.MaxBackoff)
-		// EC2's word for a clock that is off. The SDK learns the cloud's time from the answer and signs the next attempt with it, but it makes
-		// one only for the words that other services have.
+		// EC2's word for a clock that is off. The SDK learns the cloud's time from the answer and
+		// signs the next attempt with it, but it makes one only for the words that other services
+		// have.
 		s.Retryables = append(s.Retryables, retry.RetryableErrorCode{Codes: map[string]struct{}{codeRequestExpired: {}}})
 	})
 }
 
-// credentialsOf returns the cached credentials of the account: static keys, or a role assumed with them or with the identity of
-// the process. base is the configuration without credentials, or with those of the process.
+// credentialsOf returns the cached credentials of the account: static keys, or a role assumed with
+// them or with the identity of the process. base is the configuration without credentials, or with
+// those of the process.
 func credentialsOf(cfg Config, base awssdk.Config) awssdk.CredentialsProvider {
 	c := cfg.Credential
 	own := base.Credentials
@@ -232,8 +245,8 @@ func (p *Provider) region(name string) *ec2.Client {
 	return c
 }
 
-// OwnerID returns the account number that the credentials belong to. It asks the cloud until it has answered once. It fails if that is
-// not the account that Config.Owner names.
+// OwnerID returns the account number that the credentials belong to. It asks the cloud until it has
+// answered once. It fails if that is not the account that Config.Owner names.
 func (p *Provider) OwnerID(ctx context.Context) (string, error) {
 	if owner := p.knownOwner(); owner != "" {
 		return owner, p.checkOwner(owner)

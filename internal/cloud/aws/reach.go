@@ -19,8 +19,9 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
-// reach is where the requests of one account may go: to the services of AWS, and to the endpoint that the account names, if the operator
-// allows it, or those that the operator's own environment names. It is the only place that decides that; every request passes it.
+// reach is where the requests of one account may go: to the services of AWS, and to the endpoint
+// that the account names, if the operator allows it, or those that the operator's own environment
+// names. It is the only place that decides that; every request passes it.
 type reach struct {
 	// endpoint is the account's, nil if it names none.
 	endpoint *url.URL
@@ -28,7 +29,8 @@ type reach struct {
 	rules *egress.Rules
 	// ambient is set if the requests show who the controller is.
 	ambient bool
-	// operators are the "host" or "host:port" of the endpoints that the operator's environment names.
+	// operators are the "host" or "host:port" of the endpoints that the operator's environment
+	// names.
 	operators []string
 }
 
@@ -53,7 +55,8 @@ func newReach(cfg Config) (reach, error) {
 	return r, nil
 }
 
-// operatorEndpoints are the hosts that the environment of the process names for the services that are called.
+// operatorEndpoints are the hosts that the environment of the process names for the services that
+// are called.
 func operatorEndpoints(ambient awssdk.Config) []string {
 	var out []string
 	for _, endpoint := range []*string{ec2.NewFromConfig(ambient).Options().BaseEndpoint, sts.NewFromConfig(ambient).Options().BaseEndpoint,
@@ -66,7 +69,10 @@ func operatorEndpoints(ambient awssdk.Config) []string {
 }
 
 func (r reach) notAllowed(what string, err error) error {
-	return &cloud.NotGrantedError{Err: err, Message: fmt.Sprintf("%s is not allowed: %v; the controller allows %s by --allowed-endpoints, besides the services of AWS", what, err, r.rules)}
+	return &cloud.NotGrantedError{
+		Err:     err,
+		Message: fmt.Sprintf("%s is not allowed: %v; the controller allows %s by --allowed-endpoints, besides the services of AWS", what, err, r.rules),
+	}
 }
 
 // check refuses a URL that requests of the account may not go to.
@@ -84,8 +90,8 @@ func (r reach) isEndpoint(u *url.URL) bool {
 	return r.endpoint != nil && u.Scheme == r.endpoint.Scheme && strings.EqualFold(u.Host, r.endpoint.Host)
 }
 
-// checkQueue refuses the URL of a queue by the same rule. No request goes to its host, for the SDK asks SQS of the queue's region, but what
-// it looks like must not depend on that.
+// checkQueue refuses the URL of a queue by the same rule. No request goes to its host, for the SDK
+// asks SQS of the queue's region, but what it looks like must not depend on that.
 func (r reach) checkQueue(queue string) error {
 	u, err := url.Parse(queue)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -107,8 +113,8 @@ func (r reach) checkQueue(queue string) error {
 	return nil
 }
 
-// The forms of the names of hosts of AWS. A region's name ends in a number and has a dash: other names below these suffixes belong to
-// customers (buckets, load balancers, ...).
+// The forms of the names of hosts of AWS. A region's name ends in a number and has a dash: other
+// names below these suffixes belong to customers (buckets, load balancers, ...).
 const (
 	regionForm = `[a-z]{2,5}(-[a-z]+)+-[0-9]+`
 	suffixForm = `(amazonaws\.com(\.cn)?|amazonaws\.eu|api\.aws|api\.amazonwebservices\.(com\.cn|eu)|c2s\.ic\.gov|sc2s\.sgov\.gov|cloud\.adc-e\.uk|csp\.hci\.ic\.gov|` +
@@ -124,8 +130,8 @@ var (
 // headerBytes bounds the headers of an answer.
 const headerBytes = 256 << 10
 
-// newClient returns the client for requests that r has let pass. It follows no redirect, and connects to an endpoint that a range of addresses
-// allows at such an address only.
+// newClient returns the client for requests that r has let pass. It follows no redirect, and
+// connects to an endpoint that a range of addresses allows at such an address only.
 func newClient(r reach, ambient *Ambient, timeout time.Duration) *http.Client {
 	builder := awshttp.NewBuildableClient()
 	if ambient != nil {
@@ -146,7 +152,8 @@ func newClient(r reach, ambient *Ambient, timeout time.Duration) *http.Client {
 	}
 }
 
-// transports sends requests to the account's endpoint with a look at the address that they go to, and all others as usual.
+// transports sends requests to the account's endpoint with a look at the address that they go to,
+// and all others as usual.
 type transports struct {
 	reach         reach
 	open, guarded *http.Transport
@@ -160,8 +167,9 @@ func (t transports) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.guarded.RoundTrip(req)
 }
 
-// proxied reports whether the request goes to a host that the operator has named, by way of the operator's proxy. Who reaches an endpoint by
-// its address reaches it directly, or the proxy would be the one to look at the address.
+// proxied reports whether the request goes to a host that the operator has named, by way of the
+// operator's proxy. Who reaches an endpoint by its address reaches it directly, or the proxy would
+// be the one to look at the address.
 func (t transports) proxied(req *http.Request) bool {
 	if !t.reach.rules.Names(req.URL) || t.open.Proxy == nil {
 		return false

@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestReferencesOfOtherAccounts: what rules of another account refer to over a peering is told, and asked only where there is such a peering.
+// TestReferencesOfOtherAccounts: what rules of another account refer to over a peering is told, and
+// asked only where there is such a peering.
 func TestReferencesOfOtherAccounts(t *testing.T) {
 	t.Parallel()
 	const action = "DescribeSecurityGroupReferences"

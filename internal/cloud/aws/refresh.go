@@ -49,8 +49,9 @@ func (p *Provider) Refresh(ctx context.Context, last *cloud.Snapshot, ids []stri
 	return p.refresh(ctx, last, ids, nil)
 }
 
-// refreshRounds bounds how often objects lead to further objects. A VM leads to its interfaces, these to groups and to other VMs
-// that had them before; more than this only happens while somebody moves interfaces about, and then everything is read.
+// refreshRounds bounds how often objects lead to further objects. A VM leads to its interfaces,
+// these to groups and to other VMs that had them before; more than this only happens while somebody
+// moves interfaces about, and then everything is read.
 const refreshRounds = 6
 
 func (p *Provider) refresh(ctx context.Context, last *cloud.Snapshot, ids []string, only map[string]bool) (*cloud.Snapshot, error) {
@@ -77,13 +78,17 @@ func (p *Provider) refresh(ctx context.Context, last *cloud.Snapshot, ids []stri
 	return nil, &cloud.Error{Class: cloud.Conflict, Call: "Refresh", Err: errors.New("what was read kept leading to more; the region must be read whole")}
 }
 
-// refreshing is a snapshot that is being brought up to date. The rule that makes the result a whole one: whenever an object is read,
-// everything is read with it that says the same fact from its own side, until nothing new turns up.
+// refreshing is a snapshot that is being brought up to date. The rule that makes the result a whole
+// one: whenever an object is read, everything is read with it that says the same fact from its own
+// side, until nothing new turns up.
 //
 //   - A VM is read with all interfaces that it has now or had in the last snapshot.
-//   - An interface is read with the VM that it is attached to now, and the one that it was attached to.
-//   - A group that an interface holds and that is not known yet is read; so is a network that is not known yet.
-//   - A network is read with all its groups. The prefix lists that groups refer to are read if they are new.
+//   - An interface is read with the VM that it is attached to now, and the one that it was attached
+//     to.
+//   - A group that an interface holds and that is not known yet is read; so is a network that is
+//     not known yet.
+//   - A network is read with all its groups. The prefix lists that groups refer to are read if they
+//     are new.
 type refreshing struct {
 	r        *reader
 	networks overlay[cloud.Network]
@@ -145,7 +150,8 @@ func (f *refreshing) round(ctx context.Context) error {
 	return nil
 }
 
-// renew reads the objects of these ids by a filter and puts them over the old ones; those that do not come back are gone.
+// renew reads the objects of these ids by a filter and puts them over the old ones; those that do
+// not come back are gone.
 func renew[T any](ctx context.Context, o *overlay[T], ids []string, name string, read func(context.Context, []types.Filter) ([]T, error)) error {
 	for chunk := range slices.Chunk(ids, filterValues) {
 		found, err := read(ctx, []types.Filter{filter(name, chunk...)})
@@ -275,8 +281,8 @@ func (f *refreshing) readGroups(ctx context.Context) error {
 	return nil
 }
 
-// readLists reads the lists that are named and those that groups refer to and that are not known. Lists that nobody refers to any more
-// are left out, as in Observe.
+// readLists reads the lists that are named and those that groups refer to and that are not known.
+// Lists that nobody refers to any more are left out, as in Observe.
 func (f *refreshing) readLists(ctx context.Context) error {
 	named := f.take(prefixListID)
 	if len(named) == 0 && len(f.groups.changed) == 0 {

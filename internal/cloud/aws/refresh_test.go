@@ -97,8 +97,8 @@ func (l *lab) queue() aws.Queue {
 	return aws.Queue{}
 }
 
-// TestRefreshIsObserve changes an estate at random and follows it by events alone: each time the refreshed snapshot is what a whole
-// observation shows, though events come twice and in any order.
+// TestRefreshIsObserve changes an estate at random and follows it by events alone: each time the
+// refreshed snapshot is what a whole observation shows, though events come twice and in any order.
 func TestRefreshIsObserve(t *testing.T) {
 	t.Parallel()
 	seed := *refreshSeed

@@ -14,8 +14,9 @@ import (
 
 const codeRuleNotFound = "InvalidSecurityGroupRuleId.NotFound"
 
-// replaceRules turns rules of the group into others in one call. The cloud wants them by their IDs, which are read before; so a rule that
-// has been turned already, by a call whose answer was lost, is seen and left alone. Where both forms are there, the old one goes.
+// replaceRules turns rules of the group into others in one call. The cloud wants them by their IDs,
+// which are read before; so a rule that has been turned already, by a call whose answer was lost,
+// is seen and left alone. Where both forms are there, the old one goes.
 func (w writer) replaceRules(ctx context.Context) error {
 	if err := w.checkReplaced(); err != nil {
 		return err
@@ -155,7 +156,8 @@ func updateOf(id string, r cloud.Rule) (types.SecurityGroupRuleUpdate, error) {
 	return out, nil
 }
 
-// listRules reads the rules of the group with their IDs. Those of a kind that we do not know are left out.
+// listRules reads the rules of the group with their IDs. Those of a kind that we do not know are
+// left out.
 func (w writer) listRules(ctx context.Context) ([]cloud.Rule, error) {
 	in := &ec2.DescribeSecurityGroupRulesInput{
 		MaxResults: awssdk.Int32(w.p.cfg.PageSize),

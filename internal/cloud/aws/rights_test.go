@@ -34,10 +34,12 @@ func rights(t *testing.T, name string) *iam.Policy {
 	return p
 }
 
-// onlyExplained is asked by "nephele explain" alone, which says what it does not know where it is not permitted.
+// onlyExplained is asked by "nephele explain" alone, which says what it does not know where it is
+// not permitted.
 const onlyExplained = "ec2:DescribeNetworkAcls"
 
-// TestRightsAreWhatIsCalled compares the documented permissions with the calls that this package can make: none too few, none too many.
+// TestRightsAreWhatIsCalled compares the documented permissions with the calls that this package
+// can make: none too few, none too many.
 func TestRightsAreWhatIsCalled(t *testing.T) {
 	t.Parallel()
 	files, err := os.ReadDir(".")
@@ -75,7 +77,8 @@ func TestRightsAreWhatIsCalled(t *testing.T) {
 	}
 }
 
-// newRestrictedLab is a lab whose credentials have the rights of a file, and a cloud that hides new objects for a while.
+// newRestrictedLab is a lab whose credentials have the rights of a file, and a cloud that hides new
+// objects for a while.
 func newRestrictedLab(t *testing.T, file string) *lab {
 	t.Helper()
 	return newLabWithRights(t, rights(t, file))
@@ -114,8 +117,9 @@ func (l *lab) must(op cloud.Op) string {
 // elsewhere is a region that rights may be withheld in.
 const elsewhere = "eu-west-1"
 
-// TestRightsSuffice does an op of each kind on a group of ours and an interface, with the documented rights, and with rights that are pinned to
-// this cluster, this network, this region and this account.
+// TestRightsSuffice does an op of each kind on a group of ours and an interface, with the
+// documented rights, and with rights that are pinned to this cluster, this network, this region and
+// this account.
 func TestRightsSuffice(t *testing.T) {
 	t.Parallel()
 	for name, pins := range map[string]policies.Pins{"not pinned": {}, "pinned": pinned(t)} {
@@ -156,7 +160,8 @@ func written(t *testing.T, pins policies.Pins) *iam.Policy {
 	return p
 }
 
-// TestPinnedRightsProtect asks for what is outside of the pins, each by the very op that is permitted inside.
+// TestPinnedRightsProtect asks for what is outside of the pins, each by the very op that is
+// permitted inside.
 func TestPinnedRightsProtect(t *testing.T) {
 	t.Parallel()
 	const other = "vpc-925131f4" // another network of the same region
@@ -264,14 +269,16 @@ func (l *lab) doAll() {
 	l.must(cloud.Op{Kind: cloud.OpUntag, Target: network, Tags: map[string]string{cloud.TagClaim: "", cloud.TagInstance: ""}})
 	l.must(cloud.Op{Kind: cloud.OpRemoveRules, Target: id, Rules: []cloud.Rule{changed, out}})
 
-	// The answer of the first attempt is lost, and the group that the second one asks for is gone, with the tag that permits to delete it.
+	// The answer of the first attempt is lost, and the group that the second one asks for is gone,
+	// with the tag that permits to delete it.
 	l.server.Faults().Add(ec2.Fault{Action: "DeleteSecurityGroup", Times: 1, LoseAnswer: true})
 	l.must(cloud.Op{Kind: cloud.OpDeleteGroup, Target: id})
 	l.must(cloud.Op{Kind: cloud.OpDeleteGroup, Target: id})
 	l.must(cloud.Op{Kind: cloud.OpRemoveRules, Target: id, Rules: []cloud.Rule{in}})
 }
 
-// TestRightsProtect asks for what Nephele never does, with the rights that it has: a mistake of ours would be stopped by the cloud.
+// TestRightsProtect asks for what Nephele never does, with the rights that it has: a mistake of
+// ours would be stopped by the cloud.
 func TestRightsProtect(t *testing.T) {
 	t.Parallel()
 	l := newRestrictedLab(t, "enforce.json")

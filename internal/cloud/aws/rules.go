@@ -16,8 +16,8 @@ import (
 // maxDescription is the longest description of a rule or group, in characters.
 const maxDescription = 255
 
-// rulesOf splits a permission, as the cloud groups rules, into one rule per peer. owner is the account of the rules' group: a peer
-// group of the same account needs no owner.
+// rulesOf splits a permission, as the cloud groups rules, into one rule per peer. owner is the
+// account of the rules' group: a peer group of the same account needs no owner.
 func rulesOf(d cloud.Direction, perm types.IpPermission, owner string) ([]cloud.Rule, error) {
 	match, err := matchOf(perm)
 	if err != nil {
@@ -140,8 +140,8 @@ func protocolName(number int) string {
 	return strconv.Itoa(number)
 }
 
-// permissions groups the rules of one direction into the permissions of one call: one per match, each with all its peers, without
-// repetitions and in a fixed order.
+// permissions groups the rules of one direction into the permissions of one call: one per match,
+// each with all its peers, without repetitions and in a fixed order.
 func permissions(d cloud.Direction, rules []cloud.Rule) ([]types.IpPermission, error) {
 	var mine []cloud.Rule
 	for _, r := range rules {
@@ -182,7 +182,8 @@ func permission(m cloud.Match) (types.IpPermission, error) {
 			return perm, fmt.Errorf("%s: ICMP type and code must be within 0-255", m)
 		}
 	default:
-		// EC2 takes these protocols with and without ports; some services that are like it only with.
+		// EC2 takes these protocols with and without ports; some services that are like it only
+		// with.
 		perm.FromPort, perm.ToPort = awssdk.Int32(-1), awssdk.Int32(-1)
 		return perm, nil
 	}
@@ -218,7 +219,8 @@ func addPeer(perm *types.IpPermission, r cloud.Rule) error {
 	return nil
 }
 
-// allowedText makes a description that the cloud takes: other characters become "_", what is too long is cut.
+// allowedText makes a description that the cloud takes: other characters become "_", what is too
+// long is cut.
 func allowedText(s string) string {
 	mapped := strings.Map(func(r rune) rune {
 		switch {

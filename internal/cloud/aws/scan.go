@@ -5,21 +5,25 @@ import (
 	"slices"
 )
 
-// This file looks at answers before they are decoded, so that what the decoder makes of them is no larger than what was reckoned with. It does
-// not understand them: where it cannot tell, it reckons with more.
+// This file looks at answers before they are decoded, so that what the decoder makes of them is no
+// larger than what was reckoned with. It does not understand them: where it cannot tell, it reckons
+// with more.
 
 const (
 	// openCost is what an element takes in the decoder's memory until it is closed.
 	openCost = 128
-	// longestText bounds a text, and what stands in one tag. The longest that EC2 and STS give are of a few kilobytes.
+	// longestText bounds a text, and what stands in one tag. The longest that EC2 and STS give are
+	// of a few kilobytes.
 	longestText = 64 << 10
 	// valueCost is what a value of JSON takes in memory beyond its bytes.
 	valueCost = 64
 )
 
-// xmlScan reckons with the items of lists, which take more memory than "<item/>", and with elements that are not closed.
+// xmlScan reckons with the items of lists, which take more memory than "<item/>", and with elements
+// that are not closed.
 type xmlScan struct {
-	// cost is that of an item, by the number of items that it is in; the last is that of all deeper ones.
+	// cost is that of an item, by the number of items that it is in; the last is that of all deeper
+	// ones.
 	cost []int64
 	// run counts the bytes since the last "<".
 	run int
@@ -28,7 +32,8 @@ type xmlScan struct {
 	closing bool
 	// items are the open ones, as far as is certain.
 	items int
-	// suspicious is set by a comment, a CDATA section or the like, in which nothing is what it looks like.
+	// suspicious is set by a comment, a CDATA section or the like, in which nothing is what it
+	// looks like.
 	suspicious bool
 }
 
@@ -78,7 +83,8 @@ func (s *xmlScan) open() int64 {
 	return openCost
 }
 
-// letter takes the next byte of a name. The decoder looks at what stands behind the colon of a name, in capital letters or not.
+// letter takes the next byte of a name. The decoder looks at what stands behind the colon of a
+// name, in capital letters or not.
 func (s *xmlScan) letter(c byte) int64 {
 	switch {
 	case s.at >= inInstruction:
@@ -133,7 +139,8 @@ func (s *xmlScan) isItem(open bool) int64 {
 	return cost
 }
 
-// jsonScan reckons with every value, which may take more memory than the two bytes that it is written in.
+// jsonScan reckons with every value, which may take more memory than the two bytes that it is
+// written in.
 type jsonScan struct{}
 
 // feed implements scan.

@@ -8,7 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 )
 
-// TestItemCosts compares what is reckoned for the items of lists with the types that they are decoded into.
+// TestItemCosts compares what is reckoned for the items of lists with the types that they are
+// decoded into.
 func TestItemCosts(t *testing.T) {
 	t.Parallel()
 	for call, output := range map[string]any{
@@ -48,7 +49,8 @@ func TestItemCosts(t *testing.T) {
 	}
 }
 
-// TestScan: what an answer costs beyond its bytes does not depend on how it is cut, and nothing makes an item look cheaper than it is.
+// TestScan: what an answer costs beyond its bytes does not depend on how it is cut, and nothing
+// makes an item look cheaper than it is.
 func TestScan(t *testing.T) {
 	t.Parallel()
 	const first, second, third = 1000, 10000, 100

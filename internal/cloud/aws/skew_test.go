@@ -14,8 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestClockIsOff signs with a clock that the cloud does not accept: requests are valid for 15 minutes. The cloud's answers say what time it
-// is there, and the next attempt is signed with that.
+// TestClockIsOff signs with a clock that the cloud does not accept: requests are valid for 15
+// minutes. The cloud's answers say what time it is there, and the next attempt is signed with that.
 func TestClockIsOff(t *testing.T) {
 	t.Parallel()
 	for _, off := range []time.Duration{-20 * time.Minute, 20 * time.Minute, 400 * 24 * time.Hour} {

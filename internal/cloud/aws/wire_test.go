@@ -57,7 +57,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestObserveDetails checks what the conformance suite cannot know: how AWS's own notions appear in a snapshot.
+// TestObserveDetails checks what the conformance suite cannot know: how AWS's own notions appear in
+// a snapshot.
 func TestObserveDetails(t *testing.T) {
 	t.Parallel()
 	state, _, err := estate.HybridCloud()

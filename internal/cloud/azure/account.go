@@ -19,8 +19,8 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
-// groupsPerRegion bounds the groups of a snapshot. It is no quota of the cloud: a snapshot has one view for each interface, and the cloud itself refuses a
-// network security group beyond its quota.
+// groupsPerRegion bounds the groups of a snapshot. It is no quota of the cloud: a snapshot has one
+// view for each interface, and the cloud itself refuses a network security group beyond its quota.
 const groupsPerRegion = 1 << 20
 
 // Config is what an Account is made of. Only Credential must be set.
@@ -34,12 +34,13 @@ type Config struct {
 	Cloud *v1alpha1.AzureCloud
 	// Allowed says which hosts Cloud may name. Nil means that the caller vouches for it.
 	Allowed *egress.Rules
-	// Ambient is the identity of the process, which is used if Credential has no secret. Nil means that the account may not use it. It is never
-	// shown to Cloud.
+	// Ambient is the identity of the process, which is used if Credential has no secret. Nil means
+	// that the account may not use it. It is never shown to Cloud.
 	Ambient *Ambient
 	// Audit, if set, keeps the record of calls that change something.
 	Audit Auditor
-	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults; zero fields mean the default.
+	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults;
+	// zero fields mean the default.
 	Limits func(region string) cloud.Limits
 	// Bounds are how much is taken from the account; zero fields mean those of DefaultBounds.
 	Bounds cloud.Bounds
@@ -49,7 +50,8 @@ type Config struct {
 	MaxAttempts int
 	// FirstRetry is the wait before the second attempt of a call; 0 means 800 ms.
 	FirstRetry time.Duration
-	// PollEvery is the wait between two looks at an operation where the cloud does not say; 0 means 2 s.
+	// PollEvery is the wait between two looks at an operation where the cloud does not say; 0 means
+	// 2 s.
 	PollEvery time.Duration
 	// Now is the clock; nil means the real one.
 	Now func() time.Time
@@ -106,7 +108,8 @@ func New(cfg Config) (*Account, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the credentials cannot be used: %w", err)
 	}
-	// Registering providers is the owner's business, and would be a change that nobody has asked for.
+	// Registering providers is the owner's business, and would be a change that nobody has asked
+	// for.
 	options.PerRetryPolicies = append(options.PerRetryPolicies, recorder{a})
 	o := &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}
 	if a.network, err = armnetwork.NewClientFactory(cfg.Credential.SubscriptionID, credential, o); err != nil {
@@ -138,8 +141,9 @@ func defaultLimits() cloud.Limits {
 	return cloud.Limits{RulesPerGroup: lower.RulesPerGroup, GroupsPerInterface: 1, GroupsPerRegion: groupsPerRegion, TagsPerResource: 50, WholeGroups: true}
 }
 
-// Limits returns the cloud's defaults, overridden by Config.Limits. It calls nothing. A rule of a group is one of Azure's, which holds many prefixes
-// and ports. An interface holds one group: it has one network security group.
+// Limits returns the cloud's defaults, overridden by Config.Limits. It calls nothing. A rule of a
+// group is one of Azure's, which holds many prefixes and ports. An interface holds one group: it
+// has one network security group.
 func (a *Account) Limits(_ context.Context, s cloud.Scope) (cloud.Limits, error) {
 	l := defaultLimits()
 	if a.cfg.Limits == nil {

@@ -169,13 +169,22 @@ func TestObserve(t *testing.T) {
 	}
 	vnet := strings.ToLower(l.vnet)
 	web := s.VMs[slices.IndexFunc(s.VMs, func(v cloud.VM) bool { return v.Name == "web-1" })]
-	want := cloud.VM{ID: strings.ToLower(l.web), UID: simazure.GUIDOf("vm web-1"), Name: "web-1", NetworkID: vnet, State: cloud.VMRunning, Tags: map[string]string{"app": "web-1"}, Interfaces: lower(l.webNIC)}
+	want := cloud.VM{
+		ID:         strings.ToLower(l.web),
+		UID:        simazure.GUIDOf("vm web-1"),
+		Name:       "web-1",
+		NetworkID:  vnet,
+		State:      cloud.VMRunning,
+		Tags:       map[string]string{"app": "web-1"},
+		Interfaces: lower(l.webNIC),
+	}
 	if !reflect.DeepEqual(web, want) {
 		t.Errorf("got %+v\nwant %+v", web, want)
 	}
 	nic := s.Interfaces[slices.IndexFunc(s.Interfaces, func(i cloud.Interface) bool { return i.ID == strings.ToLower(l.webNIC) })]
 	if len(nic.GroupIDs) != 1 || !strings.HasPrefix(nic.GroupIDs[0], strings.ToLower(l.nsg)+"@") || nic.NetworkID != vnet || nic.VMID != want.ID || nic.SubnetID != vnet+"/subnets/web" || nic.MAC != "00:0d:3a:00:00:01" ||
-		len(nic.PrivateIPs) != 1 || nic.PrivateIPs[0].String() != "10.1.1.4" {
+		len(nic.PrivateIPs) != 1 ||
+		nic.PrivateIPs[0].String() != "10.1.1.4" {
 		t.Errorf("interface %+v", nic)
 	}
 	for _, g := range s.Groups {
@@ -191,7 +200,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestObserveWhatMayNotBeRead: what Resource Graph leaves out is read directly, and what may not be read is an error and not an absence.
+// TestObserveWhatMayNotBeRead: what Resource Graph leaves out is read directly, and what may not be
+// read is an error and not an absence.
 func TestObserveWhatMayNotBeRead(t *testing.T) {
 	l := newLab(t, nil)
 	role := func(actions ...string) []simazure.Assignment {
@@ -215,7 +225,8 @@ func TestObserveWhatMayNotBeRead(t *testing.T) {
 	set(nil)
 }
 
-// TestObserveErrors: everything that can be wrong has its class, and nothing of a region is returned.
+// TestObserveErrors: everything that can be wrong has its class, and nothing of a region is
+// returned.
 func TestObserveErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*lab, *azure.Config)
@@ -272,7 +283,8 @@ func TestObserveErrors(t *testing.T) {
 
 const graphRead = "Microsoft.ResourceGraph/resources/read"
 
-// TestSetInterfaceGroups: one PUT sets both kinds of groups, nothing else changes, and what was there comes back byte for byte.
+// TestSetInterfaceGroups: one PUT sets both kinds of groups, nothing else changes, and what was
+// there comes back byte for byte.
 func TestSetInterfaceGroups(t *testing.T) {
 	ctx := t.Context()
 	for _, name := range []string{"with groups", "without"} {
@@ -309,7 +321,8 @@ func TestSetInterfaceGroups(t *testing.T) {
 	}
 }
 
-// TestSetInterfaceGroupsRace: somebody else writes the interface between our reading and our writing.
+// TestSetInterfaceGroupsRace: somebody else writes the interface between our reading and our
+// writing.
 func TestSetInterfaceGroupsRace(t *testing.T) {
 	l := newLab(t, nil)
 	l.faults.Add(calls.Fault{Action: "Microsoft.Network/networkInterfaces/write", Match: func(calls.Call) bool {
@@ -372,7 +385,8 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
-// TestTags: ours are written under names that Azure takes, others stay, and they come back under the names of the port.
+// TestTags: ours are written under names that Azure takes, others stay, and they come back under
+// the names of the port.
 func TestTags(t *testing.T) {
 	ctx := t.Context()
 	l := newLab(t, nil)
@@ -431,7 +445,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestParseCredential: Nephe's Secrets are read, and what is wrong with others is said without their values.
+// TestParseCredential: Nephe's Secrets are read, and what is wrong with others is said without
+// their values.
 func TestParseCredential(t *testing.T) {
 	ids := `"subscriptionId": "` + subscription + `", "tenantId": "` + tenantID + `", "clientId": "` + tenantID + `"`
 	for text, want := range map[string]string{

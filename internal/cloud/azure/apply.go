@@ -33,7 +33,8 @@ func refuse(op cloud.Op, format string, args ...any) error {
 	return &cloud.Error{Class: cloud.Terminal, Call: string(op.Kind), Err: fmt.Errorf(format, args...)}
 }
 
-// Apply implements cloud.Provider. The rules of a group are written as one, so that there is no state between two of them.
+// Apply implements cloud.Provider. The rules of a group are written as one, so that there is no
+// state between two of them.
 func (a *Account) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (string, error) {
 	if op.Target == "" && op.Kind != cloud.OpCreateGroup {
 		return "", refuse(op, "the op has no target: the group %q has no id yet", op.Group.Name)
@@ -63,7 +64,8 @@ func (a *Account) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (string
 	return id, nil
 }
 
-// ours is the place of a group that has a name like ours, of the subscription. Nothing else is changed or deleted.
+// ours is the place of a group that has a name like ours, of the subscription. Nothing else is
+// changed or deleted.
 func (a *Account) ours(op cloud.Op, id string) (place, error) {
 	at, ok := parsePlace(id)
 	if !ok || !a.owns(id) || identityOf(id) == "" && rulesOf(id) == "" {
@@ -72,8 +74,8 @@ func (a *Account) ours(op cloud.Op, id string) (place, error) {
 	return at, nil
 }
 
-// createGroup makes the application security group first: a network security group without it is half a pair, too, but says nothing to
-// anybody.
+// createGroup makes the application security group first: a network security group without it is
+// half a pair, too, but says nothing to anybody.
 func (a *Account) createGroup(ctx context.Context, s cloud.Scope, op cloud.Op) (string, error) {
 	network, ok := parsePlace(op.Group.NetworkID)
 	name := NameIn(op.Group.NetworkID, op.Group.Name)
@@ -125,7 +127,11 @@ func found(err error, have map[string]*string, op cloud.Op, call string, now tim
 	tags := portTags(have)
 	for _, k := range []string{cloud.TagCluster, cloud.TagAccount, cloud.TagClass} {
 		if tags[k] != op.Group.Tags[k] {
-			return &cloud.Error{Class: cloud.Conflict, Call: call, Err: fmt.Errorf("there is a group %q that is not ours: its tag %s is %q", op.Group.Name, k, cloud.Words(tags[k]))}
+			return &cloud.Error{
+				Class: cloud.Conflict,
+				Call:  call,
+				Err:   fmt.Errorf("there is a group %q that is not ours: its tag %s is %q", op.Group.Name, k, cloud.Words(tags[k])),
+			}
 		}
 	}
 	return nil
@@ -171,8 +177,8 @@ func document(rules []cloud.Rule) (armnetwork.SecurityGroup, error) {
 	return out, err
 }
 
-// editRules changes the rules of a group of ours: it reads them, and writes all of them as they are to be, on condition that nobody has written since. Who has
-// is looked at anew, a few times.
+// editRules changes the rules of a group of ours: it reads them, and writes all of them as they are
+// to be, on condition that nobody has written since. Who has is looked at anew, a few times.
 func (a *Account) editRules(ctx context.Context, op cloud.Op) error {
 	at, err := a.ours(op, op.Target)
 	if err != nil {
@@ -220,7 +226,8 @@ func (a *Account) writeRules(ctx context.Context, op cloud.Op, at place) error {
 		return err
 	}
 	if slices.ContainsFunc(after, lower.Foreign) {
-		// A rule that was not to be removed yet goes with the others: all of them are written, and it is none of ours.
+		// A rule that was not to be removed yet goes with the others: all of them are written, and
+		// it is none of ours.
 		after = slices.DeleteFunc(after, lower.Foreign)
 	} else if exact && sameAll(before, after) {
 		return nil
@@ -324,8 +331,8 @@ func kindOf(p cloud.Peer) int {
 	return 3
 }
 
-// deleteGroup deletes the application security group first: all that holds or names the pair does so by it, so what is in use is refused before anything
-// has changed.
+// deleteGroup deletes the application security group first: all that holds or names the pair does
+// so by it, so what is in use is refused before anything has changed.
 func (a *Account) deleteGroup(ctx context.Context, op cloud.Op) error {
 	at, err := a.ours(op, op.Target)
 	if err != nil {
@@ -362,7 +369,8 @@ func (a *Account) deleteGroup(ctx context.Context, op cloud.Op) error {
 	return nil
 }
 
-// unused refuses to delete a group that interfaces or subnets have, and takes its own name out of its rules, which would keep it alive.
+// unused refuses to delete a group that interfaces or subnets have, and takes its own name out of
+// its rules, which would keep it alive.
 func (a *Account) unused(ctx context.Context, at place, op cloud.Op) error {
 	now, err := a.network.NewSecurityGroupsClient().Get(ctx, at.group, at.name, nil)
 	if err := classify(callReadNSG, err, a.cfg.Now()); err != nil {
@@ -372,7 +380,11 @@ func (a *Account) unused(ctx context.Context, at place, op cloud.Op) error {
 		return err
 	}
 	if p := now.Properties; p != nil && len(p.NetworkInterfaces)+len(p.Subnets) > 0 {
-		return &cloud.Error{Class: cloud.Conflict, Call: callDeleteNSG, Err: fmt.Errorf("%s is held by %d interfaces and %d subnets", op.Target, len(p.NetworkInterfaces), len(p.Subnets))}
+		return &cloud.Error{
+			Class: cloud.Conflict,
+			Call:  callDeleteNSG,
+			Err:   fmt.Errorf("%s is held by %d interfaces and %d subnets", op.Target, len(p.NetworkInterfaces), len(p.Subnets)),
+		}
 	}
 	have, err := documentsOf(now.SecurityGroup)
 	if err != nil {

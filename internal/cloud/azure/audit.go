@@ -16,13 +16,15 @@ import (
 
 // Auditor keeps the record of changes. Its methods are called by any number of goroutines.
 type Auditor interface {
-	// Begin is called when an attempt of a call that changes something is about to be sent, and the function that it returns when it is
-	// over, before anybody acts on the answer. Both keep what they are told before they return.
+	// Begin is called when an attempt of a call that changes something is about to be sent, and the
+	// function that it returns when it is over, before anybody acts on the answer. Both keep what
+	// they are told before they return.
 	Begin(cloud.Call) (end func(cloud.Outcome))
 }
 
-// recorder is a policy of the SDK that records every attempt of a call that changes something. An operation that the cloud has accepted and that fails later
-// is recorded as accepted: how it ended shows in what is observed next.
+// recorder is a policy of the SDK that records every attempt of a call that changes something. An
+// operation that the cloud has accepted and that fails later is recorded as accepted: how it ended
+// shows in what is observed next.
 type recorder struct{ a *Account }
 
 // Do implements policy.Policy.

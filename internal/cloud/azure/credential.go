@@ -12,8 +12,9 @@ var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{1
 // tenantForm is a GUID or a domain.
 var tenantForm = regexp.MustCompile(`^[0-9A-Za-z]([0-9A-Za-z.-]{0,251}[0-9A-Za-z])?$`)
 
-// ParseCredential reads the JSON object of an account's Secret and checks that it can be used at all. secret ("namespace/name")
-// and key say where data comes from; they only appear in errors, which are *cloud.CredentialError and never contain a value.
+// ParseCredential reads the JSON object of an account's Secret and checks that it can be used at
+// all. secret ("namespace/name") and key say where data comes from; they only appear in errors,
+// which are *cloud.CredentialError and never contain a value.
 func ParseCredential(secret, key string, data []byte) (v1alpha1.AzureCredential, error) {
 	text := cloud.CredentialText{Secret: secret, Key: key, Data: data, Expected: "subscriptionId, tenantId, clientId and clientKey, clientCertificate or sessionToken"}
 	var c v1alpha1.AzureCredential

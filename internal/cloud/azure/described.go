@@ -16,8 +16,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// Description is what files tell of subscriptions: answers of Resource Graph, and lists of Resource Manager. Its subscriptions are read as a real one's
-// answers are, but nothing is called, so that what it leaves out is an error. It is immutable but for Add, and safe for concurrent use after that.
+// Description is what files tell of subscriptions: answers of Resource Graph, and lists of Resource
+// Manager. Its subscriptions are read as a real one's answers are, but nothing is called, so that
+// what it leaves out is an error. It is immutable but for Add, and safe for concurrent use after
+// that.
 type Description struct {
 	rows    map[string]row    // by id in lower case
 	sources map[string]string // the documents that tell them
@@ -31,7 +33,8 @@ type parts struct {
 	ids    map[string]bool
 }
 
-// graphDocument is a document: of Resource Graph, as it is served and as "az graph query" prints it, or of Resource Manager.
+// graphDocument is a document: of Resource Graph, as it is served and as "az graph query" prints
+// it, or of Resource Manager.
 type graphDocument struct {
 	Data      json.RawMessage `json:"data"`
 	Total     *int64          `json:"totalRecords"`
@@ -116,7 +119,11 @@ func (d *Description) add(source string, total int64, rows []row) error {
 			continue // of a kind that no snapshot is made of
 		}
 		if !bytes.HasPrefix(bytes.TrimSpace(r.Properties), []byte("{")) || r.Location == "" {
-			return fmt.Errorf("%s: %s has no properties or no location: want resources as Resource Graph tells them; \"az network\" and \"az vm\" print them in another form", source, cloud.Words(r.ID))
+			return fmt.Errorf(
+				"%s: %s has no properties or no location: want resources as Resource Graph tells them; \"az network\" and \"az vm\" print them in another form",
+				source,
+				cloud.Words(r.ID),
+			)
 		}
 		r.Type = at.kind
 		if old, twice := d.rows[key]; twice && !alike(old, r) {
@@ -143,7 +150,12 @@ func (d *Description) Check() error {
 	}
 	for total, part := range d.totals {
 		if int64(len(part.ids)) < total {
-			return fmt.Errorf("%s: %d of %d resources are told: want all parts of the answer (az graph query --first 1000, and --skip-token for the next ones)", part.source, len(part.ids), total)
+			return fmt.Errorf(
+				"%s: %d of %d resources are told: want all parts of the answer (az graph query --first 1000, and --skip-token for the next ones)",
+				part.source,
+				len(part.ids),
+				total,
+			)
 		}
 	}
 	return nil
@@ -235,7 +247,8 @@ func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, 
 	return snap, nil
 }
 
-// undescribed are the ids of virtual machines and public addresses that interfaces name and nothing tells. In a subscription that is read they are gone.
+// undescribed are the ids of virtual machines and public addresses that interfaces name and nothing
+// tells. In a subscription that is read they are gone.
 func (w *world) undescribed() []string {
 	out := map[string]bool{}
 	need := func(id, kind string, there bool) {

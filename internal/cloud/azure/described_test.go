@@ -32,7 +32,8 @@ func encoded(t *testing.T, v any) []byte {
 	return raw
 }
 
-// TestDescription: a subscription that is described reads as the one that was described, whatever the form and the order of the documents.
+// TestDescription: a subscription that is described reads as the one that was described, whatever
+// the form and the order of the documents.
 func TestDescription(t *testing.T) {
 	l := newLab(t, nil)
 	want := l.observe(l.account())

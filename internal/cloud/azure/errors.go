@@ -56,8 +56,8 @@ func denied(code string, status int) bool {
 	return status == http.StatusForbidden || code == "ScopeLocked" || code == "ReadOnlyDisabledSubscription" || code == "MissingSubscriptionRegistration"
 }
 
-// classify turns an error of the SDK into the port's error. call is the cloud's name of the operation. It returns nil for nil and leaves an error
-// that is classified already alone.
+// classify turns an error of the SDK into the port's error. call is the cloud's name of the
+// operation. It returns nil for nil and leaves an error that is classified already alone.
 func classify(call string, err error, now time.Time) error {
 	if err == nil {
 		return nil

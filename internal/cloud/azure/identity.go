@@ -18,21 +18,24 @@ import (
 
 // Ambient is the identity of the process. It is immutable; many accounts may share it.
 type Ambient struct {
-	// tokenFile is the file with the federated token of a workload identity; empty where the process has a managed identity.
+	// tokenFile is the file with the federated token of a workload identity; empty where the
+	// process has a managed identity.
 	tokenFile        string
 	tenant, client   string
 	managedTransport policy.Transporter
 }
 
-// LoadAmbient finds the identity of the process: a workload identity, if the environment names its token file, else the managed identity of the machine.
-// Nothing in it depends on an account, and nothing is called. managed sends the requests to the metadata service; nil means as usual.
+// LoadAmbient finds the identity of the process: a workload identity, if the environment names its
+// token file, else the managed identity of the machine. Nothing in it depends on an account, and
+// nothing is called. managed sends the requests to the metadata service; nil means as usual.
 func LoadAmbient(managed policy.Transporter) *Ambient {
 	return &Ambient{
 		tokenFile: os.Getenv("AZURE_FEDERATED_TOKEN_FILE"), tenant: os.Getenv("AZURE_TENANT_ID"), client: os.Getenv("AZURE_CLIENT_ID"), managedTransport: managed,
 	}
 }
 
-// credential is the identity of the process, as an account uses it: the account may name which of several identities, for it is granted all of them.
+// credential is the identity of the process, as an account uses it: the account may name which of
+// several identities, for it is granted all of them.
 func (a *Ambient) credential(cfg Config, options policy.ClientOptions) (azcore.TokenCredential, error) {
 	client := cmp.Or(cfg.Credential.ClientID, a.client)
 	if a.tokenFile != "" {
@@ -53,7 +56,8 @@ func (c Config) ambient() bool {
 	return k.ClientKey == "" && k.ClientCertificate == "" && k.SessionToken == ""
 }
 
-// checkIdentity refuses an account that would be served with the identity of the process and must not be, before anything is called.
+// checkIdentity refuses an account that would be served with the identity of the process and must
+// not be, before anything is called.
 func checkIdentity(cfg Config) error {
 	if !cfg.ambient() {
 		return nil

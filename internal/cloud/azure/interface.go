@@ -21,8 +21,9 @@ const (
 	callReadInterface = "Microsoft.Network/networkInterfaces/read"
 )
 
-// setInterfaceGroups does OpSetInterfaceGroups. Of network security groups an interface has one: somebody else's if a view is named, else ours. Of the
-// application security groups only ours are changed; all others stay, so that what they mean to others never changes.
+// setInterfaceGroups does OpSetInterfaceGroups. Of network security groups an interface has one:
+// somebody else's if a view is named, else ours. Of the application security groups only ours are
+// changed; all others stay, so that what they mean to others never changes.
 func (a *Account) setInterfaceGroups(ctx context.Context, op cloud.Op) error {
 	var foreign, ours []string
 	for _, id := range op.GroupIDs {
@@ -59,7 +60,8 @@ func (a *Account) setInterfaceGroups(ctx context.Context, op cloud.Op) error {
 	})
 }
 
-// othersOf are the application security groups of an interface that are not ours. One whose name is like ours is looked at.
+// othersOf are the application security groups of an interface that are not ours. One whose name is
+// like ours is looked at.
 func (a *Account) othersOf(ctx context.Context, n armnetwork.Interface) ([]string, error) {
 	var out []string
 	if n.Properties == nil || len(n.Properties.IPConfigurations) == 0 || n.Properties.IPConfigurations[0] == nil || n.Properties.IPConfigurations[0].Properties == nil {
@@ -87,14 +89,16 @@ func (a *Account) othersOf(ctx context.Context, n armnetwork.Interface) ([]strin
 	return out, nil
 }
 
-// SetInterfaceGroups gives an interface this network security group (none if empty) and these application security groups, on every IP configuration,
-// in one PUT; everything else stays as it is at that moment. An interface that has them already is not written. If somebody writes it at the
-// same time, it is a Conflict.
+// SetInterfaceGroups gives an interface this network security group (none if empty) and these
+// application security groups, on every IP configuration, in one PUT; everything else stays as it
+// is at that moment. An interface that has them already is not written. If somebody writes it at
+// the same time, it is a Conflict.
 func (a *Account) SetInterfaceGroups(ctx context.Context, id, nsg string, asgs []string) error {
 	return a.writeInterface(ctx, id, func(n armnetwork.Interface) (armnetwork.Interface, bool, error) { return withGroups(n, nsg, asgs) })
 }
 
-// writeInterface writes an interface as change makes it of what it is at that moment, if that is another one.
+// writeInterface writes an interface as change makes it of what it is at that moment, if that is
+// another one.
 func (a *Account) writeInterface(ctx context.Context, id string, change func(armnetwork.Interface) (armnetwork.Interface, bool, error)) error {
 	at, err := a.place(id)
 	if err != nil {
@@ -124,7 +128,8 @@ func (a *Account) writeInterface(ctx context.Context, id string, change func(arm
 	return classify(callInterface, err, a.cfg.Now())
 }
 
-// withGroups is an interface with other groups, and whether that is a change. What was read is not changed but for its properties.
+// withGroups is an interface with other groups, and whether that is a change. What was read is not
+// changed but for its properties.
 func withGroups(n armnetwork.Interface, nsg string, asgs []string) (armnetwork.Interface, bool, error) {
 	if n.Properties == nil || len(n.Properties.IPConfigurations) == 0 {
 		return n, false, &cloud.Error{Class: cloud.Terminal, Call: callInterface, Err: errors.New("the interface has no IP configuration")}

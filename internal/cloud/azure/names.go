@@ -8,12 +8,14 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// A group of ours on Azure is a pair of one name: a network security group that has the rules, and an application security group that is what rules
-// of others name. The port knows the pair as one group, by the id of the former. The name ends with a hash of the network,
-// because a name must be the only one of its kind in a resource group, and one resource group may hold several networks.
+// A group of ours on Azure is a pair of one name: a network security group that has the rules, and
+// an application security group that is what rules of others name. The port knows the pair as one
+// group, by the id of the former. The name ends with a hash of the network, because a name must be
+// the only one of its kind in a resource group, and one resource group may hold several networks.
 //
-// Other network security groups are shown as what they mean to one interface, one view per interface: the meaning of an ordered list depends
-// on the interface, and on the network. The id of a view is that of the group, "@", and a hash of the interface.
+// Other network security groups are shown as what they mean to one interface, one view per
+// interface: the meaning of an ordered list depends on the interface, and on the network. The id of
+// a view is that of the group, "@", and a hash of the interface.
 
 const (
 	nsgPart, asgPart = "/providers/microsoft.network/networksecuritygroups/", "/providers/microsoft.network/applicationsecuritygroups/"
@@ -59,7 +61,8 @@ func identityOf(group string) string { return swap(group, nsgPart, asgPart) }
 // rulesOf is the id of the network security group of a pair.
 func rulesOf(identity string) string { return swap(identity, asgPart, nsgPart) }
 
-// swap changes the kind in the id of a group whose name is one that we would give; empty if it is not.
+// swap changes the kind in the id of a group whose name is one that we would give; empty if it is
+// not.
 func swap(id, from, to string) string {
 	scope, name, ok := strings.Cut(strings.ToLower(id), from)
 	if !ok || !strings.HasPrefix(name, cloud.NamePrefix) || strings.Contains(name, "/") {

@@ -13,13 +13,38 @@ import (
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 )
 
-// randomRules are rules as people write them, with denies, tags, groups of both sides and addresses of the interfaces themselves.
+// randomRules are rules as people write them, with denies, tags, groups of both sides and addresses
+// of the interfaces themselves.
 func randomRules(r *rand.Rand, asgs []string) []map[string]any {
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
-	sides := []string{"*", "VirtualNetwork", "Internet", "AzureLoadBalancer", "10.1.0.0/16", "10.1.1.0/24", "10.1.1.4", "10.1.2.4", "10.2.0.0/16", "10.2.1.9", "198.51.100.0/24", "0.0.0.0/0", "::/0", "fd00:1::/64"}
+	sides := []string{
+		"*",
+		"VirtualNetwork",
+		"Internet",
+		"AzureLoadBalancer",
+		"10.1.0.0/16",
+		"10.1.1.0/24",
+		"10.1.1.4",
+		"10.1.2.4",
+		"10.2.0.0/16",
+		"10.2.1.9",
+		"198.51.100.0/24",
+		"0.0.0.0/0",
+		"::/0",
+		"fd00:1::/64",
+	}
 	var out []map[string]any
 	for i := range r.IntN(7) {
-		rule := simazure.Rule(fmt.Sprintf("r%d", i), pick("Inbound", "Outbound"), 100+r.IntN(5)*10+i, pick("Allow", "Deny"), pick("Tcp", "Udp", "Icmp", "*", "*", "Esp"), pick(sides...), pick("*", "*", pick(sides...)), "")
+		rule := simazure.Rule(
+			fmt.Sprintf("r%d", i),
+			pick("Inbound", "Outbound"),
+			100+r.IntN(5)*10+i,
+			pick("Allow", "Deny"),
+			pick("Tcp", "Udp", "Icmp", "*", "*", "Esp"),
+			pick(sides...),
+			pick("*", "*", pick(sides...)),
+			"",
+		)
 		p := rule["properties"].(map[string]any)
 		if p["protocol"] == "Tcp" || p["protocol"] == "Udp" {
 			p["destinationPortRange"] = pick("*", "22", "80", "80-443", "1000-2000")
@@ -43,8 +68,9 @@ func randomRules(r *rand.Rand, asgs []string) []map[string]any {
 	return out
 }
 
-// TestNativeIsWhatTheCloudDecides compares what a view of a group says with the simulator's verdict, flow by flow, for random groups. Where the view is not
-// exact, the interface cannot be taken over, and the view says less.
+// TestNativeIsWhatTheCloudDecides compares what a view of a group says with the simulator's
+// verdict, flow by flow, for random groups. Where the view is not exact, the interface cannot be
+// taken over, and the view says less.
 func TestNativeIsWhatTheCloudDecides(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(150) {
@@ -93,7 +119,18 @@ func TestNativeIsWhatTheCloudDecides(t *testing.T) {
 					}
 					said := says(view.Rules, d, x[0], x[1], netip.MustParseAddr(far))
 					if said && !v.Allowed || said != v.Allowed && nic.Untouchable == "" {
-						t.Fatalf("seed %d: %s %v with %s: the cloud says %v (%s), the view %v; untouchable: %q\n%v", seed, d, x, far, v.Allowed, v.Reason, said, nic.Untouchable, view.Rules)
+						t.Fatalf(
+							"seed %d: %s %v with %s: the cloud says %v (%s), the view %v; untouchable: %q\n%v",
+							seed,
+							d,
+							x,
+							far,
+							v.Allowed,
+							v.Reason,
+							said,
+							nic.Untouchable,
+							view.Rules,
+						)
 					}
 				}
 			}

@@ -13,7 +13,8 @@ const callNetworks = "Microsoft.Network/virtualNetworks/read"
 
 var _ cloud.NetworkLister = (*Account)(nil)
 
-// Networks implements cloud.NetworkLister. It reads directly: who asks wants to see marks that have just been written, and Resource Graph is behind.
+// Networks implements cloud.NetworkLister. It reads directly: who asks wants to see marks that have
+// just been written, and Resource Graph is behind.
 func (a *Account) Networks(ctx context.Context, s cloud.Scope) ([]cloud.Network, error) {
 	if err := checkRegion(regionName(s.Region)); err != nil {
 		return nil, err
@@ -54,7 +55,10 @@ func (w *world) portNetworks() []cloud.Network {
 	var out []cloud.Network
 	for _, k := range sortedKeys(w.networks) {
 		n := w.networks[k]
-		out = append(out, cloud.Network{ID: k, UID: strings.ToLower(n.GUID), Name: n.Name, OwnerID: w.subscription, CIDRs: prefixes(n.AddressSpace.AddressPrefixes), Tags: portTags(n.Tags)})
+		out = append(
+			out,
+			cloud.Network{ID: k, UID: strings.ToLower(n.GUID), Name: n.Name, OwnerID: w.subscription, CIDRs: prefixes(n.AddressSpace.AddressPrefixes), Tags: portTags(n.Tags)},
+		)
 	}
 	return out
 }

@@ -56,7 +56,8 @@ func query(region string) string {
 		"' | project id, name, type, location, tags, sku, properties | order by id asc"
 }
 
-// checkRegion refuses what is not the name of a region: anything but its letters and digits would be another query.
+// checkRegion refuses what is not the name of a region: anything but its letters and digits would
+// be another query.
 func checkRegion(region string) error {
 	if region == "" || strings.ContainsFunc(region, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) {
 		return &cloud.Error{Class: cloud.Terminal, Call: callGraph, Err: fmt.Errorf("%w: %q is not the name of a region, as in westeurope", cloud.ErrRegionUnknown, region)}
@@ -88,7 +89,8 @@ func (a *Account) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, 
 	return snap, nil
 }
 
-// rows reads all pages of a query. Pages are told by the position in the order of ids; an id that comes twice is taken once.
+// rows reads all pages of a query. Pages are told by the position in the order of ids; an id that
+// comes twice is taken once.
 func (a *Account) rows(ctx context.Context, text string) ([]row, error) {
 	var out []row
 	seen := map[string]bool{}
@@ -128,7 +130,11 @@ func (a *Account) rows(ctx context.Context, text string) ([]row, error) {
 			return out, nil
 		}
 		if token != nil && *token == *answer.SkipToken {
-			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: errors.New("the answer of Resource Graph goes round in circles: a page names itself as the next one")}
+			return nil, &cloud.Error{
+				Class: cloud.Unavailable,
+				Call:  callGraph,
+				Err:   errors.New("the answer of Resource Graph goes round in circles: a page names itself as the next one"),
+			}
 		}
 		token = answer.SkipToken
 	}
@@ -138,8 +144,9 @@ func bounded(b *cloud.BoundError) error {
 	return &cloud.Error{Class: cloud.Terminal, Call: callGraph, Err: b}
 }
 
-// complete reads directly what the answer names and does not tell: Resource Graph leaves out what the role may not read, and what it has not heard of yet.
-// What is not there is let go; what may not be read is an error.
+// complete reads directly what the answer names and does not tell: Resource Graph leaves out what
+// the role may not read, and what it has not heard of yet. What is not there is let go; what may
+// not be read is an error.
 func (a *Account) complete(ctx context.Context, w *world) error {
 	tried := map[string]bool{}
 	for {

@@ -24,7 +24,8 @@ const (
 	errorBytes  = 256 << 10
 )
 
-// newClient returns the client of an account. It goes to the hosts of its cloud only, follows no redirect, and ends answers at the bound.
+// newClient returns the client of an account. It goes to the hosts of its cloud only, follows no
+// redirect, and ends answers at the bound.
 func newClient(cfg Config) (*http.Client, error) {
 	base, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
@@ -62,7 +63,8 @@ func newClient(cfg Config) (*http.Client, error) {
 	return &http.Client{Transport: gate{next: t, hosts: hosts, bytes: cfg.Bounds.AnswerBytes}, Timeout: cfg.AttemptTimeout, CheckRedirect: noRedirect}, nil
 }
 
-// gate lets requests to the hosts of the cloud pass, and ends their answers. Pages and operations are links in answers: a hostile one leads nowhere.
+// gate lets requests to the hosts of the cloud pass, and ends their answers. Pages and operations
+// are links in answers: a hostile one leads nowhere.
 type gate struct {
 	next  http.RoundTripper
 	hosts []string

@@ -10,7 +10,8 @@ import (
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 )
 
-// TestPlanRole: the role for plans, as the command prints it for a resource group, reads all that the whole role reads, and changes nothing.
+// TestPlanRole: the role for plans, as the command prints it for a resource group, reads all that
+// the whole role reads, and changes nothing.
 func TestPlanRole(t *testing.T) {
 	raw, err := rights.Document(config.Role(), rights.Pins{Mode: rights.Plan, Subscription: subscription, Groups: []string{"shop"}})
 	if err != nil {
@@ -42,7 +43,8 @@ func TestPlanRole(t *testing.T) {
 	}
 }
 
-// TestRole: the role of config/azure, assigned to a resource group, is enough, and does not reach further.
+// TestRole: the role of config/azure, assigned to a resource group, is enough, and does not reach
+// further.
 func TestRole(t *testing.T) {
 	raw, err := os.ReadFile("../../../config/azure/role.json")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// Names of tags cannot contain a slash on Azure, and are compared without regard to case. Ours are written with the other sign, with a mark before what is
-// a capital letter; no others are touched.
+// Names of tags cannot contain a slash on Azure, and are compared without regard to case. Ours are
+// written with the other sign, with a mark before what is a capital letter; no others are touched.
 const (
 	ourTags   = "nephele.io/"
 	azureTags = "nephele.io_"
@@ -75,7 +75,8 @@ func portTags(tags map[string]*string) map[string]string {
 	return out
 }
 
-// tagsClient changes single tags of any resource. PATCH of a resource replaces all of them, and would undo what others do at the same time.
+// tagsClient changes single tags of any resource. PATCH of a resource replaces all of them, and
+// would undo what others do at the same time.
 type tagsClient struct{ inner *arm.Client }
 
 const tagsVersion = "2021-04-01"
@@ -151,7 +152,8 @@ func (a *Account) updateTags(ctx context.Context, ids []string, operation string
 	return missing
 }
 
-// owns reports whether an id is of the subscription. Ids come back from the cloud; what is written to must be ours to write.
+// owns reports whether an id is of the subscription. Ids come back from the cloud; what is written
+// to must be ours to write.
 func (a *Account) owns(id string) bool {
 	return strings.HasPrefix(strings.ToLower(id), "/subscriptions/"+strings.ToLower(a.cfg.Credential.SubscriptionID)+"/")
 }

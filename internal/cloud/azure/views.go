@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure/lower"
 )
 
-// views are the groups of a snapshot as they are made: pairs of ours, and what other groups mean to single interfaces.
+// views are the groups of a snapshot as they are made: pairs of ours, and what other groups mean to
+// single interfaces.
 type views struct {
 	w       *world
 	members map[string][]netip.Addr   // application security group -> addresses
@@ -28,7 +29,14 @@ type meaning struct {
 }
 
 func newViews(w *world) *views {
-	v := &views{w: w, members: map[string][]netip.Addr{}, spaces: map[string][]netip.Prefix{}, pairs: map[string]bool{}, groups: map[string]cloud.Group{}, cache: map[string]meaning{}}
+	v := &views{
+		w:       w,
+		members: map[string][]netip.Addr{},
+		spaces:  map[string][]netip.Prefix{},
+		pairs:   map[string]bool{},
+		groups:  map[string]cloud.Group{},
+		cache:   map[string]meaning{},
+	}
 	for _, n := range w.nics {
 		for i := range n.Configurations {
 			p := &n.Configurations[i].Properties
@@ -64,16 +72,19 @@ func newViews(w *world) *views {
 	return v
 }
 
-// pairLike reports whether a group looks like one that a controller like us has made, whoever it was.
+// pairLike reports whether a group looks like one that a controller like us has made, whoever it
+// was.
 func pairLike(r *row) bool {
 	tags := portTags(r.Tags)
 	return strings.HasPrefix(strings.ToLower(r.Name), cloud.NamePrefix) && tags[cloud.TagCluster] != "" && tags[cloud.TagKind] != ""
 }
 
-// halfName ends the name of a pair of which a half is missing. It is of no use, so that it is deleted; a new one is made under the name itself.
+// halfName ends the name of a pair of which a half is missing. It is of no use, so that it is
+// deleted; a new one is made under the name itself.
 const halfName = "/half"
 
-// pair shows a group that a controller like us has made; rules is nil if there is only the application security group.
+// pair shows a group that a controller like us has made; rules is nil if there is only the
+// application security group.
 func (v *views) pair(key string, r *row, rules *nsg) {
 	out := cloud.Group{ID: key, Name: strings.ToLower(r.Name), OwnerID: v.w.subscription, Tags: portTags(r.Tags)}
 	for _, network := range sortedKeys(v.w.networks) {
@@ -96,7 +107,8 @@ func (v *views) pair(key string, r *row, rules *nsg) {
 	v.groups[key] = out
 }
 
-// groupOf is the group of ours that rules mean by an application security group; empty if it is none.
+// groupOf is the group of ours that rules mean by an application security group; empty if it is
+// none.
 func (v *views) groupOf(identity string) string {
 	if id := rulesOf(identity); v.pairs[id] {
 		return id
@@ -127,7 +139,11 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 	i.GroupIDs = sortedKeys(held)
 	if _, taken := i.Tags[cloud.TagFormer]; !taken && !ours {
 		if unread := v.meaning(i, n, current).unread; len(unread) > 0 {
-			i.Untouchable = fmt.Sprintf("the network security group %s cannot be carried over exactly: %s", v.w.groups[current].Name, strings.Join(unread[:min(len(unread), 3)], "; "))
+			i.Untouchable = fmt.Sprintf(
+				"the network security group %s cannot be carried over exactly: %s",
+				v.w.groups[current].Name,
+				strings.Join(unread[:min(len(unread), 3)], "; "),
+			)
 		}
 	}
 }
@@ -173,8 +189,8 @@ func (v *views) meaning(i *cloud.Interface, n *nic, group string) meaning {
 	return m
 }
 
-// closed reports whether the platform keeps out what comes from elsewhere: that is so without any network security group, with an address or a load
-// balancer of the Standard kind.
+// closed reports whether the platform keeps out what comes from elsewhere: that is so without any
+// network security group, with an address or a load balancer of the Standard kind.
 func (v *views) closed(n *nic) bool {
 	found := false
 	for i := range n.Configurations {
@@ -214,7 +230,8 @@ func (v *views) all() ([]cloud.Group, []cloud.PrefixList) {
 	return groups, out
 }
 
-// space is what the tag VirtualNetwork means in a network: its addresses, and those of the networks that it is connected with.
+// space is what the tag VirtualNetwork means in a network: its addresses, and those of the networks
+// that it is connected with.
 func (w *world) space(key string) []netip.Prefix {
 	out := prefixes(w.networks[key].AddressSpace.AddressPrefixes)
 	for _, p := range w.peerings() {
@@ -228,8 +245,8 @@ func (w *world) space(key string) []netip.Prefix {
 	return out
 }
 
-// formerGroups are the keys of the network security groups that an interface remembers. Whoever writes tags can write anything there: what is not the id of
-// such a group is no group.
+// formerGroups are the keys of the network security groups that an interface remembers. Whoever
+// writes tags can write anything there: what is not the id of such a group is no group.
 func formerGroups(n *nic) []string {
 	var out []string
 	for _, id := range cloud.FormerGroups(portTags(n.Tags)) {

@@ -12,7 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure/lower"
 )
 
-// world is what has been read of a region, by ids in lower case: ids are the same in any case, and Azure itself writes them in several.
+// world is what has been read of a region, by ids in lower case: ids are the same in any case, and
+// Azure itself writes them in several.
 type world struct {
 	subscription string
 	networks     map[string]*vnet
@@ -349,11 +350,17 @@ func (w *world) peerings() []cloud.Peering {
 		for i := range v.Peerings {
 			p := &v.Peerings[i]
 			remote := p.Properties.Remote.key()
-			if !strings.EqualFold(p.Properties.State, "Connected") || p.Properties.Access != nil && !*p.Properties.Access || remote == "" || seen[[2]string{remote, k}] || seen[[2]string{k, remote}] {
+			if !strings.EqualFold(p.Properties.State, "Connected") || p.Properties.Access != nil && !*p.Properties.Access || remote == "" || seen[[2]string{remote, k}] ||
+				seen[[2]string{k, remote}] {
 				continue
 			}
 			seen[[2]string{k, remote}] = true
-			far := cloud.PeeringEnd{NetworkID: remote, OwnerID: subscriptionOf(remote), Region: p.Properties.RemoteRegion, CIDRs: prefixes(p.Properties.RemoteSpace.AddressPrefixes)}
+			far := cloud.PeeringEnd{
+				NetworkID: remote,
+				OwnerID:   subscriptionOf(remote),
+				Region:    p.Properties.RemoteRegion,
+				CIDRs:     prefixes(p.Properties.RemoteSpace.AddressPrefixes),
+			}
 			if n := w.networks[remote]; n != nil {
 				far.Region, far.CIDRs = strings.ToLower(n.Location), prefixes(n.AddressSpace.AddressPrefixes)
 			}
@@ -361,7 +368,15 @@ func (w *world) peerings() []cloud.Peering {
 			if id == "" {
 				id = k + "/virtualnetworkpeerings/" + strings.ToLower(p.Name)
 			}
-			out = append(out, cloud.Peering{ID: id, A: cloud.PeeringEnd{NetworkID: k, OwnerID: w.subscription, Region: strings.ToLower(v.Location), CIDRs: prefixes(v.AddressSpace.AddressPrefixes)}, B: far, ByAddress: true})
+			out = append(
+				out,
+				cloud.Peering{
+					ID:        id,
+					A:         cloud.PeeringEnd{NetworkID: k, OwnerID: w.subscription, Region: strings.ToLower(v.Location), CIDRs: prefixes(v.AddressSpace.AddressPrefixes)},
+					B:         far,
+					ByAddress: true,
+				},
+			)
 		}
 	}
 	slices.SortFunc(out, func(a, b cloud.Peering) int { return cmp.Compare(a.ID, b.ID) })

@@ -40,7 +40,8 @@ func eventualConsistency(b *bench) {
 	b.refused(never, cloud.NotFound)
 }
 
-// script is one op of every kind, each of which changes something, with a check that it took effect exactly once.
+// script is one op of every kind, each of which changes something, with a check that it took effect
+// exactly once.
 type step struct {
 	op    cloud.Op
 	check func()
@@ -93,7 +94,8 @@ func (b *bench) script() []step {
 	}
 }
 
-// lostAnswers loses the answer of each call of each op once; the op, repeated if it says so, ends in the wanted state.
+// lostAnswers loses the answer of each call of each op once; the op, repeated if it says so, ends
+// in the wanted state.
 func lostAnswers(b *bench) {
 	for _, st := range b.script() {
 		for _, call := range b.Writes[st.op.Kind] {

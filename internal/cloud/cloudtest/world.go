@@ -30,22 +30,26 @@ const (
 type World struct {
 	Provider cloud.Provider
 	Scope    cloud.Scope
-	// Network is a network with at least two VMs that have one interface each; Other is another network.
+	// Network is a network with at least two VMs that have one interface each; Other is another
+	// network.
 	Network, Other string
-	// Reads are the cloud's names of the calls that Observe needs, Writes those that an op needs, in order; for OpAddRules and
-	// OpRemoveRules those for ingress rules.
+	// Reads are the cloud's names of the calls that Observe needs, Writes those that an op needs,
+	// in order; for OpAddRules and OpRemoveRules those for ingress rules.
 	Reads  []string
 	Writes map[cloud.OpKind][]string
-	// Disturb makes the next times calls of that name fail; -1 means all from now on. Calm takes all disturbances back.
+	// Disturb makes the next times calls of that name fail; -1 means all from now on. Calm takes
+	// all disturbances back.
 	Disturb func(call string, d Disturbance, times int)
 	Calm    func()
-	// Delay is for how long a thing that is created from now on is "not found"; nil if this cloud shows at once what it has created.
+	// Delay is for how long a thing that is created from now on is "not found"; nil if this cloud
+	// shows at once what it has created.
 	Delay func(time.Duration)
 	// Patience is for how long the provider puts up with that.
 	Patience time.Duration
 	// CreateForeign creates a group that is not ours in Network and returns its ID.
 	CreateForeign func(name string) string
-	// ListOfPrefixes is the ID of a prefix list that rules may refer to; empty if the cloud has none.
+	// ListOfPrefixes is the ID of a prefix list that rules may refer to; empty if the cloud has
+	// none.
 	ListOfPrefixes string
 	// Holds reports whether a group can hold rules with this match; nil means that it can hold any.
 	Holds func(cloud.Match) bool

@@ -11,8 +11,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
-// Allowing returns the groups that allow in a snapshot, by rules for ingress, some of the flows of a change with one protocol and port: their
-// IDs, and names in parentheses, sorted. Of a change that closes and the snapshot before it they are those by which the flows pass today.
+// Allowing returns the groups that allow in a snapshot, by rules for ingress, some of the flows of
+// a change with one protocol and port: their IDs, and names in parentheses, sorted. Of a change
+// that closes and the snapshot before it they are those by which the flows pass today.
 func Allowing(s *cloud.Snapshot, c Change, protocol, port int) (out []string) {
 	view, named := model.NewView(s), names(s)
 	service := flow.Service{Protocol: protocol, From: uint16(port), To: uint16(port)}

@@ -10,8 +10,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
-// Apply returns the snapshot as it is after the steps that are about it. An operation that the cloud would not take, for
-// example one on a group that does not exist, is an error: the plan does not fit the snapshot.
+// Apply returns the snapshot as it is after the steps that are about it. An operation that the
+// cloud would not take, for example one on a group that does not exist, is an error: the plan does
+// not fit the snapshot.
 func Apply(s *cloud.Snapshot, steps []plan.Step) (*cloud.Snapshot, error) {
 	m := model.New(s)
 	for _, st := range steps {
@@ -30,8 +31,8 @@ const maxRounds = 16
 
 // Forecast is what planning leads to.
 type Forecast struct {
-	// Rounds are the results of Compute, each on the state that the one before leads to. There is at least one. The plan of the
-	// last one is empty if Complete.
+	// Rounds are the results of Compute, each on the state that the one before leads to. There is
+	// at least one. The plan of the last one is empty if Complete.
 	Rounds []*plan.Result
 	// Complete is false if planning did not come to an end within 16 rounds.
 	Complete bool

@@ -9,7 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// Closure is a direction of VMs that was open to everything and of which little is left: told by what is left.
+// Closure is a direction of VMs that was open to everything and of which little is left: told by
+// what is left.
 type Closure struct {
 	Region string
 	// Egress is true for flows from the VMs, false for those to them.
@@ -29,7 +30,8 @@ type Rest struct {
 // mostLeft is how many things may be left of a closure.
 const mostLeft = 4
 
-// Told returns the same as Reach in a form for people: closures, and the changes that none of these tells.
+// Told returns the same as Reach in a form for people: closures, and the changes that none of these
+// tells.
 func Told(before, after *cloud.Snapshot) ([]Closure, []Change) {
 	c := compare(before, after)
 	var out []Closure
@@ -109,7 +111,8 @@ func (c *comparison) named(k *kind, addrs addrset.Set) End {
 	return End{Addresses: addrs.Prefixes()}
 }
 
-// Text says it in a sentence without a subject: "closes everything from web-1 except udp 53 to 10.1.0.2".
+// Text says it in a sentence without a subject: "closes everything from web-1 except udp 53 to
+// 10.1.0.2".
 func (x Closure) Text(limit int) string {
 	near, far := "to ", " from "
 	if x.Egress {

@@ -12,16 +12,19 @@ type Quota struct {
 	Region string `json:"region"`
 	// Name is what is counted, for people.
 	Name string `json:"name"`
-	// Before and After count what is used; where a limit holds for each of many objects, at the one that uses most of it.
+	// Before and After count what is used; where a limit holds for each of many objects, at the one
+	// that uses most of it.
 	Before int `json:"before"`
 	After  int `json:"after"`
 	Limit  int `json:"limit"`
-	// Where is the object that uses most of the limit afterwards; empty for a limit of the whole region.
+	// Where is the object that uses most of the limit afterwards; empty for a limit of the whole
+	// region.
 	Where string `json:"where,omitempty"`
 }
 
-// Quotas returns the limits that plans have to do with, as they are used in two snapshots of a region. Limits that hold for each group or
-// interface are told for those that differ between the two, and left out if none does.
+// Quotas returns the limits that plans have to do with, as they are used in two snapshots of a
+// region. Limits that hold for each group or interface are told for those that differ between the
+// two, and left out if none does.
 func Quotas(before, after *cloud.Snapshot, l cloud.Limits) []Quota {
 	out := []Quota{{Region: before.Region, Name: "security groups", Before: len(before.Groups), After: len(after.Groups), Limit: l.GroupsPerRegion}}
 	old := map[string]*cloud.Group{}

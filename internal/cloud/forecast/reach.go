@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
-// Change is a set of flows that open, or that close: all that the packets, the sources and the destinations make together.
+// Change is a set of flows that open, or that close: all that the packets, the sources and the
+// destinations make together.
 type Change struct {
 	Region string `json:"region"`
 	Opens  bool   `json:"opens"`
@@ -23,14 +24,17 @@ type Change struct {
 
 // End is one end of flows: exactly one of VMs, Addresses and Unseen.
 type End struct {
-	// VMs are VMs by name (by ID if they have none, or share it), sorted. An interface of a VM with several is told as VM/interface,
-	// one without a VM by its ID.
+	// VMs are VMs by name (by ID if they have none, or share it), sorted. An interface of a VM with
+	// several is told as VM/interface, one without a VM by its ID.
 	VMs []string `json:"vms,omitempty"`
-	// Addresses are ranges of addresses. The addresses of interfaces in sight do not count, even where they lie in a range.
+	// Addresses are ranges of addresses. The addresses of interfaces in sight do not count, even
+	// where they lie in a range.
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
-	// Rest is true if interfaces in sight lie in these ranges: the end is the rest of the ranges then.
+	// Rest is true if interfaces in sight lie in these ranges: the end is the rest of the ranges
+	// then.
 	Rest bool `json:"rest,omitempty"`
-	// Unseen are peers whose addresses the account does not show: groups of other accounts, prefix lists without their entries.
+	// Unseen are peers whose addresses the account does not show: groups of other accounts, prefix
+	// lists without their entries.
 	Unseen []string `json:"unseen,omitempty"`
 	// holes are addresses of interfaces in sight within Addresses.
 	holes addrset.Set
@@ -83,8 +87,9 @@ type comparison struct {
 	changes       changes
 }
 
-// Reach returns the flows that are allowed in only one of two snapshots of the same region, in words, those that open first. Flows from an
-// interface to itself are left out where they can be told apart.
+// Reach returns the flows that are allowed in only one of two snapshots of the same region, in
+// words, those that open first. Flows from an interface to itself are left out where they can be
+// told apart.
 func Reach(before, after *cloud.Snapshot) []Change { return compare(before, after).reach() }
 
 func compare(before, after *cloud.Snapshot) *comparison {
@@ -225,7 +230,8 @@ func without(a, b []cloud.Peer) []string {
 	return slices.Compact(out)
 }
 
-// outer compares flows between a kind and addresses that no interface in reach has: one half decides.
+// outer compares flows between a kind and addresses that no interface in reach has: one half
+// decides.
 func (c *comparison) outer(k *kind) {
 	self := c.end(k, k.addrs)
 	for i := range k.halves {
@@ -266,7 +272,8 @@ func (c *comparison) outer(k *kind) {
 	}
 }
 
-// filled closes the holes that interfaces leave in ranges of addresses, so that a range is told as it is written in a rule.
+// filled closes the holes that interfaces leave in ranges of addresses, so that a range is told as
+// it is written in a rule.
 func filled(set addrset.Set, inside []netip.Addr) addrset.Set {
 	var holes []netip.Addr
 	for i := 0; i < len(inside); {
@@ -282,8 +289,8 @@ func filled(set addrset.Set, inside []netip.Addr) addrset.Set {
 	return set.Union(addrset.Of(holes...))
 }
 
-// inner compares flows between interfaces of two kinds: both halves decide, and within two kinds all flows that are allowed are all flows
-// from some sources to some destinations.
+// inner compares flows between interfaces of two kinds: both halves decide, and within two kinds
+// all flows that are allowed are all flows from some sources to some destinations.
 func (c *comparison) inner(from, to *kind) {
 	if from == to && len(to.interfaces) == 1 {
 		return

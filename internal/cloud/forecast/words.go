@@ -68,7 +68,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// merge joins changes that agree in direction of change, services and one end, where the other ends are of the same form.
+// merge joins changes that agree in direction of change, services and one end, where the other ends
+// are of the same form.
 func merge(in []Change, same func(*Change) string, join func(x, y *Change), other func(*Change) *End) []Change {
 	at := map[string]int{}
 	var out []Change
@@ -119,7 +120,8 @@ const named = 4
 
 func (e End) String() string { return e.Text(named) }
 
-// Text says what the end is; of more than limit VMs or ranges some are named and the rest is counted.
+// Text says what the end is; of more than limit VMs or ranges some are named and the rest is
+// counted.
 func (e End) Text(limit int) string {
 	switch e.form() {
 	case "vms":
@@ -154,8 +156,8 @@ func (e End) Text(limit int) string {
 // mostHoles is how many holes of a block are named.
 const mostHoles = 2
 
-// allButFew names the block that the addresses fill, and what they leave out of it, if that is little; "" if it is not, or if interfaces in
-// sight lie in it, which are told for themselves.
+// allButFew names the block that the addresses fill, and what they leave out of it, if that is
+// little; "" if it is not, or if interfaces in sight lie in it, which are told for themselves.
 func (e End) allButFew() string {
 	if len(e.Addresses) < 2 || e.Rest {
 		return ""
@@ -196,19 +198,21 @@ type Packets struct {
 // Range is an interval of the packets of one IP protocol.
 type Range struct {
 	Protocol int `json:"protocol"`
-	// From and To are destination ports (TCP, UDP), or type*256+code (ICMP, ICMPv6), inclusive. For other protocols they are 0 and 65535.
+	// From and To are destination ports (TCP, UDP), or type*256+code (ICMP, ICMPv6), inclusive. For
+	// other protocols they are 0 and 65535.
 	From int `json:"from"`
 	To   int `json:"to"`
 }
 
-// Contain reports whether a packet is in the set. Port is type*256+code for ICMP and ICMPv6, and of no meaning for other protocols
-// without ports.
+// Contain reports whether a packet is in the set. Port is type*256+code for ICMP and ICMPv6, and of
+// no meaning for other protocols without ports.
 func (p Packets) Contain(protocol, port int) bool {
 	in := slices.ContainsFunc(p.Ranges, func(r Range) bool { return r.Protocol == protocol && r.From <= port && port <= r.To })
 	return in != p.Except
 }
 
-// packetsOf says which packets the cells hold, given all cells that are possible between the two ends.
+// packetsOf says which packets the cells hold, given all cells that are possible between the two
+// ends.
 func packetsOf(in, possible []flow.Service) Packets {
 	if !slices.ContainsFunc(in, func(s flow.Service) bool { return s.Protocol == cloud.AnyProtocol }) {
 		out := Packets{Ranges: joined(in)}
@@ -226,8 +230,8 @@ func packetsOf(in, possible []flow.Service) Packets {
 	return out
 }
 
-// allBut says in words what all protocols are but the missing ranges. Of a protocol of which little is left, that is said first; it would be
-// hard to guess from what is missing.
+// allBut says in words what all protocols are but the missing ranges. Of a protocol of which little
+// is left, that is said first; it would be hard to guess from what is missing.
 func allBut(in, missing []Range) string {
 	sizes := map[int][2]int{}
 	for i, ranges := range [][]Range{in, missing} {
@@ -311,6 +315,7 @@ func (r Range) String() string {
 	}
 }
 
-// PacketsOf says which packets services hold, given all that are told apart between the two ends: each is in one of those, and the one of
-// cloud.AnyProtocol stands for all protocols that none of them names.
+// PacketsOf says which packets services hold, given all that are told apart between the two ends:
+// each is in one of those, and the one of cloud.AnyProtocol stands for all protocols that none of
+// them names.
 func PacketsOf(in, possible []flow.Service) Packets { return packetsOf(in, possible) }

@@ -36,7 +36,8 @@ func TestPacketsInWords(t *testing.T) {
 	}
 }
 
-// TestEndsInWords: a range of which interfaces in sight are told for themselves is called the rest of it, however many ends are put together.
+// TestEndsInWords: a range of which interfaces in sight are told for themselves is called the rest
+// of it, however many ends are put together.
 func TestEndsInWords(t *testing.T) {
 	end := func(holes addrset.Set, ranges ...string) End {
 		var all []netip.Prefix
@@ -61,12 +62,18 @@ func TestEndsInWords(t *testing.T) {
 	}
 }
 
-// TestTheShortSideIsTold: of a direction that was open to everything what is left is told, of a block that has holes these are.
+// TestTheShortSideIsTold: of a direction that was open to everything what is left is told, of a
+// block that has holes these are.
 func TestTheShortSideIsTold(t *testing.T) {
 	before := small()
 	after, err := Apply(before, []plan.Step{
 		step(cloud.OpRemoveRules, "sg-web", rule(cloud.Egress, all, "0.0.0.0/0")),
-		step(cloud.OpAddRules, "sg-web", rule(cloud.Egress, cloud.NewMatch(cloud.UDP, 53, 53), "10.0.0.2/32"), rule(cloud.Egress, cloud.NewMatch(cloud.TCP, 5432, 5432), "10.0.0.20/32")),
+		step(
+			cloud.OpAddRules,
+			"sg-web",
+			rule(cloud.Egress, cloud.NewMatch(cloud.UDP, 53, 53), "10.0.0.2/32"),
+			rule(cloud.Egress, cloud.NewMatch(cloud.TCP, 5432, 5432), "10.0.0.20/32"),
+		),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +82,10 @@ func TestTheShortSideIsTold(t *testing.T) {
 	if len(closures) != 1 || len(changes) != 0 {
 		t.Fatalf("%+v, and %+v", closures, changes)
 	}
-	if got, want := closures[0].Text(4), "closes everything from web-1, web-2 except udp 53 to 10.0.0.2 and tcp 5432 to db"; got != want && got != "closes everything from web-1, web-2 except tcp 5432 to db and udp 53 to 10.0.0.2" {
+	if got, want := closures[0].Text(
+		4,
+	), "closes everything from web-1, web-2 except udp 53 to 10.0.0.2 and tcp 5432 to db"; got != want &&
+		got != "closes everything from web-1, web-2 except tcp 5432 to db and udp 53 to 10.0.0.2" {
 		t.Errorf("%q, want %q", got, want)
 	}
 	// What the other end closes is told for itself.

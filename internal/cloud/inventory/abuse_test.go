@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// odd is a snapshot with one VM of each kind that somebody may bring about to do harm, or by accident.
+// odd is a snapshot with one VM of each kind that somebody may bring about to do harm, or by
+// accident.
 func odd() *cloud.Snapshot {
 	long := strings.Repeat("n", 256)
 	addr := func(s string) []netip.Addr { return []netip.Addr{netip.MustParseAddr(s)} }
@@ -126,7 +127,8 @@ func TestAbuse(t *testing.T) {
 	}
 }
 
-// TestClockJumps: a clock that is set back or forward delays nothing and repeats nothing without end.
+// TestClockJumps: a clock that is set back or forward delays nothing and repeats nothing without
+// end.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

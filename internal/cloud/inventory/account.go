@@ -14,8 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// account is what is remembered of one account. Reconcile is the only writer and never runs twice at a time for one account; the
-// mutex guards the fields against readers of the exported methods.
+// account is what is remembered of one account. Reconcile is the only writer and never runs twice
+// at a time for one account; the mutex guards the fields against readers of the exported methods.
 type account struct {
 	key types.NamespacedName
 
@@ -27,19 +27,23 @@ type account struct {
 	settings Settings
 	// triggered asks for an observation at once.
 	triggered bool
-	// told is what was last said in events about the account and its selectors. Only Reconcile uses it.
+	// told is what was last said in events about the account and its selectors. Only Reconcile uses
+	// it.
 	told map[subject]string
 	// inputs is what the provider and the selection were last made of; see fingerprint.
 	inputs fingerprint
-	// secret is what was last found where the account says that its credentials are. Only Reconcile uses it.
+	// secret is what was last found where the account says that its credentials are. Only Reconcile
+	// uses it.
 	secret credentials
 	// whole is the provider as it was opened; provider is it, narrowed to what the selectors need.
 	whole  cloud.Provider
 	narrow []cloud.NetworkMatch
 	feed   feed
-	// basis is what the objects were last brought in line with; nil if that is not known. Only Reconcile uses it.
+	// basis is what the objects were last brought in line with; nil if that is not known. Only
+	// Reconcile uses it.
 	basis *basis
-	// touched says that somebody, perhaps ourselves, has edited an object of the account since they were last listed.
+	// touched says that somebody, perhaps ourselves, has edited an object of the account since they
+	// were last listed.
 	touched bool
 }
 
@@ -56,29 +60,33 @@ type region struct {
 	err error
 	// failures counts the failed observations since the last good one.
 	failures int
-	// next is when to observe again, decided when that was decided. A clock that shows less than that has been set back, and then
-	// next means nothing.
+	// next is when to observe again, decided when that was decided. A clock that shows less than
+	// that has been set back, and then next means nothing.
 	next, decided time.Time
-	// left is when the region was found to be no longer among those of the account; zero while it is. A region that has left is
-	// observed until nothing of ours is in it.
+	// left is when the region was found to be no longer among those of the account; zero while it
+	// is. A region that has left is observed until nothing of ours is in it.
 	left time.Time
-	// hints are the ids that events have named since the last reading began; all asks for everything instead.
+	// hints are the ids that events have named since the last reading began; all asks for
+	// everything instead.
 	hints map[string]bool
 	all   bool
-	// patience is until when hints wait, so that a burst of events is one reading; calm the same for hints that ask for everything.
-	// misses counts the readings of hints that failed.
+	// patience is until when hints wait, so that a burst of events is one reading; calm the same
+	// for hints that ask for everything. misses counts the readings of hints that failed.
 	patience, calm time.Time
 	misses         int
-	// asked counts the readings that Touched and Trigger have asked for, and covered how many of them the snapshot is younger than.
+	// asked counts the readings that Touched and Trigger have asked for, and covered how many of
+	// them the snapshot is younger than.
 	asked, covered uint64
 }
 
-// hinted reports whether there is something to read because of events. A region that fails is read whole at its own pace.
+// hinted reports whether there is something to read because of events. A region that fails is read
+// whole at its own pace.
 func (r *region) hinted() bool {
 	return (len(r.hints) > 0 || r.all) && r.snapshot != nil && r.failures == 0 && r.left.IsZero()
 }
 
-// Keys returns the accounts, "namespace/name", sorted. An account that is being deleted is among them until it is released.
+// Keys returns the accounts, "namespace/name", sorted. An account that is being deleted is among
+// them until it is released.
 func (i *Inventory) Keys() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -92,8 +100,8 @@ func (i *Inventory) lookup(key string) *account {
 	return i.accounts[key]
 }
 
-// Regions returns the regions of the account, sorted; none if the account is unknown. A region that was removed from the account is
-// among them, without entities, until nothing of ours is in it.
+// Regions returns the regions of the account, sorted; none if the account is unknown. A region that
+// was removed from the account is among them, without entities, until nothing of ours is in it.
 func (i *Inventory) Regions(key string) []string {
 	a := i.lookup(key)
 	if a == nil {
@@ -104,8 +112,9 @@ func (i *Inventory) Regions(key string) []string {
 	return slices.Sorted(maps.Keys(a.regions))
 }
 
-// Latest returns the last whole snapshot of a region and the error of the latest observation. Both may be set: then the snapshot
-// is the one from before the failure. Both may be nil: then the region was not observed yet, or does not belong to the account.
+// Latest returns the last whole snapshot of a region and the error of the latest observation. Both
+// may be set: then the snapshot is the one from before the failure. Both may be nil: then the
+// region was not observed yet, or does not belong to the account.
 func (i *Inventory) Latest(key, regionName string) (*cloud.Snapshot, error) {
 	a := i.lookup(key)
 	if a == nil {
@@ -120,8 +129,8 @@ func (i *Inventory) Latest(key, regionName string) (*cloud.Snapshot, error) {
 	return r.snapshot, r.err
 }
 
-// Entities returns the VM of every ExternalEntity of the account, those included that stand for VMs of regions that cannot be read.
-// The map must not be changed.
+// Entities returns the VM of every ExternalEntity of the account, those included that stand for VMs
+// of regions that cannot be read. The map must not be changed.
 func (i *Inventory) Entities(key string) map[types.NamespacedName]VMRef {
 	a := i.lookup(key)
 	if a == nil {
@@ -143,7 +152,8 @@ func (i *Inventory) Provider(key string) (cloud.Provider, bool) {
 	return a.provider, a.provider != nil
 }
 
-// Deleting reports whether the account is being deleted: everything that we hold in it is to be given back.
+// Deleting reports whether the account is being deleted: everything that we hold in it is to be
+// given back.
 func (i *Inventory) Deleting(key string) bool {
 	a := i.lookup(key)
 	if a == nil {
@@ -154,8 +164,8 @@ func (i *Inventory) Deleting(key string) bool {
 	return a.deleting
 }
 
-// Trigger asks for an observation of the account as soon as possible. Regions that are failing keep their pace. Calls that come
-// while an observation runs lead to one more observation.
+// Trigger asks for an observation of the account as soon as possible. Regions that are failing keep
+// their pace. Calls that come while an observation runs lead to one more observation.
 func (i *Inventory) Trigger(key string) {
 	a := i.lookup(key)
 	if a == nil {
@@ -170,8 +180,9 @@ func (i *Inventory) Trigger(key string) {
 	i.enqueue(a.key)
 }
 
-// Touched tells that the caller has changed these objects of the account, by region, and nothing else. They are read again soon, and
-// nothing else is. Until that is done Pending names the regions.
+// Touched tells that the caller has changed these objects of the account, by region, and nothing
+// else. They are read again soon, and nothing else is. Until that is done Pending names the
+// regions.
 func (i *Inventory) Touched(key string, ids map[string][]string) {
 	a := i.lookup(key)
 	if a == nil {
@@ -209,8 +220,9 @@ func (i *Inventory) Pending(key string) map[string]bool {
 	return out
 }
 
-// Subscribe calls changed with the account whenever a snapshot, the entities, the provider or the deletion of an account changed,
-// in the goroutine that made the change: changed must not block. It is not called any more once the returned function has returned.
+// Subscribe calls changed with the account whenever a snapshot, the entities, the provider or the
+// deletion of an account changed, in the goroutine that made the change: changed must not block. It
+// is not called any more once the returned function has returned.
 func (i *Inventory) Subscribe(changed func(account string)) (cancel func()) {
 	i.subMu.Lock()
 	defer i.subMu.Unlock()
@@ -232,7 +244,8 @@ func (i *Inventory) notify(key types.NamespacedName) {
 	}
 }
 
-// snapshots returns the last whole snapshots by region name, without those of regions that have left.
+// snapshots returns the last whole snapshots by region name, without those of regions that have
+// left.
 func (a *account) snapshots() []*cloud.Snapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -246,7 +259,8 @@ func (a *account) snapshots() []*cloud.Snapshot {
 	return out
 }
 
-// setRegions makes the account have the named regions. Regions that it had stay for now if they are to be released first.
+// setRegions makes the account have the named regions. Regions that it had stay for now if they are
+// to be released first.
 func (a *account) setRegions(names []string, had []v1alpha1.RegionStatus, release bool, now time.Time) {
 	for _, name := range names {
 		if r := a.regions[name]; r == nil {
@@ -271,7 +285,8 @@ func (a *account) setRegions(names []string, had []v1alpha1.RegionStatus, releas
 	}
 }
 
-// dropReleased forgets the regions that have left and, some time after, showed nothing of ours; or that do not even exist.
+// dropReleased forgets the regions that have left and, some time after, showed nothing of ours; or
+// that do not even exist.
 func (a *account) dropReleased(grace time.Duration) (dropped bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -299,7 +314,8 @@ func (r *region) ripe() time.Time {
 	return r.patience
 }
 
-// job is one reading of one region: of everything, or of the objects with these ids as they have changed since the snapshot.
+// job is one reading of one region: of everything, or of the objects with these ids as they have
+// changed since the snapshot.
 type job struct {
 	region string
 	ids    []string
@@ -308,8 +324,9 @@ type job struct {
 	asked uint64
 }
 
-// due returns what to read now: all regions if all is set, those whose time has come, if triggered those that are well, and of others
-// what events have named. What a job covers is no longer hinted at: what is heard of while it runs is read again.
+// due returns what to read now: all regions if all is set, those whose time has come, if triggered
+// those that are well, and of others what events have named. What a job covers is no longer hinted
+// at: what is heard of while it runs is read again.
 func (a *account) due(now time.Time, all bool) []job {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -333,8 +350,8 @@ func (a *account) due(now time.Time, all bool) []job {
 	return jobs
 }
 
-// onlyHints reports whether jobs read named objects only and no object of the account was touched. It forgets that one was, as whoever
-// asks looks at all of them if the answer is no.
+// onlyHints reports whether jobs read named objects only and no object of the account was touched.
+// It forgets that one was, as whoever asks looks at all of them if the answer is no.
 func (a *account) onlyHints(jobs []job) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

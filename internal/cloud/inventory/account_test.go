@@ -159,7 +159,8 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-// TestDeletionWithSecret: a Secret that goes before its account, as when their namespace is deleted, is still used to release it.
+// TestDeletionWithSecret: a Secret that goes before its account, as when their namespace is
+// deleted, is still used to release it.
 func TestDeletionWithSecret(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -256,7 +257,8 @@ func TestTwoAccountsOnOneCloud(t *testing.T) {
 	}
 }
 
-// TestRegionRemoved: a region that is taken out of the account stays observed until nothing of ours is in it, even over a restart.
+// TestRegionRemoved: a region that is taken out of the account stays observed until nothing of ours
+// is in it, even over a restart.
 func TestRegionRemoved(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

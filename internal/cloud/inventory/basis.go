@@ -16,8 +16,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// basis is what the objects of an account were last brought in line with, in full. As long as it holds, what has not changed since need
-// not be looked at again: the objects would come out the same, and they are as we left them.
+// basis is what the objects of an account were last brought in line with, in full. As long as it
+// holds, what has not changed since need not be looked at again: the objects would come out the
+// same, and they are as we left them.
 type basis struct {
 	// objects identifies the objects as we left them; see syncer.sum.
 	objects uint64
@@ -76,7 +77,8 @@ func (p *pass) inputsOf(stale map[string]string) string {
 	return fmt.Sprint(p.cloud(), p.deleting(), a.inputs.selection, p.accountInputs(), len(a.regions), unread, stale)
 }
 
-// changes returns the VMs that are not shown as in the basis; false if more than VMs differs, so that everything has to be looked at.
+// changes returns the VMs that are not shown as in the basis; false if more than VMs differs, so
+// that everything has to be looked at.
 func (b *basis) changes(objects uint64, inputs string, snapshots []*cloud.Snapshot) (map[string]bool, bool) {
 	if b == nil || b.objects != objects || b.inputs != inputs || len(b.snapshots) != len(snapshots) {
 		return nil, false
@@ -90,8 +92,8 @@ func (b *basis) changes(objects uint64, inputs string, snapshots []*cloud.Snapsh
 	return changed, true
 }
 
-// part computes what the changed VMs should have become, and with it what there should be of everything that is counted. gone are the
-// objects that the VMs had.
+// part computes what the changed VMs should have become, and with it what there should be of
+// everything that is counted. gone are the objects that the VMs had.
 func (b *basis) part(v view, changed map[string]bool) (d, gone desired) {
 	gone, d = newDesired(len(v.selectors)), newDesired(len(v.selectors))
 	before := v
@@ -127,7 +129,8 @@ func (b *basis) part(v view, changed map[string]bool) (d, gone desired) {
 	return d, gone
 }
 
-// fetch reads the objects of these VMs, and the networks, instead of all. sum is that of all objects, as it was left.
+// fetch reads the objects of these VMs, and the networks, instead of all. sum is that of all
+// objects, as it was left.
 func (s *syncer) fetch(ctx context.Context, v view, ids map[string]bool, sum uint64) error {
 	s.reset()
 	namespaces := map[string]bool{}
@@ -166,7 +169,8 @@ func fetch[T client.Object](ctx context.Context, s *syncer, into map[types.Names
 	return nil
 }
 
-// only restricts the objects that are looked at to those of the VMs in either of two states, and the networks.
+// only restricts the objects that are looked at to those of the VMs in either of two states, and
+// the networks.
 func (s *syncer) only(a, b desired) {
 	vms, rest := map[types.NamespacedName]bool{}, map[types.NamespacedName]bool{}
 	for _, d := range []desired{a, b} {

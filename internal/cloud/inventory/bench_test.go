@@ -24,7 +24,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// shelf is an API server's stand-in that is fast enough to measure others: objects in maps, handed out uncopied as from a cache.
+// shelf is an API server's stand-in that is fast enough to measure others: objects in maps, handed
+// out uncopied as from a cache.
 type shelf struct {
 	client.Client // what is not used is not there
 	mu            sync.Mutex
@@ -173,8 +174,9 @@ func (c *crowd) touch(n int, value string) {
 	c.snap.VMs[n].Tags = tags
 }
 
-// BenchmarkPass takes accounts of many VMs through a pass: the first one, one after which everything is as before, one after which a
-// VM has another tag, and one that was told so by an event.
+// BenchmarkPass takes accounts of many VMs through a pass: the first one, one after which
+// everything is as before, one after which a VM has another tag, and one that was told so by an
+// event.
 func BenchmarkPass(b *testing.B) {
 	for _, vms := range []int{10_000, 100_000} {
 		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -12,8 +12,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// clash is a name of an object that several VMs of an account would have: where ids are paths (Azure), the name has their sum
-// only, and who may make VMs can choose one. The VM that has the object keeps it. The others are not imported, and that is told.
+// clash is a name of an object that several VMs of an account would have: where ids are paths
+// (Azure), the name has their sum only, and who may make VMs can choose one. The VM that has the
+// object keeps it. The others are not imported, and that is told.
 type clash struct {
 	// has is the id of the VM that has the object, others are those of the VMs that do not, sorted.
 	has    string
@@ -28,7 +29,12 @@ func (c clash) message(key types.NamespacedName) string {
 	if more := len(c.others) - mostOthers; more > 0 {
 		named += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("VirtualMachine %s stands for %s. It would stand for %s, too, which is not imported: no policy is enforced there. A virtual machine with another name has an object of its own", key, c.has, named)
+	return fmt.Sprintf(
+		"VirtualMachine %s stands for %s. It would stand for %s, too, which is not imported: no policy is enforced there. A virtual machine with another name has an object of its own",
+		key,
+		c.has,
+		named,
+	)
 }
 
 // holderOf is the id of the VM that an object stands for already; empty if there is none.
@@ -39,14 +45,15 @@ func (v view) holderOf(key types.NamespacedName) string {
 	return v.holder(key)
 }
 
-// means reports whether an object that exists is about the VM: it may be that of another one with the same name.
+// means reports whether an object that exists is about the VM: it may be that of another one with
+// the same name.
 func (v view) means(key types.NamespacedName, id string) bool {
 	holder := v.holderOf(key)
 	return holder == "" || holder == id
 }
 
-// prevails decides which of two VMs has the object that is there for one of them, and reports whether it is the one with this id. The object is
-// removed then.
+// prevails decides which of two VMs has the object that is there for one of them, and reports
+// whether it is the one with this id. The object is removed then.
 func (d *desired) prevails(v view, key types.NamespacedName, id string) bool {
 	first := d.vms[key].Status.CloudId
 	switch {
@@ -92,7 +99,8 @@ func (d *desired) yield(there map[types.NamespacedName]*v1alpha1.VirtualMachine,
 	}
 }
 
-// contested reports whether VMs that have changed have names that others have, too. Then they cannot be looked at by themselves.
+// contested reports whether VMs that have changed have names that others have, too. Then they
+// cannot be looked at by themselves.
 func (s *syncer) contested(v view, last *basis, changed map[string]bool) bool {
 	if len(last.clashes) > 0 {
 		return true
@@ -121,7 +129,8 @@ func (s *syncer) holder(key types.NamespacedName) string {
 	return ""
 }
 
-// untold are all objects that should be there and are not as they should, with what is to be said about them.
+// untold are all objects that should be there and are not as they should, with what is to be said
+// about them.
 func untold(taken map[types.NamespacedName]string, clashes map[types.NamespacedName]clash) map[types.NamespacedName]string {
 	if len(clashes) == 0 {
 		return taken

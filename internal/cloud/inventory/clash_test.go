@@ -17,7 +17,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// shown is a cloud that shows what it is told to, by region. A region that it is not told of cannot be read.
+// shown is a cloud that shows what it is told to, by region. A region that it is not told of cannot
+// be read.
 type shown struct {
 	cloud.Provider
 	clock func() time.Time
@@ -42,7 +43,8 @@ func (s shown) Observe(_ context.Context, scope cloud.Scope) (*cloud.Snapshot, e
 	return snap, nil
 }
 
-// The ids of two VMs of one name, in resource groups that have the same characters, and of another VM.
+// The ids of two VMs of one name, in resource groups that have the same characters, and of another
+// VM.
 const (
 	idAB, idBA = "/subscriptions/s/resourcegroups/ab/vm/web", "/subscriptions/s/resourcegroups/ba/vm/web"
 	idOther    = "/subscriptions/s/resourcegroups/ab/vm/db"
@@ -84,7 +86,8 @@ func (l *lab) wantHolder(what, id string) {
 	}
 }
 
-// TestNamesClash: the VM that has an object keeps it, whatever comes later under the same name, and a VM without one is told of, always.
+// TestNamesClash: the VM that has an object keeps it, whatever comes later under the same name, and
+// a VM without one is told of, always.
 func TestNamesClash(t *testing.T) {
 	t.Parallel()
 	if cloud.ObjectName(idAB) != cloud.ObjectName(idBA) {
@@ -99,7 +102,10 @@ func TestNamesClash(t *testing.T) {
 	}
 	told := func(l *lab, what, has, other string) {
 		l.Helper()
-		if got := ready(l); !strings.HasPrefix(got, "False NameTaken ") || !strings.Contains(got, " stands for "+has+".") || !strings.Contains(got, "would stand for "+other+", too, which is not imported") {
+		if got := ready(
+			l,
+		); !strings.HasPrefix(got, "False NameTaken ") || !strings.Contains(got, " stands for "+has+".") ||
+			!strings.Contains(got, "would stand for "+other+", too, which is not imported") {
 			l.Errorf("%s: the selector says %q", what, got)
 		}
 	}
@@ -159,7 +165,8 @@ func TestNamesClashWhileUnread(t *testing.T) {
 	l.wantHolder("read again", idBA)
 }
 
-// TestNamesClashInPreview: what a plan is made from says the same, and a glass that is broken over one VM is not broken over the other.
+// TestNamesClashInPreview: what a plan is made from says the same, and a glass that is broken over
+// one VM is not broken over the other.
 func TestNamesClashInPreview(t *testing.T) {
 	t.Parallel()
 	l, s := newShownLab(t)

@@ -5,8 +5,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// ConfigOf returns what an account says of its cloud, without the Secret's value, and the reference to the Secret, nil if
-// there is none. Cloud is empty if it says nothing.
+// ConfigOf returns what an account says of its cloud, without the Secret's value, and the reference
+// to the Secret, nil if there is none. Cloud is empty if it says nothing.
 func ConfigOf(cpa *v1alpha1.CloudProviderAccount) (AccountConfig, *v1alpha1.SecretReference) {
 	c := AccountConfig{Account: cloud.AccountKey(cpa.Namespace, cpa.Name), Owner: cpa.Status.CloudAccountID}
 	switch spec := cpa.Spec; {

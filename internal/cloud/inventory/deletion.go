@@ -8,8 +8,9 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// deletionPolicyOf says whether an account may be deleted while VMs are guarded through it. One that was read before that could be said stays as
-// it was: tools that delete it as they always did go on working.
+// deletionPolicyOf says whether an account may be deleted while VMs are guarded through it. One
+// that was read before that could be said stays as it was: tools that delete it as they always did
+// go on working.
 func deletionPolicyOf(cpa *v1alpha1.CloudProviderAccount) v1alpha1.DeletionPolicy {
 	return cmp.Or(cpa.Spec.DeletionPolicy, cpa.Status.DeletionPolicy, deletionAtFirst(&cpa.Status))
 }
@@ -28,7 +29,8 @@ func notProtected() verdict {
 		"spec.deletionPolicy: Protect refuses that, and Release says that it is meant")
 }
 
-// setUnprotected sets the condition DeletionProtected, or removes it if there is nothing to say, and reports whether it is new.
+// setUnprotected sets the condition DeletionProtected, or removes it if there is nothing to say,
+// and reports whether it is new.
 func (p *pass) setUnprotected(live *v1alpha1.CloudProviderAccount) (news bool) {
 	if live.Spec.DeletionPolicy != "" || deletionPolicyOf(live) == v1alpha1.DeletionProtect {
 		meta.RemoveStatusCondition(&live.Status.Conditions, v1alpha1.ConditionDeletionProtected)

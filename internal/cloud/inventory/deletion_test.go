@@ -6,8 +6,9 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// TestDeletionPolicyAtFirst: an account that is new is protected, one that a former version has read is not and says so, and what the spec says
-// counts for both. The selector says the same, as long as there is an account.
+// TestDeletionPolicyAtFirst: an account that is new is protected, one that a former version has
+// read is not and says so, and what the spec says counts for both. The selector says the same, as
+// long as there is an account.
 func TestDeletionPolicyAtFirst(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {

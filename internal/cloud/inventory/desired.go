@@ -18,8 +18,8 @@ import (
 type VMRef struct {
 	VMID   string
 	Region string
-	// Mode is what may be done to the VM, in the words of status.mode of VirtualMachine, and ModeReason who says so. Both are empty
-	// if policies are enforced.
+	// Mode is what may be done to the VM, in the words of status.mode of VirtualMachine, and
+	// ModeReason who says so. Both are empty if policies are enforced.
 	Mode, ModeReason string
 }
 
@@ -36,12 +36,13 @@ type view struct {
 	// mergeTags puts them among the tags of the cloud.
 	mergeTags bool
 	modes     modes
-	// holder returns the id of the VM that a VirtualMachine object of the account stands for already; empty if there is none. Nil means that there are none.
+	// holder returns the id of the VM that a VirtualMachine object of the account stands for
+	// already; empty if there is none. Nil means that there are none.
 	holder func(types.NamespacedName) string
 }
 
-// desired is what there should be for an account, as far as its regions are known. Objects carry name, namespace, labels,
-// annotations, spec and the inventory part of the status.
+// desired is what there should be for an account, as far as its regions are known. Objects carry
+// name, namespace, labels, annotations, spec and the inventory part of the status.
 type desired struct {
 	vms      map[types.NamespacedName]*v1alpha1.VirtualMachine
 	vpcs     map[types.NamespacedName]*v1alpha1.Vpc
@@ -51,7 +52,8 @@ type desired struct {
 	refs map[types.NamespacedName]VMRef
 	// matched counts the VMs that each selector selects; it runs parallel to view.selectors.
 	matched []int32
-	// unheeded counts the VMs on which each selector's mode is not heeded, because its namespace has no say in it; as matched.
+	// unheeded counts the VMs on which each selector's mode is not heeded, because its namespace
+	// has no say in it; as matched.
 	unheeded []int32
 	// counts are the selected VMs and the networks per region.
 	counts map[string]counts
@@ -146,7 +148,8 @@ type machine struct {
 	seen    metav1.Time
 }
 
-// addMachine adds the objects of a VM, one set per namespace that selects it, and reports whether any does.
+// addMachine adds the objects of a VM, one set per namespace that selects it, and reports whether
+// any does.
 func (d *desired) addMachine(v view, m machine) bool {
 	chosen := choose(v.selectors, m.vm, m.network, func(i int) { d.matched[i]++ })
 	mode := v.mode(m, chosen)
@@ -278,7 +281,8 @@ func (m machine) externalEntity(meta metav1.ObjectMeta, enforcer string) *antrea
 	return e
 }
 
-// externalNode has the first interface with an address: the API takes exactly one. Without any there is no node yet.
+// externalNode has the first interface with an address: the API takes exactly one. Without any
+// there is no node yet.
 func (m machine) externalNode(meta metav1.ObjectMeta) *antreav1alpha1.ExternalNode {
 	for _, nic := range m.nics {
 		var ips []string

@@ -154,7 +154,8 @@ func dump(t *testing.T, d desired) []byte {
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestHybridCloud compares all objects made of a real account with what they were when somebody last looked at them.
+// TestHybridCloud compares all objects made of a real account with what they were when somebody
+// last looked at them.
 func TestHybridCloud(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -34,7 +34,8 @@ func sameNetwork(x, y cloud.Network) bool {
 	return x.ID == y.ID && x.Name == y.Name && x.OwnerID == y.OwnerID && slices.Equal(x.CIDRs, y.CIDRs) && maps.Equal(lasting(x.Tags), lasting(y.Tags))
 }
 
-// lasting are the tags of a network without the mark of the instance that enforces in it, which changes with every heartbeat.
+// lasting are the tags of a network without the mark of the instance that enforces in it, which
+// changes with every heartbeat.
 func lasting(tags map[string]string) map[string]string {
 	if _, marked := tags[cloud.TagInstance]; !marked {
 		return tags
@@ -72,8 +73,8 @@ func samePrefixList(x, y cloud.PrefixList) bool {
 	return x.ID == y.ID && x.Name == y.Name && x.OwnerID == y.OwnerID && x.MaxEntries == y.MaxEntries && slices.Equal(x.Entries, y.Entries)
 }
 
-// changedVMs notes the ids of the VMs that are not shown alike, with their interfaces, and reports whether the networks are alike. It
-// takes the time of a walk over both.
+// changedVMs notes the ids of the VMs that are not shown alike, with their interfaces, and reports
+// whether the networks are alike. It takes the time of a walk over both.
 func changedVMs(before, after *cloud.Snapshot, into map[string]bool) (sameFrame bool) {
 	eachDifference(before.VMs, after.VMs, func(v *cloud.VM) string { return v.ID }, sameVM, func(v *cloud.VM) { into[v.ID] = true })
 	eachDifference(before.Interfaces, after.Interfaces, func(n *cloud.Interface) string { return n.ID }, sameInterface, func(n *cloud.Interface) {
@@ -84,7 +85,8 @@ func changedVMs(before, after *cloud.Snapshot, into map[string]bool) (sameFrame 
 	return before.OwnerID == after.OwnerID && slices.EqualFunc(before.Networks, after.Networks, sameNetwork)
 }
 
-// eachDifference walks two sorted lists and calls tell for each object that is not in both alike, in both its forms.
+// eachDifference walks two sorted lists and calls tell for each object that is not in both alike,
+// in both its forms.
 func eachDifference[T any](a, b []T, id func(*T) string, same func(x, y *T) bool, tell func(*T)) {
 	if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) {
 		return

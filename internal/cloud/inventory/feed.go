@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// maxHints bounds the ids that are read one by one; if events name more, the region is read whole.
+	// maxHints bounds the ids that are read one by one; if events name more, the region is read
+	// whole.
 	maxHints = 500
 	// maxAuthors bounds the objects of an account whose last author is remembered.
 	maxAuthors = 10000
@@ -20,7 +21,8 @@ type feed struct {
 	// turn counts the listeners; what an earlier one still says is not heard.
 	turn   int
 	cancel context.CancelFunc
-	// queues maps the queues to the error of the latest attempt to read them; one that was not read yet is not in it.
+	// queues maps the queues to the error of the latest attempt to read them; one that was not read
+	// yet is not in it.
 	queues map[string]error
 	wanted []v1alpha1.AWSEventQueue
 	// authors are the last strangers who changed an object, by region and id.
@@ -39,7 +41,8 @@ func (f *feed) end() {
 	}
 }
 
-// Start listens to the queues of all accounts until ctx ends. The manager calls it; without it accounts are only polled.
+// Start listens to the queues of all accounts until ctx ends. The manager calls it; without it
+// accounts are only polled.
 func (i *Inventory) Start(ctx context.Context) error {
 	i.mu.Lock()
 	i.feeding = ctx
@@ -61,7 +64,8 @@ func (i *Inventory) Start(ctx context.Context) error {
 	return nil
 }
 
-// listen makes the account hear what its queues say, with its present provider, if Start runs. The caller holds the account's lock.
+// listen makes the account hear what its queues say, with its present provider, if Start runs. The
+// caller holds the account's lock.
 func (i *Inventory) listen(a *account, queues []v1alpha1.AWSEventQueue) {
 	a.feed.end()
 	a.feed.wanted, a.feed.queues = queues, map[string]error{}
@@ -128,7 +132,8 @@ func (a *account) hint(c cloud.Change) bool {
 	return first
 }
 
-// note remembers the author of a change, if it is not us. Events come in any order: the latest by the cloud's clock counts.
+// note remembers the author of a change, if it is not us. Events come in any order: the latest by
+// the cloud's clock counts.
 func (f *feed) note(c cloud.Change, now time.Time) {
 	if c.Author.Who == "" || c.Author.Ours {
 		return
@@ -192,8 +197,9 @@ func (h *hearing) Listening(queue string, err error) {
 	}
 }
 
-// ChangedBy tells who, other than us, was the last to change an object of a region, as far as events have said; false if that is not
-// known. The facts are kept in memory only and are bounded; they are for messages to people.
+// ChangedBy tells who, other than us, was the last to change an object of a region, as far as
+// events have said; false if that is not known. The facts are kept in memory only and are bounded;
+// they are for messages to people.
 func (i *Inventory) ChangedBy(key, regionName, id string) (cloud.Author, bool) {
 	a := i.lookup(key)
 	if a == nil {

@@ -40,7 +40,8 @@ func (l *lab) queue() sqs.Ref {
 	return sqs.Ref{}
 }
 
-// listen runs the feeds until the returned function is called. woken gets a token whenever a Reconcile is asked for.
+// listen runs the feeds until the returned function is called. woken gets a token whenever a
+// Reconcile is asked for.
 func (l *lab) listen() (woken chan struct{}, stop func()) {
 	woken = make(chan struct{}, 1000)
 	l.inv.mu.Lock()
@@ -73,7 +74,8 @@ func (l *lab) drained() bool {
 	return err == nil && visible+hidden == 0
 }
 
-// readings returns the filters of the readings of instances since a call of the journal: "" for a whole one.
+// readings returns the filters of the readings of instances since a call of the journal: "" for a
+// whole one.
 func (l *lab) readings(after int) []string {
 	var out []string
 	for _, c := range l.server.Journal().Calls(after) {
@@ -84,7 +86,8 @@ func (l *lab) readings(after int) []string {
 	return out
 }
 
-// TestEventsAreFollowed: what an event names is read at once and alone; everything still is at the poll interval.
+// TestEventsAreFollowed: what an event names is read at once and alone; everything still is at the
+// poll interval.
 func TestEventsAreFollowed(t *testing.T) {
 	t.Parallel()
 	l := newFeedLab(t)
@@ -258,7 +261,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestAuthors: the last stranger by the cloud's clock counts, in whatever order events come, and there is a bound.
+// TestAuthors: the last stranger by the cloud's clock counts, in whatever order events come, and
+// there is a bound.
 func TestAuthors(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -20,8 +20,8 @@ import (
 // labelsOf returns the labels of a namespace; false if there is no such namespace.
 type labelsOf func(namespace string) (labels map[string]string, found bool, err error)
 
-// refusal returns why selectors of a namespace may not select VMs of the account and how to change that, for people; "" if they may. The
-// labels of the namespace are only asked for if they matter.
+// refusal returns why selectors of a namespace may not select VMs of the account and how to change
+// that, for people; "" if they may. The labels of the namespace are only asked for if they matter.
 func refusal(cpa *v1alpha1.CloudProviderAccount, namespace string, of labelsOf) (string, error) {
 	grant := cpa.Spec.AllowedNamespaces
 	if grant == nil || namespace == cpa.Namespace || slices.Contains(grant.Names, namespace) {
@@ -51,7 +51,8 @@ func hasSay(account types.NamespacedName, release []string, namespace string) bo
 	return namespace == account.Namespace || slices.Contains(release, namespace)
 }
 
-// HasSay reports whether a namespace has a say in what may be done to the account's VMs: only there break-glass is heeded.
+// HasSay reports whether a namespace has a say in what may be done to the account's VMs: only there
+// break-glass is heeded.
 func HasSay(cpa *v1alpha1.CloudProviderAccount, namespace string) bool {
 	return hasSay(client.ObjectKeyFromObject(cpa), cpa.Spec.ReleaseNamespaces, namespace)
 }
@@ -66,8 +67,8 @@ func glassUnheeded(account types.NamespacedName, namespace string) string {
 	return fmt.Sprintf("break-glass is not heeded, because namespace %s has no say in it: %s", namespace, needsSay(account, namespace))
 }
 
-// unheeded is the verdict on what a selector asks for without a say in it; its status is empty if all is heeded. n is on how many VMs its
-// mode is not heeded.
+// unheeded is the verdict on what a selector asks for without a say in it; its status is empty if
+// all is heeded. n is on how many VMs its mode is not heeded.
 func unheeded(account types.NamespacedName, release []string, s *v1alpha1.CloudEntitySelector, n int32) verdict {
 	if hasSay(account, release, s.Namespace) {
 		return verdict{}
@@ -94,7 +95,8 @@ type refused struct {
 	why      string
 }
 
-// granted divides the selectors of an account into those that the account lets select, and the others. The order stays.
+// granted divides the selectors of an account into those that the account lets select, and the
+// others. The order stays.
 func granted(cpa *v1alpha1.CloudProviderAccount, all []v1alpha1.CloudEntitySelector, of labelsOf) (may []v1alpha1.CloudEntitySelector, not []refused, err error) {
 	for i := range all {
 		why, err := refusal(cpa, all[i].Namespace, of)

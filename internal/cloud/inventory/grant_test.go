@@ -46,7 +46,8 @@ func namespaceObject(name string, labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
-// wantNotGranted checks that a selector has no effect and says how to give it one, and nothing else about the account.
+// wantNotGranted checks that a selector has no effect and says how to give it one, and nothing else
+// about the account.
 func (l *lab) wantNotGranted(namespace, name string, how ...string) {
 	l.Helper()
 	st := l.selector(namespace, name).Status
@@ -67,7 +68,8 @@ func (l *lab) wantNotGranted(namespace, name string, how ...string) {
 	}
 }
 
-// TestForeignSelectorImportsNothing: the account's word decides who imports its VMs, at once and both ways.
+// TestForeignSelectorImportsNothing: the account's word decides who imports its VMs, at once and
+// both ways.
 func TestForeignSelectorImportsNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -157,7 +159,8 @@ func keysOf(keys []types.NamespacedName) []string {
 	return out
 }
 
-// TestUngrantedKeepsNothing: where a region was not read since the start, objects stay; those of a selector that is not granted do not.
+// TestUngrantedKeepsNothing: where a region was not read since the start, objects stay; those of a
+// selector that is not granted do not.
 func TestUngrantedKeepsNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -228,7 +231,8 @@ func (l *lab) setAnnotation(o client.Object, namespace, name, key, value string)
 	l.update(have)
 }
 
-// TestForeignModesDoNotCount: what a namespace without a say asks for changes nothing for the owner, and is said.
+// TestForeignModesDoNotCount: what a namespace without a say asks for changes nothing for the
+// owner, and is said.
 func TestForeignModesDoNotCount(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -291,7 +295,8 @@ func TestForeignModesDoNotCount(t *testing.T) {
 	}
 }
 
-// TestUserTagsStandApart: a tag that somebody adds is no tag of the cloud, unless the account says so.
+// TestUserTagsStandApart: a tag that somebody adds is no tag of the cloud, unless the account says
+// so.
 func TestUserTagsStandApart(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -334,8 +339,9 @@ func TestUserTagsStandApart(t *testing.T) {
 	l.wantEvents(vm1 + " Warning UserTagsApart: tags in spec.tags are labels nephele.io/user-tag-KEY now")
 }
 
-// TestForeignSecretIsNotTold: who names a Secret of another namespace learns nothing about it. Where the controller may not read it at all,
-// that is told, whether it is there or not: see TestSecretsOfOtherNamespaces.
+// TestForeignSecretIsNotTold: who names a Secret of another namespace learns nothing about it.
+// Where the controller may not read it at all, that is told, whether it is there or not: see
+// TestSecretsOfOtherNamespaces.
 func TestForeignSecretIsNotTold(t *testing.T) {
 	t.Parallel()
 	said := map[string]string{}
@@ -382,7 +388,8 @@ func (forbidding) Get(_ context.Context, key client.ObjectKey, _ client.Object, 
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name, nil)
 }
 
-// TestForbiddenSecret: the account says that the controller may not read its Secret, and the rest of the loop goes on.
+// TestForbiddenSecret: the account says that the controller may not read its Secret, and the rest
+// of the loop goes on.
 func TestForbiddenSecret(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -390,12 +397,18 @@ func TestForbiddenSecret(t *testing.T) {
 	l.reconcile()
 	l.inv.opts.Secrets = forbidding{l.api}
 	l.reconcile()
-	l.wantAccount("False NotGranted", "False NotGranted", "False NotGranted", "the controller has no right to read Secrets of namespace clouds: bind ClusterRole nephele-controller-secrets")
+	l.wantAccount(
+		"False NotGranted",
+		"False NotGranted",
+		"False NotGranted",
+		"the controller has no right to read Secrets of namespace clouds: bind ClusterRole nephele-controller-secrets",
+	)
 	l.want("VMs", l.vms(), "web/"+vm1)
 }
 
-// TestSharedAccountOfOldStaysEnforced starts from what a build without grants has left: account, Secret and selectors in namespaces of
-// their own, and VMs under control. Nothing is released, renamed or written anew.
+// TestSharedAccountOfOldStaysEnforced starts from what a build without grants has left: account,
+// Secret and selectors in namespaces of their own, and VMs under control. Nothing is released,
+// renamed or written anew.
 func TestSharedAccountOfOldStaysEnforced(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -408,7 +421,9 @@ func TestSharedAccountOfOldStaysEnforced(t *testing.T) {
 	for _, key := range before {
 		ns, name, _ := strings.Cut(key, "/")
 		vm := get(l, &v1alpha1.VirtualMachine{}, ns, name)
-		vm.Status.Policies, vm.Status.PolicySummary = []v1alpha1.VirtualMachinePolicyStatus{{Name: "p", Kind: "AntreaNetworkPolicy", UID: "u", Phase: v1alpha1.PolicyPhaseRealized}}, "1/1"
+		vm.Status.Policies, vm.Status.PolicySummary = []v1alpha1.VirtualMachinePolicyStatus{
+			{Name: "p", Kind: "AntreaNetworkPolicy", UID: "u", Phase: v1alpha1.PolicyPhaseRealized},
+		}, "1/1"
 		if err := l.api.Status().Update(t.Context(), vm); err != nil {
 			t.Fatal(err)
 		}
@@ -440,7 +455,8 @@ func TestSharedAccountOfOldStaysEnforced(t *testing.T) {
 	}
 }
 
-// TestUncheckedAuthorsAreTold: the account says so while nobody checks the rights of those who write it.
+// TestUncheckedAuthorsAreTold: the account says so while nobody checks the rights of those who
+// write it.
 func TestUncheckedAuthorsAreTold(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// FieldAccount is the field by which Options.Client must find the objects of an account; AccountOf is its value.
+// FieldAccount is the field by which Options.Client must find the objects of an account; AccountOf
+// is its value.
 const FieldAccount = AnnotationAccount
 
 // AccountOf returns the account that marks an object, if any.

@@ -22,7 +22,8 @@ import (
 // Finalizer keeps a deleted CloudProviderAccount until what we hold in the cloud is given back.
 const Finalizer = "nephele.io/release"
 
-// releasePoll is how often the Releaser is asked while an account is being deleted, if nothing else happens.
+// releasePoll is how often the Releaser is asked while an account is being deleted, if nothing else
+// happens.
 const releasePoll = 2 * time.Second
 
 // staleWait is how long to wait for the cache when the API server has newer objects than it.
@@ -30,8 +31,9 @@ const staleWait = 200 * time.Millisecond
 
 // Releaser gives back what we hold in the cloud accounts.
 type Releaser interface {
-	// Released reports that nothing of ours is left in the account, "namespace/name", as a snapshot shows it, and that nothing will
-	// be put there any more. It is only asked about accounts for which Deleting is true. It must not block.
+	// Released reports that nothing of ours is left in the account, "namespace/name", as a snapshot
+	// shows it, and that nothing will be put there any more. It is only asked about accounts for
+	// which Deleting is true. It must not block.
 	Released(account string) bool
 }
 
@@ -48,16 +50,18 @@ type AccountConfig struct {
 	Place *v1alpha1.AzureCloud
 	// Queues are the queues with events about the account.
 	Queues []v1alpha1.AWSEventQueue
-	// Quotas are the limits of the account as far as they are not the cloud's defaults; nil means none is.
+	// Quotas are the limits of the account as far as they are not the cloud's defaults; nil means
+	// none is.
 	Quotas *v1alpha1.AWSQuotas
-	// Secret is "namespace/name" of the Secret, SecretKey the key in its data and SecretValue what that holds.
+	// Secret is "namespace/name" of the Secret, SecretKey the key in its data and SecretValue what
+	// that holds.
 	Secret      string
 	SecretKey   string
 	SecretValue []byte
 }
 
-// Open makes the provider of an account. It must not call the cloud. Its error says what is wrong with the configuration or the
-// Secret, for people, without repeating a secret value.
+// Open makes the provider of an account. It must not call the cloud. Its error says what is wrong
+// with the configuration or the Secret, for people, without repeating a secret value.
 type Open func(AccountConfig) (cloud.Provider, error)
 
 // Recorder records events on objects; an EventRecorder of client-go is one.
@@ -65,24 +69,27 @@ type Recorder interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Options are the parts that an Inventory is made of; all but ExternalID, SecretNamespaces, Releaser and the last group must be set.
+// Options are the parts that an Inventory is made of; all but ExternalID, SecretNamespaces,
+// Releaser and the last group must be set.
 type Options struct {
 	// Client reads (from a cache or not) and writes the objects.
 	Client client.Client
-	// Secrets reads Secrets. It is not cached, so that Secrets that are none of our business are not kept in memory.
+	// Secrets reads Secrets. It is not cached, so that Secrets that are none of our business are
+	// not kept in memory.
 	Secrets client.Reader
 	// SecretNamespaces are the namespaces whose Secrets may be read; none means all.
 	SecretNamespaces []string
 	// Clouds opens the providers, one per supported cloud.
 	Clouds map[v1alpha1.CloudProvider]Open
-	// ExternalID, if set, returns the external id with which a role of the account is assumed, whether it is usable yet or not; empty if the
-	// account's own credentials choose it.
+	// ExternalID, if set, returns the external id with which a role of the account is assumed,
+	// whether it is usable yet or not; empty if the account's own credentials choose it.
 	ExternalID func(AccountConfig) string
 	Events     Recorder
-	// Releaser is asked before a deleted account goes. Nil means that nothing is ever held in the cloud.
+	// Releaser is asked before a deleted account goes. Nil means that nothing is ever held in the
+	// cloud.
 	Releaser Releaser
-	// AuthorsUnchecked says why the rights of those who write accounts and selectors are not checked; "" if they are. It must not
-	// block; nil means that this is not known.
+	// AuthorsUnchecked says why the rights of those who write accounts and selectors are not
+	// checked; "" if they are. It must not block; nil means that this is not known.
 	AuthorsUnchecked func() string
 
 	// Now is the clock, nil the real one. Random returns a number in [0,1); nil means no jitter.
@@ -131,8 +138,9 @@ type fingerprint struct {
 	selection string            // the selectors and their generations
 }
 
-// Reconcile brings one account up to date: observes the regions that are due and syncs objects and status. It returns when to be
-// called again. A cloud that cannot be read is not an error of Reconcile, an API server that cannot be written is.
+// Reconcile brings one account up to date: observes the regions that are due and syncs objects and
+// status. It returns when to be called again. A cloud that cannot be read is not an error of
+// Reconcile, an API server that cannot be written is.
 func (i *Inventory) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	leave, ok := i.places.take(req.Namespace)
 	if !ok {
@@ -245,7 +253,8 @@ func (i *Inventory) selectorsOf(ctx context.Context, key types.NamespacedName) (
 	return mine, nil
 }
 
-// Revisit brings the status of all accounts up to date soon, after AuthorsUnchecked says something else.
+// Revisit brings the status of all accounts up to date soon, after AuthorsUnchecked says something
+// else.
 func (i *Inventory) Revisit() {
 	i.mu.Lock()
 	keys := make([]types.NamespacedName, 0, len(i.accounts))

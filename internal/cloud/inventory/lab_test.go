@@ -39,7 +39,8 @@ const (
 
 var accountKey = types.NamespacedName{Namespace: "clouds", Name: "acc"}
 
-// lab is an inventory between a simulated cloud and an API server's stand-in, with a clock of its own.
+// lab is an inventory between a simulated cloud and an API server's stand-in, with a clock of its
+// own.
 type lab struct {
 	*testing.T
 	server *sim.Server
@@ -162,7 +163,8 @@ func (l *lab) write(how string, o client.Object) {
 	l.writes = append(l.writes, fmt.Sprintf("%s %s/%s", how, o.GetNamespace(), o.GetName()))
 }
 
-// takeWrites returns what was written since it was last called, without what is written about the account itself, sorted.
+// takeWrites returns what was written since it was last called, without what is written about the
+// account itself, sorted.
 func (l *lab) takeWrites() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,8 +22,9 @@ func setIfLegal(labels map[string]string, key, value string) {
 	}
 }
 
-// userTagsOf is what becomes of spec.tags of an account's VirtualMachine objects. An account that was read before that could be said goes on as
-// it was: policies may select by labels from these tags, and an upgrade must not open anything.
+// userTagsOf is what becomes of spec.tags of an account's VirtualMachine objects. An account that
+// was read before that could be said goes on as it was: policies may select by labels from these
+// tags, and an upgrade must not open anything.
 func userTagsOf(cpa *v1alpha1.CloudProviderAccount) v1alpha1.UserTags {
 	switch {
 	case cpa.Spec.UserTags != "":
@@ -42,8 +43,8 @@ func userTagsAtFirst(st *v1alpha1.CloudProviderAccountStatus) v1alpha1.UserTags 
 	return v1alpha1.UserTagsSeparate
 }
 
-// tagLabels turns tags into labels and reports the tags that cannot be labels, sorted by key. The user's tags get labels of their own, or
-// if merge is set take the places of the cloud's.
+// tagLabels turns tags into labels and reports the tags that cannot be labels, sorted by key. The
+// user's tags get labels of their own, or if merge is set take the places of the cloud's.
 func tagLabels(fromCloud, fromUser map[string]string, merge bool) (map[string]string, []v1alpha1.UnimportedTag) {
 	labels := make(map[string]string, len(fromCloud)+len(fromUser))
 	var left []v1alpha1.UnimportedTag
@@ -73,8 +74,8 @@ func tagLabels(fromCloud, fromUser map[string]string, merge bool) (map[string]st
 	return labels, left
 }
 
-// whyNoLabel says why a tag cannot be a label with this prefix; "" if it can. The part of a label's key after the slash has at most 63
-// characters.
+// whyNoLabel says why a tag cannot be a label with this prefix; "" if it can. The part of a label's
+// key after the slash has at most 63 characters.
 func whyNoLabel(prefix, key, value string) string {
 	_, fixed, _ := strings.Cut(prefix, "/")
 	longest := 63 - len(fixed)
@@ -98,7 +99,8 @@ func ours(key string) bool {
 	return strings.HasPrefix(key, v1alpha1.LabelPrefix) || strings.HasPrefix(key, v1alpha1.LabelUserTagPrefix)
 }
 
-// mergeLabels returns have with all labels of ours replaced by want, and whether that differs from have.
+// mergeLabels returns have with all labels of ours replaced by want, and whether that differs from
+// have.
 func mergeLabels(have, want map[string]string) (map[string]string, bool) {
 	merged := maps.Clone(want)
 	if merged == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// TestLabelsComeBack: labels of ours that somebody takes away come back, all of them, without haste, and an object without labels goes
-// with its VM.
+// TestLabelsComeBack: labels of ours that somebody takes away come back, all of them, without
+// haste, and an object without labels goes with its VM.
 func TestLabelsComeBack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -173,7 +173,8 @@ func TestFailingRegionKeepsWhatIsKnown(t *testing.T) {
 		waits = append(waits, wait)
 		l.advance(wait)
 	}
-	// The healthy region goes on every minute; the failing one is asked at growing distances in between.
+	// The healthy region goes on every minute; the failing one is asked at growing distances in
+	// between.
 	if waits[0] != 5*time.Second || waits[1] != 10*time.Second || waits[2] != 20*time.Second {
 		t.Errorf("waits %v", waits)
 	}
@@ -280,7 +281,8 @@ func TestSelectorsComeAndGo(t *testing.T) {
 	}
 }
 
-// TestReadersAndSubscribers uses the exported methods while accounts are reconciled; it is for the race detector too.
+// TestReadersAndSubscribers uses the exported methods while accounts are reconciled; it is for the
+// race detector too.
 func TestReadersAndSubscribers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -333,7 +335,8 @@ func TestReadersAndSubscribers(t *testing.T) {
 	}
 }
 
-// TestRefusedObjects: one object that the API server does not take stops no other, and is said on the account.
+// TestRefusedObjects: one object that the API server does not take stops no other, and is said on
+// the account.
 func TestRefusedObjects(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

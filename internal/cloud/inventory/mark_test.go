@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// TestMarkIsNoNews: the mark of an instance changes with every heartbeat. It makes no snapshot another
-// one, and the status of the Vpc leaves it out.
+// TestMarkIsNoNews: the mark of an instance changes with every heartbeat. It makes no snapshot
+// another one, and the status of the Vpc leaves it out.
 func TestMarkIsNoNews(t *testing.T) {
 	t.Parallel()
 	snap := func(tags map[string]string) *cloud.Snapshot {

@@ -38,7 +38,8 @@ func (p *pass) modes(s *syncer) modes {
 	return out
 }
 
-// accountInputs is what the objects depend on and neither the configuration, nor a generation, nor an object of ours tells.
+// accountInputs is what the objects depend on and neither the configuration, nor a generation, nor
+// an object of ours tells.
 func (p *pass) accountInputs() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %q %s", p.cpa.Spec.Mode, p.cpa.Spec.ReleaseNamespaces, userTagsOf(p.cpa))
@@ -86,10 +87,12 @@ type decision struct {
 
 // mode decides what may be done to a VM that selectors select.
 //
-// Break-glass goes before everything, on any object of a namespace that has a say. In a namespace the most specific entry decides, as it
-// does about agents, and of equally specific ones that which writes less; of several namespaces with a say too, the one that writes less.
-// The others count only if none with a say selects the VM: then none writes more than the account wants, and the one that writes most
-// decides, so that nobody stops what another one enforces. docs/decisions/0011-grants.md has the reasons.
+// Break-glass goes before everything, on any object of a namespace that has a say. In a namespace
+// the most specific entry decides, as it does about agents, and of equally specific ones that which
+// writes less; of several namespaces with a say too, the one that writes less. The others count
+// only if none with a say selects the VM: then none writes more than the account wants, and the one
+// that writes most decides, so that nobody stops what another one enforces.
+// docs/decisions/0011-grants.md has the reasons.
 func (v view) mode(m machine, chosen map[string]choice) decision {
 	if len(chosen) == 0 || v.plain() {
 		return decision{}
@@ -158,8 +161,9 @@ func (v view) prevailing(said map[string]opinion) opinion {
 	return *cmp.Or(least, most)
 }
 
-// BreakGlassReason is the value of the annotation for break-glass, for people. A value that was perhaps meant to end it does not: in an
-// emergency nobody looks up how to spell yes. So it is said.
+// BreakGlassReason is the value of the annotation for break-glass, for people. A value that was
+// perhaps meant to end it does not: in an emergency nobody looks up how to spell yes. So it is
+// said.
 func BreakGlassReason(value string) string {
 	text := strings.TrimSpace(cloud.Words(value))
 	switch strings.ToLower(text) {
@@ -179,7 +183,8 @@ type Settings struct {
 	MaxPerWave int
 	// Failsafe is spec.failsafe. It must not be changed.
 	Failsafe []v1alpha1.FailsafeFlow
-	// BrakePercent and BrakeInterfaces are spec.brake, with its defaults, and Confirm is the annotation that lets go on what it holds.
+	// BrakePercent and BrakeInterfaces are spec.brake, with its defaults, and Confirm is the
+	// annotation that lets go on what it holds.
 	BrakePercent, BrakeInterfaces int
 	Confirm                       string
 	// FormerGroups is the annotation v1alpha1.AnnotationFormerGroups.
@@ -202,7 +207,8 @@ func (i *Inventory) Settings(key string) Settings {
 	return a.settings
 }
 
-// settle keeps the account's settings and reports whether they are others than before. The caller holds the account's lock.
+// settle keeps the account's settings and reports whether they are others than before. The caller
+// holds the account's lock.
 func (p *pass) settle(a *account) (changed bool) {
 	s := settingsOf(p.cpa)
 	changed = !equality.Semantic.DeepEqual(a.settings, s)

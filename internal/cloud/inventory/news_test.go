@@ -13,18 +13,21 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// TestNewsOutlivesFailedPass: what was observed in a pass that then cannot read the objects is told all the same. The next pass sees
-// nothing new.
+// TestNewsOutlivesFailedPass: what was observed in a pass that then cannot read the objects is told
+// all the same. The next pass sees nothing new.
 func TestNewsOutlivesFailedPass(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	broken := false
-	l.api = interceptor.NewClient(l.api.(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, o client.ObjectList, opts ...client.ListOption) error {
-		if _, vms := o.(*v1alpha1.VirtualMachineList); vms && broken {
-			return errors.New("the cache is away")
-		}
-		return c.List(ctx, o, opts...)
-	}})
+	l.api = interceptor.NewClient(
+		l.api.(client.WithWatch),
+		interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, o client.ObjectList, opts ...client.ListOption) error {
+			if _, vms := o.(*v1alpha1.VirtualMachineList); vms && broken {
+				return errors.New("the cache is away")
+			}
+			return c.List(ctx, o, opts...)
+		}},
+	)
 	l.restart(nil)
 	l.create(l.secret(goodCreds), l.cpa(), l.ces("web", "all", wholeVPC(vpc1)))
 	heard := 0

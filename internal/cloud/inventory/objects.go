@@ -37,7 +37,8 @@ type syncer struct {
 	sum uint64
 	// again says that an object was newer than we knew, so that another sync is needed.
 	again bool
-	// taken maps objects that we would write but that are not the account's to what is to be said about it.
+	// taken maps objects that we would write but that are not the account's to what is to be said
+	// about it.
 	taken map[types.NamespacedName]string
 }
 
@@ -83,10 +84,12 @@ func (s *syncer) listVpcs(ctx context.Context) error {
 	return nil
 }
 
-// listOf reads the objects of one kind that are marked as the account's. Labels do not tell: anybody may have taken them away.
+// listOf reads the objects of one kind that are marked as the account's. Labels do not tell:
+// anybody may have taken them away.
 func (s *syncer) listOf(ctx context.Context, into client.ObjectList) error {
 	marked := client.MatchingFields{FieldAccount: cloud.AccountKey(s.account.Namespace, s.account.Name)}
-	// The objects are only read: what is changed is a copy (see put). Copying them all would be most of the work.
+	// The objects are only read: what is changed is a copy (see put). Copying them all would be
+	// most of the work.
 	if err := s.opts.Client.List(ctx, into, marked, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the objects of account %s: %w", s.account, err)
 	}
@@ -120,15 +123,15 @@ func (s *syncer) userTags(only map[string]bool) map[types.NamespacedName]map[str
 	return tags
 }
 
-// sync writes what differs. keep tells which objects stay although they are not desired. One object that cannot be written does not
-// stop the others.
+// sync writes what differs. keep tells which objects stay although they are not desired. One object
+// that cannot be written does not stop the others.
 func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespace string) bool) error {
 	var errs []error
 	run := func(keys []types.NamespacedName, do func(types.NamespacedName) error) {
 		errs = append(errs, inParallel(ctx, keys, do))
 	}
-	// Entities come first: policies wait for them, people for the rest.
-	// An entity that becomes a node, or the reverse, is deleted first: never two of them for one VM.
+	// Entities come first: policies wait for them, people for the rest. An entity that becomes a
+	// node, or the reverse, is deleted first: never two of them for one VM.
 	run(sortedKeys(s.entities), func(k types.NamespacedName) error {
 		e := s.entities[k]
 		if d.entities[k] != nil || (d.nodes[k] == nil && keep(e.Labels[v1alpha1.LabelCloudRegion], k.Namespace)) {
@@ -185,7 +188,8 @@ func inParallel(ctx context.Context, keys []types.NamespacedName, do func(types.
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// create creates an object and reports whether it did. An object of the same name that is not the account's is left alone and noted.
+// create creates an object and reports whether it did. An object of the same name that is not the
+// account's is left alone and noted.
 func (s *syncer) create(ctx context.Context, o client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(o)
 	err := s.opts.Client.Create(ctx, o)
@@ -237,8 +241,8 @@ func (s *syncer) remove(ctx context.Context, o client.Object) error {
 	return nil
 }
 
-// patch writes the difference between base and o, if the object is still the one that base was read as. A status is written whole, which
-// is less work for the API server.
+// patch writes the difference between base and o, if the object is still the one that base was read
+// as. A status is written whole, which is less work for the API server.
 func (s *syncer) patch(ctx context.Context, o, base client.Object, status bool) error {
 	before := version(base)
 	var err error

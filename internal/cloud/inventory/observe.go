@@ -15,12 +15,13 @@ const (
 	maxBackoff   = 5 * time.Minute
 )
 
-// How long hints wait after a reading that events have led to: what comes meanwhile becomes one reading.
+// How long hints wait after a reading that events have led to: what comes meanwhile becomes one
+// reading.
 const (
 	// hintPause follows the reading of named objects.
 	hintPause = 500 * time.Millisecond
-	// wholePause follows the reading of a whole region, or wholeShare times as long as that took if this is longer. Named objects
-	// do not wait for it.
+	// wholePause follows the reading of a whole region, or wholeShare times as long as that took if
+	// this is longer. Named objects do not wait for it.
 	wholePause = 5 * time.Second
 	wholeShare = 4
 	// maxMisses readings of hints may fail in a row; then the region is read whole.
@@ -35,9 +36,9 @@ type outcome struct {
 	err      error
 }
 
-// observe reads the regions beside one another. Whenever some are done and others are not, publish is called, so that a slow region
-// does not hold up the others. All goroutines have ended when it returns.
-// What publish fails to write then is written, or fails for good, at the end of the pass.
+// observe reads the regions beside one another. Whenever some are done and others are not, publish
+// is called, so that a slow region does not hold up the others. All goroutines have ended when it
+// returns. What publish fails to write then is written, or fails for good, at the end of the pass.
 func (p *pass) observe(ctx context.Context, jobs []job, publish func() error) {
 	provider, ok := p.Provider(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name))
 	if !ok || len(jobs) == 0 {
@@ -74,7 +75,8 @@ func (p *pass) observeRegion(ctx context.Context, provider cloud.Provider, j job
 		o.ids = nil
 	}
 	if len(o.ids) > 0 {
-		// The few calls that an event leads to are what enforcement waits for; a routine reading gives way to it.
+		// The few calls that an event leads to are what enforcement waits for; a routine reading
+		// gives way to it.
 		o.snapshot, o.err = refresher.Refresh(bounded, j.since, o.ids)
 	} else {
 		bounded = cloud.WithPurpose(bounded, cloud.Inventory)
@@ -92,7 +94,8 @@ func (p *pass) observeRegion(ctx context.Context, provider cloud.Provider, j job
 	return o
 }
 
-// record keeps the outcome. An observation that ended because we are stopping says nothing about the region.
+// record keeps the outcome. An observation that ended because we are stopping says nothing about
+// the region.
 func (p *pass) record(o outcome) {
 	if errors.Is(o.err, context.Canceled) {
 		return
@@ -124,8 +127,9 @@ func (p *pass) record(o outcome) {
 	r.next = p.opts.Now().Add(p.backoff(r.failures, o.err))
 }
 
-// recordPart keeps what was read because of events. It says nothing about the rest of the region, and so does its failure: the time of
-// the next whole observation stays, unless hints fail again and again.
+// recordPart keeps what was read because of events. It says nothing about the rest of the region,
+// and so does its failure: the time of the next whole observation stays, unless hints fail again
+// and again.
 func (p *pass) recordPart(r *region, o outcome) {
 	now := p.opts.Now()
 	if o.err == nil {
@@ -147,8 +151,8 @@ func (p *pass) recordPart(r *region, o outcome) {
 	}
 }
 
-// replace puts a snapshot in the place of the last one. One that shows the same keeps the parts of the last: whoever has worked
-// with them can tell by that that there is nothing to do.
+// replace puts a snapshot in the place of the last one. One that shows the same keeps the parts of
+// the last: whoever has worked with them can tell by that that there is nothing to do.
 func (p *pass) replace(r *region, next *cloud.Snapshot) {
 	if r.snapshot != nil && sameContent(r.snapshot, next) {
 		kept := *r.snapshot
@@ -159,8 +163,8 @@ func (p *pass) replace(r *region, next *cloud.Snapshot) {
 	r.snapshot, p.news = next, true
 }
 
-// backoff is the wait after the nth failure in a row: doubling, at least as long as the cloud asked for, and spread by a fifth up and
-// down so that accounts do not come back together.
+// backoff is the wait after the nth failure in a row: doubling, at least as long as the cloud asked
+// for, and spread by a fifth up and down so that accounts do not come back together.
 func (p *pass) backoff(n int, err error) time.Duration {
 	d := maxBackoff
 	if n <= 6 {

@@ -15,8 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestPartIsWhole changes cloud and objects at random. After each pass, which looks at what has changed only, an inventory that
-// remembers nothing looks at everything and finds nothing to write.
+// TestPartIsWhole changes cloud and objects at random. After each pass, which looks at what has
+// changed only, an inventory that remembers nothing looks at everything and finds nothing to write.
 func TestPartIsWhole(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())

@@ -34,8 +34,8 @@ type pass struct {
 	externalID string
 	// news says that something changed that subscribers want to know.
 	news bool
-	// quick says that nothing but named objects was read, and that no object of ours was touched since the last pass: then the
-	// objects need not all be looked at.
+	// quick says that nothing but named objects was read, and that no object of ours was touched
+	// since the last pass: then the objects need not all be looked at.
 	quick bool
 }
 
@@ -96,7 +96,8 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// configure makes the account's provider and regions of its configuration and reports whether that, or the selection, changed.
+// configure makes the account's provider and regions of its configuration and reports whether that,
+// or the selection, changed.
 func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	config, err := p.config(ctx)
 	if err != nil {
@@ -155,7 +156,8 @@ func (p *pass) unopened(err error) *problem {
 	return p.secretProblem(*secretRefOf(p.cpa), reason, err.Error())
 }
 
-// config reads the configuration and the Secret. What is wrong with them becomes p.problem; an error is one of the API server.
+// config reads the configuration and the Secret. What is wrong with them becomes p.problem; an
+// error is one of the API server.
 func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	c, ref := ConfigOf(p.cpa)
 	if c.Cloud == "" {
@@ -181,7 +183,8 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	case found:
 		*last = credentials{*ref, value}
 	case p.deleting() && last.ref == *ref:
-		// Who deletes a namespace, or all of a manifest, deletes the Secret too, and perhaps first. The VMs must not stay guarded for ever.
+		// Who deletes a namespace, or all of a manifest, deletes the Secret too, and perhaps first.
+		// The VMs must not stay guarded for ever.
 		value = last.value
 	case missing != nil:
 		p.problem = &problem{v1alpha1.ReasonNotGranted, missing.Error()}
@@ -192,9 +195,10 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	return c, nil
 }
 
-// publish computes what there should be from what is known, lets the subscribers know and writes the objects. What has not changed
-// since the last time is left alone: if nothing has, nothing is computed or compared.
-// written is what went wrong with the writing; err that the objects could not be read, so that nothing was done.
+// publish computes what there should be from what is known, lets the subscribers know and writes
+// the objects. What has not changed since the last time is left alone: if nothing has, nothing is
+// computed or compared. written is what went wrong with the writing; err that the objects could not
+// be read, so that nothing was done.
 func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err error) {
 	s.stale = p.stale()
 	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots(), mergeTags: userTagsOf(p.cpa) == v1alpha1.UserTagsMerge}
@@ -265,7 +269,8 @@ func (s *syncer) keepRefs(d desired, keep func(region, namespace string) bool) {
 	}
 }
 
-// tellRefs keeps the entities' VMs, and lets subscribers know if they or anything else have changed. The map is not changed any more.
+// tellRefs keeps the entities' VMs, and lets subscribers know if they or anything else have
+// changed. The map is not changed any more.
 func (p *pass) tellRefs(refs map[types.NamespacedName]VMRef) {
 	p.account.mu.Lock()
 	p.news = p.news || !maps.Equal(p.account.refs, refs)
@@ -284,8 +289,9 @@ func (p *pass) cloud() v1alpha1.CloudProvider {
 	return v1alpha1.CloudProviderAWS
 }
 
-// keep tells which objects that nothing shows are kept: those of regions that were not read since the start, in namespaces that
-// still have a selector of the account. namespace is "" for objects that no selector decides about.
+// keep tells which objects that nothing shows are kept: those of regions that were not read since
+// the start, in namespaces that still have a selector of the account. namespace is "" for objects
+// that no selector decides about.
 func (p *pass) keep(v view) func(region, namespace string) bool {
 	p.account.mu.Lock()
 	defer p.account.mu.Unlock()
@@ -306,7 +312,8 @@ func (p *pass) keep(v view) func(region, namespace string) bool {
 	return func(region, namespace string) bool { return unread[region] && selecting[namespace] }
 }
 
-// stale returns, for the regions whose snapshot is too old to be called current, what to say about them.
+// stale returns, for the regions whose snapshot is too old to be called current, what to say about
+// them.
 func (p *pass) stale() map[string]string {
 	p.account.mu.Lock()
 	defer p.account.mu.Unlock()
@@ -323,8 +330,8 @@ func (p *pass) stale() map[string]string {
 	return out
 }
 
-// everRead reports whether any region of the account was ever read. In an account that never was, nothing can be held, and it need
-// not wait for credentials that perhaps never come.
+// everRead reports whether any region of the account was ever read. In an account that never was,
+// nothing can be held, and it need not wait for credentials that perhaps never come.
 func everRead(cpa *v1alpha1.CloudProviderAccount) bool {
 	return slices.ContainsFunc(cpa.Status.Regions, func(r v1alpha1.RegionStatus) bool { return r.LastSyncTime != nil })
 }

@@ -6,10 +6,12 @@ import (
 )
 
 const (
-	// accountsAtOnce bounds the accounts that are observed at the same time. It is high because one whose endpoint is slow takes its
-	// place for as long as a reading may take, while it costs next to nothing.
+	// accountsAtOnce bounds the accounts that are observed at the same time. It is high because one
+	// whose endpoint is slow takes its place for as long as a reading may take, while it costs next
+	// to nothing.
 	accountsAtOnce = 128
-	// namespaceAtOnce is how many of them may be of one namespace: who fills his own with slow endpoints delays nobody else.
+	// namespaceAtOnce is how many of them may be of one namespace: who fills his own with slow
+	// endpoints delays nobody else.
 	namespaceAtOnce = accountsAtOnce / 4
 	// placeWait is after how long an account for which there was no place asks again.
 	placeWait = time.Second
@@ -24,7 +26,8 @@ type places struct {
 	taken map[string]int
 }
 
-// take takes a place for an account of a namespace, if there is one. The function that it returns gives it back.
+// take takes a place for an account of a namespace, if there is one. The function that it returns
+// gives it back.
 func (p *places) take(namespace string) (leave func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

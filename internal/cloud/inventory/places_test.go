@@ -9,8 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestSlowNamespace: accounts of one namespace whose endpoints do not answer take no more than its share of the places. Further ones ask
-// again, those of others are read, and there is room again as soon as one has ended.
+// TestSlowNamespace: accounts of one namespace whose endpoints do not answer take no more than its
+// share of the places. Further ones ask again, those of others are read, and there is room again as
+// soon as one has ended.
 func TestSlowNamespace(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

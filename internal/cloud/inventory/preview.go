@@ -16,7 +16,8 @@ import (
 type Surroundings struct {
 	// Selectors are those of the account and perhaps of others.
 	Selectors []*v1alpha1.CloudEntitySelector
-	// VMs are the VirtualMachine objects that exist, for the tags that users gave them and for the annotation that breaks the glass.
+	// VMs are the VirtualMachine objects that exist, for the tags that users gave them and for the
+	// annotation that breaks the glass.
 	VMs []*v1alpha1.VirtualMachine
 	// Namespaces are those that exist, for their labels.
 	Namespaces []*corev1.Namespace
@@ -28,18 +29,22 @@ type Previewed struct {
 	Entities []*antreav1alpha2.ExternalEntity
 	// Refs maps their names to the VMs that they stand for, as Inventory.Entities does.
 	Refs map[types.NamespacedName]VMRef
-	// Selecting are the namespaces with a selector that the account lets select. Elsewhere nothing is imported, and nothing is kept.
+	// Selecting are the namespaces with a selector that the account lets select. Elsewhere nothing
+	// is imported, and nothing is kept.
 	Selecting map[string]bool
 	// Settings are what Inventory.Settings would return.
 	Settings Settings
-	// Remarks name the selectors and VirtualMachines that are not granted what they ask for, and say how to grant it, sorted.
+	// Remarks name the selectors and VirtualMachines that are not granted what they ask for, and
+	// say how to grant it, sorted.
 	Remarks []string
-	// Unimported name the VMs that are selected and have no object, because another VM has it, sorted.
+	// Unimported name the VMs that are selected and have no object, because another VM has it,
+	// sorted.
 	Unimported []string
 }
 
-// Preview returns what the loop would make of an account and the objects around it with these snapshots of its regions. It is a pure
-// function; selectors of other accounts, and those that say nothing, are left out.
+// Preview returns what the loop would make of an account and the objects around it with these
+// snapshots of its regions. It is a pure function; selectors of other accounts, and those that say
+// nothing, are left out.
 func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProvider, around Surroundings, snapshots []*cloud.Snapshot) Previewed {
 	v := view{
 		account: types.NamespacedName{Namespace: account.Namespace, Name: account.Name}, provider: provider, snapshots: snapshots,
@@ -85,7 +90,8 @@ func holderAmong(vms []*v1alpha1.VirtualMachine, account types.NamespacedName) f
 	return func(key types.NamespacedName) string { return held[key] }
 }
 
-// selectorsFor are the selectors of an account, those that it lets select and the others, both sorted.
+// selectorsFor are the selectors of an account, those that it lets select and the others, both
+// sorted.
 func selectorsFor(account *v1alpha1.CloudProviderAccount, around Surroundings) ([]v1alpha1.CloudEntitySelector, []refused) {
 	var all []v1alpha1.CloudEntitySelector
 	for _, s := range around.Selectors {
@@ -119,7 +125,8 @@ func remarks(v view, d desired, refused []refused) []string {
 	return out
 }
 
-// Unmatched returns what is wrong with a selector, or which of its entries select no VM of the snapshots, as paths with a few words.
+// Unmatched returns what is wrong with a selector, or which of its entries select no VM of the
+// snapshots, as paths with a few words.
 func Unmatched(s *v1alpha1.CloudEntitySelector, snapshots []*cloud.Snapshot) []string {
 	if wrong := checkSelector(s); wrong != "" {
 		return []string{wrong}

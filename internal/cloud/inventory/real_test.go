@@ -12,7 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestRealAccounts imports the published accounts whole, and compares every VM, interface and network with the account itself.
+// TestRealAccounts imports the published accounts whole, and compares every VM, interface and
+// network with the account itself.
 func TestRealAccounts(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"", "../../../testdata/aws/web-tier", "../../../testdata/aws/collector-sg1.json"} {

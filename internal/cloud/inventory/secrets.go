@@ -29,10 +29,12 @@ func secretRefOf(cpa *v1alpha1.CloudProviderAccount) *v1alpha1.SecretReference {
 	return nil
 }
 
-// secretsRole is the ClusterRole by which the controller is let to read Secrets, everywhere or in a namespace.
+// secretsRole is the ClusterRole by which the controller is let to read Secrets, everywhere or in a
+// namespace.
 const secretsRole = "nephele-controller-secrets"
 
-// missingGrant says that Secrets of a namespace may not be read. It is the same whether there is such a Secret or not.
+// missingGrant says that Secrets of a namespace may not be read. It is the same whether there is
+// such a Secret or not.
 type missingGrant struct {
 	namespace string
 	// unlisted says that the namespace is not among those that the controller was told.
@@ -48,8 +50,8 @@ func (g *missingGrant) Error() string {
 	return fmt.Sprintf("the controller has no right to read Secrets of namespace %s: %s", g.namespace, how)
 }
 
-// secretValue returns what the Secret holds under the key of the reference; found is false if there is no such Secret or key. It fails
-// with a missingGrant if it may not be read.
+// secretValue returns what the Secret holds under the key of the reference; found is false if there
+// is no such Secret or key. It fails with a missingGrant if it may not be read.
 func (i *Inventory) secretValue(ctx context.Context, ref v1alpha1.SecretReference) (value []byte, found bool, err error) {
 	if listed := i.opts.SecretNamespaces; len(listed) > 0 && !slices.Contains(listed, ref.Namespace) {
 		return nil, false, &missingGrant{namespace: ref.Namespace, unlisted: true}
@@ -68,9 +70,9 @@ func (i *Inventory) secretValue(ctx context.Context, ref v1alpha1.SecretReferenc
 	return value, found, nil
 }
 
-// secretProblem is a problem with the Secret of an account. Of a Secret in another namespace than the account's all problems are one and
-// the same, so that nobody learns by an account of his which Secrets there are and what they look like: whoever may read the Secret can
-// look for himself.
+// secretProblem is a problem with the Secret of an account. Of a Secret in another namespace than
+// the account's all problems are one and the same, so that nobody learns by an account of his which
+// Secrets there are and what they look like: whoever may read the Secret can look for himself.
 func (p *pass) secretProblem(ref v1alpha1.SecretReference, reason, message string) *problem {
 	if ref.Namespace == p.cpa.Namespace {
 		return &problem{reason, message}
@@ -80,9 +82,10 @@ func (p *pass) secretProblem(ref v1alpha1.SecretReference, reason, message strin
 		"Which of these it is is only told of secrets in the namespace of the account", ref.Key, ref.Namespace, ref.Name)}
 }
 
-// watchSecrets enqueues the accounts of every Secret that changes. Only metadata are watched, and of namespaces that the cache is limited
-// to. It does not wait until all are listed: in a namespace where the right is missing that never happens, and all accounts but those
-// with Secrets there must go on.
+// watchSecrets enqueues the accounts of every Secret that changes. Only metadata are watched, and
+// of namespaces that the cache is limited to. It does not wait until all are listed: in a namespace
+// where the right is missing that never happens, and all accounts but those with Secrets there must
+// go on.
 func (i *Inventory) watchSecrets(ctx context.Context, c cache.Cache, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))

@@ -28,8 +28,9 @@ func (r *countingReader) Get(ctx context.Context, key client.ObjectKey, o client
 	return r.Reader.Get(ctx, key, o, opts...)
 }
 
-// TestSecretsOfOtherNamespaces: the controller looks for keys only where it is told to. An account that names a Secret elsewhere learns what
-// is missing and how to give it, and not whether there is such a Secret.
+// TestSecretsOfOtherNamespaces: the controller looks for keys only where it is told to. An account
+// that names a Secret elsewhere learns what is missing and how to give it, and not whether there is
+// such a Secret.
 func TestSecretsOfOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "aws", errors.New("no rule allows it"))
@@ -82,7 +83,8 @@ func TestSecretsOfOtherNamespaces(t *testing.T) {
 	}
 }
 
-// TestSecretTakenBack: what is enforced stays when the controller may no longer read the keys, and comes back to life with the right.
+// TestSecretTakenBack: what is enforced stays when the controller may no longer read the keys, and
+// comes back to life with the right.
 func TestSecretTakenBack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// specificity orders the ways in which an entry of a selector can mean a VM; of several entries the most specific one says whether
-// the VM has an agent.
+// specificity orders the ways in which an entry of a selector can mean a VM; of several entries the
+// most specific one says whether the VM has an agent.
 type specificity int
 
 const (
@@ -22,7 +22,8 @@ const (
 	byID
 )
 
-// selectEntry tells whether and how an entry selects the VM. network is the VM's; it may be nil if the snapshot does not show it.
+// selectEntry tells whether and how an entry selects the VM. network is the VM's; it may be nil if
+// the snapshot does not show it.
 func selectEntry(e v1alpha1.VirtualMachineSelector, vm *cloud.VM, network *cloud.Network) specificity {
 	how := notSelected
 	if len(e.TagMatch) > 0 {
@@ -78,8 +79,8 @@ func matches(m v1alpha1.EntityMatch, id, name string) bool {
 	return false
 }
 
-// checkSelector returns what is wrong with a selector, in words; "" if nothing is. The schema refuses most of it, but not for
-// selectors that are older than the schema.
+// checkSelector returns what is wrong with a selector, in words; "" if nothing is. The schema
+// refuses most of it, but not for selectors that are older than the schema.
 func checkSelector(s *v1alpha1.CloudEntitySelector) string {
 	for i, e := range s.Spec.VMSelector {
 		at := fmt.Sprintf("spec.vmSelector[%d]", i)
@@ -105,8 +106,8 @@ type choice struct {
 	agented  bool
 }
 
-// choose returns for each namespace with a selector that selects the VM what it decides. selectors are sorted by name within a
-// namespace.
+// choose returns for each namespace with a selector that selects the VM what it decides. selectors
+// are sorted by name within a namespace.
 func choose(selectors []v1alpha1.CloudEntitySelector, vm *cloud.VM, network *cloud.Network, count func(selector int)) map[string]choice {
 	chosen := map[string]choice{}
 	best := map[string]specificity{}
@@ -142,7 +143,8 @@ func sortSelectors(s []v1alpha1.CloudEntitySelector) {
 	})
 }
 
-// networksOf returns the networks that selectors name; false if one of them may select VMs anywhere.
+// networksOf returns the networks that selectors name; false if one of them may select VMs
+// anywhere.
 func networksOf(selectors []v1alpha1.CloudEntitySelector) ([]cloud.NetworkMatch, bool) {
 	out := []cloud.NetworkMatch{}
 	for i := range selectors {
@@ -159,8 +161,8 @@ func networksOf(selectors []v1alpha1.CloudEntitySelector) ([]cloud.NetworkMatch,
 	return out, true
 }
 
-// narrow makes the account's provider read what the selectors need. An account that is being deleted is read whole: nothing of ours may
-// be overlooked. The caller holds the account's lock.
+// narrow makes the account's provider read what the selectors need. An account that is being
+// deleted is read whole: nothing of ours may be overlooked. The caller holds the account's lock.
 func (p *pass) narrow(a *account) {
 	networks, narrow := networksOf(p.selectors)
 	n, can := a.whole.(cloud.Narrower)

@@ -24,9 +24,10 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// SetupWithManager makes the manager call Reconcile: when an account, its Secret or a selector of it changes, when the labels of a
-// namespace change that an account's grant depends on, when an object of ours is created, changed or deleted by somebody, on Trigger, when
-// an event names something, and when an observation is due.
+// SetupWithManager makes the manager call Reconcile: when an account, its Secret or a selector of
+// it changes, when the labels of a namespace change that an account's grant depends on, when an
+// object of ours is created, changed or deleted by somebody, on Trigger, when an event names
+// something, and when an observation is due.
 func (i *Inventory) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	toAccount := func(f func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {

@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// TestWhatSelectsAnEntityFindsItsVM: every label that a policy may select an entity by is on the VirtualMachine as well, and what the
-// VirtualMachine had of its own stays.
+// TestWhatSelectsAnEntityFindsItsVM: every label that a policy may select an entity by is on the
+// VirtualMachine as well, and what the VirtualMachine had of its own stays.
 func TestWhatSelectsAnEntityFindsItsVM(t *testing.T) {
 	t.Parallel()
 	snap := &cloud.Snapshot{Scope: cloud.Scope{Account: "clouds/acc", Region: oregon}, Networks: []cloud.Network{{ID: "vpc-1", Name: "shop"}},

@@ -25,9 +25,11 @@ const (
 	reasonReleasing = "Releasing"
 	// reasonNotWritten: the API server refuses objects of the account.
 	reasonNotWritten = "NotWritten"
-	// reasonNameTaken: an object that the selector asks for exists and is not the account's, or stands for another VM.
+	// reasonNameTaken: an object that the selector asks for exists and is not the account's, or
+	// stands for another VM.
 	reasonNameTaken = "NameTaken"
-	// reasonModeNotGranted and reasonBreakGlassNotGranted: what is asked for is not heeded, for want of a say in it.
+	// reasonModeNotGranted and reasonBreakGlassNotGranted: what is asked for is not heeded, for
+	// want of a say in it.
 	reasonModeNotGranted       = "ModeNotGranted"
 	reasonBreakGlassNotGranted = "BreakGlassNotGranted"
 )
@@ -46,7 +48,8 @@ func pending(message string) verdict {
 	return verdict{metav1.ConditionUnknown, v1alpha1.ReasonPending, message}
 }
 
-// report writes the status of the account and its selectors. written is what went wrong with their objects.
+// report writes the status of the account and its selectors. written is what went wrong with their
+// objects.
 func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) error {
 	regions := p.regionStatuses(d)
 	credentials, reachable := p.judge()
@@ -286,8 +289,8 @@ type subject struct {
 	condition string
 }
 
-// tell records a state of a condition that has just been entered as an event. told remembers it, for when the cache still shows the state
-// before; it may be nil.
+// tell records a state of a condition that has just been entered as an event. told remembers it,
+// for when the cache still shows the state before; it may be nil.
 func (i *Inventory) tell(about client.Object, condition string, v verdict, action string, told map[subject]string) {
 	if told != nil {
 		key, state := subject{about.GetUID(), condition}, string(v.status)+v.reason
@@ -360,7 +363,8 @@ func (p *pass) judgeSelector(s *v1alpha1.CloudEntitySelector, f selectorFacts) s
 	return v
 }
 
-// takenIn returns what is to be said about the objects of a namespace that are not ours; "" if there are none.
+// takenIn returns what is to be said about the objects of a namespace that are not ours; "" if
+// there are none.
 func (f selectorFacts) takenIn(namespace string) string {
 	var messages []string
 	for key, message := range f.taken {
@@ -419,7 +423,8 @@ func (v verdict) condition() *metav1.Condition {
 	return &metav1.Condition{Type: v1alpha1.ConditionHeeded, Status: v.status, Reason: v.reason, Message: v.message}
 }
 
-// setHeeded sets the condition Heeded, or removes it if there is nothing to say, and reports whether something else is not heeded now.
+// setHeeded sets the condition Heeded, or removes it if there is nothing to say, and reports
+// whether something else is not heeded now.
 func (i *Inventory) setHeeded(conditions *[]metav1.Condition, c *metav1.Condition, generation int64) (news bool) {
 	if c == nil {
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionHeeded)
@@ -428,7 +433,8 @@ func (i *Inventory) setHeeded(conditions *[]metav1.Condition, c *metav1.Conditio
 	return i.set(conditions, v1alpha1.ConditionHeeded, verdict{c.Status, c.Reason, c.Message}, generation)
 }
 
-// reportAccountMissing says on a selector that its account does not exist, and takes back what was said of VMs that it has no more.
+// reportAccountMissing says on a selector that its account does not exist, and takes back what was
+// said of VMs that it has no more.
 func (i *Inventory) reportAccountMissing(ctx context.Context, s *v1alpha1.CloudEntitySelector, account types.NamespacedName) error {
 	missing := no(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("there is no CloudProviderAccount %s", account))
 	return i.reportSelector(ctx, s, selectorVerdict{ready: missing, matched: missing, orphaned: true}, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestTouched: what a caller has changed is read again, and nothing else; until that has worked out the region is pending, and what was
-// begun before does not count.
+// TestTouched: what a caller has changed is read again, and nothing else; until that has worked out
+// the region is pending, and what was begun before does not count.
 func TestTouched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

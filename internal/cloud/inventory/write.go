@@ -38,8 +38,9 @@ func fill(have, want client.Object) bool {
 	return changed
 }
 
-// put creates the object or brings the existing one in line. spec changes the specification of the existing object to what is wanted
-// and reports whether it differed; status does the same with the status, and may be nil. It never changes have.
+// put creates the object or brings the existing one in line. spec changes the specification of the
+// existing object to what is wanted and reports whether it differed; status does the same with the
+// status, and may be nil. It never changes have.
 func put[T deepCopier[T]](ctx context.Context, s *syncer, want T, have T, exists bool, spec, status func(have T) bool) error {
 	live := want.DeepCopy()
 	if !exists {
@@ -82,8 +83,8 @@ func (s *syncer) putEntity(ctx context.Context, want, have *antreav1alpha2.Exter
 	}, nil)
 }
 
-// tellApart records an event if tags that a user gave to a VM were among those of the cloud and are so no longer, as when a former version
-// has merged them: policies that select by them lose the VM.
+// tellApart records an event if tags that a user gave to a VM were among those of the cloud and are
+// so no longer, as when a former version has merged them: policies that select by them lose the VM.
 func (s *syncer) tellApart(want, have *antreav1alpha2.ExternalEntity) {
 	var keys []string
 	for label, value := range want.Labels {

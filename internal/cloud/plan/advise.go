@@ -10,10 +10,12 @@ import (
 )
 
 const (
-	// triedQuotas bounds how many quotas are tried for a region, and triedInterfaces how many interfaces all these trials may concern together.
+	// triedQuotas bounds how many quotas are tried for a region, and triedInterfaces how many
+	// interfaces all these trials may concern together.
 	triedQuotas     = 24
 	triedInterfaces = 1 << 11
-	// triedRules is how many rules on an interface are tried at most where the cloud names no bound.
+	// triedRules is how many rules on an interface are tried at most where the cloud names no
+	// bound.
 	triedRules = 1000
 	// triedPairs is how many pairs of quotas are tried for one VM.
 	triedPairs = 4
@@ -161,7 +163,8 @@ func (a *adviser) try(rules, groups int) *trial {
 	return t
 }
 
-// fits reports whether nothing that is refused on the VM for want of room is with the quotas of the trial.
+// fits reports whether nothing that is refused on the VM for want of room is with the quotas of the
+// trial.
 func (a *adviser) fits(t *trial, vm intent.VMRef) bool {
 	if t.full {
 		return false
@@ -174,8 +177,8 @@ func (a *adviser) fits(t *trial, vm intent.VMRef) bool {
 	return true
 }
 
-// besides is for what else than want of room something is refused with the quotas of the trial that is refused for want of room now; empty if
-// nothing is, or if there is want of room as well.
+// besides is for what else than want of room something is refused with the quotas of the trial that
+// is refused for want of room now; empty if nothing is, or if there is want of room as well.
 func (a *adviser) besides(t *trial, vm intent.VMRef) (why string) {
 	for _, uid := range sortedKeys(t.refused[vm]) {
 		message := t.refused[vm][uid]
@@ -189,7 +192,8 @@ func (a *adviser) besides(t *trial, vm intent.VMRef) (why string) {
 	return why
 }
 
-// lacking is what is lacking on a VM. What all of its policies need was told each time one was left out; it begins with the least of that.
+// lacking is what is lacking on a VM. What all of its policies need was told each time one was left
+// out; it begins with the least of that.
 func (t *trial) lacking(vm intent.VMRef) (out target.Lacking) {
 	for _, message := range t.refused[vm] {
 		l, marked := lackingIn(message)
@@ -257,7 +261,8 @@ func (a *adviser) search(vm intent.VMRef, l target.Lacking) (out remedy) {
 			low, l = next, t.lacking(vm)
 		}
 	}
-	// Most often it is the number of rules that decides, and then the next smaller quota does not do.
+	// Most often it is the number of rules that decides, and then the next smaller quota does not
+	// do.
 	for next := high - 1; next > low; next = (low + high) / 2 {
 		t := a.try(next, a.at.Limits.GroupsPerInterface)
 		if t == nil {
@@ -273,7 +278,8 @@ func (a *adviser) search(vm intent.VMRef, l target.Lacking) (out remedy) {
 	return out
 }
 
-// pair looks for quotas of rules per group and of groups per interface that would do together, those next to the present ones first.
+// pair looks for quotas of rules per group and of groups per interface that would do together,
+// those next to the present ones first.
 func (a *adviser) pair(vm intent.VMRef, l target.Lacking, out *remedy) {
 	present, tried := a.at.Limits.GroupsPerInterface, 0
 	for distance := 1; distance < mostGroups; distance++ {
@@ -290,8 +296,8 @@ func (a *adviser) pair(vm intent.VMRef, l target.Lacking, out *remedy) {
 	}
 }
 
-// alone returns the smallest quota of which a trial has shown that one of several policies that are refused on a VM fits with it, and that it does not
-// with the next smaller one.
+// alone returns the smallest quota of which a trial has shown that one of several policies that are
+// refused on a VM fits with it, and that it does not with the next smaller one.
 func (a *adviser) alone(vm intent.VMRef, uid string, all remedy) int {
 	l, _ := lackingIn(a.refused[vm][uid])
 	if all.groups > 0 || all.rules == 0 && !all.none || len(a.refused[vm]) < 2 || l.Rules <= a.at.Limits.RulesPerGroup || all.rules > 0 && l.Rules >= all.rules {

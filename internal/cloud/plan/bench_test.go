@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// bigInput is an account with one network of so many VMs in ten roles, and 20 policies by which every role admits two others.
+// bigInput is an account with one network of so many VMs in ten roles, and 20 policies by which
+// every role admits two others.
 func bigInput(vms int, held func(role int) []string) (plan.Input, *fakeCloud) {
 	const roles = 10
 	s := &cloud.Snapshot{Scope: cloud.Scope{Account: testAccount, Region: testRegion}, OwnerID: "123456789012"}
@@ -140,7 +141,8 @@ func TestEditsPerChange(t *testing.T) {
 	}
 	f = &fakeCloud{snap: in.Regions[0].Snapshot, limits: f.limits, next: 200}
 
-	// One VM changes its role: one that has nothing to do with its former one, one that this admits, and one that admits this.
+	// One VM changes its role: one that has nothing to do with its former one, one that this
+	// admits, and one that admits this.
 	for _, role := range []int{5, 1, 9} {
 		move(&in, 0, role, 1)
 		summaries := settleBig(t, &in, f)
@@ -150,7 +152,8 @@ func TestEditsPerChange(t *testing.T) {
 		f = &fakeCloud{snap: in.Regions[0].Snapshot, limits: f.limits, next: 1000 * (role + 1)}
 	}
 
-	// Two VMs of a big class change to a role that their former one admits: for a moment each may be taken for what the other was.
+	// Two VMs of a big class change to a role that their former one admits: for a moment each may
+	// be taken for what the other was.
 	in, f = bigInput(4*vms, byRole)
 	settleBig(t, &in, f)
 	f = &fakeCloud{snap: in.Regions[0].Snapshot, limits: f.limits, next: 300}

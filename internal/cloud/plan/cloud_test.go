@@ -10,7 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
-// fakeCloud is the state of one region and account as a snapshot, with the rules of EC2 for changing it.
+// fakeCloud is the state of one region and account as a snapshot, with the rules of EC2 for
+// changing it.
 type fakeCloud struct {
 	snap   *cloud.Snapshot
 	limits cloud.Limits

@@ -9,8 +9,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// Where something is taken from the IPv4 addresses of VMs that a group admits with all protocols, their IPv6 addresses keep all protocols by one
-// rule each, and not by one for each of the 256 protocols.
+// Where something is taken from the IPv4 addresses of VMs that a group admits with all protocols,
+// their IPv6 addresses keep all protocols by one rule each, and not by one for each of the 256
+// protocols.
 func TestDropInOneFamilyOfReferences(t *testing.T) {
 	for _, drop := range []serviceSpec{{Protocol: "ICMP", Type: 8, Code: -1}, {Protocol: "TCP", From: 3306, To: 3306, Type: -1}} {
 		e := small()

@@ -10,8 +10,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
-// Compute plans for an account: the operations that bring the cloud from what was observed to what the policies want, or a safe
-// part of the way (Plan.Partial). What is wanted does not look at the way there, and the way is found by one checker.
+// Compute plans for an account: the operations that bring the cloud from what was observed to what
+// the policies want, or a safe part of the way (Plan.Partial). What is wanted does not look at the
+// way there, and the way is found by one checker.
 func Compute(in Input, lower target.Lowerer) (out *Result) {
 	defer func() {
 		switch r := recover(); r {
@@ -54,8 +55,9 @@ func (in Input) plan(lower target.Lowerer) *Result {
 	return out
 }
 
-// revision identifies the policies, whatever the members of their groups, and whom they cannot reach for reasons that have nothing
-// to do with members: when that changes, policies come into force or go.
+// revision identifies the policies, whatever the members of their groups, and whom they cannot
+// reach for reasons that have nothing to do with members: when that changes, policies come into
+// force or go.
 func (c *planning) revision() string {
 	h := sha256.New()
 	for _, p := range c.Policies {

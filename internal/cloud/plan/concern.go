@@ -8,8 +8,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
-// Concern completes drift with the names of the VMs that it concerns, from a snapshot in which the object is held as it should be, and with
-// what it is for: as the rule says of itself, or else the policies of these VMs.
+// Concern completes drift with the names of the VMs that it concerns, from a snapshot in which the
+// object is held as it should be, and with what it is for: as the rule says of itself, or else the
+// policies of these VMs.
 func Concern(all []Drift, s *cloud.Snapshot, vms []VMStatus) {
 	concerned := slices.ContainsFunc(all, func(d Drift) bool { return d.Region == s.Region && d.VMs == "" })
 	if !concerned {

@@ -40,7 +40,8 @@ func TestParseConfirmed(t *testing.T) {
 	}
 }
 
-// TestConfirmedWhatCannotBe: groups that cannot be given back are not believed of anybody, and it is said why.
+// TestConfirmedWhatCannotBe: groups that cannot be given back are not believed of anybody, and it
+// is said why.
 func TestConfirmedWhatCannotBe(t *testing.T) {
 	for says, why := range map[string]string{
 		"sg-none": "which does not exist", groupID(1) + ",sg-none": "which does not exist", "other": "which is of another network", "ours": "which is one of Nephele's own",

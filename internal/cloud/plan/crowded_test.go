@@ -25,7 +25,8 @@ func crowdedEstate(free int) *estate {
 	return e
 }
 
-// What there is no group for is refused policy by policy, those of the lowest precedence first, and the rest is realized.
+// What there is no group for is refused policy by policy, those of the lowest precedence first, and
+// the rest is realized.
 func TestTooFewGroups(t *testing.T) {
 	for free := range 4 {
 		e := crowdedEstate(free)
@@ -50,7 +51,8 @@ func TestTooFewGroups(t *testing.T) {
 	}
 }
 
-// A policy in force that needs no further group can be changed however full the region is, next to one that is refused.
+// A policy in force that needs no further group can be changed however full the region is, next to
+// one that is refused.
 func TestEditWithoutRoomForGroups(t *testing.T) {
 	e := crowdedEstate(2)
 	f := e.cloud()
@@ -79,7 +81,8 @@ func TestMemberWithoutRoomForGroups(t *testing.T) {
 	}
 }
 
-// TestCrowdedWorlds plays the random accounts of TestWorlds in regions that have room for none to five groups of ours.
+// TestCrowdedWorlds plays the random accounts of TestWorlds in regions that have room for none to
+// five groups of ours.
 func TestCrowdedWorlds(t *testing.T) {
 	at := envInt("NEPHELE_PLAN_SEED", 1)
 	st := checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/3, func(e *estate) {
@@ -92,7 +95,8 @@ func TestCrowdedWorlds(t *testing.T) {
 	}
 }
 
-// A VM to which the policies of others come to apply joins their class, however full the region is, also if it takes several policies for that.
+// A VM to which the policies of others come to apply joins their class, however full the region is,
+// also if it takes several policies for that.
 func TestJoinsWithoutRoomForGroups(t *testing.T) {
 	e := crowdedEstate(1)
 	set := &e.History[0]
@@ -114,8 +118,8 @@ func TestJoinsWithoutRoomForGroups(t *testing.T) {
 
 var enough = regexp.MustCompile(`a quota of (\d+) groups would do`)
 
-// TestEnoughGroups checks that the quota that a refusal tells is enough, and the smallest one that is. Where a change needs more on the way, that is what
-// is told then.
+// TestEnoughGroups checks that the quota that a refusal tells is enough, and the smallest one that
+// is. Where a change needs more on the way, that is what is told then.
 func TestEnoughGroups(t *testing.T) {
 	refused := func(e *estate, quota int) (told int, onTheWay bool) {
 		e.Limits.GroupsPerRegion = quota

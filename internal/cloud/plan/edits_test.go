@@ -20,8 +20,9 @@ func fromGroup(id string) cloud.Rule {
 	return cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(-1, -1, -1), Peer: cloud.Peer{GroupID: id}}
 }
 
-// TestEditsOfTakeOverAndRelease pins how many edits of interfaces it takes to take over 100 VMs in ten roles, of which each admits two
-// others, and to give them back, for different groups that the VMs had before.
+// TestEditsOfTakeOverAndRelease pins how many edits of interfaces it takes to take over 100 VMs in
+// ten roles, of which each admits two others, and to give them back, for different groups that the
+// VMs had before.
 func TestEditsOfTakeOverAndRelease(t *testing.T) {
 	const vms = 100
 	inDefault := func(int) []string { return []string{"sg-00"} }
@@ -40,7 +41,8 @@ func TestEditsOfTakeOverAndRelease(t *testing.T) {
 			}
 			return []cloud.Rule{anyEgress, fromGroup(byRole(i - 1)[0])}
 		}, 100, 100},
-		// Here every order breaks a flow that is allowed before and after: each role admits the next one by a foreign group, all around.
+		// Here every order breaks a flow that is allowed before and after: each role admits the
+		// next one by a foreign group, all around.
 		{"everything from the next role, around", byRole, func(i int) []cloud.Rule { return []cloud.Rule{anyEgress, fromGroup(byRole((i + 1) % 10)[0])} }, 110, 110},
 		{"everything from all roles, in one group", inDefault, func(int) []cloud.Rule { return []cloud.Rule{anyEgress, fromGroup("sg-00")} }, 130, 130},
 	} {
@@ -70,7 +72,8 @@ func settledEdits(summaries []plan.Summary) (edits int) {
 	return edits
 }
 
-// TestBridgesAreTemporary: rules that only bridge the taking over are gone in the end, and named groups of ours hold what the policies say.
+// TestBridgesAreTemporary: rules that only bridge the taking over are gone in the end, and named
+// groups of ours hold what the policies say.
 func TestBridgesAreTemporary(t *testing.T) {
 	in, f := bigInput(40, byRole)
 	for i := range f.snap.Groups {
@@ -92,8 +95,8 @@ func TestBridgesAreTemporary(t *testing.T) {
 	}
 }
 
-// TestEditsOfSplitAndMerge: a policy that selects a part of a class moves the smaller part of it, and nobody else; when it goes, the same
-// interfaces move back.
+// TestEditsOfSplitAndMerge: a policy that selects a part of a class moves the smaller part of it,
+// and nobody else; when it goes, the same interfaces move back.
 func TestEditsOfSplitAndMerge(t *testing.T) {
 	for _, fromRole := range []int{-1, 0, 4} { // whom the further policy admits: an address, the own role, another one
 		in, f := bigInput(100, byRole)
@@ -125,7 +128,8 @@ func TestEditsOfSplitAndMerge(t *testing.T) {
 	}
 }
 
-// TestEditsOfPolicyAndLabelTogether: a VM joins a class while a policy of the class changes. Nobody else's interface is touched for it.
+// TestEditsOfPolicyAndLabelTogether: a VM joins a class while a policy of the class changes. Nobody
+// else's interface is touched for it.
 func TestEditsOfPolicyAndLabelTogether(t *testing.T) {
 	in, f := bigInput(100, byRole)
 	ports := func(to int32) {

@@ -6,7 +6,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
-// allowance is how much work may be done: for a plan, and to try what would do where something is refused.
+// allowance is how much work may be done: for a plan, and to try what would do where something is
+// refused.
 type allowance struct{ round, advice int }
 
 // defaultAllowance is for any account that AWS can hold: see docs/performance.md.
@@ -19,8 +20,8 @@ func (in Input) allowed() allowance {
 	return defaultAllowance
 }
 
-// roundTooLong is why nothing is changed at all where the effort becomes too much: a part of a plan may cut what the rest gives. Only interfaces
-// whose glass is broken have their groups back.
+// roundTooLong is why nothing is changed at all where the effort becomes too much: a part of a plan
+// may cut what the rest gives. Only interfaces whose glass is broken have their groups back.
 const roundTooLong = "nothing is changed, and what is enforced stays as it is: to plan this takes more work than is allowed for one round; " +
 	"let fewer policies select these VMs, or tell fewer kinds of VMs apart"
 

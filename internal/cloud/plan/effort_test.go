@@ -17,7 +17,8 @@ func crowded(vms, n int) plan.Input {
 	return in
 }
 
-// TestEffortGrowsWithTheAccount counts work, which does not depend on the machine: twice the account is not more than about twice the work.
+// TestEffortGrowsWithTheAccount counts work, which does not depend on the machine: twice the
+// account is not more than about twice the work.
 func TestEffortGrowsWithTheAccount(t *testing.T) {
 	const most = 2.6
 	half := 0
@@ -59,7 +60,8 @@ func TestTooMuchEffort(t *testing.T) {
 	}
 }
 
-// TestTooMuchEffortLater: the same with interfaces under control, of which one is to be given back at once.
+// TestTooMuchEffortLater: the same with interfaces under control, of which one is to be given back
+// at once.
 func TestTooMuchEffortLater(t *testing.T) {
 	e := small()
 	f := e.cloud()

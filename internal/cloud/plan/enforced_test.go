@@ -24,8 +24,8 @@ func both(a, b func(*plan.Input)) func(*plan.Input) {
 	return func(in *plan.Input) { a(in); b(in) }
 }
 
-// TestNeverInForce: a policy that does not fit and never was in force is left out, and others change as they like beside it, though nothing but
-// the cloud tells what was in force.
+// TestNeverInForce: a policy that does not fit and never was in force is left out, and others
+// change as they like beside it, though nothing but the cloud tells what was in force.
 func TestNeverInForce(t *testing.T) {
 	e := small()
 	f := e.cloud()
@@ -42,7 +42,8 @@ func TestNeverInForce(t *testing.T) {
 	}
 }
 
-// TestInForceEarlier: what was in force stays so in its last form, whoever else changes, and from then on as well.
+// TestInForceEarlier: what was in force stays so in its last form, whoever else changes, and from
+// then on as well.
 func TestInForceEarlier(t *testing.T) {
 	e := small()
 	f := e.cloud()
@@ -54,7 +55,8 @@ func TestInForceEarlier(t *testing.T) {
 			t.Fatalf("%+v\n%v\n%v", res.Refusals, shape(f), before)
 		}
 	}
-	// Groups that do not tell, because somebody removed the tag, count as if everything had been in force.
+	// Groups that do not tell, because somebody removed the tag, count as if everything had been in
+	// force.
 	g := f.group(f.nic(nicID(0)).GroupIDs[0])
 	told := g.Tags[cloud.TagPolicies]
 	if len(told) != 16 {
@@ -72,7 +74,8 @@ func TestInForceEarlier(t *testing.T) {
 	}
 }
 
-// TestRememberMany: more policies than a tag value can name are remembered in further ones, which go when they are needed no more.
+// TestRememberMany: more policies than a tag value can name are remembered in further ones, which
+// go when they are needed no more.
 func TestRememberMany(t *testing.T) {
 	e := small()
 	f := e.cloud()

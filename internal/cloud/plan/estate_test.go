@@ -13,8 +13,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// estate is a random world before anything of ours is in it, with a history of policy sets. It is plain data, so that a failing one
-// can be made smaller piece by piece.
+// estate is a random world before anything of ours is in it, with a history of policy sets. It is
+// plain data, so that a failing one can be made smaller piece by piece.
 type estate struct {
 	Networks []netSpec
 	Peerings [][2]int
@@ -51,7 +51,8 @@ type vmSpec struct {
 	Ports    []portSpec
 }
 
-// policySet is what the policy engine computed at one time: members are indexes of VMs; an index beyond them is somebody outside.
+// policySet is what the policy engine computed at one time: members are indexes of VMs; an index
+// beyond them is somebody outside.
 type policySet struct {
 	Address  [][]int
 	Applied  [][]int
@@ -166,7 +167,9 @@ func (e *estate) randomNative(r *rand.Rand, self int) []cloud.Rule {
 		}
 		switch r.IntN(4) {
 		case 0:
-			rule.Peer.CIDR = netip.MustParsePrefix(pick(r, []string{"0.0.0.0/0", "10.0.0.0/8", "10.0.0.0/24", "10.0.0.4/30", "10.1.0.0/25", "::/0", "2001:db8::/48", "203.0.113.7/32"}))
+			rule.Peer.CIDR = netip.MustParsePrefix(
+				pick(r, []string{"0.0.0.0/0", "10.0.0.0/8", "10.0.0.0/24", "10.0.0.4/30", "10.1.0.0/25", "::/0", "2001:db8::/48", "203.0.113.7/32"}),
+			)
 		case 1:
 			if len(e.Lists) > 0 {
 				rule.Peer.PrefixListID = fmt.Sprintf("#%d", r.IntN(len(e.Lists)))

@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// database is small() where the group of interface 1, whose VM is not selected, names the group of interface 0, which is taken over.
+// database is small() where the group of interface 1, whose VM is not selected, names the group of
+// interface 0, which is taken over.
 func database() *estate {
 	e := small()
 	e.Groups[2].Rules = append(e.Groups[2].Rules, cloud.Rule{
@@ -49,7 +50,8 @@ func TestFollow(t *testing.T) {
 		t.Error("the database does not admit just those that it admitted")
 	}
 
-	// Somebody removes it, and writes rules that look like ours: of another controller, and without the mark.
+	// Somebody removes it, and writes rules that look like ours: of another controller, and without
+	// the mark.
 	others := []cloud.Rule{
 		{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 1, 1), Peer: twins[0].Peer, Description: "nephele.io/follow another a/b " + groupID(1)},
 		{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 2, 2), Peer: cloud.Peer{GroupID: groupID(1)}, Description: "mine"},
@@ -122,7 +124,16 @@ func TestCut(t *testing.T) {
 	if len(res.Refusals) > 0 || admits(f, 1, "10.0.0.10", nicID(0), 5432) {
 		t.Errorf("not cut: %+v", res.Refusals)
 	}
-	want := []plan.Cut{{Region: testRegion, Interface: nicID(1), VMID: vmID(1), Group: groupID(2), Rule: cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 5432, 5432), Peer: cloud.Peer{GroupID: groupID(1)}}, Lost: []string{nicID(0)}}}
+	want := []plan.Cut{
+		{
+			Region:    testRegion,
+			Interface: nicID(1),
+			VMID:      vmID(1),
+			Group:     groupID(2),
+			Rule:      cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 5432, 5432), Peer: cloud.Peer{GroupID: groupID(1)}},
+			Lost:      []string{nicID(0)},
+		},
+	}
 	if !reflect.DeepEqual(res.Cuts, want) {
 		t.Errorf("cuts %+v, want %+v", res.Cuts, want)
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// crowd is an account of so many VMs, each in a class of its own, with small quotas: the first VM may have fewer rules than it has peers.
-// isMember tells who is in the last set, which the first VM shall admit.
+// crowd is an account of so many VMs, each in a class of its own, with small quotas: the first VM
+// may have fewer rules than it has peers. isMember tells who is in the last set, which the first VM
+// shall admit.
 func crowd(vms, rulesPerGroup int, isMember func(vm int) bool) (plan.Input, *fakeCloud) {
 	in, f := labelledInput(vms, vms+1, func(vm, k int) bool { return vm == k || k == vms && isMember(vm) })
 	for k := range vms {
@@ -39,8 +40,8 @@ func next(in plan.Input, limits cloud.Limits, at int) *fakeCloud {
 	return &fakeCloud{snap: in.Regions[0].Snapshot, limits: limits, next: at}
 }
 
-// Many neighbours are named by blocks of addresses if references to all of their classes do not fit; a class that lies scattered goes on being
-// referred to. No interface is touched for it.
+// Many neighbours are named by blocks of addresses if references to all of their classes do not
+// fit; a class that lies scattered goes on being referred to. No interface is touched for it.
 func TestManyPeersBecomeBlocks(t *testing.T) {
 	const vms = 120
 	isMember := func(vm int) bool { return vm < 100 || vm%8 == 0 }
@@ -61,7 +62,8 @@ func TestManyPeersBecomeBlocks(t *testing.T) {
 	checkAdmits(t, in, isMember)
 }
 
-// Where members are scattered, they get a group by which all of them are referred to. It goes when few classes are left.
+// Where members are scattered, they get a group by which all of them are referred to. It goes when
+// few classes are left.
 func TestManyScatteredPeersAreGathered(t *testing.T) {
 	const vms = 120
 	isMember := func(vm int) bool { return vm%2 == 0 }
@@ -116,8 +118,9 @@ func TestManyScatteredPeersAreRefused(t *testing.T) {
 	}
 }
 
-// Whom a plan could not give a policy is not frozen for its sake by the next one, although it is not known then that the policy was never
-// in force: a policy that is left out makes room for two peers to be one class, and what this led to is not undone.
+// Whom a plan could not give a policy is not frozen for its sake by the next one, although it is
+// not known then that the policy was never in force: a policy that is left out makes room for two
+// peers to be one class, and what this led to is not undone.
 func TestWhatWasLeftOutStaysLeftOut(t *testing.T) {
 	udp := cloud.NewMatch(cloud.UDP, 0, 0xffff)
 	e := estate{
@@ -178,7 +181,8 @@ func (l stingy) Pack(wanted []cloud.Rule, held [][]cloud.Rule, q plan.Quota) ([]
 	return l.AWS.Pack(wanted, held, q)
 }
 
-// TestStingyWorlds checks the random accounts of TestWorlds where rules may refer to one group in a direction only.
+// TestStingyWorlds checks the random accounts of TestWorlds where rules may refer to one group in a
+// direction only.
 func TestStingyWorlds(t *testing.T) {
 	checkWorlds(t, max(defaultWorlds/3, envInt("NEPHELE_PLAN_WORLDS", 0)), func(e *estate) { e.Stingy, e.Limits.RulesPerGroup = true, 12 })
 }

@@ -25,12 +25,14 @@ func (s *regional) stable() map[string]bool {
 	return out
 }
 
-// unmarked reports whether the mark of a network stays as it is, because the cloud refuses to change it.
+// unmarked reports whether the mark of a network stays as it is, because the cloud refuses to
+// change it.
 func (s *regional) unmarked(network string) bool {
 	return s.plan.in.Unmarked[intent.NetworkKey{Region: s.Snap.Region, ID: network}]
 }
 
-// mark is the key of the tag of networks that identifies the policies of the account that are in force there.
+// mark is the key of the tag of networks that identifies the policies of the account that are in
+// force there.
 func (s *regional) mark() string { return cloud.TagRevision + "." + intent.Shortened(s.In.Account) }
 
 // goal is the region as it shall be.
@@ -152,8 +154,8 @@ func (s *regional) goalTags(g *target.Group, is map[string]string) map[string]st
 	return out
 }
 
-// goalInterfaceTags are the tags of an interface as they shall be. A signature is not known before it is known which interfaces are
-// tagged by one call; see sign.
+// goalInterfaceTags are the tags of an interface as they shall be. A signature is not known before
+// it is known which interfaces are tagged by one call; see sign.
 func (s *regional) goalInterfaceTags(n *target.NIC) map[string]string {
 	out := maps.Clone(n.Tags)
 	if out == nil {
@@ -187,8 +189,8 @@ func forget(tags map[string]string) {
 	}
 }
 
-// disputed reports whether somebody has put an interface under control into other groups, which cannot
-// be put right at present. The record is all that tells what are its own.
+// disputed reports whether somebody has put an interface under control into other groups, which
+// cannot be put right at present. The record is all that tells what are its own.
 func (s *regional) disputed(n *target.NIC) bool {
 	wanted := s.Refused[n] != "" || n.VM != nil && len(n.VM.Policies) > 0
 	return n.State != target.Guarded && len(n.Ours) == 0 && n.Controlled() && s.Mode(n.NIC) == intent.Enforce && wanted

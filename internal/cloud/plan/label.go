@@ -9,8 +9,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
-// label gives what a step creates the names by which people know it in the cloud: a group the tag Name, rules their descriptions. They go with
-// the calls that create, and say what something was created for; nothing is ever written for their sake alone.
+// label gives what a step creates the names by which people know it in the cloud: a group the tag
+// Name, rules their descriptions. They go with the calls that create, and say what something was
+// created for; nothing is ever written for their sake alone.
 func (e *emitter) label(step *Step) {
 	op := &step.Op
 	g := e.ByKey[e.keyOfGroup(step.Network, *op)]
@@ -33,8 +34,8 @@ func (e *emitter) label(step *Step) {
 	}
 }
 
-// keyOfGroup is the key of the group that an operation is about. In a forecast groups that were created by an earlier round have the IDs of one, and
-// operations name them.
+// keyOfGroup is the key of the group that an operation is about. In a forecast groups that were
+// created by an earlier round have the IDs of one, and operations name them.
 func (e *emitter) keyOfGroup(network string, op cloud.Op) string {
 	if op.Target != "" {
 		return op.Target
@@ -53,7 +54,8 @@ func namesOf(refs []PolicyRef) []string {
 	return out
 }
 
-// description names the first rule of a policy that asks for a rule of a class, and counts the others.
+// description names the first rule of a policy that asks for a rule of a class, and counts the
+// others.
 func (e *emitter) description(c *target.Class, r cloud.Rule) string {
 	asking := e.asking(c, r)
 	if len(asking) == 0 {
@@ -69,7 +71,8 @@ func (e *emitter) description(c *target.Class, r cloud.Rule) string {
 	return signs.Description(first.Policy.Ref.Short(), first.Name, len(asking)-1)
 }
 
-// asking returns the rules of policies that allow some of what a rule of a class allows, in the order of evaluation.
+// asking returns the rules of policies that allow some of what a rule of a class allows, in the
+// order of evaluation.
 func (e *emitter) asking(c *target.Class, r cloud.Rule) (out []*intent.Bound) {
 	if c.Gathers || c.State != Guarded || c.NICs[0].VM == nil {
 		return nil

@@ -10,8 +10,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestLabels: what is created has names that people understand, by the calls that create it. They are never read: whatever becomes of them,
-// and whatever they said in former versions, costs no call.
+// TestLabels: what is created has names that people understand, by the calls that create it. They
+// are never read: whatever becomes of them, and whatever they said in former versions, costs no
+// call.
 func TestLabels(t *testing.T) {
 	e := small()
 	f := e.cloud()
@@ -45,7 +46,8 @@ func TestLabels(t *testing.T) {
 			t.Errorf("%q is described as %q, want %q: %v", rule, said[rule], want, said)
 		}
 	}
-	// A description of ours stays, also one of a policy that is another now, or of a former version; so does the tag, whatever it says.
+	// A description of ours stays, also one of a policy that is another now, or of a former
+	// version; so does the tag, whatever it says.
 	for i, text := range []string{"nephele: gone/long-ago x +3", "managed by Nephele", "nephele"} {
 		for k := range held.Rules {
 			held.Rules[k].Description = text
@@ -61,7 +63,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestLabelsCostNothing: a policy that comes or goes and changes no rule of a class does not rewrite what its sixty rules say of themselves.
+// TestLabelsCostNothing: a policy that comes or goes and changes no rule of a class does not
+// rewrite what its sixty rules say of themselves.
 func TestLabelsCostNothing(t *testing.T) {
 	e := small()
 	p := &e.History[0].Policies[0]

@@ -10,7 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// longLists is an account of so many VMs, which are all selected by policies that admit 250 blocks each for a range of ports.
+// longLists is an account of so many VMs, which are all selected by policies that admit 250 blocks
+// each for a range of ports.
 func longLists(vms, policies int) (plan.Input, *fakeCloud) {
 	r := rand.New(rand.NewPCG(3, 3))
 	in, f := labelledInput(vms, 1, func(int, int) bool { return true })
@@ -28,8 +29,9 @@ func longLists(vms, policies int) (plan.Input, *fakeCloud) {
 	return in, f
 }
 
-// Long lists are refused policy by policy, those of the highest precedence that fit being realized, by an amount of work that grows with the
-// lists and not with their square: Stop is asked once for every part of it.
+// Long lists are refused policy by policy, those of the highest precedence that fit being realized,
+// by an amount of work that grows with the lists and not with their square: Stop is asked once for
+// every part of it.
 func TestLongListsAreRefusedQuickly(t *testing.T) {
 	work := map[int]int{}
 	for _, policies := range []int{10, 20, 40} {

@@ -9,8 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// wordForWord is an account in which a VM keeps the rules of a policy whose next version does not fit, and has no room for one more, while the
-// class of its peers is divided by another policy.
+// wordForWord is an account in which a VM keeps the rules of a policy whose next version does not
+// fit, and has no room for one more, while the class of its peers is divided by another policy.
 func wordForWord() *estate {
 	e := small()
 	e.VMs = append(e.VMs, vmSpec{Selected: true})
@@ -36,8 +36,8 @@ func wordForWord() *estate {
 	return e
 }
 
-// A peer cannot leave a group that kept rules name as long as that cuts it off: with a free slot it joins its new group besides, and without one
-// it stays where it is. Both is said.
+// A peer cannot leave a group that kept rules name as long as that cuts it off: with a free slot it
+// joins its new group besides, and without one it stays where it is. Both is said.
 func TestKeptRulesWhosePeersMove(t *testing.T) {
 	for slots, moves := range map[int]bool{3: true, 2: false} {
 		e := wordForWord()

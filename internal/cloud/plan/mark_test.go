@@ -21,8 +21,8 @@ func (f *fakeCloud) marks() (out []string) {
 	return out
 }
 
-// TestMark: the policies in force are named when they are, stay so while labels change, are not named while policies change, and
-// are forgotten with the last of them.
+// TestMark: the policies in force are named when they are, stay so while labels change, are not
+// named while policies change, and are forgotten with the last of them.
 func TestMark(t *testing.T) {
 	e := small()
 	f := e.cloud()
@@ -66,7 +66,8 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// TestMarksOfTwoAccounts: two accounts of one cluster that see the same network do not disturb one another.
+// TestMarksOfTwoAccounts: two accounts of one cluster that see the same network do not disturb one
+// another.
 func TestMarksOfTwoAccounts(t *testing.T) {
 	e := small()
 	f := e.cloud()
@@ -92,7 +93,8 @@ func TestMarksOfTwoAccounts(t *testing.T) {
 	}
 }
 
-// TestUnmarked: where the mark cannot be written everything else goes on, and nothing is planned for it.
+// TestUnmarked: where the mark cannot be written everything else goes on, and nothing is planned
+// for it.
 func TestUnmarked(t *testing.T) {
 	e := small()
 	f := e.cloud()

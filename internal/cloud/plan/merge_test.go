@@ -8,7 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// A class that once needed two groups goes back to one when its rules fill half of it, and not before: so it does not come and go with a few rules.
+// A class that once needed two groups goes back to one when its rules fill half of it, and not
+// before: so it does not come and go with a few rules.
 func TestSpilledGroupsGo(t *testing.T) {
 	e := small()
 	f := e.cloud()

@@ -13,8 +13,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// mirror is the simulated AWS account beside a fakeCloud: it gets the same operations, must accept them, and must come to the same
-// verdicts.
+// mirror is the simulated AWS account beside a fakeCloud: it gets the same operations, must accept
+// them, and must come to the same verdicts.
 type mirror struct {
 	world  *world.World
 	region *world.Region
@@ -139,7 +139,8 @@ func protocolName(number int) string {
 	return strconv.Itoa(number)
 }
 
-// apply does the operation in the simulator, as an adapter would; names are resolved already. It returns the ID of a created group.
+// apply does the operation in the simulator, as an adapter would; names are resolved already. It
+// returns the ID of a created group.
 func (m *mirror) apply(op cloud.Op) (id string, err error) {
 	switch op.Kind {
 	case cloud.OpCreateGroup:
@@ -275,7 +276,8 @@ func (m *mirror) compare(r *rand.Rand, flows []connection, got []bool, samples i
 	return nil
 }
 
-// end names one end for the simulator: an interface on a private path, or whose own half counts; an address otherwise.
+// end names one end for the simulator: an interface on a private path, or whose own half counts; an
+// address otherwise.
 func (fl connection) end(nic int, addr netip.Addr, other int) world.End {
 	if nic < 0 {
 		return world.End{Addr: addr}

@@ -161,8 +161,8 @@ func (e *estate) refersAcross(group int, rule cloud.Rule) bool {
 	return false
 }
 
-// TestMixedWorlds is TestWorlds with two regions, Pods whose addresses lie in the networks, networks of another controller, and failsafe
-// flows, in any combination.
+// TestMixedWorlds is TestWorlds with two regions, Pods whose addresses lie in the networks,
+// networks of another controller, and failsafe flows, in any combination.
 func TestMixedWorlds(t *testing.T) {
 	seed := uint64(envInt("NEPHELE_PLAN_SEED", 1))
 	n := uint64(0)

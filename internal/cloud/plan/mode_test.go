@@ -20,7 +20,8 @@ func modes(m plan.Mode, vms ...int) func(*plan.Input) {
 	}
 }
 
-// TestPlannedFromTheStart: a planned VM is not touched, says so, and is a peer by its address; what it is spared can be computed.
+// TestPlannedFromTheStart: a planned VM is not touched, says so, and is a peer by its address; what
+// it is spared can be computed.
 func TestPlannedFromTheStart(t *testing.T) {
 	e := small()
 	f := e.cloud()
@@ -46,7 +47,8 @@ func TestPlannedFromTheStart(t *testing.T) {
 	}
 }
 
-// TestHeldStays: a VM that is under control when it becomes planned stays exactly as it is, while everything around it changes.
+// TestHeldStays: a VM that is under control when it becomes planned stays exactly as it is, while
+// everything around it changes.
 func TestHeldStays(t *testing.T) {
 	e := small()
 	f := e.cloud()

@@ -9,8 +9,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// Interfaces with the same former groups are tagged together when they are taken over, and untagged together when they are given back;
-// each in an earlier stage than its edit, or a later one, but not much: no more than two batches of edits lie between.
+// Interfaces with the same former groups are tagged together when they are taken over, and untagged
+// together when they are given back; each in an earlier stage than its edit, or a later one, but
+// not much: no more than two batches of edits lie between.
 func TestTagsAreWrittenTogether(t *testing.T) {
 	const vms, batch = 1000, 50
 	in, f := bigInput(vms, byRole)

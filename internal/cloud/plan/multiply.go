@@ -13,8 +13,9 @@ import (
 // manyRules is how many rules by address for the same traffic want a reason.
 const manyRules = 4
 
-// multiplied says why there are more rules by address than policies ask for: what another policy takes out of a block leaves pieces, each of
-// which needs a rule. It is empty if there is no such reason.
+// multiplied says why there are more rules by address than policies ask for: what another policy
+// takes out of a block leaves pieces, each of which needs a rule. It is empty if there is no such
+// reason.
 func (e *emitter) multiplied(c *target.Class, rules []cloud.Rule) string {
 	if c.NICs[0].VM == nil {
 		return ""

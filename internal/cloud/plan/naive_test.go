@@ -11,11 +11,13 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// naive answers for single flows by walking the rules, straight from the text of the design. It shares no code with the planner.
+// naive answers for single flows by walking the rules, straight from the text of the design. It
+// shares no code with the planner.
 type naive struct {
 	*estate
 	set policySet
-	// without holds "policy uid/VM" of what the planner refused; guarded the interfaces that it took over.
+	// without holds "policy uid/VM" of what the planner refused; guarded the interfaces that it
+	// took over.
 	without map[string]bool
 	guarded map[string]bool
 	// blind leaves out native rules that refer to groups of other accounts.
@@ -25,7 +27,8 @@ type naive struct {
 	boundaries []packet
 	// generous has native rules allow everything.
 	generous bool
-	// older is the same before memberships changed, and stale tells whose membership is still that; nil if everybody's is that of set.
+	// older is the same before memberships changed, and stale tells whose membership is still that;
+	// nil if everybody's is that of set.
 	older *naive
 	stale func(member int) bool
 }
@@ -172,7 +175,8 @@ func (v naive) isMember(nic, member int, r remote) bool {
 	if member >= len(v.VMs) {
 		return slices.Contains(v.memberAddrs(member), r.addr) // a Pod; its address is nobody else's
 	}
-	// Not a machine within reach: the addresses that are known of it, unless they mean somebody else here.
+	// Not a machine within reach: the addresses that are known of it, unless they mean somebody
+	// else here.
 	for i, n := range v.Networks {
 		if v.near(home, i) && (netip.MustParsePrefix(n.V4).Contains(r.addr) || n.V6 != "" && netip.MustParsePrefix(n.V6).Contains(r.addr)) {
 			return false
@@ -259,8 +263,8 @@ func (f connection) verdict(half func(nic int, d cloud.Direction, r remote, k pa
 		(f.dst < 0 || half(f.dst, cloud.Ingress, f.remoteOfDest(), f.packet))
 }
 
-// flows lists all flows worth looking at: every ordered pair of interfaces and of interfaces and boundary addresses, for every
-// boundary of a service.
+// flows lists all flows worth looking at: every ordered pair of interfaces and of interfaces and
+// boundary addresses, for every boundary of a service.
 func (e *estate) flows() []connection {
 	packets := e.packets()
 	outside := e.outsideAddrs()
@@ -351,7 +355,8 @@ func (e *estate) packets() []packet {
 	return out
 }
 
-// outsideAddrs are addresses with no machine of the estate behind them: all ends of the policies' blocks and their neighbours.
+// outsideAddrs are addresses with no machine of the estate behind them: all ends of the policies'
+// blocks and their neighbours.
 func (e *estate) outsideAddrs() []netip.Addr {
 	seen := map[netip.Addr]bool{}
 	for _, s := range e.listBounds() {

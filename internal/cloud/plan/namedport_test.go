@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestNamedPortAmongTheNumbers: a rule that names a port by its number and by its name applies like one that says it once; a name that the VM
-// does not have is still told.
+// TestNamedPortAmongTheNumbers: a rule that names a port by its number and by its name applies like
+// one that says it once; a name that the VM does not have is still told.
 func TestNamedPortAmongTheNumbers(t *testing.T) {
 	refused := func(has string) []plan.Refusal {
 		e := small()

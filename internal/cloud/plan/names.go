@@ -128,7 +128,8 @@ func NewSeal(key []byte, clusterID, account string) *Seal {
 	return intent.NewSeal(key, clusterID, account)
 }
 
-// Former returns the groups that an interface had before it was taken over, sorted, as its tags record them; nil without record.
+// Former returns the groups that an interface had before it was taken over, sorted, as its tags
+// record them; nil without record.
 func Former(n *cloud.Interface) []string { return intent.Former(n) }
 
 // ParseConfirmed reads the annotation v1alpha1.AnnotationFormerGroups.

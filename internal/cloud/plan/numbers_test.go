@@ -24,8 +24,8 @@ var (
 // numbersOf counts which kinds of numbers refusals told.
 type numbersOf struct{ Refusals, Rules, Groups, Pairs, Alone, None, Rough, Besides, Multiple int }
 
-// TestRefusedNumbersAreTrue plays random accounts with small quotas, changes them to what each refusal says would do, and plays them again: it does.
-// With the next smaller quota it does not.
+// TestRefusedNumbersAreTrue plays random accounts with small quotas, changes them to what each
+// refusal says would do, and plays them again: it does. With the next smaller quota it does not.
 func TestRefusedNumbersAreTrue(t *testing.T) {
 	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/2, envInt("NEPHELE_PLAN_SEED", 1)
 	var st numbersOf
@@ -65,7 +65,8 @@ func checkNumbers(t *testing.T, at uint64, st *numbersOf) error {
 	if again := plan.Compute(in, lower.AWS{}); !reflect.DeepEqual(res, again) {
 		return fmt.Errorf("the same input gives another result")
 	}
-	// with plays the account with other quotas, and without returns what the first plan refuses then; of both for want of room on the VM.
+	// with plays the account with other quotas, and without returns what the first plan refuses
+	// then; of both for want of room on the VM.
 	short := func(res *plan.Result, vm plan.VMRef) (out []plan.Refusal) {
 		for _, x := range res.Refusals {
 			if x.VM == vm && (strings.Contains(x.Message, " on one interface") || strings.Contains(x.Message, "without a gap")) {
@@ -135,7 +136,12 @@ func checkNumbers(t *testing.T, at uint64, st *numbersOf) error {
 			if a := aloneRemedy.FindStringSubmatch(x.Message); a != nil {
 				st.Alone++
 				own := func(o plan.Refusal) bool { return o.Policy == x.Policy }
-				if short := with(number(a[1]), l.GroupsPerInterface, x.VM); slices.ContainsFunc(short, own) || !slices.ContainsFunc(first(number(a[1])-1, l.GroupsPerInterface, x.VM), own) {
+				if short := with(
+					number(a[1]),
+					l.GroupsPerInterface,
+					x.VM,
+				); slices.ContainsFunc(short, own) ||
+					!slices.ContainsFunc(first(number(a[1])-1, l.GroupsPerInterface, x.VM), own) {
 					return fail("that is not the number for it alone", short)
 				}
 			}

@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
-// TestOutlookOfHeldGroups: what would become of a planned VM that is under control counts the rules of the groups that it holds.
+// TestOutlookOfHeldGroups: what would become of a planned VM that is under control counts the rules
+// of the groups that it holds.
 func TestOutlookOfHeldGroups(t *testing.T) {
 	e := small()
 	f := e.cloud()

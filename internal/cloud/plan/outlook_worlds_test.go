@@ -14,8 +14,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
-// TestOutlookIsWhatPlanningLeadsTo: on random worlds, from nothing and from another set of policies, what is said of VMs in mode plan is
-// what the plans that are shown say, and what the cloud differs by when all of them are done.
+// TestOutlookIsWhatPlanningLeadsTo: on random worlds, from nothing and from another set of
+// policies, what is said of VMs in mode plan is what the plans that are shown say, and what the
+// cloud differs by when all of them are done.
 func TestOutlookIsWhatPlanningLeadsTo(t *testing.T) {
 	t.Parallel()
 	first, n := envInt("NEPHELE_PLAN_SEED", 12000), 120
@@ -77,7 +78,8 @@ func writes(p plan.Plan) bool {
 	return slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Op.Kind != cloud.OpTag && s.Op.Kind != cloud.OpUntag })
 }
 
-// settled gives the groups of a forecast IDs like those of a cloud, so that the next plan begins as it would there.
+// settled gives the groups of a forecast IDs like those of a cloud, so that the next plan begins as
+// it would there.
 func settled(s *cloud.Snapshot) string {
 	ids := map[string]string{}
 	for i := range s.Groups {
@@ -164,7 +166,8 @@ func difference(a, b []cloud.Rule) (out []cloud.Rule) {
 	return out
 }
 
-// editedOfVMs counts the interfaces of selected VMs that the documents of the plans change, round after round.
+// editedOfVMs counts the interfaces of selected VMs that the documents of the plans change, round
+// after round.
 func editedOfVMs(before *cloud.Snapshot, in plan.Input, f *forecast.Forecast) int {
 	selected := map[string]bool{}
 	for _, vm := range in.Entities {

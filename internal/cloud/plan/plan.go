@@ -1,21 +1,29 @@
-// Package plan decides what has to change in a cloud account: computed policies and the observed cloud go in, an ordered list of
-// idempotent operations and a status for every policy and VM come out.
+// Package plan decides what has to change in a cloud account: computed policies and the observed
+// cloud go in, an ordered list of idempotent operations and a status for every policy and VM come
+// out.
 //
-// It owns the meaning of policies on interfaces (the algebra of rules, tiers, Pass, the native tier), the forming of classes of
-// interfaces that share security groups, and the order of changes. It promises, for one Compute call:
+// It owns the meaning of policies on interfaces (the algebra of rules, tiers, Pass, the native
+// tier), the forming of classes of interfaces that share security groups, and the order of changes.
+// It promises, for one Compute call:
 //
-//   - Exactness: once the plan is done and further calls return empty plans, every interface under control allows exactly the
-//     flows that the policies (and, in open directions, its former groups) allow.
-//   - No gap, no leak: while policies change, after every single operation the verdict on every flow lies between (before and after) and
-//     (before or after), where after is the state that this plan leads to; while they do not, it is that of some mix of the old and the new
-//     memberships of its two ends. So a crash at any point is harmless. What has no such order stays as it is and is refused as blocked.
-//   - No memory: everything is derived from Input. Planning again from any intermediate state leads to the same end.
+//   - Exactness: once the plan is done and further calls return empty plans, every interface under
+//     control allows exactly the flows that the policies (and, in open directions, its former
+//     groups) allow.
+//   - No gap, no leak: while policies change, after every single operation the verdict on every
+//     flow lies between (before and after) and (before or after), where after is the state that
+//     this plan leads to; while they do not, it is that of some mix of the old and the new
+//     memberships of its two ends. So a crash at any point is harmless. What has no such order
+//     stays as it is and is refused as blocked.
+//   - No memory: everything is derived from Input. Planning again from any intermediate state leads
+//     to the same end.
 //   - Whatever the cloud cannot hold is refused with the numbers, and nothing is touched for it.
 //
-// A plan may be one of several rounds (Plan.Partial): observe, compute and apply until the plan is empty.
+// A plan may be one of several rounds (Plan.Partial): observe, compute and apply until the plan is
+// empty.
 //
-// Compute is a pure function: no I/O, no clock, no randomness, no goroutines. It may be called concurrently; it does not change its
-// input, and its result shares no memory that anybody writes to.
+// Compute is a pure function: no I/O, no clock, no randomness, no goroutines. It may be called
+// concurrently; it does not change its input, and its result shares no memory that anybody writes
+// to.
 package plan
 
 import (
@@ -28,32 +36,37 @@ import (
 
 // Input is everything that one computation depends on: one account with all its regions.
 type Input struct {
-	// ClusterID identifies this controller; it marks every object of ours in the cloud. Compute refuses to do anything if it is empty.
+	// ClusterID identifies this controller; it marks every object of ours in the cloud. Compute
+	// refuses to do anything if it is empty.
 	ClusterID string
 	// Account is the account, "namespace/name", as in cloud.Scope.
 	Account string
 
-	// Policies, AddressGroups and AppliedToGroups are the computed objects for the account's enforcer key.
+	// Policies, AddressGroups and AppliedToGroups are the computed objects for the account's
+	// enforcer key.
 	Policies        []*v1beta2.NetworkPolicy
 	AddressGroups   []*v1beta2.AddressGroup
 	AppliedToGroups []*v1beta2.AppliedToGroup
 
-	// Entities maps the ExternalEntities of this account to its VMs. A VM with an entity is selected: its interfaces may be taken
-	// over. Several entities may map to the same VM; the policies of all of them apply to it.
+	// Entities maps the ExternalEntities of this account to its VMs. A VM with an entity is
+	// selected: its interfaces may be taken over. Several entities may map to the same VM; the
+	// policies of all of them apply to it.
 	Entities map[intent.EntityRef]intent.VMRef
 
-	// Shared maps ExternalEntities of other accounts to the network of their VMs, if this account sees that network too. Their private
-	// addresses denote them there, which is not said of other VMs that are not this account's.
+	// Shared maps ExternalEntities of other accounts to the network of their VMs, if this account
+	// sees that network too. Their private addresses denote them there, which is not said of other
+	// VMs that are not this account's.
 	Shared map[intent.EntityRef]string
 
-	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not all of it does. Others are left
-	// out there, or kept as they were last realized.
+	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not
+	// all of it does. Others are left out there, or kept as they were last realized.
 	Tighten map[string]bool
 
-	// Seal signs and checks the records of former groups; nil if they are neither signed nor checked.
+	// Seal signs and checks the records of former groups; nil if they are neither signed nor
+	// checked.
 	Seal *intent.Seal
-	// Confirmed are the former groups of interfaces as somebody who may say so says, by interface, sorted. They count where the record is not
-	// believed.
+	// Confirmed are the former groups of interfaces as somebody who may say so says, by interface,
+	// sorted. They count where the record is not believed.
 	Confirmed map[string][]string
 
 	// Failsafe is what VMs with policies are allowed whatever the policies say.
@@ -62,24 +75,28 @@ type Input struct {
 	// Modes names the VMs that are not simply enforced.
 	Modes map[intent.VMRef]intent.Mode
 
-	// Blocked are interfaces that the cloud refuses to change, with its words: they, and the groups of ours that they hold, stay as they are.
+	// Blocked are interfaces that the cloud refuses to change, with its words: they, and the groups
+	// of ours that they hold, stay as they are.
 	Blocked map[intent.InterfaceKey]string
 
-	// Unmarked are networks on which cloud.TagRevision cannot be written or removed. Every change in their region counts as a change of
-	// policies.
+	// Unmarked are networks on which cloud.TagRevision cannot be written or removed. Every change
+	// in their region counts as a change of policies.
 	Unmarked map[intent.NetworkKey]bool
 
-	// Dependents says what becomes of interfaces that are not ours and that depend on those that are guarded.
+	// Dependents says what becomes of interfaces that are not ours and that depend on those that
+	// are guarded.
 	Dependents target.DependentsRule
 
-	// Unadvised leaves it at rough numbers which quotas would do for what does not fit. To find the true ones costs some computations more.
+	// Unadvised leaves it at rough numbers which quotas would do for what does not fit. To find the
+	// true ones costs some computations more.
 	Unadvised bool
 
-	// Regions holds one entry per region of the account that could be observed. VMs of other regions are left alone.
+	// Regions holds one entry per region of the account that could be observed. VMs of other
+	// regions are left alone.
 	Regions []intent.Observed
 
-	// Stop is asked now and then whether the result is still wanted; nil means that it is. It must be cheap, and it may be called from no other
-	// goroutine than that of Compute.
+	// Stop is asked now and then whether the result is still wanted; nil means that it is. It must
+	// be cheap, and it may be called from no other goroutine than that of Compute.
 	Stop func() bool
 
 	// recall is what the attempts of one call of Compute know together.
@@ -93,7 +110,8 @@ type Input struct {
 // Result is the outcome of one computation.
 type Result struct {
 	Plan Plan
-	// Stopped is true if Input.Stop ended the computation: nothing is known then, and the rest is empty.
+	// Stopped is true if Input.Stop ended the computation: nothing is known then, and the rest is
+	// empty.
 	Stopped bool
 	// VMs has one entry per selected VM that was observed, sorted by region and ID.
 	VMs []report.VMStatus
@@ -103,23 +121,29 @@ type Result struct {
 	Refusals []report.Refusal
 	// Drift is what others have changed by hand on objects that we control; the plan repairs it.
 	Drift []report.Drift
-	// Records tells how far the records of former groups are proven. It is empty without Input.Seal.
+	// Records tells how far the records of former groups are proven. It is empty without
+	// Input.Seal.
 	Records report.Records
-	// Protection is which interfaces policies guard now and when all is done; nil where that is not known, because the plan takes too much work.
+	// Protection is which interfaces policies guard now and when all is done; nil where that is not
+	// known, because the plan takes too much work.
 	Protection *report.Protection
-	// Cuts are what interfaces that are not ours lose, sorted by region, interface and group, where Input.Dependents allows that.
+	// Cuts are what interfaces that are not ours lose, sorted by region, interface and group, where
+	// Input.Dependents allows that.
 	Cuts []target.Cut
-	// Notes are remarks for people that refuse nothing: interfaces that cannot be controlled, former groups that are gone, ...
+	// Notes are remarks for people that refuse nothing: interfaces that cannot be controlled,
+	// former groups that are gone, ...
 	Notes []intent.Note
 }
 
 // Step is one operation in one region.
 type Step struct {
 	Scope cloud.Scope
-	// Network is the network that the op's group or interface belongs to, as cloud.Op.Resolve needs it.
+	// Network is the network that the op's group or interface belongs to, as cloud.Op.Resolve needs
+	// it.
 	Network string
 	Op      cloud.Op
-	// Policies are those that the step is made for, in the order of evaluation, as far as there are any.
+	// Policies are those that the step is made for, in the order of evaluation, as far as there are
+	// any.
 	Policies []intent.PolicyRef
 	// Stage numbers the stages of a region's part of the plan, from 0.
 	Stage int
@@ -127,7 +151,8 @@ type Step struct {
 	Urgent bool
 }
 
-// Subject identifies what the step is about: steps with different subjects do not need one another's order within a stage.
+// Subject identifies what the step is about: steps with different subjects do not need one
+// another's order within a stage.
 func (s Step) Subject() string {
 	if s.Op.Target != "" {
 		return s.Op.Target
@@ -143,13 +168,15 @@ func (s Step) Interfaces() []string {
 	return nil
 }
 
-// Plan is an ordered list of steps. They are to be applied in this order, and not beyond a failed one; but within one stage of a region,
-// steps about different subjects may be applied in any order and at the same time, and regions are independent of each other. So are networks
-// of a region that no active peerings connect.
+// Plan is an ordered list of steps. They are to be applied in this order, and not beyond a failed
+// one; but within one stage of a region, steps about different subjects may be applied in any order
+// and at the same time, and regions are independent of each other. So are networks of a region that
+// no active peerings connect.
 type Plan struct {
 	Account string
 	Steps   []Step
-	// Partial is true if the wanted state is reached only by a further plan, computed on what is observed after this one.
+	// Partial is true if the wanted state is reached only by a further plan, computed on what is
+	// observed after this one.
 	Partial bool
 }
 
@@ -163,14 +190,17 @@ type Summary struct {
 	GroupsDeleted int `json:"groupsDeleted"`
 	RulesAdded    int `json:"rulesAdded"`
 	RulesRemoved  int `json:"rulesRemoved"`
-	// RulesReplaced counts rules that are turned into others in place; they count as neither added nor removed.
+	// RulesReplaced counts rules that are turned into others in place; they count as neither added
+	// nor removed.
 	RulesReplaced int `json:"rulesReplaced"`
-	// Interfaces is the number of interfaces whose groups are set; InterfaceEdits the number of calls for it.
+	// Interfaces is the number of interfaces whose groups are set; InterfaceEdits the number of
+	// calls for it.
 	Interfaces     int `json:"interfaces"`
 	InterfaceEdits int `json:"interfaceEdits"`
 	// Tagged counts the objects whose tags are set or removed.
 	Tagged int `json:"tagged"`
-	// Steps is the number of operations. An adapter needs one mutating call for most of them, two for rule changes of both
-	// directions and for the creation of a group whose default rules have to go.
+	// Steps is the number of operations. An adapter needs one mutating call for most of them, two
+	// for rule changes of both directions and for the creation of a group whose default rules have
+	// to go.
 	Steps int `json:"steps"`
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestPodsWithAddressesOfTheNetwork: with the cloud's own CNI a Pod has an address of the VPC. It is admitted by this address, and a VM
-// elsewhere that happens to have an address of the same range is not.
+// TestPodsWithAddressesOfTheNetwork: with the cloud's own CNI a Pod has an address of the VPC. It
+// is admitted by this address, and a VM elsewhere that happens to have an address of the same range
+// is not.
 func TestPodsWithAddressesOfTheNetwork(t *testing.T) {
 	e := small()
 	f := e.cloud()

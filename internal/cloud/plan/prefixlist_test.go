@@ -25,7 +25,8 @@ var listed = [2][]string{
 	{"2001:db8::/64", "2001:db8:ffff::7/128", "2600:9000::/28"},
 }
 
-// enlist has native rules of the estate name prefix lists of its account and of the cloud, and policies take something out of them.
+// enlist has native rules of the estate name prefix lists of its account and of the cloud, and
+// policies take something out of them.
 func (e *estate) enlist(r *rand.Rand) {
 	if e.Limits.RulesPerGroup < 60 {
 		e.Limits.RulesPerGroup = 30
@@ -145,8 +146,8 @@ func (e *estate) listBounds() []string {
 	return slices.Concat(listed[:]...)
 }
 
-// TestListWorlds is TestWorlds with native rules that name prefix lists, of the account and of the cloud, from which policies take something
-// out, and which their owners change.
+// TestListWorlds is TestWorlds with native rules that name prefix lists, of the account and of the
+// cloud, from which policies take something out, and which their owners change.
 func TestListWorlds(t *testing.T) {
 	next := uint64(envInt("NEPHELE_PLAN_SEED", 1))
 	st := checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/3, func(e *estate) {
@@ -158,7 +159,8 @@ func TestListWorlds(t *testing.T) {
 	}
 }
 
-// lists counts the guarded interfaces of which a group of ours names a list that a group of their own names, and those of which none does.
+// lists counts the guarded interfaces of which a group of ours names a list that a group of their
+// own names, and those of which none does.
 func (p *phase) lists(f *fakeCloud) {
 	for i, n := range p.NICs {
 		nic := f.nic(nicID(i))
@@ -188,7 +190,8 @@ func (p *phase) lists(f *fakeCloud) {
 	}
 }
 
-// listEstate is a VM whose own group admits a list of the cloud, with two blocks, and lets it reach everybody.
+// listEstate is a VM whose own group admits a list of the cloud, with two blocks, and lets it reach
+// everybody.
 func listEstate(weight int) *estate {
 	e := small()
 	e.Lists, e.ListKinds = [][]string{{"52.218.0.0/17", "203.0.113.0/24"}}, []listKind{{Cloud: true, Weight: weight}}
@@ -206,7 +209,8 @@ func ourRules(f *fakeCloud, nic int) (out []string) {
 	return out
 }
 
-// A list of the cloud is named as it is where nothing is taken out of it, and by its entries where something is.
+// A list of the cloud is named as it is where nothing is taken out of it, and by its entries where
+// something is.
 func TestListsOfTheCloud(t *testing.T) {
 	for _, c := range []struct {
 		drop string
@@ -230,7 +234,8 @@ func TestListsOfTheCloud(t *testing.T) {
 
 func isSSH(rule string) bool { return rule[:6] == "tcp 22" }
 
-// A list that counts for more rules than there is room for is named by its entries, and one that nobody can read only as it is.
+// A list that counts for more rules than there is room for is named by its entries, and one that
+// nobody can read only as it is.
 func TestListsThatDoNotFitAsTheyAre(t *testing.T) {
 	e := listEstate(70)
 	e.History[0].Policies[0].Rules[0] = ruleSpec{Action: v1beta2.RuleActionDrop, Blocks: []blockSpec{{CIDR: "198.51.100.0/24"}}}
@@ -251,7 +256,8 @@ func TestListsThatDoNotFitAsTheyAre(t *testing.T) {
 	}
 }
 
-// What the owner of a list changes takes effect without an edit where the list is named as it is, and by one edit where it is not.
+// What the owner of a list changes takes effect without an edit where the list is named as it is,
+// and by one edit where it is not.
 func TestListsChange(t *testing.T) {
 	for drop, edits := range map[string]bool{"198.51.100.0/24": false, "203.0.113.128/25": true} {
 		e := listEstate(1)

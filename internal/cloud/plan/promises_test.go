@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestTightWorlds plays random accounts with quotas so small that hardly anything fits; in every other one all policies ask for what fits.
+// TestTightWorlds plays random accounts with quotas so small that hardly anything fits; in every
+// other one all policies ask for what fits.
 func TestTightWorlds(t *testing.T) {
 	worlds := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds) / 5
 	for _, tighten := range []bool{false, true} {
@@ -24,8 +25,9 @@ func TestTightWorlds(t *testing.T) {
 	}
 }
 
-// TestModeWorlds plays random histories of policies and modes. No operation touches what a planned VM holds, what is released has exactly
-// its own groups back, and when all is over nothing of ours is left.
+// TestModeWorlds plays random histories of policies and modes. No operation touches what a planned
+// VM holds, what is released has exactly its own groups back, and when all is over nothing of ours
+// is left.
 func TestModeWorlds(t *testing.T) {
 	next := uint64(envInt("NEPHELE_PLAN_SEED", 1))
 	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/4, func(e *estate) {
@@ -120,8 +122,9 @@ func (p *promises) kept(f *fakeCloud) error {
 	return nil
 }
 
-// breaks reports whether no promise can be kept for a flow: one end is given back without waiting, at once in an emergency, or beside a
-// planned VM at the other end that nothing is done to, as the planner says.
+// breaks reports whether no promise can be kept for a flow: one end is given back without waiting,
+// at once in an emergency, or beside a planned VM at the other end that nothing is done to, as the
+// planner says.
 func (p *promises) breaks(fl connection) bool {
 	mode := func(nic int) plan.Mode {
 		if nic < 0 || p.NICs[nic].VM < 0 || !p.VMs[p.NICs[nic].VM].Selected {
@@ -135,7 +138,8 @@ func (p *promises) breaks(fl connection) bool {
 	return alone(fl.src, fl.dst) || alone(fl.dst, fl.src)
 }
 
-// waitsForNothing reports a policy that is neither realized nor refused although nothing is left to do.
+// waitsForNothing reports a policy that is neither realized nor refused although nothing is left to
+// do.
 func (p *phase) waitsForNothing(res *plan.Result) error {
 	for _, s := range res.Policies {
 		if len(s.Pending) > 0 {

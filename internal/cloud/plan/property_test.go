@@ -17,9 +17,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestWorlds is the proof of the planner: random accounts with random policies, checked at every single operation. The number of
-// worlds and the first seed can be set with NEPHELE_PLAN_WORLDS and NEPHELE_PLAN_SEED, and after how many of the operations of each change
-// everything is forgotten with NEPHELE_PLAN_RESTARTS.
+// TestWorlds is the proof of the planner: random accounts with random policies, checked at every
+// single operation. The number of worlds and the first seed can be set with NEPHELE_PLAN_WORLDS and
+// NEPHELE_PLAN_SEED, and after how many of the operations of each change everything is forgotten
+// with NEPHELE_PLAN_RESTARTS.
 func TestWorlds(t *testing.T) {
 	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds), func(*estate) {})
 }
@@ -50,7 +51,8 @@ func checkWorlds(t *testing.T, worlds int, prepare func(*estate)) stats {
 
 type stats struct {
 	Phases, Ops, Rounds, Exact, WithRefusals, Flows, Restarts, TwoStep, Mirrored, Outside, SecondRegion int
-	// Replaced are rules turned into others in place, Full those of them in groups that have no room for both forms.
+	// Replaced are rules turned into others in place, Full those of them in groups that have no
+	// room for both forms.
 	Replaced, Full int
 	// Together are interfaces that are tagged with others by one call.
 	Together int
@@ -58,9 +60,11 @@ type stats struct {
 	Hasty int
 	// Twins are rules added to groups of others.
 	Twins int
-	// Late are rounds in which a policy is refused for want of groups that was not in the round before.
+	// Late are rounds in which a policy is refused for want of groups that was not in the round
+	// before.
 	Late int
-	// Listed are native rules for a prefix list of interfaces under control of which the list is named still, Spelled those of which it is not.
+	// Listed are native rules for a prefix list of interfaces under control of which the list is
+	// named still, Spelled those of which it is not.
 	Listed, Spelled int
 }
 
@@ -160,8 +164,8 @@ func (e *estate) lowerer() plan.Lowerer {
 	return lower.AWS{}
 }
 
-// disturb does what other people do: they edit their own groups, put interfaces that we hold into further groups, and change rules
-// of our groups. It returns the interfaces concerned.
+// disturb does what other people do: they edit their own groups, put interfaces that we hold into
+// further groups, and change rules of our groups. It returns the interfaces concerned.
 func (e *estate) disturb(f *fakeCloud, r *rand.Rand) (drifted map[int]bool, err error) {
 	drifted = map[int]bool{}
 	if r.IntN(3) == 0 {
@@ -263,8 +267,9 @@ type phase struct {
 	earlier *naive
 	// strict keeps modes what they promise.
 	strict *promises
-	// drifted are the interfaces that somebody put into further groups, or whose groups somebody edited. What only that made possible may pause while it is undone,
-	// even if it will be allowed in the end for another reason.
+	// drifted are the interfaces that somebody put into further groups, or whose groups somebody
+	// edited. What only that made possible may pause while it is undone, even if it will be allowed
+	// in the end for another reason.
 	drifted map[int]bool
 }
 
@@ -388,8 +393,8 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 	}
 }
 
-// guessed reports a policy that the round before accepted on a VM and this one refuses. One of which what fits is enforced is no such: what
-// fits may be more in between.
+// guessed reports a policy that the round before accepted on a VM and this one refuses. One of
+// which what fits is enforced is no such: what fits may be more in between.
 func (p *phase) guessed(res *plan.Result) error {
 	if p.result == nil || p.Stingy {
 		return nil // with room for one reference, what is held back for a round may itself not fit in the next one
@@ -445,8 +450,8 @@ func (p *phase) oneByOne(f *fakeCloud, steps []plan.Step) []plan.Step {
 	return out
 }
 
-// anyOrder returns the steps in one of the orders that a plan allows: within a stage, those about different subjects are mixed, and parts that do not
-// depend on one another are.
+// anyOrder returns the steps in one of the orders that a plan allows: within a stage, those about
+// different subjects are mixed, and parts that do not depend on one another are.
 func (p *phase) anyOrder(steps []plan.Step) []plan.Step {
 	return p.mixParts(p.mixStages(steps))
 }
@@ -580,7 +585,16 @@ func (p *phase) restarts(start, end *fakeCloud, final []bool) error {
 		got := again.verdicts(f)
 		for i, fl := range p.flows {
 			if got[i] != final[i] && !kept(p.result) && !kept(again.result) {
-				return fmt.Errorf("restarted after op %d (%s): in the end %s is %v instead of %v\nops:\n%s\nthen:\n%s", k, p.ops[k], fl, got[i], final[i], strings.Join(p.ops, "\n"), strings.Join(again.ops, "\n"))
+				return fmt.Errorf(
+					"restarted after op %d (%s): in the end %s is %v instead of %v\nops:\n%s\nthen:\n%s",
+					k,
+					p.ops[k],
+					fl,
+					got[i],
+					final[i],
+					strings.Join(p.ops, "\n"),
+					strings.Join(again.ops, "\n"),
+				)
 			}
 		}
 		for j, mid := range again.seen {
@@ -597,11 +611,12 @@ func (p *phase) restarts(start, end *fakeCloud, final []bool) error {
 	return nil
 }
 
-// tiny reports whether the quota of rules is less than half of what clouds give by default. There a change may be blocked, also the
-// one that gives everything back, as long as it is said.
+// tiny reports whether the quota of rules is less than half of what clouds give by default. There a
+// change may be blocked, also the one that gives everything back, as long as it is said.
 func (e *estate) tiny() bool { return e.Limits.RulesPerGroup < 30 }
 
-// kept reports whether the end depends on the beginning, because something that was in force stays so as far as it can.
+// kept reports whether the end depends on the beginning, because something that was in force stays
+// so as far as it can.
 func kept(r *plan.Result) bool {
 	return slices.ContainsFunc(r.Refusals, func(r plan.Refusal) bool { return r.Kept || r.Tightened || forGroups(r) })
 }
@@ -609,8 +624,8 @@ func kept(r *plan.Result) bool {
 // forGroups reports whether something is refused for want of groups: who has one keeps it.
 func forGroups(r plan.Refusal) bool { return enough.MatchString(r.Message) }
 
-// shape describes the classes without the names of their groups and without the distribution of rules over them: which interfaces
-// hold each, and its rules with the peers named by their holders.
+// shape describes the classes without the names of their groups and without the distribution of
+// rules over them: which interfaces hold each, and its rules with the peers named by their holders.
 func shape(f *fakeCloud) map[string][]string {
 	holders := map[string]string{}
 	for _, n := range f.snap.Interfaces {

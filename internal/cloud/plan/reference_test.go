@@ -10,8 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestReferredByOtherAccounts: no interface is taken over while rules of another account refer to a group that it would leave; one that is
-// under control stays so.
+// TestReferredByOtherAccounts: no interface is taken over while rules of another account refer to a
+// group that it would leave; one that is under control stays so.
 func TestReferredByOtherAccounts(t *testing.T) {
 	e := small()
 	f := e.cloud()

@@ -34,13 +34,16 @@ func unmark(message, what string) string {
 
 // remedy is which quotas would do for one VM.
 type remedy struct {
-	// rules and groups are the quotas that would do; 0 for the present one. Both are 0 if none is known.
+	// rules and groups are the quotas that would do; 0 for the present one. Both are 0 if none is
+	// known.
 	rules, groups int
-	// alone is the quota of rules per group with which the policy at hand fits while others are still left out; 0 if none is known, or the same.
+	// alone is the quota of rules per group with which the policy at hand fits while others are
+	// still left out; 0 if none is known, or the same.
 	alone int
 	// above is the largest quota of rules per group of which it is known that it would not do.
 	above int
-	// none is set if no quota of rules per group would do with the present one of groups per interface.
+	// none is set if no quota of rules per group would do with the present one of groups per
+	// interface.
 	none bool
 	// besides is why more room alone would not help.
 	besides string

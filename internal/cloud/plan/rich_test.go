@@ -20,7 +20,8 @@ type portSpec struct {
 	Number   int32
 }
 
-// abroadSpec is a network of another account with one interface, which holds one group that lets everything pass.
+// abroadSpec is a network of another account with one interface, which holds one group that lets
+// everything pass.
 type abroadSpec struct {
 	Peered []int // networks with an active peering
 	V4, V6 string
@@ -38,8 +39,8 @@ func (a abroadSpec) end(i int) cloud.PeeringEnd {
 	return cloud.PeeringEnd{NetworkID: abroadID(i), OwnerID: foreignOwner, Region: testRegion, CIDRs: []netip.Prefix{netip.MustParsePrefix(a.V4), netip.MustParsePrefix(a.V6)}}
 }
 
-// enrich gives an estate what policies and native rules may say besides: named ports, types of ICMP for both families, networks of another
-// account over peerings, and failsafe flows.
+// enrich gives an estate what policies and native rules may say besides: named ports, types of ICMP
+// for both families, networks of another account over peerings, and failsafe flows.
 func (e *estate) enrich(r *rand.Rand) {
 	e.addFamilies(r)
 	e.addAbroad(r)
@@ -61,7 +62,10 @@ func (e *estate) enrich(r *rand.Rand) {
 		}
 	}
 	for range r.IntN(3) {
-		e.Safe = append(e.Safe, safeSpec{r.IntN(2) == 0, pick(r, []int{22, 80, 443}), pick(r, []string{"203.0.113.0/24", "10.0.0.4/31", "10.20.0.0/24", "0.0.0.0/0", "2001:db8::/32"})})
+		e.Safe = append(
+			e.Safe,
+			safeSpec{r.IntN(2) == 0, pick(r, []int{22, 80, 443}), pick(r, []string{"203.0.113.0/24", "10.0.0.4/31", "10.20.0.0/24", "0.0.0.0/0", "2001:db8::/32"})},
+		)
 	}
 }
 
@@ -168,7 +172,8 @@ func (e *estate) ports(vm int) (out []v1beta2.NamedPort) {
 	return out
 }
 
-// abroad returns the network of another account with the group, if the interface's network is peered with it and the address is one of it.
+// abroad returns the network of another account with the group, if the interface's network is
+// peered with it and the address is one of it.
 func (e *estate) isAbroad(group string, net int, addr netip.Addr) bool {
 	return slices.ContainsFunc(e.Abroad, func(a abroadSpec) bool {
 		i := slices.IndexFunc(e.Abroad, func(b abroadSpec) bool { return a.V4 == b.V4 })
@@ -204,7 +209,10 @@ func (e *estate) mirrorAbroad(zone world.Zone) (world.Account, world.RegionState
 		vpc, subnet := abroadID(i), fmt.Sprintf("subnet-f%07x", i)
 		blocks := []world.CIDRBlock{{Prefix: netip.MustParsePrefix(a.V4)}, {Prefix: netip.MustParsePrefix(a.V6)}}
 		rs.VPCs = append(rs.VPCs, world.VPC{ID: vpc, Account: foreignOwner, Region: testRegion, State: world.StateAvailable, CIDRs: blocks})
-		rs.Subnets = append(rs.Subnets, world.Subnet{ID: subnet, Account: foreignOwner, VPCID: vpc, CIDR: blocks[0].Prefix, IPv6: blocks[1:], Zone: zone, State: world.StateAvailable})
+		rs.Subnets = append(
+			rs.Subnets,
+			world.Subnet{ID: subnet, Account: foreignOwner, VPCID: vpc, CIDR: blocks[0].Prefix, IPv6: blocks[1:], Zone: zone, State: world.StateAvailable},
+		)
 		group := world.SecurityGroup{ID: abroadGroupID(i), Account: foreignOwner, VPCID: vpc, Name: "default", Description: "abroad"}
 		for k, c := range []string{"0.0.0.0/0", "::/0"} {
 			for d, egress := range []bool{false, true} {
@@ -222,8 +230,9 @@ func (e *estate) mirrorAbroad(zone world.Zone) (world.Account, world.RegionState
 	return world.Account{ID: foreignOwner, Regions: []string{testRegion}}, rs
 }
 
-// blindly decides a flow without the groups of other accounts. What these allowed before and an address allows afterwards, or the other way
-// round, the planner cannot know to be the same flow, so it may pause.
+// blindly decides a flow without the groups of other accounts. What these allowed before and an
+// address allows afterwards, or the other way round, the planner cannot know to be the same flow,
+// so it may pause.
 func (fl connection) blindly(f *fakeCloud) bool {
 	blind := *f
 	blind.isAbroad = func(string, string, netip.Addr) bool { return false }
@@ -231,20 +240,22 @@ func (fl connection) blindly(f *fakeCloud) bool {
 	return fl.verdict(func(nic int, d cloud.Direction, r remote, k packet) bool { return pr.half(nicID(nic), d, r, k) })
 }
 
-// unseen reports whether a packet may be lost although a native rule allows it, because the rule refers to a group of another account, whose members are
-// not known, and rules take the same traffic from some address that a member may have.
+// unseen reports whether a packet may be lost although a native rule allows it, because the rule
+// refers to a group of another account, whose members are not known, and rules take the same
+// traffic from some address that a member may have.
 func (v naive) unseen(nic int, d cloud.Direction, r remote, k packet) bool {
 	return v.byReference(nic, d, r, k) && v.taken(nic, d, k)
 }
 
-// byReference reports whether only a native rule that refers to a group of another account allows the packet, if anything does.
+// byReference reports whether only a native rule that refers to a group of another account allows
+// the packet, if anything does.
 func (v naive) byReference(nic int, d cloud.Direction, r remote, k packet) bool {
 	v.blind = true
 	return len(v.Abroad) > 0 && !v.half(nic, d, r, k)
 }
 
-// taken reports whether rules take the traffic of a packet, or what is looked at together with it, from some address that the member of a group of
-// another account may have.
+// taken reports whether rules take the traffic of a packet, or what is looked at together with it,
+// from some address that the member of a group of another account may have.
 func (v naive) taken(nic int, d cloud.Direction, k packet) bool {
 	generous := v
 	generous.generous = true
@@ -260,8 +271,9 @@ func (v naive) taken(nic int, d cloud.Direction, k packet) bool {
 	})
 }
 
-// apart reports whether rules of the interface in this direction name ICMP or ICMPv6, so that they are looked at apart from other protocols, of which one
-// reference means the addresses of both families.
+// apart reports whether rules of the interface in this direction name ICMP or ICMPv6, so that they
+// are looked at apart from other protocols, of which one reference means the addresses of both
+// families.
 func (v naive) apart(nic int, d cloud.Direction, protocol int) bool {
 	rules, _ := v.rules(v.NICs[nic].VM, d)
 	byPolicy := slices.ContainsFunc(rules, func(x orderedRule) bool {
@@ -272,7 +284,8 @@ func (v naive) apart(nic int, d cloud.Direction, protocol int) bool {
 	})
 }
 
-// around are ends in the networks whose groups rules in a network can refer to: all machines, and the boundaries of blocks.
+// around are ends in the networks whose groups rules in a network can refer to: all machines, and
+// the boundaries of blocks.
 func (v naive) around(net int) (out []remote) {
 	if out, known := v.known[net]; known {
 		return out
@@ -312,8 +325,9 @@ func (v naive) around(net int) (out []remote) {
 	return out
 }
 
-// TestRichWorlds is TestWorlds with everything that policies can say and cloud accounts can hold, in any combination: named ports, types of ICMP for both families,
-// peerings with another account, failsafe flows, and in some of them prefix lists and modes.
+// TestRichWorlds is TestWorlds with everything that policies can say and cloud accounts can hold,
+// in any combination: named ports, types of ICMP for both families, peerings with another account,
+// failsafe flows, and in some of them prefix lists and modes.
 func TestRichWorlds(t *testing.T) {
 	next := uint64(envInt("NEPHELE_PLAN_SEED", 1))
 	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/5, func(e *estate) {

@@ -25,8 +25,8 @@ type route struct {
 	found  bool // set if order is that of survey
 }
 
-// routes finds the ways of all regions. Where some of what is wanted has to wait for something else, also in another region, they
-// lead to a state in between first.
+// routes finds the ways of all regions. Where some of what is wanted has to wait for something
+// else, also in another region, they lead to a state in between first.
 func (c *planning) routes(revision string) []*route {
 	var out []*route
 	for _, s := range c.regions {

@@ -20,8 +20,9 @@ func member(i int, addr netip.Addr) v1beta2.GroupMember {
 	}
 }
 
-// labelledInput is an account with one network of so many VMs, which belong to the k-th of n sets if belongs says so. Policies are added by
-// the caller, applied to and admitting "atg-k" and "ag-k".
+// labelledInput is an account with one network of so many VMs, which belong to the k-th of n sets
+// if belongs says so. Policies are added by the caller, applied to and admitting "atg-k" and
+// "ag-k".
 func labelledInput(vms, n int, belongs func(vm, k int) bool) (plan.Input, *fakeCloud) {
 	in, f := bigInput(vms, func(int) []string { return byRole(0) })
 	in.Policies, in.AddressGroups, in.AppliedToGroups = nil, nil, nil
@@ -71,8 +72,8 @@ func fromBlock(k int) ruleSpec {
 
 func fromSet(k int) ruleSpec { return ruleSpec{Address: []int{k}} }
 
-// BenchmarkManyClasses computes the first plan, and the plan when there is nothing left to do, for accounts whose VMs fall into many
-// classes.
+// BenchmarkManyClasses computes the first plan, and the plan when there is nothing left to do, for
+// accounts whose VMs fall into many classes.
 func BenchmarkManyClasses(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -104,7 +105,8 @@ func BenchmarkManyClasses(b *testing.B) {
 	}
 }
 
-// BenchmarkAccounts compiles and plans 50 accounts of 2,000 VMs and 20 policies each, one after the other.
+// BenchmarkAccounts compiles and plans 50 accounts of 2,000 VMs and 20 policies each, one after the
+// other.
 func BenchmarkAccounts(b *testing.B) {
 	const accounts = 50
 	inputs := make([]plan.Input, accounts)
@@ -129,7 +131,8 @@ func BenchmarkAccounts(b *testing.B) {
 	}
 }
 
-// BenchmarkLabelChange plans for one VM of 2,000 that changes its role, from scratch, in an account that is as it should be.
+// BenchmarkLabelChange plans for one VM of 2,000 that changes its role, from scratch, in an account
+// that is as it should be.
 func BenchmarkLabelChange(b *testing.B) {
 	in, f := bigInput(2000, byRole)
 	settleBig(b, &in, f)
@@ -145,7 +148,8 @@ func BenchmarkLabelChange(b *testing.B) {
 	b.ReportMetric(float64(worst.Microseconds())/1e3, "ms-worst")
 }
 
-// relabel moves one VM from the first role to the sixth, in groups of its own, so that the input it came from is as it was.
+// relabel moves one VM from the first role to the sixth, in groups of its own, so that the input it
+// came from is as it was.
 func relabel(in *plan.Input) {
 	addresses, applied := make([]*v1beta2.AddressGroup, len(in.AddressGroups)), make([]*v1beta2.AppliedToGroup, len(in.AppliedToGroups))
 	for i := range addresses {

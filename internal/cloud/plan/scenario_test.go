@@ -18,8 +18,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
-// small is an estate of three VMs in one network, each in a native group of its own that admits SSH from anywhere, and a policy by
-// which the first admits HTTP from the second.
+// small is an estate of three VMs in one network, each in a native group of its own that admits SSH
+// from anywhere, and a policy by which the first admits HTTP from the second.
 func small() *estate {
 	e := &estate{
 		Networks: []netSpec{{V4: "10.0.0.0/24"}},
@@ -367,7 +367,8 @@ func TestMemberInAnotherRegion(t *testing.T) {
 	}
 }
 
-// What another account's group means is not known here: the reference stays as long as no rule takes something from where it can be.
+// What another account's group means is not known here: the reference stays as long as no rule
+// takes something from where it can be.
 func TestOpaqueNativeReference(t *testing.T) {
 	e := small()
 	e.History[0].Policies[0].Rules = []ruleSpec{{Out: true, Action: "Allow", Blocks: []blockSpec{{CIDR: "0.0.0.0/0"}}}}

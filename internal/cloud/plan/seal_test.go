@@ -27,7 +27,8 @@ func testSeal(letter byte, lenient bool) *plan.Seal {
 
 func sealed(s *plan.Seal) func(*plan.Input) { return func(in *plan.Input) { in.Seal = s } }
 
-// signedOn returns the interfaces that hold a record, and fails unless the seal proves every one of them.
+// signedOn returns the interfaces that hold a record, and fails unless the seal proves every one of
+// them.
 func signedOn(t *testing.T, f *fakeCloud, s *plan.Seal) (ids []string) {
 	t.Helper()
 	strict := *s
@@ -44,7 +45,8 @@ func signedOn(t *testing.T, f *fakeCloud, s *plan.Seal) (ids []string) {
 	return ids
 }
 
-// TestRecordsAreSigned: what is recorded is signed by the same call, costs one tag, and is given back with the signature removed.
+// TestRecordsAreSigned: what is recorded is signed by the same call, costs one tag, and is given
+// back with the signature removed.
 func TestRecordsAreSigned(t *testing.T) {
 	e := small()
 	f := e.cloud()
@@ -97,7 +99,8 @@ func TestCallsForSignatures(t *testing.T) {
 	t.Logf("%d calls for tags with signatures, %d without", after, before)
 }
 
-// forgeries are what somebody who may write tags may do to the record of the first interface of small, which holds a group of ours.
+// forgeries are what somebody who may write tags may do to the record of the first interface of
+// small, which holds a group of ours.
 var forgeries = map[string]func(f *fakeCloud, n *cloud.Interface){
 	"another group":         func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] = groupID(3) },
 	"one more group":        func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] += " " + groupID(3) },
@@ -136,8 +139,9 @@ func bothGuarded() *estate {
 	return e
 }
 
-// TestForgedRecord: after a restart nothing is given back by a record that somebody else wrote, whatever asks for it; what is held stays
-// as it is; and it is said. What somebody who may says is given back.
+// TestForgedRecord: after a restart nothing is given back by a record that somebody else wrote,
+// whatever asks for it; what is held stays as it is; and it is said. What somebody who may says is
+// given back.
 func TestForgedRecord(t *testing.T) {
 	for name, forge := range forgeries {
 		for _, asks := range []string{"policies gone", string(plan.Released), string(plan.BreakGlass), "deselected", "account deleted"} {
@@ -180,7 +184,8 @@ func TestForgedRecord(t *testing.T) {
 				if d := gocmp.Diff(held.prober().ingress(0), f.prober().ingress(0)); d != "" {
 					t.Errorf("it admits something else (-before +after):\n%s", d)
 				}
-				if len(res.Records.Unproven) != 1 || res.Records.Unproven[0].Interface != nicID(0) || !strings.Contains(res.Records.Unproven[0].Message, "nephele.io/former-groups") {
+				if len(res.Records.Unproven) != 1 || res.Records.Unproven[0].Interface != nicID(0) ||
+					!strings.Contains(res.Records.Unproven[0].Message, "nephele.io/former-groups") {
 					t.Errorf("%+v", res.Records)
 				}
 				if !slices.ContainsFunc(res.Drift, func(d plan.Drift) bool { return d.Object == nicID(0) && d.Kept }) {
@@ -214,7 +219,8 @@ func (p *prober) ingress(nic int) (out []string) {
 	return out
 }
 
-// TestForgedWhileEnforced: policies that change do not reach an interface whose record is not believed, and say so; everybody else's do.
+// TestForgedWhileEnforced: policies that change do not reach an interface whose record is not
+// believed, and say so; everybody else's do.
 func TestForgedWhileEnforced(t *testing.T) {
 	e := bothGuarded()
 	f := e.cloud()
@@ -249,7 +255,8 @@ func TestForgedWhileEnforced(t *testing.T) {
 	}
 }
 
-// TestPlantedRecord: what somebody writes on an interface before we take it over is not believed either.
+// TestPlantedRecord: what somebody writes on an interface before we take it over is not believed
+// either.
 func TestPlantedRecord(t *testing.T) {
 	for name, tags := range map[string]map[string]string{
 		"a record":               {cloud.TagFormer: groupID(3)},
@@ -285,7 +292,8 @@ func TestPlantedRecord(t *testing.T) {
 	}
 }
 
-// TestForgeryCostsLittle: that one interface of many has to be told from the others costs an edit of it, and none of the others.
+// TestForgeryCostsLittle: that one interface of many has to be told from the others costs an edit
+// of it, and none of the others.
 func TestForgeryCostsLittle(t *testing.T) {
 	in, f := bigInput(200, byRole)
 	in.Seal = testSeal('k', false)
@@ -297,7 +305,8 @@ func TestForgeryCostsLittle(t *testing.T) {
 	}
 }
 
-// TestForgedMember: an interface that keeps its own groups needs no record, and one that somebody writes is removed.
+// TestForgedMember: an interface that keeps its own groups needs no record, and one that somebody
+// writes is removed.
 func TestForgedMember(t *testing.T) {
 	e := small()
 	f := e.cloud()
@@ -311,8 +320,8 @@ func TestForgedMember(t *testing.T) {
 	}
 }
 
-// TestForgedMembership: a record that is not believed makes its interface a member of nobody's groups: rules of others that mean the members
-// of a group do not come to mean it.
+// TestForgedMembership: a record that is not believed makes its interface a member of nobody's
+// groups: rules of others that mean the members of a group do not come to mean it.
 func TestForgedMembership(t *testing.T) {
 	for _, mode := range []plan.Mode{plan.Enforce, plan.Planned} {
 		e := bothGuarded()
@@ -338,8 +347,9 @@ func TestForgedMembership(t *testing.T) {
 	}
 }
 
-// TestOlderThanTheKey: records that are not signed are believed for an account of which it is not known that all are, and signed, many by
-// one call, with nothing else done. That holds for such of another key too.
+// TestOlderThanTheKey: records that are not signed are believed for an account of which it is not
+// known that all are, and signed, many by one call, with nothing else done. That holds for such of
+// another key too.
 func TestOlderThanTheKey(t *testing.T) {
 	for name, before := range map[string]*plan.Seal{"no key": nil, "another key": testSeal('x', false)} {
 		t.Run(name, func(t *testing.T) {
@@ -367,8 +377,9 @@ func TestOlderThanTheKey(t *testing.T) {
 	}
 }
 
-// TestNoRoomToSign: an interface without room for one tag more stays believed as long as the account's records may be unsigned, and the others
-// are signed; it is not taken over anew where the record would not fit with its signature.
+// TestNoRoomToSign: an interface without room for one tag more stays believed as long as the
+// account's records may be unsigned, and the others are signed; it is not taken over anew where the
+// record would not fit with its signature.
 func TestNoRoomToSign(t *testing.T) {
 	e := small()
 	f := e.cloud()
@@ -393,7 +404,8 @@ func TestNoRoomToSign(t *testing.T) {
 	}
 }
 
-// TestRecordsAreCountedAnyway: also where a plan takes too much work it is known which records are unsigned, and what is not believed is held.
+// TestRecordsAreCountedAnyway: also where a plan takes too much work it is known which records are
+// unsigned, and what is not believed is held.
 func TestRecordsAreCountedAnyway(t *testing.T) {
 	for _, allowed := range []int{0, 1} {
 		e := bothGuarded()
@@ -413,7 +425,8 @@ func TestRecordsAreCountedAnyway(t *testing.T) {
 	}
 }
 
-// TestStaleSignature: without a seal records are believed as they are, and a signature goes with the record.
+// TestStaleSignature: without a seal records are believed as they are, and a signature goes with
+// the record.
 func TestStaleSignature(t *testing.T) {
 	e := small()
 	f := e.cloud()
@@ -441,8 +454,9 @@ func TestSealedWorlds(t *testing.T) {
 	})
 }
 
-// TestForgedWorlds plays random accounts in which somebody writes into the records between the policies. Nothing is ever given groups that
-// it did not have, no flow is opened that neither the old nor the new policies allow, and when the right groups are confirmed all is given back.
+// TestForgedWorlds plays random accounts in which somebody writes into the records between the
+// policies. Nothing is ever given groups that it did not have, no flow is opened that neither the
+// old nor the new policies allow, and when the right groups are confirmed all is given back.
 func TestForgedWorlds(t *testing.T) {
 	seed := envInt("NEPHELE_PLAN_SEED", 1)
 	forged := 0

@@ -8,8 +8,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestMembersOfASharedNetwork: a VM of another account is admitted by its addresses in a network that both accounts see, and by none of its
-// other ones; one in a network that this account does not see stays a stranger with addresses of this network.
+// TestMembersOfASharedNetwork: a VM of another account is admitted by its addresses in a network
+// that both accounts see, and by none of its other ones; one in a network that this account does
+// not see stays a stranger with addresses of this network.
 func TestMembersOfASharedNetwork(t *testing.T) {
 	e := small()
 	f := e.cloud()

@@ -25,7 +25,8 @@ func (e *emitter) add(network string, op cloud.Op) {
 	}
 }
 
-// stillNeeded returns the groups of ours that cannot be deleted: somebody else refers to them or holds them, or rules that stay do.
+// stillNeeded returns the groups of ours that cannot be deleted: somebody else refers to them or
+// holds them, or rules that stay do.
 func (e *emitter) stillNeeded() map[string]bool {
 	out := map[string]bool{}
 	for i := range e.Snap.Groups {

@@ -14,9 +14,10 @@ import (
 type subject struct {
 	name    string
 	compute func(plan.Input, plan.Lowerer) *plan.Result
-	// mixes says what "in between" means. If not set, every flow stays between (old and new) and (old or new), whatever
-	// changes. If set, that holds where policies change; while they are unchanged, a flow may be decided by any mix of the old
-	// and the new membership of its two ends.
+	// mixes says what "in between" means. If not set, every flow stays between (old and new) and
+	// (old or new), whatever changes. If set, that holds where policies change; while they are
+	// unchanged, a flow may be decided by any mix of the old and the new membership of its two
+	// ends.
 	mixes bool
 }
 
@@ -36,7 +37,8 @@ func subjectOf(t *testing.T) subject {
 	return subjects[at]
 }
 
-// relabels reports whether nothing but memberships changes in this phase: policies and modes are those of the phase before.
+// relabels reports whether nothing but memberships changes in this phase: policies and modes are
+// those of the phase before.
 func (p *phase) relabels() bool {
 	if p.earlier == nil {
 		return false
@@ -46,8 +48,8 @@ func (p *phase) relabels() bool {
 		len(before.Applied) == len(p.set.Applied) && len(before.Address) == len(p.set.Address)
 }
 
-// mixed reports whether some mix of the old and the new memberships of its ends decides the flow like that. An end that is no
-// VM stands for everybody else.
+// mixed reports whether some mix of the old and the new memberships of its ends decides the flow
+// like that. An end that is no VM stands for everybody else.
 func (p *phase) mixed(fl connection, verdict bool) bool {
 	if !p.relabels() {
 		return false
@@ -78,8 +80,9 @@ func (p *phase) mixed(fl connection, verdict bool) bool {
 	return false
 }
 
-// TestInBetween: a VM that leaves a group on one side of a flow while the VM on the other side joins one. What only the mix of
-// both allows may open on the way if nothing but memberships changes, and must not if a policy changes as well.
+// TestInBetween: a VM that leaves a group on one side of a flow while the VM on the other side
+// joins one. What only the mix of both allows may open on the way if nothing but memberships
+// changes, and must not if a policy changes as well.
 func TestInBetween(t *testing.T) {
 	e := small()
 	web := []ruleSpec{{Action: "Allow", Address: []int{0}, Services: []serviceSpec{{Protocol: "TCP", From: 80, To: 80, Type: -1}}}}
@@ -111,7 +114,8 @@ func TestInBetween(t *testing.T) {
 		to := c.to.clone()
 		from := set.clone()
 		if name[:3] == "two" {
-			// Both ends change: VM 0, which admits nobody at first, comes under the policy, and VM 1 is no peer any more.
+			// Both ends change: VM 0, which admits nobody at first, comes under the policy, and VM
+			// 1 is no peer any more.
 			from.Applied[0], to.Applied[0] = []int{}, []int{0}
 			from.Address, to.Address = [][]int{{1}}, [][]int{{}}
 			to.Applied[1] = []int{}
@@ -134,7 +138,8 @@ func TestInBetween(t *testing.T) {
 	}
 }
 
-// TestOneWorld plays the world that NEPHELE_PLAN_WORLD describes, as a failing test prints it, with the seed of NEPHELE_PLAN_SEED.
+// TestOneWorld plays the world that NEPHELE_PLAN_WORLD describes, as a failing test prints it, with
+// the seed of NEPHELE_PLAN_SEED.
 func TestOneWorld(t *testing.T) {
 	text := os.Getenv("NEPHELE_PLAN_WORLD")
 	if text == "" {

@@ -84,7 +84,8 @@ func TestReplacedRulesArePrinted(t *testing.T) {
 	}
 }
 
-// Where an edit takes one rule apart, one part takes its place and the other comes before; the other way round one goes after.
+// Where an edit takes one rule apart, one part takes its place and the other comes before; the
+// other way round one goes after.
 func TestRulesAreTakenApartInPlace(t *testing.T) {
 	const rules = 12
 	e := full(rules - 1)
@@ -161,8 +162,8 @@ func (s *ruleSpec) edit(r *rand.Rand) {
 	}
 }
 
-// crammed sets the quota to what the fullest group needs for a policy set, and not lower than what disturb may need. It reports whether
-// the set can be realized with that.
+// crammed sets the quota to what the fullest group needs for a policy set, and not lower than what
+// disturb may need. It reports whether the set can be realized with that.
 func (e *estate) crammed(set policySet) bool {
 	f := e.cloud()
 	for range 8 {
@@ -186,7 +187,8 @@ func (e *estate) crammed(set policySet) bool {
 	return true
 }
 
-// TestEditedWorlds checks the random accounts of TestWorlds where the rules of policies are edited while groups are full.
+// TestEditedWorlds checks the random accounts of TestWorlds where the rules of policies are edited
+// while groups are full.
 func TestEditedWorlds(t *testing.T) {
 	worlds := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds) / 4
 	st := checkWorlds(t, worlds, func(e *estate) {

@@ -18,7 +18,8 @@ func tightenAll(in *plan.Input) {
 	}
 }
 
-// TestTighten: of a policy that does not fit, what fits is enforced, and the rest is listed; other policies lose nothing.
+// TestTighten: of a policy that does not fit, what fits is enforced, and the rest is listed; other
+// policies lose nothing.
 func TestTighten(t *testing.T) {
 	e := small()
 	f := e.cloud()
@@ -63,7 +64,8 @@ func TestTighten(t *testing.T) {
 	}
 }
 
-// TestTightenIsNeverWider: in random accounts with small quotas, every flow that tightened policies allow is allowed with large quotas.
+// TestTightenIsNeverWider: in random accounts with small quotas, every flow that tightened policies
+// allow is allowed with large quotas.
 func TestTightenIsNeverWider(t *testing.T) {
 	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/8, envInt("NEPHELE_PLAN_SEED", 1)
 	tightened := 0
@@ -84,7 +86,8 @@ func TestTightenIsNeverWider(t *testing.T) {
 		}
 		full, flows, enforced := end(1000)
 		for _, quota := range []int{3, 6} {
-			// A taking over that is refused altogether leaves the VM under its own groups, which is another matter.
+			// A taking over that is refused altogether leaves the VM under its own groups, which is
+			// another matter.
 			part, _, only := end(quota)
 			for k, open := range part {
 				if open && !full[k] && only && enforced {

@@ -7,8 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// freeing returns the steps that give interfaces whose glass is broken their groups back. However a plan was made, these are its first steps, and nothing
-// may make them wait.
+// freeing returns the steps that give interfaces whose glass is broken their groups back. However a
+// plan was made, these are its first steps, and nothing may make them wait.
 func (s *regional) freeing() (out []Step) {
 	for _, n := range s.NICs {
 		if s.Mode(n.NIC) != intent.BreakGlass || n.Alien != "" || n.Network.Foreign != "" || len(n.Ours) == 0 || n.Unproven != "" || n.Blocked != "" {
@@ -22,7 +22,8 @@ func (s *regional) freeing() (out []Step) {
 	return out
 }
 
-// WithoutPlanned returns the input with the planned VMs enforced: what it leads to is what they are spared.
+// WithoutPlanned returns the input with the planned VMs enforced: what it leads to is what they are
+// spared.
 func (in Input) WithoutPlanned() Input {
 	modes := map[intent.VMRef]intent.Mode{}
 	for vm, m := range in.Modes {

@@ -6,10 +6,12 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// Wave returns the beginning of the plan that touches at most limit VMs and existing groups, and whether anything is left for later;
-// all of the plan if limit is not positive. vmOf names the VM of an interface, "" for none: the interface then counts by itself.
+// Wave returns the beginning of the plan that touches at most limit VMs and existing groups, and
+// whether anything is left for later; all of the plan if limit is not positive. vmOf names the VM
+// of an interface, "" for none: the interface then counts by itself.
 //
-// A plan may break off after any step, so a wave is as safe as the whole, and the next one is planned on what is observed after it.
+// A plan may break off after any step, so a wave is as safe as the whole, and the next one is
+// planned on what is observed after it.
 func (p Plan) Wave(limit int, vmOf func(region, networkInterface string) string) (wave Plan, more bool) {
 	if limit <= 0 {
 		return p, false
@@ -66,8 +68,9 @@ func (s Step) tagsInterfaces() bool {
 	return (s.Op.Kind == cloud.OpTag || s.Op.Kind == cloud.OpUntag) && s.Op.Target != s.Network && s.Op.Group.Name == ""
 }
 
-// Urgent parts the plan: the steps that nothing may make wait, not even a limit, which are the first ones of their regions; and the plan for
-// all other regions. Without such steps the rest is the whole plan.
+// Urgent parts the plan: the steps that nothing may make wait, not even a limit, which are the
+// first ones of their regions; and the plan for all other regions. Without such steps the rest is
+// the whole plan.
 func (p Plan) Urgent() (urgent, rest Plan) {
 	urgent, rest = Plan{Account: p.Account, Partial: true}, Plan{Account: p.Account, Partial: p.Partial}
 	regions := map[string]bool{}
@@ -88,8 +91,8 @@ func (p Plan) Urgent() (urgent, rest Plan) {
 	return urgent, rest
 }
 
-// Claims returns the steps that claim networks, which have to be seen to hold before anything else is done in the network; false if
-// there are none.
+// Claims returns the steps that claim networks, which have to be seen to hold before anything else
+// is done in the network; false if there are none.
 func (p Plan) Claims() (Plan, bool) {
 	out := Plan{Account: p.Account, Partial: true}
 	for _, s := range p.Steps {

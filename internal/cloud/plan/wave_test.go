@@ -15,7 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// TestWaves: plans that are cut into waves touch no more than they may, come to an end, and lead where the whole plans lead.
+// TestWaves: plans that are cut into waves touch no more than they may, come to an end, and lead
+// where the whole plans lead.
 func TestWaves(t *testing.T) {
 	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/8, envInt("NEPHELE_PLAN_SEED", 1)
 	waves := 0
@@ -66,7 +67,8 @@ func TestWaves(t *testing.T) {
 	t.Logf("seeds %d..%d: %d waves", seed, seed+worlds-1, waves)
 }
 
-// TestFailsafe: a failsafe flow is open on a VM with policies although they drop it, isolates nothing, and is absent elsewhere.
+// TestFailsafe: a failsafe flow is open on a VM with policies although they drop it, isolates
+// nothing, and is absent elsewhere.
 func TestFailsafe(t *testing.T) {
 	open := plan.FailsafeFlow{Direction: cloud.Ingress, Services: []flow.Service{{Protocol: cloud.TCP, From: 2222, To: 2222}},
 		Peers: []netip.Prefix{netip.MustParsePrefix("10.0.0.12/32")}}
@@ -92,7 +94,11 @@ func TestFailsafe(t *testing.T) {
 		}
 	}
 	e := small()
-	e.History[0].Policies[0].Rules[0] = ruleSpec{Action: "Drop", Blocks: []blockSpec{{CIDR: "0.0.0.0/0"}}, Services: []serviceSpec{{Protocol: "TCP", From: 2222, To: 2222, Type: -1}}}
+	e.History[0].Policies[0].Rules[0] = ruleSpec{
+		Action:   "Drop",
+		Blocks:   []blockSpec{{CIDR: "0.0.0.0/0"}},
+		Services: []serviceSpec{{Protocol: "TCP", From: 2222, To: 2222, Type: -1}},
+	}
 	f := e.cloud()
 	settle(t, e, f, safe)
 	if !admits(f, 0, "10.0.0.12", nicID(2), 2222) || admits(f, 0, "10.0.0.11", nicID(1), 2222) {

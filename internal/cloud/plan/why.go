@@ -18,7 +18,8 @@ type causes struct {
 	naming map[string][]*intent.Policy // by address group: the policies in force whose rules name it
 }
 
-// policiesOf returns the policies that give a class its rules; of a class that rules only refer to, those that have these rules.
+// policiesOf returns the policies that give a class its rules; of a class that rules only refer to,
+// those that have these rules.
 func (e *emitter) policiesOf(c *target.Class) []intent.PolicyRef {
 	if c == nil || c.Gathers || c.NICs[0].VM == nil {
 		return nil
@@ -63,7 +64,8 @@ func (e *emitter) policiesNaming(group string) []*intent.Policy {
 	return e.causes.naming[group]
 }
 
-// refsOf names policies, each once, in the order of evaluation. The owner of the failsafe flows is none.
+// refsOf names policies, each once, in the order of evaluation. The owner of the failsafe flows is
+// none.
 func refsOf(policies []*intent.Policy) []intent.PolicyRef {
 	policies = slices.DeleteFunc(slices.Clone(policies), func(p *intent.Policy) bool { return p.Ref == intent.PolicyRef{} })
 	slices.SortFunc(policies, intent.ComparePolicies)
@@ -113,8 +115,8 @@ func (e *emitter) narrows(c *target.Class, rules []cloud.Rule) bool {
 	})
 }
 
-// behind returns the policies that have rules with a verdict about what these security group rules match, and whether there are some of
-// these that no policy says anything about.
+// behind returns the policies that have rules with a verdict about what these security group rules
+// match, and whether there are some of these that no policy says anything about.
 func (e *emitter) behind(c *target.Class, rules []cloud.Rule, v intent.Verdict) (_ []intent.PolicyRef, own bool) {
 	var policies []*intent.Policy
 	type about struct {

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestKnownWorlds plays random accounts in which something once went wrong, as they were after they had been made smaller. A file is
-// named after the seed, which decides what others do between the policy sets, and after what it is about.
+// TestKnownWorlds plays random accounts in which something once went wrong, as they were after they
+// had been made smaller. A file is named after the seed, which decides what others do between the
+// policy sets, and after what it is about.
 func TestKnownWorlds(t *testing.T) {
 	files, err := filepath.Glob("testdata/worlds/*.json")
 	if err != nil || len(files) == 0 {

@@ -42,8 +42,9 @@ func ownTags() world.Tags {
 	return world.Tags{cloud.TagCluster: labCluster, cloud.TagKind: cloud.KindClass, cloud.TagAccount: labAccount, cloud.TagClass: "deadbeef"}
 }
 
-// TestTagsAbused: what becomes of tags and names that somebody writes by hand. Policies are in force when it is done, they hold on, and when
-// they have gone, what somebody else made is as he left it.
+// TestTagsAbused: what becomes of tags and names that somebody writes by hand. Policies are in
+// force when it is done, they hold on, and when they have gone, what somebody else made is as he
+// left it.
 func TestTagsAbused(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(*lab) (left func(*holdings)){
@@ -158,7 +159,8 @@ func (l *lab) deleteGroup(id string) {
 	}
 }
 
-// TestRecordForged: on an interface that holds nothing of ours, a tag that looks like our record of former groups changes no groups.
+// TestRecordForged: on an interface that holds nothing of ours, a tag that looks like our record of
+// former groups changes no groups.
 func TestRecordForged(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -194,8 +196,9 @@ func (l *lab) toldOfRecord(vm string) bool {
 	})
 }
 
-// TestRecordReplaced: the record of an interface that we hold says what to give back. While we remember what it was, one that somebody writes
-// is put right, also if he writes more than one tag, or gives a record to an interface that has none. After a restart it is not believed, see
+// TestRecordReplaced: the record of an interface that we hold says what to give back. While we
+// remember what it was, one that somebody writes is put right, also if he writes more than one tag,
+// or gives a record to an interface that has none. After a restart it is not believed, see
 // TestForgedAfterRestart; but where records are not signed it is.
 func TestRecordReplaced(t *testing.T) {
 	t.Parallel()
@@ -250,7 +253,8 @@ func TestRecordReplaced(t *testing.T) {
 	}
 }
 
-// TestSixteenGroups takes over an interface with as many groups as the cloud can give it, and gives it back.
+// TestSixteenGroups takes over an interface with as many groups as the cloud can give it, and gives
+// it back.
 func TestSixteenGroups(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{groupsPerInterface: 16})
@@ -283,7 +287,9 @@ func TestSelectedInTwoNamespaces(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
 	other := policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: "other", Name: "web-1"}
-	l.engine.PutEntity(policy.Entity{EntityRef: other, Labels: map[string]string{"role": "audited"}, Addresses: []netip.Addr{l.vms["web-1"].addr}, Host: l.accounts.account.EnforcerKey})
+	l.engine.PutEntity(
+		policy.Entity{EntityRef: other, Labels: map[string]string{"role": "audited"}, Addresses: []netip.Addr{l.vms["web-1"].addr}, Host: l.accounts.account.EnforcerKey},
+	)
 	l.accounts.account.Entities[plan.EntityRef{Namespace: "other", Name: "web-1"}] = plan.VMRef{Region: home, ID: l.vms["web-1"].id}
 	audit := clusterPolicy("audit", 1, 1)
 	audit.AppliedTo = applied("audited")
@@ -306,7 +312,8 @@ func TestSelectedInTwoNamespaces(t *testing.T) {
 	}
 }
 
-// TestTwoAccountsInOneVPC: a second account of the same controller that sees the VPC leaves alone what the first one holds, and says so.
+// TestTwoAccountsInOneVPC: a second account of the same controller that sees the VPC leaves alone
+// what the first one holds, and says so.
 func TestTwoAccountsInOneVPC(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})

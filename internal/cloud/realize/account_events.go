@@ -45,7 +45,8 @@ func (s *StatusWriter) tellAccount(account *cloudv1.CloudProviderAccount, reason
 	}
 }
 
-// reportFailure tells once why rounds fail, until one of them reaches its end or they fail for another reason.
+// reportFailure tells once why rounds fail, until one of them reaches its end or they fail for
+// another reason.
 func (s *StatusWriter) reportFailure(ctx context.Context, r Report) error {
 	if r.Err == nil {
 		if r.Result != nil && r.Result.Plan.Empty() {
@@ -66,7 +67,8 @@ func (s *StatusWriter) reportFailure(ctx context.Context, r Report) error {
 	return nil
 }
 
-// failureText is the error for people, without the ids of requests: with them, every attempt would look like news. The log has them.
+// failureText is the error for people, without the ids of requests: with them, every attempt would
+// look like news. The log has them.
 func failureText(err error) string {
 	text := err.Error()
 	for {

@@ -15,8 +15,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// apply does the stages of each part in order and stops at the first that fails there; parts know nothing of one another.
-// It returns the objects that were changed, by region, and the error of the first part that failed.
+// apply does the stages of each part in order and stops at the first that fails there; parts know
+// nothing of one another. It returns the objects that were changed, by region, and the error of the
+// first part that failed.
 func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]string, error) {
 	steps, slots := map[part][]plan.Step{}, map[string]chan struct{}{}
 	for _, step := range pl.Steps {
@@ -41,8 +42,8 @@ func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]
 	return touched, worst(errs)
 }
 
-// worst returns the error that decides how to go on: the first one that a new plan alone does not answer, else the first one that says more
-// than that something newer is wanted.
+// worst returns the error that decides how to go on: the first one that a new plan alone does not
+// answer, else the first one that says more than that something newer is wanted.
 func worst(errs []error) error {
 	var out error
 	for _, err := range errs {
@@ -53,19 +54,20 @@ func worst(errs []error) error {
 	return out
 }
 
-// atOnce bounds the operations that are on their way at the same time in one region. The rate is for the adapter to keep; this only has
-// to be enough to reach it where a call takes long.
+// atOnce bounds the operations that are on their way at the same time in one region. The rate is
+// for the adapter to keep; this only has to be enough to reach it where a call takes long.
 const atOnce = 16
 
-// stint is how long a plan is applied although something newer is wanted. Every plan gets that long, so that there is progress however often
-// things change, and nothing new, such as a policy that closes something, waits longer for thousands of calls.
+// stint is how long a plan is applied although something newer is wanted. Every plan gets that
+// long, so that there is progress however often things change, and nothing new, such as a policy
+// that closes something, waits longer for thousands of calls.
 const stint = 10 * time.Second
 
 // errOutdated ends a plan because something newer is wanted. A plan may end after any step.
 var errOutdated = &cloud.Error{Class: cloud.Conflict, Err: errors.New("something newer is wanted, which goes first")}
 
-// outdated reports whether the plan has to make room for a newer one: at once for what is urgent, and where somebody else may write; else when it
-// has had its time.
+// outdated reports whether the plan has to make room for a newer one: at once for what is urgent,
+// and where somebody else may write; else when it has had its time.
 func (e *execution) outdated(region string) bool {
 	select {
 	case <-e.task.urgent:
@@ -94,8 +96,8 @@ type execution struct {
 	touched map[string]bool
 }
 
-// stages applies stage after stage. Steps about different subjects go out together within a stage. After a failure nothing new is
-// begun, and what is on its way is waited for.
+// stages applies stage after stage. Steps about different subjects go out together within a stage.
+// After a failure nothing new is begun, and what is on its way is waited for.
 func (e *execution) stages(ctx context.Context, steps []plan.Step) error {
 	for len(steps) > 0 {
 		n := 1
@@ -189,8 +191,8 @@ func (e *execution) step(ctx context.Context, step plan.Step) error {
 	return nil
 }
 
-// patiently repeats an op that the cloud throttles; it keeps the plan's order by waiting instead of going on. What is still to be tried gives way
-// to what is newer.
+// patiently repeats an op that the cloud throttles; it keeps the plan's order by waiting instead of
+// going on. What is still to be tried gives way to what is newer.
 func (e *execution) patiently(ctx context.Context, scope cloud.Scope, op cloud.Op) (string, error) {
 	pause := 500 * time.Millisecond
 	for {
@@ -216,7 +218,8 @@ func (e *execution) patiently(ctx context.Context, scope cloud.Scope, op cloud.O
 	}
 }
 
-// unresolved says that an op still names a group that no step created: the plan and the cloud are out of step.
+// unresolved says that an op still names a group that no step created: the plan and the cloud are
+// out of step.
 func unresolved(op cloud.Op) error {
 	missing := slices.Clone(op.GroupNames)
 	for _, r := range op.Rules {

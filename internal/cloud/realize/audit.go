@@ -14,7 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// ledger tells how the objects of a region are before an operation: as they were observed, or as the operations since have left them.
+// ledger tells how the objects of a region are before an operation: as they were observed, or as
+// the operations since have left them.
 type ledger struct {
 	seen *cloud.Snapshot
 
@@ -140,7 +141,8 @@ func policyName(p plan.PolicyRef) string {
 type Changes struct {
 	// Calls are all attempts of calls that change something, also of operations that failed.
 	Calls int64
-	// Done counts the interfaces, groups, rules and objects that the operations of each kind were about.
+	// Done counts the interfaces, groups, rules and objects that the operations of each kind were
+	// about.
 	Done map[cloud.OpKind]int
 	// Policies are those that any of it was done for.
 	Policies map[string]bool
@@ -205,7 +207,8 @@ func (c Changes) String() string {
 
 // bookkeeping keeps count of what a worker does.
 type bookkeeping struct {
-	// ledgers are those of the plan that is being applied, by region; only run's goroutine sets them.
+	// ledgers are those of the plan that is being applied, by region; only run's goroutine sets
+	// them.
 	ledgers map[string]*ledger
 	sent    atomic.Int64
 

@@ -50,8 +50,9 @@ func (a *auditor) list() []attempt {
 	return out
 }
 
-// unaudited says what is wrong with the record of changes, compared with what the cloud has seen: every call that took effect has to be in
-// it, and what it says to have been answered has to be what the cloud has answered.
+// unaudited says what is wrong with the record of changes, compared with what the cloud has seen:
+// every call that took effect has to be in it, and what it says to have been answered has to be
+// what the cloud has answered.
 func (l *lab) unaudited() (wrong []string) {
 	begun, answered := map[string]int{}, map[string]attempt{}
 	for _, at := range l.audit.list() {
@@ -89,8 +90,8 @@ func (l *lab) unaudited() (wrong []string) {
 	return wrong
 }
 
-// TestRecordOfChanges: what the record says of a life of policies: before is what the call before has left, every object ends as it was, and
-// it is said for which policies it was done.
+// TestRecordOfChanges: what the record says of a life of policies: before is what the call before
+// has left, every object ends as it was, and it is said for which policies it was done.
 func TestRecordOfChanges(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -194,7 +195,8 @@ func TestChangesInWords(t *testing.T) {
 	}
 }
 
-// TestChangesAreTold: one event tells what a plan has changed when it is through, and what comes soon after is told together, later.
+// TestChangesAreTold: one event tells what a plan has changed when it is through, and what comes
+// soon after is told together, later.
 func TestChangesAreTold(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, interceptor.Funcs{})

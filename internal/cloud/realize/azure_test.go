@@ -38,7 +38,8 @@ const (
 	azureVNet         = "/subscriptions/" + azureSubscription + "/resourceGroups/shop/providers/Microsoft.Network/virtualNetworks/shop"
 )
 
-// azureLab is the shop in a simulated subscription: the same engine, realizer and histories as in the lab of AWS.
+// azureLab is the shop in a simulated subscription: the same engine, realizer and histories as in
+// the lab of AWS.
 type azureLab struct {
 	*lab
 	world   *world.World
@@ -72,7 +73,12 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 		t.Fatal(err)
 	}
 	client := b.Principal("nephele", "secret", simazure.Assignment{Scope: "/subscriptions/" + azureSubscription + "/resourceGroups/shop", Role: role})
-	subnetGroup := b.SecurityGroup("shop", "subnet-db", simazure.Rule("no-metrics", "Inbound", 100, "Deny", "Tcp", "", "", "9100"), simazure.Rule("rest", "Inbound", 200, "Allow", "", "", "", ""))
+	subnetGroup := b.SecurityGroup(
+		"shop",
+		"subnet-db",
+		simazure.Rule("no-metrics", "Inbound", 100, "Deny", "Tcp", "", "", "9100"),
+		simazure.Rule("rest", "Inbound", 200, "Allow", "", "", "", ""),
+	)
 	vnet := b.Network("shop", "shop", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"}, []string{"db", "10.1.2.0/24", subnetGroup}, []string{"ops", "10.1.3.0/24"})
 	branch := b.Network("shop", "branch", []string{"10.2.0.0/16"}, []string{"all", "10.2.1.0/24"})
 	b.Peer(vnet, branch)
@@ -99,13 +105,31 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 	server := httptest.NewTLSServer(arm.NewHandler(arm.Config{World: l.world, Clock: time.Now, Faults: l.faults, Journal: l.journal,
 		OnCall: func(_ context.Context, c calls.Call) error { l.look(c); return nil }}))
 	t.Cleanup(server.Close)
-	l.lab = &lab{T: t, engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{}), sink: &reports{}, audit: &auditor{}, vms: map[string]labVM{}, marksPermitted: true}
+	l.lab = &lab{
+		T:              t,
+		engine:         policy.New(policy.Options{}),
+		store:          watchstore.New(watchstore.Options{}),
+		sink:           &reports{},
+		audit:          &auditor{},
+		vms:            map[string]labVM{},
+		marksPermitted: true,
+	}
 	l.newProvider = func() cloud.Provider {
 		a, err := azure.New(azure.Config{
-			Credential: cloudv1.AzureCredential{SubscriptionID: azureSubscription, TenantID: azureTenant, ClientID: client, ClientKey: "secret"}, Account: labAccount, Cluster: labCluster,
+			Credential: cloudv1.AzureCredential{
+				SubscriptionID: azureSubscription,
+				TenantID:       azureTenant,
+				ClientID:       client,
+				ClientKey:      "secret",
+			},
+			Account: labAccount,
+			Cluster: labCluster,
 			Cloud: &cloudv1.AzureCloud{Authority: server.URL, ResourceManager: server.URL, Audience: "https://management.azure.com",
 				CABundle: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))},
-			MaxAttempts: 1, FirstRetry: time.Millisecond, Now: w.Now, Audit: l.audit,
+			MaxAttempts: 1,
+			FirstRetry:  time.Millisecond,
+			Now:         w.Now,
+			Audit:       l.audit,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -176,7 +200,8 @@ func (l *azureLab) actual() verdicts {
 	return out
 }
 
-// wanted is what the policies in the engine mean, by its own evaluator, with the groups that the VMs had at first and those of subnets.
+// wanted is what the policies in the engine mean, by its own evaluator, with the groups that the
+// VMs had at first and those of subnets.
 func (l *azureLab) wanted() verdicts {
 	e := policy.NewEvaluator(l.engine.Listing())
 	out := verdicts{}
@@ -187,7 +212,8 @@ func (l *azureLab) wanted() verdicts {
 	return out
 }
 
-// look checks after every call that no flow is open or closed that is neither before nor in the end.
+// look checks after every call that no flow is open or closed that is neither before nor in the
+// end.
 func (l *azureLab) look(c calls.Call) {
 	if strings.HasSuffix(c.Action, "/read") {
 		return
@@ -269,8 +295,9 @@ func withoutEtags(t *testing.T, raw []byte) string {
 	return string(out)
 }
 
-// TestAzureHistory lives the same histories as on AWS: the simulator's verdict is the evaluator's after every event and stays between in between,
-// nothing is written once all is as wanted, and in the end every interface is what it was, byte for byte.
+// TestAzureHistory lives the same histories as on AWS: the simulator's verdict is the evaluator's
+// after every event and stays between in between, nothing is written once all is as wanted, and in
+// the end every interface is what it was, byte for byte.
 func TestAzureHistory(t *testing.T) {
 	t.Parallel()
 	for _, s := range stories() {
@@ -392,7 +419,8 @@ func TestAzureFaults(t *testing.T) {
 	}
 }
 
-// TestAzureDrift: what somebody changes by hand is put right, and what a denied or a locked change leaves is not half done.
+// TestAzureDrift: what somebody changes by hand is put right, and what a denied or a locked change
+// leaves is not half done.
 func TestAzureDrift(t *testing.T) {
 	t.Parallel()
 	l := newAzureLab(t, azureConfig{})
@@ -463,8 +491,8 @@ func TestAzureDrift(t *testing.T) {
 	}
 }
 
-// TestAzureUntouchable: an interface whose own group cannot be said exactly stays as it is, and the status says why; everything else goes on. A policy that Azure
-// cannot hold is refused.
+// TestAzureUntouchable: an interface whose own group cannot be said exactly stays as it is, and the
+// status says why; everything else goes on. A policy that Azure cannot hold is refused.
 func TestAzureUntouchable(t *testing.T) {
 	t.Parallel()
 	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {

@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// errBehind says that what the client reads is older than what is known: an object does not show our own last write yet, or is not there
-// yet. That goes away by itself.
+// errBehind says that what the client reads is older than what is known: an object does not show
+// our own last write yet, or is not there yet. That goes away by itself.
 var errBehind = errors.New("the cache is behind")
 
-// A report that could not be written whole because the cache is behind is written again after behindFirst, then twice as long each
-// time, up to behindMost; after a failure it is failedPause.
+// A report that could not be written whole because the cache is behind is written again after
+// behindFirst, then twice as long each time, up to behindMost; after a failure it is failedPause.
 const (
 	behindFirst = 200 * time.Millisecond
 	behindMost  = time.Minute
@@ -35,8 +35,8 @@ type written struct {
 	client.ObjectKey
 }
 
-// get reads an object to change it. It fails with errBehind if it gets the object as it was before our own last write: that it is already
-// as it should be, or that it is not, would prove nothing.
+// get reads an object to change it. It fails with errBehind if it gets the object as it was before
+// our own last write: that it is already as it should be, or that it is not, would prove nothing.
 func (s *StatusWriter) get(ctx context.Context, key client.ObjectKey, obj client.Object) error {
 	id := written{fmt.Sprintf("%T", obj), key}
 	if err := s.Client.Get(ctx, key, obj); err != nil {
@@ -64,7 +64,8 @@ func (s *StatusWriter) update(ctx context.Context, obj client.Object) error {
 	return nil
 }
 
-// attempt writes a report and returns how long to wait until it is written again; 0 if it need not be.
+// attempt writes a report and returns how long to wait until it is written again; 0 if it need not
+// be.
 func (s *StatusWriter) attempt(ctx context.Context, r repetition) time.Duration {
 	behind, err := s.write(ctx, r.report)
 	switch {

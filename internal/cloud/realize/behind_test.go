@@ -14,7 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// laggard shows the VM as it was at an earlier time while it lags, as a cache does; nil stands for a VM that was not there yet.
+// laggard shows the VM as it was at an earlier time while it lags, as a cache does; nil stands for
+// a VM that was not there yet.
 type laggard struct {
 	mu   sync.Mutex
 	lags bool
@@ -62,8 +63,8 @@ func (d *desk) repeated(want string) bool {
 	})
 }
 
-// TestStatusBehindCache: a VM is on its way and realized again before the cache shows that it was on its way. What the cache shows is
-// what is to be written, but not what is there.
+// TestStatusBehindCache: a VM is on its way and realized again before the cache shows that it was
+// on its way. What the cache shows is what is to be written, but not what is there.
 func TestStatusBehindCache(t *testing.T) {
 	t.Parallel()
 	l := &laggard{}

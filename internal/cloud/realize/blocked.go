@@ -17,8 +17,8 @@ const (
 	// longestBlock is how long an interface that the cloud refuses to change is left alone at most.
 	// What puts it right, such as another policy in the cloud, does not tell us.
 	longestBlock = 10 * time.Minute
-	// mostBlocked is how many interfaces may be found to be blocked in one round. If there are more,
-	// something is wrong that is no matter of single interfaces.
+	// mostBlocked is how many interfaces may be found to be blocked in one round. If there are
+	// more, something is wrong that is no matter of single interfaces.
 	mostBlocked = 64
 )
 
@@ -33,8 +33,8 @@ type blocked struct {
 	until time.Time
 }
 
-// blocks are the interfaces that the cloud refuses to change. They are left out of plans for a pause
-// that grows, and then tried again. A restart tries them at once.
+// blocks are the interfaces that the cloud refuses to change. They are left out of plans for a
+// pause that grows, and then tried again. A restart tries them at once.
 type blocks struct {
 	mu sync.Mutex
 	at map[plan.InterfaceKey]*blocked
@@ -131,8 +131,8 @@ func refuses(err error) bool {
 	return c == cloud.Auth || c == cloud.Quota || c == cloud.Terminal
 }
 
-// isolated deals with a step about interfaces that failed: those that the cloud refuses to change are
-// noted, so that the rest can go on without them. A call about several is repeated for each.
+// isolated deals with a step about interfaces that failed: those that the cloud refuses to change
+// are noted, so that the rest can go on without them. A call about several is repeated for each.
 func (e *execution) isolated(ctx context.Context, step plan.Step, err error) error {
 	ids := step.Interfaces()
 	if len(ids) == 0 || !refuses(err) {

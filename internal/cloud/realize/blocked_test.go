@@ -62,8 +62,9 @@ func (l *lab) policyOn(vm, policy string) (plan.VMPolicy, bool) {
 	return plan.VMPolicy{}, false
 }
 
-// TestOneInterfaceIsDenied: an interface that the cloud refuses to change stops nobody else, neither
-// in the plan that meets the refusal nor in later ones; its VM says why, and it follows when it may.
+// TestOneInterfaceIsDenied: an interface that the cloud refuses to change stops nobody else,
+// neither in the plan that meets the refusal nor in later ones; its VM says why, and it follows
+// when it may.
 func TestOneInterfaceIsDenied(t *testing.T) {
 	t.Parallel()
 	for name, peer := range map[string]bool{"untouched before": false, "a peer before": true} {
@@ -123,10 +124,10 @@ func TestOneInterfaceIsDenied(t *testing.T) {
 	}
 }
 
-// TestDependentsOfARefusedInterfaceWait: those whose own groups name the group of an interface that the
-// cloud refuses to give back would lose their flows with it. They stay under control, without the
-// policies that are gone, say whom they wait for and why, and go with it. That the account is deleted
-// changes nothing about that: its end waits for the refused interface anyway.
+// TestDependentsOfARefusedInterfaceWait: those whose own groups name the group of an interface that
+// the cloud refuses to give back would lose their flows with it. They stay under control, without
+// the policies that are gone, say whom they wait for and why, and go with it. That the account is
+// deleted changes nothing about that: its end waits for the refused interface anyway.
 func TestDependentsOfARefusedInterfaceWait(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*lab){
@@ -199,7 +200,8 @@ func TestDeniedAtDeletion(t *testing.T) {
 	}
 }
 
-// TestDeniedWithBrokenGlass: the glass of all is broken, and one cannot be given back: the others are.
+// TestDeniedWithBrokenGlass: the glass of all is broken, and one cannot be given back: the others
+// are.
 func TestDeniedWithBrokenGlass(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -232,8 +234,8 @@ func TestDeniedWithBrokenGlass(t *testing.T) {
 	}
 }
 
-// TestAllIsDenied: where everything is refused, that is said, and not tried for every interface in a
-// row.
+// TestAllIsDenied: where everything is refused, that is said, and not tried for every interface in
+// a row.
 func TestAllIsDenied(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})

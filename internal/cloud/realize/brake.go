@@ -26,7 +26,8 @@ type Braking struct {
 	// it still concerns; empty if there is none.
 	Confirmed string
 	Left      int
-	// Given is the confirmation on the account. Spent is the same if it confirms nothing (any more).
+	// Given is the confirmation on the account. Spent is the same if it confirms nothing (any
+	// more).
 	Given, Spent string
 	// Early is set while regions of the account are still to be read for the first time, so that
 	// none of this is worth telling yet.
@@ -147,7 +148,8 @@ func (b *brake) confirm(a Account, p *plan.Protection, flips map[flip]bool, whol
 	}
 }
 
-// forgetDone forgets what is done of a confirmed change. It does not count with what comes after it.
+// forgetDone forgets what is done of a confirmed change. It does not count with what comes after
+// it.
 func (b *brake) forgetDone(p *plan.Protection) {
 	if len(b.agreed) == 0 {
 		return
@@ -316,7 +318,8 @@ func (w *worker) hold(t task, in plan.Input, res *plan.Result) (plan.Input, *pla
 	return in, plan.Compute(in, w.r.lowerer(t.acct))
 }
 
-// brakesOtherwise reports whether something else has to wait than with another state of the account.
+// brakesOtherwise reports whether something else has to wait than with another state of the
+// account.
 func (a Account) brakesOtherwise(b Account) bool {
 	return a.Confirm != b.Confirm || (a.Brake == nil) != (b.Brake == nil) || a.Brake != nil && *a.Brake != *b.Brake
 }

@@ -104,12 +104,14 @@ func TestBrakeStatus(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, realized)
 		}
 		for _, p := range vm.Status.Policies {
-			if c.realized == cloudv1.ReasonConfirmationNeeded && (p.Phase != cloudv1.PolicyPhaseSuspended || !strings.Contains(p.Message, "waits for a confirmation of the account vms/shop")) {
+			if c.realized == cloudv1.ReasonConfirmationNeeded &&
+				(p.Phase != cloudv1.PolicyPhaseSuspended || !strings.Contains(p.Message, "waits for a confirmation of the account vms/shop")) {
 				t.Errorf("%s: %+v", c.name, p)
 			}
 		}
 		if c.realized == cloudv1.ReasonConfirmationNeeded && len(c.report.Result.Policies) > 0 {
-			if got := d.posted.take(); len(got) != 1 || !strings.Contains(got[0], "true not enforced on 1 of 1 VMs: 1 waiting for a confirmation, see the condition Braked of the account") {
+			if got := d.posted.take(); len(got) != 1 ||
+				!strings.Contains(got[0], "true not enforced on 1 of 1 VMs: 1 waiting for a confirmation, see the condition Braked of the account") {
 				t.Errorf("%s: reported %q", c.name, got)
 			}
 		} else {

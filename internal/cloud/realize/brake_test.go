@@ -18,7 +18,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// newBrakedLab is a lab whose account holds what concerns at least two interfaces and more than half.
+// newBrakedLab is a lab whose account holds what concerns at least two interfaces and more than
+// half.
 func newBrakedLab(t *testing.T, cfg labConfig) *lab {
 	t.Helper()
 	l := newLab(t, cfg)

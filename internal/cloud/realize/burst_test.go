@@ -51,7 +51,8 @@ func TestBurst(t *testing.T) {
 	if d := compare(l.actual(), l.wanted()); d != "" {
 		t.Error(d)
 	}
-	// Each plan takes up to maxRestarts observations more while objects keep coming, and one at the end.
+	// Each plan takes up to maxRestarts observations more while objects keep coming, and one at the
+	// end.
 	if n := seen.n.Load() - before; n > 30 {
 		t.Errorf("%d observations for 100 changes", n)
 	} else {
@@ -73,7 +74,8 @@ func TestClockJumpsWhileRealizing(t *testing.T) {
 	}
 }
 
-// TestReconsider: what no account and no computed object shows leads to a new plan when somebody says so.
+// TestReconsider: what no account and no computed object shows leads to a new plan when somebody
+// says so.
 func TestReconsider(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{clock: clock.RealClock{}})

@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// changesPause is how long after an event about changes of an account the next one may come. What happens meanwhile is told together.
+// changesPause is how long after an event about changes of an account the next one may come. What
+// happens meanwhile is told together.
 const changesPause = 10 * time.Second
 
 // untoldChanges is what was changed in an account since it was told last.
@@ -30,7 +31,8 @@ func (s *StatusWriter) noteChanges(r Report) {
 	s.changes[r.Account].add(r.Changes)
 }
 
-// owesChanges reports whether something is to be told of an account that no further report will bring about.
+// owesChanges reports whether something is to be told of an account that no further report will
+// bring about.
 func (s *StatusWriter) owesChanges(r Report) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// claim applies the part of a plan that claims networks. What else is in the plan is planned again on what is observed afterwards.
+// claim applies the part of a plan that claims networks. What else is in the plan is planned again
+// on what is observed afterwards.
 func (w *worker) claim(ctx context.Context, t task, claims plan.Plan) error {
 	if _, err := w.apply(ctx, t, claims); err != nil {
 		return err

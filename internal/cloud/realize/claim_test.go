@@ -16,7 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// rival is a second controller that claims every network within a moment of our claim: before it, or after it.
+// rival is a second controller that claims every network within a moment of our claim: before it,
+// or after it.
 type rival struct {
 	cloud.Provider
 	l     *lab
@@ -42,7 +43,8 @@ func (r *rival) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (string, 
 	return id, err
 }
 
-// TestClaimRace: whoever of two controllers claims last has the network, and the other one has done nothing but claim it.
+// TestClaimRace: whoever of two controllers claims last has the network, and the other one has done
+// nothing but claim it.
 func TestClaimRace(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]bool{"the other one claims just before us": false, "the other one claims just after us": true} {

@@ -15,7 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// cutsCondition says what others lose because virtual machines are under control; nil if nobody loses anything.
+// cutsCondition says what others lose because virtual machines are under control; nil if nobody
+// loses anything.
 func cutsCondition(cuts []plan.Cut) *metav1.Condition {
 	if len(cuts) == 0 {
 		return nil

@@ -10,9 +10,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// drift finds what somebody else has changed since the account was last seen to be as planned: nothing of ours has been written since,
-// so every difference in what we hold is theirs. The planner finds most of it by itself, but not what looks like work of ours that is
-// still to be done; after a restart that is all there is.
+// drift finds what somebody else has changed since the account was last seen to be as planned:
+// nothing of ours has been written since, so every difference in what we hold is theirs. The
+// planner finds most of it by itself, but not what looks like work of ours that is still to be
+// done; after a restart that is all there is.
 func (w *worker) drift(t task, modes map[plan.VMRef]plan.Mode, res *plan.Result, regions []plan.Region) {
 	w.asPlanned, w.left = map[string]time.Time{}, map[string]map[string]bool{}
 	defer func() {
@@ -65,8 +66,9 @@ func (w *worker) owns(g *cloud.Group) bool {
 	return g.OwnedBy(w.r.ClusterID) && g.Tags[cloud.TagAccount] == w.key
 }
 
-// remainAsPlanned notes that the regions are as planned. Of what is left as somebody has changed it, it is remembered how it was, so that
-// it is a difference for as long as it lasts, and no new one when it is undone.
+// remainAsPlanned notes that the regions are as planned. Of what is left as somebody has changed
+// it, it is remembered how it was, so that it is a difference for as long as it lasts, and no new
+// one when it is undone.
 func (w *worker) remainAsPlanned(regions []plan.Region) {
 	if w.settled == nil {
 		w.settled = map[string]*cloud.Snapshot{}
@@ -77,8 +79,8 @@ func (w *worker) remainAsPlanned(regions []plan.Region) {
 	}
 }
 
-// written notes that we write to the regions of these steps: from then on it is not known how they were, but for what is left as it is and
-// the steps do not concern.
+// written notes that we write to the regions of these steps: from then on it is not known how they
+// were, but for what is left as it is and the steps do not concern.
 func (w *worker) written(steps []plan.Step) {
 	touched := map[string]map[string]bool{}
 	for _, s := range steps {
@@ -125,8 +127,9 @@ func replaced[T any](in, by []T, id func(*T) string) []T {
 	return out
 }
 
-// only is the part of a snapshot that is about some objects. The groups of its interfaces are in it: by them it is known what of an interface
-// is ours. While an interface is left as it is, they are too.
+// only is the part of a snapshot that is about some objects. The groups of its interfaces are in
+// it: by them it is known what of an interface is ours. While an interface is left as it is, they
+// are too.
 func only(s *cloud.Snapshot, ids map[string]bool) *cloud.Snapshot {
 	out := &cloud.Snapshot{Scope: s.Scope, ObservedAt: s.ObservedAt}
 	held := maps.Clone(ids)
@@ -151,8 +154,9 @@ func only(s *cloud.Snapshot, ids map[string]bool) *cloud.Snapshot {
 	return out
 }
 
-// formers returns the groups that interfaces under control had before, as far as they are remembered from when all was as planned. A record in
-// tags that says something else, or is not believed any more, was changed by somebody; it is remembered until it is put right, even if we
+// formers returns the groups that interfaces under control had before, as far as they are
+// remembered from when all was as planned. A record in tags that says something else, or is not
+// believed any more, was changed by somebody; it is remembered until it is put right, even if we
 // write something else first.
 func (w *worker) formers(s *cloud.Snapshot, seal *plan.Seal) map[string][]string {
 	out := map[string][]string{}

@@ -7,7 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestDriftSaysWhomItConcerns: a difference names the VMs and the policy, and of a rule of ours which one it is.
+// TestDriftSaysWhomItConcerns: a difference names the VMs and the policy, and of a rule of ours
+// which one it is.
 func TestDriftSaysWhomItConcerns(t *testing.T) {
 	t.Parallel()
 	for want, meddle := range map[string]func(*lab){

@@ -23,7 +23,8 @@ import (
 type drifting struct {
 	// open are the differences that are there, in the order in which they were seen first.
 	open []found
-	// gone are those of the present or last drift that are not there any more, in the order in which they went.
+	// gone are those of the present or last drift that are not there any more, in the order in
+	// which they went.
 	gone []found
 	// told is the message that was written last; only Start's goroutine uses it.
 	told string
@@ -35,7 +36,8 @@ const maxTold = 5
 // found is a difference that somebody else made, and when.
 type found struct {
 	plan.Drift
-	// after is when all was still well, zero if that is not known, and seen when it was not any more.
+	// after is when all was still well, zero if that is not known, and seen when it was not any
+	// more.
 	after, seen time.Time
 	// vm is the VM of the interface that it is about, if it is.
 	vm string
@@ -56,7 +58,8 @@ type telling struct {
 	found
 }
 
-// The events about drift: a difference is seen, we have put it right, or what was left as it was is as planned again.
+// The events about drift: a difference is seen, we have put it right, or what was left as it was is
+// as planned again.
 const (
 	eventDrift    = "Drift"
 	eventRepaired = "DriftRepaired"
@@ -77,8 +80,9 @@ func (s *StatusWriter) findOf(r Report, d plan.Drift) found {
 	return f
 }
 
-// ask asks who did it, unless that is known. Whoever changed the object at another time did something else. The groups of a VM's only
-// interface can also be changed by calls that name the VM.
+// ask asks who did it, unless that is known. Whoever changed the object at another time did
+// something else. The groups of a VM's only interface can also be changed by calls that name the
+// VM.
 func (s *StatusWriter) ask(account string, f *found) {
 	if s.ChangedBy == nil || f.by.Who != "" {
 		return
@@ -226,9 +230,10 @@ func (s *StatusWriter) writeDrift(ctx context.Context, r Report) error {
 	return nil
 }
 
-// inherited makes of what a former process said last what is true now that the account is as planned again: what it was repairing is repaired.
-// Of what was left as it was, only tags and descriptions in the cloud could tell, and they do not tell of all. False if there is nothing
-// to be said.
+// inherited makes of what a former process said last what is true now that the account is as
+// planned again: what it was repairing is repaired. Of what was left as it was, only tags and
+// descriptions in the cloud could tell, and they do not tell of all. False if there is nothing to
+// be said.
 func inherited(before, now *metav1.Condition) bool {
 	if before == nil || before.Status != metav1.ConditionTrue {
 		return false

@@ -159,7 +159,8 @@ func (l *lab) groupNamed(name string) string {
 	return groups[i].ID
 }
 
-// deleteOurGroups deletes every group of ours that no interface holds, with the rules that refer to it.
+// deleteOurGroups deletes every group of ours that no interface holds, with the rules that refer to
+// it.
 func (l *lab) deleteOurGroups() {
 	l.Helper()
 	r := l.region(home)
@@ -181,7 +182,8 @@ func (l *lab) deleteOurGroups() {
 	}
 }
 
-// TestDriftStatus: the account says of each difference what somebody changed, since when, and what became of it.
+// TestDriftStatus: the account says of each difference what somebody changed, since when, and what
+// became of it.
 func TestDriftStatus(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, interceptor.Funcs{})
@@ -240,7 +242,8 @@ func (d *desk) drift() *metav1.Condition {
 	return meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionDrift)
 }
 
-// TestDriftAfterRestart: a new process does not leave standing what the former one said, and does not say what it cannot know.
+// TestDriftAfterRestart: a new process does not leave standing what the former one said, and does
+// not say what it cannot know.
 func TestDriftAfterRestart(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []bool{false, true} {
@@ -258,7 +261,8 @@ func TestDriftAfterRestart(t *testing.T) {
 	}
 }
 
-// TestDriftWhilePlanned: what is changed by hand in mode plan is told as long as it lasts, undoing it is no drift, and nothing is written.
+// TestDriftWhilePlanned: what is changed by hand in mode plan is told as long as it lasts, undoing
+// it is no drift, and nothing is written.
 func TestDriftWhilePlanned(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})

@@ -27,7 +27,8 @@ var (
 type disturbance struct {
 	name  string
 	fault ec2.Fault
-	// dies ends the realizer when the call is on its way; a new one begins with nothing but the cloud.
+	// dies ends the realizer when the call is on its way; a new one begins with nothing but the
+	// cloud.
 	dies bool
 }
 
@@ -73,7 +74,8 @@ func disturbances() []disturbance {
 	}
 }
 
-// witness checks every state of the cloud against what was wanted before and after the event that is being realized.
+// witness checks every state of the cloud against what was wanted before and after the event that
+// is being realized.
 type witness struct {
 	l *lab
 
@@ -265,8 +267,9 @@ func seeded() (*rand.Rand, uint64) {
 	return rand.New(rand.NewPCG(seed, 0)), seed
 }
 
-// TestFaults disturbs single calls of several histories in every way. The end must be the same, and no state in between may allow what
-// neither the old nor the new policies allow, or cut what both allow.
+// TestFaults disturbs single calls of several histories in every way. The end must be the same, and
+// no state in between may allow what neither the old nor the new policies allow, or cut what both
+// allow.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	_, seed := seeded()
@@ -303,7 +306,8 @@ func (m *matrix) column(name string) *column {
 	return c
 }
 
-// sampled is in how many ways a story is disturbed, at one call each, if not every call is in every way.
+// sampled is in how many ways a story is disturbed, at one call each, if not every call is in every
+// way.
 const sampled = 4
 
 func (c *column) run(t *testing.T, s story, ways []disturbance, random *rand.Rand) {

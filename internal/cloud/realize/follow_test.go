@@ -14,8 +14,9 @@ import (
 // rulesOf are the rules of a group by name, as text.
 func (l *lab) rulesOf(name string) []string { return l.holdings().Groups[l.groupNamed(name)] }
 
-// TestFollow: a database that nobody selects, and whose group names that of the web servers, still admits them when they are taken over,
-// and its group is given back as it was. All of it with the documented rights.
+// TestFollow: a database that nobody selects, and whose group names that of the web servers, still
+// admits them when they are taken over, and its group is given back as it was. All of it with the
+// documented rights.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{follows: []string{"db"}, stay: []string{"db-1"}})
@@ -69,7 +70,8 @@ func TestCutIsTold(t *testing.T) {
 	}
 }
 
-// TestNoRightWithoutTheTag: the documented rights do not let us change a group whose owner has not said so.
+// TestNoRightWithoutTheTag: the documented rights do not let us change a group whose owner has not
+// said so.
 func TestNoRightWithoutTheTag(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{stay: []string{"db-1"}})

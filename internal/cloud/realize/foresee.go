@@ -9,8 +9,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// foresee plans, round after round, as if the VMs in mode plan were enforced. Nothing is known if there are none, if the task is broken off, or
-// if planning leads to what the cloud would not take, which is a mistake of ours and hinders nothing else.
+// foresee plans, round after round, as if the VMs in mode plan were enforced. Nothing is known if
+// there are none, if the task is broken off, or if planning leads to what the cloud would not take,
+// which is a mistake of ours and hinders nothing else.
 func (w *worker) foresee(t task, in plan.Input) {
 	w.would = nil
 	if !slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {

@@ -15,7 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// guards is how many VMs of an account hold groups of ours: all, and those that each selector imports. Deletion protection hangs on it.
+// guards is how many VMs of an account hold groups of ours: all, and those that each selector
+// imports. Deletion protection hangs on it.
 type guards struct {
 	all        int32
 	bySelector map[client.ObjectKey]int32
@@ -80,7 +81,8 @@ func (s *StatusWriter) writeGuards(ctx context.Context, r Report, g *guards) err
 	return err
 }
 
-// writeGuarded brings a number to one object. What may be too low does not take the place of a greater one.
+// writeGuarded brings a number to one object. What may be too low does not take the place of a
+// greater one.
 func (s *StatusWriter) writeGuarded(ctx context.Context, obj client.Object, n int32, atLeast bool) error {
 	key := client.ObjectKeyFromObject(obj)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

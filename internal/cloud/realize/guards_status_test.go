@@ -12,8 +12,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestGuardedVMs: the account and the selector that imports a VM say that it holds groups of ours, for deletion protection. A region that was not
-// read yet takes nothing off the number, and neither what another controller holds nor what is given back counts.
+// TestGuardedVMs: the account and the selector that imports a VM say that it holds groups of ours,
+// for deletion protection. A region that was not read yet takes nothing off the number, and neither
+// what another controller holds nor what is given back counts.
 func TestGuardedVMs(t *testing.T) {
 	d := newDesk(t, interceptor.Funcs{})
 	selector := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: "all"}, Spec: cloudv1.CloudEntitySelectorSpec{

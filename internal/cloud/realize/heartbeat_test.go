@@ -26,7 +26,8 @@ func (d *deaf) Subscribe(changed func(string)) (cancel func()) {
 	})
 }
 
-// TestHeartbeat: what nobody told of is seen at the next heartbeat: another account, a change, the end.
+// TestHeartbeat: what nobody told of is seen at the next heartbeat: another account, a change, the
+// end.
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	clk := clocktesting.NewFakeClock(time.Now())
@@ -47,7 +48,8 @@ func TestHeartbeat(t *testing.T) {
 	l.until("it is as planned", beats(func() bool { return l.unsettled() == "" }))
 	l.setModes(plan.Released, "web-1")
 	l.until("web-1 is given back", beats(func() bool { return l.unsettled() == "" }))
-	// The cloud has a clock of its own here; what it shows must not seem to be older than what was done.
+	// The cloud has a clock of its own here; what it shows must not seem to be older than what was
+	// done.
 	l.accounts.change(func(a *Account) {
 		for region, snap := range a.Snapshots {
 			later := *snap
@@ -65,7 +67,8 @@ func TestHeartbeat(t *testing.T) {
 	l.until("the end is noticed", beats(func() bool { return l.realizer.worker(labAccount) == nil }))
 }
 
-// TestStatusWrittenOver: somebody writes over the status of a VM, and it is put right although there is no new report.
+// TestStatusWrittenOver: somebody writes over the status of a VM, and it is put right although
+// there is no new report.
 func TestStatusWrittenOver(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, interceptor.Funcs{})

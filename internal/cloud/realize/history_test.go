@@ -47,7 +47,8 @@ func webIn() policy.Policy {
 	return p
 }
 
-// webInEdited closes port 80, opens 8080 to the web servers themselves, and cuts their way to an address block.
+// webInEdited closes port 80, opens 8080 to the web servers themselves, and cuts their way to an
+// address block.
 func webInEdited() policy.Policy {
 	p := webIn()
 	p.Generation = 2
@@ -60,7 +61,8 @@ func webInEdited() policy.Policy {
 	return p
 }
 
-// webInMoved has another port instead of 443, and 8080 grows to a range: rules become others in place.
+// webInMoved has another port instead of 443, and 8080 grows to a range: rules become others in
+// place.
 func webInMoved() policy.Policy {
 	p := webInEdited()
 	p.Generation = 3
@@ -87,7 +89,8 @@ type event struct {
 	modes map[string]plan.Mode
 	// release is set if the account is deleted.
 	release bool
-	// midway is what happens when the cloud has been changed so many times because of the event, while the plan is on its way.
+	// midway is what happens when the cloud has been changed so many times because of the event,
+	// while the plan is on its way.
 	midway func(*lab)
 	after  int
 }
@@ -136,7 +139,8 @@ type story struct {
 	events []event
 }
 
-// stories are what the matrix of faults is made of: each is realized with every call disturbed in every way.
+// stories are what the matrix of faults is made of: each is realized with every call disturbed in
+// every way.
 func stories() []story {
 	several := func() []event {
 		return []event{
@@ -164,7 +168,8 @@ func stories() []story {
 			{name: "planned for", do: func(l *lab) { l.engine.PutPolicy(webIn()); l.engine.PutPolicy(dbNoShell()) }, modes: all(plan.Planned)},
 			{name: "enforced", modes: map[string]plan.Mode{}},
 			{name: "edited while planned for", do: func(l *lab) { l.engine.PutPolicy(webInEdited()) }, modes: all(plan.Planned)},
-			// Who is released has nobody under control in his own groups' rules; see docs/decisions/0003-dependents.md for the others.
+			// Who is released has nobody under control in his own groups' rules; see
+			// docs/decisions/0003-dependents.md for the others.
 			{name: "two released, two enforced", modes: map[string]plan.Mode{"web-1": plan.Released, "ops-1": plan.Released}},
 			{name: "the glass of the others broken", modes: map[string]plan.Mode{
 				"web-1": plan.Released, "ops-1": plan.Released, "web-2": plan.BreakGlass, "db-1": plan.BreakGlass}},

@@ -11,8 +11,9 @@ import (
 // mostIgnored is how many interfaces are named whose change was ignored.
 const mostIgnored = 3
 
-// ignored says of which interfaces a change was answered as done and is not to be seen in a later reading: the service ignores it, or somebody
-// else has changed it since. Empty if all is as it was left.
+// ignored says of which interfaces a change was answered as done and is not to be seen in a later
+// reading: the service ignores it, or somebody else has changed it since. Empty if all is as it was
+// left.
 func (b *bookkeeping) ignored(seen observation) string {
 	var found []string
 	for _, r := range seen.regions {

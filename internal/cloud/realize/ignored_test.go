@@ -21,8 +21,8 @@ func (d idler) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (strin
 	return d.Provider.Apply(ctx, scope, op)
 }
 
-// TestIgnoredChangeIsNamed: a service that answers that it has changed an interface, and has not, is named with the interface, the groups it
-// was given and those it has.
+// TestIgnoredChangeIsNamed: a service that answers that it has changed an interface, and has not,
+// is named with the interface, the groups it was given and those it has.
 func TestIgnoredChangeIsNamed(t *testing.T) {
 	t.Parallel()
 	clk := clocktesting.NewFakeClock(time.Now())

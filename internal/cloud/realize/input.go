@@ -8,8 +8,9 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// PlanInput is what there is to plan for the account on these regions: what the realizer plans, and what a preview of it must be made
-// from. Of a releasing account nothing is wanted. Tighten tells of which policies as much is to be enforced as fits; nil means of none.
+// PlanInput is what there is to plan for the account on these regions: what the realizer plans, and
+// what a preview of it must be made from. Of a releasing account nothing is wanted. Tighten tells
+// of which policies as much is to be enforced as fits; nil means of none.
 //
 // Not in it is what only a realizer has: the fields Blocked, Unmarked, Stop and Seal.
 func (a Account) PlanInput(clusterID string, want enforcer.Computed, tighten func(v1beta2.NetworkPolicyReference) bool, regions []plan.Region) plan.Input {

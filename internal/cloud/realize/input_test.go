@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// TestPlanInputIsWhole: an account of which everything is known sets every field of the input but those that only the worker knows, so a
-// preview cannot leave out what the worker plans with.
+// TestPlanInputIsWhole: an account of which everything is known sets every field of the input but
+// those that only the worker knows, so a preview cannot leave out what the worker plans with.
 func TestPlanInputIsWhole(t *testing.T) {
 	ref := plan.VMRef{Region: "eu-west-1", ID: "i-1"}
 	a := Account{

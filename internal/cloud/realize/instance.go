@@ -28,8 +28,8 @@ type Instance struct {
 type Register interface {
 	// Load returns the record and its version. A record that nobody has stored yet is empty.
 	Load(ctx context.Context) (tenure.Record, string, error)
-	// Store puts a record in the place of the version that Load or Store has returned last, and returns
-	// the new version. Its error is ErrOvertaken if the record is another by now.
+	// Store puts a record in the place of the version that Load or Store has returned last, and
+	// returns the new version. Its error is ErrOvertaken if the record is another by now.
 	Store(ctx context.Context, r tenure.Record, version string) (string, error)
 }
 
@@ -49,8 +49,8 @@ const (
 	recordPause = time.Second
 )
 
-// registrar keeps the process in its cluster's record: it finds out who led before, leads, counts, and
-// says when all is over. It is the metronome of the accounts' presences.
+// registrar keeps the process in its cluster's record: it finds out who led before, leads, counts,
+// and says when all is over. It is the metronome of the accounts' presences.
 //
 // run and end belong to one goroutine; the other methods may be called at any time.
 type registrar struct {
@@ -78,8 +78,8 @@ type standing struct {
 	// before is what the record said before the process led; it is known as soon as it was read.
 	before tenure.Record
 	known  bool
-	// leading is true while the process may write marks; deposed for good if another one of the cluster
-	// leads by now.
+	// leading is true while the process may write marks; deposed for good if another one of the
+	// cluster leads by now.
 	leading, deposed bool
 	// mark is what is stored in the record and may be written in the cloud.
 	mark tenure.Mark
@@ -175,8 +175,8 @@ func (g *registrar) apply(ctx context.Context) time.Duration {
 	return g.rules.Beat()
 }
 
-// learn takes what the record says before this process leads. What it says of accounts counts unless
-// this process knows better.
+// learn takes what the record says before this process leads. What it says of accounts counts
+// unless this process knows better.
 func (g *registrar) learn(r tenure.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -195,8 +195,9 @@ func (g *registrar) next() tenure.Mark {
 	return m
 }
 
-// store writes that this process leads and has counted to m, or at last that it has ended, and lets m
-// be written in the cloud. If somebody has written the record meanwhile, it finds out whether he leads.
+// store writes that this process leads and has counted to m, or at last that it has ended, and lets
+// m be written in the cloud. If somebody has written the record meanwhile, it finds out whether he
+// leads.
 func (g *registrar) store(ctx context.Context, m tenure.Mark, ended bool) error {
 	if g.denied {
 		g.lead(m)
@@ -227,9 +228,9 @@ func (g *registrar) store(ctx context.Context, m tenure.Mark, ended bool) error 
 	return nil
 }
 
-// overtaken finds out why the record is not the one that was stored last. A process of the cluster that
-// leads now has this one in its line: then it is over. Otherwise an answer was lost, or somebody has
-// brought an older record back: then it is to be stored again.
+// overtaken finds out why the record is not the one that was stored last. A process of the cluster
+// that leads now has this one in its line: then it is over. Otherwise an answer was lost, or
+// somebody has brought an older record back: then it is to be stored again.
 func (g *registrar) overtaken(ctx context.Context) error {
 	r, version, err := g.inst.Register.Load(ctx)
 	if err != nil {

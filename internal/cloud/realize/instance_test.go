@@ -61,8 +61,8 @@ func TestRegistrar(t *testing.T) {
 		t.Fatalf("%+v, record %+v", is, book.now())
 	}
 
-	// An answer is lost, the record is deleted, and an older one is brought back: it goes on, and the
-	// cloud is never ahead of the record.
+	// An answer is lost, the record is deleted, and an older one is brought back: it goes on, and
+	// the cloud is never ahead of the record.
 	backup := book.now()
 	a.lost = true
 	a.steps(t, 3)
@@ -78,8 +78,8 @@ func TestRegistrar(t *testing.T) {
 		t.Errorf("%+v, record %+v", is, book.now())
 	}
 
-	// Another process of the cluster waits for as long as this one counts, and leads a heartbeat after
-	// it has fallen silent. The first one finds that out.
+	// Another process of the cluster waits for as long as this one counts, and leads a heartbeat
+	// after it has fallen silent. The first one finds that out.
 	a.stop("ns/x", "else")
 	a.stop("ns/y", "other")
 	a.stop("ns/y", "")
@@ -108,8 +108,8 @@ func TestRegistrar(t *testing.T) {
 		t.Errorf("a: %+v, record %+v", is, book.now())
 	}
 
-	// Who is not the leader any more says nothing at the end; who is says it even if an older record
-	// was brought back just then.
+	// Who is not the leader any more says nothing at the end; who is says it even if an older
+	// record was brought back just then.
 	close(a.done)
 	a.end(t.Context())
 	if book.now().Ended {

@@ -217,8 +217,8 @@ func (p *protocol) says(text string) bool {
 	return slices.ContainsFunc(p.lines, func(line string) bool { return strings.Contains(line, text) })
 }
 
-// newTwins returns a cluster whose policies close SSH to the database, and a function that makes a copy
-// of it with what its record says then.
+// newTwins returns a cluster whose policies close SSH to the database, and a function that makes a
+// copy of it with what its record says then.
 func newTwins(t *testing.T, cfg labConfig) (first *twin, copied func(name string, offset time.Duration) *twin) {
 	t.Helper()
 	cfg.clock = newHasty(0)
@@ -320,8 +320,8 @@ func shut() []probe {
 	return []probe{{"web-1", "db-1", 22}, {"web-2", "db-1", 22}, {"ops-1", "db-1", 22}}
 }
 
-// watchShut fails the test at every change of the cloud after which one of the flows is open. They have
-// to be closed already.
+// watchShut fails the test at every change of the cloud after which one of the flows is open. They
+// have to be closed already.
 func (w *twin) watchShut() {
 	w.Helper()
 	look := func(m world.Mutation) {

@@ -21,8 +21,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestCopyOfTheCluster: a copy of the cluster is started beside the original, with other objects. It
-// writes nothing, says so, gives nothing back when its account is deleted, and the original goes on.
+// TestCopyOfTheCluster: a copy of the cluster is started beside the original, with other objects.
+// It writes nothing, says so, gives nothing back when its account is deleted, and the original goes
+// on.
 func TestCopyOfTheCluster(t *testing.T) {
 	t.Parallel()
 	first, copied := newTwins(t, labConfig{})
@@ -97,8 +98,8 @@ func TestCopyOfTheCluster(t *testing.T) {
 	}
 }
 
-// TestBothStartAtOnce: the original has ended in order and was copied then, and both start at the same
-// moment. One of them writes.
+// TestBothStartAtOnce: the original has ended in order and was copied then, and both start at the
+// same moment. One of them writes.
 func TestBothStartAtOnce(t *testing.T) {
 	t.Parallel()
 	first, copied := newTwins(t, labConfig{})
@@ -139,9 +140,9 @@ func TestBothStartAtOnce(t *testing.T) {
 	}
 }
 
-// TestNextInstance: in one cluster the next instance goes on right after an orderly end and a heartbeat
-// after a crash; and with a backup that knows nothing of what came after it when the marks have stood
-// still.
+// TestNextInstance: in one cluster the next instance goes on right after an orderly end and a
+// heartbeat after a crash; and with a backup that knows nothing of what came after it when the
+// marks have stood still.
 func TestNextInstance(t *testing.T) {
 	t.Parallel()
 	first, copied := newTwins(t, labConfig{})
@@ -197,8 +198,8 @@ func TestNextInstance(t *testing.T) {
 	}
 }
 
-// TestTakenOverMidway: a plan is on its way when another instance takes over. The operation that is on
-// its way ends, and no other one begins.
+// TestTakenOverMidway: a plan is on its way when another instance takes over. The operation that is
+// on its way ends, and no other one begins.
 func TestTakenOverMidway(t *testing.T) {
 	t.Parallel()
 	first, copied := newTwins(t, labConfig{})
@@ -240,8 +241,8 @@ func TestTakenOverMidway(t *testing.T) {
 	}
 }
 
-// TestMarksOfALife: the mark comes with the claim, moves, and goes with the claim; to write it again is
-// no drift.
+// TestMarksOfALife: the mark comes with the claim, moves, and goes with the claim; to write it
+// again is no drift.
 func TestMarksOfALife(t *testing.T) {
 	t.Parallel()
 	first, _ := newTwins(t, labConfig{})
@@ -276,7 +277,8 @@ func TestMarksOfALife(t *testing.T) {
 	}
 }
 
-// TestFormerVersion: what a version without marks has enforced goes on being enforced, and is marked.
+// TestFormerVersion: what a version without marks has enforced goes on being enforced, and is
+// marked.
 func TestFormerVersion(t *testing.T) {
 	t.Parallel()
 	first, _ := newTwins(t, labConfig{})
@@ -302,7 +304,8 @@ func TestFormerVersion(t *testing.T) {
 	}
 }
 
-// tagKeysOnly are the documented rights, with these keys of tags instead of all that begin with nephele.io/, as somebody may have given them by hand.
+// tagKeysOnly are the documented rights, with these keys of tags instead of all that begin with
+// nephele.io/, as somebody may have given them by hand.
 func tagKeysOnly(t *testing.T, keys ...string) *iam.Policy {
 	t.Helper()
 	document, err := os.ReadFile("../../../config/aws/enforce.json")
@@ -333,8 +336,8 @@ func tagKeysOnly(t *testing.T, keys ...string) *iam.Policy {
 	return p
 }
 
-// TestMarkingIsRefused: whoever has given rights by hand, to the tags that there were, has his policies
-// enforced and given back, and is told.
+// TestMarkingIsRefused: whoever has given rights by hand, to the tags that there were, has his
+// policies enforced and given back, and is told.
 func TestMarkingIsRefused(t *testing.T) {
 	t.Parallel()
 	first, copied := newTwins(t, labConfig{policy: tagKeysOnly(t, cloud.TagFormer+"*", cloud.TagSignature, cloud.TagClaim)})
@@ -371,8 +374,8 @@ func TestMarkingIsRefused(t *testing.T) {
 	}
 }
 
-// TestRecordIsRefused: whoever has not given the right to the record has his policies enforced all the
-// same; the next start waits until marks stand still.
+// TestRecordIsRefused: whoever has not given the right to the record has his policies enforced all
+// the same; the next start waits until marks stand still.
 func TestRecordIsRefused(t *testing.T) {
 	t.Parallel()
 	first, _ := newTwins(t, labConfig{})
@@ -392,8 +395,8 @@ func TestRecordIsRefused(t *testing.T) {
 	}
 }
 
-// TestMarksCannotBeRead: an instance that has not seen its marks for a heartbeat writes nothing until
-// it sees them again.
+// TestMarksCannotBeRead: an instance that has not seen its marks for a heartbeat writes nothing
+// until it sees them again.
 func TestMarksCannotBeRead(t *testing.T) {
 	t.Parallel()
 	first, _ := newTwins(t, labConfig{})
@@ -492,8 +495,8 @@ func TestRegionWithACopy(t *testing.T) {
 }
 
 // TestCopiesAtRandom kills, ends, starts and copies instances, tells them to take over and changes
-// their policies, at random. Nobody opens what all of them want closed, and no two write side by side
-// for longer than a heartbeat.
+// their policies, at random. Nobody opens what all of them want closed, and no two write side by
+// side for longer than a heartbeat.
 func TestCopiesAtRandom(t *testing.T) {
 	t.Parallel()
 	_, seed := seeded()
@@ -580,8 +583,8 @@ func (b *blinded) Networks(ctx context.Context, s cloud.Scope) ([]cloud.Network,
 	return b.body.Networks(ctx, s)
 }
 
-// TestFaultsWithMarks disturbs single calls of a history that has marks, those that mark among them, as
-// TestFaults does for those without.
+// TestFaultsWithMarks disturbs single calls of a history that has marks, those that mark among
+// them, as TestFaults does for those without.
 func TestFaultsWithMarks(t *testing.T) {
 	t.Parallel()
 	random, seed := seeded()

@@ -15,10 +15,12 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// schedule is an order of the first calls of two controllers that both want a network: who is next, 0 or 1.
+// schedule is an order of the first calls of two controllers that both want a network: who is next,
+// 0 or 1.
 type schedule struct {
 	turns []int
-	// slow is true if one of them takes longer from reading to claiming than the other one waits after its claim.
+	// slow is true if one of them takes longer from reading to claiming than the other one waits
+	// after its claim.
 	slow bool
 }
 
@@ -30,7 +32,8 @@ func (s schedule) String() string {
 	return text
 }
 
-// schedules lists all orders. Each controller reads, claims unless it has read a claim, and reads again.
+// schedules lists all orders. Each controller reads, claims unless it has read a claim, and reads
+// again.
 func schedules() []schedule {
 	type state struct {
 		done  [2]int // calls of each: 1 read, 2 claimed, 3 read again; 3 at once if the first reading showed a claim
@@ -65,8 +68,9 @@ func schedules() []schedule {
 	return out
 }
 
-// standstill is how long a call waits for its turn. If the one whose turn it is makes fewer calls than the order foresees, for example because it
-// has already seen the other's claim, the rest of the order means nothing, and all go on freely.
+// standstill is how long a call waits for its turn. If the one whose turn it is makes fewer calls
+// than the order foresees, for example because it has already seen the other's claim, the rest of
+// the order means nothing, and all go on freely.
 const standstill = 2 * time.Second
 
 // turnstile lets the calls of two controllers pass in a given order, and freely when it is through.
@@ -139,8 +143,9 @@ func (l *lab) second(cluster string) *lab {
 	return o
 }
 
-// TestClaimInterleaved lets two controllers claim a network in every order of their calls. One of them has it in the end and enforces; the
-// other one has done nothing but claim, or if it was so slow that the first one had begun, nothing on interfaces that the first one holds.
+// TestClaimInterleaved lets two controllers claim a network in every order of their calls. One of
+// them has it in the end and enforces; the other one has done nothing but claim, or if it was so
+// slow that the first one had begun, nothing on interfaces that the first one holds.
 func TestClaimInterleaved(t *testing.T) {
 	t.Parallel()
 	all := schedules()

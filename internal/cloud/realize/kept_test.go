@@ -16,8 +16,9 @@ func tooMany() []policy.Peer {
 	return out
 }
 
-// TestKeptOverRestarts: while no controller runs, one policy outgrows the quota and another that does not fit comes; others change. The first one
-// stays in force as it was, on its VMs, the second never is, and the third follows beside it, in whatever life of the controller that is planned.
+// TestKeptOverRestarts: while no controller runs, one policy outgrows the quota and another that
+// does not fit comes; others change. The first one stays in force as it was, on its VMs, the second
+// never is, and the third follows beside it, in whatever life of the controller that is planned.
 func TestKeptOverRestarts(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})

@@ -47,12 +47,13 @@ const (
 	labCluster   = "11111111-2222-3333-4444-555555555555"
 	home, away   = "eu-west-1", "us-east-1"
 	homeVPC      = "vpc-00000001"
-	// patience is for machines that are busy with other things: who waits in vain has found a mistake, however long it takes.
+	// patience is for machines that are busy with other things: who waits in vain has found a
+	// mistake, however long it takes.
 	patience = time.Minute
 )
 
-// warp is a clock on which waiting takes no time: it jumps ahead by what is waited for. It also moves at every look, so that
-// what happens later has a later time.
+// warp is a clock on which waiting takes no time: it jumps ahead by what is waited for. It also
+// moves at every look, so that what happens later has a later time.
 type warp struct {
 	*clocktesting.FakeClock
 }
@@ -161,13 +162,16 @@ type labConfig struct {
 	failsafe   []plan.FailsafeFlow
 	// groupsPerInterface is the account's quota; 0 means the default.
 	groupsPerInterface int
-	// groupsPerRegion is the quota of groups that is counted with; nil means the default. The cloud's own is the default.
+	// groupsPerRegion is the quota of groups that is counted with; nil means the default. The
+	// cloud's own is the default.
 	groupsPerRegion func() int
-	// follows are groups with the tag cloud.TagFollow, by name, and stay are VMs that nobody selects.
+	// follows are groups with the tag cloud.TagFollow, by name, and stay are VMs that nobody
+	// selects.
 	follows, stay []string
 	// policy is that of the account's credentials; nil means the documented rights.
 	policy *iam.Policy
-	// book, if set, is the record of the cluster's instances; every start is that of another one then.
+	// book, if set, is the record of the cluster's instances; every start is that of another one
+	// then.
 	book *notebook
 }
 
@@ -245,8 +249,16 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		l.native[p] = [2]bool{v.Egress.Allowed, v.Ingress.Allowed}
 	}
 	l.cluster = labObjects(t)
-	l.options = Options{ClusterID: cmp.Or(cfg.cluster, labCluster), Follower: enforcer.Follower{Source: storeSource{l.store}, Clock: cfg.clock}, Accounts: l.accounts, Lowerer: lower.AWS{},
-		Sink: l.sink, Clock: cfg.clock, Log: logr.Discard(), ClaimPause: pause}
+	l.options = Options{
+		ClusterID:  cmp.Or(cfg.cluster, labCluster),
+		Follower:   enforcer.Follower{Source: storeSource{l.store}, Clock: cfg.clock},
+		Accounts:   l.accounts,
+		Lowerer:    lower.AWS{},
+		Sink:       l.sink,
+		Clock:      cfg.clock,
+		Log:        logr.Discard(),
+		ClaimPause: pause,
+	}
 	return l
 }
 
@@ -263,7 +275,8 @@ func labObjects(t *testing.T) client.Client {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).Build()
 }
 
-// documentedRights is the IAM policy that users are told to give: whatever is tested here has to do with it.
+// documentedRights is the IAM policy that users are told to give: whatever is tested here has to do
+// with it.
 func documentedRights(t *testing.T) *iam.Policy {
 	t.Helper()
 	document, err := os.ReadFile("../../../config/aws/enforce.json")
@@ -366,7 +379,8 @@ func (l *lab) publishDelta(d *policy.Delta) {
 	l.store.Publish(convert.Delta(d))
 }
 
-// settle waits until the realizer has seen everything that was published and says that the account is as wanted.
+// settle waits until the realizer has seen everything that was published and says that the account
+// is as wanted.
 func (l *lab) settle() {
 	l.Helper()
 	what := ""

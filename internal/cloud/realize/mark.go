@@ -9,12 +9,12 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// errUnmarked ends a plan in which the cloud refused the tag that names the policies in force. The next
-// one goes without.
+// errUnmarked ends a plan in which the cloud refused the tag that names the policies in force. The
+// next one goes without.
 var errUnmarked = &cloud.Error{Class: cloud.Conflict, Err: errors.New("the cloud refuses the tag " + cloud.TagRevision + ", which is left out now")}
 
-// marks reports whether a step writes or removes the tag that names the policies in force, and nothing
-// else.
+// marks reports whether a step writes or removes the tag that names the policies in force, and
+// nothing else.
 func marks(step plan.Step) bool {
 	if step.Op.Target != step.Network || len(step.Op.Tags) != 1 {
 		return false

@@ -168,7 +168,9 @@ func (m *Metrics) forget(account string) {
 		return
 	}
 	label := prometheus.Labels{"account": account}
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.rounds, m.ops, m.took, m.refusals, m.pending, m.planned, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked} {
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
+		m.rounds, m.ops, m.took, m.refusals, m.pending, m.planned, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked,
+	} {
 		v.DeletePartialMatch(label)
 	}
 }

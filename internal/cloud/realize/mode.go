@@ -14,7 +14,8 @@ func (a Account) planModes() map[plan.VMRef]plan.Mode {
 	return out
 }
 
-// takeUp notes what the account is like for a new task, and returns a channel that is closed when that must not go on.
+// takeUp notes what the account is like for a new task, and returns a channel that is closed when
+// that must not go on.
 func (w *worker) takeUp(a Account) <-chan struct{} {
 	w.mu.Lock()
 	w.current, w.urgent = &a, make(chan struct{})
@@ -26,13 +27,15 @@ func (w *worker) takeUp(a Account) <-chan struct{} {
 	return out
 }
 
-// look breaks off what is being applied if the account is another in a way that does not bear one more call: modes have changed, of which every
-// one says that something must not be written any more or has to be given back; or it is to be given back; or the credentials
-// are others; or something else is confirmed, or nothing any more.
+// look breaks off what is being applied if the account is another in a way that does not bear one
+// more call: modes have changed, of which every one says that something must not be written any
+// more or has to be given back; or it is to be given back; or the credentials are others; or
+// something else is confirmed, or nothing any more.
 func (w *worker) look(a Account) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.current == nil || a.Provider == w.current.Provider && a.Releasing == w.current.Releasing && !a.brakesOtherwise(*w.current) && sameModes(a.planModes(), w.current.planModes()) {
+	if w.current == nil ||
+		a.Provider == w.current.Provider && a.Releasing == w.current.Releasing && !a.brakesOtherwise(*w.current) && sameModes(a.planModes(), w.current.planModes()) {
 		return
 	}
 	w.current = nil

@@ -12,7 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
-// suspendedCondition is the condition Realized of a VM whose mode does not let policies be enforced.
+// suspendedCondition is the condition Realized of a VM whose mode does not let policies be
+// enforced.
 func suspendedCondition(policies int, vm plan.VMStatus, r Report) metav1.Condition {
 	by, remarks := r.Modes[vm.VM].Reason, ""
 	for _, n := range vm.Interfaces {
@@ -75,7 +76,8 @@ func givenBack(r Report, vm plan.VMStatus) string {
 	return released
 }
 
-// setModeConditions sets the conditions Planned and BreakGlass and reports whether that changes any.
+// setModeConditions sets the conditions Planned and BreakGlass and reports whether that changes
+// any.
 func (s *StatusWriter) setModeConditions(conditions *[]metav1.Condition, r Report, vm plan.VMStatus, outlooks map[plan.VMRef]render.Outlook) (changed bool) {
 	by := r.Modes[vm.VM].Reason
 	if vm.Mode == plan.BreakGlass {
@@ -91,7 +93,8 @@ func (s *StatusWriter) setModeConditions(conditions *[]metav1.Condition, r Repor
 	return meta.SetStatusCondition(conditions, plannedCondition(o, "if enforced, "+o.String())) || changed
 }
 
-// plannedCondition says what enforcing would do. What would be refused is no failure: nothing is to be enforced yet.
+// plannedCondition says what enforcing would do. What would be refused is no failure: nothing is to
+// be enforced yet.
 func plannedCondition(o render.Outlook, text string) metav1.Condition {
 	cond := metav1.Condition{Type: cloudv1.ConditionPlanned, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonOK, Message: text}
 	if len(o.Refused) > 0 {

@@ -75,7 +75,8 @@ func TestModesOfALife(t *testing.T) {
 	}
 }
 
-// turn gives VMs a mode when the first operation after it was armed is on its way, and lets that go on once the worker has heard of it.
+// turn gives VMs a mode when the first operation after it was armed is on its way, and lets that go
+// on once the worker has heard of it.
 type turn struct {
 	cloud.Provider
 	l     *lab
@@ -97,15 +98,16 @@ func (s *turn) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (strin
 	return s.Provider.Apply(ctx, scope, op)
 }
 
-// newTurn puts itself before the provider of a lab that has not begun: a round that has read the account before the provider was exchanged would
-// do the work with the former.
+// newTurn puts itself before the provider of a lab that has not begun: a round that has read the
+// account before the provider was exchanged would do the work with the former.
 func newTurn(l *lab, m plan.Mode, vms ...string) *turn {
 	s := &turn{Provider: l.accounts.account.Provider, l: l, mode: m, vms: vms}
 	l.accounts.account.Provider = s
 	return s
 }
 
-// TestPlannedMidway: a plan that is being applied does not go on when it is only to be planned, so that no interface is taken over.
+// TestPlannedMidway: a plan that is being applied does not go on when it is only to be planned, so
+// that no interface is taken over.
 func TestPlannedMidway(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -124,7 +126,8 @@ func TestPlannedMidway(t *testing.T) {
 	}
 }
 
-// TestBreakGlassBeforeAll: who is to be released waits neither for waves nor for what has to be claimed first.
+// TestBreakGlassBeforeAll: who is to be released waits neither for waves nor for what has to be
+// claimed first.
 func TestBreakGlassBeforeAll(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{maxPerWave: 1})
@@ -150,7 +153,8 @@ func TestBreakGlassBeforeAll(t *testing.T) {
 	}
 }
 
-// TestBreakGlassWhileThrottled: an operation that the cloud throttles for ever makes nobody wait who is to be released.
+// TestBreakGlassWhileThrottled: an operation that the cloud throttles for ever makes nobody wait
+// who is to be released.
 func TestBreakGlassWhileThrottled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})

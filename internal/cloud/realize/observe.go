@@ -17,13 +17,15 @@ type observation struct {
 	regions []plan.Region
 	// unread are the regions that could not be read, with the reason.
 	unread map[string]error
-	// provider is what it was read with, and touched what we have changed since, by region; nil if that is not known.
+	// provider is what it was read with, and touched what we have changed since, by region; nil if
+	// that is not known.
 	provider cloud.Provider
 	touched  map[string][]string
 }
 
 const (
-	// mostReread is the most objects of a region that are read one by one; for more, reading the region whole takes fewer calls.
+	// mostReread is the most objects of a region that are read one by one; for more, reading the
+	// region whole takes fewer calls.
 	mostReread = 100
 	// rereadAge is how old a whole reading may be for what we have not touched to be taken from it.
 	rereadAge = 30 * time.Second
@@ -39,7 +41,8 @@ func few(touched map[string][]string) bool {
 	return true
 }
 
-// see reads the account again after what is known, of which only what we have touched is read if that is enough.
+// see reads the account again after what is known, of which only what we have touched is read if
+// that is enough.
 func (w *worker) see(ctx context.Context, acct Account, known observation) (observation, error) {
 	if out, ok := w.reread(ctx, acct, known); ok {
 		return out, nil
@@ -47,12 +50,14 @@ func (w *worker) see(ctx context.Context, acct Account, known observation) (obse
 	return w.observe(ctx, acct)
 }
 
-// reread reads what we have touched since an observation. It is false if the account has to be read whole: because it is to be given back,
-// which happens once and for all; because something else about it has changed; because too much was touched or too much time has passed;
-// or because a region cannot be read so.
+// reread reads what we have touched since an observation. It is false if the account has to be read
+// whole: because it is to be given back, which happens once and for all; because something else
+// about it has changed; because too much was touched or too much time has passed; or because a
+// region cannot be read so.
 func (w *worker) reread(ctx context.Context, acct Account, known observation) (observation, bool) {
 	refresher, able := acct.Provider.(cloud.Refresher)
-	if !able || known.touched == nil || known.provider != acct.Provider || acct.Releasing || !few(known.touched) || len(known.unread) > 0 || len(known.regions) != len(acct.Snapshots) {
+	if !able || known.touched == nil || known.provider != acct.Provider || acct.Releasing || !few(known.touched) || len(known.unread) > 0 ||
+		len(known.regions) != len(acct.Snapshots) {
 		return observation{}, false
 	}
 	now := w.r.Clock.Now()
@@ -109,8 +114,9 @@ func snapshots(a Account) []*cloud.Snapshot {
 	return out
 }
 
-// observe reads all regions of the account that were ever read. A region that cannot be read is left alone, and the others go on; it
-// fails if none can be read, or if the account is to be given back, which happens as a whole.
+// observe reads all regions of the account that were ever read. A region that cannot be read is
+// left alone, and the others go on; it fails if none can be read, or if the account is to be given
+// back, which happens as a whole.
 func (w *worker) observe(ctx context.Context, acct Account) (observation, error) {
 	names := sortedKeys(acct.Snapshots)
 	regions := make([]plan.Region, len(names))

@@ -14,9 +14,11 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// This file puts right what somebody writes over the status of VMs: the next report may be far away if nothing happens.
+// This file puts right what somebody writes over the status of VMs: the next report may be far away
+// if nothing happens.
 
-// correctPause is how long a status stays wrong, so that somebody who writes again and again does not keep us busy.
+// correctPause is how long a status stays wrong, so that somebody who writes again and again does
+// not keep us busy.
 const correctPause = time.Second
 
 // vmKey names the VirtualMachine behind an entity.
@@ -24,8 +26,9 @@ func vmKey(ref plan.EntityRef) client.ObjectKey {
 	return client.ObjectKey{Namespace: ref.Namespace, Name: strings.TrimPrefix(ref.Name, cloudv1.EntityNamePrefix)}
 }
 
-// VMChanged tells of a VirtualMachine as it is now. If it does not show what was written into its status, the last report of its account
-// is brought to the objects again. It may be called at any time and by anyone who watches the objects; it does not block.
+// VMChanged tells of a VirtualMachine as it is now. If it does not show what was written into its
+// status, the last report of its account is brought to the objects again. It may be called at any
+// time and by anyone who watches the objects; it does not block.
 func (s *StatusWriter) VMChanged(vm *cloudv1.VirtualMachine) {
 	key, sum := client.ObjectKeyFromObject(vm), s.sum(&vm.Status)
 	s.mu.Lock()
@@ -60,7 +63,8 @@ func (s *StatusWriter) sum(status *cloudv1.VirtualMachineStatus) uint64 {
 	return h.Sum64()
 }
 
-// shows notes what a VM shows from now on. It is called before that is written, so that the news of it finds it noted.
+// shows notes what a VM shows from now on. It is called before that is written, so that the news of
+// it finds it noted.
 func (s *StatusWriter) shows(account string, vm *cloudv1.VirtualMachine) {
 	sum := s.sum(&vm.Status)
 	s.mu.Lock()
@@ -71,7 +75,8 @@ func (s *StatusWriter) shows(account string, vm *cloudv1.VirtualMachine) {
 	s.shown[account][client.ObjectKeyFromObject(vm)] = sum
 }
 
-// look begins to bring a report to the VMs; what was found to be overwritten before is put right by that.
+// look begins to bring a report to the VMs; what was found to be overwritten before is put right by
+// that.
 func (s *StatusWriter) look(r Report) (seen map[client.ObjectKey]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +96,8 @@ func (s *StatusWriter) looked(r Report, seen map[client.ObjectKey]bool) {
 	}
 }
 
-// takeSpoilt returns the last reports of the accounts some of whose VMs were written over since the last call.
+// takeSpoilt returns the last reports of the accounts some of whose VMs were written over since the
+// last call.
 func (s *StatusWriter) takeSpoilt() map[string]Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 )
 
 // part names networks of a region that depend on one another: groups of one can be referred to from
-// the other. To others a network is what a region is to another one: whatever the order in which two
-// of them change, each half of a flow goes from what it was to what it will be. So each part of a plan
-// is applied for itself, and what stops one part stops no other.
+// the other. To others a network is what a region is to another one: whatever the order in which
+// two of them change, each half of a flow goes from what it was to what it will be. So each part of
+// a plan is applied for itself, and what stops one part stops no other.
 type part struct {
 	region string
 	// network is the first of the networks.

@@ -44,10 +44,12 @@ func (s *StatusWriter) writePolicies(ctx context.Context, r Report) error {
 	return errors.Join(errs...)
 }
 
-// nodeStatus is what to post of a policy once it is decided: realized everywhere, or not enforced somewhere and pending nowhere; false before.
+// nodeStatus is what to post of a policy once it is decided: realized everywhere, or not enforced
+// somewhere and pending nowhere; false before.
 //
-// That a mode does not let it be enforced is reported as a failure: of what an Antrea Controller knows, only that tells that it is not in
-// force, that waiting does not change it, and why. A controller of ours knows from the numbers where it is only planned for.
+// That a mode does not let it be enforced is reported as a failure: of what an Antrea Controller
+// knows, only that tells that it is not in force, that waiting does not change it, and why. A
+// controller of ours knows from the numbers where it is only planned for.
 func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode, would wouldBecome) (v1beta2.NetworkPolicyNodeStatus, bool) {
 	node := v1beta2.NetworkPolicyNodeStatus{NodeName: r.EnforcerKey, Generation: p.Generation}
 	if len(p.Pending) > 0 && r.Err == nil {
@@ -97,7 +99,8 @@ func countModes(vms []plan.VMRef, modes map[plan.VMRef]plan.Mode) string {
 	return strings.Join(parts, ", ")
 }
 
-// retraction takes back what was reported of a policy: it is about no generation that there is, so the policy is being realized.
+// retraction takes back what was reported of a policy: it is about no generation that there is, so
+// the policy is being realized.
 func retraction(r Report) v1beta2.NetworkPolicyNodeStatus {
 	return v1beta2.NetworkPolicyNodeStatus{NodeName: r.EnforcerKey}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestPolicyStatusByMode: a policy that is not in force because of the modes of VMs is never reported as realized, and what was reported
-// because of modes is taken back when they let it be enforced.
+// TestPolicyStatusByMode: a policy that is not in force because of the modes of VMs is never
+// reported as realized, and what was reported because of modes is taken back when they let it be
+// enforced.
 func TestPolicyStatusByMode(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, interceptor.Funcs{})
@@ -51,7 +52,8 @@ func TestPolicyStatusByMode(t *testing.T) {
 	}
 }
 
-// TestFailsafeShows: what is always allowed stands on the account and on the VMs with policies, for as long as it is.
+// TestFailsafeShows: what is always allowed stands on the account and on the VMs with policies, for
+// as long as it is.
 func TestFailsafeShows(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, interceptor.Funcs{})

@@ -7,8 +7,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestPrefixListsChange: what the owner of a prefix list changes takes effect on a VM under control, at once where its groups name the list, and after
-// the next reading where a policy takes something out of it.
+// TestPrefixListsChange: what the owner of a prefix list changes takes effect on a VM under
+// control, at once where its groups name the list, and after the next reading where a policy takes
+// something out of it.
 func TestPrefixListsChange(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})

@@ -14,8 +14,8 @@ import (
 )
 
 // presence shows in the cloud that this process works on an account, and finds out whether another
-// instance with the same cluster id does. It is the worker's: nothing is written to the account unless
-// may says so, at every step. All methods work on nil, which may everything.
+// instance with the same cluster id does. It is the worker's: nothing is written to the account
+// unless may says so, at every step. All methods work on nil, which may everything.
 //
 // run is its goroutine; the other methods may be called at any time.
 type presence struct {
@@ -24,8 +24,8 @@ type presence struct {
 	// kicked has room for one token: there is a reason to look before the time.
 	kicked chan struct{}
 
-	// turn is held while the marks of the account are read and written, and while a claim is made or
-	// given up: otherwise a network could be marked that has just been let go.
+	// turn is held while the marks of the account are read and written, and while a claim is made
+	// or given up: otherwise a network could be marked that has just been let go.
 	turn sync.Mutex
 
 	mu     sync.Mutex
@@ -36,12 +36,13 @@ type presence struct {
 	places map[string]bool
 	// asked is Account.TakeOver as it was last seen.
 	asked string
-	// barred are the regions for which somebody waits to write, with the networks that have to be ours.
+	// barred are the regions for which somebody waits to write, with the networks that have to be
+	// ours.
 	barred map[string][]string
 	// left are networks that were given up a moment ago; the cloud may still show them as claimed.
 	left map[tenure.Network]time.Time
-	// slow counts the readings in a row of a region that took too long; pause is the pause after the
-	// last failure, which turn guards.
+	// slow counts the readings in a row of a region that took too long; pause is the pause after
+	// the last failure, which turn guards.
 	slow  map[string]int
 	pause time.Duration
 	// refused says when marking was refused in a region.
@@ -121,8 +122,8 @@ func (p *presence) claimed(s *cloud.Snapshot) (ids []string) {
 	return ids
 }
 
-// may reports whether a region may be written to now, where these networks are claimed, as far as is
-// known.
+// may reports whether a region may be written to now, where these networks are claimed, as far as
+// is known.
 func (p *presence) may(region string, claimed ...string) bool {
 	if p == nil {
 		return true
@@ -133,8 +134,8 @@ func (p *presence) may(region string, claimed ...string) bool {
 	return p.looked && p.g.writes() && p.tenure.May(region, now, claimed...)
 }
 
-// cycle reads the marks of the account and writes ours where that is right. It returns after what time
-// at the latest to look again.
+// cycle reads the marks of the account and writes ours where that is right. It returns after what
+// time at the latest to look again.
 func (p *presence) cycle(ctx context.Context) time.Duration {
 	if p == nil {
 		return 0
@@ -189,8 +190,8 @@ func (p *presence) prepare(acct Account, is standing) {
 	}
 }
 
-// regions are those to read: where something is claimed. An account in which nothing may be written is
-// left alone.
+// regions are those to read: where something is claimed. An account in which nothing may be written
+// is left alone.
 func (p *presence) regions(acct Account) []string {
 	if acct.Provider == nil {
 		return nil
@@ -211,8 +212,8 @@ func (p *presence) regions(acct Account) []string {
 	return sortedKeys(all)
 }
 
-// onlyPlanned reports whether every VM of the account is in mode plan, which promises that nothing is
-// written.
+// onlyPlanned reports whether every VM of the account is in mode plan, which promises that nothing
+// is written.
 func (a Account) onlyPlanned() bool {
 	for _, vm := range a.Entities {
 		if a.Modes[vm].Mode != plan.Planned {
@@ -419,8 +420,8 @@ func (p *presence) report() Sole {
 	return p.shown
 }
 
-// permitted returns the part of a plan that may be applied now, and why the rest has to wait; it may be
-// all or nothing of it.
+// permitted returns the part of a plan that may be applied now, and why the rest has to wait; it
+// may be all or nothing of it.
 func (p *presence) permitted(pl plan.Plan, seen observation) (plan.Plan, error) {
 	if p == nil {
 		return pl, nil

@@ -18,7 +18,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// realAccount is a published account with all its VMs selected, and the flows that its own rules could tell apart.
+// realAccount is a published account with all its VMs selected, and the flows that its own rules
+// could tell apart.
 type realAccount struct {
 	*lab
 	// vmOf is the VM of an interface.
@@ -110,8 +111,9 @@ func ownAddrs(n *world.NetworkInterface) []netip.Addr {
 	return append(out, n.IPv6...)
 }
 
-// findFlows crosses every ordered pair of interfaces that have a private path, and every interface with addresses around every block,
-// with protocols and ports around every edge of the account's rules.
+// findFlows crosses every ordered pair of interfaces that have a private path, and every interface
+// with addresses around every block, with protocols and ports around every edge of the account's
+// rules.
 func (a *realAccount) findFlows(state world.State) {
 	type end struct {
 		nic, vpc string
@@ -228,7 +230,8 @@ func (a *realAccount) meant(left map[string]bool) []bool {
 	return out
 }
 
-// expect says what the policies mean from now on, before the realizer can hear of it: those VMs are left to their own groups.
+// expect says what the policies mean from now on, before the realizer can hear of it: those VMs are
+// left to their own groups.
 func (a *realAccount) expect(left map[string]bool) *policy.Delta {
 	delta := a.engine.Commit()
 	wanted := a.meant(left)
@@ -238,15 +241,16 @@ func (a *realAccount) expect(left map[string]bool) *policy.Delta {
 	return delta
 }
 
-// change lets the realizer follow a change of the engine, and checks every state on the way and the end. It returns the VMs under control
-// and why others are not.
+// change lets the realizer follow a change of the engine, and checks every state on the way and the
+// end. It returns the VMs under control and why others are not.
 func (a *realAccount) change(name string, left map[string]bool) (guarded int, refused map[string]string) {
 	a.Helper()
 	a.publishDelta(a.expect(left))
 	return a.followed(name)
 }
 
-// leave takes a VM out of the account's selection. Its policies hear of it later, as they may in life.
+// leave takes a VM out of the account's selection. Its policies hear of it later, as they may in
+// life.
 func (a *realAccount) leave(vm string, left map[string]bool) {
 	a.Helper()
 	left[vm] = true
@@ -258,8 +262,9 @@ func (a *realAccount) leave(vm string, left map[string]bool) {
 	a.change(vm+" is gone", left)
 }
 
-// independent returns a VM none of whose groups refers to a group: given back alone it loses nothing. Others would lose what they allow to
-// the members of groups that are still held; see docs/decisions/0003-dependents.md.
+// independent returns a VM none of whose groups refers to a group: given back alone it loses
+// nothing. Others would lose what they allow to the members of groups that are still held; see
+// docs/decisions/0003-dependents.md.
 func (a *realAccount) independent() string {
 	a.Helper()
 	for _, id := range slices.Sorted(maps.Keys(a.vms)) {
@@ -271,7 +276,8 @@ func (a *realAccount) independent() string {
 	return ""
 }
 
-// followed waits until the realizer has followed, and checks what it met on the way and where it ended.
+// followed waits until the realizer has followed, and checks what it met on the way and where it
+// ended.
 func (a *realAccount) followed(name string) (guarded int, refused map[string]string) {
 	a.Helper()
 	a.settle()
@@ -332,8 +338,9 @@ func asIs() []policy.Policy {
 	return out
 }
 
-// TestRealAccountsAsIs takes published accounts over by policies that change nothing: no verdict changes, at no call; who cannot be taken over without
-// cutting others is refused and named; and in the end everything is as it was.
+// TestRealAccountsAsIs takes published accounts over by policies that change nothing: no verdict
+// changes, at no call; who cannot be taken over without cutting others is refused and named; and in
+// the end everything is as it was.
 func TestRealAccountsAsIs(t *testing.T) {
 	t.Parallel()
 	for _, path := range realPaths {
@@ -385,7 +392,8 @@ func TestRealAccountsCycle(t *testing.T) {
 			a := newRealAccount(t, path)
 			before := a.holdings()
 			a.begin()
-			// Who is refused when all are taken over without a change of meaning is refused with every policy; see docs/decisions/0003-dependents.md.
+			// Who is refused when all are taken over without a change of meaning is refused with
+			// every policy; see docs/decisions/0003-dependents.md.
 			a.engine.PutPolicy(asIs()[0])
 			_, refused := a.change("as it is", nil)
 			left := map[string]bool{}

@@ -6,7 +6,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// TestHistory: after every event the cloud means exactly what the policies mean, and at the end it is as it was.
+// TestHistory: after every event the cloud means exactly what the policies mean, and at the end it
+// is as it was.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{regions: []string{home, away}})

@@ -29,21 +29,26 @@ type Options struct {
 	Sink  Sink
 	Clock clock.Clock
 	Log   logr.Logger
-	// Tighten, if set, tells of which policies as much is to be enforced as fits; of others nothing new is, where not all of it fits.
+	// Tighten, if set, tells of which policies as much is to be enforced as fits; of others nothing
+	// new is, where not all of it fits.
 	Tighten func(v1beta2.NetworkPolicyReference) bool
-	// Records, if set, has records of former groups signed, and believes no others; see its comment.
+	// Records, if set, has records of former groups signed, and believes no others; see its
+	// comment.
 	Records Records
 	// Metrics, if set, counts what is done.
 	Metrics *Metrics
-	// Settle is how long a worker waits after a change for more changes, so that they become one plan.
+	// Settle is how long a worker waits after a change for more changes, so that they become one
+	// plan.
 	Settle time.Duration
-	// ClaimPause is how long a claim of a network must have stood before it is read again and trusted. Of two controllers that claim
-	// a network at the same time, both read the later claim after that, and the other one has done nothing yet.
+	// ClaimPause is how long a claim of a network must have stood before it is read again and
+	// trusted. Of two controllers that claim a network at the same time, both read the later claim
+	// after that, and the other one has done nothing yet.
 	ClaimPause time.Duration
-	// Heartbeat is after how long without any news an account is looked at all the same, on what is known of it, in case a wake-up was
-	// lost. 0 means never.
+	// Heartbeat is after how long without any news an account is looked at all the same, on what is
+	// known of it, in case a wake-up was lost. 0 means never.
 	Heartbeat time.Duration
-	// Instance, if set, makes sure that of several processes with this cluster id one writes to an account. Nil trusts that there is one.
+	// Instance, if set, makes sure that of several processes with this cluster id one writes to an
+	// account. Nil trusts that there is one.
 	Instance *Instance
 }
 
@@ -211,8 +216,8 @@ func (r *Realizer) stopAll() {
 	}
 }
 
-// Reconsider makes all workers plan again, after something has changed that neither the accounts nor the computed objects show, such as what
-// Tighten tells.
+// Reconsider makes all workers plan again, after something has changed that neither the accounts
+// nor the computed objects show, such as what Tighten tells.
 func (r *Realizer) Reconsider() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +226,8 @@ func (r *Realizer) Reconsider() {
 	}
 }
 
-// Released reports whether an account that is being deleted has been given back completely: no interface, group or tag of ours is left.
+// Released reports whether an account that is being deleted has been given back completely: no
+// interface, group or tag of ours is left.
 func (r *Realizer) Released(key string) bool {
 	w := r.worker(key)
 	if w == nil {

@@ -26,19 +26,22 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// RecordKeyName is the name of the Secret with the key by which records of former groups are signed.
+// RecordKeyName is the name of the Secret with the key by which records of former groups are
+// signed.
 const RecordKeyName = "nephele-record-key"
 
 // What the Secret holds.
 const (
 	// recordKeyData is the key, random bytes.
 	recordKeyData = "key"
-	// signedData names, one in a line, the accounts of which all records are signed with the key. The first line names the key: if that is
-	// another one, the accounts below are no more than names.
+	// signedData names, one in a line, the accounts of which all records are signed with the key.
+	// The first line names the key: if that is another one, the accounts below are no more than
+	// names.
 	signedData = "signed"
 )
 
-// permissionPause is how long it is taken for granted that an account's rights do not allow signatures.
+// permissionPause is how long it is taken for granted that an account's rights do not allow
+// signatures.
 const permissionPause = time.Hour
 
 // RecordKeyOptions is what a RecordKey needs. All fields are required.
@@ -53,9 +56,10 @@ type RecordKeyOptions struct {
 	Log    logr.Logger
 }
 
-// RecordKey keeps the key in a Secret. It reads it once, when it is needed first, and makes one if there is none: that is then the first time,
-// or somebody has deleted it, and whatever records say is believed once more and signed with the new key. It implements Records and may be
-// used from any number of goroutines.
+// RecordKey keeps the key in a Secret. It reads it once, when it is needed first, and makes one if
+// there is none: that is then the first time, or somebody has deleted it, and whatever records say
+// is believed once more and signed with the new key. It implements Records and may be used from any
+// number of goroutines.
 type RecordKey struct {
 	o RecordKeyOptions
 

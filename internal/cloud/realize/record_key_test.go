@@ -71,7 +71,8 @@ func emptySecret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: RecordKeyName}}
 }
 
-// TestRecordKeyIsMadeOnce: the key is made if there is none, with a Secret or without, and stays; what is known of accounts outlives the process.
+// TestRecordKeyIsMadeOnce: the key is made if there is none, with a Secret or without, and stays;
+// what is known of accounts outlives the process.
 func TestRecordKeyIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(v *vault){
@@ -153,8 +154,8 @@ func TestRecordKeyForgetsAccounts(t *testing.T) {
 	}
 }
 
-// TestSigningPaused: where signing is not permitted nothing is signed or checked, also after a restart nothing is taken for signed, and it is
-// tried again after a while.
+// TestSigningPaused: where signing is not permitted nothing is signed or checked, also after a
+// restart nothing is taken for signed, and it is tried again after a while.
 func TestSigningPaused(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)

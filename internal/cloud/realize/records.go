@@ -10,12 +10,15 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// Records keeps the key by which records of former groups are signed, and which accounts have nothing but signed ones.
+// Records keeps the key by which records of former groups are signed, and which accounts have
+// nothing but signed ones.
 type Records interface {
-	// Seal returns what the records of an account are signed and checked with; nil if they are neither, because signing is not permitted
-	// there. It is lenient until Signed was called for the account.
+	// Seal returns what the records of an account are signed and checked with; nil if they are
+	// neither, because signing is not permitted there. It is lenient until Signed was called for
+	// the account.
 	Seal(ctx context.Context, account string) (*plan.Seal, error)
-	// Signed notes that all records of the account, in all its regions, were seen to be signed. From then on no other is believed.
+	// Signed notes that all records of the account, in all its regions, were seen to be signed.
+	// From then on no other is believed.
 	Signed(ctx context.Context, account string) error
 	// Unsigned takes that back: a record of the account is about to be written without a signature.
 	Unsigned(ctx context.Context, account string) error
@@ -40,7 +43,8 @@ func (w *worker) input(t task, regions []plan.Region) plan.Input {
 	return in
 }
 
-// noteSigned tells that no record of the account is unsigned any more. A record that is not believed is none: it will not be believed later.
+// noteSigned tells that no record of the account is unsigned any more. A record that is not
+// believed is none: it will not be believed later.
 func (w *worker) noteSigned(ctx context.Context, t task, res *plan.Result) error {
 	if t.seal == nil || !t.seal.Lenient || t.acct.Releasing || res.Records.Unsigned > 0 || len(w.unread) > 0 || len(t.acct.Snapshots) < len(t.acct.Regions) {
 		return nil
@@ -48,9 +52,10 @@ func (w *worker) noteSigned(ctx context.Context, t task, res *plan.Result) error
 	return w.r.Records.Signed(ctx, w.key)
 }
 
-// unsigned repeats an operation without the signature of records if the account's rights do not allow it, for they may be older than the tag:
-// then what is known of former groups is as good as the tags, and enforcement goes on. If the rights do not allow it without the signature
-// either, that was not the reason.
+// unsigned repeats an operation without the signature of records if the account's rights do not
+// allow it, for they may be older than the tag: then what is known of former groups is as good as
+// the tags, and enforcement goes on. If the rights do not allow it without the signature either,
+// that was not the reason.
 func (e *execution) unsigned(ctx context.Context, s plan.Step, op cloud.Op, refused error) (string, error) {
 	var why *cloud.Error
 	if _, signs := op.Tags[cloud.TagSignature]; !signs || e.r.Records == nil || !errors.As(refused, &why) || !why.Denied {
@@ -74,8 +79,8 @@ func (e *execution) unsigned(ctx context.Context, s plan.Step, op cloud.Op, refu
 	return op.Target, nil
 }
 
-// remembers reports whether what an interface records is worth to be remembered: what is believed now is believed later, whatever somebody
-// writes.
+// remembers reports whether what an interface records is worth to be remembered: what is believed
+// now is believed later, whatever somebody writes.
 func (w *worker) remembers(seal *plan.Seal, region string, n *cloud.Interface, ours func(group string) bool) bool {
 	switch {
 	case seal == nil:

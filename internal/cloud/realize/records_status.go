@@ -15,7 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// recordsCondition is what a report says of the records of former groups; nil if there is nothing to say.
+// recordsCondition is what a report says of the records of former groups; nil if there is nothing
+// to say.
 func recordsCondition(r Report) *metav1.Condition {
 	c := metav1.Condition{Type: cloudv1.ConditionRecordsSigned, Status: metav1.ConditionFalse}
 	records := r.Result.Records

@@ -49,8 +49,9 @@ func (l *lab) keySecret() *corev1.Secret {
 	return s
 }
 
-// TestForgedAfterRestart: a record that somebody wrote while no controller ran is not believed by the next one, whatever asks for the VM to be
-// given back: it stays under control, others are given back, and it is said. When the account's owner has said what it had, it is given that.
+// TestForgedAfterRestart: a record that somebody wrote while no controller ran is not believed by
+// the next one, whatever asks for the VM to be given back: it stays under control, others are given
+// back, and it is said. When the account's owner has said what it had, it is given that.
 func TestForgedAfterRestart(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]func(l *lab){
@@ -123,7 +124,8 @@ func (l *lab) untag(vm string, keys ...string) {
 	}
 }
 
-// TestSignaturePutRight: a signature that somebody changes while we remember the record is drift, and put right.
+// TestSignaturePutRight: a signature that somebody changes while we remember the record is drift,
+// and put right.
 func TestSignaturePutRight(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]func(l *lab){
@@ -154,8 +156,8 @@ func TestSignaturePutRight(t *testing.T) {
 	}
 }
 
-// TestNotBelievedIsNotRemembered: what is not believed does not become what is remembered: neither a further forgery nor a record that somebody
-// writes in good faith is believed because of it.
+// TestNotBelievedIsNotRemembered: what is not believed does not become what is remembered: neither
+// a further forgery nor a record that somebody writes in good faith is believed because of it.
 func TestNotBelievedIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -178,8 +180,8 @@ func TestNotBelievedIsNotRemembered(t *testing.T) {
 	}
 }
 
-// TestUpgradeSigns: records of a controller that did not sign are believed once, signed without anything else being done, and from then on
-// no unsigned one is.
+// TestUpgradeSigns: records of a controller that did not sign are believed once, signed without
+// anything else being done, and from then on no unsigned one is.
 func TestUpgradeSigns(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -223,7 +225,8 @@ func TestUpgradeSigns(t *testing.T) {
 	l.until("all is given back", func() bool { return gocmp.Equal(before, l.holdings()) })
 }
 
-// TestKeyIsLost: without the Secret there is a new key. Nothing is given up for that: records are believed once more, and signed with it.
+// TestKeyIsLost: without the Secret there is a new key. Nothing is given up for that: records are
+// believed once more, and signed with it.
 func TestKeyIsLost(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -258,8 +261,8 @@ func TestKeyIsLost(t *testing.T) {
 	}
 }
 
-// TestSigningIsNotPermitted: with rights that are older than the tag, enforcement goes on without signatures, and the report says so. With
-// the right, after the pause, the records are signed.
+// TestSigningIsNotPermitted: with rights that are older than the tag, enforcement goes on without
+// signatures, and the report says so. With the right, after the pause, the records are signed.
 func TestSigningIsNotPermitted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{policy: tagKeysOnly(t, cloud.TagFormer+"*", cloud.TagClaim, cloud.TagInstance)})
@@ -292,7 +295,8 @@ func TestSigningIsNotPermitted(t *testing.T) {
 	}
 }
 
-// TestOtherRightsMissing: where tags are not permitted at all, that is what is said, and it is not taken for a reason not to sign.
+// TestOtherRightsMissing: where tags are not permitted at all, that is what is said, and it is not
+// taken for a reason not to sign.
 func TestOtherRightsMissing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{policy: tagKeysOnly(t, cloud.TagClaim, cloud.TagInstance)})
@@ -314,7 +318,8 @@ func TestOtherRightsMissing(t *testing.T) {
 	}
 }
 
-// TestNoKeyNoChange: without the key nothing is changed, what is enforced stays so, and it is said what is missing.
+// TestNoKeyNoChange: without the key nothing is changed, what is enforced stays so, and it is said
+// what is missing.
 func TestNoKeyNoChange(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -390,7 +395,8 @@ func TestRecordsStatus(t *testing.T) {
 	}
 }
 
-// TestNewAccountIsStrict: of an account without any record it is known that all are signed before the first one is written.
+// TestNewAccountIsStrict: of an account without any record it is known that all are signed before
+// the first one is written.
 func TestNewAccountIsStrict(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})

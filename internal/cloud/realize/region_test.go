@@ -83,7 +83,8 @@ func TestNothingBeforeTheFirstBookmark(t *testing.T) {
 	}
 }
 
-// TestNothingWhileGroupsAreMissing: a policy comes before the groups that it names, and later moves to others, which come late too.
+// TestNothingWhileGroupsAreMissing: a policy comes before the groups that it names, and later moves
+// to others, which come late too.
 func TestNothingWhileGroupsAreMissing(t *testing.T) {
 	t.Parallel()
 	moved := webIn()
@@ -179,7 +180,8 @@ func TestOneRegionIsDown(t *testing.T) {
 	}
 }
 
-// TestRegionsFailApart: a region in which nothing can be changed does not keep the others from being changed.
+// TestRegionsFailApart: a region in which nothing can be changed does not keep the others from
+// being changed.
 func TestRegionsFailApart(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{regions: []string{home, away}})
@@ -231,7 +233,8 @@ func TestAccountIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestAccountCannotBeGivenBack: somebody's own rule refers to our group, so that it cannot be deleted.
+// TestAccountCannotBeGivenBack: somebody's own rule refers to our group, so that it cannot be
+// deleted.
 func TestAccountCannotBeGivenBack(t *testing.T) {
 	t.Parallel()
 	clk := clocktesting.NewFakeClock(time.Now())
@@ -323,7 +326,8 @@ func (m *meddler) observed() int {
 	return m.plans
 }
 
-// roundsAtFirst bounds the rounds that arriving computed objects lead to: one for each kind, and one for the account.
+// roundsAtFirst bounds the rounds that arriving computed objects lead to: one for each kind, and
+// one for the account.
 const roundsAtFirst = 4
 
 // showSnapshots lets the worker see that many new snapshots, one after the other.
@@ -359,7 +363,8 @@ func TestRestlessCloudIsGivenPauses(t *testing.T) {
 	l.until("it goes on after the pause", func() bool { clk.Step(firstPause); return l.unsettled() == "" })
 }
 
-// TestFailureIsGivenPauses: calls that fail for good are repeated after pauses only, or when the account is given other credentials.
+// TestFailureIsGivenPauses: calls that fail for good are repeated after pauses only, or when the
+// account is given other credentials.
 func TestFailureIsGivenPauses(t *testing.T) {
 	t.Parallel()
 	clk := clocktesting.NewFakeClock(time.Now())

@@ -7,7 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// Report is what is known of the realization of an account. It is a value; Result is never changed after it was published.
+// Report is what is known of the realization of an account. It is a value; Result is never changed
+// after it was published.
 type Report struct {
 	// Account is "namespace/name".
 	Account string
@@ -20,18 +21,20 @@ type Report struct {
 	Result *plan.Result
 	// Unread are the regions that were not read for Result.
 	Unread map[string]Unread
-	// AsPlanned says of regions when they were observed that were last seen to be as planned, before Result. What Result calls drift is
-	// younger. It lacks regions of which that is not known.
+	// AsPlanned says of regions when they were observed that were last seen to be as planned,
+	// before Result. What Result calls drift is younger. It lacks regions of which that is not
+	// known.
 	AsPlanned map[string]time.Time
-	// Modes are the VMs that were not simply enforced, and Would what would be planned, round after round, if those in mode plan were; nil if
-	// there are none, or if that cannot be told.
+	// Modes are the VMs that were not simply enforced, and Would what would be planned, round after
+	// round, if those in mode plan were; nil if there are none, or if that cannot be told.
 	Modes map[plan.VMRef]VMMode
 	Would []*plan.Result
 	// Blocked are the interfaces that the cloud refuses to change, with its words.
 	Blocked map[plan.InterfaceKey]string
 	// Brake is what the account's brake does.
 	Brake Braking
-	// NotSigned is true if records of former groups were neither signed nor checked, because the account's rights do not allow it.
+	// NotSigned is true if records of former groups were neither signed nor checked, because the
+	// account's rights do not allow it.
 	NotSigned bool
 	// ConfirmedProblem is Account.ConfirmedProblem.
 	ConfirmedProblem string
@@ -46,7 +49,8 @@ type Report struct {
 	Err error
 	// Stuck are the networks that Err is about, by region and id; empty if it is about all.
 	Stuck map[string]map[string]bool
-	// Ops is the number of operations of the round that is running or ran last with any, and Took how long it took until all was realized.
+	// Ops is the number of operations of the round that is running or ran last with any, and Took
+	// how long it took until all was realized.
 	Ops  int
 	Took time.Duration
 	// Changes is what was changed since the report before.
@@ -57,10 +61,11 @@ type Report struct {
 	began time.Time
 }
 
-// Sink takes the outcome of rounds and brings it to the objects: the status of policies and VMs, events.
+// Sink takes the outcome of rounds and brings it to the objects: the status of policies and VMs,
+// events.
 type Sink interface {
-	// Publish is called after every plan and after every failure, in order for one account, from the account's worker. It must not
-	// block for long; what it cannot write it keeps and repeats.
+	// Publish is called after every plan and after every failure, in order for one account, from
+	// the account's worker. It must not block for long; what it cannot write it keeps and repeats.
 	Publish(ctx context.Context, r Report)
 }
 

@@ -45,8 +45,8 @@ func (p *proofreader) Refresh(ctx context.Context, last *cloud.Snapshot, ids []s
 	return part, nil
 }
 
-// TestRereadAsWhole: after its own changes the worker knows by reading what it touched all that it would know by reading everything, in
-// every story and in random ones.
+// TestRereadAsWhole: after its own changes the worker knows by reading what it touched all that it
+// would know by reading everything, in every story and in random ones.
 func TestRereadAsWhole(t *testing.T) {
 	t.Parallel()
 	random, seed := seeded()

@@ -33,7 +33,8 @@ func (l *lab) refusals() []plan.Refusal {
 	return r.Result.Refusals
 }
 
-// refusedOnly reports refusals that are not about one policy on the web servers, with the quota of groups that would do.
+// refusedOnly reports refusals that are not about one policy on the web servers, with the quota of
+// groups that would do.
 func (l *lab) refusedOnly(policy string, enough int) {
 	l.Helper()
 	all := l.refusals()
@@ -48,7 +49,8 @@ func (l *lab) refusedOnly(policy string, enough int) {
 	}
 }
 
-// TestNoRoomForGroups: a region with 2,500 groups has no room for one of ours; nothing is called, and policy and VM are told the numbers.
+// TestNoRoomForGroups: a region with 2,500 groups has no room for one of ours; nothing is called,
+// and policy and VM are told the numbers.
 func TestNoRoomForGroups(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -63,8 +65,8 @@ func TestNoRoomForGroups(t *testing.T) {
 	}
 }
 
-// TestRoomForSomeGroups: a policy that there is a group for is realized next to one that there is none for, and that one too when the quota is
-// raised to what its refusal says.
+// TestRoomForSomeGroups: a policy that there is a group for is realized next to one that there is
+// none for, and that one too when the quota is raised to what its refusal says.
 func TestRoomForSomeGroups(t *testing.T) {
 	t.Parallel()
 	var quota atomic.Int32
@@ -95,8 +97,9 @@ func TestRoomForSomeGroups(t *testing.T) {
 	}
 }
 
-// TestRoomTakenByOthers: somebody has created a group that the cloud does not show yet, so the cloud refuses one of ours although it was
-// counted to fit. What was counted next is told, and what fits is in force.
+// TestRoomTakenByOthers: somebody has created a group that the cloud does not show yet, so the
+// cloud refuses one of ours although it was counted to fit. What was counted next is told, and what
+// fits is in force.
 func TestRoomTakenByOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{visible: 30 * time.Second})

@@ -22,7 +22,8 @@ import (
 type modeNews struct {
 	// outlooks are those of the planned VMs.
 	outlooks []render.Outlook
-	// broken are the VMs that break-glass releases, with who says so, and free how many of them nothing of ours holds any more.
+	// broken are the VMs that break-glass releases, with who says so, and free how many of them
+	// nothing of ours holds any more.
 	broken map[plan.VMRef]string
 	free   int
 	// failsafe are the failsafe flows of the account.
@@ -91,8 +92,9 @@ func setOrRemove(conditions *[]metav1.Condition, kind string, c *metav1.Conditio
 	return meta.SetStatusCondition(conditions, *c)
 }
 
-// writeModes brings to the selectors of the account and to the account itself what the modes of their VMs lead to. bySelector is about the VMs
-// that the selectors import, all about all of the account.
+// writeModes brings to the selectors of the account and to the account itself what the modes of
+// their VMs lead to. bySelector is about the VMs that the selectors import, all about all of the
+// account.
 func (s *StatusWriter) writeModes(ctx context.Context, r Report, bySelector map[client.ObjectKey]*modeNews, all *modeNews) error {
 	all.failsafe = failsafeText(r.Failsafe)
 	now := len(bySelector) > 0 || all.any()
@@ -134,7 +136,8 @@ func failsafeText(flows []plan.FailsafeFlow) string {
 	return strings.Join(parts, "; ")
 }
 
-// writeMode brings news to a selector or account, with an event when the first glass is broken and one when all is over.
+// writeMode brings news to a selector or account, with an event when the first glass is broken and
+// one when all is over.
 func (s *StatusWriter) writeMode(ctx context.Context, obj client.Object, news *modeNews) error {
 	key := client.ObjectKeyFromObject(obj)
 	var before, after *metav1.Condition

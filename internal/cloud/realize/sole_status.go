@@ -28,7 +28,8 @@ type Sole struct {
 	Epoch, Other, Region, Network string
 	// Unmarked is true if there is a network that the cloud does not let this instance mark.
 	Unmarked bool
-	// Succeeded is the epoch of an instance whose account was taken over because its marks stood still.
+	// Succeeded is the epoch of an instance whose account was taken over because its marks stood
+	// still.
 	Succeeded string
 	// Asked is Account.TakeOver.
 	Asked string
@@ -92,9 +93,9 @@ func (s Sole) stoppedBy() string {
 	return ""
 }
 
-// writeSole brings to the account whether this instance is the only one that writes, with an event when
-// it is not any more and one when it has taken over; and it removes the word to take over when that is
-// done, so that it does nothing another time.
+// writeSole brings to the account whether this instance is the only one that writes, with an event
+// when it is not any more and one when it has taken over; and it removes the word to take over when
+// that is done, so that it does nothing another time.
 func (s *StatusWriter) writeSole(ctx context.Context, r Report) error {
 	if told, known := s.sole[r.Account]; r.Sole.State == "" || known && told == r.Sole {
 		return nil

@@ -15,7 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 )
 
-// TestSoleWriterStatus: what the account says of other instances, and the annotation that is used up.
+// TestSoleWriterStatus: what the account says of other instances, and the annotation that is used
+// up.
 func TestSoleWriterStatus(t *testing.T) {
 	t.Parallel()
 	refuse := false
@@ -83,7 +84,8 @@ func TestSoleWriterStatus(t *testing.T) {
 		if a.Status.OtherInstance != c.is.stoppedBy() {
 			t.Errorf("%s: status.otherInstance %q", c.name, a.Status.OtherInstance)
 		}
-		if kept := a.Annotations[cloudv1.AnnotationTakeOver] != ""; kept != (c.annotation != "" && c.is.State == tenure.Stopped) || c.annotation != "" && a.Annotations["other"] == "" {
+		if kept := a.Annotations[cloudv1.AnnotationTakeOver] != ""; kept != (c.annotation != "" && c.is.State == tenure.Stopped) ||
+			c.annotation != "" && a.Annotations["other"] == "" {
 			t.Errorf("%s: annotations %v", c.name, a.Annotations)
 		}
 		var events []string
@@ -97,11 +99,18 @@ func TestSoleWriterStatus(t *testing.T) {
 			t.Errorf("%s: events %q, want %q", c.name, events, c.events)
 		}
 	}
-	if cond := stopped("else", "older").text(labAccount); !strings.HasSuffix(cond, "nephele take-over vms/shop (it is told to take over from older, which is not the one that writes)") {
+	if cond := stopped(
+		"else",
+		"older",
+	).text(labAccount); !strings.HasSuffix(
+		cond,
+		"nephele take-over vms/shop (it is told to take over from older, which is not the one that writes)",
+	) {
 		t.Error(cond)
 	}
 
-	// An annotation that could not be removed is removed the next time, also if nothing else is new.
+	// An annotation that could not be removed is removed the next time, also if nothing else is
+	// new.
 	annotate("else")
 	refuse = true
 	r := reportOf(nil, nil)

@@ -29,76 +29,113 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
-// PolicyStatuses takes what an enforcer reports about a policy: POST networkpolicies/UID/status of the computed API.
+// PolicyStatuses takes what an enforcer reports about a policy: POST networkpolicies/UID/status of
+// the computed API.
 type PolicyStatuses interface {
 	Report(ctx context.Context, status *v1beta2.NetworkPolicyStatus) error
 }
 
-// StatusWriter is the Sink that writes reports into the cluster: which policies apply to each VirtualMachine and how far they are
-// realized, the realization status of each policy, and events for what a person must know.
+// StatusWriter is the Sink that writes reports into the cluster: which policies apply to each
+// VirtualMachine and how far they are realized, the realization status of each policy, and events
+// for what a person must know.
 //
-// It owns status.policies, status.policySummary and the condition Realized of VirtualMachine objects; the rest of the status is the
-// inventory's. Publish only keeps the report; Start writes the newest one of each account, repeats what failed and what VMChanged shows
-// to be written over, and returns when its context ends.
+// It owns status.policies, status.policySummary and the condition Realized of VirtualMachine
+// objects; the rest of the status is the inventory's. Publish only keeps the report; Start writes
+// the newest one of each account, repeats what failed and what VMChanged shows to be written over,
+// and returns when its context ends.
 type StatusWriter struct {
 	Client   client.Client
 	Policies PolicyStatuses
 	Events   events.EventRecorder
 	Clock    clock.Clock
 	Log      logr.Logger
-	// ChangedBy, if set, tells who, other than us, was the last to change an object of an account's region; false if that is not known.
-	// It is set before anything is published.
+	// ChangedBy, if set, tells who, other than us, was the last to change an object of an account's
+	// region; false if that is not known. It is set before anything is published.
 	ChangedBy func(account, region, id string) (cloud.Author, bool)
 
 	mu      sync.Mutex
 	pending map[string]Report
 	wake    chan struct{}
-	// drifting is the drift of every account, and untold what is still to be told of it: repairs are quick, and the report that shows a
-	// difference may never be written.
+	// drifting is the drift of every account, and untold what is still to be told of it: repairs
+	// are quick, and the report that shows a difference may never be written.
 	drifting map[string]drifting
 	untold   map[string][]telling
 	// changes is what is still to be told of changes that were made.
 	changes map[string]*untoldChanges
 	// failing holds, per account, the failure that was told last; only Start's goroutine uses it.
 	failing map[string]string
-	// told holds, per VM, the versions of the policies that were reported as realized; only Start's goroutine uses it.
+	// told holds, per VM, the versions of the policies that were reported as realized; only Start's
+	// goroutine uses it.
 	told map[types.UID]map[types.UID]int64
-	// suspended names, per account, the policies that were reported as not enforced because of modes; only Start's goroutine uses it.
+	// suspended names, per account, the policies that were reported as not enforced because of
+	// modes; only Start's goroutine uses it.
 	suspended map[string]map[string]bool
 	// cutsTold is what was told of each account's dependents; only Start's goroutine uses it.
 	cutsTold map[string]string
-	// recordsTold is what was told of each account's records of former groups; only Start's goroutine uses it.
+	// recordsTold is what was told of each account's records of former groups; only Start's
+	// goroutine uses it.
 	recordsTold map[string]string
-	// moded tells of the accounts known whether they or their selectors say something about modes; only Start's goroutine uses it.
+	// moded tells of the accounts known whether they or their selectors say something about modes;
+	// only Start's goroutine uses it.
 	moded map[string]bool
-	// blocked holds, per account, what was told of interfaces that the cloud refuses to change; only Start's goroutine uses it.
+	// blocked holds, per account, what was told of interfaces that the cloud refuses to change;
+	// only Start's goroutine uses it.
 	blocked map[string]map[plan.InterfaceKey]string
-	// braked tells of the accounts known whether they say something about a brake; only Start's goroutine uses it.
+	// braked tells of the accounts known whether they say something about a brake; only Start's
+	// goroutine uses it.
 	braked map[string]bool
-	// guarded holds, per account, what was told of the VMs that hold groups of ours; only Start's goroutine uses it.
+	// guarded holds, per account, what was told of the VMs that hold groups of ours; only Start's
+	// goroutine uses it.
 	guarded map[string]*guards
-	// claims holds, per account, what was told of who claims its networks; only Start's goroutine uses it.
+	// claims holds, per account, what was told of who claims its networks; only Start's goroutine
+	// uses it.
 	claims map[string]map[string]string
 	// sole holds, per account, what was told of other instances; only Start's goroutine uses it.
 	sole map[string]Sole
-	// wrote holds the resource versions of what was written and not read since; only Start's goroutine uses it.
+	// wrote holds the resource versions of what was written and not read since; only Start's
+	// goroutine uses it.
 	wrote map[written]string
-	// shown holds, per account, the sums of what its VMs show, spoilt the accounts some of whose VMs show something else, and last the
-	// report that was brought to the objects last.
+	// shown holds, per account, the sums of what its VMs show, spoilt the accounts some of whose
+	// VMs show something else, and last the report that was brought to the objects last.
 	shown  map[string]map[client.ObjectKey]uint64
 	spoilt map[string]bool
 	last   map[string]Report
 	seed   maphash.Seed
-	// chorus counts what VMs were told in the report that is being written; only Start's goroutine uses it.
+	// chorus counts what VMs were told in the report that is being written; only Start's goroutine
+	// uses it.
 	chorus map[string]int
 }
 
 // NewStatusWriter returns a StatusWriter without pending reports.
 func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *StatusWriter {
-	return &StatusWriter{Client: c, Policies: p, Events: e, Clock: clk, Log: log,
-		pending: map[string]Report{}, wake: make(chan struct{}, 1), untold: map[string][]telling{}, drifting: map[string]drifting{}, changes: map[string]*untoldChanges{}, recordsTold: map[string]string{}, cutsTold: map[string]string{},
-		failing: map[string]string{}, told: map[types.UID]map[types.UID]int64{}, moded: map[string]bool{}, braked: map[string]bool{}, blocked: map[string]map[plan.InterfaceKey]string{}, suspended: map[string]map[string]bool{}, claims: map[string]map[string]string{}, sole: map[string]Sole{}, wrote: map[written]string{},
-		guarded: map[string]*guards{}, shown: map[string]map[client.ObjectKey]uint64{}, spoilt: map[string]bool{}, last: map[string]Report{}, seed: maphash.MakeSeed()}
+	return &StatusWriter{
+		Client:      c,
+		Policies:    p,
+		Events:      e,
+		Clock:       clk,
+		Log:         log,
+		pending:     map[string]Report{},
+		wake:        make(chan struct{}, 1),
+		untold:      map[string][]telling{},
+		drifting:    map[string]drifting{},
+		changes:     map[string]*untoldChanges{},
+		recordsTold: map[string]string{},
+		cutsTold:    map[string]string{},
+		failing:     map[string]string{},
+		told:        map[types.UID]map[types.UID]int64{},
+		moded:       map[string]bool{},
+		braked:      map[string]bool{},
+		blocked:     map[string]map[plan.InterfaceKey]string{},
+		suspended:   map[string]map[string]bool{},
+		claims:      map[string]map[string]string{},
+		sole:        map[string]Sole{},
+		wrote:       map[written]string{},
+		guarded:     map[string]*guards{},
+		shown:       map[string]map[client.ObjectKey]uint64{},
+		spoilt:      map[string]bool{},
+		last:        map[string]Report{},
+		seed:        maphash.MakeSeed(),
+	}
 }
 
 // Publish keeps the report to be written; a newer one takes its place.
@@ -113,7 +150,8 @@ func (s *StatusWriter) Publish(_ context.Context, r Report) {
 	put(s.wake)
 }
 
-// Start writes reports until ctx ends. What could not be written whole is repeated, unless a newer report of the account comes.
+// Start writes reports until ctx ends. What could not be written whole is repeated, unless a newer
+// report of the account comes.
 func (s *StatusWriter) Start(ctx context.Context) error {
 	late := map[string]repetition{}
 	var again <-chan time.Time
@@ -160,8 +198,8 @@ func (s *StatusWriter) take() map[string]Report {
 	return batch
 }
 
-// write brings a report to the objects. It goes on after errors. It reports whether some objects are to be looked at again because the
-// cache is behind.
+// write brings a report to the objects. It goes on after errors. It reports whether some objects
+// are to be looked at again because the cache is behind.
 func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err error) {
 	var errs []error
 	note := func(err error) {
@@ -222,8 +260,9 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	return behind, errors.Join(errs...)
 }
 
-// vmPolicies is the part of a VirtualMachine's status that says which policies apply, sorted by kind, namespace and name. Of a VM that was
-// never read, what a former process has said before stays: nobody knows better.
+// vmPolicies is the part of a VirtualMachine's status that says which policies apply, sorted by
+// kind, namespace and name. Of a VM that was never read, what a former process has said before
+// stays: nobody knows better.
 func vmPolicies(r Report, vm plan.VMStatus, before []cloudv1.VirtualMachinePolicyStatus) []cloudv1.VirtualMachinePolicyStatus {
 	var out []cloudv1.VirtualMachinePolicyStatus
 	for _, p := range vm.Policies {
@@ -286,7 +325,8 @@ func realizedCondition(policies []cloudv1.VirtualMachinePolicyStatus) (cond meta
 	return cond, fmt.Sprintf("%d/%d", realized, len(policies))
 }
 
-// writeVM brings a VM's status to the VirtualMachine object behind an entity. It returns the name of the selector that imports it.
+// writeVM brings a VM's status to the VirtualMachine object behind an entity. It returns the name
+// of the selector that imports it.
 func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef, vm plan.VMStatus, outlooks map[plan.VMRef]render.Outlook) (string, error) {
 	key := vmKey(ref)
 	var before, policies []cloudv1.VirtualMachinePolicyStatus

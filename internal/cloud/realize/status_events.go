@@ -19,14 +19,14 @@ const (
 	eventReleased = "Released"
 )
 
-// mostTold is how many VMs get an event for the same reason because of one report. Of more, the account
-// gets one that sums up: thousands of events that say the same bury the others, and cost as much as the
-// statuses, which say it anyway.
+// mostTold is how many VMs get an event for the same reason because of one report. Of more, the
+// account gets one that sums up: thousands of events that say the same bury the others, and cost as
+// much as the statuses, which say it anyway.
 const mostTold = 50
 
-// tellVM writes the events of a change of a VM's policies: each version of a policy is reported once as
-// realized, and whenever it begins to fail or fails for another reason. That a VM is released is told
-// when nothing waits for a confirmation any more.
+// tellVM writes the events of a change of a VM's policies: each version of a policy is reported
+// once as realized, and whenever it begins to fail or fails for another reason. That a VM is
+// released is told when nothing waits for a confirmation any more.
 func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, conditions []metav1.Condition, before, after []cloudv1.VirtualMachinePolicyStatus) {
 	known := map[types.UID]cloudv1.VirtualMachinePolicyStatus{}
 	for _, p := range before {
@@ -55,7 +55,8 @@ func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, conditions []metav1.Co
 		told[p.UID] = reported
 	}
 	s.told[vm.UID] = told
-	// One event for all policies: a second one with the same reason would only be counted, and its text would be lost.
+	// One event for all policies: a second one with the same reason would only be counted, and its
+	// text would be lost.
 	if len(failed) > 0 {
 		s.say(vm, corev1.EventTypeWarning, eventFailed, strings.Join(failed, "; "))
 	}

@@ -16,7 +16,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// TestManyVMsAreSummedUp: of more VMs than one reads about, the account tells, and nothing is told twice.
+// TestManyVMsAreSummedUp: of more VMs than one reads about, the account tells, and nothing is told
+// twice.
 func TestManyVMsAreSummedUp(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()

@@ -83,8 +83,18 @@ func newDesk(t *testing.T, funcs interceptor.Funcs) *desk {
 	}
 	vm := &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: "web-1", UID: "vm-uid"}}
 	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: "shop"}}
-	d := &desk{T: t, recorder: events.NewFakeRecorder(100), posted: &posted{}, clock: clocktesting.NewFakeClock(time.Now()),
-		client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(vm, account).WithStatusSubresource(vm, &cloudv1.CloudEntitySelector{}, &cloudv1.Vpc{}, account).WithInterceptorFuncs(funcs).Build()}
+	d := &desk{
+		T:        t,
+		recorder: events.NewFakeRecorder(100),
+		posted:   &posted{},
+		clock:    clocktesting.NewFakeClock(time.Now()),
+		client: fake.NewClientBuilder().
+			WithScheme(scheme).
+			WithObjects(vm, account).
+			WithStatusSubresource(vm, &cloudv1.CloudEntitySelector{}, &cloudv1.Vpc{}, account).
+			WithInterceptorFuncs(funcs).
+			Build(),
+	}
 	d.run()
 	return d
 }
@@ -167,7 +177,8 @@ func (d *desk) write(r Report) {
 	d.idle()
 }
 
-// idle waits until nothing is pending: a report of an unknown account is written after all that came before it.
+// idle waits until nothing is pending: a report of an unknown account is written after all that
+// came before it.
 func (d *desk) idle() {
 	d.Helper()
 	d.writer.Publish(d.Context(), Report{Account: "zz/marker", Result: &plan.Result{Policies: []plan.PolicyStatus{{PolicyRef: plan.PolicyRef{UID: "marker"}}}}})
@@ -240,7 +251,8 @@ func TestVirtualMachineStatus(t *testing.T) {
 	}
 }
 
-// TestStatusConflicts: somebody else writes the status in between, and then the API fails for a while.
+// TestStatusConflicts: somebody else writes the status in between, and then the API fails for a
+// while.
 func TestStatusConflicts(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -278,7 +290,8 @@ func TestStatusConflicts(t *testing.T) {
 	}
 }
 
-// TestDriftIsToldEvenIfOvertaken: the repair is often published before the report with the difference is written.
+// TestDriftIsToldEvenIfOvertaken: the repair is often published before the report with the
+// difference is written.
 func TestDriftIsToldEvenIfOvertaken(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})

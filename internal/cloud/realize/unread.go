@@ -15,7 +15,8 @@ import (
 type Unread struct {
 	// Err is nil if the region was not read yet without anything having failed.
 	Err error
-	// Never is true if the region was not read since the start: nothing is known of its VMs but which policies apply.
+	// Never is true if the region was not read since the start: nothing is known of its VMs but
+	// which policies apply.
 	Never bool
 }
 
@@ -27,7 +28,8 @@ func (u Unread) text(region string) string {
 	return fmt.Sprintf("the region %s cannot be read: %s", region, failureText(u.Err))
 }
 
-// publishUnread publishes what is known of an account of which no region can be read, so that nothing can be planned.
+// publishUnread publishes what is known of an account of which no region can be read, so that
+// nothing can be planned.
 func (w *worker) publishUnread(ctx context.Context, t task, unread map[string]error, err error) {
 	if t.acct.Releasing {
 		w.publish(ctx, t.acct, nil, err)
@@ -38,8 +40,9 @@ func (w *worker) publishUnread(ctx context.Context, t task, unread map[string]er
 	w.publish(ctx, t.acct, res, err)
 }
 
-// complete adds to a result what is known of the VMs of regions that were not read. What a former snapshot shows to be as wanted is so as
-// far as anybody knows, unless we have done something since; for what is not, the reason is that the region cannot be read.
+// complete adds to a result what is known of the VMs of regions that were not read. What a former
+// snapshot shows to be as wanted is so as far as anybody knows, unless we have done something
+// since; for what is not, the reason is that the region cannot be read.
 func (w *worker) complete(ctx context.Context, t task, res *plan.Result, seen observation) {
 	w.unread = nil
 	if t.acct.Releasing {
@@ -89,8 +92,8 @@ func (w *worker) complete(ctx context.Context, t task, res *plan.Result, seen ob
 	}
 }
 
-// doubt takes back that policies are realized on VMs of regions whose snapshots are older than what we did last, but for those versions that
-// were seen to be so after it.
+// doubt takes back that policies are realized on VMs of regions whose snapshots are older than what
+// we did last, but for those versions that were seen to be so after it.
 func (w *worker) doubt(t task, vms []plan.VMStatus) {
 	type on struct {
 		vm         plan.VMRef
@@ -113,7 +116,8 @@ func (w *worker) doubt(t task, vms []plan.VMStatus) {
 	}
 }
 
-// unknown returns the VMs of which nothing was read since the start, with the policies that select them.
+// unknown returns the VMs of which nothing was read since the start, with the policies that select
+// them.
 func (w *worker) unknown(t task, policies []plan.PolicyStatus) []plan.VMStatus {
 	vms := map[plan.VMRef]*plan.VMStatus{}
 	for _, p := range policies {

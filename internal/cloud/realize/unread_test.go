@@ -37,8 +37,9 @@ func (l *lab) saidOf(vm, policy string) (mode plan.Mode, on plan.VMPolicy, held 
 	return mode, on, held
 }
 
-// TestUnreadAccountSays: while nothing of an account can be read, what is asked for anew is Failed with the reason, what was realized and
-// is not asked to be otherwise stays so, and a broken glass shows with what is still held.
+// TestUnreadAccountSays: while nothing of an account can be read, what is asked for anew is Failed
+// with the reason, what was realized and is not asked to be otherwise stays so, and a broken glass
+// shows with what is still held.
 func TestUnreadAccountSays(t *testing.T) {
 	t.Parallel()
 	cut := map[string]func(l *lab){
@@ -90,7 +91,8 @@ func TestUnreadAccountSays(t *testing.T) {
 	}
 }
 
-// TestNeverReadSays: of an account of which nothing was read since the start, all policies are Failed with the reason.
+// TestNeverReadSays: of an account of which nothing was read since the start, all policies are
+// Failed with the reason.
 func TestNeverReadSays(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -106,7 +108,8 @@ func TestNeverReadSays(t *testing.T) {
 	})
 }
 
-// TestUnreadStatus: a VM that was never read keeps what its status says of the versions that apply, and the broken glass says what is known.
+// TestUnreadStatus: a VM that was never read keeps what its status says of the versions that apply,
+// and the broken glass says what is known.
 func TestUnreadStatus(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, interceptor.Funcs{})

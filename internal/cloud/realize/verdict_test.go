@@ -82,7 +82,8 @@ func (l *lab) endpoint(name string) policy.Endpoint {
 // verdicts says of every probe whether it passes.
 type verdicts map[probe]bool
 
-// wanted is what the policies in the engine mean, by its own evaluator and the verdicts of the groups that the VMs had at first.
+// wanted is what the policies in the engine mean, by its own evaluator and the verdicts of the
+// groups that the VMs had at first.
 func (l *lab) wanted() verdicts {
 	e := policy.NewEvaluator(l.engine.Listing())
 	out := verdicts{}
@@ -93,7 +94,8 @@ func (l *lab) wanted() verdicts {
 	return out
 }
 
-// half is the wanted verdict at one end: what the VM's own groups say if it is given back, else what the policies say.
+// half is the wanted verdict at one end: what the VM's own groups say if it is given back, else
+// what the policies say.
 func (l *lab) half(end string, d policy.Decision, native bool) bool {
 	end = strings.TrimSuffix(end, overIPv6)
 	if m := l.modes[end]; l.deleted || m == plan.Released || m == plan.BreakGlass {
@@ -135,7 +137,8 @@ func compare(got, want verdicts) string {
 	return strings.Join(out, "\n")
 }
 
-// holdings is what of the cloud may not be changed for good: the groups with their rules, and groups and tags of interfaces and VPCs.
+// holdings is what of the cloud may not be changed for good: the groups with their rules, and
+// groups and tags of interfaces and VPCs.
 type holdings struct {
 	Groups map[string][]string
 	NICs   map[string][]string

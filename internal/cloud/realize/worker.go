@@ -16,9 +16,10 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// Limits of one round of work. A round that does not come to an empty plan within maxPlans goes on after a pause, so that a cloud
-// that keeps changing under our hands cannot hold the worker forever. Of these plans, up to maxRestarts are given up because computed
-// objects came while the cloud was being observed.
+// Limits of one round of work. A round that does not come to an empty plan within maxPlans goes on
+// after a pause, so that a cloud that keeps changing under our hands cannot hold the worker
+// forever. Of these plans, up to maxRestarts are given up because computed objects came while the
+// cloud was being observed.
 const (
 	maxPlans    = 12
 	maxRestarts = 3
@@ -33,48 +34,50 @@ type worker struct {
 	r      *Realizer
 	key    string
 	mirror *enforcer.Mirror
-	// wake and touched have room for one token each: a change that comes while a round is running leads to one more round. wake is
-	// for the computed objects, touched for the account.
+	// wake and touched have room for one token each: a change that comes while a round is running
+	// leads to one more round. wake is for the computed objects, touched for the account.
 	wake, touched chan struct{}
-	// news counts how often something about the account may have changed, and unmoved is the count at which it was the same as in the
-	// last round; see accountChanged.
+	// news counts how often something about the account may have changed, and unmoved is the count
+	// at which it was the same as in the last round; see accountChanged.
 	news, unmoved atomic.Uint64
 	// last is the account as the last round saw it; only run's goroutine uses it.
 	last Account
 
-	// would is what the last computation says of the planned VMs if they were enforced; nil if there are none. Only run's goroutine
-	// uses it.
+	// would is what the last computation says of the planned VMs if they were enforced; nil if
+	// there are none. Only run's goroutine uses it.
 	would []*plan.Result
 	// claims are those of the regions that were computed last; only run's goroutine uses it.
 	claims map[string]string
-	// settled are the snapshots on which the account was last seen to be as planned, without regions that we have written to since.
-	// Only run's goroutine uses it.
+	// settled are the snapshots on which the account was last seen to be as planned, without
+	// regions that we have written to since. Only run's goroutine uses it.
 	settled map[string]*cloud.Snapshot
-	// left are the objects that somebody has changed and that are left so, by region, and forged the former groups of interfaces whose record
-	// somebody has changed. Only run's goroutine uses them.
+	// left are the objects that somebody has changed and that are left so, by region, and forged
+	// the former groups of interfaces whose record somebody has changed. Only run's goroutine uses
+	// them.
 	left   map[string]map[string]bool
 	forged map[string]map[string][]string
 	// notSigned is Report.NotSigned; only run's goroutine uses it.
 	notSigned bool
 	// asPlanned is Report.AsPlanned of the last computation; only run's goroutine uses it.
 	asPlanned map[string]time.Time
-	// unread is Report.Unread of the last result, and limits are those of the regions that were ever planned for; only run's goroutine
-	// uses them.
+	// unread is Report.Unread of the last result, and limits are those of the regions that were
+	// ever planned for; only run's goroutine uses them.
 	unread map[string]Unread
 	limits map[string]cloud.Limits
 	// seen is the drift of the last computation; only run's goroutine uses it.
 	seen []plan.Drift
 	// brake holds what waits for a confirmation; only run's goroutine uses it.
 	brake brake
-	// blocks are the interfaces that the cloud refuses to change, and leftOut those of them that the last computation left out; only run's
-	// goroutine uses leftOut.
+	// blocks are the interfaces that the cloud refuses to change, and leftOut those of them that
+	// the last computation left out; only run's goroutine uses leftOut.
 	blocks  blocks
 	leftOut map[plan.InterfaceKey]string
-	// unmarkable are the networks on which the cloud refuses cloud.TagRevision, and unmarked those of them that the last computation left
-	// out; only run's goroutine uses unmarked.
+	// unmarkable are the networks on which the cloud refuses cloud.TagRevision, and unmarked those
+	// of them that the last computation left out; only run's goroutine uses unmarked.
 	unmarkable blocks
 	unmarked   map[plan.InterfaceKey]string
-	// parts are those of the regions of the last computation, and stuck those that have failed in this round; only run's goroutine uses them.
+	// parts are those of the regions of the last computation, and stuck those that have failed in
+	// this round; only run's goroutine uses them.
 	parts partition
 	stuck map[part]error
 	// books keep count of what is done.
@@ -83,7 +86,8 @@ type worker struct {
 	presence *presence
 
 	mu sync.Mutex
-	// current is the account as the task that is being worked on has it, and urgent is closed when that must not go on; nil at first.
+	// current is the account as the task that is being worked on has it, and urgent is closed when
+	// that must not go on; nil at first.
 	current  *Account
 	urgent   chan struct{}
 	report   Report
@@ -105,7 +109,8 @@ func put(c chan struct{}) {
 	}
 }
 
-// run works until ctx ends: a round per wake-up, and repeated rounds with growing pauses after failures.
+// run works until ctx ends: a round per wake-up, and repeated rounds with growing pauses after
+// failures.
 func (w *worker) run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer streams.Wait()
@@ -129,9 +134,10 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// await waits for a reason to work; false if ctx ended. That nothing was heard for a heartbeat is one, in case something was missed.
-// After a failure, a pause is such a reason. New snapshots then are none: our own operations lead to them, so a failing round would
-// bring about the next one at once.
+// await waits for a reason to work; false if ctx ended. That nothing was heard for a heartbeat is
+// one, in case something was missed. After a failure, a pause is such a reason. New snapshots then
+// are none: our own operations lead to them, so a failing round would bring about the next one at
+// once.
 func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 	again := w.r.beat()
 	if pause > 0 {
@@ -159,8 +165,8 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// accountChanged reports whether the account is another than in the last round, apart from its snapshots. That is looked at once
-// after each time that something about it may have changed.
+// accountChanged reports whether the account is another than in the last round, apart from its
+// snapshots. That is looked at once after each time that something about it may have changed.
 func (w *worker) accountChanged() bool {
 	news := w.news.Load()
 	if w.unmoved.Load() == news {
@@ -176,8 +182,8 @@ func (w *worker) accountChanged() bool {
 	return changed
 }
 
-// settle waits a moment, and while changes keep coming for some more, so that changes that come together become one plan; false if ctx
-// ended.
+// settle waits a moment, and while changes keep coming for some more, so that changes that come
+// together become one plan; false if ctx ended.
 func (w *worker) settle(ctx context.Context) bool {
 	for more, n := true, 0; more && n < maxMoments; n++ {
 		if w.r.Settle > 0 {
@@ -216,8 +222,8 @@ type task struct {
 	seal *plan.Seal
 }
 
-// task returns what is to be done now. It is false if nothing may be done; what has to come first will wake the worker. The task is empty
-// then, unless it is the account that cannot be read.
+// task returns what is to be done now. It is false if nothing may be done; what has to come first
+// will wake the worker. The task is empty then, unless it is the account that cannot be read.
 func (w *worker) task() (t task, ok bool) {
 	if t.acct, ok = w.r.Accounts.Account(w.key); !ok {
 		return task{}, false
@@ -244,8 +250,8 @@ func (w *worker) task() (t task, ok bool) {
 	return t, true
 }
 
-// round observes, plans and applies until the plan is empty. It reports whether the account is as wanted, or can only become so by a
-// change that wakes the worker.
+// round observes, plans and applies until the plan is empty. It reports whether the account is as
+// wanted, or can only become so by a change that wakes the worker.
 func (w *worker) round(ctx context.Context) (bool, error) {
 	var last error
 	var known observation // what of the cloud is known, but for what was touched since
@@ -306,7 +312,8 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 		case last == nil:
 			known = seen
 		case errors.Is(last, errOutdated):
-			// There is something newer, and something was done. What was broken off may have been done in part, so all is read.
+			// There is something newer, and something was done. What was broken off may have been
+			// done in part, so all is read.
 			allowed++
 			last = nil
 		case errors.Is(last, errBlocked):
@@ -324,8 +331,8 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// realize applies what is permitted of a plan, or the first part of it. It returns what it has changed, by region, if nothing else can be different because of
-// it; else nil.
+// realize applies what is permitted of a plan, or the first part of it. It returns what it has
+// changed, by region, if nothing else can be different because of it; else nil.
 func (w *worker) realize(ctx context.Context, t task, res *plan.Result, permitted plan.Plan, seen observation) (map[string][]string, error) {
 	if err := w.noteSigned(ctx, t, res); err != nil {
 		return nil, err
@@ -333,7 +340,8 @@ func (w *worker) realize(ctx context.Context, t task, res *plan.Result, permitte
 	w.publish(ctx, t.acct, res, nil)
 	w.written(permitted.Steps)
 	w.books.ledgers = ledgers(seen)
-	// Where the glass is broken, nothing else comes before that, neither a limit nor a claim. If it fails, the other regions need not wait.
+	// Where the glass is broken, nothing else comes before that, neither a limit nor a claim. If it
+	// fails, the other regions need not wait.
 	doable := w.unstuck(permitted)
 	if len(doable.Steps) == 0 {
 		return nil, w.failure()
@@ -374,8 +382,9 @@ func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan
 	return touched, err
 }
 
-// done ends a round that has nothing left to do on these snapshots. An account that is being deleted is released then; if something
-// of ours is left that the planner refuses to touch, that is a failure.
+// done ends a round that has nothing left to do on these snapshots. An account that is being
+// deleted is released then; if something of ours is left that the planner refuses to touch, that is
+// a failure.
 func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud.Snapshot) (bool, error) {
 	w.blocks.end(w.leftOut)
 	w.unmarkable.end(w.unmarked)
@@ -444,9 +453,9 @@ func replannable(err error) bool {
 	return c == cloud.Conflict || c == cloud.NotFound
 }
 
-// planOnLatest plans on the inventory's last snapshots, which costs no call: enough to see that nothing is to be done. It is not good
-// enough to act on, for a take-over records the groups that an interface has now. False if the snapshots are older than our own
-// last operation.
+// planOnLatest plans on the inventory's last snapshots, which costs no call: enough to see that
+// nothing is to be done. It is not good enough to act on, for a take-over records the groups that
+// an interface has now. False if the snapshots are older than our own last operation.
 func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) {
 	var regions []plan.Region
 	for _, name := range sortedKeys(t.acct.Snapshots) {

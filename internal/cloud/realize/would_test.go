@@ -27,8 +27,9 @@ func vmsOf(failed []plan.FailedVM) (out []plan.VMRef) {
 	return out
 }
 
-// TestPlannedIsToldWithItsOutcome: of VMs in mode plan a report says on how many a policy would be enforced and where it would be refused,
-// and counts them apart, so that a controller that knows the numbers does not take it for a failure.
+// TestPlannedIsToldWithItsOutcome: of VMs in mode plan a report says on how many a policy would be
+// enforced and where it would be refused, and counts them apart, so that a controller that knows
+// the numbers does not take it for a failure.
 func TestPlannedIsToldWithItsOutcome(t *testing.T) {
 	t.Parallel()
 	vm := func(id string) plan.VMRef { return plan.VMRef{Region: home, ID: id} }
@@ -55,7 +56,8 @@ func TestPlannedIsToldWithItsOutcome(t *testing.T) {
 	}
 }
 
-// TestPlannedOperationsCountAllRounds: the gauge of what the mode plan spares counts every round, and goes back to 0 when nothing is planned for.
+// TestPlannedOperationsCountAllRounds: the gauge of what the mode plan spares counts every round,
+// and goes back to 0 when nothing is planned for.
 func TestPlannedOperationsCountAllRounds(t *testing.T) {
 	t.Parallel()
 	round := func(steps int) *plan.Result { return &plan.Result{Plan: plan.Plan{Steps: make([]plan.Step, steps)}} }

@@ -1,8 +1,8 @@
-// Package signs makes the names and descriptions by which people recognise in a cloud's console what is ours and what it is for, and says
-// which of the cloud's quotas to raise.
+// Package signs makes the names and descriptions by which people recognise in a cloud's console
+// what is ours and what it is for, and says which of the cloud's quotas to raise.
 //
-// What it makes is for people only: nothing is ever decided by it but that a rule is ours (Ours). It is pure, keeps no state and is safe for
-// concurrent use.
+// What it makes is for people only: nothing is ever decided by it but that a rule is ours (Ours).
+// It is pure, keeps no state and is safe for concurrent use.
 package signs
 
 import (
@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// The lengths that a cloud allows, in characters: of the value of a tag, and of the description of a rule.
+// The lengths that a cloud allows, in characters: of the value of a tag, and of the description of
+// a rule.
 const (
 	maxTag         = 256
 	maxDescription = 255
@@ -20,8 +21,9 @@ const (
 // ours begins every name and description.
 const ours = "nephele"
 
-// NameTag is the value of the tag Name of a group: the first of the policies that it is for, and how many more there are. Policies are
-// named "namespace/name", cluster-wide ones "name"; their order and repetitions do not matter.
+// NameTag is the value of the tag Name of a group: the first of the policies that it is for, and
+// how many more there are. Policies are named "namespace/name", cluster-wide ones "name"; their
+// order and repetitions do not matter.
 func NameTag(policies []string) string {
 	sorted := slices.Compact(slices.Sorted(slices.Values(policies)))
 	if len(sorted) == 0 {
@@ -34,8 +36,8 @@ func NameTag(policies []string) string {
 	return cut(ours+": "+sorted[0], maxTag-len(more)) + more
 }
 
-// Description is that of a rule of ours, from the policy and the name of the rule in it that it is made for. Without a policy it is that
-// of rules that no single one asks for.
+// Description is that of a rule of ours, from the policy and the name of the rule in it that it is
+// made for. Without a policy it is that of rules that no single one asks for.
 func Description(policy, rule string, more int) string {
 	if policy == "" {
 		return ours
@@ -62,7 +64,8 @@ const Native = ours + ": what its own groups allow"
 // former is what all rules of ours were described as once.
 const former = "managed by Nephele"
 
-// Told is what a description names: a policy and its rule, or what else a rule is for; "" if it names nothing, or is none of ours.
+// Told is what a description names: a policy and its rule, or what else a rule is for; "" if it
+// names nothing, or is none of ours.
 func Told(description string) string {
 	text, _ := strings.CutPrefix(description, ours+": ")
 	if text == description {
@@ -104,8 +107,8 @@ var quotas = map[string]quota{
 	"groupsPerRegion":    {"L-E79EC296", "VPC security groups per Region"},
 }
 
-// Advice says which quota of AWS to raise, to what (0: not known), and which field of the account must follow; "" for a quota that it does
-// not know.
+// Advice says which quota of AWS to raise, to what (0: not known), and which field of the account
+// must follow; "" for a quota that it does not know.
 func Advice(field string, wouldDo int) string {
 	q, known := quotas[field]
 	if !known {
@@ -115,6 +118,11 @@ func Advice(field string, wouldDo int) string {
 	if wouldDo > 0 {
 		to = fmt.Sprintf(" to %d or more", wouldDo)
 	}
-	return fmt.Sprintf("to make room, raise the quota %s (%s, service vpc) of the account and region%s in Service Quotas, and then spec.awsConfig.quotas.%s of the CloudProviderAccount with it",
-		q.code, q.name, to, field)
+	return fmt.Sprintf(
+		"to make room, raise the quota %s (%s, service vpc) of the account and region%s in Service Quotas, and then spec.awsConfig.quotas.%s of the CloudProviderAccount with it",
+		q.code,
+		q.name,
+		to,
+		field,
+	)
 }

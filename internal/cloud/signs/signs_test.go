@@ -22,7 +22,8 @@ func TestNameTag(t *testing.T) {
 	}
 }
 
-// TestDescription: every description is one that AWS accepts, and known as ours again; what somebody else writes is not.
+// TestDescription: every description is one that AWS accepts, and known as ours again; what
+// somebody else writes is not.
 func TestDescription(t *testing.T) {
 	for _, c := range []struct {
 		policy, rule string
@@ -55,7 +56,8 @@ func TestAdviceNamesTheQuota(t *testing.T) {
 	}
 	for field, q := range quotas {
 		got := Advice(field, 73)
-		if !strings.Contains(got, q.code) || !strings.Contains(got, "to 73 or more") || !strings.HasSuffix(got, "spec.awsConfig.quotas."+field+" of the CloudProviderAccount with it") {
+		if !strings.Contains(got, q.code) || !strings.Contains(got, "to 73 or more") ||
+			!strings.HasSuffix(got, "spec.awsConfig.quotas."+field+" of the CloudProviderAccount with it") {
 			t.Errorf("%s: %s", field, got)
 		}
 		if !strings.Contains(string(source), `is "`+q.name+`" (`+q.code+`)`) || !strings.Contains(string(source), `json:"`+field+`,omitempty"`) {

@@ -7,19 +7,21 @@ import (
 	"time"
 )
 
-// Mark is what an instance writes on every network that it claims, and into the record of its cluster.
+// Mark is what an instance writes on every network that it claims, and into the record of its
+// cluster.
 type Mark struct {
 	// Epoch names the process. It is random.
 	Epoch string
 	// Sequence rises while the process lives.
 	Sequence uint64
-	// Heartbeat is the longest time in which the sequence rises once, as far as the process can bring
-	// that about.
+	// Heartbeat is the longest time in which the sequence rises once, as far as the process can
+	// bring that about.
 	Heartbeat time.Duration
 }
 
 const (
-	// LongestHeartbeat bounds what a mark can say, and with it how long anybody waits because of it.
+	// LongestHeartbeat bounds what a mark can say, and with it how long anybody waits because of
+	// it.
 	LongestHeartbeat = 5 * time.Minute
 	// longestEpoch bounds what counts as an epoch.
 	longestEpoch = 64
@@ -64,16 +66,16 @@ func ValidEpoch(s string) bool {
 type Rules struct {
 	// Epoch is that of this instance.
 	Epoch string
-	// Heartbeat is the longest time in which it moves its marks, and the longest for which it trusts a
-	// reading.
+	// Heartbeat is the longest time in which it moves its marks, and the longest for which it
+	// trusts a reading.
 	Heartbeat time.Duration
-	// Pause is longer than it takes from reading that a network is free to a mark on it that everybody
-	// sees.
+	// Pause is longer than it takes from reading that a network is free to a mark on it that
+	// everybody sees.
 	Pause time.Duration
 }
 
-// Beat is how often marks are to be moved. It is less than the heartbeat, so that a slow call does not
-// make an instance look dead.
+// Beat is how often marks are to be moved. It is less than the heartbeat, so that a slow call does
+// not make an instance look dead.
 func (r Rules) Beat() time.Duration { return r.Heartbeat * 2 / 3 }
 
 // longer is the heartbeat by which a mark is judged: its own or ours, whichever is longer.

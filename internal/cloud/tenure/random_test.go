@@ -17,8 +17,8 @@ var (
 // tick is the grain of the played time.
 const tick = 100 * time.Millisecond
 
-// play is a network that several instances of one cluster id want, the clusters that they run in, and
-// what goes wrong.
+// play is a network that several instances of one cluster id want, the clusters that they run in,
+// and what goes wrong.
 type play struct {
 	random *rand.Rand
 	now    time.Duration
@@ -28,12 +28,12 @@ type play struct {
 	clusters  []*cluster
 	processes []*process
 	epochs    int
-	// slowest is the longest time that a call takes, hidden the longest until a write shows, and faults
-	// the probability that a call fails.
+	// slowest is the longest time that a call takes, hidden the longest until a write shows, and
+	// faults the probability that a call fails.
 	slowest, hidden time.Duration
 	faults          float64
-	// calm says that calls do what they should within the times that the rules count with, and that no
-	// process stands still.
+	// calm says that calls do what they should within the times that the rules count with, and that
+	// no process stands still.
 	calm     bool
 	together map[[2]*process]time.Duration
 	log      []string
@@ -51,8 +51,8 @@ type cluster struct {
 	version int
 }
 
-// process is an instance at work. It does what a worker does: count in the record, read, mark, and so
-// on.
+// process is an instance at work. It does what a worker does: count in the record, read, mark, and
+// so on.
 type process struct {
 	*play
 	cluster *cluster
@@ -190,8 +190,8 @@ func (w *process) write() {
 	}
 }
 
-// rest waits for the next beat, or until there may be something to see, or at most a while after a call
-// that failed.
+// rest waits for the next beat, or until there may be something to see, or at most a while after a
+// call that failed.
 func (w *process) rest(most time.Duration) {
 	w.due, w.next = min(w.beats, w.now+most), w.look
 	until := func(at time.Time) time.Duration {
@@ -311,11 +311,12 @@ func each(t *testing.T, one func(*rand.Rand) string) {
 	}
 }
 
-// TestNeverTwo plays up to some instances in up to four clusters with the same id, with kills, copies,
-// restored backups, clocks that show anything and run a little differently, lost and slow calls, and
-// processes that stand still: no two of them may write for longer than a heartbeat and the calls on
-// their way; and not at all where calls are neither lost nor slow and no process stands still. Then all
-// is quiet, and whoever is left alone goes on, if his cluster was stopped when he is told to.
+// TestNeverTwo plays up to some instances in up to four clusters with the same id, with kills,
+// copies, restored backups, clocks that show anything and run a little differently, lost and slow
+// calls, and processes that stand still: no two of them may write for longer than a heartbeat and
+// the calls on their way; and not at all where calls are neither lost nor slow and no process
+// stands still. Then all is quiet, and whoever is left alone goes on, if his cluster was stopped
+// when he is told to.
 func TestNeverTwo(t *testing.T) {
 	t.Parallel()
 	each(t, func(random *rand.Rand) string {
@@ -337,8 +338,8 @@ func TestNeverTwo(t *testing.T) {
 		}
 		p.faults, p.slowest = 0, tick
 		last := p.start(p.clusters[random.IntN(len(p.clusters))], beat)
-		// What stands longest is a mark with the longest heartbeat, behind a record that says nothing
-		// of it.
+		// What stands longest is a mark with the longest heartbeat, behind a record that says
+		// nothing of it.
 		const enough = stillBeats*30*time.Second + 2*beat
 		if wrong := p.pass(enough); wrong != "" {
 			return wrong
@@ -397,8 +398,8 @@ func TestOriginalStays(t *testing.T) {
 	})
 }
 
-// TestSeamless: in one cluster the next instance goes on right after an orderly end, and a heartbeat
-// after a crash.
+// TestSeamless: in one cluster the next instance goes on right after an orderly end, and a
+// heartbeat after a crash.
 func TestSeamless(t *testing.T) {
 	t.Parallel()
 	each(t, func(random *rand.Rand) string {

@@ -18,8 +18,8 @@ type Record struct {
 	Line []Mark
 	// Ended is true if the latest one has ended in order: it writes nothing any more.
 	Ended bool
-	// Stopped names the accounts in which this cluster's instances write nothing, with the epoch of the
-	// instance that made them stop, until somebody tells them to take over.
+	// Stopped names the accounts in which this cluster's instances write nothing, with the epoch of
+	// the instance that made them stop, until somebody tells them to take over.
 	Stopped map[string]string
 }
 
@@ -82,8 +82,8 @@ func (r Record) Led(m Mark) Record {
 	return Record{Line: line, Stopped: r.Stopped}
 }
 
-// Follows reports whether the record is that of an instance which came after the one with this epoch,
-// rather than one of its own or an older state that somebody has brought back.
+// Follows reports whether the record is that of an instance which came after the one with this
+// epoch, rather than one of its own or an older state that somebody has brought back.
 func (r Record) Follows(epoch string) bool {
 	i := slices.IndexFunc(r.Line, func(m Mark) bool { return m.Epoch == epoch })
 	return i > 0
@@ -99,9 +99,9 @@ func (r Record) known(m Mark) (left, maybeAlive bool) {
 	return true, i == 0 && !r.Ended
 }
 
-// Candidacy decides when an instance may lead its cluster: when the last one has ended in order, or has
-// not been heard of for a heartbeat. With leader election there is hardly ever somebody else; without
-// it, this is what keeps a second one out.
+// Candidacy decides when an instance may lead its cluster: when the last one has ended in order, or
+// has not been heard of for a heartbeat. With leader election there is hardly ever somebody else;
+// without it, this is what keeps a second one out.
 type Candidacy struct {
 	Rules Rules
 

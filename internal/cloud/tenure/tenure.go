@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// stillBeats is for how many heartbeats a stranger's mark must stand still before the stranger counts
-// as gone.
+// stillBeats is for how many heartbeats a stranger's mark must stand still before the stranger
+// counts as gone.
 const stillBeats = 3
 
 // Network names a network of an account.
@@ -21,8 +21,8 @@ type State string
 const (
 	// Sole: nobody else writes. The instance may write where its readings are fresh.
 	Sole State = "Sole"
-	// Waiting: a mark of somebody else is there who may live, and it is being watched. Nothing may be
-	// written.
+	// Waiting: a mark of somebody else is there who may live, and it is being watched. Nothing may
+	// be written.
 	Waiting State = "Waiting"
 	// Stopped: somebody else lives, or lived when this cluster last looked. Nothing may be written
 	// until somebody says TakeOver.
@@ -49,15 +49,15 @@ type Tenure struct {
 // sight is what is known of one network.
 type sight struct {
 	value string
-	// since is when the first of the readings in a row that showed value had ended, and moved whether
-	// an earlier one showed another.
+	// since is when the first of the readings in a row that showed value had ended, and moved
+	// whether an earlier one showed another.
 	since time.Time
 	moved bool
 	// holder is who holds the network, and other the epoch of the mark if it is not ours.
 	holder holder
 	other  string
-	// marked is when our first mark in a row had been written, and stand how long it must have stood
-	// then.
+	// marked is when our first mark in a row had been written, and stand how long it must have
+	// stood then.
 	marked    time.Time
 	stand     time.Duration
 	confirmed bool
@@ -75,8 +75,8 @@ const (
 	somebody
 )
 
-// New returns the tenure of an account. stopped is the epoch in the cluster's record for the account,
-// if any.
+// New returns the tenure of an account. stopped is the epoch in the cluster's record for the
+// account, if any.
 func New(rules Rules, record Record, stopped string) *Tenure {
 	return &Tenure{rules: rules, record: record, stopped: stopped, sights: map[Network]*sight{}, begun: map[string]time.Time{}}
 }
@@ -129,8 +129,8 @@ func (t *Tenure) judge(s *sight, from time.Time) {
 	still := from.Sub(s.since)
 	switch {
 	case m.Epoch == t.taking:
-		// The other one may have read its own mark just before it was written over, and trusts that for
-		// a heartbeat.
+		// The other one may have read its own mark just before it was written over, and trusts that
+		// for a heartbeat.
 		s.stand = max(t.rules.Pause, t.rules.longer(m))
 	case left && !maybeAlive:
 	case left:
@@ -183,8 +183,8 @@ func (t *Tenure) Claimed(region string, now time.Time, ids ...string) {
 	}
 }
 
-// ToMark returns the networks of a region that this instance should mark now, sorted; none unless it
-// may.
+// ToMark returns the networks of a region that this instance should mark now, sorted; none unless
+// it may.
 func (t *Tenure) ToMark(region string) []string {
 	var out []string
 	for n, s := range t.sights {
@@ -196,8 +196,8 @@ func (t *Tenure) ToMark(region string) []string {
 	return out
 }
 
-// Marked notes that the cloud was told to mark networks, at the latest at now. Whether it took effect
-// only a reading shows.
+// Marked notes that the cloud was told to mark networks, at the latest at now. Whether it took
+// effect only a reading shows.
 func (t *Tenure) Marked(region string, now time.Time, ids ...string) {
 	for _, id := range ids {
 		if s := t.sights[Network{region, id}]; s != nil {
@@ -219,8 +219,8 @@ func (t *Tenure) Refused(region string, ids ...string) {
 	}
 }
 
-// TakeOver makes the instance go on although it has stopped because of the one with this epoch. It is
-// false, and nothing happens, if it has not.
+// TakeOver makes the instance go on although it has stopped because of the one with this epoch. It
+// is false, and nothing happens, if it has not.
 func (t *Tenure) TakeOver(epoch string, now time.Time) bool {
 	if epoch == "" || t.stopped != epoch {
 		return false
@@ -239,9 +239,9 @@ func (t *Tenure) TakeOver(epoch string, now time.Time) bool {
 // StoppedBy returns the epoch because of which nothing is written; empty if there is none.
 func (t *Tenure) StoppedBy() string { return t.stopped }
 
-// May reports whether a region may be written to: nobody else is in sight, the networks in it that are
-// known to be claimed are ours, and the last reading of them is fresh. claimed are those that the
-// caller knows of.
+// May reports whether a region may be written to: nobody else is in sight, the networks in it that
+// are known to be claimed are ours, and the last reading of them is fresh. claimed are those that
+// the caller knows of.
 func (t *Tenure) May(region string, now time.Time, claimed ...string) bool {
 	if t.State(now) != Sole {
 		return false
@@ -264,8 +264,8 @@ func (t *Tenure) May(region string, now time.Time, claimed ...string) bool {
 	return !any || now.Sub(t.begun[region]) <= t.rules.Heartbeat
 }
 
-// State returns what the tenure has come to. Whoever may be alive in one region keeps the whole account
-// waiting, unless the region could not be read for long.
+// State returns what the tenure has come to. Whoever may be alive in one region keeps the whole
+// account waiting, unless the region could not be read for long.
 func (t *Tenure) State(now time.Time) State {
 	if t.stopped != "" {
 		return Stopped
@@ -278,8 +278,8 @@ func (t *Tenure) State(now time.Time) State {
 	return Sole
 }
 
-// Other is the epoch of the mark of somebody else that the state is about, and the network that carries
-// it; both may be empty.
+// Other is the epoch of the mark of somebody else that the state is about, and the network that
+// carries it; both may be empty.
 func (t *Tenure) Other() (epoch string, at Network) {
 	for n, s := range t.sights {
 		better := at == (Network{}) || strings.Compare(n.Region+"/"+n.ID, at.Region+"/"+at.ID) < 0
@@ -299,8 +299,8 @@ func (t *Tenure) Carries(n Network) bool {
 	return s == nil || s.value != "" || !s.marked.IsZero()
 }
 
-// Succeeded is the epoch of the last stranger whose marks were taken over because they had stood still;
-// empty if there was none.
+// Succeeded is the epoch of the last stranger whose marks were taken over because they had stood
+// still; empty if there was none.
 func (t *Tenure) Succeeded() string { return t.succeeded }
 
 // Unmarked reports whether there is a network that the cloud does not let us mark.

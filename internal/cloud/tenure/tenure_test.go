@@ -17,8 +17,8 @@ var midnight = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 func at(seconds int) time.Time { return midnight.Add(time.Duration(seconds) * time.Second) }
 
 // TestTenure plays what one instance, "us", reads at which second, and what it comes to. The former
-// instance of the cluster is "past", and had counted to 7. A step is "SECOND MARK", where the mark is
-// the epoch and sequence joined by a slash, or "-" for none; "SECOND mark" writes ours, "SECOND
+// instance of the cluster is "past", and had counted to 7. A step is "SECOND MARK", where the mark
+// is the epoch and sequence joined by a slash, or "-" for none; "SECOND mark" writes ours, "SECOND
 // refused" is refused it, "SECOND take EPOCH" takes over, "SECOND silence" reads nothing.
 func TestTenure(t *testing.T) {
 	t.Parallel()
@@ -115,8 +115,8 @@ func TestTenure(t *testing.T) {
 	}
 }
 
-// TestNetworksOfAnAccount: one network that is not ours keeps the account waiting, a region that cannot
-// be read keeps nobody else waiting for long.
+// TestNetworksOfAnAccount: one network that is not ours keeps the account waiting, a region that
+// cannot be read keeps nobody else waiting for long.
 func TestNetworksOfAnAccount(t *testing.T) {
 	t.Parallel()
 	u := New(Rules{Epoch: "us", Heartbeat: beat, Pause: pause}, Record{}, "")

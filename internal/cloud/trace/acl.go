@@ -7,7 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// Borders are the network ACLs of subnets, by the ids of these. A subnet that is not named has none that is known.
+// Borders are the network ACLs of subnets, by the ids of these. A subnet that is not named has none
+// that is known.
 type Borders map[string]*cloud.NetworkACL
 
 // BordersOf arranges network ACLs.
@@ -32,11 +33,13 @@ type Stop struct {
 	Answer bool
 }
 
-// answerPort stands for the ports that answers go to: those that a system takes for its own end of a connection.
+// answerPort stands for the ports that answers go to: those that a system takes for its own end of
+// a connection.
 const answerPort = 49152
 
-// Stops follows the first packet of a connection, and the answer to it, through the network ACLs of both subnets; nil if they let it through,
-// as far as they and the addresses are known. Within a subnet they are not asked.
+// Stops follows the first packet of a connection, and the answer to it, through the network ACLs of
+// both subnets; nil if they let it through, as far as they and the addresses are known. Within a
+// subnet they are not asked.
 func (b Borders) Stops(src, dst Point, p Path, s flow.Service) *Stop {
 	if p.Way == WayItself || src.Interface != nil && dst.Interface != nil && src.Interface.SubnetID == dst.Interface.SubnetID && p.Way != WayInternet {
 		return nil

@@ -1,11 +1,13 @@
-// Package trace follows one packet through what snapshots of a cloud show: whether there is a way at all, which addresses
-// change on it, and which rule of which security group lets it through at each end.
+// Package trace follows one packet through what snapshots of a cloud show: whether there is a way
+// at all, which addresses change on it, and which rule of which security group lets it through at
+// each end.
 //
-// It owns the meaning of a security group for a single packet, and nothing else: it knows no policies and does not care
-// who wrote a rule. Borders are the network ACLs between subnets. What it does not see, as route tables and transit gateways, it does not judge.
+// It owns the meaning of a security group for a single packet, and nothing else: it knows no
+// policies and does not care who wrote a rule. Borders are the network ACLs between subnets. What
+// it does not see, as route tables and transit gateways, it does not judge.
 //
-// A Cloud is read only once it is made. All functions are pure; a Cloud may be asked by many goroutines at once, as long as
-// nobody changes the snapshots.
+// A Cloud is read only once it is made. All functions are pure; a Cloud may be asked by many
+// goroutines at once, as long as nobody changes the snapshots.
 package trace
 
 import (
@@ -65,8 +67,8 @@ func New(snapshots []*cloud.Snapshot) *Cloud {
 	return c
 }
 
-// Native is the same cloud without us: every interface that is under our control holds the groups that it had before, as
-// its record says, and no group of ours.
+// Native is the same cloud without us: every interface that is under our control holds the groups
+// that it had before, as its record says, and no group of ours.
 func Native(snapshots []*cloud.Snapshot) *Cloud {
 	out := make([]*cloud.Snapshot, len(snapshots))
 	for i, s := range snapshots {
@@ -93,7 +95,8 @@ func Native(snapshots []*cloud.Snapshot) *Cloud {
 type Point struct {
 	// Addr is the address that the end has itself; of an interface a private one.
 	Addr netip.Addr
-	// Public is the address by which it is reached from the Internet, if that is how the packet goes; see Path.
+	// Public is the address by which it is reached from the Internet, if that is how the packet
+	// goes; see Path.
 	Public netip.Addr
 	// Interface is nil for an address that no interface in sight has.
 	Interface *cloud.Interface
@@ -141,9 +144,9 @@ func (c *Cloud) VM(regionName, id string) []Point {
 	return nil
 }
 
-// At returns who has an address for somebody in a network: an interface there or in a peered network by a private address,
-// else the one that is reached by the public address, else the only one in sight with this private address, to which there
-// may be no way.
+// At returns who has an address for somebody in a network: an interface there or in a peered
+// network by a private address, else the one that is reached by the public address, else the only
+// one in sight with this private address, to which there may be no way.
 func (c *Cloud) At(a netip.Addr, network string) Point {
 	var here, peer, public, any []Point
 	for _, r := range c.regions {
@@ -184,8 +187,8 @@ func add(list []Point, p Point) []Point {
 	return append(list, p)
 }
 
-// private is the first private address of the interface in the family of a public one. Which one it is translated to the
-// snapshot does not tell; the groups are the same.
+// private is the first private address of the interface in the family of a public one. Which one it
+// is translated to the snapshot does not tell; the groups are the same.
 func private(n *cloud.Interface, public netip.Addr) netip.Addr {
 	for _, a := range n.PrivateIPs {
 		if a.Is4() == public.Is4() {
@@ -217,8 +220,9 @@ const (
 // Path is what happens to a packet.
 type Path struct {
 	Way Way
-	// SeenSource is the address that the destination sees, and SeenDestination the one that the source sends to. SeenSource is
-	// not valid if a gateway translates it to an address that is not known.
+	// SeenSource is the address that the destination sees, and SeenDestination the one that the
+	// source sends to. SeenSource is not valid if a gateway translates it to an address that is not
+	// known.
 	SeenSource, SeenDestination netip.Addr
 	// Egress and Ingress are what filters it; nil where there is no interface.
 	Egress, Ingress *Filter
@@ -228,8 +232,8 @@ type Path struct {
 type Filter struct {
 	Interface *cloud.Interface
 	Allowed   bool
-	// Uncertain tells that it depends on who is in a group or prefix list that cannot be read, or on an address that is not
-	// known. Then Allowed is false.
+	// Uncertain tells that it depends on who is in a group or prefix list that cannot be read, or
+	// on an address that is not known. Then Allowed is false.
 	Uncertain bool
 	// Group and Rule are what lets it through, or might; nil if nothing does.
 	Group *cloud.Group
@@ -282,7 +286,8 @@ func (c *Cloud) way(src, dst Point) Way {
 // Connected reports whether packets between two networks keep their private addresses.
 func (c *Cloud) Connected(a, b string) bool { return a == b || c.peered[[2]string{a, b}] }
 
-// leaves is the address with which what an interface sends appears outside; not valid if that is not known.
+// leaves is the address with which what an interface sends appears outside; not valid if that is
+// not known.
 func (c *Cloud) leaves(p Point) netip.Addr {
 	if p.Addr.Is6() { // nothing translates these
 		return p.Addr
@@ -326,7 +331,8 @@ const (
 	yes
 )
 
-// filter judges a packet at one of its ends by the rules of its groups: other is the other end, which is seen by an address.
+// filter judges a packet at one of its ends by the rules of its groups: other is the other end,
+// which is seen by an address.
 func (c *Cloud) filter(self, other Point, seen netip.Addr, byAddress bool, d cloud.Direction, s flow.Service) *Filter {
 	out := &Filter{Interface: self.Interface, Held: held(self)}
 	for _, g := range out.Held {
@@ -383,7 +389,8 @@ func (c *Cloud) known(group string) *cloud.Group {
 	return nil
 }
 
-// within reports whether an address is in one of the blocks. One that is not known is in those of all of its family.
+// within reports whether an address is in one of the blocks. One that is not known is in those of
+// all of its family.
 func within(a netip.Addr, blocks []netip.Prefix) match {
 	out := no
 	for _, b := range blocks {

@@ -22,7 +22,8 @@ func allow(d cloud.Direction, p cloud.Peer) cloud.Rule {
 	return cloud.Rule{Direction: d, Match: cloud.NewMatch(cloud.TCP, 22, 22), Peer: p}
 }
 
-// estate has a and b in one network, c in a peered one, far in a peered one of another region, and alone in one that is not.
+// estate has a and b in one network, c in a peered one, far in a peered one of another region, and
+// alone in one that is not.
 func estate() []*cloud.Snapshot {
 	anywhere := cloud.Peer{CIDR: netip.MustParsePrefix("0.0.0.0/0")}
 	out := allow(cloud.Egress, anywhere)
@@ -51,7 +52,8 @@ func estate() []*cloud.Snapshot {
 	}}
 }
 
-// TestFollow: group references match private addresses within a region only, and gateways change addresses.
+// TestFollow: group references match private addresses within a region only, and gateways change
+// addresses.
 func TestFollow(t *testing.T) {
 	c := New(estate())
 	ssh := flow.Service{Protocol: cloud.TCP, From: 22, To: 22}
@@ -80,7 +82,12 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%s: %s, allowed %t, uncertain %t, seen as %q; want %+v", name, got.Way, got.Ingress.Allowed, got.Ingress.Uncertain, seen, tt)
 		}
 	}
-	if got := c.Follow(c.At(addr("10.1.0.1"), "vpc-1"), c.At(addr("192.0.2.1"), "vpc-1"), flow.Service{Protocol: cloud.TCP, From: 23, To: 23}); got.Egress.Allowed || got.Ingress != nil {
+	if got := c.Follow(
+		c.At(addr("10.1.0.1"), "vpc-1"),
+		c.At(addr("192.0.2.1"), "vpc-1"),
+		flow.Service{Protocol: cloud.TCP, From: 23, To: 23},
+	); got.Egress.Allowed ||
+		got.Ingress != nil {
 		t.Errorf("a port that no rule names: %+v", got)
 	}
 }

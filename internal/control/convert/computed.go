@@ -149,8 +149,8 @@ func (c *members) one(m *policy.Member) *watchstore.Member {
 	return known.to
 }
 
-// podPeer and appliedPod are members, of address groups and of applied-to groups, together with all that they point at: most are
-// Pods with one address.
+// podPeer and appliedPod are members, of address groups and of applied-to groups, together with all
+// that they point at: most are Pods with one address.
 type podPeer struct {
 	watchstore.Member
 	pod   v1beta2.PodReference
@@ -229,8 +229,8 @@ func ComputedPolicy(p *policy.ComputedPolicy) *v1beta2.NetworkPolicy {
 	return out
 }
 
-// denials are the deny-all rules of Kubernetes NetworkPolicies, without logging and with. Nobody modifies them: most Namespaces have a
-// policy that says nothing else.
+// denials are the deny-all rules of Kubernetes NetworkPolicies, without logging and with. Nobody
+// modifies them: most Namespaces have a policy that says nothing else.
 var denials = [2][2]v1beta2.NetworkPolicyRule{
 	{{Direction: v1beta2.DirectionIn}, {Direction: v1beta2.DirectionIn, EnableLogging: true}},
 	{{Direction: v1beta2.DirectionOut}, {Direction: v1beta2.DirectionOut, EnableLogging: true}},

@@ -14,8 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// TestPartsAreTheDelta: what a Commit changed is published as the same in parts and as a whole, and a member of several groups is
-// one object, however many there are.
+// TestPartsAreTheDelta: what a Commit changed is published as the same in parts and as a whole, and
+// a member of several groups is one object, however many there are.
 func TestPartsAreTheDelta(t *testing.T) {
 	build := func() *policy.Engine {
 		e := policy.New(policy.Options{})
@@ -67,7 +67,8 @@ func TestPartsAreTheDelta(t *testing.T) {
 	}
 }
 
-// TestDenyAllIsShared: the rule of a policy that denies all is what any rule would be converted to, and takes no memory of its own.
+// TestDenyAllIsShared: the rule of a policy that denies all is what any rule would be converted to,
+// and takes no memory of its own.
 func TestDenyAllIsShared(t *testing.T) {
 	for _, d := range []policy.Direction{policy.Ingress, policy.Egress} {
 		for _, logging := range []bool{false, true} {

@@ -79,7 +79,8 @@ spec: {podCIDRs: [10.244.1.0/24, "fd00:1::/64"]}
 status: {addresses: [{type: InternalIP, address: 192.168.0.1}, {type: Hostname, address: n1}, {type: ExternalIP, address: 52.0.0.1}]}`))
 	want(t, addresses("10.244.1.1", "172.16.0.9", "192.168.0.1", "fd00:1::1"), got.Addresses)
 	want(t, 0, len(errs))
-	// The ExternalIP counts only in a family without InternalIP, and of several addresses the first.
+	// The ExternalIP counts only in a family without InternalIP, and of several addresses the
+	// first.
 	got, errs = Node(decode[corev1.Node](t, `
 metadata: {name: n1}
 status: {addresses: [{type: ExternalIP, address: 52.0.0.1}, {type: ExternalIP, address: "2001:db8::1"}, {type: InternalIP, address: 192.168.0.1},
@@ -148,7 +149,8 @@ spec:
 	}, got)
 }
 
-// TestKubernetesSourceUsesScratchAgain: whatever was made in the scratch before, the policy is the same.
+// TestKubernetesSourceUsesScratchAgain: whatever was made in the scratch before, the policy is the
+// same.
 func TestKubernetesSourceUsesScratchAgain(t *testing.T) {
 	var list []*networkingv1.NetworkPolicy
 	for _, spec := range []string{
@@ -191,7 +193,8 @@ func TestAddressesHaveSixteenBytes(t *testing.T) {
 	}
 }
 
-// TestHostOfAnotherNamespace: who may write ExternalEntities in a Namespace must not reach the agents of others.
+// TestHostOfAnotherNamespace: who may write ExternalEntities in a Namespace must not reach the
+// agents of others.
 func TestHostOfAnotherNamespace(t *testing.T) {
 	for host, want1 := range map[string]string{"b/web": "", "cloud/ns/account": "cloud/ns/account", "a/web": "a/web", "web": "web", "/web": "", "": ""} {
 		e, errs := ExternalEntity(&v1alpha2.ExternalEntity{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "e"}, Spec: v1alpha2.ExternalEntitySpec{ExternalNode: host}})

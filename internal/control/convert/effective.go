@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Effective returns the networks that together are a block less its exceptions, in order. A block without exceptions is
-// returned as written.
+// Effective returns the networks that together are a block less its exceptions, in order. A block
+// without exceptions is returned as written.
 func Effective(b policy.CIDRBlock) []v1beta2.IPNet {
 	if len(b.Except) == 0 {
 		return []v1beta2.IPNet{prefix(b.CIDR)}

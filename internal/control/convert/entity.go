@@ -26,7 +26,8 @@ const (
 	kindExternalNode = "ExternalNode"
 )
 
-// Namespace converts a Namespace. The label with its name is set, whatever it says, as the API server does.
+// Namespace converts a Namespace. The label with its name is set, whatever it says, as the API
+// server does.
 func Namespace(n *corev1.Namespace) policy.Namespace {
 	labels := n.Labels
 	if labels[corev1.LabelMetadataName] != n.Name {
@@ -41,8 +42,8 @@ func Namespace(n *corev1.Namespace) policy.Namespace {
 	}
 }
 
-// Node converts a Node. Its addresses are one that it reports per family, see nodeAddresses, the gateway of each of its Pod CIDRs (the
-// first address), and its transport addresses.
+// Node converts a Node. Its addresses are one that it reports per family, see nodeAddresses, the
+// gateway of each of its Pod CIDRs (the first address), and its transport addresses.
 func Node(n *corev1.Node) (policy.Entity, []policy.FieldError) {
 	e := policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindNode, Name: n.Name}, Labels: n.Labels}
 	addrs, errs := nodeAddresses(n)
@@ -68,8 +69,9 @@ func Node(n *corev1.Node) (policy.Entity, []policy.FieldError) {
 	return e, errs
 }
 
-// nodeAddresses returns, per address family, the first InternalIP that a Node reports, or the first ExternalIP if it reports no InternalIP.
-// A public address beside an internal one is not the Node's own: a rule that allows Nodes must not admit whoever comes from there.
+// nodeAddresses returns, per address family, the first InternalIP that a Node reports, or the first
+// ExternalIP if it reports no InternalIP. A public address beside an internal one is not the Node's
+// own: a rule that allows Nodes must not admit whoever comes from there.
 func nodeAddresses(n *corev1.Node) (addrs []netip.Addr, errs []policy.FieldError) {
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
 		for i, a := range n.Status.Addresses {
@@ -88,9 +90,10 @@ func nodeAddresses(n *corev1.Node) (addrs []netip.Addr, errs []policy.FieldError
 	return addrs, errs
 }
 
-// ExternalEntity converts an ExternalEntity. Its host is spec.externalNode, or "namespace/name" of the ExternalNode that
-// owns it. A host of another Namespace is refused: whoever may write ExternalEntities in one Namespace could otherwise bring policies
-// to the hosts of all others, or confuse their agents, which expect one entity.
+// ExternalEntity converts an ExternalEntity. Its host is spec.externalNode, or "namespace/name" of
+// the ExternalNode that owns it. A host of another Namespace is refused: whoever may write
+// ExternalEntities in one Namespace could otherwise bring policies to the hosts of all others, or
+// confuse their agents, which expect one entity.
 func ExternalEntity(x *v1alpha2.ExternalEntity) (policy.Entity, []policy.FieldError) {
 	e := policy.Entity{
 		EntityRef: policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: x.Namespace, Name: x.Name},
@@ -101,7 +104,8 @@ func ExternalEntity(x *v1alpha2.ExternalEntity) (policy.Entity, []policy.FieldEr
 		e.Host = x.Namespace + "/" + x.Spec.ExternalNode
 	}
 	var errs []policy.FieldError
-	// Keys of accounts have three parts. They may be named from anywhere: an account takes only the entities that it has made itself.
+	// Keys of accounts have three parts. They may be named from anywhere: an account takes only the
+	// entities that it has made itself.
 	if namespace, name, qualified := strings.Cut(e.Host, "/"); qualified && namespace != x.Namespace && !strings.Contains(name, "/") {
 		errs = append(errs, policy.FieldError{Field: "spec.externalNode", Value: x.Spec.ExternalNode, Want: "a host of Namespace " + x.Namespace})
 		e.Host = ""
@@ -115,8 +119,8 @@ func ExternalEntity(x *v1alpha2.ExternalEntity) (policy.Entity, []policy.FieldEr
 	return e, errs
 }
 
-// EntityOfExternalNode returns the ExternalEntity that stands for an ExternalNode: its first interface, owned by it. It
-// returns nil for an ExternalNode without interface.
+// EntityOfExternalNode returns the ExternalEntity that stands for an ExternalNode: its first
+// interface, owned by it. It returns nil for an ExternalNode without interface.
 func EntityOfExternalNode(n *v1alpha1.ExternalNode) *v1alpha2.ExternalEntity {
 	if len(n.Spec.Interfaces) == 0 {
 		return nil
@@ -158,7 +162,8 @@ func namedPort(name, protocol string, port int32) policy.NamedPort {
 	return policy.NamedPort{Name: name, Protocol: policy.Protocol(protocol), Port: port}
 }
 
-// appendAddress parses one address. An IPv4 address in IPv6 form counts as IPv4; a zone is not an address of an entity.
+// appendAddress parses one address. An IPv4 address in IPv6 form counts as IPv4; a zone is not an
+// address of an entity.
 func appendAddress(addrs []netip.Addr, errs []policy.FieldError, field, text string) ([]netip.Addr, []policy.FieldError) {
 	a, err := netip.ParseAddr(text)
 	if err != nil || a.Zone() != "" {

@@ -10,8 +10,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// TrimmedPod is what matters of a Pod, in a tenth of the memory: clusters have a hundred thousand of them. Informers hold it in
-// place of the Pod; it identifies itself to them, and to nobody else, by its ObjectMeta. It is not modified once made.
+// TrimmedPod is what matters of a Pod, in a tenth of the memory: clusters have a hundred thousand
+// of them. Informers hold it in place of the Pod; it identifies itself to them, and to nobody else,
+// by its ObjectMeta. It is not modified once made.
 type TrimmedPod struct {
 	Namespace, Name string
 	// ResourceVersion tells informers whether an object has changed.
@@ -19,7 +20,8 @@ type TrimmedPod struct {
 	Labels          map[string]string
 	// Node, ServiceAccount and IP are spec.nodeName, spec.serviceAccountName and the first address.
 	Node, ServiceAccount, IP string
-	// HostNetwork and Ended tell that the Pod is in no group: it shares its Node's addresses, or has succeeded or failed.
+	// HostNetwork and Ended tell that the Pod is in no group: it shares its Node's addresses, or
+	// has succeeded or failed.
 	HostNetwork, Ended bool
 	// more is nil for most Pods.
 	more *morePod

@@ -59,7 +59,8 @@ func antreaPolicy(kind policy.PolicyKind, m metav1.ObjectMeta, s v1beta1.Network
 	}
 }
 
-// tierName returns the present name of a system tier for the capitalised one that it had of old, which is still accepted.
+// tierName returns the present name of a system tier for the capitalised one that it had of old,
+// which is still accepted.
 func tierName(name string) string {
 	switch name {
 	case "Emergency", "SecurityOps", "NetworkOps", "Platform", "Application", "Baseline":
@@ -97,8 +98,8 @@ func rules(in []v1beta1.Rule, direction policy.Direction) []policy.Rule {
 	return out
 }
 
-// antreaPort leaves a protocol that is not given open, which the engine takes for TCP: the name of a rule without one is a hash over
-// what is given.
+// antreaPort leaves a protocol that is not given open, which the engine takes for TCP: the name of
+// a rule without one is a hash over what is given.
 func antreaPort(p v1beta1.NetworkPolicyPort) policy.Port {
 	out := policy.Port{Port: portRef(p.Port), EndPort: p.EndPort, SourcePort: p.SourcePort, SourceEndPort: p.SourceEndPort}
 	if p.Protocol != nil {
@@ -176,7 +177,8 @@ func KubernetesNetworkPolicy(p *networkingv1.NetworkPolicy) policy.Policy {
 	return out
 }
 
-// KubernetesSource is a NetworkPolicy of networking.k8s.io as a source of what KubernetesNetworkPolicy returns.
+// KubernetesSource is a NetworkPolicy of networking.k8s.io as a source of what
+// KubernetesNetworkPolicy returns.
 type KubernetesSource networkingv1.NetworkPolicy
 
 // Ref implements policy.PolicySource.
@@ -218,7 +220,8 @@ func kubernetesPolicy(out *policy.Policy, p *networkingv1.NetworkPolicy) {
 	}
 }
 
-// resized returns a list of n elements, in the place of the former list if it fits there, with what its elements were.
+// resized returns a list of n elements, in the place of the former list if it fits there, with what
+// its elements were.
 func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 
 func kubernetesRule(out *policy.Rule, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) {

@@ -44,8 +44,8 @@ func computedFrom(t *testing.T, p policy.Policy) (errs []policy.FieldError, out 
 	return errs, out
 }
 
-// FuzzAntrea holds that the engine takes every policy and group that admission takes, and that completing a policy changes nothing but
-// what is left out.
+// FuzzAntrea holds that the engine takes every policy and group that admission takes, and that
+// completing a policy changes nothing but what is left out.
 func FuzzAntrea(f *testing.F) {
 	addSpecs(f,
 		"{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop, from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}}], ports: [{port: 80, endPort: 90, protocol: UDP}]}]}",
@@ -112,8 +112,9 @@ func fuzzGroup(t *testing.T, g policy.Group) {
 	}
 }
 
-// FuzzKubernetes holds that a Kubernetes NetworkPolicy which admission takes isolates in the directions that it says, and that the
-// engine makes nothing of one with parts that it does not understand.
+// FuzzKubernetes holds that a Kubernetes NetworkPolicy which admission takes isolates in the
+// directions that it says, and that the engine makes nothing of one with parts that it does not
+// understand.
 func FuzzKubernetes(f *testing.F) {
 	addSpecs(f,
 		"{podSelector: {}, policyTypes: [egress]}", "{podSelector: {}, policyTypes: [Ingress, Egress]}", "{podSelector: {}, policyTypes: [In]}",

@@ -12,16 +12,20 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// The upstream kinds, those of policy.networking.k8s.io, are read alike. Each peer, and each entry of ports or protocols,
-// becomes one of the engine's. What is not understood, because the object was written for a later version
-// of the API, makes its rule stricter, never wider, and is told in the policy's warnings:
+// The upstream kinds, those of policy.networking.k8s.io, are read alike. Each peer, and each entry
+// of ports or protocols, becomes one of the engine's. What is not understood, because the object
+// was written for a later version of the API, makes its rule stricter, never wider, and is told in
+// the policy's warnings:
 //
-//   - an Allow (Accept) rule goes on with the peers and protocols that are understood; if there are none it matches nothing,
+//   - an Allow (Accept) rule goes on with the peers and protocols that are understood; if there are
+//     none it matches nothing,
 //   - a Deny rule applies to all peers, or all protocols,
-//   - so does a Pass rule, and it becomes a Deny rule: what follows might allow what it was not to be asked for,
+//   - so does a Pass rule, and it becomes a Deny rule: what follows might allow what it was not to
+//     be asked for,
 //   - an unknown action is Deny, an unknown tier is Admin.
 
-// baselinePriority is the priority of the one BaselineAdminNetworkPolicy, which has none of its own.
+// baselinePriority is the priority of the one BaselineAdminNetworkPolicy, which has none of its
+// own.
 const baselinePriority = 1
 
 // upstreamWords are the words of a kind.
@@ -115,7 +119,8 @@ func BaselineAdminNetworkPolicy(o *v1alpha1.BaselineAdminNetworkPolicy) policy.P
 	return u.out
 }
 
-// upstreamPods, upstreamPeer, upstreamPort and upstreamRule are the parts that the kinds share, each with its own Go type.
+// upstreamPods, upstreamPeer, upstreamPort and upstreamRule are the parts that the kinds share,
+// each with its own Go type.
 type upstreamPods v1alpha2.NamespacedPod
 
 type upstreamPeer struct {
@@ -237,7 +242,8 @@ func (u *upstream) warn(field, value, want string) {
 	u.out.Warnings = append(u.out.Warnings, e)
 }
 
-// subject sets what the policy applies to; nothing if it is not understood, which admission refuses.
+// subject sets what the policy applies to; nothing if it is not understood, which admission
+// refuses.
 func (u *upstream) subject(namespaces *metav1.LabelSelector, pods *upstreamPods) {
 	switch {
 	case pods != nil:

@@ -13,8 +13,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
 
-// FuzzUpstream holds that the engine takes every upstream policy that admission takes, and that a rule never becomes wider by
-// what is not understood: without a peer it matches everything only if it drops.
+// FuzzUpstream holds that the engine takes every upstream policy that admission takes, and that a
+// rule never becomes wider by what is not understood: without a peer it matches everything only if
+// it drops.
 func FuzzUpstream(f *testing.F) {
 	for _, spec := range []string{
 		"{tier: Admin, priority: 9, subject: {namespaces: {}}, ingress: [{action: Accept, from: [{namespaces: {}}], protocols: [{tcp: {destinationPort: {number: 80}}}]}]}",

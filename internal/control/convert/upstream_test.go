@@ -10,7 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// What was written for a later version of the API arrives with fields empty; it closes what it cannot say.
+// What was written for a later version of the API arrives with fields empty; it closes what it
+// cannot say.
 func TestUpstreamFailsClosed(t *testing.T) {
 	all := policy.Peer{NamespaceSelector: &policy.Selector{}}
 	http := policy.Port{Protocol: policy.TCP, Port: &policy.PortRef{Number: 80}}

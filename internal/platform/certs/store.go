@@ -35,8 +35,8 @@ type Store struct {
 	now func() time.Time
 }
 
-// Open returns the store in dir and creates the directory, readable by its owner only, if it does not exist. The clock now
-// decides what is near its end.
+// Open returns the store in dir and creates the directory, readable by its owner only, if it does
+// not exist. The clock now decides what is near its end.
 func Open(dir string, now func() time.Time) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -65,7 +65,8 @@ func (a *Authority) CertPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// Made returns when the certificate called name was made, by the clock of that moment; the zero time if there is none.
+// Made returns when the certificate called name was made, by the clock of that moment; the zero
+// time if there is none.
 func (s *Store) Made(name string) (time.Time, error) {
 	cert, _, err := s.load(name)
 	if err != nil || cert == nil {
@@ -87,8 +88,9 @@ type Profile struct {
 	Client bool
 }
 
-// Authority returns the self-signed authority called name. A new one is made if there is none, or if the one there lasts less
-// than a year; every certificate signed by the former is then replaced when it is next asked for.
+// Authority returns the self-signed authority called name. A new one is made if there is none, or
+// if the one there lasts less than a year; every certificate signed by the former is then replaced
+// when it is next asked for.
 func (s *Store) Authority(name string) (*Authority, error) {
 	cert, key, err := s.load(name)
 	if err != nil {
@@ -110,8 +112,8 @@ func (s *Store) Authority(name string) (*Authority, error) {
 	return &Authority{cert: cert, key: key}, nil
 }
 
-// Certificate makes sure that the certificate called name exists, is signed by a, fits p and lasts for more than 90 days.
-// It reports whether the files have changed.
+// Certificate makes sure that the certificate called name exists, is signed by a, fits p and lasts
+// for more than 90 days. It reports whether the files have changed.
 func (s *Store) Certificate(name string, a *Authority, p Profile) (changed bool, err error) {
 	cert, _, err := s.load(name)
 	if err != nil {
@@ -229,8 +231,8 @@ func (s *Store) createKey(name string) (*ecdsa.PrivateKey, error) {
 	return key, WriteFile(s.KeyFile(name), block, 0o600)
 }
 
-// load reads a pair. It returns nils if a part is missing or damaged, or if the two do not belong together; such a pair is
-// replaced. A file that exists and cannot be read is an error.
+// load reads a pair. It returns nils if a part is missing or damaged, or if the two do not belong
+// together; such a pair is replaced. A file that exists and cannot be read is an error.
 func (s *Store) load(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := readKey(s.KeyFile(name))
 	if err != nil || key == nil {

@@ -46,7 +46,8 @@ func (w *world) ensure(a *Authority, p Profile) (changed bool) {
 	return changed
 }
 
-// verify checks the files as a peer would: the pair loads, chains to the authority, and holds for each name.
+// verify checks the files as a peer would: the pair loads, chains to the authority, and holds for
+// each name.
 func (w *world) verify(a *Authority, p Profile) {
 	w.t.Helper()
 	pair, err := tls.LoadX509KeyPair(w.store.CertFile("leaf"), w.store.KeyFile("leaf"))

@@ -6,8 +6,9 @@ import (
 	"os"
 )
 
-// WriteFile puts data at path with the given mode so that a reader, also one after a crash, sees either what was there before or
-// all of data. It uses path with ".tmp" appended on the way; there must be one writer per path.
+// WriteFile puts data at path with the given mode so that a reader, also one after a crash, sees
+// either what was there before or all of data. It uses path with ".tmp" appended on the way; there
+// must be one writer per path.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	tmp := path + ".tmp"
 	// One left behind by a killed process may have another mode.

@@ -1,9 +1,10 @@
 // Package egress decides where the process connects to when somebody else has chosen the address.
 //
-// It owns the rules that an operator gives (names of hosts, ranges of addresses, this machine), the check of a URL by them, and a dialer that
-// checks the address again at the moment of connecting. A name that leads elsewhere after it was checked leads nowhere: of a host that is not
-// named, the address decides, and it is the address that the connection is made to. The addresses at which clouds give machines their
-// credentials are refused unless a rule names them.
+// It owns the rules that an operator gives (names of hosts, ranges of addresses, this machine), the
+// check of a URL by them, and a dialer that checks the address again at the moment of connecting. A
+// name that leads elsewhere after it was checked leads nowhere: of a host that is not named, the
+// address decides, and it is the address that the connection is made to. The addresses at which
+// clouds give machines their credentials are refused unless a rule names them.
 //
 // Rules are immutable and safe for concurrent use.
 package egress
@@ -69,8 +70,8 @@ func Local() Rules {
 	return Rules{ranges: []block{{prefix: netip.MustParsePrefix("127.0.0.0/8")}, {prefix: netip.MustParsePrefix("::1/128")}}, text: []string{Loopback}}
 }
 
-// Parse reads rules: each is HOST or HOST:PORT (a name or an address, IPv6 in brackets if there is a port), a range of addresses in CIDR form,
-// or "loopback".
+// Parse reads rules: each is HOST or HOST:PORT (a name or an address, IPv6 in brackets if there is
+// a port), a range of addresses in CIDR form, or "loopback".
 func Parse(rules []string) (Rules, error) {
 	var r Rules
 	for _, rule := range rules {
@@ -148,8 +149,9 @@ func (r Rules) named(host, port string) bool {
 	return slices.ContainsFunc(r.names, func(p place) bool { return p.host == host && (p.port == "" || p.port == port) })
 }
 
-// Check refuses a URL that can be known not to be allowed before anything is connected to. The error is a *RefusedError. Whether a name that
-// no rule names leads to an allowed address is only known when it is connected to; see Dial. Only localhost is expected to lead to this machine.
+// Check refuses a URL that can be known not to be allowed before anything is connected to. The
+// error is a *RefusedError. Whether a name that no rule names leads to an allowed address is only
+// known when it is connected to; see Dial. Only localhost is expected to lead to this machine.
 func (r Rules) Check(u *url.URL) error {
 	host, port := u.Hostname(), portOf(u)
 	if r.named(host, port) {
@@ -178,7 +180,8 @@ func (r Rules) reaches(a netip.Addr, port string) bool {
 	})
 }
 
-// The ranges in which clouds tell machines their credentials: link-local addresses, and those of AWS in IPv6.
+// The ranges in which clouds tell machines their credentials: link-local addresses, and those of
+// AWS in IPv6.
 var (
 	linkLocal4 = netip.MustParsePrefix("169.254.0.0/16")
 	linkLocal6 = netip.MustParsePrefix("fe80::/10")
@@ -197,8 +200,9 @@ func secretBits(a netip.Addr) int {
 	return -1
 }
 
-// Dial connects to "host:port" if the rules allow the address that the host has at this moment. It is a DialContext for an http.Transport
-// without a proxy: that of a proxy would be the proxy's address.
+// Dial connects to "host:port" if the rules allow the address that the host has at this moment. It
+// is a DialContext for an http.Transport without a proxy: that of a proxy would be the proxy's
+// address.
 func (r Rules) Dial(dialer *net.Dialer) func(ctx context.Context, network, hostPort string) (net.Conn, error) {
 	return func(ctx context.Context, network, hostPort string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(hostPort)
@@ -207,7 +211,8 @@ func (r Rules) Dial(dialer *net.Dialer) func(ctx context.Context, network, hostP
 		}
 		named := r.named(host, port)
 		d := *dialer
-		// Control is called with the very address of every attempt to connect, behind the resolution of the name.
+		// Control is called with the very address of every attempt to connect, behind the
+		// resolution of the name.
 		d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			at, err := netip.ParseAddrPort(address)
 			if err != nil {

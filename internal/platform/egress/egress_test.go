@@ -108,7 +108,8 @@ type names struct {
 	asked   int
 }
 
-// serve answers questions about addresses until the test ends, and returns the resolver that asks it.
+// serve answers questions about addresses until the test ends, and returns the resolver that asks
+// it.
 func (n *names) serve(t *testing.T) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -131,7 +132,8 @@ func (n *names) serve(t *testing.T) *net.Resolver {
 	}}
 }
 
-// answer makes an answer of a question: A records get the address whose turn it is, all others nothing.
+// answer makes an answer of a question: A records get the address whose turn it is, all others
+// nothing.
 func (n *names) answer(question []byte) []byte {
 	end := 12
 	for question[end] != 0 {
@@ -154,8 +156,8 @@ func (n *names) answer(question []byte) []byte {
 	return append(out, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, ip[0], ip[1], ip[2], ip[3])
 }
 
-// TestDial: of a host that no rule names, the address at the moment of connecting decides; so a name whose address changes after it was
-// checked leads nowhere.
+// TestDial: of a host that no rule names, the address at the moment of connecting decides; so a
+// name whose address changes after it was checked leads nowhere.
 func TestDial(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("here")) }))

@@ -1,7 +1,8 @@
 // Package progress tells a person what a program is doing while it takes longer than they expect.
 //
-// A step that is over within a second leaves no trace. A longer one is shown, with the time it has taken so far: on a terminal in
-// one line that counts the seconds, elsewhere in a new line every fifteen seconds, so that a log neither stops nor fills.
+// A step that is over within a second leaves no trace. A longer one is shown, with the time it has
+// taken so far: on a terminal in one line that counts the seconds, elsewhere in a new line every
+// fifteen seconds, so that a log neither stops nor fills.
 //
 // A Reporter is safe for concurrent use. It owns one goroutine, which has ended when Close returns.
 package progress
@@ -36,7 +37,8 @@ type Reporter struct {
 	shown    time.Time // when the step was last shown; zero if not yet
 }
 
-// New returns a reporter that writes to out; terminal says whether out is one, where a line can be rewritten.
+// New returns a reporter that writes to out; terminal says whether out is one, where a line can be
+// rewritten.
 func New(out io.Writer, terminal bool) *Reporter {
 	r := newReporter(out, terminal, time.Now)
 	r.stop = make(chan struct{})

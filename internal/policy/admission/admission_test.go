@@ -153,7 +153,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestPitfallsAndWarnings: what a policy says that is not done is refused in a new one; what may not be meant is told.
+// TestPitfallsAndWarnings: what a policy says that is not done is refused in a new one; what may
+// not be meant is told.
 func TestPitfallsAndWarnings(t *testing.T) {
 	every := &policy.Selector{}
 	self := &policy.PeerNamespaces{Match: "Self"}

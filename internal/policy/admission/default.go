@@ -5,7 +5,8 @@ import "github.com/nephele-io/nephele/internal/policy"
 // DefaultTier is the tier of a policy that names none.
 const DefaultTier = "application"
 
-// Default completes an Antrea policy: the tier, and the names of unnamed rules. Lists are replaced, not modified.
+// Default completes an Antrea policy: the tier, and the names of unnamed rules. Lists are replaced,
+// not modified.
 func Default(p *policy.Policy) {
 	if p.Tier == "" && p.TierPriority == nil {
 		p.Tier = DefaultTier

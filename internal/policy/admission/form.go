@@ -7,7 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// GroupSchema returns what the schema of its CRD refuses in a Group or ClusterGroup, as Schema does for policies.
+// GroupSchema returns what the schema of its CRD refuses in a Group or ClusterGroup, as Schema does
+// for policies.
 func GroupSchema(g *policy.Group) []policy.FieldError {
 	c := &checker{}
 	c.selectorForms("spec", g.PodSelector, g.NamespaceSelector, g.ExternalEntitySelector, g.NodeSelector)
@@ -66,7 +67,8 @@ func (c *checker) selectorForms(path string, pod, namespace, external, node *pol
 	}
 }
 
-// blockForm checks that there are CIDRs; whether they fit one another is for the Validate functions.
+// blockForm checks that there are CIDRs; whether they fit one another is for the Validate
+// functions.
 func (c *checker) blockForm(b *policy.IPBlock, path string) {
 	check := func(cidr, path string) {
 		if _, err := netip.ParsePrefix(cidr); err != nil {

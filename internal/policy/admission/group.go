@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// ValidateGroup returns what is wrong with a Group or ClusterGroup, given the others of its kind (and Namespace). A
-// child that does not exist is fine.
+// ValidateGroup returns what is wrong with a Group or ClusterGroup, given the others of its kind
+// (and Namespace). A child that does not exist is fine.
 func ValidateGroup(g *policy.Group, others []policy.Group) []policy.FieldError {
 	c := &checker{}
 	parts := partsOf(g)
@@ -67,8 +67,9 @@ func (c *checker) children(g *policy.Group, others []policy.Group) {
 // MaxTiers is the number of tiers that may exist.
 const MaxTiers = 20
 
-// ValidateNewTier returns what is wrong with a Tier about to be created, given the existing ones. Nothing is wrong with a
-// system tier that has its priority, whatever else there is: it must be possible to put it back.
+// ValidateNewTier returns what is wrong with a Tier about to be created, given the existing ones.
+// Nothing is wrong with a system tier that has its priority, whatever else there is: it must be
+// possible to put it back.
 func ValidateNewTier(t policy.Tier, existing []policy.Tier) []policy.FieldError {
 	c := &checker{}
 	if isSystemTier(t) {
@@ -94,7 +95,8 @@ func ValidateNewTier(t policy.Tier, existing []policy.Tier) []policy.FieldError 
 // isSystemTier says whether t is a system tier as it ought to be.
 func isSystemTier(t policy.Tier) bool { return slices.Contains(policy.SystemTiers(), t) }
 
-// ValidateTierUpdate returns what is wrong with a change of a Tier: its priority is fixed. A system tier may be given back its own.
+// ValidateTierUpdate returns what is wrong with a change of a Tier: its priority is fixed. A system
+// tier may be given back its own.
 func ValidateTierUpdate(old, now policy.Tier) []policy.FieldError {
 	if old.Priority == now.Priority || isSystemTier(now) {
 		return nil

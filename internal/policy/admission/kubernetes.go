@@ -11,8 +11,9 @@ import (
 // maxPortName is the length of the longest name of a port, RFC 6335.
 const maxPortName = 15
 
-// ValidateKubernetes returns what the API server refuses in a new Kubernetes NetworkPolicy (HTTP 422). It is for manifests that no API
-// server has seen. Errors come in the order of the fields, those of policyTypes first.
+// ValidateKubernetes returns what the API server refuses in a new Kubernetes NetworkPolicy (HTTP
+// 422). It is for manifests that no API server has seen. Errors come in the order of the fields,
+// those of policyTypes first.
 func ValidateKubernetes(p *policy.Policy) []policy.FieldError {
 	c := &checker{}
 	for _, other := range p.OtherTypes {

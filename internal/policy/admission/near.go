@@ -12,7 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// HostBits returns the blocks of addresses of a policy that are written with bits that do not count: 10.1.2.3/16 is not the address 10.1.2.3.
+// HostBits returns the blocks of addresses of a policy that are written with bits that do not
+// count: 10.1.2.3/16 is not the address 10.1.2.3.
 func HostBits(p *policy.Policy) []policy.FieldError {
 	c := &checker{}
 	check := func(text, path string) {
@@ -36,7 +37,8 @@ func HostBits(p *policy.Policy) []policy.FieldError {
 	return c.errs
 }
 
-// NoSuchGroup returns the groups that a policy names and that do not exist. Known are the Groups of its Namespace, or the ClusterGroups.
+// NoSuchGroup returns the groups that a policy names and that do not exist. Known are the Groups of
+// its Namespace, or the ClusterGroups.
 func NoSuchGroup(p *policy.Policy, known []string) []policy.FieldError {
 	c := &checker{}
 	check := func(name, path string) {
@@ -49,7 +51,8 @@ func NoSuchGroup(p *policy.Policy, known []string) []policy.FieldError {
 	return c.errs
 }
 
-// NoSuchTier returns what is to be said of a tier that does not exist; nil if it does or none is named.
+// NoSuchTier returns what is to be said of a tier that does not exist; nil if it does or none is
+// named.
 func NoSuchTier(tier string, known []string) []policy.FieldError {
 	if tier == "" || slices.Contains(known, tier) || strings.Contains(legacyTiers, " "+tier+" ") {
 		return nil
@@ -63,8 +66,9 @@ type Entity struct {
 	Labels    map[string]string
 }
 
-// SelectsNobody returns the selectors of ExternalEntities in a policy that select none of those that there are, with what they may have
-// meant. Empty selectors, and those that also look at Namespaces, may select what is not there yet and are left alone.
+// SelectsNobody returns the selectors of ExternalEntities in a policy that select none of those
+// that there are, with what they may have meant. Empty selectors, and those that also look at
+// Namespaces, may select what is not there yet and are left alone.
 func SelectsNobody(p *policy.Policy, entities iter.Seq[Entity]) []policy.FieldError {
 	var asked []*selecting
 	note := func(path string, s, namespaces *policy.Selector) {
@@ -103,7 +107,8 @@ type selecting struct {
 	path     string
 	selector *policy.Selector
 	matched  int
-	// values counts the values of all labels of the entities that were looked at, up to maxValues of a key.
+	// values counts the values of all labels of the entities that were looked at, up to maxValues
+	// of a key.
 	values map[string]map[string]int
 }
 
@@ -243,7 +248,8 @@ func tail(key string) string {
 	return fold(strings.TrimPrefix(strings.TrimPrefix(key, "user-"), "tag-"))
 }
 
-// distance is how many letters are to be put in, left out or replaced to turn one text into the other; two that changed places count once.
+// distance is how many letters are to be put in, left out or replaced to turn one text into the
+// other; two that changed places count once.
 func distance(a, b string) int {
 	before, last, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

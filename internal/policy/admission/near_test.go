@@ -11,8 +11,8 @@ import (
 
 const tagKey = "nephe.antrea.io/tag-"
 
-// TestSelectsNobody: a selector that selects nobody is told with what it may have meant; one that selects somebody, or may select in other
-// Namespaces, is not.
+// TestSelectsNobody: a selector that selects nobody is told with what it may have meant; one that
+// selects somebody, or may select in other Namespaces, is not.
 func TestSelectsNobody(t *testing.T) {
 	there := []Entity{
 		{"vms", map[string]string{tagKey + "role": "database", tagKey + "env": "prod"}},

@@ -6,8 +6,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Pitfalls returns what an Antrea policy says that is not done: parts that are left out without a word, as an Antrea Controller leaves
-// them out. A new policy with such a part is refused (HTTP 400). One that was stored before goes on as it is; its status is to say it.
+// Pitfalls returns what an Antrea policy says that is not done: parts that are left out without a
+// word, as an Antrea Controller leaves them out. A new policy with such a part is refused (HTTP
+// 400). One that was stored before goes on as it is; its status is to say it.
 func Pitfalls(p *policy.Policy) []policy.FieldError {
 	c := &checker{}
 	relative := ""
@@ -43,7 +44,8 @@ func Pitfalls(p *policy.Policy) []policy.FieldError {
 
 const scopeClusterSet = "ClusterSet"
 
-// inNamespaces refuses entries of appliedTo that a rule with peers relative to a Namespace does not apply to.
+// inNamespaces refuses entries of appliedTo that a rule with peers relative to a Namespace does not
+// apply to.
 func (c *checker) inNamespaces(list []policy.AppliedTo, path, relative string) {
 	for i := range list {
 		what := fieldNames([]setField{{list[i].NodeSelector != nil, "nodeSelector"}, {list[i].Service != nil, "service"}})

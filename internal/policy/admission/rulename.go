@@ -10,8 +10,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// RuleName returns the name that an unnamed rule is given: direction, action, and the beginning of a hash over the rule
-// as its API encodes it. Equal rules get equal names, so two of them in one policy collide and one must be named.
+// RuleName returns the name that an unnamed rule is given: direction, action, and the beginning of
+// a hash over the rule as its API encodes it. Equal rules get equal names, so two of them in one
+// policy collide and one must be named.
 func RuleName(d policy.Direction, r *policy.Rule) string {
 	unnamed := jsonRule{
 		Action: string(r.Action), EnableLogging: r.EnableLogging, LogLabel: r.LogLabel,

@@ -18,7 +18,8 @@ const (
 // maxLogLabel is the length of the longest logLabel.
 const maxLogLabel = 63
 
-// Schema returns what the schema of its CRD refuses in an Antrea policy. It is for manifests that no API server has seen.
+// Schema returns what the schema of its CRD refuses in an Antrea policy. It is for manifests that
+// no API server has seen.
 func Schema(p *policy.Policy) []policy.FieldError {
 	c := &checker{}
 	if p.Priority == 0 {

@@ -9,11 +9,13 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// mostCompared is how many rules of a direction are compared with one another: each with each, while somebody waits for an answer.
+// mostCompared is how many rules of a direction are compared with one another: each with each,
+// while somebody waits for an answer.
 const mostCompared = 200
 
-// NeverMatches returns the rules of a policy that can never match, because one rule of the same policy before them matches all that they do.
-// It compares what is written: that several rules together leave a rule nothing, or those of other policies, only shows with what there is.
+// NeverMatches returns the rules of a policy that can never match, because one rule of the same
+// policy before them matches all that they do. It compares what is written: that several rules
+// together leave a rule nothing, or those of other policies, only shows with what there is.
 func NeverMatches(p *policy.Policy) []policy.FieldError {
 	c := &checker{}
 	for side, rules := range map[string][]policy.Rule{"spec.ingress": p.Ingress, "spec.egress": p.Egress} {
@@ -29,7 +31,8 @@ func NeverMatches(p *policy.Policy) []policy.FieldError {
 	return c.errs
 }
 
-// takesAll reports whether a rule certainly matches all that a later one of the same direction does.
+// takesAll reports whether a rule certainly matches all that a later one of the same direction
+// does.
 func takesAll(a, b *policy.Rule) bool {
 	return reflect.DeepEqual(a.AppliedTo, b.AppliedTo) && !a.NoPeers && len(a.L7Protocols) == 0 && peersTakeAll(a, b) && trafficTakesAll(a, b)
 }

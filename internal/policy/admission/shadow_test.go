@@ -7,7 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// TestNeverMatches: a rule that one before it leaves nothing is told with that rule; one that may still match something is not.
+// TestNeverMatches: a rule that one before it leaves nothing is told with that rule; one that may
+// still match something is not.
 func TestNeverMatches(t *testing.T) {
 	block := func(cidr string) []policy.Peer { return []policy.Peer{{IPBlock: &policy.IPBlock{CIDR: cidr}}} }
 	port := func(from, to int32) []policy.Port {

@@ -18,9 +18,10 @@ const (
 	maxUpstreamRuleName = 100
 )
 
-// ValidateUpstream returns what is wrong with a policy of an upstream kind, with the fields as its kind names them: what the
-// schema of its CRD refuses as well, and what no schema checks (selectors, protocols, ranges of ports, domain names). Errors
-// come in the order of the fields. What was written for a later version of the API is not an error: see Policy.Warnings.
+// ValidateUpstream returns what is wrong with a policy of an upstream kind, with the fields as its
+// kind names them: what the schema of its CRD refuses as well, and what no schema checks
+// (selectors, protocols, ranges of ports, domain names). Errors come in the order of the fields.
+// What was written for a later version of the API is not an error: see Policy.Warnings.
 func ValidateUpstream(p *policy.Policy) []policy.FieldError {
 	c := &upstreamChecker{kind: p.Kind}
 	if p.Kind == policy.BaselineAdminNetworkPolicy && p.Name != BaselineName {
@@ -144,7 +145,8 @@ func (c *upstreamChecker) inRange(field string) string {
 	return field
 }
 
-// validDomainName reports whether a name, or "*." and a name, is one with at least two labels. A dot may end it.
+// validDomainName reports whether a name, or "*." and a name, is one with at least two labels. A
+// dot may end it.
 func validDomainName(name string) bool {
 	labels := strings.Split(strings.TrimSuffix(strings.TrimPrefix(name, "*."), "."), ".")
 	for _, l := range labels {

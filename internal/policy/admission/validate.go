@@ -24,7 +24,8 @@ func (c *checker) add(field, value, want string) {
 	c.errs = append(c.errs, policy.FieldError{Field: field, Value: value, Want: want})
 }
 
-// given adds an error that no single value is at fault of: the names of the fields that are set, or "nothing".
+// given adds an error that no single value is at fault of: the names of the fields that are set, or
+// "nothing".
 func (c *checker) given(field, given, want string) {
 	c.errs = append(c.errs, policy.FieldError{Field: field, Given: given, Want: want})
 }
@@ -51,8 +52,8 @@ func fieldNames(fields []setField) string {
 
 func at(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
-// ValidatePolicy returns what is wrong with an Antrea policy, given the priorities of the existing tiers by name. Errors
-// come in the order of the fields, those of the whole policy first.
+// ValidatePolicy returns what is wrong with an Antrea policy, given the priorities of the existing
+// tiers by name. Errors come in the order of the fields, those of the whole policy first.
 func ValidatePolicy(p *policy.Policy, tiers map[string]int32) []policy.FieldError {
 	c := &checker{}
 	if _, ok := tiers[p.Tier]; p.Tier != "" && !ok && !strings.Contains(legacyTiers, " "+p.Tier+" ") {
@@ -143,14 +144,16 @@ func (c *checker) appliedTo(list []policy.AppliedTo, path string) {
 	}
 }
 
-// oneKind checks that an entry does not select Pods and ExternalEntities at once. Antrea takes it for ExternalEntities, without a word.
+// oneKind checks that an entry does not select Pods and ExternalEntities at once. Antrea takes it
+// for ExternalEntities, without a word.
 func (c *checker) oneKind(path string, pod, external *policy.Selector) {
 	if pod != nil && external != nil {
 		c.given(path, "podSelector and externalEntitySelector", "either podSelector or externalEntitySelector; two entries select both")
 	}
 }
 
-// alone checks that of the fields that stand alone none is together with another one; it reports whether one is there.
+// alone checks that of the fields that stand alone none is together with another one; it reports
+// whether one is there.
 func (c *checker) alone(path string, alone, others []setField, want string) bool {
 	first := fieldNames(alone)
 	if first == "" {
@@ -228,8 +231,8 @@ func (c *checker) rule(p *policy.Policy, d policy.Direction, r *policy.Rule, pat
 	c.l7(r, path)
 }
 
-// peer checks one peer. Where several of ipBlock, fqdn and selectors are given, the engine takes the first; that is
-// accepted, as Antrea accepts it.
+// peer checks one peer. Where several of ipBlock, fqdn and selectors are given, the engine takes
+// the first; that is accepted, as Antrea accepts it.
 func (c *checker) peer(d policy.Direction, p *policy.Peer, path string, toService bool) {
 	stands := c.alone(path,
 		[]setField{{p.Group != "", "group"}, {p.ServiceAccount != nil, "serviceAccount"}, {p.NodeSelector != nil, "nodeSelector"}},

@@ -32,8 +32,9 @@ func NewWorld() *World {
 	}
 }
 
-// ReadManifests reads a stream of JSON documents separated by lines of "---", in order, and calls add for each object
-// with the change it stands for. Kinds that the engine does not know are passed over.
+// ReadManifests reads a stream of JSON documents separated by lines of "---", in order, and calls
+// add for each object with the change it stands for. Kinds that the engine does not know are passed
+// over.
 func ReadManifests(text string, add func(Object) error) error {
 	for i, doc := range strings.Split(text, "\n---\n") {
 		doc = strings.TrimPrefix(strings.TrimSpace(doc), "---")

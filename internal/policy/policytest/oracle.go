@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Compute computes the world the naive way: every policy from scratch, every selector against every entity. It reads the
-// policy language as Engine does with zero Options.
+// Compute computes the world the naive way: every policy from scratch, every selector against every
+// entity. It reads the policy language as Engine does with zero Options.
 func Compute(w *World) *policy.Listing {
 	o := &oracle{w: w, groups: [2]map[string]*oracleGroup{{}, {}}}
 	for _, p := range w.Policies {

@@ -2,8 +2,9 @@ package policytest
 
 import "github.com/nephele-io/nephele/internal/policy"
 
-// PruneAsAntrea removes from a policy what the schemas of Antrea's CRDs drop without a word, and reports whether there was
-// anything: externalEntitySelector anywhere in a ClusterNetworkPolicy and in rule-level appliedTo, fqdn in ingress rules.
+// PruneAsAntrea removes from a policy what the schemas of Antrea's CRDs drop without a word, and
+// reports whether there was anything: externalEntitySelector anywhere in a ClusterNetworkPolicy and
+// in rule-level appliedTo, fqdn in ingress rules.
 func PruneAsAntrea(p *policy.Policy) bool {
 	cluster := p.Kind == policy.AntreaClusterNetworkPolicy
 	pruned := false

@@ -6,7 +6,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// upstream draws a policy of a kind of policy.networking.k8s.io, in the form in which they are given to an Engine.
+// upstream draws a policy of a kind of policy.networking.k8s.io, in the form in which they are
+// given to an Engine.
 func (d Draw) upstream(n int) policy.Policy {
 	p := policy.Policy{Name: fmt.Sprintf("up%d", n), UID: fmt.Sprintf("uid-up%d", n), Generation: int64(d(3)), Priority: float64(d(3))}
 	places := []struct {

@@ -6,15 +6,16 @@ import (
 	"io/fs"
 )
 
-// Script is a recorded watch script: after the objects of Setup were there, in each step something was changed, and every watch ("KEY/RESOURCE")
-// got events.
+// Script is a recorded watch script: after the objects of Setup were there, in each step something
+// was changed, and every watch ("KEY/RESOURCE") got events.
 type Script struct {
 	Setup   []map[string]any         `json:"setup"`
 	Steps   []string                 `json:"steps"`
 	Watches map[string][]ScriptEvent `json:"watches"`
 }
 
-// ScriptEvent is one event of a watch: the step in which it came, its type, and the object as it was sent.
+// ScriptEvent is one event of a watch: the step in which it came, its type, and the object as it
+// was sent.
 type ScriptEvent struct {
 	Step   string         `json:"step"`
 	Type   string         `json:"type"`
@@ -33,14 +34,15 @@ func ReadScript(fsys fs.FS) (s Script, err error) {
 	return s, nil
 }
 
-// Ambient are the Namespaces that the recorded cluster had besides those of each case. They show in the rules of
-// policies with peers relative to the Namespace.
+// Ambient are the Namespaces that the recorded cluster had besides those of each case. They show in
+// the rules of policies with peers relative to the Namespace.
 func Ambient() []string {
 	return []string{"default", "kube-node-lease", "kube-public", "kube-system", "vm-ns"}
 }
 
-// Stricter are the recorded cases with an object that the recorded controller accepted, to compute something else than
-// was written, and that we refuse, with the reason. Their other objects must compute as recorded.
+// Stricter are the recorded cases with an object that the recorded controller accepted, to compute
+// something else than was written, and that we refuse, with the reason. Their other objects must
+// compute as recorded.
 func Stricter() map[string]string {
 	return map[string]string{
 		"v10-fqdn-ingress":     "fqdn in an ingress rule is refused, not dropped (which leaves all Pods of the Namespace)",
@@ -49,10 +51,11 @@ func Stricter() map[string]string {
 	}
 }
 
-// PruneManifest removes from a decoded policy what the recorded cluster's schema removed without a word, and we accept:
-// externalEntitySelector anywhere in a ClusterNetworkPolicy and in rule-level appliedTo. It reports whether the policy
-// has a rule with `namespaces` peers that applies to a group, which we read otherwise: for the group's members only.
-// Objects of other kinds stay as they are.
+// PruneManifest removes from a decoded policy what the recorded cluster's schema removed without a
+// word, and we accept: externalEntitySelector anywhere in a ClusterNetworkPolicy and in rule-level
+// appliedTo. It reports whether the policy has a rule with `namespaces` peers that applies to a
+// group, which we read otherwise: for the group's members only. Objects of other kinds stay as they
+// are.
 func PruneManifest(o map[string]any) (relativeToGroup bool) {
 	kind, _ := o["kind"].(string)
 	version, _ := o["apiVersion"].(string)

@@ -10,8 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Replay is a subscriber: it keeps, for every enforcer key and for a receiver of everything (key ""), what that receiver
-// would hold after applying every delta as an agent does.
+// Replay is a subscriber: it keeps, for every enforcer key and for a receiver of everything (key
+// ""), what that receiver would hold after applying every delta as an agent does.
 type Replay struct {
 	views map[string]*view
 	// store is what the publisher must remember to serve keys that enter a span.
@@ -234,7 +234,8 @@ func groupLine(role int, name string, members map[string]*policy.Member) string 
 	return fmt.Sprintf("group %d %s %s", role, name, strings.Join(ids, "; "))
 }
 
-// Serve returns what receivers with these keys must hold according to a listing, in the form of Replay.Dump.
+// Serve returns what receivers with these keys must hold according to a listing, in the form of
+// Replay.Dump.
 func Serve(l *policy.Listing, keys []string) string {
 	r := NewReplay(keys)
 	for key, v := range r.views {

@@ -31,7 +31,8 @@ func (s *Scale) namespace(name string, labels map[string]string) {
 	s.add(policy.Namespace{Name: name, Labels: labels})
 }
 
-// kubernetes adds a Kubernetes NetworkPolicy that lets peers in to what it selects; a nil peer denies all.
+// kubernetes adds a Kubernetes NetworkPolicy that lets peers in to what it selects; a nil peer
+// denies all.
 func (s *Scale) kubernetes(namespace string, n int, applied *policy.Selector, peer *policy.Peer) {
 	p := policy.Policy{
 		Kind: policy.KubernetesNetworkPolicy, Namespace: namespace, Name: fmt.Sprintf("p%d", n),
@@ -49,7 +50,8 @@ func selectLabel(k, v string) *policy.Selector {
 	return &policy.Selector{MatchLabels: map[string]string{k: v}}
 }
 
-// SmallNamespaces: n Namespaces of 4 Pods, 3 policies each: default deny, and two that select by one label on both sides.
+// SmallNamespaces: n Namespaces of 4 Pods, 3 policies each: default deny, and two that select by
+// one label on both sides.
 func SmallNamespaces(n int) *Scale {
 	s := &Scale{Name: "SmallNamespaces"}
 	for i := range n {
@@ -67,7 +69,8 @@ func SmallNamespaces(n int) *Scale {
 	return s
 }
 
-// LargeNamespaces: n Namespaces of 1,000 Pods, 101 policies each: default deny, and one for each of 100 labels.
+// LargeNamespaces: n Namespaces of 1,000 Pods, 101 policies each: default deny, and one for each of
+// 100 labels.
 func LargeNamespaces(n int) *Scale {
 	s := &Scale{Name: "LargeNamespaces"}
 	for i := range n {
@@ -99,7 +102,8 @@ func OneNamespace(n int) *Scale {
 	return s
 }
 
-// PolicyPerPod: n Pods in one Namespace, each with its own label and a policy that admits one other Pod.
+// PolicyPerPod: n Pods in one Namespace, each with its own label and a policy that admits one other
+// Pod.
 func PolicyPerPod(n int) *Scale {
 	s := &Scale{Name: "PolicyPerPod"}
 	s.namespace("ns", nil)
@@ -134,8 +138,8 @@ func PolicyPerEntity(n int) *Scale {
 	return s
 }
 
-// ClusterScoped: n Namespaces of 100 Pods, 10 policies each; the peers are the Pods with one label of 10 Namespaces that
-// have a label in common: 100 Pods.
+// ClusterScoped: n Namespaces of 100 Pods, 10 policies each; the peers are the Pods with one label
+// of 10 Namespaces that have a label in common: 100 Pods.
 func ClusterScoped(n int) *Scale {
 	s := &Scale{Name: "ClusterScoped"}
 	for i := range n {

@@ -7,8 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Decide is the naive evaluator: the outcome of one direction at the local end, from a listing. Rules that only the
-// enforcer can resolve are tried both ways, in all combinations.
+// Decide is the naive evaluator: the outcome of one direction at the local end, from a listing.
+// Rules that only the enforcer can resolve are tried both ways, in all combinations.
 func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome {
 	local, remote := f.Destination, f.Source
 	if d == policy.Egress {
@@ -59,8 +59,9 @@ func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome
 	return outcomes[0]
 }
 
-// exempt reports whether no policy is asked about the flow in the direction: it ends where it begins, or comes to a Pod from its
-// Node. What goes through a Service to where it came from has been out first.
+// exempt reports whether no policy is asked about the flow in the direction: it ends where it
+// begins, or comes to a Pod from its Node. What goes through a Service to where it came from has
+// been out first.
 func exempt(l *policy.Listing, f policy.Flow, d policy.Direction) bool {
 	nobody := policy.EntityRef{}
 	same := f.Source.EntityRef != nobody && f.Source.EntityRef == f.Destination.EntityRef

@@ -10,8 +10,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Wire renders a listing in the shape and order of the recorded conformance answers: objects as JSON values, policies
-// sorted by source, groups by name, members by their JSON text, addresses sorted.
+// Wire renders a listing in the shape and order of the recorded conformance answers: objects as
+// JSON values, policies sorted by source, groups by name, members by their JSON text, addresses
+// sorted.
 func Wire(l *policy.Listing) map[string]any {
 	out := object{}
 	var policies, ags, atgs []any

@@ -198,7 +198,8 @@ func (h *Handler) list(req *request, kind string) (out answer, err error) {
 	return out, err
 }
 
-// page answers a part of a list, which is in the order of ids: a token says after which id to go on.
+// page answers a part of a list, which is in the order of ids: a token says after which id to go
+// on.
 func (h *Handler) page(req *request, all []map[string]any) (answer, error) {
 	from := 0
 	if token := req.URL.Query().Get("$skiptoken"); token != "" {

@@ -102,8 +102,8 @@ func publicKey(text string) any {
 	return nil
 }
 
-// checkAssertion refuses an assertion that is not one of the principal: signed with one of its certificates, or a token of an issuer that it
-// is federated with.
+// checkAssertion refuses an assertion that is not one of the principal: signed with one of its
+// certificates, or a token of an issuer that it is federated with.
 func (h *Handler) checkAssertion(req *request, p azure.Principal, t azure.Tenant, token string) error {
 	a, ok := readAssertion(token)
 	if !ok {

@@ -107,7 +107,9 @@ func newLab(t *testing.T, o options) *lab {
 func (l *lab) cloud() cloud.Configuration {
 	return cloud.Configuration{
 		ActiveDirectoryAuthorityHost: l.server.URL,
-		Services:                     map[cloud.ServiceName]cloud.ServiceConfiguration{cloud.ResourceManager: {Endpoint: l.server.URL, Audience: "https://management.core.windows.net/"}},
+		Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
+			cloud.ResourceManager: {Endpoint: l.server.URL, Audience: "https://management.core.windows.net/"},
+		},
 	}
 }
 

@@ -43,10 +43,11 @@ type Config struct {
 	Journal  *calls.Journal
 	// PageSize is how many resources a list answers at a time; 0 means 1000.
 	PageSize int
-	// PollAfter is how long clients are asked to wait between two looks at an operation, in whole seconds; 0 means 1.
+	// PollAfter is how long clients are asked to wait between two looks at an operation, in whole
+	// seconds; 0 means 1.
 	PollAfter time.Duration
-	// OnCall sees every finished call before its answer leaves, including those whose answer will be lost. An error turns the
-	// answer into InternalServerError. It may be called concurrently.
+	// OnCall sees every finished call before its answer leaves, including those whose answer will
+	// be lost. An error turns the answer into InternalServerError. It may be called concurrently.
 	OnCall func(context.Context, calls.Call) error
 }
 
@@ -160,7 +161,8 @@ func recorded(r *http.Request, body []byte, service string) map[string]string {
 	return out
 }
 
-// process takes a call from the door to its result: who calls, what disturbs it, is it within the rate, run it.
+// process takes a call from the door to its result: who calls, what disturbs it, is it within the
+// rate, run it.
 func (h *Handler) process(req *request, to route, routeErr error) (answer, calls.Fault, error) {
 	if !to.open {
 		by, err := h.authenticate(req)
@@ -283,7 +285,10 @@ func (h *Handler) respond(w http.ResponseWriter, req *request, out answer, err e
 				header.Set("Retry-After", strconv.Itoa(int(e.RetryAfter.Round(time.Second)/time.Second)))
 			}
 			if e.Status == http.StatusUnauthorized {
-				header.Set("WWW-Authenticate", fmt.Sprintf(`Bearer authorization_uri="https://%s/%s", error="invalid_token", error_description=%q`, req.Host, req.by.Tenant, e.Message))
+				header.Set(
+					"WWW-Authenticate",
+					fmt.Sprintf(`Bearer authorization_uri="https://%s/%s", error="invalid_token", error_description=%q`, req.Host, req.by.Tenant, e.Message),
+				)
 			}
 			if e.Code == "ResourceNotFound" || e.Code == "ResourceGroupNotFound" {
 				header.Set("x-ms-failure-cause", "gateway")

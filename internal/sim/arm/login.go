@@ -85,9 +85,18 @@ func (h *Handler) instance(req *request) (answer, error) {
 func (h *Handler) endpoints(req *request) (answer, error) {
 	self := "https://" + req.Host
 	one := map[string]any{
-		"name": "Nephele", "resourceManager": self, "resourceManagerEndpoint": self, "management": self, "microsoftGraphResourceId": self,
-		"authentication": map[string]any{"loginEndpoint": self, "audiences": []string{"https://management.core.windows.net/", "https://management.azure.com/"}, "tenant": "common", "identityProvider": "AAD"},
-		"suffixes":       map[string]any{},
+		"name":                     "Nephele",
+		"resourceManager":          self,
+		"resourceManagerEndpoint":  self,
+		"management":               self,
+		"microsoftGraphResourceId": self,
+		"authentication": map[string]any{
+			"loginEndpoint":    self,
+			"audiences":        []string{"https://management.core.windows.net/", "https://management.azure.com/"},
+			"tenant":           "common",
+			"identityProvider": "AAD",
+		},
+		"suffixes": map[string]any{},
 	}
 	if req.URL.Query().Get("api-version") >= "2019" {
 		return ok([]any{one}), nil
@@ -164,7 +173,8 @@ func (h *Handler) principal(wanted func(azure.Principal) bool) (azure.Principal,
 	return azure.Principal{}, false
 }
 
-// identityToken is the metadata service: it gives the token of a managed identity to whoever is on the machine.
+// identityToken is the metadata service: it gives the token of a managed identity to whoever is on
+// the machine.
 func (h *Handler) identityToken(req *request) (answer, error) {
 	q := req.URL.Query()
 	refuse := func(description string) (answer, error) {
@@ -214,7 +224,8 @@ type claims struct {
 
 var encoding = base64.RawURLEncoding
 
-// mint makes an access token. It is good until the simulated time is over its end, also after a restart.
+// mint makes an access token. It is good until the simulated time is over its end, also after a
+// restart.
 func (h *Handler) mint(p azure.Principal, audience string) string {
 	now := h.cfg.Clock()
 	raw, err := json.Marshal(claims{audience, p.Tenant, p.ClientID, p.ObjectID, now.Add(tokenLife).Unix(), now.Unix()})
@@ -253,8 +264,11 @@ func (h *Handler) authenticate(req *request) (azure.Principal, error) {
 		return refuse("InvalidAuthenticationToken", "The access token is invalid.")
 	}
 	if now := h.cfg.Clock(); now.Unix() >= c.Expires {
-		return refuse("ExpiredAuthenticationToken", "The access token expiry UTC time '"+time.Unix(c.Expires, 0).UTC().Format("1/2/2006 3:04:05 PM")+"' is earlier than current UTC time '"+
-			now.UTC().Format("1/2/2006 3:04:05 PM")+"'.")
+		return refuse(
+			"ExpiredAuthenticationToken",
+			"The access token expiry UTC time '"+time.Unix(c.Expires, 0).UTC().Format("1/2/2006 3:04:05 PM")+"' is earlier than current UTC time '"+
+				now.UTC().Format("1/2/2006 3:04:05 PM")+"'.",
+		)
 	}
 	allowed := append([]string{"https://management.azure.com", "https://management.core.windows.net", "https://" + req.Host}, h.cfg.Audiences...)
 	if !slices.ContainsFunc(allowed, func(a string) bool {

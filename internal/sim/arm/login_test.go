@@ -53,7 +53,12 @@ func TestClientSecret(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	c, err := azidentity.NewClientSecretCredential(subscription, l.client, secret, &azidentity.ClientSecretCredentialOptions{ClientOptions: l.options(), DisableInstanceDiscovery: true})
+	c, err := azidentity.NewClientSecretCredential(
+		subscription,
+		l.client,
+		secret,
+		&azidentity.ClientSecretCredentialOptions{ClientOptions: l.options(), DisableInstanceDiscovery: true},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +67,8 @@ func TestClientSecret(t *testing.T) {
 	}
 }
 
-// TestTokens: a token is refused when it has ended, when it was made for something else, when it was changed, and when its principal has gone.
+// TestTokens: a token is refused when it has ended, when it was made for something else, when it
+// was changed, and when its principal has gone.
 func TestTokens(t *testing.T) {
 	ctx := t.Context()
 	l := newLab(t, options{})
@@ -126,7 +132,8 @@ func newKey(t *testing.T) (*rsa.PrivateKey, *x509.Certificate, string) {
 	return key, cert, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// TestCertificate: the client proves itself with a certificate that the application has, and with none other.
+// TestCertificate: the client proves itself with a certificate that the application has, and with
+// none other.
 func TestCertificate(t *testing.T) {
 	l := newLab(t, options{})
 	key, cert, text := newKey(t)
@@ -160,7 +167,11 @@ func foreign(t *testing.T, key *rsa.PrivateKey, subject, audience string, expire
 		}
 		return base64.RawURLEncoding.EncodeToString(raw)
 	}
-	head := part(map[string]any{"alg": "RS256", "typ": "JWT"}) + "." + part(map[string]any{"iss": "https://issuer.example", "sub": subject, "aud": []string{audience}, "exp": expires.Unix()})
+	head := part(
+		map[string]any{"alg": "RS256", "typ": "JWT"},
+	) + "." + part(
+		map[string]any{"iss": "https://issuer.example", "sub": subject, "aud": []string{audience}, "exp": expires.Unix()},
+	)
 	sum := sha256.Sum256([]byte(head))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
 	if err != nil {
@@ -169,7 +180,8 @@ func foreign(t *testing.T, key *rsa.PrivateKey, subject, audience string, expire
 	return head + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
-// TestFederatedToken: the token of another issuer stands for the application, if all of it is right.
+// TestFederatedToken: the token of another issuer stands for the application, if all of it is
+// right.
 func TestFederatedToken(t *testing.T) {
 	l := newLab(t, options{})
 	key, _, text := newKey(t)
@@ -212,7 +224,8 @@ func (o onMachine) Do(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestManagedIdentity: the metadata service gives tokens of the identities of the machine, without TLS.
+// TestManagedIdentity: the metadata service gives tokens of the identities of the machine, without
+// TLS.
 func TestManagedIdentity(t *testing.T) {
 	var handler *arm.Handler
 	l := newLab(t, options{config: func(c *arm.Config) { handler = arm.NewHandler(*c) }})
@@ -220,7 +233,15 @@ func TestManagedIdentity(t *testing.T) {
 	defer plain.Close()
 	o := policy.ClientOptions{Retry: policy.RetryOptions{MaxRetries: -1}, Transport: onMachine(strings.TrimPrefix(plain.URL, "http://"))}
 	l.change(func(c *azure.Cloud) {
-		c.SetPrincipal(azure.Principal{Tenant: tenantID, ClientID: azure.GUIDOf("mi"), ObjectID: azure.GUIDOf("mi"), Managed: shop + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/mi", System: true})
+		c.SetPrincipal(
+			azure.Principal{
+				Tenant:   tenantID,
+				ClientID: azure.GUIDOf("mi"),
+				ObjectID: azure.GUIDOf("mi"),
+				Managed:  shop + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/mi",
+				System:   true,
+			},
+		)
 	})
 	for _, id := range []azidentity.ManagedIDKind{nil, azidentity.ClientID(azure.GUIDOf("mi"))} {
 		cred, err := azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ID: id, ClientOptions: o})

@@ -16,7 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/azure"
 )
 
-// raw sends a call as it is and returns the status, the code of the refusal if it is one, and the document.
+// raw sends a call as it is and returns the status, the code of the refusal if it is one, and the
+// document.
 func (l *lab) raw(method, path, body string, header ...string) (int, string, map[string]any) {
 	l.t.Helper()
 	token, err := l.credentialOf(l.client, secret).GetToken(l.t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://management.azure.com/.default"}})
@@ -58,7 +59,8 @@ func (l *lab) raw(method, path, body string, header ...string) (int, string, map
 
 const shop = "/subscriptions/" + subscription + "/resourceGroups/shop"
 
-// TestRuleRefusals: a group with a rule that Azure does not take is refused with Azure's code, and nothing has changed.
+// TestRuleRefusals: a group with a rule that Azure does not take is refused with Azure's code, and
+// nothing has changed.
 func TestRuleRefusals(t *testing.T) {
 	l := newLab(t, options{estate: func(b *azure.Builder) {
 		for i := range 12 {
@@ -130,7 +132,11 @@ func TestRuleRefusals(t *testing.T) {
 func TestGroupRefusals(t *testing.T) {
 	l := newLab(t, options{})
 	rule := func(name string, priority int) string {
-		return fmt.Sprintf(`{"name": %q, "properties": {"priority": %d, "direction": "Inbound", "access": "Allow", "protocol": "*", "sourcePortRange": "*", "destinationPortRange": "*", "sourceAddressPrefix": "*", "destinationAddressPrefix": "*"}}`, name, priority)
+		return fmt.Sprintf(
+			`{"name": %q, "properties": {"priority": %d, "direction": "Inbound", "access": "Allow", "protocol": "*", "sourcePortRange": "*", "destinationPortRange": "*", "sourceAddressPrefix": "*", "destinationAddressPrefix": "*"}}`,
+			name,
+			priority,
+		)
 	}
 	l.change(func(c *azure.Cloud) {
 		if err := c.SetLimits(subscription, azure.Limits{RulesPerGroup: 3, NetworkSecurityGroups: 3, TagsPerResource: 2}); err != nil {
@@ -236,7 +242,8 @@ func TestInterfaceRefusals(t *testing.T) {
 			t.Errorf("%s: answered with %d %s, want %q", name, status, code, c.code)
 		}
 	}
-	// A group gets its first member in one network, though a rule names it together with a group of another.
+	// A group gets its first member in one network, though a rule names it together with a group of
+	// another.
 	rule := `{"name": "both", "properties": {"priority": 100, "direction": "Inbound", "access": "Allow", "protocol": "*", "sourcePortRange": "*", "destinationPortRange": "*",
 		"destinationAddressPrefix": "*", "sourceApplicationSecurityGroups": [{"id": "` + shop + `/providers/Microsoft.Network/applicationSecurityGroups/free"}, {"id": "` + l.otherASG + `"}]}}`
 	if _, code, _ := l.raw("PUT", shop+"/providers/Microsoft.Network/networkSecurityGroups/nsg-two/securityRules/both", rule); code != "" {
@@ -309,7 +316,12 @@ func TestLocksAndPolicies(t *testing.T) {
 	if status, _, doc := l.raw("PATCH", tags, merge); status != 200 || doc["properties"].(map[string]any)["tags"].(map[string]any)["a"] != "b" {
 		t.Errorf("tags: %d %v", status, doc)
 	}
-	if status, _, doc := l.raw("PATCH", tags, `{"operation": "Delete", "properties": {"tags": {"A": ""}}}`); status != 200 || len(doc["properties"].(map[string]any)["tags"].(map[string]any)) != 0 {
+	if status, _, doc := l.raw(
+		"PATCH",
+		tags,
+		`{"operation": "Delete", "properties": {"tags": {"A": ""}}}`,
+	); status != 200 ||
+		len(doc["properties"].(map[string]any)["tags"].(map[string]any)) != 0 {
 		t.Errorf("tags: %d %v", status, doc)
 	}
 }
@@ -318,8 +330,12 @@ func TestLocksAndPolicies(t *testing.T) {
 func TestRights(t *testing.T) {
 	ctx := t.Context()
 	l := newLab(t, options{estate: func(b *azure.Builder) { b.SecurityGroup("other", "nsg-other") }})
-	role := azure.Role{Name: "r", Actions: []string{"Microsoft.Network/*/read", "Microsoft.Network/networkInterfaces/write", "Microsoft.Network/virtualNetworks/subnets/join/action",
-		"Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action"}, NotActions: []string{"Microsoft.Network/virtualNetworks/read"}}
+	role := azure.Role{
+		Name: "r",
+		Actions: []string{"Microsoft.Network/*/read", "Microsoft.Network/networkInterfaces/write", "Microsoft.Network/virtualNetworks/subnets/join/action",
+			"Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action"},
+		NotActions: []string{"Microsoft.Network/virtualNetworks/read"},
+	}
 	c := l.as("guest", azure.Assignment{Scope: shop, Role: role})
 	nic, err := c.network.NewInterfacesClient().Get(ctx, "shop", "web-1-nic", nil)
 	if err != nil {

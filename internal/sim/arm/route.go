@@ -7,7 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/azure"
 )
 
-// route finds out what a request is. Paths match in any case. With an error, the route says as much as is known, for the journal.
+// route finds out what a request is. Paths match in any case. With an error, the route says as much
+// as is known, for the journal.
 func (h *Handler) route(r *http.Request) (route, error) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	lower := strings.Split(strings.ToLower(strings.Trim(r.URL.Path, "/")), "/")
@@ -86,7 +87,8 @@ func (h *Handler) routeARM(r *http.Request, parts, lower []string) (route, error
 	return out, azure.Refuse(http.StatusNotFound, "NotFound", "There is nothing at %s.", r.URL.Path)
 }
 
-// routeProvider is for what is below a subscription and a provider: registrations, operations, and lists of a whole subscription.
+// routeProvider is for what is below a subscription and a provider: registrations, operations, and
+// lists of a whole subscription.
 func (h *Handler) routeProvider(r *http.Request, out route, parts, lower []string) (route, error) {
 	switch {
 	case len(lower) == 4:
@@ -112,7 +114,8 @@ func only(r *http.Request, methods ...string) error {
 	return unsupported(r)
 }
 
-// routeResource is for resources, their parts, their lists and their actions. at is where "providers" stands in the path.
+// routeResource is for resources, their parts, their lists and their actions. at is where
+// "providers" stands in the path.
 func (h *Handler) routeResource(r *http.Request, out route, parts, lower []string, at int) (route, error) {
 	if at == 4 {
 		out.id.Group = parts[3]

@@ -18,7 +18,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/calls"
 )
 
-// TestReadEverything reads the estate with the official clients, page by page, and looks at what only the cloud fills in.
+// TestReadEverything reads the estate with the official clients, page by page, and looks at what
+// only the cloud fills in.
 func TestReadEverything(t *testing.T) {
 	ctx := t.Context()
 	l := newLab(t, options{config: func(c *arm.Config) { c.PageSize = 1 }})
@@ -73,7 +74,8 @@ func TestReadEverything(t *testing.T) {
 	}
 }
 
-// TestWriteGroup creates, changes and deletes a group, at once and as an operation that takes its time.
+// TestWriteGroup creates, changes and deletes a group, at once and as an operation that takes its
+// time.
 func TestWriteGroup(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"at once": 0, "as an operation": 10 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -123,12 +125,21 @@ func TestWriteGroup(t *testing.T) {
 
 func allowTCP(name string, priority int32, port string) *armnetwork.SecurityRule {
 	return &armnetwork.SecurityRule{Name: ptr(name), Properties: &armnetwork.SecurityRulePropertiesFormat{
-		Access: ptr(armnetwork.SecurityRuleAccessAllow), Direction: ptr(armnetwork.SecurityRuleDirectionInbound), Priority: ptr(priority),
-		Protocol: ptr(armnetwork.SecurityRuleProtocolTCP), SourceAddressPrefix: ptr("*"), DestinationAddressPrefix: ptr("*"), SourcePortRange: ptr("*"), DestinationPortRange: ptr(port),
+		Access:    ptr(armnetwork.SecurityRuleAccessAllow),
+		Direction: ptr(armnetwork.SecurityRuleDirectionInbound),
+		Priority:  ptr(priority),
+		Protocol: ptr(
+			armnetwork.SecurityRuleProtocolTCP,
+		),
+		SourceAddressPrefix:      ptr("*"),
+		DestinationAddressPrefix: ptr("*"),
+		SourcePortRange:          ptr("*"),
+		DestinationPortRange:     ptr(port),
 	}}
 }
 
-// TestConcurrentWrites: a stale etag is refused, a second write meets the first one, and so does an interface that names the group.
+// TestConcurrentWrites: a stale etag is refused, a second write meets the first one, and so does an
+// interface that names the group.
 func TestConcurrentWrites(t *testing.T) {
 	ctx := t.Context()
 	l := newLab(t, options{delay: 10 * time.Second})
@@ -186,7 +197,8 @@ func TestOperationFailsLate(t *testing.T) {
 	}
 }
 
-// TestInterfaceRoundTrip: what is read and written back stays the same, whatever it is, and one PUT sets both groups.
+// TestInterfaceRoundTrip: what is read and written back stays the same, whatever it is, and one PUT
+// sets both groups.
 func TestInterfaceRoundTrip(t *testing.T) {
 	ctx := t.Context()
 	l := newLab(t, options{})
@@ -294,7 +306,8 @@ func TestParts(t *testing.T) {
 	expectCode(t, err, 400, "NetcfgSubnetRangesOverlap")
 }
 
-// TestResourceGraph asks the query that an inventory asks, with pages, in both forms, and behind the truth.
+// TestResourceGraph asks the query that an inventory asks, with pages, in both forms, and behind
+// the truth.
 func TestResourceGraph(t *testing.T) {
 	ctx := t.Context()
 	l := newLab(t, options{lag: time.Minute})

@@ -37,7 +37,8 @@ func kindOf(method string) callKind {
 	return kindWrite
 }
 
-// Names of the buckets, for Set. Those of a subscription are one per principal, the global ones are not; those of Network are one per subscription.
+// Names of the buckets, for Set. Those of a subscription are one per principal, the global ones are
+// not; those of Network are one per subscription.
 const (
 	BucketReads         = "reads"
 	BucketWrites        = "writes"
@@ -50,8 +51,9 @@ const (
 	BucketGraph         = "graph"
 )
 
-// documented are the buckets as they are published: of Resource Manager per subscription and principal, 15 times that per subscription, of the
-// network provider per five minutes, of Resource Graph per five seconds.
+// documented are the buckets as they are published: of Resource Manager per subscription and
+// principal, 15 times that per subscription, of the network provider per five minutes, of Resource
+// Graph per five seconds.
 func documented() map[string]Bucket {
 	return map[string]Bucket{
 		BucketReads: {250, 25}, BucketWrites: {200, 10}, BucketDeletes: {200, 10},
@@ -61,7 +63,8 @@ func documented() map[string]Bucket {
 	}
 }
 
-// Throttle limits the rate of calls as Azure does. It is safe for concurrent use. A nil *Throttle lets everything pass.
+// Throttle limits the rate of calls as Azure does. It is safe for concurrent use. A nil *Throttle
+// lets everything pass.
 type Throttle struct {
 	now   func() time.Time
 	speed float64
@@ -78,7 +81,8 @@ type level struct {
 	at     time.Time
 }
 
-// NewThrottle returns a throttle with all buckets full. Buckets refill speed times as fast as the real ones; a speed of 0 means 1.
+// NewThrottle returns a throttle with all buckets full. Buckets refill speed times as fast as the
+// real ones; a speed of 0 means 1.
 func NewThrottle(now func() time.Time, speed float64) *Throttle {
 	if speed <= 0 {
 		speed = 1

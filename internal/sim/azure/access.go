@@ -32,8 +32,8 @@ func (c *Cloud) subscription(by *Principal, id string) (*Subscription, error) {
 	return s, nil
 }
 
-// admit checks who asks, and whether there is a place for what is asked about: all that Resource Manager decides before the provider
-// of the resource.
+// admit checks who asks, and whether there is a place for what is asked about: all that Resource
+// Manager decides before the provider of the resource.
 func (c *Cloud) admit(by *Principal, action string, id ID) error {
 	s, err := c.subscription(by, id.Subscription)
 	if err != nil {
@@ -83,7 +83,8 @@ func (c *Cloud) admitChange(by *Principal, action string, id ID) error {
 	return nil
 }
 
-// canonical are the usual spellings of the types that there are, by the lower case one. It is never written to.
+// canonical are the usual spellings of the types that there are, by the lower case one. It is never
+// written to.
 var canonical = map[string]string{
 	typeNSG: "Microsoft.Network/networkSecurityGroups", typeASG: "Microsoft.Network/applicationSecurityGroups", typeNIC: "Microsoft.Network/networkInterfaces",
 	typeVNet: "Microsoft.Network/virtualNetworks", typeSubnet: "Microsoft.Network/virtualNetworks/subnets", typePeering: "Microsoft.Network/virtualNetworks/virtualNetworkPeerings",
@@ -133,7 +134,8 @@ func (c *Cloud) busy(r *Resource, now time.Time) error {
 	return nil
 }
 
-// referTo finds a resource that another one names, and refuses what is not there, elsewhere, or still in the making.
+// referTo finds a resource that another one names, and refuses what is not there, elsewhere, or
+// still in the making.
 func (c *Cloud) referTo(key, from, location string, fromID ID) (*Resource, error) {
 	r := c.resources[key]
 	id, ok := ParseID(key)

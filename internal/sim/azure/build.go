@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Builder describes an estate in Go. Names that it is given must be good ones; New says what is not. The zero value is not usable; see NewBuilder.
+// Builder describes an estate in Go. Names that it is given must be good ones; New says what is
+// not. The zero value is not usable; see NewBuilder.
 type Builder struct {
 	State        State
 	subscription string
@@ -30,7 +31,8 @@ func GUIDOf(text string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", d[0:4], d[4:6], d[6:8], d[8:10], d[10:16])
 }
 
-// Principal adds an application with a client secret and returns its client id. No assignments mean every right.
+// Principal adds an application with a client secret and returns its client id. No assignments mean
+// every right.
 func (b *Builder) Principal(name, secret string, assignments ...Assignment) string {
 	p := Principal{Tenant: b.State.Tenants[0].ID, ClientID: GUIDOf("client " + name), ObjectID: GUIDOf("object " + name), Name: name, Assignments: assignments}
 	if secret != "" {
@@ -63,7 +65,8 @@ func (b *Builder) Add(group, kind, name string, properties map[string]any, tags 
 	return id
 }
 
-// Network adds a virtual network. A subnet is its name, its prefix, and perhaps the id of its network security group.
+// Network adds a virtual network. A subnet is its name, its prefix, and perhaps the id of its
+// network security group.
 func (b *Builder) Network(group, name string, space []string, subnets ...[]string) string {
 	var list []any
 	for _, s := range subnets {
@@ -97,7 +100,8 @@ func (b *Builder) find(id string) *Resource {
 	return nil
 }
 
-// Rule is a rule of a network security group in JSON. Words are as in Azure; "" for an address or port means *.
+// Rule is a rule of a network security group in JSON. Words are as in Azure; "" for an address or
+// port means *.
 func Rule(name, direction string, priority int, access, protocol, source, destination, ports string) map[string]any {
 	star := func(s string) string {
 		if s == "" {
@@ -124,7 +128,13 @@ func (b *Builder) ApplicationGroup(group, name string) string {
 
 // Machine adds a running virtual machine with one interface. nsg may be empty.
 func (b *Builder) Machine(group, name, subnet, address, nsg string, asgs ...string) (machine, nic string) {
-	c := map[string]any{"primary": true, "privateIPAddress": address, "privateIPAllocationMethod": "Static", "privateIPAddressVersion": "IPv4", "subnet": map[string]any{"id": subnet}}
+	c := map[string]any{
+		"primary":                   true,
+		"privateIPAddress":          address,
+		"privateIPAllocationMethod": "Static",
+		"privateIPAddressVersion":   "IPv4",
+		"subnet":                    map[string]any{"id": subnet},
+	}
 	var refs []any
 	for _, a := range asgs {
 		refs = append(refs, map[string]any{"id": a})

@@ -46,7 +46,11 @@ func (c *Cloud) count(like *Resource) int {
 func (c *Cloud) checkSecurityGroup(w Write, prev, next *Resource, g *securityGroup) error {
 	limits := c.limits(next.id)
 	if prev == nil && c.count(next) >= limits.NetworkSecurityGroups {
-		return bad("NetworkSecurityGroupCountLimitReached", "Cannot create more than %d network security groups for this subscription in this region.", limits.NetworkSecurityGroups)
+		return bad(
+			"NetworkSecurityGroupCountLimitReached",
+			"Cannot create more than %d network security groups for this subscription in this region.",
+			limits.NetworkSecurityGroups,
+		)
 	}
 	if len(g.rules) > limits.RulesPerGroup {
 		return bad("SecurityRuleCountLimitReached", "A security group cannot have more than %d security rules.", limits.RulesPerGroup)
@@ -88,8 +92,8 @@ func (c *Cloud) checkSecurityGroup(w Write, prev, next *Resource, g *securityGro
 	return nil
 }
 
-// oneNetwork refuses a rule whose application security groups have members in several networks. joining is a network that gets a
-// member in one of the groups.
+// oneNetwork refuses a rule whose application security groups have members in several networks.
+// joining is a network that gets a member in one of the groups.
 func (c *Cloud) oneNetwork(rule ID, groups, joining []string) error {
 	networks := slices.Clone(joining)
 	for _, g := range groups {
@@ -229,7 +233,8 @@ func (c *Cloud) checkMembership(w Write, prev, next *Resource, n *nic, home stri
 	return nil
 }
 
-// checkMentions refuses a first member of a group that rules name together with groups of another network.
+// checkMentions refuses a first member of a group that rules name together with groups of another
+// network.
 func (c *Cloud) checkMentions(group, home string) error {
 	if len(c.now().mentions[group]) == 0 {
 		return nil
@@ -327,7 +332,8 @@ func (c *Cloud) checkMachine(next *Resource, m *machine) error {
 	return nil
 }
 
-// prepare fills in what the cloud chooses where the document leaves it open: private addresses, and which configuration is the primary one.
+// prepare fills in what the cloud chooses where the document leaves it open: private addresses, and
+// which configuration is the primary one.
 func (c *Cloud) prepare(prev, next *Resource) error {
 	switch next.id.Type() {
 	case typePublicIP:
@@ -408,7 +414,8 @@ func (c *Cloud) keeps(prev *Resource, name, subnet string, a netip.Addr) bool {
 	})
 }
 
-// freePrivate is the first free address of a subnet; the first four and the last one are the cloud's.
+// freePrivate is the first free address of a subnet; the first four and the last one are the
+// cloud's.
 func (c *Cloud) freePrivate(subnetID string, where *subnet, v6 bool, taken map[netip.Addr]bool) (netip.Addr, error) {
 	id, _ := ParseID(subnetID) // the subnet has been found
 	network := id.Parent().Key()

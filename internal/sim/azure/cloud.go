@@ -13,7 +13,8 @@ import (
 
 // Settings are the knobs of a Cloud.
 type Settings struct {
-	// Delay is how long operations on network resources take; 0 means that the first answer is the last.
+	// Delay is how long operations on network resources take; 0 means that the first answer is the
+	// last.
 	Delay time.Duration
 	// Lag is how far Resource Graph is behind.
 	Lag time.Duration
@@ -194,7 +195,8 @@ func (c *Cloud) end(o *Operation) {
 	r := c.resources[o.Target]
 	if o.Fails != nil {
 		o.Status = Failed
-		// What was asked for has not come about: the resource is as it was, and says that its last operation failed.
+		// What was asked for has not come about: the resource is as it was, and says that its last
+		// operation failed.
 		switch {
 		case r == nil:
 		case o.Before == nil && !o.Delete && o.Power == "":

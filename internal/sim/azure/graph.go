@@ -4,8 +4,9 @@ import (
 	"strings"
 )
 
-// GraphRows are the rows of a table of Resource Graph that the caller sees, as they were known there some time ago, in the order of ids.
-// Tables are resources and computeresources; false for another one. subscriptions restricts them; none means all. It is a read.
+// GraphRows are the rows of a table of Resource Graph that the caller sees, as they were known
+// there some time ago, in the order of ids. Tables are resources and computeresources; false for
+// another one. subscriptions restricts them; none means all. It is a read.
 func (c *Cloud) GraphRows(by *Principal, table string, subscriptions []string) ([]map[string]any, bool) {
 	wanted := map[string]bool{}
 	for _, s := range subscriptions {

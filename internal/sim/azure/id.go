@@ -4,17 +4,20 @@ import (
 	"strings"
 )
 
-// ID is a resource id taken apart. Ids are compared without regard to case; each part keeps the case in which it was written.
+// ID is a resource id taken apart. Ids are compared without regard to case; each part keeps the
+// case in which it was written.
 type ID struct {
 	Subscription string
 	Group        string
-	// Provider is the namespace, as in Microsoft.Network; Types and Names are the types below it and the names, outermost first.
+	// Provider is the namespace, as in Microsoft.Network; Types and Names are the types below it
+	// and the names, outermost first.
 	Provider string
 	Types    []string
 	Names    []string
 }
 
-// ParseID reads the id of a subscription, a resource group or a resource, whatever the case of its words.
+// ParseID reads the id of a subscription, a resource group or a resource, whatever the case of its
+// words.
 func ParseID(s string) (ID, bool) {
 	parts := strings.Split(strings.Trim(s, "/"), "/")
 	var id ID
@@ -74,7 +77,8 @@ func key(s string) string {
 	return strings.ToLower(s)
 }
 
-// Type is the full type in lower case, as in microsoft.network/networkinterfaces; empty for a subscription or group.
+// Type is the full type in lower case, as in microsoft.network/networkinterfaces; empty for a
+// subscription or group.
 func (id ID) Type() string {
 	if id.Provider == "" {
 		return ""

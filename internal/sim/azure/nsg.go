@@ -71,7 +71,8 @@ func (s portSet) has(port int) bool {
 	return s == nil || slices.ContainsFunc(s, func(r portRange) bool { return r.first <= port && port <= r.last })
 }
 
-// side is the source or the destination of a rule: everything, a tag, prefixes or application security groups.
+// side is the source or the destination of a rule: everything, a tag, prefixes or application
+// security groups.
 type side struct {
 	any      bool
 	tag      string // lower case
@@ -108,7 +109,8 @@ func decode(document, into any) error {
 	return nil
 }
 
-// parseSecurityGroup reads and checks the rules of a group as far as that needs nothing but the group.
+// parseSecurityGroup reads and checks the rules of a group as far as that needs nothing but the
+// group.
 func parseSecurityGroup(id ID, properties map[string]any) (*securityGroup, error) {
 	var documents []ruleDocument
 	if err := decode(properties["securityRules"], &documents); err != nil {
@@ -153,7 +155,8 @@ func parseSecurityGroup(id ID, properties map[string]any) (*securityGroup, error
 	return out, nil
 }
 
-// The codes of the rarer refusals below (priority, protocol, access, description) are not published; they are named after the known ones.
+// The codes of the rarer refusals below (priority, protocol, access, description) are not
+// published; they are named after the known ones.
 func (d *ruleDocument) parse(id string) (rule, error) {
 	p := &d.Properties
 	r := rule{name: d.Name, priority: p.Priority}

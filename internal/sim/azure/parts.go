@@ -90,7 +90,11 @@ func parsePrefixes(one string, many []string) ([]netip.Prefix, error) {
 	for _, text := range many {
 		p, err := netip.ParsePrefix(text)
 		if err != nil || p != p.Masked() {
-			return nil, bad("InvalidAddressPrefixFormat", "Address prefix %s of resource is not formatted correctly. It should follow CIDR notation, for example 10.0.0.0/24.", text)
+			return nil, bad(
+				"InvalidAddressPrefixFormat",
+				"Address prefix %s of resource is not formatted correctly. It should follow CIDR notation, for example 10.0.0.0/24.",
+				text,
+			)
 		}
 		out = append(out, p)
 	}

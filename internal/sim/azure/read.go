@@ -37,7 +37,8 @@ func (c *Cloud) Get(by *Principal, id ID) (map[string]any, error) {
 // parts are the types that are kept within their parent, and the list that holds them.
 var parts = map[string]string{typeRule: "securityRules", typeSubnet: "subnets", typePeering: "virtualNetworkPeerings"}
 
-// List returns the resources of a type: of a subscription, of a resource group, or below a resource. It is a read.
+// List returns the resources of a type: of a subscription, of a resource group, or below a
+// resource. It is a read.
 func (c *Cloud) List(by *Principal, scope ID, kind string) ([]map[string]any, error) {
 	of := scope
 	of.Provider, of.Types = splitType(kind)
@@ -116,8 +117,8 @@ func (r *Resource) provisioning() string {
 	return r.Provisioning
 }
 
-// render is the resource as the cloud shows it: what was written, and what the cloud fills in. Parts share what is not changed with the
-// resource; callers only read it.
+// render is the resource as the cloud shows it: what was written, and what the cloud fills in.
+// Parts share what is not changed with the resource; callers only read it.
 func (c *Cloud) render(r *Resource, x *index) map[string]any {
 	doc := map[string]any{"name": r.id.Name(), "id": r.ID, "type": r.Type}
 	for k, v := range r.Extra {

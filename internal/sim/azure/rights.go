@@ -19,8 +19,8 @@ type Principal struct {
 	Certificates []string `json:"certificates,omitempty"`
 	// Federated are the foreign tokens that it may come with.
 	Federated []Federation `json:"federated,omitempty"`
-	// Managed is the resource id of a managed identity; empty for applications. System says that it is the one that the metadata service
-	// gives to callers who name none.
+	// Managed is the resource id of a managed identity; empty for applications. System says that it
+	// is the one that the metadata service gives to callers who name none.
 	Managed string `json:"managed,omitempty"`
 	System  bool   `json:"system,omitempty"`
 	// Disabled principals get no tokens, and theirs are not accepted any more.

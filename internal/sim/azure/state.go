@@ -22,7 +22,8 @@ type State struct {
 	Locks         []Lock          `json:"locks,omitempty"`
 	Denials       []Denial        `json:"denials,omitempty"`
 	Operations    []Operation     `json:"operations,omitempty"`
-	// ServiceTags are the addresses of service tags, by name in lower case. A tag that is not here holds no address.
+	// ServiceTags are the addresses of service tags, by name in lower case. A tag that is not here
+	// holds no address.
 	ServiceTags map[string][]netip.Prefix `json:"serviceTags,omitempty"`
 }
 
@@ -114,7 +115,8 @@ type Lock struct {
 type Denial struct {
 	// Assignment is the name of the policy assignment.
 	Assignment string `json:"assignment"`
-	// Scope is where it holds and Action which operations it denies, with * for any part, as in Microsoft.Network/*/write.
+	// Scope is where it holds and Action which operations it denies, with * for any part, as in
+	// Microsoft.Network/*/write.
 	Scope  string `json:"scope"`
 	Action string `json:"action"`
 }
@@ -129,7 +131,8 @@ type Operation struct {
 	// Status is InProgress, Succeeded or Failed.
 	Status string `json:"status"`
 	Delete bool   `json:"delete,omitempty"`
-	// Fails is what the operation ends with instead of succeeding, and Before the resource as it was, which comes back then.
+	// Fails is what the operation ends with instead of succeeding, and Before the resource as it
+	// was, which comes back then.
 	Fails  *Error    `json:"fails,omitempty"`
 	Before *Resource `json:"before,omitempty"`
 	// Power is the power state that a virtual machine is in at the end.

@@ -10,8 +10,8 @@ import (
 // Flow is a new flow that is to be decided.
 type Flow struct {
 	Src, Dst End
-	// Protocol is the IP protocol number; Port the destination port, where the protocol has one. SrcPort is the source port; 0 stands for one that
-	// the system picks.
+	// Protocol is the IP protocol number; Port the destination port, where the protocol has one.
+	// SrcPort is the source port; 0 stands for one that the system picks.
 	Protocol, Port, SrcPort int
 }
 
@@ -20,7 +20,8 @@ type End struct {
 	// NIC is the id of an interface. Addr chooses one of its addresses; the primary one without it.
 	NIC  string
 	Addr netip.Addr
-	// Network is the id of the virtual network in which to look for Addr; empty means that of the other end.
+	// Network is the id of the virtual network in which to look for Addr; empty means that of the
+	// other end.
 	Network string
 }
 
@@ -65,7 +66,8 @@ func (p party) String() string {
 	return p.addr.String()
 }
 
-// Allowed decides a new flow by the security groups of both ends and of their subnets. It is a read. An error means that the flow makes no sense.
+// Allowed decides a new flow by the security groups of both ends and of their subnets. It is a
+// read. An error means that the flow makes no sense.
 func (c *Cloud) Allowed(f Flow) (Verdict, error) {
 	x := c.now()
 	src, dst, err := c.parties(x, f)
@@ -91,7 +93,8 @@ func (c *Cloud) Allowed(f Flow) (Verdict, error) {
 	return v, nil
 }
 
-// Half decides one half of a flow: what the groups of the source say (outbound), or those of the destination. An end outside says yes. It is a read.
+// Half decides one half of a flow: what the groups of the source say (outbound), or those of the
+// destination. An end outside says yes. It is a read.
 func (c *Cloud) Half(f Flow, out bool) (Verdict, error) {
 	src, dst, err := c.parties(c.now(), f)
 	if err != nil {
@@ -205,7 +208,8 @@ func (c *Cloud) inNetwork(a netip.Addr, key string) bool {
 	return false
 }
 
-// peers are the networks that a network is connected with: both ends have the peering, and it gives access.
+// peers are the networks that a network is connected with: both ends have the peering, and it gives
+// access.
 func (c *Cloud) peers(key string) []string {
 	r := c.resources[key]
 	if r == nil {
@@ -312,7 +316,8 @@ func (c *Cloud) party(x *index, e End, network string, v6 bool) (party, error) {
 	return party{addr: e.Addr}, nil
 }
 
-// InterfacesNamed are the ids of the interfaces that have a name, or whose virtual machine has it: the first one of each machine. It is a read.
+// InterfacesNamed are the ids of the interfaces that have a name, or whose virtual machine has it:
+// the first one of each machine. It is a read.
 func (c *Cloud) InterfacesNamed(name string) []string {
 	var out []string
 	for _, k := range sortedKeys(c.resources) {

@@ -24,13 +24,24 @@ func build(t *testing.T, b *azure.Builder) *azure.Cloud {
 	return c
 }
 
-// TestAllowed decides flows between two networks, with and without groups, on both sides of a group of a subnet.
+// TestAllowed decides flows between two networks, with and without groups, on both sides of a group
+// of a subnet.
 func TestAllowed(t *testing.T) {
 	b := azure.NewBuilder(tenant, subscription, "westeurope")
-	web := b.SecurityGroup("rg", "web", azure.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"), azure.Rule("no-ssh", "Inbound", 200, "Deny", "Tcp", "", "", "22"),
-		azure.Rule("no-dns", "Outbound", 100, "Deny", "*", "", "AzurePlatformDNS", ""))
-	guard := b.SecurityGroup("rg", "guard", azure.Rule("late", "Inbound", 4000, "Deny", "*", "", "", ""), azure.Rule("web", "Inbound", 300, "Allow", "Tcp", "10.1.1.0/24", "", "5432"),
-		azure.Rule("hole", "Inbound", 250, "Deny", "Tcp", "10.1.1.5/32", "", "5000-5999"))
+	web := b.SecurityGroup(
+		"rg",
+		"web",
+		azure.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"),
+		azure.Rule("no-ssh", "Inbound", 200, "Deny", "Tcp", "", "", "22"),
+		azure.Rule("no-dns", "Outbound", 100, "Deny", "*", "", "AzurePlatformDNS", ""),
+	)
+	guard := b.SecurityGroup(
+		"rg",
+		"guard",
+		azure.Rule("late", "Inbound", 4000, "Deny", "*", "", "", ""),
+		azure.Rule("web", "Inbound", 300, "Allow", "Tcp", "10.1.1.0/24", "", "5432"),
+		azure.Rule("hole", "Inbound", 250, "Deny", "Tcp", "10.1.1.5/32", "", "5000-5999"),
+	)
 	asg := b.ApplicationGroup("rg", "asg-web")
 	byGroup := map[string]any{"name": "members", "properties": map[string]any{
 		"direction": "Inbound", "priority": 100, "access": "Allow", "protocol": "Icmp", "sourcePortRange": "*", "destinationPortRange": "*",

@@ -21,7 +21,8 @@ type Result struct {
 	Location string
 }
 
-// readOnly are the members of properties that the cloud writes; what a client sends there is not looked at.
+// readOnly are the members of properties that the cloud writes; what a client sends there is not
+// looked at.
 var readOnly = map[string][]string{
 	typeNSG:      {"defaultSecurityRules", "networkInterfaces", "subnets", "flowLogs"},
 	typeASG:      {},
@@ -160,7 +161,8 @@ func (c *Cloud) ownMembers(next, prev *Resource) {
 	}
 }
 
-// tidyPart takes from a part what the cloud fills in anew for every answer, and gives rules the lists that they always have.
+// tidyPart takes from a part what the cloud fills in anew for every answer, and gives rules the
+// lists that they always have.
 func (c *Cloud) tidyPart(kind string, part map[string]any) {
 	delete(part, "id")
 	delete(part, "etag")
@@ -409,7 +411,8 @@ const (
 	TagsDelete  = "Delete"
 )
 
-// UpdateTags changes the tags of a resource or resource group and returns what they are then. Names are compared without regard to case.
+// UpdateTags changes the tags of a resource or resource group and returns what they are then. Names
+// are compared without regard to case.
 func (c *Cloud) UpdateTags(w Write, id ID, operation string, tags map[string]string) (map[string]string, error) {
 	if err := c.admitChange(w.By, "Microsoft.Resources/tags/write", id); err != nil {
 		return nil, err

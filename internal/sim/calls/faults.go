@@ -10,33 +10,39 @@ import (
 type Fault struct {
 	// Action is the action to disturb, "*" for every one.
 	Action string `json:"action"`
-	// Nth is the number of the matching call, counted from 1 since the fault was added, at which it starts;
-	// 0 means 1.
+	// Nth is the number of the matching call, counted from 1 since the fault was added, at which it
+	// starts; 0 means 1.
 	Nth int `json:"nth,omitempty"`
-	// Times is how many matching calls in a row are disturbed; 0 means 1, a negative number all from Nth on.
+	// Times is how many matching calls in a row are disturbed; 0 means 1, a negative number all
+	// from Nth on.
 	Times int `json:"times,omitempty"`
 	// Account and Region restrict the fault; "" means any.
 	Account string `json:"account,omitempty"`
 	Region  string `json:"region,omitempty"`
-	// Params restricts the fault to calls that carry exactly these wire parameters (others may be present).
+	// Params restricts the fault to calls that carry exactly these wire parameters (others may be
+	// present).
 	Params map[string]string `json:"params,omitempty"`
-	// Match, when set, must also hold. It may be called concurrently and must not call back into the simulator.
+	// Match, when set, must also hold. It may be called concurrently and must not call back into
+	// the simulator.
 	Match func(Call) bool `json:"-"`
 
 	// Delay is waited before anything else happens.
 	Delay time.Duration `json:"delay,omitempty"`
-	// Code, when set, is answered instead of executing the call, with HTTP status Status (0: the usual one of
-	// the code) and Message.
+	// Code, when set, is answered instead of executing the call, with HTTP status Status (0: the
+	// usual one of the code) and Message.
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
 	Status  int    `json:"status,omitempty"`
 	// Drop cuts the connection before the call is executed.
 	Drop bool `json:"drop,omitempty"`
-	// LoseAnswer executes the call and then cuts the connection: the client cannot know what became of it.
+	// LoseAnswer executes the call and then cuts the connection: the client cannot know what became
+	// of it.
 	LoseAnswer bool `json:"loseAnswer,omitempty"`
-	// Late accepts the call and lets the operation that it has begun fail with Code, where a cloud has such operations (Azure).
+	// Late accepts the call and lets the operation that it has begun fail with Code, where a cloud
+	// has such operations (Azure).
 	Late bool `json:"late,omitempty"`
-	// RetryAfter is what an answer with Code asks the client to wait, where a cloud says so (Azure), in whole seconds.
+	// RetryAfter is what an answer with Code asks the client to wait, where a cloud says so
+	// (Azure), in whole seconds.
 	RetryAfter int `json:"retryAfter,omitempty"`
 }
 
@@ -87,8 +93,8 @@ func (f *Faults) List() map[int]Fault {
 	return out
 }
 
-// Strike counts the call against every matching fault and returns the effects together: the delays added up,
-// and of each other effect the first one found.
+// Strike counts the call against every matching fault and returns the effects together: the delays
+// added up, and of each other effect the first one found.
 func (f *Faults) Strike(c Call) Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,8 +21,8 @@ type Call struct {
 	Params map[string]string `json:"params,omitempty"`
 	// Ignored names the parameters that the simulator accepted without giving them a meaning.
 	Ignored []string `json:"ignored,omitempty"`
-	// Code is the error code answered, "" for success. A call that was cut off before it was executed has
-	// CodeDropped.
+	// Code is the error code answered, "" for success. A call that was cut off before it was
+	// executed has CodeDropped.
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
 	Status  int    `json:"status,omitempty"`
@@ -60,7 +60,8 @@ func (j *Journal) Next(action string) int {
 	return j.seq
 }
 
-// Add files a finished call. The journal is in the order of completion; Seq tells the order of arrival.
+// Add files a finished call. The journal is in the order of completion; Seq tells the order of
+// arrival.
 func (j *Journal) Add(c Call) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -72,7 +73,8 @@ func (j *Journal) Add(c Call) {
 	j.first = (j.first + 1) % j.size
 }
 
-// Calls returns the remembered calls with a sequence number above after, in the order in which they finished.
+// Calls returns the remembered calls with a sequence number above after, in the order in which they
+// finished.
 func (j *Journal) Calls(after int) []Call {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -86,7 +88,8 @@ func (j *Journal) Calls(after int) []Call {
 	return out
 }
 
-// Counts returns how often each action was called since the start or the last Reset, failed calls included.
+// Counts returns how often each action was called since the start or the last Reset, failed calls
+// included.
 func (j *Journal) Counts() map[string]int {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -92,7 +92,8 @@ func aclEntry(r *request) (world.ACLEntry, error) {
 	return e, aclPorts(r, &e)
 }
 
-// aclPorts reads the ports of TCP and UDP, and type and code of ICMP; of other protocols there are none.
+// aclPorts reads the ports of TCP and UDP, and type and code of ICMP; of other protocols there are
+// none.
 func aclPorts(r *request, e *world.ACLEntry) error {
 	from, to := "PortRange.From", "PortRange.To"
 	switch e.Protocol {

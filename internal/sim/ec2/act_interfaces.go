@@ -182,14 +182,15 @@ func modifyNetworkInterfaceAttribute(r *request) ([]wire.Element, error) {
 		}
 		c.Attachment, c.DeleteOnTermination = r.params.String("Attachment.AttachmentId"), &on
 	default:
-		// The protocol cannot carry an empty list: a client that means one sends no group at all, and is refused there.
+		// The protocol cannot carry an empty list: a client that means one sends no group at all,
+		// and is refused there.
 		return done(r.region.ModifyNetworkInterfaceGroups(id, r.params.Strings("SecurityGroupId")))
 	}
 	return done(r.region.ModifyNetworkInterface(id, c))
 }
 
-// oneAttribute returns which of the known attributes a Modify call changes: one at a time. An attribute that the simulator cannot change
-// is refused: it must not pretend to have changed it.
+// oneAttribute returns which of the known attributes a Modify call changes: one at a time. An
+// attribute that the simulator cannot change is refused: it must not pretend to have changed it.
 func oneAttribute(r *request, known ...string) (string, error) {
 	var given []string
 	for _, name := range known {
@@ -215,7 +216,8 @@ func oneAttribute(r *request, known ...string) (string, error) {
 	return given[0], nil
 }
 
-// notAttributes are the parameters of Modify calls that name what is changed. It is never written to.
+// notAttributes are the parameters of Modify calls that name what is changed. It is never written
+// to.
 var notAttributes = []string{"NetworkInterfaceId", "InstanceId", "VpcId", "SubnetId", "DryRun", "Attribute", "Value"}
 
 func valueOf(name string, on bool) wire.Element { return wire.Node(name, wire.Bool("value", on)) }

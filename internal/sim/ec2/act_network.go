@@ -46,7 +46,8 @@ func describeRegions(r *request) ([]wire.Element, error) {
 	})}, nil
 }
 
-// otherRegions returns the regions that exist in this world but are not enabled for the caller's account.
+// otherRegions returns the regions that exist in this world but are not enabled for the caller's
+// account.
 func otherRegions(r *request, own []world.RegionInfo) []world.RegionInfo {
 	var out []world.RegionInfo
 	for _, a := range r.world.Accounts() {

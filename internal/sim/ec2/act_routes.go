@@ -24,7 +24,8 @@ func routeActions() map[string]action {
 	}
 }
 
-// routeTargets are the parameters that say where a route leads, with the element that says it in an answer. It is never written to.
+// routeTargets are the parameters that say where a route leads, with the element that says it in an
+// answer. It is never written to.
 var routeTargets = []struct{ key, element, prefix string }{
 	{"GatewayId", "gatewayId", ""}, {"NatGatewayId", "natGatewayId", "nat-"}, {"NetworkInterfaceId", "networkInterfaceId", "eni-"},
 	{"InstanceId", "instanceId", "i-"}, {"VpcPeeringConnectionId", "vpcPeeringConnectionId", "pcx-"},
@@ -33,7 +34,8 @@ var routeTargets = []struct{ key, element, prefix string }{
 	{"CoreNetworkArn", "coreNetworkArn", "arn:aws:networkmanager"},
 }
 
-// targetElement is the element for a target by its id; that of gateways for all others, "local" among them.
+// targetElement is the element for a target by its id; that of gateways for all others, "local"
+// among them.
 func targetElement(id string) wire.Element {
 	for _, t := range routeTargets {
 		if t.prefix != "" && strings.HasPrefix(id, t.prefix) {

@@ -46,8 +46,8 @@ type atQueue struct {
 	QueueURL string `json:"QueueUrl"`
 }
 
-// ref finds the queue that a URL names, in the account of the URL and the region of the request. A queue of another account is refused
-// as if it were not there.
+// ref finds the queue that a URL names, in the account of the URL and the region of the request. A
+// queue of another account is refused as if it were not there.
 func (a atQueue) ref(r *request) (sqs.Ref, error) {
 	u, err := url.Parse(a.QueueURL)
 	if a.QueueURL == "" || err != nil {

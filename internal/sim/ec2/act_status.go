@@ -5,8 +5,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// describeInstanceStatus tells of running instances, or of all if that is asked for, that they are well: what clients wait for after they
-// have started some.
+// describeInstanceStatus tells of running instances, or of all if that is asked for, that they are
+// well: what clients wait for after they have started some.
 func describeInstanceStatus(r *request) ([]wire.Element, error) {
 	rule := pageRule{min: 5, max: 1000, whole: 1000, ids: "InstanceId", idsName: "instancesSet"}
 	ids := r.params.Strings("InstanceId")

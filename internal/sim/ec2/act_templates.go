@@ -28,7 +28,8 @@ func namedTemplate(r *request) (id, name string) {
 	return r.params.String("LaunchTemplateId"), r.params.String("LaunchTemplateName")
 }
 
-// templateData reads what a version says. What it says is checked when an instance is launched with it.
+// templateData reads what a version says. What it says is checked when an instance is launched with
+// it.
 func templateData(r *request) (world.TemplateVersion, error) {
 	v := world.TemplateVersion{Description: r.params.String("VersionDescription"), Data: map[string]string{}}
 	data := r.params.Sub("LaunchTemplateData")
@@ -213,7 +214,8 @@ func paramsOf(data map[string]string) wire.Params {
 	return wire.NewParams(values)
 }
 
-// launchWith completes the parameters of RunInstances with those of the template that it names: what the call itself says comes first.
+// launchWith completes the parameters of RunInstances with those of the template that it names:
+// what the call itself says comes first.
 func launchWith(r *request) error {
 	if !r.params.Has("LaunchTemplate") {
 		return nil

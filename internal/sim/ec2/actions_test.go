@@ -18,7 +18,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 )
 
-// story drives the official client through a whole life of a small network; its parts share the state.
+// story drives the official client through a whole life of a small network; its parts share the
+// state.
 type story struct {
 	*fixture
 	*testing.T

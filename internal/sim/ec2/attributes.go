@@ -7,8 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// instanceAttributes are the filters of DescribeInstances. The filters network-interface.* hold for any of the
-// interfaces.
+// instanceAttributes are the filters of DescribeInstances. The filters network-interface.* hold for
+// any of the interfaces.
 func instanceAttributes() wire.Attributes[world.Instance] {
 	known := wire.Attributes[world.Instance]{
 		"instance-id":         func(i world.Instance) []string { return []string{i.ID} },
@@ -121,8 +121,8 @@ func addressField(n world.NetworkInterface, get func(world.PrivateIP) []string) 
 	return out
 }
 
-// groupAttributes are the filters of DescribeSecurityGroups. Each of several filters on rules may be met by another
-// rule of the group.
+// groupAttributes are the filters of DescribeSecurityGroups. Each of several filters on rules may
+// be met by another rule of the group.
 func groupAttributes() wire.Attributes[world.SecurityGroup] {
 	type group = world.SecurityGroup
 	known := wire.Attributes[group]{

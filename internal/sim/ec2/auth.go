@@ -9,9 +9,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// authenticate finds out who calls which service in which region, and writes it into req. Errors have the code
-// that the service of the credential scope gives; without a scope, that of the service that the API version of
-// the request belongs to.
+// authenticate finds out who calls which service in which region, and writes it into req. Errors
+// have the code that the service of the credential scope gives; without a scope, that of the
+// service that the API version of the request belongs to.
 func (h *Handler) authenticate(r *http.Request, req *request, body []byte) error {
 	signed, err := sigv4.Parse(r)
 	if err == nil {
@@ -70,8 +70,8 @@ func (h *Handler) verify(r *http.Request, req *request, signed sigv4.Authorizati
 	return nil
 }
 
-// assumeIdentity is the door without a lock: it takes a known key at its word and everybody else for the first
-// account. A request without a scope goes to the first region of that account.
+// assumeIdentity is the door without a lock: it takes a known key at its word and everybody else
+// for the first account. A request without a scope goes to the first region of that account.
 func (h *Handler) assumeIdentity(req *request, signed sigv4.Authorization) error {
 	cred, ok := h.cfg.World.Credential(signed.AccessKeyID)
 	if !ok {
@@ -88,7 +88,8 @@ func (h *Handler) assumeIdentity(req *request, signed sigv4.Authorization) error
 	return nil
 }
 
-// checkSTSRegion accepts the region that every account has, and those enabled for the caller's account.
+// checkSTSRegion accepts the region that every account has, and those enabled for the caller's
+// account.
 func (h *Handler) checkSTSRegion(req *request) error {
 	if req.call.Region == "us-east-1" || hasRegion(h.cfg.World.Regions(req.caller.Account), req.call.Region) {
 		return nil

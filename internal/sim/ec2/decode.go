@@ -70,8 +70,8 @@ func groupRef(g wire.Params) world.GroupRef {
 	}
 }
 
-// flatPermission reads the older form of a rule, whose parts are parameters of the request itself; nil when the
-// request does not use it.
+// flatPermission reads the older form of a rule, whose parts are parameters of the request itself;
+// nil when the request does not use it.
 func flatPermission(p wire.Params) (*world.Permission, error) {
 	if !p.Has("IpProtocol") && !p.Has("CidrIp") && !p.Has("SourceSecurityGroupName") {
 		return nil, nil
@@ -132,7 +132,8 @@ func tagList(p wire.Params, key string) (world.Tags, error) {
 	return tags, nil
 }
 
-// tagSpecs reads the list TagSpecification; only the resource types that the action creates are accepted.
+// tagSpecs reads the list TagSpecification; only the resource types that the action creates are
+// accepted.
 func tagSpecs(p wire.Params, types ...string) (map[string]world.Tags, error) {
 	out := map[string]world.Tags{}
 	for _, spec := range p.Elements("TagSpecification") {

@@ -23,7 +23,8 @@ func newGroup(name string) *awsec2.CreateSecurityGroupInput {
 
 func noRetry(o *awsec2.Options) { o.Retryer = aws.NopRetryer{} }
 
-// TestLostAnswer is the nastiest fault: the call has worked, the client does not know, repeats it and is refused.
+// TestLostAnswer is the nastiest fault: the call has worked, the client does not know, repeats it
+// and is refused.
 func TestLostAnswer(t *testing.T) {
 	f := start(t, sim.Options{})
 	f.Faults().Add(ec2.Fault{Action: "CreateSecurityGroup", LoseAnswer: true})

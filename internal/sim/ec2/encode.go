@@ -9,7 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// Every function here writes one shape of the EC2 answers; the names of the elements are those of the service.
+// Every function here writes one shape of the EC2 answers; the names of the elements are those of
+// the service.
 
 func tagSet(tags world.Tags) wire.Element {
 	return wire.List("tagSet", tags.Keys(), func(k string) []wire.Element {
@@ -18,7 +19,8 @@ func tagSet(tags world.Tags) wire.Element {
 	})
 }
 
-// someTags is tagSet for the things that the service answers without a list when they have no tags: VPCs, subnets, groups and instances.
+// someTags is tagSet for the things that the service answers without a list when they have no tags:
+// VPCs, subnets, groups and instances.
 func someTags(tags world.Tags) wire.Element {
 	if len(tags) == 0 {
 		return wire.Element{}
@@ -226,7 +228,8 @@ func privateDNS(name, region string, a netip.Addr) wire.Element {
 	return wire.Text(name, "ip"+dashed(a)+"."+region+".compute.internal")
 }
 
-// publicDNS is written as an empty element when there is no public address, as the service does for dnsName.
+// publicDNS is written as an empty element when there is no public address, as the service does for
+// dnsName.
 func publicDNS(name, region string, a netip.Addr) wire.Element {
 	if !a.Is4() {
 		return wire.Element{Name: name}

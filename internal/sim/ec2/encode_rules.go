@@ -27,8 +27,8 @@ type portSpec struct {
 	from, to int32
 }
 
-// permissionSet writes the rules of one direction as the service does for whole groups: one permission per
-// protocol and port range, with all its peers.
+// permissionSet writes the rules of one direction as the service does for whole groups: one
+// permission per protocol and port range, with all its peers.
 func permissionSet(name string, rules []world.SecurityGroupRule, egress bool) wire.Element {
 	var order []portSpec
 	peers := map[portSpec][]world.SecurityGroupRule{}
@@ -91,7 +91,8 @@ func groupPeer(g world.GroupPeer) []wire.Element {
 	}
 }
 
-// ruleBody is a rule on its own. Unlike in permissionSet, ports are always written: -1 when the protocol has none.
+// ruleBody is a rule on its own. Unlike in permissionSet, ports are always written: -1 when the
+// protocol has none.
 func ruleBody(region string, r world.SecurityGroupRule) []wire.Element {
 	body := []wire.Element{
 		wire.Text("securityGroupRuleId", r.ID),

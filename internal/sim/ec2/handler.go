@@ -27,13 +27,14 @@ const (
 // Config is what a Handler is made of. World is required; nil parts are left out.
 type Config struct {
 	World *world.World
-	// Clock tells the simulated time: it dates journal entries and ends session keys. nil means time.Now.
+	// Clock tells the simulated time: it dates journal entries and ends session keys. nil means
+	// time.Now.
 	Clock func() time.Time
-	// WallClock tells the time that the dates of signatures are judged by: the clients' clock, which does not
-	// follow when the simulated time is moved. nil means time.Now.
+	// WallClock tells the time that the dates of signatures are judged by: the clients' clock,
+	// which does not follow when the simulated time is moved. nil means time.Now.
 	WallClock func() time.Time
-	// NoAuth accepts any key and signature. A known access key still decides the account; all others act as the
-	// first account of the world.
+	// NoAuth accepts any key and signature. A known access key still decides the account; all
+	// others act as the first account of the world.
 	NoAuth bool
 	// Latency is waited before each call is executed.
 	Latency  time.Duration
@@ -42,8 +43,8 @@ type Config struct {
 	Queues  *sqs.Queues
 	Faults  *Faults
 	Journal *Journal
-	// OnCall sees every finished call before its answer leaves, including those whose answer will be lost. An
-	// error turns the answer into InternalError. It may be called concurrently.
+	// OnCall sees every finished call before its answer leaves, including those whose answer will
+	// be lost. An error turns the answer into InternalError. It may be called concurrently.
 	OnCall func(context.Context, Call) error
 }
 
@@ -66,7 +67,8 @@ type request struct {
 	// region is nil for STS calls.
 	region *world.Region
 
-	// body is the JSON body of an SQS call, answer what it is answered with, endpoint the URL that it came to.
+	// body is the JSON body of an SQS call, answer what it is answered with, endpoint the URL that
+	// it came to.
 	body     []byte
 	answer   any
 	endpoint string
@@ -166,7 +168,8 @@ func readForm(r *http.Request) (url.Values, []byte, error) {
 	return values, body, nil
 }
 
-// process takes a call from the door to its result: who calls, what disturbs it, is it within the rate, run it.
+// process takes a call from the door to its result: who calls, what disturbs it, is it within the
+// rate, run it.
 func (h *Handler) process(r *http.Request, req *request, body []byte) ([]wire.Element, Fault, error) {
 	if err := h.authenticate(r, req, body); err != nil {
 		return nil, Fault{}, err

@@ -15,7 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// This file is the door of the JSON protocol, which SQS speaks: the action stands in a header, the parameters are one JSON object.
+// This file is the door of the JSON protocol, which SQS speaks: the action stands in a header, the
+// parameters are one JSON object.
 
 const (
 	serviceSQS = "sqs"
@@ -58,7 +59,8 @@ func (h *Handler) cause(r *http.Request, req *request) *world.Cause {
 	return &world.Cause{Request: req.call.RequestID(), Caller: req.caller, Params: req.call.Params, Agent: r.UserAgent(), Source: source}
 }
 
-// respondJSON writes an answer, or an error with the code of the query protocol in a header, which clients go by.
+// respondJSON writes an answer, or an error with the code of the query protocol in a header, which
+// clients go by.
 func respondJSON(w http.ResponseWriter, req *request, err error) {
 	status, answer := http.StatusOK, req.answer
 	header := w.Header()

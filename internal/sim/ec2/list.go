@@ -9,7 +9,8 @@ type pageRule struct {
 	min, max int
 	// whole is the page size when the caller does not ask for one; 0 means everything.
 	whole int
-	// ids, when set, is the id list that must not be combined with MaxResults, as the service names it.
+	// ids, when set, is the id list that must not be combined with MaxResults, as the service names
+	// it.
 	ids, idsName string
 }
 

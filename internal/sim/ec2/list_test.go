@@ -283,7 +283,8 @@ func TestPageSizes(t *testing.T) {
 	}
 }
 
-// TestEveryFilter asks for each thing by each of its own attributes, and by another value of the same attribute.
+// TestEveryFilter asks for each thing by each of its own attributes, and by another value of the
+// same attribute.
 func TestEveryFilter(t *testing.T) {
 	f := start(t, sim.Options{})
 	c := f.client()

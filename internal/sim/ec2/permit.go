@@ -12,11 +12,12 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// permit refuses what the caller's IAM policy does not allow. A caller without a policy may do everything; GetCallerIdentity needs no
-// permission. The resources of an action and their condition keys are those of the Service Authorization Reference for Amazon EC2.
+// permit refuses what the caller's IAM policy does not allow. A caller without a policy may do
+// everything; GetCallerIdentity needs no permission. The resources of an action and their condition
+// keys are those of the Service Authorization Reference for Amazon EC2.
 //
-// A resource that is not there, or not visible yet, has no tags: a permission that asks for one is refused where the unconditional one
-// would be answered with NotFound.
+// A resource that is not there, or not visible yet, has no tags: a permission that asks for one is
+// refused where the unconditional one would be answered with NotFound.
 func permit(req *request) error {
 	policy := req.caller.Policy
 	if policy == nil || req.call.Service == serviceSTS {

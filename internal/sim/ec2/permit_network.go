@@ -7,7 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// concerns says by which parameters an action names the resources that it needs permission on. It is never written to.
+// concerns says by which parameters an action names the resources that it needs permission on. It
+// is never written to.
 var concerns = map[string][]string{
 	"DeleteNetworkInterface": {"NetworkInterfaceId"}, "AttachNetworkInterface": {"NetworkInterfaceId", "InstanceId"},
 	"AssignPrivateIpAddresses": {"NetworkInterfaceId"}, "UnassignPrivateIpAddresses": {"NetworkInterfaceId"},
@@ -26,7 +27,8 @@ var concerns = map[string][]string{
 	"CreateLaunchTemplateVersion": {"LaunchTemplateId"}, "ModifyLaunchTemplate": {"LaunchTemplateId"}, "DeleteLaunchTemplate": {"LaunchTemplateId"},
 }
 
-// makes says which kind of resource an action makes and by which parameters it names those that it is made in or of. It is never written to.
+// makes says which kind of resource an action makes and by which parameters it names those that it
+// is made in or of. It is never written to.
 var makes = map[string]struct {
 	kind string
 	of   []string
@@ -42,7 +44,8 @@ var makes = map[string]struct {
 	"CreateLaunchTemplate":       {"launch-template", nil},
 }
 
-// named lists the permissions on the resources that the call names by the parameters; a parameter that is not there asks for "*".
+// named lists the permissions on the resources that the call names by the parameters; a parameter
+// that is not there asks for "*".
 func (r *request) named(keys []string) []iam.Request {
 	var out []iam.Request
 	for _, key := range keys {
@@ -62,7 +65,8 @@ func (r *request) named(keys []string) []iam.Request {
 	return out
 }
 
-// creation is what making a resource needs: the resource itself, what it is made in, and with tags the right to give them.
+// creation is what making a resource needs: the resource itself, what it is made in, and with tags
+// the right to give them.
 func (r *request) creation(kind string, of []string) []iam.Request {
 	made := iam.Request{Action: "ec2:" + r.call.Action, Resource: r.arn(kind, "*"), Keys: r.place()}
 	out := []iam.Request{made}

@@ -50,7 +50,10 @@ func TestRightsOfNetworks(t *testing.T) {
 		t.Fatal(err)
 	}
 	route := func(table string) error {
-		_, err := limited.CreateRoute(f.ctx, &awsec2.CreateRouteInput{RouteTableId: &table, DestinationCidrBlock: aws.String("10.9.0.0/16"), NatGatewayId: aws.String("nat-00000001")})
+		_, err := limited.CreateRoute(
+			f.ctx,
+			&awsec2.CreateRouteInput{RouteTableId: &table, DestinationCidrBlock: aws.String("10.9.0.0/16"), NatGatewayId: aws.String("nat-00000001")},
+		)
 		return err
 	}
 	if err := route(mine); err != nil {

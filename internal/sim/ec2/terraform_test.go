@@ -15,8 +15,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestTerraform makes, reads, changes and destroys a small network as the AWS provider of Terraform does: the same calls in the same
-// order, with its waiters, and reading again after every change what was written.
+// TestTerraform makes, reads, changes and destroys a small network as the AWS provider of Terraform
+// does: the same calls in the same order, with its waiters, and reading again after every change
+// what was written.
 func TestTerraform(t *testing.T) {
 	f := start(t, sim.Options{State: emptyState()})
 	(&plan{story: story{fixture: f, T: t, c: f.client()}}).apply()
@@ -28,7 +29,23 @@ func TestTerraform(t *testing.T) {
 	// Nothing is left.
 	s := f.World().State()
 	for _, r := range s.Regions {
-		if n := len(r.VPCs) + len(r.Subnets) + len(r.SecurityGroups) + len(r.NetworkInterfaces) + len(r.RouteTables) + len(r.NetworkACLs) + len(r.InternetGateways) + len(r.LaunchTemplates); n > 0 {
+		if n := len(
+			r.VPCs,
+		) + len(
+			r.Subnets,
+		) + len(
+			r.SecurityGroups,
+		) + len(
+			r.NetworkInterfaces,
+		) + len(
+			r.RouteTables,
+		) + len(
+			r.NetworkACLs,
+		) + len(
+			r.InternetGateways,
+		) + len(
+			r.LaunchTemplates,
+		); n > 0 {
 			t.Errorf("%d things are left in %s: %+v", n, r.Name, r)
 		}
 	}
@@ -163,7 +180,10 @@ func (p *plan) gateway() {
 	made, err := p.c.CreateInternetGateway(p.ctx, &awsec2.CreateInternetGatewayInput{TagSpecifications: spec("internet-gateway", "igw")})
 	p.igw = aws.ToString(must(p.T, made, err).InternetGateway.InternetGatewayId)
 	ok[*awsec2.AttachInternetGatewayOutput](p)(p.c.AttachInternetGateway(p.ctx, &awsec2.AttachInternetGatewayInput{InternetGatewayId: &p.igw, VpcId: &p.network}))
-	read, err := p.c.DescribeInternetGateways(p.ctx, &awsec2.DescribeInternetGatewaysInput{InternetGatewayIds: []string{p.igw}, Filters: []types.Filter{filter("attachment.vpc-id", p.network)}})
+	read, err := p.c.DescribeInternetGateways(
+		p.ctx,
+		&awsec2.DescribeInternetGatewaysInput{InternetGatewayIds: []string{p.igw}, Filters: []types.Filter{filter("attachment.vpc-id", p.network)}},
+	)
 	if g := must(p.T, read, err).InternetGateways; len(g) != 1 || g[0].Attachments[0].State != "available" {
 		p.Errorf("gateway: %+v", g)
 	}
@@ -191,7 +211,8 @@ func (p *plan) routes() {
 	}
 }
 
-// newGroup makes a group as the provider does: it takes the default egress rules away, and it does not mind that there is none of IPv6.
+// newGroup makes a group as the provider does: it takes the default egress rules away, and it does
+// not mind that there is none of IPv6.
 func (p *plan) newGroup(vpc, name string) string {
 	made, err := p.c.CreateSecurityGroup(p.ctx, &awsec2.CreateSecurityGroupInput{
 		GroupName: &name, Description: aws.String("Managed by Terraform"), VpcId: &vpc, TagSpecifications: spec("security-group", name),
@@ -202,11 +223,19 @@ func (p *plan) newGroup(vpc, name string) string {
 		p.Fatal(err)
 	}
 	all := types.IpPermission{IpProtocol: aws.String("-1"), IpRanges: []types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}}
-	ok[*awsec2.RevokeSecurityGroupEgressOutput](p)(p.c.RevokeSecurityGroupEgress(p.ctx, &awsec2.RevokeSecurityGroupEgressInput{GroupId: &id, IpPermissions: []types.IpPermission{all}}))
+	ok[*awsec2.RevokeSecurityGroupEgressOutput](
+		p,
+	)(
+		p.c.RevokeSecurityGroupEgress(p.ctx, &awsec2.RevokeSecurityGroupEgressInput{GroupId: &id, IpPermissions: []types.IpPermission{all}}),
+	)
 	v6 := types.IpPermission{IpProtocol: aws.String("-1"), Ipv6Ranges: []types.Ipv6Range{{CidrIpv6: aws.String("::/0")}}}
 	_, err = p.c.RevokeSecurityGroupEgress(p.ctx, &awsec2.RevokeSecurityGroupEgressInput{GroupId: &id, IpPermissions: []types.IpPermission{v6}})
 	p.refused(err, "InvalidPermission.NotFound")
-	ok[*awsec2.AuthorizeSecurityGroupEgressOutput](p)(p.c.AuthorizeSecurityGroupEgress(p.ctx, &awsec2.AuthorizeSecurityGroupEgressInput{GroupId: &id, IpPermissions: []types.IpPermission{all}}))
+	ok[*awsec2.AuthorizeSecurityGroupEgressOutput](
+		p,
+	)(
+		p.c.AuthorizeSecurityGroupEgress(p.ctx, &awsec2.AuthorizeSecurityGroupEgressInput{GroupId: &id, IpPermissions: []types.IpPermission{all}}),
+	)
 	ok[*awsec2.AuthorizeSecurityGroupIngressOutput](p)(p.c.AuthorizeSecurityGroupIngress(p.ctx, &awsec2.AuthorizeSecurityGroupIngressInput{
 		GroupId: &id, IpPermissions: []types.IpPermission{tcp(443, 443, "0.0.0.0/0"), tcp(22, 22, "10.0.0.0/8")},
 	}))
@@ -217,9 +246,21 @@ func (p *plan) securityGroups() {
 	p.group, p.farGroup = p.newGroup(p.network, "tf-web"), p.newGroup(p.far, "tf-far")
 	// A change of the rules is the old ones revoked and the new ones added.
 	old, renewed := tcp(22, 22, "10.0.0.0/8"), tcp(22, 22, "10.20.0.0/16", "10.30.0.0/16")
-	ok[*awsec2.RevokeSecurityGroupIngressOutput](p)(p.c.RevokeSecurityGroupIngress(p.ctx, &awsec2.RevokeSecurityGroupIngressInput{GroupId: &p.group, IpPermissions: []types.IpPermission{old}}))
-	ok[*awsec2.AuthorizeSecurityGroupIngressOutput](p)(p.c.AuthorizeSecurityGroupIngress(p.ctx, &awsec2.AuthorizeSecurityGroupIngressInput{GroupId: &p.group, IpPermissions: []types.IpPermission{renewed}}))
-	ok[*awsec2.CreateTagsOutput](p)(p.c.CreateTags(p.ctx, &awsec2.CreateTagsInput{Resources: []string{p.group}, Tags: []types.Tag{{Key: aws.String("env"), Value: aws.String("test")}}}))
+	ok[*awsec2.RevokeSecurityGroupIngressOutput](
+		p,
+	)(
+		p.c.RevokeSecurityGroupIngress(p.ctx, &awsec2.RevokeSecurityGroupIngressInput{GroupId: &p.group, IpPermissions: []types.IpPermission{old}}),
+	)
+	ok[*awsec2.AuthorizeSecurityGroupIngressOutput](
+		p,
+	)(
+		p.c.AuthorizeSecurityGroupIngress(p.ctx, &awsec2.AuthorizeSecurityGroupIngressInput{GroupId: &p.group, IpPermissions: []types.IpPermission{renewed}}),
+	)
+	ok[*awsec2.CreateTagsOutput](
+		p,
+	)(
+		p.c.CreateTags(p.ctx, &awsec2.CreateTagsInput{Resources: []string{p.group}, Tags: []types.Tag{{Key: aws.String("env"), Value: aws.String("test")}}}),
+	)
 	ok[*awsec2.DeleteTagsOutput](p)(p.c.DeleteTags(p.ctx, &awsec2.DeleteTagsInput{Resources: []string{p.group}, Tags: []types.Tag{{Key: aws.String("env")}}}))
 	read, err := p.c.DescribeSecurityGroups(p.ctx, &awsec2.DescribeSecurityGroupsInput{GroupIds: []string{p.group}})
 	if g := must(p.T, read, err).SecurityGroups[0]; len(g.IpPermissions) != 2 || len(g.IpPermissionsEgress) != 1 || len(g.Tags) != 1 {
@@ -229,7 +270,10 @@ func (p *plan) securityGroups() {
 
 func (p *plan) groupRules() {
 	added, err := p.c.AuthorizeSecurityGroupIngress(p.ctx, &awsec2.AuthorizeSecurityGroupIngressInput{
-		GroupId: &p.group, IpPermissions: []types.IpPermission{{IpProtocol: aws.String("icmp"), FromPort: aws.Int32(8), ToPort: aws.Int32(-1), IpRanges: []types.IpRange{{CidrIp: aws.String("10.0.0.0/8")}}}},
+		GroupId: &p.group,
+		IpPermissions: []types.IpPermission{
+			{IpProtocol: aws.String("icmp"), FromPort: aws.Int32(8), ToPort: aws.Int32(-1), IpRanges: []types.IpRange{{CidrIp: aws.String("10.0.0.0/8")}}},
+		},
 		TagSpecifications: spec("security-group-rule", "ping"),
 	})
 	id := aws.ToString(must(p.T, added, err).SecurityGroupRules[0].SecurityGroupRuleId)
@@ -249,7 +293,12 @@ func (p *plan) launchTemplate() {
 		ImageId: aws.String("ami-0123456789abcdef0"), InstanceType: "t3.micro", SecurityGroupIds: []string{p.group}, UserData: aws.String("IyEvYmluL3No"),
 		TagSpecifications: []types.LaunchTemplateTagSpecificationRequest{{ResourceType: "instance", Tags: []types.Tag{{Key: aws.String("role"), Value: aws.String("web")}}}},
 	}
-	in := &awsec2.CreateLaunchTemplateInput{LaunchTemplateName: aws.String("web"), LaunchTemplateData: data, ClientToken: aws.String("once"), TagSpecifications: spec("launch-template", "web")}
+	in := &awsec2.CreateLaunchTemplateInput{
+		LaunchTemplateName: aws.String("web"),
+		LaunchTemplateData: data,
+		ClientToken:        aws.String("once"),
+		TagSpecifications:  spec("launch-template", "web"),
+	}
 	made, err := p.c.CreateLaunchTemplate(p.ctx, in)
 	p.template = aws.ToString(must(p.T, made, err).LaunchTemplate.LaunchTemplateId)
 	again, err := p.c.CreateLaunchTemplate(p.ctx, in)
@@ -372,7 +421,11 @@ func (p *plan) interfaceUp() {
 	}
 	more, err := p.c.AssignPrivateIpAddresses(p.ctx, &awsec2.AssignPrivateIpAddressesInput{NetworkInterfaceId: &p.nic, SecondaryPrivateIpAddressCount: aws.Int32(1)})
 	extra := aws.ToString(must(p.T, more, err).AssignedPrivateIpAddresses[0].PrivateIpAddress)
-	ok[*awsec2.UnassignPrivateIpAddressesOutput](p)(p.c.UnassignPrivateIpAddresses(p.ctx, &awsec2.UnassignPrivateIpAddressesInput{NetworkInterfaceId: &p.nic, PrivateIpAddresses: []string{extra}}))
+	ok[*awsec2.UnassignPrivateIpAddressesOutput](
+		p,
+	)(
+		p.c.UnassignPrivateIpAddresses(p.ctx, &awsec2.UnassignPrivateIpAddressesInput{NetworkInterfaceId: &p.nic, PrivateIpAddresses: []string{extra}}),
+	)
 	read, err := p.c.DescribeNetworkInterfaces(p.ctx, &awsec2.DescribeNetworkInterfacesInput{NetworkInterfaceIds: []string{p.nic}})
 	n := must(p.T, read, err).NetworkInterfaces[0]
 	if n.Status != "in-use" || aws.ToString(n.Description) != "router" || aws.ToInt32(n.Attachment.DeviceIndex) != 1 || len(n.PrivateIpAddresses) != 1 {
@@ -393,7 +446,10 @@ func (p *plan) reach(from, to string, port int) world.Verdict {
 }
 
 func (p *plan) peer() {
-	made, err := p.c.CreateVpcPeeringConnection(p.ctx, &awsec2.CreateVpcPeeringConnectionInput{VpcId: &p.network, PeerVpcId: &p.far, TagSpecifications: spec("vpc-peering-connection", "far")})
+	made, err := p.c.CreateVpcPeeringConnection(
+		p.ctx,
+		&awsec2.CreateVpcPeeringConnectionInput{VpcId: &p.network, PeerVpcId: &p.far, TagSpecifications: spec("vpc-peering-connection", "far")},
+	)
 	p.peering = aws.ToString(must(p.T, made, err).VpcPeeringConnection.VpcPeeringConnectionId)
 	ok[*awsec2.AcceptVpcPeeringConnectionOutput](p)(p.c.AcceptVpcPeeringConnection(p.ctx, &awsec2.AcceptVpcPeeringConnectionInput{VpcPeeringConnectionId: &p.peering}))
 	_, err = p.c.RejectVpcPeeringConnection(p.ctx, &awsec2.RejectVpcPeeringConnectionInput{VpcPeeringConnectionId: &p.peering})
@@ -409,7 +465,11 @@ func (p *plan) peer() {
 	if must(p.T, v, err).Allowed || !strings.Contains(v.Obstacle, "sends "+db+" through "+p.igw) {
 		p.Errorf("%s to %s without a route: %+v", web, db, v)
 	}
-	ok[*awsec2.CreateRouteOutput](p)(p.c.CreateRoute(p.ctx, &awsec2.CreateRouteInput{RouteTableId: &p.table, DestinationCidrBlock: aws.String("10.30.0.0/16"), VpcPeeringConnectionId: &p.peering}))
+	ok[*awsec2.CreateRouteOutput](
+		p,
+	)(
+		p.c.CreateRoute(p.ctx, &awsec2.CreateRouteInput{RouteTableId: &p.table, DestinationCidrBlock: aws.String("10.30.0.0/16"), VpcPeeringConnectionId: &p.peering}),
+	)
 	if v, err := p.World().Allowed(from); err != nil || !v.Allowed {
 		p.Errorf("with a route: %+v, %v", v, err)
 	}
@@ -473,12 +533,20 @@ func (p *plan) acls() {
 	if v := p.reach(outside, web, 443); v.Allowed || !strings.Contains(v.Obstacle, "entry 100 of network ACL") {
 		p.Errorf("denied: %+v", v)
 	}
-	ok[*awsec2.DeleteNetworkAclEntryOutput](p)(p.c.DeleteNetworkAclEntry(p.ctx, &awsec2.DeleteNetworkAclEntryInput{NetworkAclId: &p.acl, RuleNumber: aws.Int32(100), Egress: aws.Bool(true)}))
+	ok[*awsec2.DeleteNetworkAclEntryOutput](
+		p,
+	)(
+		p.c.DeleteNetworkAclEntry(p.ctx, &awsec2.DeleteNetworkAclEntryInput{NetworkAclId: &p.acl, RuleNumber: aws.Int32(100), Egress: aws.Bool(true)}),
+	)
 	_, err = p.c.DeleteNetworkAclEntry(p.ctx, &awsec2.DeleteNetworkAclEntryInput{NetworkAclId: &p.acl, RuleNumber: aws.Int32(100), Egress: aws.Bool(true)})
 	p.refused(err, "InvalidNetworkAclEntry.NotFound")
 	_, err = p.c.DeleteNetworkAcl(p.ctx, &awsec2.DeleteNetworkAclInput{NetworkAclId: &p.acl})
 	p.refused(err, "DependencyViolation")
-	ok[*awsec2.ReplaceNetworkAclAssociationOutput](p)(p.c.ReplaceNetworkAclAssociation(p.ctx, &awsec2.ReplaceNetworkAclAssociationInput{AssociationId: &association, NetworkAclId: &before}))
+	ok[*awsec2.ReplaceNetworkAclAssociationOutput](
+		p,
+	)(
+		p.c.ReplaceNetworkAclAssociation(p.ctx, &awsec2.ReplaceNetworkAclAssociationInput{AssociationId: &association, NetworkAclId: &before}),
+	)
 	_, err = p.c.DeleteNetworkAcl(p.ctx, &awsec2.DeleteNetworkAclInput{NetworkAclId: &before})
 	p.refused(err, "InvalidParameterValue")
 }
@@ -495,16 +563,28 @@ func (p *plan) change() {
 	if err := wait.Wait(p.ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{p.db}}, 5*time.Second); err != nil {
 		p.Fatal(err)
 	}
-	ok[*awsec2.ModifyInstanceAttributeOutput](p)(p.c.ModifyInstanceAttribute(p.ctx, &awsec2.ModifyInstanceAttributeInput{InstanceId: &p.db, InstanceType: &types.AttributeValue{Value: aws.String("t3.large")}}))
+	ok[*awsec2.ModifyInstanceAttributeOutput](
+		p,
+	)(
+		p.c.ModifyInstanceAttribute(p.ctx, &awsec2.ModifyInstanceAttributeInput{InstanceId: &p.db, InstanceType: &types.AttributeValue{Value: aws.String("t3.large")}}),
+	)
 	ok[*awsec2.StartInstancesOutput](p)(p.c.StartInstances(p.ctx, &awsec2.StartInstancesInput{InstanceIds: []string{p.db}}))
 	p.running(p.db)
 	if i := p.instance(p.db); i.InstanceType != "t3.large" {
 		p.Errorf("instance type %s", i.InstanceType)
 	}
-	ok[*awsec2.ModifyInstanceAttributeOutput](p)(p.c.ModifyInstanceAttribute(p.ctx, &awsec2.ModifyInstanceAttributeInput{InstanceId: &p.web, DisableApiTermination: &types.AttributeBooleanValue{Value: aws.Bool(false)}}))
+	ok[*awsec2.ModifyInstanceAttributeOutput](
+		p,
+	)(
+		p.c.ModifyInstanceAttribute(p.ctx, &awsec2.ModifyInstanceAttributeInput{InstanceId: &p.web, DisableApiTermination: &types.AttributeBooleanValue{Value: aws.Bool(false)}}),
+	)
 	_, err = p.c.ModifyInstanceAttribute(p.ctx, &awsec2.ModifyInstanceAttributeInput{InstanceId: &p.web, Kernel: &types.AttributeValue{Value: aws.String("aki-1")}})
 	p.refused(err, "UnsupportedOperation")
-	ok[*awsec2.ReplaceRouteOutput](p)(p.c.ReplaceRoute(p.ctx, &awsec2.ReplaceRouteInput{RouteTableId: &p.table, DestinationCidrBlock: aws.String("10.30.0.0/16"), NetworkInterfaceId: &p.nic}))
+	ok[*awsec2.ReplaceRouteOutput](
+		p,
+	)(
+		p.c.ReplaceRoute(p.ctx, &awsec2.ReplaceRouteInput{RouteTableId: &p.table, DestinationCidrBlock: aws.String("10.30.0.0/16"), NetworkInterfaceId: &p.nic}),
+	)
 	ok[*awsec2.DeleteRouteOutput](p)(p.c.DeleteRoute(p.ctx, &awsec2.DeleteRouteInput{RouteTableId: &p.table, DestinationCidrBlock: aws.String("10.30.0.0/16")}))
 	asked, err := p.c.CreateVpcPeeringConnection(p.ctx, &awsec2.CreateVpcPeeringConnectionInput{VpcId: &p.far, PeerVpcId: &p.network})
 	if asked != nil {

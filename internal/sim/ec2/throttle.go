@@ -14,9 +14,9 @@ type Bucket struct {
 	Refill float64
 }
 
-// Throttle limits the rate of calls as EC2 does: one token bucket per account, region and action, and for some
-// actions one more that is paid per instance touched. It is safe for concurrent use. A nil *Throttle lets
-// everything pass.
+// Throttle limits the rate of calls as EC2 does: one token bucket per account, region and action,
+// and for some actions one more that is paid per instance touched. It is safe for concurrent use. A
+// nil *Throttle lets everything pass.
 type Throttle struct {
 	now   func() time.Time
 	speed float64
@@ -30,8 +30,8 @@ type bucketKey struct {
 	account, region, name string
 }
 
-// NewThrottle returns a throttle with all buckets full. Buckets refill speed times as fast as the real ones; a
-// speed of 0 means 1.
+// NewThrottle returns a throttle with all buckets full. Buckets refill speed times as fast as the
+// real ones; a speed of 0 means 1.
 func NewThrottle(now func() time.Time, speed float64) *Throttle {
 	if speed <= 0 {
 		speed = 1
@@ -39,8 +39,8 @@ func NewThrottle(now func() time.Time, speed float64) *Throttle {
 	return &Throttle{now: now, speed: speed, buckets: map[bucketKey]*rate.Limiter{}, custom: map[string]Bucket{}}
 }
 
-// Set replaces the bucket of one action, in every account and region, and fills it. The action then has this one
-// bucket for all its calls.
+// Set replaces the bucket of one action, in every account and region, and fills it. The action then
+// has this one bucket for all its calls.
 func (t *Throttle) Set(action string, b Bucket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +114,8 @@ func isRead(action string) bool {
 	return strings.HasPrefix(action, "Describe") || strings.HasPrefix(action, "Get")
 }
 
-// hasBareBucket reports whether the action has a second, smaller bucket for calls that read everything at once.
+// hasBareBucket reports whether the action has a second, smaller bucket for calls that read
+// everything at once.
 func hasBareBucket(action string) bool {
 	switch action {
 	case "DescribeInstances", "DescribeInstanceStatus", "DescribeNetworkInterfaces", "DescribeSecurityGroups":

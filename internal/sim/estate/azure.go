@@ -13,7 +13,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/azure"
 )
 
-// The application that every subscription gets, and its secret. The client id is azure.GUIDOf("client nephele").
+// The application that every subscription gets, and its secret. The client id is
+// azure.GUIDOf("client nephele").
 const (
 	DefaultApplication  = "nephele"
 	DefaultClientSecret = "nephele-simulator-default-secret"
@@ -21,10 +22,12 @@ const (
 	defaultTenant = "6e657068-656c-4000-8000-000000000001"
 )
 
-// LoadAzure reads a file, or all .json files of a folder and below: answers of Resource Manager ({"value": [...]}) and of Resource Graph ({"data": ...}),
-// lists as the az command line prints them, single resources, and recorded exchanges (a list of {"uri", "body"}). What resources refer to
-// and the description does not tell is made up, and said in the report: subnets that hold the addresses of their interfaces, empty application
-// security groups. References to network security groups that are not told are left out.
+// LoadAzure reads a file, or all .json files of a folder and below: answers of Resource Manager
+// ({"value": [...]}) and of Resource Graph ({"data": ...}), lists as the az command line prints
+// them, single resources, and recorded exchanges (a list of {"uri", "body"}). What resources refer
+// to and the description does not tell is made up, and said in the report: subnets that hold the
+// addresses of their interfaces, empty application security groups. References to network security
+// groups that are not told are left out.
 //
 // Each subscription gets the application DefaultApplication, which may do everything.
 func LoadAzure(name string) (azure.State, Report, error) {
@@ -124,7 +127,8 @@ func (l *azureLoader) table(v map[string]any) {
 	}
 }
 
-// resource takes a resource, if it is one of a type that is simulated. Of one that comes twice the more detailed is kept.
+// resource takes a resource, if it is one of a type that is simulated. Of one that comes twice the
+// more detailed is kept.
 func (l *azureLoader) resource(doc map[string]any) {
 	text, _ := doc["id"].(string)
 	id, ok := azure.ParseID(text)
@@ -204,7 +208,11 @@ func (l *azureLoader) state() (azure.State, error) {
 		if !slices.ContainsFunc(s.Tenants, func(t azure.Tenant) bool { return t.ID == tenant }) {
 			s.Tenants = append(s.Tenants, azure.Tenant{ID: tenant})
 			s.Principals = append(s.Principals, azure.Principal{
-				Tenant: tenant, Name: DefaultApplication, ClientID: azure.GUIDOf("client " + DefaultApplication), ObjectID: azure.GUIDOf("object " + DefaultApplication), Secrets: []string{DefaultClientSecret},
+				Tenant:   tenant,
+				Name:     DefaultApplication,
+				ClientID: azure.GUIDOf("client " + DefaultApplication),
+				ObjectID: azure.GUIDOf("object " + DefaultApplication),
+				Secrets:  []string{DefaultClientSecret},
 			})
 		}
 		if !slices.ContainsFunc(s.Subscriptions, func(x azure.Subscription) bool { return strings.EqualFold(x.ID, id.Subscription) }) {
@@ -290,7 +298,8 @@ func (l *azureLoader) needGroups(v any, location string) {
 	}
 }
 
-// makeSubnets makes up networks with the subnets that interfaces name: each is the /24, or what else is needed to hold its addresses.
+// makeSubnets makes up networks with the subnets that interfaces name: each is the /24, or what
+// else is needed to hold its addresses.
 func (l *azureLoader) makeSubnets(subnets map[string][]netip.Addr) {
 	names := make([]string, 0, len(subnets))
 	for name := range subnets {
@@ -313,7 +322,10 @@ func (l *azureLoader) makeSubnets(subnets map[string][]netip.Addr) {
 		}
 		space := network.Properties["addressSpace"].(map[string]any)
 		space["addressPrefixes"] = append(space["addressPrefixes"].([]any), prefix.String())
-		network.Properties["subnets"] = append(network.Properties["subnets"].([]any), map[string]any{"name": id.Name(), "properties": map[string]any{"addressPrefix": prefix.String()}})
+		network.Properties["subnets"] = append(
+			network.Properties["subnets"].([]any),
+			map[string]any{"name": id.Name(), "properties": map[string]any{"addressPrefix": prefix.String()}},
+		)
 		l.resources[parent.Key()] = network
 		l.gap(name, "the virtual network", "a subnet "+prefix.String(), true)
 	}

@@ -265,7 +265,8 @@ func primary(x rawBlock, v *rawVPC) int {
 	return 1
 }
 
-// vpc returns the VPC with this id of the dump; one that is not there is made up, around the block near.
+// vpc returns the VPC with this id of the dump; one that is not there is made up, around the block
+// near.
 func (b *builder) vpc(member, object, rawID string, near netip.Prefix) *world.VPC {
 	id := b.id("vpc", cmp.Or(rawID, "unnamed"))
 	if v := b.vpcs[id]; v != nil {
@@ -318,7 +319,8 @@ func (b *builder) buildSubnets() error {
 	return nil
 }
 
-// subnet returns the subnet with this id of the dump; one that is not there is made up, around the address.
+// subnet returns the subnet with this id of the dump; one that is not there is made up, around the
+// address.
 func (b *builder) subnet(member, object, rawID, rawVPC string, near netip.Addr) *world.Subnet {
 	id := b.id("subnet", cmp.Or(rawID, "unnamed in "+rawVPC))
 	if s := b.subnets[id]; s != nil {

@@ -75,7 +75,8 @@ func (b *builder) buildFabric() error {
 	return nil
 }
 
-// fabricID is the wire id of a part of the fabric; "" if it appears again, or is of a VPC that is not in the dump.
+// fabricID is the wire id of a part of the fabric; "" if it appears again, or is of a VPC that is
+// not in the dump.
 func (b *builder) fabricID(member, prefix, rawID, rawVPC string, i int) (string, error) {
 	if rawID == "" {
 		return "", b.fault(member, fmt.Sprintf("element %d", i), "id", "expected an id")

@@ -17,7 +17,8 @@ const (
 	defaultDescription = "default VPC security group"
 )
 
-// weights are the sizes that lists of the cloud count with in the rule quota. It is never written to.
+// weights are the sizes that lists of the cloud count with in the rule quota. It is never written
+// to.
 var weights = map[string]int{
 	"cloudfront.origin-facing": 55, "s3": 1, "dynamodb": 1, "vpc-lattice": 10, "groundstation": 5,
 }
@@ -114,7 +115,8 @@ func (b *builder) named(vpcID, name string) *world.SecurityGroup {
 	return nil
 }
 
-// group returns the group of an interface; one that is not there, or is of another VPC, is made up without rules.
+// group returns the group of an interface; one that is not there, or is of another VPC, is made up
+// without rules.
 func (b *builder) group(member, object string, raw rawGroupName, vpcID string) world.GroupName {
 	id := b.id("sg", raw.GroupId)
 	g := b.groups[id]

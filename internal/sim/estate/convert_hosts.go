@@ -190,8 +190,8 @@ func boolInt(v bool) int {
 	return 0
 }
 
-// buildNICs adds the interfaces of DescribeNetworkInterfaces to those that the instances brought, and takes from it what
-// the instances' answers do not hold (tags, requester).
+// buildNICs adds the interfaces of DescribeNetworkInterfaces to those that the instances brought,
+// and takes from it what the instances' answers do not hold (tags, requester).
 func (b *builder) buildNICs() error {
 	for i := range b.raw.nics {
 		raw := &b.raw.nics[i]
@@ -216,7 +216,8 @@ func (b *builder) buildNICs() error {
 	return nil
 }
 
-// checkAddresses reports addresses that do not fit their subnet or that two interfaces of a VPC have. They are kept.
+// checkAddresses reports addresses that do not fit their subnet or that two interfaces of a VPC
+// have. They are kept.
 func (b *builder) checkAddresses() {
 	type place struct {
 		vpc  string

@@ -10,8 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// calls maps the describe calls that matter, as the command line names them, to the member that their answer holds. It is
-// never written to.
+// calls maps the describe calls that matter, as the command line names them, to the member that
+// their answer holds. It is never written to.
 var calls = map[string]string{
 	"vpcs": "Vpcs", "subnets": "Subnets", "network-interfaces": "NetworkInterfaces", "instances": "Reservations",
 	"security-groups": "SecurityGroups", "vpc-peering-connections": "VpcPeeringConnections",
@@ -19,7 +19,8 @@ var calls = map[string]string{
 	"tags": "Tags", "route-tables": "RouteTables", "network-acls": "NetworkAcls", "internet-gateways": "InternetGateways",
 }
 
-// memberOf returns the member that a file of this name must hold, or "" if the simulator has no use for the file.
+// memberOf returns the member that a file of this name must hold, or "" if the simulator has no use
+// for the file.
 func memberOf(file string) string {
 	stem, ok := strings.CutSuffix(file, ".json")
 	if !ok {
@@ -116,8 +117,8 @@ func (r *rawRegion) decode(file, member string, content json.RawMessage) error {
 	return decode(file, member, content, into)
 }
 
-// collector reads a collector dump: like the answers above, but in one object, with other names for the members and
-// instances without reservations.
+// collector reads a collector dump: like the answers above, but in one object, with other names for
+// the members and instances without reservations.
 func (l *loader) collector(name string, members map[string]json.RawMessage) (world.State, error) {
 	r := rawRegion{files: map[string]string{}, present: map[string]bool{}}
 	var instances []rawInstance
@@ -146,7 +147,8 @@ func (l *loader) collector(name string, members map[string]json.RawMessage) (wor
 	return l.collectorRegions(l.path(name), r)
 }
 
-// regionOfZones is the region that all zones of the subnets are in; "" if they name none, or several.
+// regionOfZones is the region that all zones of the subnets are in; "" if they name none, or
+// several.
 func regionOfZones(subnets []rawSubnet) string {
 	region := ""
 	for _, s := range subnets {
@@ -162,7 +164,8 @@ func regionOfZones(subnets []rawSubnet) string {
 	return region
 }
 
-// collectorRegions finds out which region a collector dump is of: the one that its VPCs name, or the one of its zones.
+// collectorRegions finds out which region a collector dump is of: the one that its VPCs name, or
+// the one of its zones.
 func (l *loader) collectorRegions(name string, all rawRegion) (world.State, error) {
 	region, zoned := "", regionOfZones(all.subnets)
 	for _, v := range all.vpcs {
@@ -175,7 +178,13 @@ func (l *loader) collectorRegions(name string, all rawRegion) (world.State, erro
 		case region == "":
 			region = v.Region
 		case region != v.Region:
-			return world.State{}, fmt.Errorf("%s: vpcs: %s: Region: expected %s as for the other VPCs, found %s; dumps of several regions must be split", name, v.VpcId, region, v.Region)
+			return world.State{}, fmt.Errorf(
+				"%s: vpcs: %s: Region: expected %s as for the other VPCs, found %s; dumps of several regions must be split",
+				name,
+				v.VpcId,
+				region,
+				v.Region,
+			)
 		}
 	}
 	if region == "" {

@@ -299,7 +299,8 @@ func TestRepairs(t *testing.T) {
 	}
 }
 
-// TestPeeredRegions loads a dump of two regions with a peering between two accounts, prefix lists, IPv6 and tags apart.
+// TestPeeredRegions loads a dump of two regions with a peering between two accounts, prefix lists,
+// IPv6 and tags apart.
 func TestPeeredRegions(t *testing.T) {
 	vpcs := `{"Vpcs": [{"VpcId": "vpc-1234567%d", "CidrBlock": "10.%d.0.0/16", "OwnerId": "123456789012", "State": "available",
 		"CidrBlockAssociationSet": [{"CidrBlock": "100.64.0.0/16"}, {"CidrBlock": "10.%[2]d.0.0/16"}],
@@ -315,8 +316,10 @@ func TestPeeredRegions(t *testing.T) {
 		"us-west-2/ec2-describe-vpcs.json":                    file(fmt.Sprintf(vpcs, 1, 1)),
 		"us-west-2/ec2-describe-vpc-peering-connections.json": file(peerings),
 		"us-west-2/ec2-describe-security-groups.json":         file(groups),
-		"us-west-2/ec2-describe-managed-prefix-lists.json": file(`{"PrefixLists": [{"PrefixListId": "pl-12345678", "PrefixListName": "com.amazonaws.global.cloudfront.origin-facing", "OwnerId": "AWS"},
-			{"PrefixListId": "pl-87654321", "PrefixListName": "mine", "OwnerId": "123456789012", "MaxEntries": 7, "AddressFamily": "IPv6", "Entries": [{"Cidr": "2001:db8::/32"}]}]}`),
+		"us-west-2/ec2-describe-managed-prefix-lists.json": file(
+			`{"PrefixLists": [{"PrefixListId": "pl-12345678", "PrefixListName": "com.amazonaws.global.cloudfront.origin-facing", "OwnerId": "AWS"},
+			{"PrefixListId": "pl-87654321", "PrefixListName": "mine", "OwnerId": "123456789012", "MaxEntries": 7, "AddressFamily": "IPv6", "Entries": [{"Cidr": "2001:db8::/32"}]}]}`,
+		),
 		"us-west-2/describe-tags.json":       file(`{"Tags": [{"ResourceId": "vpc-12345671", "Key": "Name", "Value": "west"}]}`),
 		"us-east-1/describe-vpcs.json":       file(fmt.Sprintf(vpcs, 2, 2)),
 		"us-east-1/describe-key-pairs.json":  file(`{}`),
@@ -395,7 +398,11 @@ accounts:
 		}
 	}
 	broken := strings.Replace(text, "Effect: Allow", "Effect: Maybe", 1)
-	if _, _, err := LoadFS(fstest.MapFS{"e.yaml": {Data: []byte(broken)}}, "e.yaml"); err == nil || !strings.Contains(err.Error(), "Statement[0]: element Effect: expected Allow or Deny") {
+	if _, _, err := LoadFS(
+		fstest.MapFS{"e.yaml": {Data: []byte(broken)}},
+		"e.yaml",
+	); err == nil ||
+		!strings.Contains(err.Error(), "Statement[0]: element Effect: expected Allow or Deny") {
 		t.Errorf("a broken policy: %v", err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestACLsOfADump holds a flow that the groups let through against the network ACL that the dump tells: the default one of a VPC that lets
-// in one address only.
+// TestACLsOfADump holds a flow that the groups let through against the network ACL that the dump
+// tells: the default one of a VPC that lets in one address only.
 func TestACLsOfADump(t *testing.T) {
 	s, _, err := HybridCloud()
 	if err != nil {
@@ -48,7 +48,8 @@ func TestACLsOfADump(t *testing.T) {
 	}
 }
 
-// TestRoutesOfADump takes the routes of a dump: those that lead nowhere stop a flow, whatever the groups say.
+// TestRoutesOfADump takes the routes of a dump: those that lead nowhere stop a flow, whatever the
+// groups say.
 func TestRoutesOfADump(t *testing.T) {
 	load := func(routes string) *world.World {
 		t.Helper()

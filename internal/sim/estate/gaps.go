@@ -17,7 +17,8 @@ type answer struct {
 	taken string
 }
 
-// answers are those without which an account is not known, in the order of the report. It is never written to.
+// answers are those without which an account is not known, in the order of the report. It is never
+// written to.
 var answers = []answer{
 	{member: "Vpcs", call: "describe-vpcs", taken: "made up around what refers to them"},
 	{member: "Subnets", call: "describe-subnets", taken: "made up around what refers to them"},
@@ -28,8 +29,8 @@ var answers = []answer{
 	{member: "PrefixLists", call: "describe-managed-prefix-lists", taken: "no prefix list, as no rule refers to one"},
 }
 
-// findMissing notes which answers a region lacks. Nobody need tell prefix lists that no rule refers to; and a collector leaves out what
-// it does not look at, which its user cannot help.
+// findMissing notes which answers a region lacks. Nobody need tell prefix lists that no rule refers
+// to; and a collector leaves out what it does not look at, which its user cannot help.
 func (l *loader) findMissing(place string, r *rawRegion, collector bool) {
 	for _, a := range answers {
 		if r.present[a.member] {
@@ -61,11 +62,15 @@ func checkWhole(file, member string, members map[string]json.RawMessage) error {
 	if len(token) == 0 || string(token) == "null" || string(token) == `""` {
 		return nil
 	}
-	return fmt.Errorf("%s: NextToken: this is only a part of the answer: expected all pages in one file (the aws command line joins them unless told not to), with all of %s", file, member)
+	return fmt.Errorf(
+		"%s: NextToken: this is only a part of the answer: expected all pages in one file (the aws command line joins them unless told not to), with all of %s",
+		file,
+		member,
+	)
 }
 
-// addPrefixLists adds an answer about prefix lists to what others said: describe-prefix-lists has the entries of the cloud's own lists,
-// describe-managed-prefix-lists has the size of all.
+// addPrefixLists adds an answer about prefix lists to what others said: describe-prefix-lists has
+// the entries of the cloud's own lists, describe-managed-prefix-lists has the size of all.
 func (r *rawRegion) addPrefixLists(lists []rawPrefixList) {
 	for _, x := range lists {
 		i := slices.IndexFunc(r.prefixLists, func(o rawPrefixList) bool { return o.PrefixListId == x.PrefixListId })
@@ -103,7 +108,11 @@ func (b *builder) missingEntries() {
 					continue
 				}
 				reported[x.PrefixListId] = true
-				expected := fmt.Sprintf("the member Entries in this list, as \"aws ec2 get-managed-prefix-list-entries --prefix-list-id %s\" prints it, because group %s refers to the list", x.PrefixListId, g.GroupId)
+				expected := fmt.Sprintf(
+					"the member Entries in this list, as \"aws ec2 get-managed-prefix-list-entries --prefix-list-id %s\" prints it, because group %s refers to the list",
+					x.PrefixListId,
+					g.GroupId,
+				)
 				if _, there := silent[x.PrefixListId]; !there {
 					expected = fmt.Sprintf("the list with its entries, because group %s refers to it", g.GroupId)
 				}
@@ -113,7 +122,8 @@ func (b *builder) missingEntries() {
 	}
 }
 
-// notTold notes an object that others refer to and that the answer which should tell it does not. If there is no such answer, that was noted.
+// notTold notes an object that others refer to and that the answer which should tell it does not.
+// If there is no such answer, that was noted.
 func (b *builder) notTold(member, object, expected, taken string) {
 	if b.raw.present[member] {
 		b.l.report.gap(Gap{Region: b.raw.name, Place: b.raw.file(member), Object: object, Expected: expected, Taken: taken, Needed: true})

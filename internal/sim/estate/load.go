@@ -26,23 +26,24 @@ const (
 //go:embed data/hybrid-cloud
 var embedded embed.FS
 
-// HybridCloud is the account that the demonstration uses: a real one, published by the Batfish project.
+// HybridCloud is the account that the demonstration uses: a real one, published by the Batfish
+// project.
 func HybridCloud() (world.State, Report, error) {
 	return LoadFS(embedded, "data/hybrid-cloud")
 }
 
 // Load reads a file or a folder:
 //
-//   - a folder with describe answers as JSON, one file per call, in one folder per region (or one such region folder):
-//     files named after the member they hold (Vpcs.json, Reservations.json, ...) or after the command
-//     (ec2-describe-vpcs.json, describe-instances.json, ...)
+//   - a folder with describe answers as JSON, one file per call, in one folder per region (or one
+//     such region folder): files named after the member they hold (Vpcs.json, Reservations.json,
+//     ...) or after the command (ec2-describe-vpcs.json, describe-instances.json, ...)
 //   - such region folders in one folder per account
 //   - a collector dump: one JSON file with the members vpcs, subnets, instances and security_groups
 //   - estate YAML, a file (.yaml, .yml) or a folder of them
 //   - a state saved by world.Save
 //
-// The first account of a description without credentials gets DefaultAccessKeyID and DefaultSecret, the second one DefaultAccessKeyID with
-// a 2 at its end, and so on.
+// The first account of a description without credentials gets DefaultAccessKeyID and DefaultSecret,
+// the second one DefaultAccessKeyID with a 2 at its end, and so on.
 func Load(name string) (world.State, Report, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -153,7 +154,11 @@ func (l *loader) jsonFile(name string, data []byte) (world.State, error) {
 		}
 		return s, nil
 	}
-	return world.State{}, fmt.Errorf("%s: not a description of an account: expected a collector dump (vpcs, security_groups, ...) or a saved state (version, accounts), found %s", l.path(name), listMembers(members))
+	return world.State{}, fmt.Errorf(
+		"%s: not a description of an account: expected a collector dump (vpcs, security_groups, ...) or a saved state (version, accounts), found %s",
+		l.path(name),
+		listMembers(members),
+	)
 }
 
 // dir reads a folder of YAML files or of describe answers.
@@ -207,7 +212,10 @@ func (l *loader) dir(name string) (world.State, error) {
 	case len(accounts) > 0:
 		return l.accounts(accounts)
 	case len(regions) == 0:
-		return world.State{}, fmt.Errorf("%s: no description of an account here: expected region folders with describe answers (Vpcs.json or ec2-describe-vpcs.json, ...) or estate YAML files", l.path(name))
+		return world.State{}, fmt.Errorf(
+			"%s: no description of an account here: expected region folders with describe answers (Vpcs.json or ec2-describe-vpcs.json, ...) or estate YAML files",
+			l.path(name),
+		)
 	}
 	return l.convert(regions, "")
 }

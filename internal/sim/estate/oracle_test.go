@@ -48,8 +48,9 @@ func readOracle(t *testing.T) map[[2]string]grant {
 	return out
 }
 
-// TestCollectorConnectivity compares every verdict of the collector account with the connections that the project which
-// published it worked out: what a line states is allowed, and nothing else is.
+// TestCollectorConnectivity compares every verdict of the collector account with the connections
+// that the project which published it worked out: what a line states is allowed, and nothing else
+// is.
 func TestCollectorConnectivity(t *testing.T) {
 	oracle := readOracle(t)
 	s, _, err := Load("../../../testdata/aws/collector-sg1.json")

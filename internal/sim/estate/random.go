@@ -32,10 +32,11 @@ func (s Shape) withDefaults() Shape {
 // randomRegions are the regions of random estates. They are never written to.
 var randomRegions = [...]string{"us-west-2", "us-east-1", "eu-west-1", "ap-southeast-2"}
 
-// Random makes an estate from a seed, with the proportions of real accounts: a few groups per VPC with mostly one to five
-// rules, VMs with one or two interfaces and one to three groups, some stopped, some with public or IPv6 addresses, services'
-// interfaces, prefix lists and peerings, also across regions and accounts. The same arguments give the same estate. The
-// quota of VPCs is raised as needed; no other quota is exceeded.
+// Random makes an estate from a seed, with the proportions of real accounts: a few groups per VPC
+// with mostly one to five rules, VMs with one or two interfaces and one to three groups, some
+// stopped, some with public or IPv6 addresses, services' interfaces, prefix lists and peerings,
+// also across regions and accounts. The same arguments give the same estate. The quota of VPCs is
+// raised as needed; no other quota is exceeded.
 func Random(seed uint64, shape Shape) (world.State, error) {
 	d := &dice{Rand: rand.New(rand.NewPCG(seed, 1)), shape: shape.withDefaults()}
 	s := world.State{Seed: seed}

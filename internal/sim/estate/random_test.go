@@ -39,9 +39,9 @@ func TestRandomEstatesAreConsistentAndRepeatable(t *testing.T) {
 	}
 }
 
-// TestAllowedAgreesWithAddresses compares Allowed with a second reading of the same rules: every group reference is first
-// resolved to the private addresses of the interfaces that hold the group, as the documentation of EC2 puts it, and a flow
-// is then a pair of addresses.
+// TestAllowedAgreesWithAddresses compares Allowed with a second reading of the same rules: every
+// group reference is first resolved to the private addresses of the interfaces that hold the group,
+// as the documentation of EC2 puts it, and a flow is then a pair of addresses.
 func TestAllowedAgreesWithAddresses(t *testing.T) {
 	seed := testSeed(t)
 	var flows, allowed int

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The types of this file are describe answers as JSON, with the member names that the EC2 tools print.
+// The types of this file are describe answers as JSON, with the member names that the EC2 tools
+// print.
 
 type rawTag struct{ Key, Value string }
 

@@ -12,7 +12,8 @@ type Report struct {
 	Files    []string // files that were read, in order
 	Ignored  []string // files that describe nothing the simulator has
 	Warnings []Warning
-	// Gaps is what an account has and the description does not tell. The State has none of it, or something made up in its place.
+	// Gaps is what an account has and the description does not tell. The State has none of it, or
+	// something made up in its place.
 	Gaps []Gap
 	// Renamed maps ids of the input that are no wire ids to those that stand for them.
 	Renamed map[string]string
@@ -30,7 +31,8 @@ type Gap struct {
 	Expected string
 	// Taken says what the State has instead.
 	Taken string
-	// Needed is true if the rest of the description refers to what is not told, so that the State is not what the account is.
+	// Needed is true if the rest of the description refers to what is not told, so that the State
+	// is not what the account is.
 	Needed bool
 }
 

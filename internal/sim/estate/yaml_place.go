@@ -146,8 +146,8 @@ func (p *place) subnet(at string, y *yamlSubnet) error {
 	return nil
 }
 
-// hosts makes the machines and the detached interfaces. Given addresses are set aside first, so that the free ones that
-// other interfaces get do not depend on the order.
+// hosts makes the machines and the detached interfaces. Given addresses are set aside first, so
+// that the free ones that other interfaces get do not depend on the order.
 func (p *place) hosts() error {
 	for i := range p.spec.VMs {
 		vm := &p.spec.VMs[i]
@@ -280,7 +280,8 @@ func (p *place) nic(at, id string, y *yamlNIC) (*world.NetworkInterface, error) 
 	return n, nil
 }
 
-// setPublic gives the primary address a public one: an Elastic IP, or with "auto" one that is lent while the VM runs.
+// setPublic gives the primary address a public one: an Elastic IP, or with "auto" one that is lent
+// while the VM runs.
 func setPublic(n *world.NetworkInterface, text string) error {
 	if text == "" {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// lookup finds a VPC of the estate by account/region/name, or by its name alone if only one VPC has it.
+// lookup finds a VPC of the estate by account/region/name, or by its name alone if only one VPC has
+// it.
 func (d *drawing) lookup(name string) (*place, error) {
 	if p := d.places[name]; p != nil {
 		return p, nil
@@ -53,7 +54,8 @@ func (d *drawing) peering(at string, y *yamlPeering) error {
 	return nil
 }
 
-// rules fills the groups of a place. Without a "to" rule a group allows all egress, unless it says egress: none.
+// rules fills the groups of a place. Without a "to" rule a group allows all egress, unless it says
+// egress: none.
 func (d *drawing) rules(p *place) error {
 	for i := range p.spec.Groups {
 		y := &p.spec.Groups[i]
@@ -168,8 +170,8 @@ func number(s string) (int32, error) {
 	return int32(n), err
 }
 
-// peer adds one peer of a rule text to the permission: any, any4, any6, self, a block or address, list:NAME, the id or the
-// name of a group of the VPC, or VPC/NAME for a group of another one.
+// peer adds one peer of a rule text to the permission: any, any4, any6, self, a block or address,
+// list:NAME, the id or the name of a group of the VPC, or VPC/NAME for a group of another one.
 func (d *drawing) peer(p *place, g *world.SecurityGroup, name, description string, to *world.Permission) error {
 	block := func(cidr string, v6 bool) {
 		to.CIDRs = append(to.CIDRs, world.CIDRPeer{CIDR: cidr, IPv6: v6, Description: description})

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestCollectorWithoutRegion: the region of a dump whose VPCs do not name it is that of its zones; where these do not tell either, that is said.
+// TestCollectorWithoutRegion: the region of a dump whose VPCs do not name it is that of its zones;
+// where these do not tell either, that is said.
 func TestCollectorWithoutRegion(t *testing.T) {
 	text, err := os.ReadFile("../../../testdata/aws/collector-sg1.json")
 	if err != nil {

@@ -1,10 +1,13 @@
-// Package events makes the events of the simulated cloud: what EventBridge would put into a queue when an EC2 call has changed something
-// (CloudTrail's record of the call) and when an instance changes its state.
+// Package events makes the events of the simulated cloud: what EventBridge would put into a queue
+// when an EC2 call has changed something (CloudTrail's record of the call) and when an instance
+// changes its state.
 //
-// It promises one record per committed mutation of EC2 objects and one notification per state of an instance, each as many times and as
-// late as Options say, into every queue that a Sink names. It changes nothing in the World.
+// It promises one record per committed mutation of EC2 objects and one notification per state of an
+// instance, each as many times and as late as Options say, into every queue that a Sink names. It
+// changes nothing in the World.
 //
-// Concurrency: an Emitter is called by the World, one call at a time; its hooks only send to queues and never call the World.
+// Concurrency: an Emitter is called by the World, one call at a time; its hooks only send to queues
+// and never call the World.
 package events
 
 import (
@@ -19,11 +22,13 @@ import (
 
 // Options are the knobs of an Emitter.
 type Options struct {
-	// Delay is how long events take. CloudTrail's take longer in the real cloud; here both take as long.
+	// Delay is how long events take. CloudTrail's take longer in the real cloud; here both take as
+	// long.
 	Delay time.Duration
 	// Copies is how often each event is delivered; 0 means once.
 	Copies int
-	// Wanted reports whether anybody takes the events of an account's region; nil means that somebody does.
+	// Wanted reports whether anybody takes the events of an account's region; nil means that
+	// somebody does.
 	Wanted func(account, region string) bool
 	// Send delivers the event of an account's region.
 	Send func(account, region, body string, delay time.Duration)

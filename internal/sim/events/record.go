@@ -78,7 +78,8 @@ func first(ids []string, prefix string) string {
 	return ""
 }
 
-// parameters are the request parameters and response elements in the form that CloudTrail gives them for EC2.
+// parameters are the request parameters and response elements in the form that CloudTrail gives
+// them for EC2.
 func parameters(m world.Mutation) (request, response object) {
 	ok := object{"requestId": "", "_return": true}
 	switch m.Action {
@@ -120,7 +121,8 @@ func parameters(m world.Mutation) (request, response object) {
 	return object{"resourcesSet": set(each(m.Resources, "", "resourceId")...)}, ok
 }
 
-// launched are the instances of a launch with their interfaces, which follow them in the list of what was touched.
+// launched are the instances of a launch with their interfaces, which follow them in the list of
+// what was touched.
 func launched(ids []string) []object {
 	var out []object
 	var nics []object

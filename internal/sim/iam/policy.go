@@ -1,9 +1,11 @@
-// Package iam decides requests by identity-based IAM policies, as far as credentials that edit security groups need it: allow and deny
-// statements over actions, resources and string conditions. What it does not know (NotAction, policy variables, other operators) is an
-// error when the policy is read, not a condition that silently never holds.
+// Package iam decides requests by identity-based IAM policies, as far as credentials that edit
+// security groups need it: allow and deny statements over actions, resources and string conditions.
+// What it does not know (NotAction, policy variables, other operators) is an error when the policy
+// is read, not a condition that silently never holds.
 //
-// The grammar and the order of decision (an explicit deny, then an allow, else no) are those of the IAM User Guide, "Grammar of the IAM
-// JSON policy language" and "Policy evaluation logic". A Policy is immutable and safe for concurrent use.
+// The grammar and the order of decision (an explicit deny, then an allow, else no) are those of the
+// IAM User Guide, "Grammar of the IAM JSON policy language" and "Policy evaluation logic". A Policy
+// is immutable and safe for concurrent use.
 package iam
 
 import (
@@ -20,13 +22,15 @@ type Policy struct {
 	statements []statement
 }
 
-// Request is what is asked for one resource. An action that concerns several resources is one Request for each.
+// Request is what is asked for one resource. An action that concerns several resources is one
+// Request for each.
 type Request struct {
 	// Action is service and call, such as ec2:DeleteSecurityGroup.
 	Action string
 	// Resource is an ARN, or "*" for actions that know no resources.
 	Resource string
-	// Keys are the condition keys of the request with their values. A key that the request does not have is absent.
+	// Keys are the condition keys of the request with their values. A key that the request does not
+	// have is absent.
 	Keys map[string][]string
 }
 

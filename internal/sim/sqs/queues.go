@@ -1,12 +1,14 @@
-// Package sqs holds the standard queues of the simulated accounts: messages that are delivered at least once, in no order that may be
-// relied on, and that come back unless they are deleted within their visibility timeout. It knows no protocol; package ec2 speaks it.
+// Package sqs holds the standard queues of the simulated accounts: messages that are delivered at
+// least once, in no order that may be relied on, and that come back unless they are deleted within
+// their visibility timeout. It knows no protocol; package ec2 speaks it.
 //
-// What it promises: a message that was accepted is handed out until it is deleted or its retention is over. Time comes from the injected
-// clock, so that moving the simulated time forward makes hidden messages visible; only the waiting of Receive follows the real one,
-// because a client waits in real time.
+// What it promises: a message that was accepted is handed out until it is deleted or its retention
+// is over. Time comes from the injected clock, so that moving the simulated time forward makes
+// hidden messages visible; only the waiting of Receive follows the real one, because a client waits
+// in real time.
 //
-// Concurrency: Queues may be used from any number of goroutines. It starts none. Receive is the only method that waits, and ends with
-// its context.
+// Concurrency: Queues may be used from any number of goroutines. It starts none. Receive is the
+// only method that waits, and ends with its context.
 package sqs
 
 import (
@@ -32,8 +34,8 @@ const (
 	defaultRetention  = 4 * 24 * time.Hour
 )
 
-// Error is a refusal in the words of the service. Code is the one of the older query protocol, which clients still see; Type is the
-// name of the shape in the JSON protocol.
+// Error is a refusal in the words of the service. Code is the one of the older query protocol,
+// which clients still see; Type is the name of the shape in the JSON protocol.
 type Error struct {
 	Code, Type, Message string
 }
@@ -64,7 +66,8 @@ func (r Ref) ARN() string { return "arn:aws:sqs:" + r.Region + ":" + r.Account +
 type Options struct {
 	// Clock tells the simulated time; nil means time.Now.
 	Clock func() time.Time
-	// Shuffle hands messages out in a random order, driven by Seed; else in the order in which they became visible.
+	// Shuffle hands messages out in a random order, driven by Seed; else in the order in which they
+	// became visible.
 	Shuffle bool
 	Seed    uint64
 }
@@ -123,8 +126,8 @@ func New(o Options) *Queues {
 
 var queueName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
 
-// Create makes a queue; one that exists with the same attributes is fine. The attributes VisibilityTimeout and MessageRetentionPeriod,
-// in seconds, have a meaning; others are kept.
+// Create makes a queue; one that exists with the same attributes is fine. The attributes
+// VisibilityTimeout and MessageRetentionPeriod, in seconds, have a meaning; others are kept.
 func (q *Queues) Create(ref Ref, attributes map[string]string) error {
 	if strings.HasSuffix(ref.Name, ".fifo") {
 		return &Error{"InvalidParameterValue", "InvalidParameterValueException", "The simulator has standard queues only."}
@@ -188,7 +191,8 @@ func (q *Queues) Refs() []Ref {
 	return out
 }
 
-// Depth counts the messages that can be received now, and those that are hidden: on their way, or handed out and not deleted yet.
+// Depth counts the messages that can be received now, and those that are hidden: on their way, or
+// handed out and not deleted yet.
 func (q *Queues) Depth(ref Ref) (visible, hidden int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// look is how often a waiting Receive looks at the clock: messages become visible without anybody doing anything.
+// look is how often a waiting Receive looks at the clock: messages become visible without anybody
+// doing anything.
 const look = 20 * time.Millisecond
 
 // ReceiveInput are the parameters of Receive.
@@ -20,7 +21,8 @@ type ReceiveInput struct {
 	Wait time.Duration
 	// Visibility hides what is handed out; nil means the queue's own time.
 	Visibility *time.Duration
-	// Before, if set, is called before each look, for whoever fills queues only when somebody looks.
+	// Before, if set, is called before each look, for whoever fills queues only when somebody
+	// looks.
 	Before func()
 }
 
@@ -108,8 +110,8 @@ func (u *queue) seconds(attribute string, otherwise time.Duration) time.Duration
 	return otherwise
 }
 
-// DeleteMessage removes the message of a delivery. As in the service any handle of the message is good, also after its time, and one
-// of a message that is gone is fine.
+// DeleteMessage removes the message of a delivery. As in the service any handle of the message is
+// good, also after its time, and one of a message that is gone is fine.
 func (q *Queues) DeleteMessage(ref Ref, handle string) error {
 	return q.withMessage(ref, handle, func(u *queue, at int) {
 		if at >= 0 {

@@ -9,16 +9,19 @@ import (
 	"time"
 )
 
-// NetworkACL filters what crosses the border of a subnet: by entries in the order of their numbers, without memory of connections.
+// NetworkACL filters what crosses the border of a subnet: by entries in the order of their numbers,
+// without memory of connections.
 type NetworkACL struct {
 	ID      string `json:"id"`
 	Account string `json:"account"`
 	VPCID   string `json:"vpcId"`
 	Default bool   `json:"default,omitempty"`
-	// Associations are the subnets that use it. The default one is also used by those that are named nowhere.
+	// Associations are the subnets that use it. The default one is also used by those that are
+	// named nowhere.
 	Associations []SubnetAssociation `json:"associations,omitempty"`
 	Entries      []ACLEntry          `json:"entries,omitempty"`
-	// Implied is the default ACL of a VPC that nobody has told of or has written to: it allows everything.
+	// Implied is the default ACL of a VPC that nobody has told of or has written to: it allows
+	// everything.
 	Implied bool      `json:"implied,omitempty"`
 	Tags    Tags      `json:"tags,omitempty"`
 	Visible time.Time `json:"visible,omitzero"`
@@ -36,7 +39,8 @@ type ACLEntry struct {
 	ToPort   int `json:"toPort,omitempty"`
 }
 
-// LastACLEntry is the number of the entry at the end of every ACL, which denies; that of IPv6 is one more.
+// LastACLEntry is the number of the entry at the end of every ACL, which denies; that of IPv6 is
+// one more.
 const LastACLEntry = 32767
 
 const (
@@ -144,7 +148,8 @@ func (r *Region) acl(id string, now time.Time) (*NetworkACL, error) {
 	return lookUp("acl", id, r.data.acls, func(a *NetworkACL) time.Time { return a.Visible }, now)
 }
 
-// NetworkACLs is DescribeNetworkAcls: with every subnet that uses it, and without the entries at the end.
+// NetworkACLs is DescribeNetworkAcls: with every subnet that uses it, and without the entries at
+// the end.
 func (r *Region) NetworkACLs(ids ...string) (out []NetworkACL, err error) {
 	r.w.read(func(now time.Time) {
 		out, err = byID("acl", r.data.acls, ids, func(a *NetworkACL) bool { return seen(a.Visible, now) }, r.describedACL)
@@ -165,7 +170,8 @@ func (r *Region) describedACL(a *NetworkACL) NetworkACL {
 	return c
 }
 
-// aclAssociation is the id of the association of a subnet; one that nobody told depends on the subnet alone.
+// aclAssociation is the id of the association of a subnet; one that nobody told depends on the
+// subnet alone.
 func (d *regionData) aclAssociation(s *Subnet) string {
 	for _, a := range d.acls {
 		for _, x := range a.Associations {

@@ -12,9 +12,9 @@ func directed(action string, egress bool) string {
 	return action + "Ingress"
 }
 
-// AuthorizeSecurityGroup adds rules to a group and returns them, one per peer, in the order of the request. The whole call
-// is refused if one rule is malformed, appears twice, exists already, references something unknown, or if a quota would be
-// exceeded.
+// AuthorizeSecurityGroup adds rules to a group and returns them, one per peer, in the order of the
+// request. The whole call is refused if one rule is malformed, appears twice, exists already,
+// references something unknown, or if a quota would be exceeded.
 func (r *Region) AuthorizeSecurityGroup(in AuthorizeInput) ([]SecurityGroupRule, error) {
 	var out []SecurityGroupRule
 	err := r.mutate(directed("AuthorizeSecurityGroup", in.Egress), func(now time.Time) ([]string, error) {
@@ -62,8 +62,8 @@ func (r *Region) AuthorizeSecurityGroup(in AuthorizeInput) ([]SecurityGroupRule,
 	return out, err
 }
 
-// RevokeSecurityGroup removes rules by id or by permission. A permission that matches no rule refuses the whole call in a
-// non-default VPC, and is answered as unknown in a default VPC.
+// RevokeSecurityGroup removes rules by id or by permission. A permission that matches no rule
+// refuses the whole call in a non-default VPC, and is answered as unknown in a default VPC.
 func (r *Region) RevokeSecurityGroup(in RevokeInput) (RevokeResult, error) {
 	var out RevokeResult
 	err := r.mutate(directed("RevokeSecurityGroup", in.Egress), func(now time.Time) ([]string, error) {

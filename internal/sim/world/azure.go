@@ -22,13 +22,15 @@ func (w *World) guid() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", d[0:4], d[4:6], d[6:8], d[8:10], d[10:16])
 }
 
-// ChangeAzure runs f under the same lock as every mutation of the world, and then the hooks with a Mutation of this subscription, location and
-// action. f must check everything before it changes anything.
+// ChangeAzure runs f under the same lock as every mutation of the world, and then the hooks with a
+// Mutation of this subscription, location and action. f must check everything before it changes
+// anything.
 func (w *World) ChangeAzure(subscription, location, action string, f func(c *azure.Cloud, now time.Time) (touched []string, err error)) error {
 	return w.mutate(scope{subscription, location}, action, func(now time.Time) ([]string, error) { return f(w.azure, now) })
 }
 
-// ReadAzure runs f beside other reads, after what is due has happened. f may only call what azure.Cloud marks as a read.
+// ReadAzure runs f beside other reads, after what is due has happened. f may only call what
+// azure.Cloud marks as a read.
 func (w *World) ReadAzure(f func(c *azure.Cloud, now time.Time)) {
 	w.read(func(now time.Time) { f(w.azure, now) })
 }

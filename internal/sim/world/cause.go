@@ -20,8 +20,9 @@ func (r *Region) For(c *Cause) *Region {
 	return &out
 }
 
-// OnTransition adds a hook that sees every change that the cloud makes by itself, such as the end of an instance's start, in the order
-// in which they are made. The hook runs while the World is locked: it must not call the World. The returned function removes it.
+// OnTransition adds a hook that sees every change that the cloud makes by itself, such as the end
+// of an instance's start, in the order in which they are made. The hook runs while the World is
+// locked: it must not call the World. The returned function removes it.
 func (w *World) OnTransition(f func(Transition)) (remove func()) {
 	w.state.Lock()
 	defer w.state.Unlock()

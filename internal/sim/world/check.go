@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// region checks one region of a State. vpcs and subnets are those that other accounts share with it.
+// region checks one region of a State. vpcs and subnets are those that other accounts share with
+// it.
 func (c *checker) region(r *RegionState, vpcs map[string]*VPC, subnets map[string]*Subnet) {
 	for i := range r.VPCs {
 		v := &r.VPCs[i]

@@ -46,7 +46,8 @@ func (r *Region) Instances(ids ...string) (out []Instance, err error) {
 	return out, err
 }
 
-// joined returns a copy of the instance with copies of its interfaces in the order of their device indexes.
+// joined returns a copy of the instance with copies of its interfaces in the order of their device
+// indexes.
 func joined(i *Instance, nics []*NetworkInterface) Instance {
 	c := cloneInstance(i)
 	for _, n := range nics {
@@ -101,7 +102,8 @@ func (r *Region) SecurityGroupRules(ids ...string) (out []SecurityGroupRule, err
 	return out, err
 }
 
-// fillPeering sets the present status of the peering connection that a rule's group reference goes through.
+// fillPeering sets the present status of the peering connection that a rule's group reference goes
+// through.
 func (w *World) fillPeering(rule *SecurityGroupRule) {
 	if rule.Group == nil || rule.Group.PeeringID == "" {
 		return
@@ -112,7 +114,8 @@ func (w *World) fillPeering(rule *SecurityGroupRule) {
 	}
 }
 
-// PeeringConnections is DescribeVpcPeeringConnections: those with a side in this account and region.
+// PeeringConnections is DescribeVpcPeeringConnections: those with a side in this account and
+// region.
 func (r *Region) PeeringConnections(ids ...string) (out []PeeringConnection, err error) {
 	r.w.read(func(time.Time) {
 		out, err = byID("pcx", r.w.peerings, ids, func(p *PeeringConnection) bool {
@@ -157,8 +160,8 @@ func (r *Region) TagsOf(id string) Tags {
 	return out
 }
 
-// NetworkOf returns the VPC that a group or an interface of the account is in, and the account that owns the VPC; "" if it is not there or not
-// visible yet.
+// NetworkOf returns the VPC that a group or an interface of the account is in, and the account that
+// owns the VPC; "" if it is not there or not visible yet.
 func (r *Region) NetworkOf(id string) (vpcID, owner string) {
 	r.w.read(func(now time.Time) {
 		if g := r.data.groups[id]; g != nil && seen(g.Visible, now) {

@@ -23,7 +23,8 @@ func invalidValue(format string, args ...any) *Error {
 	return refuse("InvalidParameterValue", format, args...)
 }
 
-// kind is what the wire knows of one resource type: the id prefix, and how it says that an id is unknown or malformed.
+// kind is what the wire knows of one resource type: the id prefix, and how it says that an id is
+// unknown or malformed.
 type kind struct {
 	prefix, resource    string
 	notFound, malformed string // error codes
@@ -58,8 +59,9 @@ var kinds = []kind{
 		"The specified launch template, with template ID %s, does not exist.", "The launch template ID '%s' is malformed"},
 }
 
-// CheckID returns nil if id is well-formed for a resource with this id prefix ("sg", "eni", ...), else the refusal that EC2
-// gives: Malformed. Both the short (8 hex digits) and the long (17) form are good.
+// CheckID returns nil if id is well-formed for a resource with this id prefix ("sg", "eni", ...),
+// else the refusal that EC2 gives: Malformed. Both the short (8 hex digits) and the long (17) form
+// are good.
 func CheckID(prefix, id string) error {
 	for _, k := range kinds {
 		if k.prefix == prefix && !WellFormed(prefix, id) {
@@ -69,7 +71,8 @@ func CheckID(prefix, id string) error {
 	return nil
 }
 
-// NotFound is the refusal that EC2 gives for a well-formed id that is unknown, by the prefix of the id.
+// NotFound is the refusal that EC2 gives for a well-formed id that is unknown, by the prefix of the
+// id.
 func NotFound(id string) *Error {
 	for _, k := range kinds {
 		if WellFormed(k.prefix, id) {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// This file keeps what a VPC has beside subnets and groups: route tables, network ACLs, internet gateways; and launch templates.
+// This file keeps what a VPC has beside subnets and groups: route tables, network ACLs, internet
+// gateways; and launch templates.
 
 // FabricState is the part of a RegionState that this file is about.
 type FabricState struct {
@@ -34,7 +35,8 @@ func newFabric() fabric {
 	}
 }
 
-// fillFabric takes what a RegionState tells, and makes up the main table and the default ACL of each VPC that it does not tell of.
+// fillFabric takes what a RegionState tells, and makes up the main table and the default ACL of
+// each VPC that it does not tell of.
 func (d *regionData) fillFabric(s *FabricState) {
 	index(d.tables, s.RouteTables, cloneTable, func(t *RouteTable) string { return t.ID })
 	index(d.acls, s.NetworkACLs, cloneACL, func(a *NetworkACL) string { return a.ID })
@@ -46,7 +48,8 @@ func (d *regionData) fillFabric(s *FabricState) {
 	}
 }
 
-// completeVPC gives a VPC its main route table and its default ACL. Their ids depend on the VPC's alone.
+// completeVPC gives a VPC its main route table and its default ACL. Their ids depend on the VPC's
+// alone.
 func (d *regionData) completeVPC(v *VPC, visible time.Time) {
 	if d.mainTable(v.ID) == nil {
 		t := &RouteTable{
@@ -79,7 +82,8 @@ func (f *fabric) state() FabricState {
 	}
 }
 
-// repeated returns what an earlier call with the same token made, if it is still there: a client that lost the answer asks again.
+// repeated returns what an earlier call with the same token made, if it is still there: a client
+// that lost the answer asks again.
 func repeated[T any](f *fabric, action, token string, all map[string]*T) *T {
 	if token == "" {
 		return nil
@@ -284,8 +288,8 @@ func (r *Region) AttachInternetGateway(id, vpcID string) error {
 	})
 }
 
-// DetachInternetGateway takes a gateway from its VPC. Routes through it become black holes; it is refused while an interface of the VPC
-// has a public address.
+// DetachInternetGateway takes a gateway from its VPC. Routes through it become black holes; it is
+// refused while an interface of the VPC has a public address.
 func (r *Region) DetachInternetGateway(id, vpcID string) error {
 	return r.mutate("DetachInternetGateway", func(now time.Time) ([]string, error) {
 		g, err := r.gateway(id, now)
@@ -300,7 +304,11 @@ func (r *Region) DetachInternetGateway(id, vpcID string) error {
 		}
 		for _, n := range r.data.nics {
 			if n.VPCID == vpcID && slices.ContainsFunc(n.PrivateIPs, func(p PrivateIP) bool { return p.Public.IsValid() }) {
-				return nil, refuse("DependencyViolation", "Network %s has some mapped public address(es). Please unmap those public address(es) before detaching the gateway.", vpcID)
+				return nil, refuse(
+					"DependencyViolation",
+					"Network %s has some mapped public address(es). Please unmap those public address(es) before detaching the gateway.",
+					vpcID,
+				)
 			}
 		}
 		g.VPCID = ""

@@ -76,11 +76,13 @@ func (p party) String() string {
 	return p.nic.ID + " (" + p.addr.String() + ")"
 }
 
-// Allowed decides a new flow by the security groups of both ends: the egress rules of the source's interface and the
-// ingress rules of the destination's must both allow it. An outside end has no half of its own; traffic from an interface
-// to itself is not filtered. Between them the route tables of both subnets must lead to the other end, and their network ACLs let the flow
-// and its answer pass; those that nobody has told or written say nothing. Power states play no part. An error means that the flow makes no
-// sense: an unknown interface, two outside ends, or ends of different address families.
+// Allowed decides a new flow by the security groups of both ends: the egress rules of the source's
+// interface and the ingress rules of the destination's must both allow it. An outside end has no
+// half of its own; traffic from an interface to itself is not filtered. Between them the route
+// tables of both subnets must lead to the other end, and their network ACLs let the flow and its
+// answer pass; those that nobody has told or written say nothing. Power states play no part. An
+// error means that the flow makes no sense: an unknown interface, two outside ends, or ends of
+// different address families.
 func (w *World) Allowed(f Flow) (v Verdict, err error) {
 	w.read(func(time.Time) { v, err = w.allowed(f) })
 	return v, err

@@ -12,8 +12,8 @@ const defaultGroup = "default"
 // everywhere are the blocks of the egress rules that a new group has.
 var everywhere = [2]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
-// CreateSecurityGroup makes a group with the default egress rules: everything to 0.0.0.0/0 and, if the VPC has an IPv6
-// block, to ::/0.
+// CreateSecurityGroup makes a group with the default egress rules: everything to 0.0.0.0/0 and, if
+// the VPC has an IPv6 block, to ::/0.
 func (r *Region) CreateSecurityGroup(in CreateSecurityGroupInput) (SecurityGroup, error) {
 	var out SecurityGroup
 	err := r.mutate("CreateSecurityGroup", func(now time.Time) ([]string, error) {
@@ -82,8 +82,9 @@ func (r *Region) newGroup(vpc *VPC, name, description string, now time.Time) *Se
 	return g
 }
 
-// DeleteSecurityGroup deletes a group by id, or by name in the default VPC, and returns its id. DependencyViolation if an
-// interface holds it or another group of the VPC references it; references from peered VPCs become stale.
+// DeleteSecurityGroup deletes a group by id, or by name in the default VPC, and returns its id.
+// DependencyViolation if an interface holds it or another group of the VPC references it;
+// references from peered VPCs become stale.
 func (r *Region) DeleteSecurityGroup(id, name string) (deleted string, err error) {
 	err = r.mutate("DeleteSecurityGroup", func(now time.Time) ([]string, error) {
 		g, err := r.group(id, name, now)

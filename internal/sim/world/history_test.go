@@ -12,8 +12,9 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 = a new one")
 
-// TestRandomHistories makes random calls, sensible ones and wrong ones, and checks after every single one that the state
-// is consistent, that no quota is exceeded, and that a refused call has changed nothing.
+// TestRandomHistories makes random calls, sensible ones and wrong ones, and checks after every
+// single one that the state is consistent, that no quota is exceeded, and that a refused call has
+// changed nothing.
 func TestRandomHistories(t *testing.T) {
 	seed := *seedFlag
 	if seed == 0 {

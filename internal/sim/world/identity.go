@@ -42,7 +42,8 @@ func (c Credential) userName() string {
 	return c.User
 }
 
-// UserID is the caller's unique id, as GetCallerIdentity prints it: AROA...:session for a role, AIDA... for a user.
+// UserID is the caller's unique id, as GetCallerIdentity prints it: AROA...:session for a role,
+// AIDA... for a user.
 func (c Credential) UserID() string {
 	if c.Role != "" {
 		return c.RoleID + ":" + c.Session
@@ -84,7 +85,8 @@ type AssumeRoleInput struct {
 	DurationSeconds                  int
 }
 
-// Credential looks up an access key. The keys of an expired session are still found, for the wire to say so.
+// Credential looks up an access key. The keys of an expired session are still found, for the wire
+// to say so.
 func (w *World) Credential(accessKeyID string) (Credential, bool) {
 	w.state.RLock()
 	defer w.state.RUnlock()
@@ -118,17 +120,26 @@ func (w *World) RemoveCredential(accessKeyID string) error {
 
 var sessionName = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)
 
-// AssumeRole gives temporary credentials for a role: AccessDenied when the role is unknown, does not trust the caller or
-// wants another external id (the cloud does not say which), ValidationError for parameters out of range.
+// AssumeRole gives temporary credentials for a role: AccessDenied when the role is unknown, does
+// not trust the caller or wants another external id (the cloud does not say which), ValidationError
+// for parameters out of range.
 func (w *World) AssumeRole(caller Credential, in AssumeRoleInput) (Credential, error) {
 	if !sessionName.MatchString(in.SessionName) {
-		return Credential{}, refuse("ValidationError", "1 validation error detected: Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\\w+=,.@-]*", in.SessionName)
+		return Credential{}, refuse(
+			"ValidationError",
+			"1 validation error detected: Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\\w+=,.@-]*",
+			in.SessionName,
+		)
 	}
 	if in.DurationSeconds == 0 {
 		in.DurationSeconds = 3600
 	}
 	if in.DurationSeconds < 900 || in.DurationSeconds > 43200 {
-		return Credential{}, refuse("ValidationError", "1 validation error detected: Value '%d' at 'durationSeconds' failed to satisfy constraint: Member must have value between 900 and 43200", in.DurationSeconds)
+		return Credential{}, refuse(
+			"ValidationError",
+			"1 validation error detected: Value '%d' at 'durationSeconds' failed to satisfy constraint: Member must have value between 900 and 43200",
+			in.DurationSeconds,
+		)
 	}
 	var out Credential
 	err := w.mutate(scope{account: caller.Account}, "AssumeRole", func(now time.Time) ([]string, error) {
@@ -160,7 +171,8 @@ func (w *World) AssumeRole(caller Credential, in AssumeRoleInput) (Credential, e
 	return out, err
 }
 
-// forgetExpired drops session keys that ended more than a day ago, so that a long-lived simulator does not collect them.
+// forgetExpired drops session keys that ended more than a day ago, so that a long-lived simulator
+// does not collect them.
 func (w *World) forgetExpired(now time.Time) {
 	for id, c := range w.credentials {
 		if !c.Expires.IsZero() && now.Sub(c.Expires) > 24*time.Hour {

@@ -22,7 +22,8 @@ func WellFormed(prefix, id string) bool {
 	return true
 }
 
-// ResourceType names the kind of resource that an id denotes by its prefix (instance, security-group, ...), or "".
+// ResourceType names the kind of resource that an id denotes by its prefix (instance,
+// security-group, ...), or "".
 func ResourceType(id string) string {
 	for _, k := range kinds {
 		if strings.HasPrefix(id, k.prefix+"-") {
@@ -32,7 +33,8 @@ func ResourceType(id string) string {
 	return ""
 }
 
-// digest returns the next pseudo-random bytes: a hash of seed and counter, so that a restart goes on where it stopped.
+// digest returns the next pseudo-random bytes: a hash of seed and counter, so that a restart goes
+// on where it stopped.
 func (w *World) digest() [sha256.Size]byte {
 	w.counter++
 	var b [16]byte

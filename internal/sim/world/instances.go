@@ -26,8 +26,9 @@ func (r *Region) instance(id string, now time.Time) (*Instance, error) {
 	return i, nil
 }
 
-// RunInstances launches MaxCount instances in state pending. A repeated ClientToken with the same parameters returns the
-// first reservation in its present state; with other parameters it is IdempotentParameterMismatch.
+// RunInstances launches MaxCount instances in state pending. A repeated ClientToken with the same
+// parameters returns the first reservation in its present state; with other parameters it is
+// IdempotentParameterMismatch.
 func (r *Region) RunInstances(in RunInstancesInput) (Reservation, error) {
 	var out Reservation
 	err := r.mutate("RunInstances", func(now time.Time) ([]string, error) {
@@ -83,7 +84,10 @@ func (r *Region) checkRun(in *RunInstancesInput, now time.Time) ([]nicPlan, erro
 	if len(specs) == 0 {
 		specs = []InterfaceSpec{{SubnetID: in.SubnetID, GroupIDs: in.GroupIDs, PrivateIP: in.PrivateIP, IPv6Count: in.IPv6Count}}
 	} else if in.SubnetID != "" || len(in.GroupIDs) > 0 || in.PrivateIP != "" || in.IPv6Count > 0 {
-		return nil, refuse("InvalidParameterCombination", "Network interfaces and an instance-level subnet ID, security groups or addresses may not be specified on the same request")
+		return nil, refuse(
+			"InvalidParameterCombination",
+			"Network interfaces and an instance-level subnet ID, security groups or addresses may not be specified on the same request",
+		)
 	}
 	for _, t := range in.Tags {
 		if err := r.checkNewTags(t); err != nil {
@@ -124,8 +128,8 @@ func (p nicPlan) vpc() string {
 	return p.subnet.VPCID
 }
 
-// launch makes the instances. Only the addresses of the subnets can still run out, so that is found out before anything
-// is stored.
+// launch makes the instances. Only the addresses of the subnets can still run out, so that is found
+// out before anything is stored.
 func (r *Region) launch(in *RunInstancesInput, plans []nicPlan, now time.Time) (runToken, []string, error) {
 	t := runToken{Reservation: r.w.newID("r")}
 	used := r.used(plans[0].vpc())
@@ -184,9 +188,9 @@ func (r *Region) StartInstances(ids []string) ([]StateChange, error) {
 	})
 }
 
-// StopInstances stops running instances; they keep interfaces, private addresses and groups, and give back public
-// addresses that were lent to them. With force the guest is not waited for: the stopping state has no length. All or
-// nothing.
+// StopInstances stops running instances; they keep interfaces, private addresses and groups, and
+// give back public addresses that were lent to them. With force the guest is not waited for: the
+// stopping state has no length. All or nothing.
 func (r *Region) StopInstances(ids []string, force bool) ([]StateChange, error) {
 	delay := r.w.transition
 	if force {
@@ -226,8 +230,8 @@ func (r *Region) lendPublicIPs(i *Instance) {
 	}
 }
 
-// TerminateInstances ends instances. Their interfaces go when the state reaches terminated: deleted if they were made with
-// the instance, else detached. The record stays for an hour. All or nothing.
+// TerminateInstances ends instances. Their interfaces go when the state reaches terminated: deleted
+// if they were made with the instance, else detached. The record stays for an hour. All or nothing.
 func (r *Region) TerminateInstances(ids []string) ([]StateChange, error) {
 	from := []InstanceState{Pending, Running, ShuttingDown, Terminated, Stopping, Stopped}
 	return r.power("TerminateInstances", "terminated", ids, from, func(i *Instance, now time.Time) {

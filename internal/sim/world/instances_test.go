@@ -13,7 +13,8 @@ func TestInterfaceGroups(t *testing.T) {
 	one := b.run(RunInstancesInput{})
 	two := b.run(RunInstancesInput{Interfaces: []InterfaceSpec{{SubnetID: b.subnet[0].ID, GroupIDs: []string{web}, IPv6Count: 1},
 		{DeviceIndex: 1, SubnetID: b.subnet[1].ID, SecondaryIPs: []string{"10.0.1.77"}, KeepOnTermination: true}}})
-	if one.NetworkInterfaces[0].Groups[0].Name != "default" || len(two.NetworkInterfaces) != 2 || len(two.NetworkInterfaces[0].IPv6) != 1 || len(two.NetworkInterfaces[1].PrivateIPs) != 2 {
+	if one.NetworkInterfaces[0].Groups[0].Name != "default" || len(two.NetworkInterfaces) != 2 || len(two.NetworkInterfaces[0].IPv6) != 1 ||
+		len(two.NetworkInterfaces[1].PrivateIPs) != 2 {
 		t.Fatalf("one: %+v\ntwo: %+v", one, two)
 	}
 	nic := one.NetworkInterfaces[0].ID
@@ -52,8 +53,10 @@ func TestPowerStates(t *testing.T) {
 		return must[[]Instance](t)(b.r.Instances(id))[0].State.String()
 	}
 	public := true
-	i := b.run(RunInstancesInput{Interfaces: []InterfaceSpec{{SubnetID: b.subnet[0].ID, AssociatePublicIP: &public}, {DeviceIndex: 1, SubnetID: b.subnet[1].ID, KeepOnTermination: true}},
-		ClientToken: "t1", Tags: map[string]Tags{"instance": {"Name": "x"}, "network-interface": {"Name": "x-nic"}}})
+	i := b.run(
+		RunInstancesInput{Interfaces: []InterfaceSpec{{SubnetID: b.subnet[0].ID, AssociatePublicIP: &public}, {DeviceIndex: 1, SubnetID: b.subnet[1].ID, KeepOnTermination: true}},
+			ClientToken: "t1", Tags: map[string]Tags{"instance": {"Name": "x"}, "network-interface": {"Name": "x-nic"}}},
+	)
 	if i.State != Pending || state(i.ID) != "pending" || i.Tags["Name"] != "x" || i.NetworkInterfaces[0].Tags["Name"] != "x-nic" {
 		t.Fatalf("launched %+v", i)
 	}
@@ -85,7 +88,20 @@ func TestPowerStates(t *testing.T) {
 	if state(i.ID) != "terminated" || len(nics) != 1 || nics[0].Status != StatusAvailable || nics[0].Attachment != nil {
 		t.Errorf("terminated: %+v", nics)
 	}
-	again := must[Reservation](t)(b.r.RunInstances(RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 1, ClientToken: "t1", Interfaces: []InterfaceSpec{{SubnetID: b.subnet[0].ID, AssociatePublicIP: &public}, {DeviceIndex: 1, SubnetID: b.subnet[1].ID, KeepOnTermination: true}}, Tags: map[string]Tags{"instance": {"Name": "x"}, "network-interface": {"Name": "x-nic"}}}))
+	again := must[Reservation](
+		t,
+	)(
+		b.r.RunInstances(
+			RunInstancesInput{
+				ImageID:     "ami-00000000",
+				MinCount:    1,
+				MaxCount:    1,
+				ClientToken: "t1",
+				Interfaces:  []InterfaceSpec{{SubnetID: b.subnet[0].ID, AssociatePublicIP: &public}, {DeviceIndex: 1, SubnetID: b.subnet[1].ID, KeepOnTermination: true}},
+				Tags:        map[string]Tags{"instance": {"Name": "x"}, "network-interface": {"Name": "x-nic"}},
+			},
+		),
+	)
 	if again.Instances[0].ID != i.ID {
 		t.Errorf("the same token launched %s", again.Instances[0].ID)
 	}

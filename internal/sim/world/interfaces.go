@@ -6,13 +6,15 @@ import (
 	"time"
 )
 
-// This file is about interfaces that live apart from an instance: made, attached, detached and deleted by themselves.
+// This file is about interfaces that live apart from an instance: made, attached, detached and
+// deleted by themselves.
 
 func (r *Region) nic(id string, now time.Time) (*NetworkInterface, error) {
 	return lookUp("eni", id, r.data.nics, func(n *NetworkInterface) time.Time { return n.Visible }, now)
 }
 
-// ownNIC is nic for what changes one: those of a service of the cloud are not the account's to change.
+// ownNIC is nic for what changes one: those of a service of the cloud are not the account's to
+// change.
 func (r *Region) ownNIC(id string, now time.Time) (*NetworkInterface, error) {
 	n, err := r.nic(id, now)
 	if err == nil && n.RequesterManaged {
@@ -70,7 +72,8 @@ func (r *Region) DeleteNetworkInterface(id string) error {
 	})
 }
 
-// AttachNetworkInterface attaches an interface to a running or stopped instance of its zone and returns the id of the attachment.
+// AttachNetworkInterface attaches an interface to a running or stopped instance of its zone and
+// returns the id of the attachment.
 func (r *Region) AttachNetworkInterface(id, instanceID string, device int) (attachment string, err error) {
 	err = r.mutate("AttachNetworkInterface", func(now time.Time) ([]string, error) {
 		n, err := r.ownNIC(id, now)
@@ -106,7 +109,8 @@ func (r *Region) AttachNetworkInterface(id, instanceID string, device int) (atta
 	return attachment, err
 }
 
-// DetachNetworkInterface ends an attachment. The primary interface of an instance cannot be detached.
+// DetachNetworkInterface ends an attachment. The primary interface of an instance cannot be
+// detached.
 func (r *Region) DetachNetworkInterface(attachment string) error {
 	return r.mutate("DetachNetworkInterface", func(time.Time) ([]string, error) {
 		n := r.attachment(attachment)
@@ -141,7 +145,8 @@ type InterfaceChange struct {
 	DeleteOnTermination *bool
 }
 
-// ModifyNetworkInterface changes an attribute of an interface; see ModifyNetworkInterfaceGroups for its groups.
+// ModifyNetworkInterface changes an attribute of an interface; see ModifyNetworkInterfaceGroups for
+// its groups.
 func (r *Region) ModifyNetworkInterface(id string, c InterfaceChange) error {
 	return r.mutate("ModifyNetworkInterfaceAttribute", func(now time.Time) ([]string, error) {
 		n, err := r.ownNIC(id, now)
@@ -166,7 +171,8 @@ func (r *Region) ModifyNetworkInterface(id string, c InterfaceChange) error {
 	})
 }
 
-// AssignPrivateIPs gives an interface further private addresses, the given ones or as many as count says.
+// AssignPrivateIPs gives an interface further private addresses, the given ones or as many as count
+// says.
 func (r *Region) AssignPrivateIPs(id string, addresses []string, count int) (out []netip.Addr, err error) {
 	err = r.mutate("AssignPrivateIpAddresses", func(now time.Time) ([]string, error) {
 		n, err := r.ownNIC(id, now)

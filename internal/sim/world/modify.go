@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ModifySecurityGroupRules rewrites rules of a group in place: they keep their ids, tags and direction, and the kind of
-// their peer. All or nothing.
+// ModifySecurityGroupRules rewrites rules of a group in place: they keep their ids, tags and
+// direction, and the kind of their peer. All or nothing.
 func (r *Region) ModifySecurityGroupRules(groupID string, updates []RuleUpdate) error {
 	return r.mutate("ModifySecurityGroupRules", func(now time.Time) ([]string, error) {
 		g, err := r.group(groupID, "", now)
@@ -120,8 +120,8 @@ func (r *SecurityGroupRule) peerKind() string {
 	return "IPv6"
 }
 
-// ownerOfGroup finds the account of a group in a region. ModifySecurityGroupRules is the one call that names a foreign
-// group by its id alone.
+// ownerOfGroup finds the account of a group in a region. ModifySecurityGroupRules is the one call
+// that names a foreign group by its id alone.
 func (w *World) ownerOfGroup(region, id string) string {
 	for at, d := range w.regions {
 		if at.region == region && d.groups[id] != nil {

@@ -78,8 +78,8 @@ func (r *Region) nicsAnywhere(is func(*NetworkInterface) bool) (found bool) {
 	return found
 }
 
-// DeleteVPC deletes a VPC that holds nothing but its default group, its main route table and its default ACL, which go with it. Peering
-// connections of it end.
+// DeleteVPC deletes a VPC that holds nothing but its default group, its main route table and its
+// default ACL, which go with it. Peering connections of it end.
 func (r *Region) DeleteVPC(id string) error {
 	return r.mutate("DeleteVpc", func(now time.Time) ([]string, error) {
 		v, err := r.ownVPC(id, now)
@@ -202,10 +202,15 @@ func (r *Region) DisassociateVPCCIDRBlock(association string) (vpcID string, out
 				continue
 			}
 			if at == 0 {
-				return nil, refuse("OperationNotPermitted", "The vpc CIDR block with association ID %s may not be disassociated. It is the primary IPv4 CIDR block of the VPC", association)
+				return nil, refuse(
+					"OperationNotPermitted",
+					"The vpc CIDR block with association ID %s may not be disassociated. It is the primary IPv4 CIDR block of the VPC",
+					association,
+				)
 			}
 			for _, s := range r.data.subnets {
-				if s.VPCID == v.ID && (s.CIDR.Overlaps(v.CIDRs[at].Prefix) || slices.ContainsFunc(s.IPv6, func(b CIDRBlock) bool { return b.Prefix.Overlaps(v.CIDRs[at].Prefix) })) {
+				if s.VPCID == v.ID &&
+					(s.CIDR.Overlaps(v.CIDRs[at].Prefix) || slices.ContainsFunc(s.IPv6, func(b CIDRBlock) bool { return b.Prefix.Overlaps(v.CIDRs[at].Prefix) })) {
 					return nil, refuse("DependencyViolation", "The CIDR block of the association %s is used by the subnet '%s'", association, s.ID)
 				}
 			}

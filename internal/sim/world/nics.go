@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// wantedGroups checks a set of groups for an interface of a VPC and returns it without repetitions. mixed is the refusal
-// for a group of another VPC, which differs from call to call.
+// wantedGroups checks a set of groups for an interface of a VPC and returns it without repetitions.
+// mixed is the refusal for a group of another VPC, which differs from call to call.
 func (r *Region) wantedGroups(vpcID string, ids []string, now time.Time, mixed func(group string) *Error) ([]GroupName, error) {
 	var out []GroupName
 	for _, id := range ids {
@@ -32,8 +32,8 @@ func (r *Region) wantedGroups(vpcID string, ids []string, now time.Time, mixed f
 	return out, nil
 }
 
-// ModifyNetworkInterfaceGroups replaces the groups of an interface (ModifyNetworkInterfaceAttribute). At least one group
-// must be left, all of the interface's VPC.
+// ModifyNetworkInterfaceGroups replaces the groups of an interface
+// (ModifyNetworkInterfaceAttribute). At least one group must be left, all of the interface's VPC.
 func (r *Region) ModifyNetworkInterfaceGroups(nicID string, groupIDs []string) error {
 	return r.mutate("ModifyNetworkInterfaceAttribute", func(now time.Time) ([]string, error) {
 		if err := CheckID("eni", nicID); err != nil {
@@ -64,7 +64,8 @@ func (r *Region) setGroups(n *NetworkInterface, groupIDs []string, now time.Time
 	return nil
 }
 
-// ModifyInstanceGroups replaces the groups of an instance with one interface (ModifyInstanceAttribute).
+// ModifyInstanceGroups replaces the groups of an instance with one interface
+// (ModifyInstanceAttribute).
 func (r *Region) ModifyInstanceGroups(instanceID string, groupIDs []string) error {
 	return r.mutate("ModifyInstanceAttribute", func(now time.Time) ([]string, error) {
 		i, err := r.instance(instanceID, now)
@@ -109,7 +110,8 @@ type nicPlan struct {
 	v6       []netip.Addr
 }
 
-// planNIC checks an interface specification. taken collects the addresses that the call has promised already.
+// planNIC checks an interface specification. taken collects the addresses that the call has
+// promised already.
 func (r *Region) planNIC(spec InterfaceSpec, now time.Time, taken map[netip.Addr]bool) (nicPlan, error) {
 	p := nicPlan{spec: spec}
 	if id := spec.NetworkInterfaceID; id != "" {
@@ -213,7 +215,8 @@ func (r *Region) subnetFor(id string, now time.Time) (*Subnet, error) {
 	return first, nil
 }
 
-// newNIC makes the planned interface, not yet attached and not yet stored. used are the addresses taken in its VPC.
+// newNIC makes the planned interface, not yet attached and not yet stored. used are the addresses
+// taken in its VPC.
 func (r *Region) newNIC(p nicPlan, now time.Time, used map[netip.Addr]bool) (*NetworkInterface, error) {
 	n := &NetworkInterface{
 		ID: r.w.newID("eni"), Account: r.at.account, VPCID: p.subnet.VPCID, SubnetID: p.subnet.ID, Zone: p.subnet.Zone.Name,

@@ -52,7 +52,8 @@ const (
 	StateAvailable = "available"
 )
 
-// VPC is a virtual private cloud. CIDRs holds the IPv4 blocks, the primary one first, then the IPv6 blocks.
+// VPC is a virtual private cloud. CIDRs holds the IPv4 blocks, the primary one first, then the IPv6
+// blocks.
 type VPC struct {
 	ID            string      `json:"id"`
 	Account       string      `json:"account"`
@@ -91,7 +92,8 @@ type GroupName struct {
 	Name string `json:"name"`
 }
 
-// PrivateIP is one private IPv4 address of a network interface, with the public address mapped to it, if any.
+// PrivateIP is one private IPv4 address of a network interface, with the public address mapped to
+// it, if any.
 type PrivateIP struct {
 	Addr       netip.Addr `json:"addr"`
 	Primary    bool       `json:"primary,omitempty"`
@@ -194,8 +196,8 @@ func ParseInstanceState(name string) (InstanceState, bool) {
 	return 0, false
 }
 
-// Instance is a virtual machine. NetworkInterfaces is filled in by describes, by device index; the state keeps interfaces
-// apart and joins them by their Attachment.
+// Instance is a virtual machine. NetworkInterfaces is filled in by describes, by device index; the
+// state keeps interfaces apart and joins them by their Attachment.
 type Instance struct {
 	ID               string        `json:"id"`
 	Account          string        `json:"account"`
@@ -230,7 +232,8 @@ func (i *Instance) Primary() *NetworkInterface {
 	return nil
 }
 
-// SecurityGroup is a security group with all its rules, ingress and egress, in the order of their creation.
+// SecurityGroup is a security group with all its rules, ingress and egress, in the order of their
+// creation.
 type SecurityGroup struct {
 	ID          string              `json:"id"`
 	Account     string              `json:"account"`
@@ -251,7 +254,8 @@ type GroupPeer struct {
 	PeeringStatus string `json:"peeringStatus,omitempty"` // filled in by describes
 }
 
-// SecurityGroupRule is one rule: one protocol, one port range, one peer. Exactly one of CIDR, PrefixListID and Group is set.
+// SecurityGroupRule is one rule: one protocol, one port range, one peer. Exactly one of CIDR,
+// PrefixListID and Group is set.
 type SecurityGroupRule struct {
 	ID           string       `json:"id"`
 	GroupID      string       `json:"groupId"`
@@ -297,7 +301,8 @@ type PrefixListEntry struct {
 // AWSOwned is the owner of prefix lists that the cloud itself manages.
 const AWSOwned = "AWS"
 
-// PrefixList is a managed prefix list. Versions[v-1] holds the entries of version v; lists of the cloud have one version.
+// PrefixList is a managed prefix list. Versions[v-1] holds the entries of version v; lists of the
+// cloud have one version.
 type PrefixList struct {
 	ID         string              `json:"id"`
 	Name       string              `json:"name"`

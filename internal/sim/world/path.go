@@ -14,12 +14,14 @@ type packet struct {
 	protocol, port, icmpType, icmpCode int
 }
 
-// replyPort is the port that an answer goes to: one of those that every system takes for its own end of a connection.
+// replyPort is the port that an answer goes to: one of those that every system takes for its own
+// end of a connection.
 const replyPort = 49152
 
 func (f Flow) packet() packet { return packet{f.Protocol, f.Port, f.ICMPType, f.ICMPCode} }
 
-// reply is what comes back. The answer to an echo has a type of its own; to other messages of ICMP there is none.
+// reply is what comes back. The answer to an echo has a type of its own; to other messages of ICMP
+// there is none.
 func (f Flow) reply() (packet, bool) {
 	p := f.packet()
 	switch {
@@ -63,7 +65,8 @@ func (w *World) borders() map[string]border {
 	return out
 }
 
-// obstacle says what on the way stops a flow that the security groups let through; "" if nothing does.
+// obstacle says what on the way stops a flow that the security groups let through; "" if nothing
+// does.
 func (w *World) obstacle(x *addressIndex, src, dst party, f Flow) string {
 	if len(x.borders) == 0 || src.nic != nil && dst.nic != nil && src.nic.SubnetID == dst.nic.SubnetID && !src.public && !dst.public {
 		return ""
@@ -107,7 +110,8 @@ func entryName(n int) string {
 	return fmt.Sprint(n)
 }
 
-// noRoute says why packets of an interface do not find the other end; "" if they do, or if nobody told of routes.
+// noRoute says why packets of an interface do not find the other end; "" if they do, or if nobody
+// told of routes.
 func (w *World) noRoute(x *addressIndex, self, other party) string {
 	if self.nic == nil {
 		return ""

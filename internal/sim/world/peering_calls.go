@@ -14,8 +14,9 @@ const (
 	peeringFailed   = "failed"
 )
 
-// CreatePeering asks the owner of another VPC for a connection. Empty account and region of the other side are the caller's. A connection
-// that cannot be is made all the same, with the status failed, as the cloud does.
+// CreatePeering asks the owner of another VPC for a connection. Empty account and region of the
+// other side are the caller's. A connection that cannot be is made all the same, with the status
+// failed, as the cloud does.
 func (r *Region) CreatePeering(vpcID string, other PeeringVPC, tags Tags) (PeeringConnection, error) {
 	var out PeeringConnection
 	err := r.mutate("CreateVpcPeeringConnection", func(now time.Time) ([]string, error) {
@@ -73,7 +74,8 @@ func (v *VPC) overlaps(o *VPC) bool {
 	return false
 }
 
-// AcceptPeering makes a connection that was asked for active. Only the asked side can, in its region.
+// AcceptPeering makes a connection that was asked for active. Only the asked side can, in its
+// region.
 func (r *Region) AcceptPeering(id string) (PeeringConnection, error) {
 	return r.answerPeering("AcceptVpcPeeringConnection", id, func(p *PeeringConnection) {
 		p.Status, p.Message = PeeringActive, "Active"

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// activePeering returns the active peering connection between two VPCs, the one with the lowest id if there are several.
+// activePeering returns the active peering connection between two VPCs, the one with the lowest id
+// if there are several.
 func (w *World) activePeering(a, b string) *PeeringConnection {
 	for _, id := range slices.Sorted(maps.Keys(w.peerings)) {
 		p := w.peerings[id]
@@ -21,8 +22,8 @@ func (w *World) activePeering(a, b string) *PeeringConnection {
 	return nil
 }
 
-// AddPeering adds a peering connection between two existing VPCs. ID, status and blocks are filled in when empty: a new
-// connection is active.
+// AddPeering adds a peering connection between two existing VPCs. ID, status and blocks are filled
+// in when empty: a new connection is active.
 func (w *World) AddPeering(p PeeringConnection) (PeeringConnection, error) {
 	err := w.mutate(sideScope(p.Requester), "AddPeering", func(time.Time) ([]string, error) {
 		for _, side := range []*PeeringVPC{&p.Requester, &p.Accepter} {
@@ -51,7 +52,8 @@ func (w *World) vpcOf(side PeeringVPC) *VPC {
 	return nil
 }
 
-// SetPeeringStatus changes the status of a peering connection, as its other side or its deletion would.
+// SetPeeringStatus changes the status of a peering connection, as its other side or its deletion
+// would.
 func (w *World) SetPeeringStatus(id, status string) error {
 	return w.mutate(scope{}, "SetPeeringStatus", func(time.Time) ([]string, error) {
 		p, ok := w.peerings[id]
@@ -99,7 +101,8 @@ func (r *Region) SecurityGroupReferences(ids ...string) ([]GroupReference, error
 	return out, nil
 }
 
-// refersFrom reports whether any group in the VPC, whoever owns it, has a rule that refers to a group.
+// refersFrom reports whether any group in the VPC, whoever owns it, has a rule that refers to a
+// group.
 func (w *World) refersFrom(vpc, group string) bool {
 	for _, d := range w.regions {
 		for _, g := range d.groups {

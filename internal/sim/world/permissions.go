@@ -2,7 +2,8 @@ package world
 
 import "time"
 
-// group finds a visible group of the region by id, or by name in the default VPC when the id is empty.
+// group finds a visible group of the region by id, or by name in the default VPC when the id is
+// empty.
 func (r *Region) group(id, name string, now time.Time) (*SecurityGroup, error) {
 	if id == "" {
 		if name == "" {
@@ -45,8 +46,9 @@ func (r *Region) defaultVPC() *VPC {
 	return nil
 }
 
-// Expand turns permissions into canonical rules of a group, one per peer, without ids. It checks everything that the text
-// alone can get wrong, as an authorize call would; group references must be by id.
+// Expand turns permissions into canonical rules of a group, one per peer, without ids. It checks
+// everything that the text alone can get wrong, as an authorize call would; group references must
+// be by id.
 func Expand(groupID, account string, egress bool, perms []Permission) ([]SecurityGroupRule, error) {
 	base := SecurityGroupRule{GroupID: groupID, Account: account, Egress: egress}
 	return expandAll(base, perms, func(ref GroupRef) (GroupPeer, error) {
@@ -139,7 +141,8 @@ func expandOne(base SecurityGroupRule, p *Permission, group resolver) ([]Securit
 	return out, nil
 }
 
-// groupPeer reads a group reference; a group named instead of given by id is looked up in the VPC of g.
+// groupPeer reads a group reference; a group named instead of given by id is looked up in the VPC
+// of g.
 func (r *Region) groupPeer(g *SecurityGroup, ref GroupRef, now time.Time) (GroupPeer, error) {
 	peer := GroupPeer{GroupID: ref.GroupID, UserID: ref.UserID, VPCID: ref.VPCID, PeeringID: ref.PeeringID}
 	if peer.UserID == "" {
@@ -158,7 +161,8 @@ func (r *Region) groupPeer(g *SecurityGroup, ref GroupRef, now time.Time) (Group
 	return peer, CheckID("sg", peer.GroupID)
 }
 
-// checkPeer makes sure that the peer of a new rule exists and may be referenced, and completes the group reference.
+// checkPeer makes sure that the peer of a new rule exists and may be referenced, and completes the
+// group reference.
 func (r *Region) checkPeer(g *SecurityGroup, rule *SecurityGroupRule, now time.Time) error {
 	if rule.PrefixListID != "" {
 		p, ok := r.data.prefixLists[rule.PrefixListID]
@@ -190,7 +194,8 @@ func (r *Region) checkPeer(g *SecurityGroup, rule *SecurityGroupRule, now time.T
 	return nil
 }
 
-// ruleCount counts rules as the quota does: a group reference costs one in each family, a prefix list its size.
+// ruleCount counts rules as the quota does: a group reference costs one in each family, a prefix
+// list its size.
 type ruleCount struct{ v4, v6 int }
 
 func (r *Region) countRules(rules []SecurityGroupRule, egress bool) ruleCount {
@@ -222,7 +227,8 @@ func (r *Region) countRules(rules []SecurityGroupRule, egress bool) ruleCount {
 	return n
 }
 
-// checkRuleQuota refuses a change of the rules of one direction that grows a family beyond the quota.
+// checkRuleQuota refuses a change of the rules of one direction that grows a family beyond the
+// quota.
 func (r *Region) checkRuleQuota(before, after []SecurityGroupRule, egress bool) error {
 	limit := r.w.quotas(r.at.account).RulesPerGroup
 	b, a := r.countRules(before, egress), r.countRules(after, egress)

@@ -19,7 +19,8 @@ const (
 	deleteComplete   = "delete-complete"
 )
 
-// CreatePrefixList makes a customer-managed prefix list. A repeated ClientToken returns the first list.
+// CreatePrefixList makes a customer-managed prefix list. A repeated ClientToken returns the first
+// list.
 func (r *Region) CreatePrefixList(in CreatePrefixListInput) (PrefixList, error) {
 	var out PrefixList
 	err := r.mutate("CreateManagedPrefixList", func(now time.Time) ([]string, error) {
@@ -117,9 +118,10 @@ func (r *Region) list(id string, now time.Time) (*PrefixList, error) {
 	return p, nil
 }
 
-// ModifyPrefixList changes name, entries or size of a list. A change of entries needs the current version and makes the
-// next one; it takes effect for every group that references the list. The size cannot be changed together with entries,
-// and not beyond the rule quota of any referencing group.
+// ModifyPrefixList changes name, entries or size of a list. A change of entries needs the current
+// version and makes the next one; it takes effect for every group that references the list. The
+// size cannot be changed together with entries, and not beyond the rule quota of any referencing
+// group.
 func (r *Region) ModifyPrefixList(in ModifyPrefixListInput) (PrefixList, error) {
 	var out PrefixList
 	err := r.mutate("ModifyManagedPrefixList", func(now time.Time) ([]string, error) {

@@ -2,7 +2,8 @@ package world
 
 import "time"
 
-// Quotas are the service quotas of an account; they hold in each of its regions. A zero field means the default of AWS.
+// Quotas are the service quotas of an account; they hold in each of its regions. A zero field means
+// the default of AWS.
 type Quotas struct {
 	GroupsPerRegion      int `json:"groupsPerRegion,omitempty"`      // default 2500
 	RulesPerGroup        int `json:"rulesPerGroup,omitempty"`        // per direction and address family; default 60
@@ -38,8 +39,8 @@ func (q Quotas) withDefaults() Quotas {
 	return q
 }
 
-// Check refuses quotas that AWS would not grant: negative ones, more than 16 groups per interface, or a product of groups
-// per interface and rules per group above 1000.
+// Check refuses quotas that AWS would not grant: negative ones, more than 16 groups per interface,
+// or a product of groups per interface and rules per group above 1000.
 func (q Quotas) Check() error {
 	q = q.withDefaults()
 	for _, v := range []int{q.GroupsPerRegion, q.RulesPerGroup, q.GroupsPerInterface, q.TagsPerResource, q.VPCsPerRegion,

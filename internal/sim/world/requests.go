@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Permission is an IpPermission of a request: one protocol and port range, any number of peers. Strings are taken as the
-// caller wrote them and are checked and made canonical by the World.
+// Permission is an IpPermission of a request: one protocol and port range, any number of peers.
+// Strings are taken as the caller wrote them and are checked and made canonical by the World.
 type Permission struct {
 	Protocol    string
 	FromPort    *int32
@@ -23,7 +23,8 @@ type CIDRPeer struct {
 	Description string
 }
 
-// GroupRef is a referenced group of a Permission. GroupName may stand in for GroupID within the VPC of the rule's group.
+// GroupRef is a referenced group of a Permission. GroupName may stand in for GroupID within the VPC
+// of the rule's group.
 type GroupRef struct {
 	GroupID     string
 	GroupName   string
@@ -73,7 +74,8 @@ type AuthorizeInput struct {
 	RuleTags    Tags // tags of every created rule
 }
 
-// RevokeInput are the parameters of RevokeSecurityGroupIngress and -Egress: either Permissions or RuleIDs.
+// RevokeInput are the parameters of RevokeSecurityGroupIngress and -Egress: either Permissions or
+// RuleIDs.
 type RevokeInput struct {
 	GroupID     string
 	GroupName   string
@@ -82,13 +84,15 @@ type RevokeInput struct {
 	RuleIDs     []string
 }
 
-// RevokeResult is the answer of a revoke. Unknown holds one-peer permissions that matched no rule (default VPC only).
+// RevokeResult is the answer of a revoke. Unknown holds one-peer permissions that matched no rule
+// (default VPC only).
 type RevokeResult struct {
 	Revoked []SecurityGroupRule
 	Unknown []Permission
 }
 
-// RuleUpdate is one element of ModifySecurityGroupRules: the whole new value of a rule that keeps its id and direction.
+// RuleUpdate is one element of ModifySecurityGroupRules: the whole new value of a rule that keeps
+// its id and direction.
 type RuleUpdate struct {
 	RuleID            string
 	Protocol          *string
@@ -107,8 +111,8 @@ type RuleDescription struct {
 	Description *string
 }
 
-// UpdateDescriptionsInput are the parameters of UpdateSecurityGroupRuleDescriptionsIngress and -Egress: either Permissions
-// (whose peers carry the new descriptions) or Rules.
+// UpdateDescriptionsInput are the parameters of UpdateSecurityGroupRuleDescriptionsIngress and
+// -Egress: either Permissions (whose peers carry the new descriptions) or Rules.
 type UpdateDescriptionsInput struct {
 	GroupID     string
 	GroupName   string
@@ -175,7 +179,8 @@ type EntrySpec struct {
 	Description string
 }
 
-// ModifyPrefixListInput are the parameters of ModifyManagedPrefixList. Nil pointers are absent parameters.
+// ModifyPrefixListInput are the parameters of ModifyManagedPrefixList. Nil pointers are absent
+// parameters.
 type ModifyPrefixListInput struct {
 	PrefixListID   string
 	CurrentVersion *int
@@ -199,19 +204,21 @@ type Mutation struct {
 
 // End is one end of a Flow.
 //
-//   - NIC set: that network interface; Addr, if set too, picks one of its addresses, otherwise the first one of the
-//     flow's family is taken.
-//   - NIC empty: an address. It is looked up among the private addresses of VPC (if given), else of the VPC of the other
-//     end, else of the VPCs actively peered with that. An address that no interface has there is an outside address (if it
-//     is the public address of an interface, the flow goes through the internet: group references do not match).
+//   - NIC set: that network interface; Addr, if set too, picks one of its addresses, otherwise the
+//     first one of the flow's family is taken.
+//   - NIC empty: an address. It is looked up among the private addresses of VPC (if given), else of
+//     the VPC of the other end, else of the VPCs actively peered with that. An address that no
+//     interface has there is an outside address (if it is the public address of an interface, the
+//     flow goes through the internet: group references do not match).
 type End struct {
 	NIC  string
 	Addr netip.Addr
 	VPC  string
 }
 
-// Flow is a new connection or a first packet. Port is the destination port of TCP, UDP and SCTP; ICMPType and ICMPCode
-// belong to ICMP and ICMPv6. Interfaces are looked up by id in the whole world.
+// Flow is a new connection or a first packet. Port is the destination port of TCP, UDP and SCTP;
+// ICMPType and ICMPCode belong to ICMP and ICMPv6. Interfaces are looked up by id in the whole
+// world.
 type Flow struct {
 	Src, Dst End
 	Protocol int // IANA number: 6 TCP, 17 UDP, 1 ICMP, 58 ICMPv6
@@ -229,12 +236,14 @@ type Half struct {
 	RuleID   string // first allowing rule
 }
 
-// Verdict is the answer of Allowed. Reason is one printable line: which half refused, or which rule of which group allowed.
+// Verdict is the answer of Allowed. Reason is one printable line: which half refused, or which rule
+// of which group allowed.
 type Verdict struct {
 	Allowed bool
 	Egress  Half
 	Ingress Half
-	// Obstacle is the route table or network ACL that stops the flow, whatever the security groups say; empty if none does.
+	// Obstacle is the route table or network ACL that stops the flow, whatever the security groups
+	// say; empty if none does.
 	Obstacle string
 	Reason   string
 }

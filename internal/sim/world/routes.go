@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// localTarget is the target of the routes that every table has to the VPC's own blocks. They are not kept: they follow the VPC.
+// localTarget is the target of the routes that every table has to the VPC's own blocks. They are
+// not kept: they follow the VPC.
 const localTarget = "local"
 
 // blackhole is the state of a route whose target takes no packets.
@@ -23,14 +24,15 @@ type RouteTable struct {
 	Main         string              `json:"main,omitempty"` // association with the VPC; empty if it is not the main table
 	Associations []SubnetAssociation `json:"associations,omitempty"`
 	Routes       []Route             `json:"routes,omitempty"` // without those to the VPC itself
-	// Implied is the main table of a VPC that nobody has told of or has written to. It says nothing about routes, and so plays no part in
-	// verdicts.
+	// Implied is the main table of a VPC that nobody has told of or has written to. It says nothing
+	// about routes, and so plays no part in verdicts.
 	Implied bool      `json:"implied,omitempty"`
 	Tags    Tags      `json:"tags,omitempty"`
 	Visible time.Time `json:"visible,omitzero"`
 }
 
-// Route leads to a block or to a prefix list. Target is the id of a gateway, connection or interface.
+// Route leads to a block or to a prefix list. Target is the id of a gateway, connection or
+// interface.
 type Route struct {
 	Destination  netip.Prefix `json:"destination,omitzero"`
 	PrefixListID string       `json:"prefixListId,omitempty"`
@@ -107,7 +109,8 @@ func (r *Region) described(t *RouteTable) RouteTable {
 	return c
 }
 
-// routeState says whether a target still takes packets. Of targets that are not modelled it is taken that they do.
+// routeState says whether a target still takes packets. Of targets that are not modelled it is
+// taken that they do.
 func (w *World) routeState(d *regionData, vpc string, route *Route) string {
 	target, good := route.Target, route.State != blackhole
 	switch ResourceType(target) {
@@ -167,7 +170,8 @@ func (r *Region) DeleteRouteTable(id string) error {
 	})
 }
 
-// AssociateRouteTable lets a subnet use a table and returns the id of the association. A subnet that uses another one already is refused.
+// AssociateRouteTable lets a subnet use a table and returns the id of the association. A subnet
+// that uses another one already is refused.
 func (r *Region) AssociateRouteTable(id, subnetID string) (association string, err error) {
 	err = r.mutate("AssociateRouteTable", func(now time.Time) ([]string, error) {
 		t, err := r.table(id, now)
@@ -216,7 +220,8 @@ func (r *Region) DisassociateRouteTable(association string) error {
 	})
 }
 
-// ReplaceRouteTableAssociation lets a subnet, or the VPC for its main association, use another table.
+// ReplaceRouteTableAssociation lets a subnet, or the VPC for its main association, use another
+// table.
 func (r *Region) ReplaceRouteTableAssociation(association, id string) (replaced string, err error) {
 	err = r.mutate("ReplaceRouteTableAssociation", func(now time.Time) ([]string, error) {
 		from, at, err := r.association(association)
@@ -291,7 +296,8 @@ func (r *Region) route(action string, in RouteInput, change func(t *RouteTable, 
 		if err != nil {
 			return nil, err
 		}
-		if v := r.data.vpcs[t.VPCID]; v != nil && route.Destination.IsValid() && v.holds(route.Destination) && slices.ContainsFunc(v.CIDRs, func(b CIDRBlock) bool { return b.Prefix == route.Destination }) {
+		if v := r.data.vpcs[t.VPCID]; v != nil && route.Destination.IsValid() && v.holds(route.Destination) &&
+			slices.ContainsFunc(v.CIDRs, func(b CIDRBlock) bool { return b.Prefix == route.Destination }) {
 			return nil, refuse("RouteAlreadyExists", "The route identified by %s already exists.", route.to())
 		}
 		if route.Target, err = r.target(t, in.Target, now); err != nil {
@@ -348,7 +354,8 @@ func (in *RouteInput) destination() (Route, error) {
 	return out, nil
 }
 
-// target checks what a route leads to. What the simulator has none of (a NAT gateway, a transit gateway, ...) is taken as it is named.
+// target checks what a route leads to. What the simulator has none of (a NAT gateway, a transit
+// gateway, ...) is taken as it is named.
 func (r *Region) target(t *RouteTable, id string, now time.Time) (string, error) {
 	switch ResourceType(id) {
 	case "internet-gateway":

@@ -46,8 +46,8 @@ func protocolNumber(p string) int {
 	return n
 }
 
-// ports checks and completes the port fields of a canonical protocol: ports for TCP and UDP, type and code for ICMP, and
-// -1, -1 for everything else, where EC2 ignores what was given.
+// ports checks and completes the port fields of a canonical protocol: ports for TCP and UDP, type
+// and code for ICMP, and -1, -1 for everything else, where EC2 ignores what was given.
 func ports(protocol string, from, to *int32) (int32, int32, error) {
 	switch protocol {
 	case "tcp", "udp":
@@ -82,7 +82,8 @@ func canonicalCIDR(s string, v6 bool) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
-// descriptionSet are the characters other than letters and digits that names and descriptions may have.
+// descriptionSet are the characters other than letters and digits that names and descriptions may
+// have.
 const descriptionSet = " ._-:/()#,@[]+=&;{}!$*"
 
 func validDescription(s string) bool {
@@ -106,7 +107,8 @@ func checkRuleDescription(s string) error {
 	return invalidValue("Invalid rule description. Valid descriptions are strings less than 256 characters from the following set:  a-zA-Z0-9. _-:/()#,@[]+=&;{}!$*")
 }
 
-// ruleKey is what makes two rules of a group the same rule. The description and tags are not part of it.
+// ruleKey is what makes two rules of a group the same rule. The description and tags are not part
+// of it.
 type ruleKey struct {
 	egress   bool
 	protocol string
@@ -129,7 +131,8 @@ func (r *SecurityGroupRule) peer() string {
 	return r.CIDR.String()
 }
 
-// String is the rule as the estate files spell it, such as "tcp 80-81 from 0.0.0.0/0" or "all to sg-0a1b2c3d".
+// String is the rule as the estate files spell it, such as "tcp 80-81 from 0.0.0.0/0" or "all to
+// sg-0a1b2c3d".
 func (r *SecurityGroupRule) String() string {
 	var b strings.Builder
 	switch r.Protocol {

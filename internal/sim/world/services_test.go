@@ -88,7 +88,13 @@ func TestPrefixLists(t *testing.T) {
 	}
 	wantRefusal(t, "while creating", change(ModifyPrefixListInput{CurrentVersion: &one, Add: []EntrySpec{{CIDR: "10.0.0.0/8"}}}), "IncorrectState", "(create-in-progress)")
 	b.clock.advance(time.Minute)
-	wantRefusal(t, "other version", change(ModifyPrefixListInput{CurrentVersion: &two, Add: []EntrySpec{{CIDR: "10.0.0.0/8"}}}), "PrefixListVersionMismatch", "The prefix list has the incorrect version number.")
+	wantRefusal(
+		t,
+		"other version",
+		change(ModifyPrefixListInput{CurrentVersion: &two, Add: []EntrySpec{{CIDR: "10.0.0.0/8"}}}),
+		"PrefixListVersionMismatch",
+		"The prefix list has the incorrect version number.",
+	)
 	wantRefusal(t, "both at once", change(ModifyPrefixListInput{CurrentVersion: &one, MaxEntries: &two, Add: []EntrySpec{{CIDR: "10.0.0.0/8"}}}), "InvalidParameterValue", "")
 	wantRefusal(t, "other family", change(ModifyPrefixListInput{CurrentVersion: &one, Add: []EntrySpec{{CIDR: "::/0"}}}), "InvalidParameterValue", "malformed")
 	if err := change(ModifyPrefixListInput{CurrentVersion: &one, Add: []EntrySpec{{CIDR: "10.0.0.0/8"}}, Remove: []string{"192.0.2.0/24"}}); err != nil {
@@ -127,7 +133,11 @@ func TestPeering(t *testing.T) {
 	}
 	wantRefusal(t, "without account", refer(""), "InvalidGroup.NotFound", "does not exist")
 	wantRefusal(t, "without peering", refer(acctB), "InvalidGroup.NotFound", "different networks")
-	pcx := must[PeeringConnection](t)(b.w.AddPeering(PeeringConnection{Requester: PeeringVPC{VPCID: b.vpc.ID, Account: acctA, Region: west}, Accepter: PeeringVPC{VPCID: far.ID, Account: acctB, Region: west}}))
+	pcx := must[PeeringConnection](
+		t,
+	)(
+		b.w.AddPeering(PeeringConnection{Requester: PeeringVPC{VPCID: b.vpc.ID, Account: acctA, Region: west}, Accepter: PeeringVPC{VPCID: far.ID, Account: acctB, Region: west}}),
+	)
 	if err := refer(acctB); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +161,8 @@ func TestPeering(t *testing.T) {
 			t.Errorf("the rule shows peering status %q, want %q", got, status)
 		}
 	}
-	// A reference from the peer VPC does not keep a group: the rule becomes stale, and matches nothing.
+	// A reference from the peer VPC does not keep a group: the rule becomes stale, and matches
+	// nothing.
 	if err := rb.ModifyNetworkInterfaceGroups(client.ID, []string{defaultOf(t, rb, far.ID)}); err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +325,8 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 }
 
-// TestConcurrency mutates, reads and asks verdicts from many goroutines, with a hook that reads; it is for the race detector.
+// TestConcurrency mutates, reads and asks verdicts from many goroutines, with a hook that reads; it
+// is for the race detector.
 func TestConcurrency(t *testing.T) {
 	b := newBench(t, Options{})
 	i := b.run(RunInstancesInput{})

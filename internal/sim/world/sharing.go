@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// This file is about subnets that their owner shares with other accounts (AWS RAM). A participant sees the VPC and the shared subnets, can
-// launch and make groups in them, and changes nothing of the owner's. The owner sees the participants' interfaces and groups, and changes
-// none of them. Tags are everybody's own: what one account puts on a shared thing no other account sees.
+// This file is about subnets that their owner shares with other accounts (AWS RAM). A participant
+// sees the VPC and the shared subnets, can launch and make groups in them, and changes nothing of
+// the owner's. The owner sees the participants' interfaces and groups, and changes none of them.
+// Tags are everybody's own: what one account puts on a shared thing no other account sees.
 
 // neighbours calls f with what other accounts have in the region.
 func (r *Region) neighbours(f func(*regionData)) {
@@ -61,7 +62,8 @@ func (r *Region) visibleSubnets() map[string]*Subnet {
 	return all
 }
 
-// visibleNICs are the account's interfaces and those of participants in its VPCs, without their tags.
+// visibleNICs are the account's interfaces and those of participants in its VPCs, without their
+// tags.
 func (r *Region) visibleNICs() map[string]*NetworkInterface {
 	if !r.w.shared {
 		return r.data.nics

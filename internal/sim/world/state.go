@@ -16,8 +16,8 @@ import (
 // StateVersion is the version of the State format that this package writes and reads.
 const StateVersion = 1
 
-// State is the whole content of a World as plain data: what New starts from, and what Save writes. A fresh State needs
-// only Accounts and Regions; ids must be unique in the whole State.
+// State is the whole content of a World as plain data: what New starts from, and what Save writes.
+// A fresh State needs only Accounts and Regions; ids must be unique in the whole State.
 type State struct {
 	Version     int                 `json:"version,omitempty"` // 0 is taken as StateVersion
 	Seed        uint64              `json:"seed,omitempty"`
@@ -51,7 +51,8 @@ type RegionState struct {
 	FabricState
 }
 
-// New builds a World from a State, which it copies. Every inconsistency is reported, joined in one error; see State.Check.
+// New builds a World from a State, which it copies. Every inconsistency is reported, joined in one
+// error; see State.Check.
 func New(s State, o Options) (*World, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -188,9 +189,10 @@ func ordered[T any](all map[string]*T, clone func(*T) T) []T {
 
 var accountID = regexp.MustCompile(`^\d{12}$`)
 
-// Check reports everything that is inconsistent in a State: malformed or repeated ids, references to things that are not
-// there (a rule may reference a group that no longer exists: such stale rules occur in the cloud too), rules that are not
-// canonical or appear twice in a group, groups of another VPC on an interface, VPCs without exactly one default group.
+// Check reports everything that is inconsistent in a State: malformed or repeated ids, references
+// to things that are not there (a rule may reference a group that no longer exists: such stale
+// rules occur in the cloud too), rules that are not canonical or appear twice in a group, groups of
+// another VPC on an interface, VPCs without exactly one default group.
 func (s *State) Check() error {
 	c := checker{ids: map[string]bool{}}
 	if s.Version != 0 && s.Version != StateVersion {

@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 )
 
-// Save writes the state to a file so that a crash at any instant leaves either the old or the new content: to a temporary
-// file beside it, which is synced and then renamed. It may be called from an OnMutation hook.
+// Save writes the state to a file so that a crash at any instant leaves either the old or the new
+// content: to a temporary file beside it, which is synced and then renamed. It may be called from
+// an OnMutation hook.
 func (w *World) Save(path string) (err error) {
 	data, err := json.MarshalIndent(w.State(), "", " ")
 	if err != nil {
@@ -48,7 +49,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Load reads what Save has written. The error tells a file that is missing (fs.ErrNotExist) from one that is not a state.
+// Load reads what Save has written. The error tells a file that is missing (fs.ErrNotExist) from
+// one that is not a state.
 func Load(path string, o Options) (*World, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

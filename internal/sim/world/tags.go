@@ -9,7 +9,8 @@ import (
 // Tag is one tag of a CreateTags request.
 type Tag struct{ Key, Value string }
 
-// TagKey names a tag to delete: the one with this key, and if Value is not nil only while it has that value.
+// TagKey names a tag to delete: the one with this key, and if Value is not nil only while it has
+// that value.
 type TagKey struct {
 	Key   string
 	Value *string
@@ -153,7 +154,8 @@ func (r *Region) CreateTags(ids []string, tags []Tag) error {
 	})
 }
 
-// DeleteTags removes tags from resources; no keys means all tags. A tag that is not there is no error.
+// DeleteTags removes tags from resources; no keys means all tags. A tag that is not there is no
+// error.
 func (r *Region) DeleteTags(ids []string, keys []TagKey) error {
 	return r.mutate("DeleteTags", func(now time.Time) ([]string, error) {
 		targets, err := r.tagTargets(ids, now)

@@ -140,7 +140,8 @@ func (r *Region) CreateLaunchTemplate(name, by string, first TemplateVersion, ta
 	return out, err
 }
 
-// CreateLaunchTemplateVersion adds a version and returns its number. A source version gives what the new one does not say.
+// CreateLaunchTemplateVersion adds a version and returns its number. A source version gives what
+// the new one does not say.
 func (r *Region) CreateLaunchTemplateVersion(id, name, source string, next TemplateVersion, token string) (LaunchTemplate, int, error) {
 	var out LaunchTemplate
 	number := 0

@@ -73,7 +73,8 @@ func (w *World) apply(t Transition) bool {
 	return false
 }
 
-// turn brings an instance into the named state; terminated takes its interfaces away, gone its record.
+// turn brings an instance into the named state; terminated takes its interfaces away, gone its
+// record.
 func (d *regionData) turn(i *Instance, to string) {
 	if to == stateGone {
 		delete(d.instances, i.ID)

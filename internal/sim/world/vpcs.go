@@ -163,7 +163,11 @@ func (r *Region) checkSubnet(v *VPC, in CreateSubnetInput) (*Subnet, error) {
 	if in.Zone != "" {
 		i := slices.IndexFunc(r.data.zones, func(z Zone) bool { return z.Name == in.Zone })
 		if i < 0 {
-			return nil, invalidValue("Value (%s) for parameter availabilityZone is invalid. Subnets can currently only be created in the availability zones of %s.", in.Zone, r.at.region)
+			return nil, invalidValue(
+				"Value (%s) for parameter availabilityZone is invalid. Subnets can currently only be created in the availability zones of %s.",
+				in.Zone,
+				r.at.region,
+			)
 		}
 		s.Zone = r.data.zones[i]
 	}

@@ -18,17 +18,19 @@ type Options struct {
 	Clock func() time.Time
 	// Seed drives the ids that the World makes up. A State that was saved keeps its own seed.
 	Seed uint64
-	// VisibilityDelay is how long a created object stays NotFound in describes and in mutations that name it.
+	// VisibilityDelay is how long a created object stays NotFound in describes and in mutations
+	// that name it.
 	VisibilityDelay time.Duration
-	// TransitionDelay is how long pending, stopping, shutting-down and *-in-progress states last. With 0 the answer of the
-	// call still shows them, and the next call sees the final state.
+	// TransitionDelay is how long pending, stopping, shutting-down and *-in-progress states last.
+	// With 0 the answer of the call still shows them, and the next call sees the final state.
 	TransitionDelay time.Duration
 	// OperationDelay and GraphLag are those of azure.Settings.
 	OperationDelay time.Duration
 	GraphLag       time.Duration
 }
 
-// World is the state of the simulated cloud. See the package comment for its promises and its concurrency contract.
+// World is the state of the simulated cloud. See the package comment for its promises and its
+// concurrency contract.
 type World struct {
 	clock func() time.Time
 
@@ -93,7 +95,8 @@ func newRegionData(zones []Zone) *regionData {
 	}
 }
 
-// Region is a handle to the objects of one account in one region. Handles are cheap and stay good as long as their World.
+// Region is a handle to the objects of one account in one region. Handles are cheap and stay good
+// as long as their World.
 type Region struct {
 	w     *World
 	at    scope
@@ -101,8 +104,8 @@ type Region struct {
 	cause *Cause
 }
 
-// Region returns the handle for a region of an account. An unknown account gives AuthFailure, a region that is not enabled
-// for it OptInRequired.
+// Region returns the handle for a region of an account. An unknown account gives AuthFailure, a
+// region that is not enabled for it OptInRequired.
 func (w *World) Region(account, region string) (*Region, error) {
 	w.state.RLock()
 	defer w.state.RUnlock()
@@ -160,8 +163,9 @@ func (w *World) SetVisibilityDelay(d time.Duration) {
 	w.visibility = d
 }
 
-// OnMutation adds a hook that runs after every committed mutation, in the order of commits, before the call returns to its
-// caller. See the package comment for what a hook may do. The returned function removes the hook.
+// OnMutation adds a hook that runs after every committed mutation, in the order of commits, before
+// the call returns to its caller. See the package comment for what a hook may do. The returned
+// function removes the hook.
 func (w *World) OnMutation(f func(Mutation)) (remove func()) {
 	w.state.Lock()
 	defer w.state.Unlock()
@@ -175,10 +179,12 @@ func (w *World) OnMutation(f func(Mutation)) (remove func()) {
 	}
 }
 
-// errNothingChanged ends a mutation that is a success without a change (an idempotent repetition): no hook runs.
+// errNothingChanged ends a mutation that is a success without a change (an idempotent repetition):
+// no hook runs.
 var errNothingChanged = errors.New("nothing changed")
 
-// mutate runs f under the write lock and, if f succeeds, the hooks. f must check everything before it changes anything.
+// mutate runs f under the write lock and, if f succeeds, the hooks. f must check everything before
+// it changes anything.
 func (w *World) mutate(at scope, action string, f func(now time.Time) (touched []string, err error)) error {
 	return w.mutateFor(nil, at, action, f)
 }
@@ -232,8 +238,8 @@ func (w *World) read(f func(now time.Time)) {
 
 func seen(visible, now time.Time) bool { return !visible.After(now) }
 
-// byID returns the visible objects of a map in the order of their ids, or only those with the given ids; an id that is
-// malformed or unknown is an error, as in every Describe call.
+// byID returns the visible objects of a map in the order of their ids, or only those with the given
+// ids; an id that is malformed or unknown is an error, as in every Describe call.
 func byID[T any](prefix string, all map[string]*T, ids []string, visible func(*T) bool, clone func(*T) T) ([]T, error) {
 	keys := slices.Clone(ids)
 	if len(ids) == 0 {

@@ -37,7 +37,8 @@ func (c *clock) advance(d time.Duration) {
 	c.t = c.t.Add(d)
 }
 
-// bench is a world with two accounts in two regions; account A has a VPC with two subnets in the west.
+// bench is a world with two accounts in two regions; account A has a VPC with two subnets in the
+// west.
 type bench struct {
 	t      *testing.T
 	w      *World
@@ -198,7 +199,13 @@ func TestAuthorizeAndRevoke(t *testing.T) {
 	}
 	_, err = b.r.RevokeSecurityGroup(RevokeInput{GroupID: web, RuleIDs: []string{added[0].ID}})
 	wantRefusal(t, "revoke again", err, "InvalidSecurityGroupRuleId.NotFound", "The security group rule ID '"+added[0].ID+"' does not exist")
-	must[RevokeResult](t)(b.r.RevokeSecurityGroup(RevokeInput{GroupID: web, Egress: true, Permissions: []Permission{{Protocol: "all", CIDRs: []CIDRPeer{{CIDR: "0.0.0.0/0"}, {CIDR: "::/0", IPv6: true}}}}}))
+	must[RevokeResult](
+		t,
+	)(
+		b.r.RevokeSecurityGroup(
+			RevokeInput{GroupID: web, Egress: true, Permissions: []Permission{{Protocol: "all", CIDRs: []CIDRPeer{{CIDR: "0.0.0.0/0"}, {CIDR: "::/0", IPv6: true}}}}},
+		),
+	)
 	if got := fmt.Sprint(b.rules(web)); got != "[tcp 22 from 2001:db8::/32]" {
 		t.Errorf("rules left: %s", got)
 	}
@@ -281,7 +288,8 @@ func TestRuleQuota(t *testing.T) {
 		t.Errorf("three IPv6 rules beside one reference: %v", err)
 	}
 	wantRefusal(t, "fifth IPv6", b.allow(web, tcp(81, "2001:db8::/32")), code, "")
-	// A prefix list counts with its size, not with its entries; egress is counted apart and has one rule already.
+	// A prefix list counts with its size, not with its entries; egress is counted apart and has one
+	// rule already.
 	list := must[PrefixList](t)(b.r.CreatePrefixList(CreatePrefixListInput{Name: "l", Family: "IPv4", MaxEntries: 3, Entries: []EntrySpec{{CIDR: "192.0.2.0/24"}}}))
 	perm := Permission{Protocol: "-1", PrefixLists: []PrefixListPeer{{PrefixListID: list.ID}}}
 	must[[]SecurityGroupRule](t)(b.r.AuthorizeSecurityGroup(AuthorizeInput{GroupID: db, Egress: true, Permissions: []Permission{perm}}))
@@ -311,7 +319,11 @@ func TestRuleQuota(t *testing.T) {
 func TestModifyRules(t *testing.T) {
 	b := newBench(t, Options{})
 	web, db := b.group("web"), b.group("db")
-	rules := must[[]SecurityGroupRule](t)(b.r.AuthorizeSecurityGroup(AuthorizeInput{GroupID: web, Permissions: []Permission{fromGroup(tcp(80, "10.0.0.0/8", "11.0.0.0/8"), db)}, RuleTags: Tags{"k": "v"}}))
+	rules := must[[]SecurityGroupRule](
+		t,
+	)(
+		b.r.AuthorizeSecurityGroup(AuthorizeInput{GroupID: web, Permissions: []Permission{fromGroup(tcp(80, "10.0.0.0/8", "11.0.0.0/8"), db)}, RuleTags: Tags{"k": "v"}}),
+	)
 	a, c := rules[0], rules[1]
 	update := func(us ...RuleUpdate) error { return b.r.ModifySecurityGroupRules(web, us) }
 	good := RuleUpdate{RuleID: a.ID, Protocol: text("tcp"), FromPort: num(443), ToPort: num(443), CIDRIPv4: "10.0.0.0/8", Description: text("tls")}
@@ -340,7 +352,9 @@ func TestModifyRules(t *testing.T) {
 	if got.String() != "tcp 80 from 11.0.0.0/8" || got.Description != "tls" || got.Tags["k"] != "v" {
 		t.Errorf("after the swap: %+v", got)
 	}
-	if err := b.r.UpdateSecurityGroupRuleDescriptions(UpdateDescriptionsInput{GroupID: web, Rules: []RuleDescription{{RuleID: a.ID}, {RuleID: c.ID, Description: text("two")}}}); err != nil {
+	if err := b.r.UpdateSecurityGroupRuleDescriptions(
+		UpdateDescriptionsInput{GroupID: web, Rules: []RuleDescription{{RuleID: a.ID}, {RuleID: c.ID, Description: text("two")}}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]string{a.ID: "", c.ID: "two"} {

@@ -45,7 +45,8 @@ var (
 // profileDir, when set in the environment of the program, makes it write profiles of itself.
 const profileDir = "NEPHELE_TEST_PROFILES"
 
-// profiled runs the program, and writes what it has spent its time on, and what it holds in the end, into a directory. SIGTERM ends it.
+// profiled runs the program, and writes what it has spent its time on, and what it holds in the
+// end, into a directory. SIGTERM ends it.
 func profiled(dir string, program func() int) int {
 	cpu, err := os.Create(filepath.Join(dir, "cpu.pprof"))
 	if err != nil {
@@ -103,7 +104,9 @@ const (
 // fleet describes an account with n VMs of one VPC, in ten roles.
 func fleet(n int) string {
 	var b strings.Builder
-	b.WriteString("accounts:\n- id: \"111122223333\"\n  regions:\n  - name: " + costRegion + "\n    vpcs:\n    - name: fleet\n      id: vpc-00000001\n      cidrs: [10.0.0.0/8]\n      groups:\n")
+	b.WriteString(
+		"accounts:\n- id: \"111122223333\"\n  regions:\n  - name: " + costRegion + "\n    vpcs:\n    - name: fleet\n      id: vpc-00000001\n      cidrs: [10.0.0.0/8]\n      groups:\n",
+	)
 	for i := range costRoles {
 		fmt.Fprintf(&b, "      - {name: r%d, rules: [\"tcp 22 from 10.0.0.0/8\"]}\n", i)
 	}
@@ -162,7 +165,8 @@ func usageOf(t *testing.T, pid int) usage {
 	return u
 }
 
-// TestCost takes over a fleet under the rates of EC2, 30 ms away and with a queue of events, and measures what "nephele up" uses for that.
+// TestCost takes over a fleet under the rates of EC2, 30 ms away and with a queue of events, and
+// measures what "nephele up" uses for that.
 func TestCost(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "fleet.yaml")
@@ -259,7 +263,8 @@ func TestCost(t *testing.T) {
 	m.row("20 s after that")
 	m.pass(100 * time.Second) // it gives memory back when it has been quiet for a minute
 	m.row("100 s at rest")
-	// In each minute a poll of up to eight calls and some heartbeats are due; what we change ourselves is not read again one by one.
+	// In each minute a poll of up to eight calls and some heartbeats are due; what we change
+	// ourselves is not read again one by one.
 	if bound := 60 + int(20*time.Since(m.begin).Minutes()); m.describing > bound {
 		t.Errorf("%d describing calls, more than %d", m.describing, bound)
 	}
@@ -323,7 +328,8 @@ func (m *measurement) row(what string) {
 	m.last = now
 }
 
-// requests counts the requests to the API server that have ended since the last call, and tells the most frequent ones.
+// requests counts the requests to the API server that have ended since the last call, and tells the
+// most frequent ones.
 func (m *measurement) requests() (total int, most []string) {
 	m.Helper()
 	text, err := m.api.Get().AbsPath("/metrics").DoRaw(m.Context())

@@ -1,4 +1,5 @@
-// Command nephele, standalone build: all commands of the slim binary, and those that run a Kubernetes control plane in the process.
+// Command nephele, standalone build: all commands of the slim binary, and those that run a
+// Kubernetes control plane in the process.
 package main
 
 import (
@@ -24,12 +25,14 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	// The first signal asks for an orderly end; after it the second one has its default effect and kills the process.
+	// The first signal asks for an orderly end; after it the second one has its default effect and
+	// kills the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 
-	// Kubernetes libraries put flags of their own into this set, and cobra offers the set with every command.
+	// Kubernetes libraries put flags of their own into this set, and cobra offers the set with
+	// every command.
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 
 	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
@@ -57,7 +60,17 @@ func upCommand() *cobra.Command {
 		if cmd.Flags().Changed("audit-log") {
 			home.Audit = audit
 		}
-		o := controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: access, MetricsAddress: metrics, AuditLog: home.Audit, Version: cli.Version(), Instance: instance, History: kept, Lease: lease()}
+		o := controller.Options{
+			Log:            cli.NewLogger(home.Log, false),
+			Ready:          home.Ready,
+			Access:         access,
+			MetricsAddress: metrics,
+			AuditLog:       home.Audit,
+			Version:        cli.Version(),
+			Instance:       instance,
+			History:        kept,
+			Lease:          lease(),
+		}
 		if foreign == nil {
 			return serve(ctx, cfg, home, api, o)
 		}
@@ -82,7 +95,8 @@ func upCommand() *cobra.Command {
 	return cmd
 }
 
-// lease is that of a process that is the only one on its data directory: the next one need not wait for the lease of one that was killed.
+// lease is that of a process that is the only one on its data directory: the next one need not wait
+// for the lease of one that was killed.
 func lease() controller.LeaseOptions {
 	return controller.LeaseOptions{Holder: "nephele up", Waits: func(holder string) {
 		fmt.Fprintf(os.Stderr, "Another controller works on this cluster: %s. This one waits until it ends.\n", holder)
@@ -91,11 +105,20 @@ func lease() controller.LeaseOptions {
 
 // runController is serve with the usual options.
 func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
-	o := controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: controller.LocalAccess(), AuditLog: home.Audit, Version: cli.Version(), History: history.DefaultBounds(), Lease: lease()}
+	o := controller.Options{
+		Log:      cli.NewLogger(home.Log, false),
+		Ready:    home.Ready,
+		Access:   controller.LocalAccess(),
+		AuditLog: home.Audit,
+		Version:  cli.Version(),
+		History:  history.DefaultBounds(),
+		Lease:    lease(),
+	}
 	return serve(ctx, cfg, home, controller.APIOptions{}, o)
 }
 
-// serve runs the loops of the controller in this process, and serves what they compute on this machine.
+// serve runs the loops of the controller in this process, and serves what they compute on this
+// machine.
 func serve(ctx context.Context, cfg *rest.Config, home up.Home, api controller.APIOptions, o controller.Options) error {
 	api.Address, api.CertDir, api.Local, api.WebhookClientCA = "127.0.0.1:0", home.Certificates, true, home.WebhookClientCA
 	o.API = &api

@@ -49,7 +49,8 @@ func TestUpUntilInterrupted(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// A test that hangs says where, with the limit of go test; a process must not be left behind by it.
+	// A test that hangs says where, with the limit of go test; a process must not be left behind by
+	// it.
 	defer time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
 
 	lines := bufio.NewReader(out)

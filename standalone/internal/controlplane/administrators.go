@@ -12,11 +12,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// administrators is the group of the administrator's certificate, and the name of the ClusterRoleBinding that lets it do everything. Unlike
-// system:masters, which RBAC is not asked about, its rights are visible and can be taken away.
+// administrators is the group of the administrator's certificate, and the name of the
+// ClusterRoleBinding that lets it do everything. Unlike system:masters, which RBAC is not asked
+// about, its rights are visible and can be taken away.
 const administrators = "nephele:administrators"
 
-// bindAdministrators makes sure that the group may do everything. Other subjects of the binding stay.
+// bindAdministrators makes sure that the group may do everything. Other subjects of the binding
+// stay.
 func bindAdministrators(ctx context.Context, client kubernetes.Interface) error {
 	want := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: administrators},
@@ -43,8 +45,8 @@ func bindAdministrators(ctx context.Context, client kubernetes.Interface) error 
 	return nil
 }
 
-// mayDoEverything reports whether the API server already knows that this client may do everything: it learns of bindings a moment after
-// they are made.
+// mayDoEverything reports whether the API server already knows that this client may do everything:
+// it learns of bindings a moment after they are made.
 func mayDoEverything(ctx context.Context, client kubernetes.Interface) bool {
 	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}},

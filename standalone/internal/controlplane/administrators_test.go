@@ -35,8 +35,9 @@ func groupsOf(t *testing.T, kubeconfig string) []string {
 	return cert.Subject.Organization
 }
 
-// TestAdministratorsAreBound: the administrator may do everything because a binding says so, which can be taken away, unlike the rights of
-// system:masters, and which a restart puts back. A data directory from before gets a new certificate.
+// TestAdministratorsAreBound: the administrator may do everything because a binding says so, which
+// can be taken away, unlike the rights of system:masters, and which a restart puts back. A data
+// directory from before gets a new certificate.
 func TestAdministratorsAreBound(t *testing.T) {
 	dir := t.TempDir()
 	former, err := certs.Open(filepath.Join(dir, "pki"), time.Now)
@@ -61,7 +62,10 @@ func TestAdministratorsAreBound(t *testing.T) {
 	if got := groupsOf(t, cp.Kubeconfig()); !slices.Equal(got, []string{administrators}) {
 		t.Errorf("the kubeconfig is of the groups %v", got)
 	}
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "everything"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "everything"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+	}
 	if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), role, create); err != nil {
 		t.Errorf("the administrator: %v", err)
 	}
@@ -102,7 +106,8 @@ func TestAdministratorsAreBound(t *testing.T) {
 	}
 }
 
-// rebind replaces the binding, which takes the right away to do so; hence both at once as the server itself.
+// rebind replaces the binding, which takes the right away to do so; hence both at once as the
+// server itself.
 func rebind(t *testing.T, cp *ControlPlane, to *rbacv1.ClusterRoleBinding) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(cp.loopback)
@@ -117,8 +122,8 @@ func rebind(t *testing.T, cp *ControlPlane, to *rbacv1.ClusterRoleBinding) {
 	}
 }
 
-// TestNewAuthorityEndsFormerCertificates: who deletes the authority has a new one with the next start, and nobody gets in with a certificate
-// of the former.
+// TestNewAuthorityEndsFormerCertificates: who deletes the authority has a new one with the next
+// start, and nobody gets in with a certificate of the former.
 func TestNewAuthorityEndsFormerCertificates(t *testing.T) {
 	if err := stopShared(); err != nil {
 		t.Fatal(err)
@@ -142,7 +147,8 @@ func TestNewAuthorityEndsFormerCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// In a process of its own: clients of this one would go on trusting the authority that they have read.
+	// In a process of its own: clients of this one would go on trusting the authority that they
+	// have read.
 	second := startChild(t, dir)
 	second.awaitReady(t)
 	client := childClient(t, dir)

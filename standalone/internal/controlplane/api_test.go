@@ -127,8 +127,8 @@ func TestInstallCRDs(t *testing.T) {
 	}
 }
 
-// TestSharedCRDsAreLeftAlone: a definition that somebody else has installed stays as it is where its group is shared, and is put right where it is
-// not.
+// TestSharedCRDsAreLeftAlone: a definition that somebody else has installed stays as it is where
+// its group is shared, and is put right where it is not.
 func TestSharedCRDsAreLeftAlone(t *testing.T) {
 	widgetClient(t, newNamespace(t, "shared"))
 	cp := server(t)

@@ -17,8 +17,8 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
-// KubernetesVersion is the version of the API server, as clients see it at /version. It is the version of module k8s.io/kubernetes
-// in go.mod.
+// KubernetesVersion is the version of the API server, as clients see it at /version. It is the
+// version of module k8s.io/kubernetes in go.mod.
 const KubernetesVersion = "v1.36.3"
 
 // serviceAccountIssuer names this API server in the tokens it signs.
@@ -27,13 +27,15 @@ const serviceAccountIssuer = "https://kubernetes.default.svc.cluster.local"
 // shutdownGrace bounds how long requests in flight and watches may delay the end.
 const shutdownGrace = 2 * time.Second
 
-// preparedServer is an API server that only has to be run. Run returns after ctx has ended and requests have been drained.
+// preparedServer is an API server that only has to be run. Run returns after ctx has ended and
+// requests have been drained.
 type preparedServer interface {
 	Run(ctx context.Context) error
 }
 
-// newAPIServer builds kube-apiserver with the aggregator on l, backed by the etcd at etcdURL. It also returns how the server reaches
-// itself, which no role restricts. What it knows of kinds is put into kinds.
+// newAPIServer builds kube-apiserver with the aggregator on l, backed by the etcd at etcdURL. It
+// also returns how the server reaches itself, which no role restricts. What it knows of kinds is
+// put into kinds.
 func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption, kinds *knownKinds) (preparedServer, *rest.Config, error) {
 	completed, err := serverOptions(ctx, l, etcdURL, creds, secrets, kinds)
 	if err != nil {
@@ -103,7 +105,8 @@ func serverFlags(l net.Listener, etcdURL string, creds *credentials) []string {
 		"--bind-address=" + addr.IP.String(),
 		fmt.Sprintf("--secure-port=%d", addr.Port),
 		"--advertise-address=" + creds.address.Addr().String(),
-		// No endpoints for the "kubernetes" Service: a loopback address is not allowed in one, and nothing routes to it.
+		// No endpoints for the "kubernetes" Service: a loopback address is not allowed in one, and
+		// nothing routes to it.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + serviceNetwork.String(),
 		"--tls-cert-file=" + cert(apiServerCert),
@@ -121,7 +124,8 @@ func serverFlags(l net.Listener, etcdURL string, creds *credentials) []string {
 		"--service-account-key-file=" + key(serviceAccountKey),
 		"--service-account-signing-key-file=" + key(serviceAccountKey),
 
-		// How aggregated API servers learn who is calling; published in ConfigMap kube-system/extension-apiserver-authentication.
+		// How aggregated API servers learn who is calling; published in ConfigMap
+		// kube-system/extension-apiserver-authentication.
 		"--requestheader-client-ca-file=" + cert(frontProxyAuthority),
 		"--requestheader-allowed-names=" + frontProxyUser,
 		"--requestheader-username-headers=X-Remote-User",
@@ -131,8 +135,9 @@ func serverFlags(l net.Listener, etcdURL string, creds *credentials) []string {
 		"--proxy-client-key-file=" + key(frontProxyCert),
 
 		"--profiling=false",
-		// A cache would hold all objects once more, decoded, and the last thousands of versions of them, to spare an etcd on other
-		// machines many readers. This one is in the same process, and each kind has two or three.
+		// A cache would hold all objects once more, decoded, and the last thousands of versions of
+		// them, to spare an etcd on other machines many readers. This one is in the same process,
+		// and each kind has two or three.
 		"--watch-cache=false",
 		// What was is of use to nobody for longer. It takes memory in etcd.
 		"--etcd-compaction-interval=1m",
@@ -140,8 +145,9 @@ func serverFlags(l net.Listener, etcdURL string, creds *credentials) []string {
 	}
 }
 
-// versionRegistry is what the API server takes its version and feature gates from: the defaults, but with a version that clients
-// can parse even in a binary that was linked without one (go test, go run).
+// versionRegistry is what the API server takes its version and feature gates from: the defaults,
+// but with a version that clients can parse even in a binary that was linked without one (go test,
+// go run).
 func versionRegistry() (basecompatibility.ComponentGlobalsRegistry, error) {
 	registry := basecompatibility.NewComponentGlobalsRegistry()
 	version := stampedVersion{compatibility.DefaultBuildEffectiveVersion()}

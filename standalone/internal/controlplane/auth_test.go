@@ -79,7 +79,8 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// TestRenewedCertificatesAreTakenUp renews, in a running control plane, what its parts show each other.
+// TestRenewedCertificatesAreTakenUp renews, in a running control plane, what its parts show each
+// other.
 func TestRenewedCertificatesAreTakenUp(t *testing.T) {
 	cp := server(t)
 	before := clientset(t)
@@ -237,8 +238,9 @@ func checkAccount(t *testing.T, ns, what, token string) {
 	}
 }
 
-// TestAggregatedServerLearnsTheCaller registers a server of its own and checks what an aggregated API server needs: that the call
-// arrives, that it comes with the front proxy's certificate, and who is behind it.
+// TestAggregatedServerLearnsTheCaller registers a server of its own and checks what an aggregated
+// API server needs: that the call arrives, that it comes with the front proxy's certificate, and
+// who is behind it.
 func TestAggregatedServerLearnsTheCaller(t *testing.T) {
 	cp := server(t)
 	admin := clientset(t)

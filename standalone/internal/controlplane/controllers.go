@@ -30,9 +30,11 @@ import (
 )
 
 const (
-	// workers is how many objects one controller works on at a time. This is a control plane for one machine.
+	// workers is how many objects one controller works on at a time. This is a control plane for
+	// one machine.
 	workers = 4
-	// discoveryPeriod is how often the garbage collector looks for new resource types, such as those of a CRD just applied.
+	// discoveryPeriod is how often the garbage collector looks for new resource types, such as
+	// those of a CRD just applied.
 	discoveryPeriod = 5 * time.Second
 	// namespaceResync is how often a namespace that hangs is tried again without an event.
 	namespaceResync = 5 * time.Minute
@@ -48,9 +50,11 @@ type controllers struct {
 	creds     *credentials
 }
 
-// startControllers starts all controllers against a server that is ready and returns when their caches are filled.
+// startControllers starts all controllers against a server that is ready and returns when their
+// caches are filled.
 func startControllers(ctx context.Context, creds *credentials) (*controllers, error) {
-	// Informers read as kube-controller-manager, which may list everything; each controller writes as itself.
+	// Informers read as kube-controller-manager, which may list everything; each controller writes
+	// as itself.
 	reader := actingAs(creds.adminConfig(), "system:kube-controller-manager")
 	client, err := kubernetes.NewForConfig(reader)
 	if err != nil {
@@ -104,8 +108,8 @@ func actingAs(cfg *rest.Config, user string, groups ...string) *rest.Config {
 	return cfg
 }
 
-// config returns the configuration of the ServiceAccount that the API server's bootstrap roles give the permissions of one
-// controller to.
+// config returns the configuration of the ServiceAccount that the API server's bootstrap roles give
+// the permissions of one controller to.
 func (c *controllers) config(account string) *rest.Config {
 	return actingAs(c.creds.adminConfig(), "system:serviceaccount:kube-system:"+account,
 		"system:serviceaccounts", "system:serviceaccounts:kube-system")
@@ -126,7 +130,8 @@ func (c *controllers) startNamespaces(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The controller exits the process when its first look at discovery finds nothing; so that is done here, with an error.
+	// The controller exits the process when its first look at discovery finds nothing; so that is
+	// done here, with an error.
 	atStart, err := client.Discovery().ServerPreferredNamespacedResources()
 	if len(atStart) == 0 {
 		return fmt.Errorf("namespace controller: discover resources: %w", errors.Join(err, ctx.Err()))
@@ -181,7 +186,8 @@ func (c *controllers) startServiceAccounts(ctx context.Context) error {
 	return nil
 }
 
-// startTokens fills Secrets of type kubernetes.io/service-account-token, which some still use for tokens that do not expire.
+// startTokens fills Secrets of type kubernetes.io/service-account-token, which some still use for
+// tokens that do not expire.
 func (c *controllers) startTokens(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(actingAs(c.creds.adminConfig(), "system:kube-controller-manager"))
 	if err != nil {

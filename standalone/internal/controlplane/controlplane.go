@@ -53,7 +53,8 @@ type ControlPlane struct {
 
 	// serverEnded is closed when the API server no longer runs. It is nil if it never did.
 	serverEnded chan struct{}
-	// serverUp is closed when the API server is ready, ready when the controllers are too, done when either has ended.
+	// serverUp is closed when the API server is ready, ready when the controllers are too, done
+	// when either has ended.
 	serverUp chan struct{}
 	ready    chan struct{}
 	done     chan struct{}
@@ -66,8 +67,9 @@ type ControlPlane struct {
 	stopErr  error
 }
 
-// Start starts a control plane. It returns when etcd serves and the API server is being brought up; Ready waits for the rest.
-// ctx bounds Start only: a control plane lives until Stop. Input that the user must change is reported as *InputError.
+// Start starts a control plane. It returns when etcd serves and the API server is being brought up;
+// Ready waits for the rest. ctx bounds Start only: a control plane lives until Stop. Input that the
+// user must change is reported as *InputError.
 func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -123,8 +125,9 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	return nil
 }
 
-// checkClock fails if the clock shows a time before the keys were made. They would be replaced otherwise, and everybody who has a
-// kubeconfig would need another one for a clock that will be set right.
+// checkClock fails if the clock shows a time before the keys were made. They would be replaced
+// otherwise, and everybody who has a kubeconfig would need another one for a clock that will be set
+// right.
 func (cp *ControlPlane) checkClock() error {
 	made, err := cp.creds.store.Made(clusterAuthority)
 	if err != nil {
@@ -141,7 +144,8 @@ func (cp *ControlPlane) checkClock() error {
 	}
 }
 
-// run starts the goroutines of a control plane: the server, its bringing up, and the watch over both and over the certificates.
+// run starts the goroutines of a control plane: the server, its bringing up, and the watch over
+// both and over the certificates.
 func (cp *ControlPlane) run(serverCtx context.Context, server preparedServer) {
 	cp.serverEnded = make(chan struct{})
 	go func() {
@@ -164,7 +168,8 @@ func (cp *ControlPlane) run(serverCtx context.Context, server preparedServer) {
 	cp.watching.Go(func() { cp.watch(watchCtx) })
 }
 
-// bringUp waits for the API server, gives the administrator his rights, has every Secret encrypted and starts the controllers.
+// bringUp waits for the API server, gives the administrator his rights, has every Secret encrypted
+// and starts the controllers.
 func (cp *ControlPlane) bringUp(ctx context.Context) error {
 	itself, err := kubernetes.NewForConfig(cp.loopback)
 	if err != nil {
@@ -202,8 +207,8 @@ func (cp *ControlPlane) bringUp(ctx context.Context) error {
 	return nil
 }
 
-// awaitServer returns when /readyz answers 200. Until then the answers do not matter: refused, unauthorized because RBAC has no
-// roles yet, or a list of what is missing.
+// awaitServer returns when /readyz answers 200. Until then the answers do not matter: refused,
+// unauthorized because RBAC has no roles yet, or a list of what is missing.
 func (cp *ControlPlane) awaitServer(ctx context.Context, client rest.Interface) error {
 	return cp.await(ctx, func() bool { return client.Get().AbsPath("/readyz").Do(ctx).Error() == nil })
 }
@@ -252,8 +257,8 @@ func (cp *ControlPlane) fail(err error) {
 	})
 }
 
-// Ready waits until the API server is ready and the controllers run. It returns an error if ctx ends before, or if the control
-// plane fails.
+// Ready waits until the API server is ready and the controllers run. It returns an error if ctx
+// ends before, or if the control plane fails.
 func (cp *ControlPlane) Ready(ctx context.Context) error {
 	select {
 	case <-cp.ready:
@@ -265,8 +270,8 @@ func (cp *ControlPlane) Ready(ctx context.Context) error {
 	}
 }
 
-// Done is closed when the control plane does not work any more: a part of it has failed, or Stop has been called. Stop must
-// be called in either case.
+// Done is closed when the control plane does not work any more: a part of it has failed, or Stop
+// has been called. Stop must be called in either case.
 func (cp *ControlPlane) Done() <-chan struct{} { return cp.done }
 
 // Err says why Done is closed; nil before that.
@@ -279,8 +284,9 @@ func (cp *ControlPlane) Err() error {
 	}
 }
 
-// RestConfig returns the administrator's client configuration (group nephele:administrators, which a ClusterRoleBinding lets do everything),
-// without client-side rate limits. The caller may change it.
+// RestConfig returns the administrator's client configuration (group nephele:administrators, which
+// a ClusterRoleBinding lets do everything), without client-side rate limits. The caller may change
+// it.
 func (cp *ControlPlane) RestConfig() *rest.Config { return cp.creds.adminConfig() }
 
 // Kubeconfig is the path of the administrator's kubeconfig, readable by the owner only.
@@ -292,9 +298,10 @@ func (cp *ControlPlane) URL() string { return cp.creds.url() }
 // LogDir is the directory of the log files.
 func (cp *ControlPlane) LogDir() string { return cp.dir.logs() }
 
-// Stop ends the controllers, drains and ends the API server, closes etcd and frees the data directory, in this order. It returns
-// when all of this is done, or with an error when ctx ends first; what is left then ends with the process, and no data is
-// lost. Further calls wait for the first.
+// Stop ends the controllers, drains and ends the API server, closes etcd and frees the data
+// directory, in this order. It returns when all of this is done, or with an error when ctx ends
+// first; what is left then ends with the process, and no data is lost. Further calls wait for the
+// first.
 func (cp *ControlPlane) Stop(ctx context.Context) error {
 	cp.stopOnce.Do(func() {
 		cp.fail(errStopped)
@@ -336,8 +343,8 @@ func (cp *ControlPlane) shutDown() error {
 	return errors.Join(errs...)
 }
 
-// stopServer ends what run has started. An API server that is interrupted while it comes up exits the process, so it is left to
-// finish that first.
+// stopServer ends what run has started. An API server that is interrupted while it comes up exits
+// the process, so it is left to finish that first.
 func (cp *ControlPlane) stopServer() {
 	limit := time.NewTimer(startUpLimit)
 	defer limit.Stop()

@@ -24,9 +24,10 @@ const fieldManager = "nephele"
 // establishedPoll is how often a CustomResourceDefinition is looked at until it is served.
 const establishedPoll = 20 * time.Millisecond
 
-// InstallCRDs applies every CustomResourceDefinition in manifests, files ending in .yaml with one object each, server-side and
-// whoever owned their fields before. It returns when each is established and all its served versions can be discovered. It waits
-// until ctx ends and can be repeated. Definitions of the groups in shared that somebody else has installed stay as they are.
+// InstallCRDs applies every CustomResourceDefinition in manifests, files ending in .yaml with one
+// object each, server-side and whoever owned their fields before. It returns when each is
+// established and all its served versions can be discovered. It waits until ctx ends and can be
+// repeated. Definitions of the groups in shared that somebody else has installed stay as they are.
 func (cp *ControlPlane) InstallCRDs(ctx context.Context, manifests fs.FS, shared ...string) error {
 	crds, err := readCRDs(manifests)
 	if err != nil {
@@ -67,7 +68,8 @@ func (cp *ControlPlane) InstallCRDs(ctx context.Context, manifests fs.FS, shared
 	return nil
 }
 
-// installedByOthers reports whether a CustomResourceDefinition is there whose spec somebody else than InstallCRDs has written to.
+// installedByOthers reports whether a CustomResourceDefinition is there whose spec somebody else
+// than InstallCRDs has written to.
 func installedByOthers(ctx context.Context, client apiextensions.Interface, name string) (bool, error) {
 	there, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -109,8 +111,8 @@ func readCRDs(manifests fs.FS) ([]*apiextensionsv1.CustomResourceDefinition, err
 	return crds, nil
 }
 
-// awaitCRD waits until crd is established and its served versions are in discovery. Names that another one holds are an error,
-// because waiting does not help.
+// awaitCRD waits until crd is established and its served versions are in discovery. Names that
+// another one holds are an error, because waiting does not help.
 func awaitCRD(ctx context.Context, client apiextensions.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
 	tick := time.NewTicker(establishedPoll)
 	defer tick.Stop()

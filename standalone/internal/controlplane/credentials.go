@@ -14,7 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
-// Names of the files in pki/. There is one authority per trust relation, so that a certificate for one is worthless for another.
+// Names of the files in pki/. There is one authority per trust relation, so that a certificate for
+// one is worthless for another.
 const (
 	clusterAuthority    = "ca"                // the API server and its clients
 	frontProxyAuthority = "front-proxy-ca"    // the API server as a client of aggregated API servers
@@ -32,16 +33,18 @@ const (
 // frontProxyUser is the only name that aggregated API servers must accept as a front proxy.
 const frontProxyUser = "front-proxy-client"
 
-// serviceNetwork is where ClusterIPs come from. Nothing routes to it; the API server takes its first address for the
-// "kubernetes" Service.
+// serviceNetwork is where ClusterIPs come from. Nothing routes to it; the API server takes its
+// first address for the "kubernetes" Service.
 var serviceNetwork = netip.MustParsePrefix("10.96.0.0/12")
 
-// credentials are the keys and certificates of one control plane, and the kubeconfig made from them.
+// credentials are the keys and certificates of one control plane, and the kubeconfig made from
+// them.
 type credentials struct {
 	dir        *dataDir
 	store      *certs.Store
 	kubeconfig string
-	// address is where the API server listens, hosts are further names and addresses it is reached by.
+	// address is where the API server listens, hosts are further names and addresses it is reached
+	// by.
 	address netip.AddrPort
 	names   []string
 	ips     []net.IP
@@ -63,7 +66,8 @@ func newCredentials(dir *dataDir, l net.Listener, now func() time.Time) (*creden
 	return c, nil
 }
 
-// addInterfaces names all the addresses of this machine in the serving certificate, for a server that listens on all of them.
+// addInterfaces names all the addresses of this machine in the serving certificate, for a server
+// that listens on all of them.
 func (c *credentials) addInterfaces() error {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -80,8 +84,8 @@ func (c *credentials) addInterfaces() error {
 	return nil
 }
 
-// ensure creates what is missing and renews what is near its end. The servers and clients of this process read the files again
-// by themselves when they change.
+// ensure creates what is missing and renews what is near its end. The servers and clients of this
+// process read the files again by themselves when they change.
 func (c *credentials) ensure() error {
 	cluster, err := c.store.Authority(clusterAuthority)
 	if err != nil {
@@ -125,7 +129,8 @@ func (c *credentials) ensure() error {
 // url is the address of the API server.
 func (c *credentials) url() string { return "https://" + c.address.String() }
 
-// adminConfig is the administrator's client configuration. It names the files, not their content: the client follows renewals.
+// adminConfig is the administrator's client configuration. It names the files, not their content:
+// the client follows renewals.
 func (c *credentials) adminConfig() *rest.Config {
 	return &rest.Config{
 		Host: c.url(),
@@ -134,7 +139,8 @@ func (c *credentials) adminConfig() *rest.Config {
 			CertFile: c.store.CertFile(adminCert),
 			KeyFile:  c.store.KeyFile(adminCert),
 		},
-		// The server's priority and fairness is the limit; a second one in each client only adds delay.
+		// The server's priority and fairness is the limit; a second one in each client only adds
+		// delay.
 		QPS: -1,
 	}
 }

@@ -30,14 +30,16 @@ func (d *dataDir) hasDatabase() (bool, error) {
 	return len(entries) > 0, err
 }
 
-// dataFormat is how the data directory is laid out. Whatever an older version could not read, or would spoil, needs the next number.
+// dataFormat is how the data directory is laid out. Whatever an older version could not read, or
+// would spoil, needs the next number.
 const dataFormat = 1
 
-// leastSpace is the free space, in bytes, below which nothing is started: etcd sets 128 MB of its log aside at once, and a control plane
-// that cannot write loses nothing but does not work either.
+// leastSpace is the free space, in bytes, below which nothing is started: etcd sets 128 MB of its
+// log aside at once, and a control plane that cannot write loses nothing but does not work either.
 const leastSpace = 256 << 20
 
-// openDataDir creates what is missing and takes the lock. It fails if less than space bytes are free.
+// openDataDir creates what is missing and takes the lock. It fails if less than space bytes are
+// free.
 func openDataDir(path string, space uint64) (*dataDir, error) {
 	bad := func(reason, hint string, err error) error {
 		return &InputError{Flag: "--data-dir", Value: path, Reason: reason, Hint: hint, Err: err}
@@ -60,7 +62,8 @@ func openDataDir(path string, space uint64) (*dataDir, error) {
 			return nil, unusable(err)
 		}
 	}
-	// The lock belongs to the open file: the kernel drops it when the process ends, however it ends.
+	// The lock belongs to the open file: the kernel drops it when the process ends, however it
+	// ends.
 	d.lock, err = os.OpenFile(filepath.Join(d.path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, unusable(err)
@@ -93,7 +96,8 @@ func openDataDir(path string, space uint64) (*dataDir, error) {
 	return d, nil
 }
 
-// checkFormat returns the format of the directory if it is one that this version does not know, and notes ours if there is none yet.
+// checkFormat returns the format of the directory if it is one that this version does not know, and
+// notes ours if there is none yet.
 func (d *dataDir) checkFormat() (newer string, err error) {
 	file := filepath.Join(d.path, "format")
 	data, err := os.ReadFile(file)
@@ -110,8 +114,8 @@ func (d *dataDir) checkFormat() (newer string, err error) {
 	return "", nil
 }
 
-// sign writes the process id into the lock file, for the error message of the next one. It also finds out whether the file
-// system takes data at all.
+// sign writes the process id into the lock file, for the error message of the next one. It also
+// finds out whether the file system takes data at all.
 func (d *dataDir) sign() error {
 	if err := d.lock.Truncate(0); err != nil {
 		return err

@@ -15,7 +15,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// holding creates an account and a selector of it, each in a namespace of its own, as the controller leaves them while VMs are guarded.
+// holding creates an account and a selector of it, each in a namespace of its own, as the
+// controller leaves them while VMs are guarded.
 func holding(t *testing.T, admin client.Client, vms int32, spec, status cloudv1.DeletionPolicy) (*cloudv1.CloudProviderAccount, *cloudv1.CloudEntitySelector) {
 	t.Helper()
 	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: newNamespace(t, "held-account"), Name: "real"},
@@ -38,11 +39,13 @@ func namespaceOf(o client.Object) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.GetNamespace()}}
 }
 
-// TestDeletionProtection: what guards VMs cannot be deleted, one by one, all at once or with its namespace, before somebody has said that it is meant.
+// TestDeletionProtection: what guards VMs cannot be deleted, one by one, all at once or with its
+// namespace, before somebody has said that it is meant.
 func TestDeletionProtection(t *testing.T) {
 	admin := guarded(t)
 	account, selector := holding(t, admin, 3, "", cloudv1.DeletionProtect)
-	// The policies about namespaces know nothing until they have found the kinds of their parameters.
+	// The policies about namespaces know nothing until they have found the kinds of their
+	// parameters.
 	for _, o := range []client.Object{account, selector} {
 		eventually(t, "the namespace is protected", func(ctx context.Context) error {
 			if err := admin.Delete(ctx, namespaceOf(o), client.DryRunAll); err == nil {
@@ -122,7 +125,8 @@ func (w *warnings) String() string {
 	return strings.Join(w.all, "\n")
 }
 
-// TestDeletionOfOlderAccounts: an account of a former version, and one that says so, is deleted with a warning.
+// TestDeletionOfOlderAccounts: an account of a former version, and one that says so, is deleted
+// with a warning.
 func TestDeletionOfOlderAccounts(t *testing.T) {
 	admin := guarded(t)
 	for _, x := range []struct{ spec, status cloudv1.DeletionPolicy }{

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// encryptionFile is the configuration, with the key, by which the API server encrypts Secrets before they reach etcd.
+	// encryptionFile is the configuration, with the key, by which the API server encrypts Secrets
+	// before they reach etcd.
 	encryptionFile = "encryption.yaml"
 	// encryptionKeySize is that of XSalsa20 and Poly1305.
 	encryptionKeySize = 32
@@ -28,15 +29,15 @@ const (
 	secretsPage = 200
 )
 
-// encryption is how Secrets are encrypted at rest. The first key is the one that is written with; what else is in the configuration is
-// for what was written before.
+// encryption is how Secrets are encrypted at rest. The first key is the one that is written with;
+// what else is in the configuration is for what was written before.
 type encryption struct {
 	path   string
 	config apiserver.EncryptionConfiguration
 }
 
-// openEncryption reads the configuration, or makes one with a new key. Where there is a database already, what it holds is not
-// encrypted, and is understood as it is.
+// openEncryption reads the configuration, or makes one with a new key. Where there is a database
+// already, what it holds is not encrypted, and is understood as it is.
 func openEncryption(dir *dataDir) (*encryption, error) {
 	e := &encryption{path: filepath.Join(dir.pki(), encryptionFile)}
 	raw, err := os.ReadFile(e.path)
@@ -91,8 +92,9 @@ func (e *encryption) write(providers []apiserver.ProviderConfiguration) error {
 	return nil
 }
 
-// latest returns the provider that Secrets are written with, with no other key than that one; nil if the configuration is one
-// that we would not have written. superseded says that there is more in it.
+// latest returns the provider that Secrets are written with, with no other key than that one; nil
+// if the configuration is one that we would not have written. superseded says that there is more in
+// it.
 func (e *encryption) latest() (latest *apiserver.ProviderConfiguration, superseded bool) {
 	if len(e.config.Resources) != 1 || len(e.config.Resources[0].Providers) == 0 {
 		return nil, false
@@ -105,8 +107,9 @@ func (e *encryption) latest() (latest *apiserver.ProviderConfiguration, supersed
 	return &apiserver.ProviderConfiguration{Secretbox: &apiserver.SecretboxConfiguration{Keys: box.Keys[:1:1]}}, len(providers) > 1 || len(box.Keys) > 1
 }
 
-// catchUp writes every Secret once more if there may be some that are not encrypted by the latest key, and then forgets
-// how those could be read. It can be repeated, and goes on with the next start if it was interrupted.
+// catchUp writes every Secret once more if there may be some that are not encrypted by the latest
+// key, and then forgets how those could be read. It can be repeated, and goes on with the next
+// start if it was interrupted.
 func (e *encryption) catchUp(ctx context.Context, client kubernetes.Interface) error {
 	latest, superseded := e.latest()
 	if latest == nil || !superseded {
@@ -119,7 +122,8 @@ func (e *encryption) catchUp(ctx context.Context, client kubernetes.Interface) e
 		}
 		for i := range list.Items {
 			s := &list.Items[i]
-			// The API server writes an object that has not changed if it was read by another key. Who was faster has written it, too.
+			// The API server writes an object that has not changed if it was read by another key.
+			// Who was faster has written it, too.
 			_, err := client.CoreV1().Secrets(s.Namespace).Update(ctx, s, metav1.UpdateOptions{FieldManager: fieldManager})
 			if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("encrypt the Secret %s/%s of before: %w", s.Namespace, s.Name, err)

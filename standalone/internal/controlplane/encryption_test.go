@@ -20,7 +20,8 @@ import (
 
 const plaintext = "correct-horse-battery-staple"
 
-// begin starts a control plane of a test's own. It is stopped by the returned function, or with the test.
+// begin starts a control plane of a test's own. It is stopped by the returned function, or with the
+// test.
 func begin(t *testing.T, dir string) (*ControlPlane, *kubernetes.Clientset, func()) {
 	t.Helper()
 	if err := stopShared(); err != nil {
@@ -97,7 +98,8 @@ func filesWith(t *testing.T, dir, text string) (found []string) {
 	return found
 }
 
-// TestSecretsAreEncrypted: what is in a Secret is nowhere in the data directory, and only the owner of that reads the key.
+// TestSecretsAreEncrypted: what is in a Secret is nowhere in the data directory, and only the owner
+// of that reads the key.
 func TestSecretsAreEncrypted(t *testing.T) {
 	dir := t.TempDir()
 	cp, client, stop := begin(t, dir)
@@ -132,8 +134,8 @@ func TestSecretsAreEncrypted(t *testing.T) {
 	readable(t, client, "fresh")
 }
 
-// TestFormerSecretsAreEncrypted: the Secrets of a data directory that knew no encryption stay readable and are written once more, encrypted;
-// then nothing is believed any more that is not.
+// TestFormerSecretsAreEncrypted: the Secrets of a data directory that knew no encryption stay
+// readable and are written once more, encrypted; then nothing is believed any more that is not.
 func TestFormerSecretsAreEncrypted(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "pki", "encryption.yaml")
@@ -179,7 +181,8 @@ func TestFormerSecretsAreEncrypted(t *testing.T) {
 	before := stored(t, cp)
 	stop()
 
-	// It is done once, and a Secret that somebody writes into the database in the clear is no Secret.
+	// It is done once, and a Secret that somebody writes into the database in the clear is no
+	// Secret.
 	cp, client, _ = begin(t, dir)
 	readable(t, client, names...)
 	for key, raw := range stored(t, cp) {
@@ -197,7 +200,8 @@ func TestFormerSecretsAreEncrypted(t *testing.T) {
 	}
 }
 
-// TestEncryptionKeyIsChanged: a new key before the former one is taken up for everything, and the former one forgotten.
+// TestEncryptionKeyIsChanged: a new key before the former one is taken up for everything, and the
+// former one forgotten.
 func TestEncryptionKeyIsChanged(t *testing.T) {
 	dir := t.TempDir()
 	_, client, stop := begin(t, dir)

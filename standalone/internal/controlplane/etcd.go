@@ -21,12 +21,14 @@ func startEtcd(ctx context.Context, dir *dataDir, creds *credentials, logger *za
 	cfg.EnableGRPCGateway = false
 	// Zero, the default of the embedded server, would log every request as slow.
 	cfg.WarningUnaryRequestDuration = 300 * time.Millisecond
-	// With a single member nobody else can be elected; short ticks only shorten the wait for oneself.
+	// With a single member nobody else can be elected; short ticks only shorten the wait for
+	// oneself.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
-	// Until a snapshot is made, every request stays in memory. There is no follower who could have missed one.
+	// Until a snapshot is made, every request stays in memory. There is no follower who could have
+	// missed one.
 	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 1000, 10
-	// Who watches kinds that seldom change learns in time which version he has seen: older ones are soon gone, and he would have
-	// to list everything again.
+	// Who watches kinds that seldom change learns in time which version he has seen: older ones are
+	// soon gone, and he would have to list everything again.
 	cfg.WatchProgressNotifyInterval = 20 * time.Second
 
 	anyPort := url.URL{Scheme: "https", Host: "127.0.0.1:0"}
@@ -38,7 +40,8 @@ func startEtcd(ctx context.Context, dir *dataDir, creds *credentials, logger *za
 		TrustedCAFile:  creds.store.CertFile(etcdAuthority),
 		ClientCertAuth: true,
 	}
-	// There are no peers, so no port for them is opened; a member must have an address all the same.
+	// There are no peers, so no port for them is opened; a member must have an address all the
+	// same.
 	cfg.ListenPeerUrls = nil
 	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "localhost:2380"}}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)

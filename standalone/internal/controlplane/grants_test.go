@@ -29,7 +29,8 @@ import (
 	"github.com/nephele-io/nephele/config/grants"
 )
 
-// guarded installs the API types and the policies once, waits until the latter are in force, and returns the administrator's client.
+// guarded installs the API types and the policies once, waits until the latter are in force, and
+// returns the administrator's client.
 func guarded(t *testing.T) client.Client {
 	t.Helper()
 	admin := acting(t, nil)
@@ -118,12 +119,21 @@ func give(t *testing.T, name, namespace string, group, resource, verb string, na
 	if namespace == "" {
 		role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}
 		mustNot(t, admin.Create(t.Context(), role))
-		mustNot(t, admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}}))
+		mustNot(
+			t,
+			admin.Create(
+				t.Context(),
+				&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}},
+			),
+		)
 		return
 	}
 	role := &rbacv1.Role{ObjectMeta: meta, Rules: rules}
 	mustNot(t, admin.Create(t.Context(), role))
-	mustNot(t, admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}}))
+	mustNot(
+		t,
+		admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}}),
+	)
 }
 
 func mustNot(t *testing.T, err error) {
@@ -138,7 +148,8 @@ func refusedBy(err error, policy string) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
 }
 
-// mustRefuse checks that a policy refuses a request and that the answer has all parts. RBAC lags behind by an instant.
+// mustRefuse checks that a policy refuses a request and that the answer has all parts. RBAC lags
+// behind by an instant.
 func mustRefuse(t *testing.T, what, policy string, do func(ctx context.Context) error, parts ...string) {
 	t.Helper()
 	var last error
@@ -211,7 +222,8 @@ var ways = map[string]func(ctx context.Context, c client.Client, o *unstructured
 	},
 }
 
-// TestAccountsNeedTheSecret: whoever writes an account, in whatever way, must be allowed to read the Secret that it names.
+// TestAccountsNeedTheSecret: whoever writes an account, in whatever way, must be allowed to read
+// the Secret that it names.
 func TestAccountsNeedTheSecret(t *testing.T) {
 	admin := guarded(t)
 	vault, own := newNamespace(t, "vault"), newNamespace(t, "tenant")
@@ -259,7 +271,8 @@ func TestAccountsNeedTheSecret(t *testing.T) {
 		})
 	}
 
-	// One that the administrator has made with the other Secret: nothing of it that matters is his to change.
+	// One that the administrator has made with the other Secret: nothing of it that matters is his
+	// to change.
 	given := account(t, own, "given", vault, "keys")
 	metav1SetAnnotation(given, "nephele.io/there", "x")
 	mustNot(t, admin.Create(t.Context(), given))
@@ -314,7 +327,8 @@ func metav1SetAnnotation(o client.Object, key, value string) {
 	o.SetAnnotations(annotations)
 }
 
-// TestSelectorsNeedTheAccount: whoever writes a selector must be allowed to use the account that it names.
+// TestSelectorsNeedTheAccount: whoever writes a selector must be allowed to use the account that it
+// names.
 func TestSelectorsNeedTheAccount(t *testing.T) {
 	admin := guarded(t)
 	owner, own := newNamespace(t, "owner"), newNamespace(t, "tenant")
@@ -364,7 +378,8 @@ spec: {accountNamespace: %s, accountName: prod, mode: %s, vmSelector: [{vpcMatch
 	mustDo(t, "with the right", func(ctx context.Context) error { return tenant.Create(ctx, selector("plan")) })
 }
 
-// TestBreakGlassNeedsTheVerb: nobody sets, changes or ends break-glass without the verb, in whatever way.
+// TestBreakGlassNeedsTheVerb: nobody sets, changes or ends break-glass without the verb, in
+// whatever way.
 func TestBreakGlassNeedsTheVerb(t *testing.T) {
 	admin := guarded(t)
 	ns := newNamespace(t, "glass")
@@ -456,7 +471,8 @@ func TestBreakGlassNeedsTheVerb(t *testing.T) {
 	})
 }
 
-// TestTiersThatAskForIt: a tier with the label takes policies of those only who may use it, whoever else may write policies.
+// TestTiersThatAskForIt: a tier with the label takes policies of those only who may use it, whoever
+// else may write policies.
 func TestTiersThatAskForIt(t *testing.T) {
 	admin := guarded(t)
 	ns := newNamespace(t, "tiers")
@@ -564,8 +580,9 @@ func dryRun(c client.Client, o client.Object) func(context.Context) error {
 	}
 }
 
-// TestControllerIsNotHeldUp: what the controller writes with the rights of its ServiceAccount, it may write whatever the objects say. Nor
-// does it need the Secret of an account to write about the account.
+// TestControllerIsNotHeldUp: what the controller writes with the rights of its ServiceAccount, it
+// may write whatever the objects say. Nor does it need the Secret of an account to write about the
+// account.
 func TestControllerIsNotHeldUp(t *testing.T) {
 	admin := guarded(t)
 	role, err := os.ReadFile("../../../config/controller/role.yaml")
@@ -592,7 +609,8 @@ func TestControllerIsNotHeldUp(t *testing.T) {
 			return c.Status().Patch(ctx, account(t, ns, "a", vault, "keys"), merge(`{"status":{"cloudAccountId":"1"}}`))
 		})
 	}
-	// As much as the API server takes: nobody can make the policies too expensive for the controller.
+	// As much as the API server takes: nobody can make the policies too expensive for the
+	// controller.
 	big := account(t, ns, "big", vault, "keys")
 	notes := map[string]string{}
 	for n := range 16000 {
@@ -633,7 +651,8 @@ func TestControllerIsNotHeldUp(t *testing.T) {
 	mustDo(t, "a VM that is gone", func(ctx context.Context) error { return controller.Delete(ctx, vm.DeepCopy()) })
 }
 
-// TestSamplesApply: what a cluster administrator applies goes on applying, with account, Secret and selector where they please.
+// TestSamplesApply: what a cluster administrator applies goes on applying, with account, Secret and
+// selector where they please.
 func TestSamplesApply(t *testing.T) {
 	admin := guarded(t)
 	ns := newNamespace(t, "sample")
@@ -641,8 +660,18 @@ func TestSamplesApply(t *testing.T) {
 	c := user(t, "administrator@"+ns)
 	raw, err := os.ReadFile("../../../config/samples/account.yaml")
 	mustNot(t, err)
-	objects, err := readObjects(fstest.MapFS{"account.yaml": {Data: []byte(strings.NewReplacer("name: cloud\n", "name: cloud-"+ns+"\n", "name: vms\n", "name: vms-"+ns+"\n",
-		"namespace: cloud\n", "namespace: cloud-"+ns+"\n", "namespace: vms\n", "namespace: vms-"+ns+"\n", "accountNamespace: cloud\n", "accountNamespace: cloud-"+ns+"\n").Replace(string(raw)))}})
+	objects, err := readObjects(fstest.MapFS{"account.yaml": {Data: []byte(strings.NewReplacer(
+		"name: cloud\n",
+		"name: cloud-"+ns+"\n",
+		"name: vms\n",
+		"name: vms-"+ns+"\n",
+		"namespace: cloud\n",
+		"namespace: cloud-"+ns+"\n",
+		"namespace: vms\n",
+		"namespace: vms-"+ns+"\n",
+		"accountNamespace: cloud\n",
+		"accountNamespace: cloud-"+ns+"\n",
+	).Replace(string(raw)))}})
 	mustNot(t, err)
 	if len(objects) != 5 {
 		t.Fatalf("%d objects", len(objects))

@@ -15,12 +15,13 @@ import (
 // kindsPlugin is the name of knownKinds among the admission plugins.
 const kindsPlugin = "NepheleKnownKinds"
 
-// knownKinds is a hand on what the API server's admission policies know of kinds, which they look up the kinds of their parameters with. The
-// API server renews that twice a minute only. A policy with a parameter of a kind that was not yet served when it was first looked up, as all
-// kinds of CustomResourceDefinitions just after a start, refuses everything until then.
+// knownKinds is a hand on what the API server's admission policies know of kinds, which they look
+// up the kinds of their parameters with. The API server renews that twice a minute only. A policy
+// with a parameter of a kind that was not yet served when it was first looked up, as all kinds of
+// CustomResourceDefinitions just after a start, refuses everything until then.
 //
-// It is an admission plugin that has no say in anything, because only to such the API server gives what it knows. It is safe for concurrent
-// use.
+// It is an admission plugin that has no say in anything, because only to such the API server gives
+// what it knows. It is safe for concurrent use.
 type knownKinds struct {
 	mu     sync.Mutex
 	mapper meta.ResettableRESTMapper

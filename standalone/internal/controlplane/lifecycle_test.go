@@ -79,7 +79,8 @@ func TestStopDoesNotWaitForWatchers(t *testing.T) {
 	}
 }
 
-// TestBadInput checks that what a user can get wrong is reported at once, with the flag, the value and a way out.
+// TestBadInput checks that what a user can get wrong is reported at once, with the flag, the value
+// and a way out.
 func TestBadInput(t *testing.T) {
 	server(t)
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
@@ -248,8 +249,8 @@ func (c *child) kill(t *testing.T) {
 	}
 }
 
-// TestSurvivesSIGKILL kills a control plane while it comes up and while it is written to. Whatever was acknowledged must be there
-// at the end.
+// TestSurvivesSIGKILL kills a control plane while it comes up and while it is written to. Whatever
+// was acknowledged must be there at the end.
 func TestSurvivesSIGKILL(t *testing.T) {
 	// Two control planes at a time would only make both slow.
 	if err := stopShared(); err != nil {

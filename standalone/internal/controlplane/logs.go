@@ -42,8 +42,9 @@ func openLogs(dir *dataDir) (*logFiles, error) {
 	return l, nil
 }
 
-// klogToWriter makes klog write to what SetOutput names and to nothing else. These flags are plain variables read by every
-// goroutine that logs, so they are set once, before the first control plane of the process starts any.
+// klogToWriter makes klog write to what SetOutput names and to nothing else. These flags are plain
+// variables read by every goroutine that logs, so they are set once, before the first control plane
+// of the process starts any.
 var klogToWriter = sync.OnceValue(func() error {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
@@ -63,8 +64,9 @@ func (l *logFiles) etcdLogger() *zap.Logger {
 	return zap.New(core, zap.WithFatalHook(end), zap.WithPanicHook(end))
 }
 
-// givingUp is what happens when etcd cannot go on, as on a full disk: it would panic, and a stack trace helps nobody who has to free space.
-// The process ends; nothing that was acknowledged is lost.
+// givingUp is what happens when etcd cannot go on, as on a full disk: it would panic, and a stack
+// trace helps nobody who has to free space. The process ends; nothing that was acknowledged is
+// lost.
 type givingUp struct {
 	out  io.Writer
 	log  string

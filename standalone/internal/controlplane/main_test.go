@@ -14,11 +14,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// childDir, when set in the environment, makes the test binary a control plane process for that data directory.
+// childDir, when set in the environment, makes the test binary a control plane process for that
+// data directory.
 const childDir = "NEPHELE_TEST_CONTROLPLANE_DIR"
 
-// shared is the control plane of most tests: it takes seconds to start. Tests run one after the other, each in namespaces of its
-// own, so no lock is needed.
+// shared is the control plane of most tests: it takes seconds to start. Tests run one after the
+// other, each in namespaces of its own, so no lock is needed.
 var shared struct {
 	dir string
 	cp  *ControlPlane

@@ -13,13 +13,14 @@ import (
 // managedPlugin is the name of unmanaged among the admission plugins.
 const managedPlugin = "NepheleUnmanaged"
 
-// accountAnnotation marks the objects that stand for what is in a cloud account; the inventory writes it.
+// accountAnnotation marks the objects that stand for what is in a cloud account; the inventory
+// writes it.
 const accountAnnotation = "nephele.io/account"
 
-// unmanaged keeps the API server from noting who set which field of an object that stands for something
-// in the cloud. Of such an object there is one for every virtual machine, only the controller writes it,
-// and the notes would be larger than the object, in every version that is kept. The API server goes on
-// without notes until somebody uses server-side apply on the object.
+// unmanaged keeps the API server from noting who set which field of an object that stands for
+// something in the cloud. Of such an object there is one for every virtual machine, only the
+// controller writes it, and the notes would be larger than the object, in every version that is
+// kept. The API server goes on without notes until somebody uses server-side apply on the object.
 //
 // It holds nothing and is safe for concurrent use.
 type unmanaged struct{}

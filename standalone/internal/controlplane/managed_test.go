@@ -9,7 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// TestUnmanaged: only objects that stand for what is in a cloud lose the notes about who set which field.
+// TestUnmanaged: only objects that stand for what is in a cloud lose the notes about who set which
+// field.
 func TestUnmanaged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

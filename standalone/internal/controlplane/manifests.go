@@ -24,9 +24,10 @@ import (
 // discoveryPoll is how often it is looked whether a kind can be discovered.
 const discoveryPoll = 50 * time.Millisecond
 
-// Apply applies every object in manifests, files ending in .yaml with one or several documents each, server-side and whoever owned their
-// fields before. It waits until ctx ends for kinds that cannot be discovered yet, theirs and those of the parameters of admission policies.
-// It can be repeated.
+// Apply applies every object in manifests, files ending in .yaml with one or several documents
+// each, server-side and whoever owned their fields before. It waits until ctx ends for kinds that
+// cannot be discovered yet, theirs and those of the parameters of admission policies. It can be
+// repeated.
 func (cp *ControlPlane) Apply(ctx context.Context, manifests fs.FS) error {
 	objects, err := readObjects(manifests)
 	if err != nil {
@@ -59,7 +60,8 @@ func (cp *ControlPlane) Apply(ctx context.Context, manifests fs.FS) error {
 	return nil
 }
 
-// discoverKinds waits until all kinds that objects are of or name as those of parameters can be discovered.
+// discoverKinds waits until all kinds that objects are of or name as those of parameters can be
+// discovered.
 func discoverKinds(ctx context.Context, cfg *rest.Config, objects []*unstructured.Unstructured) (meta.RESTMapper, error) {
 	kinds, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {

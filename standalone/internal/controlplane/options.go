@@ -17,10 +17,11 @@ const DefaultListen = "127.0.0.1:6443"
 type Options struct {
 	// DataDir holds everything that outlives the process. It is created if missing.
 	DataDir string
-	// Listen is the API server's address as HOST:PORT; port 0 takes a free one. Empty means DefaultListen.
+	// Listen is the API server's address as HOST:PORT; port 0 takes a free one. Empty means
+	// DefaultListen.
 	Listen string
-	// Progress, if not nil, is called when a step of starting or stopping begins, with a few words for a person. The calls come
-	// from several goroutines, one at a time.
+	// Progress, if not nil, is called when a step of starting or stopping begins, with a few words
+	// for a person. The calls come from several goroutines, one at a time.
 	Progress func(step string)
 	// Now is the clock by which certificates are issued and renewed. Nil means time.Now.
 	Now func() time.Time
@@ -110,8 +111,8 @@ func listen(addr string) (net.Listener, error) {
 	}
 }
 
-// reachable returns the address under which this machine itself reaches a listener: its own, or the loopback address if it
-// listens on all interfaces.
+// reachable returns the address under which this machine itself reaches a listener: its own, or the
+// loopback address if it listens on all interfaces.
 func reachable(l net.Listener) netip.AddrPort {
 	ap := l.Addr().(*net.TCPAddr).AddrPort()
 	ap = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())

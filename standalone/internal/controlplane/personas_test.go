@@ -55,15 +55,35 @@ func TestPersonas(t *testing.T) {
 	tags := verbs(cloud, "virtualmachines", "update", "patch")
 	glass := append(verbs(cloud, "cloudentityselectors", "breakglass"), verbs(cloud, "virtualmachines", "breakglass")...)
 	// What nobody but the administrator and the controller may do.
-	nobody := slices.Concat(verbs(cloud, "virtualmachines", "create", "delete", "deletecollection"), verbs(cloud, "vpcs", write...),
-		verbs(antrea, "externalentities", write...), verbs(antrea, "externalnodes", write...), verbs(antrea, "tiers", append(slices.Clone(write), "use")...),
-		verbs(cloud, "cloudprovideraccounts/status", "update", "patch"), verbs(cloud, "cloudentityselectors/status", "update", "patch"), verbs(cloud, "virtualmachines/status", "update", "patch"),
-		verbs(antrea, "networkpolicies/status", "update", "patch"), verbs(computed, "networkpolicies/status", "create"),
-		verbs("nephele.io", "policyrevisions", write...), verbs("nephele.io", "policyrevisions/status", "update", "patch"),
-		verbs("", "secrets", append(slices.Clone(write), "get", "list", "watch")...), verbs("", "namespaces", "create", "update", "patch"), verbs("", "pods", write...),
-		verbs("rbac.authorization.k8s.io", "rolebindings", write...), verbs("rbac.authorization.k8s.io", "roles", append(slices.Clone(write), "bind", "escalate")...),
-		verbs("admissionregistration.k8s.io", "validatingadmissionpolicies", write...), verbs("", "users", "impersonate"), verbs("", "serviceaccounts", "impersonate"),
-		verbs("", "serviceaccounts/token", "create"), verbs("", "pods/exec", "create"))
+	nobody := slices.Concat(
+		verbs(cloud, "virtualmachines", "create", "delete", "deletecollection"),
+		verbs(cloud, "vpcs", write...),
+		verbs(antrea, "externalentities", write...),
+		verbs(antrea, "externalnodes", write...),
+		verbs(antrea, "tiers", append(slices.Clone(write), "use")...),
+		verbs(
+			cloud,
+			"cloudprovideraccounts/status",
+			"update",
+			"patch",
+		),
+		verbs(cloud, "cloudentityselectors/status", "update", "patch"),
+		verbs(cloud, "virtualmachines/status", "update", "patch"),
+		verbs(antrea, "networkpolicies/status", "update", "patch"),
+		verbs(computed, "networkpolicies/status", "create"),
+		verbs("nephele.io", "policyrevisions", write...),
+		verbs("nephele.io", "policyrevisions/status", "update", "patch"),
+		verbs("", "secrets", append(slices.Clone(write), "get", "list", "watch")...),
+		verbs("", "namespaces", "create", "update", "patch"),
+		verbs("", "pods", write...),
+		verbs("rbac.authorization.k8s.io", "rolebindings", write...),
+		verbs("rbac.authorization.k8s.io", "roles", append(slices.Clone(write), "bind", "escalate")...),
+		verbs("admissionregistration.k8s.io", "validatingadmissionpolicies", write...),
+		verbs("", "users", "impersonate"),
+		verbs("", "serviceaccounts", "impersonate"),
+		verbs("", "serviceaccounts/token", "create"),
+		verbs("", "pods/exec", "create"),
+	)
 	everything := slices.Concat(readAll, policies, accounts, selectors, tags, glass, nobody)
 
 	for role, can := range map[string][]string{
@@ -121,8 +141,8 @@ func TestPersonas(t *testing.T) {
 	}
 }
 
-// TestNoPersonaMakesItself: the rights of a persona do not suffice to get more of them, and no role of ours takes in a role that somebody
-// without rights over roles could make.
+// TestNoPersonaMakesItself: the rights of a persona do not suffice to get more of them, and no role
+// of ours takes in a role that somebody without rights over roles could make.
 func TestNoPersonaMakesItself(t *testing.T) {
 	guarded(t)
 	ns := newNamespace(t, "climber")

@@ -11,11 +11,13 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// settleLimit bounds how long AwaitPolicies waits: the API server renews what it knows of kinds by itself within half a minute.
+// settleLimit bounds how long AwaitPolicies waits: the API server renews what it knows of kinds by
+// itself within half a minute.
 const settleLimit = 40 * time.Second
 
-// AwaitPolicies waits until the API server decides about policies. Just after a start its admission policies refuse all of them for a moment,
-// until they have found the kind of their parameters. It asks by a policy that is not stored; any other answer ends the wait.
+// AwaitPolicies waits until the API server decides about policies. Just after a start its admission
+// policies refuse all of them for a moment, until they have found the kind of their parameters. It
+// asks by a policy that is not stored; any other answer ends the wait.
 func (cp *ControlPlane) AwaitPolicies(ctx context.Context) error {
 	client, err := dynamic.NewForConfig(cp.RestConfig())
 	if err != nil {

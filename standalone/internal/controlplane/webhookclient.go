@@ -25,18 +25,22 @@ const (
 // apiserverConfig is the version of the API server's configuration files.
 const apiserverConfig = "apiserver.config.k8s.io/v1"
 
-// WebhookClientCA is the path of the authority of the certificate that the API server of a data directory shows to admission webhooks. It
-// is there while a control plane runs, and signs nothing else.
+// WebhookClientCA is the path of the authority of the certificate that the API server of a data
+// directory shows to admission webhooks. It is there while a control plane runs, and signs nothing
+// else.
 func WebhookClientCA(dir string) string {
 	return filepath.Join((&dataDir{path: dir}).pki(), webhookAuthority+".crt")
 }
 
-// writeAdmission tells the API server to prove itself to every admission webhook. It returns the path of what says so.
+// writeAdmission tells the API server to prove itself to every admission webhook. It returns the
+// path of what says so.
 func (c *credentials) writeAdmission() (string, error) {
 	users := clientcmdapi.NewConfig()
-	// The star stands for every webhook. A certificate can be shown to anybody: it does not let him pretend anything.
+	// The star stands for every webhook. A certificate can be shown to anybody: it does not let him
+	// pretend anything.
 	users.AuthInfos["*"] = &clientcmdapi.AuthInfo{ClientCertificate: c.store.CertFile(webhookClientCert), ClientKey: c.store.KeyFile(webhookClientCert)}
-	// An Antrea Controller that computes in place of ours knows nothing of the authority, and refuses callers whose certificate it cannot verify.
+	// An Antrea Controller that computes in place of ours knows nothing of the authority, and
+	// refuses callers whose certificate it cannot verify.
 	users.AuthInfos["antrea.kube-system.svc:443"] = &clientcmdapi.AuthInfo{}
 	kubeconfig, err := clientcmd.Write(*users)
 	if err != nil {

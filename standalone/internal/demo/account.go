@@ -19,7 +19,8 @@ const (
 	tagPrefix = "nephele.io/"
 )
 
-// account looks at the simulated account from the side: at its state, not through the API that the controller uses.
+// account looks at the simulated account from the side: at its state, not through the API that the
+// controller uses.
 type account struct{ server *sim.Server }
 
 // regionState is the region as it is now.
@@ -38,7 +39,8 @@ type vm struct {
 	nics            []world.NetworkInterface
 }
 
-// vms returns the VMs of the VPC in the order of the story's tables, interfaces in the order of their devices.
+// vms returns the VMs of the VPC in the order of the story's tables, interfaces in the order of
+// their devices.
 func vms(r world.RegionState) ([]vm, error) {
 	var out []vm
 	for _, name := range destinations() {
@@ -88,7 +90,8 @@ func hasOurTag(t world.Tags) bool {
 	return slices.ContainsFunc(t.Keys(), func(k string) bool { return strings.HasPrefix(k, tagPrefix) })
 }
 
-// objects returns everything that policies could change, each as text: groups with rules, interfaces with groups, VPCs, all with tags.
+// objects returns everything that policies could change, each as text: groups with rules,
+// interfaces with groups, VPCs, all with tags.
 func objects(r world.RegionState) map[string]string {
 	out := map[string]string{}
 	add := func(kind, id string, v any) {
@@ -110,7 +113,8 @@ func objects(r world.RegionState) map[string]string {
 	return out
 }
 
-// bystanders returns what no policy of the story is about: all groups but ours, interfaces that belong to no VM of the story, other VPCs.
+// bystanders returns what no policy of the story is about: all groups but ours, interfaces that
+// belong to no VM of the story, other VPCs.
 func bystanders(r world.RegionState) map[string]string {
 	all := objects(r)
 	for _, g := range r.SecurityGroups {

@@ -29,7 +29,8 @@ const (
 	accountName = "hybrid-cloud"
 )
 
-// lastApplied is where kubectl apply keeps what it has applied. The story writes it too, so that the user can go on with kubectl.
+// lastApplied is where kubectl apply keeps what it has applied. The story writes it too, so that
+// the user can go on with kubectl.
 const lastApplied = corev1.LastAppliedConfigAnnotation
 
 // cluster is the Kubernetes API, as a user would use it.
@@ -113,7 +114,8 @@ func (c cluster) policiesExist(ctx context.Context) (bool, error) {
 
 // The functions below say what is missing yet, empty if nothing is: what the story waits for.
 
-// accountReady: the account has been read since the given generation was written, and the selector has found its VMs.
+// accountReady: the account has been read since the given generation was written, and the selector
+// has found its VMs.
 func (c cluster) accountReady(ctx context.Context) (string, error) {
 	var a cloudv1.CloudProviderAccount
 	if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: accountName}, &a); err != nil {
@@ -129,7 +131,8 @@ func (c cluster) accountReady(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// imported: there is a VirtualMachine and an ExternalEntity for each VM, the latter with a label for its role if role is given.
+// imported: there is a VirtualMachine and an ExternalEntity for each VM, the latter with a label
+// for its role if role is given.
 func (c cluster) imported(ctx context.Context, machines []vm, roles bool) (string, error) {
 	if missing, err := c.accountReady(ctx); missing != "" || err != nil {
 		return missing, err
@@ -230,7 +233,8 @@ func (c cluster) deleteAccount(ctx context.Context) error {
 	return client.IgnoreNotFound(c.Delete(ctx, &a))
 }
 
-// transient tells errors of the API that go away: an object that changed under our hands, a server that is busy.
+// transient tells errors of the API that go away: an object that changed under our hands, a server
+// that is busy.
 func transient(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err)

@@ -22,18 +22,21 @@ import (
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
 
-// Preview computes what policies in manifest files, on top of what is in the cluster, would change in an account. It changes nothing.
+// Preview computes what policies in manifest files, on top of what is in the cluster, would change
+// in an account. It changes nothing.
 type Preview func(ctx context.Context, cfg *rest.Config, account types.NamespacedName, files []string) (*plan.Result, error)
 
 // Parts are what the demonstration is made of. All must be set.
 type Parts struct {
 	// CRDs are the CustomResourceDefinitions to install, one per file.
 	CRDs fs.FS
-	// Controller is what the story demonstrates. Its log is a file in the data directory: the terminal belongs to the story.
+	// Controller is what the story demonstrates. Its log is a file in the data directory: the
+	// terminal belongs to the story.
 	Controller up.LoggingController
 	// Preview computes the plan that is shown before anything is enforced.
 	Preview Preview
-	// No is the error that the command returns when a check of the story did not hold and this has been printed.
+	// No is the error that the command returns when a check of the story did not hold and this has
+	// been printed.
 	No error
 }
 
@@ -44,7 +47,8 @@ type flags struct {
 	timeout         time.Duration
 }
 
-// NewCommand returns the command "demo". It ends in order when the context that the command is executed with ends.
+// NewCommand returns the command "demo". It ends in order when the context that the command is
+// executed with ends.
 func NewCommand(p Parts) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{

@@ -1,10 +1,13 @@
-// Package demo tells a story: it runs everything in one process (control plane, controller and a simulated AWS account with the VMs
-// of a real one), guards these VMs with policies step by step, and shows before and after each step who can reach whom, as the
-// simulator decides it from the security groups.
+// Package demo tells a story: it runs everything in one process (control plane, controller and a
+// simulated AWS account with the VMs of a real one), guards these VMs with policies step by step,
+// and shows before and after each step who can reach whom, as the simulator decides it from the
+// security groups.
 //
-// What every step must lead to stands in the story itself (expect.go), written by hand and not derived from any of our code. A cell
-// that differs is printed and makes the story fail; it promises not to end well unless everything held.
+// What every step must lead to stands in the story itself (expect.go), written by hand and not
+// derived from any of our code. A cell that differs is printed and makes the story fail; it
+// promises not to end well unless everything held.
 //
-// The manifests that the story applies are written to the data directory, so that everything it does can be done again, changed, by
-// hand. Run owns what it starts and has stopped all of it when it returns. The package keeps no state.
+// The manifests that the story applies are written to the data directory, so that everything it
+// does can be done again, changed, by hand. Run owns what it starts and has stopped all of it when
+// it returns. The package keeps no state.
 package demo

@@ -11,7 +11,8 @@ const (
 	border01 = "border_01"
 	border02 = "border_02"
 	core01   = "core_01"
-	// office is in the range from which the account's own security group allows ping; internet stands for everybody else.
+	// office is in the range from which the account's own security group allows ping; internet
+	// stands for everybody else.
 	office   = "38.140.26.4"
 	internet = "203.0.113.7"
 )
@@ -19,11 +20,12 @@ const (
 // destinations are the columns of the tables: all places but the office.
 func destinations() []string { return []string{cvp, border01, border02, core01, internet} }
 
-// Who reaches whom at each point of the story. These tables are the story's own: they were written down from the account's security
-// group and the text of the policies, and are not computed by anything.
+// Who reaches whom at each point of the story. These tables are the story's own: they were written
+// down from the account's security group and the text of the policies, and are not computed by
+// anything.
 const (
-	// The one security group that all VMs share allows everything from 192.168.0.0/16, ssh from anywhere, ping from the office's
-	// network, and everything out.
+	// The one security group that all VMs share allows everything from 192.168.0.0/16, ssh from
+	// anywhere, ping from the office's network, and everything out.
 	expectBefore = `
 		CVP Server Test | ---- shtp shtp shtp shtp
 		border_01       | shtp ---- shtp shtp shtp
@@ -32,8 +34,8 @@ const (
 		38.140.26.4     | s..p s..p s..p s..p ----
 		203.0.113.7     | s... s... s... s... ----`
 
-	// No ssh from outside to any VM. Switches: management from CVP, ping from each other, nothing else in. CVP and everything that
-	// leaves a VM: as before.
+	// No ssh from outside to any VM. Switches: management from CVP, ping from each other, nothing
+	// else in. CVP and everything that leaves a VM: as before.
 	expectGuarded = `
 		CVP Server Test | ---- sht. sht. sht. shtp
 		border_01       | shtp ---- ...p ...p shtp
@@ -42,7 +44,8 @@ const (
 		38.140.26.4     | ...p .... .... .... ----
 		203.0.113.7     | .... .... .... .... ----`
 
-	// core_01 is no switch any more: it manages the other two, does not ping them, and is reached as before but for ssh from outside.
+	// core_01 is no switch any more: it manages the other two, does not ping them, and is reached
+	// as before but for ssh from outside.
 	expectMoved = `
 		CVP Server Test | ---- sht. sht. shtp shtp
 		border_01       | shtp ---- ...p shtp shtp
@@ -79,7 +82,8 @@ const (
 	policySwitches = "switches"
 )
 
-// policiesOn says which policies must apply to which VM while the policies are in force; moved: after core_01 has changed its role.
+// policiesOn says which policies must apply to which VM while the policies are in force; moved:
+// after core_01 has changed its role.
 func policiesOn(moved bool) map[string][]string {
 	both, one := []string{policyNoSSH, policySwitches}, []string{policyNoSSH}
 	want := map[string][]string{cvp: one, border01: both, border02: both, core01: both}

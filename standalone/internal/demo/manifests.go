@@ -39,8 +39,8 @@ func loginOf(endpoint string, s world.State) (login, error) {
 	return login{}, fmt.Errorf("the simulated account has no access key")
 }
 
-// writeManifests writes the manifests to dir, filled in. A policy that is there already is kept: the user may have edited it. What the
-// simulator decides (its address, its keys) is written anew.
+// writeManifests writes the manifests to dir, filled in. A policy that is there already is kept:
+// the user may have edited it. What the simulator decides (its address, its keys) is written anew.
 func writeManifests(dir string, l login, keep bool) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -57,7 +57,8 @@ const (
 	noTraffic = '-' // not a question: a VM and itself, or two outside addresses
 )
 
-// matrix says who can reach whom: cells[i][j] has one sign per service for the traffic from from[i] to to[j].
+// matrix says who can reach whom: cells[i][j] has one sign per service for the traffic from from[i]
+// to to[j].
 type matrix struct {
 	from, to []place
 	cells    [][]string
@@ -161,8 +162,9 @@ func inWords(cell string) string {
 	return strings.Join(open, ", ")
 }
 
-// Text prints the matrix for people in lines of so many columns, if it can. What differs from the former cells stands in brackets, or where
-// there is no room for them before a star; former may be nil.
+// Text prints the matrix for people in lines of so many columns, if it can. What differs from the
+// former cells stands in brackets, or where there is no room for them before a star; former may be
+// nil.
 func (m matrix) Text(former [][]string, columns int) string {
 	wide := m.table(former, inBrackets())
 	for line := range strings.Lines(wide) {

@@ -39,7 +39,8 @@ func TestPublishedAccountIsAsTheStoryBegins(t *testing.T) {
 	if diff := cmp.Diff(want.cells, m.cells); diff != "" {
 		t.Errorf("cells (-expected +simulated):\n%s", diff)
 	}
-	// 7 interfaces, of which 3 VMs have two: 3*2*4+2*3*2 pairs between VMs, 7 to outside, 7 from each of two outside addresses.
+	// 7 interfaces, of which 3 VMs have two: 3*2*4+2*3*2 pairs between VMs, 7 to outside, 7 from
+	// each of two outside addresses.
 	if want := (3*2*4 + 2*3*2 + 3*7) * len(services()); m.flows != want {
 		t.Errorf("%d verdicts, want %d", m.flows, want)
 	}
@@ -73,7 +74,8 @@ func TestTablesNameThePlacesOfTheMatrix(t *testing.T) {
 	}
 }
 
-// checkCell checks that a cell of a table is one that a matrix can hold: the same questions, and answers to them.
+// checkCell checks that a cell of a table is one that a matrix can hold: the same questions, and
+// answers to them.
 func checkCell(t *testing.T, name, cell, like string) {
 	t.Helper()
 	if len(cell) != len(services()) || (cell == "----") != (like == "----") {
@@ -97,7 +99,8 @@ func TestAChangeOfOneInterfaceIsNeverHidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The second interface of border_01 leaves the group that allows anything for the VPC's default group.
+	// The second interface of border_01 leaves the group that allows anything for the VPC's default
+	// group.
 	r, err := a.server.World().Region(a.regionState().Account, region)
 	if err != nil {
 		t.Fatal(err)

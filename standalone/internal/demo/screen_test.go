@@ -21,8 +21,9 @@ func tellOn(s func(pause func()) screen) (string, int) {
 	return b.String(), pauses
 }
 
-// TestScreens: on a terminal the story takes its width between 80 and 120 columns, has colours unless somebody does not want them, and
-// pauses between chapters; elsewhere it is plain lines without a pause.
+// TestScreens: on a terminal the story takes its width between 80 and 120 columns, has colours
+// unless somebody does not want them, and pauses between chapters; elsewhere it is plain lines
+// without a pause.
 func TestScreens(t *testing.T) {
 	escape := regexp.MustCompile("\x1b\\[[0-9;]*m")
 	env := func(key, value string) func(string) string {

@@ -112,8 +112,9 @@ func (s *story) showPlan(ctx context.Context) error {
 	return nil
 }
 
-// plannedCalls is the number of calls that carry out a plan: one per operation, one more for the rules that the cloud puts into a new
-// group by itself, and one more for an edit of rules in both directions.
+// plannedCalls is the number of calls that carry out a plan: one per operation, one more for the
+// rules that the cloud puts into a new group by itself, and one more for an edit of rules in both
+// directions.
 func plannedCalls(p plan.Plan) int {
 	n := len(p.Steps)
 	for _, step := range p.Steps {
@@ -128,7 +129,8 @@ func plannedCalls(p plan.Plan) int {
 	return n
 }
 
-// groups lists our security groups with their rules and interfaces, and what the interfaces had before.
+// groups lists our security groups with their rules and interfaces, and what the interfaces had
+// before.
 func (s *story) groups() string {
 	r := s.account.regionState()
 	owner := map[string]string{}

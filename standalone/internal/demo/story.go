@@ -14,9 +14,11 @@ import (
 const (
 	// defaultLimit bounds every wait of the story; on a slow machine each takes seconds.
 	defaultLimit = 2 * time.Minute
-	// poll is the time between two looks while waiting, and so the precision of the times that the story prints.
+	// poll is the time between two looks while waiting, and so the precision of the times that the
+	// story prints.
 	poll = 50 * time.Millisecond
-	// grace is how long the cloud may be behind what the status says before the story goes on with what is there.
+	// grace is how long the cloud may be behind what the status says before the story goes on with
+	// what is there.
 	grace = 5 * time.Second
 )
 
@@ -32,7 +34,8 @@ type story struct {
 	preview Preview
 	// dir holds the manifests.
 	dir string
-	// pristine is the account before anything happened, untouched what no policy of the story may change in it.
+	// pristine is the account before anything happened, untouched what no policy of the story may
+	// change in it.
 	pristine, untouched map[string]string
 
 	machines []vm
@@ -102,7 +105,8 @@ func (s *story) check(wrong []string, format string, args ...any) {
 	}
 }
 
-// look prints who reaches whom now, marks what differs from the last look, and checks it against a table.
+// look prints who reaches whom now, marks what differs from the last look, and checks it against a
+// table.
 func (s *story) look(want string, marks bool) error {
 	m, err := s.account.matrix()
 	if err != nil {
@@ -126,13 +130,15 @@ func (s *story) look(want string, marks bool) error {
 
 // measured is how long it took until policies were in force.
 type measured struct {
-	// inForce is when the simulator's verdicts first were all as expected, reported when all statuses said so.
+	// inForce is when the simulator's verdicts first were all as expected, reported when all
+	// statuses said so.
 	inForce, reported time.Duration
 	calls             calls
 }
 
-// enforce waits until the status of all VMs and policies says that they are realized, and the verdicts are as expected. It stops
-// waiting for the latter soon after the status: the checks that follow then say what is wrong.
+// enforce waits until the status of all VMs and policies says that they are realized, and the
+// verdicts are as expected. It stops waiting for the latter soon after the status: the checks that
+// follow then say what is wrong.
 func (s *story) enforce(ctx context.Context, begin time.Time, after int, policies map[string][]string, want string) (measured, error) {
 	var out measured
 	cells := table(want).cells
@@ -319,7 +325,8 @@ func (s *story) restore(ctx context.Context) error {
 	return nil
 }
 
-// released says whether no policy applies to a VM any more and no interface of a VM holds anything of ours.
+// released says whether no policy applies to a VM any more and no interface of a VM holds anything
+// of ours.
 func (s *story) released(ctx context.Context) (string, error) {
 	missing, err := s.cluster.realized(ctx, s.machines, nil)
 	if err != nil || missing != "" {

@@ -31,8 +31,9 @@ import (
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
 
-// asProgram, when set in the environment, makes the test binary the command "demo": a process can hold one control plane only, and
-// signals and exit codes are part of the contract. Its value says which parts the command is made of.
+// asProgram, when set in the environment, makes the test binary the command "demo": a process can
+// hold one control plane only, and signals and exit codes are part of the contract. Its value says
+// which parts the command is made of.
 const (
 	asProgram = "NEPHELE_TEST_DEMO"
 	complete  = "complete"
@@ -46,7 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is what cmd/nephele makes of the command, with parts of which one may be exchanged for a bad one.
+// program is what cmd/nephele makes of the command, with parts of which one may be exchanged for a
+// bad one.
 func program(variant string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -184,8 +186,8 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// TestGoingOn tells the story on a data directory that is kept, with one check that does not hold; starts again and does what the
-// command invites to; and starts over.
+// TestGoingOn tells the story on a data directory that is kept, with one check that does not hold;
+// starts again and does what the command invites to; and starts over.
 func TestGoingOn(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -253,7 +255,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestWaitInVain says what was waited for and what was seen last, and tells that from an interrupt and from an error.
+// TestWaitInVain says what was waited for and what was seen last, and tells that from an interrupt
+// and from an error.
 func TestWaitInVain(t *testing.T) {
 	steps := progress.New(io.Discard, false)
 	defer steps.Close()

@@ -37,7 +37,8 @@ func (t *teller) item(format string, args ...any) {
 	fmt.Fprintln(t.out, "  - "+strings.TrimPrefix(strings.Join(lines, "\n"), "    "))
 }
 
-// print prints text that has its own lines; those that are too long are broken, further in than they begin.
+// print prints text that has its own lines; those that are too long are broken, further in than
+// they begin.
 func (t *teller) print(text string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n ")
@@ -66,7 +67,8 @@ func (t *teller) command(format string, args ...any) {
 	fmt.Fprintf(t.out, "  $ "+format+"\n", args...)
 }
 
-// wrap breaks text at blanks into lines that begin with indent. A word that is too long gets a line of its own.
+// wrap breaks text at blanks into lines that begin with indent. A word that is too long gets a line
+// of its own.
 func (t *teller) wrap(text, indent string) []string {
 	width := t.screen.columns()
 	var lines []string

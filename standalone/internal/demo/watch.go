@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// calm is how long the cloud must not have changed before a look: one change of a policy is many calls.
+	// calm is how long the cloud must not have changed before a look: one change of a policy is
+	// many calls.
 	calm = 500 * time.Millisecond
 	// longest is how long a look is put off if it never is calm.
 	longest = 5 * time.Second

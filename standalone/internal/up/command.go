@@ -17,8 +17,8 @@ import (
 // DefaultDataDir is where data is kept unless told otherwise, below the working directory.
 const DefaultDataDir = "nephele-data"
 
-// NewCommand returns the command "up". It ends in order when the context that the command is executed with ends. Shared is Config.Shared; it is
-// asked when the flags are known.
+// NewCommand returns the command "up". It ends in order when the context that the command is
+// executed with ends. Shared is Config.Shared; it is asked when the flags are known.
 func NewCommand(crds fs.FS, controller LoggingController, shared func() []string) *cobra.Command {
 	cfg := Config{CRDs: crds, Shared: shared}
 	cmd := &cobra.Command{

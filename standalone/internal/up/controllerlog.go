@@ -20,7 +20,8 @@ type Home struct {
 	Certificates string
 	// Audit is the file for the record of changes in clouds.
 	Audit string
-	// WebhookClientCA is the authority of the certificate with which the API server asks admission webhooks.
+	// WebhookClientCA is the authority of the certificate with which the API server asks admission
+	// webhooks.
 	WebhookClientCA string
 	// Ready is to be called as a RunController calls it.
 	Ready func()
@@ -29,8 +30,9 @@ type Home struct {
 // LoggingController is a RunController that has a place for its log and its files.
 type LoggingController func(ctx context.Context, cfg *rest.Config, home Home) error
 
-// WithLogFile runs c with its log in logs/controller.log below dataDir, beside those of the control plane: the terminal is for the
-// person at it. The file is rotated at 20 MB, and three old ones are kept.
+// WithLogFile runs c with its log in logs/controller.log below dataDir, beside those of the control
+// plane: the terminal is for the person at it. The file is rotated at 20 MB, and three old ones are
+// kept.
 func WithLogFile(dataDir string, c LoggingController) RunController {
 	return func(ctx context.Context, cfg *rest.Config, ready func()) error {
 		logs := filepath.Join(dataDir, "logs")

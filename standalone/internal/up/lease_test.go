@@ -14,8 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/controller"
 )
 
-// TestOneControllerWorks: while another process holds the lease a controller waits and says for whom, and it works when that one lets go. Nobody
-// asked for a lease.
+// TestOneControllerWorks: while another process holds the lease a controller waits and says for
+// whom, and it works when that one lets go. Nobody asked for a lease.
 func TestOneControllerWorks(t *testing.T) {
 	err := Run(t.Context(), config(t, nil), func(ctx context.Context, s Session) error {
 		c := adminClient(t, s.RestConfig)

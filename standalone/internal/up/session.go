@@ -1,8 +1,9 @@
-// Package up runs the whole of Nephele in one process: a control plane, its API types, and the controller, until it is told to
-// stop.
+// Package up runs the whole of Nephele in one process: a control plane, its API types, and the
+// controller, until it is told to stop.
 //
-// Run owns everything it starts: when it returns, the controller has ended, the control plane has been stopped in order, and the
-// data directory is free. The Kubernetes libraries allow one control plane per process, hence one Run at a time.
+// Run owns everything it starts: when it returns, the controller has ended, the control plane has
+// been stopped in order, and the data directory is free. The Kubernetes libraries allow one control
+// plane per process, hence one Run at a time.
 package up
 
 import (
@@ -24,11 +25,13 @@ import (
 // stopLimit bounds an orderly stop. Beyond it the process ends as if killed, which loses nothing.
 const stopLimit = 30 * time.Second
 
-// errFinished is the cause for which a session ends when it is over, rather than interrupted or broken.
+// errFinished is the cause for which a session ends when it is over, rather than interrupted or
+// broken.
 var errFinished = errors.New("finished")
 
-// RunController runs the controller against an API server until ctx ends. It returns nil then, or why it cannot go on. It calls
-// ready when the API server can do everything it does with the controller beside it.
+// RunController runs the controller against an API server until ctx ends. It returns nil then, or
+// why it cannot go on. It calls ready when the API server can do everything it does with the
+// controller beside it.
 type RunController func(ctx context.Context, cfg *rest.Config, ready func()) error
 
 // Config says what to run and where.
@@ -38,11 +41,14 @@ type Config struct {
 	Listen  string
 	// CRDs are the CustomResourceDefinitions to install, one per file.
 	CRDs fs.FS
-	// Shared returns the groups of those that somebody else may have installed; what is there of them stays as it is. Nil means none.
+	// Shared returns the groups of those that somebody else may have installed; what is there of
+	// them stays as it is. Nil means none.
 	Shared func() []string
-	// Controller is run as soon as these are served, and awaited until it is ready. With nil only the control plane runs.
+	// Controller is run as soon as these are served, and awaited until it is ready. With nil only
+	// the control plane runs.
 	Controller RunController
-	// Progress receives a line when something takes longer than a second; Terminal says whether its lines can be rewritten.
+	// Progress receives a line when something takes longer than a second; Terminal says whether its
+	// lines can be rewritten.
 	Progress io.Writer
 	Terminal bool
 }
@@ -59,9 +65,9 @@ type Session struct {
 	StartUp time.Duration
 }
 
-// Run starts everything, calls during, and stops everything when that returns. The context of during ends when ctx ends, and also
-// when the controller or the control plane fails. Run returns nil after an interruption (ctx has ended), else the first error of
-// these parties.
+// Run starts everything, calls during, and stops everything when that returns. The context of
+// during ends when ctx ends, and also when the controller or the control plane fails. Run returns
+// nil after an interruption (ctx has ended), else the first error of these parties.
 func Run(ctx context.Context, cfg Config, during func(ctx context.Context, s Session) error) (err error) {
 	begin := time.Now()
 	steps := progress.New(cfg.Progress, cfg.Terminal)
@@ -86,7 +92,8 @@ func Run(ctx context.Context, cfg Config, during func(ctx context.Context, s Ses
 	if err := cp.InstallCRDs(ctx, cfg.CRDs, shared...); err != nil {
 		return err
 	}
-	// At every start, so that a new version brings its own, and what somebody has taken away is put back.
+	// At every start, so that a new version brings its own, and what somebody has taken away is put
+	// back.
 	steps.Step("installing admission policies and roles")
 	if err := cp.Apply(ctx, grants.FS()); err != nil {
 		return err

@@ -114,8 +114,8 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// TestGrantsAreInstalled: the policies that check the rights of authors are there, and are again at the next start. They do not keep anybody
-// from writing for longer than they take to be seen.
+// TestGrantsAreInstalled: the policies that check the rights of authors are there, and are again at
+// the next start. They do not keep anybody from writing for longer than they take to be seen.
 func TestGrantsAreInstalled(t *testing.T) {
 	cfg := config(t, nil)
 	for _, when := range []string{"at first", "after they were taken away", "at a third start"} {
@@ -158,8 +158,16 @@ func TestGrantsAreInstalled(t *testing.T) {
 
 // tryPolicy writes a policy for nobody.
 func tryPolicy(ctx context.Context, client dynamic.Interface) error {
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "crd.antrea.io/v1beta1", "kind": "ClusterNetworkPolicy", "metadata": map[string]any{"name": "trial"},
-		"spec": map[string]any{"priority": int64(1), "appliedTo": []any{map[string]any{"podSelector": map[string]any{}}}, "ingress": []any{map[string]any{"name": "r", "action": "Drop"}}}}}
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "crd.antrea.io/v1beta1",
+		"kind":       "ClusterNetworkPolicy",
+		"metadata":   map[string]any{"name": "trial"},
+		"spec": map[string]any{
+			"priority":  int64(1),
+			"appliedTo": []any{map[string]any{"podSelector": map[string]any{}}},
+			"ingress":   []any{map[string]any{"name": "r", "action": "Drop"}},
+		},
+	}}
 	policies := client.Resource(schema.GroupVersionResource{Group: "crd.antrea.io", Version: "v1beta1", Resource: "clusternetworkpolicies"})
 	_, err := policies.Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestWorthTrimming: memory is given back when the process is quiet and holds much that it does not use, and not while it works.
+// TestWorthTrimming: memory is given back when the process is quiet and holds much that it does not
+// use, and not while it works.
 func TestWorthTrimming(t *testing.T) {
 	const mb = 1 << 20
 	// What lives is 200 MB, so the next collection is due at 300.

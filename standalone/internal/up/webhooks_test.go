@@ -27,9 +27,10 @@ import (
 // deadPort is one that nobody listens on.
 const deadPort = 1
 
-// TestWebhooksOfAFormerRun: webhook configurations that a former run has left lead nowhere. As long as no controller runs, what they
-// are about cannot be written, and everything else can. The controller gets over them by itself, though it has to write tiers, and
-// what it says it is ready for works at once.
+// TestWebhooksOfAFormerRun: webhook configurations that a former run has left lead nowhere. As long
+// as no controller runs, what they are about cannot be written, and everything else can. The
+// controller gets over them by itself, though it has to write tiers, and what it says it is ready
+// for works at once.
 func TestWebhooksOfAFormerRun(t *testing.T) {
 	cfg := config(t, nil)
 	err := Run(t.Context(), cfg, func(ctx context.Context, s Session) error {
@@ -79,7 +80,8 @@ func TestWebhooksOfAFormerRun(t *testing.T) {
 	}
 }
 
-// strangersAreSentAway: the API server proves itself to the webhooks, and they do not answer anybody else on this machine.
+// strangersAreSentAway: the API server proves itself to the webhooks, and they do not answer
+// anybody else on this machine.
 func strangersAreSentAway(t *testing.T, cfg *rest.Config) {
 	t.Helper()
 	c, err := apiserver.RegistrationClient(cfg)

@@ -24,7 +24,8 @@ const (
 	benchRules    = 10 // of each policy
 	benchGroups   = 20000
 	benchMembers  = 5 // of each group
-	// benchEvents are in each round of a benchmark, because it takes long to begin one. Run them with -benchtime 1x.
+	// benchEvents are in each round of a benchmark, because it takes long to begin one. Run them
+	// with -benchtime 1x.
 	benchEvents = 30
 )
 
@@ -66,8 +67,8 @@ func benchPolicy(p, port int) *v1beta2.NetworkPolicy {
 	return out
 }
 
-// processor returns the processor time that this process has used, that of the kernel on its behalf included. Other than the clock it
-// does not count what else runs on the machine.
+// processor returns the processor time that this process has used, that of the kernel on its behalf
+// included. Other than the clock it does not count what else runs on the machine.
 func processor(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 )
 
-// TestErrorsOfTransactions lets transactions fail: before the kernel has them, and after it has carried them out. Whatever was left, the
-// next Apply that succeeds leaves the program.
+// TestErrorsOfTransactions lets transactions fail: before the kernel has them, and after it has
+// carried them out. Whatever was left, the next Apply that succeeds leaves the program.
 func TestErrorsOfTransactions(t *testing.T) {
 	host := nfttest.NewHost(t)
 	var table *Table

@@ -53,7 +53,8 @@ const (
 type Connections struct {
 	mu     sync.Mutex
 	socket *socket
-	// Local returns the addresses of the host; by default those of the network namespace of the caller.
+	// Local returns the addresses of the host; by default those of the network namespace of the
+	// caller.
 	Local func() ([]netip.Addr, error)
 }
 
@@ -106,9 +107,10 @@ type connection struct {
 	dead        bool
 }
 
-// Cut marks the connections that a program does not allow as dead, such that its rules drop them in both directions, and takes the mark
-// from those that it allows again. It returns how many it has marked. Connections that belong to others, as expected by a helper of the kernel,
-// and those that only pass through the host, are left alone.
+// Cut marks the connections that a program does not allow as dead, such that its rules drop them in
+// both directions, and takes the mark from those that it allows again. It returns how many it has
+// marked. Connections that belong to others, as expected by a helper of the kernel, and those that
+// only pass through the host, are left alone.
 func (c *Connections) Cut(ctx context.Context, p *nft.Program) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +169,8 @@ func (c *Connections) Peers() (map[netip.Addr]bool, error) {
 	return out, nil
 }
 
-// packet is the first packet of the connection as rules see it: after the destination was translated, and before the source is.
+// packet is the first packet of the connection as rules see it: after the destination was
+// translated, and before the source is.
 func (x *connection) packet(local map[netip.Addr]bool) (nft.Packet, bool) {
 	p := nft.Packet{Source: x.orig.source, Destination: x.reply.source, Protocol: x.orig.protocol, SourcePort: x.orig.sourcePort,
 		Port: x.reply.sourcePort, Type: x.orig.kind, Code: x.orig.code}

@@ -15,7 +15,9 @@ import (
 func guard(drop map[nft.Direction][]uint16) *nft.Program {
 	p := &nft.Program{Chains: map[string]*nft.Chain{}}
 	for _, d := range []nft.Direction{nft.Ingress, nft.Egress} {
-		c := &nft.Chain{Rules: []nft.Rule{{Matches: []nft.Match{{Kind: nft.MatchDead}}, Action: nft.Drop}, {Matches: []nft.Match{{Kind: nft.MatchEstablished}}, Action: nft.Accept}}}
+		c := &nft.Chain{
+			Rules: []nft.Rule{{Matches: []nft.Match{{Kind: nft.MatchDead}}, Action: nft.Drop}, {Matches: []nft.Match{{Kind: nft.MatchEstablished}}, Action: nft.Accept}},
+		}
 		for _, port := range drop[d] {
 			for _, protocol := range []uint8{nft.TCP, nft.UDP} {
 				c.Rules = append(c.Rules, nft.Rule{Action: nft.Drop,
@@ -37,8 +39,9 @@ func echoes(c net.Conn, limit time.Duration) bool {
 	return err == nil
 }
 
-// TestEstablishedConnectionsObey holds connections open while policies change: those that are not allowed any more end, in both directions,
-// the others go on, and one that is allowed again lives again.
+// TestEstablishedConnectionsObey holds connections open while policies change: those that are not
+// allowed any more end, in both directions, the others go on, and one that is allowed again lives
+// again.
 func TestEstablishedConnectionsObey(t *testing.T) {
 	l := newLab(t)
 	var cutter *kernel.Connections

@@ -15,7 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 )
 
-// victimEnv tells a process of this test that it is the one to be killed, and its network namespace.
+// victimEnv tells a process of this test that it is the one to be killed, and its network
+// namespace.
 const victimEnv = "NEPHELE_TEST_VICTIM"
 
 // TestVictim changes the table for ever, in a process of its own.
@@ -46,8 +47,8 @@ func TestVictim(t *testing.T) {
 	}
 }
 
-// TestKilledInTheMiddle kills a process that changes policies, at any moment. What it leaves is one of the two programs as a whole, still
-// in force, and the next process goes on from there.
+// TestKilledInTheMiddle kills a process that changes policies, at any moment. What it leaves is one
+// of the two programs as a whole, still in force, and the next process goes on from there.
 func TestKilledInTheMiddle(t *testing.T) {
 	host := nfttest.NewHost(t)
 	list := programs(300, 2)
@@ -101,7 +102,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestForeignFlush flushes all rules of the host as others do: with the agent running nothing happens, without it the next Apply repairs.
+// TestForeignFlush flushes all rules of the host as others do: with the agent running nothing
+// happens, without it the next Apply repairs.
 func TestForeignFlush(t *testing.T) {
 	host := nfttest.NewHost(t)
 	table := open(t, host)

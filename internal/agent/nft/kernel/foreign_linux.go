@@ -18,8 +18,9 @@ func families() map[string]uint8 {
 	return map[string]uint8{"inet": unix.NFPROTO_INET, "ip": unix.NFPROTO_IPV4, "ip6": unix.NFPROTO_IPV6}
 }
 
-// Foreign returns the filters of others on the way of the host's traffic, sorted. A chain that neither drops nor has a table with rules is
-// left out. Rules of the kernel's former iptables interface are no part of nftables and are not seen.
+// Foreign returns the filters of others on the way of the host's traffic, sorted. A chain that
+// neither drops nor has a table with rules is left out. Rules of the kernel's former iptables
+// interface are no part of nftables and are not seen.
 func (t *Table) Foreign() ([]Filter, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

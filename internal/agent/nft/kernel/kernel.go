@@ -35,7 +35,8 @@ type Written struct {
 	Messages int
 }
 
-// Filter is a chain of somebody else that traffic of the host passes as well. What it drops is dropped whatever our rules say.
+// Filter is a chain of somebody else that traffic of the host passes as well. What it drops is
+// dropped whatever our rules say.
 type Filter struct {
 	// Family is "ip", "ip6" or "inet".
 	Family, Table, Chain string

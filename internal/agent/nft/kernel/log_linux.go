@@ -39,7 +39,8 @@ type LogReader struct {
 	started bool
 }
 
-// OpenLog begins to receive, in the network namespace of the calling thread. ErrLog is among the errors if somebody else receives it.
+// OpenLog begins to receive, in the network namespace of the calling thread. ErrLog is among the
+// errors if somebody else receives it.
 func OpenLog() (*LogReader, error) {
 	s, err := openSocket()
 	if err != nil {
@@ -63,7 +64,8 @@ func OpenLog() (*LogReader, error) {
 // Close ends Run.
 func (r *LogReader) Close() { r.once.Do(func() { close(r.closed) }) }
 
-// Run calls each for every packet until Close. Lost is how many packets went missing before this one because too many came at once.
+// Run calls each for every packet until Close. Lost is how many packets went missing before this
+// one because too many came at once.
 func (r *LogReader) Run(each func(p Logged, lost uint32)) error {
 	defer func() { _ = r.socket.close() }()
 	for {
@@ -115,7 +117,8 @@ func parseLogged(body []byte) (p Logged, sequence uint32, err error) {
 
 var errShort = errors.New("the packet is too short")
 
-// parse reads the headers of a packet. Behind extensions of IPv6 the protocol is that of the first one, without ports.
+// parse reads the headers of a packet. Behind extensions of IPv6 the protocol is that of the first
+// one, without ports.
 func (p *Logged) parse(b []byte) error {
 	if len(b) < 20 {
 		return errShort

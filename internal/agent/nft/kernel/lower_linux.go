@@ -16,14 +16,16 @@ import (
 )
 
 const (
-	// register holds what is compared at once, key and those after it the key of a lookup: the ID, the address and the rest.
+	// register holds what is compared at once, key and those after it the key of a lookup: the ID,
+	// the address and the rest.
 	register = unix.NFT_REG_1
 	key      = unix.NFT_REG32_00
 	// loopbackType is ARPHRD_LOOPBACK.
 	loopbackType = 772
 	// nfAccept is NF_ACCEPT.
 	nfAccept = 1
-	// logRate and logBurst bound how often one rule of the kernel logs. A flood of packets so costs the agent little.
+	// logRate and logBurst bound how often one rule of the kernel logs. A flood of packets so costs
+	// the agent little.
 	logRate  = 100
 	logBurst = 500
 	// logBytes is how much of a packet is handed over: the headers.
@@ -32,7 +34,8 @@ const (
 	commentLimit = 250
 )
 
-// DeadLabel is the label of connections that were allowed once and are not any more, as conntrack knows it.
+// DeadLabel is the label of connections that were allowed once and are not any more, as conntrack
+// knows it.
 const DeadLabel = 127
 
 // deadMask is the dead label among all labels, in the form of the kernel.
@@ -178,7 +181,8 @@ func familyOf(chain string) nft.Family {
 	return nft.IPv4
 }
 
-// canonical is a text that is the same for rules that do the same and say the same of where they come from.
+// canonical is a text that is the same for rules that do the same and say the same of where they
+// come from.
 func canonical(list []expr.Any, comment string) string {
 	var b strings.Builder
 	// Registers of 16 and of 4 bytes lie over one another.
@@ -366,7 +370,8 @@ type set struct {
 	flags, keyType, keySize uint32
 }
 
-// Types of keys, as the nft program numbers them, for people who list the table with it. An ID looks like an IPv6 address.
+// Types of keys, as the nft program numbers them, for people who list the table with it. An ID
+// looks like an IPv6 address.
 const (
 	typeIPv4     = 7
 	typeIPv6     = 8

@@ -149,7 +149,8 @@ const (
 	crowd   = 48
 )
 
-// TestPacketsDecideAsPolicies makes thousands of connections under random policies and asks the naive evaluator about each.
+// TestPacketsDecideAsPolicies makes thousands of connections under random policies and asks the
+// naive evaluator about each.
 func TestPacketsDecideAsPolicies(t *testing.T) {
 	l := newLab(t)
 	var mu sync.Mutex
@@ -197,8 +198,8 @@ func TestPacketsDecideAsPolicies(t *testing.T) {
 	}
 }
 
-// TestChangesOpenAndCutNothing changes policies all the while connections are made. What none of the policies in force during an
-// attempt allows must not pass, and what all of them allow must.
+// TestChangesOpenAndCutNothing changes policies all the while connections are made. What none of
+// the policies in force during an attempt allows must not pass, and what all of them allow must.
 func TestChangesOpenAndCutNothing(t *testing.T) {
 	l := newLab(t)
 	list := scenes(700, 6, entity)
@@ -270,7 +271,14 @@ func TestChangesOpenAndCutNothing(t *testing.T) {
 		})
 	}
 	running.Wait()
-	t.Logf("%d changes; %d connections passed, %d did not, %d met a change, of %d there was one right end", done.Load(), passed.Load(), stopped.Load(), spanning.Load(), certain.Load())
+	t.Logf(
+		"%d changes; %d connections passed, %d did not, %d met a change, of %d there was one right end",
+		done.Load(),
+		passed.Load(),
+		stopped.Load(),
+		spanning.Load(),
+		certain.Load(),
+	)
 	if done.Load() < 50 || passed.Load() < 100 || stopped.Load() < 100 || spanning.Load() < 50 || certain.Load() < 500 {
 		t.Error("too little has happened")
 	}

@@ -15,8 +15,8 @@ import (
 // QueueNumber is that of the queue that our rules hand packets to.
 const QueueNumber = 5747
 
-// The target of xtables that queues, in its third revision, which lets packets go on where nobody listens. nftables has an expression of its
-// own for that, which not all kernels have.
+// The target of xtables that queues, in its third revision, which lets packets go on where nobody
+// listens. nftables has an expression of its own for that, which not all kernels have.
 const (
 	queueTarget   = "NFQUEUE"
 	queueRevision = 3
@@ -55,8 +55,8 @@ const (
 // ErrQueue: the answers of resolvers cannot be received.
 var ErrQueue = errors.New("another process receives what our rules queue, or this one may not: it needs CAP_NET_ADMIN")
 
-// Queue receives the packets that rules queue. A packet waits until it is let go; packets beyond a bound, and all while nobody receives
-// them, go on at once.
+// Queue receives the packets that rules queue. A packet waits until it is let go; packets beyond a
+// bound, and all while nobody receives them, go on at once.
 type Queue struct {
 	socket *socket
 	closed chan struct{}
@@ -64,7 +64,8 @@ type Queue struct {
 	send   sync.Mutex
 }
 
-// OpenQueue begins to receive, in the network namespace of the calling thread. ErrQueue is among the errors if somebody else does.
+// OpenQueue begins to receive, in the network namespace of the calling thread. ErrQueue is among
+// the errors if somebody else does.
 func OpenQueue() (*Queue, error) {
 	s, err := openSocket()
 	if err != nil {
@@ -91,8 +92,9 @@ func OpenQueue() (*Queue, error) {
 // Close ends Run.
 func (q *Queue) Close() { q.once.Do(func() { close(q.closed) }) }
 
-// Run calls each for every packet until Close, one after the other: with the address that it is from, what it carries behind the headers of
-// UDP or TCP, and what lets it go, which may be called later and from any goroutine.
+// Run calls each for every packet until Close, one after the other: with the address that it is
+// from, what it carries behind the headers of UDP or TCP, and what lets it go, which may be called
+// later and from any goroutine.
 func (q *Queue) Run(each func(source netip.Addr, protocol uint8, payload []byte, release func())) error {
 	defer func() {
 		q.send.Lock()
@@ -154,7 +156,8 @@ func (q *Queue) release(id []byte) {
 	_ = q.socket.send(b) // it fails for a packet that is gone
 }
 
-// content returns what a packet of UDP or TCP carries; nothing for others and for those with extensions of IPv6.
+// content returns what a packet of UDP or TCP carries; nothing for others and for those with
+// extensions of IPv6.
 func content(b []byte) (source netip.Addr, protocol uint8, payload []byte) {
 	var p Logged
 	if p.parse(b) != nil {

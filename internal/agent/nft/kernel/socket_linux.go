@@ -19,8 +19,9 @@ const (
 	headerSize    = unix.SizeofNlMsghdr + 4
 )
 
-// socket is a netlink socket of the netfilter family. Unlike that of the netlink package it hands over a batch of any size at once, and
-// asks for one answer to it, so that answers cannot overrun the buffer.
+// socket is a netlink socket of the netfilter family. Unlike that of the netlink package it hands
+// over a batch of any size at once, and asks for one answer to it, so that answers cannot overrun
+// the buffer.
 type socket struct {
 	fd   int
 	port uint32
@@ -157,7 +158,8 @@ func (s *socket) commit(messages []message) error {
 			if err != nil && failed == nil {
 				failed = fmt.Errorf("message %d of %d: %w", seq-first, len(messages), err)
 			}
-			// The last message answers also where another has failed; the first one only for the whole.
+			// The last message answers also where another has failed; the first one only for the
+			// whole.
 			done = done || seq == last || seq == first && err != nil
 			return nil
 		})
@@ -213,8 +215,8 @@ func (s *socket) ask(subsystem, kind uint16, family uint8, dump bool, attrs []by
 	return failed
 }
 
-// listen begins to receive what a subsystem sends to the number of a group or queue. From then on a read ends now and then with EAGAIN, so that
-// whoever reads sees when it is over.
+// listen begins to receive what a subsystem sends to the number of a group or queue. From then on a
+// read ends now and then with EAGAIN, so that whoever reads sees when it is over.
 func (s *socket) listen(subsystem, kind, number uint16, attrs []byte) error {
 	b, mine := s.append(nil, subsystem, kind, unix.NLM_F_ACK, number, unix.AF_UNSPEC, attrs)
 	if err := s.send(b); err != nil {

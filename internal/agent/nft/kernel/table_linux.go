@@ -38,7 +38,8 @@ type Table struct {
 	setID uint32
 }
 
-// Open opens the table of a name, which need not be there yet, in the network namespace of the calling thread.
+// Open opens the table of a name, which need not be there yet, in the network namespace of the
+// calling thread.
 func Open(name string) (*Table, error) {
 	s, err := openSocket()
 	if err != nil {
@@ -54,14 +55,16 @@ func (t *Table) Close() error {
 	return t.socket.close()
 }
 
-// Owned reports whether the kernel keeps others from changing the table. It is known after the first Apply.
+// Owned reports whether the kernel keeps others from changing the table. It is known after the
+// first Apply.
 func (t *Table) Owned() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.owned
 }
 
-// Apply makes the kernel hold the program. If it fails nothing has changed, or it is not known what has; the next Apply finds out.
+// Apply makes the kernel hold the program. If it fails nothing has changed, or it is not known what
+// has; the next Apply finds out.
 func (t *Table) Apply(want *nft.Program) (Written, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,7 +144,8 @@ func (t *Table) Generation() (uint32, error) {
 	return n, err
 }
 
-// Verify reads everything and returns in which chains and sets the kernel differs from a program, and what it has besides, sorted.
+// Verify reads everything and returns in which chains and sets the kernel differs from a program,
+// and what it has besides, sorted.
 func (t *Table) Verify(want *nft.Program) ([]string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -220,7 +224,8 @@ func (t *Table) reconcile(want *nft.Program, w *Written) ([]message, error) {
 	return append(messages, rest...), err
 }
 
-// ownership reports whether the kernel has tables with an owner that outlive it. It tries, with a table that is gone at once.
+// ownership reports whether the kernel has tables with an owner that outlive it. It tries, with a
+// table that is gone at once.
 func (t *Table) ownership() bool {
 	b := attrText(nil, unix.NFTA_TABLE_NAME, t.name+"-probe")
 	create := message{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, attrNumber(slices.Clone(b), unix.NFTA_TABLE_FLAGS, tableOwner|tablePersist)}
@@ -457,7 +462,8 @@ func (s *readSet) parse(body []byte) error {
 	return errors.Join(err, inner)
 }
 
-// comparison is the difference of what the kernel holds and a program, and what there is that cannot be ours.
+// comparison is the difference of what the kernel holds and a program, and what there is that
+// cannot be ours.
 type comparison struct {
 	nft.Change
 	foreign []string

@@ -75,7 +75,8 @@ func TestApplyAndReadBack(t *testing.T) {
 	}
 }
 
-// TestTheNextProcessAdopts opens the table of a former process, which is neither written again nor wrong.
+// TestTheNextProcessAdopts opens the table of a former process, which is neither written again nor
+// wrong.
 func TestTheNextProcessAdopts(t *testing.T) {
 	host := nfttest.NewHost(t)
 	list := programs(200, 2)

@@ -22,7 +22,8 @@ type Host struct {
 	Handle *netlink.Handle
 }
 
-// NewHost makes a network namespace with its loopback up. Where the process may not do that the test is skipped, and says so.
+// NewHost makes a network namespace with its loopback up. Where the process may not do that the
+// test is skipped, and says so.
 func NewHost(t testing.TB) *Host {
 	t.Helper()
 	type made struct {
@@ -79,7 +80,8 @@ func (h *Host) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(),
 
 var links atomic.Int32
 
-// Connect joins two hosts by a link with the given addresses, which need no neighbour discovery to be complete.
+// Connect joins two hosts by a link with the given addresses, which need no neighbour discovery to
+// be complete.
 func Connect(t testing.TB, a, b *Host, atA, atB []netip.Prefix) {
 	t.Helper()
 	n := links.Add(1)

@@ -1,5 +1,5 @@
-// Package nfttest makes what a host's enforcer would receive of a computed world, for tests of the agent. It promises nothing to anything
-// but tests.
+// Package nfttest makes what a host's enforcer would receive of a computed world, for tests of the
+// agent. It promises nothing to anything but tests.
 package nfttest
 
 import (

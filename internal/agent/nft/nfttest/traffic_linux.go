@@ -36,11 +36,13 @@ type Attempt struct {
 	Network string
 }
 
-// Serve answers on ports of TCP and UDP of a host, by its given addresses, until the test ends: bytes come back as they are.
+// Serve answers on ports of TCP and UDP of a host, by its given addresses, until the test ends:
+// bytes come back as they are.
 func Serve(t testing.TB, h *Host, first, last uint16, addresses ...netip.Addr) {
 	t.Helper()
 	err := h.Do(func() error {
-		// Everybody may ping, and errors by ICMP are not limited in number, as they are by default: 1 a second to an address.
+		// Everybody may ping, and errors by ICMP are not limited in number, as they are by default:
+		// 1 a second to an address.
 		for name, value := range map[string]string{"ipv4/ping_group_range": "0 2147483647", "ipv4/icmp_ratelimit": "0", "ipv6/icmp/ratelimit": "0"} {
 			if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0o644); err != nil {
 				return err

@@ -38,7 +38,8 @@ func everyRule() (out []uint32) {
 	return out
 }
 
-// exhaustive returns the smallest number of rules whose union is exactly the wanted bits, by trying all of them.
+// exhaustive returns the smallest number of rules whose union is exactly the wanted bits, by trying
+// all of them.
 func exhaustive(want uint32) int {
 	var usable []uint32
 	for _, r := range everyRule() {
@@ -84,8 +85,9 @@ func trafficOf(want uint32) flow.Traffic {
 	return t
 }
 
-// TestRefusalsAreMinimal compares the number of rules with an exhaustive search, and what a refusal says with all quotas below and above:
-// as many rules are needed as it says, the quota that would do does, and the next smaller one does not.
+// TestRefusalsAreMinimal compares the number of rules with an exhaustive search, and what a refusal
+// says with all quotas below and above: as many rules are needed as it says, the quota that would
+// do does, and the next smaller one does not.
 func TestRefusalsAreMinimal(t *testing.T) {
 	const seed, cases = 5, 400
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -119,7 +121,8 @@ func TestRefusalsAreMinimal(t *testing.T) {
 	}
 }
 
-// TestPackingOfListsIsMinimal compares the packing of prefix lists, which one group has to hold whole, with all distributions.
+// TestPackingOfListsIsMinimal compares the packing of prefix lists, which one group has to hold
+// whole, with all distributions.
 func TestPackingOfListsIsMinimal(t *testing.T) {
 	const seed, cases = 6, 1500
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -169,7 +172,15 @@ func TestPackingOfListsIsMinimal(t *testing.T) {
 			t.Fatalf("seed %d case %d: lists of %v and %d hosts in %d groups of %d: %v %+v", seed, i, sizes, hosts, q.GroupsPerInterface, q.RulesPerGroup, packed, short)
 		}
 		if short != nil && (!fits(short.RulesPerGroup) || fits(short.RulesPerGroup-1)) {
-			t.Fatalf("seed %d case %d: lists of %v and %d hosts in %d groups: a quota of %d is not the smallest that does", seed, i, sizes, hosts, q.GroupsPerInterface, short.RulesPerGroup)
+			t.Fatalf(
+				"seed %d case %d: lists of %v and %d hosts in %d groups: a quota of %d is not the smallest that does",
+				seed,
+				i,
+				sizes,
+				hosts,
+				q.GroupsPerInterface,
+				short.RulesPerGroup,
+			)
 		}
 	}
 }

@@ -1,7 +1,9 @@
-// Package lower turns allowed traffic into the rules of AWS security groups, and distributes rules over groups within the quotas.
+// Package lower turns allowed traffic into the rules of AWS security groups, and distributes rules
+// over groups within the quotas.
 //
-// It owns the encoding (protocols, port ranges, ICMP types, CIDRs, group references) and the arithmetic of AWS quotas. The rules it
-// returns allow exactly the given traffic, never more, never less; among several exact forms it takes the one with the fewest rules.
+// It owns the encoding (protocols, port ranges, ICMP types, CIDRs, group references) and the
+// arithmetic of AWS quotas. The rules it returns allow exactly the given traffic, never more, never
+// less; among several exact forms it takes the one with the fewest rules.
 //
 // Everything is a pure function; values may be used from any number of goroutines.
 package lower
@@ -22,7 +24,8 @@ type AWS struct{}
 
 var _ plan.Lowerer = AWS{}
 
-// Unsupported implements plan.Lowerer: AWS knows ports of TCP and UDP only, and would allow the whole of any other protocol.
+// Unsupported implements plan.Lowerer: AWS knows ports of TCP and UDP only, and would allow the
+// whole of any other protocol.
 func (AWS) Unsupported(s flow.Service) string {
 	switch s.Protocol {
 	case cloud.AnyProtocol, cloud.TCP, cloud.UDP, cloud.ICMP, cloud.ICMPv6:
@@ -88,7 +91,8 @@ func (c *compiler) groupRules() []cloud.Rule {
 	return out
 }
 
-// addressRules tries several exact ways to cut the allowed addresses into prefixes and takes the cheapest, for each family by itself.
+// addressRules tries several exact ways to cut the allowed addresses into prefixes and takes the
+// cheapest, for each family by itself.
 func (c *compiler) addressRules() []cloud.Rule {
 	var out []cloud.Rule
 	for _, family := range []addrset.Set{withoutPackets(flow.Service{Protocol: cloud.ICMPv6}), withoutPackets(flow.Service{Protocol: cloud.ICMP})} {
@@ -117,11 +121,13 @@ func (c *compiler) addressRules() []cloud.Rule {
 	return out
 }
 
-// common allows everything to the addresses that may use every service, and the rest service by service.
+// common allows everything to the addresses that may use every service, and the rest service by
+// service.
 func (c *compiler) common(sets []addrset.Set) []cloud.Rule {
 	all := addrset.All()
 	for i, cell := range c.cells {
-		// Where a cell has no packets of a family, it does not narrow what is common in that family.
+		// Where a cell has no packets of a family, it does not narrow what is common in that
+		// family.
 		all = all.Intersect(sets[i].Union(withoutPackets(cell.Service)))
 	}
 	var out []cloud.Rule
@@ -147,8 +153,8 @@ func withoutPackets(s flow.Service) addrset.Set {
 	}
 }
 
-// byCell cuts every cell into prefixes by itself and merges the services of equal prefixes. required is what has to be allowed,
-// allowed what may be.
+// byCell cuts every cell into prefixes by itself and merges the services of equal prefixes.
+// required is what has to be allowed, allowed what may be.
 func (c *compiler) byCell(required, allowed []addrset.Set) []cloud.Rule {
 	needs := map[netip.Prefix][]need{}
 	var order []netip.Prefix
@@ -229,7 +235,8 @@ func (c *compiler) prefixRules(p netip.Prefix, needs []need) []cloud.Rule {
 	return out
 }
 
-// matches returns the fewest matches that allow all cells that must be allowed and none that must not.
+// matches returns the fewest matches that allow all cells that must be allowed and none that must
+// not.
 func (c *compiler) matches(needs []need) []cloud.Match {
 	if !slices.Contains(needs, always) {
 		return nil
@@ -287,8 +294,8 @@ func (c *compiler) runs(i, j int, needs []need) []cloud.Match {
 	return out
 }
 
-// encode writes a service as the cloud's matches: one for a port range, one for every ICMP type that is whole, and one for every
-// single type and code of those that are not.
+// encode writes a service as the cloud's matches: one for a port range, one for every ICMP type
+// that is whole, and one for every single type and code of those that are not.
 func encode(s flow.Service) []cloud.Match {
 	switch s.Protocol {
 	case cloud.ICMP, cloud.ICMPv6:

@@ -13,7 +13,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// randomTraffic makes disjoint cells with allowed addresses out of a small pool, so that equal and nested sets are common.
+// randomTraffic makes disjoint cells with allowed addresses out of a small pool, so that equal and
+// nested sets are common.
 func randomTraffic(r *rand.Rand) []flow.Cell {
 	var cells []flow.Cell
 	for _, protocol := range []int{cloud.ICMP, cloud.TCP, cloud.UDP, 47, cloud.ICMPv6} {

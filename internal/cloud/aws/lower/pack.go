@@ -8,7 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// counts are rules per direction (ingress, egress) and family (IPv4, IPv6), as AWS counts them against one quota each.
+// counts are rules per direction (ingress, egress) and family (IPv4, IPv6), as AWS counts them
+// against one quota each.
 type counts [2][2]int
 
 func (c *counts) add(w counts) {
@@ -31,7 +32,8 @@ func (c counts) fits(w counts, quota int) bool {
 	return true
 }
 
-// weigh returns what a rule counts: an address once in its family, a group once in both, a prefix list by its largest size.
+// weigh returns what a rule counts: an address once in its family, a group once in both, a prefix
+// list by its largest size.
 func weigh(r cloud.Rule, q plan.Quota) counts {
 	var out counts
 	d := 0
@@ -76,8 +78,8 @@ func (AWS) Fits(rules []cloud.Rule, q plan.Quota) bool {
 	return true
 }
 
-// Pack implements plan.Lowerer. Rules stay in the group they are in; new ones go to the first group with room. If that does not
-// fit, everything is packed anew.
+// Pack implements plan.Lowerer. Rules stay in the group they are in; new ones go to the first group
+// with room. If that does not fit, everything is packed anew.
 func (AWS) Pack(wanted []cloud.Rule, held [][]cloud.Rule, q plan.Quota) ([][]cloud.Rule, *plan.Shortage) {
 	if exceeds(wanted, q) {
 		return nil, shortage(wanted, q)
@@ -100,8 +102,9 @@ func exceeds(rules []cloud.Rule, q plan.Quota) bool {
 	return !counts{}.fits(sum, q.RulesPerGroup*q.GroupsPerInterface)
 }
 
-// packAnew packs regardless of where rules are. Rules that count once are no problem in any order, if those that count in both families
-// come first; prefix lists, which a group has to hold whole, are tried in all the places they can have if the first choice does not do.
+// packAnew packs regardless of where rules are. Rules that count once are no problem in any order,
+// if those that count in both families come first; prefix lists, which a group has to hold whole,
+// are tried in all the places they can have if the first choice does not do.
 func packAnew(wanted []cloud.Rule, q plan.Quota) [][]cloud.Rule {
 	if out := pack(wanted, nil, q); out != nil {
 		return out
@@ -177,7 +180,8 @@ func pack(wanted []cloud.Rule, held [][]cloud.Rule, q plan.Quota) [][]cloud.Rule
 			fresh = append(fresh, r)
 		}
 	}
-	// Rules that count in both families go first: what is left in a group is then of use to either family.
+	// Rules that count in both families go first: what is left in a group is then of use to either
+	// family.
 	slices.SortStableFunc(fresh, func(a, b cloud.Rule) int { return breadth(b, q) - breadth(a, q) })
 	for _, r := range fresh {
 		placed := false
@@ -223,7 +227,8 @@ func shortage(wanted []cloud.Rule, q plan.Quota) *plan.Shortage {
 			}
 		}
 	}
-	// Without prefix lists the sum decides; a list may need more, because one group has to hold it whole.
+	// Without prefix lists the sum decides; a list may need more, because one group has to hold it
+	// whole.
 	least := (out.Needed + q.GroupsPerInterface - 1) / q.GroupsPerInterface
 	if out.RulesPerGroup = least; len(listsOf(wanted, q)) == 0 {
 		return out

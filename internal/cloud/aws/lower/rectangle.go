@@ -10,9 +10,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// Rules by address cover a plane of (address, service). Finding the fewest is set cover; it is solved exactly where the plane has few
-// enough pieces, that is, for what one or a few policies with a handful of blocks and ports say. searched bounds the steps of a search
-// that does not end soon.
+// Rules by address cover a plane of (address, service). Finding the fewest is set cover; it is
+// solved exactly where the plane has few enough pieces, that is, for what one or a few policies
+// with a handful of blocks and ports say. searched bounds the steps of a search that does not end
+// soon.
 const (
 	pieces   = 64
 	searched = 20000
@@ -24,8 +25,8 @@ type rectangle struct {
 	covers uint64
 }
 
-// fewest returns the shortest list of rules that covers exactly the given sets, if it is shorter than limit and the search ends in time;
-// else nil. All sets are of one family.
+// fewest returns the shortest list of rules that covers exactly the given sets, if it is shorter
+// than limit and the search ends in time; else nil. All sets are of one family.
 func (c *compiler) fewest(sets []addrset.Set, limit int) []cloud.Rule {
 	blocks := disjointBlocks(sets)
 	var all uint64
@@ -76,7 +77,8 @@ func (c *compiler) fewest(sets []addrset.Set, limit int) []cloud.Rule {
 	return s.found
 }
 
-// covered reports whether the match allows the whole of a cell. The cell of all other protocols is covered by a rule for all protocols only.
+// covered reports whether the match allows the whole of a cell. The cell of all other protocols is
+// covered by a rule for all protocols only.
 func covered(m cloud.Match, cells []flow.Cell, i int) bool {
 	s := cells[i].Service
 	if m.Protocol == cloud.AnyProtocol {
@@ -86,7 +88,8 @@ func covered(m cloud.Match, cells []flow.Cell, i int) bool {
 	return of.Protocol == s.Protocol && of.From <= s.From && s.To <= of.To
 }
 
-// disjointBlocks cuts the addresses of the sets into prefixes each of which is in or out of every set as a whole.
+// disjointBlocks cuts the addresses of the sets into prefixes each of which is in or out of every
+// set as a whole.
 func disjointBlocks(sets []addrset.Set) []netip.Prefix {
 	parts := []addrset.Set{addrset.All()}
 	for _, set := range sets {
@@ -158,7 +161,8 @@ func (s *search) cover(open uint64, used []rectangle) {
 	if s.steps++; s.steps > searched {
 		return
 	}
-	// The piece with the fewest rectangles over it decides soonest; the largest rectangle bounds how many more are needed.
+	// The piece with the fewest rectangles over it decides soonest; the largest rectangle bounds
+	// how many more are needed.
 	piece, fewest, largest := 0, len(s.choices)+1, 1
 	var over [pieces]int
 	for _, x := range s.choices {

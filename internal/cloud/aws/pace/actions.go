@@ -2,14 +2,16 @@ package pace
 
 import "strings"
 
-// Rate is a token bucket: how many calls it holds when full, and how many per second flow back into it.
+// Rate is a token bucket: how many calls it holds when full, and how many per second flow back into
+// it.
 type Rate struct {
 	Burst, PerSecond float64
 }
 
-// Documented returns the bucket that EC2 documents for an action, per account and region. Every action has a bucket of its own, of the
-// size of its category. Reads are taken to be filtered or paged, as all of ours are. Actions of other services, which document none,
-// get that of a filtered read.
+// Documented returns the bucket that EC2 documents for an action, per account and region. Every
+// action has a bucket of its own, of the size of its category. Reads are taken to be filtered or
+// paged, as all of ours are. Actions of other services, which document none, get that of a filtered
+// read.
 func Documented(action string) Rate {
 	switch action {
 	case "ModifyNetworkInterfaceAttribute", "CreateNetworkInterface", "DeleteNetworkInterface":

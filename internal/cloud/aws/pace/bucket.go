@@ -20,11 +20,13 @@ const (
 	highest = 20
 	// plateau is the part of a rate that proved too much at which the next attempt comes to rest.
 	plateau = 0.95
-	// firstHold is how long a bucket must be fully used without throttling before it goes beyond where it rests. Above the documented
-	// rate it doubles with every attempt that was too much, up to longestHold.
+	// firstHold is how long a bucket must be fully used without throttling before it goes beyond
+	// where it rests. Above the documented rate it doubles with every attempt that was too much, up
+	// to longestHold.
 	firstHold   = 30 * time.Second
 	longestHold = time.Hour
-	// turns is how many calls are let through for each that inventory is sure of while enforcement waits.
+	// turns is how many calls are let through for each that inventory is sure of while enforcement
+	// waits.
 	turns = 10
 )
 
@@ -47,11 +49,13 @@ type bucket struct {
 	at   time.Time // of the rate
 	// busy is true while the bucket is empty and somebody waits: only then may the rate grow.
 	busy bool
-	// slowed is when the rate was last reduced. What was let through before says nothing about the new rate.
+	// slowed is when the rate was last reduced. What was let through before says nothing about the
+	// new rate.
 	slowed time.Time
 	// hold is how long full use must go well before rest is exceeded, and well how long it has.
 	hold, well time.Duration
-	// queues are those who wait, by purpose; since is the number of calls let through since the last one of inventory.
+	// queues are those who wait, by purpose; since is the number of calls let through since the
+	// last one of inventory.
 	queues [2][]*waiter
 	since  int
 }
@@ -98,8 +102,8 @@ func (b *bucket) next() *waiter {
 	return nil
 }
 
-// ask lets the waiter through if it is its turn and there is a token. Else wait says after how long to ask again, 0 if the waiter will
-// be woken.
+// ask lets the waiter through if it is its turn and there is a token. Else wait says after how long
+// to ask again, 0 if the waiter will be woken.
 func (b *bucket) ask(w *waiter, now time.Time) (granted bool, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,17 +1,22 @@
-// Package pace keeps all callers of one process together below the rate at which AWS throttles an account.
+// Package pace keeps all callers of one process together below the rate at which AWS throttles an
+// account.
 //
-// It owns one token bucket per endpoint, cloud account number, region and action, because that is how EC2 counts. Two Nephele accounts
-// with credentials of the same cloud account share their buckets, as do the inventory and the realizer. A bucket begins full and at
-// its documented size (Documented). A throttled call empties it
-// and slows it down by a fifth; while there is more to call than the bucket lets through, every second without throttling gives a
-// twentieth back, until just below the rate that was too much. Beyond that, and beyond the documented rate, it feels its way only
-// after a while without throttling. So it comes to rest near the real rate where others use the account too, where the limits of the
-// account are raised, and at the documented rate elsewhere.
+// It owns one token bucket per endpoint, cloud account number, region and action, because that is
+// how EC2 counts. Two Nephele accounts with credentials of the same cloud account share their
+// buckets, as do the inventory and the realizer. A bucket begins full and at its documented size
+// (Documented). A throttled call empties it and slows it down by a fifth; while there is more to
+// call than the bucket lets through, every second without throttling gives a twentieth back, until
+// just below the rate that was too much. Beyond that, and beyond the documented rate, it feels its
+// way only after a while without throttling. So it comes to rest near the real rate where others
+// use the account too, where the limits of the account are raised, and at the documented rate
+// elsewhere.
 //
-// It promises that calls of the same purpose are let through in the order in which they came, that enforcement goes before inventory,
-// and that inventory nevertheless gets every tenth turn: nobody starves. A call that is given up while it waits takes nothing.
+// It promises that calls of the same purpose are let through in the order in which they came, that
+// enforcement goes before inventory, and that inventory nevertheless gets every tenth turn: nobody
+// starves. A call that is given up while it waits takes nothing.
 //
-// Concurrency: all methods may be called from any goroutine. No goroutine is started; whoever waits is the one who is woken.
+// Concurrency: all methods may be called from any goroutine. No goroutine is started; whoever waits
+// is the one who is woken.
 package pace
 
 import (
@@ -24,7 +29,8 @@ import (
 
 // Key names a bucket.
 type Key struct {
-	// Endpoint is the URL of the service, empty for the public one: the same number elsewhere is another account.
+	// Endpoint is the URL of the service, empty for the public one: the same number elsewhere is
+	// another account.
 	Endpoint string
 	// Account is the cloud's own account number; empty while it is not known.
 	Account string
@@ -70,8 +76,8 @@ func New(o Options) *Limiter {
 	return &Limiter{opts: o, buckets: map[Key]*bucket{}}
 }
 
-// Admit waits until the call may be made and takes its token. done must be called once with the class of the call's error, empty for
-// success. The error is that of ctx.
+// Admit waits until the call may be made and takes its token. done must be called once with the
+// class of the call's error, empty for success. The error is that of ctx.
 func (l *Limiter) Admit(ctx context.Context, k Key) (done func(cloud.Class), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

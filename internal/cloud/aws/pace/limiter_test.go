@@ -77,7 +77,8 @@ func use(ctx context.Context, t *testing.T, l *Limiter, k Key, s *service, worke
 	wg.Wait()
 }
 
-// TestBucketArithmetic: a thousand edits take what the documented bucket makes of them, and hardly any is refused.
+// TestBucketArithmetic: a thousand edits take what the documented bucket makes of them, and hardly
+// any is refused.
 func TestBucketArithmetic(t *testing.T) {
 	for _, workers := range []int{1, 8, 200} {
 		synctest.Test(t, func(t *testing.T) {
@@ -96,8 +97,8 @@ func TestBucketArithmetic(t *testing.T) {
 	}
 }
 
-// TestLearning: whatever the real bucket is, and however full it is at first, the calls of ten minutes come near to what it gives, and
-// few are refused.
+// TestLearning: whatever the real bucket is, and however full it is at first, the calls of ten
+// minutes come near to what it gives, and few are refused.
 func TestLearning(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -124,7 +125,8 @@ func TestLearning(t *testing.T) {
 	}
 }
 
-// TestRecovery: somebody else takes most of the account's rate for a while. We give way and come back.
+// TestRecovery: somebody else takes most of the account's rate for a while. We give way and come
+// back.
 func TestRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := newLimiter(nil), newService(Rate{50, 1})
@@ -147,8 +149,8 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// TestEnforcementFirst: while inventory has a long queue, enforcement waits for its own calls only; and while enforcement never stops,
-// inventory gets every tenth turn.
+// TestEnforcementFirst: while inventory has a long queue, enforcement waits for its own calls only;
+// and while enforcement never stops, inventory gets every tenth turn.
 func TestEnforcementFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(func(string) Rate { return Rate{1, 10} })

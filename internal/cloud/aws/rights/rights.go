@@ -1,7 +1,9 @@
-// Package rights writes the IAM policies that the AWS adapter needs, as wide as they must be and as narrow as their user can say.
+// Package rights writes the IAM policies that the AWS adapter needs, as wide as they must be and as
+// narrow as their user can say.
 //
-// It owns what each permission is for, and which of AWS's conditions narrows it. It promises that a policy permits all that the adapter does in
-// the clusters, networks and regions that it is pinned to, and changes nothing elsewhere. Everything here is a pure function.
+// It owns what each permission is for, and which of AWS's conditions narrows it. It promises that a
+// policy permits all that the adapter does in the clusters, networks and regions that it is pinned
+// to, and changes nothing elsewhere. Everything here is a pure function.
 package rights
 
 import (
@@ -34,7 +36,8 @@ type Pins struct {
 	Cluster string
 	// Account is the number of the account that the groups and interfaces belong to.
 	Account string
-	// Networks are the VPCs in which something may be changed, Regions those in which anything may be done.
+	// Networks are the VPCs in which something may be changed, Regions those in which anything may
+	// be done.
 	Networks, Regions []string
 }
 
@@ -202,7 +205,8 @@ func (p Pins) within(c conditions) conditions {
 	return c.with("ArnLike", "ec2:Vpc", p.networks()...)
 }
 
-// ours adds the condition that a key, of a request or a resource, says that the group is of the cluster.
+// ours adds the condition that a key, of a request or a resource, says that the group is of the
+// cluster.
 func (p Pins) ours(c conditions, key string) conditions {
 	if p.Cluster == "" {
 		return c.with("StringLike", key+"/"+cloud.TagCluster, "*")

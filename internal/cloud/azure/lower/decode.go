@@ -8,14 +8,17 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// foreignRule begins the name of a peer that stands for a rule in a group of ours which we would not have written.
+// foreignRule begins the name of a peer that stands for a rule in a group of ours which we would
+// not have written.
 const foreignRule = "rule "
 
-// Foreign reports whether a rule of Decode stands for one that somebody else has put into the group, or for one of ours that is gone.
+// Foreign reports whether a rule of Decode stands for one that somebody else has put into the
+// group, or for one of ours that is gone.
 func Foreign(r cloud.Rule) bool { return strings.HasPrefix(r.Peer.PrefixListID, foreignRule) }
 
-// Decode reads the rules of a group of ours. What Encode does not write is shown as a rule with a peer that nothing is known of, so that
-// whoever compares the group with what is wanted finds it and has it removed. exact is false if there is any.
+// Decode reads the rules of a group of ours. What Encode does not write is shown as a rule with a
+// peer that nothing is known of, so that whoever compares the group with what is wanted finds it
+// and has it removed. exact is false if there is any.
 func Decode(all []Document, group GroupID) (rules []cloud.Rule, exact bool) {
 	exact = true
 	mark := func(d cloud.Direction, what string) {
@@ -55,7 +58,8 @@ func sameRule(a, b parsed) bool {
 		a.ports.all && b.ports.all && a.own.any && b.own.any && a.peer.any == b.peer.any && strings.EqualFold(a.peer.tag, b.peer.tag) && !b.bad
 }
 
-// expand is an Allow rule as the port has it, one for each peer and range; false if it has none of that form.
+// expand is an Allow rule as the port has it, one for each peer and range; false if it has none of
+// that form.
 func (r parsed) expand(group GroupID) ([]cloud.Rule, bool) {
 	if r.bad || !r.allow || !r.sources.all {
 		return nil, false

@@ -54,7 +54,8 @@ const (
 // platformAddress is that of the load balancer's probes.
 var platformAddress = netip.MustParsePrefix("168.63.129.16/32")
 
-// side is the source or the destination of a rule: everything, prefixes, application security groups or one tag.
+// side is the source or the destination of a rule: everything, prefixes, application security
+// groups or one tag.
 type side struct {
 	any      bool
 	tag      string
@@ -141,7 +142,8 @@ type parsed struct {
 	own, peer         side
 }
 
-// protocolsOf are the numbers that a word stands for; none for one that is not known. ICMP is that of both families.
+// protocolsOf are the numbers that a word stands for; none for one that is not known. ICMP is that
+// of both families.
 func protocolsOf(word string) []int {
 	switch strings.ToLower(word) {
 	case star:

@@ -21,19 +21,21 @@ const (
 	longestDescription = 140
 )
 
-// The last two priorities are ours in both directions: probes of the load balancer pass, and nothing else. What the platform allows by default
-// (everything from the virtual network!) comes after them and so never decides.
+// The last two priorities are ours in both directions: probes of the load balancer pass, and
+// nothing else. What the platform allows by default (everything from the virtual network!) comes
+// after them and so never decides.
 const (
 	firstPriority  = 100
 	probesPriority = 4095
 	denyPriority   = 4096
 )
 
-// GroupID turns the id of one of our groups, by which the port knows it, into the id under which rules name it as a peer; empty if the group is not
-// ours.
+// GroupID turns the id of one of our groups, by which the port knows it, into the id under which
+// rules name it as a peer; empty if the group is not ours.
 type GroupID func(id string) string
 
-// Encode writes the rules of a group of ours. The result is the same for the same rules in any order.
+// Encode writes the rules of a group of ours. The result is the same for the same rules in any
+// order.
 func Encode(rules []cloud.Rule, peer GroupID) ([]Document, error) {
 	var out []Document
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
@@ -176,7 +178,10 @@ func last(d cloud.Direction) []Document {
 		if d == cloud.Egress {
 			direction = outbound
 		}
-		return Document{name, Properties{Protocol: star, Access: access, Direction: direction, Priority: priority, SourcePort: star, DestinationPort: star, Source: source, Destination: star}}
+		return Document{
+			name,
+			Properties{Protocol: star, Access: access, Direction: direction, Priority: priority, SourcePort: star, DestinationPort: star, Source: source, Destination: star},
+		}
 	}
 	if d == cloud.Egress {
 		return []Document{rule("nephele-out-deny", deny, star, denyPriority)}
@@ -184,8 +189,8 @@ func last(d cloud.Direction) []Document {
 	return []Document{rule("nephele-in-probes", allow, "AzureLoadBalancer", probesPriority), rule("nephele-in-deny", deny, star, denyPriority)}
 }
 
-// blocks puts together the peers that have the same ranges. A rule of Azure takes no overlapping prefixes and few groups, so one set of ranges may need
-// several rules.
+// blocks puts together the peers that have the same ranges. A rule of Azure takes no overlapping
+// prefixes and few groups, so one set of ranges may need several rules.
 func (k kind) blocks(peers map[cloud.Peer][]cloud.Match) []block {
 	bySet := map[string]*block{}
 	for _, p := range sortedPeers(peers) {
@@ -217,7 +222,8 @@ func sortedPeers(peers map[cloud.Peer][]cloud.Match) []cloud.Peer {
 	return out
 }
 
-// disjointRanges distributes sorted ranges over as few lists as possible, in each of which none overlaps another.
+// disjointRanges distributes sorted ranges over as few lists as possible, in each of which none
+// overlaps another.
 func disjointRanges(ranges []cloud.Match) [][]cloud.Match {
 	var out [][]cloud.Match
 next:

@@ -34,13 +34,15 @@ func (Azure) Unsupported(s flow.Service) string {
 	return fmt.Sprintf("network security groups know TCP, UDP, ICMP, ESP and AH only, not %s", cloud.ProtocolName(s.Protocol))
 }
 
-// Lower implements plan.Lowerer. Of what stays open where a rule takes a part out of all protocols, only the protocols that Azure knows stay so.
+// Lower implements plan.Lowerer. Of what stays open where a rule takes a part out of all protocols,
+// only the protocols that Azure knows stay so.
 func (Azure) Lower(t flow.Traffic) []cloud.Rule { return expressible(awslower.AWS{}.Lower(t)) }
 
 // Fits implements plan.Lowerer.
 func (Azure) Fits(rules []cloud.Rule, q plan.Quota) bool { return shortage(rules, q) == nil }
 
-// Pack implements plan.Lowerer: an interface has one network security group, so all rules go into one.
+// Pack implements plan.Lowerer: an interface has one network security group, so all rules go into
+// one.
 func (Azure) Pack(wanted []cloud.Rule, _ [][]cloud.Rule, q plan.Quota) ([][]cloud.Rule, *plan.Shortage) {
 	if short := shortage(wanted, q); short != nil {
 		return nil, short
@@ -48,7 +50,8 @@ func (Azure) Pack(wanted []cloud.Rule, _ [][]cloud.Rule, q plan.Quota) ([][]clou
 	return [][]cloud.Rule{wanted}, nil
 }
 
-// shortage counts rules as they are written. Prefixes and groups have limits of their own; what is short is told in rules, which is all that a person can change.
+// shortage counts rules as they are written. Prefixes and groups have limits of their own; what is
+// short is told in rules, which is all that a person can change.
 func shortage(rules []cloud.Rule, q plan.Quota) *plan.Shortage {
 	rules = slices.Clone(rules)
 	for i := range rules {

@@ -14,20 +14,24 @@ import (
 
 // Place is where an interface stands: what the words of rules mean there.
 type Place struct {
-	// Own are the private addresses of the interface, Groups the keys of its application security groups.
+	// Own are the private addresses of the interface, Groups the keys of its application security
+	// groups.
 	Own    []netip.Addr
 	Groups []string
-	// Network is what the tag VirtualNetwork means: the addresses of the network and of those that it is connected with.
+	// Network is what the tag VirtualNetwork means: the addresses of the network and of those that
+	// it is connected with.
 	Network []netip.Prefix
 	// Members are the addresses of the members of an application security group, by its key.
 	Members func(group string) []netip.Addr
 }
 
-// Native says what a network security group allows one interface, in both directions: the ordered rules with their denies, and the default rules,
-// as one list of what is allowed. unread names what could not be said; all that it may concern is left out.
+// Native says what a network security group allows one interface, in both directions: the ordered
+// rules with their denies, and the default rules, as one list of what is allowed. unread names what
+// could not be said; all that it may concern is left out.
 //
-// A tag of a service stays what it is, because nobody knows its addresses. Application security groups are spelled out as the
-// addresses of their members: they are memberships that we never change.
+// A tag of a service stays what it is, because nobody knows its addresses. Application security
+// groups are spelled out as the addresses of their members: they are memberships that we never
+// change.
 func Native(all []Document, at Place) (rules []cloud.Rule, unread []string) {
 	n := native{at: at, network: addrset.OfPrefixes(at.Network...)}
 	traffic := flow.Traffic{}
@@ -43,8 +47,9 @@ func Native(all []Document, at Place) (rules []cloud.Rule, unread []string) {
 	return expressible(awslower.AWS{}.Lower(traffic)), slices.Compact(n.unread)
 }
 
-// Open is what an interface without any network security group allows: everything. With an address or a load balancer of the Standard
-// kind, the platform keeps out what does not come from the network.
+// Open is what an interface without any network security group allows: everything. With an address
+// or a load balancer of the Standard kind, the platform keeps out what does not come from the
+// network.
 func Open(at Place, closedToInternet bool) []cloud.Rule {
 	var out []cloud.Rule
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
@@ -148,7 +153,8 @@ func (n *native) grant(rules []parsed, s flow.Service) flow.Grant {
 		case exact && r.allow && r.peer.tag != "" && denied.Empty() && own.Equal(addrset.All()):
 			out.Opaque = append(out.Opaque, cloud.Peer{PrefixListID: r.peer.tag})
 		case r.allow:
-			// What it allows is left out. Later rules may allow it or not; that it is allowed is certain, so nothing is taken away.
+			// What it allows is left out. Later rules may allow it or not; that it is allowed is
+			// certain, so nothing is taken away.
 			n.note(r, left)
 		default:
 			// It may take away anything it may be about.
@@ -170,7 +176,8 @@ func (n *native) grant(rules []parsed, s flow.Service) flow.Grant {
 	return out
 }
 
-// portsOfAny reports whether a rule has ports and is about every protocol, and the service is of one without ports.
+// portsOfAny reports whether a rule has ports and is about every protocol, and the service is of
+// one without ports.
 func (n *native) portsOfAny(r *parsed, s flow.Service) bool {
 	return !r.bad && r.protocols[0] == cloud.AnyProtocol && !r.ports.all && s.Protocol != cloud.TCP && s.Protocol != cloud.UDP
 }
@@ -217,8 +224,8 @@ func (n *native) addresses(s side) (addrset.Set, bool) {
 	return addrset.OfPrefixes(s.prefixes...), true
 }
 
-// ownFamily says for which family of addresses a side means the interface itself, as all addresses of that family; false if it means a part of its
-// addresses, or that is not known.
+// ownFamily says for which family of addresses a side means the interface itself, as all addresses
+// of that family; false if it means a part of its addresses, or that is not known.
 func (n *native) ownFamily(s side) (addrset.Set, bool) {
 	if s.any {
 		return addrset.All(), true
@@ -262,7 +269,8 @@ func Holds(m cloud.Match) bool {
 	return false
 }
 
-// TellsOwnAddresses reports whether what the rules mean to an interface depends on the addresses that it has itself.
+// TellsOwnAddresses reports whether what the rules mean to an interface depends on the addresses
+// that it has itself.
 func TellsOwnAddresses(all []Document) bool {
 	return slices.ContainsFunc(all, func(d Document) bool {
 		own := parse(d).own

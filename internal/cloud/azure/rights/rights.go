@@ -1,7 +1,9 @@
-// Package rights writes the custom role that the Azure adapter needs, for the subscription and the resource groups that its user names.
+// Package rights writes the custom role that the Azure adapter needs, for the subscription and the
+// resource groups that its user names.
 //
-// It owns what of the published role narrows, and how. It promises that a role never permits more than the published one, nor can be assigned
-// elsewhere than at the named places. Everything here is a pure function.
+// It owns what of the published role narrows, and how. It promises that a role never permits more
+// than the published one, nor can be assigned elsewhere than at the named places. Everything here
+// is a pure function.
 package rights
 
 import (
@@ -29,7 +31,8 @@ type Pins struct {
 	Mode Mode
 	// Name is what the role is called, in place of its usual name. A name is used once in a tenant.
 	Name string
-	// Subscription is the subscription that the role can be assigned in, and Groups the resource groups there; none are all of them.
+	// Subscription is the subscription that the role can be assigned in, and Groups the resource
+	// groups there; none are all of them.
 	Subscription string
 	Groups       []string
 }
@@ -75,7 +78,8 @@ type definition struct {
 	AssignableScopes []string
 }
 
-// Document returns the published role as the pins narrow it, as JSON. p.Check must have found nothing wrong. Without pins it is the published one, byte by byte.
+// Document returns the published role as the pins narrow it, as JSON. p.Check must have found
+// nothing wrong. Without pins it is the published one, byte by byte.
 func Document(published []byte, p Pins) ([]byte, error) {
 	if p.Mode == Enforce && p.Name == "" && p.Subscription == "" {
 		return published, nil

@@ -1,11 +1,12 @@
-// Package addrset is the arithmetic of sets of IP addresses: the union, intersection and difference that policies are
-// flattened with, and the prefixes that rules are written with.
+// Package addrset is the arithmetic of sets of IP addresses: the union, intersection and difference
+// that policies are flattened with, and the prefixes that rules are written with.
 //
-// It owns the one representation of such sets: sorted, disjoint, non-adjacent ranges per family, so that equal sets are
-// equal value by value. Every operation takes time linear in the number of ranges, or less.
+// It owns the one representation of such sets: sorted, disjoint, non-adjacent ranges per family, so
+// that equal sets are equal value by value. Every operation takes time linear in the number of
+// ranges, or less.
 //
-// Sets are values and never change after they were made; they may be shared and read concurrently. What a method returns
-// as a slice belongs to the set and must not be written to.
+// Sets are values and never change after they were made; they may be shared and read concurrently.
+// What a method returns as a slice belongs to the set and must not be written to.
 package addrset
 
 import (
@@ -14,8 +15,8 @@ import (
 	"sort"
 )
 
-// Set is a set of IP addresses, IPv4 and IPv6 in one. The zero value is the empty set. Addresses have no zone, and IPv4 is
-// never in its IPv6-mapped form.
+// Set is a set of IP addresses, IPv4 and IPv6 in one. The zero value is the empty set. Addresses
+// have no zone, and IPv4 is never in its IPv6-mapped form.
 type Set struct{ v4, v6 Ranges }
 
 // Range is an inclusive range of addresses of one family.
@@ -70,7 +71,8 @@ func RangeOf(p netip.Prefix) Range {
 	return Range{from, from.or(lowest(p.Addr().BitLen() - p.Bits()))}
 }
 
-// OfPrefixes returns the union of the prefixes; host bits are ignored, and invalid prefixes are left out.
+// OfPrefixes returns the union of the prefixes; host bits are ignored, and invalid prefixes are
+// left out.
 func OfPrefixes(prefixes ...netip.Prefix) Set {
 	var s Set
 	for _, p := range prefixes {
@@ -109,7 +111,8 @@ func normalize(ranges Ranges) Ranges {
 	return out
 }
 
-// appendRange appends a range that does not start before the last one, and merges the two if they touch.
+// appendRange appends a range that does not start before the last one, and merges the two if they
+// touch.
 func appendRange(out Ranges, r Range) Ranges {
 	if len(out) == 0 {
 		return append(out, r)

@@ -10,8 +10,8 @@ import (
 	"go4.org/netipx"
 )
 
-// edges are addresses where the arithmetic could go wrong: both ends of each family, a carry from one half of an IPv6
-// address into the other, and some in the middle.
+// edges are addresses where the arithmetic could go wrong: both ends of each family, a carry from
+// one half of an IPv6 address into the other, and some in the middle.
 func edges() []netip.Addr {
 	var out []netip.Addr
 	around := func(s string, n int) {

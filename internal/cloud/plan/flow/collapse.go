@@ -7,17 +7,17 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 )
 
-// keptProtocols are the IP protocols that are kept apart from one another where a rule takes some traffic out of what "all
-// protocols" allowed: those that policies can name, and those by which hosts in a cloud network tunnel, encrypt or route
-// (IANA protocol numbers: IGMP, IPv4 and IPv6 encapsulation, GRE, ESP, AH, EIGRP, OSPF, EtherIP, PIM, VRRP, L2TP, SCTP,
-// UDP-Lite, MPLS-in-IP).
+// keptProtocols are the IP protocols that are kept apart from one another where a rule takes some
+// traffic out of what "all protocols" allowed: those that policies can name, and those by which
+// hosts in a cloud network tunnel, encrypt or route (IANA protocol numbers: IGMP, IPv4 and IPv6
+// encapsulation, GRE, ESP, AH, EIGRP, OSPF, EtherIP, PIM, VRRP, L2TP, SCTP, UDP-Lite, MPLS-in-IP).
 var keptProtocols = [...]int{cloud.ICMP, 2, 4, cloud.TCP, cloud.UDP, 41, 47, 50, 51, cloud.ICMPv6, 88, 89, 97, 103, 112, 115, cloud.SCTP, 136, 137}
 
 // KeptProtocols are the protocols that stay open where CollapseProtocols closes the others.
 func KeptProtocols() []int { return slices.Clone(keptProtocols[:]) }
 
-// Keeps reports whether a protocol, or a type and code of ICMP or ICMPv6 (type*256+code), stays open where others are taken
-// out of all of them.
+// Keeps reports whether a protocol, or a type and code of ICMP or ICMPv6 (type*256+code), stays
+// open where others are taken out of all of them.
 func Keeps(protocol int, at uint16) bool {
 	if types, icmp := keptTypes[protocol]; icmp {
 		return int(at&0xff) < types[int(at>>8)]
@@ -25,10 +25,10 @@ func Keeps(protocol int, at uint16) bool {
 	return slices.Contains(keptProtocols[:], protocol)
 }
 
-// CollapseProtocols returns the permit in a form that rules can express without naming every one of the 256 protocols.
-// Addresses that may use everything keep "all protocols"; for all others, of the protocols without a grant of their own only
-// the kept ones stay allowed. The result allows nothing that p does not. It equals p where no rule of a policy tells
-// protocols apart.
+// CollapseProtocols returns the permit in a form that rules can express without naming every one of
+// the 256 protocols. Addresses that may use everything keep "all protocols"; for all others, of the
+// protocols without a grant of their own only the kept ones stay allowed. The result allows nothing
+// that p does not. It equals p where no rule of a policy tells protocols apart.
 func (p Permit) CollapseProtocols() Permit {
 	last := len(p.Grants) - 1
 	if last <= 0 {

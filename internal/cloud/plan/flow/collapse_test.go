@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 )
 
-// TestCollapseNarrowsOnlyUnkeptProtocols: taking one port from some addresses leaves them every kept protocol, and leaves "all protocols"
-// to the addresses that nothing was taken from.
+// TestCollapseNarrowsOnlyUnkeptProtocols: taking one port from some addresses leaves them every
+// kept protocol, and leaves "all protocols" to the addresses that nothing was taken from.
 func TestCollapseNarrowsOnlyUnkeptProtocols(t *testing.T) {
 	everywhere, some := addrset.All(), addrset.OfPrefixes(netip.MustParsePrefix("10.1.0.0/16"))
 	var h Permit

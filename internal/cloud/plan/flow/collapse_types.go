@@ -6,9 +6,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// keptTypes are the types of ICMP and ICMPv6 that are kept apart from one another where a rule takes some types out of what
-// the whole protocol was allowed, with the number of their codes: those in use according to IANA (errors, echo, router and
-// neighbour discovery, multicast listeners, path discovery, timestamps, photuris, extended echo).
+// keptTypes are the types of ICMP and ICMPv6 that are kept apart from one another where a rule
+// takes some types out of what the whole protocol was allowed, with the number of their codes:
+// those in use according to IANA (errors, echo, router and neighbour discovery, multicast
+// listeners, path discovery, timestamps, photuris, extended echo).
 var keptTypes = map[int]map[int]int{
 	cloud.ICMP: {0: 1, 3: 16, 4: 1, 5: 4, 8: 1, 9: 1, 10: 1, 11: 2, 12: 3, 13: 1, 14: 1, 40: 1, 42: 1, 43: 1},
 	cloud.ICMPv6: {
@@ -17,8 +18,8 @@ var keptTypes = map[int]map[int]int{
 	},
 }
 
-// CollapseTypes returns the permit in a form that rules can express without naming every one of the 256 types of ICMP, in the
-// way of CollapseProtocols.
+// CollapseTypes returns the permit in a form that rules can express without naming every one of the
+// 256 types of ICMP, in the way of CollapseProtocols.
 func (p Permit) CollapseTypes() Permit {
 	out := Permit{Reduced: p.Reduced}
 	for i := 0; i < len(p.Grants); {
@@ -62,8 +63,8 @@ func (p *Permit) appendTypes(grants []Grant, kept map[int]int) {
 	}
 }
 
-// appendCodes appends what a grant has of the codes of one type that rules tell apart. What is allowed for all codes needs
-// one rule, so it may stay as it is.
+// appendCodes appends what a grant has of the codes of one type that rules tell apart. What is
+// allowed for all codes needs one rule, so it may stay as it is.
 func (p *Permit) appendCodes(c Grant, first, last, kept int, common Grant) {
 	for at := first; at <= last; at++ {
 		if at&0xff < kept || first == last {

@@ -8,7 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 )
 
-// Taking one type of ICMP from some addresses leaves them every other type in use, and the whole protocol to the others.
+// Taking one type of ICMP from some addresses leaves them every other type in use, and the whole
+// protocol to the others.
 func TestThriftyNarrowsOnlyUnkeptTypes(t *testing.T) {
 	everyone, some := addrset.AllIPv4(), addrset.OfPrefixes(netip.MustParsePrefix("10.1.0.0/16"))
 	for _, dropped := range []Service{{cloud.ICMP, 8 << 8, 8<<8 | 0xff}, {cloud.ICMP, 3<<8 | 4, 3<<8 | 4}} {

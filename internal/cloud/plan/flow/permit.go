@@ -8,9 +8,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 )
 
-// Permit is what one direction of one interface allows, in terms of addresses. Its grants are disjoint and together they
-// are all packets; the grant of cloud.AnyProtocol, which stands for all protocols without a grant of their own, is the last
-// one. The zero value allows nothing.
+// Permit is what one direction of one interface allows, in terms of addresses. Its grants are
+// disjoint and together they are all packets; the grant of cloud.AnyProtocol, which stands for all
+// protocols without a grant of their own, is the last one. The zero value allows nothing.
 type Permit struct {
 	Grants []Grant
 	// Reduced is set if the permit is narrower than what it was made from: see CollapseProtocols.
@@ -20,12 +20,13 @@ type Permit struct {
 // Grant is what a Permit allows of one service.
 type Grant struct {
 	Service Service
-	// All are the allowed addresses. Anonymous are those of them that are allowed whoever has them, that is, without any
-	// membership in a group; Plain those of Anonymous that are allowed without the prefix lists of Opaque, too.
+	// All are the allowed addresses. Anonymous are those of them that are allowed whoever has them,
+	// that is, without any membership in a group; Plain those of Anonymous that are allowed without
+	// the prefix lists of Opaque, too.
 	All, Anonymous, Plain addrset.Set
-	// Opaque are allowed peers that rules can only name as they are: groups of other accounts and prefix lists whose members
-	// are not known, and prefix lists from which nothing is taken out, so that what their owners change takes effect by
-	// itself. Sorted.
+	// Opaque are allowed peers that rules can only name as they are: groups of other accounts and
+	// prefix lists whose members are not known, and prefix lists from which nothing is taken out,
+	// so that what their owners change takes effect by itself. Sorted.
 	Opaque []cloud.Peer
 }
 
@@ -42,7 +43,8 @@ func (p Permit) find(s Service) int {
 	return last
 }
 
-// Overlay calls f for every service of the common refinement of two permits, with what each of them grants.
+// Overlay calls f for every service of the common refinement of two permits, with what each of them
+// grants.
 func Overlay(a, b Permit, f func(s Service, x, y Grant)) {
 	services := make([]Service, 0, len(a.Grants)+len(b.Grants))
 	for _, g := range a.Grants {
@@ -56,7 +58,8 @@ func Overlay(a, b Permit, f func(s Service, x, y Grant)) {
 	}
 }
 
-// At returns what is granted of a service that lies in one grant, cut down to the addresses that the service can have.
+// At returns what is granted of a service that lies in one grant, cut down to the addresses that
+// the service can have.
 func (p Permit) At(s Service) Grant {
 	if len(p.Grants) == 0 {
 		return Grant{Service: s}
@@ -98,8 +101,8 @@ func (p Permit) Union(o Permit) Permit {
 	return out
 }
 
-// Minus returns what p allows and o does not, as grants that are not empty. Opaque peers are left out: nobody's verdict here
-// depends on them.
+// Minus returns what p allows and o does not, as grants that are not empty. Opaque peers are left
+// out: nobody's verdict here depends on them.
 func (p Permit) Minus(o Permit) []Grant {
 	var out []Grant
 	Overlay(p, o, func(s Service, x, y Grant) {
@@ -110,7 +113,8 @@ func (p Permit) Minus(o Permit) []Grant {
 	return out
 }
 
-// Allows reports whether the addresses are allowed for the whole of the service by p or, together with it, by o.
+// Allows reports whether the addresses are allowed for the whole of the service by p or, together
+// with it, by o.
 func (p Permit) Allows(o Permit, s Service, addrs addrset.Set) bool {
 	if s.Protocol != cloud.AnyProtocol {
 		addrs = addrs.Intersect(Family(s.Protocol))
@@ -149,8 +153,8 @@ func (p Permit) MayTouch(s Service, addrs addrset.Set) bool {
 	return slices.ContainsFunc(grants, func(g Grant) bool { return len(g.Opaque) > 0 || addrs.Overlaps(g.All) })
 }
 
-// Within returns what is allowed for the parts of a service of one protocol; together the grants are the whole service, or
-// more.
+// Within returns what is allowed for the parts of a service of one protocol; together the grants
+// are the whole service, or more.
 func (p Permit) Within(s Service) []Grant {
 	var out []Grant
 	for _, g := range p.Grants {
@@ -164,8 +168,8 @@ func (p Permit) Within(s Service) []Grant {
 	return out
 }
 
-// Meet reports whether a flow between two parties could be in both lists of grants: whether there is a service for which x
-// has an address of xs and y one of ys.
+// Meet reports whether a flow between two parties could be in both lists of grants: whether there
+// is a service for which x has an address of xs and y one of ys.
 func Meet(x []Grant, xs addrset.Set, y []Grant, ys addrset.Set) bool {
 	if len(y) == 0 {
 		return false

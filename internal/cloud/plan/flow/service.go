@@ -1,12 +1,13 @@
-// Package flow is the algebra of what interfaces allow: services (protocol and ports), permits (for every service the
-// addresses that one direction of one interface allows), and traffic (the same with groups in place of addresses, as a
-// cloud's rules have to say it).
+// Package flow is the algebra of what interfaces allow: services (protocol and ports), permits (for
+// every service the addresses that one direction of one interface allows), and traffic (the same
+// with groups in place of addresses, as a cloud's rules have to say it).
 //
-// It owns the comparison of such meanings: what is allowed by both, by either, by one and not by the other. It knows
-// neither policies nor classes nor quotas. Its one liberty is to collapse what no cloud can say in few rules, see
-// Permit.CollapseProtocols; the result is never wider.
+// It owns the comparison of such meanings: what is allowed by both, by either, by one and not by
+// the other. It knows neither policies nor classes nor quotas. Its one liberty is to collapse what
+// no cloud can say in few rules, see Permit.CollapseProtocols; the result is never wider.
 //
-// Everything is a value that does not change after it was made; it may be shared and read concurrently.
+// Everything is a value that does not change after it was made; it may be shared and read
+// concurrently.
 package flow
 
 import (
@@ -21,11 +22,12 @@ import (
 // axisEnd is the greatest value of the 16-bit axis of a Service.
 const axisEnd = 0xffff
 
-// Service is a set of packets as seen by protocol and port: the protocol and an inclusive interval of its 16-bit axis. The
-// axis is the destination port for TCP, UDP and SCTP and type*256+code for ICMP and ICMPv6; for other protocols it has no
-// meaning and the interval is the whole axis.
+// Service is a set of packets as seen by protocol and port: the protocol and an inclusive interval
+// of its 16-bit axis. The axis is the destination port for TCP, UDP and SCTP and type*256+code for
+// ICMP and ICMPv6; for other protocols it has no meaning and the interval is the whole axis.
 type Service struct {
-	// Protocol is 0..255, or cloud.AnyProtocol for every protocol (in a Grant or Cell: every protocol that no other one names).
+	// Protocol is 0..255, or cloud.AnyProtocol for every protocol (in a Grant or Cell: every
+	// protocol that no other one names).
 	Protocol int
 	From, To uint16
 }
@@ -55,7 +57,8 @@ func ServiceOf(m cloud.Match) Service {
 	}
 }
 
-// Family is the set of addresses that packets of a protocol can have: ICMP is IPv4 only, ICMPv6 is IPv6 only.
+// Family is the set of addresses that packets of a protocol can have: ICMP is IPv4 only, ICMPv6 is
+// IPv6 only.
 func Family(protocol int) addrset.Set {
 	switch protocol {
 	case cloud.ICMP:
@@ -79,8 +82,8 @@ func (s Service) Overlaps(o Service) bool {
 	return s.Protocol == o.Protocol && s.From <= o.To && o.From <= s.To
 }
 
-// MayOverlap reports whether the services of two grants of different permits may share packets. A grant for all other
-// protocols is taken to share some with any.
+// MayOverlap reports whether the services of two grants of different permits may share packets. A
+// grant for all other protocols is taken to share some with any.
 func (s Service) MayOverlap(o Service) bool {
 	return s.Protocol == cloud.AnyProtocol || o.Protocol == cloud.AnyProtocol || s.Overlaps(o)
 }
@@ -100,8 +103,8 @@ func (s Service) String() string {
 	return fmt.Sprintf("%s %d-%d", cloud.ProtocolName(s.Protocol), s.From, s.To)
 }
 
-// Partition cuts all packets into services of which each of the given ones is a union, sorted. The last one stands for all
-// protocols that none of them names.
+// Partition cuts all packets into services of which each of the given ones is a union, sorted. The
+// last one stands for all protocols that none of them names.
 func Partition(services []Service) []Service {
 	cuts := map[int][]int{}
 	for _, s := range services {

@@ -19,7 +19,8 @@ type Account struct {
 	Regions       []*Region
 }
 
-// Stopped is what the computation panics with if nobody wants its result any more. It never leaves Compute.
+// Stopped is what the computation panics with if nobody wants its result any more. It never leaves
+// Compute.
 type Stopped struct{}
 
 // MayStop ends the computation if nobody wants its result any more.
@@ -52,7 +53,8 @@ func (c *Account) observeRegions() {
 	slices.SortFunc(c.Regions, func(a, b *Region) int { return strings.Compare(a.Snap.Region, b.Snap.Region) })
 }
 
-// findMissingGroups refuses policies whose address groups have not arrived: without them a rule would mean something else.
+// findMissingGroups refuses policies whose address groups have not arrived: without them a rule
+// would mean something else.
 func (c *Account) findMissingGroups() {
 	for _, p := range c.Policies {
 		for _, r := range p.Rules {

@@ -29,8 +29,9 @@ func (s *Region) PeerAddrs(b *Bound, view *Network) addrset.Set {
 	return out
 }
 
-// groupAddrs returns the addresses that the members of an address group have when seen from a network: the private addresses of
-// interfaces in reach of group references, else all known addresses except those of a VM that denote another host there.
+// groupAddrs returns the addresses that the members of an address group have when seen from a
+// network: the private addresses of interfaces in reach of group references, else all known
+// addresses except those of a VM that denote another host there.
 func (s *Region) groupAddrs(name string, view *Network) addrset.Set {
 	key := nativeKey{name, view}
 	if set, ok := s.groupCache[key]; ok {
@@ -83,7 +84,8 @@ func (s *Region) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Net
 	}
 	for _, raw := range m.IPs {
 		a, ok := netip.AddrFromSlice(raw)
-		// A Pod whose address lies in the network is a host there (the cloud's own CNI); a VM that is known to be elsewhere is not.
+		// A Pod whose address lies in the network is a host there (the cloud's own CNI); a VM that
+		// is known to be elsewhere is not.
 		if a = a.Unmap(); ok && (m.Pod != nil || !view.local.Contains(a)) && !near.Contains(a) {
 			out = append(out, a)
 		}
@@ -91,8 +93,8 @@ func (s *Region) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Net
 	return out
 }
 
-// NativePeer returns the addresses that the peer of a native rule means, and whether it names them itself. known is false if the
-// peer's members cannot be seen from this account.
+// NativePeer returns the addresses that the peer of a native rule means, and whether it names them
+// itself. known is false if the peer's members cannot be seen from this account.
 func (s *Region) NativePeer(p cloud.Peer, view *Network) (addrs addrset.Set, byAddr, known bool) {
 	switch {
 	case p.CIDR.IsValid():
@@ -128,7 +130,8 @@ func (s *Region) membersOf(g *cloud.Group, holders []*NIC, view *Network) addrse
 	return set
 }
 
-// opaqueDropped notes that an opaque native peer lost its access because rules restrict the same traffic.
+// opaqueDropped notes that an opaque native peer lost its access because rules restrict the same
+// traffic.
 func (s *Region) opaqueDropped(view *Network, p cloud.Peer) {
 	s.Note(view.ID, "the native rules that refer to "+p.String()+" are left out where policies drop part of the same traffic, because its members are not known here")
 }
@@ -138,7 +141,8 @@ func (s *Region) Note(object, message string) {
 	s.Noted[Note{s.Snap.Region, object, message}] = true
 }
 
-// Actual is what the interfaces with exactly these groups allow now, in both directions: ingress, egress.
+// Actual is what the interfaces with exactly these groups allow now, in both directions: ingress,
+// egress.
 func (s *Region) Actual(groups []string, view *Network) [2]flow.Permit {
 	key := view.ID + " " + strings.Join(groups, " ")
 	if h, ok := s.actualCache[key]; ok {
@@ -175,7 +179,8 @@ func (s *Region) GroupRules(groups []string, d cloud.Direction) []cloud.Rule {
 	return out
 }
 
-// addrsOf returns the private addresses of those interfaces that can be referenced from the network.
+// addrsOf returns the private addresses of those interfaces that can be referenced from the
+// network.
 func addrsOf(nics []*NIC, view *Network) addrset.Set {
 	var addrs []netip.Addr
 	for _, n := range nics {
@@ -239,10 +244,12 @@ func (s *Region) Evaluate(rules []cloud.Rule, view *Network, members func(p clou
 	return out
 }
 
-// A native rule that names a prefix list is copied as it is if nothing is taken out of what it allows: what the list's owner changes takes
-// effect at once then, and a list of the cloud itself may count far less than it holds. Otherwise its entries are named, as far as they stay allowed.
+// A native rule that names a prefix list is copied as it is if nothing is taken out of what it
+// allows: what the list's owner changes takes effect at once then, and a list of the cloud itself
+// may count far less than it holds. Otherwise its entries are named, as far as they stay allowed.
 
-// Entries returns the addresses of a prefix list; known is false if it is none, or if they cannot be seen.
+// Entries returns the addresses of a prefix list; known is false if it is none, or if they cannot
+// be seen.
 func (s *Region) Entries(p cloud.Peer) (set addrset.Set, known bool) {
 	if set, ok := s.entryCache[p.PrefixListID]; ok {
 		return set, true
@@ -256,7 +263,8 @@ func (s *Region) Entries(p cloud.Peer) (set addrset.Set, known bool) {
 	return set, true
 }
 
-// wholeLists returns those of the native rules that name a prefix list and from which nothing is taken out in any of the cells.
+// wholeLists returns those of the native rules that name a prefix list and from which nothing is
+// taken out in any of the cells.
 func (f Flattening) wholeLists(c *Region, native []cloud.Rule, cells []flow.Service) map[cloud.Rule]bool {
 	var out map[cloud.Rule]bool
 	for _, r := range native {

@@ -15,8 +15,8 @@ const mostConfirmed = 5000
 // cloudID is what IDs of interfaces and groups look like.
 var cloudID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
-// ParseConfirmed reads the annotation v1alpha1.AnnotationFormerGroups: the former groups by interface, sorted. What cannot be read is left out,
-// and the first of it is the problem.
+// ParseConfirmed reads the annotation v1alpha1.AnnotationFormerGroups: the former groups by
+// interface, sorted. What cannot be read is left out, and the first of it is the problem.
 func ParseConfirmed(text string) (confirmed map[string][]string, problem string) {
 	wrong := func(format string, args ...any) {
 		if problem == "" {
@@ -50,7 +50,8 @@ func ParseConfirmed(text string) (confirmed map[string][]string, problem string)
 	return confirmed, problem
 }
 
-// confirmed returns what somebody who may say so says that the interface had. It counts only if all of it can be given back.
+// confirmed returns what somebody who may say so says that the interface had. It counts only if all
+// of it can be given back.
 func (s *Region) confirmed(n *NIC) (groups []string, problem string) {
 	for _, id := range s.In.Confirmed[n.ID] {
 		g := s.Groups[id]

@@ -1,9 +1,12 @@
-// Package intent says what every interface of an account shall allow: computed policies and observed regions go in, permits come out, by
-// the algebra of rules, tiers, Pass, the native tier, failsafe flows and modes.
+// Package intent says what every interface of an account shall allow: computed policies and
+// observed regions go in, permits come out, by the algebra of rules, tiers, Pass, the native tier,
+// failsafe flows and modes.
 //
-// It owns the reading of what was observed: which groups are ours, which groups an interface natively belongs to, whether the record of
-// them is believed, which policies are in force. What cannot be expressed or controlled at all has its reason there. It promises that
-// nothing here depends on which groups of ours there are, but for what they remember.
+// It owns the reading of what was observed: which groups are ours, which groups an interface
+// natively belongs to, whether the record of them is believed, which policies are in force. What
+// cannot be expressed or controlled at all has its reason there. It promises that nothing here
+// depends on which groups of ours there are, but for what they remember.
 //
-// It is pure. The values of one Account belong together and keep caches, so one goroutine may use them at a time.
+// It is pure. The values of one Account belong together and keep caches, so one goroutine may use
+// them at a time.
 package intent

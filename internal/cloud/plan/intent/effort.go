@@ -1,10 +1,12 @@
 package intent
 
-// Effort counts the work of one call of Compute, and ends what takes too much of it. A unit is about a microsecond; but work is counted, not
-// timed, so that the same input always has the same result.
+// Effort counts the work of one call of Compute, and ends what takes too much of it. A unit is
+// about a microsecond; but work is counted, not timed, so that the same input always has the same
+// result.
 type Effort struct{ Spent, Most int }
 
-// overspent is what the computation panics with if the effort becomes too much. It never leaves Compute.
+// overspent is what the computation panics with if the effort becomes too much. It never leaves
+// Compute.
 type overspent struct{}
 
 // Spend counts work, and ends the computation if it becomes too much.

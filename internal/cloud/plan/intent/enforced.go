@@ -9,17 +9,20 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// A policy that does not fit any more stays in force as it was last realized; one that never was in force is left out. Which of the two it is cannot
-// be told from rules: the members of groups and the policies may have changed since they were written. So the group of a class names, in its
-// tags, the policies that are in force on the interfaces that hold it. A new group gets them with its creation; a group in use costs a call
-// only if its class comes under other policies.
+// A policy that does not fit any more stays in force as it was last realized; one that never was in
+// force is left out. Which of the two it is cannot be told from rules: the members of groups and
+// the policies may have changed since they were written. So the group of a class names, in its
+// tags, the policies that are in force on the interfaces that hold it. A new group gets them with
+// its creation; a group in use costs a call only if its class comes under other policies.
 
 const (
-	// shortUID is the length of the name of a policy in a tag: the beginning of the hash of its UID.
+	// shortUID is the length of the name of a policy in a tag: the beginning of the hash of its
+	// UID.
 	shortUID = 8
 	// policiesPerTag is how many names a tag value holds.
 	policiesPerTag = (formerTagSize - 1) / shortUID
-	// enforcedTags bounds the tags for it. Of a class under more policies nothing is remembered, and then all of them count as in force.
+	// enforcedTags bounds the tags for it. Of a class under more policies nothing is remembered,
+	// and then all of them count as in force.
 	enforcedTags = 16
 )
 
@@ -77,8 +80,8 @@ func (s *Region) InForce(vm *VM, p *Policy) bool {
 	})
 }
 
-// EnforcedOn returns what is in force on an interface. It is false if the interface is not under control, or has but joined its new groups, so that
-// its own ones still decide.
+// EnforcedOn returns what is in force on an interface. It is false if the interface is not under
+// control, or has but joined its new groups, so that its own ones still decide.
 func (s *Region) EnforcedOn(n *NIC) (out Enforcement, any bool) {
 	if !n.Taken() || n.Alien != "" || n.Unproven == "" && len(without(n.Recorded, n.Foreign)) == 0 {
 		return nil, false

@@ -11,15 +11,18 @@ type Facts struct {
 	ClusterID string
 	// Account is the account, "namespace/name", as in cloud.Scope.
 	Account string
-	// Policies, AddressGroups and AppliedToGroups are the computed objects for the account's enforcer key.
+	// Policies, AddressGroups and AppliedToGroups are the computed objects for the account's
+	// enforcer key.
 	Policies        []*v1beta2.NetworkPolicy
 	AddressGroups   []*v1beta2.AddressGroup
 	AppliedToGroups []*v1beta2.AppliedToGroup
-	// Entities maps the ExternalEntities of this account to its VMs, Shared those of other accounts to the network of their VMs.
+	// Entities maps the ExternalEntities of this account to its VMs, Shared those of other accounts
+	// to the network of their VMs.
 	Entities map[EntityRef]VMRef
 	Shared   map[EntityRef]string
-	// Seal signs and checks the records of former groups; nil if they are neither signed nor checked. Confirmed are the former groups of
-	// interfaces as somebody who may say so says; they count where the record is not believed.
+	// Seal signs and checks the records of former groups; nil if they are neither signed nor
+	// checked. Confirmed are the former groups of interfaces as somebody who may say so says; they
+	// count where the record is not believed.
 	Seal      *Seal
 	Confirmed map[string][]string
 	// Failsafe is what VMs with policies are allowed whatever the policies say.

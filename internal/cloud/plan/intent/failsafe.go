@@ -11,7 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// FailsafeFlow is traffic that VMs with policies are always allowed, before any rule. It does not isolate a direction.
+// FailsafeFlow is traffic that VMs with policies are always allowed, before any rule. It does not
+// isolate a direction.
 type FailsafeFlow struct {
 	Direction cloud.Direction
 	// Services are any of these; nil means any traffic.
@@ -48,7 +49,8 @@ func (f FailsafeFlow) String() string {
 	return fmt.Sprintf("%s %s %s %s", f.Direction, strings.Join(services, " and "), toFrom, strings.Join(peers, ", "))
 }
 
-// WithFailsafe puts the failsafe flows before the rules of a VM. A VM without rules is none of their business.
+// WithFailsafe puts the failsafe flows before the rules of a VM. A VM without rules is none of
+// their business.
 func (s *Region) WithFailsafe(rules []*Bound, profile string) ([]*Bound, string) {
 	if len(rules) == 0 || len(s.In.Failsafe) == 0 {
 		return rules, profile
@@ -62,8 +64,8 @@ func (s *Region) WithFailsafe(rules []*Bound, profile string) ([]*Bound, string)
 	return append(out, rules...), "failsafe " + profile
 }
 
-// ParseFailsafe returns the flows as an account gives them. The schema has checked them; a range that cannot be read is left out, which
-// can only be narrower.
+// ParseFailsafe returns the flows as an account gives them. The schema has checked them; a range
+// that cannot be read is left out, which can only be narrower.
 func ParseFailsafe(flows []v1alpha1.FailsafeFlow) []FailsafeFlow {
 	var out []FailsafeFlow
 	for _, f := range flows {

@@ -11,17 +11,21 @@ type Mode string
 
 // The modes.
 const (
-	// Enforce: the policies that apply are enforced. It is the mode of a VM that Input.Modes does not name.
+	// Enforce: the policies that apply are enforced. It is the mode of a VM that Input.Modes does
+	// not name.
 	Enforce Mode = ""
-	// Planned: the interfaces, and the groups of ours that they hold, stay exactly as they are, controlled or not, whatever the
-	// policies are and whatever others change on them. No interface of such a VM is taken over or becomes a member.
+	// Planned: the interfaces, and the groups of ours that they hold, stay exactly as they are,
+	// controlled or not, whatever the policies are and whatever others change on them. No interface
+	// of such a VM is taken over or becomes a member.
 	Planned Mode = "plan"
-	// Braked: the same as Planned, because the account waits for a confirmation of what would be done. See Protection.
+	// Braked: the same as Planned, because the account waits for a confirmation of what would be
+	// done. See Protection.
 	Braked Mode = "braked"
-	// Released: no policy applies, and what we hold is given back, in the order that keeps every promise; but it does not wait for
-	// planned VMs.
+	// Released: no policy applies, and what we hold is given back, in the order that keeps every
+	// promise; but it does not wait for planned VMs.
 	Released Mode = "released"
-	// BreakGlass: the same at once. Nothing makes these interfaces wait, not even for the sake of the flows of others.
+	// BreakGlass: the same at once. Nothing makes these interfaces wait, not even for the sake of
+	// the flows of others.
 	BreakGlass Mode = "break-glass"
 )
 
@@ -49,7 +53,8 @@ func (s *Region) Mode(n *NIC) Mode {
 	return s.In.Modes[VMRef{s.Snap.Region, n.VMID}]
 }
 
-// pin finds the groups of ours that are not to be changed, because interfaces hold them that have to stay as they are.
+// pin finds the groups of ours that are not to be changed, because interfaces hold them that have
+// to stay as they are.
 func (s *Region) pin() {
 	s.Pinned = map[string]bool{}
 	for i := range s.Snap.Interfaces {

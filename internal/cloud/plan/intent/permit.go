@@ -9,7 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// OpenUnder tells which directions the former groups decide under the rules: those in which none isolates.
+// OpenUnder tells which directions the former groups decide under the rules: those in which none
+// isolates.
 func OpenUnder(rules []*Bound) [2]bool {
 	out := [2]bool{true, true}
 	for _, r := range rules {
@@ -20,7 +21,8 @@ func OpenUnder(rules []*Bound) [2]bool {
 	return out
 }
 
-// Decided is what the rules, which the profile identifies, make of what the former groups of the interface allow.
+// Decided is what the rules, which the profile identifies, make of what the former groups of the
+// interface allow.
 func (s *Region) Decided(n *NIC, rules []*Bound, profile string) [2]flow.Permit {
 	open := OpenUnder(rules)
 	key := n.Network.ID + "|" + profile
@@ -50,8 +52,8 @@ func (s *Region) flattened(n *NIC, rules []*Bound) (out [2]flow.Permit) {
 	return out
 }
 
-// NativeMeaning identifies what former groups allow in the open directions. Groups with equal rules mean the same, so that interfaces
-// with copies of one group need not be told apart.
+// NativeMeaning identifies what former groups allow in the open directions. Groups with equal rules
+// mean the same, so that interfaces with copies of one group need not be told apart.
 func (s *Region) NativeMeaning(former []string, open [2]bool) string {
 	key := fmt.Sprint(former, open)
 	if id, ok := s.meanings[key]; ok {
@@ -75,7 +77,8 @@ func (s *Region) NativeMeaning(former []string, open [2]bool) string {
 	return id
 }
 
-// Restorable returns the former groups of the interface that still exist, or else the default group of its network.
+// Restorable returns the former groups of the interface that still exist, or else the default group
+// of its network.
 func (s *Region) Restorable(n *NIC) []string {
 	var out, gone []string
 	for _, id := range n.Former {

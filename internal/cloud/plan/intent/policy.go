@@ -12,7 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// stage is one of the three passes in which the rules are walked. What a Pass rule matches goes on in the next stage.
+// stage is one of the three passes in which the rules are walked. What a Pass rule matches goes on
+// in the next stage.
 type stage int
 
 const (
@@ -78,7 +79,8 @@ type namedService struct {
 	name     string
 }
 
-// parsePolicies returns the policies in the order of evaluation, with all their rules numbered in that order.
+// parsePolicies returns the policies in the order of evaluation, with all their rules numbered in
+// that order.
 func parsePolicies(in []*v1beta2.NetworkPolicy, lower capability) []*Policy {
 	out := make([]*Policy, 0, len(in))
 	for _, np := range in {
@@ -228,8 +230,8 @@ func parsePrefix(n v1beta2.IPNet) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
-// parseService adds one service to the rule. A rule with services that all failed to parse would match anything; its policy is
-// refused as a whole, so that is never looked at.
+// parseService adds one service to the rule. A rule with services that all failed to parse would
+// match anything; its policy is refused as a whole, so that is never looked at.
 func (p *Policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2.Service, lower capability) {
 	if s.SrcPort != nil {
 		p.refuse(in, "security groups do not match source ports (%d)", *s.SrcPort)
@@ -302,7 +304,8 @@ type Bound struct {
 	*rule
 	services []flow.Service
 	any      bool
-	// resolved is true if a port of the member has one of the rule's names, whether or not its number is among the services anyway.
+	// resolved is true if a port of the member has one of the rule's names, whether or not its
+	// number is among the services anyway.
 	resolved bool
 }
 

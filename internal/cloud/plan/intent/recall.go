@@ -8,9 +8,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// Recall keeps what is worked out again and again, by the attempts of one computation and by several of them. Whatever is kept is found by
-// content, never by the name or the identity of what it was asked for, so it stays true whatever groups come and go: neither addresses nor
-// networks nor policies change between them.
+// Recall keeps what is worked out again and again, by the attempts of one computation and by
+// several of them. Whatever is kept is found by content, never by the name or the identity of what
+// it was asked for, so it stays true whatever groups come and go: neither addresses nor networks
+// nor policies change between them.
 type Recall struct {
 	walks   map[string]*[2]walked
 	sets    map[uint64][]numberedSet
@@ -23,7 +24,8 @@ type Recall struct {
 	Age int
 }
 
-// keptSpans bounds the memory of a recall: 32 bytes each. What is forgotten is worked out once more.
+// keptSpans bounds the memory of a recall: 32 bytes each. What is forgotten is worked out once
+// more.
 const keptSpans = 4 << 20
 
 // NewRecall returns one that knows nothing.
@@ -59,7 +61,8 @@ type numberedSet struct {
 	number int
 }
 
-// setRef is where a set lies. Sets never change, so those that lie in the same place are the same as long as one of them is kept.
+// setRef is where a set lies. Sets never change, so those that lie in the same place are the same
+// as long as one of them is kept.
 type setRef struct {
 	v4, v6     *addrset.Range
 	len4, len6 int
@@ -77,7 +80,8 @@ func refOf(s addrset.Set) setRef {
 	return out
 }
 
-// Set returns the number of a set, and the first set of that number, so that equal sets need not be kept twice.
+// Set returns the number of a set, and the first set of that number, so that equal sets need not be
+// kept twice.
 func (r *Recall) Set(s addrset.Set) (addrset.Set, int) {
 	if n, ok := r.numbers[refOf(s)]; ok {
 		return s, n

@@ -24,9 +24,10 @@ type NetworkKey struct{ Region, ID string }
 type Observed struct {
 	Snapshot *cloud.Snapshot
 	Limits   cloud.Limits
-	// Former are the groups that interfaces which hold groups of ours had before, as far as the caller remembers them from a time when all was
-	// as planned, sorted, by interface; nil for those that were to have no record. They go before the record in an interface's tags, which
-	// is then put right.
+	// Former are the groups that interfaces which hold groups of ours had before, as far as the
+	// caller remembers them from a time when all was as planned, sorted, by interface; nil for
+	// those that were to have no record. They go before the record in an interface's tags, which is
+	// then put right.
 	Former map[string][]string
 }
 

@@ -19,7 +19,8 @@ import (
 // Region is one region, indexed, with the caches of one computation.
 type Region struct {
 	*Account
-	// snap is the region as its owners mean it, and whole the same with the rules that we have added to their groups, twinsNow.
+	// snap is the region as its owners mean it, and whole the same with the rules that we have
+	// added to their groups, twinsNow.
 	Snap, Whole *cloud.Snapshot
 	TwinsNow    map[string][]cloud.Rule
 	Limits      cloud.Limits
@@ -66,12 +67,13 @@ type nativeKey struct {
 // Network is a VPC that is seen in the region.
 type Network struct {
 	*cloud.Network
-	// scope are the networks whose interfaces can be referenced by group: itself and those with an active peering in the region.
+	// scope are the networks whose interfaces can be referenced by group: itself and those with an
+	// active peering in the region.
 	Scope []*Network
 	// local are the addresses of the networks of the scope.
 	local addrset.Set
-	// around are the addresses of all networks whose interfaces a group reference can match: those of the scope, and those of other accounts with
-	// an active peering in the region.
+	// around are the addresses of all networks whose interfaces a group reference can match: those
+	// of the scope, and those of other accounts with an active peering in the region.
 	around addrset.Set
 	// foreign says why we must not work here; empty if we may.
 	Foreign string
@@ -96,14 +98,18 @@ type NIC struct {
 	Former []string
 	// recorded is the content of the former-groups tag; nil without tag.
 	Recorded []string
-	// forged is set if the tag says something else than recorded, which is what is remembered or was confirmed.
+	// forged is set if the tag says something else than recorded, which is what is remembered or
+	// was confirmed.
 	Forged bool
-	// unsigned is set if the tag is believed although it is not signed, and unproven says why it is not believed, and nothing else is known.
+	// unsigned is set if the tag is believed although it is not signed, and unproven says why it is
+	// not believed, and nothing else is known.
 	Unsigned bool
 	Unproven string
-	// alien says why it cannot be controlled at all; empty if it can. elsewhere is that as far as another controller or account is the reason.
+	// alien says why it cannot be controlled at all; empty if it can. elsewhere is that as far as
+	// another controller or account is the reason.
 	Alien, Elsewhere string
-	// Blocked is what the cloud says why it refuses to change it; empty if it does not. Under control it stays as it is, else it is alien.
+	// Blocked is what the cloud says why it refuses to change it; empty if it does not. Under
+	// control it stays as it is, else it is alien.
 	Blocked string
 	// released says why it must not hold anything of ours in the end; empty if it may.
 	Released string
@@ -117,8 +123,9 @@ func (n *NIC) Refused() string {
 	return "the cloud refuses to change the interface " + n.ID + ": " + n.Blocked
 }
 
-// Controlled reports whether the interface is under our control, though somebody may have put it into
-// other groups. One that holds its own groups, with or without ours, is not: it may be half way to us, or back.
+// Controlled reports whether the interface is under our control, though somebody may have put it
+// into other groups. One that holds its own groups, with or without ours, is not: it may be half
+// way to us, or back.
 func (n *NIC) Controlled() bool {
 	if n.Taken() {
 		return slices.ContainsFunc(n.Recorded, func(id string) bool { return !slices.Contains(n.Foreign, id) })
@@ -198,7 +205,8 @@ func (s *Region) indexNetworks() {
 	}
 }
 
-// sees makes a network know the addresses of one that it is peered with; there may be any if the cloud does not tell.
+// sees makes a network know the addresses of one that it is peered with; there may be any if the
+// cloud does not tell.
 func (n *Network) sees(far cloud.PeeringEnd) {
 	if len(far.CIDRs) == 0 {
 		n.around = addrset.All()
@@ -239,7 +247,8 @@ func (s *Region) indexInterfaces() {
 	}
 }
 
-// Owned reports whether the group is ours to change: of this controller and this account, and not pinned.
+// Owned reports whether the group is ours to change: of this controller and this account, and not
+// pinned.
 func (s *Region) Owned(g *cloud.Group) bool { return s.Ours(g) && !s.Pinned[g.ID] }
 
 // sortGroups finds out which groups of the interface are ours and what its native groups are.
@@ -279,7 +288,8 @@ func (s *Region) sortGroups(n *NIC) {
 // formerTagSize is the length of a tag value in AWS, the shortest among the clouds.
 const formerTagSize = 256
 
-// Former returns the groups that an interface had before it was taken over, sorted, as its tags record them; nil without record.
+// Former returns the groups that an interface had before it was taken over, sorted, as its tags
+// record them; nil without record.
 func Former(n *cloud.Interface) []string { return formerFromTags(n.Tags) }
 
 // formerFromTags reads the recorded groups of an interface; nil if nothing is recorded.

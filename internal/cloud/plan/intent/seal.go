@@ -12,25 +12,31 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// The record of former groups says what an interface is given back. Whoever may write tags could write one, so records are signed: the tag
-// cloud.TagSignature proves that the groups were recorded by somebody who has the key, for this interface. What is not proven is not believed:
-// nothing is ever given back by it, and nothing else is derived from it. See docs/decisions/0013-signed-records.md.
+// The record of former groups says what an interface is given back. Whoever may write tags could
+// write one, so records are signed: the tag cloud.TagSignature proves that the groups were recorded
+// by somebody who has the key, for this interface. What is not proven is not believed: nothing is
+// ever given back by it, and nothing else is derived from it. See
+// docs/decisions/0013-signed-records.md.
 
 const (
 	// sealPrefix begins a signature.
 	SealPrefix = "v1 "
-	// proofLength is the length of what proves one record, in characters of 6 bits. Nobody can try proofs but by writing them where we see it.
+	// proofLength is the length of what proves one record, in characters of 6 bits. Nobody can try
+	// proofs but by writing them where we see it.
 	proofLength = 7
-	// sealed is how many interfaces one call may tag: as many proofs as one value of a tag has room for. All of them get the same value.
+	// sealed is how many interfaces one call may tag: as many proofs as one value of a tag has room
+	// for. All of them get the same value.
 	Sealed = (formerTagSize - len(SealPrefix)) / proofLength
 )
 
 // SealKeySize is the length of a key.
 const SealKeySize = sha256.Size
 
-// Seal signs the records of one account, and checks them. It is a value; nil signs nothing and believes everything.
+// Seal signs the records of one account, and checks them. It is a value; nil signs nothing and
+// believes everything.
 type Seal struct {
-	// Lenient believes records of interfaces under control that are not signed with the key: they may be older than it, and are signed now.
+	// Lenient believes records of interfaces under control that are not signed with the key: they
+	// may be older than it, and are signed now.
 	Lenient bool
 
 	key   []byte
@@ -66,7 +72,8 @@ func (s *Seal) proof(region, id string, groups []string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))[:proofLength]
 }
 
-// Sign returns the value of the tag for interfaces that are tagged by one call, at most as many as sealed.
+// Sign returns the value of the tag for interfaces that are tagged by one call, at most as many as
+// sealed.
 func (s *Seal) Sign(region string, nics []*NIC) string {
 	var b strings.Builder
 	b.WriteString(SealPrefix)
@@ -94,8 +101,9 @@ func (s *Seal) Believes(region string, n *cloud.Interface) bool {
 	return s == nil || formerFromTags(n.Tags) != nil && (s.Lenient || s.proves(region, n))
 }
 
-// judge decides whether what the tags of an interface say of its former groups is believed. What is not takes no part in anything; what it
-// had is not known then, unless somebody who may has said so.
+// judge decides whether what the tags of an interface say of its former groups is believed. What is
+// not takes no part in anything; what it had is not known then, unless somebody who may has said
+// so.
 func (s *Region) judge(n *NIC) {
 	seal := s.In.Seal
 	if seal == nil || n.Alien != "" || n.Forged {
@@ -111,7 +119,8 @@ func (s *Region) judge(n *NIC) {
 	case n.Recorded != nil && (proven || seal.Lenient):
 		n.Unsigned = !proven
 	case len(n.Foreign) > 0:
-		// It has groups of its own beside ours, as those have that rules only refer to. They need no record.
+		// It has groups of its own beside ours, as those have that rules only refer to. They need
+		// no record.
 		n.Recorded, n.Forged = nil, n.Recorded != nil
 	default:
 		groups, problem := s.confirmed(n)

@@ -14,7 +14,8 @@ type claimed struct {
 	rule int
 }
 
-// walked is what a list of rules makes of all addresses: what it allows, and what it leaves to the native tier.
+// walked is what a list of rules makes of all addresses: what it allows, and what it leaves to the
+// native tier.
 type walked struct{ allowed, left addrset.Set }
 
 // in returns the part of a family.
@@ -22,8 +23,9 @@ func (w walked) in(family addrset.Set) walked {
 	return walked{w.allowed.Intersect(family), w.left.Intersect(family)}
 }
 
-// walk applies rules, in the order of evaluation, to all addresses. It goes through the addresses once, whatever the number of rules: policies
-// may bring long lists of addresses, and set operations rule by rule would cost the square of their length.
+// walk applies rules, in the order of evaluation, to all addresses. It goes through the addresses
+// once, whatever the number of rules: policies may bring long lists of addresses, and set
+// operations rule by rule would cost the square of their length.
 func walk(rules []*Bound, match func(*Bound) addrset.Set) walked {
 	var v4, v6 []claimed
 	for i, r := range rules {
@@ -40,7 +42,8 @@ func walk(rules []*Bound, match func(*Bound) addrset.Set) walked {
 	return walked{addrset.OfRanges(allowed4, allowed6), addrset.OfRanges(left4, left6)}
 }
 
-// sweep does it for a family. What no rule of a stage matches, and what the first that does passes on, goes on in the next stage.
+// sweep does it for a family. What no rule of a stage matches, and what the first that does passes
+// on, goes on in the next stage.
 func sweep(rules []*Bound, claims []claimed, every addrset.Range) (allowed, left []addrset.Range) {
 	slices.SortFunc(claims, func(a, b claimed) int { return a.From.Compare(b.From) })
 	edges := make([]addrset.Number, 0, 2*len(claims)+1)
@@ -98,7 +101,8 @@ func (h *precedence) push(c claimed) {
 	}
 }
 
-// first returns the first rule whose claim reaches to the address, -1 if there is none. Claims that end before it are dropped.
+// first returns the first rule whose claim reaches to the address, -1 if there is none. Claims that
+// end before it are dropped.
 func (h *precedence) first(at addrset.Number) int {
 	for len(*h) > 0 && (*h)[0].To.Less(at) {
 		s := *h
@@ -127,8 +131,9 @@ func (h *precedence) first(at addrset.Number) int {
 	return (*h)[0].rule
 }
 
-// walked returns what the rules that match a service make of all addresses, and what they make of those that they name themselves. Many cells,
-// and many kinds of VMs, are matched by the same rules.
+// walked returns what the rules that match a service make of all addresses, and what they make of
+// those that they name themselves. Many cells, and many kinds of VMs, are matched by the same
+// rules.
 func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (all, named walked) {
 	var matching []*Bound
 	var key []byte

@@ -7,10 +7,12 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// followMark begins the description of a twin. Cluster, account and the group that the followed rule names come after it.
+// followMark begins the description of a twin. Cluster, account and the group that the followed
+// rule names come after it.
 const followMark = "nephele.io/follow"
 
-// TwinMark is the description of the twins of rules that name a group. It stays below the 255 characters of EC2.
+// TwinMark is the description of the twins of rules that name a group. It stays below the 255
+// characters of EC2.
 func (c *Account) TwinMark(group string) string {
 	return strings.Join([]string{followMark, c.In.ClusterID, c.In.Account, group}, " ")
 }
@@ -21,8 +23,8 @@ func (c *Account) isTwin(g *cloud.Group, r cloud.Rule) bool {
 	return may && strings.HasPrefix(r.Description, c.TwinMark(""))
 }
 
-// withoutTwins is the region as its owners mean it: without the rules that we have added to their groups.
-// It returns these by group as well.
+// withoutTwins is the region as its owners mean it: without the rules that we have added to their
+// groups. It returns these by group as well.
 func (c *Account) withoutTwins(snap *cloud.Snapshot) (out *cloud.Snapshot, twins map[string][]cloud.Rule) {
 	out, twins = snap, map[string][]cloud.Rule{}
 	for i := range snap.Groups {

@@ -8,12 +8,14 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// Of an interface whose record is not believed nobody knows which groups it natively belongs to. Rules of others that refer to groups may mean it
-// or not. What they were taken to mean when all was well is what is allowed now; so where its own groups decide what an interface allows, it
-// goes on allowing what it allows now with interfaces of which nothing is known, as far as no policy takes it away. That opens nothing, and
-// whoever writes into a record cuts nothing either.
+// Of an interface whose record is not believed nobody knows which groups it natively belongs to.
+// Rules of others that refer to groups may mean it or not. What they were taken to mean when all
+// was well is what is allowed now; so where its own groups decide what an interface allows, it goes
+// on allowing what it allows now with interfaces of which nothing is known, as far as no policy
+// takes it away. That opens nothing, and whoever writes into a record cuts nothing either.
 
-// strangers returns the addresses in reach of a network that belong to interfaces whose record is not believed.
+// strangers returns the addresses in reach of a network that belong to interfaces whose record is
+// not believed.
 func (s *Region) strangers(view *Network) addrset.Set {
 	if len(s.Unknown) == 0 {
 		return addrset.Set{}
@@ -26,7 +28,8 @@ func (s *Region) strangers(view *Network) addrset.Set {
 	return out
 }
 
-// kept is what an interface under control allows now, of what it allows with strangers; no grants if that is nothing.
+// kept is what an interface under control allows now, of what it allows with strangers; no grants
+// if that is nothing.
 func (s *Region) kept(n *NIC) (out [2]flow.Permit) {
 	strangers := s.strangers(n.Network)
 	if strangers.Empty() || !n.Taken() || n.Unproven != "" {

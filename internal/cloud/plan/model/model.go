@@ -1,10 +1,13 @@
-// Package model is the one copy of a cloud that plans are tried on: a snapshot to which operations can be applied, what the
-// cloud would refuse of them, and what the rules of its groups mean at that moment.
+// Package model is the one copy of a cloud that plans are tried on: a snapshot to which operations
+// can be applied, what the cloud would refuse of them, and what the rules of its groups mean at
+// that moment.
 //
-// The planner, the forecast and the tests of both stand on it. The simulator does not: it is the second opinion.
+// The planner, the forecast and the tests of both stand on it. The simulator does not: it is the
+// second opinion.
 //
-// A Model shares with the snapshot that it was made of what operations do not change, and never changes that snapshot. It has
-// no goroutines and no locks; one goroutine may use it at a time. A View is read only and belongs to one moment.
+// A Model shares with the snapshot that it was made of what operations do not change, and never
+// changes that snapshot. It has no goroutines and no locks; one goroutine may use it at a time. A
+// View is read only and belongs to one moment.
 package model
 
 import (
@@ -17,10 +20,12 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// PlannedGroupID begins the ID of a group that exists in a model only; the network and the name follow.
+// PlannedGroupID begins the ID of a group that exists in a model only; the network and the name
+// follow.
 const PlannedGroupID = "new:"
 
-// ErrMissing is wrapped by the errors of Apply about an object that the operation needs and that does not exist.
+// ErrMissing is wrapped by the errors of Apply about an object that the operation needs and that
+// does not exist.
 var ErrMissing = errors.New("it does not exist")
 
 // Model is a snapshot that operations change.
@@ -91,12 +96,13 @@ func (m *Model) Network(id string) *cloud.Network {
 	return nil
 }
 
-// Resolve returns the operation with the IDs of groups that it names and that exist by now. The network is that of what the
-// operation is about.
+// Resolve returns the operation with the IDs of groups that it names and that exist by now. The
+// network is that of what the operation is about.
 func (m *Model) Resolve(network string, op cloud.Op) cloud.Op { return op.Resolve(network, m.ids) }
 
-// Apply does what the cloud does with an operation that it takes. An operation about something that does not exist is an
-// error that wraps ErrMissing. A group that is created gets an ID that begins with PlannedGroupID.
+// Apply does what the cloud does with an operation that it takes. An operation about something that
+// does not exist is an error that wraps ErrMissing. A group that is created gets an ID that begins
+// with PlannedGroupID.
 func (m *Model) Apply(network string, op cloud.Op) error {
 	return m.ApplyAs(network, op, PlannedGroupID+op.Group.NetworkID+"/"+op.Group.Name)
 }

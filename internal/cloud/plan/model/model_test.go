@@ -47,7 +47,8 @@ func region() *cloud.Snapshot {
 	return s
 }
 
-// TestApplyIsIdempotentAndShares: every kind of operation has its effect, has it once, and leaves the first snapshot alone.
+// TestApplyIsIdempotentAndShares: every kind of operation has its effect, has it once, and leaves
+// the first snapshot alone.
 func TestApplyIsIdempotentAndShares(t *testing.T) {
 	s, untouched := region(), region()
 	m := model.New(s)
@@ -147,7 +148,11 @@ func TestRefuses(t *testing.T) {
 		}
 		if name == "a group that another refers to" {
 			s := region()
-			s.Groups = append(s.Groups, cloud.Group{ID: "sg-4", NetworkID: "vpc-0", Name: "x"}, cloud.Group{ID: "sg-5", NetworkID: "vpc-0", Name: "y", Rules: []cloud.Rule{from(1, "sg-4")}})
+			s.Groups = append(
+				s.Groups,
+				cloud.Group{ID: "sg-4", NetworkID: "vpc-0", Name: "x"},
+				cloud.Group{ID: "sg-5", NetworkID: "vpc-0", Name: "y", Rules: []cloud.Rule{from(1, "sg-4")}},
+			)
 			m = model.New(s)
 		}
 		if err := m.Refuses("vpc-0", c.bad, limits); err == nil {
@@ -161,11 +166,17 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestView: references mean who holds the group, in the network and over an active peering, and nobody else.
+// TestView: references mean who holds the group, in the network and over an active peering, and
+// nobody else.
 func TestView(t *testing.T) {
 	s := region()
-	s.Groups[0].Rules = append(s.Groups[0].Rules, from(5432, "sg-1"), cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 443, 443),
-		Peer: cloud.Peer{PrefixListID: "pl-2"}}, cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.ICMP, -1, -1), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("::/0")}})
+	s.Groups[0].Rules = append(s.Groups[0].Rules, from(5432, "sg-1"), cloud.Rule{
+		Direction: cloud.Ingress,
+		Match:     cloud.NewMatch(cloud.TCP, 443, 443),
+		Peer: cloud.Peer{
+			PrefixListID: "pl-2",
+		},
+	}, cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.ICMP, -1, -1), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("::/0")}})
 	v := model.NewView(s)
 	rules := v.Rules([]string{"sg-0", "sg-gone"}, cloud.Ingress)
 	if len(rules) != 4 || len(v.Rules([]string{"sg-0"}, cloud.Egress)) != 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// Permit is what rules of one direction allow together. addresses says what a peer means; where it does not know, the peer is
-// opaque. Of the grants only Service, All and Opaque are set.
+// Permit is what rules of one direction allow together. addresses says what a peer means; where it
+// does not know, the peer is opaque. Of the grants only Service, All and Opaque are set.
 func Permit(rules []cloud.Rule, addresses func(cloud.Peer) (set addrset.Set, known bool)) flow.Permit {
 	return Unions(nil).Permit("", rules, addresses)
 }
@@ -17,7 +17,8 @@ func Permit(rules []cloud.Rule, addresses func(cloud.Peer) (set addrset.Set, kno
 // Unions remembers what the peers of several rules mean together: many permits name the same ones.
 type Unions map[string]addrset.Set
 
-// Permit is the function of that name. The moment says which members groups have: peers mean the same whenever it is the same.
+// Permit is the function of that name. The moment says which members groups have: peers mean the
+// same whenever it is the same.
 func (u Unions) Permit(moment string, rules []cloud.Rule, addresses func(cloud.Peer) (set addrset.Set, known bool)) flow.Permit {
 	type match struct {
 		service flow.Service

@@ -8,12 +8,14 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// maxTagValue is how long a tag's value may be in AWS, the shortest among the clouds, less the one that it may not begin with.
+// maxTagValue is how long a tag's value may be in AWS, the shortest among the clouds, less the one
+// that it may not begin with.
 const maxTagValue = 255
 
-// Refuses says why the cloud would refuse an operation, in the way of EC2, which is the strictest: what exists already may
-// not be created, what does not exist may not be removed, quotas hold for the state after each single operation, and a group
-// that somebody holds or refers to is not deleted. It is nil if the operation would be taken.
+// Refuses says why the cloud would refuse an operation, in the way of EC2, which is the strictest:
+// what exists already may not be created, what does not exist may not be removed, quotas hold for
+// the state after each single operation, and a group that somebody holds or refers to is not
+// deleted. It is nil if the operation would be taken.
 func (m *Model) Refuses(network string, op cloud.Op, limits cloud.Limits) error {
 	op = m.Resolve(network, op)
 	switch op.Kind {

@@ -10,8 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// View answers what the rules of a snapshot's groups mean. It keeps what it has worked out, so one goroutine may use it at a
-// time, and it is of no use once the snapshot changes.
+// View answers what the rules of a snapshot's groups mean. It keeps what it has worked out, so one
+// goroutine may use it at a time, and it is of no use once the snapshot changes.
 type View struct {
 	snap    *cloud.Snapshot
 	groups  map[string]*cloud.Group
@@ -61,8 +61,8 @@ func (v *View) Holders(group string) []*cloud.Interface {
 	return v.holders[group]
 }
 
-// Reaches reports whether group references of one network match interfaces of the other: it is the same, or there is an
-// active peering in the region.
+// Reaches reports whether group references of one network match interfaces of the other: it is the
+// same, or there is an active peering in the region.
 func (v *View) Reaches(from, to string) bool { return from == to || v.peered[[2]string{from, to}] }
 
 // Rules are the rules of groups in one direction. Groups that do not exist have none.
@@ -80,7 +80,8 @@ func (v *View) Rules(groups []string, d cloud.Direction) []cloud.Rule {
 	return out
 }
 
-// Addresses are those that a peer of a rule means in a network; known is false if they cannot be seen in the snapshot.
+// Addresses are those that a peer of a rule means in a network; known is false if they cannot be
+// seen in the snapshot.
 func (v *View) Addresses(p cloud.Peer, network string) (set addrset.Set, known bool) {
 	switch {
 	case p.CIDR.IsValid():
@@ -110,8 +111,8 @@ func (v *View) Addresses(p cloud.Peer, network string) (set addrset.Set, known b
 	return set, true
 }
 
-// Allowed is what rules of one direction allow of a service that each of them matches wholly or not at all: addresses, and
-// peers whose addresses are not known here, sorted.
+// Allowed is what rules of one direction allow of a service that each of them matches wholly or not
+// at all: addresses, and peers whose addresses are not known here, sorted.
 func (v *View) Allowed(rules []cloud.Rule, network string, s flow.Service) (addrs addrset.Set, opaque []cloud.Peer) {
 	var sets []addrset.Set
 	for _, r := range rules {
@@ -128,8 +129,8 @@ func (v *View) Allowed(rules []cloud.Rule, network string, s flow.Service) (addr
 	return addrset.Union(sets...).Intersect(flow.Family(s.Protocol)), slices.Compact(opaque)
 }
 
-// Fullest counts rules in the direction and address family that has most, as clouds count them: a reference counts in both
-// families, a prefix list as many as it can hold in its own.
+// Fullest counts rules in the direction and address family that has most, as clouds count them: a
+// reference counts in both families, a prefix list as many as it can hold in its own.
 func (v *View) Fullest(rules []cloud.Rule) (n int, where string) {
 	counts := map[string]int{}
 	for _, r := range rules {

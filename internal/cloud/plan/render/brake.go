@@ -40,7 +40,8 @@ func Waiting(w *plan.Waiting) string {
 		"To let it go on: " + Confirming(w)
 }
 
-// WaitingFor is Waiting with the names of some interfaces. The command comes before them, for long texts are cut.
+// WaitingFor is Waiting with the names of some interfaces. The command comes before them, for long
+// texts are cut.
 func WaitingFor(w *plan.Waiting) string {
 	var names []string
 	for _, refs := range [][]plan.InterfaceRef{w.Released, w.Guarded} {

@@ -66,7 +66,8 @@ type DocumentStep struct {
 	Region  string       `json:"region"`
 	Network string       `json:"network,omitempty"`
 	Kind    cloud.OpKind `json:"kind"`
-	// Target is the ID of what is changed; empty for a group that the plan creates, which Name identifies within the network.
+	// Target is the ID of what is changed; empty for a group that the plan creates, which Name
+	// identifies within the network.
 	Target string `json:"target,omitempty"`
 	Name   string `json:"name,omitempty"`
 	// NameKnownWhenApplied says that Name only stands for the name that the new group will get.
@@ -77,7 +78,8 @@ type DocumentStep struct {
 	Rules []DocumentRule `json:"rules,omitempty"`
 	// Replaced has the former form of each of Rules.
 	Replaced []DocumentRule `json:"replaced,omitempty"`
-	// GroupsBefore and Groups are what the interface holds before and after, by ID, new groups by name.
+	// GroupsBefore and Groups are what the interface holds before and after, by ID, new groups by
+	// name.
 	GroupsBefore []string          `json:"groupsBefore,omitempty"`
 	Groups       []string          `json:"groups,omitempty"`
 	Tags         map[string]string `json:"tags,omitempty"`
@@ -99,7 +101,8 @@ type DocumentRule struct {
 	text     string
 }
 
-// Describe returns the plan with what the setting tells about it. The next plan is described as following it.
+// Describe returns the plan with what the setting tells about it. The next plan is described as
+// following it.
 func (d *Describer) Describe(p plan.Plan) Document {
 	out := Document{Account: p.Account, Partial: p.Partial, Summary: p.Summary(), Steps: make([]DocumentStep, 0, len(p.Steps)), names: d.names}
 	for _, st := range p.Steps {

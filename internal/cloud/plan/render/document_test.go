@@ -11,8 +11,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
-// TestDescribePlansInARow: interfaces are told with their VMs and with what they hold at that moment, new groups by what stands for their
-// names in all plans, and rules of failsafe flows are marked.
+// TestDescribePlansInARow: interfaces are told with their VMs and with what they hold at that
+// moment, new groups by what stands for their names in all plans, and rules of failsafe flows are
+// marked.
 func TestDescribePlansInARow(t *testing.T) {
 	t.Parallel()
 	step := func(op cloud.Op) plan.Step {
@@ -32,11 +33,17 @@ func TestDescribePlansInARow(t *testing.T) {
 	}}
 	second := plan.Plan{Steps: []plan.Step{edit("eni-1", []string{model.PlannedGroupID + "vpc-1/hash"})}}
 	d := render.NewDescriber(render.Setting{
-		Snapshots: []*cloud.Snapshot{{
-			VMs:        []cloud.VM{{ID: "i-1", Name: "db-1"}, {ID: "i-2", Name: "db-2"}, {ID: "i-3"}},
-			Groups:     []cloud.Group{{ID: "sg-1", Name: "internal"}},
-			Interfaces: []cloud.Interface{{ID: "eni-1", VMID: "i-1", GroupIDs: []string{"sg-1"}}, {ID: "eni-2", VMID: "i-2", GroupIDs: []string{"sg-1"}}, {ID: "eni-3", VMID: "i-3", GroupIDs: []string{"sg-1"}}},
-		}},
+		Snapshots: []*cloud.Snapshot{
+			{
+				VMs:    []cloud.VM{{ID: "i-1", Name: "db-1"}, {ID: "i-2", Name: "db-2"}, {ID: "i-3"}},
+				Groups: []cloud.Group{{ID: "sg-1", Name: "internal"}},
+				Interfaces: []cloud.Interface{
+					{ID: "eni-1", VMID: "i-1", GroupIDs: []string{"sg-1"}},
+					{ID: "eni-2", VMID: "i-2", GroupIDs: []string{"sg-1"}},
+					{ID: "eni-3", VMID: "i-3", GroupIDs: []string{"sg-1"}},
+				},
+			},
+		},
 		Failsafe:    []plan.FailsafeFlow{{Direction: cloud.Ingress, Peers: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}},
 		Provisional: true,
 	})

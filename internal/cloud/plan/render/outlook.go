@@ -13,13 +13,14 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
-// Outlook is what planning, round after round until nothing is left to do, would do to one VM, or to several.
+// Outlook is what planning, round after round until nothing is left to do, would do to one VM, or
+// to several.
 type Outlook struct {
-	// Guarded, Members and Returned are the interfaces that would be taken over or change their class, become peers of others, and be
-	// given back.
+	// Guarded, Members and Returned are the interfaces that would be taken over or change their
+	// class, become peers of others, and be given back.
 	Guarded, Members, Returned int
-	// Enforced are the policies that would be enforced on some of the VMs, and Refused the reasons why some would not be on others, each
-	// behind the name of the policy.
+	// Enforced are the policies that would be enforced on some of the VMs, and Refused the reasons
+	// why some would not be on others, each behind the name of the policy.
 	Enforced map[plan.PolicyRef]bool
 	Refused  map[string]bool
 
@@ -33,7 +34,8 @@ type groupName struct{ region, network, key string }
 // groupOutlook counts the rules that a group would get and lose, by direction.
 type groupOutlook struct{ added, removed [2]int }
 
-// outlookOfGroups returns what would become of the rules of groups. A rule that comes and goes again does not count.
+// outlookOfGroups returns what would become of the rules of groups. A rule that comes and goes
+// again does not count.
 func outlookOfGroups(rounds []*plan.Result) map[groupName]groupOutlook {
 	net := map[groupName]map[cloud.Rule]int{}
 	count := func(s plan.Step, rules []cloud.Rule, n int) {
@@ -79,7 +81,8 @@ func outlookOfGroups(rounds []*plan.Result) map[groupName]groupOutlook {
 	return out
 }
 
-// nameOf is the name of a group that is known by its ID: in the rounds after the first, those that were created before have the IDs of a forecast.
+// nameOf is the name of a group that is known by its ID: in the rounds after the first, those that
+// were created before have the IDs of a forecast.
 func nameOf(region, network, id string) groupName {
 	if rest, planned := strings.CutPrefix(id, model.PlannedGroupID); planned {
 		if network, name, ok := strings.Cut(rest, "/"); ok {
@@ -109,8 +112,9 @@ func steps(rounds []*plan.Result) iter.Seq[plan.Step] {
 	}
 }
 
-// Outlooks returns what rounds of planning, each on what the one before leads to, would do to each of the VMs. What becomes of a policy there
-// is what the last one says: in the others it may still have to wait for something.
+// Outlooks returns what rounds of planning, each on what the one before leads to, would do to each
+// of the VMs. What becomes of a policy there is what the last one says: in the others it may still
+// have to wait for something.
 func Outlooks(rounds []*plan.Result) map[plan.VMRef]Outlook {
 	if len(rounds) == 0 {
 		return nil
@@ -158,8 +162,8 @@ func Outlooks(rounds []*plan.Result) map[plan.VMRef]Outlook {
 	return out
 }
 
-// Policies are what rounds of planning make of the policies: realized where that is so before the first, pending where one of them does it,
-// failed where the last one says so.
+// Policies are what rounds of planning make of the policies: realized where that is so before the
+// first, pending where one of them does it, failed where the last one says so.
 func Policies(rounds []*plan.Result) []plan.PolicyStatus {
 	if len(rounds) == 0 {
 		return nil
@@ -223,7 +227,8 @@ type RuleChange struct {
 	Added, Removed int
 }
 
-// Rules counts the rules of the groups that the interfaces would hold. A group that several hold counts once.
+// Rules counts the rules of the groups that the interfaces would hold. A group that several hold
+// counts once.
 func (o Outlook) Rules() RuleChange {
 	var c RuleChange
 	for name, g := range o.groups {

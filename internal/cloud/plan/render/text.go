@@ -28,8 +28,9 @@ func Summary(s plan.Summary) string {
 // Describe returns a plan with what it tells by itself.
 func Describe(p plan.Plan) Document { return NewDescriber(Setting{}).Describe(p) }
 
-// Print writes the plan for people, in the form they know from Terraform: + for what comes, ~ for what changes, - for what goes. Interfaces
-// that are changed alike one after the other are one line, unless all are wanted.
+// Print writes the plan for people, in the form they know from Terraform: + for what comes, ~ for
+// what changes, - for what goes. Interfaces that are changed alike one after the other are one
+// line, unless all are wanted.
 func (d Document) Print(w io.Writer, all bool) error {
 	var b strings.Builder
 	region := ""
@@ -53,7 +54,8 @@ func (d Document) Print(w io.Writer, all bool) error {
 	return err
 }
 
-// alike reports whether two interfaces get the same groups in place of the same ones, for the same reason.
+// alike reports whether two interfaces get the same groups in place of the same ones, for the same
+// reason.
 func (s DocumentStep) alike(o DocumentStep) bool {
 	return s.Kind == cloud.OpSetInterfaceGroups && o.Kind == s.Kind && o.Region == s.Region && o.Network == s.Network && o.Reason == s.Reason &&
 		slices.Equal(s.GroupsBefore, o.GroupsBefore) && slices.Equal(s.Groups, o.Groups) && slices.Equal(s.Policies, o.Policies)

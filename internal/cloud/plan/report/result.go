@@ -24,7 +24,8 @@ type Region struct {
 	Notes    []intent.Note
 }
 
-// Of returns what becomes of the VMs of a region, given the interfaces and groups that steps change.
+// Of returns what becomes of the VMs of a region, given the interfaces and groups that steps
+// change.
 func Of(of *target.Target, dirty map[string]bool) (out Region) {
 	s := &reporter{of}
 	for _, vm := range s.Order {
@@ -131,7 +132,8 @@ func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
 	return out
 }
 
-// reducedBy returns a direction in which the policy has rules for the VM and the VM allows fewer protocols than the policies do.
+// reducedBy returns a direction in which the policy has rules for the VM and the VM allows fewer
+// protocols than the policies do.
 func (s *reporter) reducedBy(vm *target.VM, p *intent.Policy) (cloud.Direction, bool) {
 	for _, n := range vm.NICs {
 		if n.State != target.Guarded || s.Frozen[n] != "" {
@@ -152,8 +154,13 @@ func reducedWarning(d cloud.Direction) string {
 	for _, protocol := range flow.KeptProtocols() {
 		names = append(names, cloud.ProtocolName(protocol))
 	}
-	return "Where a rule takes some " + string(d) + " traffic out of what all protocols were allowed, of the others only these IP protocols stay open, and of ICMP the types in use: " +
-		strings.Join(names, ", ") + "."
+	return "Where a rule takes some " + string(
+		d,
+	) + " traffic out of what all protocols were allowed, of the others only these IP protocols stay open, and of ICMP the types in use: " +
+		strings.Join(
+			names,
+			", ",
+		) + "."
 }
 
 func (s *reporter) vmRefusals(vm *target.VM) []Refusal {
@@ -232,10 +239,12 @@ func (s *reporter) drift() []Drift {
 	return out
 }
 
-// LostTags, and the group's name, is the message about a group of ours whose tags were changed, so that it is not ours any more.
+// LostTags, and the group's name, is the message about a group of ours whose tags were changed, so
+// that it is not ours any more.
 const LostTags = "somebody changed the tags of our group "
 
-// lostTags reports whether a group that is not ours seems to have been: it has our kind of name, and nobody else's tags.
+// lostTags reports whether a group that is not ours seems to have been: it has our kind of name,
+// and nobody else's tags.
 func (s *reporter) lostTags(g *cloud.Group) bool {
 	by := g.Tags[cloud.TagCluster]
 	return strings.HasPrefix(g.Name, cloud.NamePrefix) && (by == "" || by == s.In.ClusterID)

@@ -21,12 +21,15 @@ type VMStatus struct {
 // VMPolicy is the state of one policy on one VM.
 type VMPolicy struct {
 	intent.PolicyRef
-	// Realized is true if the cloud already is as the policy wants it for this VM: no operation is pending for its interfaces.
+	// Realized is true if the cloud already is as the policy wants it for this VM: no operation is
+	// pending for its interfaces.
 	Realized bool
-	// Message says why the policy is refused on this VM; empty while it is realized or being realized.
+	// Message says why the policy is refused on this VM; empty while it is realized or being
+	// realized.
 	Message string
-	// Lost are all the flows that the policies allow and the VM does not, because only what fits of the policy is enforced: "ingress tcp 443 from
-	// 192.0.2.0/24". The message names the first few. The list is shared by the VMs of a class.
+	// Lost are all the flows that the policies allow and the VM does not, because only what fits of
+	// the policy is enforced: "ingress tcp 443 from 192.0.2.0/24". The message names the first few.
+	// The list is shared by the VMs of a class.
 	Lost []string
 	// Warning says what differs without being refused, for example Reject realized as Drop.
 	Warning string
@@ -37,22 +40,25 @@ type InterfaceStatus struct {
 	ID     string
 	State  target.InterfaceState
 	Former []string
-	// Network is its network, and Groups are the groups that it holds: the ID of each, or "+" and the name of one that the plan creates.
-	// They must not be changed.
+	// Network is its network, and Groups are the groups that it holds: the ID of each, or "+" and
+	// the name of one that the plan creates. They must not be changed.
 	Network string
 	Groups  []string
 	// Held is true if it holds a group of ours now, before the plan.
 	Held bool
-	// Unproven says why it stays as it is although nobody knows what it had before; empty if that is known.
+	// Unproven says why it stays as it is although nobody knows what it had before; empty if that
+	// is known.
 	Unproven string
-	// Elsewhere says who else holds it by our rules, another controller or account, so that we do nothing to it; empty if nobody does.
+	// Elsewhere says who else holds it by our rules, another controller or account, so that we do
+	// nothing to it; empty if nobody does.
 	Elsewhere string
 }
 
 // PolicyStatus is the state of one policy in the account.
 type PolicyStatus struct {
 	intent.PolicyRef
-	// Realized, Pending and Failed partition the selected VMs that the policy applies to. Each is sorted.
+	// Realized, Pending and Failed partition the selected VMs that the policy applies to. Each is
+	// sorted.
 	Realized []intent.VMRef
 	Pending  []intent.VMRef
 	Failed   []FailedVM
@@ -76,14 +82,16 @@ type Refusal struct {
 	Region, Network string
 	// Direction is empty if both are concerned.
 	Direction cloud.Direction
-	// Message is a full sentence with the reason, the numbers where a quota is concerned, and what helps.
+	// Message is a full sentence with the reason, the numbers where a quota is concerned, and what
+	// helps.
 	Message string
 	// Lack has the numbers if a quota is what does not suffice.
 	Lack *target.Lack
-	// Kept is true if the interfaces stay as they were last realized, Tightened if what fits of the policy is enforced; else the policy is
-	// left out there.
+	// Kept is true if the interfaces stay as they were last realized, Tightened if what fits of the
+	// policy is enforced; else the policy is left out there.
 	Kept, Tightened bool
-	// Lost are all the flows that the policies allow and the VM does not, where Tightened; see VMPolicy.Lost.
+	// Lost are all the flows that the policies allow and the VM does not, where Tightened; see
+	// VMPolicy.Lost.
 	Lost []string
 }
 
@@ -95,7 +103,8 @@ type Drift struct {
 	Message string
 	// Kept is set if it is left as it is: the mode forbids to write, or it is not ours to decide.
 	Kept bool
-	// VMs are those that it concerns, by name, and For the policy and rule, or the policies, that it is about; for people, empty if not known.
+	// VMs are those that it concerns, by name, and For the policy and rule, or the policies, that
+	// it is about; for people, empty if not known.
 	VMs, For string
 }
 

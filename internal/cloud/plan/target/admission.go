@@ -10,32 +10,38 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// A region has a quota of groups. Where what the policies want needs more of them than there may be of ours, something has to do without. Who that
-// is has to be the same in every round, or rounds would undo what others do. So it is decided by what is wanted in the end, and by nothing
-// that passes on the way there: which groups are there now, who waits for whom. First rules name peers by their addresses, so that these need no group to
-// be referred to. If that is not enough, policies are left out on VMs: whatever is in force comes first, then the rest in the order of precedence, as long as
-// it fits. What one round has put into force is the first thing that the next one admits, and it admits the same rest after it.
+// A region has a quota of groups. Where what the policies want needs more of them than there may be
+// of ours, something has to do without. Who that is has to be the same in every round, or rounds
+// would undo what others do. So it is decided by what is wanted in the end, and by nothing that
+// passes on the way there: which groups are there now, who waits for whom. First rules name peers
+// by their addresses, so that these need no group to be referred to. If that is not enough,
+// policies are left out on VMs: whatever is in force comes first, then the rest in the order of
+// precedence, as long as it fits. What one round has put into force is the first thing that the
+// next one admits, and it admits the same rest after it.
 
 // admission is what a region with too few groups makes of the policies.
 type admission struct {
 	of *Target
-	// others is how many groups there are whatever we do, limit how many of ours there may be in the end, and further how many of these the
-	// classes need besides one each.
+	// others is how many groups there are whatever we do, limit how many of ours there may be in
+	// the end, and further how many of these the classes need besides one each.
 	others, limit, further int
-	// squeeze is how much less is to be needed than there is room for, as long as that takes no policy: further groups that classes need only if
-	// they refer to peers.
+	// squeeze is how much less is to be needed than there is room for, as long as that takes no
+	// policy: further groups that classes need only if they refer to peers.
 	squeeze int
 	// enough is the smallest quota with which nothing would have to be left out.
 	enough int
 	units  []*unit
-	// out are the policies that this admission leaves out, and still the interfaces that stay as they are for their sake.
+	// out are the policies that this admission leaves out, and still the interfaces that stay as
+	// they are for their sake.
 	out   map[*VM][]*intent.Policy
 	still []*NIC
-	// peers are the address groups that rules could name by address, those first that take the fewest rules.
+	// peers are the address groups that rules could name by address, those first that take the
+	// fewest rules.
 	peers []string
 }
 
-// crowded deals with a design for which there are too few groups. It reports whether that is new, so that the design has to be made again.
+// crowded deals with a design for which there are too few groups. It reports whether that is new,
+// so that the design has to be made again.
 func (s *Target) crowded() bool {
 	surplus := s.surplusGroups()
 	switch {
@@ -50,8 +56,8 @@ func (s *Target) crowded() bool {
 	return true
 }
 
-// awaitGroups has interfaces stay as they are for which the state in between would need groups that there is no room for: what is wanted in the
-// end does without. It reports whether there are some.
+// awaitGroups has interfaces stay as they are for which the state in between would need groups that
+// there is no room for: what is wanted in the end does without. It reports whether there are some.
 func (s *Target) awaitGroups(surplus int) (found bool) {
 	for _, c := range slices.Backward(s.Classes) {
 		if n := c.created(); surplus > 0 && n > 0 && !c.Gathers && s.held(c.NICs[0]) != [2]bool{} {
@@ -64,8 +70,8 @@ func (s *Target) awaitGroups(surplus int) (found bool) {
 	return found
 }
 
-// surplusGroups is how many groups the design needs beyond what there is room for now. Nothing is created in a region that is full, but what is
-// there already may be changed.
+// surplusGroups is how many groups the design needs beyond what there is room for now. Nothing is
+// created in a region that is full, but what is there already may be changed.
 func (s *Target) surplusGroups() int {
 	needed := 0
 	for _, c := range s.Classes {
@@ -87,7 +93,8 @@ func (c *Class) created() (n int) {
 	return n
 }
 
-// admit decides what there are groups for in the end. Whatever only passes on the way there is put aside meanwhile.
+// admit decides what there are groups for in the end. Whatever only passes on the way there is put
+// aside meanwhile.
 func (s *Target) admit() {
 	a := &admission{of: s, out: map[*VM][]*intent.Policy{}}
 	s.admission = a
@@ -120,8 +127,9 @@ func (a *admission) decide() {
 	}
 }
 
-// fewest makes a design and returns how many groups it needs. Peers that are named by address need no group, but more rules; where
-// these need groups of their own, it is tried whether it takes fewer if the rules refer to their peers by group.
+// fewest makes a design and returns how many groups it needs. Peers that are named by address need
+// no group, but more rules; where these need groups of their own, it is tried whether it takes
+// fewer if the rules refer to their peers by group.
 func (a *admission) fewest(design func()) int {
 	design()
 	groups, peers := len(a.of.AllGroups()), slices.Clone(a.peers)
@@ -188,7 +196,8 @@ func (a *admission) countOthers() {
 	}
 }
 
-// peersByCost returns the address groups that rules in force name and that are worth a class, those with the fewest addresses first.
+// peersByCost returns the address groups that rules in force name and that are worth a class, those
+// with the fewest addresses first.
 func (a *admission) peersByCost() []string {
 	used, _ := a.of.usedPeers()
 	size := map[string]int{}
@@ -215,7 +224,8 @@ func (a *admission) named(n int) {
 	}
 }
 
-// design makes a design of what is admitted. It reports whether rules did not fit, so that it has to be made again.
+// design makes a design of what is admitted. It reports whether rules did not fit, so that it has
+// to be made again.
 func (a *admission) design() (retry bool) {
 	a.of.MayStop()
 	a.of.decideStates()
@@ -225,7 +235,8 @@ func (a *admission) design() (retry bool) {
 	return a.of.lowerClasses()
 }
 
-// list has rules refer to the peers of a VM by group again, whatever the admission finds. It reports whether that is anything new.
+// list has rules refer to the peers of a VM by group again, whatever the admission finds. It
+// reports whether that is anything new.
 func (a *admission) list(vm *VM) (changed bool) {
 	for _, r := range vm.InForce() {
 		for _, g := range r.Groups {
@@ -239,7 +250,8 @@ func (a *admission) list(vm *VM) (changed bool) {
 	return changed
 }
 
-// choose admits as much as there are groups for, and then has no more peers named by address than it takes.
+// choose admits as much as there are groups for, and then has no more peers named by address than
+// it takes.
 func (a *admission) choose() {
 	for _, u := range a.units {
 		u.out = false
@@ -269,7 +281,8 @@ func (a *admission) choose() {
 // needed is how many groups what is admitted needs.
 func (a *admission) needed() int { return a.count() + a.further }
 
-// count returns how many groups what is admitted needs at least: one for each class, and those that interfaces hold that stay as they are.
+// count returns how many groups what is admitted needs at least: one for each class, and those that
+// interfaces hold that stay as they are.
 func (a *admission) count() (n int) {
 	a.of.MayStop()
 	refused, noted := maps.Clone(a.of.Refused), maps.Clone(a.of.Noted)

@@ -12,18 +12,21 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// A rule by address names one block, and the block must be allowed as a whole for everything that the rule matches. So an address that is
-// allowed for some service needs a rule whose block lies in the largest allowed block around it, and addresses that have nothing but
-// such blocks of their own need rules of their own. That many rules are needed whatever the form; finding the best form of far more rules than
-// there is room for would take long and be of no use.
+// A rule by address names one block, and the block must be allowed as a whole for everything that
+// the rule matches. So an address that is allowed for some service needs a rule whose block lies in
+// the largest allowed block around it, and addresses that have nothing but such blocks of their own
+// need rules of their own. That many rules are needed whatever the form; finding the best form of
+// far more rules than there is room for would take long and be of no use.
 const (
-	// farBeyond is how many times the room must be exceeded before the bound is told in place of the exact number.
+	// farBeyond is how many times the room must be exceeded before the bound is told in place of
+	// the exact number.
 	farBeyond = 4
 	// countedBeyond is how many times the room is counted up to.
 	countedBeyond = 16
 )
 
-// atLeast returns the shortage that the class has whatever the form of its rules, if the bound tells of one.
+// atLeast returns the shortage that the class has whatever the form of its rules, if the bound
+// tells of one.
 func (s *Target) atLeast(c *Class, want [2]flow.Permit, f *forms, q Quota) *Shortage {
 	var out *Shortage
 	for i, d := range flow.Directions() {
@@ -124,8 +127,8 @@ type block struct {
 	cells []int
 }
 
-// blocksNeeded is how many rules by address the permit needs at least in a family, besides references, which can name the given addresses. It
-// counts up to about enough.
+// blocksNeeded is how many rules by address the permit needs at least in a family, besides
+// references, which can name the given addresses. It counts up to about enough.
 func blocksNeeded(h flow.Permit, family, byReference addrset.Set, enough int) (needed int) {
 	blocks := blocksOf(h, family)
 	if len(blocks) == 0 {
@@ -133,7 +136,8 @@ func blocksNeeded(h flow.Permit, family, byReference addrset.Set, enough int) (n
 	}
 	named := inFamily(byReference, family)
 	every := inFamily(family, family)[0].To
-	// The blocks around the present one, the innermost last, and for each how far its addresses were looked at.
+	// The blocks around the present one, the innermost last, and for each how far its addresses
+	// were looked at.
 	type around struct {
 		*block
 		next  addrset.Number
@@ -204,8 +208,8 @@ func blocksOf(h flow.Permit, family addrset.Set) []block {
 	return out
 }
 
-// runsAt is how many rules an address needs at least for the given cells, which allow it: one if it may use everything, else one for every run of
-// cells.
+// runsAt is how many rules an address needs at least for the given cells, which allow it: one if it
+// may use everything, else one for every run of cells.
 func runsAt(h flow.Permit, at addrset.Number, family addrset.Set, cells []int) int {
 	allows := func(c flow.Grant) bool {
 		return inFamily(c.All, family).Contains(at)

@@ -10,13 +10,20 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// The bound is never more than the fewest rules that are possible, which are searched for here among all rules there are.
+// The bound is never more than the fewest rules that are possible, which are searched for here
+// among all rules there are.
 func TestBlocksNeededIsABound(t *testing.T) {
 	const seed = 5
 	r := rand.New(rand.NewPCG(seed, 5))
 	met := 0
 	for world := range 400 {
-		services := []flow.Service{{Protocol: cloud.TCP, To: 79}, {Protocol: cloud.TCP, From: 80, To: 80}, {Protocol: cloud.TCP, From: 81, To: 0xffff}, flow.Whole(cloud.UDP), flow.Any()}
+		services := []flow.Service{
+			{Protocol: cloud.TCP, To: 79},
+			{Protocol: cloud.TCP, From: 80, To: 80},
+			{Protocol: cloud.TCP, From: 81, To: 0xffff},
+			flow.Whole(cloud.UDP),
+			flow.Any(),
+		}
 		var h flow.Permit
 		for _, s := range services {
 			cell := flow.Grant{Service: s}
@@ -47,8 +54,9 @@ func randomBlock(r *rand.Rand) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(r.IntN(8))}), 29+r.IntN(4)).Masked()
 }
 
-// fewestRules searches for the fewest rules that allow all that the half allows, except what may be named otherwise, and nothing else.
-// A rule is a block together with one protocol, a run of ports or everything.
+// fewestRules searches for the fewest rules that allow all that the half allows, except what may be
+// named otherwise, and nothing else. A rule is a block together with one protocol, a run of ports
+// or everything.
 func fewestRules(h flow.Permit, named addrset.Set) int {
 	type spot struct{ addr, cell int }
 	at := func(a int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(a)}) }
@@ -56,7 +64,8 @@ func fewestRules(h flow.Permit, named addrset.Set) int {
 	bit := func(s spot) uint64 { return 1 << (s.addr*len(h.Grants) + s.cell) }
 	for a := range 8 {
 		for k, c := range h.Grants {
-			// The cell of all other protocols stands for many rules where it is not part of everything; the search counts it as one.
+			// The cell of all other protocols stands for many rules where it is not part of
+			// everything; the search counts it as one.
 			if c.All.Contains(at(a)) && !named.Contains(at(a)) {
 				open |= bit(spot{a, k})
 			}

@@ -25,11 +25,13 @@ type Class struct {
 	NICs      []*NIC
 	addrs     addrset.Set    // private addresses of the interfaces
 	Want      [2]flow.Permit // what it must allow: ingress, egress
-	// existing are the groups that it goes on using: the one that rules refer to first, then spilled ones.
+	// existing are the groups that it goes on using: the one that rules refer to first, then
+	// spilled ones.
 	existing []*cloud.Group
 	Groups   []*Group
 	rules    []cloud.Rule // of all groups
-	// gathers is set for what is no class by itself, but stands for all classes of members of an address group; see gathering.
+	// gathers is set for what is no class by itself, but stands for all classes of members of an
+	// address group; see gathering.
 	Gathers bool
 	members membershipGroup // then
 	// frozen is set if its interfaces stay as they are.
@@ -67,7 +69,8 @@ type design struct {
 	ByKey    map[string]*Group // wanted groups of ours
 	WantHeld map[string][]*NIC // group key -> interfaces that shall hold it, native groups included
 	memory   memory
-	// memberships are the gatherings that an interface belongs to; gathered and dispersed what this computation has decided about some.
+	// memberships are the gatherings that an interface belongs to; gathered and dispersed what this
+	// computation has decided about some.
 	memberships         map[*NIC][]*Class
 	gathered, dispersed map[membershipGroup]bool
 }
@@ -104,9 +107,10 @@ func (s *Target) wantedNow(n *NIC) [2]flow.Permit {
 	return want
 }
 
-// held are the directions in which an interface allows for now no more than it does already. For one that waits to be given back these
-// are both: its own groups mean less when it holds them again than they do here, where a rule that names a group admits all that
-// natively belong to it, also those that hold groups of ours instead.
+// held are the directions in which an interface allows for now no more than it does already. For
+// one that waits to be given back these are both: its own groups mean less when it holds them again
+// than they do here, where a rule that names a group admits all that natively belong to it, also
+// those that hold groups of ours instead.
 func (s *Target) held(n *NIC) [2]bool {
 	if s.waits(n) {
 		return [2]bool{true, true}
@@ -114,7 +118,8 @@ func (s *Target) held(n *NIC) [2]bool {
 	return s.Restrict[n]
 }
 
-// waits reports whether an interface that no policy needs is under control, and it, or one it depends on, may wait to be given back.
+// waits reports whether an interface that no policy needs is under control, and it, or one it
+// depends on, may wait to be given back.
 func (s *Target) waits(n *NIC) bool {
 	return s.between[n.Network] && n.Taken() && s.Frozen[n] == "" && (n.VM == nil || len(n.VM.Effective) == 0)
 }
@@ -151,7 +156,8 @@ func (s *Target) formClasses() {
 	}
 }
 
-// usedPeers returns the address groups and the native groups that rules of guarded interfaces name as peers.
+// usedPeers returns the address groups and the native groups that rules of guarded interfaces name
+// as peers.
 func (s *Target) usedPeers() (used, native map[string]bool) {
 	used, native = map[string]bool{}, map[string]bool{}
 	profiles, formers := map[string]bool{}, map[string]bool{}
@@ -228,7 +234,8 @@ func (s *Target) classKey(n *NIC, used, native map[string]bool) string {
 	return b.String()
 }
 
-// heldKey tells interfaces of a class apart that are held at what they allow now; empty for those that are not.
+// heldKey tells interfaces of a class apart that are held at what they allow now; empty for those
+// that are not.
 func (s *Target) heldKey(n *NIC) string {
 	held := s.held(n)
 	if held == [2]bool{} || s.Frozen[n] != "" || n.State == Member {
@@ -285,8 +292,9 @@ func (s *Target) membershipKeys(n *NIC) (out []string) {
 	return out
 }
 
-// keptNative returns the former groups that an interface holds already while it, or one it depends on, waits to be given back. What they allow is allowed
-// now and in the end, so they do no harm, and somebody else's rules may refer to them.
+// keptNative returns the former groups that an interface holds already while it, or one it depends
+// on, waits to be given back. What they allow is allowed now and in the end, so they do no harm,
+// and somebody else's rules may refer to them.
 func (s *Target) keptNative(n *NIC) []string {
 	if !s.waits(n) {
 		return nil
@@ -300,7 +308,8 @@ func (s *Target) keptNative(n *NIC) []string {
 	return out
 }
 
-// Enforced is what will be in force on the interfaces of a class when the plan is done. What only waits is not in force yet.
+// Enforced is what will be in force on the interfaces of a class when the plan is done. What only
+// waits is not in force yet.
 func (s *Target) Enforced(c *Class) intent.Enforcement {
 	if c.State != Guarded {
 		return nil
@@ -346,7 +355,8 @@ func (g *Group) Kind() string {
 	return cloud.KindClass
 }
 
-// unproven reports whether nothing but a record that is not believed makes the interfaces of the class stay as they are.
+// unproven reports whether nothing but a record that is not believed makes the interfaces of the
+// class stay as they are.
 func (c *Class) unproven() bool {
 	return !slices.ContainsFunc(c.NICs, func(n *NIC) bool { return n.Unproven == "" })
 }

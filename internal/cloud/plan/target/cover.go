@@ -25,9 +25,10 @@ func (c candidate) in(family addrset.Set) addrset.Set {
 	return c.addrs
 }
 
-// traffic decides for everything that the class must allow whether to name it by group or by address. What is allowed whoever has
-// the address is named by address, so that a change of members does not change such rules; the rest by the groups whose
-// interfaces are all allowed, and what remains by address. Where f says so, members are named in the mixed form instead.
+// traffic decides for everything that the class must allow whether to name it by group or by
+// address. What is allowed whoever has the address is named by address, so that a change of members
+// does not change such rules; the rest by the groups whose interfaces are all allowed, and what
+// remains by address. Where f says so, members are named in the mixed form instead.
 func (s *Target) traffic(c *Class, want [2]flow.Permit, f *forms) flow.Traffic {
 	return flow.Traffic{
 		Ingress: s.cover(c.Network, want[0], slices.Concat(f.trial, s.nativeCandidates(c, cloud.Ingress)), f),
@@ -35,7 +36,8 @@ func (s *Target) traffic(c *Class, want [2]flow.Permit, f *forms) flow.Traffic {
 	}
 }
 
-// classCandidates are the groups of the classes that can be referenced from the network; first the gatherings, those of most addresses first.
+// classCandidates are the groups of the classes that can be referenced from the network; first the
+// gatherings, those of most addresses first.
 func (s *Target) classCandidates(view *intent.Network) []candidate {
 	if out, ok := s.memory.classes[view]; ok {
 		return out
@@ -61,7 +63,8 @@ func (s *Target) classCandidates(view *intent.Network) []candidate {
 	return out
 }
 
-// nativeCandidates are the groups that the native rules of the class refer to and that are still held.
+// nativeCandidates are the groups that the native rules of the class refer to and that are still
+// held.
 func (s *Target) nativeCandidates(c *Class, d cloud.Direction) []candidate {
 	ids := map[string]bool{}
 	collect := func(g *cloud.Group) {
@@ -97,7 +100,8 @@ func (c candidate) within(set, family addrset.Set) bool {
 	return (len(family.IPv4()) == 0 || c.reach.IPv4().Within(set.IPv4())) && (len(family.IPv6()) == 0 || c.reach.IPv6().Within(set.IPv6()))
 }
 
-// cover names what a half allows: first by native groups, then by classes, then by address. If f only counts, it does nothing else.
+// cover names what a half allows: first by native groups, then by classes, then by address. If f
+// only counts, it does nothing else.
 func (s *Target) cover(view *intent.Network, want flow.Permit, natives []candidate, f *forms) []flow.Cell {
 	out := make([]flow.Cell, 0, len(want.Grants))
 	classes := s.classCandidates(view)
@@ -155,8 +159,9 @@ func (s *Target) cover(view *intent.Network, want flow.Permit, natives []candida
 	return out
 }
 
-// nameEverywhere has the addresses that a rule must name for all protocols named for every single service, too, where a group would do: the
-// one rule for all of it covers them, and without that it would have to be one for each of the other protocols.
+// nameEverywhere has the addresses that a rule must name for all protocols named for every single
+// service, too, where a group would do: the one rule for all of it covers them, and without that it
+// would have to be one for each of the other protocols.
 func nameEverywhere(cells []flow.Cell, want flow.Permit) {
 	last := len(cells) - 1
 	for k, h := range want.Grants[:max(last, 0)] {
@@ -164,8 +169,8 @@ func nameEverywhere(cells []flow.Cell, want flow.Permit) {
 	}
 }
 
-// lowerClasses turns what the classes must allow into rules and groups. It reports whether something did not fit, so that the
-// design has to be made again.
+// lowerClasses turns what the classes must allow into rules and groups. It reports whether
+// something did not fit, so that the design has to be made again.
 func (s *Target) lowerClasses() (retry bool) {
 	var fitting []*Class // which are known to fit: their rules are of use only if all others do
 	for _, c := range s.Classes {
@@ -220,7 +225,8 @@ func (s *Target) lowerClass(c *Class) (retry bool) {
 func (s *Target) shortage(c *Class, held [][]cloud.Rule, short shortfall) {
 	first := c.NICs[0]
 	if s.Between() && !c.frozen {
-		// What is wanted in the end does fit. These interfaces stay as they are until others have become narrower.
+		// What is wanted in the end does fit. These interfaces stay as they are until others have
+		// become narrower.
 		message := s.message(short(), c)
 		for _, n := range c.NICs {
 			s.await(n, message, "for others to become narrower, because the state in between does not fit")
@@ -252,10 +258,12 @@ func (s *Target) shortage(c *Class, held [][]cloud.Rule, short shortfall) {
 	s.leaveSurplus(c, held, message)
 }
 
-// Native reports whether no rule applies to the interface, so that its former groups decide everything.
+// Native reports whether no rule applies to the interface, so that its former groups decide
+// everything.
 func (s *Target) Native(n *NIC) bool { return n.VM == nil || len(n.VM.Effective) == 0 }
 
-// refuseUntaken refuses to take over the interfaces of the class that are not under control yet. It reports whether there are any.
+// refuseUntaken refuses to take over the interfaces of the class that are not under control yet. It
+// reports whether there are any.
 func (s *Target) refuseUntaken(c *Class, message string) (refused bool) {
 	for _, n := range c.NICs {
 		if !n.Taken() {
@@ -266,8 +274,8 @@ func (s *Target) refuseUntaken(c *Class, message string) (refused bool) {
 	return refused
 }
 
-// message tells the numbers, with a mark for what would do. all is what all that is wanted of the interface needs at least, if
-// that is known to exceed the quota.
+// message tells the numbers, with a mark for what would do. all is what all that is wanted of the
+// interface needs at least, if that is known to exceed the quota.
 func (sh Shortage) message(l cloud.Limits, all *Shortage) string {
 	least := ""
 	if sh.AtLeast {

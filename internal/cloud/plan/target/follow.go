@@ -13,16 +13,16 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// Dependents says what becomes of interfaces that are not ours to guard, and whose own groups name a group that a guarded interface
-// gives up.
+// Dependents says what becomes of interfaces that are not ours to guard, and whose own groups name
+// a group that a guarded interface gives up.
 type Dependents string
 
 // The answers. The zero value is RefuseDependents.
 const (
 	// RefuseDependents refuses the take-over that would cut their flows.
 	RefuseDependents Dependents = ""
-	// FollowDependents adds a twin to each such rule, which names our groups. The group with the rule must have the tag cloud.TagFollow;
-	// without it the answer is RefuseDependents.
+	// FollowDependents adds a twin to each such rule, which names our groups. The group with the
+	// rule must have the tag cloud.TagFollow; without it the answer is RefuseDependents.
 	FollowDependents Dependents = "Follow"
 	// CutDependents goes on, and Result.Cuts lists what is lost.
 	CutDependents Dependents = "Cut"
@@ -35,7 +35,8 @@ type DependentsRule struct {
 	Groups map[string]Dependents
 }
 
-// ParseDependents returns the answer as an account gives it. The schema has checked it; what it does not know means RefuseDependents.
+// ParseDependents returns the answer as an account gives it. The schema has checked it; what it
+// does not know means RefuseDependents.
 func ParseDependents(all v1alpha1.Dependents, groups []v1alpha1.DependentGroup) DependentsRule {
 	answers := map[v1alpha1.Dependents]Dependents{v1alpha1.DependentsFollow: FollowDependents, v1alpha1.DependentsCut: CutDependents}
 	out := DependentsRule{Default: answers[all]}
@@ -48,10 +49,12 @@ func ParseDependents(all v1alpha1.Dependents, groups []v1alpha1.DependentGroup) 
 	return out
 }
 
-// Cut is what an interface that is not ours loses because guarded interfaces give up a group that one of its rules names.
+// Cut is what an interface that is not ours loses because guarded interfaces give up a group that
+// one of its rules names.
 type Cut struct {
 	Region string
-	// Interface loses flows, and VMID is its VM; empty if it belongs to none. Group is its group with the Rule.
+	// Interface loses flows, and VMID is its VM; empty if it belongs to none. Group is its group
+	// with the Rule.
 	Interface, VMID, Group string
 	Rule                   cloud.Rule
 	// Lost are the guarded interfaces that the rule no longer matches, sorted.
@@ -67,7 +70,8 @@ func (c Cut) String() string {
 	return fmt.Sprintf("%s loses what its group %s gives it by %q, because policies take out of that group %s", who, c.Group, c.Rule, cloud.Listed(c.Lost, false))
 }
 
-// answer is what becomes of the interfaces that hold a group with a rule that names a group that others give up.
+// answer is what becomes of the interfaces that hold a group with a rule that names a group that
+// others give up.
 func (s *Target) answer(holder *cloud.Group) Dependents {
 	out, ok := s.options.Dependents.Groups[holder.ID]
 	if !ok {
@@ -85,7 +89,8 @@ type dependents struct {
 	followed map[string]map[string]bool // group with rules -> groups that these name and that are followed
 	cuts     map[string]Cut
 	Twins    map[string][]cloud.Rule // group with rules -> twins
-	// unfollowed are groups that have no room for twins; nothing more is taken over for whose sake they would be needed.
+	// unfollowed are groups that have no room for twins; nothing more is taken over for whose sake
+	// they would be needed.
 	unfollowed map[string]string
 }
 
@@ -93,7 +98,8 @@ func (d *dependents) reset() {
 	d.followed, d.cuts, d.Twins = map[string]map[string]bool{}, map[string]Cut{}, map[string][]cloud.Rule{}
 }
 
-// settleDependent deals with what an interface that is not ours to guard loses. It reports whether that refuses a take-over.
+// settleDependent deals with what an interface that is not ours to guard loses. It reports whether
+// that refuses a take-over.
 func (s *Target) settleDependent(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
 	switch s.answer(ref.holder) {
 	case FollowDependents:
@@ -132,8 +138,9 @@ func (s *Target) gone(group string) (out []*NIC) {
 	return out
 }
 
-// addTwins decides which rules somebody else's groups need beside those that name a group that guarded interfaces give up. It reports
-// whether one of them has no room, so that the design has to be made again.
+// addTwins decides which rules somebody else's groups need beside those that name a group that
+// guarded interfaces give up. It reports whether one of them has no room, so that the design has to
+// be made again.
 func (s *Target) addTwins() (retry bool) {
 	refs := map[string][]cloud.Rule{}
 	for i := range s.Snap.Groups {
@@ -185,8 +192,8 @@ func (s *Target) fittingTwins(holder *cloud.Group, all []cloud.Rule) (out []clou
 	return out
 }
 
-// standIns are the peers by which the guarded interfaces are named that natively belong to a group: the groups that nobody else
-// holds, and addresses for the rest.
+// standIns are the peers by which the guarded interfaces are named that natively belong to a group:
+// the groups that nobody else holds, and addresses for the rest.
 func (s *Target) standIns(group string, view *intent.Network) (out []cloud.Peer) {
 	natives := map[*NIC]bool{}
 	for _, n := range s.gone(group) {

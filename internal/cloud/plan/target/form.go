@@ -10,20 +10,25 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// forms chooses, for the members that the rules of one class name, between a reference to every class of members and the mixed form
-// with fewer rules, in which blocks of addresses that members of several classes fill stand for these.
+// forms chooses, for the members that the rules of one class name, between a reference to every
+// class of members and the mixed form with fewer rules, in which blocks of addresses that members
+// of several classes fill stand for these.
 type forms struct {
 	mixed map[*peerCover]bool
 	asked []*peerCover // everything that was to be named, once per service
-	// references is how many groups were referred to in the direction with more of them. If counts is set, nothing else is found out.
+	// references is how many groups were referred to in the direction with more of them. If counts
+	// is set, nothing else is found out.
 	references int
 	counts     bool
-	// trial are gatherings that might be made, and slots how many of them would take a slot of the class itself.
+	// trial are gatherings that might be made, and slots how many of them would take a slot of the
+	// class itself.
 	trial []candidate
 	slots int
-	// spelled is set if prefix lists are named by their entries where these are fewer than a reference counts.
+	// spelled is set if prefix lists are named by their entries where these are fewer than a
+	// reference counts.
 	spelled bool
-	// repeat, if not nil, is the choice to be made: for everything that is to be named, in order, whether that is done in the mixed form.
+	// repeat, if not nil, is the choice to be made: for everything that is to be named, in order,
+	// whether that is done in the mixed form.
 	repeat []bool
 }
 
@@ -56,8 +61,8 @@ func (f *forms) choice() []bool {
 	return out
 }
 
-// change chooses the mixed form where it saves the most, until it has saved so many rules or no more can be saved. It reports whether
-// it changed anything.
+// change chooses the mixed form where it saves the most, until it has saved so many rules or no
+// more can be saved. It reports whether it changed anything.
 func (f *forms) change(s *Target, view *intent.Network, surplus int) (changed bool) {
 	gain := map[*peerCover]int{}
 	var order []*peerCover
@@ -94,8 +99,9 @@ func (c *peerCover) size() int {
 	return c.length
 }
 
-// mix returns the mixed form: the largest blocks of which every address is a member's, except those that consist of the classes
-// that some other block needs for itself alone; these classes are referred to.
+// mix returns the mixed form: the largest blocks of which every address is a member's, except those
+// that consist of the classes that some other block needs for itself alone; these classes are
+// referred to.
 func (s *Target) mix(view *intent.Network, c *peerCover) *peerCover {
 	if c.mixed != nil {
 		return c.mixed
@@ -173,7 +179,8 @@ func newOwners(classes []candidate, used []int) owners {
 	return owners{append(v4, v6...), len(v4)}
 }
 
-// of returns the classes with addresses in the set, sorted; -1 is among them if some addresses belong to none.
+// of returns the classes with addresses in the set, sorted; -1 is among them if some addresses
+// belong to none.
 func (o owners) of(set addrset.Set) []int {
 	var out []int
 	look := func(spans []ownedSpan, parts addrset.Ranges) {
@@ -200,7 +207,8 @@ func (o owners) of(set addrset.Set) []int {
 	return slices.Compact(out)
 }
 
-// shortfall tells what a class is short of; it is nil for one that fits. What takes long to find out is found out when it is called.
+// shortfall tells what a class is short of; it is nil for one that fits. What takes long to find
+// out is found out when it is called.
 type shortfall func() Shortage
 
 func shortfallOf(short *Shortage) shortfall {
@@ -210,8 +218,9 @@ func shortfallOf(short *Shortage) shortfall {
 	return func() Shortage { return *short }
 }
 
-// fit returns the rules of a class in the first form that fits into the quota: references first, because they need no edit when
-// members come and go, and then as many mixed forms as are necessary.
+// fit returns the rules of a class in the first form that fits into the quota: references first,
+// because they need no edit when members come and go, and then as many mixed forms as are
+// necessary.
 func (s *Target) fit(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short shortfall) {
 	known := s.fitting(c, want, f)
 	if known.fits() {
@@ -244,7 +253,8 @@ func (s *Target) fit(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms
 	}
 }
 
-// tryForms counts the rules in one form after the other. It returns them in the first form that fits, and which that is; or else what is lacking.
+// tryForms counts the rules in one form after the other. It returns them in the first form that
+// fits, and which that is; or else what is lacking.
 func (s *Target) tryForms(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, mixed []bool, short *Shortage) {
 	q := s.quotaOf(c, f.slots)
 	if bound := s.atLeast(c, want, &f, q); bound != nil && bound.Needed > farBeyond*bound.Available {
@@ -274,7 +284,8 @@ func (s *Target) tryForms(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f 
 	}
 }
 
-// mayFit reports false if the references alone, in the form with the fewest of them, are too many for the class.
+// mayFit reports false if the references alone, in the form with the fewest of them, are too many
+// for the class.
 func (s *Target) mayFit(c *Class, want [2]flow.Permit, f forms) bool {
 	q := s.quotaOf(c, f.slots)
 	if q.GroupsPerInterface <= 0 || s.atLeast(c, want, &f, q) != nil {

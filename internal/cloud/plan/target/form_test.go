@@ -10,8 +10,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// TestMixedFormIsExact: whatever classes and blocks the mixed form takes, together they are the members, nothing is named that is not, it is
-// never longer than naming all addresses, and often shorter than that and than naming all classes.
+// TestMixedFormIsExact: whatever classes and blocks the mixed form takes, together they are the
+// members, nothing is named that is not, it is never longer than naming all addresses, and often
+// shorter than that and than naming all classes.
 func TestMixedFormIsExact(t *testing.T) {
 	const seed, cases = 11, 3000
 	r := rand.New(rand.NewPCG(seed, 0))

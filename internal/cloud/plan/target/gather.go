@@ -11,12 +11,13 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// kindMembers is the cloud.TagKind of a group without rules that the members of one address group hold besides the groups of their
-// classes, so that one reference stands for all of these classes.
+// kindMembers is the cloud.TagKind of a group without rules that the members of one address group
+// hold besides the groups of their classes, so that one reference stands for all of these classes.
 const kindMembers = "members"
 
-// Such groups cost every member an edit and a slot, so they are made only where the rules of a class fit in no other form. One that
-// exists stays in use as long as it could be made: as long as it stands for a good many classes.
+// Such groups cost every member an edit and a slot, so they are made only where the rules of a
+// class fit in no other form. One that exists stays in use as long as it could be made: as long as
+// it stands for a good many classes.
 
 // membershipGroup names the members of an address group in a network.
 type membershipGroup struct {
@@ -31,7 +32,8 @@ func (g membershipGroup) hash() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// lapses reports whether there are so few classes of members that references to them will hardly ever be too many.
+// lapses reports whether there are so few classes of members that references to them will hardly
+// ever be too many.
 func (s *Target) lapses(classes int) bool { return classes <= max(8, s.Limits.RulesPerGroup/8) }
 
 // formGatherings adds the gatherings that are in use to the classes.
@@ -110,7 +112,8 @@ func (s *Target) gatherable() map[membershipGroup]*crew {
 	return out
 }
 
-// hasSlot reports whether the interface can hold one more group besides that of its class and so many gatherings.
+// hasSlot reports whether the interface can hold one more group besides that of its class and so
+// many gatherings.
 func (s *Target) hasSlot(n *NIC, memberships int) bool {
 	needed := memberships + 2
 	if n.State == Member {
@@ -153,8 +156,9 @@ type trialKey struct {
 	view *intent.Network
 }
 
-// gather looks for address groups of which the class names so many members that it would fit if each of these groups was one reference.
-// It reports whether it found some; they will be gathered in the next attempt.
+// gather looks for address groups of which the class names so many members that it would fit if
+// each of these groups was one reference. It reports whether it found some; they will be gathered
+// in the next attempt.
 func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 	first := c.NICs[0]
 	used := map[string]bool{}
@@ -207,7 +211,8 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 	return false
 }
 
-// disperse gives up the gatherings that the interfaces of a class belong to if the class would fit without them.
+// disperse gives up the gatherings that the interfaces of a class belong to if the class would fit
+// without them.
 func (s *Target) disperse(c *Class, held [][]cloud.Rule) bool {
 	in := s.memberships[c.NICs[0]]
 	if len(in) == 0 || !s.fits(c, c.Want, held, forms{slots: -len(in)}) {

@@ -21,7 +21,8 @@ func (s *Target) listed(cells ...flow.Grant) addrset.Set {
 	return addrset.Union(sets...)
 }
 
-// byList begins to name what is allowed in a cell: by prefix list and by address what is allowed whoever has the address. It returns what remains.
+// byList begins to name what is allowed in a cell: by prefix list and by address what is allowed
+// whoever has the address. It returns what remains.
 func (s *Target) byList(h flow.Grant, f *forms) (cell flow.Cell, rest addrset.Set) {
 	cell = flow.Cell{Service: h.Service, Addrs: h.Anonymous}
 	var named []addrset.Set
@@ -46,8 +47,8 @@ func (s *Target) byList(h flow.Grant, f *forms) (cell flow.Cell, rest addrset.Se
 	return cell, rest
 }
 
-// idleLists marks, for the prefix lists that some cell names, the cells where naming them does no harm, whatever comes into the list: where it
-// has no packets, or where everybody is allowed.
+// idleLists marks, for the prefix lists that some cell names, the cells where naming them does no
+// harm, whatever comes into the list: where it has no packets, or where everybody is allowed.
 func (s *Target) idleLists(cells []flow.Cell, want flow.Permit) {
 	seen := map[cloud.Peer]bool{}
 	for _, c := range cells {

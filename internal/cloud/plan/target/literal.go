@@ -4,8 +4,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// keepRules makes the class keep the rules of the groups that it holds now word for word. Peers that they name cannot move to other groups as long
-// as that cuts something; see stays.
+// keepRules makes the class keep the rules of the groups that it holds now word for word. Peers
+// that they name cannot move to other groups as long as that cuts something; see stays.
 func (s *Target) keepRules(c *Class) {
 	for i, g := range c.existing {
 		wanted := c.Groups[0]

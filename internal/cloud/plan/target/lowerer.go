@@ -9,11 +9,13 @@ import (
 type Lowerer interface {
 	// Unsupported says why the cloud cannot hold rules for the service exactly; empty if it can.
 	Unsupported(s flow.Service) string
-	// Lower returns the rules that allow exactly the traffic, sorted by cloud.Rule.Compare and without duplicates.
+	// Lower returns the rules that allow exactly the traffic, sorted by cloud.Rule.Compare and
+	// without duplicates.
 	Lower(t flow.Traffic) []cloud.Rule
-	// Pack distributes the wanted rules over groups within the quota. held[i] are the rules of the class's i-th group as it is now;
-	// wanted rules that are in it stay there if possible. It returns at least one group. A shortage is described by a non-nil
-	// *Shortage, and then the groups are nil.
+	// Pack distributes the wanted rules over groups within the quota. held[i] are the rules of the
+	// class's i-th group as it is now; wanted rules that are in it stay there if possible. It
+	// returns at least one group. A shortage is described by a non-nil *Shortage, and then the
+	// groups are nil.
 	Pack(wanted []cloud.Rule, held [][]cloud.Rule, q Quota) ([][]cloud.Rule, *Shortage)
 	// Fits reports whether one group can hold the rules within the quota.
 	Fits(rules []cloud.Rule, q Quota) bool
@@ -35,7 +37,8 @@ type Shortage struct {
 	Needed, Available int
 	// RulesPerGroup is the smallest quota "rules per group" that would do, other quotas unchanged.
 	RulesPerGroup int
-	// AtLeast is true if so much is needed that the exact number was not looked for: Needed and RulesPerGroup are not more than that.
+	// AtLeast is true if so much is needed that the exact number was not looked for: Needed and
+	// RulesPerGroup are not more than that.
 	AtLeast bool
 }
 
@@ -46,7 +49,8 @@ type InterfaceState string
 const (
 	// Untouched: it holds nothing of ours.
 	Untouched InterfaceState = "Untouched"
-	// Member: it keeps its groups and additionally holds an empty group of ours, by which rules elsewhere refer to it.
+	// Member: it keeps its groups and additionally holds an empty group of ours, by which rules
+	// elsewhere refer to it.
 	Member InterfaceState = "Member"
 	// Guarded: it holds only groups of ours; its former groups are recorded in its tags.
 	Guarded InterfaceState = "Guarded"

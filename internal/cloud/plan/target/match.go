@@ -10,8 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// matchGroups gives every class the existing groups it goes on using: the one that most of its interfaces hold, or one that nobody
-// holds and that was made for exactly this class.
+// matchGroups gives every class the existing groups it goes on using: the one that most of its
+// interfaces hold, or one that nobody holds and that was made for exactly this class.
 func (s *Target) matchGroups() {
 	taken := map[string]bool{}
 	var first, spilled []match
@@ -49,7 +49,8 @@ func (s *Target) matchGroups() {
 	s.nameGroups()
 }
 
-// reuse gives groups that nobody holds any more to classes that have none: there is no room for others before these are deleted.
+// reuse gives groups that nobody holds any more to classes that have none: there is no room for
+// others before these are deleted.
 func (s *Target) reuse(taken map[string]bool) {
 	var idle []*cloud.Group
 	for i := range s.Snap.Groups {
@@ -77,8 +78,14 @@ type match struct {
 }
 
 func compareMatches(a, b match) int {
-	// Interfaces that stay as they are keep their group, whoever else holds it; but who writes into a record shall not make many others move.
-	return cmp.Or(b2i(b.class.frozen && !b.class.unproven())-b2i(a.class.frozen && !a.class.unproven()), cmp.Compare(b.overlap, a.overlap), cmp.Compare(a.class.key, b.class.key), cmp.Compare(a.group.ID, b.group.ID))
+	// Interfaces that stay as they are keep their group, whoever else holds it; but who writes into
+	// a record shall not make many others move.
+	return cmp.Or(
+		b2i(b.class.frozen && !b.class.unproven())-b2i(a.class.frozen && !a.class.unproven()),
+		cmp.Compare(b.overlap, a.overlap),
+		cmp.Compare(a.class.key, b.class.key),
+		cmp.Compare(a.group.ID, b.group.ID),
+	)
 }
 
 // candidates appends the existing groups that the class could go on using.
@@ -113,7 +120,8 @@ func (s *Target) candidates(c *Class, first, spilled []match) (_, _ []match) {
 	return first, spilled
 }
 
-// reusable returns the groups of ours that interfaces of the class hold, and those that were made for it.
+// reusable returns the groups of ours that interfaces of the class hold, and those that were made
+// for it.
 func (s *Target) reusable(c *Class, overlap map[string]int) []*cloud.Group {
 	if s.memory.made == nil {
 		s.memory.made = map[string][]*cloud.Group{}

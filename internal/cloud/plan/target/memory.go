@@ -50,7 +50,8 @@ type thenKey struct {
 	view  *intent.Network
 }
 
-// coverKey stands for the question which classes cover addresses; the sets are compared where the hashes are equal.
+// coverKey stands for the question which classes cover addresses; the sets are compared where the
+// hashes are equal.
 type coverKey struct {
 	view         *intent.Network
 	allowed, all uint64
@@ -67,7 +68,8 @@ type peerCover struct {
 	length       int        // see size
 }
 
-// coverByClasses covers addresses by gatherings and classes of which nothing is outside the allowed ones. Classes have no addresses in common.
+// coverByClasses covers addresses by gatherings and classes of which nothing is outside the allowed
+// ones. Classes have no addresses in common.
 func (s *Target) coverByClasses(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
 	key := coverKey{view, allowed.Hash(), addrs.Hash()}
 	for _, c := range s.memory.covers[key] {

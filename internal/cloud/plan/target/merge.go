@@ -7,9 +7,11 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// merged packs the rules of a class into fewer of its groups where they fill these by no more than half, so that what once spilled does not take
-// slots of the interfaces for ever. That costs an edit of each interface, so it is not done for less, and not while anything waits: what is wanted
-// then is not what is wanted in the end. The groups that stay must have room for what they get while they still have all that they hold now.
+// merged packs the rules of a class into fewer of its groups where they fill these by no more than
+// half, so that what once spilled does not take slots of the interfaces for ever. That costs an
+// edit of each interface, so it is not done for less, and not while anything waits: what is wanted
+// then is not what is wanted in the end. The groups that stay must have room for what they get
+// while they still have all that they hold now.
 func (s *Target) merged(c *Class, rules []cloud.Rule, held, packed [][]cloud.Rule) [][]cloud.Rule {
 	if len(packed) < 2 || len(held) < len(packed) || len(s.Restrict)+len(s.Waiting) > 0 || c.frozen {
 		return packed

@@ -10,7 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// memo keeps what was found out about the forms of rules, in the way of recall, whose numbers it uses.
+// memo keeps what was found out about the forms of rules, in the way of recall, whose numbers it
+// uses.
 type memo struct {
 	*intent.Recall
 	since    int            // the age of the recall
@@ -31,8 +32,8 @@ func (m *memo) fresh() *memo {
 	return m
 }
 
-// division is the way in which the addresses that rules in a network can name by reference are divided into classes. The order matters for
-// gatherings only, which may have addresses in common.
+// division is the way in which the addresses that rules in a network can name by reference are
+// divided into classes. The order matters for gatherings only, which may have addresses in common.
 type division struct {
 	number int
 	// named is the number of the same with the names of the groups.
@@ -90,8 +91,9 @@ type fitKey struct {
 type fitting struct {
 	// counted is set once it is known whether the references alone may fit, and mayFit if they may.
 	counted, mayFit bool
-	// known is set once the rules were counted. Then short is what is lacking, nil for nothing; and mixed tells in what form they fit: for
-	// everything that is named, in order, whether that is done in the mixed form.
+	// known is set once the rules were counted. Then short is what is lacking, nil for nothing; and
+	// mixed tells in what form they fit: for everything that is named, in order, whether that is
+	// done in the mixed form.
 	known bool
 	short *Shortage
 	mixed []bool
@@ -108,7 +110,8 @@ func (k *fitting) excluded() bool {
 	return k.counted && !k.mayFit || k.known && k.short != nil
 }
 
-// fitting returns what is known of how a class fits. What was not asked before is for the caller to find out.
+// fitting returns what is known of how a class fits. What was not asked before is for the caller to
+// find out.
 func (s *Target) fitting(c *Class, want [2]flow.Permit, f forms) *fitting {
 	for _, h := range want {
 		for _, cell := range h.Grants {

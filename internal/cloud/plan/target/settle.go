@@ -9,8 +9,9 @@ func (s *Target) attemptEffort() int {
 	return units
 }
 
-// Settle makes the design of the region. Every attempt decides everything from scratch; what an attempt finds impossible is ruled
-// out for the following ones. Refusals stay for good, so there are finitely many.
+// Settle makes the design of the region. Every attempt decides everything from scratch; what an
+// attempt finds impossible is ruled out for the following ones. Refusals stay for good, so there
+// are finitely many.
 func (s *Target) Settle() {
 	for refused := true; refused; {
 		s.MayStop()
@@ -27,7 +28,8 @@ func (s *Target) Settle() {
 	}
 }
 
-// listAgain lets the rules of a class that does not fit refer to groups of its peers again. It reports whether that is anything new.
+// listAgain lets the rules of a class that does not fit refer to groups of its peers again. It
+// reports whether that is anything new.
 func (s *Target) listAgain(c *Class) (changed bool) {
 	first := c.NICs[0]
 	if s.admission == nil || c.frozen || first.VM == nil {

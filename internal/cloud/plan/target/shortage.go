@@ -4,7 +4,8 @@ import (
 	"fmt"
 )
 
-// The quotas that a Lack can be about, by the names that spec.awsConfig.quotas of an account has for them.
+// The quotas that a Lack can be about, by the names that spec.awsConfig.quotas of an account has
+// for them.
 const (
 	QuotaRulesPerGroup      = "rulesPerGroup"
 	QuotaGroupsPerInterface = "groupsPerInterface"
@@ -15,14 +16,16 @@ const (
 type Lack struct {
 	// Quota names the quota.
 	Quota string `json:"quota"`
-	// Direction and Family say which rules of an interface are meant; they are empty where groups are counted.
+	// Direction and Family say which rules of an interface are meant; they are empty where groups
+	// are counted.
 	Direction string `json:"direction,omitempty"`
 	Family    string `json:"family,omitempty"`
 	// Needed and Available count rules of one interface, or groups of the region.
 	Needed    int `json:"needed"`
 	Available int `json:"available"`
-	// WouldDo is the smallest value of the quota with which nothing would be lacking for the VM, other quotas unchanged, and WouldDoAlone the smallest
-	// for this policy while others are still left out, if that is less. WouldDo is 0 if the cloud grants no such quota, or none is known.
+	// WouldDo is the smallest value of the quota with which nothing would be lacking for the VM,
+	// other quotas unchanged, and WouldDoAlone the smallest for this policy while others are still
+	// left out, if that is less. WouldDo is 0 if the cloud grants no such quota, or none is known.
 	WouldDo      int `json:"wouldDo"`
 	WouldDoAlone int `json:"wouldDoAlone,omitempty"`
 	// WithGroupsPerInterface is the quota that WouldDo goes with if it is not the present one.
@@ -31,8 +34,8 @@ type Lack struct {
 	AtLeast bool `json:"atLeast,omitempty"`
 }
 
-// Lacks remembers for one call of Compute the numbers behind its messages. What was decided in one attempt or round goes to the next ones as a
-// message only.
+// Lacks remembers for one call of Compute the numbers behind its messages. What was decided in one
+// attempt or round goes to the next ones as a message only.
 type Lacks map[string]Lack
 
 // message says what a class is short of, and remembers the numbers.
@@ -51,14 +54,16 @@ func (s *Target) number(text string, lack Lack) {
 	s.options.Lacks[text] = lack
 }
 
-// Which quota would do is not known where a shortage is found: with a larger one other policies come into force as well, peers fall into other
-// classes, and interfaces need slots for the way. So messages about quotas have a mark in the place where it is told, and when all is decided
-// the mark gives way to what trials have shown; see advise.
+// Which quota would do is not known where a shortage is found: with a larger one other policies
+// come into force as well, peers fall into other classes, and interfaces need slots for the way. So
+// messages about quotas have a mark in the place where it is told, and when all is decided the mark
+// gives way to what trials have shown; see advise.
 
 // Lacking is what a mark remembers of a shortage.
 type Lacking struct {
-	// rules is the quota of rules per group that the policy at hand would need beside those that fit, needed how many rules; all and total are
-	// about the same for all policies of the VM together, at least. groups is how many groups per interface are needed. 0 where that is not
+	// rules is the quota of rules per group that the policy at hand would need beside those that
+	// fit, needed how many rules; all and total are about the same for all policies of the VM
+	// together, at least. groups is how many groups per interface are needed. 0 where that is not
 	// what is lacking, or not known.
 	Rules, Needed, All, Total, Groups int
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// leaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the policy is in force there in
-// an earlier form; everywhere else the VM goes on without the policy.
+// leaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the
+// policy is in force there in an earlier form; everywhere else the VM goes on without the policy.
 func (s *Target) leaveOut(vm *VM, p *intent.Policy, message string) {
 	vm.Left[p] = message
 	if s.In.Modes[vm.Ref] != intent.Enforce {
@@ -71,7 +71,8 @@ func (s *Target) decideStates() {
 	s.decideMembers()
 }
 
-// findBetween finds the networks with interfaces that are held, and all that peerings connect with them.
+// findBetween finds the networks with interfaces that are held, and all that peerings connect with
+// them.
 func (s *Target) findBetween() {
 	s.between = map[*intent.Network]bool{}
 	var queue []*intent.Network
@@ -96,7 +97,8 @@ func effectiveRules(vm *VM) (rules []*intent.Bound, profile string) {
 	return rules, intent.ProfileOf(rules)
 }
 
-// InForce are the rules whose peers matter: the effective ones, and those of policies that stay in force in an earlier form.
+// InForce are the rules whose peers matter: the effective ones, and those of policies that stay in
+// force in an earlier form.
 func (vm *VM) InForce() []*intent.Bound {
 	if len(vm.Kept) == 0 {
 		return vm.Effective
@@ -141,10 +143,11 @@ func (s *Target) references() map[string][]reference {
 	return out
 }
 
-// guardDependents deals with the interfaces that lose something when others leave their groups: rules of their own groups refer to
-// a group that a guarded interface no longer holds. Where we may, the dependent interface is guarded too, its former groups
-// deciding everything; else the taking over of the other is refused. It reports whether something was refused, so that the
-// states have to be decided again.
+// guardDependents deals with the interfaces that lose something when others leave their groups:
+// rules of their own groups refer to a group that a guarded interface no longer holds. Where we
+// may, the dependent interface is guarded too, its former groups deciding everything; else the
+// taking over of the other is refused. It reports whether something was refused, so that the states
+// have to be decided again.
 func (s *Target) guardDependents() (refused bool) {
 	refs := s.references()
 	var queue []string
@@ -192,14 +195,16 @@ func (s *Target) guardDependents() (refused bool) {
 	return refused
 }
 
-// onlyWaits reports whether the interface is under control only until it can be given back: it waits for others, or the cloud
-// refuses to change it. A released one that depends on it goes with it.
+// onlyWaits reports whether the interface is under control only until it can be given back: it
+// waits for others, or the cloud refuses to change it. A released one that depends on it goes with
+// it.
 func (s *Target) onlyWaits(n *NIC) bool {
 	waits := n.Blocked != "" || s.Frozen[n] == "" && s.Restrict[n] != [2]bool{}
 	return waits && n.Taken() && (n.VM == nil || len(n.VM.Effective) == 0)
 }
 
-// waitsFor is the interface that the cloud refuses to give back and for whose sake one stays under control that no policy needs.
+// waitsFor is the interface that the cloud refuses to give back and for whose sake one stays under
+// control that no policy needs.
 func (n *NIC) waitsFor(lost []*NIC) *NIC {
 	i := slices.IndexFunc(lost, func(on *NIC) bool { return on.Blocked != "" })
 	if i < 0 || !n.Taken() || n.VM != nil && len(n.VM.Effective) > 0 {
@@ -208,8 +213,9 @@ func (n *NIC) waitsFor(lost []*NIC) *NIC {
 	return lost[i]
 }
 
-// spareReferred refuses to take over interfaces whose groups rules of other accounts refer to: whom these rules concern is not known here, and
-// they would no longer match the interface. It reports whether that refuses anything.
+// spareReferred refuses to take over interfaces whose groups rules of other accounts refer to: whom
+// these rules concern is not known here, and they would no longer match the interface. It reports
+// whether that refuses anything.
 func (s *Target) spareReferred() (refused bool) {
 	if len(s.Snap.References) == 0 {
 		return false
@@ -242,7 +248,8 @@ func (s *Target) spareReferred() (refused bool) {
 	return refused
 }
 
-// lost returns the interfaces that natively hold the group, do not in the end, and that the dependent's rule no longer matches.
+// lost returns the interfaces that natively hold the group, do not in the end, and that the
+// dependent's rule no longer matches.
 func (s *Target) lost(dependent *NIC, ref reference, group string) []*NIC {
 	var out []*NIC
 	var open addrset.Set
@@ -261,7 +268,8 @@ func (s *Target) lost(dependent *NIC, ref reference, group string) []*NIC {
 	return out
 }
 
-// openedByAddress returns the addresses to which the interface's groups give all that the rule gives, without any group reference.
+// openedByAddress returns the addresses to which the interface's groups give all that the rule
+// gives, without any group reference.
 func (s *Target) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
 	var out addrset.Set
 	for _, id := range n.Former {
@@ -281,8 +289,9 @@ func (s *Target) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
 	return out
 }
 
-// refuseTakeover refuses to take over interfaces whose leaving would cut off the dependent. Those that are under control already
-// stay so: giving up protection because somebody else started to depend on them would be worse.
+// refuseTakeover refuses to take over interfaces whose leaving would cut off the dependent. Those
+// that are under control already stay so: giving up protection because somebody else started to
+// depend on them would be worse.
 func (s *Target) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
 	remedy := ""
 	if dependent.VMID != "" {
@@ -309,8 +318,8 @@ func (s *Target) whyNot(n *NIC) string {
 	return "it belongs to no selected VM"
 }
 
-// decideMembers decides which unguarded interfaces get a group by which the rules of others refer to them: those of the members of
-// address groups from which rules in reach allow something.
+// decideMembers decides which unguarded interfaces get a group by which the rules of others refer
+// to them: those of the members of address groups from which rules in reach allow something.
 func (s *Target) decideMembers() {
 	used := map[*intent.Network]map[string]bool{}
 	for _, vm := range s.Order {
@@ -344,8 +353,8 @@ func (s *Target) decideMembers() {
 	}
 }
 
-// leans reports whether an interface that no policy applies to any more would lose something with strangers if it was given back: its own groups
-// do not allow by themselves what it allows now.
+// leans reports whether an interface that no policy applies to any more would lose something with
+// strangers if it was given back: its own groups do not allow by themselves what it allows now.
 func (s *Target) leans(n *NIC) bool {
 	if len(s.Unknown) == 0 || n.VM == nil || n.Released != "" || !n.Taken() || n.Unproven != "" || !s.Native(n) || s.KeptKey(n.NIC) == "" {
 		return false
@@ -362,7 +371,8 @@ func (s *Target) leans(n *NIC) bool {
 	return false
 }
 
-// Addresses returns what a rule's peer means now, and what it will mean; known is false for peers whose members cannot be seen.
+// Addresses returns what a rule's peer means now, and what it will mean; known is false for peers
+// whose members cannot be seen.
 func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrset.Set, known bool) {
 	key := groupKey(p)
 	if key == "" {
@@ -378,7 +388,8 @@ func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrse
 	return now, s.thenAddrs(key, view), true
 }
 
-// evaluateThen returns what rules of one direction will allow when all interfaces hold the groups that they shall.
+// evaluateThen returns what rules of one direction will allow when all interfaces hold the groups
+// that they shall.
 func (s *Target) evaluateThen(rules []cloud.Rule, view *intent.Network) flow.Permit {
 	return s.Evaluate(rules, view, func(p cloud.Peer) addrset.Set {
 		_, then, _ := s.Addresses(p, view)

@@ -16,9 +16,11 @@ type rejection struct {
 	certain bool
 }
 
-// surplus returns the policies that do not fit together with the others, those of the lowest precedence first: the rest is what remains if one
-// after the other is admitted that fits besides those admitted before, in the order of precedence. What each of them would need is told for the
-// case that it came on top of the rest. It is empty if everything was left out already, for the sake of another interface of the same VM.
+// surplus returns the policies that do not fit together with the others, those of the lowest
+// precedence first: the rest is what remains if one after the other is admitted that fits besides
+// those admitted before, in the order of precedence. What each of them would need is told for the
+// case that it came on top of the rest. It is empty if everything was left out already, for the
+// sake of another interface of the same VM.
 func (s *Target) surplus(c *Class, held [][]cloud.Rule) (out []rejection) {
 	n := c.NICs[0]
 	var kept, rest []*intent.Policy
@@ -60,9 +62,10 @@ func (s *Target) rulesOfPolicies(vm *VM, policies []*intent.Policy) ([]*intent.B
 	return s.WithFailsafe(rules, intent.ProfileOf(rules))
 }
 
-// leaveSurplus leaves out what does not fit of the policies of a class, or tightens it: all that certainly does not fit, or else the
-// one of the lowest precedence, for without it peers may be alike that were not, so that the others fit. An interface that stays as it is
-// for the sake of one policy needs nothing more.
+// leaveSurplus leaves out what does not fit of the policies of a class, or tightens it: all that
+// certainly does not fit, or else the one of the lowest precedence, for without it peers may be
+// alike that were not, so that the others fit. An interface that stays as it is for the sake of one
+// policy needs nothing more.
 func (s *Target) leaveSurplus(c *Class, held [][]cloud.Rule, message func() string) {
 	surplus := s.surplus(c, held)
 	var left []rejection
@@ -93,7 +96,8 @@ func (s *Target) leaveSurplus(c *Class, held [][]cloud.Rule, message func() stri
 	}
 }
 
-// inOrderOfLoss returns first the policies that are not in force on the VM in an earlier form: leaving them out costs nothing.
+// inOrderOfLoss returns first the policies that are not in force on the VM in an earlier form:
+// leaving them out costs nothing.
 func (s *Target) inOrderOfLoss(vm *VM, of []rejection) []rejection {
 	out := slices.Clone(of)
 	slices.SortStableFunc(out, func(a, b rejection) int {

@@ -28,7 +28,8 @@ type Target struct {
 	Waiting  map[*NIC]bool            // those of refused and frozen that need only wait for others
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened map[string]*tightening
-	// unlisted are address groups whose members rules name by address, for want of groups; see admission.
+	// unlisted are address groups whose members rules name by address, for want of groups; see
+	// admission.
 	unlisted   map[string]bool
 	admission  *admission // if there are too few groups for all that is wanted
 	Dependents dependents
@@ -37,9 +38,11 @@ type Target struct {
 
 // Options are what decides about the target besides what is allowed.
 type Options struct {
-	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not all of it does.
+	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not
+	// all of it does.
 	Tighten map[string]bool
-	// Dependents says what becomes of interfaces that are not ours and that depend on those that are guarded.
+	// Dependents says what becomes of interfaces that are not ours and that depend on those that
+	// are guarded.
 	Dependents DependentsRule
 	// Lacks collects the numbers behind messages.
 	Lacks Lacks
@@ -58,8 +61,8 @@ type NIC struct {
 type VM struct {
 	*intent.VM
 	NICs []*NIC
-	// left are the policies that are left out on this VM, with the reason; kept those for whose sake its interfaces stay as they
-	// are.
+	// left are the policies that are left out on this VM, with the reason; kept those for whose
+	// sake its interfaces stay as they are.
 	Left, Kept map[*intent.Policy]string
 	// effective are the applied rules without those of left, and profile identifies them.
 	Effective []*intent.Bound
@@ -117,7 +120,8 @@ func New(r *intent.Region, lower Lowerer, o Options) *Target {
 	return s
 }
 
-// addressesOf returns the private addresses of those interfaces that can be referenced from the network.
+// addressesOf returns the private addresses of those interfaces that can be referenced from the
+// network.
 func addressesOf(nics []*NIC, view *intent.Network) addrset.Set {
 	var addrs []netip.Addr
 	for _, n := range nics {

@@ -26,12 +26,13 @@ func weightOf(r cloud.Rule) weight {
 	return weight{r.Direction, r.Peer.CIDR.IsValid(), r.Peer.CIDR.Addr().Is6(), r.Peer.PrefixListID}
 }
 
-// tightening is a class that allows less than the policies do, because one of them does not fit and says that as much as fits is to be
-// allowed.
+// tightening is a class that allows less than the policies do, because one of them does not fit and
+// says that as much as fits is to be allowed.
 type tightening struct {
 	policy  *intent.Policy
 	message string // the shortage
-	// lost are the flows that are not allowed though the policies allow them; set when the class is lowered.
+	// lost are the flows that are not allowed though the policies allow them; set when the class is
+	// lowered.
 	lost []string
 }
 
@@ -47,9 +48,10 @@ func (s *Target) tighten(c *Class, p *intent.Policy, message string) bool {
 	return true
 }
 
-// tightRules returns as many of the class's rules as fit, so that no other one does, and changes what the class must allow to exactly that.
-// What it returned before is what it returns again, as long as the policies say the same. Rules that would be
-// needed without the policy come first, then those that are in force already, then those that give the most.
+// tightRules returns as many of the class's rules as fit, so that no other one does, and changes
+// what the class must allow to exactly that. What it returned before is what it returns again, as
+// long as the policies say the same. Rules that would be needed without the policy come first, then
+// those that are in force already, then those that give the most.
 func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]cloud.Rule, [][]cloud.Rule, *Shortage) {
 	pool := s.Lower.Lower(s.traffic(c, c.Want, &forms{}))
 	base := s.rulesWithout(c, t.policy)
@@ -122,7 +124,8 @@ func breadth(r cloud.Rule) int {
 	return out
 }
 
-// losses lists the flows of before that after does not allow: direction, service and addresses of each.
+// losses lists the flows of before that after does not allow: direction, service and addresses of
+// each.
 func losses(before, after [2]flow.Permit) (out []string) {
 	for i, d := range flow.Directions() {
 		toFrom := " from "
@@ -151,7 +154,8 @@ func nameLosses(lost []string) string {
 	return named
 }
 
-// TightenedOn says what of a policy is not enforced on a VM because it does not fit, and lists the flows; both are empty if all of it is.
+// TightenedOn says what of a policy is not enforced on a VM because it does not fit, and lists the
+// flows; both are empty if all of it is.
 func (s *Target) TightenedOn(vm *VM, p *intent.Policy) (message string, lost []string) {
 	for _, n := range vm.NICs {
 		if n.State != Guarded || n.Class == nil {

@@ -13,14 +13,16 @@ import (
 type unit struct {
 	policy *intent.Policy
 	vms    []*VM
-	// profile identifies the policies that apply to the VMs; this one is in force on all of them or on none.
+	// profile identifies the policies that apply to the VMs; this one is in force on all of them or
+	// on none.
 	profile string
 	inForce bool
 	// out is set if it is left out.
 	out bool
 }
 
-// trials bounds how many designs are tried. What is not tried by then has to wait for later rounds, which have less to try.
+// trials bounds how many designs are tried. What is not tried by then has to wait for later rounds,
+// which have less to try.
 const trials = 400
 
 // collect finds the units of which the admission consists, in the order in which they are admitted.
@@ -50,8 +52,9 @@ func (a *admission) collect() {
 	})
 }
 
-// choosePolicies admits as much as there are groups for: first what is in force, then VMs that need no further group with all their policies because
-// others have it, then unit after unit, and at last VMs with all their policies.
+// choosePolicies admits as much as there are groups for: first what is in force, then VMs that need
+// no further group with all their policies because others have it, then unit after unit, and at
+// last VMs with all their policies.
 func (a *admission) choosePolicies() {
 	for _, u := range a.units {
 		u.out = true
@@ -98,7 +101,8 @@ func (a *admission) bundles() (out [][]*unit) {
 	return out
 }
 
-// admitFrom admits what fits, one after the other, many at once while that goes well. It reports whether anything was admitted.
+// admitFrom admits what fits, one after the other, many at once while that goes well. It reports
+// whether anything was admitted.
 func (a *admission) admitFrom(from [][]*unit, fits func() bool, left *int) (any bool) {
 	for i, step := 0, max(len(from), 1); i < len(from) && *left > 0; {
 		part := slices.Concat(from[i:min(i+step, len(from))]...)

@@ -14,40 +14,48 @@ import (
 
 // Change is what is observed and what is wanted.
 type Change struct {
-	// From is what was observed, To the same region as it shall be: groups of ours come and go there, with their rules, and
-	// interfaces hold others. Groups to be created have IDs that begin with model.PlannedGroupID. Nothing else differs.
+	// From is what was observed, To the same region as it shall be: groups of ours come and go
+	// there, with their rules, and interfaces hold others. Groups to be created have IDs that begin
+	// with model.PlannedGroupID. Nothing else differs.
 	From, To *cloud.Snapshot
-	// End is what further changes lead to, if To is a state in between; else nil. What is allowed now and there is not cut by this change.
+	// End is what further changes lead to, if To is a state in between; else nil. What is allowed
+	// now and there is not cut by this change.
 	End    *cloud.Snapshot
 	Limits cloud.Limits
 	// Ours reports whether a group is ours to change.
 	Ours func(*cloud.Group) bool
-	// Extended reports whether a group is somebody else's in which some rules are ours; To tells those that shall be there, and the others of it
-	// are those of From. Nil means that there are none.
+	// Extended reports whether a group is somebody else's in which some rules are ours; To tells
+	// those that shall be there, and the others of it are those of From. Nil means that there are
+	// none.
 	Extended func(*cloud.Group) bool
 	// Fits reports whether one group can hold the rules.
 	Fits func([]cloud.Rule) bool
-	// Relabels is set if the policies are unchanged, so that nothing but memberships differs: see Conflicts.
+	// Relabels is set if the policies are unchanged, so that nothing but memberships differs: see
+	// Conflicts.
 	Relabels bool
 	// Stable are groups that stand for the same interfaces' memberships before and after.
 	Stable map[string]bool
-	// Apart are interfaces that cannot move by one edit, so that nothing happens at once with their moves; see Order.Apart.
+	// Apart are interfaces that cannot move by one edit, so that nothing happens at once with their
+	// moves; see Order.Apart.
 	Apart map[string]bool
-	// First are the keys of tags of networks that are written before anything else is done; all others when all is done.
+	// First are the keys of tags of networks that are written before anything else is done; all
+	// others when all is done.
 	First []string
-	// Mark is the key of the tag of networks that says what they are like when all is done. Where it changes it is
-	// removed in the first stage, and written when all is done, each by a call of its own.
+	// Mark is the key of the tag of networks that says what they are like when all is done. Where
+	// it changes it is removed in the first stage, and written when all is done, each by a call of
+	// its own.
 	Mark string
-	// Joint begins the keys of tags whose values are read together: what goes of them is emptied by the call that writes the others,
-	// before it is removed.
+	// Joint begins the keys of tags whose values are read together: what goes of them is emptied by
+	// the call that writes the others, before it is removed.
 	Joint string
-	// Described reports whether a description is one that rules of ours have. Where the cloud keeps descriptions, others are put right: a rule
-	// that has one of ours keeps it, whatever it says. Nil means that no description is looked at.
+	// Described reports whether a description is one that rules of ours have. Where the cloud keeps
+	// descriptions, others are put right: a rule that has one of ours keeps it, whatever it says.
+	// Nil means that no description is looked at.
 	Described func(string) bool
 	// Batch is how many objects one call tags; 0 is a default.
 	Batch int
-	// Stay are interfaces whose groups stay as they are: whatever they allow now they allow in the end, too, so nobody whom their rules name by a
-	// group leaves that group.
+	// Stay are interfaces whose groups stay as they are: whatever they allow now they allow in the
+	// end, too, so nobody whom their rules name by a group leaves that group.
 	Stay map[string]bool
 	// Urgent are interfaces that wait for nobody.
 	Urgent map[string]bool
@@ -55,29 +63,34 @@ type Change struct {
 	Stop func()
 }
 
-// cohort is a set of interfaces that are alike: they hold the same groups now and in the end. They move together.
+// cohort is a set of interfaces that are alike: they hold the same groups now and in the end. They
+// move together.
 type cohort struct {
 	network    string
 	interfaces []*cloud.Interface
 	from, to   []string // groups, sorted
 	addrs      addrset.Set
 	all        addrset.Set // public addresses included
-	// now and then are what it allows before and after, ingress and egress, and end what it allows after all further changes.
+	// now and then are what it allows before and after, ingress and egress, and end what it allows
+	// after all further changes.
 	now, then, end [2]flow.Permit
 	// least and most are what it must and what it may allow on the way.
 	least, most [2]flow.Permit
-	// free is set if it goes from stable groups to other stable ones while nothing but memberships differs.
+	// free is set if it goes from stable groups to other stable ones while nothing but memberships
+	// differs.
 	free bool
-	// atomic is set if its groups have to change by one edit: somebody else's permits change by the same one.
+	// atomic is set if its groups have to change by one edit: somebody else's permits change by the
+	// same one.
 	atomic bool
 
-	// at are the groups that it holds at this point of the plan, and next those that it may hold already, if it moves in the
-	// present batch.
+	// at are the groups that it holds at this point of the plan, and next those that it may hold
+	// already, if it moves in the present batch.
 	at, next []string
 }
 
-// may reports whether a cohort may be allowed the addresses for a service at this point of the plan. One that has to move by
-// one edit has what it had until then, and what it shall have from then on.
+// may reports whether a cohort may be allowed the addresses for a service at this point of the
+// plan. One that has to move by one edit has what it had until then, and what it shall have from
+// then on.
 func (c *cohort) may(i int, service flow.Service, addrs addrset.Set, groups []string) bool {
 	switch {
 	case c.atomic && slices.Equal(groups, c.from):
@@ -96,7 +109,8 @@ func (s *Survey) apart(c *cohort) bool {
 	return slices.ContainsFunc(c.interfaces, func(n *cloud.Interface) bool { return s.Apart[n.ID] })
 }
 
-// others are addresses without those of the cohort's only interface: what it sends to itself passes no group.
+// others are addresses without those of the cohort's only interface: what it sends to itself passes
+// no group.
 func (c *cohort) others(addrs addrset.Set) addrset.Set {
 	if len(c.interfaces) == 1 {
 		return addrs.Minus(c.addrs)
@@ -210,8 +224,8 @@ func (s *Survey) owns(group string) bool {
 	return g != nil && s.Ours(g)
 }
 
-// mix extends what free cohorts may allow one another: each end of a flow may be taken for what it was or for what it will be. What
-// they must allow does not become less by that.
+// mix extends what free cohorts may allow one another: each end of a flow may be taken for what it
+// was or for what it will be. What they must allow does not become less by that.
 func (s *Survey) mix() {
 	var sets []addrset.Set
 	for _, k := range s.cohorts {
@@ -249,7 +263,8 @@ type permitKey struct {
 	groups, network string
 }
 
-// permit is what the holders of groups allow by the rules of one moment and the members of groups of the same or another one.
+// permit is what the holders of groups allow by the rules of one moment and the members of groups
+// of the same or another one.
 func (s *Survey) permit(rules, members *model.View, groups []string, network string) (out [2]flow.Permit) {
 	key := permitKey{rules, members, strings.Join(groups, " "), network}
 	if p, ok := s.permits[key]; ok {

@@ -20,7 +20,8 @@ const (
 	Gap Kind = "gap"
 	// Room: a group, an interface or the region has no room for it.
 	Room Kind = "room"
-	// Name: a rule refers to a group of another network that is still to be created, whose ID is not known.
+	// Name: a rule refers to a group of another network that is still to be created, whose ID is
+	// not known.
 	Name Kind = "name"
 )
 
@@ -29,12 +30,14 @@ type Violation struct {
 	Kind Kind
 	// Network is where it would be done.
 	Network string
-	// Group and Rule are the edit of a rule; Group alone is a group that is to be created or deleted.
+	// Group and Rule are the edit of a rule; Group alone is a group that is to be created or
+	// deleted.
 	Group string
 	Rule  cloud.Rule
 	// Interfaces are those that would move.
 	Interfaces []string
-	// Direction, Service and Addrs are the flow, seen from Holders, whose rules allow it or do not any more.
+	// Direction, Service and Addrs are the flow, seen from Holders, whose rules allow it or do not
+	// any more.
 	Direction cloud.Direction
 	Service   flow.Service
 	Addrs     addrset.Set
@@ -81,8 +84,9 @@ func opaqueIn(p flow.Permit, s flow.Service, peer cloud.Peer) bool {
 	return !slices.ContainsFunc(p.Within(s), func(g flow.Grant) bool { return !slices.Contains(g.Opaque, peer) })
 }
 
-// lacks looks for a flow that a cohort must be allowed all the time, and is not by these rules. Only flows with some
-// addresses count, unless that is nil, and only those that the other end allows all the time, too.
+// lacks looks for a flow that a cohort must be allowed all the time, and is not by these rules.
+// Only flows with some addresses count, unless that is nil, and only those that the other end
+// allows all the time, too.
 func (st *state) lacks(y *cohort, i int, rules []cloud.Rule, towards *cohort) *Violation {
 	var only addrset.Set
 	if towards != nil {
@@ -150,7 +154,8 @@ func (st *state) misses(k *cohort) map[*cohort]bool {
 	return out
 }
 
-// lacksOf reports whether something that a rule gives a cohort, and that it must be allowed all the time, is missed without it.
+// lacksOf reports whether something that a rule gives a cohort, and that it must be allowed all the
+// time, is missed without it.
 func (st *state) lacksOf(y *cohort, r cloud.Rule, rules []cloud.Rule) bool {
 	i := flow.Index(r.Direction)
 	service := flow.ServiceOf(r.Match)
@@ -168,8 +173,8 @@ func (st *state) lacksOf(y *cohort, r cloud.Rule, rules []cloud.Rule) bool {
 	return lacks
 }
 
-// missed reports whether somebody misses a flow to or from the addresses: an address that no interface here has, or an
-// interface that allows its half of it all the time.
+// missed reports whether somebody misses a flow to or from the addresses: an address that no
+// interface here has, or an interface that allows its half of it all the time.
 func (st *state) missed(y *cohort, i int, s flow.Service, addrs addrset.Set) bool {
 	for _, x := range st.cohorts {
 		if !st.from.Reaches(y.network, x.network) || !x.addrs.Overlaps(addrs) {
@@ -207,8 +212,8 @@ func (st *state) checkAdd(group string, r cloud.Rule) *Violation {
 	return nil
 }
 
-// checkTemp is the question about a rule that is there only as long as others move: nobody may get anything by it that is
-// not allowed all the time.
+// checkTemp is the question about a rule that is there only as long as others move: nobody may get
+// anything by it that is not allowed all the time.
 func (st *state) checkTemp(group string, r cloud.Rule) *Violation {
 	if v := st.checkAdd(group, r); v != nil {
 		return v
@@ -223,8 +228,8 @@ func (st *state) checkTemp(group string, r cloud.Rule) *Violation {
 	return nil
 }
 
-// checkRules is the question about removing rules from a group, or adding some in their place, while nobody moves: rules are
-// those that it has afterwards.
+// checkRules is the question about removing rules from a group, or adding some in their place,
+// while nobody moves: rules are those that it has afterwards.
 func (st *state) checkRules(group string, rules []cloud.Rule) *Violation {
 	for _, y := range st.holders[group] {
 		for i, d := range flow.Directions() {
@@ -246,8 +251,8 @@ func inDirection(rules []cloud.Rule, d cloud.Direction) []cloud.Rule {
 	return slices.DeleteFunc(slices.Clone(rules), func(r cloud.Rule) bool { return r.Direction != d })
 }
 
-// checkMove is the question about a cohort's move, which may happen before or after any other that is under way, an interface
-// at a time. If it is clean the cohort is under way then.
+// checkMove is the question about a cohort's move, which may happen before or after any other that
+// is under way, an interface at a time. If it is clean the cohort is under way then.
 func (st *state) checkMove(k *cohort, next []string) *Violation {
 	for _, g := range next {
 		if !st.exists[g] {
@@ -286,7 +291,8 @@ func (st *state) checkOwn(k *cohort) *Violation {
 	return nil
 }
 
-// checkOthers asks what others allow while the cohort moves: those whose rules refer to groups that it joins or leaves.
+// checkOthers asks what others allow while the cohort moves: those whose rules refer to groups that
+// it joins or leaves.
 func (st *state) checkOthers(k *cohort) *Violation {
 	for _, g := range k.next {
 		if slices.Contains(k.at, g) {

@@ -7,23 +7,27 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
-// Conflicts returns the directions of interfaces, by ID, that have to be held back to what is allowed both before and after,
-// until others have become narrower: a flow that the old state stops at one end and the new state stops at the other would be
-// open in between, if the first end became wider before the second one became narrower.
+// Conflicts returns the directions of interfaces, by ID, that have to be held back to what is
+// allowed both before and after, until others have become narrower: a flow that the old state stops
+// at one end and the new state stops at the other would be open in between, if the first end became
+// wider before the second one became narrower.
 //
-// Where both happen by one and the same edit there is no conflict: an interface that moves is another one for its peers at
-// the moment at which it has other rules itself. And where nothing but memberships changes, two interfaces that both move
-// need no order: each of them may be taken for what it was or for what it will be.
+// Where both happen by one and the same edit there is no conflict: an interface that moves is
+// another one for its peers at the moment at which it has other rules itself. And where nothing but
+// memberships changes, two interfaces that both move need no order: each of them may be taken for
+// what it was or for what it will be.
 func (s *Survey) Conflicts() map[string][2]bool {
 	return s.held(s.meetings(), s.atOnce)
 }
 
-// Across is Conflicts for flows between interfaces of this region and those of another one. Nothing happens at once there.
+// Across is Conflicts for flows between interfaces of this region and those of another one. Nothing
+// happens at once there.
 func (s *Survey) Across(other *Survey) map[string][2]bool {
 	return s.held(s.meet(s.sides(), other.sides()), func(x, y *cohort, _ int) bool { return x.free && y.free })
 }
 
-// held are the directions of interfaces that become wider too early, unless both ends change at once.
+// held are the directions of interfaces that become wider too early, unless both ends change at
+// once.
 func (s *Survey) held(all []meeting, atOnce func(x, y *cohort, i int) bool) map[string][2]bool {
 	out := map[string][2]bool{}
 	for _, m := range all {
@@ -41,7 +45,8 @@ func (s *Survey) held(all []meeting, atOnce func(x, y *cohort, i int) bool) map[
 	return out
 }
 
-// meeting is a pair of cohorts one of which becomes wider towards the other in a direction, where the other becomes narrower.
+// meeting is a pair of cohorts one of which becomes wider towards the other in a direction, where
+// the other becomes narrower.
 type meeting struct {
 	wider, narrower *cohort
 	direction       int
@@ -91,7 +96,8 @@ func (s *Survey) meet(wider, narrower []*side) (out []meeting) {
 	return out
 }
 
-// findAtomic marks the cohorts that have to move by one edit, because the permits of others change by the same one.
+// findAtomic marks the cohorts that have to move by one edit, because the permits of others change
+// by the same one.
 func (s *Survey) findAtomic() {
 	for _, m := range s.meetings() {
 		if s.atOnce(m.wider, m.narrower, m.direction) {
@@ -102,7 +108,8 @@ func (s *Survey) findAtomic() {
 	}
 }
 
-// atOnce reports whether x becomes wider towards y in direction i by the same edit by which y becomes narrower towards x.
+// atOnce reports whether x becomes wider towards y in direction i by the same edit by which y
+// becomes narrower towards x.
 func (s *Survey) atOnce(x, y *cohort, i int) bool {
 	switch {
 	case s.apart(x) || s.apart(y):
@@ -130,8 +137,8 @@ func (t towards) equal(o flow.Permit, addrs addrset.Set) bool {
 	return same
 }
 
-// mixed is what a cohort that does not move allows to addresses by the rules of one moment and the members of groups of
-// another one.
+// mixed is what a cohort that does not move allows to addresses by the rules of one moment and the
+// members of groups of another one.
 func (s *Survey) mixed(members *model.View, k *cohort, rules *model.View, i int, addrs addrset.Set) towards {
 	return towards(model.Permit(rules.Rules(k.from, flow.Directions()[i]), func(p cloud.Peer) (addrset.Set, bool) {
 		set, known := members.Addresses(p, k.network)

@@ -8,7 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// bridge lets interfaces move by a detour: with rules that are there as long as others move, or without some.
+// bridge lets interfaces move by a detour: with rules that are there as long as others move, or
+// without some.
 func (w *worklist) bridge() bool {
 	for _, k := range w.movers {
 		w.stop()
@@ -32,13 +33,14 @@ func (w *worklist) bridge() bool {
 
 // detour is what makes the move of a cohort clean, by group.
 type detour struct {
-	// temp are rules that are there as long as others move: where somebody would miss the cohort, his group also names a group that
-	// it holds on the other side of its move.
+	// temp are rules that are there as long as others move: where somebody would miss the cohort,
+	// his group also names a group that it holds on the other side of its move.
 	temp map[string]map[cloud.Rule]bool
-	// withheld are rules of groups that nobody holds yet, by which the cohort would admit those of itself that have not moved yet.
-	// They come back once that is over.
+	// withheld are rules of groups that nobody holds yet, by which the cohort would admit those of
+	// itself that have not moved yet. They come back once that is over.
 	withheld map[string]map[cloud.Rule]bool
-	// relieved are rules that go in the end, and that give something away by the move; others are in their place meanwhile.
+	// relieved are rules that go in the end, and that give something away by the move; others are
+	// in their place meanwhile.
 	relieved map[string]map[cloud.Rule]bool
 
 	edits  []ruleEdit              // in their order
@@ -83,7 +85,8 @@ func (d *detour) emit(w *worklist) {
 	}
 }
 
-// detour looks for one. If it finds one its rules are there, and the cohort is under way; else it returns nil.
+// detour looks for one. If it finds one its rules are there, and the cohort is under way; else it
+// returns nil.
 func (w *worklist) detour(k *cohort) *detour {
 	d := &detour{temp: map[string]map[cloud.Rule]bool{}, withheld: map[string]map[cloud.Rule]bool{}, relieved: map[string]map[cloud.Rule]bool{},
 		before: map[string][]cloud.Rule{}}
@@ -105,7 +108,8 @@ func (w *worklist) detour(k *cohort) *detour {
 	}
 }
 
-// remedy does something about what is wrong with the move of a cohort. It reports whether there is anything.
+// remedy does something about what is wrong with the move of a cohort. It reports whether there is
+// anything.
 func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
 	switch {
 	case v.Kind == Gap:
@@ -137,7 +141,8 @@ func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
 	return false
 }
 
-// relieve finds rules in the place of one that goes: they name those who would be missed without it by what they hold now.
+// relieve finds rules in the place of one that goes: they name those who would be missed without it
+// by what they hold now.
 func (w *worklist) relieve(d *detour, group string, r cloud.Rule) bool {
 	for {
 		rest := missing(w.rules[group], []cloud.Rule{r})
@@ -165,11 +170,12 @@ type bridging struct {
 	rule  cloud.Rule
 }
 
-// bridges are rules that could close a gap that the move of a cohort makes, or, if that is nil, the removal of a rule.
+// bridges are rules that could close a gap that the move of a cohort makes, or, if that is nil, the
+// removal of a rule.
 func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 	y := v.holder
-	// The groups by which the missed interfaces can be named: those that the mover will hold, or for the mover's own rules
-	// those that the others hold now.
+	// The groups by which the missed interfaces can be named: those that the mover will hold, or
+	// for the mover's own rules those that the others hold now.
 	var names []string
 	holding := y.at
 	if y == k || k == nil {
@@ -219,7 +225,8 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 // maxBridges is how many addresses are named for as long as others move.
 const maxBridges = 16
 
-// maxWholeBridges is maxBridges where a group is written as one, so that many addresses cost no more calls than one.
+// maxWholeBridges is maxBridges where a group is written as one, so that many addresses cost no
+// more calls than one.
 const maxWholeBridges = 512
 
 // matchOf is how a rule says a service; false if it takes several.

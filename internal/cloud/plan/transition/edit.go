@@ -50,8 +50,8 @@ func (w *worklist) create() (done bool) {
 	return done
 }
 
-// crowd counts the groups of the region as a creation in a network finds them: what is deleted in networks that do not depend on
-// that one may be there still.
+// crowd counts the groups of the region as a creation in a network finds them: what is deleted in
+// networks that do not depend on that one may be there still.
 func (w *worklist) crowd(network string) (n int) {
 	near := w.around(map[string]bool{network: true})
 	for id, there := range w.exists {
@@ -140,8 +140,9 @@ func (w *worklist) remove() (done bool) {
 	return done
 }
 
-// replace turns rules into others in place, where a group has no room for both forms, and where it takes no more calls than
-// to add and to remove. The rules of one call may take effect in any order.
+// replace turns rules into others in place, where a group has no room for both forms, and where it
+// takes no more calls than to add and to remove. The rules of one call may take effect in any
+// order.
 func (w *worklist) replace() (done bool) {
 	w.next()
 	touched := map[*cohort]bool{} // in this stage: what one group no longer says another one may have to
@@ -173,8 +174,9 @@ func (w *worklist) replace() (done bool) {
 	return done
 }
 
-// pairs finds for old rules of a group wanted ones that they can be turned into at this moment: with the same peer or the
-// same match, where what the old one gave and shall stay is said by the new one and by rules that no pair touches.
+// pairs finds for old rules of a group wanted ones that they can be turned into at this moment:
+// with the same peer or the same match, where what the old one gave and shall stay is said by the
+// new one and by rules that no pair touches.
 func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (olds, news []cloud.Rule) {
 	taken := map[cloud.Rule]bool{}
 	base := missing(w.rules[id], old)
@@ -233,8 +235,8 @@ func kindOf(p cloud.Peer) string {
 	return "group"
 }
 
-// discard deletes the groups of ours that are no longer wanted, once nobody holds them and no rule refers to them; none of some
-// networks.
+// discard deletes the groups of ours that are no longer wanted, once nobody holds them and no rule
+// refers to them; none of some networks.
 func (w *worklist) discard(spared map[string]bool) (done bool) {
 	var free []string
 	for _, id := range w.doomed {

@@ -46,8 +46,9 @@ func (w *worklist) move() (done bool) {
 	return len(under) > 0
 }
 
-// depart emits the moves of cohorts that are under way, and makes them done. Tags that remember former groups are written
-// before an interface moves, while others move, and removed after it, in the same way.
+// depart emits the moves of cohorts that are under way, and makes them done. Tags that remember
+// former groups are written before an interface moves, while others move, and removed after it, in
+// the same way.
 func (w *worklist) depart(under []*cohort) {
 	type leg struct {
 		on *cloud.Interface
@@ -109,8 +110,8 @@ func (w *worklist) forgetTags(interfaces []*cloud.Interface) {
 	w.tags.tagInterfaces(cloud.OpUntag, there)
 }
 
-// join has interfaces that would be missed on either side of their move join their new groups, and leave the old ones later:
-// as few as possible, so those first of whom most others miss someone.
+// join has interfaces that would be missed on either side of their move join their new groups, and
+// leave the old ones later: as few as possible, so those first of whom most others miss someone.
 func (w *worklist) join() bool {
 	misses := map[*cohort]int{}
 	missed := map[*cohort]int{}
@@ -152,8 +153,8 @@ func (w *worklist) join() bool {
 // mostLeft bounds how many groups too many there may be.
 const mostLeft = 2
 
-// fitting returns the largest sets of groups that an interface may hold on its way: all of those that it will hold, and of the others
-// as many as there is room for.
+// fitting returns the largest sets of groups that an interface may hold on its way: all of those
+// that it will hold, and of the others as many as there is room for.
 func fitting(all, kept []string, most int) (out [][]string) {
 	switch {
 	case len(all) <= most:
@@ -176,8 +177,8 @@ func fitting(all, kept []string, most int) (out [][]string) {
 // mostSplits bounds how many cohorts are taken apart.
 const mostSplits = 64
 
-// split takes a cohort apart whose interfaces would miss one another while they move, so that those who would be missed can go
-// first.
+// split takes a cohort apart whose interfaces would miss one another while they move, so that those
+// who would be missed can go first.
 func (w *worklist) split() bool {
 	for _, v := range w.blocked {
 		k := v.mover

@@ -7,8 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// Step is one operation. Steps of one stage about different objects may be applied in any order and at the same time; those
-// of a later stage wait for all of them.
+// Step is one operation. Steps of one stage about different objects may be applied in any order and
+// at the same time; those of a later stage wait for all of them.
 type Step struct {
 	Network string
 	Op      cloud.Op
@@ -20,12 +20,13 @@ type Step struct {
 // Order is how far a change can go, and what holds up the rest.
 type Order struct {
 	Steps []Step
-	// Blocked are the edits for which there is no clean moment, with the reason; empty if the steps lead to the end.
+	// Blocked are the edits for which there is no clean moment, with the reason; empty if the steps
+	// lead to the end.
 	Blocked []Violation
 	// Later is set if some of what is blocked only waits for IDs that the steps create.
 	Later bool
-	// Apart are interfaces that are blocked because they would have to move by one edit and cannot. If they are put into
-	// Change.Apart, Conflicts tells what to do about them.
+	// Apart are interfaces that are blocked because they would have to move by one edit and cannot.
+	// If they are put into Change.Apart, Conflicts tells what to do about them.
 	Apart []string
 }
 
@@ -63,8 +64,8 @@ func (s *Survey) Plan() Order {
 		done = w.replace() || done
 		done = w.add() || done
 		done = w.move() || done
-		// What is not wanted goes after the moves, unless they wait for that: a rule that bridged a gap in a plan that broke
-		// off does so again.
+		// What is not wanted goes after the moves, unless they wait for that: a rule that bridged a
+		// gap in a plan that broke off does so again.
 		if done || w.bridge() || w.remove() {
 			continue
 		}
@@ -96,7 +97,14 @@ func newWorklist(s *Survey) *worklist {
 	if s.Batch == 0 {
 		s.Batch = defaultBatch
 	}
-	w := &worklist{state: newState(s), wanted: map[string][]cloud.Rule{}, temp: map[string]map[cloud.Rule]bool{}, deleted: map[string]bool{}, descriptions: map[described]string{}, script: &script{}}
+	w := &worklist{
+		state:        newState(s),
+		wanted:       map[string][]cloud.Rule{},
+		temp:         map[string]map[cloud.Rule]bool{},
+		deleted:      map[string]bool{},
+		descriptions: map[described]string{},
+		script:       &script{},
+	}
 	w.tags = &tagger{Change: &s.Change, script: w.script, written: map[string]map[string]string{}}
 	for i := range s.To.Groups {
 		g := &s.To.Groups[i]
@@ -123,8 +131,8 @@ func newWorklist(s *Survey) *worklist {
 	return w
 }
 
-// unfinished are the networks in which something other than clearing away is left, with all that peerings connect with them:
-// what is blocked there holds up nobody else.
+// unfinished are the networks in which something other than clearing away is left, with all that
+// peerings connect with them: what is blocked there holds up nobody else.
 func (w *worklist) unfinished() map[string]bool {
 	left := map[string]bool{}
 	for _, k := range w.movers {

@@ -58,8 +58,9 @@ func play(t *testing.T, c transition.Change, o transition.Order) *cloud.Snapshot
 	return m.Snapshot()
 }
 
-// TestForeignCircle: two interfaces admit one another by a foreign group, before and by groups of ours after. One of them joins
-// before and leaves after the other has moved; without a slot for that the change is blocked, and nothing moves.
+// TestForeignCircle: two interfaces admit one another by a foreign group, before and by groups of
+// ours after. One of them joins before and leaves after the other has moved; without a slot for
+// that the change is blocked, and nothing moves.
 func TestForeignCircle(t *testing.T) {
 	a, b := model.PlannedGroupID+"vpc/"+ours+"a", model.PlannedGroupID+"vpc/"+ours+"b"
 	native := map[string][]cloud.Rule{"sg": {all(cloud.Ingress, "sg"), all(cloud.Egress, "sg")}}
@@ -111,8 +112,8 @@ func TestFullGroup(t *testing.T) {
 	}
 }
 
-// TestConflicts: a flow that the old state stops at one end and the new state at the other makes the end that becomes wider
-// wait.
+// TestConflicts: a flow that the old state stops at one end and the new state at the other makes
+// the end that becomes wider wait.
 func TestConflicts(t *testing.T) {
 	x, y := "sg-x", "sg-y"
 	state := func(ingress, egress []cloud.Rule) *cloud.Snapshot {
@@ -142,7 +143,8 @@ func two(s *cloud.Snapshot, rules []cloud.Rule, doomed bool) *cloud.Snapshot {
 	return s
 }
 
-// TestBlockedNetworkHoldsUpNobody: what is blocked in one network does not keep another one from its end.
+// TestBlockedNetworkHoldsUpNobody: what is blocked in one network does not keep another one from
+// its end.
 func TestBlockedNetworkHoldsUpNobody(t *testing.T) {
 	a, b := model.PlannedGroupID+"vpc/"+ours+"a", model.PlannedGroupID+"vpc/"+ours+"b"
 	native := map[string][]cloud.Rule{"sg": {all(cloud.Ingress, "sg"), all(cloud.Egress, "sg")}}
@@ -171,8 +173,8 @@ func TestBlockedNetworkHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// TestOneOfACohortGoesFirst: two interfaces that hold the same group admit one of them by its address, and by a foreign group in the
-// end, with no slot to hold both. That one goes first.
+// TestOneOfACohortGoesFirst: two interfaces that hold the same group admit one of them by its
+// address, and by a foreign group in the end, with no slot to hold both. That one goes first.
 func TestOneOfACohortGoesFirst(t *testing.T) {
 	rule := cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 80, 80), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("10.0.0.2/32")}}
 	out := cloud.Rule{Direction: cloud.Egress, Match: cloud.NewMatch(-1, -1, -1), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}

@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
-// moment says which of the groups of an interface that is under way count. Interfaces move one by one and in any order, but
-// whether one is a member of a group depends on nothing but its own move.
+// moment says which of the groups of an interface that is under way count. Interfaces move one by
+// one and in any order, but whether one is a member of a group depends on nothing but its own move.
 type moment bool
 
 const (
@@ -193,7 +193,8 @@ func (st *state) rulesOf(groups []string, d cloud.Direction) []cloud.Rule {
 
 func (st *state) group(id string) *cloud.Group { return st.groups[id] }
 
-// slots is how many of the groups that an interface can hold are taken: one, where one group decides alone.
+// slots is how many of the groups that an interface can hold are taken: one, where one group
+// decides alone.
 func (st *state) slots(groups []string) int { return len(cloud.Deciding(groups, st.group)) }
 
 // always is what rules allow in a network whoever has moved by now.

@@ -9,12 +9,12 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// defaultBatch is how many objects one call tags. Clouds take more, but tags are to be written not long before interfaces are
-// edited and removed not long after.
+// defaultBatch is how many objects one call tags. Clouds take more, but tags are to be written not
+// long before interfaces are edited and removed not long after.
 const defaultBatch = 50
 
-// settle writes what is to be remembered: on interfaces that are where they shall be, and, but for some networks, on groups and
-// networks.
+// settle writes what is to be remembered: on interfaces that are where they shall be, and, but for
+// some networks, on groups and networks.
 func (w *worklist) settle(left map[string]bool) {
 	var there []*cloud.Interface
 	for i := range w.From.Interfaces {

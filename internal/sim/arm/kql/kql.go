@@ -1,5 +1,5 @@
-// Package kql runs the small part of the Kusto query language that clients of Resource Graph in this repository send: a table, then any
-// number of
+// Package kql runs the small part of the Kusto query language that clients of Resource Graph in
+// this repository send: a table, then any number of
 //
 //	| where CONDITION          with ==, !=, =~, !~, in, in~, !in, !in~, contains, startswith, isempty(), isnotempty(), and, or, not(), brackets
 //	| project NAME [= EXPRESSION], ...
@@ -7,8 +7,8 @@
 //	| order by NAME [asc|desc], ...
 //	| limit N, | take N, | count
 //
-// where an expression is a path (a.b['c'].d), a string, a number, tostring(...) or tolower(...). Anything else is refused: a query that is
-// not understood must not look like one with no result.
+// where an expression is a path (a.b['c'].d), a string, a number, tostring(...) or tolower(...).
+// Anything else is refused: a query that is not understood must not look like one with no result.
 //
 // A Query is immutable and may be used by any number of goroutines.
 package kql

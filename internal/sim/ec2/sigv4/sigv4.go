@@ -1,9 +1,9 @@
-// Package sigv4 checks AWS Signature Version 4 as a service does: it reads the Authorization header of a
-// request, rebuilds the canonical request from what arrived and compares the signature with the one that the
-// caller's secret gives.
+// Package sigv4 checks AWS Signature Version 4 as a service does: it reads the Authorization header
+// of a request, rebuilds the canonical request from what arrived and compares the signature with
+// the one that the caller's secret gives.
 //
-// It owns no state, starts no goroutine and reads no clock: the time to judge a request by is an argument. All
-// functions may be called concurrently.
+// It owns no state, starts no goroutine and reads no clock: the time to judge a request by is an
+// argument. All functions may be called concurrently.
 package sigv4
 
 import (
@@ -25,7 +25,8 @@ const (
 	terminator = "aws4_request"
 	// TimeFormat is the layout of the X-Amz-Date header (ISO 8601, basic format, UTC).
 	TimeFormat = "20060102T150405Z"
-	// MaxSkew is how far the date of a request may lie from the time of the service, in either direction.
+	// MaxSkew is how far the date of a request may lie from the time of the service, in either
+	// direction.
 	MaxSkew = 15 * time.Minute
 )
 
@@ -97,8 +98,8 @@ func Parse(r *http.Request) (Authorization, error) {
 	return a, nil
 }
 
-// Verify checks the signature a of the request r with this body against the caller's secret, and the request's
-// date against now. The error wraps ErrMalformed, ErrExpired or ErrMismatch.
+// Verify checks the signature a of the request r with this body against the caller's secret, and
+// the request's date against now. The error wraps ErrMalformed, ErrExpired or ErrMismatch.
 func (a Authorization) Verify(r *http.Request, body []byte, secret string, now time.Time) error {
 	stamp := r.Header.Get("X-Amz-Date")
 	date, err := time.Parse(TimeFormat, stamp)
@@ -140,8 +141,8 @@ func canonicalRequest(r *http.Request, signed []string, payload string) string {
 	return b.String()
 }
 
-// headerValue takes Host and Content-Length from the request itself, because net/http moves them out of the
-// header map.
+// headerValue takes Host and Content-Length from the request itself, because net/http moves them
+// out of the header map.
 func headerValue(r *http.Request, name string) string {
 	switch name {
 	case "host":
@@ -157,7 +158,8 @@ func headerValue(r *http.Request, name string) string {
 	return strings.Join(trimmed, ",")
 }
 
-// canonicalQuery sorts by name, then by value, and escapes a space as %20, unlike url.Values.Encode.
+// canonicalQuery sorts by name, then by value, and escapes a space as %20, unlike
+// url.Values.Encode.
 func canonicalQuery(query url.Values) string {
 	var pairs []string
 	for name, values := range query {

@@ -9,14 +9,15 @@ import (
 // MaxFilterValues is how many filter values one request may carry in all.
 const MaxFilterValues = 200
 
-// Filter selects objects: any of the values must match the attribute Name. Several filters must all match.
+// Filter selects objects: any of the values must match the attribute Name. Several filters must all
+// match.
 type Filter struct {
 	Name   string
 	Values []string
 }
 
-// FilterError says that a filter cannot be used; Limit tells a request with too many values from one that names
-// an unknown or incomplete filter.
+// FilterError says that a filter cannot be used; Limit tells a request with too many values from
+// one that names an unknown or incomplete filter.
 type FilterError struct {
 	Name   string
 	Reason string
@@ -55,8 +56,9 @@ type Attributes[T any] map[string]func(T) []string
 // Tags returns the tags of an object, for the filters tag:KEY, tag-key and tag-value.
 type Tags[T any] func(T) map[string]string
 
-// Select returns the objects that match all filters, in their given order. tags may be nil for objects that
-// cannot be selected by tag. The error is a *FilterError that names the first filter nobody knows.
+// Select returns the objects that match all filters, in their given order. tags may be nil for
+// objects that cannot be selected by tag. The error is a *FilterError that names the first filter
+// nobody knows.
 func Select[T any](objects []T, filters []Filter, known Attributes[T], tags Tags[T]) ([]T, error) {
 	get := make([]func(T) []string, len(filters))
 	for i, f := range filters {
@@ -120,11 +122,13 @@ func tagValues[T any](name string, tags Tags[T]) func(T) []string {
 	return nil
 }
 
-// Match reports whether the whole of s matches the pattern: '*' stands for any text, '?' for one character, and
-// a backslash takes the meaning from the character after it. Letters are compared with their case.
+// Match reports whether the whole of s matches the pattern: '*' stands for any text, '?' for one
+// character, and a backslash takes the meaning from the character after it. Letters are compared
+// with their case.
 func Match(pattern, s string) bool {
 	p, text := []rune(pattern), []rune(s)
-	// On a mismatch after a '*', that '*' swallows one character more: linear back-tracking to the last one only.
+	// On a mismatch after a '*', that '*' swallows one character more: linear back-tracking to the
+	// last one only.
 	starP, starS := -1, 0
 	i, j := 0, 0
 	for j < len(text) {

@@ -22,7 +22,8 @@ type Page[T any] struct {
 
 // Paging cuts lists into pages.
 type Paging struct {
-	// Request identifies what is listed (see Fingerprint); a token is only good for the same request.
+	// Request identifies what is listed (see Fingerprint); a token is only good for the same
+	// request.
 	Request string
 	// Token is what the caller sent, "" for the first page.
 	Token string
@@ -30,8 +31,8 @@ type Paging struct {
 	Size int
 }
 
-// Fingerprint digests who asks for what: a token may be used again only with the same parameters, but with
-// another page size.
+// Fingerprint digests who asks for what: a token may be used again only with the same parameters,
+// but with another page size.
 func Fingerprint(p Params, scope ...string) string {
 	values := p.Map()
 	h := sha256.New()
@@ -44,9 +45,9 @@ func Fingerprint(p Params, scope ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Cut returns the page that p asks for. The list is ordered by key here, and the token holds the key of the last
-// item given out, so that objects which come and go between two pages neither repeat nor hide others. The error
-// is ErrToken.
+// Cut returns the page that p asks for. The list is ordered by key here, and the token holds the
+// key of the last item given out, so that objects which come and go between two pages neither
+// repeat nor hide others. The error is ErrToken.
 func Cut[T any](list []T, key func(T) string, p Paging) (Page[T], error) {
 	sorted := slices.Clone(list)
 	slices.SortStableFunc(sorted, func(a, b T) int { return strings.Compare(key(a), key(b)) })

@@ -1,8 +1,9 @@
-// Package wire is the grammar of the EC2 and STS query protocol: form parameters in (Params, Filter, paging
-// tokens), XML elements out (Element). It knows no action and no cloud object.
+// Package wire is the grammar of the EC2 and STS query protocol: form parameters in (Params,
+// Filter, paging tokens), XML elements out (Element). It knows no action and no cloud object.
 //
-// Values are built once and then only read; a Params additionally remembers which of its keys were asked for and
-// therefore belongs to one goroutine at a time. Everything else may be used concurrently.
+// Values are built once and then only read; a Params additionally remembers which of its keys were
+// asked for and therefore belongs to one goroutine at a time. Everything else may be used
+// concurrently.
 package wire
 
 import (
@@ -13,8 +14,8 @@ import (
 	"strings"
 )
 
-// Params is a tree of request parameters: the key "Filter.1.Value.2" is the element 2 of the list Value of the
-// element 1 of the list Filter. The zero value has no parameters.
+// Params is a tree of request parameters: the key "Filter.1.Value.2" is the element 2 of the list
+// Value of the element 1 of the list Filter. The zero value has no parameters.
 type Params struct {
 	root *param
 	path string
@@ -109,7 +110,8 @@ func (p Params) String(key string) string {
 	return n.value
 }
 
-// Int returns the value of key as a decimal number; ok is false when it was not sent. The error is a *ParamError.
+// Int returns the value of key as a decimal number; ok is false when it was not sent. The error is
+// a *ParamError.
 func (p Params) Int(key string) (v int, ok bool, err error) {
 	if !p.Has(key) {
 		return 0, false, nil
@@ -142,8 +144,8 @@ func (p Params) Sub(key string) Params {
 	return Params{root: p.find(key), path: p.Name(key)}
 }
 
-// Elements returns the parameters below each element of the list key, in the order of the indices. Indices may
-// have gaps, as the service accepts them.
+// Elements returns the parameters below each element of the list key, in the order of the indices.
+// Indices may have gaps, as the service accepts them.
 func (p Params) Elements(key string) []Params {
 	list := p.Sub(key)
 	var out []Params
@@ -184,7 +186,8 @@ func (p Params) indices() []string {
 	return out
 }
 
-// Unread returns the full names of all parameters that were sent and that nobody has asked for, sorted.
+// Unread returns the full names of all parameters that were sent and that nobody has asked for,
+// sorted.
 func (p Params) Unread() []string {
 	var out []string
 	p.walk(func(name string, n *param) {

@@ -67,8 +67,8 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// TestSDKBodies reads request bodies that the SDK ships as its own fixtures: every action that the simulator knows,
-// with every parameter set and two elements in every list.
+// TestSDKBodies reads request bodies that the SDK ships as its own fixtures: every action that the
+// simulator knows, with every parameter set and two elements in every list.
 func TestSDKBodies(t *testing.T) {
 	files, err := filepath.Glob("testdata/requests/*.request.snap")
 	if err != nil || len(files) < 30 {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Element is one XML element with either text or children. Elements are plain values; a builder that has nothing
-// to say returns the zero Element, which is not written.
+// Element is one XML element with either text or children. Elements are plain values; a builder
+// that has nothing to say returns the zero Element, which is not written.
 type Element struct {
 	Name     string
 	Attr     string // value of the xmlns attribute, if any
@@ -56,8 +56,8 @@ func Node(name string, children ...Element) Element {
 	return Element{Name: name, Children: children}
 }
 
-// List returns a list element with one item per value. An empty list is an empty element: clients tell that
-// from an absent one.
+// List returns a list element with one item per value. An empty list is an empty element: clients
+// tell that from an absent one.
 func List[T any](name string, values []T, item func(T) []Element) Element {
 	list := Element{Name: name}
 	for _, v := range values {
