@@ -514,6 +514,18 @@ spec: {priority: 5, tier: "%s", appliedTo: [{podSelector: {}}], ingress: [{name:
 		return func(ctx context.Context) error { return author.Create(ctx, o.DeepCopy()) }
 	}
 	const policy = "nephele-tiers"
+	// kube-apiserver hears of a changed tier a moment later.
+	required := func(tier string) {
+		t.Helper()
+		label(tier, `"required"`)
+		try := dryRun(author, policyIn("p", tier))
+		eventually(t, "the label of tier "+tier+" counts", func(ctx context.Context) error {
+			if err := try(ctx); !refusedBy(err, policy) {
+				return fmt.Errorf("not refused by %s: %w", policy, err)
+			}
+			return nil
+		})
+	}
 	how := func(tier string) string { return `you need the verb use on tiers (crd.antrea.io) "` + tier + `"` }
 
 	// Without a label every tier is free.
@@ -522,7 +534,7 @@ spec: {priority: 5, tier: "%s", appliedTo: [{podSelector: {}}], ingress: [{name:
 	mustDo(t, "free and cluster-wide", creates(clusterWide(ns, "securityops")))
 	label("securityops", `"Required"`)
 	mustDo(t, "another value", creates(policyIn("value", "securityops")))
-	label("securityops", `"required"`)
+	required("securityops")
 	mustRefuse(t, "create", policy, dryRun(author, policyIn("p", "securityops")), how("securityops"))
 	mustRefuse(t, "of old", policy, dryRun(author, policyIn("p", "SecurityOps")), how("securityops"))
 	mustRefuse(t, "cluster-wide", policy, dryRun(author, clusterWide("p", "securityops")), how("securityops"))
@@ -555,8 +567,8 @@ spec: {priority: 5, tier: "%s", appliedTo: [{podSelector: {}}], ingress: [{name:
 	})
 
 	// Several, the default one among them.
-	label("application", `"required"`)
-	label("other", `"required"`)
+	required("application")
+	required("other")
 	mustRefuse(t, "default", policy, dryRun(author, policyIn("p", "")), how("application"))
 	mustRefuse(t, "default by its old name", policy, dryRun(author, policyIn("p", "Application")), how("application"))
 	give(t, name, "", v1beta1.GroupName, "tiers", "use", "other")
