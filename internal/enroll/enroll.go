@@ -23,6 +23,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
@@ -33,6 +35,8 @@ const (
 	Lifetime = 7 * 24 * time.Hour
 	// Shortest is the shortest that an API server gives.
 	Shortest = 10 * time.Minute
+	// componentLabel and component mark what was made for hosts.
+	componentLabel, component = "app.kubernetes.io/component", "agent"
 	// prefix begins the names of what a host has.
 	prefix = "nephele-agent-"
 	// bundleReader is the Role in kube-system by which agents find the CA bundle of the served API.
@@ -55,10 +59,11 @@ func ParseHost(text string) (Host, error) {
 func (h Host) account() string { return prefix + h.Name }
 
 // cluster is the name of what the host has for the whole cluster.
-func (h Host) cluster() string { return prefix + h.Namespace + "-" + h.Name }
+// Namespaces and names hold no colon, so that no two hosts share it.
+func (h Host) cluster() string { return "nephele-agent:" + h.Namespace + ":" + h.Name }
 
 func labels() map[string]string {
-	return map[string]string{"app.kubernetes.io/name": "nephele", "app.kubernetes.io/component": "agent"}
+	return map[string]string{"app.kubernetes.io/name": "nephele", componentLabel: component}
 }
 
 // objects are what a host has, those that others refer to first.
@@ -100,11 +105,27 @@ func Token(ctx context.Context, c client.Client, h Host, lifetime time.Duration)
 		return "", fmt.Errorf("find ExternalNode %s/%s: %w", h.Namespace, h.Name, err)
 	}
 	for _, o := range h.objects(&node) {
-		if err := c.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := apply(ctx, c, o); err != nil {
 			return "", fmt.Errorf("enroll %s/%s: make %T %s: %w", h.Namespace, h.Name, o, o.GetName(), err)
 		}
 	}
 	return request(ctx, c, h.Namespace, h.account(), lifetime)
+}
+
+// apply makes an object what it shall be. It fails if somebody else has said otherwise about what
+// we say.
+func apply(ctx context.Context, c client.Client, o client.Object) error {
+	kind, err := c.GroupVersionKindFor(o)
+	if err != nil {
+		return err
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetGroupVersionKind(kind)
+	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("nephele-enroll"))
 }
 
 func request(ctx context.Context, c client.Client, namespace, account string, lifetime time.Duration) (string, error) {
@@ -116,11 +137,19 @@ func request(ctx context.Context, c client.Client, namespace, account string, li
 	return r.Status.Token, nil
 }
 
-// Revoke takes back what the host has. Its tokens end at once.
+// Revoke takes back what the host has. Its tokens end at once. What has the names but not our
+// labels is somebody else's and stays.
 func Revoke(ctx context.Context, c client.Client, h Host) error {
 	var errs []error
 	for _, o := range h.objects(nil) {
-		if err := c.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+		err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
+		if err == nil && o.GetLabels()[componentLabel] != component {
+			continue
+		}
+		if err == nil {
+			err = c.Delete(ctx, o)
+		}
+		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("revoke %s/%s: delete %T %s: %w", h.Namespace, h.Name, o, o.GetName(), err))
 		}
 	}

@@ -69,6 +69,41 @@ func TestEnroll(t *testing.T) {
 	}
 	works(cfg.BearerToken)
 
+	// A host whose name is alike has its own rights, and taking them back takes nothing from this
+	// one. What somebody else has made under the name is not taken over.
+	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms-vm1"}},
+		&v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "vms-vm1", Name: "x"}, Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.0.0.2"}}}}},
+		&v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "vm1-x"}, Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.0.0.3"}}}}},
+		&v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "taken"}, Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.0.0.4"}}}}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "nephele-agent-taken"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}},
+	} {
+		if err := e.client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, alike := range []string{"vms-vm1/x", "vms/vm1-x"} {
+		if out, err := e.nephele("enroll", alike, "--output", filepath.Join(t.TempDir(), "kubeconfig")); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	var bindings rbacv1.ClusterRoleBindingList
+	if err := e.client.List(t.Context(), &bindings, client.MatchingLabels{"app.kubernetes.io/component": "agent"}); err != nil || len(bindings.Items) != 3 {
+		t.Errorf("%d hosts have rights, want 3: %v", len(bindings.Items), err)
+	}
+	if out, err := e.nephele("enroll", "vms/taken"); err == nil || !strings.Contains(out, "conflict") {
+		t.Errorf("a Role of somebody else is taken for the host's: %v %s", err, out)
+	}
+	for _, alike := range []string{"vms-vm1/x", "vms/vm1-x", "vms/taken"} {
+		if out, err := e.nephele("enroll", alike, "--revoke"); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	if err := e.client.Get(t.Context(), client.ObjectKey{Namespace: "vms", Name: "nephele-agent-taken"}, &rbacv1.Role{}); err != nil {
+		t.Errorf("what somebody else has made is gone: %v", err)
+	}
+	works(cfg.BearerToken)
+
 	// It tells about itself, and about nobody else; nothing else of the cluster is its business.
 	info := &v1beta1.AntreaAgentInfo{}
 	eventually(t, time.Minute, "the controller has made the agent's info", func(ctx context.Context) (bool, string) {
