@@ -13,13 +13,11 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"gopkg.in/natefinch/lumberjack.v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -263,57 +261,6 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		errs = append(errs, <-failed)
 	}
 	return errors.Join(errs...)
-}
-
-// learnNames learns the addresses of names until ctx ends. Policies are enforced also where that
-// fails.
-func learnNames(ctx context.Context, n *agent.Names, log logr.Logger) {
-	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() { n.Run(ctx) })
-	q, err := kernel.OpenQueue()
-	if err == nil {
-		stop := context.AfterFunc(ctx, q.Close)
-		defer stop()
-		err = q.Run(n.Answer)
-	}
-	if err != nil {
-		n.Fail(err)
-		log.Error(err, "The answers of resolvers cannot be received; names that are no patterns are looked up")
-		<-ctx.Done()
-	}
-}
-
-// packetLog returns what writes the log; nil for none.
-func (f *agentFlags) packetLog() (*agent.PacketLog, error) {
-	format := agent.LogFormat(f.logFormat)
-	switch {
-	case format != agent.LogJSON && format != agent.LogAntrea:
-		return nil, fmt.Errorf("--log-format %q: want %q or %q", f.logFormat, agent.LogJSON, agent.LogAntrea)
-	case f.logFile == "":
-		return nil, nil
-	}
-	out := &lumberjack.Logger{Filename: f.logFile, MaxSize: 100, MaxBackups: 3} // of mode 0600
-	return &agent.PacketLog{Host: f.node, Format: format, Out: out, Clock: clock.RealClock{}}, nil
-}
-
-// writeLog receives and writes what is logged until ctx ends. Policies are enforced also where that
-// fails.
-func writeLog(ctx context.Context, l *agent.PacketLog, log logr.Logger) {
-	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() { l.Run(ctx) })
-	r, err := kernel.OpenLog()
-	if err == nil {
-		stop := context.AfterFunc(ctx, r.Close)
-		defer stop()
-		err = r.Run(l.Packet)
-	}
-	if err != nil {
-		l.Fail(err)
-		log.Error(err, "What policies want logged cannot be received")
-		<-ctx.Done()
-	}
 }
 
 // agentInfo fills in the AntreaAgentInfo of the host, which the controller has made.
