@@ -47,19 +47,27 @@ func (d describer) define(typ reflect.Type) string {
 	d.all[name] = common.OpenAPIDefinition{}
 	properties := map[string]spec.Schema{}
 	needs := map[string]bool{}
-	for field := range typ.Fields() {
-		if field.Type == reflect.TypeFor[metav1.TypeMeta]() {
-			properties["kind"], properties["apiVersion"] = *spec.StringProperty(), *spec.StringProperty()
-			continue
-		}
-		key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		properties[key] = d.describe(field.Type, needs)
-	}
+	d.fields(typ, properties, needs)
 	d.all[name] = common.OpenAPIDefinition{
 		Schema:       spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Properties: properties}},
 		Dependencies: slices.Sorted(maps.Keys(needs)),
 	}
 	return name
+}
+
+// fields describes the fields of a struct, and those of structs that stand inline in it.
+func (d describer) fields(typ reflect.Type, properties map[string]spec.Schema, needs map[string]bool) {
+	for field := range typ.Fields() {
+		key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Type == reflect.TypeFor[metav1.TypeMeta]():
+			properties["kind"], properties["apiVersion"] = *spec.StringProperty(), *spec.StringProperty()
+		case field.Anonymous && key == "":
+			d.fields(field.Type, properties, needs)
+		default:
+			properties[key] = d.describe(field.Type, needs)
+		}
+	}
 }
 
 func (d describer) describe(typ reflect.Type, needs map[string]bool) spec.Schema {

@@ -260,6 +260,9 @@ func (c *Computation) describeVM(e end) *VM {
 
 // title is what people call an end.
 func (c *Computation) title(e end) string {
+	if c.hides(e, false) {
+		return e.addresses[0].String()
+	}
 	vm := c.describeVM(e)
 	if vm == nil {
 		return e.String()
