@@ -49,8 +49,8 @@ func (s *Survey) held(all []meeting, atOnce func(x, y *cohort, i int) bool) map[
 }
 
 // Hasty are the interfaces that are given back although a flow between them and one to which nothing
-// is done may be open meanwhile that is open neither now nor in the end, sorted. It is known once
-// Conflicts was asked for.
+// is done may be open meanwhile that is open neither now nor in the end, sorted. Conflicts finds
+// them.
 func (s *Survey) Hasty() []string { return slices.Sorted(maps.Keys(s.hasty)) }
 
 // leaves reports whether a cohort is given back that would wait for one to which nothing is done,
