@@ -134,7 +134,10 @@ type Survey struct {
 
 // NewSurvey looks at a change.
 func NewSurvey(c Change) *Survey {
-	s := &Survey{Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, unions: model.Unions{}, cohortOf: map[string]*cohort{}, hasty: map[string]bool{}}
+	s := &Survey{
+		Change: c, from: model.NewView(c.From), to: model.NewView(c.To), cohortOf: map[string]*cohort{},
+		permits: map[permitKey][2]flow.Permit{}, unions: model.Unions{}, hasty: map[string]bool{},
+	}
 	wanted := make(map[string][]string, len(c.To.Interfaces))
 	for i := range c.To.Interfaces {
 		wanted[c.To.Interfaces[i].ID] = c.To.Interfaces[i].GroupIDs

@@ -48,9 +48,9 @@ func (s *Survey) held(all []meeting, atOnce func(x, y *cohort, i int) bool) map[
 	return out
 }
 
-// Hasty are the interfaces that are given back although a flow between them and one to which nothing
-// is done may be open meanwhile that is open neither now nor in the end, sorted. Conflicts finds
-// them.
+// Hasty are the interfaces that are given back without waiting for those to which nothing is done,
+// although a flow between the two may be open meanwhile that is open neither now nor in the end,
+// sorted. Conflicts finds them.
 func (s *Survey) Hasty() []string { return slices.Sorted(maps.Keys(s.hasty)) }
 
 // leaves reports whether a cohort is given back that would wait for one to which nothing is done,
