@@ -38,8 +38,8 @@ type Change struct {
 	// Apart are interfaces that cannot move by one edit, so that nothing happens at once with their
 	// moves; see Order.Apart.
 	Apart map[string]bool
-	// Leaving are interfaces that are given back, and Still those to which nothing is done, whatever
-	// their peers do: who leaves does not wait for them.
+	// Leaving are interfaces that are given back, and Still those to which nothing is done,
+	// whatever their peers do: who leaves does not wait for them.
 	Leaving, Still map[string]bool
 	// First are the keys of tags of networks that are written before anything else is done; all
 	// others when all is done.
