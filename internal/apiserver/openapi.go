@@ -40,6 +40,10 @@ type describer struct {
 // definition.
 func (d describer) define(typ reflect.Type) string {
 	name := util.GetCanonicalTypeName(reflect.Zero(typ).Interface())
+	if strings.Contains(name, "/") && isOwn(typ) {
+		// Field managers do not find a type by a name that has to be escaped in a reference.
+		name = util.ToRESTFriendlyName(name)
+	}
 	if _, known := d.all[name]; known || !isOwn(typ) {
 		return name
 	}

@@ -84,7 +84,7 @@ type Options struct {
 	Instance InstanceOptions
 
 	// clouds is what this process knows of cloud accounts; nil if another one has them.
-	clouds   Knowledge
+	clouds   *inventory.Inventory
 	loopback *loopback
 	metrics  *controllerMetrics
 	record   *audit.Record

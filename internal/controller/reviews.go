@@ -30,6 +30,7 @@ import (
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/explain"
@@ -40,15 +41,19 @@ import (
 // it out takes a second of processor time for 10,000 VMs.
 const reviewAge = 2 * time.Second
 
-// reviews answers reviews from the caches of the process and what the inventory knows of clouds. No
-// cloud is asked, and no review changes anything.
+// aclAge is how old network ACLs may be. No event tells of their changes, and reading them is a
+// call to the cloud.
+const aclAge = time.Minute
+
+// reviews answers reviews from the caches of the process and what the inventory knows of clouds. Of
+// a cloud only network ACLs are read, and no review changes anything.
 type reviews struct {
 	cached client.Reader
 	// live reads what no informer follows, or follows only where it is installed.
 	live client.Reader
 	pods toolscache.Store
 	// clouds is nil where another process has the accounts.
-	clouds Knowledge
+	clouds *inventory.Inventory
 	ready  func() error
 	clock  clock.PassiveClock
 	// changes counts what has happened to objects.
@@ -56,6 +61,18 @@ type reviews struct {
 
 	mu   sync.Mutex
 	last *seen
+	// acls are the network ACLs that were read.
+	acls map[scope]readACLs
+}
+
+// scope is a region of an account.
+type scope struct{ account, region string }
+
+// readACLs are the network ACLs of a region, or why there are none.
+type readACLs struct {
+	list []cloud.NetworkACL
+	err  error
+	at   time.Time
 }
 
 // seen is what reviews are answered from.
@@ -91,7 +108,7 @@ func (o *Options) reviewedKinds() []client.Object {
 
 // newReviews follows what reviews are answered from. Ready fails before policies are computed.
 func newReviews(ctx context.Context, mgr manager.Manager, ready func() error, clk clock.PassiveClock, o Options) (*reviews, error) {
-	r := &reviews{cached: mgr.GetCache(), live: mgr.GetAPIReader(), clouds: o.clouds, ready: ready, clock: clk, changes: &atomic.Uint64{}}
+	r := &reviews{cached: mgr.GetCache(), live: mgr.GetAPIReader(), clouds: o.clouds, ready: ready, clock: clk, changes: &atomic.Uint64{}, acls: map[scope]readACLs{}}
 	pods, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("reviews: watch Pods: %w", err)
@@ -138,7 +155,11 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 	}
 	switch o := object.(type) {
 	case *analysis.FlowReview:
-		o.Status, err = review.Flow(computation, o.Spec)
+		acls, unread := r.networkACLs(ctx, s, computation.AccountsOf(o.Spec.From, o.Spec.To))
+		if sight.All {
+			told.Unread = append(slices.Clone(told.Unread), unread...)
+		}
+		o.Status, err = review.Flow(computation.WithACLs(acls), o.Spec)
 		o.Status.Seen = told
 	case *analysis.ReachReview:
 		o.Status, err = review.Reach(world(), o.Spec)
@@ -194,6 +215,52 @@ func (r *reviews) observed() (all []explain.ObservedAccount, unread []string) {
 		all = append(all, a)
 	}
 	return all, unread
+}
+
+// networkACLs returns those of the accounts that a question is about, which are part of no
+// observation, and whose could not be read.
+func (r *reviews) networkACLs(ctx context.Context, s *seen, accounts []string) (all []cloud.NetworkACL, unread []string) {
+	for _, a := range s.Observed {
+		provider, _ := r.provider(a.Key)
+		reader, able := provider.(cloud.ACLReader)
+		if !able || !slices.Contains(accounts, a.Key) {
+			continue
+		}
+		for _, snapshot := range a.Snapshots {
+			read := r.networkACLsOf(ctx, reader, scope{a.Key, snapshot.Region}, snapshot.Scope)
+			all = append(all, read.list...)
+			if read.err != nil {
+				unread = append(unread, fmt.Sprintf("%s: %s: network ACLs, one of which may stop a packet that is allowed here: %v", a.Key, snapshot.Region, read.err))
+			}
+		}
+	}
+	return all, unread
+}
+
+func (r *reviews) provider(account string) (cloud.Provider, bool) {
+	if r.clouds == nil {
+		return nil, false
+	}
+	return r.clouds.Provider(account)
+}
+
+// networkACLsOf reads those of a region, at most once in aclAge.
+func (r *reviews) networkACLsOf(ctx context.Context, reader cloud.ACLReader, at scope, of cloud.Scope) readACLs {
+	r.mu.Lock()
+	read, known := r.acls[at]
+	r.mu.Unlock()
+	if known && r.clock.Since(read.at) < aclAge {
+		return read
+	}
+	read = readACLs{at: r.clock.Now()}
+	read.list, read.err = reader.NetworkACLs(ctx, of)
+	if ctx.Err() != nil {
+		return read // whoever asks next has not given up
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acls[at] = read
+	return read
 }
 
 // sameClouds reports whether nothing was read since. A snapshot is never changed once it is there.

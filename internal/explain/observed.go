@@ -51,6 +51,18 @@ func cloudsOf(accounts []ObservedAccount) *clouds {
 	return out
 }
 
+// WithACLs returns the computation with the network ACLs of accounts that were observed in place of
+// those that it knew. It shares everything else with the original.
+func (c *Computation) WithACLs(acls []cloud.NetworkACL) *Computation {
+	if c.clouds == nil {
+		return c
+	}
+	out, seen := *c, *c.clouds
+	seen.borders = trace.BordersOf(acls)
+	out.clouds = &seen
+	return &out
+}
+
 // pair is one way to choose the addresses of two ends.
 type pair struct{ src, dst trace.Point }
 

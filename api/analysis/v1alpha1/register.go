@@ -21,3 +21,15 @@ func AddToScheme(s *runtime.Scheme) error {
 	metav1.AddToGroupVersion(s, gv)
 	return nil
 }
+
+// modelName begins the names of the kinds in the description of the API.
+const modelName = "com.github.nephele-io.nephele.api.analysis.v1alpha1."
+
+// OpenAPIModelName is the name of FlowReview in the description of the API.
+func (FlowReview) OpenAPIModelName() string { return modelName + "FlowReview" }
+
+// OpenAPIModelName is the name of ReachReview in the description of the API.
+func (ReachReview) OpenAPIModelName() string { return modelName + "ReachReview" }
+
+// OpenAPIModelName is the name of EffectiveRules in the description of the API.
+func (EffectiveRules) OpenAPIModelName() string { return modelName + "EffectiveRules" }
