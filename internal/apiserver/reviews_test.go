@@ -20,8 +20,8 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// oracle answers a FlowReview with what the caller may see, and holds those about "slow" until it is
-// told to go on.
+// oracle answers a FlowReview with what the caller may see, and holds those about "slow" until it
+// is told to go on.
 type oracle struct {
 	begun, goOn chan struct{}
 }
@@ -55,8 +55,8 @@ func (o *oracle) Review(ctx context.Context, review runtime.Object, sight apiser
 	return nil
 }
 
-// inNamespace lets user-a see the Namespace mine, user-b all of them, user-c the cluster as well, and
-// cannot say what user-d may.
+// inNamespace lets user-a see the Namespace mine, user-b all of them, user-c the cluster as well,
+// and cannot say what user-d may.
 func inNamespace(asked *int) authorizer.AuthorizerFunc {
 	return func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		name := a.GetUser().GetName()

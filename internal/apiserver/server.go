@@ -40,8 +40,8 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Queries, Reviews, Statistics, Enforcers, Version, Pod,
-// Service, Node, Webhooks, Metrics, Limits, Stall and Logger are required.
+// Options are what a Server needs. All fields but Queries, Reviews, Statistics, Enforcers, Version,
+// Pod, Service, Node, Webhooks, Metrics, Limits, Stall and Logger are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
 	Listener net.Listener
