@@ -143,5 +143,5 @@ func told(c *trace.Cloud, b trace.Borders, src, dst trace.Point, x [2]int) (allo
 			return false, true, &y
 		}
 	}
-	return allowed, sure || !allowed, by
+	return allowed, sure, by
 }
