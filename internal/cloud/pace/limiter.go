@@ -4,12 +4,12 @@
 // It owns token buckets: one per endpoint, cloud account number, region and action, because that is
 // how EC2 counts, and others that several actions share, because that is how Azure does. Two
 // Nephele accounts with credentials of the same cloud account share their buckets, as do the
-// inventory and the realizer. A bucket begins full and at its documented size (Options.Rate). A throttled call empties it and slows it down by a fifth; while there is more to
-// call than the bucket lets through, every second without throttling gives a twentieth back, until
-// just below the rate that was too much. Beyond that, and beyond the documented rate, it feels its
-// way only after a while without throttling. So it comes to rest near the real rate where others
-// use the account too, where the limits of the account are raised, and at the documented rate
-// elsewhere.
+// inventory and the realizer. A bucket begins full and at its documented size (Options.Rate). A
+// throttled call empties it and slows it down by a fifth; while there is more to call than the
+// bucket lets through, every second without throttling gives a twentieth back, until just below the
+// rate that was too much. Beyond that, and beyond the documented rate, it feels its way only after a
+// while without throttling. So it comes to rest near the real rate where others use the account too,
+// where the limits of the account are raised, and at the documented rate elsewhere.
 //
 // It promises that calls of the same purpose are let through in the order in which they came, that
 // enforcement goes before inventory, and that inventory nevertheless gets every tenth turn: nobody
