@@ -7,9 +7,9 @@
 // inventory and the realizer. A bucket begins full and at its documented size (Options.Rate). A
 // throttled call empties it and slows it down by a fifth; while there is more to call than the
 // bucket lets through, every second without throttling gives a twentieth back, until just below the
-// rate that was too much. Beyond that, and beyond the documented rate, it feels its way only after a
-// while without throttling. So it comes to rest near the real rate where others use the account too,
-// where the limits of the account are raised, and at the documented rate elsewhere.
+// rate that was too much. Beyond that, and beyond the documented rate, it feels its way only after
+// a while without throttling. So it comes to rest near the real rate where others use the account
+// too, where the limits of the account are raised, and at the documented rate elsewhere.
 //
 // It promises that calls of the same purpose are let through in the order in which they came, that
 // enforcement goes before inventory, and that inventory nevertheless gets every tenth turn: nobody
