@@ -155,8 +155,8 @@ func (c *Controller) listen(ctx context.Context) ([]source, error) {
 	return append(sources, c.upstream.begin(ctx)...), nil
 }
 
-// Warm begins to watch what policies are computed from, so that a process that is not to compute yet
-// has read it all when it is. It does not wait.
+// Warm begins to watch what policies are computed from, so that a process that is not to compute
+// yet has read it all when it is. It does not wait.
 func (c *Controller) Warm(ctx context.Context) error {
 	for k, object := range watched() {
 		if _, err := c.Informers.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {

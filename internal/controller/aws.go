@@ -56,7 +56,8 @@ func (a *awsAccounts) open(c inventory.AccountConfig) (cloud.Provider, error) {
 		return nil, errors.New("spec.awsConfig.region names no region")
 	}
 	cfg := aws.Config{
-		Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, Limits: LimitsOf(c.Quotas), UserAgent: cmp.Or(a.parts.Agent, "nephele"), Gate: a.parts.gateOf(c.Account),
+		Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, Limits: LimitsOf(c.Quotas),
+		UserAgent: cmp.Or(a.parts.Agent, "nephele"), Gate: a.parts.gateOf(c.Account),
 		Cluster: a.cluster, Account: c.Account, Allowed: &a.access.Endpoints, Bounds: a.access.Bounds, Audit: a.audit,
 	}
 	if namespace, _, ok := cutAccount(c.Account); ok && a.access.lends(namespace) {

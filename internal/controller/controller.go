@@ -204,7 +204,9 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	if err != nil {
 		return err
 	}
-	clouds, err := openClouds(ctx, o.metrics.clouds, CloudParts{Cluster: id, Access: o.Access, Audit: o.past.audit(o.record, mgr.Elected()), Paced: true, Gate: parts.gate(), Agent: o.agent()})
+	clouds, err := openClouds(ctx, o.metrics.clouds, CloudParts{
+		Cluster: id, Access: o.Access, Audit: o.past.audit(o.record, mgr.Elected()), Paced: true, Gate: parts.gate(), Agent: o.agent(),
+	})
 	if err != nil {
 		return err
 	}

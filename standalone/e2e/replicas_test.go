@@ -35,11 +35,11 @@ import (
 
 const (
 	sharedOverlay = manifests + "/overlays/shared-accounts"
-	// shareLease is after how long a replica that is not heard of loses its accounts, and within is
+	// shareLease is after how long a replica that is not heard of loses its accounts, and leases is
 	// how many of these the tests grant until everything is served again: one until it is noticed,
 	// and the rest for the machine.
 	shareLease = 8 * time.Second
-	within     = 5
+	leases     = 5
 	farms      = 10
 )
 
@@ -338,7 +338,7 @@ func (rs *replicas) load() {
 func (rs *replicas) served(what string, since time.Time, but *replica) map[string]string {
 	rs.t.Helper()
 	var last map[string]string
-	eventually(rs.t, within*shareLease, what, func(context.Context) (bool, string) {
+	eventually(rs.t, leases*shareLease, what, func(context.Context) (bool, string) {
 		last = rs.ledger.last(since)
 		waiting := 0
 		for i := range farms {
@@ -357,7 +357,7 @@ func (rs *replicas) settled(living ...*replica) sharing.Table {
 	rs.t.Helper()
 	store := &sharing.Kube{Client: rs.kube, Namespace: "kube-system", Group: "nephele-replica", ConfigMap: "nephele-shards"}
 	var t sharing.Table
-	eventually(rs.t, within*shareLease, "all shards are held", func(ctx context.Context) (bool, string) {
+	eventually(rs.t, leases*shareLease, "all shards are held", func(ctx context.Context) (bool, string) {
 		var err error
 		if t, err = store.Table(ctx); err != nil {
 			return false, err.Error()
@@ -380,7 +380,7 @@ func (rs *replicas) settled(living ...*replica) sharing.Table {
 func (rs *replicas) leader() *replica {
 	rs.t.Helper()
 	var found *replica
-	eventually(rs.t, within*shareLease, "one Pod is labelled as the leader's", func(ctx context.Context) (bool, string) {
+	eventually(rs.t, leases*shareLease, "one Pod is labelled as the leader's", func(ctx context.Context) (bool, string) {
 		pods, err := rs.kube.CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "nephele.io/leader=true"})
 		if err != nil || len(pods.Items) != 1 {
 			return false, fmt.Sprint(err, len(pods.Items))

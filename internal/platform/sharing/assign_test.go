@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestAssign: in random sets of seats every shard has one of them, whatever their order; a seat that
-// comes takes shards only for itself, one that goes leaves only its own; and nobody has much more
-// than his part.
+// TestAssign: in random sets of seats every shard has one of them, whatever their order; a seat
+// that comes takes shards only for itself, one that goes leaves only its own; and nobody has much
+// more than his part.
 func TestAssign(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

@@ -121,8 +121,8 @@ func (k *Kube) PutSeat(ctx context.Context, s Seat) (string, error) {
 	return written.ResourceVersion, nil
 }
 
-// table reads a table: a line for each shard, with its holder, the term, who was before, and whether
-// he gave it up in order; and a line for each note.
+// table reads a table: a line for each shard, with its holder, the term, who was before, and
+// whether he gave it up in order; and a line for each note.
 func (k *Kube) table(cm *corev1.ConfigMap) Table {
 	t := Table{Version: cm.ResourceVersion, Notes: map[string]string{}}
 	for line := range strings.Lines(cm.Data[shardsKey]) {

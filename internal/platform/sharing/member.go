@@ -48,8 +48,8 @@ type Options struct {
 	// Barred says why nobody may share now, although the seats would let him; empty if nothing
 	// speaks against it. It is told the epochs of those that sit.
 	Barred func(ctx context.Context, living []string) (why string, err error)
-	// Gained and Lost are called when shards have become this process's, or are about to be no more.
-	// They must not block.
+	// Gained and Lost are called when shards have become this process's, or are about to be no
+	// more. They must not block.
 	Gained, Lost func(shards []int)
 }
 
@@ -192,8 +192,8 @@ func (m *Member) clear(ctx context.Context) error {
 	return nil
 }
 
-// count is the next sequence. It is never used twice, on whatever seat: others would take it for one
-// that stands still.
+// count is the next sequence. It is never used twice, on whatever seat: others would take it for
+// one that stands still.
 func (m *Member) count() uint64 {
 	m.counted++
 	return m.counted

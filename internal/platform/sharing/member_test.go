@@ -119,9 +119,9 @@ type request struct {
 }
 
 // TestNeverTwo: replicas come, die, sleep in the middle of any call, and lose the store, calls take
-// any time and their answers are lost. At no moment may two of them begin something about one shard,
-// or one while another's change is on its way and not given up. When all is well again, every shard
-// is held within two leases.
+// any time and their answers are lost. At no moment may two of them begin something about one
+// shard, or one while another's change is on its way and not given up. When all is well again,
+// every shard is held within two leases.
 func TestNeverTwo(t *testing.T) {
 	t.Parallel()
 	for n := range *runs {

@@ -60,8 +60,8 @@ func (w *watch) living() (names []string) {
 	return names
 }
 
-// dead reports whether a process can have no trust in a seat any more. One whose answer was lost may
-// have taken two.
+// dead reports whether a process can have no trust in a seat any more. One whose answer was lost
+// may have taken two.
 func (w *watch) dead(epoch string) bool {
 	return !slices.ContainsFunc(w.seats, func(s Seat) bool { return s.Epoch == epoch && w.alive(s) })
 }
@@ -95,8 +95,8 @@ type decision struct {
 }
 
 // decide compares the table with what follows from the seats, for the process epoch on a seat. held
-// are the shards that it holds by its own account, which is less than the table says after trust was
-// lost.
+// are the shards that it holds by its own account, which is less than the table says after trust
+// was lost.
 func (w *watch) decide(seat, epoch string, t Table, held map[int]bool) decision {
 	var d decision
 	for i, want := range Assign(len(t.Shards), w.living()) {
