@@ -87,9 +87,9 @@ type Options struct {
 	// epoch names this process.
 	epoch    string
 	loopback *loopback
-	metrics *controllerMetrics
-	record  *audit.Record
-	past    *past
+	metrics  *controllerMetrics
+	record   *audit.Record
+	past     *past
 }
 
 // Scheme returns a scheme with every kind that the controller and the commands read or write.
