@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version and revision are set by the linker where a release is built, from a version that was
-// chosen and not from the state of a working tree.
-var version, revision string
+// stampedVersion and stampedRevision are set by the linker where a release is built, from a version
+// that was chosen and not from the state of a working tree.
+var stampedVersion, stampedRevision string
 
 // versionInfo is what is known of the build.
 type versionInfo struct {
@@ -37,8 +37,8 @@ func buildVersion() versionInfo {
 			v.Modified = s.Value == "true"
 		}
 	}
-	if version != "" {
-		v.Version, v.Revision, v.Modified = version, revision, false
+	if stampedVersion != "" {
+		v.Version, v.Revision, v.Modified = stampedVersion, stampedRevision, false
 	}
 	return v
 }

@@ -156,6 +156,10 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	defer closeRecord(o.record)
 	o.past = newPast(mgr, o)
+	state := newStateMetrics(clock.RealClock{})
+	if err := errors.Join(state.follow(ctx, mgr.GetCache(), !o.NoClouds), o.metrics.show(state)); err != nil {
+		return err
+	}
 	if err := assemble(ctx, mgr, id, o); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 type Source struct {
 	// Root is the directory of the module, Package the main package in it.
 	Root, Package string
-	// Stamp is the package whose variables version and revision are set.
+	// Stamp is the package whose variables stampedVersion and stampedRevision are set.
 	Stamp string
 }
 
@@ -26,7 +26,7 @@ func (s Source) Build(ctx context.Context, r Release, goos, arch string) (Binary
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "out")
-	flags := fmt.Sprintf("-s -w -buildid= -X %s.version=%s -X %s.revision=%s", s.Stamp, r.Version, s.Stamp, r.Revision)
+	flags := fmt.Sprintf("-s -w -buildid= -X %s.stampedVersion=%s -X %s.stampedRevision=%s", s.Stamp, r.Version, s.Stamp, r.Revision)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, s.Package)
 	cmd.Dir = s.Root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off")

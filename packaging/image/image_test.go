@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -82,7 +83,7 @@ func TestImage(t *testing.T) {
 		t.Errorf("another version is the same image: %s (%v)", c, err)
 	}
 
-	server := httptest.NewServer(registry.New(registry.Logger(nil)))
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://") + "/nephele:v1.2.3")
 	if err != nil {
@@ -229,6 +230,11 @@ func TestBrokenBuild(t *testing.T) {
 	if _, err := Index(release, []Binary{{"linux", "amd64", []byte("no program")}}); err == nil {
 		t.Error("an image was made of what is no program")
 	}
+}
+
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard) // helm tells of the links by which the charts hold the manifests
+	os.Exit(m.Run())
 }
 
 // TestCharts: packed charts are read by helm, have the version of the release, and all that they

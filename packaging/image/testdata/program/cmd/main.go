@@ -8,6 +8,6 @@ import (
 	"golang.org/x/term"
 )
 
-var version, revision string
+var stampedVersion, stampedRevision string
 
-func main() { fmt.Println(version, revision, term.IsTerminal(int(os.Stdout.Fd()))) }
+func main() { fmt.Println(stampedVersion, stampedRevision, term.IsTerminal(int(os.Stdout.Fd()))) }
