@@ -88,8 +88,8 @@ func TestMetrics(t *testing.T) {
 	l.until("its metrics go", func() bool { return len(gathered(t, l.options.Metrics)) == 0 })
 }
 
-// TestQuotaFill: the fullest object counts, each family and direction on its own, a prefix list with
-// its size, and views of others' groups not at all.
+// TestQuotaFill: the fullest object counts, each family and direction on its own, a prefix list
+// with its size, and views of others' groups not at all.
 func TestQuotaFill(t *testing.T) {
 	v4 := cloud.Rule{Direction: cloud.Ingress, Peer: cloud.Peer{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}
 	v6 := cloud.Rule{Direction: cloud.Ingress, Peer: cloud.Peer{CIDR: netip.MustParsePrefix("2001:db8::/32")}}
