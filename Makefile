@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim deb image release demo test screens fmt vet generate verify-generated staticcheck race bench scale cost matrix worlds clean
+.PHONY: help build build-slim deb image release demo test screens fmt vet generate verify-generated staticcheck race bench scale cost accounts matrix worlds clean
 
 # Its version and its checksum are in go.tools.mod and go.tools.sum.
 STATICCHECK := go tool -modfile=$(CURDIR)/go.tools.mod staticcheck
@@ -96,6 +96,12 @@ scale: ## Measure, in virtual time, how long changes of whole fleets take under 
 COST_VMS ?= 2000
 cost: ## Measure what "nephele up" uses to take over a fleet at the rates of EC2 (COST_VMS=2000, COST_PROFILES=dir; 8 minutes)
 	cd standalone && go test ./cmd/nephele -run 'TestCost$$' -v -timeout 1h -args -cost-vms $(COST_VMS) $(if $(COST_PROFILES),-cost-profiles $(abspath $(COST_PROFILES)))
+
+ACCOUNTS ?= 1,50,500
+REPLICAS ?= 1
+ACCOUNT_VMS ?= 200
+accounts: ## Measure what accounts cost replicas that share them (ACCOUNTS=1,50,500 REPLICAS=1 ACCOUNT_VMS=200; up to an hour)
+	cd standalone && go test ./cmd/nephele -run 'TestAccountsCost$$' -v -timeout 3h -args -accounts $(ACCOUNTS) -account-vms $(ACCOUNT_VMS) -replicas $(REPLICAS) -quiet 60s
 
 clean: ## Remove what was built
 	rm -rf bin dist

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -41,6 +42,8 @@ type existing struct {
 	// kubeconfig is that of the controller's ServiceAccount; it leads through the recorder.
 	kubeconfig string
 	recorder   *recorder
+	// pod names the next Pod; nephele-1 if it is empty.
+	pod string
 }
 
 // newExisting applies the manifest in a directory. The namespaces are there before.
@@ -136,7 +139,7 @@ func (x *existing) start(more ...string) *pod {
 		}
 	}
 	c := d.Spec.Template.Spec.Containers[0]
-	variables := map[string]string{"POD_NAME": "nephele-1", "POD_NAMESPACE": d.Namespace, "NODE_NAME": "n1"}
+	variables := map[string]string{"POD_NAME": cmp.Or(x.pod, "nephele-1"), "POD_IP": "127.0.0.1", "POD_NAMESPACE": d.Namespace, "NODE_NAME": "n1"}
 	p := &pod{t: x.t, api: freeAddress(x.t), health: freeAddress(x.t), metrics: freeAddress(x.t)}
 	replaced := map[string]string{
 		"--api": p.api, "--api-cert-dir": x.t.TempDir(), "--metrics": strings.Replace(p.metrics, "127.0.0.1", "0.0.0.0", 1), "--health": p.health,

@@ -39,6 +39,8 @@ type Config struct {
 	Ambient *Ambient
 	// Audit, if set, keeps the record of calls that change something.
 	Audit Auditor
+	// Gate, if set, is asked before every request.
+	Gate egress.Gate
 	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults;
 	// zero fields mean the default.
 	Limits func(region string) cloud.Limits

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
 // publicHosts are where the requests of an account without azureConfig.cloud go.
@@ -60,7 +61,8 @@ func newClient(cfg Config) (*http.Client, error) {
 			}
 		}
 	}
-	return &http.Client{Transport: gate{next: t, hosts: hosts, bytes: cfg.Bounds.AnswerBytes}, Timeout: cfg.AttemptTimeout, CheckRedirect: noRedirect}, nil
+	t.DialContext = egress.GatedDial(t.DialContext, cfg.Gate)
+	return &http.Client{Transport: gate{next: egress.Gated(t, cfg.Gate), hosts: hosts, bytes: cfg.Bounds.AnswerBytes}, Timeout: cfg.AttemptTimeout, CheckRedirect: noRedirect}, nil
 }
 
 // gate lets requests to the hosts of the cloud pass, and ends their answers. Pages and operations

@@ -96,7 +96,7 @@ type worker struct {
 
 func newWorker(r *Realizer, acct Account) *worker {
 	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), report: Report{Account: acct.Key}}
-	w.presence = newPresence(w, r.registrar)
+	w.presence = newPresence(w, r)
 	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake) })
 	return w
 }
