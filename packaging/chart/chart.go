@@ -122,6 +122,7 @@ func Switches() []Switch {
 		{"mode", false, []map[string]any{
 			nil,
 			{"noClouds": true},
+			{"sharedAccounts": map[string]any{"enabled": true}, "replicas": 3},
 			{"antrea": map[string]any{"enabled": true}},
 			{"antrea": map[string]any{"enabled": true, "kubeconfigSecret": "antrea"}, "namespace": "nephele"},
 		}},

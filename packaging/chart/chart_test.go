@@ -118,7 +118,11 @@ func withoutHelm(t *testing.T, o Object) Object {
 // TestChartsAreTheManifests: both charts together install what config/ installs, object by object
 // and field by field; and with the Secrets of some namespaces only what the overlay installs.
 func TestChartsAreTheManifests(t *testing.T) {
-	for dir, values := range map[string]string{"config": "", "config/overlays/secrets-per-namespace": "secrets: {namespaces: [cloud-accounts]}"} {
+	for dir, values := range map[string]string{
+		"config":                                "",
+		"config/overlays/secrets-per-namespace": "secrets: {namespaces: [cloud-accounts]}",
+		"config/overlays/shared-accounts":       "{sharedAccounts: {enabled: true}, replicas: 2}",
+	} {
 		want := kustomized(t, dir)
 		if len(want) < 40 {
 			t.Fatalf("%s has %d objects only", dir, len(want))
@@ -166,25 +170,26 @@ func TestUpstreamDefinitions(t *testing.T) {
 func TestRefused(t *testing.T) {
 	c := load(t, controller)
 	for values, want := range map[string]string{
-		"replica: 2":                                   "replica",
-		"replicas: -1":                                 "replicas",
-		"image: {digest: latest}":                      "digest",
-		"image: {tag: latest}":                         "tag",
-		"image: {repository: a@sha256}":                "repository",
-		"namespace: elsewhere":                         "kube-system",
-		"{noClouds: true, antrea: {enabled: true}}":    "nothing to do",
-		"antrea: {kubeconfigSecret: a}":                "antrea.enabled",
-		"tls: {mode: none}":                            "tls",
-		"secrets: {namespaces: [A]}":                   "namespaces",
-		"secrets: {namespaces: ['a, b']}":              "namespaces",
-		"networkPolicy: {apiFrom: []}":                 "apiFrom",
-		"networkPolicy: {metricsFrom: {}}":             "",
-		"allowedEndpoints: ['a,b']":                    "allowedEndpoints",
-		"extraArgs: [controller]":                      "extraArgs",
-		"resources: {limits: {memory: 100}}":           "memory",
-		"resources: {limits: {memory: 100M}}":          "memory",
-		"proxy: {https: 'proxy.example:3128'}":         "https",
-		"serviceMonitor: {enabled: true, interval: 1}": "interval",
+		"replica: 2":                                                          "replica",
+		"replicas: -1":                                                        "replicas",
+		"image: {digest: latest}":                                             "digest",
+		"image: {tag: latest}":                                                "tag",
+		"image: {repository: a@sha256}":                                       "repository",
+		"namespace: elsewhere":                                                "kube-system",
+		"{noClouds: true, antrea: {enabled: true}}":                           "nothing to do",
+		"{sharedAccounts: {enabled: true}, noClouds: true}":                   "sharedAccounts",
+		"antrea: {kubeconfigSecret: a}":                                       "antrea.enabled",
+		"tls: {mode: none}":                                                   "tls",
+		"secrets: {namespaces: [A]}":                                          "namespaces",
+		"secrets: {namespaces: ['a, b']}":                                     "namespaces",
+		"networkPolicy: {apiFrom: []}":                                        "apiFrom",
+		"networkPolicy: {metricsFrom: {}}":                                    "",
+		"allowedEndpoints: ['a,b']":                                           "allowedEndpoints",
+		"extraArgs: [controller]":                                             "extraArgs",
+		"resources: {limits: {memory: 100}}":                                  "memory",
+		"resources: {limits: {memory: 100M}}":                                 "memory",
+		"proxy: {https: 'proxy.example:3128'}":                                "https",
+		"serviceMonitor: {enabled: true, interval: 1}":                        "interval",
 		"serviceMonitor: {enabled: true, serviceAccount: {name: prometheus}}": "serviceMonitor.serviceAccount.namespace",
 	} {
 		var v map[string]any

@@ -14,6 +14,9 @@ The chart is config/ with switches: what it installs is read from the files ther
 {{- if and (include "nephele.served" .) (ne .Values.namespace "kube-system") }}
 {{- fail "namespace: agents and kube-apiserver look for Service antrea in kube-system; another one is for antrea.enabled only" }}
 {{- end }}
+{{- if and .Values.sharedAccounts.enabled (or .Values.antrea.enabled .Values.noClouds) }}
+{{- fail "sharedAccounts.enabled: accounts are shared out by replicas that serve policies and work on clouds, so not with antrea.enabled or noClouds" }}
+{{- end }}
 {{- if and .Values.antrea.kubeconfigSecret (not .Values.antrea.enabled) }}{{ fail "antrea.kubeconfigSecret needs antrea.enabled" }}{{ end }}
 {{- end }}
 
