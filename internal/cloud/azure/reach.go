@@ -62,7 +62,12 @@ func newClient(cfg Config) (*http.Client, error) {
 		}
 	}
 	t.DialContext = egress.GatedDial(t.DialContext, cfg.Gate)
-	return &http.Client{Transport: gate{next: egress.Gated(t, cfg.Gate), hosts: hosts, bytes: cfg.Bounds.AnswerBytes}, Timeout: cfg.AttemptTimeout, CheckRedirect: noRedirect}, nil
+	var next http.RoundTripper = t
+	if cfg.Transport != nil {
+		next = cfg.Transport
+	}
+	next = egress.Gated(next, cfg.Gate)
+	return &http.Client{Transport: gate{next: next, hosts: hosts, bytes: cfg.Bounds.AnswerBytes}, Timeout: cfg.AttemptTimeout, CheckRedirect: noRedirect}, nil
 }
 
 // gate lets requests to the hosts of the cloud pass, and ends their answers. Pages and operations
