@@ -37,7 +37,7 @@ func TestDescriptionsAreNoIdentity(t *testing.T) {
 		g.Rules = append(slices.Clone(g.Rules), added)
 		slices.SortFunc(g.Rules, cloud.Rule.Compare)
 		res = plan.Compute(e.input(e.History[0], f.clone()), lower.AWS{})
-		told := len(res.Drift) == 1 && res.Drift[0].Why.Is(intent.RuleAdded)
+		told := len(res.Drift) == 1 && res.Drift[0].Code == intent.RuleAdded
 		if told != (text != ours) {
 			t.Errorf("%q: drift %v", text, res.Drift)
 		}

@@ -28,7 +28,8 @@ func (r *Result) say() {
 		r.Refusals[i].Message = words.Of(r.Refusals[i].Why)
 	}
 	for i := range r.Drift {
-		r.Drift[i].Message = words.Of(r.Drift[i].Why)
+		d := &r.Drift[i]
+		d.Code, d.Message, d.Why = d.Why.Code, words.Of(d.Why), nil
 	}
 	for i := range r.Records.Unproven {
 		r.Records.Unproven[i].Message = words.Of(r.Records.Unproven[i].Why)

@@ -108,9 +108,11 @@ type Drift struct {
 	Region string
 	// Object is the ID of the interface or group.
 	Object string
-	Why    *intent.Reason
-	// Message says in a sentence what was changed.
+	// Code is of which kind it is, and Message says in a sentence what was changed. Why is that
+	// until it is said, so that drifts can be compared.
+	Code    intent.Code
 	Message string
+	Why     *intent.Reason
 	// Kept is set if it is left as it is: the mode forbids to write, or it is not ours to decide.
 	Kept bool
 	// VMs are those that it concerns, by name, and For the policy and rule, or the policies, that
