@@ -39,7 +39,11 @@ func explanationText(x *explain.Explanation) string {
 		for _, w := range wayText(f.Path) {
 			fmt.Fprintf(&b, "    %s\n", w)
 		}
-		writeDecisions(&b, "    ", x.From, f.At, f.Egress, f.AtService, f.Ingress)
+		at := x.To
+		if f.At != nil {
+			at = *f.At
+		}
+		writeDecisions(&b, "    ", x.From, at, f.Egress, f.AtService, f.Ingress)
 	}
 	return printableLines(b.String())
 }
@@ -111,7 +115,7 @@ func reason(d *explain.Decision, at explain.End) string {
 	text := because(d, at)
 	switch {
 	case d.Groups == nil || d.Default == explain.DefaultGroups:
-	case at.CloudVM && d.Native != nil && d.Native.Rule == d.Groups.Rule && sameGroup(d.Native.Group, d.Groups.Group): // told already
+	case at.CloudVM() && d.Native != nil && d.Native.Rule == d.Groups.Rule && sameGroup(d.Native.Group, d.Groups.Group): // told already
 	default:
 		text += "; " + enforcedBy(d.Groups)
 	}
@@ -153,7 +157,7 @@ func because(d *explain.Decision, at explain.End) string {
 		return "no enforcer is responsible for it; no policy applies there"
 	case d.Default == explain.DefaultIsolated:
 		return "no rule allows it, and the direction is isolated by " + explain.PoliciesText(d.IsolatedBy)
-	case at.CloudVM:
+	case at.CloudVM():
 		return "no policy decides; the security groups that the machine has of its own do"
 	}
 	return "no policy decides; it is let through"
@@ -249,6 +253,11 @@ func wayText(p *explain.Path) []string {
 		return nil
 	}
 	var out []string
+	for i := range p.Hops {
+		if p.Hops[i].Allowed {
+			out = append(out, hopText(&p.Hops[i]))
+		}
+	}
 	for _, r := range p.Remarks {
 		switch r {
 		case explain.RemarkNotPeered:
@@ -268,6 +277,8 @@ func wayText(p *explain.Path) []string {
 			out = append(out, "it is sent to the public address "+p.SentTo+", through the Internet gateway; rules that name groups do not match it")
 		case explain.RemarkACLDenies:
 			out = append(out, aclText(p.StoppedBy))
+		case explain.RemarkACLUnknown:
+			out = append(out, doubtText(p.DoubtedBy))
 		case explain.RemarkNoPublicAddress:
 			out = append(out, "the destination has no public address: from the Internet it is reached only through a load balancer or VPN")
 		}
