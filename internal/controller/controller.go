@@ -24,6 +24,7 @@ import (
 	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
+	analysisv1alpha1 "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -85,7 +86,9 @@ type Options struct {
 	Instance InstanceOptions
 
 	// epoch names this process.
-	epoch    string
+	epoch string
+	// clouds is what this process knows of cloud accounts; nil if another one has them.
+	clouds   *inventory.Inventory
 	loopback *loopback
 	metrics  *controllerMetrics
 	record   *audit.Record
@@ -96,7 +99,7 @@ type Options struct {
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme,
-		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme, nephelev1alpha1.AddToScheme,
+		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme, nephelev1alpha1.AddToScheme, analysisv1alpha1.AddToScheme,
 		upstreamv1alpha1.Install, upstreamv1alpha2.Install} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
@@ -163,6 +166,10 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	defer closeRecord(o.record)
 	o.past = newPast(mgr, o)
+	state := newStateMetrics(clock.RealClock{})
+	if err := errors.Join(state.follow(ctx, mgr.GetCache(), !o.NoClouds), o.metrics.show(state)); err != nil {
+		return err
+	}
 	parts, err := newShares(ctx, cfg, mgr, lease, o)
 	if err != nil {
 		return err
@@ -222,7 +229,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 		ExternalID: externalIDs(o.metrics.clouds, id), SecretNamespaces: o.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
 		Mine: parts.mine(), Releaser: released, Now: clk.Now, Random: rand.Float64,
 	})
-	authors.changed = inv.Revisit
+	authors.changed, o.clouds = inv.Revisit, inv
 	if err := o.metrics.show(o.metrics.realize, o.metrics.audit); err != nil {
 		return err
 	}

@@ -49,6 +49,12 @@ type existing struct {
 // newExisting applies the manifest in a directory. The namespaces are there before.
 func newExisting(t *testing.T, dir string, namespaces ...string) *existing {
 	t.Helper()
+	return newExistingWith(t, built(t, dir), namespaces...)
+}
+
+// newExistingWith does so with objects from elsewhere.
+func newExistingWith(t *testing.T, objects []*unstructured.Unstructured, namespaces ...string) *existing {
+	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{DataDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +64,7 @@ func newExisting(t *testing.T, dir string, namespaces ...string) *existing {
 			t.Error(err)
 		}
 	})
-	x := &existing{t: t, cp: cp, objects: built(t, dir)}
+	x := &existing{t: t, cp: cp, objects: objects}
 	x.must(cp.Ready(t.Context()))
 	// The definitions that the manifest has, and the optional ones of the upstream kinds.
 	x.must(cp.InstallCRDs(t.Context(), crd.FS()))

@@ -490,6 +490,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	}
 	w.stillBlocked(res)
 	w.noteLimits(regions)
+	w.r.Metrics.observed(w.key, regions)
 	w.claims = claimsOf(regions)
 	if w.foresee(t, in); in.Stop() {
 		return &plan.Result{Stopped: true}
