@@ -148,7 +148,8 @@ type VirtualMachineStatus struct {
 	ModeReason string `json:"modeReason,omitempty"`
 
 	// Conditions: Observed, Realized; in mode plan, Planned; in mode break-glass, BreakGlass;
-	// Heeded if an annotation for break-glass is not.
+	// Heeded if an annotation for break-glass is not; Obstructed while the subnet's filter denies
+	// what policies allow.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
