@@ -245,9 +245,9 @@ func (a *account) take(provider cloud.Provider, snapshots []*cloud.Snapshot, now
 	return true
 }
 
-// replace puts a snapshot in the place of the last one, and reports whether it shows something else.
-// One that shows the same keeps the parts of the last: whoever has worked with them can tell by that
-// that there is nothing to do.
+// replace puts a snapshot in the place of the last one, and reports whether it shows something
+// else. One that shows the same keeps the parts of the last: whoever has worked with them can tell
+// by that that there is nothing to do.
 func (r *region) replace(next *cloud.Snapshot) (news bool) {
 	if r.snapshot != nil && sameContent(r.snapshot, next) {
 		kept := *r.snapshot
@@ -409,8 +409,8 @@ func (a *account) due(now time.Time, all bool) []job {
 	return jobs
 }
 
-// onlyHints reports whether jobs read named objects only, or nothing because of what was handed over,
-// and no object of the account was touched.
+// onlyHints reports whether jobs read named objects only, or nothing because of what was handed
+// over, and no object of the account was touched.
 // It forgets that one was, as whoever asks looks at all of them if the answer is no.
 func (a *account) onlyHints(jobs []job) bool {
 	a.mu.Lock()

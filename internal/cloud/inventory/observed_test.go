@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestObserved: what somebody else has read with the account's provider takes the place of a reading,
-// unless something newer is known; and what was begun before it does not take its place.
+// TestObserved: what somebody else has read with the account's provider takes the place of a
+// reading, unless something newer is known; and what was begun before it does not take its place.
 func TestObserved(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

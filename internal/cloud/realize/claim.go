@@ -16,8 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// claim applies the part of a plan that claims networks, and returns these. What else is in the plan
-// is planned again on what is observed afterwards.
+// claim applies the part of a plan that claims networks, and returns these. What else is in the
+// plan is planned again on what is observed afterwards.
 func (w *worker) claim(ctx context.Context, t task, claims plan.Plan) (map[string][]string, error) {
 	touched, err := w.apply(ctx, t, claims)
 	if err != nil {

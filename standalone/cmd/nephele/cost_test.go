@@ -46,8 +46,8 @@ var (
 // profileDir, when set in the environment of the program, makes it write profiles of itself.
 const profileDir = "NEPHELE_TEST_PROFILES"
 
-// profiled runs the program, and writes what it has spent its time on until each SIGHUP, and what it
-// holds in the end, into a directory. SIGTERM ends it.
+// profiled runs the program, and writes what it has spent its time on until each SIGHUP, and what
+// it holds in the end, into a directory. SIGTERM ends it.
 func profiled(dir string, program func() int) int {
 	stop := make(chan struct{})
 	var sampling sync.WaitGroup
@@ -280,6 +280,11 @@ func TestCost(t *testing.T) {
 	if bound := 60 + int(20*time.Since(m.begin).Minutes()); m.describing > bound {
 		t.Errorf("%d describing calls, more than %d", m.describing, bound)
 	}
+	// When it is imported, when policies come to apply, when it has other groups, when they are in
+	// force; and some more, for not all policies come at once.
+	if bound := 5 * *costVMs; m.statuses > bound {
+		t.Errorf("the statuses of %d VMs were written %d times, more than %d", *costVMs, m.statuses, bound)
+	}
 }
 
 // measurement follows one process.
@@ -296,8 +301,10 @@ type measurement struct {
 	last    usage
 	// describing counts the calls that have only read.
 	describing int
-	// allocated is what the program has allocated since its start, in bytes, collections how often it
-	// has collected garbage, and former both at the last row.
+	// statuses counts the requests that wrote the status of a VM.
+	statuses int
+	// allocated is what the program has allocated since its start, in bytes, collections how often
+	// it has collected garbage, and former both at the last row.
 	allocated, collections uint64
 	former                 [2]uint64
 }
@@ -379,6 +386,9 @@ func (m *measurement) requests() (total int, most []string) {
 	for name, n := range now {
 		if n -= m.counted[name]; n > 0 && !strings.HasPrefix(name, "WATCH ") {
 			total += n
+			if name == "PUT virtualmachines/status" {
+				m.statuses += n
+			}
 			names = append(names, fmt.Sprintf("%6d %s", n, name))
 		}
 	}

@@ -13,8 +13,8 @@ const (
 	// trimPause is between two looks at the heap, trimLooks of which are remembered.
 	trimPause = 5 * time.Second
 	trimLooks = 12
-	// busyBytes is what is allocated in the time remembered, a minute, by a process that is at work.
-	// It is a few times of what it allocates when nothing happens.
+	// busyBytes is what is allocated in the time remembered, a minute, by a process that is at
+	// work. It is a few times of what it allocates when nothing happens.
 	busyBytes = 512 << 20
 	// roomyBytes is what the heap and all that belongs to it may take while the process is at work,
 	// however little of it lives.
@@ -22,10 +22,10 @@ const (
 )
 
 // trimHeap keeps the memory small that the process takes from the system. While it is at work, the
-// heap may become twice as large as what lives on it as long as it is small, and half as large again
-// when it is large: room saves collections. When it waits, which is mostly, a third is enough, and
-// the rest is given back. GOGC or GOMEMLIMIT in the environment takes precedence. The returned
-// function ends all that.
+// heap may become twice as large as what lives on it as long as it is small, and half as large
+// again when it is large: room saves collections. When it waits, which is mostly, a third is
+// enough, and the rest is given back. GOGC or GOMEMLIMIT in the environment takes precedence. The
+// returned function ends all that.
 func trimHeap() func() {
 	debug.FreeOSMemory() // starting up has used much that is not kept
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
