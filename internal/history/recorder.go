@@ -25,8 +25,10 @@ import (
 const (
 	// writesPerSecond and writesAtOnce are the rate of all revisions and results together.
 	writesPerSecond, writesAtOnce = 20, 100
-	// resultSettles is how long a result may change before it is written.
-	resultSettles = 2 * time.Second
+	// resultSettles is how long a result may change before it is written, and callsSettle how long
+	// calls are only counted that did what they were to do: a large change makes some in every
+	// second, for minutes.
+	resultSettles, callsSettle = 2 * time.Second, 30 * time.Second
 	// retry is how long to wait after a failure, and absentRetry where the definitions are not
 	// installed.
 	retry, absentRetry = 5 * time.Second, time.Minute
@@ -177,7 +179,11 @@ func (r *Recorder) Called(account, policy, call, failure string) {
 	}
 	if l := r.index.lines[s.uid]; l != nil {
 		l.calls.add(account, call, failure)
-		r.owe(s)
+		if failure == "" {
+			r.oweIn(s, callsSettle)
+		} else {
+			r.owe(s)
+		}
 	}
 }
 
@@ -192,9 +198,14 @@ func (r *Recorder) enqueue(s *subject) {
 }
 
 // owe notes that the result of a subject is to be written. It needs mu.
-func (r *Recorder) owe(s *subject) {
-	if _, owed := r.results[s.uid]; !owed {
-		r.results[s.uid] = r.Clock.Now().Add(resultSettles)
+func (r *Recorder) owe(s *subject) { r.oweIn(s, resultSettles) }
+
+// oweIn notes that the result of a subject is to be written after a time, if it is not before. It
+// needs mu.
+func (r *Recorder) oweIn(s *subject, settles time.Duration) {
+	at := r.Clock.Now().Add(settles)
+	if due, owed := r.results[s.uid]; !owed || at.Before(due) {
+		r.results[s.uid] = at
 		r.poke()
 	}
 }

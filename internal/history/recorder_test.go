@@ -300,10 +300,25 @@ func TestResult(t *testing.T) {
 	b.Changed(realized(first, "Realized"))
 	b.Synced()
 	b.run(10 * time.Second)
+	counted := func() int64 {
+		return b.revision("shop", "annp-p-1").Status.Accounts[0].Calls["ModifyNetworkInterfaceAttribute"]
+	}
+	for range 20 { // a large change is not written call by call
+		b.Called("vms/prod", "AntreaNetworkPolicy shop/p", "ModifyNetworkInterfaceAttribute", "")
+		b.run(time.Second)
+	}
+	if n := counted(); n != 2 {
+		t.Errorf("after 20 s of calls %d are counted, want those of before", n)
+	}
+	b.run(20 * time.Second)
+	if n := counted(); n != 22 {
+		t.Errorf("after a restart %d calls are counted, want 22", n)
+	}
 	b.Called("vms/prod", "AntreaNetworkPolicy shop/p", "ModifyNetworkInterfaceAttribute", "")
-	b.run(10 * time.Second)
-	if n := b.revision("shop", "annp-p-1").Status.Accounts[0].Calls["ModifyNetworkInterfaceAttribute"]; n != 3 {
-		t.Errorf("after a restart %d calls are counted, want 3", n)
+	b.Called("vms/prod", "AntreaNetworkPolicy shop/p", "CreateTags", "denied") // which somebody waits for
+	b.run(5 * time.Second)
+	if n := counted(); n != 23 {
+		t.Errorf("after a failure %d calls are counted, want 23", n)
 	}
 	second := realized(first, "Realized") // the status is still about the former generation
 	second.Generation, second.Spec.Priority = 2, 6

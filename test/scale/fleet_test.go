@@ -213,6 +213,8 @@ type accounts struct {
 	// touched are what to read again; whole asks for everything instead.
 	touched []string
 	whole   bool
+	// handed counts what Observed has brought.
+	handed int
 }
 
 func (a *accounts) Keys() []string { return []string{account} }
@@ -234,6 +236,17 @@ func (a *accounts) ask(ids []string) {
 	case a.again <- struct{}{}:
 	default:
 	}
+}
+
+func (a *accounts) Observed(_ string, _ cloud.Provider, snapshots []*cloud.Snapshot) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.whole || len(a.touched) > 0 {
+		return false
+	}
+	a.handed++
+	a.account.Snapshots, a.account.Pending = map[string]*cloud.Snapshot{a.region: snapshots[0]}, nil
+	return true
 }
 
 func (a *accounts) Touched(_ string, ids map[string][]string) { a.ask(ids[a.region]) }
@@ -266,12 +279,16 @@ func (a *accounts) run(ctx context.Context, p cloud.Provider) {
 			return
 		case <-a.again:
 		}
+		a.mu.Lock()
+		handed := a.handed
+		a.mu.Unlock()
 		s, err := a.read(ctx, p)
-		if err != nil {
+		a.mu.Lock()
+		if err != nil || a.handed != handed { // what was handed over meanwhile is not in it
+			a.mu.Unlock()
 			a.Trigger(account)
 			continue
 		}
-		a.mu.Lock()
 		a.account.Snapshots = map[string]*cloud.Snapshot{a.region: s}
 		if len(a.touched) == 0 && !a.whole {
 			a.account.Pending = nil

@@ -80,6 +80,14 @@ func (f *fleet) within(took, limit, slack time.Duration) {
 	}
 }
 
+// reads fails if there were more describing calls: what one has read, nobody reads again.
+func (f *fleet) reads(most int) {
+	f.Helper()
+	if n := f.calls.describing(); n > most {
+		f.Errorf("%d describing calls, want at most %d", n, most)
+	}
+}
+
 // TestTakeOver takes over a fleet, adds a policy for all of it, and moves one VM to another class.
 func TestTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -94,6 +102,7 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("%d edits of %d interfaces", edits, n)
 		}
 		f.within(took, nicEdits(n), 8*time.Second)
+		f.reads(25) // two whole readings of 5 calls, what was claimed, and each new group
 
 		time.Sleep(time.Hour) // the buckets fill up
 		f.calls.reset()
@@ -104,6 +113,7 @@ func TestTakeOver(t *testing.T) {
 		if edits := f.calls.total("ModifyNetworkInterfaceAttribute"); edits != 0 || took > 5*time.Second {
 			t.Errorf("took %s and %d edits of interfaces: want less than 5 s and none", took, edits)
 		}
+		f.reads(9) // a whole reading, and what was changed
 
 		time.Sleep(time.Hour)
 		f.calls.reset()
@@ -114,6 +124,7 @@ func TestTakeOver(t *testing.T) {
 		if mutating := f.calls.total(""); mutating > 2 || took > time.Second {
 			t.Errorf("took %s and %d calls: want less than 1 s and at most 2", took, mutating)
 		}
+		f.reads(9)
 	})
 }
 

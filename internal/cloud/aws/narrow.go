@@ -35,13 +35,20 @@ func (n *Narrowed) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot,
 	return n.observe(ctx, s, n.window)
 }
 
-// Refresh implements cloud.Refresher. What decides on the window itself, networks and peerings, is
-// only read whole.
+// Refresh implements cloud.Refresher. Everything is read if the window is another one now.
 func (n *Narrowed) Refresh(ctx context.Context, last *cloud.Snapshot, ids []string) (*cloud.Snapshot, error) {
-	if slices.ContainsFunc(ids, func(id string) bool { return kindOf(id) == networkID || kindOf(id) == peeringID }) {
+	if slices.ContainsFunc(ids, func(id string) bool { return kindOf(id) == peeringID }) {
 		return n.Observe(ctx, last.Scope)
 	}
-	return n.refresh(ctx, last, ids, n.window.choose(last, ownedNetworks(last.Groups)))
+	before := n.window.choose(last, ownedNetworks(last.Groups))
+	out, err := n.refresh(ctx, last, ids, before)
+	if err != nil {
+		return nil, err
+	}
+	if !maps.Equal(before, n.window.choose(out, ownedNetworks(out.Groups))) {
+		return n.Observe(ctx, last.Scope)
+	}
+	return out, nil
 }
 
 func (w window) matches(n cloud.Network) bool {
@@ -83,11 +90,14 @@ func ownedNetworks(groups []cloud.Group) map[string]bool {
 
 // look reads the frame and opens the window.
 func (r *reader) look(ctx context.Context, w window, snap *cloud.Snapshot, frame func(context.Context) error) error {
-	var ours []cloud.Group
-	err := together(ctx, frame, func(ctx context.Context) (err error) {
-		ours, err = r.groups(ctx, []types.Filter{filter("tag-key", cloud.TagCluster)})
+	if err := frame(ctx); err != nil {
 		return err
-	})
+	}
+	if all := w.choose(snap, nil); len(all) == len(snap.Networks) {
+		r.only = all // there is nothing else that something of ours could be in
+		return nil
+	}
+	ours, err := r.groups(ctx, []types.Filter{filter("tag-key", cloud.TagCluster)})
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,10 @@ type account struct {
 	// touched says that somebody, perhaps ourselves, has edited an object of the account since they
 	// were last listed.
 	touched bool
+	// handed says that a snapshot came by Observed since the last pass.
+	handed bool
+	// interval is the poll interval.
+	interval time.Duration
 }
 
 // credentials is a key of a Secret and what was there.
@@ -74,9 +78,11 @@ type region struct {
 	// for hints that ask for everything. misses counts the readings of hints that failed.
 	patience, calm time.Time
 	misses         int
-	// asked counts the readings that Touched and Trigger have asked for, and covered how many of
-	// them the snapshot is younger than.
+	// asked counts the readings that Touched and Trigger have asked for and that Observed has
+	// brought, and covered how many of them the snapshot is younger than.
 	asked, covered uint64
+	// renewed is when the last reading of named objects began.
+	renewed time.Time
 }
 
 // hinted reports whether there is something to read because of events. A region that fails is read
@@ -198,6 +204,59 @@ func (i *Inventory) Touched(key string, ids map[string][]string) {
 	}
 	a.mu.Unlock()
 	i.enqueue(a.key)
+}
+
+// Observed takes what the caller has read with the account's provider: whole regions, or parts that
+// were brought up to date in a reading that he has made before. It takes the place of a reading of
+// ours, and the next poll is due an interval after it. It is not taken, and false, if anything that
+// is known may be newer, or if a region is not well; who has changed something has to tell then.
+func (i *Inventory) Observed(key string, provider cloud.Provider, snapshots []*cloud.Snapshot) bool {
+	a := i.lookup(key)
+	if a == nil {
+		return false
+	}
+	if !a.take(provider, snapshots, i.opts.Now()) {
+		return false
+	}
+	i.enqueue(a.key)
+	return true
+}
+
+func (a *account) take(provider cloud.Provider, snapshots []*cloud.Snapshot, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.provider == nil || a.provider != provider {
+		return false
+	}
+	for _, s := range snapshots {
+		r := a.regions[s.Region]
+		if r == nil || r.snapshot == nil || r.err != nil || !r.left.IsZero() || s.ObservedAt.Before(r.snapshot.ObservedAt) || !s.ObservedAt.After(r.renewed) {
+			return false
+		}
+	}
+	for _, s := range snapshots {
+		r := a.regions[s.Region]
+		r.replace(s)
+		r.asked++
+		r.covered = r.asked
+		r.next, r.decided = s.ObservedAt.Add(a.interval), now
+	}
+	a.handed = true
+	return true
+}
+
+// replace puts a snapshot in the place of the last one, and reports whether it shows something
+// else. One that shows the same keeps the parts of the last: whoever has worked with them can tell
+// by that that there is nothing to do.
+func (r *region) replace(next *cloud.Snapshot) (news bool) {
+	if r.snapshot != nil && sameContent(r.snapshot, next) {
+		kept := *r.snapshot
+		kept.ObservedAt = next.ObservedAt
+		r.snapshot = &kept
+		return false
+	}
+	r.snapshot = next
+	return true
 }
 
 // Pending names the regions whose snapshot is older than the last Touched or Trigger about them.
@@ -350,13 +409,14 @@ func (a *account) due(now time.Time, all bool) []job {
 	return jobs
 }
 
-// onlyHints reports whether jobs read named objects only and no object of the account was touched.
+// onlyHints reports whether jobs read named objects only, or nothing because of what was handed
+// over, and no object of the account was touched.
 // It forgets that one was, as whoever asks looks at all of them if the answer is no.
 func (a *account) onlyHints(jobs []job) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	only := !a.touched && len(jobs) > 0 && !slices.ContainsFunc(jobs, func(j job) bool { return len(j.ids) == 0 })
-	a.touched = false
+	only := !a.touched && (len(jobs) > 0 || a.handed) && !slices.ContainsFunc(jobs, func(j job) bool { return len(j.ids) == 0 })
+	a.touched, a.handed = false, false
 	return only
 }
 

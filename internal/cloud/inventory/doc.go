@@ -30,7 +30,8 @@
 //
 // What has not changed costs nothing: a snapshot that shows the same as the last keeps its parts
 // and is no news, objects that are as they were left are neither computed nor compared, and a
-// changed VM is computed and written alone.
+// changed VM is computed and written alone. What somebody else has read with the account's provider
+// takes the place of a reading (Observed).
 //
 // Concurrency: all exported methods may be called from any goroutine. Reconcile runs for one
 // account at a time and for several accounts beside one another; it starts goroutines for the

@@ -116,8 +116,12 @@ func (p *pass) record(o outcome) {
 	r.calm, r.misses = p.opts.Now().Add(max(wholePause, wholeShare*took)), 0
 	p.news = p.news || (r.err == nil) != (o.err == nil)
 	r.err = o.err
-	if o.err == nil {
-		p.replace(r, o.snapshot)
+	switch {
+	case o.err == nil && o.asked < r.covered: // what was handed over meanwhile is not in it
+		r.next = p.opts.Now()
+		return
+	case o.err == nil:
+		p.news = r.replace(o.snapshot) || p.news
 		r.covered = o.asked
 		r.failures, r.next = 0, o.started.Add(p.interval())
 		return
@@ -132,9 +136,10 @@ func (p *pass) record(o outcome) {
 // and again.
 func (p *pass) recordPart(r *region, o outcome) {
 	now := p.opts.Now()
-	if o.err == nil {
-		r.misses, r.patience = 0, now.Add(hintPause)
-		p.replace(r, o.snapshot)
+	outdated := o.asked < r.covered // what was handed over meanwhile is not in it
+	if o.err == nil && !outdated {
+		r.misses, r.patience, r.renewed = 0, now.Add(hintPause), o.started
+		p.news = r.replace(o.snapshot) || p.news
 		r.covered = o.asked
 		return
 	}
@@ -144,23 +149,14 @@ func (p *pass) recordPart(r *region, o outcome) {
 	for _, id := range o.ids {
 		r.hints[id] = true
 	}
+	if outdated {
+		return
+	}
 	r.misses++
 	r.patience = now.Add(p.backoff(r.misses, o.err))
 	if r.misses >= maxMisses || cloud.ClassOf(o.err) == cloud.Conflict {
 		r.next = now
 	}
-}
-
-// replace puts a snapshot in the place of the last one. One that shows the same keeps the parts of
-// the last: whoever has worked with them can tell by that that there is nothing to do.
-func (p *pass) replace(r *region, next *cloud.Snapshot) {
-	if r.snapshot != nil && sameContent(r.snapshot, next) {
-		kept := *r.snapshot
-		kept.ObservedAt = next.ObservedAt
-		r.snapshot = &kept
-		return
-	}
-	r.snapshot, p.news = next, true
 }
 
 // backoff is the wait after the nth failure in a row: doubling, at least as long as the cloud asked

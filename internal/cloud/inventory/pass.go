@@ -133,7 +133,7 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 		p.Inventory.listen(a, config.Queues)
 	}
 	p.narrow(a)
-	a.inputs, a.deleting = inputs, p.deleting()
+	a.inputs, a.deleting, a.interval = inputs, p.deleting(), p.interval()
 	if len(config.Regions) == 0 {
 		return changed, nil // a configuration without regions is none; what is known stays
 	}

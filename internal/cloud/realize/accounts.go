@@ -17,6 +17,11 @@ type Accounts interface {
 	// may have changed: a new snapshot, other credentials, other selected VMs, deletion. It may be
 	// called more often than needed; changed must not block.
 	Subscribe(changed func(key string)) (cancel func())
+	// Observed hands over what the caller has read with this provider after all that it has
+	// changed, whole or brought up to date, so that it need not be read again. False if it is not
+	// taken, for example because something newer is known; then the caller has to say what it has
+	// changed.
+	Observed(key string, provider cloud.Provider, snapshots []*cloud.Snapshot) bool
 	// Trigger asks for a new observation of the account soon.
 	Trigger(key string)
 	// Touched asks for a new reading of these objects, by region, soon: the caller has changed them

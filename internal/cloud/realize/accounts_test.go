@@ -62,6 +62,26 @@ func (a *labAccounts) Subscribe(changed func(string)) (cancel func()) {
 	}
 }
 
+// Observed keeps what is younger than what is known, as the inventory does.
+func (a *labAccounts) Observed(_ string, provider cloud.Provider, snapshots []*cloud.Snapshot) bool {
+	a.looking.Lock()
+	defer a.looking.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range snapshots {
+		known := a.account.Snapshots[s.Region]
+		if provider != a.account.Provider || a.account.Unread[s.Region] != nil || known == nil || s.ObservedAt.Before(known.ObservedAt) {
+			return false
+		}
+	}
+	a.account.Snapshots, a.account.Pending = maps.Clone(a.account.Snapshots), maps.Clone(a.account.Pending)
+	for _, s := range snapshots {
+		a.account.Snapshots[s.Region] = s
+		delete(a.account.Pending, s.Region)
+	}
+	return true
+}
+
 // Trigger observes at once; that makes the order of calls the same in every run.
 func (a *labAccounts) Trigger(string) {
 	a.triggers.Add(1)

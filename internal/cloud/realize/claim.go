@@ -16,22 +16,23 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// claim applies the part of a plan that claims networks. What else is in the plan is planned again
-// on what is observed afterwards.
-func (w *worker) claim(ctx context.Context, t task, claims plan.Plan) error {
-	if _, err := w.apply(ctx, t, claims); err != nil {
-		return err
+// claim applies the part of a plan that claims networks, and returns these. What else is in the
+// plan is planned again on what is observed afterwards.
+func (w *worker) claim(ctx context.Context, t task, claims plan.Plan) (map[string][]string, error) {
+	touched, err := w.apply(ctx, t, claims)
+	if err != nil {
+		return nil, err
 	}
 	w.presence.claims(ctx, t.acct, claims)
 	if w.r.ClaimPause <= 0 {
-		return nil
+		return touched, nil
 	}
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	case <-w.r.Clock.After(w.r.ClaimPause):
 		w.presence.cycle(ctx)
-		return nil
+		return touched, nil
 	}
 }
 

@@ -9,7 +9,8 @@
 // no other region, that failures are followed by growing pauses, that a wake-up that was lost is
 // made up for at the next heartbeat, and that a deleted account counts as released only when no
 // group of ours is left in any of its regions. What is too large a change for the account's brake
-// is not begun before somebody confirms it. It keeps no state that a restart would need.
+// is not begun before somebody confirms it. It keeps no state that a restart would need. What it
+// has read it hands to whoever knows the accounts, so that nobody reads it again.
 //
 // Concurrency: Realizer.Start owns all goroutines and returns when they have ended. All other
 // methods may be called at any time.

@@ -80,6 +80,9 @@ type worker struct {
 	// this round; only run's goroutine uses them.
 	parts partition
 	stuck map[part]error
+	// owed is what we have changed and nobody knows yet; nil if there is none. Only run's goroutine
+	// uses it.
+	owed *owed
 	// books keep count of what is done.
 	books bookkeeping
 	// presence decides whether anything may be written at all; nil decides nothing.
@@ -260,6 +263,7 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 	w.blocks.begin()
 	w.unmarkable.begin()
 	w.stuck = nil
+	defer w.confess()
 	allowed := maxPlans
 	for n := 0; n < allowed; n++ {
 		t, ok := w.task()
@@ -286,8 +290,11 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 			w.publishUnread(ctx, t, seen.unread, err)
 			return false, err
 		}
+		w.share(t.acct, seen)
 		ignored = w.books.ignored(seen)
 		if n < maxRestarts && !t.acct.Releasing && !w.mirror.Unchanged(t.version) {
+			seen.touched = map[string][]string{}
+			known = seen
 			continue // objects that belong together may have come in part
 		}
 		res := w.compute(ctx, t, seen.regions)
@@ -349,7 +356,7 @@ func (w *worker) realize(ctx context.Context, t task, res *plan.Result, permitte
 	urgent, rest := doable.Urgent()
 	if len(urgent.Steps) > 0 {
 		_, err := w.apply(ctx, t, urgent)
-		w.r.Accounts.Trigger(w.key)
+		w.owe(nil)
 		if err == nil || len(rest.Steps) == 0 || replannable(err) || errors.Is(err, errOutdated) {
 			return nil, err
 		}
@@ -362,9 +369,9 @@ func (w *worker) realize(ctx context.Context, t task, res *plan.Result, permitte
 // part applies the claims of a plan, or without claims as much of it as may be done at once.
 func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan, seen observation) (map[string][]string, error) {
 	if claims, pending := p.Claims(); pending {
-		err := w.claim(ctx, t, claims)
-		w.r.Accounts.Trigger(w.key)
-		return nil, err // others may have claimed the networks meanwhile, so all is read again
+		touched, err := w.claim(ctx, t, claims)
+		w.owe(nil)
+		return touched, err // others may have claimed the networks meanwhile, so they are read again
 	}
 	wave, more := p.Wave(t.acct.MaxPerWave, seen.vmOf)
 	if more {
@@ -375,9 +382,9 @@ func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan
 		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
 	touched, err := w.apply(ctx, t, wave)
 	if err == nil && few(touched) {
-		w.r.Accounts.Touched(w.key, touched)
+		w.owe(touched)
 	} else {
-		w.r.Accounts.Trigger(w.key)
+		w.owe(nil)
 	}
 	return touched, err
 }

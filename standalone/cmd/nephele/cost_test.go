@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,18 +46,31 @@ var (
 // profileDir, when set in the environment of the program, makes it write profiles of itself.
 const profileDir = "NEPHELE_TEST_PROFILES"
 
-// profiled runs the program, and writes what it has spent its time on, and what it holds in the
-// end, into a directory. SIGTERM ends it.
+// profiled runs the program, and writes what it has spent its time on until each SIGHUP, and what
+// it holds in the end, into a directory. SIGTERM ends it.
 func profiled(dir string, program func() int) int {
-	cpu, err := os.Create(filepath.Join(dir, "cpu.pprof"))
-	if err != nil {
-		panic(err)
-	}
-	if err := pprof.StartCPUProfile(cpu); err != nil {
-		panic(err)
-	}
 	stop := make(chan struct{})
 	var sampling sync.WaitGroup
+	rows := make(chan os.Signal, 1)
+	signal.Notify(rows, syscall.SIGHUP)
+	sampling.Go(func() {
+		for n, more := 0, true; more; n++ {
+			cpu, err := os.Create(filepath.Join(dir, fmt.Sprintf("cpu-%d.pprof", n)))
+			if err != nil {
+				panic(err)
+			}
+			if err := pprof.StartCPUProfile(cpu); err != nil {
+				panic(err)
+			}
+			select {
+			case <-rows:
+			case <-stop:
+				more = false
+			}
+			pprof.StopCPUProfile()
+			cpu.Close()
+		}
+	})
 	sampling.Go(func() { // the heap whenever it is a tenth larger than ever, and in the end
 		for most := uint64(0); ; {
 			select {
@@ -75,8 +89,6 @@ func profiled(dir string, program func() int) int {
 	code := program()
 	close(stop)
 	sampling.Wait()
-	pprof.StopCPUProfile()
-	cpu.Close()
 	return code
 }
 
@@ -268,6 +280,11 @@ func TestCost(t *testing.T) {
 	if bound := 60 + int(20*time.Since(m.begin).Minutes()); m.describing > bound {
 		t.Errorf("%d describing calls, more than %d", m.describing, bound)
 	}
+	// When it is imported, when policies come to apply, when it has other groups, when they are in
+	// force; and some more, for not all policies come at once.
+	if bound := 5 * *costVMs; m.statuses > bound {
+		t.Errorf("the statuses of %d VMs were written %d times, more than %d", *costVMs, m.statuses, bound)
+	}
 }
 
 // measurement follows one process.
@@ -284,6 +301,12 @@ type measurement struct {
 	last    usage
 	// describing counts the calls that have only read.
 	describing int
+	// statuses counts the requests that wrote the status of a VM.
+	statuses int
+	// allocated is what the program has allocated since its start, in bytes, collections how often
+	// it has collected garbage, and former both at the last row.
+	allocated, collections uint64
+	former                 [2]uint64
 }
 
 func (m *measurement) until(limit time.Duration, what string, done func() bool) {
@@ -320,8 +343,12 @@ func (m *measurement) row(what string) {
 	}
 	m.describing += describing
 	requests, detail := m.requests()
-	m.Logf("| %s | %.0f s | %.1f s | %d MB | %d MB | %d | %d | %d |", what, now.at.Sub(m.last.at).Seconds(), (now.processor - m.last.processor).Seconds(),
-		now.resident, now.peak, describing, changing, requests)
+	m.Logf("| %s | %.0f s | %.1f s | %d MB | %d MB | %d | %d | %d | %d MB in %d collections |", what, now.at.Sub(m.last.at).Seconds(),
+		(now.processor - m.last.processor).Seconds(), now.resident, now.peak, describing, changing, requests, (m.allocated-m.former[0])>>20, m.collections-m.former[1])
+	m.former = [2]uint64{m.allocated, m.collections}
+	if *profiles != "" {
+		_ = m.cmd.Process.Signal(syscall.SIGHUP)
+	}
 	m.Logf("calls to the cloud: %v", m.server.Journal().Counts())
 	m.Logf("requests to the API server: %v", detail)
 	m.server.Journal().Reset()
@@ -335,6 +362,13 @@ func (m *measurement) requests() (total int, most []string) {
 	text, err := m.api.Get().AbsPath("/metrics").DoRaw(m.Context())
 	if err != nil {
 		m.Fatal(err)
+	}
+	for name, into := range map[string]*uint64{"go_memstats_alloc_bytes_total": &m.allocated, "go_gc_duration_seconds_count": &m.collections} {
+		if found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text); found != nil {
+			if n, err := strconv.ParseFloat(string(found[1]), 64); err == nil {
+				*into = uint64(n)
+			}
+		}
 	}
 	now := map[string]int{}
 	for _, line := range regexp.MustCompile(`(?m)^apiserver_request_total\{(.*)\} ([0-9]+)$`).FindAllStringSubmatch(string(text), -1) {
@@ -352,6 +386,9 @@ func (m *measurement) requests() (total int, most []string) {
 	for name, n := range now {
 		if n -= m.counted[name]; n > 0 && !strings.HasPrefix(name, "WATCH ") {
 			total += n
+			if name == "PUT virtualmachines/status" {
+				m.statuses += n
+			}
 			names = append(names, fmt.Sprintf("%6d %s", n, name))
 		}
 	}

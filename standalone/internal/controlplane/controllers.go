@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"sync"
 	"time"
@@ -161,8 +162,10 @@ func (c *controllers) startGarbageCollector(ctx context.Context) error {
 		return err
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(mapperDiscovery))
+	ignored := maps.Clone(garbagecollector.DefaultIgnoredResources())
+	ignored[uncollected] = struct{}{}
 	gc, err := garbagecollector.NewGarbageCollector(ctx, client, metadataClient, mapper,
-		garbagecollector.DefaultIgnoredResources(), informerfactory.NewInformerFactory(c.factory, c.metaFacts), c.started)
+		ignored, informerfactory.NewInformerFactory(c.factory, c.metaFacts), c.started)
 	if err != nil {
 		return fmt.Errorf("garbage collector: %w", err)
 	}

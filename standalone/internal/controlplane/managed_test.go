@@ -3,10 +3,14 @@ package controlplane
 import (
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
 // TestUnmanaged: only objects that stand for what is in a cloud lose the notes about who set which
@@ -39,6 +43,35 @@ func TestUnmanaged(t *testing.T) {
 		}
 	}
 	if u := (unmanaged{}); !u.Handles(admission.Create) || u.Handles(admission.Update) {
-		t.Error("it is for creations only")
+		t.Error("it is for creations and deletions only")
+	}
+}
+
+// TestNothingWaitsForTheGarbageCollector: a virtual machine cannot be deleted in a way that only
+// the garbage collector could finish, because it does not look at them.
+func TestNothingWaitsForTheGarbageCollector(t *testing.T) {
+	admin := guarded(t)
+	namespace := newNamespace(t, "uncollected")
+	vm := func(name string) *cloudv1.VirtualMachine {
+		return &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground} {
+		o := vm("vm-1")
+		if err := admin.Create(t.Context(), o); client.IgnoreAlreadyExists(err) != nil {
+			t.Fatal(err)
+		}
+		err := admin.Delete(t.Context(), o, client.PropagationPolicy(policy))
+		refused := policy != metav1.DeletePropagationBackground
+		if apierrors.IsForbidden(err) != refused || !refused && err != nil {
+			t.Errorf("%s: %v", policy, err)
+		}
+		err = admin.DeleteAllOf(t.Context(), vm(""), client.InNamespace(namespace), client.PropagationPolicy(policy))
+		if apierrors.IsForbidden(err) && !refused {
+			t.Errorf("all, %s: %v", policy, err)
+		}
+		err = admin.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+		if refused && (err != nil || !o.DeletionTimestamp.IsZero()) || !refused && !apierrors.IsNotFound(err) {
+			t.Errorf("%s: it is left as %v, %v", policy, o.ObjectMeta, err)
+		}
 	}
 }

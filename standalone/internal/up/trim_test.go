@@ -2,29 +2,51 @@ package up
 
 import (
 	"runtime"
+	"runtime/debug"
 	"testing"
 )
 
-// TestWorthTrimming: memory is given back when the process is quiet and holds much that it does not
-// use, and not while it works.
-func TestWorthTrimming(t *testing.T) {
+// TestLimit: a process that waits keeps little memory, one that works has room, and what lives
+// always has some.
+func TestLimit(t *testing.T) {
 	const mb = 1 << 20
-	// What lives is 200 MB, so the next collection is due at 300.
 	for _, c := range []struct {
-		name                                string
-		allocated, inUse, idle, released, n uint64
-		want                                bool
+		name                     string
+		live, besides, allocated uint64
+		want                     int64
 	}{
-		{"it works", 2000 * mb, 290 * mb, 300 * mb, 0, 300 * mb, false},
-		{"quiet after work", 100 * mb, 210 * mb, 150 * mb, 10 * mb, 300 * mb, true},
-		{"quiet, and much was allocated since the last collection", 90 * mb, 290 * mb, 20 * mb, 10 * mb, 300 * mb, true},
-		{"all given back", 50 * mb, 210 * mb, 150 * mb, 140 * mb, 300 * mb, false},
-		{"less in use than what lived", 50 * mb, 150 * mb, 10 * mb, 0, 300 * mb, false},
+		{"it waits", 180 * mb, 40 * mb, 100 * mb, 280 * mb},
+		{"it works, and is small", 180 * mb, 40 * mb, 2000 * mb, 400 * mb},
+		{"it works, and is large", 800 * mb, 60 * mb, 2000 * mb, 1260 * mb},
+		{"it is large, and waits", 900 * mb, 60 * mb, 0, 1260 * mb},
 	} {
-		last := runtime.MemStats{TotalAlloc: 5000 * mb}
-		now := runtime.MemStats{TotalAlloc: last.TotalAlloc + c.allocated, HeapAlloc: c.inUse, HeapIdle: c.idle, HeapReleased: c.released, NextGC: c.n}
-		if got := worthTrimming(&last, &now); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
+		if got := limit(c.live, c.besides, c.allocated); got != c.want {
+			t.Errorf("%s: %d MB, want %d", c.name, got/mb, c.want/mb)
 		}
 	}
+}
+
+// TestTrimHeap: what the runtime says of itself leads to a limit above what lives, which the end
+// takes back.
+func TestTrimHeap(t *testing.T) {
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	before := debug.SetMemoryLimit(-1)
+	held := make([]byte, 64<<20)
+	runtime.GC()
+	h := newHeap()
+	if got := h.look(); got < int64(len(held)) || got > int64(len(held))*10 {
+		t.Errorf("at rest with %d bytes held: a limit of %d", len(held), got)
+	}
+	for range trimLooks * 2 {
+		h.look()
+	}
+	if len(h.allocated) != trimLooks {
+		t.Errorf("%d looks are remembered, want %d", len(h.allocated), trimLooks)
+	}
+	trimHeap()()
+	if after := debug.SetMemoryLimit(-1); after != before {
+		t.Errorf("the limit is %d after the end, was %d", after, before)
+	}
+	runtime.KeepAlive(held)
 }
