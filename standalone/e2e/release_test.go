@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,10 +22,15 @@ import (
 // formerCommit names the commit of the release before this one, as long as no tag does.
 const formerCommit = "testdata/release/commit"
 
+var formerBinary = flag.String("former", "", "the binary of the release before this one, instead of building it")
+
 // formerRelease builds the binary of the latest tagged release that this commit comes from, or of
 // the commit that is written down.
 func formerRelease(t *testing.T) string {
 	t.Helper()
+	if *formerBinary != "" {
+		return *formerBinary
+	}
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", "../.."}, args...)...).CombinedOutput()
 		return strings.TrimSpace(string(out)), err
