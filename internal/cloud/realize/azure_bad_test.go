@@ -62,8 +62,8 @@ func TestAzureOddInterfaces(t *testing.T) {
 	l.live(history())
 }
 
-// TestAzureRefusedInterfaces: a lock or a policy of Azure on one interface stops nobody else, its VM
-// says so in the cloud's words, and it follows when it may.
+// TestAzureRefusedInterfaces: a lock or a policy of Azure on one interface stops nobody else, its
+// VM says so in the cloud's words, and it follows when it may.
 func TestAzureRefusedInterfaces(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
