@@ -37,6 +37,9 @@ type Config struct {
 	// Ambient is the identity of the process, which is used if Credential has no secret. Nil means
 	// that the account may not use it. It is never shown to Cloud.
 	Ambient *Ambient
+	// Rights are the operations that the published role permits; Probe holds them against what the
+	// credentials may do.
+	Rights []string
 	// Audit, if set, keeps the record of calls that change something.
 	Audit Auditor
 	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults;

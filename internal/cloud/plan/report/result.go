@@ -114,6 +114,9 @@ func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
 			if on.Message = blocked; blocked == "" {
 				on.Message, on.Lost = tightened, lost
 			}
+			if on.Message == "" {
+				on.Message = narrowed(p)
+			}
 		}
 		on.Realized = on.Message == "" && !pending && guarded
 		if p.Reject {
@@ -167,6 +170,15 @@ func reducedWarning(d cloud.Direction) string {
 		) + "."
 }
 
+// narrowed says what of a policy the cloud cannot say, and so is narrower than the policy; empty if
+// nothing.
+func narrowed(p *intent.Policy) string {
+	if len(p.Narrowed) == 0 {
+		return ""
+	}
+	return "security groups here match no types and codes of ICMP; as the policy asks, the rest is enforced, and " + strings.Join(p.Narrowed, ", ")
+}
+
 func (s *reporter) vmRefusals(vm *target.VM) []Refusal {
 	var out []Refusal
 	for _, p := range vm.Policies {
@@ -177,6 +189,9 @@ func (s *reporter) vmRefusals(vm *target.VM) []Refusal {
 		}
 	}
 	for _, p := range vm.Policies {
+		if message := narrowed(p); message != "" && vm.KeptMessage(p) == "" {
+			out = append(out, Refusal{Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Message: message, Tightened: true})
+		}
 		if message, lost := s.TightenedOn(vm, p); message != "" {
 			out = append(out, Refusal{Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Message: message, Tightened: true, Lost: lost})
 		}
