@@ -17,9 +17,9 @@ import (
 )
 
 // Description is what files tell of subscriptions: answers of Resource Graph, lists of Resource
-// Manager, and what the az command line prints of single kinds. Its subscriptions are read as a real one's answers are, but nothing is called, so that
-// what it leaves out is an error. It is immutable but for Add, and safe for concurrent use after
-// that.
+// Manager, and what the az command line prints of single kinds. Its subscriptions are read as a
+// real one's answers are, but nothing is called, so that what it leaves out is an error. It is
+// immutable but for Add, and safe for concurrent use after that.
 type Description struct {
 	rows    map[string]row    // by id in lower case
 	sources map[string]string // the documents that tell them

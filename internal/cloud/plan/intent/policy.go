@@ -49,7 +49,7 @@ type Policy struct {
 	Rules    []*rule
 	// problem says why the policy cannot be expressed at all in this cloud; empty if it can.
 	Problem string
-	// Narrowed says what of the policy the cloud cannot say and, as the policy asks, is not allowed;
+	// Narrowed says what of the policy the cloud cannot say and, as the policy asks, is narrower;
 	// empty if all of it can be said.
 	Narrowed []string
 	// reject tells that a rule says Reject, which is realized as Drop.
