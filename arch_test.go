@@ -147,6 +147,8 @@ var layers = []layer{
 	{folder: "internal/explain", own: []string{"api", "internal/policy", "internal/policy/admission", "internal/control/convert", "internal/cloud", "internal/cloud/inventory",
 		"internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model", "internal/cloud/trace", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "answers are made without I/O, from objects that somebody read"},
+	{folder: "internal/review", own: []string{"api", "internal/policy", "internal/cloud/forecast", "internal/expect", "internal/explain", "internal/reach"},
+		foreign: kubernetes, noStd: pureStd, why: "reviews are answered without I/O, from what was computed"},
 	{folder: "internal/expect", own: []string{"api", "internal/policy", "internal/cloud", "internal/cloud/plan/flow", "internal/explain", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "tests of policies are judged without I/O, from what was computed"},
 	{folder: "internal/sim", own: []string{"internal/platform"}, foreign: []string{"golang.org/x/time/rate", "sigs.k8s.io/yaml"},

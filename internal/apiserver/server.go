@@ -40,8 +40,8 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Version, Pod,
-// Service, Node, Webhooks, Metrics, Limits, Stall and Logger are required.
+// Options are what a Server needs. All fields but Queries, Reviews, Statistics, Enforcers, Version,
+// Pod, Service, Node, Webhooks, Metrics, Limits, Stall and Logger are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
 	Listener net.Listener
@@ -55,6 +55,8 @@ type Options struct {
 	Reports Reports
 	// Queries answers questions about groups and Pods; nil does not serve any.
 	Queries Queries
+	// Reviews answers reviews; nil does not serve any.
+	Reviews Reviews
 	// Statistics adds up what enforcers count; nil serves no statistics.
 	Statistics *stats.Book
 	// Enforcers says whom callers may act for; empty means OwnKey.

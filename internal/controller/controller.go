@@ -24,6 +24,7 @@ import (
 	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
+	analysisv1alpha1 "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -82,6 +83,8 @@ type Options struct {
 	// Instance says how this process makes itself known to others with the same cluster id.
 	Instance InstanceOptions
 
+	// clouds is what this process knows of cloud accounts; nil if another one has them.
+	clouds   *inventory.Inventory
 	loopback *loopback
 	metrics  *controllerMetrics
 	record   *audit.Record
@@ -92,7 +95,7 @@ type Options struct {
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme,
-		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme, nephelev1alpha1.AddToScheme,
+		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme, nephelev1alpha1.AddToScheme, analysisv1alpha1.AddToScheme,
 		upstreamv1alpha1.Install, upstreamv1alpha2.Install} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
@@ -209,7 +212,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 		ExternalID: externalIDs(o.metrics.clouds, id), SecretNamespaces: o.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
 		Releaser: released, Now: clk.Now, Random: rand.Float64,
 	})
-	authors.changed = inv.Revisit
+	authors.changed, o.clouds = inv.Revisit, inv
 	if err := o.metrics.show(o.metrics.realize, o.metrics.audit); err != nil {
 		return err
 	}
