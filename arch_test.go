@@ -53,6 +53,8 @@ var layers = []layer{
 		noStd: pureStd, why: planLayers},
 	{folder: "internal/cloud/plan/intent", own: []string{"api", "internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model"},
 		noStd: pureStd, why: planLayers},
+	{folder: "internal/cloud/plan/words", own: []string{"api", "internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/intent"},
+		noStd: pureStd, why: "only words makes sentences of reasons, and it decides nothing"},
 	{folder: "internal/cloud/plan/target", own: []string{"api", "internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model",
 		"internal/cloud/plan/intent"}, noStd: pureStd, why: planLayers},
 	{folder: "internal/cloud/plan/report", own: []string{"api", "internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model",
