@@ -195,14 +195,26 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 	c.OpenAPIConfig = server.DefaultOpenAPIConfig(describe(external), namer)
 	c.OpenAPIV3Config = server.DefaultOpenAPIV3Config(describe(external), namer)
 	c.OpenAPIConfig.Info.Title, c.OpenAPIV3Config.Info.Title = "Nephele", "Nephele"
-	c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("policies-computed", func(*http.Request) error {
-		_, _, err := o.Store.Get(watchstore.NetworkPolicies, "")
-		return err
-	}))
+	c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("policies-computed", func(*http.Request) error { return o.computed() }))
 	if ready := o.Access.Ready; ready != nil {
 		c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("callers-recognized", func(*http.Request) error { return ready() }))
 	}
 	return c, nil
+}
+
+// computed says what is missing until there is something to serve.
+func (o Options) computed() error {
+	_, _, err := o.Store.Get(watchstore.NetworkPolicies, "")
+	return err
+}
+
+// Ready says what is missing until the server can answer everybody, as its path /readyz does.
+func (s *Server) Ready() error {
+	err := s.computed()
+	if ready := s.Access.Ready; ready != nil {
+		err = errors.Join(err, ready())
+	}
+	return err
 }
 
 // Start serves until ctx ends. It may be called once. It is a manager.Runnable.

@@ -37,7 +37,8 @@ func openAzure(_ context.Context, p CloudParts) (inventory.Open, error) {
 			return nil, errors.New("spec.azureConfig.region names no region")
 		}
 		cfg := azure.Config{
-			Credential: cred, Account: c.Account, Cluster: p.Cluster, Cloud: c.Place, Allowed: &p.Access.Endpoints, Bounds: p.Access.Bounds, Rights: needed,
+			Credential: cred, Account: c.Account, Cluster: p.Cluster, Cloud: c.Place, Allowed: &p.Access.Endpoints, Bounds: p.Access.Bounds,
+			Gate: p.gateOf(c.Account), Rights: needed,
 		}
 		if p.Audit != nil {
 			cfg.Audit = p.Audit
