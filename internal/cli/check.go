@@ -25,7 +25,6 @@ import (
 	"github.com/nephele-io/nephele/api/generated/crd"
 	deployment "github.com/nephele-io/nephele/config/controller"
 	"github.com/nephele-io/nephele/config/grants"
-	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/platform/egress"
@@ -46,7 +45,7 @@ func newCheckCommand() *cobra.Command {
 your rights (or those of the controller's identity, if you run this as it), certificates, webhooks, clocks, and for each cloud
 account whether its credentials are accepted, which permissions are missing, by name, and whether quotas are near.
 
-Nothing is changed: permissions are tried with calls that do nothing (DryRun). An account is tried if you may get its Secret, from
+Nothing is changed: permissions are tried with calls that do nothing (AWS: DryRun), or asked for (Azure). An account is tried if you may get its Secret, from
 this machine; at an endpoint of its own only if --allowed-endpoints allows that.
 
 Exit codes: 0 nothing fails; 1 something does; 2 the input is wrong.`,
@@ -119,31 +118,26 @@ func preflightOptions(ctx context.Context, cfg *rest.Config, rights string, acce
 	if o.Client, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
 		return unreachable(o, err), nil
 	}
+	o.Place = func(a *cloudv1.CloudProviderAccount) (*cloudv1.SecretReference, []string) {
+		c, ref := inventory.ConfigOf(a)
+		return ref, c.Regions
+	}
 	o.Open = func(a *cloudv1.CloudProviderAccount, credentials []byte) (preflight.Account, error) {
 		id, err := controller.ClusterID(ctx, o.Client)
 		if err != nil {
 			return nil, err
 		}
-		row, supported := controller.CloudOf(cloudv1.CloudProviderAWS)
-		if a.Spec.AWSConfig == nil || !supported {
+		config, _ := inventory.ConfigOf(a)
+		row, supported := controller.CloudOf(config.Cloud)
+		if !supported {
 			return nil, errors.New("its cloud is not supported")
 		}
 		open, err := row.Open(ctx, controller.CloudParts{Cluster: id, Access: access})
 		if err != nil {
 			return nil, err
 		}
-		spec := a.Spec.AWSConfig
-		p, err := open(inventory.AccountConfig{
-			Account:     cloud.AccountKey(a.Namespace, a.Name),
-			Owner:       a.Status.CloudAccountID,
-			Cloud:       row.Kind,
-			Regions:     spec.Region,
-			Endpoint:    spec.Endpoint,
-			Quotas:      spec.Quotas,
-			Secret:      spec.SecretRef.Namespace + "/" + spec.SecretRef.Name,
-			SecretKey:   spec.SecretRef.Key,
-			SecretValue: credentials,
-		})
+		config.SecretValue = credentials
+		p, err := open(config)
 		if err != nil {
 			return nil, err
 		}

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	azurerole "github.com/nephele-io/nephele/config/azure"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
+	"github.com/nephele-io/nephele/internal/cloud/azure/rights"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/pace"
 )
@@ -17,6 +19,10 @@ func openAzure(_ context.Context, p CloudParts) (inventory.Open, error) {
 	var own *azure.Ambient
 	if len(p.Access.AmbientNamespaces) > 0 {
 		own = azure.LoadAmbient(nil)
+	}
+	needed, err := rights.Actions(azurerole.Role())
+	if err != nil {
+		return nil, err
 	}
 	var limiter *pace.Limiter
 	if p.Paced {
@@ -32,7 +38,7 @@ func openAzure(_ context.Context, p CloudParts) (inventory.Open, error) {
 		}
 		cfg := azure.Config{
 			Credential: cred, Account: c.Account, Cluster: p.Cluster, Cloud: c.Place, Allowed: &p.Access.Endpoints, Bounds: p.Access.Bounds,
-			Gate: p.gateOf(c.Account),
+			Gate: p.gateOf(c.Account), Rights: needed,
 		}
 		if p.Audit != nil {
 			cfg.Audit = p.Audit

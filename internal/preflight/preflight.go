@@ -92,6 +92,8 @@ type Options struct {
 	// them.
 	Rights []Right
 	Role   string
+	// Place says where the Secret of an account is, nil if it needs none, and which regions it has.
+	Place func(a *cloudv1.CloudProviderAccount) (secret *cloudv1.SecretReference, regions []string)
 	// Open makes the account of an object and its Secret.
 	Open func(a *cloudv1.CloudProviderAccount, credentials []byte) (Account, error)
 	// Now is the clock.
@@ -426,11 +428,11 @@ func (r *run) account(a *cloudv1.CloudProviderAccount) {
 	} else {
 		r.say(OK, about, "", "the controller says: %s", c.Message)
 	}
-	if a.Spec.AWSConfig == nil || a.Spec.AWSConfig.SecretRef == nil || len(a.Spec.AWSConfig.Region) == 0 {
-		r.say(Skipped, about+" credentials", "", "only accounts of AWS can be tried")
+	ref, regions := r.Place(a)
+	if ref == nil || len(regions) == 0 {
+		r.say(Skipped, about+" credentials", "", "only accounts with a Secret and a region can be tried")
 		return
 	}
-	ref := a.Spec.AWSConfig.SecretRef
 	var secret corev1.Secret
 	if err := r.Client.Get(r.ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &secret); err != nil {
 		v, do := Fail, "create the Secret"
@@ -446,7 +448,7 @@ func (r *run) account(a *cloudv1.CloudProviderAccount) {
 		return
 	}
 	used := r.networks(a)
-	for _, region := range a.Spec.AWSConfig.Region {
+	for _, region := range regions {
 		r.region(about+" "+region, cloud.Scope{Account: cloud.AccountKey(a.Namespace, a.Name), Region: region}, opened, used)
 	}
 }
@@ -503,7 +505,7 @@ func (r *run) region(about string, s cloud.Scope, a Account, used map[string]boo
 	}
 	switch {
 	case len(denied) > 0:
-		r.say(Fail, about+" rights", "attach the policy that nephele iam-policy prints; for mode plan the rights to read are enough", "denied: %s", strings.Join(denied, ", "))
+		r.say(Fail, about+" rights", "give the rights that nephele iam-policy (AWS) or nephele azure-role (Azure) prints; for mode plan the rights to read are enough", "denied: %s", strings.Join(denied, ", "))
 	case readErr != nil:
 		r.say(Fail, about, "", "cannot be read: %v", readErr)
 	default:
@@ -527,8 +529,14 @@ func preposition(on string) string {
 // quotas compares the quotas that the account is planned with with what there is. More than a quota
 // allows means that the quota is another one.
 func (r *run) quotas(about string, snap *cloud.Snapshot, l cloud.Limits) {
-	rules, groups := 0, 0
+	rules, groups, all := 0, 0, 0
+	byID := map[string]*cloud.Group{}
 	for i := range snap.Groups {
+		byID[snap.Groups[i].ID] = &snap.Groups[i]
+		if snap.Groups[i].View {
+			continue // it is what another group means to one interface
+		}
+		all++
 		n := map[string]int{}
 		for _, rule := range snap.Groups[i].Rules {
 			family := "4"
@@ -542,7 +550,7 @@ func (r *run) quotas(about string, snap *cloud.Snapshot, l cloud.Limits) {
 		}
 	}
 	for i := range snap.Interfaces {
-		groups = max(groups, len(snap.Interfaces[i].GroupIDs))
+		groups = max(groups, len(cloud.Deciding(snap.Interfaces[i].GroupIDs, func(id string) *cloud.Group { return byID[id] })))
 	}
 	verdict := OK
 	for _, q := range []struct {
@@ -552,7 +560,7 @@ func (r *run) quotas(about string, snap *cloud.Snapshot, l cloud.Limits) {
 	}{
 		{"rules in a group and direction", rules, l.RulesPerGroup, "L-0EA8095F", "spec.awsConfig.quotas.rulesPerGroup"},
 		{"groups on an interface", groups, l.GroupsPerInterface, "L-2AFB9258", "spec.awsConfig.quotas.groupsPerInterface"},
-		{"groups in the region", len(snap.Groups), l.GroupsPerRegion, "L-E79EC296", "spec.awsConfig.quotas.groupsPerRegion"},
+		{"groups in the region", all, l.GroupsPerRegion, "L-E79EC296", "spec.awsConfig.quotas.groupsPerRegion"},
 	} {
 		switch {
 		case q.limit <= 0:
@@ -574,7 +582,7 @@ func (r *run) quotas(about string, snap *cloud.Snapshot, l cloud.Limits) {
 			l.RulesPerGroup,
 			groups,
 			l.GroupsPerInterface,
-			len(snap.Groups),
+			all,
 			l.GroupsPerRegion,
 		)
 	}

@@ -137,6 +137,12 @@ func (b *bench) run(t *testing.T) []Line {
 	}).Build()
 	return Run(t.Context(), Options{Client: c, Definitions: crd.FS(), Policies: []string{"p"}, Deletion: []string{"d"}, Now: func() time.Time { return noon },
 		Rights: []Right{{"", "pods", "list"}, {"crd.cloud.antrea.io", "virtualmachines/status", "update"}}, Role: "some-role",
+		Place: func(a *cloudv1.CloudProviderAccount) (*cloudv1.SecretReference, []string) {
+			if a.Spec.AWSConfig == nil {
+				return nil, nil
+			}
+			return a.Spec.AWSConfig.SecretRef, a.Spec.AWSConfig.Region
+		},
 		Open: func(_ *cloudv1.CloudProviderAccount, credentials []byte) (Account, error) {
 			if string(credentials) != "planted-credential" {
 				t.Errorf("opened with %q", credentials)

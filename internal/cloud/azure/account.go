@@ -38,6 +38,9 @@ type Config struct {
 	// Ambient is the identity of the process, which is used if Credential has no secret. Nil means
 	// that the account may not use it. It is never shown to Cloud.
 	Ambient *Ambient
+	// Rights are the operations that the published role permits; Probe holds them against what the
+	// credentials may do.
+	Rights []string
 	// Transport, if set, takes the requests instead of the network. Where they may go is looked at
 	// all the same.
 	Transport http.RoundTripper

@@ -16,10 +16,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// Description is what files tell of subscriptions: answers of Resource Graph, and lists of Resource
-// Manager. Its subscriptions are read as a real one's answers are, but nothing is called, so that
-// what it leaves out is an error. It is immutable but for Add, and safe for concurrent use after
-// that.
+// Description is what files tell of subscriptions: answers of Resource Graph, lists of Resource
+// Manager, and what the az command line prints of single kinds. Its subscriptions are read as a
+// real one's answers are, but nothing is called, so that what it leaves out is an error. It is
+// immutable but for Add, and safe for concurrent use after that.
 type Description struct {
 	rows    map[string]row    // by id in lower case
 	sources map[string]string // the documents that tell them
@@ -91,9 +91,19 @@ func (d *Description) Add(source string, document []byte) error {
 			return fmt.Errorf("%s: it is no answer of Resource Graph ({\"data\": [...]}) and no list of Resource Manager ({\"value\": [...]})", source)
 		}
 	}
-	var rows []row
-	if err := json.Unmarshal(list, &rows); err != nil {
+	var raw []json.RawMessage
+	if err := json.Unmarshal(list, &raw); err != nil {
 		return fmt.Errorf("%s: it is not a list of resources: %w", source, err)
+	}
+	rows := make([]row, len(raw))
+	for i := range raw {
+		text, err := fromPrinted(raw[i])
+		if err == nil {
+			err = json.Unmarshal(text, &rows[i])
+		}
+		if err != nil {
+			return fmt.Errorf("%s: it is not a list of resources: %w", source, err)
+		}
 	}
 	return d.add(source, total, rows)
 }
@@ -120,7 +130,7 @@ func (d *Description) add(source string, total int64, rows []row) error {
 		}
 		if !bytes.HasPrefix(bytes.TrimSpace(r.Properties), []byte("{")) || r.Location == "" {
 			return fmt.Errorf(
-				"%s: %s has no properties or no location: want resources as Resource Graph tells them; \"az network\" and \"az vm\" print them in another form",
+				"%s: %s has no properties or no location: want whole resources, as Resource Graph, Resource Manager or \"az ... list -o json\" tell them",
 				source,
 				cloud.Words(r.ID),
 			)

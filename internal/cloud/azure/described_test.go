@@ -32,6 +32,67 @@ func encoded(t *testing.T, v any) []byte {
 	return raw
 }
 
+// printed are rows as "az vm list --show-details" and "az network ... list" print them: without the
+// member properties, also in parts of resources, and with names of members in another case.
+func printed(t *testing.T, rows []map[string]any) []map[string]any {
+	var plain []map[string]any
+	if err := json.Unmarshal(encoded(t, rows), &plain); err != nil {
+		t.Fatal(err)
+	}
+	var flat func(v any) any
+	flat = func(v any) any {
+		switch v := v.(type) {
+		case []any:
+			out := []any{}
+			for _, x := range v {
+				out = append(out, flat(x))
+			}
+			return out
+		case map[string]any:
+			out := map[string]any{}
+			for k, x := range v {
+				properties, nested := x.(map[string]any)
+				switch {
+				case k == "properties" && nested:
+					for name, y := range properties {
+						out[strings.ReplaceAll(name, "IPAddress", "IpAddress")] = flat(y)
+					}
+				case k != "id" && k != "name" && k != "tags":
+					out[k] = flat(x)
+				default:
+					out[k] = x
+				}
+			}
+			return out
+		}
+		return v
+	}
+	out := make([]map[string]any, len(plain))
+	for i := range plain {
+		out[i] = flat(plain[i]).(map[string]any)
+		if view, ok := out[i]["extended"].(map[string]any); ok {
+			code := view["instanceView"].(map[string]any)["powerState"].(map[string]any)["code"].(string)
+			delete(out[i], "extended")
+			out[i]["powerState"] = "VM " + strings.TrimPrefix(code, "PowerState/")
+		}
+		out[i]["resourceGroup"] = "shop"
+	}
+	return out
+}
+
+// byKind are lists of one kind of resources each.
+func byKind(rows []map[string]any) []any {
+	lists := map[string][]any{}
+	for _, r := range rows {
+		lists[r["type"].(string)] = append(lists[r["type"].(string)], r)
+	}
+	var out []any
+	for _, l := range lists {
+		out = append(out, l)
+	}
+	return out
+}
+
 // TestDescription: a subscription that is described reads as the one that was described, whatever
 // the form and the order of the documents.
 func TestDescription(t *testing.T) {
@@ -43,6 +104,7 @@ func TestDescription(t *testing.T) {
 		"served":  {map[string]any{"totalRecords": len(rows), "count": len(rows), "data": rows, "resultTruncated": "false"}},
 		"printed": {map[string]any{"total_records": len(rows), "count": len(rows), "data": rows, "skip_token": nil}},
 		"parts":   {map[string]any{"total_records": len(rows), "data": rows[half:]}, map[string]any{"total_records": len(rows), "data": rows[:half], "skip_token": "x"}},
+		"az":      byKind(printed(t, rows)),
 		"lists":   {map[string]any{"value": rows[:half]}, rows[half:], rows[:1], map[string]any{"data": []any{map[string]any{"id": "/subscriptions/x", "name": "another thing"}}}},
 	} {
 		d := &azure.Description{}
@@ -90,7 +152,7 @@ func TestDescriptionIsWhole(t *testing.T) {
 		"nothing":          {[]any{[]any{}}, "there is no resource of Azure"},
 		"a table":          {[]any{map[string]any{"data": map[string]any{"columns": []any{}, "rows": []any{}}}}, "not a list of resources"},
 		"something":        {[]any{map[string]any{"Vpcs": []any{}}}, "no answer of Resource Graph"},
-		"the form of az":   {[]any{[]any{map[string]any{"id": l.nsg, "location": region, "securityRules": []any{}}}}, "in another form"},
+		"a reference":      {[]any{[]any{map[string]any{"id": l.nsg, "resourceGroup": "shop"}}}, "no properties or no location"},
 		"twice":            {[]any{rows, []any{other}}, "and not alike"},
 		"no interfaces":    {[]any{without("networkinterfaces")}, "2 resources that others name are not told"},
 		"no groups":        {[]any{without("networksecuritygroups")}, "resources that others name are not told"},

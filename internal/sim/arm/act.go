@@ -302,6 +302,31 @@ func (h *Handler) locations(req *request) (out answer, err error) {
 	return out, err
 }
 
+// permissions tells what the caller may do at a scope: what each of its roles gives.
+func (h *Handler) permissions(req *request, scope string) (out answer, err error) {
+	h.read(func(c *azure.Cloud) {
+		if _, err = c.Subscription(&req.by, req.id.Subscription); err != nil {
+			return
+		}
+		if err = req.by.Authorize("Microsoft.Authorization/permissions/read", scope); err != nil {
+			return
+		}
+		all := []any{}
+		for _, r := range req.by.RolesAt(scope) {
+			all = append(all, map[string]any{"actions": orEmpty(r.Actions), "notActions": orEmpty(r.NotActions), "dataActions": []any{}, "notDataActions": []any{}})
+		}
+		out = values(all)
+	})
+	return out, err
+}
+
+func orEmpty(all []string) []string {
+	if all == nil {
+		return []string{}
+	}
+	return all
+}
+
 func groupDocument(g azure.ResourceGroup) map[string]any {
 	doc := map[string]any{
 		"id": g.ID().String(), "name": g.Name, "type": "Microsoft.Resources/resourceGroups", "location": g.Location,

@@ -66,6 +66,10 @@ func (h *Handler) routeARM(r *http.Request, parts, lower []string) (route, error
 	if n := len(lower) - 4; n >= 2 && lower[n] == "providers" && lower[n+1] == "microsoft.resources" && lower[n+2] == "tags" && lower[n+3] == "default" {
 		return h.routeTags(r, out, "/"+strings.Join(parts[:n], "/"))
 	}
+	if n := len(lower) - 3; n >= 2 && lower[n] == "providers" && lower[n+1] == "microsoft.authorization" && lower[n+2] == "permissions" {
+		scope := "/" + strings.Join(parts[:n], "/")
+		return is(http.MethodGet, "Microsoft.Authorization/permissions/read", func(req *request) (answer, error) { return h.permissions(req, scope) })
+	}
 	if n := len(lower) - 4; n >= 2 && lower[n] == "providers" && lower[n+1] == "microsoft.authorization" && lower[n+2] == "locks" {
 		return h.routeLock(r, out, "/"+strings.Join(parts[:n], "/"), parts[n+3])
 	}

@@ -115,6 +115,20 @@ func (p *Principal) May(action, resource string) bool {
 	return false
 }
 
+// RolesAt are the roles that the principal has at a scope.
+func (p *Principal) RolesAt(scope string) []Role {
+	if p.Assignments == nil {
+		return []Role{{Name: "Owner", Actions: []string{"*"}}}
+	}
+	var out []Role
+	for _, a := range p.Assignments {
+		if within(scope, a.Scope) {
+			out = append(out, a.Role)
+		}
+	}
+	return out
+}
+
 // Authorize refuses what the principal may not do on the resource.
 func (p *Principal) Authorize(action, resource string) error {
 	if p.May(action, resource) {

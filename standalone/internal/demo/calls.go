@@ -17,14 +17,28 @@ func count(all []ec2.Call) calls {
 	c := calls{reads: map[string]int{}, writes: map[string]int{}}
 	for _, call := range all {
 		into := c.writes
+		if read, _ := azureCall(call.Action); read {
+			into = c.reads
+		}
 		for _, prefix := range []string{"Describe", "Get", "List", "AssumeRole"} {
 			if strings.HasPrefix(call.Action, prefix) {
 				into = c.reads
 			}
 		}
-		into[call.Action]++
+		_, name := azureCall(call.Action)
+		into[name]++
 	}
 	return c
+}
+
+// azureCall tells of a call of Azure whether it only reads, and shortens its name; others keep
+// theirs.
+func azureCall(action string) (read bool, name string) {
+	provider, short, ok := strings.Cut(action, "/")
+	if !ok {
+		return false, action
+	}
+	return strings.HasSuffix(short, "/read") || provider == "login", short
 }
 
 func total(m map[string]int) int {

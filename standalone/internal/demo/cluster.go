@@ -100,6 +100,7 @@ func (c cluster) policiesExist(ctx context.Context) (bool, error) {
 	for _, o := range []client.Object{
 		&v1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyNoSSH}},
 		&v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: policySwitches}},
+		&v1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyDatabases}},
 	} {
 		err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
 		if err == nil {
@@ -217,20 +218,27 @@ func inPhase(name string, generation int64, s v1beta1.NetworkPolicyStatus) []str
 	return []string{text}
 }
 
-// accountGone: the account is deleted, with everything that it holds in the cloud.
+// accountGone: the accounts are deleted, with everything that they hold in the clouds.
 func (c cluster) accountGone(ctx context.Context) (string, error) {
-	var a cloudv1.CloudProviderAccount
-	err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: accountName}, &a)
-	if apierrors.IsNotFound(err) {
-		return "", nil
+	for _, name := range []string{accountName, azureAccountName} {
+		var a cloudv1.CloudProviderAccount
+		err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &a)
+		if !apierrors.IsNotFound(err) {
+			return "the account " + name + " is held by " + strings.Join(a.Finalizers, ", "), err
+		}
 	}
-	return "the account is held by " + strings.Join(a.Finalizers, ", "), err
+	return "", nil
 }
 
-// deleteAccount deletes the account; that it is not there is fine.
+// deleteAccount deletes the accounts; that one is not there is fine.
 func (c cluster) deleteAccount(ctx context.Context) error {
-	a := cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: accountName}}
-	return client.IgnoreNotFound(c.Delete(ctx, &a))
+	for _, name := range []string{accountName, azureAccountName} {
+		a := cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		if err := client.IgnoreNotFound(c.Delete(ctx, &a)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // transient tells errors of the API that go away: an object that changed under our hands, a server

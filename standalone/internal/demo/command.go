@@ -53,12 +53,13 @@ func NewCommand(p Parts) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Tell a story: a simulated AWS account, its VMs, and what policies do to them",
-		Long: `Tell a story: a simulated AWS account, its VMs, and what policies do to them.
+		Short: "Tell a story: simulated accounts of AWS and Azure, their VMs, and what policies do to them",
+		Long: `Tell a story: simulated accounts of AWS and Azure, their VMs, and what policies do to them.
 
-Runs everything in one process (etcd, the Kubernetes API server, the controller, and a simulated AWS account made from the
-description of a real one), imports the account's VMs, shows the plan for two policies, applies them, and shows who can reach
-whom before and after. Every result is checked against what the story expects.
+Runs everything in one process (etcd, the Kubernetes API server, the controller, a simulated AWS account made from the
+description of a real one, and a simulated subscription of Azure), imports the account's VMs, shows the plan for two policies,
+applies them, and shows who can reach whom before and after. Then it takes a database tier on Azure under the same policies,
+and enforces one policy across both clouds. Every result is checked against what the story expects.
 
 After the story everything goes on running for you to try things by hand, until Ctrl-C. With --data-dir the state is kept, and
 the next start goes on from it. Nothing outside this machine is called.
@@ -98,7 +99,7 @@ func run(ctx context.Context, p Parts, f flags, out, errOut io.Writer) error {
 		Progress: errOut, Terminal: up.IsTerminal(errOut),
 	}
 	d.steps = progress.New(errOut, cfg.Terminal)
-	d.say("Starting etcd, the Kubernetes API server, the controller and a simulated AWS account: some seconds.")
+	d.say("Starting etcd, the Kubernetes API server, the controller and the simulated clouds: some seconds.")
 	err := up.Run(ctx, cfg, d.during)
 	d.steps.Close()
 	if d.server != nil {
@@ -148,6 +149,7 @@ func (d *demonstration) present(ctx context.Context, session up.Session) error {
 	if err != nil {
 		return err
 	}
+	dataTier(&state)
 	file, err := filepath.Abs(filepath.Join(d.dataDir, "sim.json"))
 	if err != nil {
 		return err
@@ -169,7 +171,7 @@ func (d *demonstration) present(ctx context.Context, session up.Session) error {
 	if err != nil {
 		return err
 	}
-	s.pristine, s.untouched = objects(pristine), bystanders(pristine)
+	s.pristine, s.untouched, s.pristineAzure = objects(pristine), bystanders(pristine), azureObjects(s.account.azureState())
 	d.introduce(session, report, pristine)
 	return d.story(ctx, s)
 }
@@ -184,6 +186,7 @@ func (d *demonstration) story(ctx context.Context, s *story) error {
 	if err != nil {
 		return err
 	}
+	l = azureLogin(l, d.server)
 	goOn := former && !d.once
 	if err := writeManifests(s.dir, l, goOn); err != nil {
 		return err
@@ -236,6 +239,7 @@ func (d *demonstration) introduce(session up.Session, report estate.Report, r wo
 	d.item("a simulated AWS account, EC2 and STS: %s. It is a real account (%s), published by the Batfish project: %s, %s, %s "+
 		"and %s in %s.", d.server.URL(), r.Account, numbered(len(r.VPCs), "VPC"), numbered(len(r.Instances), "VM"),
 		numbered(len(r.NetworkInterfaces), "network interface"), numbered(len(r.SecurityGroups), "security group"), r.Name)
+	d.item("a simulated subscription of Azure, login and Resource Manager: %s, with %s", d.server.AzureURL(), numbered(len(databases()), "VM"))
 	if len(report.Warnings) > 0 {
 		d.say("The published description has gaps and contradictions; %s were needed to make an account of it (docs/simulator.md).",
 			numbered(len(report.Warnings), "repair"))

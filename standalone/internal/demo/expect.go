@@ -55,6 +55,46 @@ const (
 		203.0.113.7     | .... .... .... .... ----`
 )
 
+// Who reaches the databases, by the groups of both clouds.
+const (
+	// The group of the databases admits postgres from the VPC and from Pods, ssh from the VPC, and
+	// everything from its own network.
+	expectDataBefore = `
+		CVP Server Test | ds. ds.
+		border_01       | ds. ds.
+		border_02       | ds. ds.
+		core_01         | ds. ds.
+		Pod reports     | d.. d..
+		db-1            | --- dsp
+		db-2            | dsp ---
+		203.0.113.7     | ... ...`
+
+	// No ssh from outside of 192.168.0.0/16: one database to the other.
+	expectDataImported = `
+		CVP Server Test | ds. ds.
+		border_01       | ds. ds.
+		border_02       | ds. ds.
+		core_01         | ds. ds.
+		Pod reports     | d.. d..
+		db-1            | --- d.p
+		db-2            | d.p ---
+		203.0.113.7     | ... ...`
+
+	// The web tier, the Pod and each other, on the port of the databases only.
+	expectDataGuarded = `
+		CVP Server Test | d.. d..
+		border_01       | ... ...
+		border_02       | ... ...
+		core_01         | ... ...
+		Pod reports     | d.. d..
+		db-1            | --- d..
+		db-2            | d.. ---
+		203.0.113.7     | ... ...`
+)
+
+// dataTable takes a table about the databases apart.
+func dataTable(text string) expectation { return tableOf(text, len(databases())) }
+
 // expectation is a table, taken apart.
 type expectation struct {
 	from  []string
@@ -62,13 +102,15 @@ type expectation struct {
 }
 
 // table takes a table apart. It panics on one that is not a table: they are all in this file.
-func table(text string) expectation {
+func table(text string) expectation { return tableOf(text, len(destinations())) }
+
+func tableOf(text string, columns int) expectation {
 	var e expectation
 	for line := range strings.Lines(strings.TrimSpace(text)) {
 		name, rest, ok := strings.Cut(line, "|")
 		cells := strings.Fields(rest)
-		if !ok || len(cells) != len(destinations()) {
-			panic(fmt.Sprintf("the line %q of a table does not have a name and %d cells", line, len(destinations())))
+		if !ok || len(cells) != columns {
+			panic(fmt.Sprintf("the line %q of a table does not have a name and %d cells", line, columns))
 		}
 		e.from = append(e.from, strings.TrimSpace(name))
 		e.cells = append(e.cells, cells)

@@ -22,18 +22,27 @@ const (
 	fileNoSSH    = "40-no-ssh-from-outside.yaml"
 	fileSwitches = "50-switches.yaml"
 	fileMoved    = "60-core-01-is-cvp.yaml"
+	fileAzure    = "70-azure-account.yaml"
+	fileWebTier  = "80-web-tier.yaml"
+	// fileDatabases is the policy for both clouds.
+	fileDatabases = "90-database-tier.yaml"
 )
 
 //go:embed manifests/*.yaml
 var embedded embed.FS
 
 // login is what the manifest of the account must say about the simulator.
-type login struct{ Endpoint, Region, AccessKeyID, Secret string }
+type login struct {
+	Endpoint, Region, AccessKeyID, Secret string
+	// Of the second cloud.
+	Subscription, Tenant, ClientID, ClientSecret string
+	Location, Network, AzureURL, AzureCA         string
+}
 
 func loginOf(endpoint string, s world.State) (login, error) {
 	for _, c := range s.Credentials {
 		if c.SessionToken == "" {
-			return login{endpoint, region, c.AccessKeyID, c.Secret}, nil
+			return login{Endpoint: endpoint, Region: region, AccessKeyID: c.AccessKeyID, Secret: c.Secret}, nil
 		}
 	}
 	return login{}, fmt.Errorf("the simulated account has no access key")
@@ -45,9 +54,9 @@ func writeManifests(dir string, l login, keep bool) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for _, name := range []string{fileAccount, fileSelector, fileRoles, fileNoSSH, fileSwitches, fileMoved} {
+	for _, name := range []string{fileAccount, fileSelector, fileRoles, fileNoSSH, fileSwitches, fileMoved, fileAzure, fileWebTier, fileDatabases} {
 		path := filepath.Join(dir, name)
-		if _, err := os.Stat(path); err == nil && keep && name != fileAccount {
+		if _, err := os.Stat(path); err == nil && keep && name != fileAccount && name != fileAzure {
 			continue
 		}
 		text, err := render(name, l)

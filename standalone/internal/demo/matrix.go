@@ -62,13 +62,15 @@ const (
 type matrix struct {
 	from, to []place
 	cells    [][]string
+	// services are the signs of a cell.
+	services []service
 	// flows is how many verdicts went into it.
 	flows int
 }
 
 // reach asks for every pair of places, every pair of their interfaces and every service.
 func reach(from, to []place, allowed func(world.Flow) (world.Verdict, error)) (matrix, error) {
-	m := matrix{from: from, to: to}
+	m := matrix{from: from, to: to, services: services()}
 	for _, a := range from {
 		row := make([]string, 0, len(to))
 		for _, b := range to {
@@ -121,8 +123,11 @@ type difference struct {
 	is, other string
 }
 
-func (d difference) String() string {
-	return fmt.Sprintf("from %s to %s: %s, expected %s", d.from, d.to, inWords(d.is), inWords(d.other))
+func (d difference) String() string { return d.in(services()) }
+
+// in says it of cells with signs for these services.
+func (d difference) in(all []service) string {
+	return fmt.Sprintf("from %s to %s: %s, expected %s", d.from, d.to, inWords(d.is, all), inWords(d.other, all))
 }
 
 // differences compares with the cells of another matrix of the same places.
@@ -143,9 +148,9 @@ func (m matrix) differences(other [][]string) []difference {
 }
 
 // inWords says what the signs of a cell mean.
-func inWords(cell string) string {
+func inWords(cell string, all []service) string {
 	var open []string
-	for i, s := range services() {
+	for i, s := range all {
 		if i >= len(cell) {
 			return "unknown"
 		}
@@ -195,7 +200,7 @@ func (m matrix) table(former [][]string, f form) string {
 	line := func(first string, rest []string) {
 		text := fmt.Sprintf("  %-*s", left, first)
 		for j, r := range rest {
-			text += fmt.Sprintf("  %-*s", max(len(fmt.Sprintf(f.same, ' '))*len(services()), len(m.to[j].name)), r)
+			text += fmt.Sprintf("  %-*s", max(len(fmt.Sprintf(f.same, ' '))*len(m.services), len(m.to[j].name)), r)
 		}
 		b.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
@@ -219,7 +224,7 @@ func (m matrix) table(former [][]string, f form) string {
 	if former != nil {
 		changes = f.legend
 	}
-	b.WriteString(legend(changes))
+	b.WriteString(legend(m.services, changes))
 	return b.String()
 }
 
@@ -242,9 +247,9 @@ func (f form) marked(cell, before string) string {
 // legendMark begins the legend, a line that may be broken.
 const legendMark = "  ("
 
-func legend(changes string) string {
+func legend(all []service, changes string) string {
 	var parts []string
-	for _, s := range services() {
+	for _, s := range all {
 		parts = append(parts, string(s.letter)+" "+s.name)
 	}
 	text := legendMark + strings.Join(parts, ", ") + ", " + string(blocked) + " blocked"

@@ -38,8 +38,13 @@ type story struct {
 	// change in it.
 	pristine, untouched map[string]string
 
+	// pristineAzure is the subscription before anything happened.
+	pristineAzure map[string]string
+
 	machines []vm
 	last     matrix
+	// lastData is the last look at the databases.
+	lastData matrix
 	checks   int
 	failed   []string
 	// planned is the number of changing calls that the plan needs.
@@ -186,7 +191,7 @@ func (s *story) apply(ctx context.Context, name string) error {
 
 // tell tells the story up to the point where the policies are in force and one change was made.
 func (s *story) tell(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{s.before, s.importVMs, s.showPlan, s.guard, s.after, s.change} {
+	for _, step := range []func(context.Context) error{s.before, s.importVMs, s.showPlan, s.guard, s.after, s.change, s.secondCloud, s.onePolicy} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -301,9 +306,9 @@ func (s *story) change(ctx context.Context) error {
 // restore takes everything back: the policies, then the account.
 func (s *story) restore(ctx context.Context) error {
 	s.heading("Back to the beginning")
-	s.say("When the last policy goes, every interface gets its former security groups back.")
+	s.say("When the last policy goes, every interface gets its former security groups back, on both clouds.")
 	begin, after := time.Now(), s.account.server.Journal().Total()
-	for _, name := range []string{fileSwitches, fileNoSSH} {
+	for _, name := range []string{fileDatabases, fileSwitches, fileNoSSH} {
 		s.command("kubectl delete -f %s", shellWord(s.file(name)))
 		if err := s.cluster.remove(ctx, s.file(name)); err != nil {
 			return err
@@ -316,12 +321,16 @@ func (s *story) restore(ctx context.Context) error {
 	if err := s.look(expectBefore, true); err != nil {
 		return err
 	}
-	s.command("kubectl delete cloudprovideraccount --namespace %s %s", namespace, accountName)
+	if err := s.lookAtData(expectDataBefore, true); err != nil {
+		return err
+	}
+	s.command("kubectl delete cloudprovideraccount --namespace %s %s %s", namespace, accountName, azureAccountName)
 	if err := s.leave(ctx); err != nil {
 		return err
 	}
 	s.check(changed(s.pristine, objects(s.account.regionState())),
 		"the account is exactly as it was found: groups, rules, interfaces and tags (%d objects compared)", len(s.pristine))
+	s.check(changed(s.pristineAzure, azureObjects(s.account.azureState())), "so is the subscription (%d resources compared)", len(s.pristineAzure))
 	return nil
 }
 
@@ -343,7 +352,7 @@ func (s *story) released(ctx context.Context) (string, error) {
 			return "there is a security group of ours, " + g.Name, nil
 		}
 	}
-	return "", nil
+	return s.dataReleased(ctx)
 }
 
 // leave deletes the account and waits until it is gone.

@@ -175,7 +175,7 @@ func TestStory(t *testing.T) {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	p.readable()
-	p.says("All 12 checks held.", "which is removed at the end", "Plan: ", "In force after", "the account is exactly as it was found")
+	p.says("All 18 checks held.", "which is removed at the end", "Plan: ", "In force after", "the account is exactly as it was found")
 	for _, entry := range p.cmd.Env {
 		if dir, ok := strings.CutPrefix(entry, "TMPDIR="); ok {
 			left, err := os.ReadDir(dir)
@@ -193,7 +193,7 @@ func TestGoingOn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	p := start(t, emptyPlan, "--data-dir", dir)
 	p.until("Ctrl-C stops")
-	p.says("FAILED", "there is nothing in the plan", "1 of 9 checks did NOT hold")
+	p.says("FAILED", "there is nothing in the plan", "1 of 13 checks did NOT hold")
 	p.interrupt()
 	if code := p.end(); code != 1 {
 		t.Errorf("exit code %d, want 1 for a check that did not hold", code)
@@ -201,7 +201,7 @@ func TestGoingOn(t *testing.T) {
 
 	p = start(t, complete, "--data-dir", dir)
 	p.until("Ctrl-C stops")
-	p.says("Going on", "border_01         s  h  t  p       -             .  .  .  p    s  h  t  p    s  h  t  p")
+	p.says("Going on", "border_01         s  h  t  p       -             .  .  .  p    s  h  t  p    s  h  t  p", "Pod reports      d  .  .    d  .  .")
 	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestGoingOn(t *testing.T) {
 	if code := p.end(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	p.says("Starting over", "All 12 checks held.")
+	p.says("Starting over", "All 18 checks held.")
 }
 
 func TestBadInput(t *testing.T) {

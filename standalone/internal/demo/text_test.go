@@ -13,10 +13,10 @@ import (
 
 func TestEveryManifestIsOneThatTheAPITakes(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeManifests(dir, login{"http://127.0.0.1:1", region, "AKIAEXAMPLE", "a/b+c"}, false); err != nil {
+	if err := writeManifests(dir, login{Endpoint: "http://127.0.0.1:1", Region: region, AccessKeyID: "AKIAEXAMPLE", Secret: "a/b+c", AzureURL: "https://127.0.0.1:2", Subscription: azureSubscription, Tenant: azureTenant, Location: azureLocation, Network: azureNetwork(), AzureCA: "-----BEGIN CERTIFICATE-----\nx\n"}, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{fileAccount, fileSelector, fileRoles, fileNoSSH, fileSwitches, fileMoved} {
+	for _, name := range []string{fileAccount, fileSelector, fileRoles, fileNoSSH, fileSwitches, fileMoved, fileAzure, fileWebTier, fileDatabases} {
 		path := filepath.Join(dir, name)
 		if _, err := manifest.Load([]string{path}, strings.NewReader("")); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -35,11 +35,11 @@ func TestEveryManifestIsOneThatTheAPITakes(t *testing.T) {
 
 func TestEditedManifestsAreKept(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeManifests(dir, login{"http://127.0.0.1:1", region, "AKIAEXAMPLE", "x"}, false); err != nil {
+	if err := writeManifests(dir, login{Endpoint: "http://127.0.0.1:1", Region: region, AccessKeyID: "AKIAEXAMPLE", Secret: "x", AzureURL: "https://127.0.0.1:2", Subscription: azureSubscription, Tenant: azureTenant, Location: azureLocation, Network: azureNetwork(), AzureCA: "-----BEGIN CERTIFICATE-----\nx\n"}, false); err != nil {
 		t.Fatal(err)
 	}
 	edit(t, filepath.Join(dir, fileSwitches), "name: switches", "name: edited")
-	if err := writeManifests(dir, login{"http://127.0.0.1:2", region, "AKIAEXAMPLE", "x"}, true); err != nil {
+	if err := writeManifests(dir, login{Endpoint: "http://127.0.0.1:2", Region: region, AccessKeyID: "AKIAEXAMPLE", Secret: "x", AzureURL: "https://127.0.0.1:2", Subscription: azureSubscription, Tenant: azureTenant, Location: azureLocation, Network: azureNetwork(), AzureCA: "-----BEGIN CERTIFICATE-----\nx\n"}, true); err != nil {
 		t.Fatal(err)
 	}
 	if objects, err := readManifest(filepath.Join(dir, fileSwitches)); err != nil || objects[0].GetName() != "edited" {
@@ -90,7 +90,7 @@ func TestNewsOfACell(t *testing.T) {
 		{"....", "?...", "now ssh tcp/22 between some interfaces"},
 		{"shtp", "shtp", ""},
 	} {
-		if diff := cmp.Diff(test.want, news(test.before, test.after)); diff != "" {
+		if diff := cmp.Diff(test.want, news(test.before, test.after, services())); diff != "" {
 			t.Errorf("%s -> %s: %s", test.before, test.after, diff)
 		}
 	}

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -28,7 +32,7 @@ func (s *story) goOn(ctx context.Context) error {
 		return err
 	}
 	s.machines = machines
-	if err := s.apply(ctx, fileAccount); err != nil {
+	if err := s.applyAccounts(ctx); err != nil {
 		return err
 	}
 	err = s.await(ctx, "the VMs are imported", func(ctx context.Context) (string, error) { return s.cluster.imported(ctx, s.machines, false) })
@@ -40,6 +44,10 @@ func (s *story) goOn(ctx context.Context) error {
 		return err
 	}
 	s.print(s.last.Text(nil, s.screen.columns()))
+	if s.lastData, err = s.account.dataMatrix(); err != nil {
+		return err
+	}
+	s.print(s.lastData.Text(nil, s.screen.columns()))
 	return nil
 }
 
@@ -52,14 +60,14 @@ func (s *story) reset(ctx context.Context) error {
 		return err
 	}
 	s.machines = machines
-	if err := s.apply(ctx, fileAccount); err != nil {
+	if err := s.applyAccounts(ctx); err != nil {
 		return err
 	}
 	err = s.await(ctx, "the account can be read", s.cluster.accountReady)
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{fileSwitches, fileNoSSH} {
+	for _, name := range []string{fileDatabases, fileSwitches, fileNoSSH} {
 		if err := s.cluster.remove(ctx, s.file(name)); err != nil {
 			return err
 		}
@@ -68,6 +76,18 @@ func (s *story) reset(ctx context.Context) error {
 		return err
 	}
 	return s.leave(ctx)
+}
+
+// applyAccounts applies the accounts of a former story: the one on Azure, if it came to that.
+func (s *story) applyAccounts(ctx context.Context) error {
+	if err := s.apply(ctx, fileAccount); err != nil {
+		return err
+	}
+	err := s.cluster.Get(ctx, types.NamespacedName{Namespace: namespace, Name: azureAccountName}, &cloudv1.CloudProviderAccount{})
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return s.apply(ctx, fileAzure)
 }
 
 // byHand says how to go on.
@@ -136,9 +156,18 @@ func (s *story) watch(ctx context.Context) error {
 			continue
 		}
 		for _, d := range m.differences(s.last.cells) {
-			s.say("%s  %s -> %s: %s", clock(), d.from, d.to, news(d.other, d.is))
+			s.say("%s  %s -> %s: %s", clock(), d.from, d.to, news(d.other, d.is, m.services))
 		}
 		s.last = m
+		data, err := s.account.dataMatrix()
+		if err != nil {
+			s.say("%s  %v", clock(), err)
+			continue
+		}
+		for _, d := range data.differences(s.lastData.cells) {
+			s.say("%s  %s -> %s: %s", clock(), d.from, d.to, news(d.other, d.is, data.services))
+		}
+		s.lastData = data
 	}
 }
 
@@ -161,9 +190,9 @@ func settle(ctx context.Context, changes <-chan struct{}) bool {
 }
 
 // news says what a cell allows now that it did not, and the reverse.
-func news(before, after string) string {
+func news(before, after string, all []service) string {
 	var more, less []string
-	for i, s := range services() {
+	for i, s := range all {
 		switch {
 		case i >= len(before) || i >= len(after) || before[i] == after[i]:
 		case after[i] == s.letter:

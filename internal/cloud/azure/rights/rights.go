@@ -126,3 +126,12 @@ func (p Pins) scopes() []string {
 	}
 	return out
 }
+
+// Actions are the operations that a role permits.
+func Actions(published []byte) ([]string, error) {
+	var d definition
+	if err := json.Unmarshal(published, &d); err != nil {
+		return nil, fmt.Errorf("read the published role: %w", err)
+	}
+	return d.Actions, nil
+}

@@ -36,7 +36,7 @@ func New(in Facts, lower capability) *Account {
 	for _, g := range in.AddressGroups {
 		c.addressGroups[g.Name] = g
 	}
-	c.Policies = parsePolicies(in.Policies, lower)
+	c.Policies = parsePolicies(in.Policies, lower, in.Tighten)
 	c.findMissingGroups()
 	c.observeRegions()
 	c.bindVMs()

@@ -20,6 +20,8 @@ type Facts struct {
 	// to the network of their VMs.
 	Entities map[EntityRef]VMRef
 	Shared   map[EntityRef]string
+	// Tighten holds the UIDs of the policies of which as much is to be enforced as can be.
+	Tighten map[string]bool
 	// Seal signs and checks the records of former groups; nil if they are neither signed nor
 	// checked. Confirmed are the former groups of interfaces as somebody who may say so says; they
 	// count where the record is not believed.

@@ -49,6 +49,9 @@ type Policy struct {
 	Rules    []*rule
 	// problem says why the policy cannot be expressed at all in this cloud; nil if it can.
 	Problem *Reason
+	// Narrowed says what of the policy the cloud cannot say and, as the policy asks, is narrower:
+	// one reason before the other. Nil if all of it can be said.
+	Narrowed *Reason
 	// reject tells that a rule says Reject, which is realized as Drop.
 	Reject bool
 }
@@ -64,6 +67,8 @@ type rule struct {
 	Verdict   Verdict
 	// services is nil for any service.
 	Services []flow.Service
+	// void tells that services were left out, so that none do not mean any.
+	void bool
 	// named are ports that every VM resolves with the named ports of its entities; ingress only.
 	Named []namedService
 	// groups are the address groups of the peer, blocks its addresses.
@@ -81,10 +86,10 @@ type namedService struct {
 
 // parsePolicies returns the policies in the order of evaluation, with all their rules numbered in
 // that order.
-func parsePolicies(in []*v1beta2.NetworkPolicy, lower capability) []*Policy {
+func parsePolicies(in []*v1beta2.NetworkPolicy, lower capability, tighten map[string]bool) []*Policy {
 	out := make([]*Policy, 0, len(in))
 	for _, np := range in {
-		out = append(out, parsePolicy(np, lower))
+		out = append(out, parsePolicy(np, lower, tighten[string(np.UID)]))
 	}
 	slices.SortStableFunc(out, ComparePolicies)
 	var rules []*rule
@@ -114,7 +119,7 @@ func compareRules(a, b *rule) int {
 	)
 }
 
-func parsePolicy(np *v1beta2.NetworkPolicy, lower capability) *Policy {
+func parsePolicy(np *v1beta2.NetworkPolicy, lower capability, tighten bool) *Policy {
 	p := &Policy{Ref: PolicyRef{UID: string(np.UID), Name: np.Name, Generation: np.Generation}, Stage: stageAntrea}
 	if p.Ref.UID == "" {
 		p.Ref.UID = np.Name
@@ -136,7 +141,7 @@ func parsePolicy(np *v1beta2.NetworkPolicy, lower capability) *Policy {
 		p.Priority = *np.Priority
 	}
 	for i := range np.Rules {
-		r := p.parseRule(&np.Rules[i], np.AppliedToGroups, lower)
+		r := p.parseRule(&np.Rules[i], np.AppliedToGroups, narrowing{lower, tighten})
 		r.ordinal = i
 		p.Rules = append(p.Rules, r)
 	}
@@ -155,7 +160,7 @@ func (p *Policy) refuse(r *v1beta2.NetworkPolicyRule, why *Reason) {
 	p.Problem = Why(InRule, name, string(r.Direction)).From(why)
 }
 
-func (p *Policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lower capability) *rule {
+func (p *Policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lower narrowing) *rule {
 	r := &rule{Policy: p, Name: in.Name, Index: in.Priority, Direction: cloud.Ingress, AppliedTo: in.AppliedToGroups}
 	if len(r.AppliedTo) == 0 {
 		r.AppliedTo = appliedTo
@@ -232,7 +237,7 @@ func parsePrefix(n v1beta2.IPNet) (netip.Prefix, *Reason) {
 
 // parseService adds one service to the rule. A rule with services that all failed to parse would
 // match anything; its policy is refused as a whole, so that is never looked at.
-func (p *Policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2.Service, lower capability) {
+func (p *Policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2.Service, lower narrowing) {
 	if s.SrcPort != nil {
 		p.refuse(in, Why(SourcePort).Counting(int(*s.SrcPort)))
 		return
@@ -289,15 +294,44 @@ func (p *Policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2
 	}
 }
 
-func (p *Policy) addService(r *rule, in *v1beta2.NetworkPolicyRule, s flow.Service, lower capability) {
+func (p *Policy) addService(r *rule, in *v1beta2.NetworkPolicyRule, s flow.Service, lower narrowing) {
 	if why := lower.Unsupported(s); why != "" {
-		p.refuse(in, Why(Unsupported).Quoting(why))
+		whole := flow.Whole(s.Protocol)
+		switch icmp := s.Protocol == cloud.ICMP || s.Protocol == cloud.ICMPv6; {
+		case lower.tighten && icmp && r.Verdict == Allow:
+			p.narrow(in, TypeNotAllowed, s)
+			r.void = true
+			return
+		case lower.tighten && icmp && r.Verdict == Drop && lower.Unsupported(whole) == "":
+			p.narrow(in, TypeDropped, s)
+			s = whole
+		default:
+			p.refuse(in, Why(Unsupported).Quoting(why))
+		}
 	}
 	r.Services = append(r.Services, s)
 }
 
+// narrowing is what a cloud can hold, and whether a policy asks for as much as it can.
+type narrowing struct {
+	capability
+	tighten bool
+}
+
+// narrow records what becomes of a service that the cloud cannot say.
+func (p *Policy) narrow(r *v1beta2.NetworkPolicyRule, what Code, s flow.Service) {
+	name, code := r.Name, int(s.From&0xff)
+	if name == "" {
+		name = fmt.Sprintf("%d", r.Priority)
+	}
+	if s.From != s.To {
+		code = -1
+	}
+	p.Narrowed = Why(what, name, string(r.Direction), cloud.ProtocolName(s.Protocol)).Counting(int(s.From>>8), code).From(p.Narrowed)
+}
+
 // matchesAny reports whether the rule is not restricted to services.
-func (r *rule) matchesAny() bool { return len(r.Services) == 0 && len(r.Named) == 0 }
+func (r *rule) matchesAny() bool { return len(r.Services) == 0 && len(r.Named) == 0 && !r.void }
 
 // Bound is a rule as it applies to one kind of VM: named ports are resolved.
 type Bound struct {

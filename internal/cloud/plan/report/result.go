@@ -116,6 +116,9 @@ func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
 		if tightened := s.TightenedOn(vm, p); on.Why == nil && tightened != nil {
 			on.Why, on.Lost = tightened, tightened.Objects
 		}
+		if on.Why == nil {
+			on.Why = narrowed(p)
+		}
 		on.Realized = on.Why == nil && !pending && guarded
 		if p.Reject {
 			on.Warnings = append(on.Warnings, intent.Why(intent.RejectIsDrop))
@@ -154,6 +157,15 @@ func (s *reporter) reducedBy(vm *target.VM, p *intent.Policy) (cloud.Direction, 
 	return "", false
 }
 
+// narrowed says what of a policy the cloud cannot say, and so is narrower than the policy; nil if
+// nothing is.
+func narrowed(p *intent.Policy) *intent.Reason {
+	if p.Narrowed == nil {
+		return nil
+	}
+	return intent.Why(intent.Narrowed).From(p.Narrowed)
+}
+
 func (s *reporter) vmRefusals(vm *target.VM) []Refusal {
 	var out []Refusal
 	for _, p := range vm.Policies {
@@ -164,6 +176,9 @@ func (s *reporter) vmRefusals(vm *target.VM) []Refusal {
 		}
 	}
 	for _, p := range vm.Policies {
+		if why := narrowed(p); why != nil && vm.WhyLeft(p) == nil {
+			out = append(out, Refusal{Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Why: why, Tightened: true})
+		}
 		if why := s.TightenedOn(vm, p); why != nil {
 			out = append(out, Refusal{
 				Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Why: why, Lack: why.Shortage(), Tightened: true, Lost: why.Objects,

@@ -4,6 +4,7 @@ package words
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -146,6 +147,8 @@ func Of(r *intent.Reason) string {
 		return fmt.Sprintf("the state in between needs %s more than the region has room for", cloud.Counted(r.Numbers[0], "group"))
 	case intent.Tightened:
 		return fmt.Sprintf("%s; as the policy asks, what fits is enforced, and %s lost: %s", Of(r.Because), isOrAre(len(r.Objects), "flow"), losses(r.Objects))
+	case intent.Narrowed:
+		return narrowed(r.Because)
 	case intent.FormerGone:
 		return "of its former groups " + strings.Join(r.Objects, ", ") + " no longer exist and cannot be restored"
 	case intent.PutInto:
@@ -156,6 +159,25 @@ func Of(r *intent.Reason) string {
 		return protocolsReduced(r.Objects[0])
 	}
 	return order(r)
+}
+
+// narrowed says what of a policy is narrower than it says.
+func narrowed(first *intent.Reason) string {
+	var parts []string
+	for r := first; r != nil; r = r.Because {
+		text := fmt.Sprintf("rule %q (%s): %s type %d", r.Objects[0], r.Objects[1], r.Objects[2], r.Numbers[0])
+		if r.Numbers[1] >= 0 {
+			text += fmt.Sprintf(" code %d", r.Numbers[1])
+		}
+		if r.Code == intent.TypeNotAllowed {
+			text += " is not allowed"
+		} else {
+			text += " is dropped with all of the protocol"
+		}
+		parts = append(parts, text)
+	}
+	slices.Reverse(parts)
+	return "security groups here match no types and codes of ICMP; as the policy asks, the rest is enforced, and " + strings.Join(parts, ", ")
 }
 
 // All says several reasons, one after the other.
