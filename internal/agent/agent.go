@@ -87,6 +87,10 @@ type Options struct {
 	// fails for ConfirmWithin (0: a minute) is taken back.
 	Probe         func(ctx context.Context) error
 	ConfirmWithin time.Duration
+	// Yield tells the controller that from now on no other directions are isolated. It is false, and
+	// nothing is told, if in one of the others the cloud around the host lets everything in, or is
+	// about to. Nil means that no cloud ever does.
+	Yield func(ctx context.Context, isolates Isolated) (bool, error)
 	// Info tells the controller about the agent. ErrNoInfo is its error while there is nothing that
 	// could be filled in.
 	Info  func(ctx context.Context, s *Status) error
@@ -130,6 +134,8 @@ type Agent struct {
 	tried uint64
 	// names is the version of what is known of names that the program is made with.
 	names uint64
+	// heed is what is known of the cloud around the host.
+	heed heed
 	// cutAt is when connections are to be judged again; zero for not at all.
 	cutAt time.Time
 
@@ -387,6 +393,16 @@ func (a *Agent) enforce(ctx context.Context) {
 	if !released.IsZero() {
 		program = &nft.Program{}
 	}
+	isolates := Isolated{result.Isolated[nft.Ingress], result.Isolated[nft.Egress]}
+	if !released.IsZero() {
+		isolates = Isolated{}
+	}
+	if !a.mayOpen(ctx, isolates) {
+		if !released.IsZero() {
+			a.report(ctx, result.Refusals) // so that the cloud guards the host first
+		}
+		return
+	}
 	var names map[string][]NameAddress
 	if a.Names != nil {
 		names = a.Names.kept()
@@ -430,7 +446,7 @@ func (a *Agent) enforce(ctx context.Context) {
 	s.Error = ""
 	s.Owned = a.Table.Owned()
 	s.Rules, s.Elements = program.Rules(), program.Elements()
-	s.IsolatedIngress, s.IsolatedEgress = result.Isolated[nft.Ingress], result.Isolated[nft.Egress]
+	s.IsolatedIngress, s.IsolatedEgress = isolates[0], isolates[1]
 	if w.Messages > 0 {
 		s.LastWrite = metav1.NewTime(a.audited)
 		s.LastWriteMilliseconds = a.audited.Sub(begun).Milliseconds()
@@ -536,14 +552,16 @@ func reference(p *v1beta2.NetworkPolicy) *v1beta2.NetworkPolicyReference {
 type telling struct {
 	results chan told
 	running bool
-	// state is what it was told last, at when it was tried last.
-	state State
-	at    time.Time
+	// state and isolates are what it was told last, at when it was tried last.
+	state    State
+	isolates Isolated
+	at       time.Time
 }
 
 type told struct {
-	state State
-	err   error
+	state    State
+	isolates Isolated
+	err      error
 }
 
 // tell tells the controller that the agent lives, now and then and when its state has changed. It
@@ -554,14 +572,14 @@ func (a *Agent) tell(ctx context.Context) {
 	}
 	s, now := a.Status(), a.Clock.Now()
 	since := now.Sub(a.telling.at)
-	if since < infoAgain || s.State == a.telling.state && since < infoInterval {
+	if since < infoAgain || s.State == a.telling.state && s.isolates() == a.telling.isolates && since < infoInterval {
 		return
 	}
 	a.telling.running, a.telling.at = true, now
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, infoLimit)
 		defer cancel()
-		a.telling.results <- told{s.State, a.Info(ctx, &s)}
+		a.telling.results <- told{s.State, s.isolates(), a.Info(ctx, &s)}
 	}()
 }
 
@@ -569,7 +587,7 @@ func (a *Agent) tell(ctx context.Context) {
 func (a *Agent) wasTold(t told) {
 	a.telling.running = false
 	if t.err == nil {
-		a.telling.state = t.state
+		a.telling.state, a.telling.isolates = t.state, t.isolates
 	}
 	if errors.Is(t.err, ErrNoInfo) {
 		t.err = nil

@@ -53,6 +53,9 @@ type Status struct {
 	// IsolatedIngress and IsolatedEgress tell that what no rule allows is dropped.
 	IsolatedIngress bool `json:"isolatedIngress"`
 	IsolatedEgress  bool `json:"isolatedEgress"`
+	// WaitsForCloud says why what policies or a release want is not in force yet: the cloud still
+	// lets in what only the agent keeps out. Empty while it waits for nothing.
+	WaitsForCloud string `json:"waitsForCloud,omitempty"`
 	// Owned tells that nobody else can change the table.
 	Owned bool `json:"owned"`
 	// Repairs counts how often others had changed it.

@@ -178,7 +178,7 @@ func ClusterID(ctx context.Context, r client.Reader) (string, error) {
 // assemble joins the loops. This is the only place where they meet.
 func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) error {
 	if o.NoClouds {
-		return computePolicies(ctx, mgr, o)
+		return computePolicies(ctx, mgr, o, nil)
 	}
 	clk, log := clock.RealClock{}, o.Log
 	policies, err := newEnforcer(o, clk)
@@ -203,11 +203,12 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 	released := &lateReleaser{}
 	authors := &authorsCheck{reader: mgr.GetAPIReader(), log: log.WithName("grants"), clock: clk}
 	authors.look(ctx)
+	agents := newVMAgents(mgr.GetClient(), clk)
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
 		Clouds:     clouds,
 		ExternalID: externalIDs(o.metrics.clouds, id), SecretNamespaces: o.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
-		Releaser: released, Now: clk.Now, Random: rand.Float64,
+		Releaser: released, LetsIn: agents.LetsIn, Now: clk.Now, Random: rand.Float64,
 	})
 	authors.changed = inv.Revisit
 	if err := o.metrics.show(o.metrics.realize, o.metrics.audit); err != nil {
@@ -232,12 +233,15 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 		ClusterID: id, Follower: policies.follower, Accounts: Accounts{inv}, Lowerer: o.metrics.clouds[0].Lowerer, Sink: status,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
 		Tighten: tightens(ctx, mgr.GetClient()), Heartbeat: heartbeat, Instance: instance,
-		Records: recordKey(mgr.GetClient(), id, clk, o),
+		Records: recordKey(mgr.GetClient(), id, clk, o), Agents: agents,
 	})
 	if err != nil {
 		return err
 	}
-	released.Realizer = realizer
+	released.Realizer, agents.changed = realizer, realizer.Reconsider
+	if err := agents.follow(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
 	if err := followTightening(ctx, mgr.GetCache(), realizer.Reconsider); err != nil {
 		return err
 	}
@@ -247,7 +251,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 	if err := inv.SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
-	for _, r := range []manager.Runnable{policies.reports, status, realizer, authors} {
+	for _, r := range []manager.Runnable{policies.reports, status, realizer, authors, agents} {
 		if err := mgr.Add(r); err != nil {
 			return fmt.Errorf("start the controller: %w", err)
 		}
@@ -255,11 +259,12 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 	if o.Antrea != nil {
 		return tellReady(mgr, o)
 	}
-	return computePolicies(ctx, mgr, o)
+	return computePolicies(ctx, mgr, o, agents)
 }
 
 // computePolicies adds the policy controller and the server of what it computes to the manager.
-func computePolicies(ctx context.Context, mgr manager.Manager, o Options) error {
+// agents, if any, learn of it what agents report.
+func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents *vmAgents) error {
 	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
@@ -279,6 +284,9 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options) error 
 	if err != nil {
 		return err
 	}
+	if agents != nil {
+		agents.reported = policies.Reported
+	}
 	if err := errors.Join(o.past.start(mgr, o), mgr.Add(policies)); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
@@ -288,7 +296,7 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options) error 
 		}
 		return tellReady(mgr, o)
 	}
-	return serveAPI(ctx, mgr, policies, o)
+	return serveAPI(ctx, mgr, policies, agents, o)
 }
 
 // tellReady makes the manager call Ready when the caches are filled.

@@ -92,6 +92,10 @@ type Options struct {
 	// checked; "" if they are. It must not block; nil means that this is not known.
 	AuthorsUnchecked func() string
 
+	// LetsIn reports whether the cloud lets in what the agent of an ExternalNode, NAMESPACE/NAME,
+	// decides. It must not block; nil means that it never does.
+	LetsIn func(node string) bool
+
 	// Now is the clock, nil the real one. Random returns a number in [0,1); nil means no jitter.
 	Now    func() time.Time
 	Random func() float64
@@ -233,7 +237,7 @@ func (i *Inventory) forget(ctx context.Context, key types.NamespacedName, select
 
 // clear deletes all objects of the account.
 func (i *Inventory) clear(ctx context.Context, key types.NamespacedName) error {
-	s := &syncer{Inventory: i, account: key}
+	s := &syncer{Inventory: i, account: key, gone: true}
 	if err := s.list(ctx); err != nil {
 		return err
 	}

@@ -111,8 +111,8 @@ func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
 				on.Message, on.Lost = tightened, lost
 			}
 		}
-		on.Realized = on.Message == "" && !pending && guarded
-		if p.Reject {
+		on.Realized = on.Message == "" && !pending && (guarded || s.Left(vm.VM))
+		if p.Reject && !s.Left(vm.VM) {
 			on.Warning = "Reject is realized as Drop: security groups cannot answer."
 		}
 		if d, ok := s.reducedBy(vm, p); ok {
