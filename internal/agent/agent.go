@@ -394,10 +394,11 @@ func (a *Agent) enforce(ctx context.Context) {
 		program = &nft.Program{}
 	}
 	isolates := Isolated{result.Isolated[nft.Ingress], result.Isolated[nft.Egress]}
+	was := a.isolated(isolates)
 	if !released.IsZero() {
 		isolates = Isolated{}
 	}
-	if !a.mayOpen(ctx, isolates) {
+	if !a.mayOpen(ctx, was, isolates) {
 		if !released.IsZero() {
 			a.report(ctx, result.Refusals) // so that the cloud guards the host first
 		}

@@ -72,6 +72,7 @@ type fixture struct {
 	from        enforcer.Source
 	to          agent.Reports
 	probe       func(context.Context) error
+	yield       func(context.Context, agent.Isolated) (bool, error)
 	names       *agent.Names
 	dir         string
 	table       *kernel.Table
@@ -108,6 +109,12 @@ func (f *fixture) allow(port int32, generation int64, name string) {
 	f.source.store.Publish(convert.Delta(f.engine.Commit()))
 }
 
+// remove takes the policy away.
+func (f *fixture) remove() {
+	f.engine.DeletePolicy("p")
+	f.source.store.Publish(convert.Delta(f.engine.Commit()))
+}
+
 // start runs an agent until the returned function is called.
 func (f *fixture) start() (*agent.Agent, func()) {
 	f.t.Helper()
@@ -137,6 +144,7 @@ func (f *fixture) start() (*agent.Agent, func()) {
 			Log:           logr.Discard(),
 			Names:         f.names,
 			Probe:         f.probe,
+			Yield:         f.yield,
 			ConfirmWithin: 5 * time.Second,
 			Follower:      enforcer.Follower{Source: f.from, Clock: clock.RealClock{}, Interval: 20 * time.Millisecond, Log: logr.Discard()},
 		},

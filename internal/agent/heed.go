@@ -26,12 +26,23 @@ type heed struct {
 
 func (s *Status) isolates() Isolated { return Isolated{s.IsolatedIngress, s.IsolatedEgress} }
 
-// mayOpen reports whether a program may come into force that isolates these directions. It may not
-// while the cloud lets everything in where the isolation would end, nor while that is not known:
-// then all stays as it is, and it is asked again. What was kept over a restart was isolated too.
-func (a *Agent) mayOpen(ctx context.Context, isolates Isolated) bool {
-	status := a.Status()
-	was := status.isolates()
+// isolated returns what is isolated now. What a former process has left in the kernel isolates what
+// was kept of it, or perhaps everything if nothing was.
+func (a *Agent) isolated(wanted Isolated) Isolated {
+	switch {
+	case a.program != nil:
+		s := a.Status()
+		return s.isolates()
+	case a.loaded:
+		return wanted
+	}
+	return Isolated{true, true}
+}
+
+// mayOpen reports whether a program may come into force that isolates these directions, where was
+// are isolated. It may not while the cloud lets everything in where the isolation would end, nor
+// while that is not known: then all stays as it is, and it is asked again.
+func (a *Agent) mayOpen(ctx context.Context, was, isolates Isolated) bool {
 	opens := was[0] && !isolates[0] || was[1] && !isolates[1]
 	if a.Yield == nil || !opens {
 		a.heed.since = time.Time{}
