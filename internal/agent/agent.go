@@ -47,6 +47,8 @@ type Table interface {
 	Generation() (uint32, error)
 	// Owned reports whether nobody else can change the table.
 	Owned() bool
+	// Counters returns what the rules of chains, or of all, have counted.
+	Counters(chains ...string) (map[string][]kernel.Counter, error)
 	// Foreign returns the filters of others on the way of the host's traffic.
 	Foreign() ([]kernel.Filter, error)
 }
@@ -91,6 +93,8 @@ type Options struct {
 	// nothing is told, if in one of the others the cloud around the host lets everything in, or is
 	// about to. Nil means that no cloud ever does.
 	Yield func(ctx context.Context, isolates Isolated) (bool, error)
+	// Statistics takes what was counted since the last time; nil counts for nobody.
+	Statistics func(ctx context.Context, s *v1beta2.NodeStatsSummary) error
 	// Info tells the controller about the agent. ErrNoInfo is its error while there is nothing that
 	// could be filled in.
 	Info  func(ctx context.Context, s *Status) error
@@ -133,7 +137,8 @@ type Agent struct {
 	// tried is the version that the last trial was about; 0 to try the same one again.
 	tried uint64
 	// names is the version of what is known of names that the program is made with.
-	names uint64
+	names    uint64
+	counting counting
 	// heed is what is known of the cloud around the host.
 	heed heed
 	// cutAt is when connections are to be judged again; zero for not at all.
@@ -151,7 +156,7 @@ type Agent struct {
 func New(o Options) *Agent {
 	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]good{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
 	a.mirror = o.Follower.Mirror(o.Key, a.poke)
-	a.probing.results, a.telling.results = make(chan probed, 1), make(chan told, 1)
+	a.probing.results, a.telling.results, a.counting.results = make(chan probed, 1), make(chan told, 1), make(chan counted, 1)
 	a.status = Status{Key: o.Key, State: StateStarting}
 	return a
 }
@@ -196,9 +201,12 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.surveyNow()
 		case t := <-a.telling.results:
 			a.wasTold(t)
+		case c := <-a.counting.results:
+			a.wasCounted(c)
 		}
 		a.step(ctx)
 		a.tell(ctx)
+		a.sendCounts(ctx)
 	}
 }
 
@@ -410,7 +418,11 @@ func (a *Agent) enforce(ctx context.Context) {
 	}
 	a.Store.Keep(a.Key, effective, released, names)
 	a.save(false)
-	repair := a.program != nil && nft.Diff(a.program, program).Empty()
+	change := nft.Diff(a.program, program)
+	repair := a.program != nil && change.Empty()
+	if !repair {
+		a.countBefore(change)
+	}
 	w, err := a.Table.Apply(program)
 	if err != nil {
 		a.change(func(s *Status) { s.Error = err.Error() })

@@ -80,6 +80,8 @@ type Status struct {
 	// ProbeError is why the owner's probes fail.
 	ProbeError string `json:"probeError,omitempty"`
 	InfoError  string `json:"infoError,omitempty"`
+	// StatisticsError is why what was counted could not be read or sent.
+	StatisticsError string `json:"statisticsError,omitempty"`
 }
 
 // Status returns how the agent stands.

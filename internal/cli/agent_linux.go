@@ -218,7 +218,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	o.Follower = enforcer.Follower{Source: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Quiet: controller.AntreaQuiet, Log: log.WithName("enforcer")}
 	reporter := enforcer.NewReporter(enforcer.ReporterOptions{Client: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Log: log.WithName("reports")})
 	o.Reports = reporter
-	o.Info, o.Yield = agentInfo(f), yield(f)
+	o.Info, o.Yield, o.Statistics = agentInfo(f), yield(f), policies.Statistics
 	if !f.keepEstablished {
 		connections, err := kernel.OpenConnections()
 		if err != nil {
