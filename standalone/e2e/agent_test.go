@@ -21,6 +21,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,6 +109,17 @@ func TestAgent(t *testing.T) {
 			}
 		}
 		return ports[80] && ports[81], fmt.Sprintf("%s %v", text, err)
+	})
+
+	// Connections are counted, for kubectl get antreanetworkpolicystats.
+	eventually(t, 2*time.Minute, "the statistics count the connections", func(ctx context.Context) (bool, string) {
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion("stats.antrea.io/v1alpha1")
+		u.SetKind("AntreaNetworkPolicyStats")
+		err := a.client.Get(ctx, client.ObjectKeyFromObject(allow), u)
+		rules, _, _ := unstructured.NestedSlice(u.Object, "ruleTrafficStats")
+		total, _, _ := unstructured.NestedInt64(u.Object, "trafficStats", "sessions")
+		return err == nil && total > 0 && len(rules) == 1 && rules[0].(map[string]any)["name"] == "web", fmt.Sprintf("%v %v", u.Object, err)
 	})
 
 	// Killed, it leaves what is in force; the next one goes on, also with what has changed
