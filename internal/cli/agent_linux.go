@@ -568,6 +568,32 @@ func agentQuestion(from, to, protocol string, port uint16) (agent.Question, erro
 	return q, nil
 }
 
+// awaitRelease waits until a release is in force. The agent itself waits for the cloud around the
+// host, if that is to guard it in its place, and not for ever.
+func awaitRelease(cmd *cobra.Command, socket string) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
+	defer cancel()
+	told := false
+	for {
+		var s agent.Status
+		if err := askAgent(ctx, socket, http.MethodGet, "/status", nil, &s); err != nil {
+			return err
+		}
+		switch {
+		case s.ReleasedUntil.IsZero() && s.WaitsForCloud != "" && !told:
+			told = true
+			fmt.Fprintln(cmd.OutOrStdout(), "waiting until the cloud guards this host")
+		case !s.ReleasedUntil.IsZero(), s.Rules == 0 && s.WaitsForCloud == "":
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the release is kept and not in force yet: %w", ctx.Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
 func newAgentReleaseCommand(socket *string) *cobra.Command {
 	var long time.Duration
 	var end bool
@@ -590,6 +616,9 @@ restart of the agent or of the host does not end it.`,
 			if end {
 				fmt.Fprintln(cmd.OutOrStdout(), "policies are enforced again")
 				return nil
+			}
+			if err := awaitRelease(cmd, *socket); err != nil {
+				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "nothing is enforced on this host for %s\n", long)
 			return nil

@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// agentsPause is how long news of agents are gathered, agentsLook how often it is looked whether
-	// one has fallen silent.
-	agentsPause = 500 * time.Millisecond
-	agentsLook  = 15 * time.Second
+	// agentsPause is how long news of agents are gathered, agentsGlance how often it is looked
+	// whether one has fallen silent.
+	agentsPause  = 500 * time.Millisecond
+	agentsGlance = 15 * time.Second
 )
 
 // vmAgents knows the agents in VMs of cloud accounts, by their AntreaAgentInfos. It is a
@@ -190,7 +190,7 @@ func (a *vmAgents) tell() {
 // Start makes the realizer look again when agents tell something new, or fall silent, until ctx
 // ends. It is a manager.Runnable.
 func (a *vmAgents) Start(ctx context.Context) error {
-	silent, ticker := map[string]bool{}, a.clock.NewTicker(agentsLook)
+	silent, ticker := map[string]bool{}, a.clock.NewTicker(agentsGlance)
 	defer ticker.Stop()
 	for {
 		select {

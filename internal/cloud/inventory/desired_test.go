@@ -106,7 +106,7 @@ func TestComputeAgented(t *testing.T) {
 	e2.Agented = true
 	d := compute(view{account: accountKey, snapshots: []*cloud.Snapshot{oddCloud()},
 		selectors: []v1alpha1.CloudEntitySelector{selector("a", "agents", e, e2)}})
-	// i-3 has no address, and a node without one is not legal. The cloud guards all of them as well.
+	// i-3 has no address, and a node without one is not legal. The cloud guards all of them, too.
 	if len(d.vms) != 3 || len(d.nodes) != 2 || len(d.entities) != 3 || len(d.refs) != 3 {
 		t.Fatalf("%d VMs, %d nodes, %d entities", len(d.vms), len(d.nodes), len(d.entities))
 	}
