@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
@@ -26,16 +27,43 @@ func (o *observedAccount) readACLs(ctx context.Context) {
 }
 
 // aclText says which network ACL stops a packet.
-func aclText(s *explain.ACLStop) string {
-	entry, side, what := fmt.Sprintf("entry %d", s.Entry), "into", "it"
-	if s.Entry == 0 {
-		entry = "the end"
-	}
+func aclText(s *explain.ACLEntry) string {
+	entry, side, what, kind := entryText(s), "into", "it", "network ACL"
 	if s.Egress {
 		side = "out of"
 	}
 	if s.Answer {
 		what = "the answer to it"
 	}
-	return fmt.Sprintf("%s of network ACL %s does not let %s %s subnet %s, whatever policies and security groups say", entry, s.ACL, what, side, s.Subnet)
+	if s.Name != "" {
+		kind = "the subnet's group"
+	}
+	return fmt.Sprintf("%s of %s %s does not let %s %s subnet %s, whatever policies and security groups say", entry, kind, shortName(s.ACL), what, side, shortName(s.Subnet))
 }
+
+func entryText(s *explain.ACLEntry) string {
+	switch {
+	case s.Name != "":
+		return "rule " + s.Name
+	case s.Entry == 0:
+		return "the end"
+	}
+	return fmt.Sprintf("entry %d", s.Entry)
+}
+
+// doubtText says which filter of a subnet may stop a packet.
+func doubtText(s *explain.ACLEntry) string {
+	return fmt.Sprintf("what %s of the subnet's group %s is about is not known here: it may stop it at subnet %s", entryText(s), shortName(s.ACL), shortName(s.Subnet))
+}
+
+// hopText says which rule of a subnet's filter lets a packet through.
+func hopText(s *explain.ACLEntry) string {
+	side := "into"
+	if s.Egress {
+		side = "out of"
+	}
+	return fmt.Sprintf("subnet %s: %s of the subnet's group %s lets it %s", shortName(s.Subnet), entryText(s), shortName(s.ACL), side)
+}
+
+// shortName is the last part of a long id.
+func shortName(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }

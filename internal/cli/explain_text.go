@@ -249,6 +249,11 @@ func wayText(p *explain.Path) []string {
 		return nil
 	}
 	var out []string
+	for i := range p.Hops {
+		if p.Hops[i].Allowed {
+			out = append(out, hopText(&p.Hops[i]))
+		}
+	}
 	for _, r := range p.Remarks {
 		switch r {
 		case explain.RemarkNotPeered:
@@ -268,6 +273,8 @@ func wayText(p *explain.Path) []string {
 			out = append(out, "it is sent to the public address "+p.SentTo+", through the Internet gateway; rules that name groups do not match it")
 		case explain.RemarkACLDenies:
 			out = append(out, aclText(p.StoppedBy))
+		case explain.RemarkACLUnknown:
+			out = append(out, doubtText(p.DoubtedBy))
 		case explain.RemarkNoPublicAddress:
 			out = append(out, "the destination has no public address: from the Internet it is reached only through a load balancer or VPN")
 		}

@@ -283,6 +283,16 @@ func (p plannedAccount) remarks(a *accountPlan) {
 		a.Notes = append(a.Notes, plannedNote{Region: n.Region, Object: n.Object, Name: names[n.Object], Message: n.Message})
 	}
 	for _, vm := range r.VMs {
+		for _, o := range vm.Obstructed {
+			var policies []string
+			for _, p := range o.Policies {
+				policies = append(policies, p.String())
+			}
+			a.Warnings = append(a.Warnings, plannedNote{
+				Region: vm.VM.Region, Object: vm.VM.ID, Name: names[vm.VM.ID], Policy: cloud.Listed(policies, false),
+				Reason: string(warnSubnetDenies), Message: render.Obstruction(o),
+			})
+		}
 		for _, on := range vm.Policies {
 			if on.Warning != "" && on.Message == "" {
 				a.Warnings = append(a.Warnings, plannedNote{

@@ -44,6 +44,8 @@ const (
 	warnTakesPrecedence warningReason = "TakesPrecedence"
 	// warnNotExact: the cloud does not do exactly as a policy says; what it does is not wider.
 	warnNotExact warningReason = "NotExact"
+	// warnSubnetDenies: the filter of a subnet denies what a policy allows.
+	warnSubnetDenies warningReason = "SubnetDenies"
 	// warnManyClusters: a snapshot shows VPCs of several clusters, and nobody says which is meant.
 	warnManyClusters warningReason = "ManyClusters"
 )
@@ -63,6 +65,7 @@ var warningReasons = []warningReason{
 	warnPeerNobody,
 	warnSelectsNoVM,
 	warnSelectsNobody,
+	warnSubnetDenies,
 	warnTakesPrecedence,
 }
 

@@ -26,7 +26,8 @@ const (
 	// is fine; where both forms are there the old one goes, and where neither is it is a Conflict.
 	OpReplaceRules OpKind = "ReplaceRules"
 	// OpSetRules makes Op.Rules the rules of the group, all of them and no others, in one call.
-	// Only clouds with Limits.WholeGroups have it.
+	// Only clouds with Limits.WholeGroups have it. Op.Replaced are all the rules that the group is
+	// thought to have; they only serve to tell what changes.
 	OpSetRules OpKind = "SetRules"
 	// OpSetInterfaceGroups replaces the groups of the interface by Op.GroupIDs (and Op.GroupNames).
 	OpSetInterfaceGroups OpKind = "SetInterfaceGroups"
@@ -51,7 +52,8 @@ type Op struct {
 	// Name are set.
 	Group GroupSpec
 	Rules []Rule
-	// Replaced are the rules of OpReplaceRules as they were, one for each of Rules.
+	// Replaced are the rules of OpReplaceRules as they were, one for each of Rules, and those of
+	// OpSetRules before it, all of them.
 	Replaced []Rule
 	// GroupIDs and GroupNames together are the whole wanted group set of OpSetInterfaceGroups;
 	// GroupNames are groups that this plan creates in the interface's network.
@@ -105,6 +107,44 @@ func (o Op) Resolve(network string, ids map[string]string) Op {
 	return o
 }
 
+// Added are the rules that the group has after the op and not before; none of those that it
+// replaces by others.
+func (o Op) Added() []Rule {
+	switch o.Kind {
+	case OpAddRules:
+		return o.Rules
+	case OpSetRules:
+		return without(o.Rules, o.Replaced)
+	}
+	return nil
+}
+
+// Removed are the rules that the group has before the op and not after; none of those that it
+// replaces by others.
+func (o Op) Removed() []Rule {
+	switch o.Kind {
+	case OpRemoveRules:
+		return o.Rules
+	case OpSetRules:
+		return without(o.Replaced, o.Rules)
+	}
+	return nil
+}
+
+// without are the rules of a that are not in b, whatever their descriptions say.
+func without(a, b []Rule) (out []Rule) {
+	there := make(map[Rule]bool, len(b))
+	for _, r := range b {
+		there[r.Key()] = true
+	}
+	for _, r := range a {
+		if !there[r.Key()] {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // Subjects returns the IDs of all objects that the op changes; none if it is about a group that is
 // still to be created.
 func (o Op) Subjects() []string {
@@ -129,8 +169,10 @@ func (o Op) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", o.Kind, o.Subject())
 	switch o.Kind {
-	case OpAddRules, OpRemoveRules, OpReplaceRules, OpSetRules:
+	case OpAddRules, OpRemoveRules, OpReplaceRules:
 		fmt.Fprintf(&b, " (%d rules)", len(o.Rules))
+	case OpSetRules:
+		fmt.Fprintf(&b, " (%d rules, %d of them new, %d go)", len(o.Rules), len(o.Added()), len(o.Removed()))
 	case OpSetInterfaceGroups:
 		fmt.Fprintf(&b, " = %s", strings.Join(append(append([]string(nil), o.GroupIDs...), o.GroupNames...), " "))
 	}

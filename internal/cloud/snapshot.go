@@ -31,6 +31,9 @@ type Snapshot struct {
 	// References are what rules of other cloud accounts refer to, over peerings. They may be older
 	// than the rest, by as much as the slow full reading is.
 	References []Reference
+	// ACLs are the filters of subnets, where they come with the reading of a region; see ACLReader
+	// for the others. No plan changes because of them.
+	ACLs []NetworkACL
 }
 
 // Reference says that rules in a network of another cloud account refer to a group. Which rules,

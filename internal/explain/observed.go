@@ -20,7 +20,8 @@ type ObservedAccount struct {
 	// Key is "namespace/name" of the CloudProviderAccount.
 	Key       string
 	Snapshots []*cloud.Snapshot
-	// ACLs are the network ACLs of its subnets, if they were read.
+	// ACLs are the network ACLs of its subnets that do not come with the snapshots, if they were
+	// read.
 	ACLs []cloud.NetworkACL
 	// VMs are those behind the ExternalEntities.
 	VMs map[types.NamespacedName]inventory.VMRef
@@ -42,6 +43,9 @@ func cloudsOf(accounts []ObservedAccount) *clouds {
 	var acls []cloud.NetworkACL
 	for _, a := range accounts {
 		all = append(all, a.Snapshots...)
+		for _, snap := range a.Snapshots {
+			acls = append(acls, snap.ACLs...)
+		}
 		acls = append(acls, a.ACLs...)
 		for name, vm := range a.VMs {
 			out.vms[policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: name.Namespace, Name: name.Name}] = vm
@@ -180,8 +184,8 @@ type passage struct {
 	// now and native are what the groups do with it, and would do without us; nil where no
 	// interface has part in it.
 	now, native *trace.Path
-	// stop is the network ACL that does not let it through; nil if none is known.
-	stop *trace.Stop
+	// crossings are the network ACLs that it passes, up to one that does not let it through.
+	crossings []trace.Crossing
 }
 
 // passageOf follows a packet, which has no addresses yet.
@@ -201,7 +205,7 @@ func (c *Computation) passageOf(p pair, from, to end, f policy.Flow) passage {
 		now := c.clouds.now.Follow(p.src, p.dst, s)
 		native := c.clouds.native.Follow(c.clouds.native.Same(p.src), c.clouds.native.Same(p.dst), s)
 		out.now, out.native = &now, &native
-		out.stop = c.clouds.borders.Stops(p.src, p.dst, now, s)
+		out.crossings = c.clouds.borders.Crosses(p.src, p.dst, now, s)
 		out.come.Source.Addr = now.SeenSource
 		if !now.SeenSource.IsValid() && p.src.Addr.IsValid() { // some address of the Internet, which is nobody's that is known
 			out.come.Source = policy.Endpoint{Addr: somewhere()}

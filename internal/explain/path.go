@@ -17,17 +17,26 @@ type Path struct {
 	// SentTo is the address that the source sends to, if a gateway translates it.
 	SentTo string `json:"sentTo,omitempty"`
 	// StoppedBy is the network ACL that does not let the packet or its answer through.
-	StoppedBy *ACLStop `json:"stoppedBy,omitempty"`
-	Remarks   []Remark `json:"remarks,omitempty"`
+	StoppedBy *ACLEntry `json:"stoppedBy,omitempty"`
+	// DoubtedBy is the one that may stop it: what its entry is about is not known.
+	DoubtedBy *ACLEntry `json:"doubtedBy,omitempty"`
+	// Hops are the filters of subnets on the way whose entries have names, in order, with the
+	// entry that decides.
+	Hops    []ACLEntry `json:"hops,omitempty"`
+	Remarks []Remark   `json:"remarks,omitempty"`
 }
 
-// ACLStop is an entry of a network ACL that denies.
-type ACLStop struct {
+// ACLEntry is an entry of a network ACL, or of the network security group of a subnet, that
+// decides.
+type ACLEntry struct {
 	ACL    string `json:"acl"`
 	Subnet string `json:"subnet"`
 	// Entry is its number; 0 for the end of the ACL, which denies what no entry allows.
-	Entry  int  `json:"entry"`
-	Egress bool `json:"egress"`
+	Entry int `json:"entry"`
+	// Name is what its owner calls the entry; empty where entries have numbers only.
+	Name    string `json:"name,omitempty"`
+	Egress  bool   `json:"egress"`
+	Allowed bool   `json:"allowed,omitempty"`
 	// Answer tells that it stops what comes back.
 	Answer bool `json:"answer,omitempty"`
 }
@@ -54,6 +63,8 @@ const (
 	// RemarkACLDenies: the network ACL Path.StoppedBy does not let it through, whatever policies
 	// and groups say.
 	RemarkACLDenies Remark = "ACLDenies"
+	// RemarkACLUnknown: it depends on what is not known whether Path.DoubtedBy lets it through.
+	RemarkACLUnknown Remark = "ACLUnknown"
 )
 
 // pathOf tells how a packet goes; nil if no interface has part in it.
@@ -79,9 +90,32 @@ func pathOf(p passage) *Path {
 	case p.src.Interface == nil && trace.Global(p.src.Addr) && p.dst.Interface != nil && !trace.Global(p.dst.Addr):
 		out.Remarks = append(out.Remarks, RemarkNoPublicAddress)
 	}
-	if s := p.stop; s != nil {
-		out.StoppedBy = &ACLStop{ACL: s.ACL, Subnet: s.Subnet, Entry: s.Entry, Egress: s.Egress, Answer: s.Answer}
+	for _, c := range p.crossings {
+		e := entryOf(c)
+		if e.Name != "" {
+			out.Hops = append(out.Hops, e)
+		}
+		switch {
+		case c.Unsure && out.DoubtedBy == nil:
+			out.DoubtedBy = &e
+		case !c.Unsure && !c.Allowed:
+			out.StoppedBy = &e
+		}
+	}
+	switch {
+	case out.StoppedBy != nil:
+		out.DoubtedBy = nil
 		out.Remarks = append(out.Remarks, RemarkACLDenies)
+	case out.DoubtedBy != nil:
+		out.Remarks = append(out.Remarks, RemarkACLUnknown)
+	}
+	return out
+}
+
+func entryOf(c trace.Crossing) ACLEntry {
+	out := ACLEntry{ACL: c.ACL.ID, Subnet: c.Subnet, Egress: c.Egress, Answer: c.Answer, Allowed: c.Allowed}
+	if c.Entry != nil {
+		out.Entry, out.Name = c.Entry.Number, c.Entry.Name
 	}
 	return out
 }
@@ -94,6 +128,9 @@ func (p *Path) verdict(v string) string {
 	}
 	if p != nil && p.Way == trace.WayNone && v != string(policy.OutcomeDrop) && v != string(policy.OutcomeReject) {
 		return NoRoute
+	}
+	if p != nil && p.DoubtedBy != nil && v != string(policy.OutcomeDrop) && v != string(policy.OutcomeReject) {
+		return string(policy.OutcomeUnknown)
 	}
 	return v
 }

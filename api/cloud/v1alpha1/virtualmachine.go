@@ -149,7 +149,8 @@ type VirtualMachineStatus struct {
 	ModeReason string `json:"modeReason,omitempty"`
 
 	// Conditions: Observed, Realized; in mode plan, Planned; in mode break-glass, BreakGlass;
-	// Heeded if an annotation for break-glass is not; Agented if it is to be handed to its agent.
+	// Heeded if an annotation for break-glass is not; Agented if it is to be handed to its agent;
+	// Obstructed while the subnet's filter denies what policies allow.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -90,6 +90,9 @@ const (
 	// ConditionDrift (account): True while, and some time after, somebody else changes what we
 	// hold.
 	ConditionDrift = "Drift"
+	// ConditionObstructed (virtual machine): True while the filter of its subnet, which is not
+	// ours to change, denies what policies allow it.
+	ConditionObstructed = "Obstructed"
 )
 
 // Condition reasons.
@@ -138,6 +141,8 @@ const (
 	ReasonBreakGlass = "BreakGlass"
 	// ReasonClaimedElsewhere: another controller claims the VPC.
 	ReasonClaimedElsewhere = "ClaimedElsewhere"
+	// ReasonSubnetDenies: the filter of the subnet denies it.
+	ReasonSubnetDenies = "SubnetDenies"
 	// ReasonRepaired: it was put right again.
 	ReasonRepaired = "Repaired"
 	// ReasonKept: it is not put right, because the mode forbids to write.

@@ -52,10 +52,11 @@ func networkACL(a types.NetworkAcl) (cloud.NetworkACL, error) {
 		if entry.Number >= lastEntry {
 			continue
 		}
-		var err error
-		if entry.CIDR, err = netip.ParsePrefix(cmp.Or(awssdk.ToString(e.CidrBlock), awssdk.ToString(e.Ipv6CidrBlock))); err != nil {
+		peer, err := netip.ParsePrefix(cmp.Or(awssdk.ToString(e.CidrBlock), awssdk.ToString(e.Ipv6CidrBlock)))
+		if err != nil {
 			return out, fmt.Errorf("network ACL %s: entry %d: %w", out.ID, entry.Number, err)
 		}
+		entry.Peers = []netip.Prefix{peer}
 		if entry.Protocol, err = strconv.Atoi(awssdk.ToString(e.Protocol)); err != nil {
 			return out, fmt.Errorf("network ACL %s: entry %d: protocol: %w", out.ID, entry.Number, err)
 		}

@@ -36,7 +36,7 @@ func TestACLsAreRead(t *testing.T) {
 			t.Fatalf("%+v", a)
 		}
 		for _, e := range a.Entries {
-			if !e.Egress && (e.Protocol != cloud.TCP || e.From != 3306 || e.To != 3306 || !e.Allow || e.CIDR.String() != "162.243.144.192/32") {
+			if !e.Egress && (e.Protocol != cloud.TCP || e.From != 3306 || e.To != 3306 || !e.Allow || len(e.Peers) != 1 || e.Peers[0].String() != "162.243.144.192/32") {
 				t.Errorf("entry %+v", e)
 			}
 		}

@@ -73,10 +73,8 @@ func callOf(r *http.Request, op cloud.Op, cause cloud.Cause) cloud.Call {
 		c.After.Tags = map[string]map[string]string{c.Objects[0]: op.Group.Tags}
 	case cloud.OpDeleteGroup:
 		c.Before.Name = op.Group.Name
-	case cloud.OpAddRules, cloud.OpSetRules:
-		c.After.Rules = texts(op.Rules)
-	case cloud.OpRemoveRules:
-		c.Before.Rules = texts(op.Rules)
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpSetRules:
+		c.Before.Rules, c.After.Rules = texts(op.Removed()), texts(op.Added())
 	case cloud.OpReplaceRules:
 		c.Before.Rules, c.After.Rules = texts(op.Replaced), texts(op.Rules)
 	case cloud.OpSetInterfaceGroups:

@@ -230,6 +230,34 @@ func (v *views) all() ([]cloud.Group, []cloud.PrefixList) {
 	return groups, out
 }
 
+// borders are the network security groups of subnets, by their ids: what they do to what gets in
+// and out.
+func (v *views) borders() []cloud.NetworkACL {
+	var out []cloud.NetworkACL
+	for _, k := range sortedKeys(v.w.networks) {
+		network := v.w.networks[k]
+		at := lower.Place{Network: v.spaces[k], Members: func(g string) []netip.Addr { return v.members[g] }}
+		byGroup := map[string]int{} // the place of a group in out; what its words mean depends on the network
+		for i := range network.Subnets {
+			s := &network.Subnets[i]
+			key := s.Properties.NSG.key()
+			g := v.w.groups[key]
+			if g == nil {
+				continue
+			}
+			subnet := k + "/subnets/" + strings.ToLower(s.Name)
+			if at, known := byGroup[key]; known {
+				out[at].SubnetIDs = append(out[at].SubnetIDs, subnet)
+				continue
+			}
+			byGroup[key] = len(out)
+			out = append(out, cloud.NetworkACL{ID: key, Name: g.Name, SubnetIDs: []string{subnet}, Stateful: true, Entries: lower.Border(g.Rules, at)})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b cloud.NetworkACL) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
 // space is what the tag VirtualNetwork means in a network: its addresses, and those of the networks
 // that it is connected with.
 func (w *world) space(key string) []netip.Prefix {

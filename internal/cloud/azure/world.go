@@ -282,7 +282,7 @@ func (w *world) snapshot() *cloud.Snapshot {
 	}
 	snap.Networks = w.portNetworks()
 	snap.Groups, snap.PrefixLists = v.all()
-	snap.Peerings = w.peerings()
+	snap.Peerings, snap.ACLs = w.peerings(), v.borders()
 	return snap
 }
 

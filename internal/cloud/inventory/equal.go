@@ -11,7 +11,17 @@ import (
 func sameContent(a, b *cloud.Snapshot) bool {
 	return a.Scope == b.Scope && a.OwnerID == b.OwnerID && slices.EqualFunc(a.Networks, b.Networks, sameNetwork) &&
 		slices.EqualFunc(a.Peerings, b.Peerings, samePeering) && sameSlice(a.VMs, b.VMs, sameVM) && sameSlice(a.Interfaces, b.Interfaces, sameInterface) &&
-		sameSlice(a.Groups, b.Groups, sameGroup) && slices.EqualFunc(a.PrefixLists, b.PrefixLists, samePrefixList) && slices.Equal(a.References, b.References)
+		sameSlice(a.Groups, b.Groups, sameGroup) && slices.EqualFunc(a.PrefixLists, b.PrefixLists, samePrefixList) && slices.Equal(a.References, b.References) &&
+		slices.EqualFunc(a.ACLs, b.ACLs, sameACL)
+}
+
+func sameACL(x, y cloud.NetworkACL) bool {
+	return x.ID == y.ID && x.Name == y.Name && x.Stateful == y.Stateful && slices.Equal(x.SubnetIDs, y.SubnetIDs) && slices.EqualFunc(x.Entries, y.Entries, sameEntry)
+}
+
+func sameEntry(x, y cloud.ACLEntry) bool {
+	return x.Number == y.Number && x.Name == y.Name && x.Egress == y.Egress && x.Allow == y.Allow && x.Protocol == y.Protocol && x.From == y.From && x.To == y.To &&
+		x.Unsure == y.Unsure && slices.Equal(x.Peers, y.Peers) && slices.Equal(x.Own, y.Own)
 }
 
 // sameSlice is slices.EqualFunc for slices that are often one and the same.

@@ -20,7 +20,7 @@ func (e *emitter) label(step *Step) {
 		if _, taken := op.Group.Tags[cloud.TagName]; !taken && len(op.Group.Tags) < e.Limits.TagsPerResource {
 			op.Group.Tags[cloud.TagName] = signs.NameTag(namesOf(step.Policies))
 		}
-	case cloud.OpAddRules, cloud.OpReplaceRules:
+	case cloud.OpAddRules, cloud.OpReplaceRules, cloud.OpSetRules:
 		for i := range op.Rules {
 			r := &op.Rules[i]
 			switch {

@@ -160,6 +160,11 @@ func (m *mirror) apply(op cloud.Op) (id string, err error) {
 		return g.ID, err
 	case cloud.OpAddRules, cloud.OpRemoveRules:
 		return "", m.applyRules(op)
+	case cloud.OpSetRules: // no call of this cloud: nobody looks before it is done
+		if err := m.applyRules(cloud.Op{Kind: cloud.OpRemoveRules, Target: op.Target, Rules: op.Removed()}); err != nil {
+			return "", err
+		}
+		return "", m.applyRules(cloud.Op{Kind: cloud.OpAddRules, Target: op.Target, Rules: op.Added()})
 	case cloud.OpReplaceRules:
 		return "", m.replaceRules(op)
 	case cloud.OpSetInterfaceGroups:

@@ -1,8 +1,11 @@
 package plan_test
 
 import (
+	"encoding/json"
+	"os"
 	"reflect"
 	"slices"
+	"strings"
 
 	"testing"
 
@@ -88,6 +91,39 @@ func TestReleasedModes(t *testing.T) {
 		settle(t, e, f, nil)
 		if got := f.nic(nicID(0)); len(got.GroupIDs) != len(guarded.nic(nicID(0)).GroupIDs) || got.Tags[cloud.TagFormer] == "" {
 			t.Errorf("%s: not taken over again: %+v", m, got)
+		}
+	}
+}
+
+// TestGivenBackBesidePlanned: a VM that is given back, because it is released or because no policy
+// applies to it any more, does not wait for ever for a planned one whose rules name its group. The
+// plan says that it does not wait. Its two interfaces miss each other unless they move by a detour.
+func TestGivenBackBesidePlanned(t *testing.T) {
+	text, err := os.ReadFile("testdata/worlds/3300149-released-beside-planned.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []plan.Mode{plan.Released, plan.Enforce} {
+		e := &estate{}
+		if err := json.Unmarshal(text, e); err != nil {
+			t.Fatal(err)
+		}
+		f := e.cloud()
+		settle(t, e, f, nil)
+		own := cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.ICMPv6, 128, -1), Peer: cloud.Peer{GroupID: groupID(0)}}
+		if err := e.editNative(f, 0, append(slices.Clone(e.Groups[0].Rules), own)); err != nil {
+			t.Fatal(err)
+		}
+		e.History[0] = e.History[1]
+		noted := false
+		settle(t, e, f, func(in *plan.Input) {
+			modes(plan.Planned, 1, 2)(in)
+			in.Modes[plan.VMRef{Region: in.Regions[0].Snapshot.Region, ID: vmID(0)}] = m
+			notes := plan.Compute(*in, lower.AWS{}).Notes
+			noted = noted || slices.ContainsFunc(notes, func(n plan.Note) bool { return n.Object == nicID(0) && strings.Contains(n.Message, "without waiting") })
+		})
+		if got := f.nic(nicID(0)).GroupIDs; !slices.Equal(got, []string{groupID(0)}) || !noted {
+			t.Errorf("mode %q: it holds %v; said: %v", m, got, noted)
 		}
 	}
 }

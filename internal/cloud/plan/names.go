@@ -65,6 +65,8 @@ type (
 	VMPolicy = report.VMPolicy
 	// InterfaceStatus is the state of one interface when the plan is done.
 	InterfaceStatus = report.InterfaceStatus
+	// Obstruction is what the filter of a subnet denies of what policies allow.
+	Obstruction = report.Obstruction
 	// PolicyStatus is the state of one policy in the account.
 	PolicyStatus = report.PolicyStatus
 	// FailedVM is a VM on which a policy is refused.

@@ -133,7 +133,8 @@ func (p *promises) breaks(fl connection) bool {
 		return p.set.Modes[p.NICs[nic].VM]
 	}
 	alone := func(a, b int) bool {
-		return mode(a) == plan.BreakGlass || mode(a) == plan.Released && p.noted[nicID(a)] && mode(b) == plan.Planned
+		gives := a >= 0 && (mode(a) == plan.Released || mode(a) == plan.Enforce)
+		return mode(a) == plan.BreakGlass || gives && p.noted[nicID(a)] && mode(b) == plan.Planned
 	}
 	return alone(fl.src, fl.dst) || alone(fl.dst, fl.src)
 }

@@ -58,6 +58,8 @@ type stats struct {
 	Together int
 	// Hasty are plans that give released interfaces back without waiting for planned ones.
 	Hasty int
+	// Whole are groups of which rules come and go by one call.
+	Whole int
 	// Twins are rules added to groups of others.
 	Twins int
 	// Late are rounds in which a policy is refused for want of groups that was not in the round
@@ -354,6 +356,9 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 				return fmt.Errorf("%s: %w\nops:\n%s", text, err, strings.Join(p.ops, "\n"))
 			}
 			p.st.Ops++
+			if step.Op.Kind == cloud.OpSetRules {
+				p.st.Whole++
+			}
 			if step.Op.Kind == cloud.OpAddRules && slices.ContainsFunc(step.Op.Rules, func(r cloud.Rule) bool { return strings.HasPrefix(r.Description, cloud.TagFollow) }) {
 				p.st.Twins += len(step.Op.Rules)
 			}

@@ -325,6 +325,15 @@ func (v naive) around(net int) (out []remote) {
 	return out
 }
 
+// TestWholeWorlds is TestWorlds in a cloud that writes the rules of a group as one: some rules come
+// while others go, and there is no moment between.
+func TestWholeWorlds(t *testing.T) {
+	st := checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/5, func(e *estate) { e.Limits.WholeGroups = true })
+	if st.Phases > 20 && st.Whole == 0 {
+		t.Errorf("no group was ever written as a whole: %+v", st)
+	}
+}
+
 // TestRichWorlds is TestWorlds with everything that policies can say and cloud accounts can hold,
 // in any combination: named ports, types of ICMP for both families, peerings with another account,
 // failsafe flows, and in some of them prefix lists and modes.

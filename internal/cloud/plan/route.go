@@ -7,6 +7,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
@@ -36,7 +37,7 @@ func (c *planning) routes(revision string) []*route {
 			Fits:   func(rules []cloud.Rule) bool { return s.Lower.Fits(rules, s.Quota()) },
 			Stop:   func() { s.MayStop(); s.In.Effort.Spend(surveyEffort) },
 			Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Described: signs.Ours,
-			Joint: cloud.TagFormer, Batch: s.load(),
+			Joint: cloud.TagFormer, Batch: s.load(), Still: s.still(),
 		}}
 		for _, st := range s.freeing() {
 			r.change.Urgent[st.Op.Target] = true
@@ -69,7 +70,7 @@ func holdBack(routes []*route, revision string) {
 		again = false
 		for _, r := range routes {
 			if r.survey == nil {
-				r.change.To, r.change.Stable, r.change.Stay = r.goal(revision), r.stable(), r.Stays()
+				r.change.To, r.change.Stable, r.change.Stay, r.change.Leaving = r.goal(revision), r.stable(), r.Stays(), r.leaving()
 				if r.end == nil {
 					r.end = r.change.To
 				}
@@ -96,6 +97,28 @@ func holdBack(routes []*route, revision string) {
 			}
 		}
 	}
+}
+
+// leaving are the interfaces under control that are given back.
+func (s *regional) leaving() map[string]bool {
+	out := map[string]bool{}
+	for _, n := range s.NICs {
+		if n.State == target.Untouched && n.Taken() && s.Controllable(n) == "" {
+			out[n.ID] = true
+		}
+	}
+	return out
+}
+
+// still are the interfaces to which the mode forbids to do anything.
+func (s *regional) still() map[string]bool {
+	out := map[string]bool{}
+	for _, n := range s.NICs {
+		if s.Mode(n.NIC).Still() {
+			out[n.ID] = true
+		}
+	}
+	return out
 }
 
 // restrain keeps directions of interfaces from becoming wider. It reports whether that is new.
@@ -135,6 +158,9 @@ func (r *route) transit() (steps []Step, dirty map[string]bool, later bool) {
 	}
 	if len(moving) == 0 {
 		s.blocked(order.Blocked)
+	}
+	for _, id := range r.survey.Hasty() {
+		s.Note(id, "it is given back without waiting for planned VMs: flows with these may be open or cut for the time of its edit")
 	}
 	return e.steps, e.dirty, len(s.Restrict) > 0 || len(order.Blocked) > 0
 }

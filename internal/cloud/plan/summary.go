@@ -16,11 +16,9 @@ func (p Plan) Summary() Summary {
 			created[object] = true
 		case cloud.OpDeleteGroup:
 			s.GroupsDeleted++
-		case cloud.OpAddRules:
-			s.RulesAdded += len(op.Rules)
-			changed[object] = true
-		case cloud.OpRemoveRules:
-			s.RulesRemoved += len(op.Rules)
+		case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpSetRules:
+			s.RulesAdded += len(op.Added())
+			s.RulesRemoved += len(op.Removed())
 			changed[object] = true
 		case cloud.OpReplaceRules:
 			s.RulesReplaced += len(op.Rules)

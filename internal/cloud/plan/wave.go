@@ -58,7 +58,7 @@ func (p Plan) Wave(limit int, vmOf func(region, networkInterface string) string)
 // touches returns the interface or group whose traffic the step may change; empty if there is none.
 func (s Step) touches() string {
 	switch s.Op.Kind {
-	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules, cloud.OpSetInterfaceGroups:
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules, cloud.OpSetRules, cloud.OpSetInterfaceGroups:
 		return s.Op.Target
 	}
 	return ""

@@ -161,6 +161,10 @@ func (e *emitter) explain(st transition.Step, byID map[string]*target.NIC) {
 		if g := e.ByKey[key]; g != nil {
 			e.becauseOfRules(g.Class, st.Op.Rules)
 		}
+	case cloud.OpSetRules:
+		if g := e.ByKey[key]; g != nil {
+			e.becauseOfRules(g.Class, st.Op.Added())
+		}
 	case cloud.OpDeleteGroup:
 		step.Op.Reason = "no class needs it"
 	case cloud.OpTag, cloud.OpUntag:

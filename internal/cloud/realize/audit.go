@@ -151,13 +151,19 @@ type Changes struct {
 // changesOf is what one operation changes.
 func changesOf(s plan.Step, op cloud.Op) Changes {
 	n := 1
+	done := map[cloud.OpKind]int{}
 	switch op.Kind {
+	case cloud.OpSetRules:
+		done[cloud.OpAddRules], done[cloud.OpRemoveRules] = len(op.Added()), len(op.Removed())
 	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
 		n = len(op.Rules)
 	case cloud.OpTag, cloud.OpUntag:
 		n = len(op.Subjects())
 	}
-	out := Changes{Done: map[cloud.OpKind]int{op.Kind: n}, Policies: map[string]bool{}}
+	if op.Kind != cloud.OpSetRules {
+		done[op.Kind] = n
+	}
+	out := Changes{Done: done, Policies: map[string]bool{}}
 	for _, p := range s.Policies {
 		out.Policies[policyName(p)] = true
 	}

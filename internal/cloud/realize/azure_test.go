@@ -390,6 +390,33 @@ func (l *azureLab) audited() {
 	}
 }
 
+// TestAzureWrites: a change of a policy is one write of each network security group that it
+// concerns, whatever comes and goes by it.
+func TestAzureWrites(t *testing.T) {
+	t.Parallel()
+	l := newAzureLab(t, azureConfig{})
+	l.publish()
+	l.start()
+	l.engine.PutPolicy(webInEdited())
+	l.publish()
+	l.settle()
+	const write = "Microsoft.Network/networkSecurityGroups/write"
+	before := l.journal.Counts()[write]
+	was := l.wanted()
+	l.engine.PutPolicy(webInMoved())
+	delta := l.engine.Commit()
+	l.expect(was, l.wanted())
+	l.publishDelta(delta)
+	l.settle()
+	if diff := compare(l.actual(), l.wanted()); diff != "" || len(l.wrong) > 0 {
+		t.Errorf("%s\n%v", diff, l.wrong)
+	}
+	// The web servers are a class in each of the two networks.
+	if n := l.journal.Counts()[write] - before; n != 2 {
+		t.Errorf("%d writes, want one of each of two groups", n)
+	}
+}
+
 // TestAzureFaults lives a history with calls of the realizer disturbed in the ways of Azure.
 func TestAzureFaults(t *testing.T) {
 	t.Parallel()

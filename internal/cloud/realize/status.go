@@ -325,6 +325,17 @@ func realizedCondition(policies []cloudv1.VirtualMachinePolicyStatus) (cond meta
 	return cond, fmt.Sprintf("%d/%d", realized, len(policies))
 }
 
+// obstructedCondition says what the filter of a subnet denies of what policies allow; nil if
+// nothing.
+func obstructedCondition(vm plan.VMStatus) *metav1.Condition {
+	if len(vm.Obstructed) == 0 {
+		return nil
+	}
+	return &metav1.Condition{
+		Type: cloudv1.ConditionObstructed, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonSubnetDenies, Message: render.Obstructions(vm.Obstructed),
+	}
+}
+
 // writeVM brings a VM's status to the VirtualMachine object behind an entity. It returns the name
 // of the selector that imports it.
 func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef, vm plan.VMStatus, outlooks map[plan.VMRef]render.Outlook) (string, error) {
@@ -352,6 +363,7 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 		changed = s.setModeConditions(&obj.Status.Conditions, r, vm, outlooks) || changed
 		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionRecordsSigned, vmRecordsCondition(vm)) || changed
 		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionAgented, agentedCondition(r, vm.VM)) || changed
+		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionObstructed, obstructedCondition(vm)) || changed
 		changed = changed || obj.Status.PolicySummary != summary || !equality.Semantic.DeepEqual(before, policies)
 		obj.Status.Policies, obj.Status.PolicySummary = policies, summary
 		s.shows(r.Account, &obj)

@@ -114,7 +114,7 @@ func (m *Model) ApplyAs(network string, op cloud.Op, created string) error {
 	case cloud.OpCreateGroup:
 		m.create(op.Group, created)
 		return nil
-	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules, cloud.OpSetRules:
 		return m.rules(op)
 	case cloud.OpSetInterfaceGroups:
 		n := m.Interface(op.Target)
@@ -163,10 +163,13 @@ func (m *Model) rules(op cloud.Op) error {
 		}
 	}
 	rules := slices.Clone(g.Rules)
+	if op.Kind == cloud.OpSetRules {
+		rules = nil
+	}
 	for i, r := range op.Rules {
 		at := slices.IndexFunc(rules, r.Same)
 		switch op.Kind {
-		case cloud.OpAddRules:
+		case cloud.OpAddRules, cloud.OpSetRules:
 			if at < 0 {
 				rules = append(rules, r)
 			}

@@ -28,6 +28,11 @@ func (m *Model) Refuses(network string, op cloud.Op, limits cloud.Limits) error 
 		if len(m.snap.Groups) >= limits.GroupsPerRegion {
 			return fmt.Errorf("SecurityGroupLimitExceeded: there are %d of %d", len(m.snap.Groups), limits.GroupsPerRegion)
 		}
+	case cloud.OpSetRules:
+		if !limits.WholeGroups {
+			return fmt.Errorf("InvalidAction: %s: rules are changed one by one here", op.Kind)
+		}
+		return m.refusesRules(op, limits)
 	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
 		return m.refusesRules(op, limits)
 	case cloud.OpSetInterfaceGroups:
@@ -50,6 +55,9 @@ func (m *Model) refusesRules(op cloud.Op, limits cloud.Limits) error {
 		return fmt.Errorf("InvalidGroup.NotFound %q", op.Target)
 	}
 	rules := slices.Clone(g.Rules)
+	if op.Kind == cloud.OpSetRules {
+		rules = nil
+	}
 	view := NewView(m.snap)
 	for i, r := range op.Rules {
 		at := slices.IndexFunc(rules, r.Same)

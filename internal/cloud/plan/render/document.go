@@ -78,6 +78,8 @@ type DocumentStep struct {
 	Rules []DocumentRule `json:"rules,omitempty"`
 	// Replaced has the former form of each of Rules.
 	Replaced []DocumentRule `json:"replaced,omitempty"`
+	// Removed are the rules that go by the step that brings Rules.
+	Removed []DocumentRule `json:"removed,omitempty"`
 	// GroupsBefore and Groups are what the interface holds before and after, by ID, new groups by
 	// name.
 	GroupsBefore []string          `json:"groupsBefore,omitempty"`
@@ -125,6 +127,9 @@ func (d *Describer) step(st plan.Step) DocumentStep {
 	out := DocumentStep{
 		Region: st.Scope.Region, Network: st.Network, Kind: op.Kind, Target: op.Target, Others: op.Others, Name: d.group(st.Network, op.Group.Name),
 		Rules: d.rules(st, op.Rules), Replaced: d.rules(st, op.Replaced), Tags: op.Tags, Reason: op.Reason,
+	}
+	if op.Kind == cloud.OpSetRules { // what stays is no news
+		out.Rules, out.Removed, out.Replaced = d.rules(st, op.Added()), d.rules(st, op.Removed()), nil
 	}
 	if strings.HasPrefix(op.Target, model.PlannedGroupID) {
 		out.Target, out.Name = "", d.group(st.Network, op.Target)

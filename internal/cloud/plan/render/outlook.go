@@ -52,10 +52,9 @@ func outlookOfGroups(rounds []*plan.Result) map[groupName]groupOutlook {
 	}
 	for s := range steps(rounds) {
 		switch s.Op.Kind {
-		case cloud.OpAddRules:
-			count(s, s.Op.Rules, 1)
-		case cloud.OpRemoveRules:
-			count(s, s.Op.Rules, -1)
+		case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpSetRules:
+			count(s, s.Op.Added(), 1)
+			count(s, s.Op.Removed(), -1)
 		case cloud.OpReplaceRules:
 			count(s, s.Op.Replaced, -1)
 			count(s, s.Op.Rules, 1)

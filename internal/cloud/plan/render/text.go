@@ -73,7 +73,7 @@ func (d Document) printStep(b *strings.Builder, alike []DocumentStep, all bool) 
 		fmt.Fprintf(b, "  + security group %s%s in %s", st.Name, known, st.Network)
 	case cloud.OpDeleteGroup:
 		fmt.Fprintf(b, "  - security group %s", d.named(st.subject))
-	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules, cloud.OpSetRules:
 		fmt.Fprintf(b, "  ~ security group %s", d.named(st.subject))
 	case cloud.OpSetInterfaceGroups:
 		fmt.Fprintf(b, "  ~ %s: groups ", interfaces(alike, all))
@@ -99,6 +99,9 @@ func (s DocumentStep) printContents(b *strings.Builder) {
 	sign := "+"
 	if s.Kind == cloud.OpRemoveRules || s.Kind == cloud.OpUntag {
 		sign = "-"
+	}
+	for _, r := range s.Removed {
+		fmt.Fprintf(b, "      - %s\n", r.text)
 	}
 	for i, r := range s.Rules {
 		mark := ""

@@ -75,7 +75,7 @@ func absent(a, b []InterfaceRef) []InterfaceRef {
 func ProtectionOf(regions []*target.Target) *Protection {
 	out := &Protection{}
 	for _, of := range regions {
-		s := &reporter{of}
+		s := &reporter{Target: of}
 		out.Regions = append(out.Regions, s.Snap.Region)
 		for _, n := range s.NICs {
 			mode := s.Mode(n.NIC)

@@ -12,7 +12,10 @@ import (
 )
 
 // reporter tells what becomes of a region.
-type reporter struct{ *target.Target }
+type reporter struct {
+	*target.Target
+	borders *borders
+}
 
 // Region is what is told about a region.
 type Region struct {
@@ -27,9 +30,10 @@ type Region struct {
 // Of returns what becomes of the VMs of a region, given the interfaces and groups that steps
 // change.
 func Of(of *target.Target, dirty map[string]bool) (out Region) {
-	s := &reporter{of}
+	s := &reporter{of, newBorders(of.Snap)}
 	for _, vm := range s.Order {
 		status := s.vmStatus(vm, dirty)
+		status.Obstructed = s.obstructions(vm)
 		if status.Mode == intent.Enforce {
 			out.Refusals = append(out.Refusals, s.vmRefusals(vm)...)
 		}

@@ -16,6 +16,9 @@ type VMStatus struct {
 	Policies []VMPolicy
 	// Interfaces are the interfaces of the VM and their state after the plan, in device order.
 	Interfaces []InterfaceStatus
+	// Obstructed is what the filters of subnets deny of what policies allow, by interface in device
+	// order.
+	Obstructed []Obstruction
 }
 
 // VMPolicy is the state of one policy on one VM.

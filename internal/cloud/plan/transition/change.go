@@ -38,6 +38,9 @@ type Change struct {
 	// Apart are interfaces that cannot move by one edit, so that nothing happens at once with their
 	// moves; see Order.Apart.
 	Apart map[string]bool
+	// Leaving are interfaces that are given back, and Still those to which nothing is done,
+	// whatever their peers do: who leaves does not wait for them.
+	Leaving, Still map[string]bool
 	// First are the keys of tags of networks that are written before anything else is done; all
 	// others when all is done.
 	First []string
@@ -126,11 +129,15 @@ type Survey struct {
 	cohortOf map[string]*cohort // by interface ID
 	permits  map[permitKey][2]flow.Permit
 	unions   model.Unions
+	hasty    map[string]bool // interfaces; see Hasty
 }
 
 // NewSurvey looks at a change.
 func NewSurvey(c Change) *Survey {
-	s := &Survey{Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, unions: model.Unions{}, cohortOf: map[string]*cohort{}}
+	s := &Survey{
+		Change: c, from: model.NewView(c.From), to: model.NewView(c.To), cohortOf: map[string]*cohort{},
+		permits: map[permitKey][2]flow.Permit{}, unions: model.Unions{}, hasty: map[string]bool{},
+	}
 	wanted := make(map[string][]string, len(c.To.Interfaces))
 	for i := range c.To.Interfaces {
 		wanted[c.To.Interfaces[i].ID] = c.To.Interfaces[i].GroupIDs
@@ -152,6 +159,9 @@ func NewSurvey(c Change) *Survey {
 		}
 		if c.Stay[n.ID] {
 			key += "|stays"
+		}
+		if c.Still[n.ID] {
+			key += "|still"
 		}
 		if c.Urgent[n.ID] { // does not share the fate of others
 			key += "|urgent"

@@ -1,6 +1,9 @@
 package transition
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
@@ -31,7 +34,7 @@ func (s *Survey) Across(other *Survey) map[string][2]bool {
 func (s *Survey) held(all []meeting, atOnce func(x, y *cohort, i int) bool) map[string][2]bool {
 	out := map[string][2]bool{}
 	for _, m := range all {
-		if atOnce(m.wider, m.narrower, m.direction) {
+		if atOnce(m.wider, m.narrower, m.direction) || s.leaves(m.wider, m.narrower) || s.leaves(m.narrower, m.wider) {
 			continue
 		}
 		for _, n := range m.wider.interfaces {
@@ -43,6 +46,28 @@ func (s *Survey) held(all []meeting, atOnce func(x, y *cohort, i int) bool) map[
 		}
 	}
 	return out
+}
+
+// Hasty are the interfaces that are given back without waiting for those to which nothing is done,
+// although a flow between the two may be open meanwhile that is open neither now nor in the end,
+// sorted. Conflicts finds them.
+func (s *Survey) Hasty() []string { return slices.Sorted(maps.Keys(s.hasty)) }
+
+// leaves reports whether a cohort is given back that would wait for one to which nothing is done,
+// and takes note of it. What that one allows changes by nothing but the move of the other.
+func (s *Survey) leaves(k, still *cohort) bool {
+	if !s.Still[still.interfaces[0].ID] || !k.moves() {
+		return false
+	}
+	for _, n := range k.interfaces {
+		if !s.Leaving[n.ID] {
+			return false
+		}
+	}
+	for _, n := range k.interfaces {
+		s.hasty[n.ID] = true
+	}
+	return true
 }
 
 // meeting is a pair of cohorts one of which becomes wider towards the other in a direction, where

@@ -140,6 +140,60 @@ func (w *worklist) remove() (done bool) {
 	return done
 }
 
+// setWhole writes groups as they shall be, where the cloud writes the rules of a group as one and
+// some come while others go: one call, and no moment between. Where that is not clean as a whole,
+// what comes and what goes each wait for their moment.
+func (w *worklist) setWhole() (done bool) {
+	if !w.Limits.WholeGroups {
+		return false
+	}
+	w.next()
+	touched := map[*cohort]bool{} // in this stage: what one group no longer says another one may have to
+	for _, id := range w.order {
+		if !w.exists[id] {
+			continue
+		}
+		old := slices.DeleteFunc(missing(w.rules[id], w.wanted[id]), func(r cloud.Rule) bool { return w.temp[id][r] })
+		news := missing(w.wanted[id], w.rules[id])
+		if len(old) == 0 || len(news) == 0 {
+			continue
+		}
+		before, after := w.rules[id], sorted(append(missing(w.rules[id], old), news...))
+		if !w.Fits(after) || w.checkRules(id, after) != nil || slices.ContainsFunc(news, func(r cloud.Rule) bool {
+			v := w.checkAdd(id, r)
+			return v != nil && (v.Kind != Room || v.Needed == 0) // what is full now is not when others have gone
+		}) {
+			continue
+		}
+		if slices.ContainsFunc(w.holders[id], func(k *cohort) bool { return touched[k] }) {
+			w.next()
+			clear(touched)
+		}
+		for _, k := range w.holders[id] {
+			touched[k] = true
+		}
+		done = true
+		w.setRules(id, after)
+		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpSetRules, Rules: w.keeping(after, id), Replaced: w.outward(before, id)}))
+	}
+	return done
+}
+
+// keeping is outward, where rules that are there keep their descriptions.
+func (w *worklist) keeping(rules []cloud.Rule, id string) []cloud.Rule {
+	out := w.outward(rules, id)
+	is := w.from.Group(id)
+	if is == nil {
+		return out
+	}
+	for i, r := range rules {
+		if at := slices.IndexFunc(is.Rules, r.Same); at >= 0 && out[i].Description == "" {
+			out[i].Description = is.Rules[at].Description
+		}
+	}
+	return out
+}
+
 // replace turns rules into others in place, where a group has no room for both forms, and where it
 // takes no more calls than to add and to remove. The rules of one call may take effect in any
 // order.

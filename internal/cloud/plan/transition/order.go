@@ -61,6 +61,7 @@ func (s *Survey) Plan() Order {
 		w.stop()
 		w.blocked = nil
 		done := w.create()
+		done = w.setWhole() || done
 		done = w.replace() || done
 		done = w.add() || done
 		done = w.move() || done

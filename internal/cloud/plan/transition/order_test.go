@@ -112,6 +112,44 @@ func TestFullGroup(t *testing.T) {
 	}
 }
 
+// TestWholeGroup: where a cloud writes the rules of a group as one, those that come and those that
+// go take one step; where others have to move in between, two.
+func TestWholeGroup(t *testing.T) {
+	id := "sg-1"
+	group := func(ports ...int) *cloud.Snapshot {
+		var rules []cloud.Rule
+		for _, p := range ports {
+			rules = append(rules, from(p, id))
+		}
+		s := snapshot(map[string][]cloud.Rule{id: rules}, []string{id}, []string{id})
+		s.Groups[0].Name = ours + "x"
+		return s
+	}
+	c := change(group(1, 2, 3), group(3, 4, 5))
+	c.Limits.WholeGroups = true
+	o := transition.NewSurvey(c).Plan()
+	if len(o.Blocked) > 0 || len(o.Steps) != 1 || o.Steps[0].Op.Kind != cloud.OpSetRules {
+		t.Fatalf("%+v", o)
+	}
+	if op := o.Steps[0].Op; len(op.Rules) != 3 || len(op.Added()) != 2 || len(op.Removed()) != 2 {
+		t.Errorf("%+v", op)
+	}
+	if end := play(t, c, o); len(end.Groups[0].Rules) != 3 || !slices.ContainsFunc(end.Groups[0].Rules, from(4, id).Same) {
+		t.Errorf("%+v", end.Groups[0].Rules)
+	}
+	open := func(port int) *cloud.Snapshot {
+		s := group(port)
+		s.Groups[0].Rules[0].Peer = cloud.Peer{CIDR: netip.MustParsePrefix("203.0.113.0/24")}
+		return s
+	}
+	c = change(open(1), open(2))
+	c.Limits.WholeGroups = true
+	c.End = open(1) // what the next change brings back is not cut by this one
+	if o := transition.NewSurvey(c).Plan(); slices.ContainsFunc(o.Steps, func(s transition.Step) bool { return s.Op.Kind == cloud.OpSetRules }) {
+		t.Errorf("%+v", o)
+	}
+}
+
 // TestConflicts: a flow that the old state stops at one end and the new state at the other makes
 // the end that becomes wider wait.
 func TestConflicts(t *testing.T) {

@@ -1,0 +1,61 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+)
+
+// deniedFlows bounds the flows that a sentence about an obstruction names.
+const deniedFlows = 4
+
+// Obstruction says what the filter of a subnet denies.
+func Obstruction(o plan.Obstruction) string {
+	toFrom, side := "from", "into"
+	if o.Direction == cloud.Egress {
+		toFrom, side = "to", "out of"
+	}
+	var flows []string
+	for _, g := range o.Denied {
+		for _, p := range g.All.Prefixes() {
+			flows = append(flows, fmt.Sprintf("%s %s %s", serviceText(g.Service), toFrom, p))
+		}
+	}
+	named := strings.Join(flows[:min(len(flows), deniedFlows)], ", ")
+	if more := len(flows) - deniedFlows; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	var policies []string
+	for _, p := range o.Policies {
+		policies = append(policies, p.String())
+	}
+	by := "the end"
+	if len(o.Entries) > 0 {
+		by = "rule " + cloud.Listed(o.Entries, false)
+	}
+	name := o.Name
+	if name == "" {
+		name = o.ACL
+	}
+	return fmt.Sprintf("%s allows %s %s, and %s of %s does not let it %s the subnet %s; Nephele does not change what filters a subnet",
+		cloud.Listed(policies, false), o.Direction, named, by, cloud.Words(name), side, o.Subnet[strings.LastIndexByte(o.Subnet, '/')+1:])
+}
+
+// Obstructions says it of several, in one text.
+func Obstructions(all []plan.Obstruction) string {
+	texts := make([]string, len(all))
+	for i, o := range all {
+		texts[i] = Obstruction(o)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func serviceText(s flow.Service) string {
+	if s.Protocol == cloud.TCP || s.Protocol == cloud.UDP {
+		return cloud.NewMatch(s.Protocol, int(s.From), int(s.To)).String()
+	}
+	return s.String()
+}
