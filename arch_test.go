@@ -79,8 +79,10 @@ var layers = []layer{
 		why: "who guards a VM is decided without I/O, clock and goroutines"},
 	{folder: "internal/cloud/aws/lower", own: []string{"internal/cloud", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"},
 		noStd: pureStd, why: "lowering is pure"},
-	{folder: "internal/cloud/aws", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: append([]string{"golang.org/x/time/rate"}, awsSDK...),
-		why: "an adapter knows its port, its SDK, and how to keep to a rate"},
+	{folder: "internal/cloud/pace", own: []string{"internal/cloud"}, foreign: []string{"golang.org/x/time/rate"},
+		why: "how to keep to a rate is the same on every cloud"},
+	{folder: "internal/cloud/aws", own: []string{"api", "internal/cloud", "internal/cloud/pace", "internal/platform"}, foreign: awsSDK,
+		why: "an adapter knows its port, its SDK, and the rates of its cloud"},
 	{
 		folder: "internal/cloud/azure/lower",
 		own:    []string{"internal/cloud", "internal/cloud/aws/lower", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"},
@@ -88,8 +90,8 @@ var layers = []layer{
 		why:    "lowering is pure",
 	},
 	{folder: "internal/cloud/azure/rights", noStd: pureStd, why: "what a role permits is told from the published one alone"},
-	{folder: "internal/cloud/azure", own: []string{"api", "internal/cloud", "internal/cloud/azure/lower", "internal/platform"}, foreign: azureSDK,
-		why: "an adapter knows its port and its SDK"},
+	{folder: "internal/cloud/azure", own: []string{"api", "internal/cloud", "internal/cloud/azure/lower", "internal/cloud/pace", "internal/platform"}, foreign: azureSDK,
+		why: "an adapter knows its port, its SDK, and the rates of its cloud"},
 	{folder: "internal/cloud/inventory", own: []string{"api", "internal/cloud", "internal/platform"}, foreign: kubernetes,
 		why: "loops never import one another"},
 	{

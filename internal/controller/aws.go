@@ -8,8 +8,8 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
-	"github.com/nephele-io/nephele/internal/cloud/aws/pace"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/pace"
 )
 
 // awsAccounts makes the providers of the AWS accounts of a cluster.
@@ -33,7 +33,7 @@ func newAWSAccounts(ctx context.Context, cluster string, access Access) (*awsAcc
 // paced makes the accounts that belong to the same cloud account keep together below its rates.
 // ended, if set, is told of every call.
 func (a *awsAccounts) paced(ended func(pace.Event)) *awsAccounts {
-	a.limiter = pace.New(pace.Options{Now: time.Now, After: time.After, Ended: ended})
+	a.limiter = pace.New(pace.Options{Now: time.Now, After: time.After, Rate: aws.Documented, Ended: ended})
 	return a
 }
 

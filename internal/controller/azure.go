@@ -3,10 +3,13 @@ package controller
 import (
 	"context"
 	"errors"
+	"time"
 
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/pace"
 )
 
 // openAzure implements Cloud.Open.
@@ -14,6 +17,10 @@ func openAzure(_ context.Context, p CloudParts) (inventory.Open, error) {
 	var own *azure.Ambient
 	if len(p.Access.AmbientNamespaces) > 0 {
 		own = azure.LoadAmbient(nil)
+	}
+	var limiter *pace.Limiter
+	if p.Paced {
+		limiter = pace.New(pace.Options{Now: time.Now, After: time.After, Rate: azure.Documented, Ended: p.Called})
 	}
 	return func(c inventory.AccountConfig) (cloud.Provider, error) {
 		cred, err := azure.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
@@ -32,6 +39,29 @@ func openAzure(_ context.Context, p CloudParts) (inventory.Open, error) {
 		if namespace, _, ok := cutAccount(c.Account); ok && p.Access.lends(namespace) {
 			cfg.Ambient = own
 		}
+		if limiter != nil {
+			cfg.Admit = AdmitAzure(limiter, c.Place)
+		}
 		return azure.New(cfg)
 	}, nil
+}
+
+// AdmitAzure lets the calls of an account through as its buckets allow. The same subscription at
+// another place is another one.
+func AdmitAzure(l *pace.Limiter, place *cloudv1.AzureCloud) func(context.Context, azure.Call) (func(cloud.Class, time.Duration), error) {
+	endpoint := ""
+	if place != nil {
+		endpoint = place.ResourceManager
+	}
+	return func(ctx context.Context, c azure.Call) (func(cloud.Class, time.Duration), error) {
+		buckets := c.Buckets(endpoint)
+		done, err := l.Admit(ctx, pace.Key{Endpoint: endpoint, Account: c.Subscription, Region: c.Region, Action: c.Action}, buckets...)
+		if err != nil {
+			return nil, err
+		}
+		return func(class cloud.Class, wait time.Duration) {
+			l.Pause(wait, buckets...)
+			done(class)
+		}, nil
+	}
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
-	"github.com/nephele-io/nephele/internal/cloud/aws/pace"
 	azurelower "github.com/nephele-io/nephele/internal/cloud/azure/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/pace"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
 // Clouds are the clouds that are supported: one row each, and nothing else of the wiring knows
 // which there are. Every call makes new metrics.
 func Clouds() []Cloud {
-	calls := newAWSMetrics()
+	onAWS, onAzure := newCallMetrics(cloudv1.CloudProviderAWS), newCallMetrics(cloudv1.CloudProviderAzure)
 	return []Cloud{
-		{Kind: cloudv1.CloudProviderAWS, Lowerer: lower.AWS{}, Open: openAWS, Pace: calls.ended, Metrics: calls, ExternalID: aws.ExternalID},
-		{Kind: cloudv1.CloudProviderAzure, Lowerer: azurelower.Azure{}, Open: openAzure},
+		{Kind: cloudv1.CloudProviderAWS, Lowerer: lower.AWS{}, Open: openAWS, Pace: onAWS.ended, Metrics: onAWS, ExternalID: aws.ExternalID},
+		{Kind: cloudv1.CloudProviderAzure, Lowerer: azurelower.Azure{}, Open: openAzure, Pace: onAzure.ended, Metrics: onAzure},
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
-	"github.com/nephele-io/nephele/internal/cloud/aws/pace"
+	"github.com/nephele-io/nephele/internal/cloud/pace"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control/convert"
@@ -44,6 +44,7 @@ const (
 	namespace = "vms"
 	account   = namespace + "/fleet"
 	region    = "eu-west-1"
+	cluster   = "11111111-2222-3333-4444-555555555555"
 )
 
 // fleet is one account with many VMs, an engine with policies, and a realizer between the two.
@@ -51,7 +52,9 @@ type fleet struct {
 	*testing.T
 	engine   *policy.Engine
 	store    *watchstore.Store
-	provider *aws.Provider
+	provider cloud.Provider
+	lowerer  plan.Lowerer
+	region   string
 	accounts *accounts
 	calls    *calls
 	realizer *realize.Realizer
@@ -71,11 +74,12 @@ func newFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{T: t, engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{}), vms: map[string]policy.Entity{}}
+	f := &fleet{T: t, region: region, engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{}), vms: map[string]policy.Entity{}}
 	f.calls = &calls{latency: latency, count: map[string]int{}, handler: ec2.NewHandler(ec2.Config{
 		World: w, Clock: time.Now, WallClock: time.Now, Throttle: ec2.NewThrottle(time.Now, 1), OnCall: func(_ context.Context, c ec2.Call) error { f.calls.saw(c); return nil },
 	})}
-	limiter := pace.New(pace.Options{Now: time.Now, After: time.After})
+	limiter := pace.New(pace.Options{Now: time.Now, After: time.After, Rate: aws.Documented})
+	f.lowerer = lower.AWS{}
 	f.provider, err = aws.New(aws.Config{
 		Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
 		Region:     region, Endpoint: "http://ec2.test", Client: f.calls,
@@ -86,16 +90,23 @@ func newFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.accounts = &accounts{again: make(chan struct{}, 1), account: realize.Account{
-		Key: account, EnforcerKey: cloud.EnforcerKey(namespace, "fleet"), Provider: f.provider, Regions: []string{region},
+	f.load()
+	return f
+}
+
+// load reads the account, and makes entities of its VMs.
+func (f *fleet) load() {
+	f.Helper()
+	f.accounts = &accounts{region: f.region, again: make(chan struct{}, 1), account: realize.Account{
+		Key: account, EnforcerKey: cloud.EnforcerKey(namespace, "fleet"), Provider: f.provider, Regions: []string{f.region},
 		Snapshots: map[string]*cloud.Snapshot{}, Entities: map[plan.EntityRef]plan.VMRef{},
 	}}
 	f.engine.PutNamespace(policy.Namespace{Name: namespace})
-	snap, err := f.provider.Observe(t.Context(), cloud.Scope{Account: account, Region: region})
+	snap, err := f.provider.Observe(f.Context(), cloud.Scope{Account: account, Region: f.region})
 	if err != nil {
-		t.Fatal(err)
+		f.Fatal(err)
 	}
-	f.accounts.account.Snapshots[region] = snap
+	f.accounts.account.Snapshots[f.region] = snap
 	nics := map[string]*cloud.Interface{}
 	for i := range snap.Interfaces {
 		nics[snap.Interfaces[i].VMID] = &snap.Interfaces[i]
@@ -103,7 +114,7 @@ func newFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 	for i := range snap.VMs {
 		vm := &snap.VMs[i]
 		role, _, _ := strings.Cut(vm.Name, "-")
-		f.accounts.account.Entities[plan.EntityRef{Namespace: namespace, Name: vm.Name}] = plan.VMRef{Region: region, ID: vm.ID}
+		f.accounts.account.Entities[plan.EntityRef{Namespace: namespace, Name: vm.Name}] = plan.VMRef{Region: f.region, ID: vm.ID}
 		f.names = append(f.names, vm.Name)
 		f.vms[vm.Name] = policy.Entity{
 			EntityRef: policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: namespace, Name: vm.Name}, Labels: map[string]string{"role": role},
@@ -111,7 +122,6 @@ func newFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 		}
 		f.engine.PutEntity(f.vms[vm.Name])
 	}
-	return f
 }
 
 // describe writes the account as the simulator reads it, and returns the file.
@@ -141,8 +151,8 @@ func describe(t *testing.T, n, roles int) string {
 func (f *fleet) start() {
 	f.Helper()
 	r, err := realize.New(realize.Options{
-		ClusterID: "11111111-2222-3333-4444-555555555555", Follower: enforcer.Follower{Source: source{f.store}, Clock: clock.RealClock{}},
-		Accounts: f.accounts, Lowerer: lower.AWS{}, Sink: discard{}, Clock: clock.RealClock{}, Log: logr.Discard(), Settle: 100 * time.Millisecond,
+		ClusterID: cluster, Follower: enforcer.Follower{Source: source{f.store}, Clock: clock.RealClock{}},
+		Accounts: f.accounts, Lowerer: f.lowerer, Sink: discard{}, Clock: clock.RealClock{}, Log: logr.Discard(), Settle: 100 * time.Millisecond,
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -194,7 +204,8 @@ func (discard) Publish(context.Context, realize.Report) {}
 
 // accounts is the one account, observed anew when somebody asks for it, as the inventory does.
 type accounts struct {
-	again chan struct{}
+	region string
+	again  chan struct{}
 
 	mu      sync.Mutex
 	account realize.Account
@@ -217,7 +228,7 @@ func (a *accounts) Account(key string) (realize.Account, bool) {
 func (a *accounts) ask(ids []string) {
 	a.mu.Lock()
 	a.touched, a.whole = append(a.touched, ids...), a.whole || ids == nil
-	a.account.Pending = map[string]bool{region: true}
+	a.account.Pending = map[string]bool{a.region: true}
 	a.mu.Unlock()
 	select {
 	case a.again <- struct{}{}:
@@ -225,7 +236,7 @@ func (a *accounts) ask(ids []string) {
 	}
 }
 
-func (a *accounts) Touched(_ string, ids map[string][]string) { a.ask(ids[region]) }
+func (a *accounts) Touched(_ string, ids map[string][]string) { a.ask(ids[a.region]) }
 
 func (a *accounts) Subscribe(changed func(string)) func() {
 	a.mu.Lock()
@@ -239,13 +250,13 @@ func (a *accounts) Trigger(string) { a.ask(nil) }
 // read reads what was asked for.
 func (a *accounts) read(ctx context.Context, p cloud.Provider) (*cloud.Snapshot, error) {
 	a.mu.Lock()
-	last, ids, whole := a.account.Snapshots[region], a.touched, a.whole
+	last, ids, whole := a.account.Snapshots[a.region], a.touched, a.whole
 	a.touched, a.whole = nil, false
 	a.mu.Unlock()
 	if r, able := p.(cloud.Refresher); able && !whole && last != nil {
 		return r.Refresh(ctx, last, ids)
 	}
-	return p.Observe(ctx, cloud.Scope{Account: account, Region: region})
+	return p.Observe(ctx, cloud.Scope{Account: account, Region: a.region})
 }
 
 func (a *accounts) run(ctx context.Context, p cloud.Provider) {
@@ -261,7 +272,7 @@ func (a *accounts) run(ctx context.Context, p cloud.Provider) {
 			continue
 		}
 		a.mu.Lock()
-		a.account.Snapshots = map[string]*cloud.Snapshot{region: s}
+		a.account.Snapshots = map[string]*cloud.Snapshot{a.region: s}
 		if len(a.touched) == 0 && !a.whole {
 			a.account.Pending = nil
 		}

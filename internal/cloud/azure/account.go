@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
@@ -37,6 +38,14 @@ type Config struct {
 	// Ambient is the identity of the process, which is used if Credential has no secret. Nil means
 	// that the account may not use it. It is never shown to Cloud.
 	Ambient *Ambient
+	// Transport, if set, takes the requests instead of the network. Where they may go is looked at
+	// all the same.
+	Transport http.RoundTripper
+	// Admit, if set, is asked before every attempt of every call to Resource Manager; it may wait,
+	// and its error ends the call. done is told the class of the attempt's error, "" for success,
+	// and how long the cloud has asked everybody to wait. This is where callers that share a
+	// subscription share its rates.
+	Admit func(ctx context.Context, c Call) (done func(cloud.Class, time.Duration), err error)
 	// Audit, if set, keeps the record of calls that change something.
 	Audit Auditor
 	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults;
@@ -110,7 +119,7 @@ func New(cfg Config) (*Account, error) {
 	}
 	// Registering providers is the owner's business, and would be a change that nobody has asked
 	// for.
-	options.PerRetryPolicies = append(options.PerRetryPolicies, recorder{a})
+	options.PerRetryPolicies = append(options.PerRetryPolicies, admission{a}, recorder{a})
 	o := &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}
 	if a.network, err = armnetwork.NewClientFactory(cfg.Credential.SubscriptionID, credential, o); err != nil {
 		return nil, fmt.Errorf("make the clients: %w", err)

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -465,6 +466,93 @@ func TestParseCredential(t *testing.T) {
 		_, err := azure.ParseCredential("ns/s", "k", []byte(text))
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hun")) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestAdmit: every attempt of every call to Resource Manager asks to be let through, as what it is,
+// and who gives up while it waits has called nothing. A 429 is told with the wait that goes with
+// it; that an object is busy is none.
+func TestAdmit(t *testing.T) {
+	l := newLab(t, nil)
+	asked := map[string]int{}
+	var ended []string
+	gone := errors.New("gone")
+	refuse := false
+	var mu sync.Mutex
+	a := l.account(func(c *azure.Config) {
+		c.Admit = func(_ context.Context, call azure.Call) (func(cloud.Class, time.Duration), error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if refuse {
+				return nil, gone
+			}
+			if call.Subscription != subscription || call.Principal != tenantID+"/"+strings.ToLower(l.client) {
+				t.Errorf("%+v", call)
+			}
+			asked[call.Action]++
+			return func(class cloud.Class, wait time.Duration) {
+				mu.Lock()
+				defer mu.Unlock()
+				ended = append(ended, string(class)+" "+wait.String())
+			}, nil
+		}
+	})
+	l.observe(a)
+	create := cloud.Op{Kind: cloud.OpCreateGroup, Group: cloud.GroupSpec{NetworkID: strings.ToLower(l.vnet), Name: "nephele-x", Tags: map[string]string{cloud.TagCluster: "c"}}}
+	id, err := a.Apply(t.Context(), inRegion, create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag := cloud.Op{Kind: cloud.OpTag, Target: id, Tags: map[string]string{cloud.TagName: "x"}}
+	for code, want := range map[string]string{"TooManyRequests": "Throttled 17s", "RetryableError": "Conflict 0s"} {
+		l.faults.Add(calls.Fault{Action: "Microsoft.Resources/tags/write", Code: code, Status: 429, RetryAfter: 17, Times: 1})
+		if _, err := a.Apply(t.Context(), inRegion, tag); cloud.ClassOf(err) != cloud.Throttled {
+			t.Errorf("%s: %v", code, err)
+		}
+		if got := ended[len(ended)-1]; got != want {
+			t.Errorf("%s was told as %s, want %s", code, got, want)
+		}
+		l.faults.Clear()
+	}
+	for name, n := range l.journal.Counts() {
+		if strings.HasPrefix(name, "Microsoft.") && !strings.Contains(name, "/operations/") && asked[name] != n {
+			t.Errorf("%d of %s asked, the cloud has seen %d", asked[name], name, n)
+		}
+	}
+	refuse = true
+	before := l.journal.Total()
+	if _, err := a.Apply(t.Context(), inRegion, tag); !errors.Is(err, gone) {
+		t.Errorf("%v", err)
+	}
+	if n := l.journal.Total() - before; n != 0 {
+		t.Errorf("%d calls by one that was not let through", n)
+	}
+}
+
+// TestBuckets: writes and reads to the network provider take from its buckets, too, and principals
+// share those, but not their own.
+func TestBuckets(t *testing.T) {
+	call := azure.Call{Subscription: "s", Principal: "one", Action: "Microsoft.Network/networkInterfaces/write"}
+	other := call
+	other.Principal = "two"
+	a, b := call.Buckets(""), other.Buckets("")
+	if len(a) != 2 || len(b) != 2 || a[0] != b[0] || a[1] == b[1] {
+		t.Errorf("%+v and %+v", a, b)
+	}
+	for action, want := range map[string]int{
+		"Microsoft.Network/networkInterfaces/read": 2, "Microsoft.Network/networkSecurityGroups/delete": 2, "Microsoft.Resources/tags/write": 1,
+		"Microsoft.ResourceGraph/resources/read": 1,
+	} {
+		call.Action = action
+		got := call.Buckets("https://elsewhere")
+		if len(got) != want {
+			t.Errorf("%s takes from %+v", action, got)
+		}
+		for _, k := range got {
+			if r := azure.Documented(k.Action); r.Burst <= 0 || r.PerSecond <= 0 || k.Endpoint == "" {
+				t.Errorf("%s: %+v has the rate %+v", action, k, r)
+			}
 		}
 	}
 }

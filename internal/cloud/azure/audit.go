@@ -102,10 +102,17 @@ func texts(rules []cloud.Rule) []string {
 // nameOfCall is Azure's name of the operation.
 func nameOfCall(method, path string) string {
 	verb := "write"
-	if method == http.MethodDelete {
+	switch method {
+	case http.MethodDelete:
 		verb = "delete"
+	case http.MethodGet, http.MethodHead:
+		verb = "read"
 	}
 	switch {
+	case strings.HasSuffix(path, "/providers/microsoft.resourcegraph/resources"):
+		return callGraph
+	case strings.Contains(path, "/providers/microsoft.network/locations/"):
+		return "Microsoft.Network/locations/operations/" + verb
 	case strings.Contains(path, "/providers/microsoft.resources/tags/"):
 		return callTags
 	case strings.Contains(path, nsgPart):

@@ -60,7 +60,11 @@ func newClient(cfg Config) (*http.Client, error) {
 			}
 		}
 	}
-	return &http.Client{Transport: gate{next: t, hosts: hosts, bytes: cfg.Bounds.AnswerBytes}, Timeout: cfg.AttemptTimeout, CheckRedirect: noRedirect}, nil
+	var next http.RoundTripper = t
+	if cfg.Transport != nil {
+		next = cfg.Transport
+	}
+	return &http.Client{Transport: gate{next: next, hosts: hosts, bytes: cfg.Bounds.AnswerBytes}, Timeout: cfg.AttemptTimeout, CheckRedirect: noRedirect}, nil
 }
 
 // gate lets requests to the hosts of the cloud pass, and ends their answers. Pages and operations

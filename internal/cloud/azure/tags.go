@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
@@ -136,12 +137,27 @@ func (a *Account) updateTags(ctx context.Context, ids []string, operation string
 	if len(written) == 0 {
 		return nil
 	}
-	var missing error
 	for _, id := range ids {
 		if !a.owns(id) {
 			return &cloud.Error{Class: cloud.Terminal, Call: callTags, Err: errors.New(id + " is not of the account's subscription")}
 		}
-		switch err := classify(callTags, a.tags.update(ctx, id, operation, written), a.cfg.Now()); {
+	}
+	// Every object takes a call of its own. Those of one op are on their way together, so that the
+	// rate of the cloud decides how long it takes, and not how long it takes to answer.
+	errs := make([]error, len(ids))
+	slots := make(chan struct{}, tagsAtOnce)
+	var wg sync.WaitGroup
+	for i, id := range ids {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = classify(callTags, a.tags.update(ctx, id, operation, written), a.cfg.Now())
+		})
+	}
+	wg.Wait()
+	var missing error
+	for _, err := range errs {
+		switch {
 		case err == nil:
 		case cloud.ClassOf(err) != cloud.NotFound:
 			return err
@@ -151,6 +167,9 @@ func (a *Account) updateTags(ctx context.Context, ids []string, operation string
 	}
 	return missing
 }
+
+// tagsAtOnce bounds the calls of one op that are on their way.
+const tagsAtOnce = 8
 
 // owns reports whether an id is of the subscription. Ids come back from the cloud; what is written
 // to must be ours to write.

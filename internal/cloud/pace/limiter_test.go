@@ -16,7 +16,13 @@ const edit = "ModifyNetworkInterfaceAttribute"
 
 var nics = Key{Account: "111122223333", Region: "eu-west-1", Action: edit}
 
+// documented is what EC2 documents for edits.
+func documented(string) Rate { return Rate{100, 5} }
+
 func newLimiter(rate func(string) Rate) *Limiter {
+	if rate == nil {
+		rate = documented
+	}
 	return New(Options{Now: time.Now, After: time.After, Rate: rate})
 }
 
@@ -82,7 +88,7 @@ func use(ctx context.Context, t *testing.T, l *Limiter, k Key, s *service, worke
 func TestBucketArithmetic(t *testing.T) {
 	for _, workers := range []int{1, 8, 200} {
 		synctest.Test(t, func(t *testing.T) {
-			l, s := newLimiter(nil), newService(Documented(edit))
+			l, s := newLimiter(nil), newService(documented(edit))
 			start := time.Now()
 			use(t.Context(), t, l, nics, s, workers, 1000, 40*time.Millisecond)
 			took, bound := time.Since(start), 180*time.Second
@@ -308,5 +314,55 @@ func TestClockJumps(t *testing.T) {
 	now = now.Add(365 * 24 * time.Hour)
 	if n := take(); n != 10 {
 		t.Errorf("a leap ahead gave %d", n)
+	}
+}
+
+// TestShared: calls of different actions wait for a bucket that they share, and for no other.
+func TestShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(func(action string) Rate {
+			if action == "writes" {
+				return Rate{1, 1}
+			}
+			return Rate{}
+		})
+		writes := Key{Account: "1", Action: "writes"}
+		start := time.Now()
+		for i, action := range []string{"a", "b", "c"} {
+			done, err := l.Admit(t.Context(), Key{Account: "1", Action: action}, writes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done("")
+			if took, want := time.Since(start), time.Duration(i)*time.Second; took < want || took > want+10*time.Millisecond {
+				t.Errorf("call %d was let through after %s, want %s", i, took, want)
+			}
+		}
+		done, err := l.Admit(t.Context(), Key{Account: "1", Action: "d"})
+		if err != nil || time.Since(start) > 2010*time.Millisecond {
+			t.Errorf("a call that shares nothing waited: %v", err)
+		}
+		done("")
+	})
+}
+
+// TestPause: nobody is let through a bucket for as long as the cloud has asked for, and not for
+// ever, whatever it asks for.
+func TestPause(t *testing.T) {
+	for asked, want := range map[time.Duration]time.Duration{17 * time.Second: 17 * time.Second, 1000 * time.Hour: LongestPause} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimiter(nil)
+			start := time.Now()
+			l.Pause(asked, nics)
+			l.Pause(time.Second, nics)
+			done, err := l.Admit(t.Context(), nics)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done("")
+			if took := time.Since(start); took != want {
+				t.Errorf("let through after %s, want %s", took, want)
+			}
+		})
 	}
 }

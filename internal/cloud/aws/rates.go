@@ -1,30 +1,28 @@
-package pace
+package aws
 
-import "strings"
+import (
+	"strings"
 
-// Rate is a token bucket: how many calls it holds when full, and how many per second flow back into
-// it.
-type Rate struct {
-	Burst, PerSecond float64
-}
+	"github.com/nephele-io/nephele/internal/cloud/pace"
+)
 
 // Documented returns the bucket that EC2 documents for an action, per account and region. Every
 // action has a bucket of its own, of the size of its category. Reads are taken to be filtered or
 // paged, as all of ours are. Actions of other services, which document none, get that of a filtered
 // read.
-func Documented(action string) Rate {
+func Documented(action string) pace.Rate {
 	switch action {
 	case "ModifyNetworkInterfaceAttribute", "CreateNetworkInterface", "DeleteNetworkInterface":
-		return Rate{100, 5}
+		return pace.Rate{Burst: 100, PerSecond: 5}
 	case "CreateTags", "DeleteTags":
-		return Rate{100, 10}
+		return pace.Rate{Burst: 100, PerSecond: 10}
 	case "DescribeSecurityGroupReferences", "DescribeStaleSecurityGroups":
-		return Rate{20, 5}
+		return pace.Rate{Burst: 20, PerSecond: 5}
 	}
 	for _, mutating := range []string{"Create", "Delete", "Modify", "Authorize", "Revoke", "Update", "Associate", "Disassociate"} {
 		if strings.HasPrefix(action, mutating) {
-			return Rate{50, 5}
+			return pace.Rate{Burst: 50, PerSecond: 5}
 		}
 	}
-	return Rate{100, 20}
+	return pace.Rate{Burst: 100, PerSecond: 20}
 }

@@ -58,6 +58,8 @@ type bucket struct {
 	// last one of inventory.
 	queues [2][]*waiter
 	since  int
+	// paused is until when nobody is let through.
+	paused time.Time
 }
 
 func newBucket(r Rate, now time.Time) *bucket {
@@ -111,6 +113,9 @@ func (b *bucket) ask(w *waiter, now time.Time) (granted bool, wait time.Duration
 	if b.next() != w {
 		return false, 0
 	}
+	if wait := b.paused.Sub(now); wait > 0 {
+		return false, wait
+	}
 	if !b.tokens.AllowN(now, 1) {
 		b.busy = true
 		return false, max(time.Millisecond, time.Duration((1-b.tokens.TokensAt(now))/b.perSecond()*float64(time.Second)))
@@ -157,6 +162,15 @@ func (b *bucket) advance(now time.Time) {
 // become changes the rate. What has flowed until now has flowed at the former one.
 func (b *bucket) become(perSecond float64, now time.Time) {
 	b.tokens.SetLimitAt(now, rate.Limit(perSecond))
+}
+
+// pause lets nobody through until then.
+func (b *bucket) pause(until time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if until.After(b.paused) {
+		b.paused = until
+	}
 }
 
 // empty takes all tokens out.

@@ -1,0 +1,160 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/cloud/azure"
+	azurelower "github.com/nephele-io/nephele/internal/cloud/azure/lower"
+	"github.com/nephele-io/nephele/internal/cloud/pace"
+	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/arm"
+	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	simcalls "github.com/nephele-io/nephele/internal/sim/calls"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+const (
+	azureTenant       = "11111111-2222-4333-8444-555555555555"
+	azureSubscription = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
+)
+
+// newAzureFleet is newFleet in a subscription, whose rates are those that Azure documents.
+func newAzureFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
+	t.Helper()
+	b := simazure.NewBuilder(azureTenant, azureSubscription, "westeurope")
+	client := b.Principal("nephele", "secret")
+	vnet := b.Network("fleet", "fleet", []string{"10.0.0.0/8"}, []string{"all", "10.0.0.0/8"})
+	var groups []string
+	for i := range roles {
+		groups = append(groups, b.SecurityGroup("fleet", fmt.Sprintf("r%d", i), simazure.Rule("ssh", "Inbound", 100, "Allow", "Tcp", "10.0.0.0/8", "", "22")))
+	}
+	addr := netip.MustParseAddr("10.0.0.10")
+	for i := range n {
+		b.Machine("fleet", fmt.Sprintf("r%d-%05d", i%roles, i), vnet+"/subnets/all", addr.String(), groups[i%roles])
+		addr = addr.Next()
+	}
+	w, err := world.New(world.State{Azure: &b.State}, world.Options{Clock: time.Now, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{T: t, region: "westeurope", engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{}), vms: map[string]policy.Entity{}}
+	f.calls = &calls{latency: latency, count: map[string]int{}, handler: arm.NewHandler(arm.Config{
+		World: w, Clock: time.Now, WallClock: time.Now, Throttle: arm.NewThrottle(time.Now, 1),
+		OnCall: func(_ context.Context, c simcalls.Call) error { f.calls.sawAzure(c); return nil },
+	})}
+	place := &cloudv1.AzureCloud{Authority: "https://azure.test", ResourceManager: "https://azure.test", Audience: "https://management.azure.com"}
+	limiter := pace.New(pace.Options{Now: time.Now, After: time.After, Rate: azure.Documented})
+	p, err := azure.New(azure.Config{
+		Credential: cloudv1.AzureCredential{SubscriptionID: azureSubscription, TenantID: azureTenant, ClientID: client, ClientKey: "secret"},
+		Account:    account, Cluster: cluster, Cloud: place, Transport: roundTrip(f.calls.Do), Admit: controller.AdmitAzure(limiter, place),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.provider, f.lowerer = p, azurelower.Azure{}
+	f.load()
+	return f
+}
+
+// roundTrip is a network without one.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := f(r)
+	if err == nil {
+		resp.Request = r
+	}
+	return resp, err
+}
+
+func (c *calls) sawAzure(call simcalls.Call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if call.Status == http.StatusTooManyRequests {
+		c.refused++
+		return
+	}
+	c.count[call.Action]++
+}
+
+// writes counts the calls of Azure that change something.
+func (c *calls) writes() (all, network int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for a, n := range c.count {
+		if strings.HasSuffix(a, "/write") || strings.HasSuffix(a, "/delete") {
+			all += n
+			if strings.HasPrefix(a, "Microsoft.Network/") {
+				network += n
+			}
+		}
+	}
+	return all, network
+}
+
+// azureLimit is how long changes take by the buckets of Resource Manager and of the network
+// provider alone.
+func (f *fleet) azureLimit() time.Duration {
+	all, network := f.calls.writes()
+	return max(bucket(all, 200, 10), bucket(network, 1000, 1000.0/300))
+}
+
+func (f *fleet) azureRow(what string, took time.Duration) {
+	f.Helper()
+	limit := f.azureLimit()
+	all, network := f.calls.writes()
+	f.Logf("| %s | %.1f s | %.1f s | %d | %d | %d | %d |", what, took.Seconds(), limit.Seconds(),
+		f.calls.total("Microsoft.Network/networkInterfaces/write"), network, all, f.calls.throttled())
+}
+
+// TestAzureTakeOver is TestTakeOver under the rates of Azure: what bounds it is that every VM takes
+// two writes, the tag that remembers its group and the interface.
+func TestAzureTakeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := sized(1000, 150)
+		f := newAzureFleet(t, n, 10, latency)
+		f.start()
+		f.twenty()
+		f.publish()
+		took := f.settle(time.Hour)
+		f.azureRow(fmt.Sprintf("first take-over of %d VMs, 20 policies", n), took)
+		if edits := f.calls.total("Microsoft.Network/networkInterfaces/write"); edits != n {
+			t.Errorf("%d edits of %d interfaces", edits, n)
+		}
+		if all, _ := f.calls.writes(); all > 2*n+100 {
+			t.Errorf("%d writes for %d VMs", all, n)
+		}
+		f.within(took, f.azureLimit(), 15*time.Second)
+
+		time.Sleep(time.Hour) // the buckets fill up
+		f.calls.reset()
+		f.engine.PutPolicy(admit("everywhere", &policy.Selector{}, "r3", 9100))
+		f.publish()
+		took = f.settle(time.Hour)
+		f.azureRow(fmt.Sprintf("one more policy for all %d VMs", n), took)
+		if groups := f.calls.total("Microsoft.Network/networkSecurityGroups/write"); groups != 10 {
+			t.Errorf("%d writes of groups for ten classes", groups)
+		}
+
+		time.Sleep(time.Hour)
+		f.calls.reset()
+		f.relabel(f.names[n/2], "r7")
+		f.publish()
+		took = f.settle(time.Hour)
+		f.azureRow("one VM changes its class", took)
+		if all, _ := f.calls.writes(); all > 2 {
+			t.Errorf("%d writes, want at most 2", all)
+		}
+	})
+}
