@@ -600,6 +600,7 @@ func (a *Agent) tell(ctx context.Context) {
 func (a *Agent) wasTold(t told) {
 	a.telling.running = false
 	if t.err == nil {
+		a.heed.told = true
 		a.telling.state, a.telling.isolates = t.state, t.isolates
 	}
 	if errors.Is(t.err, ErrNoInfo) {

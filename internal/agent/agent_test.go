@@ -75,6 +75,7 @@ type fixture struct {
 	statistics  func(context.Context, *v1beta2.NodeStatsSummary) error
 	clock       clock.WithTicker
 	yield       func(context.Context, agent.Isolated) (bool, error)
+	info        func(context.Context, *agent.Status) error
 	names       *agent.Names
 	dir         string
 	table       *kernel.Table
@@ -148,6 +149,7 @@ func (f *fixture) start() (*agent.Agent, func()) {
 			Names:         f.names,
 			Probe:         f.probe,
 			Yield:         f.yield,
+			Info:          f.info,
 			ConfirmWithin: 5 * time.Second,
 			Follower:      enforcer.Follower{Source: f.from, Clock: clock.RealClock{}, Interval: 20 * time.Millisecond, Log: logr.Discard()},
 		},

@@ -11,7 +11,7 @@ type Isolated [2]bool
 const (
 	// heedAgain is how often it is asked whether the cloud still lets in what we keep out, and
 	// heedLimit bounds one question.
-	heedAgain, heedLimit = time.Second, 2 * time.Second
+	heedAgain, heedLimit = time.Second, 5 * time.Second
 	// heedRelease is how long a release waits for the cloud at most: it is for emergencies.
 	heedRelease = time.Minute
 )
@@ -20,6 +20,9 @@ const (
 // isolates, its groups may let everything in (decision 0019).
 type heed struct {
 	asked time.Time
+	// told tells that this process has told the controller about itself. To a host that never could
+	// nothing is left.
+	told bool
 	// since is when a release began to wait; zero while none does.
 	since time.Time
 }
@@ -69,10 +72,10 @@ func (a *Agent) mayOpen(ctx context.Context, was, isolates Isolated) bool {
 	defer cancel()
 	yielded, err := a.Yield(ctx, isolates)
 	switch {
-	case err != nil:
+	case err != nil && a.heed.told:
 		a.waitsForCloud("it cannot be agreed with the controller, so what was isolated stays so: " + err.Error())
 		return false
-	case !yielded:
+	case err == nil && !yielded:
 		a.waitsForCloud("the cloud lets in what is kept out here only, so what was isolated stays so until it guards the host again")
 		return false
 	}

@@ -42,7 +42,7 @@ func (c *around) set(letsIn, away bool) {
 // controller cannot be asked. Other changes wait for nobody.
 func TestWaitsForTheCloud(t *testing.T) {
 	f, c := newFixture(t), &around{}
-	f.yield = c.yield
+	f.yield, f.info = c.yield, func(context.Context, *agent.Status) error { return nil }
 	f.allow(80, 1, "")
 	a, stop := f.start()
 	f.eventually("enforced", func() bool { return f.reports.of("p").Generation == 1 && f.open(80) && !f.open(81) })
