@@ -90,8 +90,8 @@ type Options struct {
 	Probe         func(ctx context.Context) error
 	ConfirmWithin time.Duration
 	// Yield tells the controller that from now on no other directions are isolated. It is false,
-	// and nothing is told, if in one of the others the cloud around the host lets everything in, or is
-	// about to. Nil means that no cloud ever does.
+	// and nothing is told, if in one of the others the cloud around the host lets everything in, or
+	// is about to. Nil means that no cloud ever does.
 	Yield func(ctx context.Context, isolates Isolated) (bool, error)
 	// Statistics takes what was counted since the last time; nil counts for nobody.
 	Statistics func(ctx context.Context, s *v1beta2.NodeStatsSummary) error
