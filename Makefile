@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim deb demo test screens fmt vet generate verify-generated staticcheck race bench scale cost matrix worlds clean
+.PHONY: help build build-slim deb image release demo test screens fmt vet generate verify-generated staticcheck race bench scale cost accounts matrix worlds clean
 
 # Its version and its checksum are in go.tools.mod and go.tools.sum.
 STATICCHECK := go tool -modfile=$(CURDIR)/go.tools.mod staticcheck
@@ -21,6 +21,16 @@ build-slim: ## Build bin/nephele-slim: the same without "up" and "demo", for use
 
 deb: build-slim ## Build dist/nephele-agent_VERSION_ARCH.deb, the agent for hosts
 	@go run ./hack/deb -arch "$$(go env GOARCH)" -version "$$(git describe --tags --match 'v[0-9]*' 2>/dev/null | sed 's/^v//' | grep . || echo "0.0.0~$$(git rev-parse --short HEAD)")" -time "$$(git log -1 --format=%ct)"
+
+# What a release is called: the tag of the commit, or else the commit itself.
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null || echo "v0.0.0-$$(git rev-parse --short=12 HEAD)")
+RELEASE = cd packaging && go run ./release -version "$(VERSION)" -revision "$$(git rev-parse HEAD)" -time "$$(git log -1 --format=%ct)"
+
+image: ## Build dist/image, for linux/amd64 and linux/arm64, without a container engine (PUSH=registry/nephele:v1 pushes it)
+	@$(RELEASE) $(if $(PUSH),-push "$(PUSH)")
+
+release: ## Build the image, and dist/: archives for linux and darwin, the charts, the agent's packages, lists of modules, checksums
+	@$(RELEASE) -archives $(if $(PUSH),-push "$(PUSH)")
 
 demo: build ## Build and tell a story on a simulated AWS account (DEMO_FLAGS=--once ends after it)
 	@bin/nephele demo $(DEMO_FLAGS)
@@ -40,6 +50,8 @@ test: ## Run all checks and tests; the first run compiles kube-apiserver and tak
 	$(call say,"vet and tests of the standalone module: these start an API server")
 	cd standalone && go vet ./...
 	cd standalone && go test -timeout 60m ./...
+	$(call say,"vet and tests of the packaging module: charts, images")
+	cd packaging && go vet ./... && go test ./...
 	$(call say,"all checks and tests have passed")
 
 screens: ## Write the golden screens of plan, explain, status, reach and rules anew; look at the difference before it is committed
@@ -48,9 +60,10 @@ screens: ## Write the golden screens of plan, explain, status, reach and rules a
 fmt: ## Fail if a file is not formatted as gofmt wants it
 	@files=$$(gofmt -l .); if [[ -n $$files ]]; then printf 'not formatted (gofmt -w FILE):\n%s\n' "$$files" >&2; exit 1; fi
 
-vet: ## Run go vet on both modules
+vet: ## Run go vet on all modules
 	go vet ./...
 	cd standalone && go vet ./...
+	cd packaging && go vet ./...
 
 generate: ## Generate deepcopy functions and CustomResourceDefinitions from the Go types below api/
 	hack/generate.sh
@@ -58,9 +71,10 @@ generate: ## Generate deepcopy functions and CustomResourceDefinitions from the 
 verify-generated: ## Fail if generated files are not what "make generate" writes
 	hack/verify-generated.sh
 
-staticcheck: ## Run staticcheck on both modules
+staticcheck: ## Run staticcheck on all modules
 	$(STATICCHECK) ./...
 	cd standalone && $(STATICCHECK) ./...
+	cd packaging && $(STATICCHECK) ./...
 
 race: ## Run all tests with the race detector; compiles everything once more
 	go test -race ./...
@@ -83,5 +97,11 @@ COST_VMS ?= 2000
 cost: ## Measure what "nephele up" uses to take over a fleet at the rates of EC2 (COST_VMS=2000, COST_PROFILES=dir; 8 minutes)
 	cd standalone && go test ./cmd/nephele -run 'TestCost$$' -v -timeout 1h -args -cost-vms $(COST_VMS) $(if $(COST_PROFILES),-cost-profiles $(abspath $(COST_PROFILES)))
 
+ACCOUNTS ?= 1,50,500
+REPLICAS ?= 1
+ACCOUNT_VMS ?= 200
+accounts: ## Measure what accounts cost replicas that share them (ACCOUNTS=1,50,500 REPLICAS=1 ACCOUNT_VMS=200; up to an hour)
+	cd standalone && go test ./cmd/nephele -run 'TestAccountsCost$$' -v -timeout 3h -args -accounts $(ACCOUNTS) -account-vms $(ACCOUNT_VMS) -replicas $(REPLICAS) -quiet 60s
+
 clean: ## Remove what was built
-	rm -rf bin
+	rm -rf bin dist

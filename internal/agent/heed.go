@@ -17,7 +17,7 @@ const (
 )
 
 // heed is what is known of the cloud around the host: in the directions in which the agent
-// isolates, its groups may let everything in (decision 0019).
+// isolates, its groups may let everything in (decision 0021).
 type heed struct {
 	asked time.Time
 	// told tells that this process has told the controller about itself. To a host that never could

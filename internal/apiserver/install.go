@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/server"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/api/system/v1beta1"
@@ -26,6 +27,9 @@ func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme
 	if o.Statistics != nil {
 		served[v1beta2.GroupVersion()]["nodestatssummaries"] = newSummaries(o, g)
 		served[v1alpha1.GroupVersion()] = statistics(o.Statistics, g)
+	}
+	if o.Reviews != nil {
+		served[analysis.GroupVersion()] = newReviews(o)
 	}
 	if o.Queries != nil {
 		generic.Handler.NonGoRestfulMux.HandleFunc(endpointPath, serveEndpoint(o.Queries))

@@ -40,6 +40,10 @@ type describer struct {
 // definition.
 func (d describer) define(typ reflect.Type) string {
 	name := util.GetCanonicalTypeName(reflect.Zero(typ).Interface())
+	if strings.Contains(name, "/") && isOwn(typ) {
+		// Field managers do not find a type by a name that has to be escaped in a reference.
+		name = util.ToRESTFriendlyName(name)
+	}
 	if _, known := d.all[name]; known || !isOwn(typ) {
 		return name
 	}
@@ -47,19 +51,27 @@ func (d describer) define(typ reflect.Type) string {
 	d.all[name] = common.OpenAPIDefinition{}
 	properties := map[string]spec.Schema{}
 	needs := map[string]bool{}
-	for field := range typ.Fields() {
-		if field.Type == reflect.TypeFor[metav1.TypeMeta]() {
-			properties["kind"], properties["apiVersion"] = *spec.StringProperty(), *spec.StringProperty()
-			continue
-		}
-		key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		properties[key] = d.describe(field.Type, needs)
-	}
+	d.fields(typ, properties, needs)
 	d.all[name] = common.OpenAPIDefinition{
 		Schema:       spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Properties: properties}},
 		Dependencies: slices.Sorted(maps.Keys(needs)),
 	}
 	return name
+}
+
+// fields describes the fields of a struct, and those of structs that stand inline in it.
+func (d describer) fields(typ reflect.Type, properties map[string]spec.Schema, needs map[string]bool) {
+	for field := range typ.Fields() {
+		key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Type == reflect.TypeFor[metav1.TypeMeta]():
+			properties["kind"], properties["apiVersion"] = *spec.StringProperty(), *spec.StringProperty()
+		case field.Anonymous && key == "":
+			d.fields(field.Type, properties, needs)
+		default:
+			properties[key] = d.describe(field.Type, needs)
+		}
+	}
 }
 
 func (d describer) describe(typ reflect.Type, needs map[string]bool) spec.Schema {

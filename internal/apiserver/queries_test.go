@@ -93,7 +93,7 @@ func (a *answers) Computed(context.Context) (policies, addressGroups, appliedToG
 func newFullWorld(t *testing.T) (*world, *answers) {
 	t.Helper()
 	a := &answers{ready: true}
-	w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), queries: a, book: stats.New(clock.RealClock{})}
+	w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), queries: a, reviews: &oracle{}, book: stats.New(clock.RealClock{})}
 	w.start(t, "127.0.0.1:0")
 	w.store.Publish(watchstore.Changes{})
 	return w, a
@@ -363,6 +363,9 @@ func TestEverythingIsDiscovered(t *testing.T) {
 		"stats multicastgroups":                        "MulticastGroup cluster get,list",
 		"stats nodelatencystats":                       "NodeLatencyStats cluster create,delete,get,list",
 		"system controllerinfos":                       "AntreaControllerInfo cluster get,list",
+		"analysis flowreviews":                         "FlowReview cluster create",
+		"analysis reachreviews":                        "ReachReview cluster create",
+		"analysis effectiverules":                      "EffectiveRules cluster create",
 	} {
 		if got[name] != want {
 			t.Errorf("%s: %q, want %q", name, got[name], want)
@@ -376,6 +379,7 @@ func TestEverythingIsDiscovered(t *testing.T) {
 		"/openapi/v3/apis/controlplane.antrea.io/v1beta2": {"v1beta2.ClusterGroupMembers\"", "v1beta2.NodeStatsSummary\"", "v1beta2.SupportBundleCollection\"", "\"limit\""},
 		"/openapi/v3/apis/stats.antrea.io/v1alpha1":       {"v1alpha1.AntreaNetworkPolicyStats\"", "v1alpha1.NodeLatencyStats\"", "lastMeasuredRTTNanoseconds"},
 		"/openapi/v3/apis/system.antrea.io/v1beta1":       {"v1beta1.AntreaControllerInfo\"", "connectedAgentNum"},
+		"/openapi/v3/apis/analysis.nephele.io/v1alpha1":   {"v1alpha1.FlowReview\"", "v1alpha1.Decision\"", "asOf"},
 		"/openapi/v2": {"v1alpha1.MulticastGroup\"", "v1beta2.GroupAssociation\""},
 	} {
 		raw, err := w.client(t, "agent", "").Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(t.Context())

@@ -8,30 +8,30 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// caConfigMap and caKey are where Antrea Agents look for the CA bundle of the server that they
+// CAConfigMap and CAKey are where Antrea Agents look for the CA bundle of the server that they
 // connect to, in the Namespace of its Service. They watch it, so that a new bundle reaches them.
 const (
-	caConfigMap = "antrea-ca"
-	caKey       = "ca.crt"
+	CAConfigMap = "antrea-ca"
+	CAKey       = "ca.crt"
 )
 
 // ensureCA keeps the ConfigMap with the CA bundle.
 func (r *Registration) ensureCA(ctx context.Context, bundle []byte) error {
 	want := &corev1.ConfigMap{
 		ObjectMeta: r.caMeta(),
-		Data:       map[string]string{caKey: string(bundle)},
+		Data:       map[string]string{CAKey: string(bundle)},
 	}
 	present := &corev1.ConfigMap{}
 	return r.keep(ctx, want, present, func() bool {
-		same := present.Data[caKey] == want.Data[caKey]
+		same := present.Data[CAKey] == want.Data[CAKey]
 		if present.Data == nil {
 			present.Data = map[string]string{}
 		}
-		present.Data[caKey] = want.Data[caKey]
+		present.Data[CAKey] = want.Data[CAKey]
 		return same
 	})
 }
 
 func (r *Registration) caMeta() metav1.ObjectMeta {
-	return r.meta(types.NamespacedName{Namespace: r.Service.Namespace, Name: caConfigMap})
+	return r.meta(types.NamespacedName{Namespace: r.Service.Namespace, Name: CAConfigMap})
 }

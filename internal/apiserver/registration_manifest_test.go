@@ -133,7 +133,7 @@ func TestRegistrationNeedsNoRightToMake(t *testing.T) {
 		t.Errorf("%d and %d webhooks", len(m.Webhooks), len(v.Webhooks))
 	}
 	var ca corev1.ConfigMap
-	if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: caConfigMap}, &ca); err != nil || ca.Data[caKey] != "first" {
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: CAConfigMap}, &ca); err != nil || ca.Data[CAKey] != "first" {
 		t.Errorf("%v: %v", ca.Data, err)
 	}
 	r.Hooks = nil

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/api/system/v1beta1"
@@ -29,7 +30,7 @@ const (
 func apis() map[schema.GroupVersion]func(*runtime.Scheme) error {
 	return map[schema.GroupVersion]func(*runtime.Scheme) error{
 		v1beta2.GroupVersion(): v1beta2.AddToScheme, v1alpha1.GroupVersion(): v1alpha1.AddToScheme,
-		v1beta1.GroupVersion(): v1beta1.AddToScheme,
+		v1beta1.GroupVersion(): v1beta1.AddToScheme, analysis.GroupVersion(): analysis.AddToScheme,
 	}
 }
 
@@ -43,7 +44,8 @@ func apiVersions() []schema.GroupVersion {
 func isOwn(typ reflect.Type) bool {
 	return typ.PkgPath() == reflect.TypeFor[v1beta2.NetworkPolicy]().PkgPath() ||
 		typ.PkgPath() == reflect.TypeFor[v1alpha1.NetworkPolicyStats]().PkgPath() ||
-		typ.PkgPath() == reflect.TypeFor[v1beta1.AntreaControllerInfo]().PkgPath()
+		typ.PkgPath() == reflect.TypeFor[v1beta1.AntreaControllerInfo]().PkgPath() ||
+		typ.PkgPath() == reflect.TypeFor[analysis.FlowReview]().PkgPath()
 }
 
 // externalScheme knows the kinds as they are on the wire.

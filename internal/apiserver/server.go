@@ -40,8 +40,8 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Queries, Statistics, Enforcers, Version, Pod,
-// Service, Node, Webhooks, Metrics, Limits, Stall and Logger are required.
+// Options are what a Server needs. All fields but Queries, Reviews, Statistics, Enforcers, Version,
+// Pod, Service, Node, Webhooks, Metrics, Limits, Stall and Logger are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
 	Listener net.Listener
@@ -55,6 +55,8 @@ type Options struct {
 	Reports Reports
 	// Queries answers questions about groups and Pods; nil does not serve any.
 	Queries Queries
+	// Reviews answers reviews; nil does not serve any.
+	Reviews Reviews
 	// Statistics adds up what enforcers count; nil serves no statistics.
 	Statistics *stats.Book
 	// Enforcers says whom callers may act for; empty means OwnKey.
@@ -193,14 +195,26 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 	c.OpenAPIConfig = server.DefaultOpenAPIConfig(describe(external), namer)
 	c.OpenAPIV3Config = server.DefaultOpenAPIV3Config(describe(external), namer)
 	c.OpenAPIConfig.Info.Title, c.OpenAPIV3Config.Info.Title = "Nephele", "Nephele"
-	c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("policies-computed", func(*http.Request) error {
-		_, _, err := o.Store.Get(watchstore.NetworkPolicies, "")
-		return err
-	}))
+	c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("policies-computed", func(*http.Request) error { return o.computed() }))
 	if ready := o.Access.Ready; ready != nil {
 		c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("callers-recognized", func(*http.Request) error { return ready() }))
 	}
 	return c, nil
+}
+
+// computed says what is missing until there is something to serve.
+func (o Options) computed() error {
+	_, _, err := o.Store.Get(watchstore.NetworkPolicies, "")
+	return err
+}
+
+// Ready says what is missing until the server can answer everybody, as its path /readyz does.
+func (s *Server) Ready() error {
+	err := s.computed()
+	if ready := s.Access.Ready; ready != nil {
+		err = errors.Join(err, ready())
+	}
+	return err
 }
 
 // Start serves until ctx ends. It may be called once. It is a manager.Runnable.

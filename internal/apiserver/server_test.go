@@ -51,6 +51,7 @@ type world struct {
 	// enforcers, queries and book are options of the server.
 	enforcers apiserver.EnforcerAccess
 	queries   apiserver.Queries
+	reviews   apiserver.Reviews
 	book      *stats.Book
 	metrics   *apiserver.Metrics
 	// dialled are the connections of all clients.
@@ -145,7 +146,7 @@ func (w *world) start(t testing.TB, address string) {
 	w.address = l.Addr().String()
 	s, err := apiserver.New(
 		apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Limits: w.limits, Webhooks: w.webhooks,
-			Enforcers: w.enforcers, Queries: w.queries, Statistics: w.book, Version: "v1", Metrics: w.metrics},
+			Enforcers: w.enforcers, Queries: w.queries, Reviews: w.reviews, Statistics: w.book, Version: "v1", Metrics: w.metrics},
 	)
 	if err != nil {
 		t.Fatal(err)

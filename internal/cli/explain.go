@@ -7,7 +7,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/review"
 )
 
 // explainFlags are the flags of explain.
@@ -78,6 +80,7 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.igmpGroup, "igmp-group", "", "group address that the IGMP message is about, if it is not sent to that address")
 	flags.StringVarP(&f.output, "output", "o", "", "json or yaml, or nothing for text")
 	f.cluster.register(flags)
+	f.cluster.registerLocal(flags)
 	f.clouds.register(flags)
 }
 
@@ -85,13 +88,9 @@ func runExplain(cmd *cobra.Command, f explainFlags) error {
 	if f.output != "" && f.output != "json" && f.output != "yaml" {
 		return fmt.Errorf("--output %q: want json or yaml, or nothing for text", f.output)
 	}
-	c, err := f.read(cmd)
+	answer, err := f.answer(cmd)
 	if err != nil {
 		return err
-	}
-	answer, err := c.Answer(f.question(cmd.Flags()))
-	if err != nil {
-		return aboutFlag(err)
 	}
 	if f.output == "" {
 		fmt.Fprint(windowOf(cmd.OutOrStdout()), explanationText(answer))
@@ -102,6 +101,28 @@ func runExplain(cmd *cobra.Command, f explainFlags) error {
 		return ErrNo
 	}
 	return nil
+}
+
+// answer asks the controller of the cluster if there is one that answers, and else works the answer
+// out here.
+func (f *explainFlags) answer(cmd *cobra.Command) (*explain.Explanation, error) {
+	q := f.question(cmd.Flags())
+	if len(f.files) == 0 && f.clouds.snapshot == "" && !f.clouds.unread && !f.cluster.local {
+		question := &v1alpha1.FlowReview{Spec: review.SpecOf(q)}
+		answered, err := f.cluster.ask(cmd, question, &question.Status.Seen)
+		if err != nil {
+			return nil, err
+		}
+		if answered {
+			return review.Explanation(&question.Status)
+		}
+	}
+	c, err := f.read(cmd)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.Answer(q)
+	return out, aboutFlag(err)
 }
 
 // question is what the flags ask.
@@ -119,6 +140,9 @@ func (f *explainFlags) question(flags *pflag.FlagSet) explain.Question {
 func aboutFlag(err error) error {
 	if wrong := (*explain.QuestionError)(nil); errors.As(err, &wrong) {
 		return fmt.Errorf("--%w", err)
+	}
+	if wrong := (*review.WrongError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
+		return errors.New("--" + wrong.Field + wrong.Text)
 	}
 	return err
 }

@@ -39,7 +39,11 @@ func explanationText(x *explain.Explanation) string {
 		for _, w := range wayText(f.Path) {
 			fmt.Fprintf(&b, "    %s\n", w)
 		}
-		writeDecisions(&b, "    ", x.From, f.At, f.Egress, f.AtService, f.Ingress)
+		at := x.To
+		if f.At != nil {
+			at = *f.At
+		}
+		writeDecisions(&b, "    ", x.From, at, f.Egress, f.AtService, f.Ingress)
 	}
 	return printableLines(b.String())
 }
@@ -111,7 +115,7 @@ func reason(d *explain.Decision, at explain.End) string {
 	text := because(d, at)
 	switch {
 	case d.Groups == nil || d.Default == explain.DefaultGroups:
-	case at.CloudVM && d.Native != nil && d.Native.Rule == d.Groups.Rule && sameGroup(d.Native.Group, d.Groups.Group): // told already
+	case at.CloudVM() && d.Native != nil && d.Native.Rule == d.Groups.Rule && sameGroup(d.Native.Group, d.Groups.Group): // told already
 	default:
 		text += "; " + enforcedBy(d.Groups)
 	}
@@ -153,7 +157,7 @@ func because(d *explain.Decision, at explain.End) string {
 		return "no enforcer is responsible for it; no policy applies there"
 	case d.Default == explain.DefaultIsolated:
 		return "no rule allows it, and the direction is isolated by " + explain.PoliciesText(d.IsolatedBy)
-	case at.CloudVM:
+	case at.CloudVM():
 		return "no policy decides; the security groups that the machine has of its own do"
 	}
 	return "no policy decides; it is let through"

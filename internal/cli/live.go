@@ -27,11 +27,18 @@ import (
 // clusterFlags say which cluster a command reads.
 type clusterFlags struct {
 	kubeconfig, context string
+	// local keeps questions from the controller of the cluster.
+	local bool
 }
 
 func (f *clusterFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster (default: $KUBECONFIG, or ~/.kube/config)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig file to use")
+}
+
+// registerLocal adds the flag of commands that ask the controller.
+func (f *clusterFlags) registerLocal(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.local, "local", false, "do not ask the controller: work the answer out here, from what you may read yourself")
 }
 
 func (f clusterFlags) config() (*rest.Config, error) {

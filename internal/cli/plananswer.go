@@ -277,7 +277,7 @@ func (p plannedAccount) remarks(a *accountPlan) {
 		a.Drift = append(a.Drift, plannedNote{Region: d.Region, Object: d.Object, Name: names[d.Object], Message: d.Message + render.Concerned(d)})
 	}
 	for _, c := range r.Cuts {
-		a.Cuts = append(a.Cuts, plannedNote{Region: c.Region, Object: c.Interface, Name: names[c.VMID], Message: c.String()})
+		a.Cuts = append(a.Cuts, plannedNote{Region: c.Region, Object: c.Interface, Name: names[c.VMID], Message: render.Cut(c)})
 	}
 	for _, n := range r.Notes {
 		a.Notes = append(a.Notes, plannedNote{Region: n.Region, Object: n.Object, Name: names[n.Object], Message: n.Message})

@@ -14,6 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
+	"github.com/nephele-io/nephele/internal/review"
 )
 
 // shadowed warns of rules that can never match, because others stand before them, and of manifests
@@ -46,7 +47,7 @@ func (p *planner) shadowed(made plans) (out []planWarning) {
 		if len(by) == 0 {
 			why = "Kubernetes NetworkPolicies stand before it wherever it applies"
 		}
-		out = append(out, planWarning{warnNeverMatches, fmt.Sprintf("%s: the rule %s never matches: %s%s", policyRef(rule.Policy), quotedName(rule), why, rulesText(by))})
+		out = append(out, planWarning{warnNeverMatches, fmt.Sprintf("%s: the rule %s never matches: %s%s", policyRef(rule.Policy), quotedName(rule), why, rulesText(review.RulesOf(by)))})
 	}
 	if all {
 		return out // nothing is new, so that nothing is taken away
@@ -88,7 +89,7 @@ func policyRef(p explain.Policy) string {
 	return plan.PolicyRef{Kind: v1beta2.NetworkPolicyType(p.Type), Namespace: p.Namespace, Name: p.Name}.String()
 }
 
-func quotedName(r explain.Rule) string { return `"` + ruleName(r) + `"` }
+func quotedName(r explain.Rule) string { return `"` + ruleName(review.RuleOf(r)) + `"` }
 
 // endpointsText names machines and Pods, each once.
 func endpointsText(all []*reach.Endpoint) string {

@@ -6,9 +6,11 @@ import (
 	"io"
 	"strings"
 
+	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/reach"
+	"github.com/nephele-io/nephele/internal/review"
 )
 
 // mostWrong is how many wrong flows are told of one expectation.
@@ -46,8 +48,8 @@ func whyNot(f *expect.FlowResult) []string {
 			break
 		}
 		native = native || wrong.Outcome == reach.Native
-		row := reachAnswerOf([]reach.Flows{wrong}).Flows[0]
-		out = append(out, fmt.Sprintf("%s: %s from %s to %s, by %s", row.verdict(), row.Traffic, row.From.text(mostNamed), row.To.text(mostNamed), row.by()))
+		row := review.RowsOf(nil, []reach.Flows{wrong})[0]
+		out = append(out, fmt.Sprintf("%s: %s from %s to %s, by %s", verdictText(row), row.Traffic, sideText(row.From, mostNamed), sideText(row.To, mostNamed), reasonText(row)))
 	}
 	if native && f.Expect != expect.ExpectNative {
 		out = append(out, "Native: the policies leave it to the machine's own security groups, which only --snapshot knows")
@@ -57,7 +59,7 @@ func whyNot(f *expect.FlowResult) []string {
 
 // useNote says what is to be known of a rule that nothing is tested of.
 func useNote(u reach.Use) string {
-	if text := useWords(u); u.Useless() && text != "" {
+	if text := useWords(string(u)); u.Useless() && text != "" {
 		return " (" + text + ")"
 	}
 	return ""
@@ -146,12 +148,12 @@ type (
 		Flows []testJSONFlow `json:"flows"`
 	}
 	testJSONFlow struct {
-		Name   string             `json:"name,omitempty"`
-		Expect expect.Expectation `json:"expect"`
-		Met    bool               `json:"met"`
-		Place  string             `json:"place"`
-		Error  string             `json:"error,omitempty"`
-		Wrong  []reachFlow        `json:"wrong,omitempty"`
+		Name   string              `json:"name,omitempty"`
+		Expect expect.Expectation  `json:"expect"`
+		Met    bool                `json:"met"`
+		Place  string              `json:"place"`
+		Error  string              `json:"error,omitempty"`
+		Wrong  []v1alpha1.ReachRow `json:"wrong,omitempty"`
 	}
 	testJSONRule struct {
 		Rule   explain.Rule `json:"rule"`
@@ -172,7 +174,7 @@ func (r *testReport) json() testJSON {
 				row.Error = strings.Join(whyNot(f), "; ")
 			}
 			if len(f.Wrong) > 0 {
-				row.Wrong = reachAnswerOf(f.Wrong).Flows
+				row.Wrong = review.RowsOf(nil, f.Wrong)
 			}
 			one.Flows = append(one.Flows, row)
 		}

@@ -2,13 +2,14 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/nephele-io/nephele/internal/expect"
-	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/reach"
+	"github.com/nephele-io/nephele/internal/review"
 )
 
 // reachFlags are the flags of reach.
@@ -71,146 +72,47 @@ func runReach(cmd *cobra.Command, f *reachFlags) error {
 	if f.to == "" {
 		return fmt.Errorf("--to is missing: want whom to reach, such as shop/db, shop/app=db, 10.0.0.0/8 or any")
 	}
-	services, wrong := expect.Services(f.protocol, f.port)
-	if wrong != nil {
-		return fmt.Errorf("--%w", *wrong)
-	}
-	w, err := f.world(cmd)
+	rows, err := f.rows(cmd)
 	if err != nil {
 		return err
 	}
-	q := reach.Question{Services: services, Refused: f.refused}
-	if q.From, err = w.Party("from", f.from); err != nil {
-		return aboutFlag(err)
-	}
-	if q.To, err = w.Party("to", f.to); err != nil {
-		return aboutFlag(err)
-	}
-	answer := reachAnswerOf(w.Reach(q))
 	switch f.output {
 	case "table":
-		err = printReach(windowOf(cmd.OutOrStdout()), answer)
+		err = printReach(windowOf(cmd.OutOrStdout()), rows)
 	case "dot":
-		err = printDot(cmd.OutOrStdout(), answer)
+		err = printDot(cmd.OutOrStdout(), rows)
 	default:
-		err = printValue(cmd.OutOrStdout(), f.output, answer)
+		err = printValue(cmd.OutOrStdout(), f.output, map[string]any{"flows": rows})
 	}
 	if err != nil {
 		return err
 	}
-	if !answer.anybody() {
+	if !anybody(rows) {
 		return ErrNo
 	}
 	return nil
 }
 
-// reachAnswer is the answer as programs read it.
-type reachAnswer struct {
-	Flows []reachFlow `json:"flows"`
-}
-
-// reachFlow is a row of the answer.
-type reachFlow struct {
-	From    reachSide     `json:"from"`
-	To      reachSide     `json:"to"`
-	Traffic string        `json:"traffic"`
-	Except  bool          `json:"except,omitempty"`
-	Ranges  []reachRange  `json:"ranges,omitempty"`
-	Verdict reach.Outcome `json:"verdict"`
-	Egress  reachDecision `json:"egress"`
-	Ingress reachDecision `json:"ingress"`
-	// NoPeering tells that the ends are in networks without a peering that is known.
-	NoPeering bool `json:"noPeering,omitempty"`
-}
-
-// reachSide is one end of a row.
-type reachSide struct {
-	Endpoints []reachEnd `json:"endpoints,omitempty"`
-	Addresses []string   `json:"addresses,omitempty"`
-	Rest      bool       `json:"rest,omitempty"`
-}
-
-// reachEnd is one of the endpoints.
-type reachEnd struct {
-	Name      string   `json:"name"`
-	Kind      string   `json:"kind,omitempty"`
-	Namespace string   `json:"namespace,omitempty"`
-	Object    string   `json:"object,omitempty"`
-	Interface string   `json:"interface,omitempty"`
-	Addresses []string `json:"addresses"`
-	Public    bool     `json:"public,omitempty"`
-	partly    bool
-}
-
-// reachRange is a range of ports; of ICMP type*256+code.
-type reachRange struct {
-	Protocol int `json:"protocol"`
-	From     int `json:"from"`
-	To       int `json:"to"`
-}
-
-// reachDecision is what one end decides, and why.
-type reachDecision struct {
-	Outcome  reach.Outcome  `json:"outcome"`
-	Rule     *explain.Rule  `json:"rule,omitempty"`
-	Passed   []explain.Rule `json:"passed,omitempty"`
-	Isolated bool           `json:"isolated,omitempty"`
-	Failsafe string         `json:"failsafe,omitempty"`
-	Groups   bool           `json:"groups,omitempty"`
-}
-
-func reachAnswerOf(flows []reach.Flows) reachAnswer {
-	out := reachAnswer{Flows: []reachFlow{}}
-	for _, f := range flows {
-		packets := packetsOf(f)
-		row := reachFlow{
-			From: reachSideOf(f.From), To: reachSideOf(f.To), Traffic: packets.Text, Except: packets.Except, Verdict: f.Outcome,
-			Egress: reachDecisionOf(f.Egress), Ingress: reachDecisionOf(f.Ingress), NoPeering: f.Apart,
+// rows asks the controller of the cluster if there is one that answers, and else works the answer
+// out here.
+func (f *reachFlags) rows(cmd *cobra.Command) ([]v1alpha1.ReachRow, error) {
+	spec := v1alpha1.ReachReviewSpec{From: f.from, To: f.to, Protocol: f.protocol, Port: f.port, Refused: f.refused, Limit: reviewPage}
+	if f.asksController() {
+		if rows, answered, err := f.cluster.askReach(cmd, spec); answered || err != nil {
+			return rows, err
 		}
-		for _, r := range packets.Ranges {
-			row.Ranges = append(row.Ranges, reachRange(r))
-		}
-		out.Flows = append(out.Flows, row)
 	}
-	return out
-}
-
-func reachSideOf(s reach.Side) reachSide {
-	out := reachSide{Rest: s.Rest}
-	for _, m := range s.Members {
-		e := reachEnd{Name: m.Name, Interface: m.Interface, Public: m.Public, partly: m.Partly()}
-		if m.Kind != 0 {
-			e.Kind, e.Namespace, e.Object = m.Kind.String(), m.Namespace, m.EntityRef.Name
-		}
-		for _, a := range m.Addresses {
-			e.Addresses = append(e.Addresses, a.String())
-		}
-		out.Endpoints = append(out.Endpoints, e)
+	w, err := f.world(cmd)
+	if err != nil {
+		return nil, err
 	}
-	for _, p := range s.Addresses {
-		out.Addresses = append(out.Addresses, p.String())
-	}
-	return out
-}
-
-func reachDecisionOf(d reach.Decision) reachDecision {
-	out := reachDecision{Outcome: d.Outcome, Isolated: d.Isolated, Failsafe: d.Openings, Groups: d.Groups}
-	if d.Rule != nil {
-		r := explain.RuleOf(*d.Rule)
-		out.Rule = &r
-	}
-	for _, p := range d.Passed {
-		out.Passed = append(out.Passed, explain.RuleOf(*p))
-	}
-	return out
+	rows, err := review.Rows(w, spec)
+	return rows, aboutFlag(err)
 }
 
 // anybody reports whether anything gets through, or may.
-func (a reachAnswer) anybody() bool {
-	for _, f := range a.Flows {
-		if f.Verdict != reach.Drop && f.Verdict != reach.Reject {
-			return true
-		}
-	}
-	return false
+func anybody(rows []v1alpha1.ReachRow) bool {
+	return slices.ContainsFunc(rows, func(r v1alpha1.ReachRow) bool {
+		return r.Verdict != string(reach.Drop) && r.Verdict != string(reach.Reject)
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
@@ -88,12 +89,12 @@ func TestReachTable(t *testing.T) {
 	if !strings.HasPrefix(dot.stdout, "digraph reach {") || !strings.Contains(dot.stdout, `"vm/shop/web-1" -> "vm/shop/db-1" [label="tcp 5432", style=solid, color=black];`) {
 		t.Errorf("the graph:\n%s", dot.stdout)
 	}
-	var answer reachAnswer
+	var answer struct{ Flows []v1alpha1.ReachRow }
 	if err := json.Unmarshal([]byte(ask("--to", "shop/db-1", "--port", "5432", "-o", "json").stdout), &answer); err != nil {
 		t.Fatal(err)
 	}
-	if len(answer.Flows) != 1 || answer.Flows[0].Verdict != reach.Allow || answer.Flows[0].From.Endpoints[0].Object != "virtualmachine-i-1" ||
-		answer.Flows[0].Ingress.Rule.Name != "from-web" || answer.Flows[0].Ranges[0] != (reachRange{6, 5432, 5432}) {
+	if len(answer.Flows) != 1 || answer.Flows[0].Verdict != string(reach.Allow) || answer.Flows[0].From.Endpoints[0].Object != "virtualmachine-i-1" ||
+		answer.Flows[0].Ingress.Rule.Name != "from-web" || answer.Flows[0].Ranges[0] != (v1alpha1.ReachRange{Protocol: 6, From: 5432, To: 5432}) {
 		t.Errorf("JSON: %+v", answer)
 	}
 	for want, args := range map[string][]string{

@@ -1,32 +1,31 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/nephele-io/nephele/internal/cloud/forecast"
+	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
 // mostNamed is how many ends a cell of a table names.
 const mostNamed = 4
 
-func packetsOf(f reach.Flows) forecast.Packets { return forecast.PacketsOf(f.Services, f.Possible) }
-
 // printReach prints a table, in which rows that differ in public addresses only are one.
-func printReach(out io.Writer, a reachAnswer) error {
-	if len(a.Flows) == 0 {
+func printReach(out io.Writer, rows []v1alpha1.ReachRow) error {
+	if len(rows) == 0 {
 		_, err := fmt.Fprintln(out, "Nobody.")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "FROM\tTO\tTRAFFIC\tVERDICT\tBY")
 	seen := map[string]bool{}
-	for _, f := range a.Flows {
-		cells := []string{f.From.text(mostNamed), f.To.text(mostNamed), f.Traffic, f.verdict(), f.by()}
+	for _, f := range rows {
+		cells := []string{sideText(f.From, mostNamed), sideText(f.To, mostNamed), f.Traffic, verdictText(f), reasonText(f)}
 		for i := range cells {
 			cells[i] = printable(cells[i])
 		}
@@ -44,13 +43,13 @@ func printReach(out io.Writer, a reachAnswer) error {
 // publicMark is added to a machine that is meant by its public addresses.
 const publicMark = " (public address)"
 
-// text names an end, and at most some of those in it.
-func (s reachSide) text(most int) string {
+// sideText names an end, and at most some of those in it.
+func sideText(s v1alpha1.ReachSide, most int) string {
 	if len(s.Endpoints) > 0 {
 		var names []string
 		for _, e := range s.Endpoints {
 			name := e.Name
-			if e.partly {
+			if e.Partly {
 				name += " (" + strings.Join(e.Addresses, ", ") + ")"
 			}
 			if e.Public {
@@ -60,7 +59,13 @@ func (s reachSide) text(most int) string {
 				names = append(names, name)
 			}
 		}
+		if s.Hidden > 0 {
+			names = append(names, othersText(s.Hidden))
+		}
 		return some(names, most)
+	}
+	if s.Hidden > 0 {
+		return othersText(s.Hidden)
 	}
 	text := some(s.Addresses, most)
 	both := slices.Contains(s.Addresses, "0.0.0.0/0") && slices.Contains(s.Addresses, "::/0")
@@ -75,6 +80,9 @@ func (s reachSide) text(most int) string {
 	return text
 }
 
+// othersText counts those who may not be seen.
+func othersText(n int32) string { return fmt.Sprintf("%d that you may not see", n) }
+
 // some lists names, and counts those beyond the most that are named.
 func some(names []string, most int) string {
 	if len(names) <= most+1 {
@@ -83,17 +91,17 @@ func some(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-func (f reachFlow) verdict() string {
+func verdictText(f v1alpha1.ReachRow) string {
 	if f.NoPeering {
-		return string(f.Verdict) + ", no peering known"
+		return f.Verdict + ", no peering known"
 	}
-	return string(f.Verdict)
+	return f.Verdict
 }
 
-// by says why: what refuses it, or else both ends where they have something to say.
-func (f reachFlow) by() string {
-	passes := func(o reach.Outcome) bool { return o == reach.Allow }
-	egress, ingress := f.Egress.text(), f.Ingress.text()
+// reasonText says why: what refuses it, or else both ends where they have something to say.
+func reasonText(f v1alpha1.ReachRow) string {
+	passes := func(outcome string) bool { return outcome == string(reach.Allow) }
+	egress, ingress := decisionText(f.Egress), decisionText(f.Ingress)
 	switch {
 	case !passes(f.Egress.Outcome) && passes(f.Ingress.Outcome):
 		ingress = ""
@@ -113,41 +121,41 @@ func (f reachFlow) by() string {
 	return strings.Join(parts, "; ")
 }
 
-func (d reachDecision) text() string {
+func decisionText(d v1alpha1.ReachDecision) string {
 	switch {
 	case d.Rule != nil:
 		name := d.Rule.Name
 		if name == "" {
 			name = fmt.Sprintf("rule %d", d.Rule.Index)
 		}
-		return strings.TrimPrefix(d.Rule.Policy.Namespace+"/"+d.Rule.Policy.Name, "/") + " " + name
+		return policyName(*d.Rule) + " " + name
 	case d.Isolated:
 		return "isolated"
 	case d.Failsafe != "":
 		return "failsafe of " + d.Failsafe
 	case d.Groups:
 		return "own groups"
-	case d.Outcome == reach.Native:
+	case d.Outcome == string(reach.Native):
 		return "own groups, not known"
-	case d.Outcome == reach.Unknown:
+	case d.Outcome == string(reach.Unknown):
 		return "a domain name"
 	}
 	return ""
 }
 
 // printDot prints a graph for Graphviz: an edge for each row, from and to boxes with all the names.
-func printDot(out io.Writer, a reachAnswer) error {
+func printDot(out io.Writer, rows []v1alpha1.ReachRow) error {
 	var b strings.Builder
 	b.WriteString("digraph reach {\n  rankdir=LR;\n  node [shape=box];\n")
-	styles := map[reach.Outcome]string{reach.Allow: "solid", reach.Native: "dashed", reach.Unknown: "dotted", reach.Drop: "solid", reach.Reject: "solid"}
+	styles := map[string]string{string(reach.Native): "dashed", string(reach.Unknown): "dotted"}
 	seen := map[string]bool{}
-	for _, f := range a.Flows {
+	for _, f := range rows {
 		color := "black"
-		if f.Verdict == reach.Drop || f.Verdict == reach.Reject {
+		if f.Verdict == string(reach.Drop) || f.Verdict == string(reach.Reject) {
 			color = "red"
 		}
-		edge := fmt.Sprintf("  %s -> %s [label=%s, style=%s, color=%s];\n", dotName(f.From.text(20)), dotName(f.To.text(20)),
-			dotName(f.Traffic), styles[f.Verdict], color)
+		edge := fmt.Sprintf("  %s -> %s [label=%s, style=%s, color=%s];\n", dotName(sideText(f.From, 20)), dotName(sideText(f.To, 20)),
+			dotName(f.Traffic), cmp.Or(styles[f.Verdict], "solid"), color)
 		if key := strings.ReplaceAll(edge, publicMark, ""); !seen[key] {
 			seen[key] = true
 			b.WriteString(edge)

@@ -9,8 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
+	"github.com/nephele-io/nephele/internal/review"
 )
 
 func newRulesCommand() *cobra.Command {
@@ -42,14 +45,14 @@ The exit code of --unused is 1 if there are such rules.`,
 			if f.of != "" && f.unused {
 				return fmt.Errorf("--unused is about all rules: leave out --of")
 			}
-			w, err := f.world(cmd)
+			answer, err := f.rules(cmd, v1alpha1.EffectiveRulesSpec{Of: f.of, Unused: f.unused})
 			if err != nil {
 				return err
 			}
 			if f.of != "" {
-				return runEffective(forPeople(cmd.OutOrStdout(), f.output), w, f.of, f.output)
+				return runEffective(forPeople(cmd.OutOrStdout(), f.output), answer.Endpoints, f.output)
 			}
-			return runUses(forPeople(cmd.OutOrStdout(), f.output), w, f.unused, f.output)
+			return runUses(forPeople(cmd.OutOrStdout(), f.output), answer.Rules, f.unused, f.output)
 		},
 	}
 	c.Flags().StringVar(&f.of, "of", "", "list the rules that hold for this machine, Pod or Node")
@@ -59,17 +62,26 @@ The exit code of --unused is 1 if there are such rules.`,
 	return c
 }
 
-// ruleUse is a row of the answer about all rules.
-type ruleUse struct {
-	Rule      explain.Rule   `json:"rule"`
-	Use       reach.Use      `json:"use"`
-	Endpoints int            `json:"endpoints"`
-	By        []explain.Rule `json:"by,omitempty"`
+// rules asks the controller of the cluster if there is one that answers, and else works the answer
+// out here.
+func (f *worldFlags) rules(cmd *cobra.Command, spec v1alpha1.EffectiveRulesSpec) (v1alpha1.EffectiveRulesStatus, error) {
+	if f.asksController() {
+		question := &v1alpha1.EffectiveRules{Spec: spec}
+		if answered, err := f.cluster.ask(cmd, question, &question.Status.Seen); answered || err != nil {
+			return question.Status, err
+		}
+	}
+	w, err := f.world(cmd)
+	if err != nil {
+		return v1alpha1.EffectiveRulesStatus{}, err
+	}
+	answer, err := review.Rules(w, spec)
+	return answer, aboutFlag(err)
 }
 
 // useWords says what a rule is good for.
-func useWords(u reach.Use) string {
-	switch u {
+func useWords(u string) string {
+	switch reach.Use(u) {
 	case reach.AppliesToNobody:
 		return "nobody is selected by appliedTo"
 	case reach.PeersNobody:
@@ -84,34 +96,20 @@ func useWords(u reach.Use) string {
 	return "used"
 }
 
-func runUses(out io.Writer, w *explain.World, unused bool, output string) error {
-	rows := []ruleUse{}
-	useless := 0
-	for _, u := range w.RuleUses() {
-		if u.Use.Useless() {
-			useless++
-		} else if unused {
-			continue
-		}
-		row := ruleUse{Rule: explain.RuleOf(u.RuleRef), Use: u.Use, Endpoints: u.Applies}
-		for _, by := range u.By {
-			row.By = append(row.By, explain.RuleOf(by))
-		}
-		rows = append(rows, row)
-	}
+func runUses(out io.Writer, rows []v1alpha1.RuleUse, unused bool, output string) error {
 	var err error
 	if output == "table" {
 		err = printUses(out, rows)
 	} else {
 		err = printValue(out, output, map[string]any{"rules": rows})
 	}
-	if err == nil && unused && useless > 0 {
+	if err == nil && unused && len(rows) > 0 {
 		return ErrNo
 	}
 	return err
 }
 
-func printUses(out io.Writer, rows []ruleUse) error {
+func printUses(out io.Writer, rows []v1alpha1.RuleUse) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(out, "None.")
 		return err
@@ -132,26 +130,38 @@ func printUses(out io.Writer, rows []ruleUse) error {
 	return w.Flush()
 }
 
-func directionWord(r explain.Rule) string {
+func directionWord(r v1alpha1.Rule) string {
 	if r.Direction == "In" {
 		return "ingress"
 	}
 	return "egress"
 }
 
-func policyName(r explain.Rule) string {
+func policyName(r v1alpha1.Rule) string {
+	if r.Policy.Hidden {
+		return "(a policy that you may not see)"
+	}
 	return strings.TrimPrefix(r.Policy.Namespace+"/"+r.Policy.Name, "/")
 }
 
-func ruleName(r explain.Rule) string {
+func ruleName(r v1alpha1.Rule) string {
 	if r.Name != "" {
 		return r.Name
 	}
 	return fmt.Sprintf("%s[%d]", directionWord(r), r.Index)
 }
 
+// policiesText names policies.
+func policiesText(list []v1alpha1.Policy) string {
+	named := make([]explain.Policy, len(list))
+	for i, p := range list {
+		named[i] = explain.Policy{Type: policy.PolicyKind(p.Type), Namespace: p.Namespace, Name: p.Name, Hidden: p.Hidden}
+	}
+	return explain.PoliciesText(named)
+}
+
 // rulesText names rules, and counts those beyond the first few.
-func rulesText(rules []explain.Rule) string {
+func rulesText(rules []v1alpha1.Rule) string {
 	names := make([]string, len(rules))
 	for i, r := range rules {
 		names[i] = policyName(r) + " " + ruleName(r)
@@ -159,53 +169,11 @@ func rulesText(rules []explain.Rule) string {
 	return some(names, mostNamed)
 }
 
-// effectiveAnswer is what holds for the endpoints that were asked about.
-type effectiveAnswer struct {
-	Endpoints []effectiveEndpoint `json:"endpoints"`
-}
-
-type effectiveEndpoint struct {
-	Name      string             `json:"name"`
-	Interface string             `json:"interface,omitempty"`
-	Ingress   effectiveDirection `json:"ingress"`
-	Egress    effectiveDirection `json:"egress"`
-}
-
-type effectiveDirection struct {
-	NotEnforced string           `json:"notEnforced,omitempty"`
-	Failsafe    string           `json:"failsafe,omitempty"`
-	Rules       []effectiveRule  `json:"rules,omitempty"`
-	Default     reach.Outcome    `json:"default"`
-	IsolatedBy  []explain.Policy `json:"isolatedBy,omitempty"`
-}
-
-type effectiveRule struct {
-	Rule    explain.Rule   `json:"rule"`
-	Peers   []string       `json:"peers,omitempty"`
-	Names   []string       `json:"names,omitempty"`
-	Traffic string         `json:"traffic"`
-	Decides bool           `json:"decides"`
-	By      []explain.Rule `json:"by,omitempty"`
-}
-
-func runEffective(out io.Writer, w *explain.World, of, output string) error {
-	p, err := w.Party("of", of)
-	if err != nil {
-		return aboutFlag(err)
-	}
-	var answer effectiveAnswer
-	for i := range w.Endpoints {
-		e := &w.Endpoints[i]
-		if p.Chosen == nil || !p.Chosen(e) || e.Public {
-			continue // the public addresses of a machine are treated as the others
-		}
-		holds := w.Effective(e)
-		answer.Endpoints = append(answer.Endpoints, effectiveEndpoint{e.Name, e.Interface, effectiveOf(holds.Ingress), effectiveOf(holds.Egress)})
-	}
+func runEffective(out io.Writer, endpoints []v1alpha1.EffectiveEndpoint, output string) error {
 	if output != "table" {
-		return printValue(out, output, answer)
+		return printValue(out, output, map[string]any{"endpoints": endpoints})
 	}
-	for _, e := range answer.Endpoints {
+	for _, e := range endpoints {
 		if err := printEffective(out, e); err != nil {
 			return err
 		}
@@ -213,25 +181,7 @@ func runEffective(out io.Writer, w *explain.World, of, output string) error {
 	return nil
 }
 
-func effectiveOf(d reach.EffectiveDirection) effectiveDirection {
-	out := effectiveDirection{NotEnforced: d.Suspended, Failsafe: d.Openings, Default: d.Default}
-	for _, p := range d.IsolatedBy {
-		out.IsolatedBy = append(out.IsolatedBy, explain.Policy{Type: p.Kind, Namespace: p.Namespace, Name: p.Name})
-	}
-	for _, r := range d.Rules {
-		row := effectiveRule{Rule: explain.RuleOf(r.RuleRef), Names: r.Names, Decides: r.Decides, Traffic: r.Traffic()}
-		for _, p := range r.Peers.Prefixes() {
-			row.Peers = append(row.Peers, p.String())
-		}
-		for _, by := range r.By {
-			row.By = append(row.By, explain.RuleOf(by))
-		}
-		out.Rules = append(out.Rules, row)
-	}
-	return out
-}
-
-func printEffective(out io.Writer, e effectiveEndpoint) error {
+func printEffective(out io.Writer, e v1alpha1.EffectiveEndpoint) error {
 	name := e.Name
 	if e.Interface != "" {
 		name += " (" + e.Interface + ")"
@@ -239,7 +189,7 @@ func printEffective(out io.Writer, e effectiveEndpoint) error {
 	fmt.Fprintln(out, printable(name))
 	for _, d := range []struct {
 		word, peers string
-		effectiveDirection
+		v1alpha1.EffectiveDirection
 	}{{"ingress", "FROM", e.Ingress}, {"egress", "TO", e.Egress}} {
 		fmt.Fprintf(out, "  %s\n", d.word)
 		if d.NotEnforced != "" {
@@ -276,7 +226,7 @@ func printEffective(out io.Writer, e effectiveEndpoint) error {
 		}
 		rest := "    the rest: " + string(d.Default)
 		if len(d.IsolatedBy) > 0 {
-			rest += ", isolated by " + explain.PoliciesText(d.IsolatedBy)
+			rest += ", isolated by " + policiesText(d.IsolatedBy)
 		}
 		fmt.Fprintln(out, printable(rest))
 	}

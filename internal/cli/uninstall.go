@@ -63,6 +63,8 @@ Exit codes: 0 done, or shown; 1 somebody has to do something first; 2 bad input 
 				return err
 			case o.DryRun:
 				fmt.Fprintln(out, "\nNothing was changed. To do it: nephele uninstall --yes")
+			case o.ReleaseOnly:
+				fmt.Fprintln(out, "\nEvery account is released. Nothing was removed from the cluster but the accounts.")
 			default:
 				fmt.Fprintln(out, "\nNephele is removed.")
 			}
@@ -73,6 +75,7 @@ Exit codes: 0 done, or shown; 1 somebody has to do something first; 2 bad input 
 	cluster.register(f)
 	f.BoolVar(&o.DryRun, "dry-run", false, "only say what would be done, which is what happens without --yes too")
 	f.BoolVar(&yes, "yes", false, "do it")
+	f.BoolVar(&o.ReleaseOnly, "release-only", false, "only release every account, and leave the rest to others, as \"helm uninstall\" does")
 	f.BoolVar(&o.Policies, "policies", false, "remove the definitions of policies, tiers, groups and external entities too, with all such objects")
 	f.DurationVar(&o.Timeout, "timeout", 10*time.Minute, "how long to wait for each step")
 	return cmd

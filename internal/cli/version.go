@@ -9,6 +9,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// stampedVersion and stampedRevision are set by the linker where a release is built, from a version
+// that was chosen and not from the state of a working tree.
+var stampedVersion, stampedRevision string
+
 // versionInfo is what is known of the build.
 type versionInfo struct {
 	Version  string `json:"version"`
@@ -32,6 +36,9 @@ func buildVersion() versionInfo {
 		case "vcs.modified":
 			v.Modified = s.Value == "true"
 		}
+	}
+	if stampedVersion != "" {
+		v.Version, v.Revision, v.Modified = stampedVersion, stampedRevision, false
 	}
 	return v
 }

@@ -27,6 +27,7 @@ func (f *worldFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.asEnforced, "as-enforced", false, "answer as if policies were enforced on all machines, whatever their mode")
 	f.staged.register(flags)
 	f.cluster.register(flags)
+	f.cluster.registerLocal(flags)
 }
 
 // world reads and computes.

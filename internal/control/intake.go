@@ -155,6 +155,17 @@ func (c *Controller) listen(ctx context.Context) ([]source, error) {
 	return append(sources, c.upstream.begin(ctx)...), nil
 }
 
+// Warm begins to watch what policies are computed from, so that a process that is not to compute
+// yet has read it all when it is. It does not wait.
+func (c *Controller) Warm(ctx context.Context) error {
+	for k, object := range watched() {
+		if _, err := c.Informers.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watching %s: %w", k, err)
+		}
+	}
+	return nil
+}
+
 func (c *Controller) handler(k kind) toolscache.ResourceEventHandler {
 	gone := func(o any) {
 		switch o := o.(type) {

@@ -73,7 +73,15 @@ func Describe(k Knowledge, key string) realize.Account {
 }
 
 // Accounts shows the inventory to the realizer.
-type Accounts struct{ *inventory.Inventory }
+type Accounts struct {
+	*inventory.Inventory
+	// Others returns the VMs of accounts that other replicas work on, by region; nil if there are
+	// none.
+	Others func(region string) []ForeignVM
+}
+
+// ForeignVM is a VM of an account that another replica works on.
+type ForeignVM struct{ Account, Namespace, Name, Network string }
 
 // Account returns what the inventory knows of an account.
 func (a Accounts) Account(key string) (realize.Account, bool) {
@@ -83,6 +91,9 @@ func (a Accounts) Account(key string) (realize.Account, bool) {
 	pending := a.Pending(key) // before the snapshots, which may only be younger than it says
 	out := Describe(a, key)
 	out.Pending = pending
+	if a.Others != nil {
+		a.sharedElsewhere(&out)
+	}
 	if p, ok := a.Provider(key); ok {
 		out.Provider = p
 	}
@@ -116,6 +127,25 @@ func shared(k Knowledge, key string, snapshots map[string]*cloud.Snapshot) map[p
 		}
 	}
 	return out
+}
+
+// sharedElsewhere adds to Shared what other replicas have imported.
+func (a Accounts) sharedElsewhere(out *realize.Account) {
+	for region, snap := range out.Snapshots {
+		networks := SharedNetworks(snap)
+		if len(networks) == 0 {
+			continue
+		}
+		for _, vm := range a.Others(region) {
+			if vm.Account == out.Key || !networks[vm.Network] {
+				continue
+			}
+			if out.Shared == nil {
+				out.Shared = map[plan.EntityRef]string{}
+			}
+			out.Shared[plan.EntityRef{Namespace: vm.Namespace, Name: vm.Name}] = vm.Network
+		}
+	}
 }
 
 // SharedNetworks are the networks in which several cloud accounts have interfaces, as far as one of

@@ -41,6 +41,10 @@ type vmAgents struct {
 	// reported is a control.Controller's; nil where policies are computed elsewhere.
 	reported func(policy types.UID, enforcer string) (v1beta2.NetworkPolicyNodeStatus, bool)
 
+	// divided tells that replicas share the accounts. What agents report reaches one of them only,
+	// so nothing is handed over.
+	divided bool
+
 	news chan struct{}
 	mu   sync.Mutex
 	// infos are the AntreaAgentInfos by name, and namespaces those that have an ExternalNode of the

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/platform/certs"
@@ -121,6 +122,13 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err := book.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
+	reviews, err := newReviews(ctx, mgr, func() error {
+		_, _, err := policies.Store().Get(watchstore.NetworkPolicies, "")
+		return err
+	}, clk, o)
+	if err != nil {
+		return err
+	}
 	api, err := apiserver.New(apiserver.Options{
 		Listener:    listener,
 		Certificate: cert,
@@ -128,6 +136,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		Store:       policies.Store(),
 		Reports:     reports,
 		Queries:     policies,
+		Reviews:     reviews,
 		Statistics:  book,
 		Enforcers:   o.API.Enforcers,
 		Metrics:     o.metrics.api,

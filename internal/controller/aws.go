@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -22,6 +23,8 @@ type awsAccounts struct {
 	audit aws.Auditor
 	// limiter, if set, keeps the calls of all accounts below the rates of their cloud accounts.
 	limiter *pace.Limiter
+	// parts has the gates, and how the process calls itself.
+	parts CloudParts
 }
 
 // newAWSAccounts finds the identity of the process if accounts may use it. Nothing is called.
@@ -53,7 +56,8 @@ func (a *awsAccounts) open(c inventory.AccountConfig) (cloud.Provider, error) {
 		return nil, errors.New("spec.awsConfig.region names no region")
 	}
 	cfg := aws.Config{
-		Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, Limits: LimitsOf(c.Quotas), UserAgent: "nephele",
+		Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, Limits: LimitsOf(c.Quotas),
+		UserAgent: cmp.Or(a.parts.Agent, "nephele"), Gate: a.parts.gateOf(c.Account),
 		Cluster: a.cluster, Account: c.Account, Allowed: &a.access.Endpoints, Bounds: a.access.Bounds, Audit: a.audit,
 	}
 	if namespace, _, ok := cutAccount(c.Account); ok && a.access.lends(namespace) {

@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/pace"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
 // Clouds are the clouds that are supported: one row each, and nothing else of the wiring knows
@@ -54,6 +55,18 @@ type CloudParts struct {
 	// each.
 	Paced  bool
 	Called func(pace.Event)
+	// Gate is that of an account, which every request passes; nil if there is none.
+	Gate func(account string) egress.Gate
+	// Agent is how this process calls itself; empty for what the adapters say.
+	Agent string
+}
+
+// gateOf is the gate of an account.
+func (p CloudParts) gateOf(account string) egress.Gate {
+	if p.Gate == nil {
+		return nil
+	}
+	return p.Gate(account)
 }
 
 // Auditor keeps the record of changes, as the adapters want it.
@@ -109,5 +122,6 @@ func openAWS(ctx context.Context, p CloudParts) (inventory.Open, error) {
 	if p.Audit != nil {
 		accounts.recorded(p.Audit)
 	}
+	accounts.parts = p
 	return accounts.open, nil
 }

@@ -48,9 +48,19 @@ type policyClient struct {
 }
 
 // newEnforcer returns the end of the computed API that enforcers of this process use: of the server
-// of this process, or of a foreign one.
-func newEnforcer(o Options, clk clock.WithTicker) (policyClient, error) {
+// of this process, of the replica that leads, or of a foreign one.
+func newEnforcer(o Options, mgr manager.Manager, parts *shares, clk clock.WithTicker) (policyClient, error) {
 	config, quiet := o.loopback.config, time.Duration(0)
+	if parts != nil {
+		config = func() (*rest.Config, error) {
+			select {
+			case <-mgr.Elected():
+				return o.loopback.config()
+			default:
+				return parts.leader(mgr.GetConfig())
+			}
+		}
+	}
 	if o.Antrea != nil {
 		config, quiet = o.Antrea, AntreaQuiet
 	}

@@ -24,6 +24,7 @@ import (
 	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
+	analysisv1alpha1 "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -79,9 +80,15 @@ type Options struct {
 	Access Access
 	// History bounds the history of policies that is kept.
 	History history.Bounds
+	// Sharing says whether the accounts are shared out between replicas.
+	Sharing SharingOptions
 	// Instance says how this process makes itself known to others with the same cluster id.
 	Instance InstanceOptions
 
+	// epoch names this process.
+	epoch string
+	// clouds is what this process knows of cloud accounts; nil if another one has them.
+	clouds   *inventory.Inventory
 	loopback *loopback
 	metrics  *controllerMetrics
 	record   *audit.Record
@@ -92,7 +99,7 @@ type Options struct {
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme,
-		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme, nephelev1alpha1.AddToScheme,
+		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme, nephelev1alpha1.AddToScheme, analysisv1alpha1.AddToScheme,
 		upstreamv1alpha1.Install, upstreamv1alpha2.Install} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
@@ -115,7 +122,10 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if cfg.QPS == 0 {
 		cfg.QPS, cfg.Burst = 200, 400
 	}
-	o.loopback, o.metrics = newLoopback(), newControllerMetrics(metrics.Registry)
+	if err := o.checkSharing(); err != nil {
+		return err
+	}
+	o.epoch, o.loopback, o.metrics = newEpoch(), newLoopback(), newControllerMetrics(metrics.Registry)
 	exposed, err := metricsOptions(o.MetricsAddress, o.certificate())
 	if err != nil {
 		return err
@@ -138,7 +148,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
-	if err := errors.Join(lease.tell(mgr), checkHealth(mgr)); err != nil {
+	if err := errors.Join(lease.tell(mgr), checkHealth(mgr, o), showLeader(mgr, o)); err != nil {
 		return err
 	}
 	defer o.metrics.hideAll()
@@ -156,7 +166,15 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	defer closeRecord(o.record)
 	o.past = newPast(mgr, o)
-	if err := assemble(ctx, mgr, id, o); err != nil {
+	state := newStateMetrics(clock.RealClock{})
+	if err := errors.Join(state.follow(ctx, mgr.GetCache(), !o.NoClouds), o.metrics.show(state)); err != nil {
+		return err
+	}
+	parts, err := newShares(ctx, cfg, mgr, lease, o)
+	if err != nil {
+		return err
+	}
+	if err := assemble(ctx, mgr, id, parts, o); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -176,12 +194,12 @@ func ClusterID(ctx context.Context, r client.Reader) (string, error) {
 }
 
 // assemble joins the loops. This is the only place where they meet.
-func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) error {
+func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares, o Options) error {
 	if o.NoClouds {
 		return computePolicies(ctx, mgr, o, nil)
 	}
 	clk, log := clock.RealClock{}, o.Log
-	policies, err := newEnforcer(o, clk)
+	policies, err := newEnforcer(o, mgr, parts, clk)
 	if err != nil {
 		return err
 	}
@@ -193,7 +211,9 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 	if err != nil {
 		return err
 	}
-	clouds, err := openClouds(ctx, o.metrics.clouds, CloudParts{Cluster: id, Access: o.Access, Audit: o.past.audit(o.record), Paced: true})
+	clouds, err := openClouds(ctx, o.metrics.clouds, CloudParts{
+		Cluster: id, Access: o.Access, Audit: o.past.audit(o.record, mgr.Elected()), Paced: true, Gate: parts.gate(), Agent: o.agent(),
+	})
 	if err != nil {
 		return err
 	}
@@ -204,13 +224,14 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 	authors := &authorsCheck{reader: mgr.GetAPIReader(), log: log.WithName("grants"), clock: clk}
 	authors.look(ctx)
 	agents := newVMAgents(mgr.GetClient(), clk)
+	agents.divided = parts != nil
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
 		Clouds:     clouds,
 		ExternalID: externalIDs(o.metrics.clouds, id), SecretNamespaces: o.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
-		Releaser: released, LetsIn: agents.LetsIn, Now: clk.Now, Random: rand.Float64,
+		Mine: parts.mine(), Releaser: released, LetsIn: agents.LetsIn, Now: clk.Now, Random: rand.Float64,
 	})
-	authors.changed = inv.Revisit
+	authors.changed, o.clouds = inv.Revisit, inv
 	if err := o.metrics.show(o.metrics.realize, o.metrics.audit); err != nil {
 		return err
 	}
@@ -223,17 +244,25 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 		}
 	}
 	status := realize.NewStatusWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
-	status.ChangedBy = inv.ChangedBy
-	instance, err := o.Instance.instance(mgr)
+	status.ChangedBy, status.Mine = inv.ChangedBy, parts.mine()
+	instance, err := o.Instance.instance(mgr, o.epoch)
 	if err != nil {
 		return err
 	}
+	key := recordKey(mgr.GetClient(), id, clk, o)
+	if parts != nil {
+		instance.Shares = accountShares{parts}
+		divided := manager.RunnableFunc(func(ctx context.Context) error { return parts.follow(ctx, inv, key, o) })
+		if err := errors.Join(mgr.Add(everywhere{divided}), mgr.Add(everywhere{parts})); err != nil {
+			return fmt.Errorf("share accounts: %w", err)
+		}
+	}
 	// Every account brings the lowerer of its cloud; the first one is for those that name none yet.
 	realizer, err := realize.New(realize.Options{
-		ClusterID: id, Follower: policies.follower, Accounts: Accounts{inv}, Lowerer: o.metrics.clouds[0].Lowerer, Sink: status,
+		ClusterID: id, Follower: policies.follower, Accounts: Accounts{Inventory: inv, Others: parts.others(mgr.GetCache())}, Lowerer: o.metrics.clouds[0].Lowerer, Sink: status,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
 		Tighten: tightens(ctx, mgr.GetClient()), Heartbeat: heartbeat, Instance: instance,
-		Records: recordKey(mgr.GetClient(), id, clk, o), Agents: agents,
+		Records: key, Agents: agents,
 	})
 	if err != nil {
 		return err
@@ -252,7 +281,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, o Options) er
 		return err
 	}
 	for _, r := range []manager.Runnable{policies.reports, status, realizer, authors, agents} {
-		if err := mgr.Add(r); err != nil {
+		if err := mgr.Add(parts.place(r)); err != nil {
 			return fmt.Errorf("start the controller: %w", err)
 		}
 	}
@@ -284,10 +313,11 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents
 	if err != nil {
 		return err
 	}
-	if agents != nil {
+	if agents != nil && !agents.divided {
 		agents.reported = policies.Reported
 	}
-	if err := errors.Join(o.past.start(mgr, o), mgr.Add(policies)); err != nil {
+	warm := everywhere{manager.RunnableFunc(policies.Warm)}
+	if err := errors.Join(o.past.start(mgr, o), mgr.Add(warm), mgr.Add(policies)); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	if o.API == nil {

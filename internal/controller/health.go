@@ -1,27 +1,44 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// checkHealth adds what /healthz and /readyz look at: the process lives, and it is the one of
-// several replicas that works. Without a check the paths are not served at all.
-func checkHealth(mgr manager.Manager) error {
-	works := func(*http.Request) error {
+// checkHealth adds what /healthz and /readyz look at. A process is ready if it does what it is to
+// do: the replica that leads serves its API, and the others have read what they need to lead at any
+// moment. Without a check the paths are not served at all.
+func checkHealth(mgr manager.Manager, o Options) error {
+	works := func(r *http.Request) error {
 		select {
 		case <-mgr.Elected():
-			return nil
+			return o.serving()
 		default:
-			return errors.New("another replica has the lock")
 		}
+		ctx, cancel := context.WithTimeout(r.Context(), 100*time.Millisecond)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("this replica has not read everything yet")
+		}
+		return nil
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("process", healthz.Ping), mgr.AddReadyzCheck("lock", works)); err != nil {
+	if err := errors.Join(mgr.AddHealthzCheck("process", healthz.Ping), mgr.AddReadyzCheck("works", works)); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	return nil
+}
+
+// serving says what is missing until the process that leads can serve its API; nil also if it has
+// none. Whether kube-apiserver reaches it does not count: it reaches only who is ready.
+func (o Options) serving() error {
+	if o.API == nil || o.loopback.server == nil {
+		return nil
+	}
+	return o.loopback.server.Ready()
 }

@@ -24,14 +24,17 @@ type InstanceOptions struct {
 	Heartbeat time.Duration
 }
 
+// newEpoch names this process.
+func newEpoch() string { return strings.ToLower(rand.Text()[:16]) }
+
 // instance returns what the realizer is to know of this process.
-func (o InstanceOptions) instance(mgr manager.Manager) (*realize.Instance, error) {
+func (o InstanceOptions) instance(mgr manager.Manager, epoch string) (*realize.Instance, error) {
 	if o.Heartbeat == 0 {
 		o.Heartbeat = DefaultHeartbeat
 	}
 	if o.Heartbeat < shortestHeartbeat || o.Heartbeat > tenure.LongestHeartbeat {
 		return nil, fmt.Errorf("--instance-heartbeat %s: must be from %s to %s", o.Heartbeat, shortestHeartbeat, tenure.LongestHeartbeat)
 	}
-	return &realize.Instance{Epoch: strings.ToLower(rand.Text()[:16]), Heartbeat: o.Heartbeat,
+	return &realize.Instance{Epoch: epoch, Heartbeat: o.Heartbeat,
 		Register: realize.ConfigMapRegister{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: APINamespace}}, nil
 }

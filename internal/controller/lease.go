@@ -30,9 +30,9 @@ const (
 // How long a lease lasts. The one with a holder of its own is taken over at once by the next
 // process of that holder, so it may last longer, and survives a machine that is very busy.
 const (
-	leaseDuration, leaseRenewal       = 15 * time.Second, 10 * time.Second
+	leaseDuration, leaseRenewal       = 10 * time.Second, 7 * time.Second
 	heldLeaseDuration, heldLeaseRenew = time.Minute, 45 * time.Second
-	leaseRetry                        = 2 * time.Second
+	leaseRetry                        = 1500 * time.Millisecond
 )
 
 // LeaseOptions say how this process makes sure that it is the only one of the cluster that works.
@@ -68,6 +68,13 @@ func (o Options) lease(cfg *rest.Config) (*lease, error) {
 			host = "unknown host"
 		}
 		identity = fmt.Sprintf("nephele controller, process %d on %s, %s", os.Getpid(), host, strings.ToLower(rand.Text()[:8]))
+		if o.Sharing.Accounts {
+			address, err := o.address()
+			if err != nil {
+				return nil, err
+			}
+			identity = sharerName(o.epoch, address, fmt.Sprintf("process %d on %s", os.Getpid(), host))
+		}
 	}
 	l := &lease{fixed: o.Lease.Holder != "", waits: o.Lease.Waits, clock: clock.RealClock{}, log: o.Log.WithName("lease")}
 	own := rest.CopyConfig(cfg)

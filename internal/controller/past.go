@@ -65,17 +65,19 @@ func (o Options) witness() webhook.Witness {
 }
 
 // audit is the record of changes of which the history hears, too.
-func (p *past) audit(record Auditor) Auditor {
+// Only the process that leads, since leads is closed, writes the history.
+func (p *past) audit(record Auditor, leads <-chan struct{}) Auditor {
 	if p == nil {
 		return record
 	}
-	return overheard{record, p.recorder}
+	return overheard{record, p.recorder, leads}
 }
 
 // overheard is a record of changes of which the history hears.
 type overheard struct {
 	Auditor
 	history *history.Recorder
+	leads   <-chan struct{}
 }
 
 // Begin implements Auditor.
@@ -83,6 +85,11 @@ func (a overheard) Begin(c cloud.Call) (end func(cloud.Outcome)) {
 	ended := a.Auditor.Begin(c)
 	return func(o cloud.Outcome) {
 		ended(o)
+		select {
+		case <-a.leads:
+		default:
+			return
+		}
 		failure := ""
 		if o.Err != nil {
 			failure = o.Err.Error()

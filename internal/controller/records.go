@@ -11,7 +11,7 @@ import (
 
 // recordKey keeps the key by which records of former groups are signed, in a Secret beside the
 // controller. c must not read Secrets from a cache.
-func recordKey(c client.Client, clusterID string, clk clock.Clock, o Options) realize.Records {
+func recordKey(c client.Client, clusterID string, clk clock.Clock, o Options) *realize.RecordKey {
 	return realize.NewRecordKey(realize.RecordKeyOptions{
 		Client: c, Namespace: APINamespace, ClusterID: clusterID, Random: rand.Reader, Clock: clk, Log: o.Log.WithName("records"),
 	})

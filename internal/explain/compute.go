@@ -28,6 +28,8 @@ type Computation struct {
 	agents map[string]Agent
 	// clouds is nil if no account was read.
 	clouds *clouds
+	// view is nil for somebody who may see everything.
+	view *View
 }
 
 // Problem is what is wrong, or strange, with an object of an API group.
@@ -118,6 +120,10 @@ func (c *Computation) putEntities(engine *policy.Engine) {
 	}
 	for _, p := range c.Pods {
 		e, errs := convert.Pod(p)
+		put("Pod", e, errs)
+	}
+	for _, p := range c.TrimmedPods {
+		e, errs := p.Entity()
 		put("Pod", e, errs)
 	}
 	for _, n := range c.Nodes {

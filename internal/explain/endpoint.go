@@ -163,12 +163,18 @@ func (c *Computation) findAddress(flag string, a netip.Addr) (end, error) {
 		out.addresses, out.byAddress = []netip.Addr{a}, true
 		return out, nil
 	}
+	if slices.ContainsFunc(owners, func(r policy.EntityRef) bool { return !c.sees(r) }) {
+		return end{}, wrong(flag, " %s: several have this address, and not all of them are for you to see; name the one you mean", a)
+	}
 	return end{}, wrong(flag, " %s: this is the address of %s; name the one you mean", a, refTexts(owners))
 }
 
 // named finds entities by their names, of which those of virtual machines have several.
 func (c *Computation) named(kind policy.EntityKind, namespace, name string) []policy.EntityRef {
 	exact := policy.EntityRef{Kind: kind, Namespace: namespace, Name: name}
+	if !c.sees(exact) {
+		return nil
+	}
 	if _, ok := c.Ends[exact]; ok || kind != policy.KindExternalEntity {
 		if ok {
 			return []policy.EntityRef{exact}

@@ -72,14 +72,19 @@ type End struct {
 	Enforcer string `json:"enforcer,omitempty"`
 	// Agent is who enforces policies on the host, if an agent does.
 	Agent Agent `json:"agent,omitempty"`
+	// Hidden tells that it is somebody who may not be seen: only the address is told.
+	Hidden bool `json:"hidden,omitempty"`
 
 	// VM is which machine of a cloud it is.
 	VM *VM `json:"vm,omitempty"`
 
 	// Title names the end for people.
-	Title string `json:"-"`
-	// CloudVM tells that a cloud enforces policies there, and no agent.
-	CloudVM bool `json:"-"`
+	Title string `json:"title"`
+}
+
+// CloudVM reports whether a cloud enforces policies there, and no agent.
+func (e End) CloudVM() bool {
+	return e.Kind == policy.KindExternalEntity.String() && e.Enforcer != "" && e.Agent == ""
 }
 
 // VM is a machine of a cloud, in the words of the cloud.
@@ -103,8 +108,8 @@ type Flow struct {
 	AtService *Decision `json:"atService,omitempty"`
 	Ingress   *Decision `json:"ingress"`
 
-	// At is the end that the packet comes to.
-	At End `json:"-"`
+	// At is the end that the packet comes to, if the destination is a Service.
+	At *End `json:"at,omitempty"`
 }
 
 // Service is a Service that the packet is sent to.
@@ -193,6 +198,8 @@ type Policy struct {
 	Type      policy.PolicyKind `json:"type"`
 	Namespace string            `json:"namespace,omitempty"`
 	Name      string            `json:"name"`
+	// Hidden tells that it may not be seen, and only its type is told.
+	Hidden bool `json:"hidden,omitempty"`
 }
 
 // Rule is a rule of a policy.
@@ -234,8 +241,15 @@ func (c *Computation) newExplanation(from, to end, packets []passage) *Explanati
 }
 
 func (c *Computation) explainEnd(e end) End {
+	if c.hides(e, false) {
+		out := End{Hidden: true, Title: "somebody else"}
+		if e.byAddress {
+			out.Addresses, out.Title = []string{e.addresses[0].String()}, e.addresses[0].String()
+		}
+		return out
+	}
 	out := End{
-		Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, Agent: e.agent, VM: c.describeVM(e), Title: c.title(e), CloudVM: e.isCloudVM(),
+		Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, Agent: e.agent, VM: c.describeVM(e), Title: c.title(e),
 	}
 	if e.ref.Kind != 0 {
 		out.Kind = e.ref.Kind.String()
@@ -252,7 +266,7 @@ func (c *Computation) explainEnd(e end) End {
 // add takes what policies want of a packet from one address to another, whose destination is the
 // end given. P is how it goes, which differs from that if a Service hands it on.
 func (x *Explanation) add(source, destination netip.Addr, p passage, to end, v policy.Verdict) {
-	f := Flow{At: x.c.explainEnd(to), Path: pathOf(p)}
+	f, at := Flow{Path: pathOf(p)}, x.c.explainEnd(to)
 	out := x.c.accountOf(x.source, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress)
 	in := x.c.accountOf(to, cloud.Ingress, p.come, p.come.Source.Addr, v.Ingress)
 	var now, native trace.Path
@@ -260,12 +274,13 @@ func (x *Explanation) add(source, destination netip.Addr, p passage, to end, v p
 		now, native = *p.now, *p.native
 	}
 	f.Egress = x.c.decide(x.source, x.From, v.Egress, out, now.Egress, native.Egress)
-	f.Ingress = x.c.decide(to, f.At, v.Ingress, in, now.Ingress, native.Ingress)
+	f.Ingress = x.c.decide(to, at, v.Ingress, in, now.Ingress, native.Ingress)
 	for _, d := range []*Decision{f.Egress, f.Ingress} {
 		if d.Differs == DiffersChanged && now.Way == trace.WayInternet {
 			d.Differs = DiffersByAddress
 		}
 	}
+	x.c.hide(&f, x.source, to, p)
 	if v.Service != nil {
 		f.AtService = x.c.wanted(end{}, End{Enforcer: "every Node"}, *v.Service, byAccount{}, nil)
 	}
@@ -303,7 +318,8 @@ func together(egress, service, ingress *Decision) string {
 func (x *Explanation) addBackend(source, destination netip.Addr, p passage, b backend, v policy.Verdict) {
 	x.add(source, destination, p, b.end, v)
 	f := &x.Flows[len(x.Flows)-1]
-	f.Backend = &Backend{Kind: f.At.Kind, Namespace: b.ref.Namespace, Name: b.ref.Name, Address: b.address.String(), Port: b.port}
+	at := x.c.explainEnd(b.end)
+	f.At, f.Backend = &at, &Backend{Kind: at.Kind, Namespace: at.Namespace, Name: at.Name, Address: b.address.String(), Port: b.port}
 }
 
 // Passes reports whether the policies let the packet through for sure.

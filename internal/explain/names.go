@@ -23,6 +23,9 @@ func (b Backend) String() string {
 
 // String names the policy for people.
 func (p Policy) String() string {
+	if p.Hidden {
+		return fmt.Sprintf("%s that you may not see", p.Type)
+	}
 	if p.Namespace == "" {
 		return fmt.Sprintf("%s %s", p.Type, p.Name)
 	}

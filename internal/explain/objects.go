@@ -12,14 +12,17 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/control/convert"
 )
 
 // Objects is what policies are computed from, read from manifests or from a cluster.
 type Objects struct {
 	Namespaces []*corev1.Namespace
 	Pods       []*corev1.Pod
-	Nodes      []*corev1.Node
-	Services   []*corev1.Service
+	// TrimmedPods are Pods of which only what policies look at is known. They count as ready.
+	TrimmedPods []*convert.TrimmedPod
+	Nodes       []*corev1.Node
+	Services    []*corev1.Service
 	// Slices say who is behind a Service; where there are none its selector does.
 	Slices        []*discoveryv1.EndpointSlice
 	Entities      []*v1alpha2.ExternalEntity

@@ -55,6 +55,18 @@ func cloudsOf(accounts []ObservedAccount) *clouds {
 	return out
 }
 
+// WithACLs returns the computation with the network ACLs of accounts that were observed in place of
+// those that it knew. It shares everything else with the original.
+func (c *Computation) WithACLs(acls []cloud.NetworkACL) *Computation {
+	if c.clouds == nil {
+		return c
+	}
+	out, seen := *c, *c.clouds
+	seen.borders = trace.BordersOf(acls)
+	out.clouds = &seen
+	return &out
+}
+
 // pair is one way to choose the addresses of two ends.
 type pair struct{ src, dst trace.Point }
 
@@ -264,6 +276,9 @@ func (c *Computation) describeVM(e end) *VM {
 
 // title is what people call an end.
 func (c *Computation) title(e end) string {
+	if c.hides(e, false) {
+		return e.addresses[0].String()
+	}
 	vm := c.describeVM(e)
 	if vm == nil {
 		return e.String()

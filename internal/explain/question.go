@@ -56,6 +56,9 @@ func (c *Computation) Answer(q Question) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.hides(to, false) {
+		to.ports = nil
+	}
 	flow, err := q.flow(to)
 	if err != nil {
 		return nil, err
@@ -162,7 +165,7 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 	if note != "" {
 		out.Notes = append(out.Notes, note)
 	}
-	out.Notes = append(out.Notes, agentNotes(from, to)...)
+	out.Notes = append(out.Notes, agentNotes(c.shown(from, to)...)...)
 	for _, p := range packets {
 		if through != nil {
 			c.explainThrough(out, evaluator, through, from, p)

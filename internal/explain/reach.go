@@ -95,6 +95,13 @@ func (b *worldBuilder) entity(e policy.Entity, taken map[string]bool) {
 	if e.Terminated || e.HostNetwork {
 		return
 	}
+	if !b.sees(e.EntityRef) {
+		for _, n := range b.vms[b.clouds.VMs[types.NamespacedName{Namespace: e.Namespace, Name: e.Name}].ID] {
+			taken[n.ID] = true
+		}
+		b.split(reach.Endpoint{Addresses: e.Addresses, Semantics: policy.PodSemantics})
+		return
+	}
 	at := b.endOf(e)
 	p := reach.Endpoint{EntityRef: e.EntityRef, Name: nameOfEntity(e), Addresses: e.Addresses, Ports: withProtocol(e.Ports), Host: e.Host}
 	p.Semantics = at.semantics()
@@ -170,6 +177,10 @@ func (b *worldBuilder) strangers(taken map[string]bool) {
 				continue
 			}
 			taken[n.ID] = true
+			if b.view != nil && !b.view.Cluster {
+				b.split(reach.Endpoint{Addresses: slices.Concat(n.PrivateIPs, n.PublicIPs), Semantics: policy.PodSemantics})
+				continue
+			}
 			name := n.ID
 			switch vm := names[n.VMID]; {
 			case vm != "":
@@ -200,6 +211,9 @@ func (b *worldBuilder) tellApart() {
 	}
 	for i := range b.endpoints {
 		e := &b.endpoints[i]
+		if Hidden(e) {
+			continue
+		}
 		if owners[e.Name] == nil {
 			owners[e.Name] = map[owner]bool{}
 		}
@@ -352,3 +366,19 @@ func (w *World) chosen(part, text string) (func(*reach.Endpoint) bool, error) {
 	}
 	return func(e *reach.Endpoint) bool { return slices.Contains(found, e.EntityRef) }, nil
 }
+
+// Rule and Policy return a rule and a policy as they may be seen, and Sees reports whether the
+// policy of a rule may be. SeesAll reports whether everything may.
+func (w *World) Rule(r Rule) Rule { return w.computation.Rule(r) }
+
+// Policy is told at Rule.
+func (w *World) Policy(p Policy) Policy { return w.computation.Policy(p) }
+
+// Sees is told at Rule.
+func (w *World) Sees(r policy.RuleRef) bool { return w.computation.Visible(r) }
+
+// SeesAll is told at Rule.
+func (w *World) SeesAll() bool { return w.computation.view == nil }
+
+// PolicyOf is a policy as answers show it.
+func PolicyOf(p policy.PolicyRef) Policy { return explainPolicy(p) }

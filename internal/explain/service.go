@@ -34,7 +34,7 @@ func (c *Computation) findService(flag, text, namespace, name string) (end, erro
 		return end{}, wrong(flag, " %q: a Service sends nothing; name a Pod behind it", text)
 	}
 	s := c.service(policy.NamespacedName{Namespace: namespace, Name: name})
-	if s == nil {
+	if s == nil || !c.sees(policy.EntityRef{Kind: policy.KindService, Namespace: namespace, Name: name}) {
 		return end{}, wrong(flag, " %q: there is no Service of this name", text)
 	}
 	out := end{ref: policy.EntityRef{Kind: policy.KindService, Namespace: namespace, Name: name}, service: s}
@@ -109,6 +109,9 @@ func (c *Computation) throughService(to end, f policy.Flow) (through *frontend, 
 		return nil, "", wrong("to", ": %s has no %s; it has %s", to, flowText(f), portsText(to.service))
 	}
 	for _, s := range c.Services {
+		if !c.sees(policy.EntityRef{Kind: policy.KindService, Namespace: s.Namespace, Name: s.Name}) {
+			continue
+		}
 		hasAddress := to.byAddress && slices.Contains(addressesOf(s), to.addresses[0])
 		for i := range s.Spec.Ports {
 			p := &s.Spec.Ports[i]
@@ -156,9 +159,9 @@ func (c *Computation) behind(via *frontend, family netip.Addr) []backend {
 		}
 	} else {
 		for _, p := range c.podsOf(via.service) {
-			e := c.Ends[podRef(p)]
+			e := c.Ends[p.ref]
 			port, i := targetPort(via.port, e.Ports), slices.IndexFunc(e.Addresses, suits)
-			if port != 0 && i >= 0 && !e.Terminated && (ready(p) || via.service.Spec.PublishNotReadyAddresses) {
+			if port != 0 && i >= 0 && !e.Terminated && (p.ready || via.service.Spec.PublishNotReadyAddresses) {
 				out = append(out, backend{c.endOf(e), e.Addresses[i], port})
 			}
 		}
@@ -224,13 +227,27 @@ func (c *Computation) ownerOf(ref *corev1.ObjectReference, a netip.Addr) end {
 	return end{addresses: []netip.Addr{a}}
 }
 
+// selectedPod is a Pod that a Service selects.
+type selectedPod struct {
+	ref   policy.EntityRef
+	ready bool
+}
+
 // podsOf returns the Pods that a Service selects.
-func (c *Computation) podsOf(s *corev1.Service) []*corev1.Pod {
-	var out []*corev1.Pod
+func (c *Computation) podsOf(s *corev1.Service) []selectedPod {
+	if len(s.Spec.Selector) == 0 {
+		return nil
+	}
+	var out []selectedPod
 	selector := labels.SelectorFromSet(s.Spec.Selector)
 	for _, p := range c.Pods {
-		if p.Namespace == s.Namespace && len(s.Spec.Selector) > 0 && selector.Matches(labels.Set(p.Labels)) {
-			out = append(out, p)
+		if p.Namespace == s.Namespace && selector.Matches(labels.Set(p.Labels)) {
+			out = append(out, selectedPod{podRef(p), ready(p)})
+		}
+	}
+	for _, p := range c.TrimmedPods {
+		if p.Namespace == s.Namespace && selector.Matches(labels.Set(p.Labels)) {
+			out = append(out, selectedPod{p.Ref(), true})
 		}
 	}
 	return out
@@ -312,7 +329,7 @@ func (c *Computation) appliedToService(name policy.NamespacedName) []Policy {
 	applied := func(list []string) bool { return slices.ContainsFunc(list, func(g string) bool { return groups[g] }) }
 	for _, p := range c.Listing.Policies {
 		if applied(p.AppliedToGroups) || slices.ContainsFunc(p.Rules, func(r policy.ComputedRule) bool { return applied(r.AppliedToGroups) }) {
-			out = append(out, explainPolicy(p.Source))
+			out = append(out, c.Policy(explainPolicy(p.Source)))
 		}
 	}
 	return out

@@ -61,6 +61,8 @@ type Options struct {
 	// Policies says that the definitions of policies, tiers, groups and entities go too, with all
 	// their objects. Without it they stay: Antrea uses the same.
 	Policies bool
+	// ReleaseOnly ends when every account is released: somebody else removes the rest.
+	ReleaseOnly bool
 	// Definitions are the names of all definitions of this version.
 	Definitions []string
 	// Timeout bounds each wait.
@@ -72,7 +74,11 @@ type Options struct {
 // Run does it. Its error is a *Stuck if a person has to do something.
 func Run(ctx context.Context, o Options) error {
 	u := &run{Options: o, seen: map[string]bool{}}
-	for _, step := range []func(context.Context) error{u.release, u.stop, u.registrations, u.admission, u.definitions, u.rest} {
+	steps := []func(context.Context) error{u.release, u.stop, u.registrations, u.admission, u.definitions, u.rest}
+	if o.ReleaseOnly {
+		steps = steps[:1]
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -143,6 +143,19 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestReleaseOnly: who removes the rest otherwise finds the accounts released, and nothing else
+// deleted.
+func TestReleaseOnly(t *testing.T) {
+	s := newStage(t)
+	s.release = freed
+	if err := s.run(Options{ReleaseOnly: true}); err != nil {
+		t.Fatal(err, s.told)
+	}
+	if len(s.deleted) != 1 || !strings.HasSuffix(s.deleted[0], " real") {
+		t.Errorf("deleted %q", s.deleted)
+	}
+}
+
 // TestStuckRelease: an account that is not released stops everything, and is named with its reason;
 // the next run goes on.
 func TestStuckRelease(t *testing.T) {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -41,10 +42,18 @@ type existing struct {
 	// kubeconfig is that of the controller's ServiceAccount; it leads through the recorder.
 	kubeconfig string
 	recorder   *recorder
+	// pod names the next Pod; nephele-1 if it is empty.
+	pod string
 }
 
 // newExisting applies the manifest in a directory. The namespaces are there before.
 func newExisting(t *testing.T, dir string, namespaces ...string) *existing {
+	t.Helper()
+	return newExistingWith(t, built(t, dir), namespaces...)
+}
+
+// newExistingWith does so with objects from elsewhere.
+func newExistingWith(t *testing.T, objects []*unstructured.Unstructured, namespaces ...string) *existing {
 	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{DataDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -55,7 +64,7 @@ func newExisting(t *testing.T, dir string, namespaces ...string) *existing {
 			t.Error(err)
 		}
 	})
-	x := &existing{t: t, cp: cp, objects: built(t, dir)}
+	x := &existing{t: t, cp: cp, objects: objects}
 	x.must(cp.Ready(t.Context()))
 	// The definitions that the manifest has, and the optional ones of the upstream kinds.
 	x.must(cp.InstallCRDs(t.Context(), crd.FS()))
@@ -130,7 +139,7 @@ func (x *existing) start(more ...string) *pod {
 		}
 	}
 	c := d.Spec.Template.Spec.Containers[0]
-	variables := map[string]string{"POD_NAME": "nephele-1", "POD_NAMESPACE": d.Namespace, "NODE_NAME": "n1"}
+	variables := map[string]string{"POD_NAME": cmp.Or(x.pod, "nephele-1"), "POD_IP": "127.0.0.1", "POD_NAMESPACE": d.Namespace, "NODE_NAME": "n1"}
 	p := &pod{t: x.t, api: freeAddress(x.t), health: freeAddress(x.t), metrics: freeAddress(x.t)}
 	replaced := map[string]string{
 		"--api": p.api, "--api-cert-dir": x.t.TempDir(), "--metrics": strings.Replace(p.metrics, "127.0.0.1", "0.0.0.0", 1), "--health": p.health,

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,9 @@ type cluster struct {
 	dir    string
 	listen string
 	// args are given to the process in addition.
-	args    []string
+	args []string
+	// program is what runs; empty for the binary under test.
+	program string
 	process *process
 	client  client.Client
 }
@@ -106,11 +109,17 @@ const heartbeat = 2 * time.Second
 // with the test.
 func newCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
+	return newClusterOf(t, binary, args...)
+}
+
+// newClusterOf is newCluster with another program.
+func newClusterOf(t *testing.T, program string, args ...string) *cluster {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, dir: t.TempDir(), listen: l.Addr().String(), args: args}
+	c := &cluster{t: t, dir: t.TempDir(), listen: l.Addr().String(), args: args, program: program}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +137,7 @@ func newCluster(t *testing.T, args ...string) *cluster {
 func (c *cluster) start() {
 	c.t.Helper()
 	out := &safeBuffer{}
-	cmd := exec.Command(binary, append([]string{"up", "--data-dir", c.dir, "--listen", c.listen, "--instance-heartbeat", heartbeat.String()}, c.args...)...)
+	cmd := exec.Command(cmp.Or(c.program, binary), append([]string{"up", "--data-dir", c.dir, "--listen", c.listen, "--instance-heartbeat", heartbeat.String()}, c.args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)

@@ -266,8 +266,8 @@ func (x *existing) scraped(p *pod) {
 	}
 }
 
-// replaced starts a second replica, which is not ready as long as the first has the lock, and ends
-// the first.
+// replaced starts a second replica, which is ready and serves nobody as long as the first has the
+// lock, and ends the first.
 func (x *existing) replaced(first *pod) *pod {
 	second := x.start()
 	probe := func(p *pod, path string, want int) {
@@ -282,7 +282,7 @@ func (x *existing) replaced(first *pod) *pod {
 		})
 	}
 	probe(second, "/healthz", http.StatusOK)
-	probe(second, "/readyz", http.StatusInternalServerError)
+	probe(second, "/readyz", http.StatusOK)
 	probe(first, "/readyz", http.StatusOK)
 	short, cancel := context.WithTimeout(x.t.Context(), time.Second)
 	defer cancel()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -17,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/controller"
 )
 
 // The policies of the scenario. Between them they use every action, policy- and rule-level
@@ -312,7 +316,54 @@ func (im *imported) commandsAgree(ac accountCase) {
 		if code != tc.code || !strings.Contains(out, tc.names) {
 			t.Errorf("nephele explain %s -> %s %s %s: exit code %d, want %d and the policy %s named\n%s%s", tc.from, db, tc.protocol, tc.port, code, tc.code, tc.names, out, errOut)
 		}
+		localCode, local, localErr := run(
+			t, "explain", "--local", "--kubeconfig", kubeconfig, "--from", tc.from, "--to", db, "--protocol", tc.protocol, "--port", tc.port)
+		if localCode != code || local != out {
+			t.Errorf("the controller and --local differ about %s -> %s:\n%s%s%s%s", tc.from, db, out, errOut, local, localErr)
+		}
 	}
+	for _, args := range [][]string{{"reach", "--to", db, "--port", "5432"}, {"rules", "--of", db}} {
+		code, out, errOut := run(t, append(args, "--kubeconfig", kubeconfig)...)
+		if code != 0 || !strings.Contains(out, "db-from-app") {
+			t.Errorf("nephele %v: exit code %d, want 0 and the policy db-from-app named\n%s%s", args, code, out, errOut)
+		}
+	}
+	im.reviewsAreLimited(db)
+}
+
+// reviewsAreLimited asks as somebody who may ask, and may read policies in another Namespace only.
+func (im *imported) reviewsAreLimited(db string) {
+	t := im.t
+	t.Helper()
+	const stranger = "somebody-else"
+	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(im.c.dir, "kubeconfig"))
+	im.must(err)
+	im.apply(
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "reviews-of-" + stranger}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nephele-reviewer"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: stranger}},
+		},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "reviews-of-" + stranger}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: stranger}},
+		},
+	)
+	cfg.Impersonate.UserName = stranger
+	scheme, err := controller.Scheme()
+	im.must(err)
+	as, err := client.New(cfg, client.Options{Scheme: scheme})
+	im.must(err)
+	eventually(t, 30*time.Second, "a review by somebody else", func(ctx context.Context) (bool, string) {
+		all := &analysis.ReachReview{Spec: analysis.ReachReviewSpec{To: "any", Refused: true}}
+		if err := as.Create(ctx, all); err != nil {
+			return false, err.Error()
+		}
+		if len(all.Status.Flows) > 0 || !all.Status.Limited {
+			return false, fmt.Sprintf("he is told %+v", all.Status)
+		}
+		err := as.Create(ctx, &analysis.FlowReview{Spec: analysis.FlowReviewSpec{From: "203.0.113.7", To: db, Port: "22"}})
+		return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "there is no Pod"), fmt.Sprint(err)
+	})
 }
 
 // servedPolicies lists the computed policies of the account's key through kube-apiserver, as any

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
 // Auditor keeps the record of changes. Its methods are called by any number of goroutines.
@@ -71,6 +72,7 @@ func (p *Provider) audit(ctx context.Context, in middleware.FinalizeInput, next 
 	if !changing {
 		return next.HandleFinalize(ctx, in)
 	}
+	ctx = egress.WithChange(ctx)
 	if sent := cloud.CauseOf(ctx).Sent; sent != nil {
 		sent()
 	}

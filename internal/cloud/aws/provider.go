@@ -64,6 +64,8 @@ type Config struct {
 	Admit func(ctx context.Context, owner, region, action string) (done func(cloud.Class), err error)
 	// Audit, if set, keeps the record of calls that change something.
 	Audit Auditor
+	// Gate, if set, is asked before every request of Client, if that is nil.
+	Gate egress.Gate
 	// MaxAttempts bounds the attempts per call that the SDK makes on throttling, server errors and
 	// lost connections; 0 means 4.
 	MaxAttempts int
@@ -116,7 +118,7 @@ func New(cfg Config) (*Provider, error) {
 	}
 	cfg = withDefaults(cfg)
 	if cfg.Client == nil {
-		cfg.Client = newClient(to, cfg.Ambient, cfg.AttemptTimeout)
+		cfg.Client = newClient(to, cfg.Ambient, cfg.AttemptTimeout, cfg.Gate)
 	}
 	p := &Provider{cfg: cfg, ec2: map[string]*ec2.Client{}, fresh: map[string]time.Time{}, kept: newKept(cfg.Bounds.Objects), own: newOwnCalls(cfg.Now)}
 	base := awssdk.Config{}

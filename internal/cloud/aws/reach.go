@@ -132,7 +132,7 @@ const headerBytes = 256 << 10
 
 // newClient returns the client for requests that r has let pass. It follows no redirect, and
 // connects to an endpoint that a range of addresses allows at such an address only.
-func newClient(r reach, ambient *Ambient, timeout time.Duration) *http.Client {
+func newClient(r reach, ambient *Ambient, timeout time.Duration, turn egress.Gate) *http.Client {
 	builder := awshttp.NewBuildableClient()
 	if ambient != nil {
 		if own, ok := ambient.HTTPClient.(*awshttp.BuildableClient); ok {
@@ -141,13 +141,14 @@ func newClient(r reach, ambient *Ambient, timeout time.Duration) *http.Client {
 	}
 	open := builder.GetTransport()
 	open.MaxResponseHeaderBytes = headerBytes
+	open.DialContext = egress.GatedDial(open.DialContext, turn)
 	t := transports{reach: r, open: open}
 	if r.rules != nil {
 		t.guarded = open.Clone()
-		t.guarded.Proxy, t.guarded.DialContext = nil, r.rules.Dial(builder.GetDialer())
+		t.guarded.Proxy, t.guarded.DialContext = nil, egress.GatedDial(r.rules.Dial(builder.GetDialer()), turn)
 	}
 	return &http.Client{
-		Transport: t, Timeout: timeout,
+		Transport: egress.Gated(t, turn), Timeout: timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -48,6 +48,8 @@ type Config struct {
 	Admit func(ctx context.Context, c Call) (done func(cloud.Class, time.Duration), err error)
 	// Audit, if set, keeps the record of calls that change something.
 	Audit Auditor
+	// Gate, if set, is asked before every request.
+	Gate egress.Gate
 	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults;
 	// zero fields mean the default.
 	Limits func(region string) cloud.Limits

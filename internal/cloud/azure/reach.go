@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
 // publicHosts are where the requests of an account without azureConfig.cloud go.
@@ -60,10 +61,12 @@ func newClient(cfg Config) (*http.Client, error) {
 			}
 		}
 	}
+	t.DialContext = egress.GatedDial(t.DialContext, cfg.Gate)
 	var next http.RoundTripper = t
 	if cfg.Transport != nil {
 		next = cfg.Transport
 	}
+	next = egress.Gated(next, cfg.Gate)
 	return &http.Client{Transport: gate{next: next, hosts: hosts, bytes: cfg.Bounds.AnswerBytes}, Timeout: cfg.AttemptTimeout, CheckRedirect: noRedirect}, nil
 }
 

@@ -3,7 +3,7 @@
 //
 // It promises that a cloud lets in a direction only while an agent that has proven itself says that
 // it isolates it, and that nothing becomes wider while anything is pending or unknown. Decision
-// 0019 has the reasons.
+// 0021 has the reasons.
 package handover
 
 import (

@@ -187,7 +187,7 @@ func (d *desired) addMachine(v view, m machine) bool {
 				ref.AgentDenied = v.agentDenied(namespace, len(chosen))
 			}
 		}
-		// The cloud guards it as well, or lets in what the agent decides (decision 0019).
+		// The cloud guards it as well, or lets in what the agent decides (decision 0021).
 		d.entities[entity] = m.externalEntity(meta, cloud.EnforcerKey(v.account.Namespace, v.account.Name))
 		d.refs[entity] = ref
 	}

@@ -95,6 +95,9 @@ type Options struct {
 	// LetsIn reports whether the cloud lets in what the agent of an ExternalNode, NAMESPACE/NAME,
 	// decides. It must not block; nil means that it never does.
 	LetsIn func(node string) bool
+	// Mine reports whether an account, "namespace/name", is this process's to read and to write the
+	// objects of; nil means that all are. It must not block. Who answers otherwise calls Divide.
+	Mine func(account string) bool
 
 	// Now is the clock, nil the real one. Random returns a number in [0,1); nil means no jitter.
 	Now    func() time.Time
@@ -159,6 +162,10 @@ func (i *Inventory) Reconcile(ctx context.Context, req reconcile.Request) (recon
 }
 
 func (i *Inventory) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if !i.mine(req.NamespacedName) {
+		i.drop(req.NamespacedName)
+		return reconcile.Result{}, nil
+	}
 	selectors, err := i.selectorsOf(ctx, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -213,17 +220,7 @@ func (i *Inventory) open(key types.NamespacedName) *account {
 
 // forget drops an account that does not exist any more, and its objects.
 func (i *Inventory) forget(ctx context.Context, key types.NamespacedName, selectors []v1alpha1.CloudEntitySelector) error {
-	i.mu.Lock()
-	name := cloud.AccountKey(key.Namespace, key.Name)
-	a, known := i.accounts[name]
-	delete(i.accounts, name)
-	i.mu.Unlock()
-	if known {
-		a.mu.Lock()
-		a.feed.end()
-		a.mu.Unlock()
-		i.notify(key)
-	}
+	i.drop(key)
 	if err := i.clear(ctx, key); err != nil {
 		return err
 	}
@@ -260,15 +257,20 @@ func (i *Inventory) selectorsOf(ctx context.Context, key types.NamespacedName) (
 // Revisit brings the status of all accounts up to date soon, after AuthorsUnchecked says something
 // else.
 func (i *Inventory) Revisit() {
+	for _, key := range i.keys() {
+		i.enqueue(key)
+	}
+}
+
+// keys are those of the known accounts.
+func (i *Inventory) keys() []types.NamespacedName {
 	i.mu.Lock()
+	defer i.mu.Unlock()
 	keys := make([]types.NamespacedName, 0, len(i.accounts))
 	for _, a := range i.accounts {
 		keys = append(keys, a.key)
 	}
-	i.mu.Unlock()
-	for _, key := range keys {
-		i.enqueue(key)
-	}
+	return keys
 }
 
 // enqueue asks the manager for a Reconcile of the account.

@@ -60,7 +60,7 @@ func (p *pass) observe(ctx context.Context, jobs []job, publish func() error) {
 				more = false
 			}
 		}
-		if pending > 0 && ctx.Err() == nil {
+		if pending > 0 && ctx.Err() == nil && p.mine(p.key()) {
 			_ = publish()
 		}
 	}

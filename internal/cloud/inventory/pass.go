@@ -72,8 +72,8 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	if p.problem == nil {
 		p.observe(ctx, due, publish)
 	}
-	if ctx.Err() != nil {
-		return reconcile.Result{}, ctx.Err()
+	if ctx.Err() != nil || !p.mine(p.key()) {
+		return reconcile.Result{}, ctx.Err() // what could not be read any more is no news about the account
 	}
 	p.news = p.account.dropReleased(p.interval()) || p.news
 	written := publish()

@@ -66,7 +66,7 @@ func (i *Inventory) SetupWithManager(ctx context.Context, mgr manager.Manager) e
 		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			return i.watchSecrets(ctx, mgr.GetCache(), q)
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: accountsAtOnce})
+		WithOptions(controller.Options{MaxConcurrentReconciles: accountsAtOnce, NeedLeaderElection: new(i.NeedLeaderElection())})
 	if err := b.Complete(i); err != nil {
 		return fmt.Errorf("set up the inventory: %w", err)
 	}

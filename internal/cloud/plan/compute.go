@@ -23,22 +23,20 @@ func Compute(in Input, lower target.Lowerer) (out *Result) {
 			panic(r)
 		}
 	}()
-	in.recall, in.effort, in.lacks = intent.NewRecall(), &intent.Effort{}, target.Lacks{}
+	in.recall, in.effort = intent.NewRecall(), &intent.Effort{}
 	if in.ClusterID == "" {
-		return &Result{
-			Plan:     Plan{Account: in.Account},
-			Refusals: []report.Refusal{{Message: "the controller has no cluster id, so it could not tell its own security groups from others"}},
-		}
+		out = &Result{Plan: Plan{Account: in.Account}, Refusals: []report.Refusal{{Why: intent.Why(intent.NoClusterID)}}}
+		out.say()
+		return out
 	}
-	if !in.effort.Within(in.allowed().round, func() { out = in.plan(lower) }) {
+	if !in.effort.Within(in.allowed(), func() { out = in.plan(lower) }) {
 		out = in.undecided(lower)
 	}
-	numberRefusals(in.lacks, out.Refusals)
-	in.advise(out, lower)
+	out.say()
 	return out
 }
 
-// plan is Compute with marks in the messages about quotas.
+// plan is Compute without sentences.
 func (in Input) plan(lower target.Lowerer) *Result {
 	c := newPlanning(in, lower)
 	revision := c.revision()
@@ -51,7 +49,6 @@ func (in Input) plan(lower target.Lowerer) *Result {
 	}
 	out.Policies = report.Tally(c.Policies, out.VMs)
 	out.Protection = report.ProtectionOf(c.targets())
-	out.sort()
 	return out
 }
 
@@ -61,7 +58,10 @@ func (in Input) plan(lower target.Lowerer) *Result {
 func (c *planning) revision() string {
 	h := sha256.New()
 	for _, p := range c.Policies {
-		fmt.Fprintln(h, p.Ref, p.Stage, p.Tier, p.Priority, p.Problem)
+		fmt.Fprintln(h, p.Ref, p.Stage, p.Tier, p.Priority, "")
+		for why := p.Problem; why != nil; why = why.Because {
+			fmt.Fprintln(h, why.Code, why.Objects, why.Numbers, why.Quoted)
+		}
 		for _, r := range p.Rules {
 			fmt.Fprintln(h, r.Index, r.Direction, r.Verdict, r.Services, r.Named, r.Groups, r.Blocks.Prefixes(), r.AppliedTo)
 		}
@@ -72,7 +72,7 @@ func (c *planning) revision() string {
 	}
 	for _, s := range c.regions {
 		for _, n := range s.NICs {
-			if n.Blocked != "" || n.Unproven != "" {
+			if n.Blocked != "" || n.Unproven != nil {
 				fmt.Fprintln(h, s.Snap.Region, n.ID)
 			}
 		}

@@ -2,13 +2,11 @@ package plan_test
 
 import (
 	"math/rand/v2"
-	"regexp"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // crowdedEstate has three VMs, each with a policy of its own, in a region with so many free groups.
@@ -39,7 +37,7 @@ func TestTooFewGroups(t *testing.T) {
 			if l := x.Lack; l == nil || *l != (plan.Lack{Quota: plan.QuotaGroupsPerRegion, Needed: 7, Available: 4 + free, WouldDo: 7}) {
 				t.Errorf("%d free: %+v", free, l)
 			}
-			if x.VM.ID == "" || x.Policy.Name == "" || x.Kept || !strings.Contains(x.Message, "a quota of 7 groups would do") {
+			if x.VM.ID == "" || x.Policy.Name == "" || x.Kept {
 				t.Errorf("%d free: %+v", free, x)
 			}
 		}
@@ -116,18 +114,16 @@ func TestJoinsWithoutRoomForGroups(t *testing.T) {
 	}
 }
 
-var enough = regexp.MustCompile(`a quota of (\d+) groups would do`)
-
 // TestEnoughGroups checks that the quota that a refusal tells is enough, and the smallest one that
 // is. Where a change needs more on the way, that is what is told then.
 func TestEnoughGroups(t *testing.T) {
 	refused := func(e *estate, quota int) (told int, onTheWay bool) {
 		e.Limits.GroupsPerRegion = quota
 		for _, r := range plan.Compute(e.input(e.History[0], e.cloud()), lower.AWS{}).Refusals {
-			if m := enough.FindStringSubmatch(r.Message); m != nil {
-				told, _ = strconv.Atoi(m[1])
-				onTheWay = strings.Contains(r.Message, "for a moment")
+			if r.Why.Is(intent.GroupsShort) {
+				told = r.Lack.WouldDo
 			}
+			onTheWay = onTheWay || r.Why.Is(intent.OrderRegion)
 		}
 		return told, onTheWay
 	}

@@ -2,12 +2,12 @@ package plan_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // crowded is an account of so many VMs in 2^n-1 classes of which much is refused for want of room.
@@ -41,7 +41,7 @@ func TestTooMuchEffort(t *testing.T) {
 		t.Errorf("a plan of %d steps", len(res.Plan.Steps))
 	}
 	if !slices.ContainsFunc(res.Refusals, func(r plan.Refusal) bool {
-		return r.Kept && r.Region == testRegion && strings.Contains(r.Message, "for one round")
+		return r.Kept && r.Region == testRegion && r.Why.Is(intent.TooMuchWork)
 	}) {
 		t.Errorf("it is not said in %d refusals", len(res.Refusals))
 	}

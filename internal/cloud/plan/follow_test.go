@@ -9,6 +9,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // database is small() where the group of interface 1, whose VM is not selected, names the group of
@@ -106,7 +107,7 @@ func TestFollowWithoutRoom(t *testing.T) {
 	e.Limits.RulesPerGroup = 2
 	f := e.cloud()
 	res := settle(t, e, f, nil)
-	if s := res.Policies[0]; len(s.Failed) != 1 || !strings.Contains(s.Failed[0].Message, cloud.TagFollow) {
+	if s := res.Policies[0]; len(s.Failed) != 1 || !s.Failed[0].Why.Is(intent.FollowNoRoom) {
 		t.Errorf("%+v", s)
 	}
 	if got := f.nic(nicID(0)).GroupIDs; !slices.Equal(got, []string{groupID(1)}) {

@@ -2,7 +2,6 @@ package plan_test
 
 import (
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -113,7 +112,7 @@ func TestManyScatteredPeersAreRefused(t *testing.T) {
 	settleBig(t, &in, f)
 	admit(&in, 0, 5000, ruleSpec{Address: []int{vms}})
 	res := plan.Compute(in, lower.AWS{})
-	if len(res.Refusals) != 1 || !strings.Contains(res.Refusals[0].Message, "needs 61 ingress rules for IPv4") || !strings.Contains(res.Refusals[0].Message, "a quota of 61 ") {
+	if len(res.Refusals) != 1 || res.Refusals[0].Lack == nil || res.Refusals[0].Lack.Needed != 61 || res.Refusals[0].Lack.Direction != "ingress" {
 		t.Errorf("%+v", res.Refusals)
 	}
 }

@@ -59,11 +59,11 @@ func (s *regional) goal(revision string) *cloud.Snapshot {
 			g.Rules = s.goalRules(wanted)
 			g.Tags = s.goalTags(wanted, g.Tags)
 			busy[g.NetworkID] = true
-		case !needed[g.ID] && s.Networks[g.NetworkID] != nil && s.Networks[g.NetworkID].Foreign == "":
+		case !needed[g.ID] && s.Networks[g.NetworkID] != nil && s.Networks[g.NetworkID].Foreign == nil:
 			continue
 		default: // somebody else holds it or refers to it
 			busy[g.NetworkID], own[g.NetworkID] = true, true
-			if n := s.Networks[g.NetworkID]; len(s.WantHeld[g.ID]) == 0 && n != nil && n.Foreign == "" {
+			if n := s.Networks[g.NetworkID]; len(s.WantHeld[g.ID]) == 0 && n != nil && n.Foreign == nil {
 				g.Rules = nil
 			}
 		}
@@ -110,7 +110,7 @@ func (s *regional) goal(revision string) *cloud.Snapshot {
 		case s.unmarked(n.ID):
 		case classes:
 			n.Tags[s.mark()] = revision
-		case !own[n.ID] && s.Networks[n.ID].Foreign == "":
+		case !own[n.ID] && s.Networks[n.ID].Foreign == nil:
 			delete(n.Tags, s.mark())
 		}
 	}
@@ -163,7 +163,7 @@ func (s *regional) goalInterfaceTags(n *target.NIC) map[string]string {
 	}
 	_, signed := n.Tags[cloud.TagSignature]
 	switch {
-	case n.Alien != "" || n.Network.Foreign != "" || n.Unproven != "" || n.Blocked != "" || s.disputed(n):
+	case n.Alien != nil || n.Network.Foreign != nil || n.Unproven != nil || n.Blocked != "" || s.disputed(n):
 	case n.State == target.Guarded && (n.Recorded == nil || n.Forged):
 		forget(out)
 		maps.Copy(out, intent.FormerTags(n.Former))
@@ -192,7 +192,7 @@ func forget(tags map[string]string) {
 // disputed reports whether somebody has put an interface under control into other groups, which
 // cannot be put right at present. The record is all that tells what are its own.
 func (s *regional) disputed(n *target.NIC) bool {
-	wanted := s.Refused[n] != "" || n.VM != nil && len(n.VM.Policies) > 0
+	wanted := s.Refused[n] != nil || n.VM != nil && len(n.VM.Policies) > 0
 	return n.State != target.Guarded && len(n.Ours) == 0 && n.Controlled() && s.Mode(n.NIC) == intent.Enforce && wanted
 }
 

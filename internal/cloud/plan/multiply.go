@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"fmt"
-
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
@@ -14,11 +12,11 @@ import (
 const manyRules = 4
 
 // multiplied says why there are more rules by address than policies ask for: what another policy
-// takes out of a block leaves pieces, each of which needs a rule. It is empty if there is no such
+// takes out of a block leaves pieces, each of which needs a rule. It is nil if there is no such
 // reason.
-func (e *emitter) multiplied(c *target.Class, rules []cloud.Rule) string {
+func (e *emitter) multiplied(c *target.Class, rules []cloud.Rule) *intent.Reason {
 	if c.NICs[0].VM == nil {
-		return ""
+		return nil
 	}
 	type traffic struct {
 		direction cloud.Direction
@@ -61,8 +59,8 @@ func (e *emitter) multiplied(c *target.Class, rules []cloud.Rule) string {
 				}
 				blocks = append(blocks, p.String())
 			}
-			return fmt.Sprintf("%d rules for %s, because %s takes out %s", n, r.Match, b.Policy.Ref.Short(), cloud.Listed(blocks, false))
+			return intent.Why(intent.TakenApart, append([]string{r.Match.String(), b.Policy.Ref.Short()}, blocks...)...).Counting(n)
 		}
 	}
-	return ""
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
+	"github.com/nephele-io/nephele/internal/cloud/plan/words"
 )
 
 // The names of the layers below that are part of what Compute takes and gives.
@@ -39,6 +40,10 @@ type (
 	FailsafeFlow = intent.FailsafeFlow
 	// Seal signs the records of one account, and checks them.
 	Seal = intent.Seal
+	// Reason says why something is as it is, as a value.
+	Reason = intent.Reason
+	// Code is the kind of a reason.
+	Code = intent.Code
 	// Note is a remark about an object.
 	Note = intent.Note
 
@@ -57,7 +62,7 @@ type (
 	// Cut is what an interface that is not ours loses.
 	Cut = target.Cut
 	// Lack is a quota that does not suffice, in numbers.
-	Lack = target.Lack
+	Lack = intent.Lack
 
 	// VMStatus says what applies to one VM.
 	VMStatus = report.VMStatus
@@ -114,13 +119,13 @@ const (
 
 // The quotas that a Lack can be about.
 const (
-	QuotaRulesPerGroup      = target.QuotaRulesPerGroup
-	QuotaGroupsPerInterface = target.QuotaGroupsPerInterface
-	QuotaGroupsPerRegion    = target.QuotaGroupsPerRegion
+	QuotaRulesPerGroup      = intent.QuotaRulesPerGroup
+	QuotaGroupsPerInterface = intent.QuotaGroupsPerInterface
+	QuotaGroupsPerRegion    = intent.QuotaGroupsPerRegion
 )
 
 // LostTags begins the message about a group of ours whose tags were changed.
-const LostTags = report.LostTags
+const LostTags = words.TagsChanged
 
 // SealKeySize is the length of a key of a Seal.
 const SealKeySize = intent.SealKeySize

@@ -91,10 +91,6 @@ type Input struct {
 	// are guarded.
 	Dependents target.DependentsRule
 
-	// Unadvised leaves it at rough numbers which quotas would do for what does not fit. To find the
-	// true ones costs some computations more.
-	Unadvised bool
-
 	// Regions holds one entry per region of the account that could be observed. VMs of other
 	// regions are left alone.
 	Regions []intent.Observed
@@ -107,8 +103,7 @@ type Input struct {
 	recall *intent.Recall
 	// effort is what that call has done so far, and allowance what it may do, if not what is usual.
 	effort    *intent.Effort
-	lacks     target.Lacks
-	allowance *allowance
+	allowance int
 }
 
 // Result is the outcome of one computation.

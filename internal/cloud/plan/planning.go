@@ -25,7 +25,7 @@ type regional struct {
 func newPlanning(in Input, lower target.Lowerer) *planning {
 	p := &planning{Account: intent.New(in.facts(), lower), in: in}
 	for _, r := range p.Account.Regions {
-		s := target.New(r, lower, target.Options{Tighten: in.Tighten, Dependents: in.Dependents, Lacks: in.lacks})
+		s := target.New(r, lower, target.Options{Tighten: in.Tighten, Dependents: in.Dependents})
 		p.regions = append(p.regions, &regional{s, p})
 	}
 	return p

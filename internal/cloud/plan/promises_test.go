@@ -9,6 +9,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // TestTightWorlds plays random accounts with quotas so small that hardly anything fits; in every
@@ -97,7 +98,7 @@ func (p *phase) promised(f *fakeCloud) *promises {
 // take remembers what the planner says that it cannot keep. It reports whether there is anything.
 func (p *promises) take(res *plan.Result) (any bool) {
 	for _, n := range res.Notes {
-		if strings.Contains(n.Message, "without waiting") {
+		if n.Why.Is(intent.NotWaiting) {
 			p.noted[n.Object], any = true, true
 		}
 	}

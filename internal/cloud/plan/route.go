@@ -1,12 +1,10 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
@@ -103,7 +101,7 @@ func holdBack(routes []*route, revision string) {
 func (s *regional) leaving() map[string]bool {
 	out := map[string]bool{}
 	for _, n := range s.NICs {
-		if n.State == target.Untouched && n.Taken() && s.Controllable(n) == "" {
+		if n.State == target.Untouched && n.Taken() && s.Controllable(n) == nil {
 			out[n.ID] = true
 		}
 	}
@@ -160,7 +158,7 @@ func (r *route) transit() (steps []Step, dirty map[string]bool, later bool) {
 		s.blocked(order.Blocked)
 	}
 	for _, id := range r.survey.Hasty() {
-		s.Note(id, "it is given back without waiting for planned VMs: flows with these may be open or cut for the time of its edit")
+		s.Note(id, intent.Why(intent.NotWaiting))
 	}
 	return e.steps, e.dirty, len(s.Restrict) > 0 || len(order.Blocked) > 0
 }
@@ -205,58 +203,41 @@ func (s *regional) relabels(revision string) bool {
 
 // blocked says of interfaces for which there is no clean order that they stay as they are.
 func (s *regional) blocked(all []transition.Violation) {
-	why := map[string]string{}
+	why := map[string]*intent.Reason{}
 	for _, v := range all {
 		for _, id := range slices.Concat(v.Interfaces, v.Holders) {
-			if why[id] == "" {
-				why[id] = blockedWords(v)
+			if why[id] == nil {
+				why[id] = whyBlocked(v)
 			}
 		}
 	}
 	clear(s.Waiting)
 	for _, n := range s.NICs {
-		if why[n.ID] == "" && s.Restrict[n] != [2]bool{} {
-			why[n.ID] = "it and its peers change in opposite directions, and there is no room for the state in between"
+		if why[n.ID] == nil && s.Restrict[n] != [2]bool{} {
+			why[n.ID] = intent.Why(intent.OrderOpposite)
 		}
-		if why[n.ID] != "" && s.Frozen[n] == "" {
+		if why[n.ID] != nil && s.Frozen[n] == nil {
 			s.Frozen[n] = why[n.ID]
 		}
 		delete(s.Restrict, n)
 	}
 }
 
-// blockedWords says why an edit is blocked.
-func blockedWords(v transition.Violation) string {
-	who := strings.Join(v.Holders, ", ")
-	what := fmt.Sprintf("%s %s of %s with %s", v.Direction, v.Service, who, addrWords(v.Addrs))
+// whyBlocked is why an edit is blocked.
+func whyBlocked(v transition.Violation) *intent.Reason {
 	switch {
-	case v.Kind == transition.Leak:
-		return "no order of the changes keeps " + what + " closed, which is allowed neither before nor after"
-	case v.Kind == transition.Gap:
-		return "no order of the changes keeps " + what + " open, which is allowed before and after; a free slot for groups on the interfaces that move would do"
-	case len(v.Interfaces) > 0 && v.Needed > 0:
-		return fmt.Sprintf("the change needs %s on an interface for a moment, and the quota is %d", cloud.Counted(v.Needed, "group"), v.Available)
-	case v.Rule.Direction != "":
-		return fmt.Sprintf("the group %s has no room for the old and the new rules together: the change needs %s for a moment, and the quota is %d",
-			v.Group, cloud.Counted(v.Needed, "rule"), v.Available)
-	case v.Needed > 0:
-		return fmt.Sprintf("the change needs %s in the region for a moment, and the quota is %d", cloud.Counted(v.Needed, "group"), v.Available)
-	}
-	return "it waits for a group that is not there yet"
-}
-
-// addrWords names the first few of some addresses.
-func addrWords(set addrset.Set) string {
-	const most = 3
-	var out []string
-	for _, p := range set.Prefixes() {
-		if len(out) == most {
-			return strings.Join(out, ", ") + " and others"
+	case v.Kind == transition.Leak || v.Kind == transition.Gap:
+		code := intent.OrderLeak
+		if v.Kind == transition.Gap {
+			code = intent.OrderGap
 		}
-		out = append(out, p.String())
+		return &intent.Reason{Code: code, Objects: v.Holders, Flow: &intent.Flow{Direction: v.Direction, Service: v.Service, Addrs: v.Addrs}}
+	case len(v.Interfaces) > 0 && v.Needed > 0:
+		return intent.Why(intent.OrderInterface).Counting(v.Needed, v.Available)
+	case v.Rule.Direction != "":
+		return intent.Why(intent.OrderRules, v.Group).Counting(v.Needed, v.Available)
+	case v.Needed > 0:
+		return intent.Why(intent.OrderRegion).Counting(v.Needed, v.Available)
 	}
-	if len(out) == 0 {
-		return "peers that are not known here"
-	}
-	return strings.Join(out, ", ")
+	return intent.Why(intent.OrderGroupLater)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // testSeal is the seal of the test account, with a key that is made of one letter.
@@ -399,7 +400,7 @@ func TestNoRoomToSign(t *testing.T) {
 		f.nic(nicID(0)).Tags[fmt.Sprint("theirs-", i)] = ""
 	}
 	res = settle(t, e, f, sealed(testSeal('k', false)))
-	if len(res.Refusals) != 1 || !strings.Contains(res.Refusals[0].Message, "needs 2 tags to remember its groups, it has 49 of at most 50") {
+	if len(res.Refusals) != 1 || !res.Refusals[0].Why.Is(intent.TooManyTags) || !slices.Equal(res.Refusals[0].Why.Numbers, []int{2, 49, 50}) {
 		t.Errorf("%+v", res.Refusals)
 	}
 }
@@ -578,7 +579,7 @@ func (e *estate) playSet(f, native *fakeCloud, set policySet, flows []connection
 			return fmt.Errorf("no end; ops:\n%s", strings.Join(ops, "\n"))
 		}
 		in := e.input(set, f.clone())
-		in.Unadvised, in.Confirmed = true, confirmed
+		in.Confirmed = confirmed
 		res := plan.Compute(in, e.lowerer())
 		if res.Plan.Empty() {
 			break

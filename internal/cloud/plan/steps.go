@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // emitter turns the design of one region into steps.
@@ -38,7 +39,7 @@ func (e *emitter) stillNeeded() map[string]bool {
 			if o := e.Groups[r.Peer.GroupID]; o != nil && e.Owned(o) {
 				out[o.ID] = true
 				if e.ByKey[o.ID] == nil {
-					e.Note(o.ID, "it is no longer needed, but cannot be deleted while the group "+g.ID+" refers to it")
+					e.Note(o.ID, intent.Why(intent.NeededByGroup, g.ID))
 				}
 			}
 		}
@@ -55,7 +56,7 @@ func (e *emitter) stillNeeded() map[string]bool {
 				out[r.Peer.GroupID] = true
 			}
 			if e.ByKey[key] == nil {
-				e.Note(key, "it is no longer needed, but cannot be deleted while the interface "+nics[0].ID+" holds it")
+				e.Note(key, intent.Why(intent.NeededByHolder, nics[0].ID))
 			}
 		}
 	}

@@ -5,18 +5,19 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/words"
 )
 
 // freeing returns the steps that give interfaces whose glass is broken their groups back. However a
 // plan was made, these are its first steps, and nothing may make them wait.
 func (s *regional) freeing() (out []Step) {
 	for _, n := range s.NICs {
-		if s.Mode(n.NIC) != intent.BreakGlass || n.Alien != "" || n.Network.Foreign != "" || len(n.Ours) == 0 || n.Unproven != "" || n.Blocked != "" {
+		if s.Mode(n.NIC) != intent.BreakGlass || n.Alien != nil || n.Network.Foreign != nil || len(n.Ours) == 0 || n.Unproven != nil || n.Blocked != "" {
 			continue
 		}
 		groups := slices.Sorted(slices.Values(s.Restorable(n.NIC)))
 		out = append(out, Step{Scope: s.Snap.Scope, Network: n.NetworkID, Urgent: true, Op: cloud.Op{
-			Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: groups, Reason: "give back",
+			Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: groups, Reason: words.Of(intent.Why(intent.GiveBack)),
 		}})
 	}
 	return out

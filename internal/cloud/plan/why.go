@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
+	"github.com/nephele-io/nephele/internal/cloud/plan/words"
 )
 
 // causes finds the policies that steps are made for.
@@ -76,35 +76,35 @@ func refsOf(policies []*intent.Policy) []intent.PolicyRef {
 	return out
 }
 
-// becauseOfRules says of the last step, which adds or removes rules of a class, why that is done.
-func (e *emitter) becauseOfRules(c *target.Class, rules []cloud.Rule) {
-	st := &e.steps[len(e.steps)-1]
+// becauseOfRules finds out why a step adds or removes rules of a class, and for which policies.
+func (e *emitter) becauseOfRules(st *Step, c *target.Class) (why []*intent.Reason) {
 	if c.Gathers || c.State != target.Guarded {
-		return
+		return nil
 	}
+	rules := st.Op.Rules
 	if st.Op.Kind == cloud.OpRemoveRules {
-		if st.Op.Reason != "" {
-			return
-		}
-		if st.Op.Reason = "no longer allowed"; !e.narrows(c, rules) {
-			st.Op.Reason = "not needed any more"
-			return
+		if !e.narrows(c, rules) {
+			return []*intent.Reason{intent.Why(intent.RulesNeedless)}
 		}
 		closing, _ := e.behind(c, rules, intent.Drop)
 		if len(closing) == 0 {
 			closing, _ = e.behind(c, rules, intent.Allow)
 		}
 		st.Policies = closing
-		return
+		return []*intent.Reason{intent.Why(intent.NoLongerAllowed)}
 	}
 	var own bool
 	st.Policies, own = e.behind(c, rules, intent.Allow)
-	if own && st.Op.Reason == "" {
-		st.Op.Reason = "with what the former groups allow"
+	switch {
+	case describes(st.Op):
+		why = append(why, intent.Why(intent.OnlyDescriptions))
+	case own:
+		why = append(why, intent.Why(intent.WithFormer))
 	}
-	if why := e.multiplied(c, rules); why != "" {
-		st.Op.Reason = strings.TrimPrefix(st.Op.Reason+", "+why, ", ")
+	if many := e.multiplied(c, rules); many != nil {
+		why = append(why, many)
 	}
+	return why
 }
 
 // narrows reports whether one of the rules means something that the class will not be allowed.
@@ -147,54 +147,51 @@ func (e *emitter) behind(c *target.Class, rules []cloud.Rule, v intent.Verdict) 
 func (e *emitter) explain(st transition.Step, byID map[string]*target.NIC) {
 	step := &e.steps[len(e.steps)-1]
 	step.Urgent = st.Urgent
+	var why []*intent.Reason
 	key := e.keyOfGroup(st.Network, st.Op)
 	switch st.Op.Kind {
 	case cloud.OpCreateGroup:
 		if g := e.ByKey[key]; g != nil {
-			step.Op.Reason = fmt.Sprintf("%s class, interfaces: %d", strings.ToLower(string(g.Class.State)), len(g.Class.NICs))
+			why = append(why, intent.Why(intent.ForClass, strings.ToLower(string(g.Class.State))).Counting(len(g.Class.NICs)))
 			step.Policies = e.policiesOf(g.Class)
 		}
 	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
-		if describes(st.Op) {
-			step.Op.Reason = "only their descriptions"
-		}
 		if g := e.ByKey[key]; g != nil {
-			e.becauseOfRules(g.Class, st.Op.Rules)
+			why = e.becauseOfRules(step, g.Class)
 		}
-	case cloud.OpSetRules:
-		if g := e.ByKey[key]; g != nil {
-			e.becauseOfRules(g.Class, st.Op.Added())
+		if len(why) == 0 && describes(st.Op) {
+			why = append(why, intent.Why(intent.OnlyDescriptions))
 		}
 	case cloud.OpDeleteGroup:
-		step.Op.Reason = "no class needs it"
+		why = append(why, intent.Why(intent.NoClass))
 	case cloud.OpTag, cloud.OpUntag:
-		step.Op.Reason = tagReason(st.Op)
+		why = tagReason(st.Op)
 	case cloud.OpSetInterfaceGroups:
 		if n := byID[key]; n != nil {
-			step.Op.Reason = e.purpose(n)
+			why = e.purpose(n)
 			step.Policies = e.policiesOf(n.Class)
 		}
 	}
+	step.Op.Reason = words.List(why)
 }
 
 // purpose is why the groups of an interface are set.
-func (e *emitter) purpose(n *target.NIC) string {
+func (e *emitter) purpose(n *target.NIC) []*intent.Reason {
 	switch {
 	case n.State == target.Guarded && len(n.Ours) == 0 && e.Native(n):
-		return "take over with the rules of its own groups, because these refer to groups that others give up"
+		return []*intent.Reason{intent.Why(intent.TakeOverNative)}
 	case n.State == target.Guarded && len(n.Ours) == 0:
-		return "take over"
+		return []*intent.Reason{intent.Why(intent.TakeOver)}
 	case n.State == target.Guarded:
-		return "change class"
+		return []*intent.Reason{intent.Why(intent.ChangeClass)}
 	case len(n.Ours) > 0 && n.State == target.Untouched:
-		return "give back"
-	default:
-		return ""
+		return []*intent.Reason{intent.Why(intent.GiveBack)}
 	}
+	return nil
 }
 
 // tagReason is why a tag is written or removed.
-func tagReason(op cloud.Op) string {
+func tagReason(op cloud.Op) []*intent.Reason {
 	has := func(key string) bool {
 		for k := range op.Tags {
 			if strings.HasPrefix(k, key) {
@@ -203,19 +200,20 @@ func tagReason(op cloud.Op) string {
 		}
 		return false
 	}
+	why := func(code intent.Code) []*intent.Reason { return []*intent.Reason{intent.Why(code)} }
 	switch tags := op.Kind == cloud.OpTag; {
 	case tags && has(cloud.TagClaim):
-		return "policies apply in this network"
+		return why(intent.Claims)
 	case has(cloud.TagClaim):
-		return "nothing of ours is left in this network"
+		return why(intent.NothingLeft)
 	case tags && has(cloud.TagFormer):
-		return "remember its groups"
+		return why(intent.Remembers)
 	case tags && has(cloud.TagSignature):
-		return "sign what it remembers"
+		return why(intent.Signs)
 	case has(cloud.TagFormer):
-		return "its groups are restored"
+		return why(intent.Restored)
 	case has(cloud.TagPolicies):
-		return "which policies are in force"
+		return why(intent.SaysInForce)
 	}
-	return ""
+	return nil
 }

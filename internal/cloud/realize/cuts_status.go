@@ -13,6 +13,7 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // cutsCondition says what others lose because virtual machines are under control; nil if nobody
@@ -23,7 +24,7 @@ func cutsCondition(cuts []plan.Cut) *metav1.Condition {
 	}
 	var parts []string
 	for _, c := range cuts[:min(len(cuts), maxTold)] {
-		parts = append(parts, c.Region+" "+c.String())
+		parts = append(parts, c.Region+" "+render.Cut(c))
 	}
 	if more := len(cuts) - maxTold; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))

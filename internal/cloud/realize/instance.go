@@ -21,6 +21,19 @@ type Instance struct {
 	Heartbeat time.Duration
 	// Register is the cluster's own record.
 	Register Register
+	// Shares, if set, divides the accounts between the processes of the cluster. It takes the place
+	// of Register.
+	Shares Shares
+}
+
+// places say where this process stands, for each account.
+type places interface {
+	at(account string) standing
+	// writes reports whether the process may write to the account, as far as its cluster is
+	// concerned.
+	writes(account string) bool
+	// stop notes the epoch because of which the account is stopped; "" if it is not.
+	stop(account, epoch string)
 }
 
 // Register keeps the record in which the instances of one cluster leave word to one another, in the
@@ -94,6 +107,9 @@ func newRegistrar(inst Instance, pause time.Duration, clk clock.Clock, log logr.
 		told:     map[string]bool{}, dirty: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
+// at implements places: the process has all accounts or none.
+func (g *registrar) at(string) standing { return g.now() }
+
 // now returns the standing.
 func (g *registrar) now() standing {
 	g.mu.Lock()
@@ -103,7 +119,7 @@ func (g *registrar) now() standing {
 	return out
 }
 
-// stop notes the epoch because of which an account is stopped; "" if it is not.
+// stop implements places.
 func (g *registrar) stop(account, epoch string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -260,8 +276,8 @@ func (g *registrar) goWithout(err error, m tenure.Mark) {
 	g.lead(m)
 }
 
-// writes reports whether the process may write to clouds, as far as its cluster is concerned.
-func (g *registrar) writes() bool {
+// writes implements places.
+func (g *registrar) writes(string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.standing.leading && !g.standing.deposed

@@ -104,7 +104,7 @@ func TestRegistrar(t *testing.T) {
 		t.Errorf("record %+v, b: %+v", r, b.now())
 	}
 	a.steps(t, 2)
-	if is := a.now(); !is.deposed || a.writes() || book.now().Line[0].Epoch != "b" {
+	if is := a.now(); !is.deposed || a.writes("") || book.now().Line[0].Epoch != "b" {
 		t.Errorf("a: %+v, record %+v", is, book.now())
 	}
 

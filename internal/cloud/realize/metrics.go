@@ -21,6 +21,7 @@ type Metrics struct {
 	sole     *prometheus.GaugeVec
 	beats    *prometheus.CounterVec
 	blocked  *prometheus.GaugeVec
+	quotas   *prometheus.GaugeVec
 }
 
 // NewMetrics returns metrics that are counted and not registered anywhere yet.
@@ -63,6 +64,9 @@ func NewMetrics() *Metrics {
 		blocked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nephele_realize_refused_interfaces", Help: "Interfaces that the cloud refuses to change, and that are left alone for a while.",
 		}, []string{"account"}),
+		quotas: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nephele_quota_fill", Help: "How full the fullest object is for a quota of the cloud, as a share of 1, whoever fills it.",
+		}, []string{"account", "region", "quota"}),
 	}
 }
 
@@ -81,7 +85,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) vectors() []prometheus.Collector {
-	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.planned, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked}
+	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.planned, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked, m.quotas}
 }
 
 func resultOf(err error) string {
@@ -162,6 +166,18 @@ func (m *Metrics) heartbeat(account string, err error) {
 	}
 }
 
+// observed follows what the regions of an account hold.
+func (m *Metrics) observed(account string, regions []plan.Region) {
+	if m == nil {
+		return
+	}
+	for _, r := range regions {
+		for quota, share := range quotaFill(r) {
+			m.quotas.WithLabelValues(account, r.Snapshot.Region, quota).Set(share)
+		}
+	}
+}
+
 // forget drops what is said about an account that is gone.
 func (m *Metrics) forget(account string) {
 	if m == nil {
@@ -169,7 +185,7 @@ func (m *Metrics) forget(account string) {
 	}
 	label := prometheus.Labels{"account": account}
 	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
-		m.rounds, m.ops, m.took, m.refusals, m.pending, m.planned, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked,
+		m.rounds, m.ops, m.took, m.refusals, m.pending, m.planned, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked, m.quotas,
 	} {
 		v.DeletePartialMatch(label)
 	}

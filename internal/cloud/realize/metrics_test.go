@@ -1,11 +1,15 @@
 package realize
 
 import (
+	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
@@ -64,10 +68,47 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is %v, want at least %v", name, got[name], atLeast)
 		}
 	}
+	quotas := 0
+	for name, share := range got {
+		if strings.HasPrefix(name, "nephele_quota_fill{") {
+			quotas++
+			if share <= 0 || share > 1 {
+				t.Errorf("%s is %v", name, share)
+			}
+		}
+	}
+	if quotas < 3 {
+		t.Errorf("only %d quotas are told: %v", quotas, got)
+	}
 	if n := got["nephele_realize_pending_operations{}"]; n != 0 {
 		t.Errorf("%v operations are pending", n)
 	}
 	l.accounts.remove()
 	l.until("the worker ends", func() bool { return l.realizer.worker(labAccount) == nil })
 	l.until("its metrics go", func() bool { return len(gathered(t, l.options.Metrics)) == 0 })
+}
+
+// TestQuotaFill: the fullest object counts, each family and direction on its own, a prefix list
+// with its size, and views of others' groups not at all.
+func TestQuotaFill(t *testing.T) {
+	v4 := cloud.Rule{Direction: cloud.Ingress, Peer: cloud.Peer{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}
+	v6 := cloud.Rule{Direction: cloud.Ingress, Peer: cloud.Peer{CIDR: netip.MustParsePrefix("2001:db8::/32")}}
+	out, group, list := v4, v4, v4
+	out.Direction = cloud.Egress
+	group.Peer, list.Peer = cloud.Peer{GroupID: "sg-1"}, cloud.Peer{PrefixListID: "pl-1"}
+	r := plan.Region{Limits: cloud.Limits{RulesPerGroup: 10, GroupsPerInterface: 5, GroupsPerRegion: 4}, Snapshot: &cloud.Snapshot{
+		PrefixLists: []cloud.PrefixList{{ID: "pl-1", MaxEntries: 3}},
+		Groups: []cloud.Group{
+			{ID: "sg-1", Rules: []cloud.Rule{v4, v4, v6, out, group, list}}, // 2 + 1 + 3 of IPv4
+			{ID: "view", View: true, Rules: slices.Repeat([]cloud.Rule{v4}, 9)},
+		},
+		Interfaces: []cloud.Interface{{GroupIDs: []string{"sg-1"}}, {GroupIDs: []string{"sg-1", "sg-2"}}},
+	}}
+	want := map[string]float64{quotaRules: .6, quotaHeld: .4, quotaGroups: .25}
+	if got := quotaFill(r); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := quotaFill(plan.Region{Snapshot: r.Snapshot}); len(got) != 0 {
+		t.Errorf("without limits: %v", got)
+	}
 }

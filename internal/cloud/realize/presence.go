@@ -20,7 +20,9 @@ import (
 // run is its goroutine; the other methods may be called at any time.
 type presence struct {
 	w *worker
-	g *registrar
+	g places
+	// rules are those of this process.
+	rules tenure.Rules
 	// kicked has room for one token: there is a reason to look before the time.
 	kicked chan struct{}
 
@@ -65,11 +67,11 @@ const (
 	mostSlow = 3
 )
 
-func newPresence(w *worker, g *registrar) *presence {
-	if g == nil {
+func newPresence(w *worker, r *Realizer) *presence {
+	if r.places == nil {
 		return nil
 	}
-	return &presence{w: w, g: g, kicked: make(chan struct{}, 1), places: map[string]bool{}, barred: map[string][]string{},
+	return &presence{w: w, g: r.places, rules: r.rules(), kicked: make(chan struct{}, 1), places: map[string]bool{}, barred: map[string][]string{},
 		left: map[tenure.Network]time.Time{}, slow: map[string]int{}, refused: map[string]time.Time{}, failing: map[string]string{}}
 }
 
@@ -131,7 +133,7 @@ func (p *presence) may(region string, claimed ...string) bool {
 	now := p.w.r.Clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.looked && p.g.writes() && p.tenure.May(region, now, claimed...)
+	return p.looked && p.g.writes(p.w.key) && p.tenure.May(region, now, claimed...)
 }
 
 // cycle reads the marks of the account and writes ours where that is right. It returns after what
@@ -142,9 +144,9 @@ func (p *presence) cycle(ctx context.Context) time.Duration {
 	}
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	rules := p.g.rules
+	rules := p.rules
 	wait := rules.Beat() * 5 / 4 // the registrar kicks before that
-	is := p.g.now()
+	is := p.g.at(p.w.key)
 	acct, exists := p.w.r.Accounts.Account(p.w.key)
 	if !exists || !is.known {
 		return wait
@@ -181,12 +183,12 @@ func (p *presence) prepare(acct Account, is standing) {
 	stopped := is.stopped[p.w.key]
 	if p.tenure == nil || !is.leading && stopped != "" && p.tenure.StoppedBy() == "" { // the process that leads has found somebody
 		p.stopped = stopped
-		p.tenure = tenure.New(p.g.rules, is.before, stopped)
+		p.tenure = tenure.New(p.rules, is.before, stopped)
 	}
 	p.tenure.Know(is.before)
 	p.asked = acct.TakeOver
 	if p.tenure.TakeOver(acct.TakeOver, now) {
-		p.w.r.Log.Info("Taking the account over from another instance, as it was told to", "account", p.w.key, "epoch", p.g.inst.Epoch, "from", acct.TakeOver)
+		p.w.r.Log.Info("Taking the account over from another instance, as it was told to", "account", p.w.key, "epoch", p.rules.Epoch, "from", acct.TakeOver)
 	}
 }
 
@@ -250,7 +252,7 @@ func (p *presence) visit(ctx context.Context, acct Account, region string, is st
 	}
 	// Who reads that slowly might write over what came meanwhile. But who always does has to go on:
 	// what he writes over is seen by the other one.
-	hesitate := to.Sub(from) > p.g.rules.Pause && !p.tenure.Ours(region) && p.slow[region] < mostSlow
+	hesitate := to.Sub(from) > p.rules.Pause && !p.tenure.Ours(region) && p.slow[region] < mostSlow
 	p.slow[region]++
 	if !hesitate {
 		p.slow[region] = 0
@@ -355,7 +357,7 @@ func (p *presence) conclude(acct Account) (next time.Time) {
 	was := p.shown
 	p.shown = sole
 	wake := changed
-	writes := p.g.writes()
+	writes := p.g.writes(p.w.key)
 	for region, claimed := range p.barred {
 		if writes && p.tenure.May(region, now, claimed...) {
 			delete(p.barred, region)
@@ -398,12 +400,12 @@ func (p *presence) tell(was, is Sole) {
 
 // sole is what there is to be told about the account. It needs mu.
 func (p *presence) sole(acct Account, now time.Time) Sole {
-	out := Sole{State: p.tenure.State(now), Epoch: p.g.inst.Epoch, Unmarked: p.tenure.Unmarked(), Succeeded: p.tenure.Succeeded(), Asked: acct.TakeOver}
+	out := Sole{State: p.tenure.State(now), Epoch: p.rules.Epoch, Unmarked: p.tenure.Unmarked(), Succeeded: p.tenure.Succeeded(), Asked: acct.TakeOver}
 	if out.State != tenure.Sole {
 		var at tenure.Network
 		out.Other, at = p.tenure.Other()
 		out.Region, out.Network = at.Region, at.ID
-	} else if is := p.g.now(); !is.leading && len(is.before.Line) > 0 {
+	} else if is := p.g.at(p.w.key); !is.leading && len(is.before.Line) > 0 {
 		out.State, out.Other = tenure.Waiting, is.before.Line[0].Epoch
 	}
 	out.Present = slices.Contains(slices.Collect(maps.Values(p.places)), true)
@@ -479,7 +481,7 @@ func (p *presence) claims(ctx context.Context, acct Account, claims plan.Plan) {
 	for _, s := range claims.Steps {
 		regions[s.Scope.Region] = append(regions[s.Scope.Region], s.Op.Target)
 	}
-	is := p.g.now()
+	is := p.g.at(p.w.key)
 	for _, region := range sortedKeys(regions) {
 		p.mu.Lock()
 		if p.tenure == nil {

@@ -57,7 +57,8 @@ type Options struct {
 // Realizer runs one worker per account. See the package comment.
 type Realizer struct {
 	Options
-	// registrar is nil without Options.Instance.
+	// places is nil without Options.Instance, registrar also if accounts are shared.
+	places    places
 	registrar *registrar
 
 	mu      sync.Mutex
@@ -81,10 +82,15 @@ func New(o Options) (*Realizer, error) {
 	}
 	r := &Realizer{Options: o, workers: map[string]*running{}}
 	if i := o.Instance; i != nil {
-		if !tenure.ValidEpoch(i.Epoch) || i.Heartbeat <= 0 || i.Register == nil {
-			return nil, errors.New("realize: Instance needs an epoch, a heartbeat and a register")
+		switch {
+		case !tenure.ValidEpoch(i.Epoch) || i.Heartbeat <= 0 || i.Register == nil && i.Shares == nil:
+			return nil, errors.New("realize: Instance needs an epoch, a heartbeat, and a register or shares")
+		case i.Shares != nil:
+			r.places = shared{i.Shares, *i}
+		default:
+			r.registrar = newRegistrar(*i, o.ClaimPause, o.Clock, o.Log)
+			r.places = r.registrar
 		}
-		r.registrar = newRegistrar(*i, o.ClaimPause, o.Clock, o.Log)
 	}
 	return r, nil
 }
@@ -105,9 +111,12 @@ func (r *Realizer) Start(ctx context.Context) error {
 	}
 	cancel := r.Accounts.Subscribe(changed)
 	defer cancel()
-	if r.registrar != nil {
+	switch {
+	case r.registrar != nil:
 		go r.registrar.run(ctx, r.presences((*presence).kick))
 		defer r.registrar.end(ctx) // when all workers have stopped
+	case r.places != nil:
+		go r.metronome(ctx, r.presences((*presence).kick))
 	}
 	defer r.stopAll()
 	for _, key := range r.Accounts.Keys() {
@@ -190,8 +199,8 @@ func (r *Realizer) touch(ctx context.Context, key string) {
 		w.cancel()
 		<-w.done
 		r.Metrics.forget(key)
-		if r.registrar != nil {
-			r.registrar.stop(key, "")
+		if r.places != nil {
+			r.places.stop(key, "")
 		}
 	}
 }

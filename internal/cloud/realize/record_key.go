@@ -122,15 +122,20 @@ func (k *RecordKey) note(ctx context.Context, account string, signed bool) error
 	if k.signed[account] == signed {
 		return nil
 	}
-	next := maps.Clone(k.signed)
-	if next[account] = signed; !signed {
-		delete(next, account)
-	}
-	if err := k.write(ctx, next); err != nil {
+	next, err := k.write(ctx, account, signed)
+	if err != nil {
 		return fmt.Errorf("note in Secret %s/%s of which accounts all records are signed: %w", k.o.Namespace, RecordKeyName, err)
 	}
 	k.signed = next
 	return nil
+}
+
+// Reread makes the Secret be read again before it is used next: another process may have noted
+// something of accounts that are this one's now.
+func (k *RecordKey) Reread() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.key = nil
 }
 
 // load reads the key, or makes one. It needs mu.
@@ -165,13 +170,7 @@ func (k *RecordKey) tryLoad(ctx context.Context) error {
 	case len(key) != plan.SealKeySize:
 		return fmt.Errorf("the Secret %s has %d bytes under %q, want %d random ones; without that entry a new key is made", k.name(), len(key), recordKeyData, plan.SealKeySize)
 	}
-	k.key, k.signed = key, map[string]bool{}
-	lines := strings.Fields(string(s.Data[signedData]))
-	if len(lines) > 0 && lines[0] == keyName(key) {
-		for _, account := range lines[1:] {
-			k.signed[account] = true
-		}
-	}
+	k.key, k.signed = key, signedIn(s.Data[signedData], key)
 	return nil
 }
 
@@ -198,24 +197,35 @@ func (k *RecordKey) make(ctx context.Context, s *corev1.Secret, absent bool) ([]
 // errOtherKey says that somebody has put another key into the Secret.
 var errOtherKey = errors.New("its key is another one than before; it is read again")
 
-// write brings the list of accounts to the Secret, without those that are gone. It needs mu.
-func (k *RecordKey) write(ctx context.Context, signed map[string]bool) error {
+// write notes in the Secret whether all records of an account are signed, and leaves out accounts
+// that are gone. What others have noted stays. It returns what the Secret says then. It needs mu.
+func (k *RecordKey) write(ctx context.Context, account string, signed bool) (map[string]bool, error) {
 	var accounts cloudv1.CloudProviderAccountList
 	if err := k.o.Client.List(ctx, &accounts); err != nil {
-		return err
+		return nil, err
 	}
 	known := map[string]bool{}
 	for i := range accounts.Items {
 		known[cloud.AccountKey(accounts.Items[i].Namespace, accounts.Items[i].Name)] = true
 	}
-	maps.DeleteFunc(signed, func(account string, _ bool) bool { return !known[account] })
-	list := []byte(strings.Join(append([]string{keyName(k.key)}, slices.Sorted(maps.Keys(signed))...), "\n"))
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	var all map[string]bool
+	list := func(said []byte) []byte {
+		all = maps.Clone(k.signed)
+		if said != nil {
+			all = signedIn(said, k.key)
+		}
+		if all[account] = signed; !signed {
+			delete(all, account)
+		}
+		maps.DeleteFunc(all, func(account string, _ bool) bool { return !known[account] })
+		return []byte(strings.Join(append([]string{keyName(k.key)}, slices.Sorted(maps.Keys(all))...), "\n"))
+	}
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var s corev1.Secret
 		err := k.o.Client.Get(ctx, k.name(), &s)
 		switch {
 		case apierrors.IsNotFound(err): // deleted while we have the key: it is the same key still
-			s = corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{recordKeyData: k.key, signedData: list}}
+			s = corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{recordKeyData: k.key, signedData: list(nil)}}
 			s.Namespace, s.Name = k.o.Namespace, RecordKeyName
 			return k.o.Client.Create(ctx, &s)
 		case err != nil:
@@ -224,9 +234,22 @@ func (k *RecordKey) write(ctx context.Context, signed map[string]bool) error {
 			k.key = nil
 			return errOtherKey
 		}
-		s.Data[signedData] = list
+		s.Data[signedData] = list(append([]byte{}, s.Data[signedData]...))
 		return k.o.Client.Update(ctx, &s)
 	})
+	return all, err
+}
+
+// signedIn are the accounts that a list names, if it is about the key.
+func signedIn(list, key []byte) map[string]bool {
+	out := map[string]bool{}
+	lines := strings.Fields(string(list))
+	if len(lines) > 0 && lines[0] == keyName(key) {
+		for _, account := range lines[1:] {
+			out[account] = true
+		}
+	}
+	return out
 }
 
 func (k *RecordKey) name() client.ObjectKey {

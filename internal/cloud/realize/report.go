@@ -118,7 +118,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	w.mu.Unlock()
 	report.Changes = w.books.takeChanges()
 	w.r.Metrics.published(report)
-	w.r.Sink.Publish(ctx, report)
+	w.tell(ctx, report)
 }
 
 // fail records a failure without a new plan and hands it on.
@@ -128,7 +128,14 @@ func (w *worker) fail(ctx context.Context, err error) {
 	report := w.report
 	w.mu.Unlock()
 	report.Changes = w.books.takeChanges()
-	w.r.Sink.Publish(ctx, report)
+	w.tell(ctx, report)
+}
+
+// tell hands a report on, unless another process has the account by now.
+func (w *worker) tell(ctx context.Context, r Report) {
+	if w.r.mine(w.key) {
+		w.r.Sink.Publish(ctx, r)
+	}
 }
 
 // setReleased reports whether that is a change.

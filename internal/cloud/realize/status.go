@@ -52,6 +52,8 @@ type StatusWriter struct {
 	// ChangedBy, if set, tells who, other than us, was the last to change an object of an account's
 	// region; false if that is not known. It is set before anything is published.
 	ChangedBy func(account, region, id string) (cloud.Author, bool)
+	// Mine, if set, reports whether an account is this process's to tell about.
+	Mine func(account string) bool
 
 	mu      sync.Mutex
 	pending map[string]Report
@@ -177,6 +179,10 @@ func (s *StatusWriter) Start(ctx context.Context) error {
 		}
 		for _, key := range sortedKeys(batch) {
 			r := batch[key]
+			if s.Mine != nil && !s.Mine(key) {
+				s.part(key)
+				continue
+			}
 			if r.pause = s.attempt(ctx, r); r.pause > 0 {
 				putOff(key, r)
 			}

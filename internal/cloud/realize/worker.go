@@ -99,7 +99,7 @@ type worker struct {
 
 func newWorker(r *Realizer, acct Account) *worker {
 	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), report: Report{Account: acct.Key}}
-	w.presence = newPresence(w, r.registrar)
+	w.presence = newPresence(w, r)
 	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake) })
 	return w
 }
@@ -494,6 +494,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	}
 	w.stillBlocked(res)
 	w.noteLimits(regions)
+	w.r.Metrics.observed(w.key, regions)
 	w.claims = claimsOf(regions)
 	if w.foresee(t, in); in.Stop() {
 		return &plan.Result{Stopped: true}

@@ -18,6 +18,10 @@ type Record struct {
 	Line []Mark
 	// Ended is true if the latest one has ended in order: it writes nothing any more.
 	Ended bool
+	// Fellows are the processes that share the cluster's accounts with this one, each as far as it
+	// had counted, as was seen of them: what they mark is marked for all of them. They are not
+	// written.
+	Fellows map[string]uint64
 	// Stopped names the accounts in which this cluster's instances write nothing, with the epoch of
 	// the instance that made them stop, until somebody tells them to take over.
 	Stopped map[string]string
@@ -97,6 +101,13 @@ func (r Record) known(m Mark) (left, maybeAlive bool) {
 		return false, false
 	}
 	return true, i == 0 && !r.Ended
+}
+
+// fellow reports whether a mark is that of a process which shares the cluster's accounts. In a copy
+// of the cluster the same processes do not move.
+func (r Record) fellow(m Mark) bool {
+	counted, known := r.Fellows[m.Epoch]
+	return known && m.Sequence <= counted
 }
 
 // Candidacy decides when an instance may lead its cluster: when the last one has ended in order, or

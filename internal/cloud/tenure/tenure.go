@@ -115,7 +115,7 @@ func (t *Tenure) Read(region string, from, to time.Time, marks map[string]string
 // judge decides who holds a network after a reading that began at from.
 func (t *Tenure) judge(s *sight, from time.Time) {
 	m, ok := ParseMark(s.value)
-	if ok && m.Epoch == t.rules.Epoch {
+	if ok && (m.Epoch == t.rules.Epoch || t.record.fellow(m)) {
 		s.holder, s.other = we, ""
 		s.confirmed = s.confirmed || !s.marked.IsZero() && from.Sub(s.marked) >= s.stand
 		return

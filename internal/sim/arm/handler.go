@@ -128,6 +128,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req := &request{Request: r, body: body, id: to.id}
 	req.call = calls.Call{
 		Time: h.cfg.Clock(), Service: to.service, Action: to.name, Account: strings.ToLower(to.id.Subscription), Region: "", Params: recorded(r, body, to.service),
+		Agent: r.UserAgent(),
 	}
 	req.call.Seq = h.cfg.Journal.Next(to.name)
 	out, fault, err := h.process(req, to, routeErr)

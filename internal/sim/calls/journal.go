@@ -17,6 +17,8 @@ type Call struct {
 	Action  string    `json:"action"`
 	Account string    `json:"account,omitempty"`
 	Region  string    `json:"region,omitempty"`
+	// Agent is what the client calls itself.
+	Agent string `json:"-"`
 	// Params are the wire parameters without Action and Version.
 	Params map[string]string `json:"params,omitempty"`
 	// Ignored names the parameters that the simulator accepted without giving them a meaning.

@@ -142,7 +142,7 @@ func readFormCall(r *http.Request) (*request, []byte, error) {
 		return nil, nil, err
 	}
 	req := &request{ctx: r.Context(), params: wire.NewParams(values)}
-	req.call = Call{Action: req.params.String("Action"), Params: req.params.Map()}
+	req.call = Call{Action: req.params.String("Action"), Params: req.params.Map(), Agent: r.UserAgent()}
 	req.call.Service = serviceByVersion(req.params.String("Version"))
 	delete(req.call.Params, "Action")
 	delete(req.call.Params, "Version")

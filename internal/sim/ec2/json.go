@@ -35,7 +35,7 @@ func readJSONCall(r *http.Request, target string) (*request, []byte, error) {
 		return nil, nil, fmt.Errorf("read the request: %w", err)
 	}
 	req := &request{ctx: r.Context(), params: wire.NewParams(url.Values{}), body: body}
-	req.call = Call{Service: serviceSQS, Action: action, Params: map[string]string{}}
+	req.call = Call{Service: serviceSQS, Action: action, Params: map[string]string{}, Agent: r.UserAgent()}
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal(body, &members); err != nil {
 		return nil, nil, fmt.Errorf("the body is not a JSON object: %w", err)

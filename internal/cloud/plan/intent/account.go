@@ -59,8 +59,8 @@ func (c *Account) findMissingGroups() {
 	for _, p := range c.Policies {
 		for _, r := range p.Rules {
 			for _, g := range r.Groups {
-				if c.addressGroups[g] == nil && p.Problem == "" {
-					p.Problem = "the address group " + g + " is not known yet"
+				if c.addressGroups[g] == nil && p.Problem == nil {
+					p.Problem = Why(GroupUnknown, g)
 				}
 			}
 		}
@@ -168,13 +168,13 @@ func (vm *VM) apply(rules map[*rule]*Bound) {
 		if !slices.Contains(vm.Policies, b.Policy) {
 			vm.Policies = append(vm.Policies, b.Policy)
 		}
-		if len(b.Named) > 0 && !b.resolved && vm.Problems[b.Policy] == "" {
-			vm.Problems[b.Policy] = "named port \"" + b.Named[0].name + "\" is not a port of this VM's entity"
+		if len(b.Named) > 0 && !b.resolved && vm.Problems[b.Policy] == nil {
+			vm.Problems[b.Policy] = Why(NamedPortUnknown, b.Named[0].name)
 		}
 	}
 	slices.SortFunc(vm.Policies, ComparePolicies)
 	for _, p := range vm.Policies {
-		if p.Problem != "" {
+		if p.Problem != nil {
 			vm.Problems[p] = p.Problem
 		}
 	}
@@ -201,7 +201,7 @@ func (s *Region) selectVMs() {
 		}
 		vm := &VM{
 			Ref: VMRef{s.Snap.Region, v.ID}, Observed: v, entities: entities[v.ID], NICs: byVM[v.ID],
-			Problems: map[*Policy]string{},
+			Problems: map[*Policy]*Reason{},
 		}
 		position := func(n *NIC) int { return slices.Index(v.Interfaces, n.ID) }
 		slices.SortStableFunc(vm.NICs, func(a, b *NIC) int { return position(a) - position(b) })

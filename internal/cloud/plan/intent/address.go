@@ -133,12 +133,17 @@ func (s *Region) membersOf(g *cloud.Group, holders []*NIC, view *Network) addrse
 // opaqueDropped notes that an opaque native peer lost its access because rules restrict the same
 // traffic.
 func (s *Region) opaqueDropped(view *Network, p cloud.Peer) {
-	s.Note(view.ID, "the native rules that refer to "+p.String()+" are left out where policies drop part of the same traffic, because its members are not known here")
+	s.Note(view.ID, Why(OpaqueDropped, p.String()))
 }
 
 // Note adds a remark about an object.
-func (s *Region) Note(object, message string) {
-	s.Noted[Note{s.Snap.Region, object, message}] = true
+func (s *Region) Note(object string, why *Reason) {
+	for _, n := range s.Noted[object] {
+		if n.Why.Compare(why) == 0 {
+			return
+		}
+	}
+	s.Noted[object] = append(slices.Clip(s.Noted[object]), Note{Region: s.Snap.Region, Object: object, Why: why})
 }
 
 // Actual is what the interfaces with exactly these groups allow now, in both directions: ingress,

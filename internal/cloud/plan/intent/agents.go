@@ -22,7 +22,7 @@ func (vm *VM) leave(let [2]bool) {
 		r.Services, r.Named, r.Groups, r.Blocks, r.ordinal, r.number = nil, nil, nil, addrset.All(), leftToAgent-i, leftToAgent-i
 		left = append(left, &Bound{rule: &r, any: true})
 	}
-	vm.Applied, vm.Problems = left, map[*Policy]string{}
+	vm.Applied, vm.Problems = left, map[*Policy]*Reason{}
 }
 
 // leftToAgent, and what is below it, are no positions in a policy, and no numbers of other rules.

@@ -52,17 +52,17 @@ func ParseConfirmed(text string) (confirmed map[string][]string, problem string)
 
 // confirmed returns what somebody who may say so says that the interface had. It counts only if all
 // of it can be given back.
-func (s *Region) confirmed(n *NIC) (groups []string, problem string) {
+func (s *Region) confirmed(n *NIC) (groups []string, problem *Reason) {
 	for _, id := range s.In.Confirmed[n.ID] {
 		g := s.Groups[id]
 		switch {
 		case g == nil:
-			return nil, "the annotation names " + id + ", which does not exist"
+			return nil, Why(ConfirmedGone, id)
 		case g.NetworkID != n.NetworkID:
-			return nil, "the annotation names " + id + ", which is of another network"
+			return nil, Why(ConfirmedAbroad, id)
 		case s.Ours(g):
-			return nil, "the annotation names " + id + ", which is one of Nephele's own"
+			return nil, Why(ConfirmedOurs, id)
 		}
 	}
-	return s.In.Confirmed[n.ID], ""
+	return s.In.Confirmed[n.ID], nil
 }

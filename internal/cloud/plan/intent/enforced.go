@@ -83,7 +83,7 @@ func (s *Region) InForce(vm *VM, p *Policy) bool {
 // EnforcedOn returns what is in force on an interface. It is false if the interface is not under
 // control, or has but joined its new groups, so that its own ones still decide.
 func (s *Region) EnforcedOn(n *NIC) (out Enforcement, any bool) {
-	if !n.Taken() || n.Alien != "" || n.Unproven == "" && len(without(n.Recorded, n.Foreign)) == 0 {
+	if !n.Taken() || n.Alien != nil || n.Unproven == nil && len(without(n.Recorded, n.Foreign)) == 0 {
 		return nil, false
 	}
 	for _, id := range n.Ours {

@@ -1,8 +1,6 @@
 package intent
 
 import (
-	"fmt"
-
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
@@ -32,17 +30,17 @@ const (
 // Still reports whether the mode leaves everything on the VM as it is.
 func (m Mode) Still() bool { return m == Planned || m == Braked }
 
-// whyMode is why the interfaces of a VM cannot be taken over in a mode; empty if they can.
-func (m Mode) whyMode(vm VMRef) string {
+// whyMode is why the interfaces of a VM cannot be taken over in a mode; nil if they can.
+func (m Mode) whyMode(vm VMRef) *Reason {
 	switch m {
 	case Planned:
-		return fmt.Sprintf("the VM %s is only planned for (mode plan)", vm.ID)
+		return Why(ModePlanned, vm.ID)
 	case Braked:
-		return fmt.Sprintf("the VM %s waits for a confirmation of the account (condition Braked)", vm.ID)
+		return Why(ModeBraked, vm.ID)
 	case Released, BreakGlass:
-		return fmt.Sprintf("the VM %s is released (mode %s)", vm.ID, m)
+		return Why(ModeReleased, vm.ID, string(m))
 	}
-	return ""
+	return nil
 }
 
 // Mode returns the mode of an interface's VM. Only a selected VM has one.
@@ -76,10 +74,10 @@ func (s *Region) suspend(n *NIC) {
 	m := s.Mode(n)
 	why := m.whyMode(VMRef{s.Snap.Region, n.VMID})
 	switch {
-	case n.Alien != "":
+	case n.Alien != nil:
 	case m.Still():
 		n.Alien = why
-	case n.Unproven != "": // nothing can be given back
+	case n.Unproven != nil: // nothing can be given back
 		s.Note(n.ID, n.Unproven)
 	case s.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}] != "":
 		n.Blocked = s.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}]

@@ -89,13 +89,13 @@ func (s *Region) Restorable(n *NIC) []string {
 		}
 	}
 	if len(gone) > 0 {
-		s.Note(n.ID, "of its former groups "+strings.Join(gone, ", ")+" no longer exist and cannot be restored")
+		s.Note(n.ID, Why(FormerGone, gone...))
 	}
 	if len(out) == 0 {
 		for i := range s.Snap.Groups {
 			if g := &s.Snap.Groups[i]; g.Default && g.NetworkID == n.NetworkID {
 				out = []string{g.ID}
-				s.Note(n.ID, "none of its former groups exists any more; it gets the default group of the network, "+g.ID)
+				s.Note(n.ID, Why(FormerAllGone, g.ID))
 			}
 		}
 	}

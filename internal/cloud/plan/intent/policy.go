@@ -47,8 +47,8 @@ type Policy struct {
 	Tier     int32
 	Priority float64
 	Rules    []*rule
-	// problem says why the policy cannot be expressed at all in this cloud; empty if it can.
-	Problem string
+	// problem says why the policy cannot be expressed at all in this cloud; nil if it can.
+	Problem *Reason
 	// reject tells that a rule says Reject, which is realized as Drop.
 	Reject bool
 }
@@ -144,15 +144,15 @@ func parsePolicy(np *v1beta2.NetworkPolicy, lower capability) *Policy {
 }
 
 // refuse records the first reason why the policy cannot be expressed.
-func (p *Policy) refuse(r *v1beta2.NetworkPolicyRule, format string, args ...any) {
-	if p.Problem != "" {
+func (p *Policy) refuse(r *v1beta2.NetworkPolicyRule, why *Reason) {
+	if p.Problem != nil {
 		return
 	}
 	name := r.Name
 	if name == "" {
 		name = fmt.Sprintf("%d", r.Priority)
 	}
-	p.Problem = fmt.Sprintf("rule %q (%s): ", name, r.Direction) + fmt.Sprintf(format, args...)
+	p.Problem = Why(InRule, name, string(r.Direction)).From(why)
 }
 
 func (p *Policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lower capability) *rule {
@@ -178,20 +178,20 @@ func (p *Policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lo
 	}
 	switch {
 	case len(peer.FQDNs) > 0:
-		p.refuse(in, "the peer is a domain name (%s); security groups know addresses only", peer.FQDNs[0])
+		p.refuse(in, Why(PeerDomainName, peer.FQDNs[0]))
 	case len(peer.ToServices) > 0:
-		p.refuse(in, "the peer is the flow.Service %s/%s; security groups know addresses only", peer.ToServices[0].Namespace, peer.ToServices[0].Name)
+		p.refuse(in, Why(PeerService, peer.ToServices[0].Namespace, peer.ToServices[0].Name))
 	case len(peer.LabelIdentities) > 0:
-		p.refuse(in, "the peer is a label set of another cluster; security groups know addresses only")
+		p.refuse(in, Why(PeerLabelSet))
 	case len(in.L7Protocols) > 0:
-		p.refuse(in, "security groups do not see layer 7 protocols")
+		p.refuse(in, Why(Layer7))
 	}
 	r.Groups = peer.AddressGroups
 	blocks := []addrset.Set{r.Blocks}
 	for _, b := range peer.IPBlocks {
-		set, err := parseBlock(b)
-		if err != nil {
-			p.refuse(in, "%v", err)
+		set, wrong := parseBlock(b)
+		if wrong != nil {
+			p.refuse(in, wrong)
 		}
 		blocks = append(blocks, set)
 	}
@@ -202,30 +202,30 @@ func (p *Policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lo
 	return r
 }
 
-func parseBlock(b v1beta2.IPBlock) (addrset.Set, error) {
-	block, err := parsePrefix(b.CIDR)
-	if err != nil {
-		return addrset.Set{}, err
+func parseBlock(b v1beta2.IPBlock) (addrset.Set, *Reason) {
+	block, wrong := parsePrefix(b.CIDR)
+	if wrong != nil {
+		return addrset.Set{}, wrong
 	}
 	var excepts []netip.Prefix
 	for _, e := range b.Except {
-		except, err := parsePrefix(e)
-		if err != nil {
-			return addrset.Set{}, err
+		except, wrong := parsePrefix(e)
+		if wrong != nil {
+			return addrset.Set{}, wrong
 		}
 		excepts = append(excepts, except)
 	}
 	return addrset.OfPrefixes(block).Minus(addrset.OfPrefixes(excepts...)), nil
 }
 
-func parsePrefix(n v1beta2.IPNet) (netip.Prefix, error) {
+func parsePrefix(n v1beta2.IPNet) (netip.Prefix, *Reason) {
 	addr, ok := netip.AddrFromSlice(n.IP)
 	if !ok {
-		return netip.Prefix{}, fmt.Errorf("an address of %d bytes in an ipBlock", len(n.IP))
+		return netip.Prefix{}, Why(BadAddress).Counting(len(n.IP))
 	}
 	p := netip.PrefixFrom(addr.Unmap(), int(n.PrefixLength))
 	if !p.IsValid() {
-		return netip.Prefix{}, fmt.Errorf("prefix length %d of %s in an ipBlock", n.PrefixLength, addr.Unmap())
+		return netip.Prefix{}, Why(BadPrefixLength, addr.Unmap().String()).Counting(int(n.PrefixLength))
 	}
 	return p.Masked(), nil
 }
@@ -234,7 +234,7 @@ func parsePrefix(n v1beta2.IPNet) (netip.Prefix, error) {
 // match anything; its policy is refused as a whole, so that is never looked at.
 func (p *Policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2.Service, lower capability) {
 	if s.SrcPort != nil {
-		p.refuse(in, "security groups do not match source ports (%d)", *s.SrcPort)
+		p.refuse(in, Why(SourcePort).Counting(int(*s.SrcPort)))
 		return
 	}
 	protocol := v1beta2.Protocol("")
@@ -243,7 +243,7 @@ func (p *Policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2
 	}
 	if s.Port != nil && s.Port.StrVal != "" {
 		if r.Direction == cloud.Egress {
-			p.refuse(in, "named port %q: the ports of a peer are not known; use the number", s.Port.StrVal)
+			p.refuse(in, Why(NamedPortOfPeer, s.Port.StrVal))
 		}
 		r.Named = append(r.Named, namedService{protocol, s.Port.StrVal})
 		return
@@ -262,7 +262,7 @@ func (p *Policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2
 		}
 	case v1beta2.ProtocolIGMP:
 		if s.IGMPType != nil || s.GroupAddress != "" {
-			p.refuse(in, "security groups do not match IGMP types and multicast groups")
+			p.refuse(in, Why(IGMPDetails))
 			return
 		}
 		p.addService(r, in, flow.Whole(2), lower)
@@ -278,20 +278,20 @@ func (p *Policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2
 				to = *s.EndPort
 			}
 			if from < 0 || to > 0xffff || from > to {
-				p.refuse(in, "port range %d-%d is not valid", from, to)
+				p.refuse(in, Why(BadPortRange).Counting(int(from), int(to)))
 				return
 			}
 			service.From, service.To = uint16(from), uint16(to)
 		}
 		p.addService(r, in, service, lower)
 	default:
-		p.refuse(in, "protocol %q is not known", protocol)
+		p.refuse(in, Why(UnknownProtocol, string(protocol)))
 	}
 }
 
 func (p *Policy) addService(r *rule, in *v1beta2.NetworkPolicyRule, s flow.Service, lower capability) {
 	if why := lower.Unsupported(s); why != "" {
-		p.refuse(in, "%s", why)
+		p.refuse(in, Why(Unsupported).Quoting(why))
 	}
 	r.Services = append(r.Services, s)
 }

@@ -42,8 +42,10 @@ type PolicyRef struct {
 
 // Note is a remark about an object.
 type Note struct {
-	Region  string
-	Object  string
+	Region string
+	Object string
+	Why    *Reason
+	// Message says why in a sentence.
 	Message string
 }
 

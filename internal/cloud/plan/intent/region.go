@@ -51,7 +51,7 @@ type Region struct {
 	actualCache map[string][2]flow.Permit
 	permitCache map[string][2]flow.Permit
 	meanings    map[string]string // see nativeMeaning
-	Noted       map[Note]bool
+	Noted       map[string][]Note // by object
 }
 
 type peerKey struct {
@@ -75,8 +75,8 @@ type Network struct {
 	// around are the addresses of all networks whose interfaces a group reference can match: those
 	// of the scope, and those of other accounts with an active peering in the region.
 	around addrset.Set
-	// foreign says why we must not work here; empty if we may.
-	Foreign string
+	// foreign says why we must not work here; nil if we may.
+	Foreign *Reason
 	nics    []*NIC
 	// groupNames are the names in use, folded.
 	GroupNames map[string]bool
@@ -104,23 +104,23 @@ type NIC struct {
 	// unsigned is set if the tag is believed although it is not signed, and unproven says why it is
 	// not believed, and nothing else is known.
 	Unsigned bool
-	Unproven string
-	// alien says why it cannot be controlled at all; empty if it can. elsewhere is that as far as
+	Unproven *Reason
+	// alien says why it cannot be controlled at all; nil if it can. elsewhere is that as far as
 	// another controller or account is the reason.
-	Alien, Elsewhere string
+	Alien, Elsewhere *Reason
 	// Blocked is what the cloud says why it refuses to change it; empty if it does not. Under
 	// control it stays as it is, else it is alien.
 	Blocked string
-	// released says why it must not hold anything of ours in the end; empty if it may.
-	Released string
+	// released says why it must not hold anything of ours in the end; nil if it may.
+	Released *Reason
 }
 
 // Taken reports whether the interface is under our control now.
 func (n *NIC) Taken() bool { return len(n.Ours) > 0 && n.Recorded != nil }
 
 // Refused says that the cloud refuses to change the interface.
-func (n *NIC) Refused() string {
-	return "the cloud refuses to change the interface " + n.ID + ": " + n.Blocked
+func (n *NIC) Refused() *Reason {
+	return Why(CloudRefuses, n.ID).Quoting(n.Blocked)
 }
 
 // Controlled reports whether the interface is under our control, though somebody may have put it
@@ -130,7 +130,7 @@ func (n *NIC) Controlled() bool {
 	if n.Taken() {
 		return slices.ContainsFunc(n.Recorded, func(id string) bool { return !slices.Contains(n.Foreign, id) })
 	}
-	return n.Recorded != nil && n.Alien == "" && !slices.Equal(n.Recorded, n.Foreign)
+	return n.Recorded != nil && n.Alien == nil && !slices.Equal(n.Recorded, n.Foreign)
 }
 
 // VM is a selected VM.
@@ -143,7 +143,7 @@ type VM struct {
 	Policies []*Policy // those of the rules, in the order of evaluation
 	Groups   []string  // address groups that it is a member of, sorted
 	// problems are the policies that cannot be expressed for this VM, with the reason.
-	Problems map[*Policy]string
+	Problems map[*Policy]*Reason
 }
 
 func newRegion(c *Account, r Observed) *Region {
@@ -153,7 +153,7 @@ func newRegion(c *Account, r Observed) *Region {
 		vms: map[string]*VM{}, ByFormer: map[string][]*NIC{}, ByHeld: map[string][]*NIC{},
 		peerCache: map[peerKey]addrset.Set{}, nativeCache: map[nativeKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
 		heldCache: map[nativeKey]addrset.Set{}, formerCache: map[nativeKey]addrset.Set{}, strangerCache: map[*Network]addrset.Set{},
-		actualCache: map[string][2]flow.Permit{}, permitCache: map[string][2]flow.Permit{}, meanings: map[string]string{}, Noted: map[Note]bool{},
+		actualCache: map[string][2]flow.Permit{}, permitCache: map[string][2]flow.Permit{}, meanings: map[string]string{}, Noted: map[string][]Note{},
 	}
 	s.Snap, s.TwinsNow = c.withoutTwins(r.Snapshot)
 	s.indexNetworks()
@@ -176,7 +176,7 @@ func (s *Region) indexNetworks() {
 	for i := range s.Snap.Networks {
 		n := &Network{Network: &s.Snap.Networks[i], GroupNames: map[string]bool{}}
 		if by := n.Tags[cloud.TagClaim]; by != "" && by != s.In.ClusterID {
-			n.Foreign = "the network " + n.ID + " is claimed by the controller " + cloud.Words(by) + " (tag " + cloud.TagClaim + ")"
+			n.Foreign = Why(NetworkClaimed, n.ID, cloud.Words(by))
 		}
 		n.Scope = []*Network{n}
 		s.Networks[n.ID] = n
@@ -235,7 +235,7 @@ func (s *Region) indexInterfaces() {
 	}
 	slices.SortFunc(s.NICs, func(a, b *NIC) int { return strings.Compare(a.ID, b.ID) })
 	for _, n := range s.NICs {
-		if n.Unproven != "" {
+		if n.Unproven != nil {
 			s.Unknown = append(s.Unknown, n)
 		}
 		for _, g := range n.Former {
@@ -259,7 +259,7 @@ func (s *Region) sortGroups(n *NIC) {
 		case s.Ours(g):
 			n.Ours = append(n.Ours, id)
 		case g != nil && g.Tags[cloud.TagCluster] != "" && g.Tags[cloud.TagKind] != "" && strings.HasPrefix(g.Name, cloud.NamePrefix):
-			n.Alien = "the interface " + n.ID + " is held by the controller " + cloud.Words(g.Tags[cloud.TagCluster]) + " for the account " + cloud.Words(g.Tags[cloud.TagAccount])
+			n.Alien = Why(HeldElsewhere, n.ID, cloud.Words(g.Tags[cloud.TagCluster]), cloud.Words(g.Tags[cloud.TagAccount]))
 			n.Elsewhere = n.Alien
 			n.Foreign = append(n.Foreign, id)
 		default:
@@ -267,20 +267,20 @@ func (s *Region) sortGroups(n *NIC) {
 		}
 	}
 	if n.Managed {
-		n.Alien = "the interface " + n.ID + " belongs to a service of the cloud, its groups cannot be set"
+		n.Alien = Why(OfService, n.ID)
 	}
-	if n.Untouchable != "" && n.Alien == "" {
-		n.Alien = "the interface " + n.ID + " cannot be taken over: " + n.Untouchable
+	if n.Untouchable != "" && n.Alien == nil {
+		n.Alien = Why(Untouchable, n.ID).Quoting(n.Untouchable)
 	}
 	slices.Sort(n.Foreign)
 	n.Recorded = formerFromTags(n.Tags)
-	if known, ok := s.remembered[n.ID]; ok && len(n.Ours) > 0 && n.Alien == "" &&
+	if known, ok := s.remembered[n.ID]; ok && len(n.Ours) > 0 && n.Alien == nil &&
 		(!slices.Equal(known, n.Recorded) || known != nil && !s.In.Seal.Believes(s.Snap.Region, n.Interface)) {
 		n.Recorded, n.Forged = known, true
 	}
 	s.judge(n)
 	n.Former = n.Foreign
-	if n.Recorded != nil && n.Alien == "" && (len(n.Ours) > 0 || !slices.Equal(n.Recorded, n.Foreign)) {
+	if n.Recorded != nil && n.Alien == nil && (len(n.Ours) > 0 || !slices.Equal(n.Recorded, n.Foreign)) {
 		n.Former = n.Recorded
 	}
 }

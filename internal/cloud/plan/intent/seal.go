@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
@@ -106,7 +105,7 @@ func (s *Seal) Believes(region string, n *cloud.Interface) bool {
 // so.
 func (s *Region) judge(n *NIC) {
 	seal := s.In.Seal
-	if seal == nil || n.Alien != "" || n.Forged {
+	if seal == nil || n.Alien != nil || n.Forged {
 		return
 	}
 	proven := n.Recorded != nil && seal.proves(s.Snap.Region, n.Interface)
@@ -128,7 +127,7 @@ func (s *Region) judge(n *NIC) {
 			n.Recorded, n.Forged = groups, true
 			return
 		}
-		n.Unproven = unprovenMessage(n, problem)
+		n.Unproven = unproven(n, problem)
 		n.Recorded = []string{}
 	}
 }
@@ -144,15 +143,11 @@ func (s *Region) SignatureSize(n *NIC) int {
 // RecordSize is how many tags more an interface has when its groups are recorded.
 func (s *Region) RecordSize(n *NIC) int { return len(FormerTags(n.Former)) + s.SignatureSize(n) }
 
-func unprovenMessage(n *NIC, problem string) string {
-	what := "its record of former groups, the tag " + cloud.TagFormer + ", is not signed by this cluster"
+// unproven says why the record of an interface is not believed, and what is wrong with what an
+// annotation says instead.
+func unproven(n *NIC, problem *Reason) *Reason {
 	if n.Recorded == nil {
-		what = "its record of former groups, the tag " + cloud.TagFormer + ", is gone"
+		return Why(RecordGone, n.ID).From(problem)
 	}
-	what += "; so it stays under control as it is, until the annotation " + v1alpha1.AnnotationFormerGroups + " of the account says what is to be given back: " +
-		n.ID + "=GROUP,GROUP"
-	if problem != "" {
-		what += " (" + problem + ")"
-	}
-	return what
+	return Why(RecordUnsigned, n.ID).From(problem)
 }

@@ -32,7 +32,7 @@ func (s *Region) strangers(view *Network) addrset.Set {
 // if that is nothing.
 func (s *Region) kept(n *NIC) (out [2]flow.Permit) {
 	strangers := s.strangers(n.Network)
-	if strangers.Empty() || !n.Taken() || n.Unproven != "" {
+	if strangers.Empty() || !n.Taken() || n.Unproven != nil {
 		return out
 	}
 	for i, h := range s.Actual(n.GroupIDs, n.Network) {

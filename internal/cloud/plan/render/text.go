@@ -197,3 +197,12 @@ func (d Document) groups(ids []string) string {
 	}
 	return strings.Join(out, ", ")
 }
+
+// Cut says what somebody loses.
+func Cut(c plan.Cut) string {
+	who := c.Interface
+	if c.VMID != "" {
+		who = c.VMID + " (" + c.Interface + ")"
+	}
+	return fmt.Sprintf("%s loses what its group %s gives it by %q, because policies take out of that group %s", who, c.Group, c.Rule, cloud.Listed(c.Lost, false))
+}

@@ -52,7 +52,7 @@ func (s *reporter) obstructions(vm *target.VM) []Obstruction {
 	}
 	for _, n := range vm.NICs {
 		acl := s.borders.acls[n.SubnetID]
-		if acl == nil || n.State != target.Guarded || s.Frozen[n] != "" || s.Controllable(n) != "" {
+		if acl == nil || n.State != target.Guarded || s.Frozen[n] != nil || s.Controllable(n) != nil {
 			continue
 		}
 		for i, want := range s.Wanted(n) {

@@ -79,7 +79,7 @@ func ProtectionOf(regions []*target.Target) *Protection {
 		out.Regions = append(out.Regions, s.Snap.Region)
 		for _, n := range s.NICs {
 			mode := s.Mode(n.NIC)
-			if n.VMID == "" || n.Managed || n.Elsewhere != "" || n.Network.Foreign != "" || mode == intent.BreakGlass {
+			if n.VMID == "" || n.Managed || n.Elsewhere != nil || n.Network.Foreign != nil || mode == intent.BreakGlass {
 				continue
 			}
 			ref := InterfaceRef{intent.VMRef{Region: s.Snap.Region, ID: n.VMID}, n.ID}
@@ -88,7 +88,7 @@ func ProtectionOf(regions []*target.Target) *Protection {
 			if now {
 				out.Now = append(out.Now, ref)
 			}
-			lasting := func(why string) bool { return why != "" && !s.Waiting[n] }
+			lasting := func(why *intent.Reason) bool { return why != nil && !s.Waiting[n] }
 			switch refused := lasting(s.Controllable(n)); {
 			case mode.Still() || lasting(s.Frozen[n]) || n.Blocked != "" && now:
 				wanted = now

@@ -17,7 +17,9 @@ type Records struct {
 type Unproven struct {
 	Region, Interface string
 	// VM is the zero value if it belongs to no selected VM.
-	VM      intent.VMRef
+	VM  intent.VMRef
+	Why *intent.Reason
+	// Message says why in a sentence.
 	Message string
 }
 
@@ -28,8 +30,8 @@ func (out *Records) Count(s *target.Target) {
 	}
 	for _, n := range s.NICs {
 		switch {
-		case n.Unproven != "":
-			u := Unproven{Region: s.Snap.Region, Interface: n.ID, Message: n.Unproven}
+		case n.Unproven != nil:
+			u := Unproven{Region: s.Snap.Region, Interface: n.ID, Why: n.Unproven}
 			if n.VM != nil {
 				u.VM = n.VM.Ref
 			}

@@ -42,8 +42,8 @@ func Of(of *target.Target, dirty map[string]bool) (out Region) {
 	out.Drift = s.drift()
 	out.Records.Count(s.Target)
 	out.Cuts = s.Cuts()
-	for note := range s.Noted {
-		out.Notes = append(out.Notes, note)
+	for _, notes := range s.Noted {
+		out.Notes = append(out.Notes, notes...)
 	}
 	return out
 }
@@ -73,8 +73,8 @@ func Tally(policies []*intent.Policy, vms []VMStatus) []PolicyStatus {
 
 func (p *PolicyStatus) count(vm intent.VMRef, on VMPolicy) {
 	switch {
-	case on.Message != "":
-		p.Failed = append(p.Failed, FailedVM{vm, on.Message})
+	case on.Why != nil:
+		p.Failed = append(p.Failed, FailedVM{VM: vm, Why: on.Why})
 	case on.Realized:
 		p.Realized = append(p.Realized, vm)
 	default:
@@ -84,9 +84,10 @@ func (p *PolicyStatus) count(vm intent.VMRef, on VMPolicy) {
 
 func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
 	out := VMStatus{VM: vm.Ref}
-	pending, blocked := false, ""
+	pending := false
+	var blocked *intent.Reason
 	for _, n := range vm.NICs {
-		st := InterfaceStatus{ID: n.ID, State: n.State, Network: n.NetworkID, Groups: n.Target, Held: len(n.Ours) > 0, Elsewhere: n.Elsewhere, Unproven: n.Unproven}
+		st := InterfaceStatus{ID: n.ID, State: n.State, Network: n.NetworkID, Groups: n.Target, Held: len(n.Ours) > 0, WhyElsewhere: n.Elsewhere, WhyUnproven: n.Unproven}
 		if n.State == target.Guarded {
 			st.Former = slices.Clone(n.Former)
 		}
@@ -99,34 +100,34 @@ func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
 			pending = true
 			continue
 		}
-		if why := s.Controllable(n); why != "" && blocked == "" && !n.Managed {
+		if why := s.Controllable(n); why != nil && blocked == nil && !n.Managed {
 			blocked = why
 		}
-		if why := s.Frozen[n]; why != "" && blocked == "" {
-			blocked = "the interface " + n.ID + " stays as it is: " + why
+		if why := s.Frozen[n]; why != nil && blocked == nil {
+			blocked = intent.Why(intent.InterfaceStays, n.ID).From(why)
 		}
 	}
 	guarded := slices.ContainsFunc(vm.NICs, func(n *target.NIC) bool { return n.State == target.Guarded })
 	for _, p := range vm.Policies {
-		on := VMPolicy{PolicyRef: p.Ref, Message: vm.KeptMessage(p)}
-		if on.Message == "" {
-			tightened, lost := s.TightenedOn(vm, p)
-			if on.Message = blocked; blocked == "" {
-				on.Message, on.Lost = tightened, lost
-			}
+		on := VMPolicy{PolicyRef: p.Ref, Why: vm.WhyLeft(p)}
+		if on.Why == nil {
+			on.Why = blocked
 		}
-		on.Realized = on.Message == "" && !pending && (guarded || s.Left(vm.VM))
+		if tightened := s.TightenedOn(vm, p); on.Why == nil && tightened != nil {
+			on.Why, on.Lost = tightened, tightened.Objects
+		}
+		on.Realized = on.Why == nil && !pending && (guarded || s.Left(vm.VM))
 		if p.Reject && !s.Left(vm.VM) {
-			on.Warning = "Reject is realized as Drop: security groups cannot answer."
+			on.Warnings = append(on.Warnings, intent.Why(intent.RejectIsDrop))
 		}
 		if d, ok := s.reducedBy(vm, p); ok {
-			on.Warning = strings.TrimSpace(on.Warning + " " + reducedWarning(d))
+			on.Warnings = append(on.Warnings, intent.Why(intent.ProtocolsReduced, string(d)))
 		}
 		if i := slices.IndexFunc(vm.NICs, func(n *target.NIC) bool { return n.Managed }); i >= 0 {
-			on.Warning = strings.TrimSpace(on.Warning + " The interface " + vm.NICs[i].ID + " belongs to a service of the cloud and is not controlled.")
+			on.Warnings = append(on.Warnings, intent.Why(intent.NotControlled, vm.NICs[i].ID))
 		}
-		if on.Message == "" && len(vm.NICs) == 0 {
-			on.Message = "the VM has no interface"
+		if on.Why == nil && len(vm.NICs) == 0 {
+			on.Why = intent.Why(intent.NoInterface)
 		}
 		out.Policies = append(out.Policies, on)
 	}
@@ -140,7 +141,7 @@ func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
 // protocols than the policies do.
 func (s *reporter) reducedBy(vm *target.VM, p *intent.Policy) (cloud.Direction, bool) {
 	for _, n := range vm.NICs {
-		if n.State != target.Guarded || s.Frozen[n] != "" {
+		if n.State != target.Guarded || s.Frozen[n] != nil {
 			continue
 		}
 		want := s.Wanted(n)
@@ -153,41 +154,29 @@ func (s *reporter) reducedBy(vm *target.VM, p *intent.Policy) (cloud.Direction, 
 	return "", false
 }
 
-func reducedWarning(d cloud.Direction) string {
-	var names []string
-	for _, protocol := range flow.KeptProtocols() {
-		names = append(names, cloud.ProtocolName(protocol))
-	}
-	return "Where a rule takes some " + string(
-		d,
-	) + " traffic out of what all protocols were allowed, of the others only these IP protocols stay open, and of ICMP the types in use: " +
-		strings.Join(
-			names,
-			", ",
-		) + "."
-}
-
 func (s *reporter) vmRefusals(vm *target.VM) []Refusal {
 	var out []Refusal
 	for _, p := range vm.Policies {
-		if message := vm.KeptMessage(p); message != "" {
+		if why := vm.WhyLeft(p); why != nil {
 			out = append(out, Refusal{
-				Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Message: message, Kept: vm.Kept[p] != "",
+				Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Why: why, Lack: why.Shortage(), Kept: vm.Kept[p] != nil,
 			})
 		}
 	}
 	for _, p := range vm.Policies {
-		if message, lost := s.TightenedOn(vm, p); message != "" {
-			out = append(out, Refusal{Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Message: message, Tightened: true, Lost: lost})
+		if why := s.TightenedOn(vm, p); why != nil {
+			out = append(out, Refusal{
+				Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Why: why, Lack: why.Shortage(), Tightened: true, Lost: why.Objects,
+			})
 		}
 	}
 	for _, n := range vm.NICs {
-		if why := s.Controllable(n); why != "" && len(vm.Effective) > 0 && !s.Waiting[n] {
-			out = append(out, Refusal{VM: vm.Ref, Region: s.Snap.Region, Network: n.NetworkID, Message: why})
+		if why := s.Controllable(n); why != nil && len(vm.Effective) > 0 && !s.Waiting[n] {
+			out = append(out, Refusal{VM: vm.Ref, Region: s.Snap.Region, Network: n.NetworkID, Why: why, Lack: why.Shortage()})
 		}
-		if why := s.Frozen[n]; why != "" && len(vm.Kept) == 0 && !s.Waiting[n] {
+		if why := s.Frozen[n]; why != nil && len(vm.Kept) == 0 && !s.Waiting[n] {
 			out = append(out, Refusal{
-				VM: vm.Ref, Region: s.Snap.Region, Network: n.NetworkID, Message: "the interface " + n.ID + " stays as it is: " + why, Kept: true,
+				VM: vm.Ref, Region: s.Snap.Region, Network: n.NetworkID, Why: intent.Why(intent.InterfaceStays, n.ID).From(why), Lack: why.Shortage(), Kept: true,
 			})
 		}
 	}
@@ -199,11 +188,11 @@ func (s *reporter) drift() []Drift {
 	var out []Drift
 	lost := map[string]bool{}
 	for _, n := range s.NICs {
-		if n.Unproven != "" {
-			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Message: n.Unproven, Kept: true})
+		if n.Unproven != nil {
+			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Why: n.Unproven, Kept: true})
 			continue
 		}
-		if n.Recorded == nil || n.Alien != "" || n.State != target.Guarded {
+		if n.Recorded == nil || n.Alien != nil || n.State != target.Guarded {
 			continue
 		}
 		ours := len(n.Ours)
@@ -214,16 +203,16 @@ func (s *reporter) drift() []Drift {
 			}
 			ours++
 			if !lost[id] {
-				out = append(out, Drift{Region: s.Snap.Region, Object: id, Message: LostTags + g.Name})
+				out = append(out, Drift{Region: s.Snap.Region, Object: id, Why: intent.Why(intent.TagsChanged, g.Name)})
 			}
 			lost[id] = true
 			return true
 		})
 		if len(extra) > 0 {
-			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Message: "somebody put the interface into " + strings.Join(extra, ", ")})
+			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Why: intent.Why(intent.PutInto, extra...)})
 		}
 		if ours == 0 && !slices.Equal(n.Foreign, n.Recorded) {
-			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Message: "somebody took the interface out of its group of ours"})
+			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Why: intent.Why(intent.TakenOut)})
 		}
 	}
 	for i := range s.Snap.Groups {
@@ -235,17 +224,13 @@ func (s *reporter) drift() []Drift {
 		for _, r := range g.Rules {
 			if !signs.Ours(r.Description) && (wanted == nil || !slices.Contains(wanted.Rules, r.Key())) {
 				out = append(out, Drift{
-					Region: s.Snap.Region, Object: g.ID, Message: "somebody added the rule: " + r.Key().String(), Kept: s.Pinned[g.ID],
+					Region: s.Snap.Region, Object: g.ID, Why: intent.Why(intent.RuleAdded, r.Key().String()), Kept: s.Pinned[g.ID],
 				})
 			}
 		}
 	}
 	return out
 }
-
-// LostTags, and the group's name, is the message about a group of ours whose tags were changed, so
-// that it is not ours any more.
-const LostTags = "somebody changed the tags of our group "
 
 // lostTags reports whether a group that is not ours seems to have been: it has our kind of name,
 // and nobody else's tags.

@@ -27,15 +27,18 @@ type VMPolicy struct {
 	// Realized is true if the cloud already is as the policy wants it for this VM: no operation is
 	// pending for its interfaces.
 	Realized bool
-	// Message says why the policy is refused on this VM; empty while it is realized or being
-	// realized.
+	// Why is the reason why the policy is refused on this VM, and Message says it in a sentence;
+	// both are empty while it is realized or being realized.
+	Why     *intent.Reason
 	Message string
 	// Lost are all the flows that the policies allow and the VM does not, because only what fits of
 	// the policy is enforced: "ingress tcp 443 from 192.0.2.0/24". The message names the first few.
 	// The list is shared by the VMs of a class.
 	Lost []string
-	// Warning says what differs without being refused, for example Reject realized as Drop.
-	Warning string
+	// Warnings are what differs without being refused, for example Reject realized as Drop; Warning
+	// says them in sentences.
+	Warnings []*intent.Reason
+	Warning  string
 }
 
 // InterfaceStatus is the state of one interface when the plan is done.
@@ -49,12 +52,14 @@ type InterfaceStatus struct {
 	Groups  []string
 	// Held is true if it holds a group of ours now, before the plan.
 	Held bool
-	// Unproven says why it stays as it is although nobody knows what it had before; empty if that
-	// is known.
-	Unproven string
-	// Elsewhere says who else holds it by our rules, another controller or account, so that we do
-	// nothing to it; empty if nobody does.
-	Elsewhere string
+	// WhyUnproven is why it stays as it is although nobody knows what it had before; nil if that is
+	// known. Unproven says it in a sentence.
+	WhyUnproven *intent.Reason
+	Unproven    string
+	// WhyElsewhere tells who else holds it by our rules, another controller or account, so that we
+	// do nothing to it; nil if nobody does. Elsewhere says it in a sentence.
+	WhyElsewhere *intent.Reason
+	Elsewhere    string
 }
 
 // PolicyStatus is the state of one policy in the account.
@@ -71,7 +76,9 @@ type PolicyStatus struct {
 
 // FailedVM is a VM on which a policy is refused.
 type FailedVM struct {
-	VM      intent.VMRef
+	VM  intent.VMRef
+	Why *intent.Reason
+	// Message says why in a sentence.
 	Message string
 }
 
@@ -85,11 +92,12 @@ type Refusal struct {
 	Region, Network string
 	// Direction is empty if both are concerned.
 	Direction cloud.Direction
+	Why       *intent.Reason
 	// Message is a full sentence with the reason, the numbers where a quota is concerned, and what
 	// helps.
 	Message string
 	// Lack has the numbers if a quota is what does not suffice.
-	Lack *target.Lack
+	Lack *intent.Lack
 	// Kept is true if the interfaces stay as they were last realized, Tightened if what fits of the
 	// policy is enforced; else the policy is left out there.
 	Kept, Tightened bool
@@ -102,8 +110,12 @@ type Refusal struct {
 type Drift struct {
 	Region string
 	// Object is the ID of the interface or group.
-	Object  string
+	Object string
+	// Code is of which kind it is, and Message says in a sentence what was changed. Why is that
+	// until it is said, so that drifts can be compared.
+	Code    intent.Code
 	Message string
+	Why     *intent.Reason
 	// Kept is set if it is left as it is: the mode forbids to write, or it is not ours to decide.
 	Kept bool
 	// VMs are those that it concerns, by name, and For the policy and rule, or the policies, that
@@ -116,7 +128,7 @@ func (st *VMStatus) Suspended(m intent.Mode) {
 	st.Mode = m
 	for i := range st.Policies {
 		p := &st.Policies[i]
-		p.Realized, p.Message, p.Warning = false, "", ""
+		p.Realized, p.Why, p.Warnings = false, nil, nil
 	}
 }
 
@@ -125,8 +137,8 @@ func AsObserved(n *target.NIC) InterfaceStatus {
 	switch {
 	case len(n.Ours) == 0:
 		return InterfaceStatus{ID: n.ID, State: target.Untouched}
-	case n.Unproven != "":
-		return InterfaceStatus{ID: n.ID, State: target.Guarded, Unproven: n.Unproven}
+	case n.Unproven != nil:
+		return InterfaceStatus{ID: n.ID, State: target.Guarded, WhyUnproven: n.Unproven}
 	case n.Recorded == nil:
 		return InterfaceStatus{ID: n.ID, State: target.Member}
 	default:

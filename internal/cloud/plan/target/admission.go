@@ -2,11 +2,9 @@ package target
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -62,7 +60,7 @@ func (s *Target) awaitGroups(surplus int) (found bool) {
 	for _, c := range slices.Backward(s.Classes) {
 		if n := c.created(); surplus > 0 && n > 0 && !c.Gathers && s.held(c.NICs[0]) != [2]bool{} {
 			for _, n := range c.NICs {
-				s.await(n, fmt.Sprintf("the state in between needs %s more than the region has room for", cloud.Counted(surplus, "group")), "for others to become narrower")
+				s.await(n, intent.WaitsNarrower, intent.Why(intent.BetweenGroups).Counting(surplus))
 			}
 			surplus, found = surplus-n, true
 		}
@@ -159,13 +157,13 @@ func (a *admission) chooseAll() {
 func (a *admission) putAside() (bringBack func()) {
 	s := a.of
 	restrict, waiting := maps.Clone(s.Restrict), s.Waiting
-	refused, frozen := map[*NIC]string{}, map[*NIC]string{}
+	refused, frozen := map[*NIC]*intent.Reason{}, map[*NIC]*intent.Reason{}
 	for n := range waiting {
-		if why := s.Refused[n]; why != "" {
+		if why := s.Refused[n]; why != nil {
 			refused[n] = why
 			delete(s.Refused, n)
 		}
-		if why := s.Frozen[n]; why != "" {
+		if why := s.Frozen[n]; why != nil {
 			frozen[n] = why
 			delete(s.Frozen, n)
 		}
@@ -302,11 +300,10 @@ func (a *admission) count() (n int) {
 	return n + len(held)
 }
 
-// message says that there are too few groups, and the smallest quota that would do.
-func (a *admission) message() string {
-	needed, room := a.enough-a.others, max(a.of.Limits.GroupsPerRegion-a.others, 0)
-	text := fmt.Sprintf("no security group is left for it: all that is to be enforced in the region %s needs %s, and besides %s there is room for %d, because the quota is %d; "+
-		"a quota of %d groups would do", a.of.Snap.Region, cloud.Counted(needed, "group"), cloud.Counted(a.others, "other"), room, a.of.Limits.GroupsPerRegion, a.enough)
-	a.of.number(text, Lack{Quota: QuotaGroupsPerRegion, Needed: a.enough, Available: a.of.Limits.GroupsPerRegion, WouldDo: a.enough})
-	return text
+// why says that there are too few groups, and the smallest quota that would do.
+func (a *admission) why() *intent.Reason {
+	room := max(a.of.Limits.GroupsPerRegion-a.others, 0)
+	out := intent.Why(intent.GroupsShort, a.of.Snap.Region).Counting(a.enough-a.others, a.others, room)
+	out.Lack = &intent.Lack{Quota: intent.QuotaGroupsPerRegion, Needed: a.enough, Available: a.of.Limits.GroupsPerRegion, WouldDo: a.enough}
+	return out
 }

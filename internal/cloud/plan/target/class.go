@@ -87,10 +87,10 @@ func (n *NIC) open() [2]bool {
 func (s *Target) Wanted(n *NIC) [2]flow.Permit {
 	var rules []*intent.Bound
 	profile := ""
-	if n.VM != nil && n.State == Guarded && s.Controllable(n) == "" {
+	if n.VM != nil && n.State == Guarded && s.Controllable(n) == nil {
 		rules, profile = n.VM.Effective, n.VM.profile
 	}
-	if s.Frozen[n] != "" {
+	if s.Frozen[n] != nil {
 		return s.Actual(n.GroupIDs, n.Network)
 	}
 	return s.Decided(n.NIC, rules, profile)
@@ -121,7 +121,7 @@ func (s *Target) held(n *NIC) [2]bool {
 // waits reports whether an interface that no policy needs is under control, and it, or one it
 // depends on, may wait to be given back.
 func (s *Target) waits(n *NIC) bool {
-	return s.between[n.Network] && n.Taken() && s.Frozen[n] == "" && (n.VM == nil || len(n.VM.Effective) == 0)
+	return s.between[n.Network] && n.Taken() && s.Frozen[n] == nil && (n.VM == nil || len(n.VM.Effective) == 0)
 }
 
 // formClasses groups the interfaces by what they must allow and by the peers they belong to.
@@ -139,7 +139,7 @@ func (s *Target) formClasses() {
 		c := byKey[key]
 		if c == nil {
 			sum := sha256.Sum256([]byte(base))
-			c = &Class{key: key, Hash: hex.EncodeToString(sum[:6]), Network: n.Network, State: n.State, frozen: s.Frozen[n] != ""}
+			c = &Class{key: key, Hash: hex.EncodeToString(sum[:6]), Network: n.Network, State: n.State, frozen: s.Frozen[n] != nil}
 			if n.State == Guarded {
 				c.Want = s.wantedNow(n)
 			}
@@ -200,7 +200,7 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 
 // classKey is the same for interfaces that are alike in the end.
 func (s *Target) classKey(n *NIC, used, native map[string]bool) string {
-	if s.Frozen[n] != "" {
+	if s.Frozen[n] != nil {
 		return n.Network.ID + "|frozen " + strings.Join(n.GroupIDs, " ")
 	}
 	var b strings.Builder
@@ -238,7 +238,7 @@ func (s *Target) classKey(n *NIC, used, native map[string]bool) string {
 // that are not.
 func (s *Target) heldKey(n *NIC) string {
 	held := s.held(n)
-	if held == [2]bool{} || s.Frozen[n] != "" || n.State == Member {
+	if held == [2]bool{} || s.Frozen[n] != nil || n.State == Member {
 		return ""
 	}
 	return fmt.Sprintf("|held %v %s", held, strings.Join(n.GroupIDs, " "))
@@ -249,7 +249,7 @@ func (s *Target) setTargets() {
 	s.WantHeld, s.memory.then = map[string][]*NIC{}, nil
 	for _, n := range s.NICs {
 		switch {
-		case n.Unproven != "" && n.State != Guarded:
+		case n.Unproven != nil && n.State != Guarded:
 			n.Target = slices.Clone(n.GroupIDs)
 		case n.State == Guarded && s.literal[n.Class.key]:
 			n.Target = slices.Clone(n.GroupIDs)
@@ -268,7 +268,7 @@ func (s *Target) setTargets() {
 				n.Target = append(s.Restorable(n.NIC), n.Class.Groups[0].Key)
 			}
 			n.Target = append(n.Target, s.membershipKeys(n)...)
-		case n.Alien != "" || n.Network.Foreign != "" || len(n.Ours) == 0:
+		case n.Alien != nil || n.Network.Foreign != nil || len(n.Ours) == 0:
 			n.Target = slices.Clone(n.GroupIDs)
 		default:
 			n.Target = s.Restorable(n.NIC)
@@ -323,7 +323,7 @@ func (s *Target) enforcedBy(n *NIC) intent.Enforcement {
 	if !any {
 		before = intent.Enforcement{}
 	}
-	if s.Frozen[n] != "" {
+	if s.Frozen[n] != nil {
 		return before
 	}
 	waits := s.Restrict[n] != [2]bool{}
@@ -358,5 +358,5 @@ func (g *Group) Kind() string {
 // unproven reports whether nothing but a record that is not believed makes the interfaces of the
 // class stay as they are.
 func (c *Class) unproven() bool {
-	return !slices.ContainsFunc(c.NICs, func(n *NIC) bool { return n.Unproven == "" })
+	return !slices.ContainsFunc(c.NICs, func(n *NIC) bool { return n.Unproven == nil })
 }

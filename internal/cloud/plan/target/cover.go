@@ -1,7 +1,6 @@
 package target
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -81,7 +80,7 @@ func (s *Target) nativeCandidates(c *Class, d cloud.Direction) []candidate {
 	for _, id := range n.Former {
 		collect(s.Groups[id])
 	}
-	if s.Frozen[n] != "" {
+	if s.Frozen[n] != nil {
 		for _, id := range n.GroupIDs {
 			collect(s.Groups[id])
 		}
@@ -224,38 +223,39 @@ func (s *Target) lowerClass(c *Class) (retry bool) {
 // shortage deals with a class whose rules exceed a quota.
 func (s *Target) shortage(c *Class, held [][]cloud.Rule, short shortfall) {
 	first := c.NICs[0]
+	why := func() *intent.Reason { return s.short(short(), c) }
 	if s.Between() && !c.frozen {
 		// What is wanted in the end does fit. These interfaces stay as they are until others have
 		// become narrower.
-		message := s.message(short(), c)
+		reason := why()
 		for _, n := range c.NICs {
-			s.await(n, message, "for others to become narrower, because the state in between does not fit")
+			s.await(n, intent.WaitsBetween, reason)
 		}
 		return
 	}
 	if s.listAgain(c) {
 		return
 	}
-	if !c.frozen && s.Frozen[first] == "" && !s.Native(first) && (s.gather(c, held) || s.disperse(c, held)) {
+	if !c.frozen && s.Frozen[first] == nil && !s.Native(first) && (s.gather(c, held) || s.disperse(c, held)) {
 		return
 	}
-	message := func() string { return s.message(short(), c) }
 	switch {
 	case c.frozen:
 		s.literal[c.key] = true
 		return
-	case s.Frozen[first] != "":
+	case s.Frozen[first] != nil:
 		return // since this attempt began, for the sake of another interface of its VM; it will be in another class in the next one
 	case s.Native(first):
-		if s.refuseUntaken(c, message()) {
+		reason := why()
+		if s.refuseUntaken(c, reason) {
 			return // those that are under control may have a class that fits without the others
 		}
 		for _, n := range c.NICs {
-			s.Frozen[n] = message()
+			s.Frozen[n] = reason
 		}
 		return
 	}
-	s.leaveSurplus(c, held, message)
+	s.leaveSurplus(c, held, why)
 }
 
 // Native reports whether no rule applies to the interface, so that its former groups decide
@@ -264,36 +264,12 @@ func (s *Target) Native(n *NIC) bool { return n.VM == nil || len(n.VM.Effective)
 
 // refuseUntaken refuses to take over the interfaces of the class that are not under control yet. It
 // reports whether there are any.
-func (s *Target) refuseUntaken(c *Class, message string) (refused bool) {
+func (s *Target) refuseUntaken(c *Class, why *intent.Reason) (refused bool) {
 	for _, n := range c.NICs {
 		if !n.Taken() {
-			s.Refused[n] = "taking over the interface " + n.ID + " with its present rules: " + message
+			s.Refused[n] = intent.Why(intent.TakeOverShort, n.ID).From(why)
 			refused = true
 		}
 	}
 	return refused
-}
-
-// message tells the numbers, with a mark for what would do. all is what all that is wanted of the
-// interface needs at least, if that is known to exceed the quota.
-func (sh Shortage) message(l cloud.Limits, all *Shortage) string {
-	least := ""
-	if sh.AtLeast {
-		least = "at least "
-	}
-	needs := fmt.Sprintf("needs %s%s for %s on one interface", least, cloud.Counted(sh.Needed, string(sh.Direction)+" rule"), sh.Family)
-	groups := fmt.Sprintf("%s of at most %s", cloud.Counted(l.GroupsPerInterface, "group"), cloud.Counted(l.RulesPerGroup, "rule"))
-	lack := Lacking{Rules: sh.RulesPerGroup, Needed: sh.Needed, All: sh.RulesPerGroup}
-	if all != nil {
-		lack.All, lack.Total = all.RulesPerGroup, all.Needed
-	}
-	mark := lack.mark()
-	if sh.Needed <= sh.Available {
-		return needs + ", among them prefix lists that one group has to hold whole, and they do not fit into " + groups + mark
-	}
-	hold := "hold"
-	if l.GroupsPerInterface == 1 {
-		hold = "holds"
-	}
-	return fmt.Sprintf("%s, and %s %s %d%s", needs, groups, hold, sh.Available, mark)
 }

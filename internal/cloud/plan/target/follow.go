@@ -61,15 +61,6 @@ type Cut struct {
 	Lost []string
 }
 
-// String says it in a sentence.
-func (c Cut) String() string {
-	who := c.Interface
-	if c.VMID != "" {
-		who = c.VMID + " (" + c.Interface + ")"
-	}
-	return fmt.Sprintf("%s loses what its group %s gives it by %q, because policies take out of that group %s", who, c.Group, c.Rule, cloud.Listed(c.Lost, false))
-}
-
 // answer is what becomes of the interfaces that hold a group with a rule that names a group that
 // others give up.
 func (s *Target) answer(holder *cloud.Group) Dependents {
@@ -78,7 +69,7 @@ func (s *Target) answer(holder *cloud.Group) Dependents {
 		out = s.options.Dependents.Default
 	}
 	n := s.Networks[holder.NetworkID]
-	if _, may := holder.Tags[cloud.TagFollow]; out == FollowDependents && (!may || n == nil || n.Foreign != "") {
+	if _, may := holder.Tags[cloud.TagFollow]; out == FollowDependents && (!may || n == nil || n.Foreign != nil) {
 		return RefuseDependents
 	}
 	return out
@@ -91,7 +82,7 @@ type dependents struct {
 	Twins    map[string][]cloud.Rule // group with rules -> twins
 	// unfollowed are groups that have no room for twins; nothing more is taken over for whose sake
 	// they would be needed.
-	unfollowed map[string]string
+	unfollowed map[string]*intent.Reason
 }
 
 func (d *dependents) reset() {
@@ -104,7 +95,7 @@ func (s *Target) settleDependent(lost []*NIC, dependent *NIC, ref reference) (re
 	switch s.answer(ref.holder) {
 	case FollowDependents:
 		why := s.Dependents.unfollowed[ref.holder.ID]
-		if why == "" || !slices.ContainsFunc(lost, func(n *NIC) bool { return !n.Taken() }) {
+		if why == nil || !slices.ContainsFunc(lost, func(n *NIC) bool { return !n.Taken() }) {
 			if s.Dependents.followed[ref.holder.ID] == nil {
 				s.Dependents.followed[ref.holder.ID] = map[string]bool{}
 			}
@@ -164,12 +155,11 @@ func (s *Target) addTwins() (retry bool) {
 		all := slices.SortedFunc(maps.Values(twins), cloud.Rule.Compare)
 		all = slices.DeleteFunc(all, func(t cloud.Rule) bool { return slices.ContainsFunc(holder.Rules, t.Same) })
 		if !s.Lower.Fits(slices.Concat(holder.Rules, all), s.Quota()) {
-			message := fmt.Sprintf("the group %s has the tag %s and %s of its own, and no room for %s more, which would name the VMs that give up the group that its rules name: "+
-				"raise the quota of %s per group, or let its rules name addresses", id, cloud.TagFollow, cloud.Counted(len(holder.Rules), "rule"), cloud.Counted(len(all), "rule"), cloud.Counted(s.Limits.RulesPerGroup, "rule"))
-			if s.Dependents.unfollowed[id] == "" {
-				s.Dependents.unfollowed[id], retry = message, true
+			why := intent.Why(intent.FollowNoRoom, id).Counting(len(holder.Rules), len(all), s.Limits.RulesPerGroup)
+			if s.Dependents.unfollowed[id] == nil {
+				s.Dependents.unfollowed[id], retry = why, true
 			}
-			s.Note(id, message)
+			s.Note(id, why)
 			all = s.fittingTwins(holder, all)
 		}
 		s.Dependents.Twins[id] = all

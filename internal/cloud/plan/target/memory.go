@@ -10,8 +10,9 @@ import (
 
 // memory keeps what many classes and rules ask for again and again within one computation.
 type memory struct {
-	made map[string][]*cloud.Group // of the whole computation: groups of ours by the class that they were made for
-	then map[thenKey]addrset.Set   // of the present targets
+	made map[string][]*cloud.Group       // of the whole computation: groups of ours by the class that they were made for
+	then map[thenKey]addrset.Set         // of the present targets
+	near map[*intent.Network]addrset.Set // of the whole computation: see Target.near
 
 	// Of one attempt.
 	classes map[*intent.Network][]candidate

@@ -1,5 +1,7 @@
 package target
 
+import "github.com/nephele-io/nephele/internal/cloud/plan/intent"
+
 // attemptEffort is what an attempt takes besides what is counted where it is done.
 func (s *Target) attemptEffort() int {
 	units := 8*len(s.NICs) + len(s.Snap.Groups)
@@ -39,13 +41,13 @@ func (s *Target) listAgain(c *Class) (changed bool) {
 }
 
 // await makes an interface stay as it is until others have changed.
-func (s *Target) await(n *NIC, message, what string) {
+func (s *Target) await(n *NIC, what intent.Code, why *intent.Reason) {
 	delete(s.Restrict, n)
 	s.Waiting[n] = true
 	if n.Taken() {
-		s.Frozen[n] = message
+		s.Frozen[n] = why
 	} else {
-		s.Refused[n] = "the interface " + n.ID + " waits " + what + ": " + message
+		s.Refused[n] = intent.Why(what, n.ID).From(why)
 	}
 }
 

@@ -1,79 +1,135 @@
 package target
 
 import (
-	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// The quotas that a Lack can be about, by the names that spec.awsConfig.quotas of an account has
-// for them.
-const (
-	QuotaRulesPerGroup      = "rulesPerGroup"
-	QuotaGroupsPerInterface = "groupsPerInterface"
-	QuotaGroupsPerRegion    = "groupsPerRegion"
-)
+// Which quota would do for a VM is arithmetic about all that is wanted of it, whatever its peers
+// are. At least as many rules are needed as there are blocks of addresses that no group stands for,
+// and one more if there is something else; at most as many as it takes to name everything by
+// address. Where both take the same quota, that is the one. Else it is a bound: how many rules name
+// groups depends on the classes that there would be.
 
-// Lack is a quota that does not suffice, in numbers.
-type Lack struct {
-	// Quota names the quota.
-	Quota string `json:"quota"`
-	// Direction and Family say which rules of an interface are meant; they are empty where groups
-	// are counted.
-	Direction string `json:"direction,omitempty"`
-	Family    string `json:"family,omitempty"`
-	// Needed and Available count rules of one interface, or groups of the region.
-	Needed    int `json:"needed"`
-	Available int `json:"available"`
-	// WouldDo is the smallest value of the quota with which nothing would be lacking for the VM,
-	// other quotas unchanged, and WouldDoAlone the smallest for this policy while others are still
-	// left out, if that is less. WouldDo is 0 if the cloud grants no such quota, or none is known.
-	WouldDo      int `json:"wouldDo"`
-	WouldDoAlone int `json:"wouldDoAlone,omitempty"`
-	// WithGroupsPerInterface is the quota that WouldDo goes with if it is not the present one.
-	WithGroupsPerInterface int `json:"withGroupsPerInterface,omitempty"`
-	// AtLeast is true if the exact number was not looked for: Needed is not less than this.
-	AtLeast bool `json:"atLeast,omitempty"`
-}
-
-// Lacks remembers for one call of Compute the numbers behind its messages. What was decided in one
-// attempt or round goes to the next ones as a message only.
-type Lacks map[string]Lack
-
-// message says what a class is short of, and remembers the numbers.
-func (s *Target) message(sh Shortage, c *Class) string {
+// short says what a class is short of.
+func (s *Target) short(sh Shortage, c *Class) *intent.Reason {
 	q := s.quotaOf(c, 0)
-	text := sh.message(q.Limits, s.atLeast(c, c.Want, &forms{}, q))
-	s.number(text, Lack{
-		Quota: QuotaRulesPerGroup, Direction: string(sh.Direction), Family: sh.Family, Needed: sh.Needed, Available: sh.Available,
-		WouldDo: sh.RulesPerGroup, AtLeast: sh.AtLeast,
-	})
-	return text
+	lack := &intent.Lack{
+		Quota: intent.QuotaRulesPerGroup, Direction: string(sh.Direction), Family: sh.Family, Needed: sh.Needed, Available: sh.Available,
+		AtLeast: sh.AtLeast, Limits: q.Limits, Whole: sh.Needed <= sh.Available,
+	}
+	s.advise(lack, c)
+	out := intent.Why(intent.RulesShort)
+	out.Lack = lack
+	return out
 }
 
-// number remembers the numbers behind a message.
-func (s *Target) number(text string, lack Lack) {
-	s.options.Lacks[text] = lack
+// advise finds out which quota of rules per group would do for all policies of the VM of a class.
+func (s *Target) advise(lack *intent.Lack, c *Class) {
+	nics := c.NICs[:1]
+	if vm := c.NICs[0].VM; vm != nil {
+		nics = vm.NICs
+	}
+	exact := true
+	for _, n := range nics {
+		if s.Controllable(n) != nil || s.Frozen[n] != nil && n.Class != c {
+			continue
+		}
+		need := s.need(n, c)
+		lack.WouldDo, exact = max(lack.WouldDo, need.perGroup), exact && need.exact
+		if most := s.Limits.RulesPerInterface; most > 0 && need.rules > most {
+			lack.TooMany = max(lack.TooMany, need.rules-most)
+		}
+	}
+	lack.WouldDoAtLeast = !exact
+	switch q := s.Limits; {
+	case lack.TooMany > 0, lack.WouldDo <= q.RulesPerGroup, q.RulesPerInterface > 0 && lack.WouldDo*q.GroupsPerInterface > q.RulesPerInterface:
+		lack.WouldDo, lack.WouldDoAtLeast = 0, false
+	}
 }
 
-// Which quota would do is not known where a shortage is found: with a larger one other policies
-// come into force as well, peers fall into other classes, and interfaces need slots for the way. So
-// messages about quotas have a mark in the place where it is told, and when all is decided the mark
-// gives way to what trials have shown; see advise.
-
-// Lacking is what a mark remembers of a shortage.
-type Lacking struct {
-	// rules is the quota of rules per group that the policy at hand would need beside those that
-	// fit, needed how many rules; all and total are about the same for all policies of the VM
-	// together, at least. groups is how many groups per interface are needed. 0 where that is not
-	// what is lacking, or not known.
-	Rules, Needed, All, Total, Groups int
+// need is what the rules of an interface need.
+type need struct {
+	// rules is how many of one direction and family there are at least, and perGroup the quota that
+	// they take.
+	rules, perGroup int
+	// exact is set if perGroup is the smallest quota with which they fit.
+	exact bool
 }
 
-const (
-	MarkBegins = "\x01"
-	MarkEnds   = "\x02"
-)
+// need counts what all that is wanted of an interface needs. c is a class that does not fit.
+func (s *Target) need(n *NIC, c *Class) need {
+	want := c.Want
+	if n.VM != nil {
+		var all []*intent.Policy
+		for _, p := range n.VM.Policies {
+			if n.VM.Problems[p] == nil {
+				all = append(all, p)
+			}
+		}
+		rules, profile := s.rulesOfPolicies(n.VM, all)
+		want = s.Decided(n.NIC, rules, profile)
+	}
+	q := s.Quota()
+	q.GroupsPerInterface = max(q.GroupsPerInterface-len(s.memberships[n]), 1)
+	out, near, opaque := need{}, s.near(n.Network), false
+	for i := range flow.Directions() {
+		byReference := near.Union(s.listed(want[i].Grants...))
+		for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} {
+			least := s.memo.blocksNeeded(want[i], family, byReference, mostCounted)
+			if slices.ContainsFunc(want[i].Grants, func(g flow.Grant) bool { return holdsBlock(byReference, g.All.Intersect(family)) }) {
+				least++
+			}
+			out.rules = max(out.rules, least)
+		}
+		opaque = opaque || slices.ContainsFunc(want[i].Grants, func(g flow.Grant) bool { return len(g.Opaque) > 0 })
+	}
+	out.perGroup = (out.rules + q.GroupsPerInterface - 1) / q.GroupsPerInterface
+	if opaque || out.rules >= mostCounted || out.perGroup <= q.RulesPerGroup {
+		return out
+	}
+	q.RulesPerGroup = out.perGroup
+	_, short := s.Lower.Pack(s.Lower.Lower(flow.Traffic{Ingress: byAddress(want[0]), Egress: byAddress(want[1])}), nil, q)
+	out.exact = short == nil
+	return out
+}
 
-// mark is the place in a message where it is told which quota would do.
-func (l Lacking) mark() string {
-	return fmt.Sprintf("%s%d %d %d %d %d%s", MarkBegins, l.Rules, l.Needed, l.All, l.Total, l.Groups, MarkEnds)
+// holdsBlock reports whether one of the largest blocks of a set lies wholly in a larger set.
+func holdsBlock(in, set addrset.Set) bool {
+	return slices.ContainsFunc(set.Prefixes(), func(p netip.Prefix) bool { return addrset.OfPrefixes(p).Within(in) })
+}
+
+// byAddress names all that a permit allows by address.
+func byAddress(p flow.Permit) (out []flow.Cell) {
+	for _, g := range p.Grants {
+		out = append(out, flow.Cell{Service: g.Service, Addrs: g.All})
+	}
+	return out
+}
+
+// mostCounted bounds how many rules are counted to find out which quota would do; no cloud grants
+// as many.
+const mostCounted = 20_000
+
+// near are the addresses that rules of an interface could ever name by a group.
+func (s *Target) near(view *intent.Network) addrset.Set {
+	if out, known := s.memory.near[view]; known {
+		return out
+	}
+	var sets []addrset.Set
+	for _, n := range s.NICs {
+		if view.Reaches(n.Network) {
+			sets = append(sets, n.Private)
+		}
+	}
+	out := addrset.Union(sets...)
+	if s.memory.near == nil {
+		s.memory.near = map[*intent.Network]addrset.Set{}
+	}
+	s.memory.near[view] = out
+	return out
 }

@@ -2,7 +2,6 @@ package target
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -13,40 +12,39 @@ import (
 
 // leaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the
 // policy is in force there in an earlier form; everywhere else the VM goes on without the policy.
-func (s *Target) leaveOut(vm *VM, p *intent.Policy, message string) {
-	vm.Left[p] = message
+func (s *Target) leaveOut(vm *VM, p *intent.Policy, why *intent.Reason) {
+	vm.Left[p] = why
 	if s.In.Modes[vm.Ref] != intent.Enforce {
 		return
 	}
 	if s.InForce(vm.VM, p) {
-		s.keep(vm, p, message)
+		s.keep(vm, p, why)
 	}
 }
 
 // keep has the interfaces that are under control stay as they are for the sake of a policy.
-func (s *Target) keep(vm *VM, p *intent.Policy, message string) {
+func (s *Target) keep(vm *VM, p *intent.Policy, why *intent.Reason) {
 	for _, n := range vm.NICs {
-		if n.Taken() && n.Alien == "" && s.Frozen[n] == "" {
-			s.Frozen[n] = message
-			vm.Kept[p] = message
+		if n.Taken() && n.Alien == nil && s.Frozen[n] == nil {
+			s.Frozen[n] = why
+			vm.Kept[p] = why
 		}
 	}
 }
 
-// Controllable reports why the groups of the interface cannot be set by us; empty if they can.
-func (s *Target) Controllable(n *NIC) string {
+// Controllable reports why the groups of the interface cannot be set by us; nil if they can.
+func (s *Target) Controllable(n *NIC) *intent.Reason {
 	switch {
-	case n.Alien != "":
+	case n.Alien != nil:
 		return n.Alien
-	case n.Network.Foreign != "":
+	case n.Network.Foreign != nil:
 		return n.Network.Foreign
-	case s.Refused[n] != "":
+	case s.Refused[n] != nil:
 		return s.Refused[n]
 	case n.Recorded == nil && len(n.Tags)+s.RecordSize(n.NIC) > s.Limits.TagsPerResource:
-		return fmt.Sprintf("the interface %s needs %s to remember its groups, it has %d of at most %d",
-			n.ID, cloud.Counted(s.RecordSize(n.NIC), "tag"), len(n.Tags), s.Limits.TagsPerResource)
+		return intent.Why(intent.TooManyTags, n.ID).Counting(s.RecordSize(n.NIC), len(n.Tags), s.Limits.TagsPerResource)
 	}
-	return ""
+	return nil
 }
 
 // decideStates decides which interfaces are guarded, members or untouched.
@@ -62,7 +60,7 @@ func (s *Target) decideStates() {
 		s.Dependents.reset()
 		for _, n := range s.NICs {
 			n.State, n.Class, n.Target = Untouched, nil, nil
-			if s.Controllable(n) == "" && s.wantsGuard(n) {
+			if s.Controllable(n) == nil && s.wantsGuard(n) {
 				n.State = Guarded
 			}
 		}
@@ -90,7 +88,7 @@ func (s *Target) findBetween() {
 
 func effectiveRules(vm *VM) (rules []*intent.Bound, profile string) {
 	for _, r := range vm.Applied {
-		if vm.Left[r.Policy] == "" {
+		if vm.Left[r.Policy] == nil {
 			rules = append(rules, r)
 		}
 	}
@@ -105,7 +103,7 @@ func (vm *VM) InForce() []*intent.Bound {
 	}
 	var out []*intent.Bound
 	for _, r := range vm.Applied {
-		if vm.Left[r.Policy] == "" || vm.Kept[r.Policy] != "" {
+		if vm.Left[r.Policy] == nil || vm.Kept[r.Policy] != nil {
 			out = append(out, r)
 		}
 	}
@@ -114,7 +112,7 @@ func (vm *VM) InForce() []*intent.Bound {
 
 func (s *Target) wantsGuard(n *NIC) bool {
 	switch {
-	case s.Frozen[n] != "", s.Restrict[n] != [2]bool{}:
+	case s.Frozen[n] != nil, s.Restrict[n] != [2]bool{}:
 		return true
 	}
 	return n.VM != nil && len(n.VM.Effective) > 0 || s.leans(n)
@@ -179,11 +177,11 @@ func (s *Target) guardDependents() (refused bool) {
 					continue
 				}
 				waits := dependent.Taken() && slices.ContainsFunc(lost, s.onlyWaits)
-				ours := dependent.VM != nil && dependent.Released == ""
-				if s.Controllable(dependent) == "" && (ours || waits) {
+				ours := dependent.VM != nil && dependent.Released == nil
+				if s.Controllable(dependent) == nil && (ours || waits) {
 					dependent.State = Guarded
 					if on := dependent.waitsFor(lost); on != nil {
-						s.Note(dependent.ID, "it stays under control, without policies, until "+on.ID+" can be given back, with which it would lose flows: "+on.Refused())
+						s.Note(dependent.ID, intent.Why(intent.StaysForBlocked, on.ID).From(on.Refused()))
 					}
 					vacate(dependent.Former)
 					continue
@@ -199,7 +197,7 @@ func (s *Target) guardDependents() (refused bool) {
 // waits for others, or the cloud refuses to change it. A released one that depends on it goes with
 // it.
 func (s *Target) onlyWaits(n *NIC) bool {
-	waits := n.Blocked != "" || s.Frozen[n] == "" && s.Restrict[n] != [2]bool{}
+	waits := n.Blocked != "" || s.Frozen[n] == nil && s.Restrict[n] != [2]bool{}
 	return waits && n.Taken() && (n.VM == nil || len(n.VM.Effective) == 0)
 }
 
@@ -235,13 +233,12 @@ func (s *Target) spareReferred() (refused bool) {
 			if r == nil {
 				continue
 			}
-			message := fmt.Sprintf("rules in the network %s of the account %s refer to the group %s over the peering %s, and would no longer match the interface %s: "+
-				"let them name addresses, or give the VM another group instead", r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
+			why := intent.Why(intent.ReferredAbroad, r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
 			if n.Controlled() {
-				s.Note(n.ID, message)
+				s.Note(n.ID, why)
 				continue
 			}
-			s.Refused[n], refused = message, true
+			s.Refused[n], refused = why, true
 			break
 		}
 	}
@@ -293,29 +290,20 @@ func (s *Target) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
 // that are under control already stay so: giving up protection because somebody else started to
 // depend on them would be worse.
 func (s *Target) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
-	remedy := ""
-	if dependent.VMID != "" {
-		remedy = "select its VM, "
-	}
 	for _, n := range lost {
-		message := fmt.Sprintf("the group %s of the interface %s refers to the group %s, and the interface %s would no longer match it; "+
-			"%s cannot be taken over itself (%s): %slet %s allow addresses instead of the group, or say by spec.dependents of the account what becomes of it",
-			ref.holder.ID, dependent.ID, ref.rule.Peer.GroupID, n.ID, dependent.ID, s.whyNot(dependent), remedy, ref.holder.ID)
+		why := intent.Why(intent.DependentLoses, ref.holder.ID, dependent.ID, dependent.VMID, ref.rule.Peer.GroupID, n.ID).From(s.whyNot(dependent))
 		if n.Controlled() {
-			s.Note(dependent.ID, message)
+			s.Note(dependent.ID, why)
 			continue
 		}
-		s.Refused[n] = message
+		s.Refused[n] = why
 		refused = true
 	}
 	return refused
 }
 
-func (s *Target) whyNot(n *NIC) string {
-	if why := cmp.Or(s.Controllable(n), n.Released); why != "" {
-		return why
-	}
-	return "it belongs to no selected VM"
+func (s *Target) whyNot(n *NIC) *intent.Reason {
+	return cmp.Or(s.Controllable(n), n.Released, intent.Why(intent.NotSelected))
 }
 
 // decideMembers decides which unguarded interfaces get a group by which the rules of others refer
@@ -341,7 +329,7 @@ func (s *Target) decideMembers() {
 		}
 	}
 	for _, n := range s.NICs {
-		if n.State == Guarded || n.VM == nil || n.Released != "" || s.Controllable(n) != "" || len(n.Former)+1 > s.Limits.GroupsPerInterface {
+		if n.State == Guarded || n.VM == nil || n.Released != nil || s.Controllable(n) != nil || len(n.Former)+1 > s.Limits.GroupsPerInterface {
 			continue
 		}
 		for _, o := range n.Network.Scope {
@@ -356,15 +344,14 @@ func (s *Target) decideMembers() {
 // leans reports whether an interface that no policy applies to any more would lose something with
 // strangers if it was given back: its own groups do not allow by themselves what it allows now.
 func (s *Target) leans(n *NIC) bool {
-	if len(s.Unknown) == 0 || n.VM == nil || n.Released != "" || !n.Taken() || n.Unproven != "" || !s.Native(n) || s.KeptKey(n.NIC) == "" {
+	if len(s.Unknown) == 0 || n.VM == nil || n.Released != nil || !n.Taken() || n.Unproven != nil || !s.Native(n) || s.KeptKey(n.NIC) == "" {
 		return false
 	}
 	with := s.Decided(n.NIC, nil, "")
 	for i, d := range flow.Directions() {
 		f := intent.Flattening{View: n.Network, Native: s.GroupRules(n.Former, d)}
 		if len(with[i].Minus(f.Flatten(s.Region))) > 0 {
-			s.Note(n.ID, "it stays under control although no policy applies: rules of its own groups refer to groups, and of "+s.Unknown[0].ID+
-				", with which it has to do, nobody knows whether it belongs to them")
+			s.Note(n.ID, intent.Why(intent.StaysForUnknown, s.Unknown[0].ID))
 			return true
 		}
 	}

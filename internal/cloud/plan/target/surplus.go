@@ -29,7 +29,7 @@ func (s *Target) surplus(c *Class, held [][]cloud.Rule) (out []rejection) {
 		return s.Decided(n.NIC, rules, profile)
 	}
 	for _, p := range n.VM.Policies {
-		if n.VM.Left[p] != "" || !slices.ContainsFunc(n.VM.Effective, func(b *intent.Bound) bool { return b.Policy == p }) {
+		if n.VM.Left[p] != nil || !slices.ContainsFunc(n.VM.Effective, func(b *intent.Bound) bool { return b.Policy == p }) {
 			continue
 		}
 		if s.fits(c, with(p), held, forms{}) {
@@ -66,7 +66,7 @@ func (s *Target) rulesOfPolicies(vm *VM, policies []*intent.Policy) ([]*intent.B
 // certainly does not fit, or else the one of the lowest precedence, for without it peers may be
 // alike that were not, so that the others fit. An interface that stays as it is for the sake of one
 // policy needs nothing more.
-func (s *Target) leaveSurplus(c *Class, held [][]cloud.Rule, message func() string) {
+func (s *Target) leaveSurplus(c *Class, held [][]cloud.Rule, why func() *intent.Reason) {
 	surplus := s.surplus(c, held)
 	var left []rejection
 	for _, u := range surplus {
@@ -75,7 +75,7 @@ func (s *Target) leaveSurplus(c *Class, held [][]cloud.Rule, message func() stri
 		}
 	}
 	if len(left) == 0 && len(surplus) > 0 {
-		s.tighten(c, surplus[0].policy, message())
+		s.tighten(c, surplus[0].policy, why())
 		return
 	}
 	if slices.ContainsFunc(left, func(u rejection) bool { return u.certain }) {
@@ -83,14 +83,14 @@ func (s *Target) leaveSurplus(c *Class, held [][]cloud.Rule, message func() stri
 	} else if len(left) > 1 {
 		left = left[:1]
 	}
-	messages := map[*intent.Policy]string{}
+	reasons := map[*intent.Policy]*intent.Reason{}
 	for _, u := range left {
-		messages[u.policy] = s.message(u.short(), c)
+		reasons[u.policy] = s.short(u.short(), c)
 	}
 	for _, n := range c.NICs {
 		for _, u := range s.inOrderOfLoss(n.VM, left) {
-			if s.Frozen[n] == "" {
-				s.leaveOut(n.VM, u.policy, messages[u.policy])
+			if s.Frozen[n] == nil {
+				s.leaveOut(n.VM, u.policy, reasons[u.policy])
 			}
 		}
 	}

@@ -23,8 +23,8 @@ type Target struct {
 	Restrict map[*NIC][2]bool         // directions that are held at what is allowed both before and after
 	between  map[*intent.Network]bool // networks of such interfaces, and all that peerings connect with them
 	literal  map[string]bool          // classes that keep their rules as they are, word for word
-	Refused  map[*NIC]string          // interfaces that are not taken over, with the reason
-	Frozen   map[*NIC]string          // interfaces that stay as they are, with the reason
+	Refused  map[*NIC]*intent.Reason  // interfaces that are not taken over, with the reason
+	Frozen   map[*NIC]*intent.Reason  // interfaces that stay as they are, with the reason
 	Waiting  map[*NIC]bool            // those of refused and frozen that need only wait for others
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened map[string]*tightening
@@ -44,8 +44,6 @@ type Options struct {
 	// Dependents says what becomes of interfaces that are not ours and that depend on those that
 	// are guarded.
 	Dependents DependentsRule
-	// Lacks collects the numbers behind messages.
-	Lacks Lacks
 }
 
 // NIC is an interface and what is wanted of it. That is decided by each attempt of settle.
@@ -63,7 +61,7 @@ type VM struct {
 	NICs []*NIC
 	// left are the policies that are left out on this VM, with the reason; kept those for whose
 	// sake its interfaces stay as they are.
-	Left, Kept map[*intent.Policy]string
+	Left, Kept map[*intent.Policy]*intent.Reason
 	// effective are the applied rules without those of left, and profile identifies them.
 	Effective []*intent.Bound
 	profile   string
@@ -73,8 +71,8 @@ type VM struct {
 func New(r *intent.Region, lower Lowerer, o Options) *Target {
 	s := &Target{
 		Region: r, Lower: lower, options: o, memo: newMemo(r.In.Recall), byFormer: map[string][]*NIC{}, byHeld: map[string][]*NIC{},
-		Restrict: map[*NIC][2]bool{}, literal: map[string]bool{}, Refused: map[*NIC]string{}, Frozen: map[*NIC]string{}, Waiting: map[*NIC]bool{},
-		Dependents: dependents{unfollowed: map[string]string{}},
+		Restrict: map[*NIC][2]bool{}, literal: map[string]bool{}, Refused: map[*NIC]*intent.Reason{}, Frozen: map[*NIC]*intent.Reason{}, Waiting: map[*NIC]bool{},
+		Dependents: dependents{unfollowed: map[string]*intent.Reason{}},
 	}
 	at := map[*intent.NIC]*NIC{}
 	for _, i := range r.NICs {
@@ -82,12 +80,12 @@ func New(r *intent.Region, lower Lowerer, o Options) *Target {
 		at[i] = n
 		s.NICs = append(s.NICs, n)
 		switch {
-		case n.Alien != "":
-		case n.Unproven != "": // nothing can be given back
+		case n.Alien != nil:
+		case n.Unproven != nil: // nothing can be given back
 			s.Frozen[n] = n.Unproven
 		case n.Blocked != "":
 			s.Frozen[n] = n.Refused()
-		case n.Released != "" && s.Mode(i) == intent.BreakGlass:
+		case n.Released != nil && s.Mode(i) == intent.BreakGlass:
 			s.Refused[n] = n.Released
 		}
 	}
@@ -102,7 +100,7 @@ func New(r *intent.Region, lower Lowerer, o Options) *Target {
 		}
 	}
 	for _, m := range r.Order {
-		vm := &VM{VM: m, Left: maps.Clone(m.Problems), Kept: map[*intent.Policy]string{}}
+		vm := &VM{VM: m, Left: maps.Clone(m.Problems), Kept: map[*intent.Policy]*intent.Reason{}}
 		for _, i := range m.NICs {
 			n := at[i]
 			n.VM = vm
@@ -112,8 +110,8 @@ func New(r *intent.Region, lower Lowerer, o Options) *Target {
 	}
 	for _, vm := range s.Order {
 		for _, p := range vm.Policies {
-			if message := vm.Left[p]; message != "" {
-				s.leaveOut(vm, p, message)
+			if why := vm.Left[p]; why != nil {
+				s.leaveOut(vm, p, why)
 			}
 		}
 	}

@@ -2,18 +2,13 @@ package target
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"sort"
-	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
-
-// namedLosses bounds the lost flows that a message lists.
-const namedLosses = 8
 
 // weight is what rules that take the same room have in common.
 type weight struct {
@@ -29,22 +24,22 @@ func weightOf(r cloud.Rule) weight {
 // tightening is a class that allows less than the policies do, because one of them does not fit and
 // says that as much as fits is to be allowed.
 type tightening struct {
-	policy  *intent.Policy
-	message string // the shortage
+	policy *intent.Policy
+	short  *intent.Reason
 	// lost are the flows that are not allowed though the policies allow them; set when the class is
 	// lowered.
 	lost []string
 }
 
 // tighten notes that the class is to allow what fits, if the policy asks for it.
-func (s *Target) tighten(c *Class, p *intent.Policy, message string) bool {
+func (s *Target) tighten(c *Class, p *intent.Policy, short *intent.Reason) bool {
 	if !s.options.Tighten[p.Ref.UID] || s.tightened[c.key] != nil {
 		return false
 	}
 	if s.tightened == nil {
 		s.tightened = map[string]*tightening{}
 	}
-	s.tightened[c.key] = &tightening{policy: p, message: message}
+	s.tightened[c.key] = &tightening{policy: p, short: short}
 	return true
 }
 
@@ -100,7 +95,7 @@ func (s *Target) rulesWithout(c *Class, p *intent.Policy) []cloud.Rule {
 	vm := n.VM
 	effective, profile := vm.Effective, vm.profile
 	defer func() { vm.Effective, vm.profile = effective, profile }()
-	vm.Left[p] = "tried"
+	vm.Left[p] = intent.Why(intent.RulesShort)
 	vm.Effective, vm.profile = effectiveRules(vm)
 	delete(vm.Left, p)
 	return intent.RuleKeys(s.Lower.Lower(s.traffic(c, s.Wanted(n), &forms{})))
@@ -145,41 +140,24 @@ func losses(before, after [2]flow.Permit) (out []string) {
 	return out
 }
 
-// nameLosses puts the first of the lost flows into words, and how many more there are.
-func nameLosses(lost []string) string {
-	named := strings.Join(lost[:min(len(lost), namedLosses)], ", ")
-	if more := len(lost) - namedLosses; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	return named
-}
-
-// TightenedOn says what of a policy is not enforced on a VM because it does not fit, and lists the
-// flows; both are empty if all of it is.
-func (s *Target) TightenedOn(vm *VM, p *intent.Policy) (message string, lost []string) {
+// TightenedOn says what of a policy is not enforced on a VM because it does not fit, with the
+// flows; nil if all of it is.
+func (s *Target) TightenedOn(vm *VM, p *intent.Policy) *intent.Reason {
 	for _, n := range vm.NICs {
 		if n.State != Guarded || n.Class == nil {
 			continue
 		}
 		if t := s.tightened[n.Class.key]; t != nil && t.policy == p && len(t.lost) > 0 {
-			return fmt.Sprintf("%s; as the policy asks, what fits is enforced, and %s lost: %s", t.message, isOrAre(len(t.lost), "flow"), nameLosses(t.lost)), t.lost
+			return intent.Why(intent.Tightened, t.lost...).From(t.short)
 		}
 	}
-	return "", nil
+	return nil
 }
 
-// KeptMessage is the message of a policy that is left out on a VM, with what holds meanwhile.
-func (vm *VM) KeptMessage(p *intent.Policy) string {
-	message := vm.Left[p]
-	if message != "" && vm.Kept[p] != "" {
-		message += "; what was last realized of the policy stays in force here"
+// WhyLeft is why a policy is left out on a VM, with what holds meanwhile; nil if it is not.
+func (vm *VM) WhyLeft(p *intent.Policy) *intent.Reason {
+	if vm.Left[p] != nil && vm.Kept[p] != nil {
+		return (&intent.Reason{Code: intent.Kept}).From(vm.Left[p])
 	}
-	return message
-}
-
-func isOrAre(n int, what string) string {
-	if n == 1 {
-		return "1 " + what + " is"
-	}
-	return cloud.Counted(n, what) + " are"
+	return vm.Left[p]
 }

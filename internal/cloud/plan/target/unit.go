@@ -33,7 +33,7 @@ func (a *admission) collect() {
 			continue
 		}
 		for _, p := range vm.Policies {
-			if vm.Left[p] != "" || !slices.ContainsFunc(vm.Effective, func(b *intent.Bound) bool { return b.Policy == p }) {
+			if vm.Left[p] != nil || !slices.ContainsFunc(vm.Effective, func(b *intent.Bound) bool { return b.Policy == p }) {
 				continue
 			}
 			inForce := a.of.InForce(vm.VM, p)
@@ -139,11 +139,11 @@ func (a *admission) apply() {
 	}
 	a.still = a.still[:0]
 	clear(a.out)
-	message := a.message()
+	why := a.why()
 	for _, u := range a.units {
 		for _, vm := range u.vms {
-			if u.out && vm.Left[u.policy] == "" {
-				vm.Left[u.policy] = message
+			if u.out && vm.Left[u.policy] == nil {
+				vm.Left[u.policy] = why
 				a.out[vm] = append(a.out[vm], u.policy)
 			}
 		}
@@ -151,15 +151,15 @@ func (a *admission) apply() {
 	for vm, policies := range a.out {
 		var free []*NIC
 		for _, n := range vm.NICs {
-			if a.of.Frozen[n] == "" {
+			if a.of.Frozen[n] == nil {
 				free = append(free, n)
 			}
 		}
 		for _, p := range policies {
-			a.of.leaveOut(vm, p, message)
+			a.of.leaveOut(vm, p, why)
 		}
 		for _, n := range free {
-			if a.of.Frozen[n] != "" {
+			if a.of.Frozen[n] != nil {
 				a.still = append(a.still, n)
 			}
 		}

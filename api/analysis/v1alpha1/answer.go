@@ -1,0 +1,210 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Seen says what an answer was made from.
+type Seen struct {
+	// AsOf is when the objects and clouds were looked at that the answer is about.
+	AsOf metav1.MicroTime `json:"asOf"`
+	// Limited tells that something was left out because the caller may not read the network
+	// policies of every Namespace, or those of the cluster.
+	Limited bool `json:"limited,omitempty"`
+	// Unread are the regions of clouds, "namespace/name of the account: region", of which nothing
+	// is known now. What the security groups do there is not told.
+	Unread []string `json:"unread,omitempty"`
+}
+
+// End is one end of a flow.
+type End struct {
+	Kind      string   `json:"kind,omitempty"`
+	Namespace string   `json:"namespace,omitempty"`
+	Name      string   `json:"name,omitempty"`
+	Addresses []string `json:"addresses,omitempty"`
+	// Node is the Node in whose network a Pod is, and whose policies hold for it.
+	Node string `json:"node,omitempty"`
+	// Enforcer is the key of who enforces policies there: the name of a Node, NAMESPACE/NAME of an
+	// ExternalNode, or cloud/NAMESPACE/NAME of an account. Without it nobody does.
+	Enforcer string `json:"enforcer,omitempty"`
+	// Agent is who enforces policies on the host, if an agent does: Nephele, Antrea or Unknown.
+	Agent string `json:"agent,omitempty"`
+	// VM is which machine of a cloud it is.
+	VM *VM `json:"vm,omitempty"`
+	// Hidden tells that it is somebody whom the caller may not see. It counts as if it let
+	// everything through.
+	Hidden bool `json:"hidden,omitempty"`
+	// Title names the end for people.
+	Title string `json:"title"`
+}
+
+// VM is a machine of a cloud, in the words of the cloud.
+type VM struct {
+	ID      string `json:"id"`
+	Name    string `json:"name,omitempty"`
+	Region  string `json:"region,omitempty"`
+	Network string `json:"network,omitempty"`
+}
+
+// Flow is the answer for one pair of addresses.
+type Flow struct {
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Backend is who the Service chose, and At the same as an end.
+	Backend   *Backend  `json:"backend,omitempty"`
+	At        *End      `json:"at,omitempty"`
+	Verdict   string    `json:"verdict"`
+	Wanted    string    `json:"wanted"`
+	Path      *Path     `json:"path,omitempty"`
+	Egress    *Decision `json:"egress"`
+	AtService *Decision `json:"atService,omitempty"`
+	Ingress   *Decision `json:"ingress"`
+}
+
+// Service is a Service that the packet is sent to.
+type Service struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Backends  []Backend `json:"backends,omitempty"`
+}
+
+// Backend is one of those whom a Service may hand the packet to.
+type Backend struct {
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Address   string `json:"address"`
+	Port      int32  `json:"port"`
+}
+
+// Decision is what is so at one end.
+type Decision struct {
+	// Outcome is what happens there today, as far as that is known: Allow, Drop, Reject or Unknown;
+	// Native if the groups of a VM decide, and were not read.
+	Outcome string `json:"outcome"`
+	// NotEnforced is the mode because of which the policies do not decide, and who says so.
+	NotEnforced string `json:"notEnforced,omitempty"`
+	// Policies are those that decide, or would, and are not enforced as they stand.
+	Policies []PolicyState `json:"policies,omitempty"`
+	// Differs says why the groups do otherwise than policies that count as enforced: Unreleased,
+	// PublicAddress or Changed.
+	Differs string `json:"differs,omitempty"`
+	// IfEnforced is what would be so if everything were enforced as it stands, where that is not
+	// what is so.
+	IfEnforced *Decision `json:"ifEnforced,omitempty"`
+	// Groups is what the security groups of the interface do, where they were read.
+	Groups *Groups `json:"groups,omitempty"`
+	// Native is what the groups that the interface has of its own do, where they decide and were
+	// read.
+	Native *Groups `json:"native,omitempty"`
+	// Failsafe is the account whose failsafe flows allow it, before any rule.
+	Failsafe string `json:"failsafe,omitempty"`
+	// DecidedBy is the rule; without it the default decided: Default says which one.
+	DecidedBy *Rule `json:"decidedBy,omitempty"`
+	// Default is "isolated", "native", "none" or "groups", or "itself" (the packet goes to who
+	// sends it), "ownNode" (it comes to a Pod from its own Node) or "hidden" (the caller may not
+	// see what decides, and it counts as open).
+	Default string `json:"default,omitempty"`
+	// IsolatedBy are the policies that make Drop the default.
+	IsolatedBy []Policy `json:"isolatedBy,omitempty"`
+	// Passed are the Pass rules on the way, in order.
+	Passed []Rule `json:"passed,omitempty"`
+	// Uncertain are rules that match or not, depending on what a name or Service stands for.
+	Uncertain []Rule `json:"uncertain,omitempty"`
+	// Possible are the outcomes that there may be if it is Unknown.
+	Possible []string `json:"possible,omitempty"`
+}
+
+// Policy names a policy.
+type Policy struct {
+	// Type is the kind, in the words of controlplane.antrea.io.
+	Type      string `json:"type"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Hidden tells that the caller may not see it, and only its type is told.
+	Hidden bool `json:"hidden,omitempty"`
+}
+
+// PolicyState is a policy that is not enforced as it stands.
+type PolicyState struct {
+	Policy `json:",inline"`
+	// State is Refused, Kept, Pending or Suspended.
+	State string `json:"state"`
+	// Why is the controller's word for it; it may be empty.
+	Why string `json:"why,omitempty"`
+}
+
+// Rule is a rule of a policy.
+type Rule struct {
+	Policy Policy `json:"policy"`
+	// Direction is In or Out.
+	Direction string `json:"direction"`
+	Name      string `json:"name,omitempty"`
+	// Index is the place of the rule in spec.ingress or spec.egress.
+	Index        int32   `json:"index"`
+	Action       string  `json:"action,omitempty"`
+	TierPriority int32   `json:"tierPriority"`
+	Priority     float64 `json:"priority"`
+	// L7Protocols tells that the rule lets through only what its l7Protocols match, of which
+	// nothing is known here.
+	L7Protocols bool `json:"l7Protocols,omitempty"`
+	// Through are the entities by which the rule matches, if not by the end itself: others with the
+	// same address.
+	Through []string `json:"through,omitempty"`
+	// DependsOn are, for an uncertain rule, the names and Services that the destination may be.
+	DependsOn []string `json:"dependsOn,omitempty"`
+}
+
+// Group is a security group.
+type Group struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+	// Ours tells that it is one of Nephele's.
+	Ours bool `json:"ours,omitempty"`
+}
+
+// Groups is what the security groups of an interface do with the packet.
+type Groups struct {
+	Interface string `json:"interface"`
+	// Outcome is Allow, Drop, or Unknown if it depends on what cannot be read.
+	Outcome string `json:"outcome"`
+	// Group and Rule are what lets it through, or might; absent if nothing does.
+	Group *Group `json:"group,omitempty"`
+	Rule  string `json:"rule,omitempty"`
+	// Held are all groups of the interface.
+	Held []Group `json:"held,omitempty"`
+}
+
+// Path is the way of a packet through clouds.
+type Path struct {
+	Way string `json:"way"`
+	// FromNetwork and ToNetwork are the networks of the two ends, as far as they are in one.
+	FromNetwork string `json:"fromNetwork,omitempty"`
+	ToNetwork   string `json:"toNetwork,omitempty"`
+	// SeenSource is the address that the destination sees, if it is not the one that the packet has
+	// at its source.
+	SeenSource string `json:"seenSource,omitempty"`
+	// SentTo is the address that the source sends to, if a gateway translates it.
+	SentTo string `json:"sentTo,omitempty"`
+	// StoppedBy is the network ACL that does not let the packet or its answer through.
+	StoppedBy *ACLEntry `json:"stoppedBy,omitempty"`
+	// DoubtedBy is the one that may stop it: what its entry is about is not known.
+	DoubtedBy *ACLEntry `json:"doubtedBy,omitempty"`
+	// Hops are the filters of subnets on the way whose entries have names, in order, with the
+	// entry that decides.
+	Hops    []ACLEntry `json:"hops,omitempty"`
+	Remarks []string   `json:"remarks,omitempty"`
+}
+
+// ACLEntry is an entry of a network ACL, or of the network security group of a subnet, that
+// decides.
+type ACLEntry struct {
+	ACL    string `json:"acl"`
+	Subnet string `json:"subnet"`
+	// Entry is its number; 0 for the end of the ACL, which denies what no entry allows.
+	Entry int32 `json:"entry"`
+	// Name is what its owner calls the entry; empty where entries have numbers only.
+	Name    string `json:"name,omitempty"`
+	Egress  bool   `json:"egress"`
+	Allowed bool   `json:"allowed,omitempty"`
+	// Answer tells that it stops what comes back.
+	Answer bool `json:"answer,omitempty"`
+}

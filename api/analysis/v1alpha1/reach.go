@@ -1,0 +1,100 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ReachReview asks who can reach whom.
+// +kubebuilder:object:root=true
+type ReachReview struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ReachReviewSpec   `json:"spec"`
+	Status ReachReviewStatus `json:"status,omitempty"`
+}
+
+// ReachReviewSpec is the question. Its texts are as people write them: see "nephele reach --help".
+type ReachReviewSpec struct {
+	// From and To are whom it is about: NAMESPACE/NAME, NAMESPACE/* or */* for all,
+	// NAMESPACE/SELECTOR for those with labels (shop/app=db), node/NAME, cloud/NAME, an address, a
+	// range, or "any", which an empty From means as well.
+	From string `json:"from,omitempty"`
+	To   string `json:"to"`
+	// Protocol is TCP, UDP, SCTP, ICMP, ICMPv6 or a number; empty means all, with a port TCP.
+	Protocol string `json:"protocol,omitempty"`
+	// Port is a destination port, or a range of them (8000-8100).
+	Port string `json:"port,omitempty"`
+	// Refused adds what is dropped and rejected.
+	Refused bool `json:"refused,omitempty"`
+	// Limit is how many rows a page has, at most 5,000; 0 means 500. Page is which one, from 1; 0
+	// means the first.
+	Limit int32 `json:"limit,omitempty"`
+	Page  int32 `json:"page,omitempty"`
+}
+
+// ReachReviewStatus is the answer.
+type ReachReviewStatus struct {
+	Seen `json:",inline"`
+
+	// Total is the number of rows on all pages.
+	Total int32      `json:"total"`
+	Flows []ReachRow `json:"flows"`
+}
+
+// ReachRow is traffic that is treated alike.
+type ReachRow struct {
+	From ReachSide `json:"from"`
+	To   ReachSide `json:"to"`
+	// Traffic is Ranges in the words of people. With Except it is all but these.
+	Traffic string       `json:"traffic"`
+	Except  bool         `json:"except,omitempty"`
+	Ranges  []ReachRange `json:"ranges,omitempty"`
+	// Verdict is Allow, Native, Unknown, Drop or Reject.
+	Verdict string        `json:"verdict"`
+	Egress  ReachDecision `json:"egress"`
+	Ingress ReachDecision `json:"ingress"`
+	// NoPeering tells that the ends are in networks without a peering that is known.
+	NoPeering bool `json:"noPeering,omitempty"`
+}
+
+// ReachSide is one end of a row.
+type ReachSide struct {
+	Endpoints []ReachEnd `json:"endpoints,omitempty"`
+	Addresses []string   `json:"addresses,omitempty"`
+	// Rest tells that Addresses are without those that other rows are about.
+	Rest bool `json:"rest,omitempty"`
+	// Hidden is how many endpoints are meant besides that the caller may not see. They count as if
+	// they let everything through.
+	Hidden int32 `json:"hidden,omitempty"`
+}
+
+// ReachEnd is one of the endpoints.
+type ReachEnd struct {
+	Name      string   `json:"name"`
+	Kind      string   `json:"kind,omitempty"`
+	Namespace string   `json:"namespace,omitempty"`
+	Object    string   `json:"object,omitempty"`
+	Interface string   `json:"interface,omitempty"`
+	Addresses []string `json:"addresses"`
+	// Public tells that these are the public addresses of a machine that has private ones as well.
+	Public bool `json:"public,omitempty"`
+	// Partly tells that only these of its addresses are meant.
+	Partly bool `json:"partly,omitempty"`
+}
+
+// ReachRange is a range of ports; of ICMP type*256+code.
+type ReachRange struct {
+	Protocol int32 `json:"protocol"`
+	From     int32 `json:"from"`
+	To       int32 `json:"to"`
+}
+
+// ReachDecision is what one end decides, and why.
+type ReachDecision struct {
+	Outcome  string `json:"outcome"`
+	Rule     *Rule  `json:"rule,omitempty"`
+	Passed   []Rule `json:"passed,omitempty"`
+	Isolated bool   `json:"isolated,omitempty"`
+	Failsafe string `json:"failsafe,omitempty"`
+	// Groups tells that the machine's own security groups decide.
+	Groups bool `json:"groups,omitempty"`
+}

@@ -1,0 +1,76 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// EffectiveRules asks which rules hold for a machine or Pod, or what all rules are good for.
+// +kubebuilder:object:root=true
+type EffectiveRules struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   EffectiveRulesSpec   `json:"spec"`
+	Status EffectiveRulesStatus `json:"status,omitempty"`
+}
+
+// EffectiveRulesSpec is the question.
+type EffectiveRulesSpec struct {
+	// Of is who the rules hold for, as in a ReachReview. Without it the answer is Rules, about all
+	// rules.
+	Of string `json:"of,omitempty"`
+	// Unused leaves in Rules only the rules that decide nothing.
+	Unused bool `json:"unused,omitempty"`
+}
+
+// EffectiveRulesStatus is the answer.
+type EffectiveRulesStatus struct {
+	Seen `json:",inline"`
+
+	Endpoints []EffectiveEndpoint `json:"endpoints,omitempty"`
+	Rules     []RuleUse           `json:"rules,omitempty"`
+}
+
+// EffectiveEndpoint is what holds for a machine or Pod, of one with several interfaces for one of
+// them.
+type EffectiveEndpoint struct {
+	Name      string             `json:"name"`
+	Interface string             `json:"interface,omitempty"`
+	Ingress   EffectiveDirection `json:"ingress"`
+	Egress    EffectiveDirection `json:"egress"`
+}
+
+// EffectiveDirection is what holds in one direction.
+type EffectiveDirection struct {
+	// NotEnforced is the mode because of which the policies do not decide, and who says so.
+	NotEnforced string `json:"notEnforced,omitempty"`
+	// Failsafe is the account whose failsafe flows are allowed before any rule.
+	Failsafe string          `json:"failsafe,omitempty"`
+	Rules    []EffectiveRule `json:"rules,omitempty"`
+	// Default is what becomes of the rest: Allow, Drop or Native.
+	Default    string   `json:"default"`
+	IsolatedBy []Policy `json:"isolatedBy,omitempty"`
+}
+
+// EffectiveRule is a rule, in the order in which they are asked.
+type EffectiveRule struct {
+	Rule Rule `json:"rule"`
+	// Peers are the addresses at the other end, and Names the domain names, as they are now. A
+	// caller who does not see all Namespaces gets no Peers.
+	Peers   []string `json:"peers,omitempty"`
+	Names   []string `json:"names,omitempty"`
+	Traffic string   `json:"traffic"`
+	// Decides tells whether it decides anything here; if not, By are the rules that leave it
+	// nothing.
+	Decides bool   `json:"decides"`
+	By      []Rule `json:"by,omitempty"`
+}
+
+// RuleUse says what a rule is good for.
+type RuleUse struct {
+	Rule Rule `json:"rule"`
+	// Use is Used, AppliesToNobody, PeersNobody, Shadowed, Skipped or Unjudged.
+	Use string `json:"use"`
+	// Endpoints is how many machines and Pods the rule applies to.
+	Endpoints int32 `json:"endpoints"`
+	// By are the rules because of which it decides nothing.
+	By []Rule `json:"by,omitempty"`
+}

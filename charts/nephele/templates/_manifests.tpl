@@ -1,0 +1,76 @@
+{{- /*
+The chart is config/ with switches: what it installs is read from the files there, and changed where a value says so. So the manifests that
+"kubectl apply -k" applies and those of the chart are the same by construction.
+*/ -}}
+
+{{- /* nephele.served: "true" where the controller computes policies and serves them; empty beside an Antrea Controller. */ -}}
+{{- define "nephele.served" -}}
+{{- if not .Values.antrea.enabled }}true{{ end }}
+{{- end }}
+
+{{- /* nephele.checked refuses what does not go together. */ -}}
+{{- define "nephele.checked" -}}
+{{- if and .Values.antrea.enabled .Values.noClouds }}{{ fail "antrea.enabled and noClouds leave nothing to do: set one of them" }}{{ end }}
+{{- if and (include "nephele.served" .) (ne .Values.namespace "kube-system") }}
+{{- fail "namespace: agents and kube-apiserver look for Service antrea in kube-system; another one is for antrea.enabled only" }}
+{{- end }}
+{{- if and .Values.sharedAccounts.enabled (or .Values.antrea.enabled .Values.noClouds) }}
+{{- fail "sharedAccounts.enabled: accounts are shared out by replicas that serve policies and work on clouds, so not with antrea.enabled or noClouds" }}
+{{- end }}
+{{- if and .Values.antrea.kubeconfigSecret (not .Values.antrea.enabled) }}{{ fail "antrea.kubeconfigSecret needs antrea.enabled" }}{{ end }}
+{{- end }}
+
+{{- /* nephele.image is the image, by digest if there is one. */ -}}
+{{- define "nephele.image" -}}
+{{- with .Values.image -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ end }}
+{{- end -}}
+{{- end }}
+
+{{- /* nephele.kept is the given rules (.rules) without those that the values (.root) make needless, as {"rules": [...]}. */ -}}
+{{- define "nephele.kept" -}}
+{{- $root := .root }}
+{{- $kept := list }}
+{{- range $rule := .rules }}
+{{- $groups := get $rule "apiGroups" | default list }}
+{{- $resources := get $rule "resources" | default list }}
+{{- $clouds := or (has "crd.cloud.antrea.io" $groups) (has "secrets" $resources) (has "nephele-accounts" (get $rule "resourceNames" | default list)) }}
+{{- $registers := or (has "apiregistration.k8s.io" $groups) (has "mutatingwebhookconfigurations" $resources)
+  (has "validatingwebhookconfigurations" $resources) }}
+{{- $computes := or $registers (has "nephele.io" $groups) (has "antreaagentinfos" $resources) (has "antreacontrollerinfos" $resources)
+  (has "networking.k8s.io" $groups) (has "policy.networking.k8s.io" $groups) (has "pods" $resources) (has "tiers" $resources) }}
+{{- if not (or (and $clouds $root.Values.noClouds) (and $computes $root.Values.antrea.enabled)) }}
+{{- $kept = append $kept $rule }}
+{{- end }}
+{{- end }}
+{{- dict "rules" $kept | toYaml }}
+{{- end }}
+
+{{- /* nephele.manifests writes the objects of a file (.file) as the values of the release (.root) want them. */ -}}
+{{- define "nephele.manifests" -}}
+{{- $root := .root }}
+{{- $text := required (printf "%s is not in the chart" .file) ($root.Files.Get .file) }}
+{{- range $document := regexSplit "(?m)^---[ \\t]*$" $text -1 }}
+{{- $o := fromYaml $document }}
+{{- if hasKey $o "Error" }}{{ fail (printf "%s: %s" $.file $o.Error) }}{{ end }}
+{{- if get $o "kind" }}
+{{- if and (get $o "rules") (hasPrefix "nephele-controller" $o.metadata.name) }}
+{{- $_ := set $o "rules" (get (include "nephele.kept" (dict "root" $root "rules" $o.rules) | fromYaml) "rules") }}
+{{- end }}
+{{- range $subject := get $o "subjects" | default list }}
+{{- if eq $subject.name "nephele-controller" }}{{ $_ := set $subject "namespace" $root.Values.namespace }}{{ end }}
+{{- end }}
+{{- if and (hasKey $o "webhooks") (not $root.Values.webhooks.enabled) }}{{ $_ := unset $o "webhooks" }}{{ end }}
+{{- if and (eq $o.kind "Secret") (eq $o.metadata.name "nephele-record-key") }}
+{{- /* Without the key nobody can give back what VMs had before: it outlives the release. */ -}}
+{{- $_ := set $o.metadata "annotations" (dict "helm.sh/resource-policy" "keep") }}
+{{- end }}
+{{- if and (eq $o.kind "ServiceAccount") (eq $o.metadata.name "nephele-controller") }}
+{{- $_ := set $o.metadata "namespace" $root.Values.namespace }}
+{{- with $root.Values.serviceAccount.annotations }}{{ $_ := set $o.metadata "annotations" . }}{{ end }}
+{{- end }}
+---
+{{ toYaml $o }}
+{{ end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,166 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+)
+
+// Reviews answers the reviews of analysis.nephele.io.
+type Reviews interface {
+	// Review fills in the status of a FlowReview, a ReachReview or an EffectiveRules, with what the
+	// caller may see. An error that is a WrongQuestion is the caller's fault; it is
+	// watchstore.ErrNotReady before there is anything to look at.
+	Review(ctx context.Context, review runtime.Object, sight Sight) error
+}
+
+// WrongQuestion is an error about a question that cannot be answered.
+type WrongQuestion interface {
+	error
+	WrongQuestion()
+}
+
+// Sight is what a caller may see. Namespace may be called by many goroutines at once.
+type Sight struct {
+	// All lets him see everything.
+	All bool
+	// Namespace reports whether he may list the network policies of a Namespace.
+	Namespace func(name string) bool
+	// Cluster reports whether he may list those of the cluster.
+	Cluster bool
+}
+
+// The bounds of reviews. A review of a large cluster keeps a core busy for seconds.
+const (
+	// reviewsAtOnce are worked on at the same time, reviewsWaiting more wait; of all of them
+	// reviewsOfOne may be one user's.
+	reviewsAtOnce  = 2
+	reviewsWaiting = 20
+	reviewsOfOne   = 4
+	// reviewPatience bounds how long one waits for its turn.
+	reviewPatience = 20 * time.Second
+	// mostAsked is the number of Namespaces that are asked about for one review; those beyond are
+	// not shown.
+	mostAsked = 1000
+)
+
+// reviews is what the storages of all reviews share.
+type reviews struct {
+	answers Reviews
+	access  authorizer.Authorizer
+	held    *tally[string]
+	turns   chan struct{}
+	metrics *Metrics
+}
+
+// newReviews are the resources of analysis.nephele.io.
+func newReviews(o Options) map[string]rest.Storage {
+	r := &reviews{
+		answers: o.Reviews, access: o.Access.Authorizer, held: newTally[string](reviewsAtOnce+reviewsWaiting, reviewsOfOne),
+		turns: make(chan struct{}, reviewsAtOnce), metrics: o.Metrics,
+	}
+	kind := func(plural, singular string, kind func() runtime.Object) rest.Storage {
+		return &reviewed{newResource(schema.GroupResource{Group: analysis.GroupName, Resource: plural}, singular, false, kind), r}
+	}
+	return map[string]rest.Storage{
+		"flowreviews":    kind("flowreviews", "flowreview", func() runtime.Object { return &analysis.FlowReview{} }),
+		"reachreviews":   kind("reachreviews", "reachreview", func() runtime.Object { return &analysis.ReachReview{} }),
+		"effectiverules": kind("effectiverules", "effectiverules", func() runtime.Object { return &analysis.EffectiveRules{} }),
+	}
+}
+
+// reviewed serves one kind of review.
+type reviewed struct {
+	resource
+	*reviews
+}
+
+var _ rest.Creater = (*reviewed)(nil)
+
+// Create implements rest.Creater: it answers, and keeps nothing.
+func (r *reviewed) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+	caller, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewInternalError(errors.New("the request names no caller"))
+	}
+	if validate != nil {
+		if err := validate(ctx, object); err != nil {
+			return nil, err
+		}
+	}
+	leave, full, own := r.held.enter(identity(caller))
+	if full {
+		r.metrics.limit("reviews")
+		why := "as many reviews are waiting as may be"
+		if own {
+			why = fmt.Sprintf("%d reviews of %q are waiting, which is as many as may be", reviewsOfOne, caller.GetName())
+		}
+		return nil, apierrors.NewTooManyRequests(why+"; try again later", int(limitRetry/time.Second))
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, reviewPatience)
+	defer cancel()
+	select {
+	case r.turns <- struct{}{}:
+		defer func() { <-r.turns }()
+	case <-ctx.Done():
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the turn of this review has not come within %s; try again later", reviewPatience), int(limitRetry/time.Second))
+	}
+	sight, failed := r.sight(ctx, caller)
+	err := errors.Join(r.answers.Review(ctx, object, sight), failed())
+	var wrong WrongQuestion
+	switch {
+	case errors.As(err, &wrong):
+		return nil, apierrors.NewBadRequest(wrong.Error())
+	case err != nil:
+		return nil, queryError(err)
+	}
+	return object, nil
+}
+
+// sight asks what a caller may see: first whether that is everything, then about each Namespace
+// when it matters. Failed tells of what could not be asked; the answer is worth nothing then.
+func (r *reviewed) sight(ctx context.Context, caller user.Info) (sight Sight, failed func() error) {
+	var errs error
+	may := func(resource, namespace string) bool {
+		decision, _, err := r.access.Authorize(ctx, authorizer.AttributesRecord{
+			User: caller, Verb: "list", APIGroup: v1beta1.GroupName, APIVersion: "v1beta1", Resource: resource, Namespace: namespace, ResourceRequest: true,
+		})
+		if err != nil && decision != authorizer.DecisionAllow && errs == nil {
+			errs = fmt.Errorf("ask what %q may read: %w", caller.GetName(), err)
+		}
+		return decision == authorizer.DecisionAllow
+	}
+	sight.Cluster = may("clusternetworkpolicies", "")
+	if may("networkpolicies", "") {
+		sight.All, sight.Namespace = sight.Cluster, func(string) bool { return true }
+		return sight, func() error { return errs }
+	}
+	known := map[string]bool{}
+	var mu sync.Mutex
+	sight.Namespace = func(name string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		visible, asked := known[name]
+		if !asked && len(known) < mostAsked {
+			visible = may("networkpolicies", name)
+			known[name] = visible
+		}
+		return visible
+	}
+	return sight, func() error { return errs }
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+)
+
+// reviewPage is how many rows are asked for at a time.
+const reviewPage = 5000
+
+// asksController reports whether the question is one about the cluster as it is.
+func (f *worldFlags) asksController() bool {
+	return len(f.files) == 0 && f.snapshot == "" && !f.asEnforced && !f.staged.with && !f.cluster.local
+}
+
+// ask has the controller answer a review, which knows the clouds without anybody's keys. It reports
+// false if there is no controller that does, or none that may be asked: then the answer is worked
+// out from what the person may read himself.
+func (f clusterFlags) ask(cmd *cobra.Command, question client.Object, seen *v1alpha1.Seen) (answered bool, err error) {
+	c, err := f.client()
+	if err != nil {
+		return false, err
+	}
+	err = c.Create(cmd.Context(), question)
+	undiscovered := (*apiutil.ErrResourceDiscoveryFailed)(nil)
+	switch {
+	case err == nil:
+		f.tellSeen(cmd, seen)
+		return true, nil
+	case apierrors.IsForbidden(err):
+		notes(cmd, []string{fmt.Sprintf("worked out here, from what you may read: the controller may not be asked: %v", err)})
+		return false, nil
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsServiceUnavailable(err), errors.As(err, &undiscovered):
+		return false, nil
+	}
+	return false, fmt.Errorf("asking the controller (--local works the answer out here): %w", err)
+}
+
+// tellSeen says what the answer leaves out.
+func (clusterFlags) tellSeen(cmd *cobra.Command, seen *v1alpha1.Seen) {
+	var out []string
+	if seen.Limited {
+		out = append(out, "whom and what you may not see is left out, and counts as open: you may not list the network policies of every Namespace and of the cluster")
+	}
+	for _, r := range seen.Unread {
+		out = append(out, "not known now, only what statuses say is told: "+r)
+	}
+	notes(cmd, out)
+}
+
+// askReach asks who reaches whom, page by page.
+func (f clusterFlags) askReach(cmd *cobra.Command, spec v1alpha1.ReachReviewSpec) (rows []v1alpha1.ReachRow, answered bool, err error) {
+	for spec.Page = 1; ; spec.Page++ {
+		question := &v1alpha1.ReachReview{Spec: spec}
+		answered, err := f.ask(cmd, question, &question.Status.Seen)
+		if !answered || err != nil {
+			return nil, answered, err
+		}
+		rows = append(rows, question.Status.Flows...)
+		if len(question.Status.Flows) == 0 || len(rows) >= int(question.Status.Total) {
+			return rows, true, nil
+		}
+	}
+}

@@ -1,0 +1,296 @@
+// Package words says the reasons of the planner in sentences. It is the only place where they are
+// made, and it decides nothing. It is pure.
+package words
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// sentences are the forms of reasons: verbs for their objects, and after these for their numbers,
+// what is quoted and the reason behind. What needs more than that is made by Of.
+var sentences = map[intent.Code]string{
+	intent.PeerDomainName:   "the peer is a domain name (%s); security groups know addresses only",
+	intent.PeerService:      "the peer is the Service %s/%s; security groups know addresses only",
+	intent.PeerLabelSet:     "the peer is a label set of another cluster; security groups know addresses only",
+	intent.Layer7:           "security groups do not see layer 7 protocols",
+	intent.BadAddress:       "an address of %d bytes in an ipBlock",
+	intent.SourcePort:       "security groups do not match source ports (%d)",
+	intent.NamedPortOfPeer:  "named port %q: the ports of a peer are not known; use the number",
+	intent.IGMPDetails:      "security groups do not match IGMP types and multicast groups",
+	intent.BadPortRange:     "port range %d-%d is not valid",
+	intent.UnknownProtocol:  "protocol %q is not known",
+	intent.Unsupported:      "%s",
+	intent.NamedPortUnknown: "named port %q is not a port of this VM's entity",
+	intent.GroupUnknown:     "the address group %s is not known yet",
+
+	intent.ModePlanned:     "the VM %s is only planned for (mode plan)",
+	intent.ModeBraked:      "the VM %s waits for a confirmation of the account (condition Braked)",
+	intent.ModeReleased:    "the VM %s is released (mode %s)",
+	intent.CloudRefuses:    "the cloud refuses to change the interface %s: %s",
+	intent.NetworkClaimed:  "the network %s is claimed by the controller %s (tag " + cloud.TagClaim + ")",
+	intent.HeldElsewhere:   "the interface %s is held by the controller %s for the account %s",
+	intent.OfService:       "the interface %s belongs to a service of the cloud, its groups cannot be set",
+	intent.Untouchable:     "the interface %s cannot be taken over: %s",
+	intent.ConfirmedGone:   "the annotation names %s, which does not exist",
+	intent.ConfirmedAbroad: "the annotation names %s, which is of another network",
+	intent.ConfirmedOurs:   "the annotation names %s, which is one of Nephele's own",
+
+	intent.ReferredAbroad: "rules in the network %s of the account %s refer to the group %s over the peering %s, and would no longer match the interface %s: " +
+		"let them name addresses, or give the VM another group instead",
+	intent.NotSelected:     "it belongs to no selected VM",
+	intent.TakeOverShort:   "taking over the interface %s with its present rules: %s",
+	intent.WaitsNarrower:   "the interface %s waits for others to become narrower: %s",
+	intent.WaitsBetween:    "the interface %s waits for others to become narrower, because the state in between does not fit: %s",
+	intent.InterfaceStays:  "the interface %s stays as it is: %s",
+	intent.Kept:            "%s; what was last realized of the policy stays in force here",
+	intent.NoInterface:     "the VM has no interface",
+	intent.NoClusterID:     "the controller has no cluster id, so it could not tell its own security groups from others",
+	intent.TooMuchWork:     tooMuchWork,
+	intent.OrderOpposite:   "it and its peers change in opposite directions, and there is no room for the state in between",
+	intent.OrderGroupLater: "it waits for a group that is not there yet",
+
+	intent.FormerAllGone:   "none of its former groups exists any more; it gets the default group of the network, %s",
+	intent.OpaqueDropped:   "the native rules that refer to %s are left out where policies drop part of the same traffic, because its members are not known here",
+	intent.StaysForBlocked: "it stays under control, without policies, until %s can be given back, with which it would lose flows: %s",
+	intent.StaysForUnknown: "it stays under control although no policy applies: rules of its own groups refer to groups, and of %s" +
+		", with which it has to do, nobody knows whether it belongs to them",
+	intent.NotWaiting:     "it is given back without waiting for planned VMs: flows with these may be open or cut for the time of its edit",
+	intent.NeededByGroup:  "it is no longer needed, but cannot be deleted while the group %s refers to it",
+	intent.NeededByHolder: "it is no longer needed, but cannot be deleted while the interface %s holds it",
+
+	intent.RejectIsDrop:  "Reject is realized as Drop: security groups cannot answer.",
+	intent.NotControlled: "The interface %s belongs to a service of the cloud and is not controlled.",
+
+	intent.ForClass:         "%s class, interfaces: %d",
+	intent.OnlyDescriptions: "only their descriptions",
+	intent.NoLongerAllowed:  "no longer allowed",
+	intent.RulesNeedless:    "not needed any more",
+	intent.WithFormer:       "with what the former groups allow",
+	intent.NoClass:          "no class needs it",
+	intent.TakeOver:         "take over",
+	intent.TakeOverNative:   "take over with the rules of its own groups, because these refer to groups that others give up",
+	intent.ChangeClass:      "change class",
+	intent.GiveBack:         "give back",
+	intent.Claims:           "policies apply in this network",
+	intent.NothingLeft:      "nothing of ours is left in this network",
+	intent.Remembers:        "remember its groups",
+	intent.Signs:            "sign what it remembers",
+	intent.Restored:         "its groups are restored",
+	intent.SaysInForce:      "which policies are in force",
+
+	intent.TakenOut:    "somebody took the interface out of its group of ours",
+	intent.RuleAdded:   "somebody added the rule: %s",
+	intent.TagsChanged: TagsChanged + "%s",
+}
+
+// TagsChanged begins the sentence about a group of ours whose tags were changed, before its name.
+const TagsChanged = "somebody changed the tags of our group "
+
+// tooMuchWork is why nothing is changed at all: a part of a plan may cut what the rest gives.
+const tooMuchWork = "nothing is changed, and what is enforced stays as it is: to plan this takes more work than is allowed for one round; " +
+	"let fewer policies select these VMs, or tell fewer kinds of VMs apart"
+
+// namedLosses bounds the lost flows that a sentence lists.
+const namedLosses = 8
+
+// Of says a reason; nothing if there is none.
+func Of(r *intent.Reason) string {
+	if r == nil {
+		return ""
+	}
+	if form, simple := sentences[r.Code]; simple {
+		var args []any
+		for _, o := range r.Objects {
+			args = append(args, o)
+		}
+		for _, n := range r.Numbers {
+			args = append(args, n)
+		}
+		if r.Quoted != "" {
+			args = append(args, r.Quoted)
+		}
+		if r.Because != nil {
+			args = append(args, Of(r.Because))
+		}
+		return fmt.Sprintf(form, args...)
+	}
+	switch r.Code {
+	case intent.InRule:
+		return fmt.Sprintf("rule %q (%s): %s", r.Objects[0], r.Objects[1], Of(r.Because))
+	case intent.BadPrefixLength:
+		return fmt.Sprintf("prefix length %d of %s in an ipBlock", r.Numbers[0], r.Objects[0])
+	case intent.TooManyTags:
+		return fmt.Sprintf("the interface %s needs %s to remember its groups, it has %d of at most %d",
+			r.Objects[0], cloud.Counted(r.Numbers[0], "tag"), r.Numbers[1], r.Numbers[2])
+	case intent.RecordGone, intent.RecordUnsigned:
+		return record(r)
+	case intent.DependentLoses:
+		return dependentLoses(r)
+	case intent.FollowNoRoom:
+		return fmt.Sprintf("the group %s has the tag %s and %s of its own, and no room for %s more, which would name the VMs that give up the group that its rules name: "+
+			"raise the quota of %s per group, or let its rules name addresses", r.Objects[0], cloud.TagFollow, cloud.Counted(r.Numbers[0], "rule"),
+			cloud.Counted(r.Numbers[1], "rule"), cloud.Counted(r.Numbers[2], "rule"))
+	case intent.RulesShort:
+		return rulesShort(r.Lack)
+	case intent.GroupsShort:
+		return fmt.Sprintf("no security group is left for it: all that is to be enforced in the region %s needs %s, and besides %s there is room for %d, because the quota is %d; "+
+			"a quota of %d groups would do", r.Objects[0], cloud.Counted(r.Numbers[0], "group"), cloud.Counted(r.Numbers[1], "other"), r.Numbers[2], r.Lack.Available, r.Lack.WouldDo)
+	case intent.BetweenGroups:
+		return fmt.Sprintf("the state in between needs %s more than the region has room for", cloud.Counted(r.Numbers[0], "group"))
+	case intent.Tightened:
+		return fmt.Sprintf("%s; as the policy asks, what fits is enforced, and %s lost: %s", Of(r.Because), isOrAre(len(r.Objects), "flow"), losses(r.Objects))
+	case intent.FormerGone:
+		return "of its former groups " + strings.Join(r.Objects, ", ") + " no longer exist and cannot be restored"
+	case intent.PutInto:
+		return "somebody put the interface into " + strings.Join(r.Objects, ", ")
+	case intent.TakenApart:
+		return fmt.Sprintf("%d rules for %s, because %s takes out %s", r.Numbers[0], r.Objects[0], r.Objects[1], cloud.Listed(r.Objects[2:], false))
+	case intent.ProtocolsReduced:
+		return protocolsReduced(r.Objects[0])
+	}
+	return order(r)
+}
+
+// All says several reasons, one after the other.
+func All(reasons []*intent.Reason) string {
+	out := make([]string, len(reasons))
+	for i, r := range reasons {
+		out[i] = Of(r)
+	}
+	return strings.Join(out, " ")
+}
+
+// List says several reasons as one.
+func List(reasons []*intent.Reason) string {
+	out := make([]string, len(reasons))
+	for i, r := range reasons {
+		out[i] = Of(r)
+	}
+	return strings.Join(out, ", ")
+}
+
+// order says why there is no clean moment for an edit.
+func order(r *intent.Reason) string {
+	switch r.Code {
+	case intent.OrderLeak:
+		return "no order of the changes keeps " + flowOf(r) + " closed, which is allowed neither before nor after"
+	case intent.OrderGap:
+		return "no order of the changes keeps " + flowOf(r) + " open, which is allowed before and after; a free slot for groups on the interfaces that move would do"
+	case intent.OrderInterface:
+		return fmt.Sprintf("the change needs %s on an interface for a moment, and the quota is %d", cloud.Counted(r.Numbers[0], "group"), r.Numbers[1])
+	case intent.OrderRules:
+		return fmt.Sprintf("the group %s has no room for the old and the new rules together: the change needs %s for a moment, and the quota is %d",
+			r.Objects[0], cloud.Counted(r.Numbers[0], "rule"), r.Numbers[1])
+	case intent.OrderRegion:
+		return fmt.Sprintf("the change needs %s in the region for a moment, and the quota is %d", cloud.Counted(r.Numbers[0], "group"), r.Numbers[1])
+	}
+	return string(r.Code)
+}
+
+func flowOf(r *intent.Reason) string {
+	return fmt.Sprintf("%s %s of %s with %s", r.Flow.Direction, r.Flow.Service, strings.Join(r.Objects, ", "), addresses(r.Flow.Addrs))
+}
+
+// addresses names the first few of some addresses.
+func addresses(set addrset.Set) string {
+	const most = 3
+	var out []string
+	for _, p := range set.Prefixes() {
+		if len(out) == most {
+			return strings.Join(out, ", ") + " and others"
+		}
+		out = append(out, p.String())
+	}
+	if len(out) == 0 {
+		return "peers that are not known here"
+	}
+	return strings.Join(out, ", ")
+}
+
+func record(r *intent.Reason) string {
+	what := "its record of former groups, the tag " + cloud.TagFormer + ", is not signed by this cluster"
+	if r.Code == intent.RecordGone {
+		what = "its record of former groups, the tag " + cloud.TagFormer + ", is gone"
+	}
+	what += "; so it stays under control as it is, until the annotation " + v1alpha1.AnnotationFormerGroups + " of the account says what is to be given back: " +
+		r.Objects[0] + "=GROUP,GROUP"
+	if r.Because != nil {
+		what += " (" + Of(r.Because) + ")"
+	}
+	return what
+}
+
+func dependentLoses(r *intent.Reason) string {
+	holder, dependent, vm, group, lost := r.Objects[0], r.Objects[1], r.Objects[2], r.Objects[3], r.Objects[4]
+	remedy := ""
+	if vm != "" {
+		remedy = "select its VM, "
+	}
+	return fmt.Sprintf("the group %s of the interface %s refers to the group %s, and the interface %s would no longer match it; "+
+		"%s cannot be taken over itself (%s): %slet %s allow addresses instead of the group, or say by spec.dependents of the account what becomes of it",
+		holder, dependent, group, lost, dependent, Of(r.Because), remedy, holder)
+}
+
+// rulesShort tells the numbers of a quota of rules, and which one would do.
+func rulesShort(l *intent.Lack) string {
+	least := ""
+	if l.AtLeast {
+		least = "at least "
+	}
+	needs := fmt.Sprintf("needs %s%s for %s on one interface", least, cloud.Counted(l.Needed, l.Direction+" rule"), l.Family)
+	groups := fmt.Sprintf("%s of at most %s", cloud.Counted(l.Limits.GroupsPerInterface, "group"), cloud.Counted(l.Limits.RulesPerGroup, "rule"))
+	if l.Whole {
+		return needs + ", among them prefix lists that one group has to hold whole, and they do not fit into " + groups + remedy(l)
+	}
+	hold := "hold"
+	if l.Limits.GroupsPerInterface == 1 {
+		hold = "holds"
+	}
+	return fmt.Sprintf("%s, and %s %s %d%s", needs, groups, hold, l.Available, remedy(l))
+}
+
+// remedy says which quota of rules per group would do.
+func remedy(l *intent.Lack) string {
+	switch {
+	case l.TooMany > 0:
+		return fmt.Sprintf("; no quota would do, because the cloud grants no quotas for more than %d rules of a direction and family on an interface: at least %d have to go",
+			l.Limits.RulesPerInterface, l.TooMany)
+	case l.WouldDo > 0 && l.WouldDoAtLeast:
+		return fmt.Sprintf("; it takes a quota of at least %s per group", cloud.Counted(l.WouldDo, "rule"))
+	case l.WouldDo > 0:
+		return fmt.Sprintf("; a quota of %s per group would do", cloud.Counted(l.WouldDo, "rule"))
+	}
+	return ""
+}
+
+// losses names the first of the lost flows, and how many more there are.
+func losses(lost []string) string {
+	named := strings.Join(lost[:min(len(lost), namedLosses)], ", ")
+	if more := len(lost) - namedLosses; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return named
+}
+
+func isOrAre(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " is"
+	}
+	return cloud.Counted(n, what) + " are"
+}
+
+func protocolsReduced(direction string) string {
+	var names []string
+	for _, protocol := range flow.KeptProtocols() {
+		names = append(names, cloud.ProtocolName(protocol))
+	}
+	return "Where a rule takes some " + direction + " traffic out of what all protocols were allowed, of the others only these IP protocols stay open, " +
+		"and of ICMP the types in use: " + strings.Join(names, ", ") + "."
+}

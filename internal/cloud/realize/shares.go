@@ -1,0 +1,72 @@
+package realize
+
+import (
+	"context"
+
+	"github.com/nephele-io/nephele/internal/cloud/tenure"
+)
+
+// Shares divides the accounts of a cluster between its processes. Its methods may be called at any
+// time, and must not block.
+type Shares interface {
+	// Mine reports whether an account is this process's. Holds reports whether it may write there
+	// now, which may be false for moments of what is its own.
+	Mine(account string) bool
+	Holds(account string) bool
+	// Before is what the processes that worked on the account before have left, Fellows included.
+	Before(account string) tenure.Record
+	// Sequence is how far this process has counted, as the others can read.
+	Sequence() uint64
+	// Stopped names the accounts in which nothing is written, with the epoch because of which, and
+	// Stop notes one; "" takes the note away.
+	Stopped() map[string]string
+	Stop(account, epoch string)
+}
+
+// shared are the places of a process that shares.
+type shared struct {
+	Shares
+	inst Instance
+}
+
+// at implements places.
+func (s shared) at(account string) standing {
+	mine, holds := s.Mine(account), s.Holds(account)
+	return standing{
+		before: s.Before(account), known: mine, leading: holds,
+		mark:    tenure.Mark{Epoch: s.inst.Epoch, Sequence: s.Sequence(), Heartbeat: s.inst.Heartbeat},
+		stopped: s.Stopped(),
+	}
+}
+
+// writes implements places.
+func (s shared) writes(account string) bool { return s.Holds(account) }
+
+// stop implements places. What is noted about an account stays when it goes to another process.
+func (s shared) stop(account, epoch string) {
+	if s.Mine(account) {
+		s.Stop(account, epoch)
+	}
+}
+
+// metronome kicks the presences at every beat until ctx ends.
+func (r *Realizer) metronome(ctx context.Context, kick func()) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.Clock.After(r.rules().Beat()):
+			kick()
+		}
+	}
+}
+
+// rules are those of the instance; there must be one.
+func (r *Realizer) rules() tenure.Rules {
+	return tenure.Rules{Epoch: r.Instance.Epoch, Heartbeat: r.Instance.Heartbeat, Pause: r.ClaimPause}
+}
+
+// mine reports whether an account is this process's.
+func (r *Realizer) mine(account string) bool {
+	return r.Instance == nil || r.Instance.Shares == nil || r.Instance.Shares.Mine(account)
+}

@@ -1,0 +1,698 @@
+package sharing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+)
+
+// Times are how long things take. All are for processes whose clocks run at about the same speed.
+type Times struct {
+	// Lease is how long a seat must stand still before others take what its process holds. Fence is
+	// for how long a process trusts a renewal, and Period how often it renews; each is to be well
+	// below the one before.
+	Lease, Fence, Period time.Duration
+}
+
+// TimesFor divides a lease: five eighths of it are trusted, and three renewals are tried in that.
+func TimesFor(lease time.Duration) Times {
+	return Times{Lease: lease, Fence: lease * 5 / 8, Period: lease * 3 / 16}
+}
+
+// patience is how long requests on their way that change something are waited for when a shard is
+// given up.
+const patience = 5 * time.Second
+
+// ErrNotHeld is the error of Pass for what this process may not do now.
+var ErrNotHeld = errors.New("another replica works on this by now, or this one cannot show the others that it lives")
+
+// Options are what a Member needs. All but Address, Barred, Gained and Lost are required.
+type Options struct {
+	Store Store
+	// Epoch names this process. No other one ever had it.
+	Epoch string
+	// Address is where it serves others.
+	Address string
+	// Shards is into how many shards work is cut. It must be the same for all.
+	Shards int
+	Times  Times
+	Clock  clock.WithTicker
+	Log    logr.Logger
+	// Barred says why nobody may share now, although the seats would let him; empty if nothing
+	// speaks against it. It is told the epochs of those that sit.
+	Barred func(ctx context.Context, living []string) (why string, err error)
+	// Gained and Lost are called when shards have become this process's, or are about to be no
+	// more. They must not block.
+	Gained, Lost func(shards []int)
+}
+
+// Term is how a shard came to this process.
+type Term struct {
+	// Before is the epoch of the process that held the shard before, empty if none did. Proven says
+	// that it certainly works on it no more: it has given it up, or was seen from here to live and
+	// then to die. Else it may belong to another copy of the same store.
+	Before string
+	Proven bool
+}
+
+// Member is this process among the replicas. Make it with New.
+type Member struct {
+	Options
+	watch watch
+
+	// Only Start's goroutine uses these.
+	seat    Seat
+	counted uint64
+	barred  string
+	failing string
+
+	mu sync.Mutex
+	// trusted is when the last renewal began that succeeded; zero while there is none.
+	trusted time.Time
+	held    map[int]*holding
+	// known is what the seats have last told, notes those of the table.
+	known known
+	// wake has room for one token: there is a reason to look before the time.
+	wake chan struct{}
+}
+
+// known is what others want to know of the seats.
+type known struct {
+	sequence uint64
+	past     []Past
+	fellows  map[string]uint64
+	notes    map[string]string
+	wanted   map[string]string
+}
+
+// holding is a shard that is held.
+type holding struct {
+	term Term
+	// closing says that it is about to be given up, and empty that nothing is on its way any more.
+	closing bool
+	since   time.Time
+	// changes counts the requests on their way that change something, and ways has what ends each
+	// request.
+	changes int
+	ways    map[*bool]context.CancelCauseFunc
+}
+
+// end ends all that is on its way.
+func (h *holding) end() {
+	for _, cancel := range h.ways {
+		cancel(ErrNotHeld)
+	}
+}
+
+// New returns a Member that holds nothing before Start.
+func New(o Options) (*Member, error) {
+	if o.Store == nil || o.Epoch == "" || o.Shards < 1 || o.Clock == nil {
+		return nil, errors.New("sharing: Store, Epoch, Shards and Clock must be given")
+	}
+	if t := o.Times; t.Period <= 0 || t.Fence < 2*t.Period || t.Lease < t.Fence*3/2 {
+		return nil, fmt.Errorf("sharing: a renewal every %s, trust for %s and a lease of %s leave no room for delays", t.Period, t.Fence, t.Lease)
+	}
+	return &Member{Options: o, watch: watch{lease: o.Times.Lease}, held: map[int]*holding{}, wake: make(chan struct{}, 1),
+		known: known{wanted: map[string]string{}}}, nil
+}
+
+// Start shares until ctx ends, and then gives everything up in order.
+func (m *Member) Start(ctx context.Context) error {
+	var guarding sync.WaitGroup
+	defer guarding.Wait()
+	guard, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	guarding.Go(func() { m.guard(guard) })
+	for {
+		m.tell(ctx, m.step(ctx))
+		select {
+		case <-ctx.Done():
+			m.leave(context.WithoutCancel(ctx))
+			return nil
+		case <-m.wake:
+		case <-m.Clock.After(m.Times.Period):
+		}
+	}
+}
+
+// tell logs an error of a step, once for each reason.
+func (m *Member) tell(ctx context.Context, err error) {
+	if err == nil || ctx.Err() != nil {
+		m.failing = ""
+		return
+	}
+	if text := err.Error(); m.failing != text {
+		m.failing = text
+		m.Log.Info("Work cannot be shared with other replicas, trying again", "error", text)
+	}
+}
+
+// step renews the seat, looks at the others, and brings the table in line.
+func (m *Member) step(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.Times.Fence/2)
+	defer cancel()
+	if err := m.renew(ctx); err != nil {
+		return err
+	}
+	// The table first: whoever it names had a seat before the seats are read.
+	t, err := m.Store.Table(ctx)
+	if err != nil {
+		return fmt.Errorf("read who holds what: %w", err)
+	}
+	if err := m.look(ctx); err != nil {
+		return err
+	}
+	if m.seat.Name == "" {
+		return m.sit(ctx)
+	}
+	return errors.Join(m.share(ctx, t), m.clear(ctx))
+}
+
+// clear takes processes that are dead from their seats, so that who comes later need not wait until
+// he has seen that himself. One of the living does.
+func (m *Member) clear(ctx context.Context) error {
+	if living := m.watch.living(); len(living) == 0 || living[0] != m.seat.Name {
+		return nil
+	}
+	for _, s := range m.watch.seats {
+		if s.Epoch == "" || m.watch.alive(s) {
+			continue
+		}
+		if _, err := m.Store.PutSeat(ctx, s.left()); err != nil && !errors.Is(err, ErrOvertaken) {
+			return fmt.Errorf("clear seat %s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+// count is the next sequence. It is never used twice, on whatever seat: others would take it for
+// one that stands still.
+func (m *Member) count() uint64 {
+	m.counted++
+	return m.counted
+}
+
+// renew renews the seat.
+func (m *Member) renew(ctx context.Context) error {
+	if m.seat.Name == "" {
+		return nil
+	}
+	next := m.seat
+	next.Sequence = m.count()
+	begun := m.Clock.Now()
+	version, err := m.Store.PutSeat(ctx, next)
+	if errors.Is(err, ErrOvertaken) {
+		return m.overtaken(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("renew seat %s: %w", next.Name, err)
+	}
+	next.Version = version
+	m.seat = next
+	m.trust(begun)
+	return nil
+}
+
+// overtaken finds out what became of the seat: somebody has edited it, an answer was lost, or it is
+// somebody else's by now.
+func (m *Member) overtaken(ctx context.Context) error {
+	seats, err := m.Store.Seats(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range seats {
+		if s.Name == m.seat.Name && s.Epoch == m.Epoch {
+			m.seat.Version = s.Version
+			m.again()
+			return fmt.Errorf("seat %s: %w", s.Name, ErrOvertaken)
+		}
+	}
+	m.Log.Info("The seat of this replica is another's by now; it looks for a new one", "seat", m.seat.Name)
+	m.seat = Seat{}
+	m.drop()
+	return nil
+}
+
+// trust notes a renewal that has succeeded. Where the former one was not trusted any more, what was
+// held has to be taken anew.
+func (m *Member) trust(begun time.Time) {
+	now := m.Clock.Now()
+	m.mu.Lock()
+	lapsed := !m.fresh(now)
+	m.mu.Unlock()
+	if lapsed {
+		m.drop()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.trusted = begun
+	m.known.sequence = m.seat.Sequence
+}
+
+// fresh reports whether the last renewal is to be trusted at a time. It needs mu.
+func (m *Member) fresh(now time.Time) bool {
+	if m.trusted.IsZero() {
+		return false
+	}
+	// The monotonic clock stands still while a machine sleeps; the wall clock may be set.
+	return now.Sub(m.trusted) < m.Times.Fence && now.Round(0).Sub(m.trusted.Round(0)) < m.Times.Fence
+}
+
+// drop gives up all shards at once: they are not ours to give.
+func (m *Member) drop() {
+	m.mu.Lock()
+	var lost []int
+	for shard, h := range m.held {
+		h.end()
+		lost = append(lost, shard)
+	}
+	m.held = map[int]*holding{}
+	m.mu.Unlock()
+	if len(lost) > 0 && m.Lost != nil {
+		slices.Sort(lost)
+		m.Lost(lost)
+	}
+}
+
+// guard ends what is on its way when trust is lost.
+func (m *Member) guard(ctx context.Context) {
+	for {
+		wait := m.expire()
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.Clock.After(wait):
+		}
+	}
+}
+
+// expire gives everything up if trust is lost, and returns after what time to look again.
+func (m *Member) expire() time.Duration {
+	m.mu.Lock()
+	wait, lapsed := m.Times.Fence/4, false
+	if len(m.held) > 0 {
+		now := m.Clock.Now()
+		if lapsed = !m.fresh(now); !lapsed {
+			wait = max(m.Times.Fence-now.Sub(m.trusted), time.Millisecond)
+		}
+	}
+	m.mu.Unlock()
+	if lapsed {
+		m.Log.Info("The seat of this replica could not be renewed in time; it does nothing more until it can")
+		m.drop()
+	}
+	return wait
+}
+
+// look reads the seats.
+func (m *Member) look(ctx context.Context) error {
+	from := m.Clock.Now()
+	seats, err := m.Store.Seats(ctx)
+	if err != nil {
+		return fmt.Errorf("read the seats of the replicas: %w", err)
+	}
+	m.watch.saw(from, m.Clock.Now(), seats)
+	fellows := map[string]uint64{}
+	var past []Past
+	for _, s := range seats {
+		if s.Epoch != "" {
+			past = append(past, Past{s.Epoch, s.Sequence})
+			if m.watch.alive(s) && m.watch.moved[s.Epoch] {
+				fellows[s.Epoch] = s.Sequence
+			}
+		}
+		past = append(past, s.Past...)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known.past, m.known.fellows = past, fellows
+	return nil
+}
+
+// sit takes a seat.
+func (m *Member) sit(ctx context.Context) error {
+	for _, s := range m.watch.seats {
+		if s.Epoch == m.Epoch { // the answer was lost; it is renewed, and then trusted
+			m.seat = s
+			m.again()
+			return nil
+		}
+	}
+	s, ok := m.watch.free()
+	if !ok {
+		return errors.New("all seats are taken: there are more replicas than can share the work; this one only waits")
+	}
+	s = s.left()
+	s.Epoch, s.Sequence, s.Address = m.Epoch, m.count(), m.Address
+	begun := m.Clock.Now()
+	version, err := m.Store.PutSeat(ctx, s)
+	if err != nil {
+		return fmt.Errorf("take seat %s: %w", s.Name, err)
+	}
+	s.Version = version
+	m.seat = s
+	m.Log.Info("This replica shares the work", "seat", s.Name, "epoch", s.Epoch)
+	m.trust(begun)
+	m.again()
+	return nil
+}
+
+// again makes the next step come at once.
+func (m *Member) again() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// share brings the table in line with the seats.
+func (m *Member) share(ctx context.Context, t Table) error {
+	for len(t.Shards) < m.Shards {
+		t.Shards = append(t.Shards, Shard{})
+	}
+	barred, err := m.isBarred(ctx)
+	if err != nil {
+		return err
+	}
+	mine := m.holds()
+	d := m.watch.decide(m.seat.Name, m.Epoch, t, mine)
+	if barred {
+		d.take, d.give = nil, slices.Sorted(maps.Keys(mine))
+	}
+	m.close(d.give)
+	next, changed := m.next(t, d, m.emptied())
+	m.mu.Lock()
+	for key, note := range m.known.wanted {
+		if next.Notes[key] == note {
+			delete(m.known.wanted, key)
+			continue
+		}
+		if next.Notes = maps.Clone(next.Notes); next.Notes == nil {
+			next.Notes = map[string]string{}
+		}
+		if changed = true; note == "" {
+			delete(next.Notes, key)
+		} else {
+			next.Notes[key] = note
+		}
+	}
+	m.mu.Unlock()
+	if changed {
+		if next.Version, err = m.Store.PutTable(ctx, next); errors.Is(err, ErrOvertaken) {
+			m.again() // and everything is looked at once more
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("write who holds what: %w", err)
+		}
+	}
+	if err := m.settle(ctx, next, d.take); err != nil {
+		return err
+	}
+	return nil
+}
+
+// isBarred asks Barred, and tells of changes.
+func (m *Member) isBarred(ctx context.Context) (bool, error) {
+	if m.Barred == nil {
+		return false, nil
+	}
+	var epochs []string
+	for _, s := range m.watch.seats {
+		if m.watch.alive(s) {
+			epochs = append(epochs, s.Epoch)
+		}
+	}
+	why, err := m.Barred(ctx, epochs)
+	if err != nil {
+		return false, err
+	}
+	if why != m.barred {
+		m.barred = why
+		if why != "" {
+			m.Log.Info("Nothing is shared for now", "why", why)
+		}
+	}
+	return why != "", nil
+}
+
+// holds are the shards that are held.
+func (m *Member) holds() map[int]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[int]bool{}
+	for shard := range m.held {
+		out[shard] = true
+	}
+	return out
+}
+
+// close begins to give shards up.
+func (m *Member) close(shards []int) {
+	var lost []int
+	m.mu.Lock()
+	for _, shard := range shards {
+		if h := m.held[shard]; h != nil && !h.closing {
+			h.closing, h.since = true, m.Clock.Now()
+			lost = append(lost, shard)
+		}
+	}
+	m.mu.Unlock()
+	if len(lost) > 0 && m.Lost != nil {
+		m.Lost(lost)
+	}
+}
+
+// emptied are the shards that were closed, for which nothing is on its way any more that changes
+// something. What else is on its way is ended.
+func (m *Member) emptied() map[int]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[int]bool{}
+	for shard, h := range m.held {
+		if !h.closing {
+			continue
+		}
+		if h.changes > 0 && m.Clock.Since(h.since) < patience {
+			continue
+		}
+		h.end()
+		out[shard] = true
+	}
+	return out
+}
+
+// next is the table after a decision.
+func (m *Member) next(t Table, d decision, emptied map[int]bool) (Table, bool) {
+	t.Shards = slices.Clone(t.Shards)
+	changed := false
+	for _, shard := range d.take {
+		s := &t.Shards[shard]
+		switch s.Holder {
+		case "":
+		case m.Epoch:
+			s.Before, s.InOrder = m.Epoch, true
+		default:
+			s.Before, s.InOrder = s.Holder, false
+		}
+		s.Holder = m.Epoch
+		s.Term++
+		changed = true
+	}
+	mine := m.holds()
+	for i := range t.Shards {
+		s := &t.Shards[i]
+		if s.Holder != m.Epoch || slices.Contains(d.take, i) || mine[i] && !emptied[i] {
+			continue
+		}
+		s.Holder, s.Before, s.InOrder = "", m.Epoch, true
+		changed = true
+	}
+	return t, changed
+}
+
+// settle notes what the table that was written says.
+func (m *Member) settle(ctx context.Context, t Table, taken []int) error {
+	proven := map[int]bool{}
+	for _, shard := range taken {
+		s := t.Shards[shard]
+		proven[shard] = s.Before == "" || s.InOrder || m.watch.proven(s.Before)
+	}
+	var err error
+	if len(taken) > 0 {
+		// How far those who gave something up have counted is read after that.
+		err = m.look(ctx)
+	}
+	m.mu.Lock()
+	m.known.notes = t.Notes
+	for shard, h := range m.held {
+		if t.Shards[shard].Holder != m.Epoch {
+			h.end()
+			delete(m.held, shard)
+		}
+	}
+	for _, shard := range taken {
+		m.held[shard] = &holding{term: Term{Before: t.Shards[shard].Before, Proven: proven[shard]}, ways: map[*bool]context.CancelCauseFunc{}}
+	}
+	m.mu.Unlock()
+	if len(taken) > 0 {
+		m.Log.Info("Shards are this replica's now", "shards", len(taken))
+		if m.Gained != nil {
+			m.Gained(taken)
+		}
+	}
+	return err
+}
+
+// leave gives everything up, so that others need not wait.
+func (m *Member) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, m.Times.Fence)
+	defer cancel()
+	m.close(slices.Collect(maps.Keys(m.holds())))
+	for m.seat.Name != "" && ctx.Err() == nil {
+		if m.free(ctx) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-m.Clock.After(m.Times.Period / 8):
+		}
+	}
+	m.drop()
+}
+
+// free writes that nothing is held and nobody sits; false if something is still on its way or has
+// failed.
+func (m *Member) free(ctx context.Context) bool {
+	mine := m.holds()
+	if len(m.emptied()) < len(mine) {
+		return false
+	}
+	t, err := m.Store.Table(ctx)
+	if err != nil {
+		return false
+	}
+	if next, changed := m.next(t, decision{}, mine); changed {
+		if _, err := m.Store.PutTable(ctx, next); err != nil {
+			return false
+		}
+	}
+	m.drop()
+	if _, err := m.Store.PutSeat(ctx, m.seat.left()); err == nil {
+		m.seat = Seat{}
+		return true
+	}
+	return m.overtaken(ctx) == nil
+}
+
+// Shard is the shard of a key.
+func (m *Member) Shard(key string) int { return ShardOf(key, m.Shards) }
+
+// Holds reports whether the key is this process's to work on now, and how it came to it.
+func (m *Member) Holds(key string) (Term, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.held[m.Shard(key)]
+	if h == nil || h.closing || !m.fresh(m.Clock.Now()) {
+		return Term{}, false
+	}
+	return h.term, true
+}
+
+// Mine reports whether the key is this process's, which may be about to give it up.
+func (m *Member) Mine(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.held[m.Shard(key)]
+	return h != nil && !h.closing
+}
+
+// Trusted reports whether this process may do anything for others to see: whether its seat was
+// renewed not long ago. It is asked just before bytes are sent.
+func (m *Member) Trusted() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.fresh(m.Clock.Now()) {
+		return ErrNotHeld
+	}
+	return nil
+}
+
+// Pass asks for one request about a key, which may change something. The request is to be made with
+// the context, and done to be called when it has been answered.
+func (m *Member) Pass(ctx context.Context, key string, changes bool) (_ context.Context, done func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.held[m.Shard(key)]
+	if h == nil || h.closing || !m.fresh(m.Clock.Now()) {
+		return nil, nil, ErrNotHeld
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	way := &changes
+	h.ways[way] = cancel
+	if changes {
+		h.changes++
+	}
+	return ctx, sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(h.ways, way)
+		cancel(nil)
+		if !changes {
+			return
+		}
+		if h.changes--; h.changes == 0 && h.closing {
+			m.again()
+		}
+	}), nil
+}
+
+// Sequence is how often the seat was renewed, as far as that is known to be written.
+func (m *Member) Sequence() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.known.sequence
+}
+
+// Line are all processes that the seats know, living and gone, as far as each had counted when the
+// seats were last read. Fellows are those of them that live, as was seen from here.
+func (m *Member) Line() (line []Past, fellows map[string]uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.known.past, m.known.fellows
+}
+
+// Notes are the notes about keys, as the table had them last, with those that are still to be
+// written.
+func (m *Member) Notes() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := maps.Clone(m.known.notes)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for key, note := range m.known.wanted {
+		if out[key] = note; note == "" {
+			delete(out, key)
+		}
+	}
+	return out
+}
+
+// Note has a note about a key written; an empty one is removed. It is for those who hold the key.
+func (m *Member) Note(key, note string) {
+	m.mu.Lock()
+	if m.known.wanted[key] == note && (note != "" || m.known.notes[key] == "") {
+		m.mu.Unlock()
+		return
+	}
+	m.known.wanted[key] = note
+	m.mu.Unlock()
+	m.again()
+}

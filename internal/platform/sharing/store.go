@@ -1,0 +1,75 @@
+package sharing
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// ErrOvertaken is the error of a Store when somebody else has written since the version was read.
+var ErrOvertaken = errors.New("somebody else has written")
+
+// Store keeps seats and table where all replicas see them. Reads must show the latest write.
+type Store interface {
+	// Seats returns all seats, sorted by name.
+	Seats(ctx context.Context) ([]Seat, error)
+	// PutSeat writes a seat in the place of its version, and returns the new version.
+	PutSeat(ctx context.Context, s Seat) (version string, err error)
+	// Table returns the table; one that nobody has written has no shards.
+	Table(ctx context.Context) (Table, error)
+	// PutTable writes the table in the place of its version, and returns the new version.
+	PutTable(ctx context.Context, t Table) (version string, err error)
+}
+
+// Seat is a place for one replica.
+type Seat struct {
+	Name string
+	// Epoch names the process that sits here; empty if none does. Sequence rises with every
+	// renewal.
+	Epoch    string
+	Sequence uint64
+	// Address is where the process serves others; it may be empty.
+	Address string
+	// Past are those that sat here before, the latest first.
+	Past    []Past
+	Version string
+}
+
+// Past is a process that is gone, and how far it had counted.
+type Past struct {
+	Epoch    string
+	Sequence uint64
+}
+
+// mostPast bounds what a seat remembers.
+const mostPast = 8
+
+// left is the seat without its process, which is remembered.
+func (s Seat) left() Seat {
+	if s.Epoch != "" {
+		s.Past = append([]Past{{s.Epoch, s.Sequence}}, slices.Clone(s.Past)...)
+		s.Past = s.Past[:min(len(s.Past), mostPast)]
+	}
+	s.Epoch, s.Sequence, s.Address = "", 0, ""
+	return s
+}
+
+// Table says who holds what.
+type Table struct {
+	Shards []Shard
+	// Notes are about single keys, for those who hold their shards.
+	Notes   map[string]string
+	Version string
+}
+
+// Shard is one entry.
+type Shard struct {
+	// Holder is the epoch of the process that holds it; empty if none does.
+	Holder string
+	// Term rises whenever it is taken.
+	Term uint64
+	// Before is the epoch of who held it before the holder, or last. InOrder says that he gave it
+	// up himself.
+	Before  string
+	InOrder bool
+}

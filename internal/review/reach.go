@@ -1,0 +1,148 @@
+package review
+
+import (
+	"errors"
+
+	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/forecast"
+	"github.com/nephele-io/nephele/internal/expect"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/reach"
+)
+
+// How many rows a page has.
+const (
+	defaultRows = 500
+	maxRows     = 5000
+)
+
+// Reach answers a ReachReview, but for what it was made from. An error about the question is a
+// WrongError.
+func Reach(w *explain.World, spec v1alpha1.ReachReviewSpec) (v1alpha1.ReachReviewStatus, error) {
+	var out v1alpha1.ReachReviewStatus
+	if err := short(map[string]string{"from": spec.From, "to": spec.To, "protocol": spec.Protocol, "port": spec.Port}); err != nil {
+		return out, err
+	}
+	switch {
+	case spec.To == "":
+		return out, wrong("to", " is missing: want whom to reach, such as shop/db, shop/app=db, 10.0.0.0/8 or any")
+	case spec.Limit < 0 || spec.Limit > maxRows:
+		return out, wrong("limit", " %d: want the number of rows in a page, at most %d, or 0 for %d", spec.Limit, maxRows, defaultRows)
+	case spec.Page < 0:
+		return out, wrong("page", " %d: want 1 for the first page, and so on", spec.Page)
+	}
+	rows, err := Rows(w, spec)
+	if err != nil {
+		return out, err
+	}
+	limit := int(spec.Limit)
+	if limit == 0 {
+		limit = defaultRows
+	}
+	first := min(max(int(spec.Page)-1, 0)*limit, len(rows))
+	out.Total, out.Flows = int32(len(rows)), rows[first:min(first+limit, len(rows))]
+	return out, nil
+}
+
+// Rows are all rows of the answer.
+func Rows(w *explain.World, spec v1alpha1.ReachReviewSpec) ([]v1alpha1.ReachRow, error) {
+	services, bad := expect.Services(spec.Protocol, spec.Port)
+	if bad != nil {
+		return nil, aboutField(bad)
+	}
+	from := spec.From
+	if from == "" {
+		from = "any"
+	}
+	q := reach.Question{Services: services, Refused: spec.Refused}
+	var err error
+	if q.From, err = w.Party("from", from); err != nil {
+		return nil, aboutField(err)
+	}
+	if q.To, err = w.Party("to", spec.To); err != nil {
+		return nil, aboutField(err)
+	}
+	return RowsOf(w, w.Reach(q)), nil
+}
+
+// RowsOf writes flows as rows. Without a world everything may be seen.
+func RowsOf(w *explain.World, flows []reach.Flows) []v1alpha1.ReachRow {
+	rows := []v1alpha1.ReachRow{}
+	for _, f := range flows {
+		row := rowOf(w, f)
+		if len(row.From.Endpoints)+len(row.To.Endpoints) == 0 {
+			continue // nobody who may be seen has a say
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// aboutField names the field of the question that an error is about.
+func aboutField(err error) error {
+	if q := (*explain.QuestionError)(nil); errors.As(err, &q) {
+		return &WrongError{fieldOf(q.Part), q.Text}
+	}
+	if f := (*policy.FieldError)(nil); errors.As(err, &f) {
+		return &WrongError{f.Field, ": " + f.Detail()}
+	}
+	return &WrongError{"", err.Error()}
+}
+
+// fieldOf is the field of a spec that is called otherwise on the command line.
+func fieldOf(part string) string {
+	switch part {
+	case "igmp-type":
+		return "igmpType"
+	case "igmp-group":
+		return "igmpGroup"
+	}
+	return part
+}
+
+func rowOf(w *explain.World, f reach.Flows) v1alpha1.ReachRow {
+	packets := forecast.PacketsOf(f.Services, f.Possible)
+	row := v1alpha1.ReachRow{
+		From: sideOf(f.From), To: sideOf(f.To), Traffic: packets.Text, Except: packets.Except, Verdict: string(f.Outcome),
+		Egress: decisionOf(w, f.Egress), Ingress: decisionOf(w, f.Ingress), NoPeering: f.Apart,
+	}
+	for _, r := range packets.Ranges {
+		row.Ranges = append(row.Ranges, v1alpha1.ReachRange{Protocol: int32(r.Protocol), From: int32(r.From), To: int32(r.To)})
+	}
+	return row
+}
+
+func sideOf(s reach.Side) v1alpha1.ReachSide {
+	out := v1alpha1.ReachSide{Rest: s.Rest}
+	for _, m := range s.Members {
+		if explain.Hidden(m.Endpoint) {
+			out.Hidden++
+			continue
+		}
+		e := v1alpha1.ReachEnd{Name: m.Name, Interface: m.Interface, Public: m.Public, Partly: m.Partly(), Addresses: []string{}}
+		if m.Kind != 0 {
+			e.Kind, e.Namespace, e.Object = m.Kind.String(), m.Namespace, m.EntityRef.Name
+		}
+		for _, a := range m.Addresses {
+			e.Addresses = append(e.Addresses, a.String())
+		}
+		out.Endpoints = append(out.Endpoints, e)
+	}
+	for _, p := range s.Addresses {
+		out.Addresses = append(out.Addresses, p.String())
+	}
+	return out
+}
+
+func decisionOf(w *explain.World, d reach.Decision) v1alpha1.ReachDecision {
+	out := v1alpha1.ReachDecision{Outcome: string(d.Outcome), Isolated: d.Isolated, Failsafe: d.Openings, Groups: d.Groups}
+	if d.Rule != nil {
+		r := ruleOf(w, *d.Rule)
+		out.Rule = &r
+	}
+	for _, p := range d.Passed {
+		out.Passed = append(out.Passed, ruleOf(w, *p))
+	}
+	return out
+}

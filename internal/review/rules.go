@@ -1,0 +1,110 @@
+package review
+
+import (
+	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/reach"
+)
+
+// Rules answers an EffectiveRules, but for what it was made from. An error about the question is a
+// WrongError.
+func Rules(w *explain.World, spec v1alpha1.EffectiveRulesSpec) (v1alpha1.EffectiveRulesStatus, error) {
+	var out v1alpha1.EffectiveRulesStatus
+	if err := short(map[string]string{"of": spec.Of}); err != nil {
+		return out, err
+	}
+	if spec.Of == "" {
+		out.Rules = Uses(w, spec.Unused)
+		return out, nil
+	}
+	if spec.Unused {
+		return out, wrong("unused", " is about all rules: leave out spec.of")
+	}
+	p, err := w.Party("of", spec.Of)
+	if err != nil {
+		return out, aboutField(err)
+	}
+	for i := range w.Endpoints {
+		e := &w.Endpoints[i]
+		if p.Chosen == nil || !p.Chosen(e) || e.Public || explain.Hidden(e) {
+			continue // the public addresses of a machine are treated as the others
+		}
+		holds := w.Effective(e)
+		out.Endpoints = append(out.Endpoints, v1alpha1.EffectiveEndpoint{
+			Name: e.Name, Interface: e.Interface, Ingress: effectiveOf(w, holds.Ingress), Egress: effectiveOf(w, holds.Egress),
+		})
+	}
+	return out, nil
+}
+
+// Uses says what rules are good for; with unused, only of those that decide nothing.
+func Uses(w *explain.World, unused bool) []v1alpha1.RuleUse {
+	rows := []v1alpha1.RuleUse{}
+	for _, u := range w.RuleUses() {
+		if unused && !u.Use.Useless() || !w.Sees(u.RuleRef) {
+			continue
+		}
+		row := v1alpha1.RuleUse{Rule: ruleOf(w, u.RuleRef), Use: string(u.Use), Endpoints: int32(u.Applies)}
+		row.By = rulesOf(w, u.By)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func effectiveOf(w *explain.World, d reach.EffectiveDirection) v1alpha1.EffectiveDirection {
+	out := v1alpha1.EffectiveDirection{NotEnforced: d.Suspended, Failsafe: d.Openings, Default: string(d.Default)}
+	for _, p := range d.IsolatedBy {
+		out.IsolatedBy = append(out.IsolatedBy, policyOf(w.Policy(explain.PolicyOf(p))))
+	}
+	for _, r := range d.Rules {
+		row := v1alpha1.EffectiveRule{Rule: ruleOf(w, r.RuleRef), Decides: r.Decides, Traffic: r.Traffic(), By: rulesOf(w, r.By)}
+		if w.SeesAll() {
+			for _, p := range r.Peers.Prefixes() {
+				row.Peers = append(row.Peers, p.String())
+			}
+		}
+		if w.Sees(r.RuleRef) {
+			row.Names = r.Names
+		}
+		out.Rules = append(out.Rules, row)
+	}
+	return out
+}
+
+func rulesOf(w *explain.World, refs []policy.RuleRef) (out []v1alpha1.Rule) {
+	for _, r := range refs {
+		out = append(out, ruleOf(w, r))
+	}
+	return out
+}
+
+func policyOf(p explain.Policy) v1alpha1.Policy {
+	return v1alpha1.Policy{Type: string(p.Type), Namespace: p.Namespace, Name: p.Name, Hidden: p.Hidden}
+}
+
+// ruleOf is a rule as it may be seen.
+func ruleOf(w *explain.World, ref policy.RuleRef) v1alpha1.Rule {
+	r := explain.RuleOf(ref)
+	if w != nil {
+		r = w.Rule(r)
+	}
+	return RuleOf(r)
+}
+
+// RulesOf are rules as the API has them.
+func RulesOf(rules []explain.Rule) []v1alpha1.Rule {
+	out := make([]v1alpha1.Rule, len(rules))
+	for i, r := range rules {
+		out[i] = RuleOf(r)
+	}
+	return out
+}
+
+// RuleOf is a rule as the API has it.
+func RuleOf(r explain.Rule) v1alpha1.Rule {
+	return v1alpha1.Rule{
+		Policy: policyOf(r.Policy), Direction: string(r.Direction), Name: r.Name, Index: int32(r.Index), Action: string(r.Action), TierPriority: r.TierPriority,
+		Priority: r.Priority, L7Protocols: r.L7Protocols, Through: r.Through, DependsOn: r.DependsOn,
+	}
+}

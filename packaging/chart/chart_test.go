@@ -1,0 +1,286 @@
+package chart
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	root        = "../.."
+	controller  = root + "/charts/nephele"
+	definitions = root + "/charts/nephele-crds"
+)
+
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard) // helm tells of the links by which the charts hold the manifests
+	os.Exit(m.Run())
+}
+
+func load(t *testing.T, dir string) *Chart {
+	t.Helper()
+	c, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func render(t *testing.T, dir, values string) []Object {
+	t.Helper()
+	var v map[string]any
+	if err := yaml.UnmarshalStrict([]byte(values), &v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := load(t, dir).Render(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestLint: helm's own linter finds nothing to say, with the default values and with all others.
+func TestLint(t *testing.T) {
+	all := map[string]any{}
+	for _, s := range Switches() {
+		if s.Name != "mode" {
+			maps.Copy(all, s.States[len(s.States)-1])
+		}
+	}
+	for _, values := range []map[string]any{nil, all, {"noClouds": true}, {"antrea": map[string]any{"enabled": true}}} {
+		for _, m := range lint.All(controller, values, "kube-system", true).Messages {
+			if m.Severity > support.InfoSev {
+				t.Errorf("nephele: %v", m)
+			}
+		}
+	}
+	for _, m := range lint.All(definitions, nil, "kube-system", true).Messages {
+		if m.Severity > support.InfoSev {
+			t.Errorf("nephele-crds: %v", m)
+		}
+	}
+}
+
+// kustomized is what "kubectl apply -k" applies.
+func kustomized(t *testing.T, dir string) map[string]Object {
+	t.Helper()
+	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]Object{}
+	for _, r := range all.Resources() {
+		var o Object
+		if err := yaml.UnmarshalStrict([]byte(r.MustYaml()), &o); err != nil {
+			t.Fatal(err)
+		}
+		out[o.String()] = o
+	}
+	return out
+}
+
+// withoutHelm is an object without the annotations that are for helm.
+func withoutHelm(t *testing.T, o Object) Object {
+	t.Helper()
+	raw, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out Object
+	if err := json.Unmarshal(raw, &out); err != nil {
+		t.Fatal(err)
+	}
+	meta := out["metadata"].(map[string]any)
+	if annotations, ok := meta["annotations"].(map[string]any); ok {
+		delete(annotations, "helm.sh/resource-policy")
+		if len(annotations) == 0 {
+			delete(meta, "annotations")
+		}
+	}
+	return out
+}
+
+// TestChartsAreTheManifests: both charts together install what config/ installs, object by object
+// and field by field; and with the Secrets of some namespaces only what the overlay installs.
+func TestChartsAreTheManifests(t *testing.T) {
+	for dir, values := range map[string]string{
+		"config":                                "",
+		"config/overlays/secrets-per-namespace": "secrets: {namespaces: [cloud-accounts]}",
+		"config/overlays/shared-accounts":       "{sharedAccounts: {enabled: true}, replicas: 2}",
+	} {
+		want := kustomized(t, dir)
+		if len(want) < 40 {
+			t.Fatalf("%s has %d objects only", dir, len(want))
+		}
+		got := map[string]bool{}
+		for _, o := range slices.Concat(render(t, definitions, ""), render(t, controller, values)) {
+			if o.Hook() != "" {
+				continue
+			}
+			if got[o.String()] {
+				t.Errorf("%s: %s is there twice", dir, o)
+			}
+			got[o.String()] = true
+			w, ok := want[o.String()]
+			if !ok {
+				t.Errorf("%s does not have %s", dir, o)
+			} else if g, w := withoutHelm(t, o), withoutHelm(t, w); !reflect.DeepEqual(g, w) {
+				a, _ := yaml.Marshal(g)
+				b, _ := yaml.Marshal(w)
+				t.Errorf("%s: %s is\n%s\nwant\n%s", dir, o, a, b)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			if !got[name] {
+				t.Errorf("%s: the charts lack %s", dir, name)
+			}
+		}
+	}
+}
+
+// TestUpstreamDefinitions: they come on request only.
+func TestUpstreamDefinitions(t *testing.T) {
+	with, without := render(t, definitions, "upstream: true"), render(t, definitions, "")
+	if len(with) != len(without)+3 {
+		t.Errorf("%d definitions with the upstream ones, %d without", len(with), len(without))
+	}
+	for _, o := range with {
+		if o.text("metadata", "annotations", "helm.sh/resource-policy") != "keep" {
+			t.Errorf("%s goes with the release, and all objects of the kind with it", o)
+		}
+	}
+}
+
+// TestRefused: what goes wrong is refused before anything is installed, by what is said about it.
+func TestRefused(t *testing.T) {
+	c := load(t, controller)
+	for values, want := range map[string]string{
+		"replica: 2":                                                          "replica",
+		"replicas: -1":                                                        "replicas",
+		"image: {digest: latest}":                                             "digest",
+		"image: {tag: latest}":                                                "tag",
+		"image: {repository: a@sha256}":                                       "repository",
+		"namespace: elsewhere":                                                "kube-system",
+		"{noClouds: true, antrea: {enabled: true}}":                           "nothing to do",
+		"{sharedAccounts: {enabled: true}, noClouds: true}":                   "sharedAccounts",
+		"antrea: {kubeconfigSecret: a}":                                       "antrea.enabled",
+		"tls: {mode: none}":                                                   "tls",
+		"secrets: {namespaces: [A]}":                                          "namespaces",
+		"secrets: {namespaces: ['a, b']}":                                     "namespaces",
+		"networkPolicy: {apiFrom: []}":                                        "apiFrom",
+		"networkPolicy: {metricsFrom: {}}":                                    "",
+		"allowedEndpoints: ['a,b']":                                           "allowedEndpoints",
+		"extraArgs: [controller]":                                             "extraArgs",
+		"resources: {limits: {memory: 100}}":                                  "memory",
+		"resources: {limits: {memory: 100M}}":                                 "memory",
+		"proxy: {https: 'proxy.example:3128'}":                                "https",
+		"serviceMonitor: {enabled: true, interval: 1}":                        "interval",
+		"serviceMonitor: {enabled: true, serviceAccount: {name: prometheus}}": "serviceMonitor.serviceAccount.namespace",
+	} {
+		var v map[string]any
+		if err := yaml.UnmarshalStrict([]byte(values), &v); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Render(v)
+		if want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", values, err)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want a word on %q", values, err, want)
+		}
+	}
+}
+
+// TestCombinations: with every combination of switches the objects are told apart by their names,
+// are in a namespace that the values name, and those of other projects are of the right form.
+func TestCombinations(t *testing.T) {
+	c := load(t, controller)
+	n := 0
+	err := Combinations(Switches(), func(name string, values map[string]any) error {
+		n++
+		objects, err := c.Render(values)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		seen := map[string]bool{}
+		for _, o := range objects {
+			if seen[o.String()] {
+				t.Errorf("%s: %s is there twice", name, o)
+			}
+			seen[o.String()] = true
+			if err := foreign(o); err != nil {
+				t.Errorf("%s: %s: %v", name, o, err)
+			}
+		}
+		served := values["antrea"] == nil
+		for what, want := range map[string]bool{
+			"Deployment " + namespace(values) + "/nephele-controller":          true,
+			"Service kube-system/antrea":                                       served,
+			"ConfigMap kube-system/antrea-ca":                                  served,
+			"APIService /v1beta2.controlplane.antrea.io":                       served,
+			"ClusterRole /nephele-controller-antrea":                           !served,
+			"Secret kube-system/nephele-record-key":                            values["noClouds"] == nil,
+			"ClusterRole /nephele-controller-secrets":                          values["noClouds"] == nil,
+			"ClusterRoleBinding /nephele-controller-secrets":                   values["noClouds"] == nil && values["secrets"] == nil,
+			"RoleBinding cloud-accounts/nephele-controller-secrets":            values["noClouds"] == nil && values["secrets"] != nil,
+			"Job " + namespace(values) + "/nephele-release":                    values["noClouds"] == nil && values["releaseOnDelete"] == nil,
+			"Certificate " + namespace(values) + "/nephele-api":                served && values["tls"] != nil,
+			"PodDisruptionBudget " + namespace(values) + "/nephele-controller": values["podDisruptionBudget"] != nil,
+			"NetworkPolicy " + namespace(values) + "/nephele-controller":       values["networkPolicy"] == nil,
+			"ServiceMonitor " + namespace(values) + "/nephele":                 values["serviceMonitor"] != nil,
+			"PrometheusRule " + namespace(values) + "/nephele":                 values["alerts"] != nil,
+		} {
+			if seen[what] != want {
+				t.Errorf("%s: %s is there: %t", name, what, seen[what])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 300 {
+		t.Errorf("only %d combinations", n)
+	}
+}
+
+func namespace(values map[string]any) string {
+	if ns, ok := values["namespace"].(string); ok {
+		return ns
+	}
+	return "kube-system"
+}
+
+// foreign holds an object of another project against the types of that project.
+func foreign(o Object) error {
+	var into any
+	switch o.Kind() {
+	case "ServiceMonitor":
+		into = &monitoringv1.ServiceMonitor{}
+	case "PrometheusRule":
+		into = &monitoringv1.PrometheusRule{}
+	default:
+		return nil
+	}
+	raw, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	return yaml.UnmarshalStrict(raw, into)
+}

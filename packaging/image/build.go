@@ -1,0 +1,43 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Source is what to build.
+type Source struct {
+	// Root is the directory of the module, Package the main package in it.
+	Root, Package string
+	// Stamp is the package whose variables stampedVersion and stampedRevision are set.
+	Stamp string
+}
+
+// Build compiles a program for a platform: static, without the paths of this machine, so that the
+// same source and release make the same bytes.
+func (s Source) Build(ctx context.Context, r Release, goos, arch string) (Binary, error) {
+	dir, err := os.MkdirTemp("", "nephele-build-")
+	if err != nil {
+		return Binary{}, fmt.Errorf("build: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	out := filepath.Join(dir, "out")
+	flags := fmt.Sprintf("-s -w -buildid= -X %s.stampedVersion=%s -X %s.stampedRevision=%s", s.Stamp, r.Version, s.Stamp, r.Revision)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, s.Package)
+	cmd.Dir = s.Root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off")
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		return Binary{}, fmt.Errorf("build %s for %s/%s: %w\n%s", s.Package, goos, arch, err, said.String())
+	}
+	content, err := os.ReadFile(out)
+	if err != nil {
+		return Binary{}, fmt.Errorf("build: %w", err)
+	}
+	return Binary{OS: goos, Architecture: arch, Content: content}, nil
+}
