@@ -47,6 +47,8 @@ type Table interface {
 	Generation() (uint32, error)
 	// Owned reports whether nobody else can change the table.
 	Owned() bool
+	// Counters returns what the rules of chains, or of all, have counted.
+	Counters(chains ...string) (map[string][]kernel.Counter, error)
 	// Foreign returns the filters of others on the way of the host's traffic.
 	Foreign() ([]kernel.Filter, error)
 }
@@ -87,6 +89,12 @@ type Options struct {
 	// fails for ConfirmWithin (0: a minute) is taken back.
 	Probe         func(ctx context.Context) error
 	ConfirmWithin time.Duration
+	// Yield tells the controller that from now on no other directions are isolated. It is false,
+	// and nothing is told, if in one of the others the cloud around the host lets everything in, or
+	// is about to. Nil means that no cloud ever does.
+	Yield func(ctx context.Context, isolates Isolated) (bool, error)
+	// Statistics takes what was counted since the last time; nil counts for nobody.
+	Statistics func(ctx context.Context, s *v1beta2.NodeStatsSummary) error
 	// Info tells the controller about the agent. ErrNoInfo is its error while there is nothing that
 	// could be filled in.
 	Info  func(ctx context.Context, s *Status) error
@@ -129,7 +137,10 @@ type Agent struct {
 	// tried is the version that the last trial was about; 0 to try the same one again.
 	tried uint64
 	// names is the version of what is known of names that the program is made with.
-	names uint64
+	names    uint64
+	counting counting
+	// heed is what is known of the cloud around the host.
+	heed heed
 	// cutAt is when connections are to be judged again; zero for not at all.
 	cutAt time.Time
 
@@ -145,7 +156,7 @@ type Agent struct {
 func New(o Options) *Agent {
 	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]good{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
 	a.mirror = o.Follower.Mirror(o.Key, a.poke)
-	a.probing.results, a.telling.results = make(chan probed, 1), make(chan told, 1)
+	a.probing.results, a.telling.results, a.counting.results = make(chan probed, 1), make(chan told, 1), make(chan counted, 1)
 	a.status = Status{Key: o.Key, State: StateStarting}
 	return a
 }
@@ -190,9 +201,12 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.surveyNow()
 		case t := <-a.telling.results:
 			a.wasTold(t)
+		case c := <-a.counting.results:
+			a.wasCounted(c)
 		}
 		a.step(ctx)
 		a.tell(ctx)
+		a.sendCounts(ctx)
 	}
 }
 
@@ -387,13 +401,28 @@ func (a *Agent) enforce(ctx context.Context) {
 	if !released.IsZero() {
 		program = &nft.Program{}
 	}
+	isolates := Isolated{result.Isolated[nft.Ingress], result.Isolated[nft.Egress]}
+	was := a.isolated(isolates)
+	if !released.IsZero() {
+		isolates = Isolated{}
+	}
+	if !a.mayOpen(ctx, was, isolates) {
+		if !released.IsZero() {
+			a.report(ctx, result.Refusals) // so that the cloud guards the host first
+		}
+		return
+	}
 	var names map[string][]NameAddress
 	if a.Names != nil {
 		names = a.Names.kept()
 	}
 	a.Store.Keep(a.Key, effective, released, names)
 	a.save(false)
-	repair := a.program != nil && nft.Diff(a.program, program).Empty()
+	change := nft.Diff(a.program, program)
+	repair := a.program != nil && change.Empty()
+	if !repair {
+		a.countBefore(change)
+	}
 	w, err := a.Table.Apply(program)
 	if err != nil {
 		a.change(func(s *Status) { s.Error = err.Error() })
@@ -430,7 +459,7 @@ func (a *Agent) enforce(ctx context.Context) {
 	s.Error = ""
 	s.Owned = a.Table.Owned()
 	s.Rules, s.Elements = program.Rules(), program.Elements()
-	s.IsolatedIngress, s.IsolatedEgress = result.Isolated[nft.Ingress], result.Isolated[nft.Egress]
+	s.IsolatedIngress, s.IsolatedEgress = isolates[0], isolates[1]
 	if w.Messages > 0 {
 		s.LastWrite = metav1.NewTime(a.audited)
 		s.LastWriteMilliseconds = a.audited.Sub(begun).Milliseconds()
@@ -536,14 +565,16 @@ func reference(p *v1beta2.NetworkPolicy) *v1beta2.NetworkPolicyReference {
 type telling struct {
 	results chan told
 	running bool
-	// state is what it was told last, at when it was tried last.
-	state State
-	at    time.Time
+	// state and isolates are what it was told last, at when it was tried last.
+	state    State
+	isolates Isolated
+	at       time.Time
 }
 
 type told struct {
-	state State
-	err   error
+	state    State
+	isolates Isolated
+	err      error
 }
 
 // tell tells the controller that the agent lives, now and then and when its state has changed. It
@@ -554,14 +585,14 @@ func (a *Agent) tell(ctx context.Context) {
 	}
 	s, now := a.Status(), a.Clock.Now()
 	since := now.Sub(a.telling.at)
-	if since < infoAgain || s.State == a.telling.state && since < infoInterval {
+	if since < infoAgain || s.State == a.telling.state && s.isolates() == a.telling.isolates && since < infoInterval {
 		return
 	}
 	a.telling.running, a.telling.at = true, now
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, infoLimit)
 		defer cancel()
-		a.telling.results <- told{s.State, a.Info(ctx, &s)}
+		a.telling.results <- told{s.State, s.isolates(), a.Info(ctx, &s)}
 	}()
 }
 
@@ -569,7 +600,8 @@ func (a *Agent) tell(ctx context.Context) {
 func (a *Agent) wasTold(t told) {
 	a.telling.running = false
 	if t.err == nil {
-		a.telling.state = t.state
+		a.heed.told = true
+		a.telling.state, a.telling.isolates = t.state, t.isolates
 	}
 	if errors.Is(t.err, ErrNoInfo) {
 		t.err = nil

@@ -72,6 +72,10 @@ type fixture struct {
 	from        enforcer.Source
 	to          agent.Reports
 	probe       func(context.Context) error
+	statistics  func(context.Context, *v1beta2.NodeStatsSummary) error
+	clock       clock.WithTicker
+	yield       func(context.Context, agent.Isolated) (bool, error)
+	info        func(context.Context, *agent.Status) error
 	names       *agent.Names
 	dir         string
 	table       *kernel.Table
@@ -83,7 +87,7 @@ var hostAddr, peerAddr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("1
 
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, host: nfttest.NewHost(t), peer: nfttest.NewHost(t), engine: policy.New(policy.Options{}), source: &source{store: watchstore.New(watchstore.Options{})},
-		reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, dir: filepath.Join(t.TempDir(), "state"), port: 20000}
+		reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, dir: filepath.Join(t.TempDir(), "state"), port: 20000, clock: clock.RealClock{}}
 	f.from, f.to = f.source, f.reports
 	nfttest.Connect(t, f.host, f.peer, []netip.Prefix{netip.PrefixFrom(hostAddr, 24)}, []netip.Prefix{netip.PrefixFrom(peerAddr, 24)})
 	nfttest.Serve(t, f.host, 80, 82, hostAddr)
@@ -105,6 +109,12 @@ func (f *fixture) allow(port int32, generation int64, name string) {
 		p.Egress = []policy.Rule{{Name: "out", Action: policy.Allow, Peers: []policy.Peer{{FQDN: name}}}}
 	}
 	f.engine.PutPolicy(p)
+	f.source.store.Publish(convert.Delta(f.engine.Commit()))
+}
+
+// remove takes the policy away.
+func (f *fixture) remove() {
+	f.engine.DeletePolicy("p")
 	f.source.store.Publish(convert.Delta(f.engine.Commit()))
 }
 
@@ -133,10 +143,13 @@ func (f *fixture) start() (*agent.Agent, func()) {
 			Table:         f.table,
 			Connections:   f.connections,
 			Store:         store,
-			Clock:         clock.RealClock{},
+			Clock:         f.clock,
+			Statistics:    f.statistics,
 			Log:           logr.Discard(),
 			Names:         f.names,
 			Probe:         f.probe,
+			Yield:         f.yield,
+			Info:          f.info,
 			ConfirmWithin: 5 * time.Second,
 			Follower:      enforcer.Follower{Source: f.from, Clock: clock.RealClock{}, Interval: 20 * time.Millisecond, Log: logr.Discard()},
 		},

@@ -53,6 +53,9 @@ type Status struct {
 	// IsolatedIngress and IsolatedEgress tell that what no rule allows is dropped.
 	IsolatedIngress bool `json:"isolatedIngress"`
 	IsolatedEgress  bool `json:"isolatedEgress"`
+	// WaitsForCloud says why what policies or a release want is not in force yet: the cloud still
+	// lets in what only the agent keeps out. Empty while it waits for nothing.
+	WaitsForCloud string `json:"waitsForCloud,omitempty"`
 	// Owned tells that nobody else can change the table.
 	Owned bool `json:"owned"`
 	// Repairs counts how often others had changed it.
@@ -77,6 +80,8 @@ type Status struct {
 	// ProbeError is why the owner's probes fail.
 	ProbeError string `json:"probeError,omitempty"`
 	InfoError  string `json:"infoError,omitempty"`
+	// StatisticsError is why what was counted could not be read or sent.
+	StatisticsError string `json:"statisticsError,omitempty"`
 }
 
 // Status returns how the agent stands.

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,6 +31,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
@@ -216,7 +218,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	o.Follower = enforcer.Follower{Source: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Quiet: controller.AntreaQuiet, Log: log.WithName("enforcer")}
 	reporter := enforcer.NewReporter(enforcer.ReporterOptions{Client: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Log: log.WithName("reports")})
 	o.Reports = reporter
-	o.Info = agentInfo(f)
+	o.Info, o.Yield, o.Statistics = agentInfo(f), yield(f), policies.Statistics
 	if !f.keepEstablished {
 		connections, err := kernel.OpenConnections()
 		if err != nil {
@@ -286,12 +288,48 @@ func agentInfo(f *agentFlags) func(context.Context, *agent.Status) error {
 	}
 }
 
+// yield agrees with the controller that the host isolates no other directions any more. Both write
+// the AntreaAgentInfo as they have read it, so that of the two, to open here and to open in the
+// cloud, only one can be.
+func yield(f *agentFlags) func(context.Context, agent.Isolated) (bool, error) {
+	return func(ctx context.Context, isolates agent.Isolated) (bool, error) {
+		cfg, err := f.cluster.config()
+		if err != nil {
+			return false, err
+		}
+		c, err := newClient(cfg)
+		if err != nil {
+			return false, err
+		}
+		_, name, _ := strings.Cut(f.node, "/")
+		info := &v1beta1.AntreaAgentInfo{}
+		err = c.Get(ctx, client.ObjectKey{Name: name}, info)
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
+			return true, nil // then nothing was ever left to this agent
+		}
+		if err != nil {
+			return false, err
+		}
+		_, directions, _ := strings.Cut(info.Annotations[cloudv1alpha1.AnnotationCloudLetsIn], " ")
+		open, keeps := handover.ParseDirections(directions), handover.Directions(isolates)
+		if open.And(keeps) != open {
+			return false, nil
+		}
+		if info.Annotations[cloudv1alpha1.AnnotationIsolates] == keeps.String() {
+			return true, nil
+		}
+		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationIsolates, keeps.String())
+		return true, c.Update(ctx, info)
+	}
+}
+
 func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, name string, now metav1.Time) {
 	info.Version = buildVersion().Version
 	if info.Labels == nil {
 		info.Labels = map[string]string{}
 	}
-	info.Labels[cloudv1alpha1.LabelAllowIsolates] = "true"
+	info.Labels[cloudv1alpha1.LabelAllowIsolates], info.Labels[cloudv1alpha1.LabelHeedsCloud] = "true", "true"
+	metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationIsolates, handover.Directions{s.IsolatedIngress, s.IsolatedEgress}.String())
 	info.NodeRef = v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: namespace, Name: name}
 	info.NetworkPolicyControllerInfo = v1beta1.NetworkPolicyControllerInfo{
 		NetworkPolicyNum: int32(len(s.Policies)), AddressGroupNum: int32(s.AddressGroups), AppliedToGroupNum: int32(s.AppliedToGroups),
@@ -530,6 +568,32 @@ func agentQuestion(from, to, protocol string, port uint16) (agent.Question, erro
 	return q, nil
 }
 
+// awaitRelease waits until a release is in force. The agent itself waits for the cloud around the
+// host, if that is to guard it in its place, and not for ever.
+func awaitRelease(cmd *cobra.Command, socket string) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
+	defer cancel()
+	told := false
+	for {
+		var s agent.Status
+		if err := askAgent(ctx, socket, http.MethodGet, "/status", nil, &s); err != nil {
+			return err
+		}
+		switch {
+		case s.ReleasedUntil.IsZero() && s.WaitsForCloud != "" && !told:
+			told = true
+			fmt.Fprintln(cmd.OutOrStdout(), "waiting until the cloud guards this host")
+		case !s.ReleasedUntil.IsZero(), s.Rules == 0 && s.WaitsForCloud == "":
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the release is kept and not in force yet: %w", ctx.Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
 func newAgentReleaseCommand(socket *string) *cobra.Command {
 	var long time.Duration
 	var end bool
@@ -552,6 +616,9 @@ restart of the agent or of the host does not end it.`,
 			if end {
 				fmt.Fprintln(cmd.OutOrStdout(), "policies are enforced again")
 				return nil
+			}
+			if err := awaitRelease(cmd, *socket); err != nil {
+				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "nothing is enforced on this host for %s\n", long)
 			return nil

@@ -165,6 +165,18 @@ func (b *book) report(uid types.UID, nodes []v1beta2.NetworkPolicyNodeStatus) bo
 	return true
 }
 
+// reported returns what an enforcer has reported about a policy last.
+func (b *book) reported(uid types.UID, key string) (v1beta2.NetworkPolicyNodeStatus, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	page := b.policies[uid]
+	if page == nil {
+		return v1beta2.NetworkPolicyNodeStatus{}, false
+	}
+	n, ok := page.reports[key]
+	return n, ok
+}
+
 // verdict is what the status of a policy should say.
 type verdict struct {
 	kind kind

@@ -51,6 +51,12 @@ func (c *Controller) Report(_ context.Context, s *v1beta2.NetworkPolicyStatus) e
 	return nil
 }
 
+// Reported returns what an enforcer has reported about a policy last; false if nothing, or if the
+// policy does not concern it any more.
+func (c *Controller) Reported(uid types.UID, enforcer string) (v1beta2.NetworkPolicyNodeStatus, bool) {
+	return c.book.reported(uid, enforcer)
+}
+
 // work does tasks until the queue is shut down.
 func (c *Controller) work(ctx context.Context) {
 	for {

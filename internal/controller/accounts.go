@@ -46,6 +46,13 @@ func Describe(k Knowledge, key string) realize.Account {
 	for ref, vm := range k.Entities(key) {
 		at := plan.VMRef{Region: vm.Region, ID: vm.VMID}
 		out.Entities[plan.EntityRef{Namespace: ref.Namespace, Name: ref.Name}] = at
+		if vm.Agent != "" {
+			if out.Agents == nil {
+				out.Agents, out.Aliases = map[plan.VMRef]realize.VMAgent{}, map[plan.EntityRef]plan.VMRef{}
+			}
+			out.Agents[at] = realize.VMAgent{Node: vm.Agent, Denied: vm.AgentDenied}
+			out.Aliases[plan.EntityRef{Namespace: ref.Namespace, Name: vm.AgentEntity}] = at
+		}
 		if vm.Mode != "" {
 			if out.Modes == nil {
 				out.Modes = map[plan.VMRef]realize.VMMode{}

@@ -85,7 +85,11 @@ func apiCertificate(o *APIOptions, clk clock.WithTicker) (*apiserver.Certificate
 
 // serveAPI adds the API server of the computed objects and the webhooks, and its registration with
 // kube-apiserver, to the manager.
-func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Controller, o Options) error {
+func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Controller, agents *vmAgents, o Options) error {
+	var reports apiserver.Reports = policies
+	if agents != nil {
+		reports = reportsOfAgents{policies, agents}
+	}
 	kube, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("serve the computed API: %w", err)
@@ -130,7 +134,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		Certificate: cert,
 		Access:      access,
 		Store:       policies.Store(),
-		Reports:     policies,
+		Reports:     reports,
 		Queries:     policies,
 		Reviews:     reviews,
 		Statistics:  book,

@@ -196,7 +196,7 @@ func ClusterID(ctx context.Context, r client.Reader) (string, error) {
 // assemble joins the loops. This is the only place where they meet.
 func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares, o Options) error {
 	if o.NoClouds {
-		return computePolicies(ctx, mgr, o)
+		return computePolicies(ctx, mgr, o, nil)
 	}
 	clk, log := clock.RealClock{}, o.Log
 	policies, err := newEnforcer(o, mgr, parts, clk)
@@ -223,11 +223,13 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	released := &lateReleaser{}
 	authors := &authorsCheck{reader: mgr.GetAPIReader(), log: log.WithName("grants"), clock: clk}
 	authors.look(ctx)
+	agents := newVMAgents(mgr.GetClient(), clk)
+	agents.divided = parts != nil
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
 		Clouds:     clouds,
 		ExternalID: externalIDs(o.metrics.clouds, id), SecretNamespaces: o.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
-		Mine: parts.mine(), Releaser: released, Now: clk.Now, Random: rand.Float64,
+		Mine: parts.mine(), Releaser: released, LetsIn: agents.LetsIn, Now: clk.Now, Random: rand.Float64,
 	})
 	authors.changed, o.clouds = inv.Revisit, inv
 	if err := o.metrics.show(o.metrics.realize, o.metrics.audit); err != nil {
@@ -260,12 +262,15 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 		ClusterID: id, Follower: policies.follower, Accounts: Accounts{Inventory: inv, Others: parts.others(mgr.GetCache())}, Lowerer: o.metrics.clouds[0].Lowerer, Sink: status,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
 		Tighten: tightens(ctx, mgr.GetClient()), Heartbeat: heartbeat, Instance: instance,
-		Records: key,
+		Records: key, Agents: agents,
 	})
 	if err != nil {
 		return err
 	}
-	released.Realizer = realizer
+	released.Realizer, agents.changed = realizer, realizer.Reconsider
+	if err := agents.follow(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
 	if err := followTightening(ctx, mgr.GetCache(), realizer.Reconsider); err != nil {
 		return err
 	}
@@ -275,7 +280,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	if err := inv.SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
-	for _, r := range []manager.Runnable{policies.reports, status, realizer, authors} {
+	for _, r := range []manager.Runnable{policies.reports, status, realizer, authors, agents} {
 		if err := mgr.Add(parts.place(r)); err != nil {
 			return fmt.Errorf("start the controller: %w", err)
 		}
@@ -283,11 +288,12 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	if o.Antrea != nil {
 		return tellReady(mgr, o)
 	}
-	return computePolicies(ctx, mgr, o)
+	return computePolicies(ctx, mgr, o, agents)
 }
 
 // computePolicies adds the policy controller and the server of what it computes to the manager.
-func computePolicies(ctx context.Context, mgr manager.Manager, o Options) error {
+// agents, if any, learn of it what agents report.
+func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents *vmAgents) error {
 	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
@@ -307,6 +313,9 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options) error 
 	if err != nil {
 		return err
 	}
+	if agents != nil && !agents.divided {
+		agents.reported = policies.Reported
+	}
 	warm := everywhere{manager.RunnableFunc(policies.Warm)}
 	if err := errors.Join(o.past.start(mgr, o), mgr.Add(warm), mgr.Add(policies)); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
@@ -317,7 +326,7 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options) error 
 		}
 		return tellReady(mgr, o)
 	}
-	return serveAPI(ctx, mgr, policies, o)
+	return serveAPI(ctx, mgr, policies, agents, o)
 }
 
 // tellReady makes the manager call Ready when the caches are filled.

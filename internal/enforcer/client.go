@@ -168,6 +168,20 @@ func (c *Client) report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) (po
 	return true, nil
 }
 
+// Statistics posts what an enforcer has counted since the last time.
+func (c *Client) Statistics(ctx context.Context, s *v1beta2.NodeStatsSummary) error {
+	client, err := c.rest()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportLimit)
+	defer cancel()
+	if err := client.Post().Resource("nodestatssummaries").Body(s).MaxRetries(0).Do(ctx).Error(); err != nil {
+		return fmt.Errorf("send statistics: %w", err)
+	}
+	return nil
+}
+
 // statusError makes an error of the object of an Error event.
 func statusError(o runtime.Object) error {
 	if s, ok := o.(*metav1.Status); ok {

@@ -84,7 +84,7 @@ func (h Host) objects(owner *v1alpha1.ExternalNode) []client.Object {
 		&rbacv1.RoleBinding{ObjectMeta: own, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: h.account()}},
 		&rbacv1.ClusterRole{ObjectMeta: whole, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"networkpolicies", "addressgroups", "appliedtogroups"}, Verbs: []string{"get", "list", "watch"}},
-			{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"networkpolicies/status"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"networkpolicies/status", "nodestatssummaries"}, Verbs: []string{"create"}},
 			{APIGroups: []string{"crd.antrea.io"}, Resources: []string{"antreaagentinfos"}, ResourceNames: []string{h.Name}, Verbs: []string{"get", "update"}},
 		}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: whole, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: h.cluster()}},

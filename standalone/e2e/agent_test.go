@@ -21,6 +21,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,29 +38,44 @@ type agented struct {
 	// files are where the agent has its own.
 	files string
 	port  uint16
+	// addr and peerAddr are the addresses of the two.
+	addr, peerAddr netip.Addr
 }
 
 var agentAddr, agentPeer = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
 
+func newAgented(t *testing.T, addr, peer netip.Addr) *agented {
+	a := &agented{host: nfttest.NewHost(t), peer: nfttest.NewHost(t), files: t.TempDir(), port: 20000, addr: addr, peerAddr: peer}
+	nfttest.Connect(t, a.host, a.peer, []netip.Prefix{netip.PrefixFrom(addr, 24)}, []netip.Prefix{netip.PrefixFrom(peer, 24)})
+	nfttest.Serve(t, a.host, 80, 82, addr)
+	a.cluster = newCluster(t)
+	return a
+}
+
+// enroll gives the host of an ExternalNode what its agent needs, and returns the file that
+// configures that.
+func (a *agented) enroll(node string) (config string) {
+	a.t.Helper()
+	kubeconfig := filepath.Join(a.files, "kubeconfig")
+	if out, err := a.nephele("enroll", node, "--server", "https://"+a.proxy(), "--tls-server-name", "127.0.0.1", "--output", kubeconfig); err != nil {
+		a.t.Fatal(err, out)
+	}
+	config = filepath.Join(a.files, "agent.yaml")
+	text := fmt.Sprintf("externalNode: %s\nkubeconfig: %s\nstateDir: %s\nlogFile: %s\n", node, kubeconfig, filepath.Join(a.files, "state"), filepath.Join(a.files, "policies.log"))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	return config
+}
+
 // TestAgent enrolls a host, starts its agent from the file that the package for hosts brings, and
 // makes real connections while policies come and go.
 func TestAgent(t *testing.T) {
-	a := &agented{host: nfttest.NewHost(t), peer: nfttest.NewHost(t), files: t.TempDir(), port: 20000}
-	nfttest.Connect(t, a.host, a.peer, []netip.Prefix{netip.PrefixFrom(agentAddr, 24)}, []netip.Prefix{netip.PrefixFrom(agentPeer, 24)})
-	nfttest.Serve(t, a.host, 80, 81, agentAddr)
-	a.cluster = newCluster(t)
+	a := newAgented(t, agentAddr, agentPeer)
 	a.apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms"}},
 		&v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web", Labels: map[string]string{"role": "web"}},
 			Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{agentAddr.String()}}}}})
-	kubeconfig := filepath.Join(a.files, "kubeconfig")
-	if out, err := a.nephele("enroll", "vms/web", "--server", "https://"+a.proxy(), "--tls-server-name", "127.0.0.1", "--output", kubeconfig); err != nil {
-		t.Fatal(err, out)
-	}
-	config := filepath.Join(a.files, "agent.yaml")
-	text := fmt.Sprintf("externalNode: vms/web\nkubeconfig: %s\nstateDir: %s\nlogFile: %s\n", kubeconfig, filepath.Join(a.files, "state"), filepath.Join(a.files, "policies.log"))
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	config := a.enroll("vms/web")
 	stop := a.startAgent(config)
 
 	allow := &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "in"}, Spec: v1beta1.NetworkPolicySpec{
@@ -95,6 +111,17 @@ func TestAgent(t *testing.T) {
 		return ports[80] && ports[81], fmt.Sprintf("%s %v", text, err)
 	})
 
+	// Connections are counted, for kubectl get antreanetworkpolicystats.
+	eventually(t, 2*time.Minute, "the statistics count the connections", func(ctx context.Context) (bool, string) {
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion("stats.antrea.io/v1alpha1")
+		u.SetKind("AntreaNetworkPolicyStats")
+		err := a.client.Get(ctx, client.ObjectKeyFromObject(allow), u)
+		rules, _, _ := unstructured.NestedSlice(u.Object, "ruleTrafficStats")
+		total, _, _ := unstructured.NestedInt64(u.Object, "trafficStats", "sessions")
+		return err == nil && total > 0 && len(rules) == 1 && rules[0].(map[string]any)["name"] == "web", fmt.Sprintf("%v %v", u.Object, err)
+	})
+
 	// Killed, it leaves what is in force; the next one goes on, also with what has changed
 	// meanwhile.
 	stop(syscall.SIGKILL)
@@ -125,7 +152,7 @@ func (a *agented) sees(what string, want80, want81 bool) {
 		var got [2]bool
 		for i := range got {
 			a.port++
-			try := nfttest.Attempt{From: a.peer, Network: "tcp", Source: netip.AddrPortFrom(agentPeer, a.port), Destination: netip.AddrPortFrom(agentAddr, uint16(80+i))}
+			try := nfttest.Attempt{From: a.peer, Network: "tcp", Source: netip.AddrPortFrom(a.peerAddr, a.port), Destination: netip.AddrPortFrom(a.addr, uint16(80+i))}
 			result, err := try.Run(300 * time.Millisecond)
 			if err != nil {
 				return false, err.Error()
@@ -148,7 +175,7 @@ func (a *agented) proxy() string {
 		a.t.Fatal(err)
 	}
 	var l net.Listener
-	if err := a.peer.Do(func() (err error) { l, err = net.Listen("tcp", agentPeer.String()+":6443"); return err }); err != nil {
+	if err := a.peer.Do(func() (err error) { l, err = net.Listen("tcp", a.peerAddr.String()+":6443"); return err }); err != nil {
 		a.t.Fatal(err)
 	}
 	a.t.Cleanup(func() { _ = l.Close() })

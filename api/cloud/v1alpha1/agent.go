@@ -4,3 +4,16 @@ package v1alpha1
 // Allow rule isolates: in a direction to which one applies, it drops what no rule allows. Without
 // it an Antrea Agent is meant, for which it does not. Only what is shown to people depends on it.
 const LabelAllowIsolates = "nephele.io/allow-isolates"
+
+// What agent and controller agree upon by means of the AntreaAgentInfo of a cloud VM that a
+// selector hands to its agent. Values are "ingress", "egress" or both with a comma between them.
+const (
+	// LabelHeedsCloud, with the value "true", is set by an agent that ends the isolation of a
+	// direction only after it has read that AnnotationCloudLetsIn does not name it.
+	LabelHeedsCloud = "nephele.io/heeds-cloud"
+	// AnnotationIsolates is set by the agent: the directions in which it drops what no rule allows.
+	AnnotationIsolates = "nephele.io/isolates"
+	// AnnotationCloudLetsIn is set by the controller: the account, and the directions in which the
+	// groups of the VM let in, or may let in soon, whatever the agent decides.
+	AnnotationCloudLetsIn = "nephele.io/cloud-lets-in"
+)

@@ -51,7 +51,8 @@ type VirtualMachineSelector struct {
 	// +listMapKey=key
 	// +optional
 	TagMatch []TagMatch `json:"tagMatch,omitempty"`
-	// Agented says that an agent in the virtual machine enforces the policies, not the cloud.
+	// Agented says that the agent in the virtual machine is to enforce the policies. The cloud goes
+	// on guarding it until the agent has proven that it does.
 	// +optional
 	Agented bool `json:"agented,omitempty"`
 }

@@ -126,7 +126,8 @@ type VirtualMachineStatus struct {
 	State VMState `json:"state,omitempty"`
 	// Region it runs in.
 	Region string `json:"region,omitempty"`
-	// Agented says that an agent in the virtual machine enforces the policies.
+	// Agented says that a selector hands the virtual machine to the agent in it. Whether that
+	// enforces the policies says the condition Agented.
 	// +optional
 	Agented bool `json:"agented"`
 	// CloudId is the id of the virtual machine in the cloud.
@@ -148,8 +149,8 @@ type VirtualMachineStatus struct {
 	ModeReason string `json:"modeReason,omitempty"`
 
 	// Conditions: Observed, Realized; in mode plan, Planned; in mode break-glass, BreakGlass;
-	// Heeded if an annotation for break-glass is not; Obstructed while the subnet's filter denies
-	// what policies allow.
+	// Heeded if an annotation for break-glass is not; Agented if it is to be handed to its agent;
+	// Obstructed while the subnet's filter denies what policies allow.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -72,6 +72,10 @@ const (
 	// ConditionBreakGlass (virtual machine; selector and account of one): True while it is to be
 	// released by the annotation AnnotationBreakGlass. The message says how far it is.
 	ConditionBreakGlass = "BreakGlass"
+	// ConditionAgented (virtual machine): True while the agent in it enforces the policies in place
+	// of the cloud, False while a selector wants that and the cloud guards it; else absent. The
+	// message says why, and what the cloud lets in.
+	ConditionAgented = "Agented"
 	// ConditionFailsafe (account): True while it has failsafe flows; the message names them.
 	ConditionFailsafe = "Failsafe"
 	// ConditionClaimed (VPC): True if this controller enforces in it, False if another one does.

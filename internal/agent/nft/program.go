@@ -254,6 +254,12 @@ type Program struct {
 	Names []string
 }
 
+// Counted reports whether the kernel counts what the rule decides: a policy wants it so. What goes
+// on to other rules is not decided yet.
+func (r *Rule) Counted() bool {
+	return r.Origin.Kind == OriginPolicy && (r.Action == Accept || r.Action == Drop || r.Action == RejectReset || r.Action == RejectICMP)
+}
+
 // LogID is what the kernel says of a packet that a rule logs.
 func (r *Rule) LogID() string {
 	o := r.Origin

@@ -21,6 +21,10 @@ type VMRef struct {
 	// Mode is what may be done to the VM, in the words of status.mode of VirtualMachine, and
 	// ModeReason who says so. Both are empty if policies are enforced.
 	Mode, ModeReason string
+	// Agent is the ExternalNode, NAMESPACE/NAME, to whose agent a selector hands the VM; empty if
+	// none does. AgentEntity is the ExternalEntity of that node, and AgentDenied says why the VM
+	// cannot be handed over whatever the agent does.
+	Agent, AgentEntity, AgentDenied string
 }
 
 // view is all that the objects of an account are computed from.
@@ -175,14 +179,17 @@ func (d *desired) addMachine(v view, m machine) bool {
 			Namespace: namespace, Name: v1alpha1.EntityNamePrefix + key.Name, Labels: labels, Annotations: mark(v.account),
 		}
 		entity := types.NamespacedName{Namespace: namespace, Name: meta.Name}
+		ref := VMRef{VMID: m.vm.ID, Region: m.region, Mode: mode.mode, ModeReason: mode.by}
 		if c.agented {
 			if node := m.externalNode(meta); node != nil {
 				d.nodes[entity] = node
+				ref.Agent, ref.AgentEntity = entity.String(), agentEntityName(node)
+				ref.AgentDenied = v.agentDenied(namespace, len(chosen))
 			}
-			continue
 		}
+		// The cloud guards it as well, or lets in what the agent decides (decision 0021).
 		d.entities[entity] = m.externalEntity(meta, cloud.EnforcerKey(v.account.Namespace, v.account.Name))
-		d.refs[entity] = VMRef{VMID: m.vm.ID, Region: m.region, Mode: mode.mode, ModeReason: mode.by}
+		d.refs[entity] = ref
 	}
 	return len(chosen) > 0
 }

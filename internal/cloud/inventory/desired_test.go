@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/control/convert"
 )
 
 // oddCloud is a snapshot with everything that is unusual about VMs.
@@ -104,13 +106,30 @@ func TestComputeAgented(t *testing.T) {
 	e2.Agented = true
 	d := compute(view{account: accountKey, snapshots: []*cloud.Snapshot{oddCloud()},
 		selectors: []v1alpha1.CloudEntitySelector{selector("a", "agents", e, e2)}})
-	// i-3 has no address, and a node without one is not legal.
-	if len(d.vms) != 3 || len(d.nodes) != 2 || len(d.entities) != 0 || len(d.refs) != 0 {
+	// i-3 has no address, and a node without one is not legal. The cloud guards all of them, too.
+	if len(d.vms) != 3 || len(d.nodes) != 2 || len(d.entities) != 3 || len(d.refs) != 3 {
 		t.Fatalf("%d VMs, %d nodes, %d entities", len(d.vms), len(d.nodes), len(d.entities))
 	}
 	n := d.nodes[types.NamespacedName{Namespace: "a", Name: "virtualmachine-i-1"}]
 	if got := fmt.Sprint(n.Spec.Interfaces); got != "[{eni-1 [10.0.0.5 2001:db8::5 198.51.100.5]}]" {
 		t.Errorf("interfaces %s", got)
+	}
+	ref := d.refs[types.NamespacedName{Namespace: "a", Name: "virtualmachine-i-1"}]
+	if want := convert.EntityOfExternalNode(n).Name; ref.Agent != "a/virtualmachine-i-1" || ref.AgentEntity != want {
+		t.Errorf("%+v, the entity of the node is %s", ref, want)
+	}
+	// Who has no say, or is not the only one, hands nothing over.
+	if !strings.Contains(ref.AgentDenied, "releaseNamespaces") {
+		t.Errorf("denied: %q", ref.AgentDenied)
+	}
+	v := view{account: accountKey, modes: modes{release: []string{"a"}}, snapshots: []*cloud.Snapshot{oddCloud()},
+		selectors: []v1alpha1.CloudEntitySelector{selector("a", "agents", e, e2)}}
+	if ref := compute(v).refs[types.NamespacedName{Namespace: "a", Name: "virtualmachine-i-1"}]; ref.AgentDenied != "" {
+		t.Errorf("denied although there is a say: %q", ref.AgentDenied)
+	}
+	v.selectors = append(v.selectors, selector("b", "others", wholeVPC("vpc-1")))
+	if ref := compute(v).refs[types.NamespacedName{Namespace: "a", Name: "virtualmachine-i-1"}]; !strings.Contains(ref.AgentDenied, "several namespaces") {
+		t.Errorf("denied: %q", ref.AgentDenied)
 	}
 }
 

@@ -92,6 +92,9 @@ type Options struct {
 	// checked; "" if they are. It must not block; nil means that this is not known.
 	AuthorsUnchecked func() string
 
+	// LetsIn reports whether the cloud lets in what the agent of an ExternalNode, NAMESPACE/NAME,
+	// decides. It must not block; nil means that it never does.
+	LetsIn func(node string) bool
 	// Mine reports whether an account, "namespace/name", is this process's to read and to write the
 	// objects of; nil means that all are. It must not block. Who answers otherwise calls Divide.
 	Mine func(account string) bool
@@ -231,7 +234,7 @@ func (i *Inventory) forget(ctx context.Context, key types.NamespacedName, select
 
 // clear deletes all objects of the account.
 func (i *Inventory) clear(ctx context.Context, key types.NamespacedName) error {
-	s := &syncer{Inventory: i, account: key}
+	s := &syncer{Inventory: i, account: key, gone: true}
 	if err := s.list(ctx); err != nil {
 		return err
 	}

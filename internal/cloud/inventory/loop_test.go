@@ -254,7 +254,7 @@ func TestSelectorsComeAndGo(t *testing.T) {
 	l.create(c)
 	l.reconcile()
 	l.want("nodes", l.nodes(), "db/virtualmachine-"+vm1)
-	if len(l.vms()) != len(all)+1 || len(l.entities()) != len(all) {
+	if len(l.vms()) != len(all)+1 || len(l.entities()) != len(all)+1 {
 		t.Errorf("VMs %v, entities %v", l.vms(), l.entities())
 	}
 	if vm := get(l, &v1alpha1.VirtualMachine{}, "db", vm1); !vm.Status.Agented {
@@ -264,6 +264,11 @@ func TestSelectorsComeAndGo(t *testing.T) {
 	c.Spec.VMSelector[0].Agented = false
 	c.Generation = 2
 	l.update(c)
+	// The node stays until the cloud has ceased to let in what its agent decides.
+	l.inv.opts.LetsIn = func(node string) bool { return node == "db/virtualmachine-"+vm1 }
+	l.reconcile()
+	l.want("nodes", l.nodes(), "db/virtualmachine-"+vm1)
+	l.inv.opts.LetsIn = nil
 	l.reconcile()
 	l.want("nodes", l.nodes())
 	if len(l.entities()) != len(all)+1 {

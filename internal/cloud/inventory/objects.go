@@ -37,6 +37,9 @@ type syncer struct {
 	sum uint64
 	// again says that an object was newer than we knew, so that another sync is needed.
 	again bool
+	// left says that an object stays that is not wanted any more. gone says that the account does
+	// not exist any more, so that none does.
+	left, gone bool
 	// taken maps objects that we would write but that are not the account's to what is to be said
 	// about it.
 	taken map[types.NamespacedName]string
@@ -130,18 +133,17 @@ func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespac
 	run := func(keys []types.NamespacedName, do func(types.NamespacedName) error) {
 		errs = append(errs, inParallel(ctx, keys, do))
 	}
-	// Entities come first: policies wait for them, people for the rest. An entity that becomes a
-	// node, or the reverse, is deleted first: never two of them for one VM.
+	// Entities come first: policies wait for them, people for the rest.
 	run(sortedKeys(s.entities), func(k types.NamespacedName) error {
 		e := s.entities[k]
-		if d.entities[k] != nil || (d.nodes[k] == nil && keep(e.Labels[v1alpha1.LabelCloudRegion], k.Namespace)) {
+		if d.entities[k] != nil || keep(e.Labels[v1alpha1.LabelCloudRegion], k.Namespace) {
 			return nil
 		}
 		return s.remove(ctx, e)
 	})
 	run(sortedKeys(s.nodes), func(k types.NamespacedName) error {
 		n := s.nodes[k]
-		if d.nodes[k] != nil || (d.entities[k] == nil && keep(n.Labels[v1alpha1.LabelCloudRegion], k.Namespace)) {
+		if d.nodes[k] != nil || d.entities[k] == nil && keep(n.Labels[v1alpha1.LabelCloudRegion], k.Namespace) || s.letsIn(k) {
 			return nil
 		}
 		return s.remove(ctx, n)

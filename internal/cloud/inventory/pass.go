@@ -252,7 +252,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	p.tellRefs(d.refs)
 	p.account.basis = nil
 	written = s.sync(ctx, d, keep)
-	if written == nil && !s.again && len(s.taken) == 0 {
+	if written == nil && !s.again && !s.left && len(s.taken) == 0 {
 		p.account.basis = &basis{objects: s.sum, inputs: inputs, snapshots: v.snapshots, refs: d.refs, matched: d.matched,
 			unheeded: d.unheeded, counts: d.counts, inNetwork: d.inNetwork, clashes: d.clashes}
 	}
@@ -262,7 +262,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 // keepRefs adds to d.refs the entities that are kept although nothing shows their VMs.
 func (s *syncer) keepRefs(d desired, keep func(region, namespace string) bool) {
 	for key, vm := range s.vms {
-		if d.vms[key] == nil && keep(vm.Status.Region, key.Namespace) && !vm.Status.Agented && vm.Status.CloudId != "" {
+		if d.vms[key] == nil && keep(vm.Status.Region, key.Namespace) && vm.Status.CloudId != "" {
 			entity := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.EntityNamePrefix + key.Name}
 			d.refs[entity] = VMRef{VMID: vm.Status.CloudId, Region: vm.Status.Region, Mode: vm.Status.Mode, ModeReason: vm.Status.ModeReason}
 		}

@@ -67,6 +67,9 @@ func (c *planning) revision() string {
 		}
 	}
 	fmt.Fprintln(h, c.in.Failsafe, c.in.Modes)
+	if len(c.in.Agents) > 0 {
+		fmt.Fprintln(h, c.in.Agents)
+	}
 	for _, s := range c.regions {
 		for _, n := range s.NICs {
 			if n.Blocked != "" || n.Unproven != nil {

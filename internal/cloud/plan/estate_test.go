@@ -59,6 +59,8 @@ type policySet struct {
 	Policies []policySpec
 	// Modes are those of VMs that are not simply enforced.
 	Modes map[int]plan.Mode
+	// Agents are the VMs that are left to agents, with the directions in which all is let in.
+	Agents map[int][2]bool `json:",omitempty"`
 }
 
 type policySpec struct {
@@ -370,7 +372,7 @@ func (e *estate) mutate(r *rand.Rand, from policySet) policySet {
 }
 
 func (p policySet) clone() policySet {
-	out := policySet{Policies: slices.Clone(p.Policies), Modes: maps.Clone(p.Modes)}
+	out := policySet{Policies: slices.Clone(p.Policies), Modes: maps.Clone(p.Modes), Agents: maps.Clone(p.Agents)}
 	for _, a := range p.Address {
 		out.Address = append(out.Address, slices.Clone(a))
 	}

@@ -154,6 +154,12 @@ func (e *estate) input(set policySet, f *fakeCloud) plan.Input {
 	if e.Sealed {
 		in.Seal = testSeal('k', false)
 	}
+	for i, let := range set.Agents {
+		if in.Agents == nil {
+			in.Agents = map[plan.VMRef][2]bool{}
+		}
+		in.Agents[plan.VMRef{Region: e.regionOfVM(i), ID: vmID(i)}] = let
+	}
 	for i, m := range set.Modes {
 		if in.Modes == nil {
 			in.Modes = map[plan.VMRef]plan.Mode{}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // naive answers for single flows by walking the rules, straight from the text of the design. It
@@ -47,6 +48,9 @@ func (v naive) half(nic int, d cloud.Direction, r remote, k packet) bool {
 		rules, isolated := v.rules(n.VM, d)
 		if v.failsafeAllows(n.VM, d, r, k) {
 			return true
+		}
+		if let, left := v.of(n.VM).set.Agents[n.VM]; left {
+			return isolated && let[flow.Index(d)] || v.native(nic, d, r, k)
 		}
 		at := 0 // the stage that decides: 0 Antrea, 1 Kubernetes, 2 baseline
 		for _, x := range rules {

@@ -75,6 +75,10 @@ type Input struct {
 	// Modes names the VMs that are not simply enforced.
 	Modes map[intent.VMRef]intent.Mode
 
+	// Agents names the VMs that are left to the agents in them, and the directions, ingress and
+	// egress, in which the cloud lets everything in for them.
+	Agents map[intent.VMRef][2]bool
+
 	// Blocked are interfaces that the cloud refuses to change, with its words: they, and the groups
 	// of ours that they hold, stay as they are.
 	Blocked map[intent.InterfaceKey]string

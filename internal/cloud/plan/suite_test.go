@@ -44,7 +44,7 @@ func (p *phase) relabels() bool {
 		return false
 	}
 	before := p.earlier.set
-	return reflect.DeepEqual(before.Policies, p.set.Policies) && reflect.DeepEqual(before.Modes, p.set.Modes) &&
+	return reflect.DeepEqual(before.Policies, p.set.Policies) && reflect.DeepEqual(before.Modes, p.set.Modes) && reflect.DeepEqual(before.Agents, p.set.Agents) &&
 		len(before.Applied) == len(p.set.Applied) && len(before.Address) == len(p.set.Address)
 }
 

@@ -61,6 +61,10 @@ type Account struct {
 	Shared map[plan.EntityRef]string
 	// Modes names the VMs that are not simply enforced.
 	Modes map[plan.VMRef]VMMode
+	// Agents names the VMs that selectors hand to the agents in them.
+	Agents map[plan.VMRef]VMAgent
+	// Aliases are further entities of these VMs, which agents enforce.
+	Aliases map[plan.EntityRef]plan.VMRef
 	// MaxPerWave bounds how many VMs and groups in use are changed before the account is observed
 	// again; 0 means no bound.
 	MaxPerWave int

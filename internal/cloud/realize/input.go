@@ -2,6 +2,7 @@ package realize
 
 import (
 	"cmp"
+	"maps"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -12,15 +13,20 @@ import (
 // what a preview of it must be made from. Of a releasing account nothing is wanted. Tighten tells
 // of which policies as much is to be enforced as fits; nil means of none.
 //
-// Not in it is what only a realizer has: the fields Blocked, Unmarked, Stop and Seal.
+// Not in it is what only a realizer has: the fields Agents, Blocked, Unmarked, Stop and Seal.
 func (a Account) PlanInput(clusterID string, want enforcer.Computed, tighten func(v1beta2.NetworkPolicyReference) bool, regions []plan.Region) plan.Input {
 	if a.Releasing {
-		want, a.Entities, a.Modes = enforcer.Computed{}, nil, nil
+		want, a.Entities, a.Modes, a.Aliases = enforcer.Computed{}, nil, nil, nil
+	}
+	entities := a.Entities
+	if len(a.Aliases) > 0 {
+		entities = maps.Clone(entities)
+		maps.Copy(entities, a.Aliases)
 	}
 	return plan.Input{
 		ClusterID: clusterID, Account: a.Key,
 		Policies: want.Policies, AddressGroups: want.AddressGroups, AppliedToGroups: want.AppliedToGroups,
-		Entities: a.Entities, Shared: a.Shared, Regions: regions, Modes: a.planModes(), Failsafe: a.Failsafe,
+		Entities: entities, Shared: a.Shared, Regions: regions, Modes: a.planModes(), Failsafe: a.Failsafe,
 		Tighten: tightened(want, tighten), Confirmed: a.Confirmed, Dependents: a.Dependents,
 	}
 }

@@ -55,7 +55,8 @@ func (s *StatusWriter) sum(status *cloudv1.VirtualMachineStatus) uint64 {
 	for _, p := range status.Policies {
 		add(p.Kind, p.Namespace, p.Name, string(p.UID), strconv.FormatInt(p.Generation, 10), string(p.Phase), p.Message)
 	}
-	for _, kind := range []string{cloudv1.ConditionRealized, cloudv1.ConditionBreakGlass, cloudv1.ConditionPlanned, cloudv1.ConditionRecordsSigned, cloudv1.ConditionObstructed} {
+	for _, kind := range []string{cloudv1.ConditionRealized, cloudv1.ConditionBreakGlass, cloudv1.ConditionPlanned, cloudv1.ConditionRecordsSigned,
+		cloudv1.ConditionAgented, cloudv1.ConditionObstructed} {
 		if c := meta.FindStatusCondition(status.Conditions, kind); c != nil {
 			add(kind, string(c.Status), c.Reason, c.Message)
 		}

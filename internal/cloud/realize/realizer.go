@@ -32,6 +32,8 @@ type Options struct {
 	// Tighten, if set, tells of which policies as much is to be enforced as fits; of others nothing
 	// new is, where not all of it fits.
 	Tighten func(v1beta2.NetworkPolicyReference) bool
+	// Agents, if set, knows the agents in VMs; without it no VM is handed to one.
+	Agents Agents
 	// Records, if set, has records of former groups signed, and believes no others; see its
 	// comment.
 	Records Records

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
@@ -29,6 +30,8 @@ type Report struct {
 	// round, if those in mode plan were; nil if there are none, or if that cannot be told.
 	Modes map[plan.VMRef]VMMode
 	Would []*plan.Result
+	// Agents is what became of the VMs that selectors hand to agents.
+	Agents map[plan.VMRef]handover.State
 	// Blocked are the interfaces that the cloud refuses to change, with its words.
 	Blocked map[plan.InterfaceKey]string
 	// Brake is what the account's brake does.
@@ -97,7 +100,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	if err != nil {
 		w.report.Stuck = w.stuckNetworks()
 	}
-	w.report.Modes, w.report.Failsafe = acct.Modes, acct.Failsafe
+	w.report.Modes, w.report.Failsafe, w.report.Agents = acct.Modes, acct.Failsafe, w.agents
 	w.report.NotSigned, w.report.ConfirmedProblem = w.notSigned, acct.ConfirmedProblem
 	w.report.Sole = w.presence.report()
 	if res != nil {

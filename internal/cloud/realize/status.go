@@ -368,6 +368,7 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 		} // else there is nothing to say, of which there may be thousands
 		changed = s.setModeConditions(&obj.Status.Conditions, r, vm, outlooks) || changed
 		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionRecordsSigned, vmRecordsCondition(vm)) || changed
+		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionAgented, agentedCondition(r, vm.VM)) || changed
 		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionObstructed, obstructedCondition(vm)) || changed
 		changed = changed || obj.Status.PolicySummary != summary || !equality.Semantic.DeepEqual(before, policies)
 		obj.Status.Policies, obj.Status.PolicySummary = policies, summary
@@ -388,5 +389,6 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 	}
 	s.tellVM(&obj, conditions, before, policies)
 	s.tellMode(&obj, conditions, len(policies))
+	s.tellAgented(&obj, conditions)
 	return obj.Labels[cloudv1.LabelCESName], nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
@@ -83,6 +84,8 @@ type worker struct {
 	// owed is what we have changed and nobody knows yet; nil if there is none. Only run's goroutine
 	// uses it.
 	owed *owed
+	// agents is what became of the VMs that selectors hand to agents; only run's goroutine uses it.
+	agents map[plan.VMRef]handover.State
 	// books keep count of what is done.
 	books bookkeeping
 	// presence decides whether anything may be written at all; nil decides nothing.
@@ -177,7 +180,7 @@ func (w *worker) accountChanged() bool {
 	}
 	now, ok := w.r.Accounts.Account(w.key)
 	changed := !ok || now.Provider != w.last.Provider || now.Releasing != w.last.Releasing || !slices.Equal(now.Regions, w.last.Regions) ||
-		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Shared, w.last.Shared) || !maps.Equal(now.Modes, w.last.Modes) ||
+		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Shared, w.last.Shared) || !maps.Equal(now.Modes, w.last.Modes) || !maps.Equal(now.Agents, w.last.Agents) ||
 		!maps.EqualFunc(now.Confirmed, w.last.Confirmed, slices.Equal) || now.brakesOtherwise(w.last)
 	if !changed {
 		w.unmoved.Store(news)
@@ -237,7 +240,7 @@ func (w *worker) task() (t task, ok bool) {
 	}
 	w.last = t.acct
 	if t.acct.Releasing {
-		t.acct.Entities, t.acct.Modes = nil, nil
+		t.acct.Entities, t.acct.Modes, t.acct.Agents = nil, nil, nil
 	} else {
 		w.setReleased(false)
 		var err error
@@ -341,7 +344,7 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 // realize applies what is permitted of a plan, or the first part of it. It returns what it has
 // changed, by region, if nothing else can be different because of it; else nil.
 func (w *worker) realize(ctx context.Context, t task, res *plan.Result, permitted plan.Plan, seen observation) (map[string][]string, error) {
-	if err := w.noteSigned(ctx, t, res); err != nil {
+	if err := errors.Join(w.noteSigned(ctx, t, res), w.announceWider(ctx, t)); err != nil {
 		return nil, err
 	}
 	w.publish(ctx, t.acct, res, nil)
@@ -402,7 +405,7 @@ func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud
 			return false, err
 		}
 	}
-	if err := w.noteSigned(ctx, t, res); err != nil {
+	if err := errors.Join(w.noteSigned(ctx, t, res), w.announce(ctx, t, on)); err != nil {
 		return false, err
 	}
 	w.publish(ctx, t.acct, res, nil)
@@ -483,6 +486,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 		regions[i].Former = w.formers(regions[i].Snapshot, t.seal)
 	}
 	in := w.input(t, regions)
+	in.Agents = w.handOver(t)
 	in.Stop = func() bool { return ctx.Err() != nil }
 	in.Blocked = w.blocks.active(w.r.Clock.Now())
 	w.unmarked = w.unmarkable.active(w.r.Clock.Now())

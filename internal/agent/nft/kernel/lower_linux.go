@@ -53,6 +53,9 @@ func expressions(r *nft.Rule, family nft.Family) []expr.Any {
 		}
 		out = append(out, matching(m, family)...)
 	}
+	if r.Counted() {
+		out = append(out, &expr.Counter{})
+	}
 	switch r.Action {
 	case nft.Accept:
 		return append(out, &expr.Verdict{Kind: expr.VerdictAccept})
@@ -223,6 +226,8 @@ func canonical(list []expr.Any, comment string) string {
 				info = hex.EncodeToString((*b)[:queueInfoSize])
 			}
 			fmt.Fprintf(&b, "target %s %d %s;", e.Name, e.Rev, info)
+		case *expr.Counter:
+			b.WriteString("counter;") // what it has counted makes no other rule of it
 		case *expr.Limit:
 			fmt.Fprintf(&b, "limit %d %d/%d %d %t;", e.Type, e.Rate, e.Unit, e.Burst, e.Over)
 		case *expr.Log:
@@ -283,11 +288,19 @@ func ruleMessage(table, chain string, r *nft.Rule) (message, error) {
 
 // parseRule returns the canonical text of a rule of the kernel, and its chain.
 func parseRule(body []byte) (chain, text string, err error) {
+	chain, text, _, err = parseCounted(body)
+	return chain, text, err
+}
+
+// parseCounted returns what the rule has counted, too.
+func parseCounted(body []byte) (chain, text string, counter Counter, err error) {
 	var list []expr.Any
 	var user []byte
 	var inner error
 	err = attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 		switch ad.Type() {
+		case unix.NFTA_RULE_HANDLE:
+			counter.Handle = ad.Uint64()
 		case unix.NFTA_RULE_CHAIN:
 			chain = ad.String()
 		case unix.NFTA_RULE_USERDATA:
@@ -297,6 +310,9 @@ func parseRule(body []byte) (chain, text string, err error) {
 				e, err := parseExpression(ad.Bytes())
 				if err != nil {
 					inner = err
+				}
+				if c, ok := e.(*expr.Counter); ok {
+					counter.Packets, counter.Bytes = c.Packets, c.Bytes
 				}
 				list = append(list, e)
 			})
@@ -309,7 +325,7 @@ func parseRule(body []byte) (chain, text string, err error) {
 	if user != nil {
 		c = commentOf(user)
 	}
-	return chain, canonical(list, c), err
+	return chain, canonical(list, c), counter, err
 }
 
 // parseExpression returns nil for an expression that is none of ours.
@@ -346,6 +362,8 @@ func parseExpression(b []byte) (expr.Any, error) {
 		e = &expr.Reject{}
 	case "limit":
 		e = &expr.Limit{}
+	case "counter":
+		e = &expr.Counter{}
 	case "log":
 		e = &expr.Log{}
 	case "target":

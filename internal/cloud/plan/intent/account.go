@@ -126,6 +126,9 @@ func (c *Account) applyRules(find func(*v1beta2.GroupMember) *VM) {
 	}
 	for vm, rules := range hits {
 		vm.apply(rules)
+		if let, left := c.In.Agents[vm.Ref]; left {
+			vm.leave(let)
+		}
 	}
 }
 

@@ -31,6 +31,10 @@ type Facts struct {
 	Failsafe []FailsafeFlow
 	// Modes names the VMs that are not simply enforced.
 	Modes map[VMRef]Mode
+	// Agents names the VMs that are left to the agents in them. In the directions that are set,
+	// ingress and egress, everything is let in if a policy isolates the VM there; in the others the
+	// former groups decide.
+	Agents map[VMRef][2]bool
 	// Blocked are interfaces that the cloud refuses to change, with its words.
 	Blocked map[InterfaceKey]string
 	// Regions holds one entry per region of the account that could be observed.

@@ -116,11 +116,11 @@ func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
 		if tightened := s.TightenedOn(vm, p); on.Why == nil && tightened != nil {
 			on.Why, on.Lost = tightened, tightened.Objects
 		}
-		if on.Why == nil {
+		if on.Why == nil && !s.Left(vm.VM) {
 			on.Why = narrowed(p)
 		}
-		on.Realized = on.Why == nil && !pending && guarded
-		if p.Reject {
+		on.Realized = on.Why == nil && !pending && (guarded || s.Left(vm.VM))
+		if p.Reject && !s.Left(vm.VM) {
 			on.Warnings = append(on.Warnings, intent.Why(intent.RejectIsDrop))
 		}
 		if d, ok := s.reducedBy(vm, p); ok {
