@@ -342,8 +342,12 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 		return c
 	}
 	healthy := s.State == agent.StateEnforcing || s.State == agent.StateKept
+	trouble := s.Error
+	if s.State == agent.StateReleased {
+		trouble = "released on the host until " + s.ReleasedUntil.UTC().Format(time.RFC3339)
+	}
 	info.AgentConditions = []v1beta1.AgentCondition{
-		condition(v1beta1.AgentHealthy, healthy, string(s.State), s.Error),
+		condition(v1beta1.AgentHealthy, healthy, string(s.State), trouble),
 		condition(v1beta1.ControllerConnectionUp, s.Connected, "NotInSync", s.ServerError),
 	}
 }

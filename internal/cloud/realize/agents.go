@@ -151,15 +151,21 @@ func (w *worker) announceWider(ctx context.Context, t task) error {
 
 func compareVMs(a, b plan.VMRef) int { return strings.Compare(a.Region+"/"+a.ID, b.Region+"/"+b.ID) }
 
-// announce tells the agents what the cloud lets in, as the snapshots show it. What no snapshot
-// shows stays as it was announced.
-func (w *worker) announce(ctx context.Context, t task, on []*cloud.Snapshot) error {
+// announce tells the agents what the cloud lets in for them, when nothing is left to do on the
+// snapshots. What was announced and is wanted no more is taken back where the VM is as it should be.
+// Where it is not, as on an interface that cannot be set, that is so only for what the snapshots
+// show to be narrow again. What no snapshot shows stays as it was announced.
+func (w *worker) announce(ctx context.Context, t task, res *plan.Result, on []*cloud.Snapshot) error {
 	if w.r.Agents == nil {
 		return nil
 	}
 	announced := w.r.Agents.Announced(w.key)
 	if len(announced)+len(w.agents) == 0 {
 		return nil
+	}
+	statuses := map[plan.VMRef]*plan.VMStatus{}
+	for i := range res.VMs {
+		statuses[res.VMs[i].VM] = &res.VMs[i]
 	}
 	open, seen := map[string]handover.Directions{}, map[string]bool{}
 	for _, s := range on {
@@ -169,7 +175,10 @@ func (w *worker) announce(ctx context.Context, t task, on []*cloud.Snapshot) err
 			if node == "" {
 				node = nodeAmong(announced, vm)
 			}
-			open[node], seen[node] = open[node].Or(d).Or(w.agents[at].Open), true
+			if w.asWanted(statuses[at]) {
+				d = handover.Directions{} // what is wide now is so by the former groups
+			}
+			open[node], seen[node] = open[node].Or(d.And(announced[node])).Or(w.agents[at].Open), true
 		}
 	}
 	whole := len(on) == len(t.acct.Regions)
@@ -187,6 +196,21 @@ func (w *worker) announce(ctx context.Context, t task, on []*cloud.Snapshot) err
 		w.r.Accounts.Trigger(w.key)
 	}
 	return nil
+}
+
+// asWanted reports whether a VM is as its policies and its agent want it, by a plan that has nothing
+// left to do.
+func (w *worker) asWanted(vm *plan.VMStatus) bool {
+	if vm == nil {
+		return false
+	}
+	for _, n := range vm.Interfaces {
+		_, blocked := w.leftOut[plan.InterfaceKey{Region: vm.VM.Region, ID: n.ID}]
+		if blocked || n.WhyUnproven != nil || n.WhyElsewhere != nil || n.Held && len(vm.Policies) == 0 {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(vm.Policies, func(p plan.VMPolicy) bool { return !p.Realized })
 }
 
 // nodeAmong finds the ExternalNode of a VM that no selector hands over any more; empty if there is

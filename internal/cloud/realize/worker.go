@@ -405,7 +405,7 @@ func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud
 			return false, err
 		}
 	}
-	if err := errors.Join(w.noteSigned(ctx, t, res), w.announce(ctx, t, on)); err != nil {
+	if err := errors.Join(w.noteSigned(ctx, t, res), w.announce(ctx, t, res, on)); err != nil {
 		return false, err
 	}
 	w.publish(ctx, t.acct, res, nil)
