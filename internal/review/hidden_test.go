@@ -214,7 +214,7 @@ func sortedEnds(c *explain.Computation) []policy.Entity {
 
 // askedBy is how somebody asks about an entity: by name or by address.
 func askedBy(c *explain.Computation, e policy.Entity, r *rand.Rand) string {
-	if r.IntN(2) == 0 {
+	if r.IntN(2) == 0 && !e.HostNetwork { // the address of such a Pod is its Node's
 		a := e.Addresses[0]
 		holders := 0
 		for _, o := range c.Ends {

@@ -185,17 +185,26 @@ type Path struct {
 	// SentTo is the address that the source sends to, if a gateway translates it.
 	SentTo string `json:"sentTo,omitempty"`
 	// StoppedBy is the network ACL that does not let the packet or its answer through.
-	StoppedBy *ACLStop `json:"stoppedBy,omitempty"`
-	Remarks   []string `json:"remarks,omitempty"`
+	StoppedBy *ACLEntry `json:"stoppedBy,omitempty"`
+	// DoubtedBy is the one that may stop it: what its entry is about is not known.
+	DoubtedBy *ACLEntry `json:"doubtedBy,omitempty"`
+	// Hops are the filters of subnets on the way whose entries have names, in order, with the
+	// entry that decides.
+	Hops    []ACLEntry `json:"hops,omitempty"`
+	Remarks []string   `json:"remarks,omitempty"`
 }
 
-// ACLStop is an entry of a network ACL that denies.
-type ACLStop struct {
+// ACLEntry is an entry of a network ACL, or of the network security group of a subnet, that
+// decides.
+type ACLEntry struct {
 	ACL    string `json:"acl"`
 	Subnet string `json:"subnet"`
 	// Entry is its number; 0 for the end of the ACL, which denies what no entry allows.
-	Entry  int32 `json:"entry"`
-	Egress bool  `json:"egress"`
+	Entry int32 `json:"entry"`
+	// Name is what its owner calls the entry; empty where entries have numbers only.
+	Name    string `json:"name,omitempty"`
+	Egress  bool   `json:"egress"`
+	Allowed bool   `json:"allowed,omitempty"`
 	// Answer tells that it stops what comes back.
 	Answer bool `json:"answer,omitempty"`
 }
