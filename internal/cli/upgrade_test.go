@@ -266,7 +266,9 @@ func TestUpgradeKeepsEverythingEnforced(t *testing.T) {
 	}
 	j.start()
 	j.settled("the policy changed", 8)
-	if got := j.written(seq); !slices.Equal(got, []string{"DeleteTags", "ModifySecurityGroupRules", "CreateTags"}) {
+	got := j.written(seq)
+	slices.Sort(got[:min(2, len(got))]) // the mark goes while the first rules change
+	if !slices.Equal(got, []string{"DeleteTags", "ModifySecurityGroupRules", "CreateTags"}) {
 		t.Errorf("a changed policy is not followed by a change of its rule, with the mark of what is in force away meanwhile: %v", got)
 	}
 }

@@ -25,8 +25,10 @@ func startEtcd(ctx context.Context, dir *dataDir, creds *credentials, logger *za
 	// oneself.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
 	// Until a snapshot is made, every request stays in memory. There is no follower who could have
-	// missed one.
-	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 1000, 10
+	// missed one. But a member that starts applies again what came after its last snapshot, and
+	// looks through all of that once more when it elects itself: it gives up if some of it is gone
+	// from memory by then.
+	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 1000, 2000
 	// Who watches kinds that seldom change learns in time which version he has seen: older ones are
 	// soon gone, and he would have to list everything again.
 	cfg.WatchProgressNotifyInterval = 20 * time.Second
