@@ -152,9 +152,9 @@ func (w *worker) announceWider(ctx context.Context, t task) error {
 func compareVMs(a, b plan.VMRef) int { return strings.Compare(a.Region+"/"+a.ID, b.Region+"/"+b.ID) }
 
 // announce tells the agents what the cloud lets in for them, when nothing is left to do on the
-// snapshots. What was announced and is wanted no more is taken back where the VM is as it should be.
-// Where it is not, as on an interface that cannot be set, that is so only for what the snapshots
-// show to be narrow again. What no snapshot shows stays as it was announced.
+// snapshots. What was announced and is wanted no more is taken back where the VM is as it should
+// be. Where it is not, as on an interface that cannot be set, that is so only for what the
+// snapshots show to be narrow again. What no snapshot shows stays as it was announced.
 func (w *worker) announce(ctx context.Context, t task, res *plan.Result, on []*cloud.Snapshot) error {
 	if w.r.Agents == nil {
 		return nil
@@ -198,8 +198,8 @@ func (w *worker) announce(ctx context.Context, t task, res *plan.Result, on []*c
 	return nil
 }
 
-// asWanted reports whether a VM is as its policies and its agent want it, by a plan that has nothing
-// left to do.
+// asWanted reports whether a VM is as its policies and its agent want it, by a plan that has
+// nothing left to do.
 func (w *worker) asWanted(vm *plan.VMStatus) bool {
 	if vm == nil {
 		return false
