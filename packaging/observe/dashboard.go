@@ -65,10 +65,10 @@ func clouds() Dashboard {
 		{"Drift", "Changes by others that were put right.", "ops", []Query{{"sum by (account) (rate(nephele_realize_drift_total[15m]))", "{{account}}"}}},
 		{"Sole writer", "0 while another instance with the same cluster id writes.", "short",
 			[]Query{{"min by (account) (nephele_realize_sole_writer)", "{{account}}"}}},
-		{"Calls of AWS", "Every attempt, by result.", "reqps",
-			[]Query{{"sum by (owner, region, result) (rate(nephele_aws_calls_total[5m]))", "{{owner}} {{region}} {{result}}"}}},
+		{"Calls of clouds", "Every attempt, by result.", "reqps",
+			[]Query{{"sum by (owner, region, result) (rate(nephele_cloud_calls_total[5m]))", "{{owner}} {{region}} {{result}}"}}},
 		{"Calls that were held back", "Share of time, by our own pacing.", "percentunit",
-			[]Query{{"sum by (owner, region, action) (rate(nephele_aws_paced_seconds_total[5m]))", "{{owner}} {{region}} {{action}}"}}},
+			[]Query{{"sum by (owner, region, action) (rate(nephele_cloud_paced_seconds_total[5m]))", "{{owner}} {{region}} {{action}}"}}},
 	}}
 }
 
