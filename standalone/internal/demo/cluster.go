@@ -69,7 +69,11 @@ func (c cluster) applyOne(ctx context.Context, o *unstructured.Unstructured) err
 		return err
 	}
 	o.SetAnnotations(map[string]string{lastApplied: string(text)})
-	patch, err := json.Marshal(o.Object)
+	changes := o.Object
+	if o.GetKind() == "Pod" { // of one that is there hardly anything else may be changed
+		changes = map[string]any{"metadata": o.Object["metadata"]}
+	}
+	patch, err := json.Marshal(changes)
 	if err != nil {
 		return err
 	}

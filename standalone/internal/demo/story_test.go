@@ -201,7 +201,7 @@ func TestGoingOn(t *testing.T) {
 
 	p = start(t, complete, "--data-dir", dir)
 	p.until("Ctrl-C stops")
-	p.says("Going on", "border_01         s  h  t  p       -             .  .  .  p    s  h  t  p    s  h  t  p", "Pod reports      d  .  .    d  .  .")
+	p.says("Going on", "border_01         s  h  t  p       -             .  .  .  p    s  h  t  p    s  h  t  p", "Pod reports       d  .  .    d  .  .")
 	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
