@@ -75,7 +75,12 @@ func (s *story) reset(ctx context.Context) error {
 	if err := s.await(ctx, "the VMs are released", s.released); err != nil {
 		return err
 	}
-	return s.leave(ctx)
+	if err := s.leave(ctx); err != nil {
+		return err
+	}
+	// The subscription was kept by the simulator as the former story left it.
+	s.pristineAzure = azureObjects(s.account.azureState())
+	return nil
 }
 
 // applyAccounts applies the accounts of a former story: the one on Azure, if it came to that.
