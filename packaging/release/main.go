@@ -172,12 +172,12 @@ func (j *job) archives(ctx context.Context) error {
 func (j *job) debian(ctx context.Context, b image.Binary, files map[string][]byte) error {
 	dir, err := os.MkdirTemp("", "nephele-deb-")
 	if err != nil {
-		return fmt.Errorf("Debian package: %w", err)
+		return fmt.Errorf("making the Debian package: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	program := filepath.Join(dir, "nephele")
 	if err := os.WriteFile(program, b.Content, 0o755); err != nil {
-		return fmt.Errorf("Debian package: %w", err)
+		return fmt.Errorf("making the Debian package: %w", err)
 	}
 	// "-" separates the revision of a Debian package; before it, "~" is what comes earlier.
 	version := strings.ReplaceAll(strings.TrimPrefix(j.Version, "v"), "-", "~")
@@ -185,15 +185,15 @@ func (j *job) debian(ctx context.Context, b image.Binary, files map[string][]byt
 	cmd.Dir = j.source.Root
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("Debian package for %s: %w", b.Architecture, err)
+		return fmt.Errorf("making the Debian package for %s: %w", b.Architecture, err)
 	}
 	made, err := filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err != nil || len(made) != 1 {
-		return fmt.Errorf("Debian package for %s: %d were made (%w)", b.Architecture, len(made), err)
+		return fmt.Errorf("making the Debian package for %s: %d were made (%w)", b.Architecture, len(made), err)
 	}
 	raw, err := os.ReadFile(made[0])
 	if err != nil {
-		return fmt.Errorf("Debian package: %w", err)
+		return fmt.Errorf("making the Debian package: %w", err)
 	}
 	files[filepath.Base(made[0])] = raw
 	return nil

@@ -31,15 +31,6 @@ func newPlanning(in Input, lower target.Lowerer) *planning {
 	return p
 }
 
-// wanted is the computation of what is wanted in the end, whatever the way there.
-func wanted(in Input, lower target.Lowerer) *planning {
-	c := newPlanning(in, lower)
-	for _, s := range c.regions {
-		s.Settle()
-	}
-	return c
-}
-
 // facts are what is wanted and known, without what only the planner of the way asks for.
 func (in Input) facts() intent.Facts {
 	return intent.Facts{

@@ -77,7 +77,7 @@ func (s *Target) need(n *NIC, c *Class) need {
 	q := s.Quota()
 	q.GroupsPerInterface = max(q.GroupsPerInterface-len(s.memberships[n]), 1)
 	out, near, opaque := need{}, s.near(n.Network), false
-	for i := range flow.Directions() {
+	for i := range want {
 		byReference := near.Union(s.listed(want[i].Grants...))
 		for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} {
 			least := s.memo.blocksNeeded(want[i], family, byReference, mostCounted)

@@ -1,9 +1,0 @@
-package plan
-
-import (
-	"cmp"
-	"maps"
-	"slices"
-)
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
