@@ -98,7 +98,7 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		newVersionCommand(),
 	)
 	root.AddCommand(newStatusCommand(), newCheckCommand(), newUninstallCommand(), newSupportCommand(), newPluginCommand(), newHistoryCommand())
-	root.AddCommand(newEnrollCommand())
+	root.AddCommand(newEnrollCommand(), newConsoleCommand())
 	root.AddCommand(rolecmd.Commands(notes)...)
 	root.AddCommand(agentCommands()...)
 	root.AddCommand(extra...)
