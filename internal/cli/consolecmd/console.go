@@ -1,37 +1,37 @@
-package cli
+package consolecmd
 
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/nephele-io/nephele/internal/console"
 )
 
-// contextName is the name of the context that is used, for people.
-func (f clusterFlags) contextName() string {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	raw, err := rules.Load()
-	switch {
-	case f.context != "":
-		return f.context
-	case err != nil:
-		return ""
-	}
-	return raw.CurrentContext
+// DefaultListen is where the console of one person listens: on a free port of this machine.
+const DefaultListen = "127.0.0.1:0"
+
+// Needs are what the command takes from the others.
+type Needs struct {
+	// Register adds the flags that say which cluster it is, and Cluster returns it with the name of
+	// the context. It is called when the flags are known.
+	Register func(*pflag.FlagSet)
+	Cluster  func() (cfg *rest.Config, name string, err error)
+	// Log returns the log of a command.
+	Log     func(*cobra.Command) logr.Logger
+	Version string
 }
 
-// LocalConsole opens the console of the person whose configuration of a client cfg is, on an
-// address of this machine. Serve answers until its context ends; link is where to go, once.
-func LocalConsole(cfg *rest.Config, address string, o console.Options) (link string, serve func(context.Context) error, err error) {
+// Open opens the console of the person whose configuration of a client is Cluster of the options,
+// on an address of this machine. Serve answers until its context ends; link is where to go, once.
+func Open(address string, o console.Options) (link string, serve func(context.Context) error, err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return "", nil, fmt.Errorf("the console: %w", err)
@@ -44,7 +44,7 @@ func LocalConsole(cfg *rest.Config, address string, o console.Options) (link str
 	if o.Origins, err = console.LocalOrigins(l.Addr()); err != nil {
 		return "", nil, err
 	}
-	o.Mode, o.Cluster, o.Version, o.Now, o.Random = console.Local, cfg, Version(), time.Now, rand.Reader
+	o.Mode, o.Now, o.Random = console.Local, time.Now, rand.Reader
 	s, err := console.New(o)
 	if err != nil {
 		return "", nil, err
@@ -55,11 +55,8 @@ func LocalConsole(cfg *rest.Config, address string, o console.Options) (link str
 	return link, func(ctx context.Context) error { return s.Serve(ctx, l) }, nil
 }
 
-// DefaultConsole is where the console of one person listens: on a free port of this machine.
-const DefaultConsole = "127.0.0.1:0"
-
-func newConsoleCommand() *cobra.Command {
-	var cluster clusterFlags
+// Command returns the command.
+func Command(n Needs) *cobra.Command {
 	var listen string
 	var edit bool
 	cmd := &cobra.Command{
@@ -74,26 +71,20 @@ nothing is changed without --allow-edit. The console listens on this machine onl
   nephele console --allow-edit --listen 127.0.0.1:8080`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := cluster.config()
+			cfg, name, err := n.Cluster()
 			if err != nil {
 				return err
 			}
-			link, serve, err := LocalConsole(cfg, listen, console.Options{
-				Edit: edit, Name: cluster.contextName(), Log: NewLogger(cmd.ErrOrStderr(), false),
-			})
+			link, serve, err := Open(listen, console.Options{Cluster: cfg, Edit: edit, Name: name, Version: n.Version, Log: n.Log(cmd)})
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "Open this link; it works once:\n\n  %s\n\nCtrl-C ends the console.\n", link)
-			err = serve(cmd.Context())
-			if errors.Is(err, context.Canceled) {
-				return nil
-			}
-			return err
+			return serve(cmd.Context())
 		},
 	}
-	cluster.register(cmd.Flags())
-	cmd.Flags().StringVar(&listen, "listen", DefaultConsole, "HOST:PORT of the console, on this machine; port 0 takes a free one")
+	n.Register(cmd.Flags())
+	cmd.Flags().StringVar(&listen, "listen", DefaultListen, "HOST:PORT of the console, on this machine; port 0 takes a free one")
 	cmd.Flags().BoolVar(&edit, "allow-edit", false, "let changes pass, as far as you may make them; without it the console only reads")
 	return cmd
 }
