@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import type { ReachRow } from '../src/lib/analysis'
 import { driftEntry, phaseOf, ringOf, tierColumns } from '../src/lib/derive'
 import { selects } from '../src/lib/labels'
-import { cellKey, fresh, matrix, OUTSIDE } from '../src/lib/matrix'
+import { cellKey, fresh, matrix, names, OUTSIDE } from '../src/lib/matrix'
 import type { Policy, VM } from '../src/lib/k8s'
 
 const end = (name: string) => ({ name, kind: 'ExternalEntity', namespace: 'n', object: name, addresses: ['10.0.0.1'] })
@@ -76,4 +76,10 @@ test('drift tells who it was, where that is known', () => {
   expect(driftEntry(e)).toMatchObject({ by: 'arn:aws:iam::1:user/a, b', call: 'AuthorizeSecurityGroupIngress', kept: true, text: 'eu-west-1 sg-1: somebody has added ingress tcp 22 from 0.0.0.0/0', account: 'n/a' })
   expect(driftEntry({ ...e, note: 'eu-west-1 sg-1: gone' })!.by).toBeUndefined()
   expect(driftEntry({ ...e, reason: 'Changed' })).toBeUndefined()
+})
+
+test('machines are called as in the cloud, unless several have the name', () => {
+  const vm = (name: string, cloudName: string): VM => ({ metadata: { name, namespace: 'n' }, status: { cloudName } })
+  const of = names([vm('i-1', 'CVP Server Test'), vm('i-2', 'same'), vm('i-3', 'same')])
+  expect([of(end('vm/n/i-1')), of(end('vm/n/i-2')), of(end('pod/n/x'))]).toEqual(['vm/n/CVP Server Test', 'vm/n/i-2', 'pod/n/x'])
 })

@@ -1,11 +1,35 @@
 import type { ReachEnd, ReachRow, ReachSide } from './analysis'
-import { LABEL_TAG, LABEL_USER_TAG, type Entity, type Pod } from './k8s'
+import { LABEL_TAG, LABEL_USER_TAG, type Entity, type Pod, type VM } from './k8s'
 
 // Who reaches whom as a table: rows and columns are groups of machines that have the same value of
 // what the person sorts by, cells are the flows between them.
 
 /** labelsOf finds the labels of the machine or Pod that an end of a row is. */
 export type LabelsOf = (end: ReachEnd) => Record<string, string> | undefined
+
+/** NameOf says what to call the machine or Pod that an end of a row is. */
+export type NameOf = (end: ReachEnd) => string
+
+/**
+ * names calls machines what they are called in the cloud, also where that is no legal label and the
+ * answer has the id. A name that several machines have tells none of them, so these keep theirs.
+ */
+export function names(vms: VM[]): NameOf {
+  const byId = new Map<string, string>()
+  const times = new Map<string, number>()
+  for (const vm of vms) {
+    const name = vm.status?.cloudName
+    if (name) {
+      const full = `vm/${vm.metadata.namespace}/${name}`
+      byId.set(`vm/${vm.metadata.namespace}/${vm.metadata.name}`, full)
+      times.set(full, (times.get(full) ?? 0) + 1)
+    }
+  }
+  return (end) => {
+    const full = byId.get(end.name)
+    return full && times.get(full) === 1 ? full : end.name
+  }
+}
 
 /** lookup finds labels in lists of objects. */
 export function lookup(entities: { get(ns: string | undefined, name: string): Entity | undefined }, pods: { get(ns: string | undefined, name: string): Pod | undefined }): LabelsOf {
@@ -18,10 +42,10 @@ export function lookup(entities: { get(ns: string | undefined, name: string): En
 export const OUTSIDE = 'outside'
 
 /** by is what machines are grouped by: 'machine', 'namespace', 'kind', or the key of a label. */
-export function groupOf(end: ReachEnd, by: string, labels: LabelsOf): string {
+export function groupOf(end: ReachEnd, by: string, labels: LabelsOf, nameOf: NameOf = (e) => e.name): string {
   switch (by) {
     case 'machine':
-      return end.name
+      return nameOf(end)
     case 'namespace':
       return end.namespace ?? '(none)'
     case 'kind':
@@ -31,7 +55,7 @@ export function groupOf(end: ReachEnd, by: string, labels: LabelsOf): string {
 }
 
 /** sides are the groups that one side of a row belongs to, with the names of those in each. */
-export function sides(s: ReachSide, by: string, labels: LabelsOf): Map<string, string[]> {
+export function sides(s: ReachSide, by: string, labels: LabelsOf, nameOf: NameOf = (e) => e.name): Map<string, string[]> {
   const out = new Map<string, string[]>()
   const add = (group: string, name: string) => {
     const all = out.get(group)
@@ -42,7 +66,7 @@ export function sides(s: ReachSide, by: string, labels: LabelsOf): Map<string, s
     }
   }
   for (const e of s.endpoints ?? []) {
-    add(groupOf(e, by, labels), e.name)
+    add(groupOf(e, by, labels, nameOf), nameOf(e))
   }
   if (s.addresses?.length) {
     add(by === 'machine' && s.addresses.length === 1 ? s.addresses[0]! : OUTSIDE, (s.rest ? 'the rest of ' : '') + s.addresses.join(', '))
@@ -81,13 +105,13 @@ export function cellKey(row: string, column: string): string {
 }
 
 /** matrix sorts rows of an answer into a table. */
-export function matrix(rows: ReachRow[], by: string, labels: LabelsOf): Matrix {
+export function matrix(rows: ReachRow[], by: string, labels: LabelsOf, nameOf: NameOf = (e) => e.name): Matrix {
   const cells = new Map<string, Cell>()
   const from = new Set<string>()
   const to = new Set<string>()
   for (const row of rows) {
-    const tos = sides(row.to, by, labels)
-    for (const [f, fromNames] of sides(row.from, by, labels)) {
+    const tos = sides(row.to, by, labels, nameOf)
+    for (const [f, fromNames] of sides(row.from, by, labels, nameOf)) {
       from.add(f)
       for (const [t, toNames] of tos) {
         to.add(t)
@@ -130,8 +154,8 @@ export function labelKeys(objects: { metadata: { labels?: Record<string, string>
 }
 
 /** sideText names one side of a row for a table or file. */
-export function sideText(s: ReachSide): string {
-  const parts = (s.endpoints ?? []).map((e) => e.name + (e.public ? ' (public address)' : e.partly ? ' (' + e.addresses.join(' ') + ')' : ''))
+export function sideText(s: ReachSide, nameOf: NameOf = (e) => e.name): string {
+  const parts = (s.endpoints ?? []).map((e) => nameOf(e) + (e.public ? ' (public address)' : e.partly ? ' (' + e.addresses.join(' ') + ')' : ''))
   if (s.addresses?.length) {
     parts.push((s.rest ? 'the rest of ' : '') + s.addresses.join(', '))
   }

@@ -1,0 +1,315 @@
+// Plays a scene in a real browser. What to play comes as JSON on standard input: the scene, a link
+// of the console, and where the browser is; what was seen goes to standard output as JSON. Every
+// scene fails on an error of the page, a violation of its policy of contents, and on code that came
+// in with a name.
+import { mkdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createRequire } from 'node:module'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { chromium } from 'playwright-core'
+
+const what = JSON.parse(readFileSync(0, 'utf8'))
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+const PATIENCE = 90_000
+
+const profile = mkdtempSync(join(tmpdir(), 'nephele-browser-'))
+const context = await chromium.launchPersistentContext(profile, {
+  executablePath: what.browser,
+  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+  viewport: { width: 1280, height: 800 },
+  reducedMotion: 'reduce',
+  colorScheme: 'light',
+  bypassCSP: false,
+})
+context.setDefaultTimeout(PATIENCE)
+const page = context.pages()[0] ?? (await context.newPage())
+const problems = []
+page.on('pageerror', (e) => problems.push('error of the page: ' + (e.stack ?? e)))
+page.on('console', (m) => {
+  if (m.type() === 'error' && !/status of (4\d\d|5\d\d)/.test(m.text())) problems.push('console: ' + m.text())
+})
+page.on('dialog', (d) => (problems.push('dialog: ' + d.message()), d.dismiss()))
+page.on('request', (r) => {
+  if (!r.url().startsWith(origin) && !/^(data|blob|about):/.test(r.url())) problems.push('asks another host: ' + r.url())
+})
+const origin = new URL(what.link).origin
+
+async function go(path) {
+  await page.goto(origin + path, { waitUntil: 'domcontentloaded' })
+  await page.getByRole('status').filter({ hasText: 'live' }).first().waitFor()
+}
+/** settled waits until nothing is being loaded any more. */
+async function settled() {
+  await page.waitForFunction(() => !document.querySelector('.state.loading'), undefined, { timeout: PATIENCE })
+}
+function must(ok, text) {
+  if (!ok) throw new Error(text)
+}
+async function clean(name) {
+  const found = await page.evaluate(async (source) => {
+    // As text of a constructed function would be refused by the policy of contents, so it should.
+    if (!window.axe) {
+      return [{ id: 'axe', help: 'axe is not loaded', nodes: [] }, source.length]
+    }
+    const r = await window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })
+    return r.violations.map((v) => ({ id: v.id, help: v.help, nodes: v.nodes.slice(0, 4).map((n) => n.html.slice(0, 200) + ' ' + (n.any[0]?.message ?? '')) }))
+  }, '')
+  for (const v of found) problems.push(`${name}: axe ${v.id}: ${v.help}: ${(v.nodes ?? []).join(' | ')}`)
+}
+async function picture(name) {
+  if (!what.pictures) return
+  mkdirSync(what.pictures, { recursive: true })
+  await page.screenshot({ path: join(what.pictures, `console-${name}.png`) })
+}
+async function vmPath(name) {
+  await go('/workload')
+  const a = page.getByRole('link', { name, exact: true }).first()
+  await a.waitFor()
+  return a.getAttribute('href')
+}
+
+const scenes = {
+  /** Every screen has what it is for, is clean, and runs nothing that came in with a name. */
+  async screens() {
+    const machine = await vmPath('db-1')
+    const all = {
+      overview: ['/', 'shop/cloud'],
+      map: ['/map', 'production'],
+      reachability: ['/reach', 'web-1'],
+      policies: ['/policies', 'no-ssh-from-outside'],
+      editor: ['/policies/annp/shop/web', 'What comes in'],
+      yaml: ['/policies/annp/shop/web?as=yaml', 'Before it is applied'],
+      groups: ['/policies/groups?group=all-vms', 'all-vms'],
+      changes: ['/changes', 'What is still to be done'],
+      history: ['/changes?tab=history', 'shop/web'],
+      drift: ['/changes?tab=drift', 'Timeline'],
+      refusals: ['/changes?tab=refusals', 'Refused'],
+      workloads: ['/workload', what.hostile],
+      workload: [machine, 'Rules that hold'],
+      flow: [`/workload/flow?from=203.0.113.7&to=shop/${machine.split('/').pop()}&protocol=TCP&port=22`, 'entering the destination'],
+    }
+    for (const dark of [false, true]) {
+      await page.emulateMedia({ colorScheme: dark ? 'dark' : 'light', reducedMotion: 'reduce' })
+      for (const width of dark ? [1920] : [1280, 1920]) {
+        await page.setViewportSize(width === 1280 ? { width, height: 800 } : { width, height: 1080 })
+        for (const [name, [path, text]] of Object.entries(all)) {
+          await go(path)
+          await page.getByText(text, { exact: false }).first().waitFor()
+          await settled()
+          if (name === 'map') await page.waitForFunction(() => (document.querySelector('.canvas')?.cy?.nodes().length ?? 0) > 3)
+          await clean(`${name} ${width} ${dark ? 'dark' : 'light'}`)
+          must((await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)) === true, `${name} is wider than the window at ${width}`)
+          if (width === 1280) await picture(name)
+          if (dark && (name === 'overview' || name === 'map')) await picture(name + '-dark')
+        }
+      }
+    }
+    // A hostile name is a text wherever it stands, and is found as one.
+    await page.keyboard.press('/')
+    await page.getByRole('combobox', { name: 'Find a machine, Pod or policy' }).fill('onerror')
+    await page.getByRole('option').first().waitFor()
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { level: 1 }).filter({ hasText: what.hostile }).waitFor()
+    // The keyboard alone leads past the navigation.
+    await go('/')
+    await page.keyboard.press('Tab')
+    must((await page.evaluate(() => document.activeElement?.textContent)) === 'Skip to the content', 'the first stop of the keyboard is not the skip link')
+    return {}
+  },
+
+  /** A policy is written in the editor, both ways, planned, applied, and seen on the map. */
+  async write() {
+    await go('/map')
+    await page.waitForFunction(() => (document.querySelector('.canvas')?.cy?.nodes().length ?? 0) > 3)
+    const before = await page.evaluate(() => document.querySelector('.canvas').cy.elements().map((e) => e.id()).sort().join())
+    await go('/policies/new?ns=shop')
+    await page.getByLabel('Name', { exact: true }).fill('db-from-app')
+    await page.getByLabel('Labels of vms').first().fill('nephe.antrea.io/tag-role=db')
+    await page.getByRole('region', { name: 'Ingress rules' }).getByRole('button', { name: 'Rule' }).click()
+    await page.getByLabel('Name of the rule').fill('postgres')
+    await page.getByLabel('Add to who from').selectOption('vms')
+    await page.getByRole('list', { name: 'who from' }).getByLabel('Labels of vms').fill('nephe.antrea.io/tag-role=app')
+    await page.getByLabel('Ports and protocols').fill('tcp 70000')
+    await page.getByText('It is no policy yet').waitFor()
+    await page.getByLabel('Ports and protocols').fill('tcp 5432')
+    await page.getByText('The server would take it').waitFor()
+    // The server's own word, not the page's.
+    await page.getByLabel('Priority').fill('100000')
+    await page.getByText('The server would refuse it').waitFor()
+    await page.getByLabel('Priority').fill('20')
+    await page.getByText('The server would take it').waitFor()
+    await page.getByRole('button', { name: 'YAML' }).click()
+    await page.locator('.cm-content').getByText('tag-role: app').waitFor()
+    await page.getByRole('button', { name: 'Rules', exact: true }).click()
+    must(await page.getByRole('button', { name: 'Apply', exact: true }).isDisabled(), 'it can be applied before its plan was seen')
+    await page.getByRole('button', { name: 'Plan', exact: true }).click()
+    await page.getByRole('list', { name: 'Reachability' }).waitFor()
+    must(/closes/i.test(await page.getByRole('list', { name: 'Reachability' }).innerText()), 'the plan does not say what closes')
+    await clean('editor with a plan')
+    await picture('plan')
+    await page.getByRole('button', { name: 'On the map' }).click()
+    await page.waitForFunction(() => (document.querySelector('.canvas')?.cy?.edges('.closes').length ?? 0) > 0)
+    await picture('difference')
+    await page.goBack()
+    // What was written is in the draft of the map only; it is written again, as YAML.
+    await page.getByRole('button', { name: 'YAML' }).click()
+    await page.locator('.cm-content').click()
+    await page.keyboard.press('Control+A')
+    await page.keyboard.insertText(
+      ['apiVersion: crd.antrea.io/v1beta1', 'kind: NetworkPolicy', 'metadata:', '  name: db-from-app', '  namespace: shop', 'spec:', '  tier: application', '  priority: 20', '  appliedTo:', '  - externalEntitySelector:', '      matchLabels:', '        nephe.antrea.io/tag-role: db', '  ingress:', '  # the application, and nobody else', '  - name: postgres', '    action: Allow', '    from:', '    - externalEntitySelector:', '        matchLabels:', '          nephe.antrea.io/tag-role: app', '    ports:', '    - protocol: TCP', '      port: 5432', ''].join('\n'),
+    )
+    await page.getByText('The server would take it').waitFor()
+    await page.getByRole('button', { name: 'Rules', exact: true }).click()
+    must((await page.getByLabel('Ports and protocols').inputValue()) === 'tcp 5432', 'the form does not say what the YAML says')
+    await page.getByRole('button', { name: 'Plan', exact: true }).click()
+    await page.getByRole('list', { name: 'Reachability' }).waitFor()
+    await page.getByRole('button', { name: 'Apply', exact: true }).click()
+    await page.getByRole('heading', { level: 1, name: 'shop/db-from-app' }).waitFor()
+    // Its phase comes by itself.
+    await page.locator('.head').getByText('Realized').waitFor()
+    await page.getByRole('link', { name: 'Map', exact: true }).click()
+    await page.waitForFunction((b) => (document.querySelector('.canvas')?.cy?.elements().map((e) => e.id()).sort().join() ?? b) !== b, before)
+    return {}
+  },
+
+  /** The matrix as it is on the page: who reaches whom by one port. */
+  async matrix() {
+    await go(`/reach?protocol=TCP&port=${what.port}`)
+    await page.locator('table.matrix').waitFor()
+    await settled()
+    const cells = await page.evaluate(() => {
+      const out = {}
+      const columns = [...document.querySelectorAll('table.matrix thead th span[title]')].map((th) => th.title)
+      for (const tr of document.querySelectorAll('table.matrix tbody tr')) {
+        const from = tr.querySelector('th span')?.title ?? ''
+        tr.querySelectorAll('td').forEach((td, i) => {
+          const verdict = ['Allow', 'Native', 'Unknown', 'Drop', 'Reject'].find((v) => td.querySelector('button')?.classList.contains(v))
+          if (verdict) out[`${from.replace(/^vm\/[^/]+\//, '')} > ${columns[i].replace(/^vm\/[^/]+\//, '')}`] = verdict
+        })
+      }
+      return out
+    })
+    return { cells }
+  },
+
+  /** What does not fit is refused before anything is done, with the numbers. */
+  async refused() {
+    await go('/policies/new?ns=shop')
+    await page.getByRole('button', { name: 'YAML' }).click()
+    const lines = ['apiVersion: crd.antrea.io/v1beta1', 'kind: NetworkPolicy', 'metadata: {name: too-much, namespace: shop}', 'spec:', '  tier: application', '  priority: 30', '  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: app}}}]', '  ingress:']
+    for (let i = 0; i < 400; i++) lines.push(`  - {name: r${i}, action: Allow, from: [{ipBlock: {cidr: 198.51.${i >> 7}.${(2 * i) & 255}/32}}], ports: [{protocol: TCP, port: ${1000 + 2 * i}}]}`)
+    await page.locator('.cm-content').click()
+    await page.keyboard.press('Control+A')
+    await page.keyboard.insertText(lines.join('\n'))
+    await page.getByText('The server would take it').waitFor()
+    await page.getByRole('button', { name: 'Plan', exact: true }).click()
+    await page.getByText('Refused').first().waitFor()
+    must(/quota|rules/i.test(await page.locator('aside .note.bad').first().innerText()), 'the refusal does not say why')
+    await picture('refused')
+    return {}
+  },
+
+  /** What somebody has changed by hand is shown, with who it was. */
+  async drift() {
+    await go('/changes?tab=drift')
+    await page.getByRole('region', { name: 'Timeline of drift' }).getByText('3389').first().waitFor()
+    await page.getByRole('region', { name: 'Timeline of drift' }).getByText('AuthorizeSecurityGroupIngress').first().waitFor()
+    await page.getByRole('region', { name: 'Timeline of drift' }).getByText('repaired').first().waitFor()
+    await picture('drift')
+    return {}
+  },
+
+  async auditor() {
+    const machine = await vmPath('db-1')
+    await nothingToChange(machine)
+    return {}
+  },
+
+  async readonly() {
+    await go('/policies/annp/shop/web')
+    await page.getByText('This console is read-only').first().waitFor()
+    must((await write('PUT')) === 403, 'a console that only reads has passed a change on')
+    must((await page.getByRole('button', { name: 'Delete' }).count()) === 0, 'a button deletes')
+    return {}
+  },
+
+  /** Who has a role in one namespace sees it and nothing else, and is told so. */
+  async namespace() {
+    await go('/workload')
+    await page.getByText('elsewhere').first().waitFor()
+    must((await page.getByText('db-1', { exact: true }).count()) === 0, 'the machine of another namespace is seen')
+    await go('/policies')
+    await page.getByText('Policies of the cluster are not shown').waitFor()
+    await page.getByText('staging').first().waitFor()
+    must((await page.getByText('db-from-app').count()) === 0, 'the policy of another namespace is seen')
+    await go('/map')
+    await page.waitForFunction(() => (document.querySelector('.canvas')?.cy?.nodes().length ?? 0) > 0)
+    must(!(await page.evaluate(() => JSON.stringify(document.querySelector('.canvas').cy.elements().map((e) => e.data())))).includes('db-1'), 'the map names a machine of another namespace')
+    await clean('a person of one namespace')
+    return {}
+  },
+
+  async emergency() {
+    const machine = await vmPath('web-2')
+    await go(machine)
+    await page.getByRole('button', { name: 'Release in an emergency' }).click()
+    const dialog = page.getByRole('dialog')
+    must(await dialog.getByRole('button', { name: 'Release it' }).isDisabled(), 'a release needs no reason')
+    await dialog.getByLabel(/Reason/).fill('nobody can log in, INC-4711')
+    await dialog.getByRole('button', { name: 'Release it' }).click()
+    await page.getByRole('alert').filter({ hasText: 'Released in an emergency' }).waitFor()
+    for (const path of ['/', '/map', '/policies', '/changes']) {
+      await go(path)
+      await page.getByRole('alert').filter({ hasText: 'INC-4711' }).waitFor()
+    }
+    await go('/')
+    await settled()
+    await clean('an emergency')
+    await picture('emergency')
+    return {}
+  },
+}
+
+async function nothingToChange(machine) {
+  await go('/policies')
+  await page.getByText('no-ssh-from-outside').first().waitFor()
+  must((await page.getByRole('link', { name: 'New policy' }).count()) === 0, 'there is a button for a new policy')
+  await go('/policies/annp/shop/web')
+  await page.getByText('You may not write').first().waitFor()
+  must((await page.locator('.rules input:enabled, .rules select:enabled').count()) === 0, 'a field can be written in')
+  must((await page.getByRole('button', { name: 'Delete' }).count()) === 0, 'a button deletes')
+  await go(machine)
+  await page.getByText('Rules that hold').waitFor()
+  must((await page.getByRole('button', { name: 'Release in an emergency' }).count()) === 0, 'there is a button for the emergency')
+  // The button is not what keeps him from it.
+  must((await write('PUT')) === 403, 'a change by hand is not forbidden')
+}
+
+/** write changes a policy by the API, as a page would; it returns the status. */
+async function write(method) {
+  return page.evaluate(async (method) => {
+    const s = await (await fetch('/api/session')).json()
+    const path = '/api/k8s/apis/crd.antrea.io/v1beta1/namespaces/shop/networkpolicies/web'
+    const o = await (await fetch(path)).json()
+    const r = await fetch(path, { method, headers: { 'Content-Type': 'application/json', 'X-Nephele-Csrf': s.csrf }, body: JSON.stringify(o) })
+    return r.status
+  }, method)
+}
+
+let failed
+try {
+  await context.addInitScript(axe)
+  await page.goto(what.link)
+  const answer = await scenes[what.scene]()
+  must((await page.evaluate(() => window.pwned)) === undefined, 'code that came in with a name has run')
+  must(!problems.length, problems.join('\n'))
+  process.stdout.write(JSON.stringify(answer))
+} catch (e) {
+  failed = e
+  process.stderr.write(`${e.stack ?? e}\n${problems.join('\n')}\nat ${page.url()}\n${await page.locator('body').innerText().catch(() => '')}\n`)
+  if (what.failures) await page.screenshot({ path: join(what.failures, what.scene + '.png') }).catch(() => undefined)
+}
+await context.close().catch(() => undefined)
+rmSync(profile, { recursive: true, force: true, maxRetries: 3 })
+process.exit(failed ? 1 : 0)
