@@ -302,7 +302,7 @@ func TestNothingNamesTheMachine(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			if n := d.Name(); n == ".git" || n == "bin" || n == ".cache" || n == "data" || n == "testdata" {
+			if n := d.Name(); n == ".git" || n == "bin" || n == "node_modules" || n == ".cache" || n == "data" || n == "testdata" {
 				return filepath.SkipDir
 			}
 			return nil
