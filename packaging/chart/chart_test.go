@@ -279,8 +279,8 @@ func namespace(values map[string]any) string {
 	return "kube-system"
 }
 
-// TestConsoleHasNoRights: whatever the mode, no role is bound to the account of the console, and its
-// Pod gets no token.
+// TestConsoleHasNoRights: whatever the mode, no role is bound to the account of the console, and
+// its Pod gets no token.
 func TestConsoleHasNoRights(t *testing.T) {
 	c := load(t, controller)
 	for i, values := range Switches()[0].States {
