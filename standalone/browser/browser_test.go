@@ -43,7 +43,7 @@ const (
 	region       = "eu-west-1"
 	keyID        = "AKIACONTROLLER000000"
 	strangerKey  = "AKIASTRANGER00000000"
-	keySecret    = "secret of the simulated account"
+	keySecret    = "secret-of-the-simulated-account"
 
 	// hostile is the name of a VM, the value of a tag and the name of a rule.
 	hostile = `<img src=x onerror="window.pwned=1">`
