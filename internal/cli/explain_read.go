@@ -52,7 +52,7 @@ func (f *explainFlags) read(cmd *cobra.Command) (*preview.Computation, error) {
 
 // readSnapshot takes the policies from manifests and the clouds from a description.
 func (f *explainFlags) readSnapshot(cmd *cobra.Command) (*preview.Computation, error) {
-	p, err := planFlags{files: f.files, snapshot: f.clouds.snapshot, clusterID: f.clouds.clusterID}.prepare(cmd)
+	p, err := (&planFlags{files: f.files, snapshot: f.clouds.snapshot, clusterID: f.clouds.clusterID}).prepare(cmd)
 	if err != nil {
 		return nil, err
 	}

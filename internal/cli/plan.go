@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,8 @@ type planFlags struct {
 	staged    stagedFlags
 	cluster   clusterFlags
 	access    AccessFlags
+	// stdin is what was read of the standard input.
+	stdin []byte
 }
 
 func newPlanCommand() *cobra.Command {
@@ -40,7 +43,8 @@ func newPlanCommand() *cobra.Command {
 policies, in order, and what cannot be done; how full the quotas are before and after; and which flows open and which close.
 The cloud is only read; nothing is changed.
 
-Without flags it is about the cluster as it is. With -f it is about the cluster with these manifests applied. With
+Without flags it is about the cluster as it is. With -f it is about the cluster with these manifests applied. The controller of the
+cluster answers, from what it has read of the clouds; with --local, or where none answers, the clouds are read from here. With
 --snapshot as well, nothing but files is read: the manifests hold accounts, selectors, entities and policies, and the
 snapshot is a description of the account as "nephele sim" takes it (for example a folder of answers of "aws ec2 describe-..."). It has
 to be whole (docs/simulator.md); of several accounts in it, that counts whose alias or number is the CloudProviderAccount's name.
@@ -53,7 +57,7 @@ docs/plan.md explains the output and the JSON.`,
   nephele plan -f new-policy.yaml
   nephele plan -f account.yaml -f selector.yaml -f policies/ --snapshot ./my-account -o json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runPlan(cmd, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runPlan(cmd, &f) },
 	}
 	flags := c.Flags()
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory with manifests, or - for the standard input; may be repeated")
@@ -69,53 +73,75 @@ docs/plan.md explains the output and the JSON.`,
 	f.strict.register(flags)
 	f.staged.register(flags)
 	f.cluster.register(flags)
+	f.cluster.registerLocal(flags)
 	f.access.Register(flags, egress.Loopback)
 	return c
 }
 
-func runPlan(cmd *cobra.Command, f planFlags) error {
+func runPlan(cmd *cobra.Command, f *planFlags) error {
 	if f.output != "" && f.output != "json" && f.output != "yaml" {
 		return fmt.Errorf("--output %q: want json or yaml, or nothing for text", f.output)
 	}
 	if err := f.strict.check(); err != nil {
 		return err
 	}
-	p, err := f.prepare(cmd)
+	answer, err := f.ask(cmd)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	p.In.WithStaged = f.staged.with
-	if len(p.In.Accounts) == 0 {
+	if answer == nil {
+		if answer, err = f.workOut(cmd); err != nil {
+			return err
+		}
+	}
+	if len(answer.Accounts) == 0 {
 		return errors.New("there is no CloudProviderAccount: nothing is to be enforced in any cloud")
 	}
-	made, err := p.Plan(cmd.Context())
-	notes(cmd, p.In.Notes)
-	if err != nil {
-		return err
+	if !slices.ContainsFunc(answer.Accounts, func(a preview.AccountPlan) bool { return a.Error == "" }) {
+		return answer.Unreadable()
 	}
-	if len(made.Accounts) == 0 {
-		return made.Unreadable()
-	}
-	answer := p.Answer(made)
 	if f.output == "" {
-		err = printPlans(windowOf(cmd.OutOrStdout()), answer, f.all)
+		err = printPlans(windowOf(cmd.OutOrStdout()), *answer, f.all)
 	} else {
 		err = printValue(cmd.OutOrStdout(), f.output, answer)
 	}
 	if err != nil {
 		return err
 	}
-	return outcomeOf(answer, f.strict)
+	return outcomeOf(*answer, f.strict)
+}
+
+// workOut plans here.
+func (f *planFlags) workOut(cmd *cobra.Command) (*preview.Answer, error) {
+	p, err := f.prepare(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	p.In.WithStaged = f.staged.with
+	if len(p.In.Accounts) == 0 {
+		return &preview.Answer{}, nil
+	}
+	made, err := p.Plan(cmd.Context())
+	notes(cmd, p.In.Notes)
+	if err != nil {
+		return nil, err
+	}
+	answer := p.Answer(made)
+	return &answer, nil
 }
 
 // prepare reads what the plan is made from.
-func (f planFlags) prepare(cmd *cobra.Command) (*preview.Planner, error) {
+func (f *planFlags) prepare(cmd *cobra.Command) (*preview.Planner, error) {
 	if f.snapshot != "" {
 		if len(f.files) == 0 {
 			return nil, errors.New("--snapshot needs -f: want the manifests of the account, the selectors and the policies")
 		}
-		in, err := preview.LoadInputs(f.files, cmd.InOrStdin())
+		stdin, err := f.input(cmd)
+		if err != nil {
+			return nil, err
+		}
+		in, err := preview.LoadInputs(f.files, stdin)
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +162,11 @@ func (f planFlags) prepare(cmd *cobra.Command) (*preview.Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := planOver(cmd.Context(), c, f.files, cmd.InOrStdin(), access)
+	stdin, err := f.input(cmd)
+	if err != nil {
+		return nil, err
+	}
+	p, err := planOver(cmd.Context(), c, f.files, stdin, access)
 	if err != nil {
 		return nil, err
 	}

@@ -231,7 +231,7 @@ func (l *loader) object(at Position, n *yamlv3.Node, offset int, raw []byte) {
 	}
 	if l.taken++; l.most > 0 && l.taken > l.most {
 		if l.taken == l.most+1 {
-			l.fault(at, nil, "", fmt.Sprintf("there are more than %d objects", l.most))
+			l.bad = append(l.bad, Problem{Position: at, Number: l.number, Text: fmt.Sprintf("there are more than %d objects", l.most), TooMuch: true})
 		}
 		return
 	}

@@ -75,7 +75,7 @@ func title(kind, namespace, name string) string {
 type Refusal struct {
 	// Position is zero for an object that was not read from a file.
 	Position
-	Kind, Namespace, Name string
+	Group, Kind, Namespace, Name string
 	// Code is the status code: 422 for a breach of the schema, 400 for one of the rules that
 	// webhooks check.
 	Code int
@@ -88,7 +88,7 @@ type Refusal struct {
 
 // Refuse returns a refusal of the object because of a field.
 func (d *Document) Refuse(code int, field, text string) Refusal {
-	return Refusal{Position: d.At(field), Kind: d.Kind, Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Code: code, Text: text, Number: d.Number, Field: field}
+	return Refusal{Position: d.At(field), Group: d.Group, Kind: d.Kind, Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Code: code, Text: text, Number: d.Number, Field: field}
 }
 
 // String returns the refusal as one line.
@@ -122,6 +122,8 @@ type Problem struct {
 	Object *Document
 	// Field is what is wrong with it; empty if it is no single one.
 	Field, Text string
+	// TooMuch tells that there is more than was asked for, and nothing else is wrong.
+	TooMuch bool
 }
 
 // String returns the problem as one line.

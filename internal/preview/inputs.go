@@ -58,6 +58,11 @@ func ReadManifests(files []string, stdin io.Reader, given []*v1beta1.Tier) (*Inp
 	if err != nil {
 		return nil, err
 	}
+	return inputsOf(set, given), nil
+}
+
+// inputsOf takes what admission accepts of manifests.
+func inputsOf(set *manifest.Set, given []*v1beta1.Tier) *Inputs {
 	in := &Inputs{Objects: explain.Objects{Partial: true}, Documents: map[string]*manifest.Document{}, Notes: set.Notes}
 	admits := newAdmission(set, given)
 	for _, d := range set.Documents {
@@ -71,7 +76,7 @@ func ReadManifests(files []string, stdin io.Reader, given []*v1beta1.Tier) (*Inp
 		}
 		in.add(d.Object)
 	}
-	return in, nil
+	return in
 }
 
 // OfflineUID is a uid for an object that was never stored. It depends on the name only.

@@ -187,7 +187,7 @@ func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *Obser
 	for _, x := range o.Preview.Entities {
 		x.Spec.Ports = ports[client.ObjectKeyFromObject(x)]
 	}
-	in.Entities = slices.DeleteFunc(in.Entities, func(x *v1alpha2.ExternalEntity) bool {
+	in.Entities = slices.DeleteFunc(slices.Clone(in.Entities), func(x *v1alpha2.ExternalEntity) bool {
 		_, again := o.Preview.Refs[client.ObjectKeyFromObject(x)]
 		return again || x.Spec.ExternalNode == o.EnforcerKey && (o.snapshot(x.Labels[cloudv1alpha1.LabelCloudRegion]) != nil || !o.Preview.Selecting[x.Namespace])
 	})

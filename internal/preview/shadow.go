@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -71,6 +72,14 @@ func (p *Planner) shadowed(made plans) (out []Warning) {
 	return out
 }
 
+// Suspension says in which mode policies are not enforced on a VM, and who says so.
+func Suspension(ref inventory.VMRef) string {
+	if ref.Mode == "" {
+		return ""
+	}
+	return fmt.Sprintf("mode %s (%s)", ref.Mode, ref.ModeReason)
+}
+
 // clouds is what was read of all accounts.
 func (p plans) clouds() explain.Clouds {
 	out := explain.Clouds{VMs: map[types.NamespacedName]explain.CloudVM{}}
@@ -79,7 +88,7 @@ func (p plans) clouds() explain.Clouds {
 			out.Snapshots = append(out.Snapshots, r.Snapshot)
 		}
 		for name, ref := range a.Preview.Refs {
-			out.VMs[name] = explain.CloudVM{ID: ref.VMID}
+			out.VMs[name] = explain.CloudVM{ID: ref.VMID, Suspended: Suspension(ref)}
 		}
 	}
 	return out

@@ -42,6 +42,9 @@ func (p *Planner) warnings(made plans) []Warning {
 func (p *Planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made plans) []Warning {
 	key := cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName)
 	exists := func(a *cloudv1alpha1.CloudProviderAccount) bool { return cloud.AccountKey(a.Namespace, a.Name) == key }
+	if slices.ContainsFunc(p.Neighbours, exists) {
+		return nil // nothing is planned there
+	}
 	if !slices.ContainsFunc(p.In.Accounts, exists) {
 		var names []string
 		for _, a := range p.In.Accounts {
