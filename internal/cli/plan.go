@@ -191,7 +191,8 @@ func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Rea
 		}
 		in.Overlay(over)
 	}
-	return &preview.Planner{In: in, ClusterID: id, Lowerers: controller.LowererOf, Open: openFromCluster(c, in.Secrets, controller.CloudParts{Cluster: id, Access: access}), Close: func() {}}, nil
+	open := openFromCluster(c, in.Secrets, controller.CloudParts{Cluster: id, Access: access})
+	return &preview.Planner{In: in, ClusterID: id, Lowerers: controller.LowererOf, Open: open, Close: func() {}}, nil
 }
 
 // Preview computes what applying the manifests in files to a cluster would change in one of its

@@ -34,6 +34,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/review"
 )
@@ -61,6 +62,9 @@ type reviews struct {
 	clock   clock.PassiveClock
 	// changes counts what has happened to objects.
 	changes *atomic.Uint64
+
+	// parser reads what PlanReviews bring.
+	parser manifest.Parser
 
 	mu   sync.Mutex
 	last *seen
@@ -111,7 +115,9 @@ func (o *Options) reviewedKinds() []client.Object {
 
 // newReviews follows what reviews are answered from. Ready fails before policies are computed.
 func newReviews(ctx context.Context, mgr manager.Manager, cluster string, ready func() error, clk clock.PassiveClock, o Options) (*reviews, error) {
-	r := &reviews{cached: mgr.GetCache(), live: mgr.GetAPIReader(), clouds: o.clouds, cluster: cluster, ready: ready, clock: clk, changes: &atomic.Uint64{}, acls: map[scope]readACLs{}}
+	r := &reviews{
+		cached: mgr.GetCache(), live: mgr.GetAPIReader(), clouds: o.clouds, cluster: cluster, ready: ready, clock: clk, changes: &atomic.Uint64{}, acls: map[scope]readACLs{},
+	}
 	pods, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("reviews: watch Pods: %w", err)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -38,13 +39,25 @@ type loader struct {
 	held, number int
 }
 
+// Parser reads texts. It keeps the schemas that it has compiled, which takes longer than reading
+// most texts, and is safe for concurrent use: one text is read at a time. The zero value is ready.
+type Parser struct {
+	mu      sync.Mutex
+	schemas *schemas
+}
+
 // Parse reads one text of at most so many objects; 0 means any number. It fails as Load does.
-func Parse(name string, content []byte, most int) (*Set, error) {
-	s, err := loadSchemas()
-	if err != nil {
-		return nil, err
+func (p *Parser) Parse(name string, content []byte, most int) (*Set, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.schemas == nil {
+		s, err := loadSchemas()
+		if err != nil {
+			return nil, err
+		}
+		p.schemas = s
 	}
-	l := &loader{schemas: s, kinds: kinds(), set: &Set{}, seen: map[string]Position{}, most: most}
+	l := &loader{schemas: p.schemas, kinds: kinds(), set: &Set{}, seen: map[string]Position{}, most: most}
 	l.file(name, content)
 	if len(l.bad) > 0 {
 		return nil, &InputError{l.bad}

@@ -88,7 +88,10 @@ type Refusal struct {
 
 // Refuse returns a refusal of the object because of a field.
 func (d *Document) Refuse(code int, field, text string) Refusal {
-	return Refusal{Position: d.At(field), Group: d.Group, Kind: d.Kind, Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Code: code, Text: text, Number: d.Number, Field: field}
+	return Refusal{
+		Position: d.At(field), Group: d.Group, Kind: d.Kind, Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(),
+		Code: code, Text: text, Number: d.Number, Field: field,
+	}
 }
 
 // String returns the refusal as one line.
