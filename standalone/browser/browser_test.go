@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -106,6 +107,7 @@ func browser() string {
 
 // newPlace makes a cloud, runs "nephele up" and has it guard the VMs.
 func newPlace(t *testing.T) *place {
+	log.SetLogger(logr.Discard())
 	p := &place{t: t, web: tools(t), vms: map[string]world.NetworkInterface{}}
 	networks := p.cloud()
 	p.up()

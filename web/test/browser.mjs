@@ -75,7 +75,7 @@ const scenes = {
     const machine = await vmPath('db-1')
     const all = {
       overview: ['/', 'shop/cloud'],
-      map: ['/map', 'production'],
+      map: ['/map', 'Choose one, or an edge'],
       reachability: ['/reach', 'web-1'],
       policies: ['/policies', 'no-ssh-from-outside'],
       editor: ['/policies/annp/shop/web', 'What comes in'],
@@ -91,7 +91,7 @@ const scenes = {
     }
     for (const dark of [false, true]) {
       await page.emulateMedia({ colorScheme: dark ? 'dark' : 'light', reducedMotion: 'reduce' })
-      for (const width of dark ? [1920] : [1280, 1920]) {
+      for (const width of dark ? [1920] : [1280]) {
         await page.setViewportSize(width === 1280 ? { width, height: 800 } : { width, height: 1080 })
         for (const [name, [path, text]] of Object.entries(all)) {
           await go(path)

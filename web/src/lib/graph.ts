@@ -50,17 +50,19 @@ export interface Filter {
   styles?: Set<Style>
   port?: string
   open: Set<string>
+  /** What a network is called. */
+  networkName?: (id: string) => string
   /** How many classes are drawn one by one. */
   limit: number
 }
 
 /** boxOf is the box that a class lies in. */
-export function boxOf(n: MapNode): { id: string; label: string; kind: Box['kind'] } {
+export function boxOf(n: MapNode, networkName: (id: string) => string = (id) => id): { id: string; label: string; kind: Box['kind'] } {
   if (n.kind === 'Addresses') {
     return { id: 'outside', label: 'outside world', kind: 'outside' }
   }
   if (n.network) {
-    return { id: `net:${n.account ?? ''}:${n.region ?? ''}:${n.network}`, label: [n.network, n.region].filter(Boolean).join(' · '), kind: 'network' }
+    return { id: `net:${n.account ?? ''}:${n.region ?? ''}:${n.network}`, label: [networkName(n.network), n.region].filter(Boolean).join(' · '), kind: 'network' }
   }
   return { id: 'ns:' + (n.namespace ?? ''), label: n.kind === 'Node' && !n.namespace ? 'Nodes' : 'namespace ' + (n.namespace || '(none)'), kind: 'namespace' }
 }
@@ -75,10 +77,14 @@ export function styleOf(e: MapEdge, view: View): Style | undefined {
   if (e.verdict === 'Drop' || e.verdict === 'Reject') {
     return 'blocked'
   }
+  // Native says who decides, also where it is not known what these groups do.
+  if (e.verdict === 'Native') {
+    return 'groups'
+  }
   if (e.verdict === 'Unknown' || e.by === 'Unknown') {
     return 'unknown'
   }
-  if (e.verdict === 'Native' || e.by === 'Groups') {
+  if (e.by === 'Groups') {
     return 'groups'
   }
   return e.by === 'Nobody' ? 'open' : 'allowed'
@@ -131,7 +137,7 @@ export function graph(map: ReachMap, filter: Filter, ring: (n: MapNode) => Ring)
 
   const boxes = new Map<string, Box & { nodes: MapNode[] }>()
   for (const n of keep) {
-    const b = boxOf(n)
+    const b = boxOf(n, filter.networkName)
     const box = boxes.get(b.id) ?? { ...b, classes: 0, machines: 0, open: true, nodes: [] }
     box.classes++
     box.machines += n.count ?? 0
