@@ -39,6 +39,18 @@ func newMemory(seats int) *memory {
 	return m
 }
 
+// damage is what a person or a defect may do to the table, or to a seat: it is gone, or what it says
+// is.
+func (m *memory) damage(rng *rand.Rand) {
+	m.version++
+	if rng.IntN(2) == 0 {
+		m.table = Table{Version: fmt.Sprint(m.version), Unknown: true}
+		return
+	}
+	s := &m.seats[rng.IntN(len(m.seats))]
+	*s = Seat{Name: s.Name, Version: fmt.Sprint(m.version)}
+}
+
 // end is a Store as one member sees it.
 type end struct {
 	*memory
@@ -211,7 +223,7 @@ func neverTwo(t *testing.T, seed uint64) {
 	}
 	store.during = something
 	for range 150 {
-		switch rng.IntN(12) {
+		switch rng.IntN(13) {
 		case 0:
 			if len(members) < 4 {
 				births++
@@ -238,6 +250,8 @@ func neverTwo(t *testing.T, seed uint64) {
 			}
 		case 4:
 			clk.Step(time.Duration(rng.IntN(20)) * time.Second)
+		case 5:
+			store.damage(rng)
 		default:
 			if len(members) > 0 {
 				step(members[rng.IntN(len(members))])
@@ -260,7 +274,7 @@ func neverTwo(t *testing.T, seed uint64) {
 		m.Store = end{store, m.Epoch, nil}
 	}
 	times := TimesFor(16 * time.Second)
-	for from := clk.Now(); clk.Since(from) < 2*times.Lease; clk.Step(times.Period) {
+	for from := clk.Now(); clk.Since(from) < 3*times.Lease; clk.Step(times.Period) {
 		for _, m := range members {
 			step(m)
 		}
