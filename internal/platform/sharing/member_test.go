@@ -39,8 +39,8 @@ func newMemory(seats int) *memory {
 	return m
 }
 
-// damage is what a person or a defect may do to the table, or to a seat: it is gone, or what it says
-// is.
+// damage is what a person or a defect may do to the table, or to a seat: it is gone, or says what
+// is not so.
 func (m *memory) damage(rng *rand.Rand) {
 	m.version++
 	if rng.IntN(2) == 0 {
