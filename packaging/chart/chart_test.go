@@ -189,6 +189,7 @@ func TestRefused(t *testing.T) {
 		"resources: {limits: {memory: 100}}":                                  "memory",
 		"resources: {limits: {memory: 100M}}":                                 "memory",
 		"proxy: {https: 'proxy.example:3128'}":                                "https",
+		"traces: {endpoint: 'collector:4317'}":                                "endpoint",
 		"serviceMonitor: {enabled: true, interval: 1}":                        "interval",
 		"serviceMonitor: {enabled: true, serviceAccount: {name: prometheus}}": "serviceMonitor.serviceAccount.namespace",
 	} {
