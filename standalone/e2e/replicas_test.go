@@ -180,6 +180,12 @@ func (w *wire) serve() {
 		}
 		go func() {
 			defer from.Close()
+			w.mu.Lock()
+			cut := w.cut
+			w.mu.Unlock()
+			if cut { // the API server is not to hear of those who try
+				return
+			}
 			to, err := net.Dial("tcp", w.to)
 			if err != nil {
 				return

@@ -381,14 +381,23 @@ func (m *Member) look(ctx context.Context) error {
 	m.watch.saw(from, m.Clock.Now(), seats)
 	fellows := map[string]uint64{}
 	var past []Past
+	known := func(p Past) {
+		if i := slices.IndexFunc(past, func(o Past) bool { return o.Epoch == p.Epoch }); i < 0 {
+			past = append(past, p)
+		} else {
+			past[i].Sequence = max(past[i].Sequence, p.Sequence)
+		}
+	}
 	for _, s := range seats {
 		if s.Epoch != "" {
-			past = append(past, Past{s.Epoch, s.Sequence})
+			known(Past{s.Epoch, s.Sequence})
 			if m.watch.alive(s) && m.watch.moved[s.Epoch] {
 				fellows[s.Epoch] = s.Sequence
 			}
 		}
-		past = append(past, s.Past...)
+		for _, p := range s.Past {
+			known(p)
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -730,8 +739,9 @@ func (m *Member) Sequence() uint64 {
 	return m.known.sequence
 }
 
-// Line are all processes that the seats know, living and gone, as far as each had counted when the
-// seats were last read. Fellows are those of them that live, as was seen from here.
+// Line are all processes that the seats know, living and gone, each once, as far as it had counted
+// when the seats were last read: one that has lost a seat and sits again stands there several
+// times. Fellows are those of them that live, as was seen from here.
 func (m *Member) Line() (line []Past, fellows map[string]uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

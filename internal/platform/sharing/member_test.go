@@ -363,6 +363,54 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// TestLineHasEachOnce: a process that has slept so long that it was taken from its seat, that sits
+// again and dies, stands in the line as far as it had counted in the end. With the older number,
+// what it did last would be taken for a stranger's.
+func TestLineHasEachOnce(t *testing.T) {
+	t.Parallel()
+	clk := testclock.NewFakeClock(time.Unix(1e9, 0))
+	store := newMemory(3)
+	a, b := newTestMember(t, store, "a", clk, nil), newTestMember(t, store, "b", clk, nil)
+	steps := func(n int, members ...*Member) {
+		for range n {
+			clk.Step(a.Times.Period)
+			for _, m := range members {
+				if err := m.step(t.Context()); err != nil && !errors.Is(err, ErrOvertaken) {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	steps(5, a, b)
+	steps(12, a)    // b sleeps,
+	steps(12, a, b) // is awake,
+	last := b.Sequence()
+	for range 3 { // and dies; the seat remembers it more than once
+		steps(12, a)
+	}
+	line, _ := a.Line()
+	var of []Past
+	for _, p := range line {
+		if p.Epoch == "b" {
+			of = append(of, p)
+		}
+	}
+	if want := []Past{{"b", last}}; !slices.Equal(of, want) {
+		t.Errorf("%v, want %v", of, want)
+	}
+	times := 0
+	for _, s := range store.seats {
+		for _, p := range s.Past {
+			if p.Epoch == "b" {
+				times++
+			}
+		}
+	}
+	if times < 2 {
+		t.Errorf("the seats tell of b %d times: this shows nothing", times)
+	}
+}
+
 // TestBarred: nothing is shared while something speaks against it, and what is held is given up.
 func TestBarred(t *testing.T) {
 	t.Parallel()
