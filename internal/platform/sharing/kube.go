@@ -195,7 +195,10 @@ func (k *Kube) PutTable(ctx context.Context, t Table) (string, error) {
 		fmt.Fprintf(&notes, "%s %s\n", key, t.Notes[key])
 	}
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.ConfigMap, ResourceVersion: t.Version,
-		Labels: map[string]string{"app.kubernetes.io/name": "nephele"}}, Data: map[string]string{shardsKey: shards.String(), sumKey: sum(shards.String()), notesKey: notes.String()}}
+		Labels: map[string]string{"app.kubernetes.io/name": "nephele"}}, Data: map[string]string{notesKey: notes.String()}}
+	if !t.Unknown {
+		cm.Data[shardsKey], cm.Data[sumKey] = shards.String(), sum(shards.String())
+	}
 	maps := k.Client.CoreV1().ConfigMaps(k.Namespace)
 	write := func() (*corev1.ConfigMap, error) { return maps.Update(ctx, cm, metav1.UpdateOptions{}) }
 	if t.Version == "" {

@@ -27,6 +27,15 @@ func TestTableAsWritten(t *testing.T) {
 	if got, err := k.Table(t.Context()); err != nil || !got.Unknown {
 		t.Fatalf("absent: %+v, %v", got, err)
 	}
+	if _, err := k.PutTable(t.Context(), Table{Unknown: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := k.Table(t.Context()); err != nil || !got.Unknown {
+		t.Fatalf("of nobody: %+v, %v", got, err)
+	}
+	if err := k.Client.CoreV1().ConfigMaps("ns").Delete(t.Context(), "table", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	want := Table{Shards: []Shard{{Holder: "a", Term: 3, Before: "b", InOrder: true}, {Term: 1, Before: "a"}, {}, {Holder: "b", Term: 12}}, Notes: map[string]string{"x": "stopped"}}
 	if _, err := k.PutTable(t.Context(), want); err != nil {
 		t.Fatal(err)

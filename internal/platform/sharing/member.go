@@ -76,9 +76,10 @@ type Member struct {
 	lostSeat bool
 	barred   string
 	failing  string
-	// unknown is when the first of the readings in a row had ended that showed no table; zero if
-	// the last one did.
-	unknown time.Time
+	// unknown is when the first reading had ended that showed a table of this version, which does
+	// not tell who holds what; zero if the last one told.
+	unknown        time.Time
+	unknownVersion string
 
 	mu sync.Mutex
 	// trusted is when the last renewal began that succeeded, and agreed when the last reading of a
@@ -183,7 +184,11 @@ func (m *Member) step(ctx context.Context) error {
 		return m.sit(ctx)
 	}
 	if !stands {
-		return errors.Join(errUnknown, m.clear(ctx))
+		var made error
+		if t.Version == "" { // what is absent has no version, by which it would be seen to stand
+			_, made = m.Store.PutTable(ctx, t)
+		}
+		return errors.Join(errUnknown, made, m.clear(ctx))
 	}
 	return errors.Join(m.share(ctx, t), m.clear(ctx))
 }
@@ -216,10 +221,10 @@ func (m *Member) agree(begun time.Time, t Table) bool {
 	switch {
 	case !t.Unknown:
 		m.unknown = time.Time{}
-	case m.unknown.IsZero():
-		m.unknown = now
+	case m.unknown.IsZero() || m.unknownVersion != t.Version:
+		m.unknown, m.unknownVersion = now, t.Version
 	}
-	return m.unknown.IsZero() || begun.Sub(m.unknown) >= m.Times.Lease
+	return m.unknown.IsZero() || t.Version != "" && begun.Sub(m.unknown) >= m.Times.Lease
 }
 
 // clear takes processes that are dead from their seats, so that who comes later need not wait until

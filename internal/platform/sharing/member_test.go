@@ -45,6 +45,9 @@ func (m *memory) damage(rng *rand.Rand) {
 	m.version++
 	if rng.IntN(2) == 0 {
 		m.table = Table{Version: fmt.Sprint(m.version), Unknown: true}
+		if rng.IntN(2) == 0 {
+			m.table.Version = "" // deleted
+		}
 		return
 	}
 	s := &m.seats[rng.IntN(len(m.seats))]

@@ -18,7 +18,8 @@ type Store interface {
 	// Table returns the table; one that nobody has written is Unknown, and so is one that is not as
 	// it was written.
 	Table(ctx context.Context) (Table, error)
-	// PutTable writes the table in the place of its version, and returns the new version.
+	// PutTable writes the table in the place of its version, and returns the new version. One that
+	// is Unknown is then there, and tells as little.
 	PutTable(ctx context.Context, t Table) (version string, err error)
 }
 
