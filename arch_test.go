@@ -154,6 +154,8 @@ var layers = []layer{
 		foreign: kubernetes, noStd: pureStd, why: "answers are made without I/O, from objects that somebody read"},
 	{folder: "internal/review", own: []string{"api", "internal/policy", "internal/cloud/forecast", "internal/expect", "internal/explain", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "reviews are answered without I/O, from what was computed"},
+	{folder: "internal/console", foreign: append([]string{"golang.org/x/net/netutil"}, kubernetes...),
+		why: "the console knows the wire of the Kubernetes API and nothing of what is behind it"},
 	{folder: "internal/expect", own: []string{"api", "internal/policy", "internal/cloud", "internal/cloud/plan/flow", "internal/explain", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "tests of policies are judged without I/O, from what was computed"},
 	{folder: "internal/sim", own: []string{"internal/platform"}, foreign: []string{"golang.org/x/time/rate", "sigs.k8s.io/yaml"},
@@ -302,7 +304,7 @@ func TestNothingNamesTheMachine(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			if n := d.Name(); n == ".git" || n == "bin" || n == ".cache" || n == "data" || n == "testdata" {
+			if n := d.Name(); n == ".git" || n == "bin" || n == "node_modules" || n == ".cache" || n == "data" || n == "testdata" {
 				return filepath.SkipDir
 			}
 			return nil

@@ -2,6 +2,9 @@ module github.com/nephele-io/nephele
 
 go 1.26.0
 
+// No package of npm is one of ours, also if there is Go code in it.
+ignore ./web/node_modules
+
 require (
 	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.23.3
 	github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.15.0
