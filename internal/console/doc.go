@@ -4,8 +4,8 @@
 // It owns sessions and nothing else. It has no rights of its own: every request to the Kubernetes
 // API carries the credentials of the person whose session it is. In the mode Local these are the
 // credentials of a kubeconfig, the server listens on loopback only, and a session begins with a
-// link that works once. In the mode Cluster they are a token that the person brings, which stays in
-// the memory of this process and never reaches the page.
+// link that works once. In the mode Cluster they are a token that the person brings or an OpenID
+// provider gives, which stays in the memory of this process and never reaches the page.
 //
 // What it promises:
 //

@@ -165,6 +165,10 @@ func (s *Server) run(ctx context.Context, who *session, f *feed) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, errUnknown) {
+			s.sessions.stop(who)
+			return
+		}
 		bad := refuse(http.StatusBadGateway, "the cluster does not answer")
 		if !errors.As(err, &bad) && !errors.Is(err, errExpired) {
 			s.o.Log.V(1).Info("A watch broke", "watch", f.about.name, "error", err.Error())

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,10 @@ type Options struct {
 	Edit bool
 	// Tokens lets people log in with a token that they paste (mode Cluster).
 	Tokens bool
+	// OpenID lets people log in with a provider (mode Cluster); nil for none.
+	OpenID *OpenID
+	// TLS has the certificate with which Serve answers (mode Cluster); nil for none.
+	TLS *tls.Config
 	// Name says on the page which cluster it is, Version which Nephele, and Demo that it is one.
 	Name, Version string
 	Demo          bool
@@ -145,7 +150,7 @@ func parseOrigins(texts []string, mode Mode) ([]origin, error) {
 		if mode == Cluster && !o.secure {
 			return nil, fmt.Errorf("origin %q: tokens are taken over https only", s)
 		}
-		if o.secure != (mode == Cluster) {
+		if o.secure && mode == Local {
 			return nil, fmt.Errorf("origin %q: the console of one person is reached by http on loopback", s)
 		}
 		out = append(out, o)

@@ -38,6 +38,10 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, who *session) {
 	defer context.AfterFunc(who.ctx, cancel)()
 	res, err := s.cluster.do(ctx, who.who, c)
 	switch {
+	case errors.Is(err, errUnknown):
+		s.sessions.stop(who)
+		fail(w, notWho(err))
+		return
 	case ctx.Err() != nil:
 		fail(w, refuse(http.StatusGatewayTimeout, "the cluster did not answer in %s", s.o.Limits.RequestTime))
 		return

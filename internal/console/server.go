@@ -31,6 +31,7 @@ type Server struct {
 	cluster  *upstream
 	sessions *sessions
 	codes    *codes
+	openID   *openID // nil if no provider is known
 	logins   chan struct{}
 
 	// feeding are the goroutines that read watches.
@@ -50,6 +51,9 @@ func New(o Options) (*Server, error) {
 			return nil, err
 		}
 	}
+	if o.Mode == Cluster && !o.Tokens && o.OpenID == nil {
+		return nil, errors.New("nobody could log in: let people paste tokens, or name an OpenID provider")
+	}
 	p, err := readPage(from)
 	if err != nil {
 		return nil, err
@@ -64,6 +68,11 @@ func New(o Options) (*Server, error) {
 		sessions: &sessions{now: o.Now, random: o.Random, limits: o.Limits, all: map[[sha256.Size]byte]*session{}},
 		codes:    &codes{now: o.Now, random: o.Random, life: o.Limits.LinkAge, most: 16, all: map[[sha256.Size]byte]time.Time{}},
 		logins:   make(chan struct{}, o.Limits.Logins),
+	}
+	if o.Mode == Cluster && o.OpenID != nil {
+		if s.openID, err = newOpenID(*o.OpenID, origins[0].text, o.Now, o.Random); err != nil {
+			return nil, err
+		}
 	}
 	if s.cookie.Secure {
 		s.cookie.Name = "__Host-nephele-session"
@@ -89,15 +98,25 @@ func (s *Server) Close() {
 	s.sessions.close()
 	s.feeding.Wait()
 	s.cluster.close()
+	if s.openID != nil {
+		s.openID.client.CloseIdleConnections()
+	}
 }
 
 // Serve answers on a listener until ctx ends, and then closes the server.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	l = netutil.LimitListener(l, s.o.Limits.Connections)
 	h := &http.Server{
-		Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: s, TLSConfig: s.o.TLS, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- h.Serve(netutil.LimitListener(l, s.o.Limits.Connections)) }()
+	go func() {
+		if s.o.TLS != nil {
+			ended <- h.ServeTLS(l, "", "")
+		} else {
+			ended <- h.Serve(l)
+		}
+	}()
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
@@ -181,6 +200,10 @@ func (s *Server) foreign(r *http.Request) *refusal {
 	if !said && !reads || said && !s.ours(from) {
 		return refuse(http.StatusForbidden, "the request does not come from the page of this console")
 	}
+	// A provider sends the browser here from its own site.
+	if r.URL.Path == callbackPath {
+		return nil
+	}
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
 		return nil
@@ -197,8 +220,15 @@ func (s *Server) ours(from []string) bool {
 func (s *Server) api(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, s.o.Limits.BodyBytes)
 	path := strings.TrimPrefix(r.URL.Path, "/api/")
-	if path == "login" && r.Method == http.MethodPost {
+	switch {
+	case path == "login" && r.Method == http.MethodPost:
 		s.login(w, r)
+		return
+	case path == "oidc/start" && r.Method == http.MethodGet:
+		s.startOpenID(w, r)
+		return
+	case r.URL.Path == callbackPath && r.Method == http.MethodGet:
+		s.finishOpenID(w, r)
 		return
 	}
 	who := s.session(r)
@@ -287,7 +317,7 @@ func (s *Server) saySession(w http.ResponseWriter, who *session) {
 // sayLogin tells the page how to log in.
 func (s *Server) sayLogin(w http.ResponseWriter) {
 	answer(w, http.StatusUnauthorized, map[string]any{
-		"login": map[string]bool{"oidc": false, "token": s.o.Mode == Cluster && s.o.Tokens},
+		"login": map[string]bool{"oidc": s.openID != nil, "token": s.o.Mode == Cluster && s.o.Tokens},
 	})
 }
 

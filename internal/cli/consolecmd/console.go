@@ -59,18 +59,33 @@ func Open(address string, o console.Options) (link string, serve func(context.Co
 func Command(n Needs) *cobra.Command {
 	var listen string
 	var edit bool
+	var all clusterMode
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "See, ask, plan and change policies in a browser",
 		Long: `See, ask, plan and change policies in a browser.
 
 Prints a link that works once. What the browser may see and do is what you may, with the credentials of your kubeconfig, and
-nothing is changed without --allow-edit. The console listens on this machine only.`,
+nothing is changed without --allow-edit. The console listens on this machine only.
+
+With --url it is a console for all who may log in, as the chart installs it: with a token of the cluster, or at an OpenID provider.
+What each of them may see and do is what the cluster lets him. The console has no rights of its own, and uses no credentials of
+the kubeconfig then.`,
 		Example: `  nephele console
   nephele console --context production
-  nephele console --allow-edit --listen 127.0.0.1:8080`,
+  nephele console --allow-edit --listen 127.0.0.1:8080
+  nephele console --url https://nephele.example.com --listen :8443 --tls-dir /etc/nephele/console`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if all.url != "" {
+				o := console.Options{Edit: edit, Version: n.Version, Log: n.Log(cmd)}
+				return all.run(cmd.Context(), listen, o, n.Cluster, func(url string) {
+					fmt.Fprintf(cmd.OutOrStdout(), "The console answers for %s.\n", url)
+				})
+			}
+			if err := all.misplaced(cmd.Flags()); err != nil {
+				return err
+			}
 			cfg, name, err := n.Cluster()
 			if err != nil {
 				return err
@@ -84,7 +99,8 @@ nothing is changed without --allow-edit. The console listens on this machine onl
 		},
 	}
 	n.Register(cmd.Flags())
-	cmd.Flags().StringVar(&listen, "listen", DefaultListen, "HOST:PORT of the console, on this machine; port 0 takes a free one")
+	cmd.Flags().StringVar(&listen, "listen", DefaultListen, "HOST:PORT of the console, on this machine unless --url is given; port 0 takes a free one")
+	all.register(cmd.Flags())
 	cmd.Flags().BoolVar(&edit, "allow-edit", false, "let changes pass, as far as you may make them; without it the console only reads")
 	return cmd
 }
