@@ -482,7 +482,8 @@ func TestReplicasShareAccounts(t *testing.T) {
 	rs.served("after one came", time.Now(), nil)
 	changes++
 
-	// Somebody calls all shards free. Nobody believes it; it is made anew when all must have noticed.
+	// Somebody calls all shards free. Nobody believes it, and it is made anew when all must have
+	// noticed.
 	eventually(t, time.Minute, "the table is edited", func(ctx context.Context) (bool, string) {
 		cm, err := rs.kube.CoreV1().ConfigMaps("kube-system").Get(ctx, "nephele-shards", metav1.GetOptions{})
 		if err == nil {
