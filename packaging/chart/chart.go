@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -195,18 +195,32 @@ func Combinations(switches []Switch, each func(name string, values map[string]an
 			together = append(together, s)
 		}
 	}
-	var all errgroup.Group
-	all.SetLimit(runtime.GOMAXPROCS(0))
-	_ = combine(append(together, apart), "", map[string]any{}, func(name string, values map[string]any) error {
-		all.Go(func() error { return each(name, values) })
-		return nil
+	var all sync.WaitGroup
+	var failed atomic.Pointer[error]
+	places := make(chan struct{}, runtime.GOMAXPROCS(0))
+	combine(append(together, apart), "", map[string]any{}, func(name string, values map[string]any) {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			if failed.Load() != nil {
+				return
+			}
+			if err := each(name, values); err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+		})
 	})
-	return all.Wait()
+	all.Wait()
+	if first := failed.Load(); first != nil {
+		return *first
+	}
+	return nil
 }
 
-func combine(left []Switch, name string, values map[string]any, each func(string, map[string]any) error) error {
+func combine(left []Switch, name string, values map[string]any, each func(string, map[string]any)) {
 	if len(left) == 0 {
-		return each(strings.TrimSpace(name), values)
+		each(strings.TrimSpace(name), values)
+		return
 	}
 	for i, state := range left[0].States {
 		with := maps.Clone(values)
@@ -215,9 +229,6 @@ func combine(left []Switch, name string, values map[string]any, each func(string
 		if i > 0 {
 			label = fmt.Sprintf("%s %s=%d", name, left[0].Name, i)
 		}
-		if err := combine(left[1:], label, with, each); err != nil {
-			return err
-		}
+		combine(left[1:], label, with, each)
 	}
-	return nil
 }

@@ -408,8 +408,9 @@ func (rs *replicas) leader() *replica {
 
 // TestReplicasShareAccounts: replicas with the rights of the manifests share ten accounts in which
 // something changes all the time. They are killed, stopped and woken, and cut off from the API
-// server; one comes, the table is damaged, one ends in order. Who changes what is told by the simulator: no account is
-// written by a replica that has lost it, all are served again within some leases, and few move.
+// server; one comes, the table is damaged, one ends in order. Who changes what is told by the
+// simulator: no account is written by a replica that has lost it, all are served again within some
+// leases, and few move.
 func TestReplicasShareAccounts(t *testing.T) {
 	rs := newReplicas(t)
 	a, b, c := rs.add(), rs.add(), rs.add()
