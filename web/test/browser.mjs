@@ -43,6 +43,14 @@ async function go(path) {
 async function settled() {
   await page.waitForFunction(() => !document.querySelector('.state.loading'), undefined, { timeout: PATIENCE })
 }
+/** paste takes the place of what is selected in the editor, as from the clipboard. */
+async function paste(text) {
+  await page.locator('.cm-content').evaluate((el, text) => {
+    const data = new DataTransfer()
+    data.setData('text/plain', text)
+    el.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }))
+  }, text)
+}
 function must(ok, text) {
   if (!ok) throw new Error(text)
 }
@@ -108,7 +116,7 @@ const scenes = {
     // A hostile name is a text wherever it stands, and is found as one.
     await page.keyboard.press('/')
     await page.getByRole('combobox', { name: 'Find a machine, Pod or policy' }).fill('onerror')
-    await page.getByRole('option').first().waitFor()
+    await page.getByRole('dialog').getByRole('option').first().waitFor()
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { level: 1 }).filter({ hasText: what.hostile }).waitFor()
     // The keyboard alone leads past the navigation.
@@ -156,7 +164,7 @@ const scenes = {
     await page.getByRole('button', { name: 'YAML' }).click()
     await page.locator('.cm-content').click()
     await page.keyboard.press('Control+A')
-    await page.keyboard.insertText(
+    await paste(
       ['apiVersion: crd.antrea.io/v1beta1', 'kind: NetworkPolicy', 'metadata:', '  name: db-from-app', '  namespace: shop', 'spec:', '  tier: application', '  priority: 20', '  appliedTo:', '  - externalEntitySelector:', '      matchLabels:', '        nephe.antrea.io/tag-role: db', '  ingress:', '  # the application, and nobody else', '  - name: postgres', '    action: Allow', '    from:', '    - externalEntitySelector:', '        matchLabels:', '          nephe.antrea.io/tag-role: app', '    ports:', '    - protocol: TCP', '      port: 5432', ''].join('\n'),
     )
     await page.getByText('The server would take it').waitFor()
@@ -201,7 +209,7 @@ const scenes = {
     for (let i = 0; i < 400; i++) lines.push(`  - {name: r${i}, action: Allow, from: [{ipBlock: {cidr: 198.51.${i >> 7}.${(2 * i) & 255}/32}}], ports: [{protocol: TCP, port: ${1000 + 2 * i}}]}`)
     await page.locator('.cm-content').click()
     await page.keyboard.press('Control+A')
-    await page.keyboard.insertText(lines.join('\n'))
+    await paste(lines.join('\n'))
     await page.getByText('The server would take it').waitFor()
     await page.getByRole('button', { name: 'Plan', exact: true }).click()
     await page.getByText('Refused').first().waitFor()
