@@ -355,7 +355,7 @@ func TestConsole(t *testing.T) {
 		p.sameAsSimulator(t)
 	})
 	t.Run("a policy that the cloud refuses", func(t *testing.T) { p.play(t, "refused", p.console(t, "", true), nil) })
-	t.Run("drift with its author", func(t *testing.T) {
+	t.Run("drift", func(t *testing.T) {
 		p.drift(t)
 		p.play(t, "drift", p.console(t, "", true), nil)
 	})

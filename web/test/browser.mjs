@@ -218,11 +218,11 @@ const scenes = {
     return {}
   },
 
-  /** What somebody has changed by hand is shown, with who it was. */
+  /** What somebody has changed by hand is shown, and that it was repaired. */
   async drift() {
     await go('/changes?tab=drift')
     await page.getByRole('region', { name: 'Timeline of drift' }).getByText('3389').first().waitFor()
-    await page.getByRole('region', { name: 'Timeline of drift' }).getByText('AuthorizeSecurityGroupIngress').first().waitFor()
+    await page.getByRole('region', { name: 'Timeline of drift' }).getByText('changed by hand').first().waitFor()
     await page.getByRole('region', { name: 'Timeline of drift' }).getByText('repaired').first().waitFor()
     await picture('drift')
     return {}
@@ -245,6 +245,9 @@ const scenes = {
   /** Who has a role in one namespace sees it and nothing else, and is told so. */
   async namespace() {
     await go('/workload')
+    await page.getByText('You may not list virtual machines').waitFor()
+    await page.getByLabel('Namespace', { exact: true }).fill('other')
+    await page.getByRole('button', { name: 'Look' }).click()
     await page.getByText('elsewhere').first().waitFor()
     must((await page.getByText('db-1', { exact: true }).count()) === 0, 'the machine of another namespace is seen')
     await go('/policies')

@@ -29,6 +29,9 @@ class World {
   live = $state(false)
   /** When the page last heard anything, in milliseconds. */
   heard = $state(0)
+  /** The one namespace that is looked at; empty for all. Who may not list all names his own. */
+  namespace = $state(localStorage.getItem('nephele.namespace') ?? '')
+  private lost = () => {}
   private versions = $state<Record<string, number>>(Object.fromEntries(Object.keys(collections).map((k) => [k, 0])))
   // What `of` returns is another object after each change, so that a derived value that is nothing
   // but the collection is seen to change. It reads through to the collection.
@@ -47,8 +50,9 @@ class World {
   /** start opens the stream. `lost` is called when it breaks: the session may have ended. */
   start(lost: () => void): void {
     this.stop()
+    this.lost = lost
     const names = Object.keys(collections)
-    const source = new EventSource('/api/stream?' + names.map((n) => 'watch=' + n).join('&'))
+    const source = new EventSource('/api/stream?' + names.map((n) => 'watch=' + n).join('&') + (this.namespace ? '&namespace=' + encodeURIComponent(this.namespace) : ''))
     this.source = source
     for (const event of ['snapshot', 'change', 'refused']) {
       source.addEventListener(event, (e) => this.take(event, e.data as string))
@@ -69,6 +73,17 @@ class World {
         this.start(lost)
       }
     }, 5000)
+  }
+
+  /** within looks at one namespace only, or with the empty name at all. */
+  within(namespace: string): void {
+    this.namespace = namespace
+    if (namespace) {
+      localStorage.setItem('nephele.namespace', namespace)
+    } else {
+      localStorage.removeItem('nephele.namespace')
+    }
+    this.start(this.lost)
   }
 
   stop(): void {
