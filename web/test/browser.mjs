@@ -41,7 +41,7 @@ async function go(path) {
 }
 /** settled waits until nothing is being loaded any more. */
 async function settled() {
-  await page.waitForFunction(() => !document.querySelector('.state.loading'), undefined, { timeout: PATIENCE })
+  await page.waitForFunction(() => !document.querySelector('.state.loading, [aria-busy="true"], form button:disabled, header button:disabled'), undefined, { timeout: PATIENCE })
 }
 /** paste takes the place of what is selected in the editor, as from the clipboard. */
 async function paste(text) {
@@ -54,16 +54,19 @@ async function paste(text) {
 function must(ok, text) {
   if (!ok) throw new Error(text)
 }
+/** clean looks with axe. What is gone a second later was the page on its way, and does not count. */
 async function clean(name) {
-  const found = await page.evaluate(async (source) => {
-    // As text of a constructed function would be refused by the policy of contents, so it should.
-    if (!window.axe) {
-      return [{ id: 'axe', help: 'axe is not loaded', nodes: [] }, source.length]
-    }
-    const r = await window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })
-    return r.violations.map((v) => ({ id: v.id, help: v.help, nodes: v.nodes.slice(0, 4).map((n) => n.html.slice(0, 200) + ' ' + (n.any[0]?.message ?? '')) }))
-  }, '')
-  for (const v of found) problems.push(`${name}: axe ${v.id}: ${v.help}: ${(v.nodes ?? []).join(' | ')}`)
+  let found = []
+  for (let attempt = 0; attempt < 4; attempt++) {
+    if (attempt > 0) await page.waitForTimeout(1000)
+    await settled()
+    found = await page.evaluate(async () => {
+      const r = await window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })
+      return r.violations.map((v) => ({ id: v.id, help: v.help, nodes: v.nodes.slice(0, 4).map((n) => n.html.slice(0, 200) + ' ' + (n.any[0]?.message ?? '')) }))
+    })
+    if (!found.length) return
+  }
+  for (const v of found) problems.push(`${name}: axe ${v.id}: ${v.help}: ${v.nodes.join(' | ')}`)
 }
 async function picture(name) {
   if (!what.pictures) return
