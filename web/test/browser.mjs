@@ -41,7 +41,7 @@ async function go(path) {
 }
 /** settled waits until nothing is being loaded any more. */
 async function settled() {
-  await page.waitForFunction(() => !document.querySelector('.state.loading, [aria-busy="true"], form button:disabled, header button:disabled'), undefined, { timeout: PATIENCE })
+  await page.waitForFunction(() => !document.querySelector('.state.loading, [aria-busy="true"], form.box button:disabled, .panel > header button:disabled'), undefined, { timeout: PATIENCE })
 }
 /** paste takes the place of what is selected in the editor, as from the clipboard. */
 async function paste(text) {
