@@ -185,8 +185,8 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// up builds and runs "nephele up". The binary is one of its own: other packages of tests write theirs
-// at the same time.
+// up builds and runs "nephele up". The binary is one of its own: other packages of tests write
+// theirs at the same time.
 func (p *place) up() {
 	t := p.t
 	build := exec.Command("../../hack/build.sh", "standalone", "./cmd/nephele", "bin/browser/nephele")
