@@ -25,6 +25,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // clusterFlags say which cluster a command reads.
@@ -139,9 +140,9 @@ func pointers[T any](items []T) []*T {
 }
 
 // readInputs reads what policies are computed from, from a cluster.
-func readInputs(ctx context.Context, c client.Reader) (*inputs, error) {
+func readInputs(ctx context.Context, c client.Reader) (*preview.Inputs, error) {
 	r := &reader{ctx: ctx, Reader: c}
-	in := &inputs{Objects: explain.Objects{
+	in := &preview.Inputs{Objects: explain.Objects{
 		Namespaces:      pointers(list(r, &corev1.NamespaceList{}).Items),
 		Pods:            pointers(list(r, &corev1.PodList{}).Items),
 		Nodes:           pointers(list(r, &corev1.NodeList{}).Items),

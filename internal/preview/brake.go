@@ -1,17 +1,16 @@
-package cli
+package preview
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 )
 
-// plannedBrake says that, or when, the controller holds a change until it is confirmed.
-type plannedBrake struct {
+// PlannedBrake says that, or when, the controller holds a change until it is confirmed.
+type PlannedBrake struct {
 	// Message says it for people.
 	Message string `json:"message"`
 	// Hash confirms the change, and Command is how. Confirmed is true if the account has that
@@ -34,11 +33,11 @@ type plannedBrake struct {
 
 // braked finds out what of a plan would wait for a confirmation. What is planned takes VMs in mode
 // plan to be enforced; the controller does not.
-func braked(a realize.Account, actual plan.Input, enforced *plan.Result) *plannedBrake {
+func braked(a realize.Account, actual plan.Input, enforced *plan.Result) *PlannedBrake {
 	w, once := enforced.Protection.Weigh(a.Brake, a.Key), false
 	for _, m := range actual.Modes {
 		if m == plan.Planned {
-			now := plan.Compute(actual, lower.AWS{}).Protection.Weigh(a.Brake, a.Key)
+			now := plan.Compute(actual, a.Lowerer).Protection.Weigh(a.Brake, a.Key)
 			if once = now == nil; !once {
 				w = now
 			}
@@ -48,15 +47,15 @@ func braked(a realize.Account, actual plan.Input, enforced *plan.Result) *planne
 	if w == nil {
 		return nil
 	}
-	return &plannedBrake{
+	return &PlannedBrake{
 		Message: render.Waiting(w), Hash: w.Hash, Command: render.Confirming(w), Confirmed: a.Confirm == w.Hash && !once, OnceEnforced: once,
 		Percent: w.Brake.Percent, Interfaces: w.Brake.Interfaces, Released: len(w.Released), Controlled: w.Control, Guarded: len(w.Guarded), All: w.All,
 	}
 }
 
-// brakedLive is what the controller says to wait for.
-func (p *planner) brakedLive(key string) string {
-	for _, a := range p.in.Accounts {
+// BrakedLive is what the controller says to wait for.
+func (p *Planner) BrakedLive(key string) string {
+	for _, a := range p.In.Accounts {
 		if a.Namespace+"/"+a.Name != key {
 			continue
 		}
@@ -66,16 +65,4 @@ func (p *planner) brakedLive(key string) string {
 		}
 	}
 	return ""
-}
-
-func (t *planText) brake(b *plannedBrake) {
-	switch {
-	case b == nil:
-	case b.OnceEnforced:
-		t.line("  # once the VMs in mode plan are enforced: %s", b.Message)
-	case b.Confirmed:
-		t.line("  # is large, and confirmed: %s", b.Hash)
-	default:
-		t.line("  ! waits for a confirmation: %s", b.Message)
-	}
 }

@@ -28,7 +28,7 @@ func FuzzLoad(f *testing.F) {
 		l.file("in", content)
 		lines := bytes.Count(content, []byte("\n")) + 1
 		for _, bad := range l.bad {
-			if !strings.HasPrefix(bad, "in:") {
+			if !strings.HasPrefix(bad.String(), "in:") {
 				t.Errorf("a message without place: %s", bad)
 			}
 		}

@@ -6,5 +6,6 @@
 // file and line, and Load fails; an object that breaks the schema or the rules of its kind is
 // marked as refused.
 //
-// Load does I/O and is not safe for concurrent use; what it returns is immutable by convention.
+// Load does I/O and is not safe for concurrent use, a Parser does none and is; what they return is
+// immutable by convention.
 package manifest

@@ -1,4 +1,4 @@
-package cli
+package preview
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
 
-// mistakes are what looks like one in the Antrea policies, told as the webhooks tell it. With
+// Mistakes are what looks like one in the Antrea policies, told as the webhooks tell it. With
 // manifests it is about their policies only.
-func (in *inputs) mistakes() (out []planWarning) {
+func (in *Inputs) Mistakes() (out []Warning) {
 	groups := map[string][]string{}
 	for _, g := range in.Groups {
 		groups[g.Namespace] = append(groups[g.Namespace], g.Name)
@@ -27,13 +27,13 @@ func (in *inputs) mistakes() (out []planWarning) {
 		groups[""] = append(groups[""], g.Name)
 	}
 	look := func(p policy.Policy) {
-		if len(in.documents) > 0 && in.documents[objectKey(v1beta1.GroupName, kindOf(p), p.Namespace, p.Name)] == nil {
+		if len(in.Documents) > 0 && in.Documents[objectKey(v1beta1.GroupName, kindOf(p), p.Namespace, p.Name)] == nil {
 			return
 		}
 		name := plan.PolicyRef{Kind: v1beta2.NetworkPolicyType(p.Kind), Namespace: p.Namespace, Name: p.Name}.String()
-		add := func(reason warningReason, found []policy.FieldError) {
+		add := func(reason WarningReason, found []policy.FieldError) {
 			for _, f := range found {
-				out = append(out, planWarning{reason, name + ": " + f.Error()})
+				out = append(out, Warning{reason, name + ": " + f.Error()})
 			}
 		}
 		add(warnHostBits, admission.HostBits(&p))
@@ -57,17 +57,17 @@ func (in *inputs) mistakes() (out []planWarning) {
 
 // withDetails adds the warnings about policies that select nobody. What was found in the appliedTo
 // of one is said with it.
-func withDetails(found []planWarning, nobody []string) []planWarning {
+func withDetails(found []Warning, nobody []string) []Warning {
 	for _, text := range nobody {
 		policy, _, _ := strings.Cut(text, ": ")
-		found = slices.DeleteFunc(found, func(w planWarning) bool {
-			detail, same := strings.CutPrefix(w.message, policy+": ")
-			if same = same && w.reason == warnSelectsNobody; same {
+		found = slices.DeleteFunc(found, func(w Warning) bool {
+			detail, same := strings.CutPrefix(w.Message, policy+": ")
+			if same = same && w.Reason == warnSelectsNobody; same {
 				text += "; " + detail
 			}
 			return same
 		})
-		found = append(found, planWarning{warnSelectsNobody, text})
+		found = append(found, Warning{warnSelectsNobody, text})
 	}
 	return found
 }
@@ -80,7 +80,7 @@ func kindOf(p policy.Policy) string {
 }
 
 // selectable are the entities as selectors see them.
-func (in *inputs) selectable() iter.Seq[admission.Entity] {
+func (in *Inputs) selectable() iter.Seq[admission.Entity] {
 	return func(yield func(admission.Entity) bool) {
 		for _, e := range in.Entities {
 			if !yield(admission.Entity{Namespace: e.Namespace, Labels: e.Labels}) {
@@ -121,7 +121,7 @@ const protocolTCP = 6
 
 // closesAccess warns of flows that close and by which somebody can get at VMs now. Nobody may use
 // them; whoever does is shut out.
-func closesAccess(changes []forecast.Change, before func(region string) *cloud.Snapshot) (out []plannedNote) {
+func closesAccess(changes []forecast.Change, before func(region string) *cloud.Snapshot) (out []PlannedNote) {
 	for _, a := range access {
 		var told []string
 		for _, c := range changes {
@@ -142,7 +142,7 @@ func closesAccess(changes []forecast.Change, before func(region string) *cloud.S
 				a.name, amongThem(c.To), amongThem(c.From), today)
 			if key := c.Region + message; !slices.Contains(told, key) {
 				told = append(told, key)
-				out = append(out, plannedNote{Region: c.Region, Reason: string(warnClosesAccess), Message: message})
+				out = append(out, PlannedNote{Region: c.Region, Reason: string(warnClosesAccess), Message: message})
 			}
 		}
 	}

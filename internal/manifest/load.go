@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -30,10 +31,38 @@ type loader struct {
 	schemas *schemas
 	kinds   map[schema.GroupVersionKind]func() Object
 	set     *Set
-	bad     []string
+	bad     []Problem
 	seen    map[string]Position
-	// held counts the documents that hold something.
-	held int
+	// most is how many objects are taken, 0 for any number, and taken how many have been.
+	most, taken int
+	// held counts the documents that hold something, number those of the file.
+	held, number int
+}
+
+// Parser reads texts. It keeps the schemas that it has compiled, which takes longer than reading
+// most texts, and is safe for concurrent use: one text is read at a time. The zero value is ready.
+type Parser struct {
+	mu      sync.Mutex
+	schemas *schemas
+}
+
+// Parse reads one text of at most so many objects; 0 means any number. It fails as Load does.
+func (p *Parser) Parse(name string, content []byte, most int) (*Set, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.schemas == nil {
+		s, err := loadSchemas()
+		if err != nil {
+			return nil, err
+		}
+		p.schemas = s
+	}
+	l := &loader{schemas: p.schemas, kinds: kinds(), set: &Set{}, seen: map[string]Position{}, most: most}
+	l.file(name, content)
+	if len(l.bad) > 0 {
+		return nil, &InputError{l.bad}
+	}
+	return l.set, nil
 }
 
 // Load reads files and directories (all .yaml, .yml and .json files below them); "-" stands for
@@ -71,7 +100,7 @@ func (l *loader) path(path string) error {
 		if errors.As(err, &pe) {
 			err = pe.Err
 		}
-		l.bad = append(l.bad, fmt.Sprintf("%s: %v", path, err))
+		l.bad = append(l.bad, Problem{Position: Position{File: path}, Text: err.Error()})
 		return nil
 	}
 	if !info.IsDir() {
@@ -91,16 +120,21 @@ func (l *loader) path(path string) error {
 		return l.read(p)
 	})
 	if err == nil && !found {
-		l.bad = append(l.bad, path+": there is no .yaml, .yml or .json file in this directory")
+		l.bad = append(l.bad, Problem{Position: Position{File: path}, Text: "there is no .yaml, .yml or .json file in this directory"})
 	}
 	return err
+}
+
+// fault notes what cannot be read; object is nil where it is about none.
+func (l *loader) fault(at Position, object *Document, field, text string) {
+	l.bad = append(l.bad, Problem{Position: at, Number: l.number, Object: object, Field: field, Text: text})
 }
 
 // named takes a file that somebody named: then there has to be something in it.
 func (l *loader) named(path string, content []byte) {
 	before := l.held
 	if l.file(path, content); l.held == before {
-		l.bad = append(l.bad, path+": there is no object in this file")
+		l.bad = append(l.bad, Problem{Position: Position{File: path}, Text: "there is no object in this file"})
 	}
 }
 
@@ -119,11 +153,16 @@ var separator = regexp.MustCompile(`(?m)^---(?:[ \t].*)?\r?$`)
 func (l *loader) file(path string, content []byte) {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	start := 0
+	l.number = 0
 	cut := func(end int) {
+		l.number++
 		chunk := content[start:end]
 		l.document(path, bytes.Count(content[:start], []byte("\n")), chunk)
 	}
 	for _, at := range separator.FindAllIndex(content, -1) {
+		if l.most > 0 && l.taken > l.most {
+			return
+		}
 		cut(at[0])
 		start = at[1]
 	}
@@ -164,7 +203,7 @@ func (l *loader) malformed(at Position, offset int, err error) {
 		n, _ := strconv.Atoi(m[1])
 		at.Line, text = n+offset, strings.TrimPrefix(text, m[0]+": ")
 	}
-	l.bad = append(l.bad, fmt.Sprintf("%s: not YAML or JSON: %s", at, text))
+	l.fault(at, nil, "", "not YAML or JSON: "+text)
 }
 
 // head is what every object begins with.
@@ -183,25 +222,30 @@ func (l *loader) object(at Position, n *yamlv3.Node, offset int, raw []byte) {
 	err := json.Unmarshal(raw, &h)
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) && wrong.Field != "" {
-		l.bad = append(l.bad, fmt.Sprintf("%s: %s: got a %s, want a %s (what YAML takes for something else, such as 1, y and no, needs quotes)",
-			at, wrong.Field, wrong.Value, wrong.Type))
+		l.fault(at, nil, wrong.Field, fmt.Sprintf("got a %s, want a %s (what YAML takes for something else, such as 1, y and no, needs quotes)", wrong.Value, wrong.Type))
 		return
 	}
 	if err != nil || n.Kind != yamlv3.MappingNode {
-		l.bad = append(l.bad, fmt.Sprintf("%s: not a Kubernetes object: want a mapping with apiVersion, kind and metadata", at))
+		l.fault(at, nil, "", "not a Kubernetes object: want a mapping with apiVersion, kind and metadata")
 		return
 	}
 	if h.APIVersion == "" || h.Kind == "" {
-		l.bad = append(l.bad, fmt.Sprintf("%s: not a Kubernetes object: want the fields apiVersion and kind", at))
+		l.fault(at, nil, "", "not a Kubernetes object: want the fields apiVersion and kind")
 		return
 	}
 	gv, err := schema.ParseGroupVersion(h.APIVersion)
 	if err != nil {
-		l.bad = append(l.bad, fmt.Sprintf("%s: apiVersion: %v", at, err))
+		l.fault(at, nil, "apiVersion", err.Error())
 		return
 	}
 	if strings.HasSuffix(h.Kind, "List") {
 		l.list(at, n, offset, raw)
+		return
+	}
+	if l.taken++; l.most > 0 && l.taken > l.most {
+		if l.taken == l.most+1 {
+			l.bad = append(l.bad, Problem{Position: at, Number: l.number, Text: fmt.Sprintf("there are more than %d objects", l.most), TooMuch: true})
+		}
 		return
 	}
 	gvk := gv.WithKind(h.Kind)
@@ -211,10 +255,10 @@ func (l *loader) object(at Position, n *yamlv3.Node, offset int, raw []byte) {
 		return
 	}
 	if h.Metadata.Name == "" {
-		l.bad = append(l.bad, fmt.Sprintf("%s: %s without metadata.name", at, h.Kind))
+		l.fault(at, nil, "", h.Kind+" without metadata.name")
 		return
 	}
-	d := &Document{Position: at, Object: build(), Group: gvk.Group, Kind: gvk.Kind, node: n, offset: offset}
+	d := &Document{Position: at, Number: l.number, Object: build(), Group: gvk.Group, Kind: gvk.Kind, node: n, offset: offset}
 	d.Object.SetName(h.Metadata.Name)
 	switch {
 	case clusterScoped(gvk.Kind):
@@ -231,7 +275,7 @@ func (l *loader) list(at Position, n *yamlv3.Node, offset int, raw []byte) {
 		Items []json.RawMessage `json:"items"`
 	}
 	if err := json.Unmarshal(raw, &items); err != nil {
-		l.bad = append(l.bad, fmt.Sprintf("%s: items: want a list of objects", at))
+		l.fault(at, nil, "items", "want a list of objects")
 		return
 	}
 	for i, item := range items.Items {
@@ -265,12 +309,12 @@ func (l *loader) kindsIn(group string) []string {
 func (l *loader) foreign(at Position, gvk schema.GroupVersionKind, h head) {
 	for known := range l.kinds {
 		if known.Group == gvk.Group && known.Kind == gvk.Kind {
-			l.bad = append(l.bad, fmt.Sprintf("%s: apiVersion: %s has no version %q, want %s", at, gvk.Kind, gvk.Version, known.GroupVersion()))
+			l.fault(at, nil, "apiVersion", fmt.Sprintf("%s has no version %q, want %s", gvk.Kind, gvk.Version, known.GroupVersion()))
 			return
 		}
 	}
 	if known := l.kindsIn(gvk.Group); len(known) > 0 && !slices.Contains(antreaKinds, gvk.Kind) {
-		l.bad = append(l.bad, fmt.Sprintf("%s: kind: there is no %s in %s, want one of %s", at, gvk.Kind, gvk.Group, strings.Join(known, ", ")))
+		l.fault(at, nil, "kind", fmt.Sprintf("there is no %s in %s, want one of %s", gvk.Kind, gvk.Group, strings.Join(known, ", ")))
 		return
 	}
 	l.set.Notes = append(l.set.Notes, fmt.Sprintf("%s: %s %s (%s) has no part in network policy and is left out",
@@ -281,7 +325,7 @@ func (l *loader) foreign(at Position, gvk schema.GroupVersionKind, h head) {
 func (l *loader) take(d *Document, gvk schema.GroupVersionKind, raw []byte) {
 	key := gvk.Group + " " + d.Name()
 	if before, ok := l.seen[key]; ok {
-		l.bad = append(l.bad, fmt.Sprintf("%s: %s is already given at %s", d.Position, d.Name(), before))
+		l.fault(d.Position, nil, "", fmt.Sprintf("%s is already given at %s", d.Name(), before))
 		return
 	}
 	l.seen[key] = d.Position
@@ -293,10 +337,10 @@ func (l *loader) take(d *Document, gvk schema.GroupVersionKind, raw []byte) {
 	l.checkMetadata(d, raw)
 	unknown, err := kjson.UnmarshalStrict(raw, d.Object)
 	for _, u := range unknown {
-		l.bad = append(l.bad, l.strict(d, u))
+		l.strict(d, u)
 	}
 	if err != nil {
-		l.bad = append(l.bad, l.mistyped(d, err))
+		l.mistyped(d, err)
 	}
 	if err != nil || len(unknown) > 0 {
 		return
@@ -311,7 +355,7 @@ func (l *loader) take(d *Document, gvk schema.GroupVersionKind, raw []byte) {
 func (l *loader) checkSchema(d *Document, gvk schema.GroupVersionKind, raw []byte) ([]byte, bool) {
 	c, err := l.schemas.get(gvk)
 	if err != nil {
-		l.bad = append(l.bad, err.Error())
+		l.fault(d.Position, d, "", err.Error())
 		return nil, false
 	}
 	if c == nil {
@@ -319,11 +363,10 @@ func (l *loader) checkSchema(d *Document, gvk schema.GroupVersionKind, raw []byt
 	}
 	var content map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
-		l.bad = append(l.bad, l.mistyped(d, err))
+		l.mistyped(d, err)
 		return nil, false
 	}
-	if unknown := l.unknownFields(d, gvk, raw); len(unknown) > 0 {
-		l.bad = append(l.bad, unknown...)
+	if l.unknownFields(d, gvk, raw) {
 		return nil, false
 	}
 	shape, rules := c.check(content)
@@ -334,7 +377,7 @@ func (l *loader) checkSchema(d *Document, gvk schema.GroupVersionKind, raw []byt
 	d.refuse(422, rules)
 	out, err := json.Marshal(content)
 	if err != nil {
-		l.bad = append(l.bad, fmt.Sprintf("%s: %s: %v", d.Position, d.Name(), err))
+		l.fault(d.Position, d, "", err.Error())
 		return nil, false
 	}
 	return out, true
@@ -362,18 +405,17 @@ func (l *loader) checkMetadata(d *Document, raw []byte) {
 	d.refuse(422, errs)
 }
 
-// unknownFields finds fields that the kind does not have; they are worth telling even if types are
-// wrong as well.
-func (l *loader) unknownFields(d *Document, gvk schema.GroupVersionKind, raw []byte) []string {
+// unknownFields reports fields that the kind does not have; they are worth telling even if types
+// are wrong as well. It returns false if there are none.
+func (l *loader) unknownFields(d *Document, gvk schema.GroupVersionKind, raw []byte) bool {
 	unknown, err := kjson.UnmarshalStrict(raw, l.kinds[gvk]())
 	if err != nil {
-		return nil
+		return false
 	}
-	var out []string
 	for _, u := range unknown {
-		out = append(out, l.strict(d, u))
+		l.strict(d, u)
 	}
-	return out
+	return len(unknown) > 0
 }
 
 // jsonType finds that a value has another JSON type than it should; where a text only has not the
@@ -386,7 +428,7 @@ func (l *loader) wrongTypes(d *Document, errs field.ErrorList) bool {
 	for _, e := range errs {
 		if e.Type == field.ErrorTypeTypeInvalid && jsonType.MatchString(e.Detail) {
 			found = true
-			l.bad = append(l.bad, fmt.Sprintf("%s: %s: %s: %s", d.At(e.Field), d.Name(), e.Field, e.ErrorBody()))
+			l.fault(d.At(e.Field), d, e.Field, e.ErrorBody())
 		}
 	}
 	return found
@@ -424,23 +466,25 @@ func keysOf(n *yamlv3.Node) string {
 
 var quoted = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)
 
-// strict words an error of strict decoding.
-func (l *loader) strict(d *Document, err error) string {
+// strict reports an error of strict decoding.
+func (l *loader) strict(d *Document, err error) {
 	if m := quoted.FindStringSubmatch(err.Error()); m != nil {
 		want := "the kind has no such field"
 		if m[1] == "duplicate" {
 			want = "the field is given twice"
 		}
-		return fmt.Sprintf("%s: %s: %s: %s", d.At(m[2]), d.Name(), m[2], want)
+		l.fault(d.At(m[2]), d, m[2], want)
+		return
 	}
-	return fmt.Sprintf("%s: %s: %v", d.Position, d.Name(), err)
+	l.fault(d.Position, d, "", err.Error())
 }
 
-// mistyped words an error of decoding.
-func (l *loader) mistyped(d *Document, err error) string {
+// mistyped reports an error of decoding.
+func (l *loader) mistyped(d *Document, err error) {
 	var te *json.UnmarshalTypeError
 	if errors.As(err, &te) && te.Field != "" {
-		return fmt.Sprintf("%s: %s: %s: got a %s, want a %s", d.At(te.Field), d.Name(), te.Field, te.Value, te.Type)
+		l.fault(d.At(te.Field), d, te.Field, fmt.Sprintf("got a %s, want a %s", te.Value, te.Type))
+		return
 	}
-	return fmt.Sprintf("%s: %s: %v", d.Position, d.Name(), strings.TrimPrefix(err.Error(), "json: "))
+	l.fault(d.Position, d, "", strings.TrimPrefix(err.Error(), "json: "))
 }

@@ -1,4 +1,4 @@
-package cli
+package preview
 
 import (
 	"fmt"
@@ -16,62 +16,65 @@ import (
 
 // warnings are about what looks like a mistake: selectors of accounts that do not exist, or of no
 // VM, what an account does not grant, and policies that select nobody.
-func (p *planner) warnings(made plans) []planWarning {
-	out := slices.Clone(p.in.warnings)
-	for _, s := range p.in.Selectors {
+func (p *Planner) warnings(made plans) []Warning {
+	out := slices.Clone(p.In.Warnings)
+	for _, s := range p.In.Selectors {
 		name := "CloudEntitySelector " + cloud.AccountKey(s.Namespace, s.Name)
 		for _, w := range p.selectorWarnings(s, made) {
-			out = append(out, planWarning{w.reason, name + ": " + w.message})
+			out = append(out, Warning{w.Reason, name + ": " + w.Message})
 		}
 	}
-	for _, a := range made.accounts {
-		for _, r := range a.preview.Remarks {
-			out = append(out, planWarning{warnNotGranted, r})
+	for _, a := range made.Accounts {
+		for _, r := range a.Preview.Remarks {
+			out = append(out, Warning{warnNotGranted, r})
 		}
-		for _, u := range a.preview.Unimported {
-			out = append(out, planWarning{warnNameTaken, u})
+		for _, u := range a.Preview.Unimported {
+			out = append(out, Warning{warnNameTaken, u})
 		}
 	}
 	if len(made.failed) > 0 {
 		return out // who a policy selects may be unknown
 	}
-	out = append(out, withDetails(p.in.mistakes(), made.computed.selectingNobody())...)
+	out = append(out, withDetails(p.In.Mistakes(), made.computed.selectingNobody())...)
 	return append(out, p.shadowed(made)...)
 }
 
-func (p *planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made plans) []planWarning {
+func (p *Planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made plans) []Warning {
 	key := cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName)
 	exists := func(a *cloudv1alpha1.CloudProviderAccount) bool { return cloud.AccountKey(a.Namespace, a.Name) == key }
-	if !slices.ContainsFunc(p.in.Accounts, exists) {
+	if slices.ContainsFunc(p.Neighbours, exists) {
+		return nil // nothing is planned there
+	}
+	if !slices.ContainsFunc(p.In.Accounts, exists) {
 		var names []string
-		for _, a := range p.in.Accounts {
+		for _, a := range p.In.Accounts {
 			names = append(names, cloud.AccountKey(a.Namespace, a.Name))
 		}
-		return []planWarning{{warnNoSuchAccount, fmt.Sprintf("there is no CloudProviderAccount %s, so it selects nothing; there is %s", key, cloud.Listed(names, false))}}
+		return []Warning{{warnNoSuchAccount, fmt.Sprintf("there is no CloudProviderAccount %s, so it selects nothing; there is %s", key, cloud.Listed(names, false))}}
 	}
-	i := slices.IndexFunc(made.accounts, func(a plannedAccount) bool { return a.key == key })
-	if i < 0 || len(made.accounts[i].missing) > 0 || !made.accounts[i].preview.Selecting[s.Namespace] {
+	i := slices.IndexFunc(made.Accounts, func(a plannedAccount) bool { return a.Key == key })
+	if i < 0 || len(made.Accounts[i].Missing) > 0 || !made.Accounts[i].Preview.Selecting[s.Namespace] {
 		return nil // not all of the account could be read
 	}
 	var snapshots []*cloud.Snapshot
-	for _, r := range made.accounts[i].regions {
+	for _, r := range made.Accounts[i].Regions {
 		snapshots = append(snapshots, r.Snapshot)
 	}
-	var out []planWarning
+	var out []Warning
 	for _, wrong := range inventory.Unmatched(s, snapshots) {
-		out = append(out, planWarning{warnSelectsNoVM, wrong + " (account " + key + ")"})
+		out = append(out, Warning{warnSelectsNoVM, wrong + " (account " + key + ")"})
 	}
 	return out
 }
 
 // selectingNobody names the Antrea policies that apply to no VM and no Pod. Those of the other
 // kinds select Pods only.
-func (v view) selectingNobody() (out []string) {
+func (v View) selectingNobody() (out []string) {
 	members := map[string]int{}
-	for _, g := range v.appliedToGroups {
+	for _, g := range v.AppliedToGroups {
 		members[g.Name] = len(g.GroupMembers)
 	}
-	for _, p := range v.policies {
+	for _, p := range v.Policies {
 		if p.SourceRef == nil || p.SourceRef.Type != v1beta2.AntreaNetworkPolicy && p.SourceRef.Type != v1beta2.AntreaClusterNetworkPolicy {
 			continue
 		}
@@ -90,11 +93,11 @@ func (v view) selectingNobody() (out []string) {
 
 // invented reports whether one of the objects that the names of groups are made from has not been
 // stored anywhere yet: its identity will be another one.
-func (in *inputs) invented() bool {
+func (in *Inputs) invented() bool {
 	return anyInvented(in.Policies, "NetworkPolicy") || anyInvented(in.ClusterPolicies, "ClusterNetworkPolicy") ||
 		anyInvented(in.Groups, "Group") || anyInvented(in.ClusterGroups, "ClusterGroup")
 }
 
 func anyInvented[T client.Object](objects []T, kind string) bool {
-	return slices.ContainsFunc(objects, func(o T) bool { return o.GetUID() == offlineUID(v1beta1.GroupName, kind, o) })
+	return slices.ContainsFunc(objects, func(o T) bool { return o.GetUID() == OfflineUID(v1beta1.GroupName, kind, o) })
 }

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"fmt"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -30,6 +31,9 @@ type Object interface {
 type Document struct {
 	Position
 	Object Object
+	// Number counts the documents of the file from 1, also those that hold nothing; the objects of
+	// a List share one.
+	Number int
 	// Group and Kind of the object.
 	Group, Kind string
 	// Refusal is why the API server would not take the object; nil if it would.
@@ -51,6 +55,15 @@ func (d *Document) At(field string) Position {
 	return p
 }
 
+// YAML is the document as it was read, but for its form; of a List it is one object.
+func (d *Document) YAML() ([]byte, error) {
+	out, err := yamlv3.Marshal(d.node)
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", d.Name(), err)
+	}
+	return out, nil
+}
+
 func title(kind, namespace, name string) string {
 	if namespace == "" {
 		return kind + " " + name
@@ -62,17 +75,23 @@ func title(kind, namespace, name string) string {
 type Refusal struct {
 	// Position is zero for an object that was not read from a file.
 	Position
-	Kind, Namespace, Name string
+	Group, Kind, Namespace, Name string
 	// Code is the status code: 422 for a breach of the schema, 400 for one of the rules that
 	// webhooks check.
 	Code int
 	// Text names the fields, the values and what was expected.
 	Text string
+	// Number is that of the document, 0 if there is none, and Field the first field that is wrong.
+	Number int
+	Field  string
 }
 
 // Refuse returns a refusal of the object because of a field.
 func (d *Document) Refuse(code int, field, text string) Refusal {
-	return Refusal{Position: d.At(field), Kind: d.Kind, Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Code: code, Text: text}
+	return Refusal{
+		Position: d.At(field), Group: d.Group, Kind: d.Kind, Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(),
+		Code: code, Text: text, Number: d.Number, Field: field,
+	}
 }
 
 // String returns the refusal as one line.
@@ -92,13 +111,49 @@ type Set struct {
 	Notes []string
 }
 
-// InputError is bad input: every message names the file and the line.
+// InputError is bad input.
 type InputError struct {
-	Messages []string
+	Problems []Problem
 }
 
-// Error implements error.
-func (e *InputError) Error() string { return strings.Join(e.Messages, "\n") }
+// Problem is what cannot be read, and where.
+type Problem struct {
+	Position
+	// Number is that of the document, 0 if it is about none.
+	Number int
+	// Object is what is given there, with its kind and name, as far as that could be read.
+	Object *Document
+	// Field is what is wrong with it; empty if it is no single one.
+	Field, Text string
+	// TooMuch tells that there is more than was asked for, and nothing else is wrong.
+	TooMuch bool
+}
+
+// String returns the problem as one line.
+func (p Problem) String() string {
+	parts := make([]string, 0, 4)
+	if p.Line == 0 {
+		parts = append(parts, p.File)
+	} else {
+		parts = append(parts, p.Position.String())
+	}
+	if p.Object != nil {
+		parts = append(parts, p.Object.Name())
+	}
+	if p.Field != "" {
+		parts = append(parts, p.Field)
+	}
+	return strings.Join(append(parts, p.Text), ": ")
+}
+
+// Error implements error: every line names the file and the line.
+func (e *InputError) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
 
 // kinds are those that matter here.
 func kinds() map[schema.GroupVersionKind]func() Object {

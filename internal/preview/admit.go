@@ -1,4 +1,4 @@
-package cli
+package preview
 
 import (
 	"net/http"
@@ -7,9 +7,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	"github.com/nephele-io/nephele/internal/cli/manifest"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/expect"
+	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
