@@ -43,7 +43,7 @@ func describe(ctx context.Context, in *inputs, name string) (opener, func(), err
 		if err != nil {
 			return nil, fmt.Errorf("--snapshot %s: %w", name, err)
 		}
-		return d.Account(subscription, time.Now), nil
+		return d.Account(subscription, a.Spec.AzureConfig.Quotas, time.Now), nil
 	}
 	if in.claimants, err = claimantsOf(ctx, in.Accounts, open); err != nil {
 		return nil, nil, err

@@ -38,7 +38,7 @@ func openAzure(_ context.Context, p CloudParts) (inventory.Open, error) {
 		}
 		cfg := azure.Config{
 			Credential: cred, Account: c.Account, Cluster: p.Cluster, Cloud: c.Place, Allowed: &p.Access.Endpoints, Bounds: p.Access.Bounds,
-			Gate: p.gateOf(c.Account), Rights: needed,
+			Gate: p.gateOf(c.Account), Rights: needed, Quotas: c.AzureQuotas,
 		}
 		if p.Audit != nil {
 			cfg.Audit = p.Audit

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -338,7 +339,8 @@ func (a *Account) deleteGroup(ctx context.Context, op cloud.Op) error {
 	if err != nil {
 		return err
 	}
-	end, err := a.turns.take(ctx, strings.ToLower(op.Target))
+	// The turn is at the pair, whichever half of it is shown.
+	end, err := a.turns.take(ctx, cmp.Or(rulesOf(op.Target), strings.ToLower(op.Target)))
 	if err != nil {
 		return classify(callDeleteNSG, err, a.cfg.Now())
 	}

@@ -19,7 +19,7 @@ func (a *Account) Networks(ctx context.Context, s cloud.Scope) ([]cloud.Network,
 	if err := checkRegion(regionName(s.Region)); err != nil {
 		return nil, err
 	}
-	w := newWorld(a.cfg.Credential.SubscriptionID)
+	w := newWorld(a.cfg.Credential.SubscriptionID, roomOf(a.cfg.Quotas))
 	pages := a.network.NewVirtualNetworksClient().NewListAllPager(nil)
 	for page := 1; pages.More(); page++ {
 		if page > a.cfg.Bounds.Pages {

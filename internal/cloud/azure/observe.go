@@ -75,7 +75,7 @@ func (a *Account) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, 
 	if err != nil {
 		return nil, err
 	}
-	w := newWorld(a.cfg.Credential.SubscriptionID)
+	w := newWorld(a.cfg.Credential.SubscriptionID, roomOf(a.cfg.Quotas))
 	for i := range rows {
 		if err := w.add(&rows[i]); err != nil {
 			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: fmt.Errorf("%s: %w", cloud.Words(rows[i].ID), err)}

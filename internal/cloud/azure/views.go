@@ -79,8 +79,8 @@ func pairLike(r *row) bool {
 	return strings.HasPrefix(strings.ToLower(r.Name), cloud.NamePrefix) && tags[cloud.TagCluster] != "" && tags[cloud.TagKind] != ""
 }
 
-// halfName ends the name of a pair of which a half is missing. It is of no use, so that it is
-// deleted; a new one is made under the name itself.
+// halfName ends the name of a pair of which a half is missing. It is the group of no class, whatever
+// its tags say, so that it is deleted, or becomes whole when a new one is made under the name itself.
 const halfName = "/half"
 
 // pair shows a group that a controller like us has made; rules is nil if there is only the
@@ -100,6 +100,7 @@ func (v *views) pair(key string, r *row, rules *nsg) {
 	delete(out.Tags, tagDescription)
 	if rules == nil || !v.pairs[key] {
 		out.Name += halfName
+		out.Tags[cloud.TagClass] += halfName
 	}
 	if rules != nil {
 		out.Rules, _ = lower.Decode(rules.Rules, v.groupOf)

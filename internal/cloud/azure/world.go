@@ -22,10 +22,11 @@ type world struct {
 	asgs         map[string]*row
 	publics      map[string]*public
 	vms          map[string]*vm
+	room         room
 }
 
-func newWorld(subscription string) *world {
-	return &world{strings.ToLower(subscription), map[string]*vnet{}, map[string]*nic{}, map[string]*nsg{}, map[string]*row{}, map[string]*public{}, map[string]*vm{}}
+func newWorld(subscription string, r room) *world {
+	return &world{strings.ToLower(subscription), map[string]*vnet{}, map[string]*nic{}, map[string]*nsg{}, map[string]*row{}, map[string]*public{}, map[string]*vm{}, r}
 }
 
 type reference struct {
@@ -283,6 +284,7 @@ func (w *world) snapshot() *cloud.Snapshot {
 	snap.Networks = w.portNetworks()
 	snap.Groups, snap.PrefixLists = v.all()
 	snap.Peerings, snap.ACLs = w.peerings(), v.borders()
+	snap.GroupsBeside = w.room.beside(len(w.groups), len(w.asgs), snap.CountedGroups())
 	return snap
 }
 

@@ -1,6 +1,7 @@
 package realize
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
@@ -47,6 +49,7 @@ type azureLab struct {
 	journal *calls.Journal
 	native  map[probe][2]bool
 	subnet  map[probe]bool // what the groups of subnets say
+	quotas  *cloudv1.AzureQuotas
 
 	mu       sync.Mutex
 	old, now verdicts // between these every flow stays
@@ -59,11 +62,18 @@ type azureConfig struct {
 	more func(*simazure.Builder)
 	// maxPerWave is that of the account.
 	maxPerWave int
+	// account is the name of the account; empty is that of other labs.
+	account string
+	// clock is that of the realizer; nil means one on which waiting takes no time.
+	clock clock.Clock
 }
 
 func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 	t.Helper()
-	w := newWarp()
+	w, name, pause := newWarp(), cmp.Or(cfg.account, "shop"), time.Duration(0)
+	if cfg.clock == nil {
+		cfg.clock, pause = w, time.Second
+	}
 	b := simazure.NewBuilder(azureTenant, azureSubscription, azureRegion)
 	raw, err := os.ReadFile("../../../config/azure/role.json")
 	if err != nil {
@@ -123,8 +133,9 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 				ClientID:       client,
 				ClientKey:      "secret",
 			},
-			Account: labAccount,
+			Account: cloud.AccountKey(labNamespace, name),
 			Cluster: labCluster,
+			Quotas:  l.quotas,
 			Cloud: &cloudv1.AzureCloud{Authority: server.URL, ResourceManager: server.URL, Audience: "https://management.azure.com",
 				CABundle: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))},
 			MaxAttempts: 1,
@@ -138,7 +149,7 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 		return a
 	}
 	l.accounts = &labAccounts{subs: map[int]func(string){}, account: Account{
-		Key: labAccount, EnforcerKey: cloud.EnforcerKey(labNamespace, "shop"), Provider: l.newProvider(), Regions: []string{azureRegion},
+		Key: cloud.AccountKey(labNamespace, name), EnforcerKey: cloud.EnforcerKey(labNamespace, name), Provider: l.newProvider(), Regions: []string{azureRegion},
 		Snapshots: map[string]*cloud.Snapshot{}, Entities: map[plan.EntityRef]plan.VMRef{}, MaxPerWave: cfg.maxPerWave, Lowerer: azurelower.Azure{},
 	}}
 	l.accounts.observe(t.Context())
@@ -151,8 +162,8 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 			continue
 		}
 		nic := snap.Interfaces[slices.IndexFunc(snap.Interfaces, func(n cloud.Interface) bool { return n.ID == vm.Interfaces[0] })]
-		name, _, _ := strings.Cut(vm.Name, "-")
-		l.vms[vm.Name] = labVM{nic: nic.ID, id: vm.ID, region: azureRegion, addr: nic.PrivateIPs[0], labels: map[string]string{"role": name}}
+		role, _, _ := strings.Cut(vm.Name, "-")
+		l.vms[vm.Name] = labVM{nic: nic.ID, id: vm.ID, region: azureRegion, addr: nic.PrivateIPs[0], labels: map[string]string{"role": role}}
 		l.accounts.account.Entities[plan.EntityRef{Namespace: labNamespace, Name: vm.Name}] = plan.VMRef{Region: azureRegion, ID: vm.ID}
 		l.putEntity(vm.Name)
 	}
@@ -165,8 +176,8 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 		l.subnet[p] = !slices.ContainsFunc(l.half(p, false).Steps, func(s simazure.Step) bool { return strings.HasSuffix(s.Group, "subnet-db") && !s.Allowed })
 	}
 	l.cluster = labObjects(t)
-	l.options = Options{ClusterID: labCluster, Follower: enforcer.Follower{Source: storeSource{l.store}, Clock: w}, Accounts: l.accounts, Lowerer: azurelower.Azure{},
-		Sink: l.sink, Clock: w, Log: logr.Discard(), ClaimPause: time.Second}
+	l.options = Options{ClusterID: labCluster, Follower: enforcer.Follower{Source: storeSource{l.store}, Clock: cfg.clock}, Accounts: l.accounts, Lowerer: azurelower.Azure{},
+		Sink: l.sink, Clock: cfg.clock, Log: logr.Discard(), ClaimPause: pause}
 	return l
 }
 
@@ -375,18 +386,7 @@ func (l *azureLab) live(events []event) {
 		l.Errorf("in between:\n%s", strings.Join(l.wrong[:min(len(l.wrong), 10)], "\n"))
 	}
 	l.halt()
-	after := l.documents()
-	for id, doc := range before {
-		// References keep the case in which they were written last.
-		if !strings.EqualFold(after[id], doc) {
-			l.Errorf("%s:\n%s\nwas\n%s", id, after[id], doc)
-		}
-	}
-	for id := range after {
-		if before[id] == "" {
-			l.Errorf("%s is left", id)
-		}
-	}
+	l.unchanged(before)
 	l.audited()
 }
 

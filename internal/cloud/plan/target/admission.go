@@ -78,7 +78,7 @@ func (s *Target) surplusGroups() int {
 	if needed == 0 {
 		return 0
 	}
-	return len(s.Snap.Groups) + needed - s.Limits.GroupsPerRegion
+	return s.Snap.CountedGroups() + needed - s.Limits.GroupsPerRegion
 }
 
 // created is how many groups have to be created for the class.
@@ -181,8 +181,9 @@ func (a *admission) putAside() (bringBack func()) {
 // countOthers counts the groups that are not ours to delete.
 func (a *admission) countOthers() {
 	kept := map[string]bool{}
+	a.others = a.of.Snap.GroupsBeside
 	for i := range a.of.Snap.Groups {
-		if g := &a.of.Snap.Groups[i]; !a.of.Owned(g) {
+		if g := &a.of.Snap.Groups[i]; !a.of.Owned(g) && !g.View {
 			a.others++
 			for _, r := range g.Rules {
 				if o := a.of.Groups[r.Peer.GroupID]; o != nil && a.of.Owned(o) && len(a.of.byHeld[o.ID]) == 0 && !kept[o.ID] {
