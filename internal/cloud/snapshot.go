@@ -159,8 +159,10 @@ type Group struct {
 	Default bool
 	// View is true if this is what somebody else's group means to one interface. No other interface
 	// can hold it, and no rule can name it.
-	View  bool
-	Rules []Rule
+	View bool
+	// Shows is the group that a view is of, and Holder the interface.
+	Shows, Holder string
+	Rules         []Rule
 }
 
 // CloudOwned is the owner of the prefix lists that the cloud itself keeps.

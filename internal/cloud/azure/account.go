@@ -50,6 +50,9 @@ type Config struct {
 	Gate egress.Gate
 	// Quotas are those of the subscription where they differ from Azure's; nil means that none does.
 	Quotas *v1alpha1.AzureQuotas
+	// Former are groups that interfaces may have had, by interface, all in lower case: what they
+	// mean there is told, too. NoGroup stands for none.
+	Former map[string][]string
 	// Bounds are how much is taken from the account; zero fields mean those of DefaultBounds.
 	Bounds cloud.Bounds
 	// AttemptTimeout bounds one attempt of one call, with the reading of its answer; 0 means 60 s.

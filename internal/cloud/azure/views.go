@@ -137,6 +137,13 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 		}
 		v.view(i, n, group)
 	}
+	for _, id := range v.w.former[i.ID] {
+		if id == noGroup {
+			v.view(i, n, "")
+		} else if v.w.groups[id] != nil {
+			v.view(i, n, id)
+		}
+	}
 	i.GroupIDs = sortedKeys(held)
 	if _, taken := i.Tags[cloud.TagFormer]; !taken && !ours {
 		if unread := v.meaning(i, n, current).unread; len(unread) > 0 {
@@ -155,7 +162,8 @@ func (v *views) view(i *cloud.Interface, n *nic, group string) string {
 	if _, ok := v.groups[id]; ok {
 		return id
 	}
-	out := cloud.Group{ID: id, Name: noGroup, NetworkID: i.NetworkID, OwnerID: v.w.subscription, View: true, Rules: v.meaning(i, n, group).rules}
+	out := cloud.Group{ID: id, Name: noGroup, NetworkID: i.NetworkID, OwnerID: v.w.subscription, View: true, Shows: cmp.Or(group, noGroup), Holder: i.ID,
+		Rules: v.meaning(i, n, group).rules}
 	if g := v.w.groups[group]; g != nil {
 		out.Name = g.Name
 		for k, value := range portTags(g.Tags) {

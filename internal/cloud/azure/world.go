@@ -23,10 +23,11 @@ type world struct {
 	publics      map[string]*public
 	vms          map[string]*vm
 	room         room
+	former       map[string][]string // groups that interfaces may have had
 }
 
 func newWorld(subscription string, r room) *world {
-	return &world{strings.ToLower(subscription), map[string]*vnet{}, map[string]*nic{}, map[string]*nsg{}, map[string]*row{}, map[string]*public{}, map[string]*vm{}, r}
+	return &world{strings.ToLower(subscription), map[string]*vnet{}, map[string]*nic{}, map[string]*nsg{}, map[string]*row{}, map[string]*public{}, map[string]*vm{}, r, nil}
 }
 
 type reference struct {
@@ -192,6 +193,11 @@ func (w *world) missing() []string {
 		}
 		for _, id := range formerGroups(n) {
 			need(id, w.groups[id] != nil)
+		}
+		for _, id := range w.former[strings.ToLower(n.ID)] {
+			if at, ok := parsePlace(id); ok && at.kind == typeNSG {
+				need(id, w.groups[id] != nil)
+			}
 		}
 	}
 	for _, v := range w.networks {

@@ -55,6 +55,9 @@ type AccountConfig struct {
 	Quotas *v1alpha1.AWSQuotas
 	// AzureQuotas are those of an Azure subscription.
 	AzureQuotas *v1alpha1.AzureQuotas
+	// FormerGroups is the annotation v1alpha1.AnnotationFormerGroups of an Azure account: what it
+	// names is to be read.
+	FormerGroups string
 	// Secret is "namespace/name" of the Secret, SecretKey the key in its data and SecretValue what
 	// that holds.
 	Secret      string

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
-
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -56,7 +54,6 @@ func TestAzureCopyOfTheCluster(t *testing.T) {
 	l := newAzureLab(t, azureConfig{clock: newHasty(0)})
 	l.options.ClaimPause = labPause
 	first := &twin{lab: l.lab, name: "first", book: &notebook{}, diary: &diary{}}
-	first.options.Log = funcr.New(func(string, string) {}, funcr.Options{})
 	first.provide()
 	enforces := func(w *twin) {
 		t.Helper()
@@ -168,12 +165,6 @@ func TestAzureForgedAfterRestart(t *testing.T) {
 				t.Parallel()
 				l := newAzureLab(t, azureConfig{})
 				before := l.documents()
-				var former []string
-				for _, n := range l.accounts.account.Snapshots[azureRegion].Interfaces {
-					if n.ID == l.vms["web-1"].nic {
-						former = n.GroupIDs
-					}
-				}
 				l.engine.PutPolicy(webIn())
 				l.publish()
 				l.start()
@@ -195,7 +186,14 @@ func TestAzureForgedAfterRestart(t *testing.T) {
 				if doc := l.documents()[l.vms["web-1"].nic]; !strings.Contains(doc, "networkSecurityGroups/nephele-") && !strings.Contains(doc, "networksecuritygroups/nephele-") {
 					t.Errorf("web-1 was given something: %s", doc)
 				}
-				l.accounts.change(func(a *Account) { a.Confirmed = map[string][]string{l.vms["web-1"].nic: former} })
+				confirmed, problem := plan.ParseConfirmed(strings.ToUpper(l.vms["web-1"].nic) + "=" + azureShop + "networkSecurityGroups/web")
+				if problem != "" {
+					t.Fatal(problem)
+				}
+				l.former = confirmed
+				l.exchange()
+				l.accounts.observe(t.Context())
+				l.accounts.change(func(a *Account) { a.Confirmed = confirmed })
 				l.until("all is given back", func() bool {
 					after := l.documents()
 					if len(after) != len(before) {
