@@ -100,7 +100,9 @@ func (v *views) pair(key string, r *row, rules *nsg) {
 	delete(out.Tags, tagDescription)
 	if rules == nil || !v.pairs[key] {
 		out.Name += halfName
-		out.Tags[cloud.TagClass] += halfName
+		if class, ok := out.Tags[cloud.TagClass]; ok {
+			out.Tags[cloud.TagClass] = class + halfName
+		}
 	}
 	if rules != nil {
 		out.Rules, _ = lower.Decode(rules.Rules, v.groupOf)
