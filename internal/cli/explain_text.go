@@ -133,6 +133,8 @@ func because(d *explain.Decision, at explain.End) string {
 	switch {
 	case d.Default == explain.DefaultGroups:
 		return today(d, at)
+	case d.Default == explain.DefaultHidden:
+		return "you may not see what decides there; it counts as open"
 	case d.NotEnforced != "":
 		return "not enforced: " + d.NotEnforced + "; the security groups that the machine holds decide"
 	case d.IfEnforced != nil:

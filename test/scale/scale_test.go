@@ -203,13 +203,20 @@ func (f *fleet) churn(perSecond int) (changes, vms int, took time.Duration) {
 	r := rand.New(rand.NewPCG(1, 2))
 	start := time.Now()
 	touched := map[string]bool{}
-	for range seconds * perSecond {
+	for i := range seconds * perSecond {
+		if i > 0 {
+			time.Sleep(time.Second / time.Duration(perSecond))
+		}
 		name := f.names[r.IntN(len(f.names))]
-		f.relabel(name, fmt.Sprintf("r%d", r.IntN(10)))
+		role := fmt.Sprintf("r%d", r.IntN(10))
+		for role == f.vms[name].Labels["role"] {
+			role = fmt.Sprintf("r%d", r.IntN(10))
+		}
+		f.relabel(name, role)
 		touched[name] = true
 		f.publish()
-		time.Sleep(time.Second / time.Duration(perSecond))
 	}
+	// Settled is who is realized from now on, so the last change is made now.
 	f.settle(24 * time.Hour)
 	took = time.Since(start)
 	edits := f.calls.total("ModifyNetworkInterfaceAttribute")

@@ -2,8 +2,9 @@
 // are created, answered at once and never stored, as a SubjectAccessReview is.
 //
 // It owns the Go types as they are on the wire, in JSON. The status of a FlowReview is what
-// "nephele explain -o json" prints, that of a ReachReview what "nephele reach -o json" prints, and
-// that of an EffectiveRules what "nephele rules -o json" prints.
+// "nephele explain -o json" prints, that of a ReachReview what "nephele reach -o json" prints, that
+// of an EffectiveRules what "nephele rules -o json" prints, and that of a PlanReview what
+// "nephele plan -o json" prints.
 //
 // Who may create a review is decided by RBAC, for each kind. What the answer tells is bounded by
 // what the caller may read besides: of a Namespace whose network policies he may not list, nothing

@@ -29,15 +29,24 @@ type ReachReviewSpec struct {
 	// means the first.
 	Limit int32 `json:"limit,omitempty"`
 	Page  int32 `json:"page,omitempty"`
+	// Grouped answers with a Map in place of Flows: classes of machines that are alike, in which
+	// Page has no meaning. An empty To means any.
+	Grouped bool `json:"grouped,omitempty"`
+	// Members, the key of a class in a Map, answers with its Members in place of Flows, in pages.
+	// The rest of the question has to be that of the Map.
+	Members string `json:"members,omitempty"`
 }
 
 // ReachReviewStatus is the answer.
 type ReachReviewStatus struct {
 	Seen `json:",inline"`
 
-	// Total is the number of rows on all pages.
+	// Total is the number of rows on all pages, or of members.
 	Total int32      `json:"total"`
 	Flows []ReachRow `json:"flows"`
+	// Map is there if it was asked for, and Members are those of a class.
+	Map     *ReachMap  `json:"map,omitempty"`
+	Members []ReachEnd `json:"members,omitempty"`
 }
 
 // ReachRow is traffic that is treated alike.

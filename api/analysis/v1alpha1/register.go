@@ -17,7 +17,7 @@ func GroupVersion() schema.GroupVersion {
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	gv := GroupVersion()
-	s.AddKnownTypes(gv, &FlowReview{}, &ReachReview{}, &EffectiveRules{})
+	s.AddKnownTypes(gv, &FlowReview{}, &ReachReview{}, &EffectiveRules{}, &PlanReview{})
 	metav1.AddToGroupVersion(s, gv)
 	return nil
 }
@@ -33,3 +33,6 @@ func (ReachReview) OpenAPIModelName() string { return modelName + "ReachReview" 
 
 // OpenAPIModelName is the name of EffectiveRules in the description of the API.
 func (EffectiveRules) OpenAPIModelName() string { return modelName + "EffectiveRules" }
+
+// OpenAPIModelName is the name of PlanReview in the description of the API.
+func (PlanReview) OpenAPIModelName() string { return modelName + "PlanReview" }

@@ -1,0 +1,88 @@
+package v1alpha1
+
+// ReachMap is who can reach whom among classes of machines that are alike: in Namespace, network,
+// policies and reach. Whoever the caller may not see is not on it.
+type ReachMap struct {
+	Nodes []MapNode `json:"nodes"`
+	Edges []MapEdge `json:"edges"`
+	// Total counts all classes, and Edges are only between those of Nodes: the largest, if there
+	// are more than are told.
+	Total int32 `json:"total"`
+	// MoreEdges is how many edges are left out, of the order in which they stand.
+	MoreEdges int32 `json:"moreEdges,omitempty"`
+}
+
+// The kinds of MapNodes. Machines and Pods of one class are of one kind.
+const (
+	NodeVM         = "VM"
+	NodePod        = "Pod"
+	NodeNode       = "Node"
+	NodeExternal   = "ExternalEntity"
+	NodeUnselected = "Unselected"
+	NodeAddresses  = "Addresses"
+)
+
+// MapNode is a class of machines that are alike, or addresses that nobody known has.
+type MapNode struct {
+	// Key names it in the edges, and in the spec of a ReachReview that asks for its members. It
+	// stays while what it is made of stays.
+	Key string `json:"key"`
+	// Label is what to call it.
+	Label string `json:"label"`
+	// Kind is one of the constants above: Unselected is a machine in a cloud that no selector has
+	// chosen, Addresses are those of nobody known.
+	Kind string `json:"kind"`
+	// Count is how many machines or Pods it has; 0 for addresses.
+	Count     int32  `json:"count,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Account   string `json:"account,omitempty"`
+	Region    string `json:"region,omitempty"`
+	Network   string `json:"network,omitempty"`
+	// NotEnforced is the mode because of which policies do not decide there, and who says so.
+	NotEnforced string `json:"notEnforced,omitempty"`
+	// Isolated tells in which directions policies decide everything: In, Out.
+	Isolated []string `json:"isolated,omitempty"`
+	// Policies are those that apply to it, as they may be seen.
+	Policies []Policy `json:"policies,omitempty"`
+	// Members are the first of it by name; a ReachReview with spec.members tells all.
+	Members []string `json:"members,omitempty"`
+	// Addresses are there for the kind Addresses; with Rest without those of machines that are
+	// known.
+	Addresses []string `json:"addresses,omitempty"`
+	Rest      bool     `json:"rest,omitempty"`
+}
+
+// The changes of MapEdges.
+const (
+	ChangeOpens  = "Opens"
+	ChangeCloses = "Closes"
+)
+
+// Who is behind a MapEdge.
+const (
+	ByPolicies = "Policies"
+	// ByGroups: the machines' own security groups, at one end at least.
+	ByGroups = "Groups"
+	// ByNobody: nothing stands in the way.
+	ByNobody = "Nobody"
+	// ByUnknown: what decides is not known, as a domain name or groups that were not read.
+	ByUnknown = "Unknown"
+)
+
+// MapEdge is traffic from every machine of a class to every machine of another, or of the same.
+type MapEdge struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Verdict is Allow, Native, Unknown, Drop or Reject.
+	Verdict string `json:"verdict"`
+	By      string `json:"by"`
+	// Traffic is Ranges in words; with Except it is all but these.
+	Traffic string       `json:"traffic"`
+	Except  bool         `json:"except,omitempty"`
+	Ranges  []ReachRange `json:"ranges,omitempty"`
+	// Change is Opens for what is so only with the manifests, Closes for what is so only without
+	// them, and empty for what is so with and without.
+	Change string `json:"change,omitempty"`
+	// Policies are those that decide, as they may be seen.
+	Policies []Policy `json:"policies,omitempty"`
+}

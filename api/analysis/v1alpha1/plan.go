@@ -1,0 +1,332 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// PlanReview asks what would change if manifests were applied to the cluster, or objects deleted;
+// with neither, what is still to be done with the cluster as it is.
+// +kubebuilder:object:root=true
+type PlanReview struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   PlanReviewSpec   `json:"spec"`
+	Status PlanReviewStatus `json:"status,omitempty"`
+}
+
+// PlanReviewSpec is the question. Nothing of it is stored or applied.
+type PlanReviewSpec struct {
+	// Manifests are objects as YAML or JSON, of which a text may hold several documents. They stand
+	// in the place of the objects of their names, as applying them does. See docs/reviews.md for
+	// the kinds that are taken, and for how much.
+	Manifests string `json:"manifests,omitempty"`
+	// Delete are objects that are taken away.
+	Delete []ObjectReference `json:"delete,omitempty"`
+	// Account, "namespace/name", is the only cloud account to plan for; empty means all.
+	Account string `json:"account,omitempty"`
+	// Staged takes staged policies as if they were enforced.
+	Staged bool `json:"staged,omitempty"`
+	// Map adds the map to the answer: who can reach whom, now and then.
+	Map bool `json:"map,omitempty"`
+}
+
+// ObjectReference names an object.
+type ObjectReference struct {
+	// Group is the API group of the kind.
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// PlanReviewStatus is the answer: what "nephele plan -o json" prints, and what went wrong with the
+// manifests. docs/plan.md documents the fields that both have.
+type PlanReviewStatus struct {
+	Seen `json:",inline"`
+
+	// Errors say what is wrong with the manifests. If there are any, nothing else is told.
+	Errors []ManifestError `json:"errors,omitempty"`
+	// Accounts are the cloud accounts, sorted. A caller who does not see everything is told of
+	// none.
+	Accounts []AccountPlan `json:"accounts"`
+	// Incomplete says what a snapshot does not tell; only where a command reads one.
+	Incomplete []string `json:"incomplete,omitempty"`
+	// Warnings are about what looks like a mistake, and WarningReasons why, in the same order.
+	Warnings       []string `json:"warnings"`
+	WarningReasons []string `json:"warningReasons"`
+	// Notes are what else is to be said, about no account.
+	Notes []string `json:"notes,omitempty"`
+	// Map is there if it was asked for.
+	Map *ReachMap `json:"map,omitempty"`
+}
+
+// The reasons of ManifestErrors.
+const (
+	// ErrorUnreadable: a document is no object, or its kind has no such field or type.
+	ErrorUnreadable = "Unreadable"
+	// ErrorInvalid: the schema of the kind, or what the webhooks check, refuses it.
+	ErrorInvalid = "Invalid"
+	// ErrorForbidden: the caller may not write the object.
+	ErrorForbidden = "Forbidden"
+	// ErrorKindNotTaken: objects of the kind are not planned with here.
+	ErrorKindNotTaken = "KindNotTaken"
+	// ErrorTooMuch: there are more documents than are taken.
+	ErrorTooMuch = "TooMuch"
+)
+
+// ManifestError is what is wrong with a document of the manifests, or with something to delete.
+type ManifestError struct {
+	// Reason is one of the constants above; Code the status with which an API server refuses such
+	// an object.
+	Reason string `json:"reason"`
+	Code   int32  `json:"code"`
+	// Document counts the documents of the text from 1, those that hold nothing included, and Line
+	// the lines of the text. 0 is not known, or none.
+	Document int32 `json:"document,omitempty"`
+	Line     int32 `json:"line,omitempty"`
+	// Object is what it is about, as far as that can be read.
+	Object *ObjectReference `json:"object,omitempty"`
+	// Field is a path such as spec.ingress[0].action; empty if no single field is wrong.
+	Field string `json:"field,omitempty"`
+	// Message says it for people, without the place.
+	Message string `json:"message"`
+}
+
+// AccountPlan is the answer for one account.
+type AccountPlan struct {
+	Account string `json:"account"`
+	// Error says why the account could not be read; the rest is empty then.
+	Error string `json:"error,omitempty"`
+	// Unread are the regions that could not be read, and why. They are left as they are.
+	Unread []UnreadRegion `json:"unread,omitempty"`
+	Plan   PlanDocument   `json:"plan"`
+	// Further are the plans that follow when this one is done.
+	Further []PlanDocument `json:"further"`
+	// TagsOnly is true if all that is to be done is to write tags.
+	TagsOnly bool `json:"tagsOnly,omitempty"`
+	// Wave is what is done first, if the account bounds what is done at once.
+	Wave *PlanWave `json:"wave,omitempty"`
+	// Brake is set if the controller holds some of it until it is confirmed.
+	Brake *PlanBrake `json:"brake,omitempty"`
+	// Planned sums up what enforcing the VMs in mode plan would do.
+	Planned *PlannedVMs `json:"planned,omitempty"`
+	// Failsafe are the flows that VMs with policies are allowed whatever the policies say.
+	Failsafe []FailsafeFlow `json:"failsafe"`
+	// Quotas and Reachability compare the cloud as it is with what it is when nothing is left to
+	// do. ReachabilityTold says the latter in words, with less to read.
+	Quotas           []PlanQuota   `json:"quotas"`
+	Reachability     []ReachChange `json:"reachability"`
+	ReachabilityTold []ToldChange  `json:"reachabilityTold,omitempty"`
+
+	Policies []PlannedPolicy `json:"policies"`
+	Refusals []PlanRefusal   `json:"refusals"`
+	// Remedies are what makes room for what is refused for want of a quota.
+	Remedies []Remedy   `json:"remedies,omitempty"`
+	Warnings []PlanNote `json:"warnings"`
+	Drift    []PlanNote `json:"drift"`
+	// Cuts are what interfaces lose that are not under control, where the account permits that.
+	Cuts  []PlanNote `json:"cuts,omitempty"`
+	Notes []PlanNote `json:"notes"`
+	// More says how much is left out of lists that are too long, by their names.
+	More map[string]int32 `json:"more,omitempty"`
+}
+
+// UnreadRegion is a region that could not be read.
+type UnreadRegion struct {
+	Region  string `json:"region"`
+	Message string `json:"message"`
+}
+
+// PlanDocument is a plan: operations in order.
+type PlanDocument struct {
+	Account string      `json:"account"`
+	Partial bool        `json:"partial,omitempty"`
+	Summary PlanSummary `json:"summary"`
+	Steps   []PlanStep  `json:"steps"`
+	// GroupNames are what people call the groups that the steps name by id.
+	GroupNames map[string]string `json:"groupNames,omitempty"`
+}
+
+// PlanSummary counts what a plan does.
+type PlanSummary struct {
+	GroupsCreated  int32 `json:"groupsCreated"`
+	GroupsChanged  int32 `json:"groupsChanged"`
+	GroupsDeleted  int32 `json:"groupsDeleted"`
+	RulesAdded     int32 `json:"rulesAdded"`
+	RulesRemoved   int32 `json:"rulesRemoved"`
+	RulesReplaced  int32 `json:"rulesReplaced"`
+	Interfaces     int32 `json:"interfaces"`
+	InterfaceEdits int32 `json:"interfaceEdits"`
+	Tagged         int32 `json:"tagged"`
+	Steps          int32 `json:"steps"`
+}
+
+// PlanStep is an operation; docs/plan.md has its kinds.
+type PlanStep struct {
+	Region               string            `json:"region"`
+	Network              string            `json:"network,omitempty"`
+	Kind                 string            `json:"kind"`
+	Target               string            `json:"target,omitempty"`
+	Name                 string            `json:"name,omitempty"`
+	NameKnownWhenApplied bool              `json:"nameKnownWhenApplied,omitempty"`
+	Others               []string          `json:"others,omitempty"`
+	VMs                  []string          `json:"vms,omitempty"`
+	Rules                []PlanRule        `json:"rules,omitempty"`
+	Replaced             []PlanRule        `json:"replaced,omitempty"`
+	Removed              []PlanRule        `json:"removed,omitempty"`
+	GroupsBefore         []string          `json:"groupsBefore,omitempty"`
+	Groups               []string          `json:"groups,omitempty"`
+	Tags                 map[string]string `json:"tags,omitempty"`
+	Reason               string            `json:"reason,omitempty"`
+	Policies             []string          `json:"policies,omitempty"`
+}
+
+// PlanRule is a rule of a security group.
+type PlanRule struct {
+	Direction string `json:"direction"`
+	Protocol  int32  `json:"protocol"`
+	From      int32  `json:"from"`
+	To        int32  `json:"to"`
+	Peer      string `json:"peer"`
+	Failsafe  bool   `json:"failsafe,omitempty"`
+	// Text says it for people.
+	Text string `json:"text"`
+}
+
+// PlanWave is the beginning of a plan.
+type PlanWave struct {
+	MaxPerWave int32        `json:"maxPerWave"`
+	Plan       PlanDocument `json:"plan"`
+}
+
+// PlanBrake says that, or when, the controller holds a change until it is confirmed.
+type PlanBrake struct {
+	Message      string `json:"message"`
+	Hash         string `json:"hash"`
+	Command      string `json:"command"`
+	Confirmed    bool   `json:"confirmed"`
+	OnceEnforced bool   `json:"onceEnforced"`
+	Percent      int32  `json:"percent"`
+	Interfaces   int32  `json:"interfaces"`
+	Released     int32  `json:"released"`
+	Controlled   int32  `json:"controlled"`
+	Guarded      int32  `json:"guarded"`
+	All          int32  `json:"all"`
+}
+
+// PlannedVMs is what enforcing the VMs in mode plan would do.
+type PlannedVMs struct {
+	VMs     int32  `json:"vms"`
+	Message string `json:"message"`
+}
+
+// FailsafeFlow is a flow that is always allowed.
+type FailsafeFlow struct {
+	Direction string   `json:"direction"`
+	Protocol  int32    `json:"protocol"`
+	From      int32    `json:"from"`
+	To        int32    `json:"to"`
+	Peers     []string `json:"peers"`
+}
+
+// PlanQuota is a bar: how full a limit of the cloud is.
+type PlanQuota struct {
+	Region string `json:"region"`
+	Name   string `json:"name"`
+	Before int32  `json:"before"`
+	After  int32  `json:"after"`
+	Limit  int32  `json:"limit"`
+	Where  string `json:"where,omitempty"`
+}
+
+// ReachChange is a set of flows that open, or that close.
+type ReachChange struct {
+	Region  string       `json:"region"`
+	Opens   bool         `json:"opens"`
+	Packets ReachPackets `json:"packets"`
+	From    ChangeEnd    `json:"from"`
+	To      ChangeEnd    `json:"to"`
+}
+
+// ReachPackets is a set of packets: those in Ranges, or with Except all others.
+type ReachPackets struct {
+	Text   string       `json:"text"`
+	Except bool         `json:"except,omitempty"`
+	Ranges []ReachRange `json:"ranges"`
+}
+
+// ChangeEnd is one end of flows: one of VMs, Addresses and Unseen.
+type ChangeEnd struct {
+	VMs       []string `json:"vms,omitempty"`
+	Addresses []string `json:"addresses,omitempty"`
+	Rest      bool     `json:"rest,omitempty"`
+	Unseen    []string `json:"unseen,omitempty"`
+}
+
+// ToldChange says in a sentence what opens or closes.
+type ToldChange struct {
+	Region string `json:"region"`
+	Opens  bool   `json:"opens"`
+	Text   string `json:"text"`
+	// All names all that Text counts; empty if that names all.
+	All string `json:"all,omitempty"`
+}
+
+// PlannedPolicy counts the VMs that a policy applies to, by what becomes of it there.
+type PlannedPolicy struct {
+	Policy    string `json:"policy"`
+	VMs       int32  `json:"vms"`
+	Realized  int32  `json:"realized"`
+	Pending   int32  `json:"pending"`
+	Tightened int32  `json:"tightened"`
+	Refused   int32  `json:"refused"`
+	Released  int32  `json:"released"`
+	PlanMode  int32  `json:"planMode"`
+}
+
+// PlanRefusal is what cannot be done.
+type PlanRefusal struct {
+	Policy    string `json:"policy,omitempty"`
+	VM        string `json:"vm,omitempty"`
+	VMName    string `json:"vmName,omitempty"`
+	Region    string `json:"region,omitempty"`
+	Network   string `json:"network,omitempty"`
+	Direction string `json:"direction,omitempty"`
+	// Reason is the controller's word for it; it may be empty.
+	Reason    string   `json:"reason,omitempty"`
+	Message   string   `json:"message"`
+	Lack      *Lack    `json:"lack,omitempty"`
+	Kept      bool     `json:"kept"`
+	Tightened bool     `json:"tightened"`
+	Lost      []string `json:"lost,omitempty"`
+}
+
+// Lack has the numbers where a quota does not suffice.
+type Lack struct {
+	Quota          string `json:"quota"`
+	Direction      string `json:"direction,omitempty"`
+	Family         string `json:"family,omitempty"`
+	Needed         int32  `json:"needed"`
+	Available      int32  `json:"available"`
+	WouldDo        int32  `json:"wouldDo"`
+	WouldDoAtLeast bool   `json:"wouldDoAtLeast,omitempty"`
+	TooMany        int32  `json:"tooMany,omitempty"`
+	AtLeast        bool   `json:"atLeast,omitempty"`
+}
+
+// Remedy says which quota to raise, and to what.
+type Remedy struct {
+	Quota   string `json:"quota"`
+	WouldDo int32  `json:"wouldDo"`
+	Message string `json:"message"`
+}
+
+// PlanNote is a remark about an object: an interface, a group or a VM.
+type PlanNote struct {
+	Region string `json:"region,omitempty"`
+	Object string `json:"object,omitempty"`
+	Name   string `json:"name,omitempty"`
+	Policy string `json:"policy,omitempty"`
+	// Reason is set for warnings.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message"`
+}
