@@ -48,7 +48,8 @@ type Config struct {
 	Audit Auditor
 	// Gate, if set, is asked before every request.
 	Gate egress.Gate
-	// Quotas are those of the subscription where they differ from Azure's; nil means that none does.
+	// Quotas are those of the subscription where they differ from Azure's; nil means that none
+	// does.
 	Quotas *v1alpha1.AzureQuotas
 	// Former are groups that interfaces may have had, by interface, all in lower case: what they
 	// mean there is told, too. NoGroup stands for none.

@@ -79,8 +79,9 @@ func pairLike(r *row) bool {
 	return strings.HasPrefix(strings.ToLower(r.Name), cloud.NamePrefix) && tags[cloud.TagCluster] != "" && tags[cloud.TagKind] != ""
 }
 
-// halfName ends the name of a pair of which a half is missing. It is the group of no class, whatever
-// its tags say, so that it is deleted, or becomes whole when a new one is made under the name itself.
+// halfName ends the name of a pair of which a half is missing. It is the group of no class,
+// whatever its tags say, so that it is deleted, or becomes whole when a new one is made under the
+// name itself.
 const halfName = "/half"
 
 // pair shows a group that a controller like us has made; rules is nil if there is only the

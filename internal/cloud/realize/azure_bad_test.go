@@ -226,8 +226,8 @@ func TestAzureTooManyRules(t *testing.T) {
 }
 
 // TestAzureOneMachineInTwoNetworks: the interfaces of a VM are in different networks, one of them
-// with two configurations. Both are under the policies, each by a group of its own network, and both
-// are what they were in the end.
+// with two configurations. Both are under the policies, each by a group of its own network, and
+// both are what they were in the end.
 func TestAzureOneMachineInTwoNetworks(t *testing.T) {
 	t.Parallel()
 	var second string
@@ -273,8 +273,8 @@ func TestAzureOneMachineInTwoNetworks(t *testing.T) {
 	l.unchanged(before)
 }
 
-// TestAzureFullGroup: a network security group with 1,000 rules is carried over where a policy takes
-// something out of it, and is given back.
+// TestAzureFullGroup: a network security group with 1,000 rules is carried over where a policy
+// takes something out of it, and is given back.
 func TestAzureFullGroup(t *testing.T) {
 	t.Parallel()
 	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
