@@ -17,7 +17,7 @@ import (
 
 // short says what a class is short of.
 func (s *Target) short(sh Shortage, c *Class) *intent.Reason {
-	q := s.quotaOf(c, 0)
+	q := s.fitter.quotaOf(c, 0)
 	lack := &intent.Lack{
 		Quota: intent.QuotaRulesPerGroup, Direction: string(sh.Direction), Family: sh.Family, Needed: sh.Needed, Available: sh.Available,
 		AtLeast: sh.AtLeast, Limits: q.Limits, Whole: sh.Needed <= sh.Available,
@@ -74,11 +74,11 @@ func (s *Target) need(n *NIC, c *Class) need {
 		rules, profile := s.rulesOfPolicies(n.VM, all)
 		want = s.Decided(n.NIC, rules, profile)
 	}
-	q := s.Quota()
+	q := QuotaOf(s.Region)
 	q.GroupsPerInterface = max(q.GroupsPerInterface-len(s.memberships[n]), 1)
 	out, near, opaque := need{}, s.near(n.Network), false
 	for i := range want {
-		byReference := near.Union(s.listed(want[i].Grants...))
+		byReference := near.Union(s.fitter.listed(want[i].Grants...))
 		for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} {
 			out.rules = max(out.rules, s.leastRules(want[i], family, byReference))
 		}
