@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim deb image release demo test screens fmt vet generate verify-generated staticcheck race bench scale cost accounts matrix worlds clean
+.PHONY: help build build-slim deb image release demo test screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts matrix worlds clean
 
 # Its version and its checksum are in go.tools.mod and go.tools.sum.
 STATICCHECK := go tool -modfile=$(CURDIR)/go.tools.mod staticcheck
@@ -43,6 +43,8 @@ test: ## Run all checks and tests; the first run compiles kube-apiserver and tak
 	$(call say,"vet and tests of the main module")
 	go vet ./...
 	go test ./...
+	$(call say,"page of the console")
+	@hack/web.sh verify-if-possible
 	$(call say,"standalone binary")
 	@$(MAKE) --no-print-directory build
 	$(call say,"staticcheck")
@@ -57,8 +59,14 @@ test: ## Run all checks and tests; the first run compiles kube-apiserver and tak
 screens: ## Write the golden screens of plan, explain, status, reach and rules anew; look at the difference before it is committed
 	go test ./internal/cli -run 'TestScreens$$' -update-screens
 
+web: ## Build the console's page from web/ into internal/console/page (needs Node 20 and npm; see web/README.md)
+	@hack/web.sh build
+
+verify-web: ## Test the page's sources, and fail if internal/console/page is not what they build
+	@hack/web.sh verify
+
 fmt: ## Fail if a file is not formatted as gofmt wants it
-	@files=$$(gofmt -l .); if [[ -n $$files ]]; then printf 'not formatted (gofmt -w FILE):\n%s\n' "$$files" >&2; exit 1; fi
+	@files=$$(find . -name node_modules -prune -o -name '*.go' -print | xargs gofmt -l); if [[ -n $$files ]]; then printf 'not formatted (gofmt -w FILE):\n%s\n' "$$files" >&2; exit 1; fi
 
 vet: ## Run go vet on all modules
 	go vet ./...

@@ -154,8 +154,24 @@ var layers = []layer{
 		foreign: kubernetes, noStd: pureStd, why: "answers are made without I/O, from objects that somebody read"},
 	{folder: "internal/review", own: []string{"api", "internal/policy", "internal/cloud/forecast", "internal/expect", "internal/explain", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "reviews are answered without I/O, from what was computed"},
+	{folder: "internal/console", foreign: append([]string{"golang.org/x/net/netutil", "golang.org/x/oauth2", "github.com/coreos/go-oidc/v3/oidc"}, kubernetes...),
+		why: "the console knows the wire of the Kubernetes API and nothing of what is behind it"},
 	{folder: "internal/expect", own: []string{"api", "internal/policy", "internal/cloud", "internal/cloud/plan/flow", "internal/explain", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "tests of policies are judged without I/O, from what was computed"},
+	{
+		folder: "internal/preview",
+		own: []string{
+			"api", "internal/manifest", "internal/policy", "internal/policy/admission", "internal/control/convert", "internal/apiserver/watchstore",
+			"internal/apiserver/webhook", "internal/cloud", "internal/cloud/forecast", "internal/cloud/inventory", "internal/cloud/plan", "internal/cloud/plan/flow",
+			"internal/cloud/plan/render", "internal/cloud/realize", "internal/cloud/signs", "internal/enforcer", "internal/expect", "internal/explain", "internal/reach",
+			"internal/review",
+		},
+		foreign: append([]string{"github.com/google/uuid"}, kubernetes...),
+		noStd:   []string{"net/http/httptest", "os", "log", "log/slog"},
+		why:     "what manifests would change is told from what somebody has read; it opens no account itself",
+	},
+	{folder: "internal/manifest", own: []string{"api", "api/generated/crd", "internal/expect"}, foreign: append([]string{"go.yaml.in/yaml/v3"}, kubernetes...),
+		noStd: []string{"net/http", "log", "log/slog"}, why: "manifests are read and checked by their schemas, and nothing is made of them"},
 	{folder: "internal/sim", own: []string{"internal/platform"}, foreign: []string{"golang.org/x/time/rate", "sigs.k8s.io/yaml"},
 		why: "the simulator is the second opinion: it knows nothing of the rest"},
 	{folder: "internal/platform", foreign: kubernetes, why: "no domain words"},
@@ -300,7 +316,7 @@ func TestNothingNamesTheMachine(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			if n := d.Name(); n == ".git" || n == "bin" || n == ".cache" || n == "data" || n == "testdata" {
+			if n := d.Name(); n == ".git" || n == "bin" || n == "node_modules" || n == ".cache" || n == "data" || n == "testdata" {
 				return filepath.SkipDir
 			}
 			return nil

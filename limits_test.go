@@ -16,7 +16,7 @@ import (
 // number.
 const (
 	mostMethods = 104  // of one type, those of the types that it embeds from its own package included
-	mostLines   = 9200 // of one package, without tests
+	mostLines   = 7800 // of one package, without tests
 )
 
 // larger are the types with more methods, and how many these have at most.

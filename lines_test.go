@@ -30,7 +30,7 @@ func TestLineLength(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "generated" || strings.HasPrefix(d.Name(), ".") && path != "."):
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules" || d.Name() == "generated" || strings.HasPrefix(d.Name(), ".") && path != "."):
 			return filepath.SkipDir
 		case d.IsDir() || strings.HasPrefix(d.Name(), "zz_generated"):
 			return nil

@@ -30,7 +30,7 @@ func TestWhatIsFetchedIsPinned(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == ".git" || d.Name() == "bin" || d.Name() == "testdata"):
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "bin" || d.Name() == "node_modules" || d.Name() == "testdata"):
 			return filepath.SkipDir
 		case d.IsDir():
 		case filepath.Base(path) == "Makefile", filepath.Ext(path) == ".sh", strings.HasPrefix(path, ".github"):

@@ -22,8 +22,8 @@ import (
 
 // Reviews answers the reviews of analysis.nephele.io.
 type Reviews interface {
-	// Review fills in the status of a FlowReview, a ReachReview or an EffectiveRules, with what the
-	// caller may see. An error that is a WrongQuestion is the caller's fault; it is
+	// Review fills in the status of a FlowReview, a ReachReview, an EffectiveRules or a PlanReview,
+	// with what the caller may see. An error that is a WrongQuestion is the caller's fault; it is
 	// watchstore.ErrNotReady before there is anything to look at.
 	Review(ctx context.Context, review runtime.Object, sight Sight) error
 }
@@ -42,6 +42,8 @@ type Sight struct {
 	Namespace func(name string) bool
 	// Cluster reports whether he may list those of the cluster.
 	Cluster bool
+	// May reports whether he may do something to an object.
+	May func(verb, group, resource, namespace, name string) bool
 }
 
 // The bounds of reviews. A review of a large cluster keeps a core busy for seconds.
@@ -53,9 +55,17 @@ const (
 	reviewsOfOne   = 4
 	// reviewPatience bounds how long one waits for its turn.
 	reviewPatience = 20 * time.Second
+	// plansAtOnce are the PlanReviews that are worked on at the same time; they have turns of their
+	// own, so that they keep nobody waiting who asks less. planPatience bounds how long one waits
+	// and is worked on.
+	plansAtOnce  = 1
+	planPatience = 40 * time.Second
 	// mostAsked is the number of Namespaces that are asked about for one review; those beyond are
 	// not shown.
 	mostAsked = 1000
+	// mostWrites is the number of objects that are asked about for one review; beyond them the
+	// caller may do nothing.
+	mostWrites = 2000
 )
 
 // reviews is what the storages of all reviews share.
@@ -64,22 +74,30 @@ type reviews struct {
 	access  authorizer.Authorizer
 	held    *tally[string]
 	turns   chan struct{}
-	metrics *Metrics
+	// patience bounds how long one waits for its turn, and is worked on.
+	patience time.Duration
+	metrics  *Metrics
 }
 
 // newReviews are the resources of analysis.nephele.io.
 func newReviews(o Options) map[string]rest.Storage {
 	r := &reviews{
 		answers: o.Reviews, access: o.Access.Authorizer, held: newTally[string](reviewsAtOnce+reviewsWaiting, reviewsOfOne),
-		turns: make(chan struct{}, reviewsAtOnce), metrics: o.Metrics,
+		turns: make(chan struct{}, reviewsAtOnce), patience: reviewPatience, metrics: o.Metrics,
+	}
+	plans := *r
+	plans.held, plans.turns, plans.patience = newTally[string](plansAtOnce+reviewsWaiting, reviewsOfOne), make(chan struct{}, plansAtOnce), planPatience
+	resource := func(plural, singular string, kind func() runtime.Object) resource {
+		return newResource(schema.GroupResource{Group: analysis.GroupName, Resource: plural}, singular, false, kind)
 	}
 	kind := func(plural, singular string, kind func() runtime.Object) rest.Storage {
-		return &reviewed{newResource(schema.GroupResource{Group: analysis.GroupName, Resource: plural}, singular, false, kind), r}
+		return &reviewed{resource(plural, singular, kind), r}
 	}
 	return map[string]rest.Storage{
 		"flowreviews":    kind("flowreviews", "flowreview", func() runtime.Object { return &analysis.FlowReview{} }),
 		"reachreviews":   kind("reachreviews", "reachreview", func() runtime.Object { return &analysis.ReachReview{} }),
 		"effectiverules": kind("effectiverules", "effectiverules", func() runtime.Object { return &analysis.EffectiveRules{} }),
+		"planreviews":    &reviewed{resource("planreviews", "planreview", func() runtime.Object { return &analysis.PlanReview{} }), &plans},
 	}
 }
 
@@ -112,13 +130,13 @@ func (r *reviewed) Create(ctx context.Context, object runtime.Object, validate r
 		return nil, apierrors.NewTooManyRequests(why+"; try again later", int(limitRetry/time.Second))
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, reviewPatience)
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	select {
 	case r.turns <- struct{}{}:
 		defer func() { <-r.turns }()
 	case <-ctx.Done():
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the turn of this review has not come within %s; try again later", reviewPatience), int(limitRetry/time.Second))
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the turn of this review has not come within %s; try again later", r.patience), int(limitRetry/time.Second))
 	}
 	sight, failed := r.sight(ctx, caller)
 	err := errors.Join(r.answers.Review(ctx, object, sight), failed())
@@ -126,6 +144,8 @@ func (r *reviewed) Create(ctx context.Context, object runtime.Object, validate r
 	switch {
 	case errors.As(err, &wrong):
 		return nil, apierrors.NewBadRequest(wrong.Error())
+	case err != nil && ctx.Err() != nil:
+		return nil, apierrors.NewTimeoutError(fmt.Sprintf("this review could not be answered within %s: ask for less", r.patience), int(limitRetry/time.Second))
 	case err != nil:
 		return nil, queryError(err)
 	}
@@ -136,14 +156,28 @@ func (r *reviewed) Create(ctx context.Context, object runtime.Object, validate r
 // when it matters. Failed tells of what could not be asked; the answer is worth nothing then.
 func (r *reviewed) sight(ctx context.Context, caller user.Info) (sight Sight, failed func() error) {
 	var errs error
-	may := func(resource, namespace string) bool {
-		decision, _, err := r.access.Authorize(ctx, authorizer.AttributesRecord{
-			User: caller, Verb: "list", APIGroup: v1beta1.GroupName, APIVersion: "v1beta1", Resource: resource, Namespace: namespace, ResourceRequest: true,
-		})
-		if err != nil && decision != authorizer.DecisionAllow && errs == nil {
-			errs = fmt.Errorf("ask what %q may read: %w", caller.GetName(), err)
+	var failing sync.Mutex
+	authorized := func(a authorizer.AttributesRecord) bool {
+		a.User, a.ResourceRequest = caller, true
+		decision, _, err := r.access.Authorize(ctx, a)
+		if err != nil && decision != authorizer.DecisionAllow {
+			failing.Lock()
+			defer failing.Unlock()
+			if errs == nil {
+				errs = fmt.Errorf("ask what %q may do: %w", caller.GetName(), err)
+			}
 		}
 		return decision == authorizer.DecisionAllow
+	}
+	may := func(resource, namespace string) bool {
+		return authorized(authorizer.AttributesRecord{Verb: "list", APIGroup: v1beta1.GroupName, APIVersion: "v1beta1", Resource: resource, Namespace: namespace})
+	}
+	writes := 0
+	sight.May = func(verb, group, resource, namespace, name string) bool {
+		if writes++; writes > mostWrites {
+			return false
+		}
+		return authorized(authorizer.AttributesRecord{Verb: verb, APIGroup: group, APIVersion: "*", Resource: resource, Namespace: namespace, Name: name})
 	}
 	sight.Cluster = may("clusternetworkpolicies", "")
 	if may("networkpolicies", "") {

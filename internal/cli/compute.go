@@ -10,8 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
-	"github.com/nephele-io/nephele/internal/cli/manifest"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/manifest"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 func newComputeCommand() *cobra.Command {
@@ -43,19 +44,19 @@ The exit code is 2 if an object was refused; the rest is computed and printed al
 			if output != "json" && output != "yaml" {
 				return fmt.Errorf("--output %q: want json or yaml", output)
 			}
-			in, err := loadInputs(files, cmd.InOrStdin())
+			in, err := preview.LoadInputs(files, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
-			out, err := computeOutput(compute(in), key)
-			notes(cmd, in.notes)
+			out, err := computeOutput(preview.Compute(in), key)
+			notes(cmd, in.Notes)
 			if err != nil {
 				return err
 			}
 			if err := printValue(cmd.OutOrStdout(), output, out); err != nil {
 				return err
 			}
-			return reportRefused(cmd, in.refused)
+			return reportRefused(cmd, in.Refused)
 		},
 	}
 	c.Flags().StringArrayVarP(&files, "filename", "f", nil, "file or directory with manifests, or - for the standard input; may be repeated")
@@ -65,26 +66,26 @@ The exit code is 2 if an object was refused; the rest is computed and printed al
 }
 
 // computeOutput publishes what was computed and reads it back as enforcers do.
-func computeOutput(c *computation, key string) (computedOutput, error) {
+func computeOutput(c *preview.Computation, key string) (computedOutput, error) {
 	store := watchstore.New(watchstore.Options{})
 	store.Publish(convert.Delta(c.Delta))
-	v, err := viewOf(store, key)
+	v, err := preview.ViewOf(store, key)
 	if err != nil {
 		return computedOutput{}, err
 	}
-	out := v.output(c.in.refused)
+	out := outputOf(v, c.In.Refused)
 	if key != "" {
-		out.Span[key] = v.span()
+		out.Span[key] = spanOf(v)
 		return out, nil
 	}
-	for _, k := range c.keys() {
-		out.Span[k] = v.span()
+	for _, k := range keysOf(c) {
+		out.Span[k] = spanOf(v)
 	}
 	return out, nil
 }
 
 // keys are the enforcers of the entities.
-func (c *computation) keys() []string {
+func keysOf(c *preview.Computation) []string {
 	var keys []string
 	for _, e := range c.Ends {
 		if e.Host != "" {

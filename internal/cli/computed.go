@@ -6,12 +6,11 @@ import (
 	"net/netip"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
-	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
-	"github.com/nephele-io/nephele/internal/cli/manifest"
+	"github.com/nephele-io/nephele/internal/manifest"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // computedOutput is what `policy compute` prints: the computed objects in a form for comparison.
@@ -115,51 +114,19 @@ type spanGroup struct {
 	Name    string `json:"name"`
 }
 
-// view lists what the store holds for a key.
-type view struct {
-	policies        []*v1beta2.NetworkPolicy
-	addressGroups   []*v1beta2.AddressGroup
-	appliedToGroups []*v1beta2.AppliedToGroup
-}
-
-func viewOf(s *watchstore.Store, key string) (view, error) {
-	var v view
-	for _, r := range watchstore.Resources() {
-		objects, _, err := s.List(r, key)
-		if err != nil {
-			return view{}, err
-		}
-		for _, o := range objects {
-			v.add(o)
-		}
-	}
-	return v, nil
-}
-
-func (v *view) add(o runtime.Object) {
-	switch o := o.(type) {
-	case *v1beta2.NetworkPolicy:
-		v.policies = append(v.policies, o)
-	case *v1beta2.AddressGroup:
-		v.addressGroups = append(v.addressGroups, o)
-	case *v1beta2.AppliedToGroup:
-		v.appliedToGroups = append(v.appliedToGroups, o)
-	}
-}
-
 // output puts a view into the printed form, without spans.
-func (v view) output(refused []manifest.Refusal) computedOutput {
+func outputOf(v preview.View, refused []manifest.Refusal) computedOutput {
 	out := computedOutput{
 		AddressGroups: []computedGroup{}, AppliedToGroups: []computedGroup{}, NetworkPolicies: []computedPolicy{},
 		Rejected: []computedRefusal{}, Span: map[string]computedSpan{},
 	}
-	for _, g := range v.addressGroups {
+	for _, g := range v.AddressGroups {
 		out.AddressGroups = append(out.AddressGroups, computedGroup{computedName{g.Name}, outputMembers(g.GroupMembers)})
 	}
-	for _, g := range v.appliedToGroups {
+	for _, g := range v.AppliedToGroups {
 		out.AppliedToGroups = append(out.AppliedToGroups, computedGroup{computedName{g.Name}, outputMembers(g.GroupMembers)})
 	}
-	for _, p := range v.policies {
+	for _, p := range v.Policies {
 		out.NetworkPolicies = append(out.NetworkPolicies, outputPolicy(p))
 	}
 	slices.SortFunc(out.NetworkPolicies, func(a, b computedPolicy) int { return compareSources(a.SourceRef, b.SourceRef) })
@@ -169,15 +136,15 @@ func (v view) output(refused []manifest.Refusal) computedOutput {
 	return out
 }
 
-func (v view) span() computedSpan {
+func spanOf(v preview.View) computedSpan {
 	s := computedSpan{AddressGroups: []string{}, AppliedToGroups: []spanGroup{}, NetworkPolicies: []v1beta2.NetworkPolicyReference{}}
-	for _, g := range v.addressGroups {
+	for _, g := range v.AddressGroups {
 		s.AddressGroups = append(s.AddressGroups, g.Name)
 	}
-	for _, g := range v.appliedToGroups {
+	for _, g := range v.AppliedToGroups {
 		s.AppliedToGroups = append(s.AppliedToGroups, spanGroup{len(g.GroupMembers), g.Name})
 	}
-	for _, p := range v.policies {
+	for _, p := range v.Policies {
 		s.NetworkPolicies = append(s.NetworkPolicies, sourceOf(p))
 	}
 	slices.SortFunc(s.NetworkPolicies, compareSources)

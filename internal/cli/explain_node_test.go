@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // town has two Nodes with Pods of all kinds.
@@ -69,7 +70,7 @@ type ask struct {
 // answer asks explain, without reading the same manifests again for every question.
 func answer(t *testing.T, asks map[string]ask) {
 	t.Helper()
-	read := map[string]*computation{}
+	read := map[string]*preview.Computation{}
 	for name, c := range asks {
 		if read[c.policies] == nil {
 			read[c.policies] = inTown(t, c.policies)
@@ -92,21 +93,21 @@ func answer(t *testing.T, asks map[string]ask) {
 }
 
 // inTown computes the manifests in the town.
-func inTown(t *testing.T, manifests string) *computation {
+func inTown(t *testing.T, manifests string) *preview.Computation {
 	t.Helper()
-	in, err := loadInputs([]string{"-"}, strings.NewReader(town+manifests))
+	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(town+manifests))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := compute(in)
-	if len(in.refused) > 0 {
-		t.Fatal(in.refused)
+	c := preview.Compute(in)
+	if len(in.Refused) > 0 {
+		t.Fatal(in.Refused)
 	}
 	return c
 }
 
 // question asks what a command line asks.
-func question(t *testing.T, c *computation, args string) (*explain.Explanation, error) {
+func question(t *testing.T, c *preview.Computation, args string) (*explain.Explanation, error) {
 	t.Helper()
 	var f explainFlags
 	flags := pflag.NewFlagSet("explain", pflag.ContinueOnError)

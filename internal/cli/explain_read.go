@@ -5,23 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/controller"
-	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/platform/egress"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // explainClouds says from where explain knows what the clouds hold.
@@ -41,62 +34,43 @@ func (f *explainClouds) register(flags *pflag.FlagSet) {
 // read reads what a question is answered from. From manifests everything must be accepted, or the
 // answers would be about something else than what stands there; in a cluster the controller goes on
 // as well.
-func (f *explainFlags) read(cmd *cobra.Command) (*computation, error) {
+func (f *explainFlags) read(cmd *cobra.Command) (*preview.Computation, error) {
 	switch {
 	case f.clouds.snapshot != "":
 		return f.readSnapshot(cmd)
 	case len(f.files) > 0:
-		in, err := loadInputs(f.files, cmd.InOrStdin())
+		in, err := preview.LoadInputs(f.files, cmd.InOrStdin())
 		if err != nil {
 			return nil, err
 		}
-		c := compute(in)
-		notes(cmd, in.notes)
-		return c, reportRefused(cmd, in.refused)
+		c := preview.Compute(in)
+		notes(cmd, in.Notes)
+		return c, reportRefused(cmd, in.Refused)
 	}
 	return f.readCluster(cmd)
 }
 
 // readSnapshot takes the policies from manifests and the clouds from a description.
-func (f *explainFlags) readSnapshot(cmd *cobra.Command) (*computation, error) {
-	p, err := planFlags{files: f.files, snapshot: f.clouds.snapshot, clusterID: f.clouds.clusterID}.prepare(cmd)
+func (f *explainFlags) readSnapshot(cmd *cobra.Command) (*preview.Computation, error) {
+	p, err := (&planFlags{files: f.files, snapshot: f.clouds.snapshot, clusterID: f.clouds.clusterID}).prepare(cmd)
 	if err != nil {
 		return nil, err
 	}
-	defer p.close()
-	if len(p.in.Accounts) == 0 {
+	defer p.Close()
+	if len(p.In.Accounts) == 0 {
 		return nil, errors.New("--snapshot: there is no CloudProviderAccount in the manifests that says which account it is of")
 	}
-	c, err := p.readAll(cmd.Context())
+	c, err := p.ReadAll(cmd.Context())
 	if err != nil {
 		return nil, err
 	}
-	notes(cmd, p.in.notes)
-	return c, reportRefused(cmd, p.in.refused)
-}
-
-// readAll reads all accounts and computes what stands there.
-func (p *planner) readAll(ctx context.Context) (*computation, error) {
-	var read observedAccounts
-	for _, a := range p.in.Accounts {
-		o, err := p.observe(ctx, a)
-		if err != nil {
-			return nil, err
-		}
-		p.in.importEntities(a, o)
-		o.readACLs(ctx)
-		read = append(read, o)
-	}
-	p.in.knowClouds(read)
-	if err := p.foresee(read); err != nil {
-		return nil, err
-	}
-	return compute(p.in), nil
+	notes(cmd, p.In.Notes)
+	return c, reportRefused(cmd, p.In.Refused)
 }
 
 // readCluster takes everything from the cluster, and the clouds of the accounts that the two ends
 // belong to from these.
-func (f *explainFlags) readCluster(cmd *cobra.Command) (*computation, error) {
+func (f *explainFlags) readCluster(cmd *cobra.Command) (*preview.Computation, error) {
 	c, err := f.cluster.client()
 	if err != nil {
 		return nil, err
@@ -105,40 +79,37 @@ func (f *explainFlags) readCluster(cmd *cobra.Command) (*computation, error) {
 	if err != nil {
 		return nil, err
 	}
-	notes(cmd, computed.in.notes)
+	notes(cmd, computed.In.Notes)
 	return computed, nil
 }
 
-func (f *explainFlags) readFrom(ctx context.Context, c client.Reader) (*computation, error) {
+func (f *explainFlags) readFrom(ctx context.Context, c client.Reader) (*preview.Computation, error) {
 	in, err := readInputs(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	var slices discoveryv1.EndpointSliceList
 	if err := c.List(ctx, &slices); err != nil {
-		in.notes = append(in.notes, fmt.Sprintf("who is behind Services is told by their selectors, because EndpointSlices cannot be read: %v", err))
+		in.Notes = append(in.Notes, fmt.Sprintf("who is behind Services is told by their selectors, because EndpointSlices cannot be read: %v", err))
 	}
 	in.Slices = pointers(slices.Items)
-	computed := compute(in)
+	computed := preview.Compute(in)
 	if !f.clouds.unread {
 		if concerned := computed.AccountsOf(f.from, f.to); len(concerned) > 0 {
 			f.readClouds(ctx, c, in, concerned)
-			computed = recompute(in)
+			computed = preview.Recompute(in)
 		}
 	}
-	for _, r := range in.refused {
-		in.notes = append(in.notes, "left out, as by the controller: "+r.String())
+	for _, r := range in.Refused {
+		in.Notes = append(in.Notes, "left out, as by the controller: "+r.String())
 	}
 	return computed, nil
 }
 
-// recompute computes again, with what has come besides.
-func recompute(in *inputs) *computation { return &computation{explain.Compute(&in.Objects), in} }
-
 // readClouds reads accounts. What cannot be read is noted, and not known.
-func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *inputs, keys []string) {
+func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *preview.Inputs, keys []string) {
 	unread := func(err error) {
-		in.notes = append(in.notes, "the cloud is not read, only what statuses say is told: "+err.Error())
+		in.Notes = append(in.Notes, "the cloud is not read, only what statuses say is told: "+err.Error())
 	}
 	id, err := controller.ClusterID(ctx, c)
 	if err != nil {
@@ -150,97 +121,20 @@ func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *inpu
 		unread(err)
 		return
 	}
-	p := &planner{in: in, clusterID: id, open: openFromCluster(c, nil, controller.CloudParts{Cluster: id, Access: access})}
-	var read observedAccounts
+	p := &preview.Planner{In: in, ClusterID: id, Lowerers: controller.LowererOf, Open: openFromCluster(c, nil, controller.CloudParts{Cluster: id, Access: access})}
+	var read preview.ObservedAccounts
 	for _, a := range in.Accounts {
 		if !slices.Contains(keys, cloud.AccountKey(a.Namespace, a.Name)) {
 			continue
 		}
-		o, err := p.observe(ctx, a)
+		o, err := p.Observe(ctx, a)
 		if err != nil {
 			unread(err)
 			continue
 		}
-		p.in.importEntities(a, o)
-		o.readACLs(ctx)
+		p.In.ImportEntities(a, o)
+		o.ReadACLs(ctx)
 		read = append(read, o)
 	}
-	in.knowClouds(read)
-}
-
-// knowClouds hands on what was read of accounts.
-func (in *inputs) knowClouds(read observedAccounts) {
-	for _, o := range read {
-		a := explain.ObservedAccount{Key: o.key, VMs: o.preview.Refs, ACLs: o.acls}
-		for _, r := range o.regions {
-			a.Snapshots = append(a.Snapshots, r.Snapshot)
-		}
-		in.Observed = append(in.Observed, a)
-		for _, n := range o.notes {
-			in.notes = append(in.notes, fmt.Sprintf("account %s: region %s: %s", o.key, n.Region, n.Message))
-		}
-	}
-}
-
-// foresee puts into the VirtualMachines what a controller would write into their statuses: how far
-// each policy is enforced.
-func (p *planner) foresee(read observedAccounts) error {
-	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(explain.Compute(&p.in.Objects).Delta))
-	for _, o := range read {
-		acct := controller.Describe(read, o.key)
-		in, err := p.input(acct, o, store)
-		if err != nil {
-			return err
-		}
-		states := map[plan.VMRef]plan.VMStatus{}
-		for _, vm := range plan.Compute(in, acct.Lowerer).VMs {
-			states[vm.VM] = vm
-		}
-		for name, ref := range o.preview.Refs {
-			st, observed := states[plan.VMRef{Region: ref.Region, ID: ref.VMID}]
-			if !observed {
-				continue
-			}
-			vm := p.in.virtualMachine(name)
-			vm.Status.Region, vm.Status.CloudId = ref.Region, ref.VMID
-			vm.Status.Mode, vm.Status.ModeReason = string(ref.Mode), ref.ModeReason
-			vm.Status.Policies = foreseen(st)
-		}
-	}
-	return nil
-}
-
-// virtualMachine returns the VirtualMachine of an entity; one that is not there yet is added.
-func (in *inputs) virtualMachine(entity types.NamespacedName) *cloudv1alpha1.VirtualMachine {
-	name := strings.TrimPrefix(entity.Name, cloudv1alpha1.EntityNamePrefix)
-	i := slices.IndexFunc(in.VMs, func(vm *cloudv1alpha1.VirtualMachine) bool {
-		return vm.Namespace == entity.Namespace && vm.Name == name
-	})
-	if i >= 0 {
-		return in.VMs[i]
-	}
-	vm := &cloudv1alpha1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: entity.Namespace, Name: name}}
-	in.VMs = append(in.VMs, vm)
-	return vm
-}
-
-// foreseen says how far the policies of a VM are enforced.
-func foreseen(vm plan.VMStatus) []cloudv1alpha1.VirtualMachinePolicyStatus {
-	var out []cloudv1alpha1.VirtualMachinePolicyStatus
-	for _, p := range vm.Policies {
-		st := cloudv1alpha1.VirtualMachinePolicyStatus{
-			Kind: string(p.Kind), Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Message: p.Message, Phase: cloudv1alpha1.PolicyPhaseRealizing,
-		}
-		switch {
-		case vm.Mode != plan.Enforce:
-			st.Phase = cloudv1alpha1.PolicyPhaseSuspended
-		case p.Message != "":
-			st.Phase = cloudv1alpha1.PolicyPhaseFailed
-		case p.Realized:
-			st.Phase = cloudv1alpha1.PolicyPhaseRealized
-		}
-		out = append(out, st)
-	}
-	return out
+	in.KnowClouds(read)
 }

@@ -11,9 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/nephele-io/nephele/internal/cli/manifest"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/manifest"
+	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
@@ -130,7 +131,7 @@ data: {k: e30=}
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "test"}})
 	for _, d := range set.Documents {
-		d.Object.SetUID(offlineUID(d.Group, d.Kind, d.Object))
+		d.Object.SetUID(preview.OfflineUID(d.Group, d.Kind, d.Object))
 		if s, ok := d.Object.(*corev1.Secret); ok {
 			s.Data["k"] = []byte(`{"accessKeyId": "` + estate.DefaultAccessKeyID + `", "accessKeySecret": "` + estate.DefaultSecret + `"}`)
 		}
@@ -157,7 +158,7 @@ data: {k: e30=}
 			t.Fatal(err)
 		}
 		if text := explanationText(got); !strings.Contains(text, c.want) {
-			t.Errorf("%s: no %q in\n%s%v", c.flags, c.want, text, computed.in.notes)
+			t.Errorf("%s: no %q in\n%s%v", c.flags, c.want, text, computed.In.Notes)
 		}
 	}
 }

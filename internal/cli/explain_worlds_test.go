@@ -13,7 +13,9 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -60,7 +62,7 @@ type explainWorld struct {
 	seed     uint64
 	server   *sim.Server
 	provider cloud.Provider
-	planner  *planner
+	planner  *preview.Planner
 	networks []string
 	tags     []string
 }
@@ -229,11 +231,11 @@ kind: CloudEntitySelector
 metadata: {name: all, namespace: vms}
 spec: {accountName: a, accountNamespace: vms, mode: %s, vmSelector: [%s]}
 `, mode, strings.Join(matches, ", ")) + strings.Join(policies, "")
-	in, err := loadInputs([]string{"-"}, strings.NewReader(manifests))
-	if err != nil || len(in.refused) > 0 {
-		t.Fatalf("seed %d: %v, refused %v\n%s", w.seed, err, in.refused, manifests)
+	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(manifests))
+	if err != nil || len(in.Refused) > 0 {
+		t.Fatalf("seed %d: %v, refused %v\n%s", w.seed, err, in.Refused, manifests)
 	}
-	w.planner = &planner{in: in, clusterID: "test", open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error) {
+	w.planner = &preview.Planner{In: in, ClusterID: "test", Lowerers: controller.LowererOf, Open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
 		return w.provider, nil
 	}}
 }
@@ -243,18 +245,18 @@ spec: {accountName: a, accountNamespace: vms, mode: %s, vmSelector: [%s]}
 func (w *explainWorld) perform(t *testing.T, steps int) {
 	t.Helper()
 	for range 8 {
-		planned, err := w.planner.plan(t.Context())
+		planned, err := w.planner.Plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if planned.accounts[0].result.Plan.Empty() {
+		if planned.Accounts[0].Result.Plan.Empty() {
 			return
 		}
 		ids := map[string]string{}
-		for _, g := range planned.accounts[0].regions[0].Snapshot.Groups {
+		for _, g := range planned.Accounts[0].Regions[0].Snapshot.Groups {
 			ids[g.NetworkID+"/"+g.Name] = g.ID
 		}
-		for _, s := range planned.accounts[0].result.Plan.Steps {
+		for _, s := range planned.Accounts[0].Result.Plan.Steps {
 			if steps == 0 {
 				return
 			}
@@ -279,7 +281,7 @@ type site struct {
 // compare asks about random flows.
 func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 	t.Helper()
-	c, err := w.planner.readAll(t.Context())
+	c, err := w.planner.ReadAll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
+	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -60,19 +62,19 @@ func TestForecastIsWhatHappens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := loadInputs([]string{"-"}, strings.NewReader(cloudManifests+"---"+mixedPolicies))
-	if err != nil || len(in.refused) > 0 {
-		t.Fatalf("%v, refused %v", err, in.refused)
+	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(cloudManifests+"---"+mixedPolicies))
+	if err != nil || len(in.Refused) > 0 {
+		t.Fatalf("%v, refused %v", err, in.Refused)
 	}
-	p := &planner{in: in, clusterID: "test", open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error) {
+	p := &preview.Planner{In: in, ClusterID: "test", Lowerers: controller.LowererOf, Open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
 		return provider, nil
 	}}
-	planned, err := p.plan(t.Context())
+	planned, err := p.Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := planned.accounts[0].regions[0].Snapshot
-	changes := forecast.Reach(before, planned.accounts[0].forecast.After[0])
+	before := planned.Accounts[0].Regions[0].Snapshot
+	changes := forecast.Reach(before, planned.Accounts[0].Forecast.After[0])
 	flows := flowsOf(before)
 	was := verdicts(t, server.World(), flows)
 	perform(t, provider, p)
@@ -99,21 +101,21 @@ func TestForecastIsWhatHappens(t *testing.T) {
 }
 
 // perform applies plans to the cloud until nothing is left to do.
-func perform(t *testing.T, provider cloud.Provider, p *planner) {
+func perform(t *testing.T, provider cloud.Provider, p *preview.Planner) {
 	t.Helper()
 	for range 8 {
-		planned, err := p.plan(t.Context())
+		planned, err := p.Plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if planned.accounts[0].result.Plan.Empty() {
+		if planned.Accounts[0].Result.Plan.Empty() {
 			return
 		}
 		ids := map[string]string{}
-		for _, g := range planned.accounts[0].regions[0].Snapshot.Groups {
+		for _, g := range planned.Accounts[0].Regions[0].Snapshot.Groups {
 			ids[g.NetworkID+"/"+g.Name] = g.ID
 		}
-		for _, s := range planned.accounts[0].result.Plan.Steps {
+		for _, s := range planned.Accounts[0].Result.Plan.Steps {
 			id, err := provider.Apply(t.Context(), s.Scope, s.Op.Resolve(s.Network, ids))
 			if err != nil {
 				t.Fatal(err)

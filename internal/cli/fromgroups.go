@@ -16,6 +16,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/adopt"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
@@ -46,17 +47,17 @@ The exit code is 0 if the policies say all that the groups do, 1 if something is
 			if f.priority < 1 || f.priority > 10000 {
 				return fmt.Errorf("--priority %g: want a number from 1 to 10000", f.priority)
 			}
-			in, err := loadInputs(f.files, cmd.InOrStdin())
+			in, err := preview.LoadInputs(f.files, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
-			clouds, err := in.readSnapshot(cmd, f.snapshot)
+			clouds, err := readSnapshot(cmd, in, f.snapshot)
 			if err != nil {
 				return err
 			}
-			computed := compute(in)
-			notes(cmd, in.notes)
-			if err := reportRefused(cmd, in.refused); err != nil {
+			computed := preview.Compute(in)
+			notes(cmd, in.Notes)
+			if err := reportRefused(cmd, in.Refused); err != nil {
 				return err
 			}
 			chosen, err := chosenMachines(computed.World(clouds, true), f.of)

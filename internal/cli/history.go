@@ -172,7 +172,7 @@ func (f *historyPlanFlags) plan(cmd *cobra.Command, manifest *unstructured.Unstr
 	sub.SetIn(bytes.NewReader(text))
 	sub.SetOut(cmd.OutOrStdout())
 	sub.SetErr(cmd.ErrOrStderr())
-	return runPlan(sub, planFlags{files: []string{"-"}, cluster: f.cluster, access: f.access, all: f.all})
+	return runPlan(sub, &planFlags{files: []string{"-"}, cluster: f.cluster, access: f.access, all: f.all})
 }
 
 func newHistoryPlanCommand() *cobra.Command {

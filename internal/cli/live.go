@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -20,8 +22,10 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // clusterFlags say which cluster a command reads.
@@ -42,13 +46,33 @@ func (f *clusterFlags) registerLocal(flags *pflag.FlagSet) {
 }
 
 func (f clusterFlags) config() (*rest.Config, error) {
+	cfg, _, err := f.named()
+	return cfg, err
+}
+
+// named returns the configuration with the name of its context.
+func (f clusterFlags) named() (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	found := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
+	cfg, err := found.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no kubeconfig is found: give --kubeconfig FILE or set KUBECONFIG (\"nephele up\" writes kubeconfig into its data directory)")
+		return nil, "", errors.New("no kubeconfig is found: give --kubeconfig FILE or set KUBECONFIG (\"nephele up\" writes kubeconfig into its data directory)")
 	}
-	return cfg, err
+	name := f.context
+	if raw, err := found.RawConfig(); err == nil && name == "" {
+		name = raw.CurrentContext
+	}
+	return cfg, name, err
+}
+
+// consoleNeeds are the cluster and the log of "console".
+func consoleNeeds() consolecmd.Needs {
+	var f clusterFlags
+	return consolecmd.Needs{
+		Register: f.register, Cluster: func() (*rest.Config, string, error) { return f.named() }, Version: Version(),
+		Log: func(cmd *cobra.Command) logr.Logger { return NewLogger(cmd.ErrOrStderr(), false) },
+	}
 }
 
 // client returns a client that reads the cluster as it is now.
@@ -116,9 +140,9 @@ func pointers[T any](items []T) []*T {
 }
 
 // readInputs reads what policies are computed from, from a cluster.
-func readInputs(ctx context.Context, c client.Reader) (*inputs, error) {
+func readInputs(ctx context.Context, c client.Reader) (*preview.Inputs, error) {
 	r := &reader{ctx: ctx, Reader: c}
-	in := &inputs{Objects: explain.Objects{
+	in := &preview.Inputs{Objects: explain.Objects{
 		Namespaces:      pointers(list(r, &corev1.NamespaceList{}).Items),
 		Pods:            pointers(list(r, &corev1.PodList{}).Items),
 		Nodes:           pointers(list(r, &corev1.NodeList{}).Items),

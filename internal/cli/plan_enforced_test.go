@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
@@ -87,7 +88,7 @@ func TestPlanTellsOfTagsOnly(t *testing.T) {
 		}
 	}
 	r = nephele(t, fromGit(sshPolicy), "plan", "-f", "-", "--snapshot", snapshot, "-o", "json")
-	var got planAnswer
+	var got preview.Answer
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != ExitDone || len(got.Accounts) != 1 || !got.Accounts[0].TagsOnly {
 		t.Errorf("%v: %+v", err, r)
 	}
@@ -122,11 +123,11 @@ func TestPlanTolerates(t *testing.T) {
 
 // TestPlanOfSeveralClusters: whose groups are meant is asked where it cannot be told.
 func TestPlanOfSeveralClusters(t *testing.T) {
-	in := &inputs{claimants: []string{"a", "b"}}
-	if id := in.clusterOf(""); id != offlineCluster || len(in.warnings) != 1 || in.warnings[0].reason != warnManyClusters {
-		t.Errorf("%q, %+v", id, in.warnings)
+	in := &preview.Inputs{Claimants: []string{"a", "b"}}
+	if id := clusterOf(in, ""); id != preview.OfflineCluster || len(in.Warnings) != 1 || in.Warnings[0].Reason != preview.WarnManyClusters {
+		t.Errorf("%q, %+v", id, in.Warnings)
 	}
-	if id := in.clusterOf("b"); id != "b" {
+	if id := clusterOf(in, "b"); id != "b" {
 		t.Errorf("told b, took %q", id)
 	}
 }

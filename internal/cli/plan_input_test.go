@@ -20,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // shopEstate is an account of two machines that admit SSH and HTTP.
@@ -105,7 +106,7 @@ func TestPlanTightens(t *testing.T) {
 		t.Errorf("%.3000s %s", r.stdout, r.err)
 	}
 	var got struct {
-		Accounts []struct{ Refusals []plannedRefusal }
+		Accounts []struct{ Refusals []preview.PlannedRefusal }
 	}
 	if r := planShop(t, many, "-o", "json"); json.Unmarshal([]byte(r.stdout), &got) != nil || len(got.Accounts) != 1 ||
 		len(got.Accounts[0].Refusals) == 0 || !got.Accounts[0].Refusals[0].Tightened || len(got.Accounts[0].Refusals[0].Lost) < 10 {
@@ -179,16 +180,16 @@ func TestPlanInputIsTheControllers(t *testing.T) {
 			Failsafe: []cloudv1alpha1.FailsafeFlow{{Direction: "Ingress", CIDRs: []string{"0.0.0.0/0"}}},
 		}}
 	}
-	in, err := loadInputs([]string{"-"}, strings.NewReader(
+	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(
 		strings.Replace(shopManifests, "{name: web, namespace: vms}", "{name: web, namespace: vms, annotations: {nephele.io/on-refusal: tighten}}", 1)+
 			"---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudEntitySelector\nmetadata: {name: b, namespace: vms}\n"+
 			"spec: {accountName: b, accountNamespace: vms, vmSelector: [{vmMatch: [{matchID: i-b}]}]}\n"+
 			"---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: peers, namespace: vms}\nspec: {priority: 6, "+
 			"appliedTo: [{externalEntitySelector: {}}], ingress: [{name: p, action: Allow, from: [{externalEntitySelector: {}}]}]}\n"))
-	if err != nil || len(in.refused) > 0 {
-		t.Fatalf("%v, refused %v", err, in.refused)
+	if err != nil || len(in.Refused) > 0 {
+		t.Fatalf("%v, refused %v", err, in.Refused)
 	}
-	observed := func(name, vm string) *observedAccount {
+	observed := func(name, vm string) *preview.ObservedAccount {
 		key := cloud.AccountKey("vms", name)
 		snap := &cloud.Snapshot{
 			Scope: cloud.Scope{Account: key, Region: "eu-west-1"}, OwnerID: "owner-" + name,
@@ -197,15 +198,15 @@ func TestPlanInputIsTheControllers(t *testing.T) {
 			Interfaces: []cloud.Interface{{ID: "eni-" + vm, NetworkID: "vpc-1", VMID: vm, OwnerID: "owner-" + name},
 				{ID: "eni-of-another", NetworkID: "vpc-1", OwnerID: "owner-c"}},
 		}
-		o := &observedAccount{key: key, enforcerKey: cloud.EnforcerKey("vms", name), regions: []plan.Region{{Snapshot: snap}}}
-		in.importEntities(account(name), o)
+		o := &preview.ObservedAccount{Key: key, EnforcerKey: cloud.EnforcerKey("vms", name), Regions: []plan.Region{{Snapshot: snap}}}
+		in.ImportEntities(account(name), o)
 		return o
 	}
-	known := observedAccounts{observed("a", "i-0000000000000001a"), observed("b", "i-b")}
+	known := preview.ObservedAccounts{observed("a", "i-0000000000000001a"), observed("b", "i-b")}
 	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(compute(in).Delta))
-	acct := controller.Describe(known, "vms/a")
-	got, err := (&planner{in: in, clusterID: "cluster"}).input(acct, known[0], store)
+	store.Publish(convert.Delta(preview.Compute(in).Delta))
+	acct := preview.Describe(known, "vms/a", controller.LowererOf)
+	got, err := (&preview.Planner{In: in, ClusterID: "cluster", Lowerers: controller.LowererOf}).Input(acct, known[0], store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,8 +254,8 @@ func TestOnePlanInput(t *testing.T) {
 
 // TestPlanOfAnAccountBeingDeleted: it is given back, whatever the policies say.
 func TestPlanOfAnAccountBeingDeleted(t *testing.T) {
-	o := &observedAccount{key: "vms/a", deleting: true, regions: []plan.Region{{Snapshot: &cloud.Snapshot{Scope: cloud.Scope{Region: "r"}}}}}
-	if a := controller.Describe(observedAccounts{o}, "vms/a"); !a.Releasing {
+	o := &preview.ObservedAccount{Key: "vms/a", Deleting: true, Regions: []plan.Region{{Snapshot: &cloud.Snapshot{Scope: cloud.Scope{Region: "r"}}}}}
+	if a := preview.Describe(preview.ObservedAccounts{o}, "vms/a", controller.LowererOf); !a.Releasing {
 		t.Errorf("%+v", a)
 	}
 }
@@ -262,7 +263,7 @@ func TestPlanOfAnAccountBeingDeleted(t *testing.T) {
 // TestTightenOfInputs: the annotation counts on the policy that is named, and on Antrea policies
 // only.
 func TestTightenOfInputs(t *testing.T) {
-	in, err := loadInputs([]string{"-"}, strings.NewReader(strings.Replace(shopManifests, "{name: web, namespace: vms}",
+	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(strings.Replace(shopManifests, "{name: web, namespace: vms}",
 		"{name: web, namespace: vms, annotations: {nephele.io/on-refusal: tighten}}", 1)))
 	if err != nil || len(in.Policies) != 1 || client.ObjectKeyFromObject(in.Policies[0]).Name != "web" {
 		t.Fatalf("%v, %+v", err, in)
@@ -273,7 +274,7 @@ func TestTightenOfInputs(t *testing.T) {
 		{Type: v1beta2.K8sNetworkPolicy, Namespace: "vms", Name: "web"}:      false,
 		{Type: v1beta2.AntreaClusterNetworkPolicy, Name: "web"}:              false,
 	} {
-		if got := in.tighten(ref); got != want {
+		if got := in.Tighten(ref); got != want {
 			t.Errorf("%+v: %v", ref, got)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // jsonFields collects the names of all members that a type has in JSON.
@@ -49,7 +50,7 @@ func TestPlanJSONIsDocumented(t *testing.T) {
 		t.Fatal("docs/plan.md has no section on the JSON")
 	}
 	fields := map[string]bool{}
-	jsonFields(reflect.TypeFor[planAnswer](), fields)
+	jsonFields(reflect.TypeFor[preview.Answer](), fields)
 	documented := map[string]bool{}
 	for _, m := range regexp.MustCompile("`([a-zA-Z]+)`").FindAllStringSubmatch(section, -1) {
 		documented[m[1]] = true
@@ -82,7 +83,7 @@ spec:
   - {name: all, action: Allow}
 `
 	r := planShop(t, manifests, "-o", "json")
-	var got planAnswer
+	var got preview.Answer
 	decoder := json.NewDecoder(strings.NewReader(r.stdout))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&got); err != nil {

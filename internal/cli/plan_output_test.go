@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // manyShops is the shop with more machines, all alike.
@@ -65,7 +66,7 @@ func TestPlanSaysWhatIsRefused(t *testing.T) {
 		t.Errorf("%.4000s", r.stdout)
 	}
 	j := nephele(t, manifests, "plan", "-f", "-", "--snapshot", estate, "-o", "json")
-	var got planAnswer
+	var got preview.Answer
 	if err := json.Unmarshal([]byte(j.stdout), &got); err != nil || len(got.Accounts) != 1 || len(got.Accounts[0].Refusals) != 10 {
 		t.Fatalf("%v: %.2000s", err, j.stdout)
 	}
@@ -86,7 +87,7 @@ func TestPlanOfAFullRegion(t *testing.T) {
 	if r := planShop(t, manifests); r.code != ExitNo || !strings.Contains(r.stdout, refused) || !strings.Contains(r.stdout, "Refused: 1 policy, on 2 VMs.\n") {
 		t.Errorf("%+v", r)
 	}
-	var got planAnswer
+	var got preview.Answer
 	if r := planShop(t, manifests, "-o", "json"); json.Unmarshal([]byte(r.stdout), &got) != nil || len(got.Accounts[0].Refusals) != 2 {
 		t.Fatalf("%+v", r)
 	}
@@ -147,7 +148,7 @@ func TestPlanShowsFailsafe(t *testing.T) {
 // TestPlanWithoutOneAccount: an account that cannot be read is told, and the others are planned
 // for.
 func TestPlanWithoutOneAccount(t *testing.T) {
-	in, err := loadInputs([]string{"-"}, strings.NewReader(shopManifests+
+	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(shopManifests+
 		"---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudProviderAccount\nmetadata: {name: b, namespace: vms}\n"+
 		"spec:\n  awsConfig: {region: [eu-west-1], secretRef: {name: s, namespace: vms, key: k}}\n"))
 	if err != nil {
@@ -158,17 +159,17 @@ func TestPlanWithoutOneAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	p := &planner{in: in, clusterID: "test", open: func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error) {
+	p := &preview.Planner{In: in, ClusterID: "test", Lowerers: controller.LowererOf, Open: func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
 		if a.Name == "b" {
 			return nil, errors.New("the keys are refused")
 		}
 		return open(ctx, a)
 	}}
-	made, err := p.plan(t.Context())
+	made, err := p.Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := p.answer(made)
+	answer := p.Answer(made)
 	var b strings.Builder
 	if err := printPlans(&b, answer, false); err != nil {
 		t.Fatal(err)
@@ -178,7 +179,7 @@ func TestPlanWithoutOneAccount(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
-	if err := answer.outcome(made.unreadable(), strictness{}); err == nil || errors.Is(err, ErrNo) || !strings.Contains(err.Error(), "account vms/b: the keys are refused") {
+	if err := outcomeOf(answer, strictness{}); err == nil || errors.Is(err, ErrNo) || !strings.Contains(err.Error(), "account vms/b: the keys are refused") {
 		t.Errorf("it ends with %v", err)
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // plannedWorlds is how many random accounts are tried.
@@ -49,11 +50,11 @@ func TestPlanAndConditionAgree(t *testing.T) {
 				policies[1], policies[2] = w.policy(1), w.policy(2)
 			}
 			w.want(t, policies, "plan")
-			made, err := w.planner.plan(t.Context())
+			made, err := w.planner.Plan(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			answer := w.planner.answer(made).Accounts[0]
+			answer := w.planner.Answer(made).Accounts[0]
 			w.want(t, policies, "plan") // planning has changed the inputs
 			condition, statuses := w.controllerSays(t)
 			if answer.Planned == nil || condition.Message != answer.Planned.Message {
@@ -90,7 +91,7 @@ func TestPlanAndConditionAgree(t *testing.T) {
 }
 
 // editedIn counts the interfaces that the documents of a plan and of all that follows set.
-func editedIn(a accountPlan) int {
+func editedIn(a preview.AccountPlan) int {
 	edited := map[string]bool{}
 	for _, d := range append([]render.Document{a.Plan}, a.Further...) {
 		for _, s := range d.Steps {
@@ -129,15 +130,15 @@ func (h *heard) Report(_ context.Context, s *v1beta2.NetworkPolicyStatus) error 
 func (w *explainWorld) controllerSays(t *testing.T) (metav1.Condition, map[string]string) {
 	t.Helper()
 	p := w.planner
-	o, err := p.observe(t.Context(), p.in.Accounts[0])
+	o, err := p.Observe(t.Context(), p.In.Accounts[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.in.importEntities(p.in.Accounts[0], o)
+	p.In.ImportEntities(p.In.Accounts[0], o)
 	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(compute(p.in).Delta))
-	acct := controller.Describe(observedAccounts{o}, o.key)
-	in, err := p.input(acct, o, store)
+	store.Publish(convert.Delta(preview.Compute(p.In).Delta))
+	acct := preview.Describe(preview.ObservedAccounts{o}, o.Key, controller.LowererOf)
+	in, err := p.Input(acct, o, store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,15 +146,15 @@ func (w *explainWorld) controllerSays(t *testing.T) (metav1.Condition, map[strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := realize.Report{Account: o.key, EnforcerKey: o.enforcerKey, Entities: in.Entities, Modes: acct.Modes,
+	report := realize.Report{Account: o.Key, EnforcerKey: o.EnforcerKey, Entities: in.Entities, Modes: acct.Modes,
 		Result: plan.Compute(in, acct.Lowerer), Would: would.Rounds}
 
 	scheme, err := controller.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	selector := p.in.Selectors[0].DeepCopy()
-	objects := []client.Object{selector, p.in.Accounts[0].DeepCopy()}
+	selector := p.In.Selectors[0].DeepCopy()
+	objects := []client.Object{selector, p.In.Accounts[0].DeepCopy()}
 	for ref := range in.Entities {
 		vm := &cloudv1alpha1.VirtualMachine{}
 		vm.Namespace, vm.Name = ref.Namespace, strings.TrimPrefix(ref.Name, "virtualmachine-")

@@ -14,8 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	"github.com/nephele-io/nephele/internal/cli/manifest"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/manifest"
+	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
@@ -94,8 +95,8 @@ func TestPlanOffline(t *testing.T) {
 				Summary struct{ GroupsCreated, Steps int }
 				Steps   []struct{ Kind string }
 			}
-			Policies []plannedPolicy
-			Refusals []plannedRefusal
+			Policies []preview.PlannedPolicy
+			Refusals []preview.PlannedRefusal
 		}
 	}
 	if err := json.Unmarshal([]byte(j.stdout), &got); err != nil || j.code != ExitNo {
@@ -159,7 +160,7 @@ func TestPlanOverCluster(t *testing.T) {
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme)
 	for _, d := range set.Documents {
-		d.Object.SetUID(offlineUID(d.Group, d.Kind, d.Object))
+		d.Object.SetUID(preview.OfflineUID(d.Group, d.Kind, d.Object))
 		api.WithObjects(d.Object.(client.Object))
 	}
 	api.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "test"}},
@@ -168,20 +169,20 @@ func TestPlanOverCluster(t *testing.T) {
 	rules := func(files []string, over string) string {
 		t.Helper()
 		p, err := planOver(t.Context(), cluster, files, strings.NewReader(over), controller.Access{})
-		if err != nil || len(p.in.refused) > 0 || len(p.in.notes) > 0 {
-			t.Fatalf("%v, refused %v, notes %v", err, p.in.refused, p.in.notes)
+		if err != nil || len(p.In.Refused) > 0 || len(p.In.Notes) > 0 {
+			t.Fatalf("%v, refused %v, notes %v", err, p.In.Refused, p.In.Notes)
 		}
 		var stop func()
-		if p.open, stop, err = simulate(context.WithoutCancel(t.Context()), p.in, realAccount); err != nil {
+		if p.Open, stop, err = simulate(context.WithoutCancel(t.Context()), p.In, realAccount); err != nil {
 			t.Fatal(err)
 		}
 		defer stop()
-		planned, err := p.plan(t.Context())
-		if err != nil || len(planned.accounts) != 1 {
-			t.Fatalf("%v, %d accounts", err, len(planned.accounts))
+		planned, err := p.Plan(t.Context())
+		if err != nil || len(planned.Accounts) != 1 {
+			t.Fatalf("%v, %d accounts", err, len(planned.Accounts))
 		}
 		var b strings.Builder
-		if err := printPlans(&b, p.answer(planned), false); err != nil {
+		if err := printPlans(&b, p.Answer(planned), false); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
@@ -220,11 +221,11 @@ func TestPlanBeforeAnythingIsApplied(t *testing.T) {
 	for field, value := range map[string]string{"stringData": value, "data": base64.StdEncoding.EncodeToString([]byte(value))} {
 		secret := "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: vms}\n" + field + ": {k: '" + value + "'}\n"
 		p, err := planOver(t.Context(), cluster, []string{"-"}, strings.NewReader(account+secret+"---"+sshPolicy), controller.LocalAccess())
-		if err != nil || len(p.in.refused) > 0 {
-			t.Fatalf("%v, refused %v", err, p.in.refused)
+		if err != nil || len(p.In.Refused) > 0 {
+			t.Fatalf("%v, refused %v", err, p.In.Refused)
 		}
-		planned, err := p.plan(t.Context())
-		if err != nil || len(planned.accounts) != 1 || len(planned.accounts[0].result.Plan.Steps) == 0 {
+		planned, err := p.Plan(t.Context())
+		if err != nil || len(planned.Accounts) != 1 || len(planned.Accounts[0].Result.Plan.Steps) == 0 {
 			t.Errorf("%s: %v, %+v", field, err, planned)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // TestPlanTellsWhatWaits: a plan that the controller would hold says so, with the command, and
@@ -33,7 +34,7 @@ func TestPlanTellsWhatWaits(t *testing.T) {
 	if found == nil {
 		t.Fatalf("%s", text)
 	}
-	var got planAnswer
+	var got preview.Answer
 	if err := json.Unmarshal([]byte(plan(manifests, "-o", "json")), &got); err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +60,11 @@ func TestPlanTellsWhatWaits(t *testing.T) {
 // has changed before.
 func TestPlanTellsWhatTheControllerHolds(t *testing.T) {
 	a := &cloudv1alpha1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "a"}}
-	p := &planner{in: &inputs{Objects: explain.Objects{Accounts: []*cloudv1alpha1.CloudProviderAccount{a}}}}
+	p := &preview.Planner{In: &preview.Inputs{Objects: explain.Objects{Accounts: []*cloudv1alpha1.CloudProviderAccount{a}}}}
 	for reason, want := range map[string]string{cloudv1alpha1.ReasonConfirmationNeeded: "10 of 60", cloudv1alpha1.ReasonConfirmed: ""} {
 		a.Status.Conditions = []metav1.Condition{{Type: cloudv1alpha1.ConditionBraked, Reason: reason, Message: "10 of 60"}}
-		if got := p.brakedLive("vms/a"); got != want || p.brakedLive("vms/b") != "" {
-			t.Errorf("%s: %q, another account %q", reason, got, p.brakedLive("vms/b"))
+		if got := p.BrakedLive("vms/a"); got != want || p.BrakedLive("vms/b") != "" {
+			t.Errorf("%s: %q, another account %q", reason, got, p.BrakedLive("vms/b"))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // alike are remarks that say the same of several objects.
@@ -62,7 +63,7 @@ func (g *grouped) each(all bool, print func(verb string, x *alike, on string)) {
 }
 
 // refusals prints what cannot be done, equal reasons together.
-func (t *planText) refusals(refusals []plannedRefusal) {
+func (t *planText) refusals(refusals []preview.PlannedRefusal) {
 	var g grouped
 	for _, x := range refusals {
 		verb := "refused"
@@ -117,7 +118,7 @@ func withoutInterface(message string) string {
 }
 
 // remarks prints what is to be said about objects, equal remarks together.
-func (t *planText) remarks(sign string, notes []plannedNote) {
+func (t *planText) remarks(sign string, notes []preview.PlannedNote) {
 	var g grouped
 	for _, n := range notes {
 		object, noun := n.Object, "object"

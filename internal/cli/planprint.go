@@ -1,15 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"regexp"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // listedPolicies is how many policies that need no attention are listed before the rest is counted.
@@ -25,7 +26,7 @@ type planText struct {
 var abbreviated = regexp.MustCompile(` and [0-9]+ more\b`)
 
 // printPlans prints the answers for people, and first what they could not take into account.
-func printPlans(w io.Writer, answer planAnswer, all bool) error {
+func printPlans(w io.Writer, answer preview.Answer, all bool) error {
 	t := &planText{all: all}
 	if len(answer.Incomplete) > 0 {
 		t.line("# the snapshot is incomplete: %s", strings.Join(answer.Incomplete, "; "))
@@ -55,7 +56,7 @@ func (t *planText) line(format string, args ...any) {
 	t.WriteByte('\n')
 }
 
-func (t *planText) account(a *accountPlan) error {
+func (t *planText) account(a *preview.AccountPlan) error {
 	t.line("account %s", a.Account)
 	if a.Error != "" {
 		t.line("  ! cannot be read: %s", a.Error)
@@ -68,8 +69,8 @@ func (t *planText) account(a *accountPlan) error {
 	}
 	t.policies(a)
 	t.refusals(a.Refusals)
-	for _, text := range quotaAdvice(a.Refusals) {
-		t.line("  # %s", text)
+	for _, r := range a.Remedies {
+		t.line("  # %s", r.Message)
 	}
 	t.remarks("! warning:", a.Warnings)
 	t.remarks("! changed by hand:", a.Drift)
@@ -97,12 +98,12 @@ func (t *planText) account(a *accountPlan) error {
 	}
 	if len(a.Plan.Steps) > 0 && !a.TagsOnly {
 		t.quotas(a.Quotas)
-		t.reachability(a.told, a.closures)
+		t.reachability(a.ReachabilityTold)
 	}
 	return nil
 }
 
-func (t *planText) failsafe(flows []plannedFlow) {
+func (t *planText) failsafe(flows []preview.PlannedFlow) {
 	if len(flows) == 0 {
 		return
 	}
@@ -121,7 +122,7 @@ func (t *planText) failsafe(flows []plannedFlow) {
 }
 
 // policies lists what becomes of the policies.
-func (t *planText) policies(a *accountPlan) {
+func (t *planText) policies(a *preview.AccountPlan) {
 	if len(a.Policies) == 0 {
 		return
 	}
@@ -134,15 +135,15 @@ func (t *planText) policies(a *accountPlan) {
 				continue
 			}
 		}
-		t.line("  %s: %s", p.Policy, p)
+		t.line("  %s: %s", p.Policy, policyText(p))
 	}
 	if more > 0 {
 		t.line("  and %d more that are or will be enforced on all their VMs", more)
 	}
 }
 
-// String says on how many VMs a policy applies and what becomes of it there.
-func (p plannedPolicy) String() string {
+// policyText says on how many VMs a policy applies and what becomes of it there.
+func policyText(p preview.PlannedPolicy) string {
 	if p.VMs == 0 {
 		return "selects no VM of this account"
 	}
@@ -172,7 +173,7 @@ func (p plannedPolicy) String() string {
 }
 
 // refusedPolicies counts what is refused.
-func refusedPolicies(refusals []plannedRefusal) string {
+func refusedPolicies(refusals []preview.PlannedRefusal) string {
 	policies, vms, others := map[string]bool{}, map[string]bool{}, 0
 	for _, x := range refusals {
 		switch {
@@ -258,9 +259,9 @@ func bar(q forecast.Quota) string {
 	return strings.Repeat("=", both) + strings.Repeat(sign, more) + strings.Repeat(".", barWidth-both-more)
 }
 
-func (t *planText) reachability(changes []forecast.Change, closures []forecast.Closure) {
+func (t *planText) reachability(changes []preview.ToldChange) {
 	t.line("")
-	if len(changes)+len(closures) == 0 {
+	if len(changes) == 0 {
 		t.line("Reachability: no flow opens or closes.")
 		return
 	}
@@ -271,31 +272,25 @@ func (t *planText) reachability(changes []forecast.Change, closures []forecast.C
 			region = c.Region
 			t.line("region %s", region)
 		}
-		sign, verb := "-", "closes"
+		sign, text := "-", c.Text
 		if c.Opens {
-			sign, verb = "+", "opens"
+			sign = "+"
 		}
-		t.line("  %s %s %s from %s to %s", sign, verb, c.Packets.Text, t.end(c.From), t.end(c.To))
-	}
-	for _, c := range closures {
-		if c.Region != region {
-			region = c.Region
-			t.line("region %s", region)
-		}
-		limit := namedInText
 		if t.all {
-			limit = math.MaxInt - 1
+			text = cmp.Or(c.All, c.Text)
 		}
-		t.line("  - %s", c.Text(limit))
+		t.line("  %s %s", sign, text)
 	}
 }
 
-// namedInText is how many VMs or addresses of an end are named before the rest is counted.
-const namedInText = 4
-
-func (t *planText) end(e forecast.End) string {
-	if t.all {
-		return e.Text(math.MaxInt - 1)
+func (t *planText) brake(b *preview.PlannedBrake) {
+	switch {
+	case b == nil:
+	case b.OnceEnforced:
+		t.line("  # once the VMs in mode plan are enforced: %s", b.Message)
+	case b.Confirmed:
+		t.line("  # is large, and confirmed: %s", b.Hash)
+	default:
+		t.line("  ! waits for a confirmation: %s", b.Message)
 	}
-	return e.String()
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // TestPlanWarnsOfShadows: a rule that others leave nothing is told with these, a Pass with whom it
@@ -37,14 +39,14 @@ spec:
 			[]string{"NeverMatches " + web + "through all",
 				`TakesPrecedence AntreaClusterNetworkPolicy through: the rule "all" (Pass) skips the rule "web" (Allow) of AntreaNetworkPolicy vms/web on vm/`}},
 	} {
-		var got planAnswer
+		var got preview.Answer
 		r := planShop(t, shopManifests+c.more, "-o", "json")
 		if err := json.Unmarshal([]byte(r.stdout), &got); err != nil {
 			t.Fatalf("%s: %v: %+v", name, err, r)
 		}
 		var found []string
 		for i, w := range got.Warnings {
-			if reason := got.WarningReasons[i]; reason == warnNeverMatches || reason == warnTakesPrecedence {
+			if reason := got.WarningReasons[i]; reason == preview.WarnNeverMatches || reason == preview.WarnTakesPrecedence {
 				found = append(found, string(reason)+" "+w)
 			}
 		}

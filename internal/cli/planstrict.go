@@ -9,71 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/render"
+	"github.com/nephele-io/nephele/internal/preview"
 )
-
-// A warningReason says what a warning of the command plan is about. --tolerate takes them, and they
-// stand in the JSON.
-type warningReason string
-
-// The reasons.
-const (
-	// warnNoSuchAccount: a selector names an account that does not exist.
-	warnNoSuchAccount warningReason = "NoSuchAccount"
-	// warnSelectsNoVM: a selector, or an entry of one, selects no VM.
-	warnSelectsNoVM warningReason = "SelectsNoVM"
-	// warnSelectsNobody: a policy applies to nobody.
-	warnSelectsNobody warningReason = "SelectsNobody"
-	// warnPeerNobody: a rule names peers of which there are none.
-	warnPeerNobody warningReason = "PeerNobody"
-	// warnNotGranted: an account does not let somebody select or release.
-	warnNotGranted warningReason = "NotGranted"
-	// warnNameTaken: a VM is not imported, because another one has the object of its name.
-	warnNameTaken warningReason = "NameTaken"
-	// warnHostBits: a block of addresses is written with bits that do not count.
-	warnHostBits warningReason = "HostBits"
-	// warnNoSuchGroup and warnNoSuchTier: a policy names what does not exist.
-	warnNoSuchGroup warningReason = "NoSuchGroup"
-	warnNoSuchTier  warningReason = "NoSuchTier"
-	// warnClosesAccess: the plan closes ssh or remote desktop to a VM that has it now.
-	warnClosesAccess warningReason = "ClosesAccess"
-	// warnNeverMatches: rules before it leave a rule nothing.
-	warnNeverMatches warningReason = "NeverMatches"
-	// warnTakesPrecedence: a rule takes from another policy's rule what that decides about
-	// somebody.
-	warnTakesPrecedence warningReason = "TakesPrecedence"
-	// warnNotExact: the cloud does not do exactly as a policy says; what it does is not wider.
-	warnNotExact warningReason = "NotExact"
-	// warnSubnetDenies: the filter of a subnet denies what a policy allows.
-	warnSubnetDenies warningReason = "SubnetDenies"
-	// warnManyClusters: a snapshot shows VPCs of several clusters, and nobody says which is meant.
-	warnManyClusters warningReason = "ManyClusters"
-)
-
-// warningReasons are all of them.
-var warningReasons = []warningReason{
-	warnClosesAccess,
-	warnHostBits,
-	warnManyClusters,
-	warnNameTaken,
-	warnNeverMatches,
-	warnNoSuchAccount,
-	warnNoSuchGroup,
-	warnNoSuchTier,
-	warnNotExact,
-	warnNotGranted,
-	warnPeerNobody,
-	warnSelectsNoVM,
-	warnSelectsNobody,
-	warnSubnetDenies,
-	warnTakesPrecedence,
-}
-
-// planWarning is what looks like a mistake.
-type planWarning struct {
-	reason  warningReason
-	message string
-}
 
 // strictness says which warnings make the command fail.
 type strictness struct {
@@ -83,7 +20,7 @@ type strictness struct {
 
 func (s *strictness) register(flags *pflag.FlagSet) {
 	var names []string
-	for _, r := range warningReasons {
+	for _, r := range preview.WarningReasons {
 		names = append(names, string(r))
 	}
 	flags.BoolVar(&s.strict, "strict", false, "exit with 2 if there is any warning")
@@ -96,17 +33,17 @@ func (s *strictness) check() error {
 		return fmt.Errorf("--tolerate says what --strict does not count: give both")
 	}
 	for i, name := range s.tolerate {
-		k := slices.IndexFunc(warningReasons, func(r warningReason) bool { return strings.EqualFold(string(r), name) })
+		k := slices.IndexFunc(preview.WarningReasons, func(r preview.WarningReason) bool { return strings.EqualFold(string(r), name) })
 		if k < 0 {
-			return fmt.Errorf("--tolerate %q: want reasons of %v", name, warningReasons)
+			return fmt.Errorf("--tolerate %q: want reasons of %v", name, preview.WarningReasons)
 		}
-		s.tolerate[i] = string(warningReasons[k])
+		s.tolerate[i] = string(preview.WarningReasons[k])
 	}
 	return nil
 }
 
 // outcome is the error for what counts; nil if nothing does.
-func (s *strictness) outcome(a *planAnswer) error {
+func (s *strictness) outcome(a *preview.Answer) error {
 	if !s.strict {
 		return nil
 	}
@@ -123,12 +60,12 @@ func (s *strictness) outcome(a *planAnswer) error {
 	}
 	for _, x := range a.Accounts {
 		for _, w := range x.Warnings {
-			count(cmp.Or(w.Reason, string(warnNotExact)))
+			count(cmp.Or(w.Reason, string(preview.WarnNotExact)))
 		}
 	}
 	total := 0
 	var reasons []string
-	for _, r := range warningReasons {
+	for _, r := range preview.WarningReasons {
 		if n := counted[string(r)]; n > 0 {
 			total += n
 			reasons = append(reasons, fmt.Sprintf("%d %s", n, r))
@@ -142,18 +79,4 @@ func (s *strictness) outcome(a *planAnswer) error {
 		text += fmt.Sprintf("; %d more tolerated", tolerated)
 	}
 	return fmt.Errorf("%s", text)
-}
-
-// tagsOnly reports whether the plans change something, but nothing that decides about packets.
-func tagsOnly(plans ...render.Document) bool {
-	steps := 0
-	for _, p := range plans {
-		steps += len(p.Steps)
-		for _, s := range p.Steps {
-			if s.Kind != cloud.OpTag && s.Kind != cloud.OpUntag {
-				return false
-			}
-		}
-	}
-	return steps > 0
 }

@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nephele-io/nephele/internal/cli/manifest"
 	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/manifest"
+	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
@@ -97,23 +98,23 @@ type placedResult struct {
 }
 
 func (f *testFlags) report(cmd *cobra.Command) (*testReport, error) {
-	in, err := loadInputs(f.files, cmd.InOrStdin())
+	in, err := preview.LoadInputs(f.files, cmd.InOrStdin())
 	if err != nil {
 		return nil, err
 	}
 	var clouds explain.Clouds
 	if f.snapshot != "" {
-		if clouds, err = in.readSnapshot(cmd, f.snapshot); err != nil {
+		if clouds, err = readSnapshot(cmd, in, f.snapshot); err != nil {
 			return nil, err
 		}
 	}
 	in.WithStaged = f.staged.with
-	shared := compute(in)
-	notes(cmd, in.notes)
-	if err := reportRefused(cmd, in.refused); err != nil {
+	shared := preview.Compute(in)
+	notes(cmd, in.Notes)
+	if err := reportRefused(cmd, in.Refused); err != nil {
 		return nil, err
 	}
-	tests := in.tests()
+	tests := testsAmong(in)
 	if len(tests) == 0 {
 		return nil, fmt.Errorf("there is no %s among the files: want at least one, with apiVersion %s", expect.Kind, expect.GroupVersion())
 	}
@@ -143,9 +144,9 @@ func (f *testFlags) report(cmd *cobra.Command) (*testReport, error) {
 }
 
 // tests are the tests among the inputs, in the order of their names.
-func (in *inputs) tests() []*manifest.Document {
+func testsAmong(in *preview.Inputs) []*manifest.Document {
 	var out []*manifest.Document
-	for _, d := range in.documents {
+	for _, d := range in.Documents {
 		if d.Kind == expect.Kind {
 			out = append(out, d)
 		}

@@ -16,7 +16,9 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/reach"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -139,7 +141,7 @@ func randomPolicies(r *rand.Rand) string {
 
 // livingEstate is an estate in the simulator, with what is known of it.
 type livingEstate struct {
-	*planner
+	*preview.Planner
 	provider cloud.Provider
 	server   *sim.Server
 	who      *explain.World
@@ -171,25 +173,25 @@ func bringToLife(t *testing.T, text, manifests string) *livingEstate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := loadInputs([]string{"-"}, strings.NewReader(manifests))
-	if err != nil || len(in.refused) > 0 {
-		t.Fatalf("%v, refused %v in\n%s", err, in.refused, manifests)
+	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(manifests))
+	if err != nil || len(in.Refused) > 0 {
+		t.Fatalf("%v, refused %v in\n%s", err, in.Refused, manifests)
 	}
 	e := &livingEstate{provider: provider, server: server}
-	e.planner = &planner{in: in, clusterID: "test", open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (cloud.Provider, error) {
+	e.Planner = &preview.Planner{In: in, ClusterID: "test", Lowerers: controller.LowererOf, Open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
 		return provider, nil
 	}}
-	o, err := e.observe(t.Context(), in.Accounts[0])
+	o, err := e.Observe(t.Context(), in.Accounts[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.importEntities(in.Accounts[0], o)
-	e.snapshot = o.regions[0].Snapshot
+	in.ImportEntities(in.Accounts[0], o)
+	e.snapshot = o.Regions[0].Snapshot
 	clouds := explain.Clouds{Snapshots: []*cloud.Snapshot{e.snapshot}, VMs: map[types.NamespacedName]explain.CloudVM{}}
-	for name, ref := range o.preview.Refs {
+	for name, ref := range o.Preview.Refs {
 		clouds.VMs[name] = explain.CloudVM{ID: ref.VMID}
 	}
-	e.who = compute(in).World(clouds, false)
+	e.who = preview.Compute(in).World(clouds, false)
 	return e
 }
 
@@ -293,15 +295,15 @@ func TestReachIsWhatEnforcementLeadsTo(t *testing.T) {
 	for seed := range uint64(15) {
 		r := rand.New(rand.NewPCG(seed, 32))
 		e := bringToLife(t, randomEstate(r, false), reachAccount+randomPolicies(r))
-		planned, err := e.plan(t.Context())
+		planned, err := e.Plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if refused := planned.accounts[0].result.Refusals; len(refused) > 0 {
+		if refused := planned.Accounts[0].Result.Refusals; len(refused) > 0 {
 			t.Logf("seed %d: refused: %v", seed, refused)
 			continue
 		}
-		perform(t, e.provider, e.planner)
+		perform(t, e.provider, e.Planner)
 		passed, stopped := e.compare(t, fmt.Sprint("seed ", seed))
 		enforced++
 		t.Logf("seed %d: %d flows pass, %d do not", seed, passed, stopped)
@@ -315,7 +317,7 @@ func TestReachIsWhatEnforcementLeadsTo(t *testing.T) {
 // not know what the groups decide.
 func TestReachWithoutSnapshotSaysNative(t *testing.T) {
 	e := bringToLife(t, randomEstate(rand.New(rand.NewPCG(1, 31)), true), reachAccount)
-	w := compute(e.in).World(explain.Clouds{}, false)
+	w := preview.Compute(e.In).World(explain.Clouds{}, false)
 	flows := w.Reach(reach.Question{From: reach.Everybody(), To: reach.Everybody(), Refused: true})
 	if len(flows) == 0 || slices.ContainsFunc(flows, func(f reach.Flows) bool { return f.Outcome != reach.Native }) {
 		t.Errorf("%d flows, want all Native", len(flows))

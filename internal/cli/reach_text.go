@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/reach"
+	"github.com/nephele-io/nephele/internal/review"
 )
 
 // mostNamed is how many ends a cell of a table names.
@@ -62,12 +63,12 @@ func sideText(s v1alpha1.ReachSide, most int) string {
 		if s.Hidden > 0 {
 			names = append(names, othersText(s.Hidden))
 		}
-		return some(names, most)
+		return review.Some(names, most)
 	}
 	if s.Hidden > 0 {
 		return othersText(s.Hidden)
 	}
-	text := some(s.Addresses, most)
+	text := review.Some(s.Addresses, most)
 	both := slices.Contains(s.Addresses, "0.0.0.0/0") && slices.Contains(s.Addresses, "::/0")
 	switch {
 	case both && s.Rest:
@@ -82,14 +83,6 @@ func sideText(s v1alpha1.ReachSide, most int) string {
 
 // othersText counts those who may not be seen.
 func othersText(n int32) string { return fmt.Sprintf("%d that you may not see", n) }
-
-// some lists names, and counts those beyond the most that are named.
-func some(names []string, most int) string {
-	if len(names) <= most+1 {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
 
 func verdictText(f v1alpha1.ReachRow) string {
 	if f.NoPeering {
@@ -128,7 +121,7 @@ func decisionText(d v1alpha1.ReachDecision) string {
 		if name == "" {
 			name = fmt.Sprintf("rule %d", d.Rule.Index)
 		}
-		return policyName(*d.Rule) + " " + name
+		return review.PolicyName(*d.Rule) + " " + name
 	case d.Isolated:
 		return "isolated"
 	case d.Failsafe != "":

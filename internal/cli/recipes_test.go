@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // recipes are the policies of docs/recipes.md by their headings, and the estate that they are tried
@@ -53,12 +55,12 @@ func TestRecipes(t *testing.T) {
 					t.Error("a policy applies to nobody")
 				}
 			}
-			in, err := loadInputs([]string{input}, strings.NewReader(""))
+			in, err := preview.LoadInputs([]string{input}, strings.NewReader(""))
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, w := range in.mistakes() {
-				t.Errorf("%s: %s", w.reason, w.message)
+			for _, w := range in.Mistakes() {
+				t.Errorf("%s: %s", w.Reason, w.Message)
 			}
 			tried := map[string]int{}
 			for text := range strings.Lines(manifests) {

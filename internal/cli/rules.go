@@ -119,36 +119,15 @@ func printUses(out io.Writer, rows []v1alpha1.RuleUse) error {
 	for _, r := range rows {
 		use := useWords(r.Use)
 		if len(r.By) > 0 {
-			use += " by " + rulesText(r.By)
+			use += " by " + review.RulesText(r.By)
 		}
-		cells := []string{directionWord(r.Rule), policyName(r.Rule), ruleName(r.Rule), string(r.Rule.Action), fmt.Sprint(r.Endpoints), use}
+		cells := []string{review.DirectionWord(r.Rule), review.PolicyName(r.Rule), review.RuleName(r.Rule), string(r.Rule.Action), fmt.Sprint(r.Endpoints), use}
 		for i := range cells {
 			cells[i] = printable(cells[i])
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	return w.Flush()
-}
-
-func directionWord(r v1alpha1.Rule) string {
-	if r.Direction == "In" {
-		return "ingress"
-	}
-	return "egress"
-}
-
-func policyName(r v1alpha1.Rule) string {
-	if r.Policy.Hidden {
-		return "(a policy that you may not see)"
-	}
-	return strings.TrimPrefix(r.Policy.Namespace+"/"+r.Policy.Name, "/")
-}
-
-func ruleName(r v1alpha1.Rule) string {
-	if r.Name != "" {
-		return r.Name
-	}
-	return fmt.Sprintf("%s[%d]", directionWord(r), r.Index)
 }
 
 // policiesText names policies.
@@ -158,15 +137,6 @@ func policiesText(list []v1alpha1.Policy) string {
 		named[i] = explain.Policy{Type: policy.PolicyKind(p.Type), Namespace: p.Namespace, Name: p.Name, Hidden: p.Hidden}
 	}
 	return explain.PoliciesText(named)
-}
-
-// rulesText names rules, and counts those beyond the first few.
-func rulesText(rules []v1alpha1.Rule) string {
-	names := make([]string, len(rules))
-	for i, r := range rules {
-		names[i] = policyName(r) + " " + ruleName(r)
-	}
-	return some(names, mostNamed)
 }
 
 func runEffective(out io.Writer, endpoints []v1alpha1.EffectiveEndpoint, output string) error {
@@ -203,7 +173,7 @@ func printEffective(out io.Writer, e v1alpha1.EffectiveEndpoint) error {
 			fmt.Fprintf(w, "    ACTION\tTRAFFIC\t%s\tPOLICY\tRULE\t\n", d.peers)
 		}
 		for _, r := range d.Rules {
-			peers := some(append(slices.Clone(r.Names), r.Peers...), 3)
+			peers := review.Some(append(slices.Clone(r.Names), r.Peers...), 3)
 			if peers == "" {
 				peers = "nobody"
 			}
@@ -211,11 +181,11 @@ func printEffective(out io.Writer, e v1alpha1.EffectiveEndpoint) error {
 			switch {
 			case r.Decides:
 			case len(r.By) > 0:
-				note = "decides nothing: before it come " + rulesText(r.By)
+				note = "decides nothing: before it come " + review.RulesText(r.By)
 			default:
 				note = "decides nothing"
 			}
-			cells := []string{string(r.Rule.Action), r.Traffic, peers, policyName(r.Rule), ruleName(r.Rule), note}
+			cells := []string{string(r.Rule.Action), r.Traffic, peers, review.PolicyName(r.Rule), review.RuleName(r.Rule), note}
 			for i := range cells {
 				cells[i] = printable(cells[i])
 			}

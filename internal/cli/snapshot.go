@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -19,7 +20,7 @@ import (
 // simulate brings a description of a cloud to life, so that it is read as a real one is. The
 // returned function ends it. A description that leaves out what its rest refers to is an error: a
 // plan made on it would be one for another account.
-func simulate(ctx context.Context, in *inputs, description string) (opener, func(), error) {
+func simulate(ctx context.Context, in *preview.Inputs, description string) (preview.Opener, func(), error) {
 	if azure, err := onlyAzure(in.Accounts); azure || err != nil {
 		if err != nil {
 			return nil, nil, err
@@ -30,25 +31,25 @@ func simulate(ctx context.Context, in *inputs, description string) (opener, func
 	if err != nil {
 		return nil, nil, fmt.Errorf("--snapshot: %w", err)
 	}
-	if in.gaps, err = gapsOf(report, in.Accounts); err != nil {
+	if in.Gaps, err = gapsOf(report, in.Accounts); err != nil {
 		return nil, nil, err
 	}
 	for _, w := range report.Warnings {
-		in.notes = append(in.notes, "snapshot: "+w.String())
+		in.Notes = append(in.Notes, "snapshot: "+w.String())
 	}
-	in.claimants = claimants(state)
+	in.Claimants = claimants(state)
 	giveKeys(&state)
 	server, err := sim.Start(ctx, sim.Options{State: state})
 	if err != nil {
 		return nil, nil, fmt.Errorf("--snapshot: %w", err)
 	}
-	open := func(_ context.Context, a *v1alpha1.CloudProviderAccount) (cloud.Provider, error) {
+	open := func(_ context.Context, a *v1alpha1.CloudProviderAccount) (preview.Reader, error) {
 		described, err := describedAccount(state, a.Name)
 		if err != nil {
 			return nil, fmt.Errorf("--snapshot %s: %w", description, err)
 		}
 		if described.Alias != a.Name && described.ID != a.Name {
-			in.notes = append(in.notes, fmt.Sprintf("snapshot: account %s/%s is taken for %s, the only account there", a.Namespace, a.Name, described.ID))
+			in.Notes = append(in.Notes, fmt.Sprintf("snapshot: account %s/%s is taken for %s, the only account there", a.Namespace, a.Name, described.ID))
 		}
 		for _, region := range a.Spec.AWSConfig.Region {
 			if !slices.Contains(described.Regions, region) {
@@ -82,18 +83,17 @@ func claimants(state world.State) []string {
 
 // clusterOf is the id of the cluster that a snapshot is planned for: the one that is told, or else
 // the only one that VPCs there belong to.
-func (in *inputs) clusterOf(told string) string {
+func clusterOf(in *preview.Inputs, told string) string {
 	switch {
 	case told != "":
 		return told
-	case len(in.claimants) == 1:
-		in.notes = append(in.notes, "snapshot: its VPCs belong to the cluster "+in.claimants[0]+", which is taken for this one; --cluster-id says otherwise")
-		return in.claimants[0]
-	case len(in.claimants) > 1:
-		in.warnings = append(in.warnings, planWarning{warnManyClusters,
-			"the VPCs of the snapshot belong to several clusters, and none is taken for this one: give --cluster-id, one of " + strings.Join(in.claimants, ", ")})
+	case len(in.Claimants) == 1:
+		in.Notes = append(in.Notes, "snapshot: its VPCs belong to the cluster "+in.Claimants[0]+", which is taken for this one; --cluster-id says otherwise")
+		return in.Claimants[0]
+	case len(in.Claimants) > 1:
+		in.Warnings = append(in.Warnings, preview.Warning{Reason: preview.WarnManyClusters, Message: "the VPCs of the snapshot belong to several clusters, and none is taken for this one: give --cluster-id, one of " + strings.Join(in.Claimants, ", ")})
 	}
-	return offlineCluster
+	return preview.OfflineCluster
 }
 
 // gapsOf says what the description does not tell of the regions of the accounts and need not tell;

@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // onlyAzure reports whether the accounts are subscriptions of Azure. A snapshot is of one cloud.
@@ -33,19 +34,19 @@ func onlyAzure(accounts []*v1alpha1.CloudProviderAccount) (bool, error) {
 
 // describe reads the description of subscriptions: a file, or all .json files of a folder and
 // below.
-func describe(ctx context.Context, in *inputs, name string) (opener, func(), error) {
+func describe(ctx context.Context, in *preview.Inputs, name string) (preview.Opener, func(), error) {
 	d, err := azure.ReadDescription(name)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--snapshot: %w", err)
 	}
-	open := func(_ context.Context, a *v1alpha1.CloudProviderAccount) (cloud.Provider, error) {
-		subscription, err := subscriptionOf(a, in.secrets, d.Subscriptions())
+	open := func(_ context.Context, a *v1alpha1.CloudProviderAccount) (preview.Reader, error) {
+		subscription, err := subscriptionOf(a, in.Secrets, d.Subscriptions())
 		if err != nil {
 			return nil, fmt.Errorf("--snapshot %s: %w", name, err)
 		}
 		return d.Account(subscription, time.Now), nil
 	}
-	if in.claimants, err = claimantsOf(ctx, in.Accounts, open); err != nil {
+	if in.Claimants, err = claimantsOf(ctx, in.Accounts, open); err != nil {
 		return nil, nil, err
 	}
 	return open, func() {}, nil
@@ -83,7 +84,7 @@ func subscriptionOf(a *v1alpha1.CloudProviderAccount, secrets []*corev1.Secret, 
 
 // claimantsOf are the clusters that the networks of the accounts belong to, sorted. What cannot be
 // read is told when the plan is made.
-func claimantsOf(ctx context.Context, accounts []*v1alpha1.CloudProviderAccount, open opener) ([]string, error) {
+func claimantsOf(ctx context.Context, accounts []*v1alpha1.CloudProviderAccount, open preview.Opener) ([]string, error) {
 	var ids []string
 	for _, a := range accounts {
 		provider, err := open(ctx, a)

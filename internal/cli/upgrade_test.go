@@ -22,13 +22,14 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
-	"github.com/nephele-io/nephele/internal/cli/manifest"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/manifest"
+	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
@@ -88,7 +89,7 @@ func newBothLoops(t *testing.T, account types.NamespacedName, manifests string) 
 		t.Fatal(err)
 	}
 	for _, d := range set.Documents {
-		d.Object.SetUID(offlineUID(d.Group, d.Kind, d.Object))
+		d.Object.SetUID(preview.OfflineUID(d.Group, d.Kind, d.Object))
 		j.create(d.Object.(client.Object))
 	}
 	return j
@@ -124,7 +125,7 @@ func (j *bothLoops) start() {
 		j.Fatal(err)
 	}
 	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(compute(in).Delta))
+	store.Publish(convert.Delta(preview.Compute(in).Delta))
 	clk := clock.RealClock{}
 	j.realizer, err = realize.New(
 		realize.Options{ClusterID: "cluster", Follower: enforcer.Follower{Source: storeSource{store}, Clock: clk}, Accounts: controller.Accounts{Inventory: j.inv},

@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // worldFlags say what questions about everybody are answered from.
@@ -37,21 +39,21 @@ func (f *worldFlags) world(cmd *cobra.Command) (*explain.World, error) {
 		return nil, err
 	}
 	in.WithStaged = f.staged.with
-	c := compute(in)
+	c := preview.Compute(in)
 	if len(f.files) == 0 {
-		for _, r := range in.refused {
-			in.notes = append(in.notes, "left out, as by the controller: "+r.String())
+		for _, r := range in.Refused {
+			in.Notes = append(in.Notes, "left out, as by the controller: "+r.String())
 		}
-		in.refused = nil
+		in.Refused = nil
 	}
-	notes(cmd, in.notes)
-	if err := reportRefused(cmd, in.refused); err != nil {
+	notes(cmd, in.Notes)
+	if err := reportRefused(cmd, in.Refused); err != nil {
 		return nil, err
 	}
 	return c.World(clouds, f.asEnforced), nil
 }
 
-func (f *worldFlags) read(cmd *cobra.Command) (*inputs, explain.Clouds, error) {
+func (f *worldFlags) read(cmd *cobra.Command) (*preview.Inputs, explain.Clouds, error) {
 	if len(f.files) == 0 {
 		if f.snapshot != "" {
 			return nil, explain.Clouds{}, errors.New("--snapshot needs -f: want the manifests of the account, the selectors and the policies")
@@ -63,16 +65,16 @@ func (f *worldFlags) read(cmd *cobra.Command) (*inputs, explain.Clouds, error) {
 		in, err := readInputs(cmd.Context(), client)
 		return in, explain.Clouds{}, err
 	}
-	in, err := loadInputs(f.files, cmd.InOrStdin())
+	in, err := preview.LoadInputs(f.files, cmd.InOrStdin())
 	if err != nil || f.snapshot == "" {
 		return in, explain.Clouds{}, err
 	}
-	clouds, err := in.readSnapshot(cmd, f.snapshot)
+	clouds, err := readSnapshot(cmd, in, f.snapshot)
 	return in, clouds, err
 }
 
 // readSnapshot adds what the selectors make of the accounts in a snapshot, and returns the clouds.
-func (in *inputs) readSnapshot(cmd *cobra.Command, path string) (explain.Clouds, error) {
+func readSnapshot(cmd *cobra.Command, in *preview.Inputs, path string) (explain.Clouds, error) {
 	open, stop, err := simulate(cmd.Context(), in, path)
 	if err != nil {
 		return explain.Clouds{}, err
@@ -81,28 +83,28 @@ func (in *inputs) readSnapshot(cmd *cobra.Command, path string) (explain.Clouds,
 	if len(in.Accounts) == 0 {
 		return explain.Clouds{}, errors.New("there is no CloudProviderAccount: it says which account and regions of the snapshot are meant")
 	}
-	p := &planner{in: in, clusterID: offlineCluster, open: open, close: stop}
+	p := &preview.Planner{In: in, ClusterID: preview.OfflineCluster, Lowerers: controller.LowererOf, Open: open, Close: stop}
 	out := explain.Clouds{VMs: map[types.NamespacedName]explain.CloudVM{}}
 	for _, a := range in.Accounts {
-		o, err := p.observe(cmd.Context(), a)
+		o, err := p.Observe(cmd.Context(), a)
 		if err != nil {
 			return explain.Clouds{}, err
 		}
-		if len(o.missing) > 0 {
-			return explain.Clouds{}, errors.Join(o.missing...)
+		if len(o.Missing) > 0 {
+			return explain.Clouds{}, errors.Join(o.Missing...)
 		}
-		in.importEntities(a, o)
-		for _, r := range o.regions {
+		in.ImportEntities(a, o)
+		for _, r := range o.Regions {
 			out.Snapshots = append(out.Snapshots, r.Snapshot)
 			if ours := oursIn(r.Snapshot); ours > 0 {
-				in.notes = append(
-					in.notes,
+				in.Notes = append(
+					in.Notes,
 					fmt.Sprintf("account %s, region %s: %d groups carry tags of Nephele: what machines with them had before is not in the snapshot, and told as Native",
-						o.key, r.Snapshot.Region, ours),
+						o.Key, r.Snapshot.Region, ours),
 				)
 			}
 		}
-		for name, ref := range o.preview.Refs {
+		for name, ref := range o.Preview.Refs {
 			vm := explain.CloudVM{ID: ref.VMID}
 			if ref.Mode != "" {
 				vm.Suspended = fmt.Sprintf("mode %s (%s)", ref.Mode, ref.ModeReason)

@@ -122,7 +122,11 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err := book.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	reviews, err := newReviews(ctx, mgr, func() error {
+	cluster, err := ClusterID(ctx, mgr.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	reviews, err := newReviews(ctx, mgr, cluster, func() error {
 		_, _, err := policies.Store().Get(watchstore.NetworkPolicies, "")
 		return err
 	}, clk, o)

@@ -84,6 +84,12 @@ func CloudOf(kind cloudv1.CloudProvider) (Cloud, bool) {
 	return Cloud{}, false
 }
 
+// LowererOf returns what makes the rules of a cloud; false if it is not supported.
+func LowererOf(kind cloudv1.CloudProvider) (plan.Lowerer, bool) {
+	c, supported := CloudOf(kind)
+	return c.Lowerer, supported
+}
+
 // openClouds opens all clouds of a table for the inventory.
 func openClouds(ctx context.Context, table []Cloud, p CloudParts) (map[cloudv1.CloudProvider]inventory.Open, error) {
 	out := map[cloudv1.CloudProvider]inventory.Open{}

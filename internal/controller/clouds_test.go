@@ -10,6 +10,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // oneAccount is a knowledge of an account of a cloud.
@@ -30,11 +31,11 @@ func TestClouds(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		seen[c.Kind] = true
-		if got := Describe(oneAccount{c.Kind}, "n/a").Lowerer; got != c.Lowerer {
+		if got := preview.Describe(oneAccount{c.Kind}, "n/a", LowererOf).Lowerer; got != c.Lowerer {
 			t.Errorf("an account of %s gets the lowerer %T", c.Kind, got)
 		}
 	}
-	if _, supported := CloudOf("Elsewhere"); supported || Describe(oneAccount{"Elsewhere"}, "n/a").Lowerer != nil {
+	if _, supported := CloudOf("Elsewhere"); supported || preview.Describe(oneAccount{"Elsewhere"}, "n/a", LowererOf).Lowerer != nil {
 		t.Error("a cloud that nobody has heard of is supported")
 	}
 }

@@ -34,6 +34,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/manifest"
+	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/review"
 )
 
@@ -54,10 +56,15 @@ type reviews struct {
 	pods toolscache.Store
 	// clouds is nil where another process has the accounts.
 	clouds *inventory.Inventory
-	ready  func() error
-	clock  clock.PassiveClock
+	// cluster is the id under which we own objects in clouds.
+	cluster string
+	ready   func() error
+	clock   clock.PassiveClock
 	// changes counts what has happened to objects.
 	changes *atomic.Uint64
+
+	// parser reads what PlanReviews bring.
+	parser manifest.Parser
 
 	mu   sync.Mutex
 	last *seen
@@ -107,8 +114,10 @@ func (o *Options) reviewedKinds() []client.Object {
 }
 
 // newReviews follows what reviews are answered from. Ready fails before policies are computed.
-func newReviews(ctx context.Context, mgr manager.Manager, ready func() error, clk clock.PassiveClock, o Options) (*reviews, error) {
-	r := &reviews{cached: mgr.GetCache(), live: mgr.GetAPIReader(), clouds: o.clouds, ready: ready, clock: clk, changes: &atomic.Uint64{}, acls: map[scope]readACLs{}}
+func newReviews(ctx context.Context, mgr manager.Manager, cluster string, ready func() error, clk clock.PassiveClock, o Options) (*reviews, error) {
+	r := &reviews{
+		cached: mgr.GetCache(), live: mgr.GetAPIReader(), clouds: o.clouds, cluster: cluster, ready: ready, clock: clk, changes: &atomic.Uint64{}, acls: map[scope]readACLs{},
+	}
 	pods, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("reviews: watch Pods: %w", err)
@@ -163,6 +172,10 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 		o.Status.Seen = told
 	case *analysis.ReachReview:
 		o.Status, err = review.Reach(world(), o.Spec)
+		o.Status.Seen = told
+	case *analysis.PlanReview:
+		o.Status, err = r.plan(ctx, s, computation, world, sight, o.Spec)
+		told.Limited = told.Limited || o.Status.Limited
 		o.Status.Seen = told
 	case *analysis.EffectiveRules:
 		o.Status, err = review.Rules(world(), o.Spec)
@@ -275,18 +288,10 @@ func cloudsOf(accounts []explain.ObservedAccount) explain.Clouds {
 	for _, a := range accounts {
 		out.Snapshots = append(out.Snapshots, a.Snapshots...)
 		for name, ref := range a.VMs {
-			out.VMs[name] = explain.CloudVM{ID: ref.VMID, Suspended: suspension(ref)}
+			out.VMs[name] = explain.CloudVM{ID: ref.VMID, Suspended: preview.Suspension(ref)}
 		}
 	}
 	return out
-}
-
-// suspension says in which mode policies are not enforced on a VM, and who says so.
-func suspension(ref inventory.VMRef) string {
-	if ref.Mode == "" {
-		return ""
-	}
-	return fmt.Sprintf("mode %s (%s)", ref.Mode, ref.ModeReason)
 }
 
 // objects are what there is. Most of them are those that informers hold, and must not be changed.

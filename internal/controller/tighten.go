@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
-	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // tightens reads from a policy whether as much of it is to be enforced as fits. A policy that
@@ -29,12 +29,8 @@ func tightens(ctx context.Context, c client.Reader) func(v1beta2.NetworkPolicyRe
 		if err := c.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o); err != nil {
 			return false
 		}
-		return AsksToTighten(o)
+		return preview.AsksToTighten(o)
 	}
-}
-
-func AsksToTighten(o client.Object) bool {
-	return o.GetAnnotations()[cloudv1.AnnotationOnRefusal] == cloudv1.OnRefusalTighten
 }
 
 // informers gives out informers; a cache.Cache does.
@@ -47,12 +43,12 @@ type informers interface {
 func followTightening(ctx context.Context, in informers, changed func()) error {
 	handler := toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
-			if AsksToTighten(o.(client.Object)) {
+			if preview.AsksToTighten(o.(client.Object)) {
 				changed()
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			if AsksToTighten(before.(client.Object)) != AsksToTighten(after.(client.Object)) {
+			if preview.AsksToTighten(before.(client.Object)) != preview.AsksToTighten(after.(client.Object)) {
 				changed()
 			}
 		},

@@ -39,6 +39,7 @@ type World struct {
 	*reach.World
 	Endpoints   []reach.Endpoint
 	computation *Computation
+	clouds      Clouds
 }
 
 // World makes the computation ready for questions about everybody. With asEnforced, modes and
@@ -63,7 +64,7 @@ func (c *Computation) World(clouds Clouds, asEnforced bool) *World {
 	}
 	b.strangers(taken)
 	b.tellApart()
-	w := &World{Endpoints: b.endpoints, computation: c}
+	w := &World{Endpoints: b.endpoints, computation: c, clouds: clouds}
 	w.World = reach.New(reach.Input{Listing: c.Listing, Endpoints: w.Endpoints, Snapshots: clouds.Snapshots})
 	return w
 }

@@ -213,7 +213,7 @@ func (w *World) between(c *collector, q *Question, f, t crowd) {
 				continue
 			}
 			ingress := w.decide(t.kind, policy.Ingress, s, sources, f.kind)
-			if len(ingress) == 0 {
+			if len(ingress) == 0 || !q.Refused && !slices.ContainsFunc(ingress, half.mayPass) {
 				continue
 			}
 			for _, e := range w.decide(f.kind, policy.Egress, s, destinations, t.kind) {
@@ -280,6 +280,9 @@ type box struct {
 func (b *box) reason() string {
 	return fmt.Sprint(b.outcome, b.apart, b.egress.reason(), b.ingress.reason())
 }
+
+// mayPass reports whether the end lets anything through, for all that is known.
+func (h half) mayPass() bool { return h.possible&^(drop|reject) != 0 }
 
 func (h *half) reason() string {
 	return fmt.Sprint("|", h.possible, h.by, h.passed, h.cause)

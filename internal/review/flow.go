@@ -54,7 +54,7 @@ func Flow(c *explain.Computation, spec v1alpha1.FlowReviewSpec) (v1alpha1.FlowRe
 	if err != nil {
 		return out, aboutField(err)
 	}
-	return out, rewrite(answer, &out)
+	return out, Rewrite(answer, &out)
 }
 
 // SpecOf is a question as the API takes it.
@@ -114,9 +114,9 @@ func Explanation(status *v1alpha1.FlowReviewStatus) (*explain.Explanation, error
 	return &out, nil
 }
 
-// rewrite writes an answer as the types of the API have it. Both are the same JSON; a field that
+// Rewrite writes an answer as the types of the API have it. Both are the same JSON; a field that
 // one has and the other has not is an error.
-func rewrite(from, into any) error {
+func Rewrite(from, into any) error {
 	text, err := json.Marshal(from)
 	if err != nil {
 		return fmt.Errorf("write the answer: %w", err)

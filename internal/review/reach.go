@@ -2,6 +2,7 @@ package review
 
 import (
 	"errors"
+	"net/netip"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
@@ -21,8 +22,11 @@ const (
 // WrongError.
 func Reach(w *explain.World, spec v1alpha1.ReachReviewSpec) (v1alpha1.ReachReviewStatus, error) {
 	var out v1alpha1.ReachReviewStatus
-	if err := short(map[string]string{"from": spec.From, "to": spec.To, "protocol": spec.Protocol, "port": spec.Port}); err != nil {
+	if err := short(map[string]string{"from": spec.From, "to": spec.To, "protocol": spec.Protocol, "port": spec.Port, "members": spec.Members}); err != nil {
 		return out, err
+	}
+	if spec.To == "" && (spec.Grouped || spec.Members != "") {
+		spec.To = "any"
 	}
 	switch {
 	case spec.To == "":
@@ -32,24 +36,51 @@ func Reach(w *explain.World, spec v1alpha1.ReachReviewSpec) (v1alpha1.ReachRevie
 	case spec.Page < 0:
 		return out, wrong("page", " %d: want 1 for the first page, and so on", spec.Page)
 	}
+	out.Flows = []v1alpha1.ReachRow{}
+	switch {
+	case spec.Members != "":
+		out.Members, out.Total = page(Members(w, spec.Members), spec)
+		return out, nil
+	case spec.Grouped:
+		q, err := questionOf(w, spec)
+		if err != nil {
+			return out, err
+		}
+		out.Map = Map(w, nil, MapQuestion{q, true})
+		out.Total = out.Map.Total
+		return out, nil
+	}
 	rows, err := Rows(w, spec)
 	if err != nil {
 		return out, err
 	}
+	out.Flows, out.Total = page(rows, spec)
+	return out, nil
+}
+
+// page is the part of a list that is asked for, and how long the list is.
+func page[T any](list []T, spec v1alpha1.ReachReviewSpec) ([]T, int32) {
 	limit := int(spec.Limit)
 	if limit == 0 {
 		limit = defaultRows
 	}
-	first := min(max(int(spec.Page)-1, 0)*limit, len(rows))
-	out.Total, out.Flows = int32(len(rows)), rows[first:min(first+limit, len(rows))]
-	return out, nil
+	first := min(max(int(spec.Page)-1, 0)*limit, len(list))
+	return list[first:min(first+limit, len(list))], int32(len(list))
 }
 
 // Rows are all rows of the answer.
 func Rows(w *explain.World, spec v1alpha1.ReachReviewSpec) ([]v1alpha1.ReachRow, error) {
+	q, err := questionOf(w, spec)
+	if err != nil {
+		return nil, err
+	}
+	return RowsOf(w, w.Reach(q)), nil
+}
+
+func questionOf(w *explain.World, spec v1alpha1.ReachReviewSpec) (reach.Question, error) {
 	services, bad := expect.Services(spec.Protocol, spec.Port)
 	if bad != nil {
-		return nil, aboutField(bad)
+		return reach.Question{}, aboutField(bad)
 	}
 	from := spec.From
 	if from == "" {
@@ -58,12 +89,12 @@ func Rows(w *explain.World, spec v1alpha1.ReachReviewSpec) ([]v1alpha1.ReachRow,
 	q := reach.Question{Services: services, Refused: spec.Refused}
 	var err error
 	if q.From, err = w.Party("from", from); err != nil {
-		return nil, aboutField(err)
+		return q, aboutField(err)
 	}
 	if q.To, err = w.Party("to", spec.To); err != nil {
-		return nil, aboutField(err)
+		return q, aboutField(err)
 	}
-	return RowsOf(w, w.Reach(q)), nil
+	return q, nil
 }
 
 // RowsOf writes flows as rows. Without a world everything may be seen.
@@ -120,19 +151,26 @@ func sideOf(s reach.Side) v1alpha1.ReachSide {
 			out.Hidden++
 			continue
 		}
-		e := v1alpha1.ReachEnd{Name: m.Name, Interface: m.Interface, Public: m.Public, Partly: m.Partly(), Addresses: []string{}}
-		if m.Kind != 0 {
-			e.Kind, e.Namespace, e.Object = m.Kind.String(), m.Namespace, m.EntityRef.Name
-		}
-		for _, a := range m.Addresses {
-			e.Addresses = append(e.Addresses, a.String())
-		}
+		e := endOf(m.Endpoint, m.Addresses)
+		e.Partly = m.Partly()
 		out.Endpoints = append(out.Endpoints, e)
 	}
 	for _, p := range s.Addresses {
 		out.Addresses = append(out.Addresses, p.String())
 	}
 	return out
+}
+
+// endOf is an endpoint with some of its addresses.
+func endOf(m *reach.Endpoint, addresses []netip.Addr) v1alpha1.ReachEnd {
+	e := v1alpha1.ReachEnd{Name: m.Name, Interface: m.Interface, Public: m.Public, Addresses: []string{}}
+	if m.Kind != 0 {
+		e.Kind, e.Namespace, e.Object = m.Kind.String(), m.Namespace, m.EntityRef.Name
+	}
+	for _, a := range addresses {
+		e.Addresses = append(e.Addresses, a.String())
+	}
+	return e
 }
 
 func decisionOf(w *explain.World, d reach.Decision) v1alpha1.ReachDecision {

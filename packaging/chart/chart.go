@@ -147,6 +147,14 @@ func Switches() []Switch {
 		{"serviceMonitor", true, []map[string]any{nil, on("serviceMonitor", map[string]any{"serviceAccount": map[string]any{"namespace": "monitoring", "name": "prometheus"}})}},
 		{"dashboards", true, []map[string]any{nil, on("dashboards", nil)}},
 		{"alerts", true, []map[string]any{nil, on("alerts", nil)}},
+		{"console", true, []map[string]any{nil, on("console", map[string]any{
+			"url": "https://nephele.example.com", "allowEdit": true, "tls": map[string]any{"secretName": "console-tls"},
+			"oidc": map[string]any{"issuer": "https://login.example.com", "clientID": "nephele", "clientSecret": map[string]any{"name": "console-oidc"},
+				"scopes": []any{"groups", "offline_access"}, "caConfigMap": "corporate"},
+			"tokenLogin": false, "networkPolicy": map[string]any{"fromAddresses": []any{"10.0.0.0/8"}},
+			"ingress": map[string]any{"enabled": true, "className": "nginx", "tlsSecretName": "console-public",
+				"annotations": map[string]any{"nginx.ingress.kubernetes.io/backend-protocol": "HTTPS"}},
+		})}},
 		{"releaseOnDelete", true, []map[string]any{nil, {"releaseOnDelete": map[string]any{"enabled": false}}}},
 	}
 }

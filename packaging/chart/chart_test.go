@@ -121,6 +121,7 @@ func TestChartsAreTheManifests(t *testing.T) {
 	for dir, values := range map[string]string{
 		"config":                                "",
 		"config/overlays/secrets-per-namespace": "secrets: {namespaces: [cloud-accounts]}",
+		"config/overlays/console":               "console: {enabled: true, url: 'https://nephele.example.com'}",
 		"config/overlays/shared-accounts":       "{sharedAccounts: {enabled: true}, replicas: 2}",
 	} {
 		want := kustomized(t, dir)
@@ -170,27 +171,33 @@ func TestUpstreamDefinitions(t *testing.T) {
 func TestRefused(t *testing.T) {
 	c := load(t, controller)
 	for values, want := range map[string]string{
-		"replica: 2":                                                          "replica",
-		"replicas: -1":                                                        "replicas",
-		"image: {digest: latest}":                                             "digest",
-		"image: {tag: latest}":                                                "tag",
-		"image: {repository: a@sha256}":                                       "repository",
-		"namespace: elsewhere":                                                "kube-system",
-		"{noClouds: true, antrea: {enabled: true}}":                           "nothing to do",
-		"{sharedAccounts: {enabled: true}, noClouds: true}":                   "sharedAccounts",
-		"antrea: {kubeconfigSecret: a}":                                       "antrea.enabled",
-		"tls: {mode: none}":                                                   "tls",
-		"secrets: {namespaces: [A]}":                                          "namespaces",
-		"secrets: {namespaces: ['a, b']}":                                     "namespaces",
-		"networkPolicy: {apiFrom: []}":                                        "apiFrom",
-		"networkPolicy: {metricsFrom: {}}":                                    "",
-		"allowedEndpoints: ['a,b']":                                           "allowedEndpoints",
-		"extraArgs: [controller]":                                             "extraArgs",
-		"resources: {limits: {memory: 100}}":                                  "memory",
-		"resources: {limits: {memory: 100M}}":                                 "memory",
-		"proxy: {https: 'proxy.example:3128'}":                                "https",
-		"serviceMonitor: {enabled: true, interval: 1}":                        "interval",
-		"serviceMonitor: {enabled: true, serviceAccount: {name: prometheus}}": "serviceMonitor.serviceAccount.namespace",
+		"replica: 2":                                                              "replica",
+		"replicas: -1":                                                            "replicas",
+		"image: {digest: latest}":                                                 "digest",
+		"image: {tag: latest}":                                                    "tag",
+		"image: {repository: a@sha256}":                                           "repository",
+		"namespace: elsewhere":                                                    "kube-system",
+		"{noClouds: true, antrea: {enabled: true}}":                               "nothing to do",
+		"{sharedAccounts: {enabled: true}, noClouds: true}":                       "sharedAccounts",
+		"antrea: {kubeconfigSecret: a}":                                           "antrea.enabled",
+		"tls: {mode: none}":                                                       "tls",
+		"secrets: {namespaces: [A]}":                                              "namespaces",
+		"secrets: {namespaces: ['a, b']}":                                         "namespaces",
+		"networkPolicy: {apiFrom: []}":                                            "apiFrom",
+		"networkPolicy: {metricsFrom: {}}":                                        "",
+		"allowedEndpoints: ['a,b']":                                               "allowedEndpoints",
+		"extraArgs: [controller]":                                                 "extraArgs",
+		"resources: {limits: {memory: 100}}":                                      "memory",
+		"resources: {limits: {memory: 100M}}":                                     "memory",
+		"proxy: {https: 'proxy.example:3128'}":                                    "https",
+		"serviceMonitor: {enabled: true, interval: 1}":                            "interval",
+		"console: {enabled: true}":                                                "console.url",
+		"console: {enabled: true, url: 'http://x'}":                               "url",
+		"console: {enabled: true, url: 'https://x/y'}":                            "url",
+		"console: {enabled: true, url: 'https://x', tokenLogin: false}":           "nobody could log in",
+		"console: {enabled: true, url: 'https://x', oidc: {issuer: 'https://y'}}": "clientID",
+		"console: {networkPolicy: {from: {}}}":                                    "",
+		"serviceMonitor: {enabled: true, serviceAccount: {name: prometheus}}":     "serviceMonitor.serviceAccount.namespace",
 	} {
 		var v map[string]any
 		if err := yaml.UnmarshalStrict([]byte(values), &v); err != nil {
@@ -244,6 +251,11 @@ func TestCombinations(t *testing.T) {
 			"PodDisruptionBudget " + namespace(values) + "/nephele-controller": values["podDisruptionBudget"] != nil,
 			"NetworkPolicy " + namespace(values) + "/nephele-controller":       values["networkPolicy"] == nil,
 			"ServiceMonitor " + namespace(values) + "/nephele":                 values["serviceMonitor"] != nil,
+			"Deployment " + namespace(values) + "/nephele-console":             values["console"] != nil,
+			"ServiceAccount " + namespace(values) + "/nephele-console":         values["console"] != nil,
+			"Service " + namespace(values) + "/nephele-console":                values["console"] != nil,
+			"NetworkPolicy " + namespace(values) + "/nephele-console":          values["console"] != nil,
+			"Ingress " + namespace(values) + "/nephele-console":                values["console"] != nil,
 			"PrometheusRule " + namespace(values) + "/nephele":                 values["alerts"] != nil,
 		} {
 			if seen[what] != want {
@@ -265,6 +277,46 @@ func namespace(values map[string]any) string {
 		return ns
 	}
 	return "kube-system"
+}
+
+// TestConsoleHasNoRights: whatever the mode, no role is bound to the account of the console, and
+// its Pod gets no token.
+func TestConsoleHasNoRights(t *testing.T) {
+	c := load(t, controller)
+	for i, values := range Switches()[0].States {
+		values = maps.Clone(values)
+		if values == nil {
+			values = map[string]any{}
+		}
+		values["console"] = map[string]any{"enabled": true, "url": "https://nephele.example.com", "allowEdit": true}
+		objects, err := c.Render(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checked := 0
+		for _, o := range objects {
+			subjects, _ := o["subjects"].([]any)
+			for _, s := range subjects {
+				if s.(map[string]any)["name"] == "nephele-console" {
+					t.Errorf("mode %d: %s is for the console", i, o)
+				}
+			}
+			if o.Name() != "nephele-console" || o.Kind() != "Deployment" && o.Kind() != "ServiceAccount" {
+				continue
+			}
+			checked++
+			raw, err := json.Marshal(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := string(raw); !strings.Contains(text, `"automountServiceAccountToken":false`) || strings.Contains(text, `"serviceAccountToken"`) {
+				t.Errorf("mode %d: %s may have a token", i, o)
+			}
+		}
+		if checked != 2 {
+			t.Errorf("mode %d: %d objects were looked at", i, checked)
+		}
+	}
 }
 
 // foreign holds an object of another project against the types of that project.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -298,9 +299,10 @@ func (im *imported) commandsAgree(ac accountCase) {
 	t := im.t
 	t.Helper()
 	kubeconfig := filepath.Join(im.c.dir, "kubeconfig")
-	if code, out, errOut := run(t, "plan", "--kubeconfig", kubeconfig); code != 0 {
+	if code, out, errOut := run(t, "plan", "--local", "--kubeconfig", kubeconfig); code != 0 {
 		t.Errorf("nephele plan says %d, want 0: everything is realized\n%s%s", code, out, errOut)
 	}
+	im.plansAgree(kubeconfig)
 	im.servedPolicies()
 	db := vmNamespace + "/" + firstWithRole(ac, "db")
 	for _, tc := range []struct {
@@ -329,6 +331,41 @@ func (im *imported) commandsAgree(ac accountCase) {
 		}
 	}
 	im.reviewsAreLimited(db)
+}
+
+// plansAgree asks the controller what would change, and works the same out with --local. The
+// controller may not have read the latest change yet.
+func (im *imported) plansAgree(kubeconfig string) {
+	t := im.t
+	t.Helper()
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	im.must(os.WriteFile(policy, []byte(`apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {name: proposed, namespace: `+vmNamespace+`}
+spec:
+  priority: 1
+  appliedTo: [{externalEntitySelector: {}}]
+  ingress: [{name: monitoring, action: Allow, from: [{ipBlock: {cidr: 192.0.2.77/32}}], ports: [{protocol: TCP, port: 9100}]}]
+`), 0o600))
+	for _, args := range [][]string{{}, {"-f", policy}, {"-f", policy, "-o", "json"}, {"-f", policy, "--all"}} {
+		args = append([]string{"plan", "--kubeconfig", kubeconfig}, args...)
+		eventually(t, time.Minute, fmt.Sprintf("the same answer to %v", args), func(context.Context) (bool, string) {
+			code, out, errOut := run(t, args...)
+			localCode, local, localErr := run(t, append(args, "--local")...)
+			if code == 2 || strings.Contains(errOut, "worked out here") || len(args) > 4 && !strings.Contains(out, "9100") {
+				return false, fmt.Sprintf("exit code %d\n%s%s", code, out, errOut)
+			}
+			return code == localCode && out == local, fmt.Sprintf("exit codes %d and %d:\n%s%s\n--local:\n%s%s", code, localCode, out, errOut, local, localErr)
+		})
+	}
+	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
+	im.must(os.WriteFile(wrong, []byte("# nothing here\n---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: wrong, namespace: "+vmNamespace+"}\n"+
+		"spec:\n  priority: 1\n  tier: nowhere\n  appliedTo: [{externalEntitySelector: {}}]\n  ingress: [{action: Allow}]\n"), 0o600))
+	code, _, errOut := run(t, "plan", "--kubeconfig", kubeconfig, "-f", wrong)
+	localCode, _, localErr := run(t, "plan", "--local", "--kubeconfig", kubeconfig, "-f", wrong)
+	if code != 2 || localCode != 2 || errOut != localErr || !strings.Contains(errOut, "wrong.yaml:8") {
+		t.Errorf("a wrong manifest: exit codes %d and %d, want 2, and both name its line:\n%s\n--local:\n%s", code, localCode, errOut, localErr)
+	}
 }
 
 // reviewsAreLimited asks as somebody who may ask, and may read policies in another Namespace only.
@@ -363,6 +400,31 @@ func (im *imported) reviewsAreLimited(db string) {
 		}
 		err := as.Create(ctx, &analysis.FlowReview{Spec: analysis.FlowReviewSpec{From: "203.0.113.7", To: db, Port: "22"}})
 		return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "there is no Pod"), fmt.Sprint(err)
+	})
+	if err := as.Create(t.Context(), &analysis.PlanReview{}); !apierrors.IsForbidden(err) {
+		t.Errorf("whoever has only nephele-reviewer may ask for plans: %v", err)
+	}
+	im.apply(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "plans-of-" + stranger}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nephele-planner"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: stranger}},
+	})
+	eventually(t, 30*time.Second, "a plan of somebody else", func(ctx context.Context) (bool, string) {
+		plan := &analysis.PlanReview{Spec: analysis.PlanReviewSpec{Map: true}}
+		if err := as.Create(ctx, plan); err != nil {
+			return false, err.Error()
+		}
+		if s := plan.Status; len(s.Accounts) > 0 || !s.Limited || s.Map == nil || len(s.Map.Nodes) > 0 {
+			return false, fmt.Sprintf("he is told %+v", s)
+		}
+		plan = &analysis.PlanReview{Spec: analysis.PlanReviewSpec{
+			Manifests: "{apiVersion: crd.antrea.io/v1beta1, kind: Group, metadata: {name: g, namespace: " + vmNamespace + "}, spec: {externalEntitySelector: {}}}",
+			Delete:    []analysis.ObjectReference{{Group: "crd.antrea.io", Kind: "NetworkPolicy", Namespace: vmNamespace, Name: "db-from-app"}},
+		}}
+		if err := as.Create(ctx, plan); err != nil {
+			return false, err.Error()
+		}
+		errs := plan.Status.Errors
+		return len(errs) == 2 && errs[0].Reason == analysis.ErrorForbidden && errs[1].Reason == analysis.ErrorForbidden, fmt.Sprintf("%+v", errs)
 	})
 }
 

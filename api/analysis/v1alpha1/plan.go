@@ -126,6 +126,8 @@ type AccountPlan struct {
 	// Cuts are what interfaces lose that are not under control, where the account permits that.
 	Cuts  []PlanNote `json:"cuts,omitempty"`
 	Notes []PlanNote `json:"notes"`
+	// More says how much is left out of lists that are too long, by their names.
+	More map[string]int32 `json:"more,omitempty"`
 }
 
 // UnreadRegion is a region that could not be read.

@@ -37,7 +37,7 @@ func run() int {
 
 	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 	return cli.Main(ctx, os.Args[1:], streams, upCommand(),
-		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: cli.Preview, No: cli.ErrNo}))
+		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: cli.Preview, Version: cli.Version(), No: cli.ErrNo}))
 }
 
 // upCommand is "up" with a choice of who computes the policies.
@@ -76,7 +76,7 @@ func upCommand() *cobra.Command {
 		}
 		o.Antrea = foreign
 		return controller.Run(ctx, cfg, o)
-	}, antrea.SharedGroups)
+	}, antrea.SharedGroups, cli.Version())
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		if kept, err = past.Bounds(); err != nil {
 			return err

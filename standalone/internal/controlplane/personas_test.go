@@ -120,7 +120,8 @@ func TestPersonas(t *testing.T) {
 		"nephele-policy-author": slices.Concat(verbs(antrea, "clusternetworkpolicies", write...), verbs(antrea, "clustergroups", write...), read(antrea, "tiers")),
 		"nephele-tier-user":     verbs(antrea, "tiers", "get", "use"),
 		"nephele-reviewer":      verbs("analysis.nephele.io", "flowreviews", "create"),
-		"nephele-auditor": slices.Concat(verbs("analysis.nephele.io", "reachreviews", "create"), verbs("analysis.nephele.io", "effectiverules", "create"), read(antrea, "tiers", "clusternetworkpolicies", "clustergroups"), read("", "namespaces", "nodes"), read("rbac.authorization.k8s.io", "clusterroles", "clusterrolebindings"),
+		"nephele-planner":       verbs("analysis.nephele.io", "planreviews", "create"),
+		"nephele-auditor": slices.Concat(verbs("analysis.nephele.io", "reachreviews", "create"), verbs("analysis.nephele.io", "effectiverules", "create"), verbs("analysis.nephele.io", "planreviews", "create"), read(antrea, "tiers", "clusternetworkpolicies", "clustergroups"), read("", "namespaces", "nodes"), read("rbac.authorization.k8s.io", "clusterroles", "clusterrolebindings"),
 			read("admissionregistration.k8s.io", "validatingadmissionpolicies", "validatingadmissionpolicybindings"), read("apiextensions.k8s.io", "customresourcedefinitions"),
 			read(computed, "networkpolicies", "addressgroups", "appliedtogroups"), verbs(computed, "enforcers", "enforce")),
 	} {

@@ -35,6 +35,8 @@ type Parts struct {
 	Controller up.LoggingController
 	// Preview computes the plan that is shown before anything is enforced.
 	Preview Preview
+	// Version is told in the console.
+	Version string
 	// No is the error that the command returns when a check of the story did not hold and this has
 	// been printed.
 	No error
@@ -45,6 +47,7 @@ type flags struct {
 	once            bool
 	dataDir, listen string
 	timeout         time.Duration
+	console         up.Console
 }
 
 // NewCommand returns the command "demo". It ends in order when the context that the command is
@@ -61,7 +64,7 @@ description of a real one, and a simulated subscription of Azure), imports the a
 applies them, and shows who can reach whom before and after. Then it takes a database tier on Azure under the same policies,
 and enforces one policy across both clouds. Every result is checked against what the story expects.
 
-After the story everything goes on running for you to try things by hand, until Ctrl-C. With --data-dir the state is kept, and
+After the story everything goes on running for you to try things by hand and in the console, whose link is printed, until Ctrl-C. With --data-dir the state is kept, and
 the next start goes on from it. Nothing outside this machine is called.
 
 Exit codes: 0 all checks held; 1 a check did not hold, or the story was interrupted; 2 bad input or failure.`,
@@ -76,6 +79,8 @@ Exit codes: 0 all checks held; 1 a check did not hold, or the story was interrup
 	cmd.Flags().BoolVar(&f.once, "once", false, "end after the story, with everything restored")
 	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "directory for all data; default: a temporary one, removed at the end")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", defaultLimit, "how long to wait for each step of the story before it has failed")
+	f.console = up.Console{Edit: true, Demo: true, Version: p.Version} // nothing here is real
+	f.console.AddFlags(cmd)
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "HOST:PORT of the API server; port 0 takes a free one")
 	return cmd
 }
@@ -172,8 +177,19 @@ func (d *demonstration) present(ctx context.Context, session up.Session) error {
 		return err
 	}
 	s.pristine, s.untouched, s.pristineAzure = objects(pristine), bystanders(pristine), azureObjects(s.account.azureState())
-	d.introduce(session, report, pristine)
-	return d.story(ctx, s)
+	if d.once {
+		d.console.Address = up.NoConsole
+	}
+	open, shut := context.WithCancel(ctx)
+	link, closed, err := d.console.Open(open, session)
+	if err != nil {
+		shut()
+		return err
+	}
+	d.introduce(session, report, pristine, link)
+	err = d.story(ctx, s)
+	shut()
+	return errors.Join(err, closed())
 }
 
 // story tells the story or goes on from a former one, and then waits for the user.
@@ -231,7 +247,7 @@ func regionOf(s world.State) (world.RegionState, error) {
 }
 
 // introduce says what runs.
-func (d *demonstration) introduce(session up.Session, report estate.Report, r world.RegionState) {
+func (d *demonstration) introduce(session up.Session, report estate.Report, r world.RegionState, link string) {
 	d.heading("What runs")
 	d.say("Everything runs in this process, on this machine only. It was ready after %s.", session.StartUp.Round(100*time.Millisecond))
 	d.item("the Kubernetes API server with etcd: %s", session.URL)
@@ -240,6 +256,9 @@ func (d *demonstration) introduce(session up.Session, report estate.Report, r wo
 		"and %s in %s.", d.server.URL(), r.Account, numbered(len(r.VPCs), "VPC"), numbered(len(r.Instances), "VM"),
 		numbered(len(r.NetworkInterfaces), "network interface"), numbered(len(r.SecurityGroups), "security group"), r.Name)
 	d.item("a simulated subscription of Azure, login and Resource Manager: %s, with %s", d.server.AzureURL(), numbered(len(databases()), "VM"))
+	if link != "" {
+		d.item("the console, in which the story can be followed; the link works once: %s", link)
+	}
 	if len(report.Warnings) > 0 {
 		d.say("The published description has gaps and contradictions; %s were needed to make an account of it (docs/simulator.md).",
 			numbered(len(report.Warnings), "repair"))

@@ -18,9 +18,11 @@ import (
 const DefaultDataDir = "nephele-data"
 
 // NewCommand returns the command "up". It ends in order when the context that the command is
-// executed with ends. Shared is Config.Shared; it is asked when the flags are known.
-func NewCommand(crds fs.FS, controller LoggingController, shared func() []string) *cobra.Command {
+// executed with ends. Shared is Config.Shared; it is asked when the flags are known. The version is
+// told in the console.
+func NewCommand(crds fs.FS, controller LoggingController, shared func() []string, version string) *cobra.Command {
 	cfg := Config{CRDs: crds, Shared: shared}
+	browser := Console{Version: version}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run everything in one process: etcd, the Kubernetes API server and the controller",
@@ -29,7 +31,9 @@ func NewCommand(crds fs.FS, controller LoggingController, shared func() []string
 All state is in the data directory and survives restarts, also after a crash. The API server listens on this machine only
 unless --listen says otherwise. Callers need the client certificate in the kubeconfig written to the data directory, or a
 ServiceAccount token; RBAC decides what they may do, and admission policies ask it about the accounts, Secrets and tiers that objects
-name. These policies, and roles to give, are installed at every start: what was changed or deleted of them is put back.`,
+name. These policies, and roles to give, are installed at every start: what was changed or deleted of them is put back.
+
+The link of the console works once; "nephele console" gives another one at any time.`,
 		Example: `  nephele up
   nephele up --data-dir /var/lib/nephele --listen 127.0.0.1:7443
   kubectl --kubeconfig nephele-data/kubeconfig get cpa,ces,vpc,vm,ee -A`,
@@ -38,14 +42,20 @@ name. These policies, and roles to give, are installed at every start: what was 
 			cfg.Controller = WithLogFile(cfg.DataDir, controller)
 			cfg.Progress, cfg.Terminal = cmd.ErrOrStderr(), IsTerminal(cmd.ErrOrStderr())
 			return Run(cmd.Context(), cfg, func(ctx context.Context, s Session) error {
-				explain(cmd.OutOrStdout(), cfg, s)
+				link, closed, err := browser.Open(ctx, s)
+				if err != nil {
+					return err
+				}
+				explain(cmd.OutOrStdout(), cfg, s, link)
 				<-ctx.Done()
 				fmt.Fprintln(cmd.OutOrStdout(), "Stopping. Ctrl-C again ends at once; nothing is lost.")
-				return nil
+				return closed()
 			})
 		},
 	}
 	AddFlags(cmd, &cfg)
+	browser.AddFlags(cmd)
+	cmd.Flags().BoolVar(&browser.Edit, "console-allow-edit", false, "let the console change what you may change; without it it only reads")
 	return cmd
 }
 
@@ -62,12 +72,16 @@ func IsTerminal(w io.Writer) bool {
 }
 
 // explain says what runs and how to go on.
-func explain(out io.Writer, cfg Config, s Session) {
+func explain(out io.Writer, cfg Config, s Session, link string) {
+	if link == "" {
+		link = NoConsole
+	}
 	fmt.Fprintf(out, `Nephele is ready after %s.
 
   API server  %s
   kubeconfig  %s
   logs        %s
+  console     %s
 
 In another terminal:
 
@@ -77,5 +91,5 @@ In another terminal:
   kubectl get annp,acnp,cnp -A          # policies and their status
 
 Ctrl-C stops; the data stays in %s.
-`, s.StartUp.Round(100*time.Millisecond), s.URL, s.Kubeconfig, s.LogDir, quote(s.Kubeconfig), cfg.DataDir)
+`, s.StartUp.Round(100*time.Millisecond), s.URL, s.Kubeconfig, s.LogDir, link, quote(s.Kubeconfig), cfg.DataDir)
 }

@@ -58,7 +58,8 @@ type Document struct {
 	Partial bool           `json:"partial,omitempty"`
 	Summary plan.Summary   `json:"summary"`
 	Steps   []DocumentStep `json:"steps"`
-	names   map[string]string
+	// GroupNames are what people call the groups that the steps name by ID.
+	GroupNames map[string]string `json:"groupNames,omitempty"`
 }
 
 // DocumentStep is one operation.
@@ -88,7 +89,6 @@ type DocumentStep struct {
 	Reason       string            `json:"reason,omitempty"`
 	// Policies are those that the operation is made for.
 	Policies []string `json:"policies,omitempty"`
-	subject  string
 }
 
 // DocumentRule is a rule of a security group.
@@ -100,13 +100,14 @@ type DocumentRule struct {
 	Peer      string          `json:"peer"`
 	// Failsafe is true if a failsafe flow is what the rule allows.
 	Failsafe bool `json:"failsafe,omitempty"`
-	text     string
+	// Text says it for people.
+	Text string `json:"text"`
 }
 
 // Describe returns the plan with what the setting tells about it. The next plan is described as
 // following it.
 func (d *Describer) Describe(p plan.Plan) Document {
-	out := Document{Account: p.Account, Partial: p.Partial, Summary: p.Summary(), Steps: make([]DocumentStep, 0, len(p.Steps)), names: d.names}
+	out := Document{Account: p.Account, Partial: p.Partial, Summary: p.Summary(), Steps: make([]DocumentStep, 0, len(p.Steps))}
 	for _, st := range p.Steps {
 		if st.Op.Kind == cloud.OpCreateGroup {
 			key := st.Network + "/" + st.Op.Group.Name
@@ -118,6 +119,9 @@ func (d *Describer) Describe(p plan.Plan) Document {
 			}
 		}
 		out.Steps = append(out.Steps, d.step(st))
+	}
+	for i := range out.Steps {
+		d.nameGroups(&out, &out.Steps[i])
 	}
 	return out
 }
@@ -158,9 +162,23 @@ func (d *Describer) step(st plan.Step) DocumentStep {
 			out.Groups = append(out.Groups, d.group(st.Network, id))
 		}
 	}
-	out.subject = cmp.Or(out.Target, out.Name)
 	return out
 }
+
+// nameGroups adds the names of the groups that a step names.
+func (d *Describer) nameGroups(to *Document, st *DocumentStep) {
+	for _, id := range slices.Concat([]string{st.Target}, st.GroupsBefore, st.Groups) {
+		if name := d.names[id]; name != "" {
+			if to.GroupNames == nil {
+				to.GroupNames = map[string]string{}
+			}
+			to.GroupNames[id] = name
+		}
+	}
+}
+
+// subject is what the step changes: an ID, or the name of a group that is still to be created.
+func (s *DocumentStep) subject() string { return cmp.Or(s.Target, s.Name) }
 
 // group names a group by its ID, or by its name if it is still to be created.
 func (d *Describer) group(network, group string) string {
@@ -197,10 +215,10 @@ func (d *Describer) rules(st plan.Step, in []cloud.Rule) (out []DocumentRule) {
 		}
 		doc := DocumentRule{
 			Direction: r.Direction, Protocol: r.Match.Protocol, From: r.Match.From, To: r.Match.To, Peer: named.Peer.String(),
-			Failsafe: slices.ContainsFunc(d.Failsafe, func(f plan.FailsafeFlow) bool { return within(f, r) }), text: named.String(),
+			Failsafe: slices.ContainsFunc(d.Failsafe, func(f plan.FailsafeFlow) bool { return within(f, r) }), Text: named.String(),
 		}
 		if name := d.names[r.Peer.GroupID]; name != "" {
-			doc.text += " (" + name + ")"
+			doc.Text += " (" + name + ")"
 		}
 		out = append(out, doc)
 	}

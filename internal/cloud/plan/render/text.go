@@ -72,9 +72,9 @@ func (d Document) printStep(b *strings.Builder, alike []DocumentStep, all bool) 
 		}
 		fmt.Fprintf(b, "  + security group %s%s in %s", st.Name, known, st.Network)
 	case cloud.OpDeleteGroup:
-		fmt.Fprintf(b, "  - security group %s", d.named(st.subject))
+		fmt.Fprintf(b, "  - security group %s", d.named(st.subject()))
 	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules, cloud.OpSetRules:
-		fmt.Fprintf(b, "  ~ security group %s", d.named(st.subject))
+		fmt.Fprintf(b, "  ~ security group %s", d.named(st.subject()))
 	case cloud.OpSetInterfaceGroups:
 		fmt.Fprintf(b, "  ~ %s: groups ", interfaces(alike, all))
 		if len(st.GroupsBefore) > 0 {
@@ -101,7 +101,7 @@ func (s DocumentStep) printContents(b *strings.Builder) {
 		sign = "-"
 	}
 	for _, r := range s.Removed {
-		fmt.Fprintf(b, "      - %s\n", r.text)
+		fmt.Fprintf(b, "      - %s\n", r.Text)
 	}
 	for i, r := range s.Rules {
 		mark := ""
@@ -109,10 +109,10 @@ func (s DocumentStep) printContents(b *strings.Builder) {
 			mark = "  # failsafe"
 		}
 		if s.Kind == cloud.OpReplaceRules {
-			fmt.Fprintf(b, "      ~ %s -> %s%s\n", s.Replaced[i].text, r.text, mark)
+			fmt.Fprintf(b, "      ~ %s -> %s%s\n", s.Replaced[i].Text, r.Text, mark)
 			continue
 		}
-		fmt.Fprintf(b, "      %s %s%s\n", sign, r.text, mark)
+		fmt.Fprintf(b, "      %s %s%s\n", sign, r.Text, mark)
 	}
 	if s.Kind == cloud.OpCreateGroup {
 		return
@@ -145,7 +145,7 @@ func (s DocumentStep) why(all bool) string {
 // interfaces names the interfaces of steps and their VMs.
 func interfaces(alike []DocumentStep, all bool) string {
 	if len(alike) == 1 {
-		return "interface " + alike[0].subject + of(alike[0].VMs, all)
+		return "interface " + alike[0].subject() + of(alike[0].VMs, all)
 	}
 	var ids, vms []string
 	for _, st := range alike {
@@ -173,18 +173,18 @@ func of(vms []string, all bool) string {
 func (s DocumentStep) tagged(all bool) string {
 	switch {
 	case len(s.Others) == 0:
-		return s.subject + of(s.VMs, all)
+		return s.subject() + of(s.VMs, all)
 	case all:
-		return strings.Join(append([]string{s.subject}, s.Others...), ", ") + of(s.VMs, all)
+		return strings.Join(append([]string{s.subject()}, s.Others...), ", ") + of(s.VMs, all)
 	case len(s.VMs) == 0:
-		return fmt.Sprintf("%s and %d more", s.subject, len(s.Others))
+		return fmt.Sprintf("%s and %d more", s.subject(), len(s.Others))
 	}
 	return fmt.Sprintf("%d interfaces%s", len(s.Others)+1, of(s.VMs, all))
 }
 
 // named is a group's ID with its name.
 func (d Document) named(group string) string {
-	if name := d.names[group]; name != "" {
+	if name := d.GroupNames[group]; name != "" {
 		return group + " (" + name + ")"
 	}
 	return group

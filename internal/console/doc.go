@@ -1,0 +1,20 @@
+// Package console is the web server of the console: it serves the page, knows who is at the
+// browser, and passes what the page asks on to the Kubernetes API with the identity of that person.
+//
+// It owns sessions and nothing else. It has no rights of its own: every request to the Kubernetes
+// API carries the credentials of the person whose session it is. In the mode Local these are the
+// credentials of a kubeconfig, the server listens on loopback only, and a session begins with a
+// link that works once. In the mode Cluster they are a token that the person brings or an OpenID
+// provider gives, which stays in the memory of this process and never reaches the page.
+//
+// What it promises:
+//
+//   - Only the resources and verbs of allow.go are passed on, whatever the person may do besides, and
+//     nothing is changed unless the options allow edits.
+//   - A request of another origin, of another site or under another host name is refused before
+//     anything is read of it. Requests that are not GET prove with a header that our page sent them.
+//   - Sessions, requests, streams, bodies and answers are bounded, and every one ends.
+//   - Nothing of the browser's headers goes to the Kubernetes API but what request.go lists.
+//
+// A Server is safe for concurrent use. Close ends its sessions with all their streams.
+package console

@@ -1,0 +1,69 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview"
+)
+
+// plan answers a PlanReview. No cloud is called, no account opened and no Secret read for it,
+// whatever accounts stand in the manifests: what the inventory has read is all that is known.
+func (r *reviews) plan(
+	ctx context.Context, s *seen, computation *explain.Computation, world func() *explain.World, sight apiserver.Sight, spec analysis.PlanReviewSpec,
+) (analysis.PlanReviewStatus, error) {
+	// Who sees all policies, but no accounts, is told no plans of these.
+	whole := sight.All && sight.May("list", cloudv1.GroupVersion().Group, "cloudprovideraccounts", "", "")
+	var rights preview.Rights
+	if !whole {
+		rights.May = sight.May
+	}
+	proposal, errs, err := preview.Propose(&r.parser, spec, s.Tiers, rights)
+	if err != nil || len(errs) > 0 {
+		return preview.Refused(errs), err
+	}
+	before := preview.Before{Computation: computation, Clouds: s.clouds, World: world}
+	if !whole {
+		return preview.Limited(before, explain.View{Namespace: sight.Namespace, Cluster: sight.Cluster}, proposal, spec)
+	}
+	p := &preview.Planner{
+		In: &preview.Inputs{Objects: *s.Objects}, ClusterID: r.cluster, Lowerers: LowererOf, Close: func() {},
+		Open: func(_ context.Context, a *cloudv1.CloudProviderAccount) (preview.Reader, error) {
+			return known{r, a}, nil
+		},
+	}
+	return p.Review(ctx, before, proposal, spec)
+}
+
+// known is an account as the inventory has read it.
+type known struct {
+	*reviews
+	account *cloudv1.CloudProviderAccount
+}
+
+// Observe implements preview.Reader.
+func (k known) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, error) {
+	if k.clouds == nil {
+		return nil, fmt.Errorf("accounts are not read by this controller")
+	}
+	snapshot, err := k.clouds.Latest(s.Account, s.Region)
+	if err == nil && snapshot == nil {
+		err = fmt.Errorf("the controller has not read it: it reads the regions of accounts that are stored")
+	}
+	return snapshot, err
+}
+
+// Limits implements preview.Reader. Those of the account count as they stand in the manifests.
+func (k known) Limits(ctx context.Context, s cloud.Scope) (cloud.Limits, error) {
+	provider, ok := k.provider(s.Account)
+	if !ok {
+		return cloud.Limits{}, fmt.Errorf("its credentials are missing")
+	}
+	l, err := provider.Limits(ctx, s)
+	return preview.WithQuotas(l, k.account), err
+}

@@ -1,0 +1,241 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// Reader is what is read of an account; see cloud.Provider.
+type Reader interface {
+	Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, error)
+	Limits(ctx context.Context, s cloud.Scope) (cloud.Limits, error)
+}
+
+// Opener makes the reader of an account.
+type Opener func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (Reader, error)
+
+// ObservedAccount is an account and what was read of it.
+type ObservedAccount struct {
+	Key, EnforcerKey string
+	Deleting         bool
+	Regions          []plan.Region
+	notes            []PlannedNote
+	// unread tells the same by region.
+	unread []UnreadRegion
+	// Missing says which regions could not be read, and why.
+	Missing []error
+	// provider is what it was read by.
+	provider Reader
+	// acls are the network ACLs of its subnets, if they were asked for.
+	acls []cloud.NetworkACL
+	// Preview is what the inventory would know of it.
+	Preview inventory.Previewed
+}
+
+// snapshot returns what was read of a region; nil if nothing was.
+func (o *ObservedAccount) snapshot(region string) *cloud.Snapshot {
+	for _, r := range o.Regions {
+		if r.Snapshot.Region == region {
+			return r.Snapshot
+		}
+	}
+	return nil
+}
+
+// vmOf names the VM of an interface; "" if it has none.
+func (o *ObservedAccount) vmOf(region, networkInterface string) string {
+	if s := o.snapshot(region); s != nil {
+		for i := range s.Interfaces {
+			if s.Interfaces[i].ID == networkInterface {
+				return s.Interfaces[i].VMID
+			}
+		}
+	}
+	return ""
+}
+
+// ObservedAccounts are a knowledge of the accounts that were read.
+type ObservedAccounts []*ObservedAccount
+
+func (o ObservedAccounts) find(key string) *ObservedAccount {
+	i := slices.IndexFunc(o, func(a *ObservedAccount) bool { return a.Key == key })
+	if i < 0 {
+		return &ObservedAccount{Key: key}
+	}
+	return o[i]
+}
+
+// Keys implements knowledge.
+func (o ObservedAccounts) Keys() []string {
+	keys := make([]string, len(o))
+	for i, a := range o {
+		keys[i] = a.Key
+	}
+	return keys
+}
+
+// Regions implements knowledge: the regions that were read.
+func (o ObservedAccounts) Regions(key string) []string {
+	var names []string
+	for _, r := range o.find(key).Regions {
+		names = append(names, r.Snapshot.Region)
+	}
+	return names
+}
+
+// Latest implements knowledge.
+func (o ObservedAccounts) Latest(key, region string) (*cloud.Snapshot, error) {
+	return o.find(key).snapshot(region), nil
+}
+
+// Entities implements knowledge.
+func (o ObservedAccounts) Entities(key string) map[types.NamespacedName]inventory.VMRef {
+	return o.find(key).Preview.Refs
+}
+
+// Settings implements knowledge.
+func (o ObservedAccounts) Settings(key string) inventory.Settings {
+	return o.find(key).Preview.Settings
+}
+
+// Deleting implements knowledge.
+func (o ObservedAccounts) Deleting(key string) bool { return o.find(key).Deleting }
+
+// Tighten tells from the annotations of policies of which of them as much is to be enforced as
+// fits.
+func (in *Inputs) Tighten(ref v1beta2.NetworkPolicyReference) bool {
+	named := func(o client.Object) bool { return o.GetNamespace() == ref.Namespace && o.GetName() == ref.Name }
+	switch ref.Type {
+	case v1beta2.AntreaNetworkPolicy:
+		return slices.ContainsFunc(in.Policies, func(p *antreav1beta1.NetworkPolicy) bool { return named(p) && AsksToTighten(p) })
+	case v1beta2.AntreaClusterNetworkPolicy:
+		return slices.ContainsFunc(in.ClusterPolicies, func(p *antreav1beta1.ClusterNetworkPolicy) bool { return named(p) && AsksToTighten(p) })
+	}
+	return false
+}
+
+// AsksToTighten reports whether as much of a policy is to be enforced as fits.
+func AsksToTighten(o client.Object) bool {
+	return o.GetAnnotations()[cloudv1alpha1.AnnotationOnRefusal] == cloudv1alpha1.OnRefusalTighten
+}
+
+// Observe reads an account. A region that cannot be read is left alone, and told.
+func (p *Planner) Observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (*ObservedAccount, error) {
+	o := &ObservedAccount{Key: cloud.AccountKey(a.Namespace, a.Name), EnforcerKey: cloud.EnforcerKey(a.Namespace, a.Name), Deleting: a.DeletionTimestamp != nil}
+	config, _ := inventory.ConfigOf(a)
+	if _, supported := p.Lowerers(config.Cloud); !supported {
+		return nil, fmt.Errorf("account %s: neither spec.awsConfig nor spec.azureConfig is set", o.Key)
+	}
+	if len(config.Regions) == 0 {
+		return nil, fmt.Errorf("account %s: it names no region", o.Key)
+	}
+	provider, err := p.Open(ctx, a)
+	if err != nil {
+		return nil, fmt.Errorf("account %s: %w", o.Key, err)
+	}
+	o.provider = provider
+	for _, name := range config.Regions {
+		scope := cloud.Scope{Account: o.Key, Region: name}
+		region := plan.Region{}
+		if region.Snapshot, err = provider.Observe(ctx, scope); err == nil {
+			region.Limits, err = provider.Limits(ctx, scope)
+		}
+		if err != nil {
+			if len(config.Regions) == 1 {
+				return nil, fmt.Errorf("account %s: region %s: %w", o.Key, name, err)
+			}
+			o.notes = append(o.notes, PlannedNote{Region: name, Message: "cannot be read and is left as it is: " + err.Error()})
+			o.unread = append(o.unread, UnreadRegion{name, err.Error()})
+			o.Missing = append(o.Missing, fmt.Errorf("account %s: region %s: %w", o.Key, name, err))
+			continue
+		}
+		o.Regions = append(o.Regions, region)
+	}
+	if len(o.Regions) == 0 {
+		return nil, fmt.Errorf("account %s: no region can be read: %s", o.Key, o.notes[0].Message)
+	}
+	return o, nil
+}
+
+// ImportEntities adds what the selectors make of an account as it was read, as the inventory does.
+// Entities of the account that no selector selects any more, or none that the account lets select,
+// are left out, as the inventory removes them. The ports that others have stay: the cloud knows
+// none.
+func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *ObservedAccount) {
+	snapshots := make([]*cloud.Snapshot, len(o.Regions))
+	for i, r := range o.Regions {
+		snapshots[i] = r.Snapshot
+	}
+	config, _ := inventory.ConfigOf(a)
+	o.Preview = inventory.Preview(a, config.Cloud, in.surroundings(), snapshots)
+	ports := map[client.ObjectKey][]v1alpha2.NamedPort{}
+	for _, x := range in.Entities {
+		ports[client.ObjectKeyFromObject(x)] = x.Spec.Ports
+	}
+	for _, x := range o.Preview.Entities {
+		x.Spec.Ports = ports[client.ObjectKeyFromObject(x)]
+	}
+	in.Entities = slices.DeleteFunc(slices.Clone(in.Entities), func(x *v1alpha2.ExternalEntity) bool {
+		_, again := o.Preview.Refs[client.ObjectKeyFromObject(x)]
+		return again || x.Spec.ExternalNode == o.EnforcerKey && (o.snapshot(x.Labels[cloudv1alpha1.LabelCloudRegion]) != nil || !o.Preview.Selecting[x.Namespace])
+	})
+	in.Entities = append(in.Entities, o.Preview.Entities...)
+}
+
+// surroundings are the objects that decide what is imported of an account.
+func (in *Inputs) surroundings() inventory.Surroundings {
+	return inventory.Surroundings{Selectors: in.Selectors, VMs: in.VMs, Namespaces: in.Namespaces}
+}
+
+// Overlay replaces and adds objects, as applying manifests to a cluster does.
+func (in *Inputs) Overlay(over *Inputs) {
+	in.Namespaces = overlaid(in.Namespaces, over.Namespaces)
+	in.Pods = overlaid(in.Pods, over.Pods)
+	in.Nodes = overlaid(in.Nodes, over.Nodes)
+	in.Services = overlaid(in.Services, over.Services)
+	in.Secrets = overlaid(in.Secrets, over.Secrets)
+	in.Entities = overlaid(in.Entities, over.Entities)
+	in.ExternalNodes = overlaid(in.ExternalNodes, over.ExternalNodes)
+	in.Tiers = overlaid(in.Tiers, over.Tiers)
+	in.Groups = overlaid(in.Groups, over.Groups)
+	in.ClusterGroups = overlaid(in.ClusterGroups, over.ClusterGroups)
+	in.Policies = overlaid(in.Policies, over.Policies)
+	in.ClusterPolicies = overlaid(in.ClusterPolicies, over.ClusterPolicies)
+	in.K8sPolicies = overlaid(in.K8sPolicies, over.K8sPolicies)
+	in.AdminPolicies = overlaid(in.AdminPolicies, over.AdminPolicies)
+	in.BaselinePolicies = overlaid(in.BaselinePolicies, over.BaselinePolicies)
+	in.UpstreamPolicies = overlaid(in.UpstreamPolicies, over.UpstreamPolicies)
+	in.Accounts = overlaid(in.Accounts, over.Accounts)
+	in.Selectors = overlaid(in.Selectors, over.Selectors)
+	in.VMs = overlaid(in.VMs, over.VMs)
+	in.Documents, in.Refused, in.Notes = over.Documents, over.Refused, over.Notes
+}
+
+// overlaid takes over the uid of what it replaces, and says by a new generation that it is another
+// version.
+func overlaid[T client.Object](base, over []T) []T {
+	out := slices.Clone(base)
+	for _, o := range over {
+		i := slices.IndexFunc(out, func(b T) bool { return client.ObjectKeyFromObject(b) == client.ObjectKeyFromObject(o) })
+		if i < 0 {
+			out = append(out, o)
+			continue
+		}
+		o.SetUID(out[i].GetUID())
+		o.SetGeneration(out[i].GetGeneration() + 1)
+		out[i] = o
+	}
+	return out
+}

@@ -1,0 +1,135 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/explain"
+)
+
+// ReadAll reads all accounts and computes what stands there.
+func (p *Planner) ReadAll(ctx context.Context) (*Computation, error) {
+	var read ObservedAccounts
+	for _, a := range p.In.Accounts {
+		o, err := p.Observe(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		p.In.ImportEntities(a, o)
+		o.ReadACLs(ctx)
+		read = append(read, o)
+	}
+	p.In.KnowClouds(read)
+	if err := p.foresee(read); err != nil {
+		return nil, err
+	}
+	return Compute(p.In), nil
+}
+
+// Recompute computes again, with what has come besides.
+func Recompute(in *Inputs) *Computation { return &Computation{explain.Compute(&in.Objects), in} }
+
+// ReadACLs reads the network ACLs of an account. They need a right of their own that nothing else
+// needs: what cannot be read is noted.
+func (o *ObservedAccount) ReadACLs(ctx context.Context) {
+	reader, able := o.provider.(cloud.ACLReader)
+	if !able {
+		return
+	}
+	for _, r := range o.Regions {
+		acls, err := reader.NetworkACLs(ctx, r.Snapshot.Scope)
+		if err != nil {
+			o.notes = append(o.notes, PlannedNote{Region: r.Snapshot.Region, Message: "network ACLs are not read, and one may stop a packet that is allowed here: " + err.Error()})
+			continue
+		}
+		o.acls = append(o.acls, acls...)
+	}
+}
+
+// KnowClouds hands on what was read of accounts.
+func (in *Inputs) KnowClouds(read ObservedAccounts) {
+	for _, o := range read {
+		a := explain.ObservedAccount{Key: o.Key, VMs: o.Preview.Refs, ACLs: o.acls}
+		for _, r := range o.Regions {
+			a.Snapshots = append(a.Snapshots, r.Snapshot)
+		}
+		in.Observed = append(in.Observed, a)
+		for _, n := range o.notes {
+			in.Notes = append(in.Notes, fmt.Sprintf("account %s: region %s: %s", o.Key, n.Region, n.Message))
+		}
+	}
+}
+
+// foresee puts into the VirtualMachines what a controller would write into their statuses: how far
+// each policy is enforced.
+func (p *Planner) foresee(read ObservedAccounts) error {
+	store := watchstore.New(watchstore.Options{})
+	store.Publish(convert.Delta(explain.Compute(&p.In.Objects).Delta))
+	for _, o := range read {
+		acct := Describe(read, o.Key, p.Lowerers)
+		in, err := p.Input(acct, o, store)
+		if err != nil {
+			return err
+		}
+		states := map[plan.VMRef]plan.VMStatus{}
+		for _, vm := range plan.Compute(in, acct.Lowerer).VMs {
+			states[vm.VM] = vm
+		}
+		for name, ref := range o.Preview.Refs {
+			st, observed := states[plan.VMRef{Region: ref.Region, ID: ref.VMID}]
+			if !observed {
+				continue
+			}
+			vm := p.In.virtualMachine(name)
+			vm.Status.Region, vm.Status.CloudId = ref.Region, ref.VMID
+			vm.Status.Mode, vm.Status.ModeReason = string(ref.Mode), ref.ModeReason
+			vm.Status.Policies = foreseen(st)
+		}
+	}
+	return nil
+}
+
+// virtualMachine returns the VirtualMachine of an entity; one that is not there yet is added.
+func (in *Inputs) virtualMachine(entity types.NamespacedName) *cloudv1alpha1.VirtualMachine {
+	name := strings.TrimPrefix(entity.Name, cloudv1alpha1.EntityNamePrefix)
+	i := slices.IndexFunc(in.VMs, func(vm *cloudv1alpha1.VirtualMachine) bool {
+		return vm.Namespace == entity.Namespace && vm.Name == name
+	})
+	if i >= 0 {
+		return in.VMs[i]
+	}
+	vm := &cloudv1alpha1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: entity.Namespace, Name: name}}
+	in.VMs = append(in.VMs, vm)
+	return vm
+}
+
+// foreseen says how far the policies of a VM are enforced.
+func foreseen(vm plan.VMStatus) []cloudv1alpha1.VirtualMachinePolicyStatus {
+	var out []cloudv1alpha1.VirtualMachinePolicyStatus
+	for _, p := range vm.Policies {
+		st := cloudv1alpha1.VirtualMachinePolicyStatus{
+			Kind: string(p.Kind), Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Message: p.Message, Phase: cloudv1alpha1.PolicyPhaseRealizing,
+		}
+		switch {
+		case vm.Mode != plan.Enforce:
+			st.Phase = cloudv1alpha1.PolicyPhaseSuspended
+		case p.Message != "":
+			st.Phase = cloudv1alpha1.PolicyPhaseFailed
+		case p.Realized:
+			st.Phase = cloudv1alpha1.PolicyPhaseRealized
+		}
+		out = append(out, st)
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+package preview
+
+import (
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
+)
+
+// A warningReason says what a warning of the command plan is about. --tolerate takes them, and they
+// stand in the JSON.
+type WarningReason string
+
+// The reasons.
+const (
+	// warnNoSuchAccount: a selector names an account that does not exist.
+	warnNoSuchAccount WarningReason = "NoSuchAccount"
+	// warnSelectsNoVM: a selector, or an entry of one, selects no VM.
+	warnSelectsNoVM WarningReason = "SelectsNoVM"
+	// warnSelectsNobody: a policy applies to nobody.
+	warnSelectsNobody WarningReason = "SelectsNobody"
+	// warnPeerNobody: a rule names peers of which there are none.
+	warnPeerNobody WarningReason = "PeerNobody"
+	// warnNotGranted: an account does not let somebody select or release.
+	warnNotGranted WarningReason = "NotGranted"
+	// warnNameTaken: a VM is not imported, because another one has the object of its name.
+	warnNameTaken WarningReason = "NameTaken"
+	// warnHostBits: a block of addresses is written with bits that do not count.
+	warnHostBits WarningReason = "HostBits"
+	// warnNoSuchGroup and warnNoSuchTier: a policy names what does not exist.
+	warnNoSuchGroup WarningReason = "NoSuchGroup"
+	warnNoSuchTier  WarningReason = "NoSuchTier"
+	// warnClosesAccess: the plan closes ssh or remote desktop to a VM that has it now.
+	warnClosesAccess WarningReason = "ClosesAccess"
+	// WarnNeverMatches: rules before it leave a rule nothing.
+	WarnNeverMatches WarningReason = "NeverMatches"
+	// WarnTakesPrecedence: a rule takes from another policy's rule what that decides about
+	// somebody.
+	WarnTakesPrecedence WarningReason = "TakesPrecedence"
+	// WarnNotExact: the cloud does not do exactly as a policy says; what it does is not wider.
+	WarnNotExact WarningReason = "NotExact"
+	// warnSubnetDenies: the filter of a subnet denies what a policy allows.
+	warnSubnetDenies WarningReason = "SubnetDenies"
+	// WarnManyClusters: a snapshot shows VPCs of several clusters, and nobody says which is meant.
+	WarnManyClusters WarningReason = "ManyClusters"
+)
+
+// warningReasons are all of them.
+var WarningReasons = []WarningReason{
+	warnClosesAccess,
+	warnHostBits,
+	WarnManyClusters,
+	warnNameTaken,
+	WarnNeverMatches,
+	warnNoSuchAccount,
+	warnNoSuchGroup,
+	warnNoSuchTier,
+	WarnNotExact,
+	warnNotGranted,
+	warnPeerNobody,
+	warnSelectsNoVM,
+	warnSelectsNobody,
+	warnSubnetDenies,
+	WarnTakesPrecedence,
+}
+
+// Warning is what looks like a mistake.
+type Warning struct {
+	Reason  WarningReason
+	Message string
+}
+
+// tagsOnly reports whether the plans change something, but nothing that decides about packets.
+func tagsOnly(plans ...render.Document) bool {
+	steps := 0
+	for _, p := range plans {
+		steps += len(p.Steps)
+		for _, s := range p.Steps {
+			if s.Kind != cloud.OpTag && s.Kind != cloud.OpUntag {
+				return false
+			}
+		}
+	}
+	return steps > 0
+}

@@ -1,0 +1,200 @@
+package preview
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/review"
+)
+
+// How much of each list of an answer a review tells. What is left out is counted.
+const (
+	mostSteps   = 5000
+	mostChanges = 2000
+	mostRemarks = 1000
+	mostLost    = 100
+)
+
+// Before is what there is before anything is changed.
+type Before struct {
+	*explain.Computation
+	Clouds explain.Clouds
+	// World is that of the computation.
+	World func() *explain.World
+}
+
+// Review answers a PlanReview of somebody who may see everything, but for what it was made from.
+// The planner's inputs are those of before, as they are now.
+func (p *Planner) Review(ctx context.Context, before Before, with *Proposal, spec analysis.PlanReviewSpec) (analysis.PlanReviewStatus, error) {
+	if errs := p.In.apply(with); len(errs) > 0 {
+		return told(errs), nil
+	}
+	p.In.WithStaged = spec.Staged
+	if spec.Account != "" {
+		if err := p.only(spec.Account); err != nil {
+			return analysis.PlanReviewStatus{}, err
+		}
+	}
+	made, err := p.Plan(ctx)
+	if err != nil {
+		return analysis.PlanReviewStatus{}, err
+	}
+	answer := p.Answer(made)
+	for i := range answer.Accounts {
+		answer.Accounts[i].bound()
+	}
+	out := told(nil)
+	if err := review.Rewrite(answer, &out); err != nil {
+		return out, err
+	}
+	out.Notes = some(p.In.Notes, mostRemarks)
+	if !spec.Map || ctx.Err() != nil {
+		return out, ctx.Err()
+	}
+	clouds := explain.Clouds{Snapshots: before.Clouds.Snapshots, VMs: maps.Clone(before.Clouds.VMs)}
+	maps.Copy(clouds.VMs, made.clouds().VMs)
+	out.Map = review.Map(before.World(), made.computation.World(clouds, false), review.MapQuestion{})
+	return out, nil
+}
+
+// only leaves one account to plan for.
+func (p *Planner) only(account string) error {
+	all := p.In.Accounts
+	p.In.Accounts = nil
+	for _, a := range all {
+		if cloud.AccountKey(a.Namespace, a.Name) == account {
+			p.In.Accounts = append(p.In.Accounts, a)
+		} else {
+			p.Neighbours = append(p.Neighbours, a)
+		}
+	}
+	if len(p.In.Accounts) == 0 {
+		return &review.WrongError{Field: "account", Text: fmt.Sprintf(" %q: there is no such CloudProviderAccount", account)}
+	}
+	return nil
+}
+
+// Limited answers a PlanReview of somebody who may not see everything: what changes between those
+// whom he may see, and what looks like a mistake in what he brings. Of clouds he is told nothing:
+// quotas, refusals and operations tell of the machines and policies of others, and what a selector
+// selects there.
+func Limited(before Before, view explain.View, with *Proposal, spec analysis.PlanReviewSpec) (analysis.PlanReviewStatus, error) {
+	in := &Inputs{Objects: *before.Objects}
+	notes := with.over.Notes
+	in.apply(with) // whether there was something to delete is not told
+	in.WithStaged = spec.Staged
+	out := told(nil)
+	out.Limited = true
+	seen := &Inputs{Documents: in.Documents}
+	for _, e := range in.Entities {
+		if view.Namespace(e.Namespace) {
+			seen.Entities = append(seen.Entities, e)
+		}
+	}
+	for _, g := range in.Groups {
+		if view.Namespace(g.Namespace) {
+			seen.Groups = append(seen.Groups, g)
+		}
+	}
+	if view.Cluster {
+		seen.ClusterGroups = in.ClusterGroups
+	}
+	seen.Policies, seen.ClusterPolicies = with.over.Policies, with.over.ClusterPolicies
+	if len(in.Documents) > 0 {
+		for _, w := range seen.Mistakes() {
+			out.Warnings, out.WarningReasons = append(out.Warnings, w.Message), append(out.WarningReasons, string(w.Reason))
+		}
+	}
+	out.Notes = some(notes, mostRemarks)
+	if spec.Map {
+		after := explain.Compute(&in.Objects).For(view)
+		out.Map = review.Map(before.World(), after.World(before.Clouds, false), review.MapQuestion{})
+	}
+	return out, nil
+}
+
+// told is an answer in which every list is there, with these errors.
+func told(errs []analysis.ManifestError) analysis.PlanReviewStatus {
+	return analysis.PlanReviewStatus{Errors: errs, Accounts: []analysis.AccountPlan{}, Warnings: []string{}, WarningReasons: []string{}}
+}
+
+// Refused is the answer about manifests that are wrong.
+func Refused(errs []analysis.ManifestError) analysis.PlanReviewStatus { return told(errs) }
+
+// AnswerOf is an answer of the API as the command prints it.
+func AnswerOf(status *analysis.PlanReviewStatus) (Answer, error) {
+	var out Answer
+	text, err := json.Marshal(status)
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	if err != nil {
+		return out, fmt.Errorf("read the answer: %w", err)
+	}
+	return out, nil
+}
+
+// bound cuts lists that are too long, and says by how much.
+func (a *AccountPlan) bound() {
+	more := map[string]int{}
+	cut(more, "plan.steps", &a.Plan.Steps, mostSteps)
+	for i := range a.Further {
+		cut(more, fmt.Sprintf("further[%d].steps", i), &a.Further[i].Steps, mostSteps)
+	}
+	if a.Wave != nil {
+		cut(more, "wave.plan.steps", &a.Wave.Plan.Steps, mostSteps)
+	}
+	cut(more, "reachability", &a.Reachability, mostChanges)
+	cut(more, "reachabilityTold", &a.ReachabilityTold, mostChanges)
+	cut(more, "policies", &a.Policies, mostChanges)
+	cut(more, "refusals", &a.Refusals, mostChanges)
+	a.Refusals = slices.Clone(a.Refusals)
+	lost := 0
+	for i := range a.Refusals {
+		lost += max(0, len(a.Refusals[i].Lost)-mostLost)
+		a.Refusals[i].Lost = some(a.Refusals[i].Lost, mostLost)
+	}
+	if lost > 0 {
+		more["refusals.lost"] = lost
+	}
+	cut(more, "quotas", &a.Quotas, mostRemarks)
+	cut(more, "warnings", &a.Warnings, mostRemarks)
+	cut(more, "drift", &a.Drift, mostRemarks)
+	cut(more, "cuts", &a.Cuts, mostRemarks)
+	cut(more, "notes", &a.Notes, mostRemarks)
+	if len(more) > 0 {
+		a.More = more
+	}
+}
+
+func cut[T any](more map[string]int, name string, list *[]T, most int) {
+	if n := len(*list) - most; n > 0 {
+		*list, more[name] = (*list)[:most], n
+	}
+}
+
+func some[T any](list []T, most int) []T { return list[:min(len(list), most)] }
+
+// WithQuotas are the limits of a region with those that an account states for itself.
+func WithQuotas(l cloud.Limits, a *cloudv1alpha1.CloudProviderAccount) cloud.Limits {
+	if a.Spec.AWSConfig == nil || a.Spec.AWSConfig.Quotas == nil {
+		return l
+	}
+	q := a.Spec.AWSConfig.Quotas
+	for _, f := range []struct {
+		value  *int
+		stated int32
+	}{{&l.RulesPerGroup, q.RulesPerGroup}, {&l.GroupsPerInterface, q.GroupsPerInterface}, {&l.GroupsPerRegion, q.GroupsPerRegion}} {
+		if f.stated > 0 {
+			*f.value = int(f.stated)
+		}
+	}
+	return l
+}

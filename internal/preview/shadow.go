@@ -1,0 +1,111 @@
+package preview
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/reach"
+	"github.com/nephele-io/nephele/internal/review"
+)
+
+// shadowed warns of rules that can never match, because others stand before them, and of manifests
+// whose rules take from others what these decide about somebody: a Pass, or a rule of an earlier
+// tier.
+func (p *Planner) shadowed(made plans) (out []Warning) {
+	if made.computation == nil {
+		return nil
+	}
+	world := made.computation.World(made.clouds(), true)
+	given := func(x explain.Policy) bool {
+		kind := kindOf(policy.Policy{Namespace: x.Namespace})
+		return x.Type != policy.KubernetesNetworkPolicy && p.In.Documents[objectKey(v1beta1.GroupName, kind, x.Namespace, x.Name)] != nil
+	}
+	all := len(p.In.Documents) == 0
+	for _, u := range world.RuleUses() {
+		rule := explain.RuleOf(u.RuleRef)
+		by := make([]explain.Rule, len(u.By))
+		for i := range u.By {
+			by[i] = explain.RuleOf(u.By[i])
+		}
+		if u.Use != reach.Shadowed && u.Use != reach.Skipped || rule.Policy.Type == policy.KubernetesNetworkPolicy ||
+			!all && !given(rule.Policy) && !slices.ContainsFunc(by, func(r explain.Rule) bool { return given(r.Policy) }) {
+			continue
+		}
+		why := "before it come "
+		if len(by) == 1 {
+			why = "before it comes "
+		}
+		if len(by) == 0 {
+			why = "Kubernetes NetworkPolicies stand before it wherever it applies"
+		}
+		out = append(out, Warning{WarnNeverMatches, fmt.Sprintf("%s: the rule %s never matches: %s%s", policyRef(rule.Policy), quotedName(rule), why, review.RulesText(review.RulesOf(by)))})
+	}
+	if all {
+		return out // nothing is new, so that nothing is taken away
+	}
+	for _, o := range world.Overrides("") {
+		winner, loser := explain.RuleOf(o.Winner), explain.RuleOf(o.Loser)
+		inForce := !given(loser.Policy) && loser.Policy.Type != policy.KubernetesNetworkPolicy
+		if !given(winner.Policy) || !o.Skips && !(inForce && winner.TierPriority < loser.TierPriority) {
+			continue
+		}
+		verb := "decides before"
+		if o.Skips {
+			verb = "skips"
+		}
+		out = append(
+			out,
+			Warning{WarnTakesPrecedence, fmt.Sprintf("%s: the rule %s (%s) %s the rule %s (%s) of %s on %s", policyRef(winner.Policy), quotedName(winner), winner.Action, verb,
+				quotedName(loser), loser.Action, policyRef(loser.Policy), endpointsText(o.Endpoints))},
+		)
+	}
+	return out
+}
+
+// Suspension says in which mode policies are not enforced on a VM, and who says so.
+func Suspension(ref inventory.VMRef) string {
+	if ref.Mode == "" {
+		return ""
+	}
+	return fmt.Sprintf("mode %s (%s)", ref.Mode, ref.ModeReason)
+}
+
+// clouds is what was read of all accounts.
+func (p plans) clouds() explain.Clouds {
+	out := explain.Clouds{VMs: map[types.NamespacedName]explain.CloudVM{}}
+	for _, a := range p.Accounts {
+		for _, r := range a.Regions {
+			out.Snapshots = append(out.Snapshots, r.Snapshot)
+		}
+		for name, ref := range a.Preview.Refs {
+			out.VMs[name] = explain.CloudVM{ID: ref.VMID, Suspended: Suspension(ref)}
+		}
+	}
+	return out
+}
+
+func policyRef(p explain.Policy) string {
+	return plan.PolicyRef{Kind: v1beta2.NetworkPolicyType(p.Type), Namespace: p.Namespace, Name: p.Name}.String()
+}
+
+func quotedName(r explain.Rule) string { return `"` + review.RuleName(review.RuleOf(r)) + `"` }
+
+// endpointsText names machines and Pods, each once.
+func endpointsText(all []*reach.Endpoint) string {
+	var names []string
+	for _, e := range all {
+		names = append(names, e.Name)
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	return strings.TrimSpace(cloud.Listed(names, false))
+}

@@ -1,0 +1,103 @@
+package preview
+
+import (
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// warnings are about what looks like a mistake: selectors of accounts that do not exist, or of no
+// VM, what an account does not grant, and policies that select nobody.
+func (p *Planner) warnings(made plans) []Warning {
+	out := slices.Clone(p.In.Warnings)
+	for _, s := range p.In.Selectors {
+		name := "CloudEntitySelector " + cloud.AccountKey(s.Namespace, s.Name)
+		for _, w := range p.selectorWarnings(s, made) {
+			out = append(out, Warning{w.Reason, name + ": " + w.Message})
+		}
+	}
+	for _, a := range made.Accounts {
+		for _, r := range a.Preview.Remarks {
+			out = append(out, Warning{warnNotGranted, r})
+		}
+		for _, u := range a.Preview.Unimported {
+			out = append(out, Warning{warnNameTaken, u})
+		}
+	}
+	if len(made.failed) > 0 {
+		return out // who a policy selects may be unknown
+	}
+	out = append(out, withDetails(p.In.Mistakes(), made.computed.selectingNobody())...)
+	return append(out, p.shadowed(made)...)
+}
+
+func (p *Planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made plans) []Warning {
+	key := cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName)
+	exists := func(a *cloudv1alpha1.CloudProviderAccount) bool { return cloud.AccountKey(a.Namespace, a.Name) == key }
+	if slices.ContainsFunc(p.Neighbours, exists) {
+		return nil // nothing is planned there
+	}
+	if !slices.ContainsFunc(p.In.Accounts, exists) {
+		var names []string
+		for _, a := range p.In.Accounts {
+			names = append(names, cloud.AccountKey(a.Namespace, a.Name))
+		}
+		return []Warning{{warnNoSuchAccount, fmt.Sprintf("there is no CloudProviderAccount %s, so it selects nothing; there is %s", key, cloud.Listed(names, false))}}
+	}
+	i := slices.IndexFunc(made.Accounts, func(a plannedAccount) bool { return a.Key == key })
+	if i < 0 || len(made.Accounts[i].Missing) > 0 || !made.Accounts[i].Preview.Selecting[s.Namespace] {
+		return nil // not all of the account could be read
+	}
+	var snapshots []*cloud.Snapshot
+	for _, r := range made.Accounts[i].Regions {
+		snapshots = append(snapshots, r.Snapshot)
+	}
+	var out []Warning
+	for _, wrong := range inventory.Unmatched(s, snapshots) {
+		out = append(out, Warning{warnSelectsNoVM, wrong + " (account " + key + ")"})
+	}
+	return out
+}
+
+// selectingNobody names the Antrea policies that apply to no VM and no Pod. Those of the other
+// kinds select Pods only.
+func (v View) selectingNobody() (out []string) {
+	members := map[string]int{}
+	for _, g := range v.AppliedToGroups {
+		members[g.Name] = len(g.GroupMembers)
+	}
+	for _, p := range v.Policies {
+		if p.SourceRef == nil || p.SourceRef.Type != v1beta2.AntreaNetworkPolicy && p.SourceRef.Type != v1beta2.AntreaClusterNetworkPolicy {
+			continue
+		}
+		groups := slices.Clone(p.AppliedToGroups)
+		for i := range p.Rules {
+			groups = append(groups, p.Rules[i].AppliedToGroups...)
+		}
+		if !slices.ContainsFunc(groups, func(g string) bool { return members[g] > 0 }) {
+			ref := plan.PolicyRef{Kind: p.SourceRef.Type, Namespace: p.SourceRef.Namespace, Name: p.SourceRef.Name}
+			out = append(out, ref.String()+": it selects nobody: no VM and no Pod is in its appliedTo")
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// invented reports whether one of the objects that the names of groups are made from has not been
+// stored anywhere yet: its identity will be another one.
+func (in *Inputs) invented() bool {
+	return anyInvented(in.Policies, "NetworkPolicy") || anyInvented(in.ClusterPolicies, "ClusterNetworkPolicy") ||
+		anyInvented(in.Groups, "Group") || anyInvented(in.ClusterGroups, "ClusterGroup")
+}
+
+func anyInvented[T client.Object](objects []T, kind string) bool {
+	return slices.ContainsFunc(objects, func(o T) bool { return o.GetUID() == OfflineUID(v1beta1.GroupName, kind, o) })
+}

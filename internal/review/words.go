@@ -1,0 +1,52 @@
+package review
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+)
+
+// mostRules is how many rules a text names.
+const mostRules = 4
+
+// DirectionWord is the direction of a rule, as in the fields of a policy.
+func DirectionWord(r v1alpha1.Rule) string {
+	if r.Direction == "In" {
+		return "ingress"
+	}
+	return "egress"
+}
+
+// PolicyName names the policy of a rule, as far as it may be seen.
+func PolicyName(r v1alpha1.Rule) string {
+	if r.Policy.Hidden {
+		return "(a policy that you may not see)"
+	}
+	return strings.TrimPrefix(r.Policy.Namespace+"/"+r.Policy.Name, "/")
+}
+
+// RuleName names a rule in its policy.
+func RuleName(r v1alpha1.Rule) string {
+	if r.Name != "" {
+		return r.Name
+	}
+	return fmt.Sprintf("%s[%d]", DirectionWord(r), r.Index)
+}
+
+// RulesText names rules, and counts those beyond the first few.
+func RulesText(rules []v1alpha1.Rule) string {
+	names := make([]string, len(rules))
+	for i, r := range rules {
+		names[i] = PolicyName(r) + " " + RuleName(r)
+	}
+	return Some(names, mostRules)
+}
+
+// Some lists names, and counts those beyond the most that are named.
+func Some(names []string, most int) string {
+	if len(names) <= most+1 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

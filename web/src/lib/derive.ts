@@ -1,0 +1,191 @@
+import { condition, ref, STAGE, vmName, type Account, type Event, type Policy, type Revision, type Selector, type Tier, type VM } from './k8s'
+
+// What screens show of objects, worked out without any state.
+
+/** phaseOf is the phase of a policy in one word: also Staged, and NotReported where nobody told. */
+export function phaseOf(p: Policy): string {
+  if (p.metadata.annotations?.[STAGE] === 'plan') {
+    return 'Staged'
+  }
+  if (p.status?.phase === 'Failed' && suspended(p.status.message)) {
+    return 'Suspended'
+  }
+  if (p.status?.phase && p.status.observedGeneration !== undefined && p.metadata.generation !== undefined && p.status.observedGeneration < p.metadata.generation) {
+    return 'Pending'
+  }
+  return p.status?.phase || 'Pending'
+}
+
+/** suspended tells that nothing but modes keeps the policy from being in force. */
+function suspended(message: string | undefined): boolean {
+  return /^not enforced on \d+ of \d+ VMs: (\d+ in mode [\w-]+(, )?)+$/.test(message ?? '')
+}
+
+export const PHASES = ['Realized', 'Realizing', 'Planned', 'Pending', 'Staged', 'Suspended', 'Failed']
+
+export function phases(policies: Policy[]): { phase: string; count: number }[] {
+  const n = new Map<string, number>()
+  for (const p of policies) {
+    const phase = phaseOf(p)
+    n.set(phase, (n.get(phase) ?? 0) + 1)
+  }
+  return [...n].map(([phase, count]) => ({ phase, count })).sort((a, b) => PHASES.indexOf(a.phase) - PHASES.indexOf(b.phase))
+}
+
+/** ring is how a machine stands: the ring around it on the map. */
+export type Ring = 'enforced' | 'planned' | 'released' | 'failed' | 'none'
+
+export function ringOf(vm: VM): Ring {
+  const s = vm.status
+  if (s?.mode === 'released' || s?.mode === 'break-glass') {
+    return 'released'
+  }
+  if (s?.mode === 'plan') {
+    return 'planned'
+  }
+  const policies = s?.policies ?? []
+  if (!policies.length) {
+    return 'none'
+  }
+  if (policies.some((p) => p.phase === 'Failed')) {
+    return 'failed'
+  }
+  if (policies.some((p) => p.phase === 'Suspended')) {
+    return 'released'
+  }
+  return policies.every((p) => p.phase === 'Realized') ? 'enforced' : 'planned'
+}
+
+export interface Finding {
+  tone: 'bad' | 'warn'
+  what: string
+  text: string
+  path: string
+}
+
+const policyPath = (p: Policy) =>
+  p.metadata.namespace
+    ? `/policies/annp/${encodeURIComponent(p.metadata.namespace)}/${encodeURIComponent(p.metadata.name)}`
+    : `/policies/acnp/${encodeURIComponent(p.metadata.name)}`
+
+/** findings are what needs a person. */
+export function findings(accounts: Account[], selectors: Selector[], policies: Policy[], vms: VM[]): Finding[] {
+  const out: Finding[] = []
+  for (const a of accounts) {
+    const name = ref(a)
+    const ready = condition(a, 'Ready')
+    if (ready && ready.status !== 'True') {
+      out.push({ tone: 'bad', what: `account ${name}`, text: `${ready.reason ?? 'not ready'}: ${ready.message ?? a.status?.error ?? ''}`, path: '/changes' })
+    }
+    for (const [type, tone] of [['BreakGlass', 'bad'], ['Braked', 'warn'], ['Drift', 'warn'], ['DependentsCut', 'warn']] as const) {
+      const c = condition(a, type)
+      if (c?.status === 'True') {
+        const words = { BreakGlass: 'emergency release', Braked: 'waits for a confirmation', Drift: 'changed by hand', DependentsCut: 'others lose flows' }
+        out.push({ tone, what: `account ${name}: ${words[type]}`, text: c.message ?? '', path: type === 'Drift' ? '/changes?tab=drift' : '/changes' })
+      }
+    }
+    for (const type of ['SoleWriter', 'RecordsSigned', 'EventsReceived', 'PoliciesReceived']) {
+      const c = condition(a, type)
+      if (c?.status === 'False') {
+        out.push({ tone: type === 'SoleWriter' ? 'bad' : 'warn', what: `account ${name}`, text: `${c.reason ?? type}: ${c.message ?? ''}`, path: '/changes' })
+      }
+    }
+  }
+  for (const s of selectors) {
+    const ready = condition(s, 'Ready')
+    if (ready?.status === 'False') {
+      out.push({ tone: 'warn', what: `selector ${ref(s)}`, text: `${ready.reason ?? ''}: ${ready.message ?? s.status?.error ?? ''}`, path: '/workload' })
+    }
+  }
+  for (const p of policies) {
+    if (phaseOf(p) === 'Failed') {
+      out.push({ tone: 'bad', what: `policy ${ref(p)}`, text: p.status?.message ?? 'failed', path: policyPath(p) })
+    }
+  }
+  for (const vm of vms) {
+    const c = condition(vm, 'Obstructed')
+    if (c?.status === 'True') {
+      out.push({ tone: 'warn', what: vmName(vm), text: c.message ?? 'the filter of its subnet denies what policies allow', path: `/workload/vm/${encodeURIComponent(vm.metadata.namespace ?? '')}/${encodeURIComponent(vm.metadata.name)}` })
+    }
+  }
+  return out.sort((a, b) => (a.tone === b.tone ? 0 : a.tone === 'bad' ? -1 : 1))
+}
+
+/** Something on the timeline of drift. */
+export interface DriftEntry {
+  kind: 'Drift' | 'DriftRepaired' | 'DriftUndone'
+  account: string
+  time: string
+  /** Where and what, in the words of the controller. */
+  text: string
+  by?: string
+  call?: string
+  at?: string
+  kept: boolean
+}
+
+const BY = /, by (.+) \((\S+) at (\d{4}-\d\d-\d\dT[\d:.]+Z)\)$/
+
+/** driftEntry reads an event about drift. */
+export function driftEntry(e: Event): DriftEntry | undefined {
+  if (e.reason !== 'Drift' && e.reason !== 'DriftRepaired' && e.reason !== 'DriftUndone') {
+    return undefined
+  }
+  const about = e.regarding ?? e.involvedObject
+  let text = e.note ?? e.message ?? ''
+  const by = BY.exec(text)
+  if (by) {
+    text = text.slice(0, by.index)
+  }
+  const kept = text.endsWith(' (left as it is)')
+  if (kept) {
+    text = text.slice(0, -' (left as it is)'.length)
+  }
+  return { kind: e.reason, account: `${about?.namespace ?? ''}/${about?.name ?? ''}`, time: timeOf(e), text, by: by?.[1], call: by?.[2], at: by?.[3], kept }
+}
+
+/** timeOf is when an event was last seen. */
+export function timeOf(e: Event): string {
+  const series = (e as { series?: { lastObservedTime?: string } }).series?.lastObservedTime
+  return series || e.lastTimestamp || e.eventTime || e.firstTimestamp || e.metadata.creationTimestamp || ''
+}
+
+/** newest sorts revisions, the latest first. */
+export function newest(revisions: Revision[]): Revision[] {
+  return [...revisions].sort((a, b) => (a.spec.time === b.spec.time ? b.spec.number - a.spec.number : a.spec.time < b.spec.time ? 1 : -1))
+}
+
+/** The tiers that always exist, for who may not list them. */
+export const builtInTiers: { name: string; priority: number }[] = [
+  { name: 'emergency', priority: 50 },
+  { name: 'securityops', priority: 100 },
+  { name: 'networkops', priority: 150 },
+  { name: 'platform', priority: 200 },
+  { name: 'application', priority: 250 },
+  { name: 'baseline', priority: 253 },
+]
+
+/** tierColumns are the tiers in the order in which they are asked, with their policies in order. */
+export function tierColumns(tiers: Tier[], policies: Policy[]): { name: string; priority: number; description: string; policies: Policy[] }[] {
+  const all = new Map<string, { name: string; priority: number; description: string; policies: Policy[] }>()
+  for (const t of builtInTiers) {
+    all.set(t.name, { ...t, description: '', policies: [] })
+  }
+  for (const t of tiers) {
+    all.set(t.metadata.name, { name: t.metadata.name, priority: t.spec.priority, description: t.spec.description ?? '', policies: [] })
+  }
+  for (const p of policies) {
+    const name = (p.spec.tier || 'application').toLowerCase()
+    let tier = all.get(name)
+    if (!tier) {
+      tier = { name, priority: 251, description: 'There is no such tier.', policies: [] }
+      all.set(name, tier)
+    }
+    tier.policies.push(p)
+  }
+  const columns = [...all.values()].sort((a, b) => a.priority - b.priority)
+  for (const c of columns) {
+    c.policies.sort((a, b) => a.spec.priority - b.spec.priority || ref(a).localeCompare(ref(b)))
+  }
+  return columns
+}

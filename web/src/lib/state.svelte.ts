@@ -1,0 +1,74 @@
+import { session as ask, call, may, type Login, type Session } from './api'
+import { world } from './world.svelte'
+
+/** Who uses the page, and what it shows besides objects. */
+class App {
+  session = $state.raw<Session | undefined>()
+  login = $state.raw<Login | undefined>()
+  error = $state('')
+  /** The time, in milliseconds, renewed every few seconds for ages that are shown. */
+  now = $state(Date.now())
+  /** Manifests that are being written, for the map to show. */
+  draft = $state('')
+  draftName = $state('')
+
+  async begin(): Promise<void> {
+    this.error = ''
+    try {
+      const answer = await ask()
+      if ('login' in answer) {
+        this.login = answer.login
+        this.session = undefined
+        world.stop()
+        return
+      }
+      this.login = undefined
+      this.session = answer.session
+      world.start(() => void this.check())
+    } catch (e) {
+      this.error = (e as Error).message
+    }
+  }
+
+  /** check looks whether there is still a session, when the stream has broken. */
+  async check(): Promise<void> {
+    try {
+      const answer = await ask()
+      if ('login' in answer) {
+        this.login = answer.login
+        this.session = undefined
+        world.stop()
+      } else {
+        this.session = answer.session
+      }
+    } catch {
+      // The stream says that it is not live; it tries again by itself.
+    }
+  }
+
+  async enter(token: string): Promise<void> {
+    await call('/api/login', { method: 'POST', body: { token } })
+    await this.begin()
+  }
+
+  async leave(): Promise<void> {
+    await call('/api/logout', { method: 'POST' }).catch(() => undefined)
+    location.assign('/')
+  }
+}
+
+export const app = new App()
+setInterval(() => (app.now = Date.now()), 5000)
+
+/** May is the answer to a question of rights, for templates: false until it is known. */
+export class May {
+  yes = $state(false)
+  known = $state(false)
+
+  constructor(verb: string, group: string, resource: string, namespace?: string, name?: string) {
+    void may(verb, group, resource, namespace, name).then((yes) => {
+      this.yes = yes
+      this.known = true
+    })
+  }
+}

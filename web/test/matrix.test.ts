@@ -1,0 +1,79 @@
+import { expect, test } from 'vitest'
+import type { ReachRow } from '../src/lib/analysis'
+import { driftEntry, phaseOf, ringOf, tierColumns } from '../src/lib/derive'
+import { selects } from '../src/lib/labels'
+import { cellKey, fresh, matrix, OUTSIDE } from '../src/lib/matrix'
+import type { Policy, VM } from '../src/lib/k8s'
+
+const end = (name: string) => ({ name, kind: 'ExternalEntity', namespace: 'n', object: name, addresses: ['10.0.0.1'] })
+const row = (from: string[], to: string[], traffic: string, verdict = 'Allow'): ReachRow => ({ from: { endpoints: from.map(end) }, to: { endpoints: to.map(end) }, traffic, verdict, egress: { outcome: verdict }, ingress: { outcome: verdict } })
+const roles: Record<string, string> = { a1: 'app', a2: 'app', d1: 'db' }
+const labels = (e: { object?: string }) => ({ role: roles[e.object ?? ''] ?? '' })
+
+test('machines are grouped by a label, and the cell lists them', () => {
+  const m = matrix([row(['a1', 'a2'], ['d1'], 'tcp 5432')], 'role', labels)
+  expect([m.rows, m.columns]).toEqual([['app'], ['db']])
+  const c = m.cells.get(cellKey('app', 'db'))!
+  expect([c.verdict, c.text, c.flows[0]!.from]).toEqual(['Allow', 'tcp 5432', ['a1', 'a2']])
+})
+
+test('a cell with several verdicts shows the strongest and says that there are others', () => {
+  const m = matrix([row(['a1'], ['d1'], 'tcp 22', 'Drop'), row(['a2'], ['d1'], 'tcp 5432')], 'role', labels)
+  const c = m.cells.get(cellKey('app', 'db'))!
+  expect([c.verdict, c.mixed, c.text]).toEqual(['Allow', true, 'tcp 5432'])
+})
+
+test('addresses of nobody are the outside', () => {
+  const m = matrix([{ ...row([], ['d1'], 'tcp 443'), from: { addresses: ['0.0.0.0/0', '::/0'], rest: true } }], 'role', labels)
+  expect(m.rows).toEqual([OUTSIDE])
+})
+
+test('before and after', () => {
+  const before = [row(['a1'], ['d1'], 'tcp 22')]
+  const after = [row(['a1', 'a2'], ['d1'], 'tcp 22')]
+  expect(fresh(before, after).size).toBe(1)
+  expect(fresh(after, before).size).toBe(0)
+})
+
+test('selectors select as Kubernetes does', () => {
+  expect(selects({}, undefined)).toBe(true)
+  expect(selects(undefined, {})).toBe(false)
+  expect(selects({ matchLabels: { a: 'b' } }, { a: 'b', c: 'd' })).toBe(true)
+  expect(selects({ matchExpressions: [{ key: 'a', operator: 'NotIn', values: ['b'] }] }, {})).toBe(true)
+  expect(selects({ matchExpressions: [{ key: 'constructor', operator: 'Exists' }] }, {})).toBe(false)
+  expect(selects({ matchExpressions: [{ key: 'a', operator: 'Bogus' }] }, { a: '' })).toBe(false)
+})
+
+const policy = (name: string, priority: number, tier?: string, more: object = {}): Policy => ({ metadata: { name, generation: 2, ...more }, spec: { priority, tier }, status: { phase: 'Realized', observedGeneration: 2 } })
+
+test('policies stand in the order in which they are asked', () => {
+  const columns = tierColumns([{ metadata: { name: 'mine' }, spec: { priority: 20 } }], [policy('late', 9), policy('early', 1), policy('first', 5, 'mine'), policy('lost', 1, 'gone')])
+  expect(columns.map((c) => c.name)[0]).toBe('mine')
+  expect(columns.find((c) => c.name === 'application')!.policies.map((p) => p.metadata.name)).toEqual(['early', 'late'])
+  expect(columns.find((c) => c.name === 'gone')!.policies.length).toBe(1)
+})
+
+test('phases', () => {
+  expect(phaseOf(policy('a', 1))).toBe('Realized')
+  expect(phaseOf(policy('a', 1, '', { generation: 3 }))).toBe('Pending')
+  expect(phaseOf(policy('a', 1, '', { annotations: { 'nephele.io/stage': 'plan' } }))).toBe('Staged')
+  expect(phaseOf({ ...policy('a', 1), status: { phase: 'Failed', message: 'not enforced on 3 of 5 VMs: 2 in mode released, 1 in mode break-glass' } })).toBe('Suspended')
+  expect(phaseOf({ ...policy('a', 1), status: { phase: 'Failed', message: 'refused on 1 VMs' } })).toBe('Failed')
+})
+
+test('rings: the worst that is so of a machine', () => {
+  const vm = (mode: string, ...phases: string[]): VM => ({ metadata: { name: 'x' }, status: { mode, policies: phases.map((phase, i) => ({ name: 'p' + i, kind: 'K', uid: String(i), phase })) } })
+  expect(ringOf(vm('', 'Realized', 'Realized'))).toBe('enforced')
+  expect(ringOf(vm('', 'Realized', 'Failed'))).toBe('failed')
+  expect(ringOf(vm('', 'Realizing'))).toBe('planned')
+  expect(ringOf(vm('break-glass', 'Suspended'))).toBe('released')
+  expect(ringOf(vm('plan', 'Suspended'))).toBe('planned')
+  expect(ringOf(vm(''))).toBe('none')
+})
+
+test('drift tells who it was, where that is known', () => {
+  const e = { metadata: { name: 'x' }, reason: 'Drift', note: 'eu-west-1 sg-1: somebody has added ingress tcp 22 from 0.0.0.0/0 (left as it is), by arn:aws:iam::1:user/a, b (AuthorizeSecurityGroupIngress at 2026-01-01T00:00:00Z)', regarding: { kind: 'CloudProviderAccount', namespace: 'n', name: 'a' } }
+  expect(driftEntry(e)).toMatchObject({ by: 'arn:aws:iam::1:user/a, b', call: 'AuthorizeSecurityGroupIngress', kept: true, text: 'eu-west-1 sg-1: somebody has added ingress tcp 22 from 0.0.0.0/0', account: 'n/a' })
+  expect(driftEntry({ ...e, note: 'eu-west-1 sg-1: gone' })!.by).toBeUndefined()
+  expect(driftEntry({ ...e, reason: 'Changed' })).toBeUndefined()
+})
