@@ -174,6 +174,8 @@ var layers = []layer{
 		noStd: []string{"net/http", "log", "log/slog"}, why: "manifests are read and checked by their schemas, and nothing is made of them"},
 	{folder: "internal/sim", own: []string{"internal/platform"}, foreign: []string{"golang.org/x/time/rate", "sigs.k8s.io/yaml"},
 		why: "the simulator is the second opinion: it knows nothing of the rest"},
+	{folder: "internal/platform/tracing", foreign: []string{"github.com/go-logr/logr", "go.opentelemetry.io/otel"},
+		why: "only here are traces written, and nobody else knows how"},
 	{folder: "internal/platform", foreign: kubernetes, why: "no domain words"},
 	{folder: "packaging/chart", foreign: []string{"helm.sh/helm/v3/", "sigs.k8s.io/yaml"}, why: "rendering needs no cluster"},
 	{

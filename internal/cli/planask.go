@@ -51,13 +51,31 @@ func (f *planFlags) ask(cmd *cobra.Command) (*preview.Answer, error) {
 	if question.Status.Limited {
 		return nil, errors.New("the controller tells plans of clouds only to those who may list the network policies of every Namespace and of the cluster, and the accounts")
 	}
-	notes(cmd, slices.Concat(set.Notes, question.Status.Notes))
 	answer, err := preview.AnswerOf(&question.Status)
 	if err != nil {
 		return nil, err
 	}
+	if account := unknownTo(&answer, set); account != "" {
+		notes(cmd, []string{"worked out here, from what you may read: the controller has not read all of account " + account + " as it stands in the manifests"})
+		return nil, nil
+	}
+	notes(cmd, slices.Concat(set.Notes, question.Status.Notes))
 	tellCut(cmd, &answer)
 	return &answer, nil
+}
+
+// unknownTo is an account of the manifests of which the controller has not read everything: it
+// reads those that are stored.
+func unknownTo(answer *preview.Answer, set *manifest.Set) string {
+	for _, a := range answer.Accounts {
+		given := slices.ContainsFunc(set.Documents, func(d *manifest.Document) bool {
+			return d.Kind == "CloudProviderAccount" && d.Object.GetNamespace()+"/"+d.Object.GetName() == a.Account
+		})
+		if given && (a.Error != "" || len(a.Unread) > 0) {
+			return a.Account
+		}
+	}
+	return ""
 }
 
 // input is the standard input; what is read from it can be read again.

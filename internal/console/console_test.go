@@ -269,7 +269,7 @@ func TestLinkWorksOnce(t *testing.T) {
 
 func TestOnlyLocalPlaces(t *testing.T) {
 	for to, want := range map[string]string{
-		"/map?x=1#y": "/map?x=1#y", "/policies/shop/web": "/policies/shop/web", "": "/", "https://evil.example/": "/", "//evil.example/": "/", `/\evil.example`: "/",
+		"/map?x=1#y": "/map?x=1#y", "/policies/shop/web": "/policies/shop/web", "": "/", "https://evil.example/": "/", "//evil.example/": "/", "///evil.example/": "/", `/\evil.example`: "/",
 		"javascript:alert(1)": "/", "evil": "/", "/a\r\nSet-Cookie: x=y": "/", "/open?code=x": "/", "/api/logout": "/", "/\t/evil.example": "/", "http:/x": "/",
 	} {
 		if got := place(to); got != want {

@@ -63,7 +63,7 @@ type openID struct {
 func newOpenID(o OpenID, self string, now func() time.Time, random io.Reader) (*openID, error) {
 	u, err := url.Parse(o.Issuer)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("OpenID issuer %q: want https://...", o.Issuer)
+		return nil, fmt.Errorf("OpenID issuer %q: want an address with https", o.Issuer)
 	}
 	if o.ClientID == "" {
 		return nil, errors.New("OpenID: the name of the client is missing")

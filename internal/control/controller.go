@@ -17,6 +17,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/platform/tracing"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -47,6 +48,8 @@ type Options struct {
 	Metrics *Metrics
 	// History is told of the policies, groups and tiers that come and go; nil if nobody is.
 	History History
+	// Tracer tells of changes of policies; nil tells nobody.
+	Tracer *tracing.Tracer
 }
 
 // Controller is the loop. See the package comment; use New.
@@ -70,6 +73,7 @@ type Controller struct {
 	directory       *directory
 	// takenNames are the ExternalNodes whose ExternalEntity is somebody else's.
 	takenNames takenNames
+	traced     traced
 }
 
 // New returns a Controller that does nothing until Start.
@@ -91,7 +95,7 @@ func New(o Options) (*Controller, error) {
 			return o.Store.Concerns(watchstore.NetworkPolicies, string(uid), key)
 		}),
 		questions: make(chan func(*policy.Engine)), computed: make(chan struct{}), ended: make(chan struct{}),
-		directory: newDirectory(), externalNodes: map[string]map[string]struct{}{},
+		directory: newDirectory(), externalNodes: map[string]map[string]struct{}{}, traced: traced{Tracer: o.Tracer},
 		tasks: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](retryFirst, retryMost),
 			workqueue.TypedRateLimitingQueueConfig[task]{Name: "policy-status", Clock: o.Clock},
@@ -177,12 +181,23 @@ func (c *Controller) absorb() int {
 	batch, n := c.intake.take(), 0
 	for i, piece := range batch {
 		for j := range piece {
+			c.traced.seen(piece[j], c.begun())
 			c.apply(piece[j])
 		}
 		n += len(piece)
 		batch[i] = nil
 	}
 	return n
+}
+
+// begun reports whether everything known has been computed once.
+func (c *Controller) begun() bool {
+	select {
+	case <-c.computed:
+		return true
+	default:
+		return false
+	}
 }
 
 // later notes a task for the end of the round.
@@ -207,6 +222,7 @@ const maxDueKept = 1024
 func (c *Controller) round() {
 	begin := c.Clock.Now()
 	inputs := c.absorb()
+	span := c.traced.begin()
 	changes := c.engine.CommitChanges()
 	c.due = c.book.record(c.due, changes)
 	c.Options.Store.PublishParts(convert.Parts(changes))
@@ -217,6 +233,9 @@ func (c *Controller) round() {
 	if c.due = c.due[:0]; cap(c.due) > maxDueKept {
 		c.due = nil
 	}
+	span.Number("inputs", inputs)
+	span.End("")
+	c.traced.end()
 	c.Metrics.round(inputs, changes, c.Clock.Since(begin))
 	if !changes.Empty() {
 		policies, addressGroups, appliedToGroups, problems := changes.Size()

@@ -68,7 +68,13 @@ func (a *awsAccounts) open(c inventory.AccountConfig) (cloud.Provider, error) {
 	}
 	if a.limiter != nil {
 		cfg.Admit = func(ctx context.Context, owner, region, action string) (func(cloud.Class), error) {
-			return a.limiter.Admit(ctx, pace.Key{Endpoint: c.Endpoint, Account: owner, Region: region, Action: action})
+			ended := a.parts.traced(ctx, cloudv1alpha1.CloudProviderAWS, owner, region, action)
+			done, err := a.limiter.Admit(ctx, pace.Key{Endpoint: c.Endpoint, Account: owner, Region: region, Action: action})
+			if err != nil {
+				ended(cloud.ClassOf(err))
+				return nil, err
+			}
+			return func(class cloud.Class) { done(class); ended(class) }, nil
 		}
 	}
 	return aws.New(cfg)

@@ -47,7 +47,16 @@ func openAzure(_ context.Context, p CloudParts) (inventory.Open, error) {
 			cfg.Ambient = own
 		}
 		if limiter != nil {
-			cfg.Admit = AdmitAzure(limiter, c.Place)
+			admit := AdmitAzure(limiter, c.Place)
+			cfg.Admit = func(ctx context.Context, call azure.Call) (func(cloud.Class, time.Duration), error) {
+				ended := p.traced(ctx, cloudv1.CloudProviderAzure, call.Subscription, call.Region, call.Action)
+				done, err := admit(ctx, call)
+				if err != nil {
+					ended(cloud.ClassOf(err))
+					return nil, err
+				}
+				return func(class cloud.Class, wait time.Duration) { done(class, wait); ended(class) }, nil
+			}
 		}
 		return azure.New(cfg)
 	}, nil

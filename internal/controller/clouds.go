@@ -14,6 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/pace"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/platform/egress"
+	"github.com/nephele-io/nephele/internal/platform/tracing"
 )
 
 // Clouds are the clouds that are supported: one row each, and nothing else of the wiring knows
@@ -57,6 +58,8 @@ type CloudParts struct {
 	Called func(pace.Event)
 	// Gate is that of an account, which every request passes; nil if there is none.
 	Gate func(account string) egress.Gate
+	// Tracer tells of calls; nil tells nobody.
+	Tracer *tracing.Tracer
 	// Agent is how this process calls itself; empty for what the adapters say.
 	Agent string
 }

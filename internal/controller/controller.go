@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"time"
 
@@ -37,6 +38,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/history"
+	"github.com/nephele-io/nephele/internal/platform/tracing"
 )
 
 // settleTime is how long the realizer waits after a change for more changes: long enough to see
@@ -93,6 +95,7 @@ type Options struct {
 	metrics  *controllerMetrics
 	record   *audit.Record
 	past     *past
+	tracer   *tracing.Tracer
 }
 
 // Scheme returns a scheme with every kind that the controller and the commands read or write.
@@ -165,6 +168,14 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	defer closeRecord(o.record)
+	if o.tracer, err = tracing.FromEnvironment(ctx, os.Getenv, o.Version, o.Log.WithName("traces")); err != nil {
+		return err
+	}
+	defer func() {
+		if err := o.tracer.Close(ctx); err != nil {
+			o.Log.Info("The last traces were not delivered", "error", err.Error())
+		}
+	}()
 	o.past = newPast(mgr, o)
 	state := newStateMetrics(clock.RealClock{})
 	if err := errors.Join(state.follow(ctx, mgr.GetCache(), !o.NoClouds), o.metrics.show(state)); err != nil {
@@ -212,7 +223,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 		return err
 	}
 	clouds, err := openClouds(ctx, o.metrics.clouds, CloudParts{
-		Cluster: id, Access: o.Access, Audit: o.past.audit(o.record, mgr.Elected()), Paced: true, Gate: parts.gate(), Agent: o.agent(),
+		Cluster: id, Access: o.Access, Audit: o.past.audit(o.record, mgr.Elected()), Paced: true, Gate: parts.gate(), Agent: o.agent(), Tracer: o.tracer,
 	})
 	if err != nil {
 		return err
@@ -262,7 +273,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 		ClusterID: id, Follower: policies.follower, Accounts: Accounts{Inventory: inv, Others: parts.others(mgr.GetCache())}, Lowerer: o.metrics.clouds[0].Lowerer, Sink: status,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
 		Tighten: tightens(ctx, mgr.GetClient()), Heartbeat: heartbeat, Instance: instance,
-		Records: key, Agents: agents,
+		Records: key, Agents: agents, Tracer: o.tracer,
 	})
 	if err != nil {
 		return err
@@ -308,7 +319,7 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents
 	}
 	policies, err := control.New(control.Options{
 		Informers: mgr.GetCache(), Client: mgr.GetClient(), Discovery: kinds, Recorder: mgr.GetEventRecorder("nephele-policy"), Clock: clk, Logger: o.Log.WithName("policy"),
-		Store: store, Metrics: o.metrics.policy, History: o.past.observer(),
+		Store: store, Metrics: o.metrics.policy, History: o.past.observer(), Tracer: o.tracer,
 	})
 	if err != nil {
 		return err

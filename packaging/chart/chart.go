@@ -7,8 +7,11 @@ package chart
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -55,7 +58,12 @@ func (o Object) Hook() string { return o.text("metadata", "annotations", "helm.s
 func (o Object) String() string { return o.Kind() + " " + o.Namespace() + "/" + o.Name() }
 
 // Chart is a chart that was read.
-type Chart struct{ chart *chart.Chart }
+type Chart struct {
+	chart *chart.Chart
+	// parsed are the objects of documents that were rendered before: most are the same whatever the
+	// values are, and to read them takes longer than to render them.
+	parsed sync.Map
+}
 
 // Load reads a chart from its directory.
 func Load(dir string) (*Chart, error) {
@@ -63,10 +71,11 @@ func Load(dir string) (*Chart, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read chart %s: %w", dir, err)
 	}
-	return &Chart{c}, nil
+	return &Chart{chart: c}, nil
 }
 
-// Render returns the objects of a release, in the order of their templates.
+// Render returns the objects of a release, in the order of their templates. They are not to be
+// changed.
 func (c *Chart) Render(values map[string]any) ([]Object, error) {
 	release := chartutil.ReleaseOptions{Name: "nephele", Namespace: "kube-system", Revision: 1, IsInstall: true}
 	capabilities := chartutil.DefaultCapabilities.Copy()
@@ -89,8 +98,8 @@ func (c *Chart) Render(values map[string]any) ([]Object, error) {
 			continue
 		}
 		for document := range strings.SplitSeq("\n"+files[name], "\n---") {
-			var o Object
-			if err := yaml.UnmarshalStrict([]byte(document), &o); err != nil {
+			o, err := c.parse(document)
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 			if len(o) > 0 {
@@ -99,6 +108,19 @@ func (c *Chart) Render(values map[string]any) ([]Object, error) {
 		}
 	}
 	return out, nil
+}
+
+// parse reads a document.
+func (c *Chart) parse(document string) (Object, error) {
+	if o, known := c.parsed.Load(document); known {
+		return o.(Object), nil
+	}
+	var o Object
+	if err := yaml.UnmarshalStrict([]byte(document), &o); err != nil {
+		return nil, err
+	}
+	c.parsed.Store(document, o)
+	return o, nil
 }
 
 // Switch is one thing that the values decide, with every state that is worth telling apart. A state
@@ -141,7 +163,8 @@ func Switches() []Switch {
 			"ambientIdentity": map[string]any{"namespaces": []any{"cloud-accounts"}}, "allowedEndpoints": []any{"10.0.0.0/8"},
 			"nodeSelector": map[string]any{"kubernetes.io/os": "linux"}, "tolerations": []any{map[string]any{"operator": "Exists"}}, "extraArgs": []any{"--verbose"},
 		}}},
-		{"proxy", false, []map[string]any{nil, {"proxy": map[string]any{"https": "http://proxy.example:3128", "noProxy": "10.0.0.0/8"}, "ca": map[string]any{"configMap": "authorities"}}}},
+		{"proxy", false, []map[string]any{nil, {"proxy": map[string]any{"https": "http://proxy.example:3128", "noProxy": "10.0.0.0/8"}, "ca": map[string]any{"configMap": "authorities"},
+			"traces": map[string]any{"endpoint": "http://collector.observability:4317"}}}},
 		{"podDisruptionBudget", true, []map[string]any{nil, on("podDisruptionBudget", nil)}},
 		{"networkPolicy", true, []map[string]any{nil, {"networkPolicy": map[string]any{"enabled": false}}}},
 		{"serviceMonitor", true, []map[string]any{nil, on("serviceMonitor", map[string]any{"serviceAccount": map[string]any{"namespace": "monitoring", "name": "prometheus"}})}},
@@ -159,8 +182,9 @@ func Switches() []Switch {
 	}
 }
 
-// Combinations calls each with every combination of the states of switches, and what it is called.
-// Those that are apart are all in their first state, or all in their last.
+// Combinations calls each with every combination of the states of switches, and what it is called,
+// several at a time. Those that are apart are all in their first state, or all in their last. It
+// returns the first error.
 func Combinations(switches []Switch, each func(name string, values map[string]any) error) error {
 	var together []Switch
 	apart := Switch{Name: "apart", States: []map[string]any{nil, {}}}
@@ -171,12 +195,32 @@ func Combinations(switches []Switch, each func(name string, values map[string]an
 			together = append(together, s)
 		}
 	}
-	return combine(append(together, apart), "", map[string]any{}, each)
+	var all sync.WaitGroup
+	var failed atomic.Pointer[error]
+	places := make(chan struct{}, runtime.GOMAXPROCS(0))
+	combine(append(together, apart), "", map[string]any{}, func(name string, values map[string]any) {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			if failed.Load() != nil {
+				return
+			}
+			if err := each(name, values); err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+		})
+	})
+	all.Wait()
+	if first := failed.Load(); first != nil {
+		return *first
+	}
+	return nil
 }
 
-func combine(left []Switch, name string, values map[string]any, each func(string, map[string]any) error) error {
+func combine(left []Switch, name string, values map[string]any, each func(string, map[string]any)) {
 	if len(left) == 0 {
-		return each(strings.TrimSpace(name), values)
+		each(strings.TrimSpace(name), values)
+		return
 	}
 	for i, state := range left[0].States {
 		with := maps.Clone(values)
@@ -185,9 +229,6 @@ func combine(left []Switch, name string, values map[string]any, each func(string
 		if i > 0 {
 			label = fmt.Sprintf("%s %s=%d", name, left[0].Name, i)
 		}
-		if err := combine(left[1:], label, with, each); err != nil {
-			return err
-		}
+		combine(left[1:], label, with, each)
 	}
-	return nil
 }

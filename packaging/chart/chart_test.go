@@ -7,15 +7,22 @@ import (
 	"log"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -190,6 +197,7 @@ func TestRefused(t *testing.T) {
 		"resources: {limits: {memory: 100}}":                                      "memory",
 		"resources: {limits: {memory: 100M}}":                                     "memory",
 		"proxy: {https: 'proxy.example:3128'}":                                    "https",
+		"traces: {endpoint: 'collector:4317'}":                                    "endpoint",
 		"serviceMonitor: {enabled: true, interval: 1}":                            "interval",
 		"console: {enabled: true}":                                                "console.url",
 		"console: {enabled: true, url: 'http://x'}":                               "url",
@@ -218,9 +226,10 @@ func TestRefused(t *testing.T) {
 // are in a namespace that the values name, and those of other projects are of the right form.
 func TestCombinations(t *testing.T) {
 	c := load(t, controller)
-	n := 0
+	types := &foreign{schemas: certManager(t)}
+	var n atomic.Int32
 	err := Combinations(Switches(), func(name string, values map[string]any) error {
-		n++
+		n.Add(1)
 		objects, err := c.Render(values)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -231,7 +240,7 @@ func TestCombinations(t *testing.T) {
 				t.Errorf("%s: %s is there twice", name, o)
 			}
 			seen[o.String()] = true
-			if err := foreign(o); err != nil {
+			if err := types.check(o); err != nil {
 				t.Errorf("%s: %s: %v", name, o, err)
 			}
 		}
@@ -267,8 +276,13 @@ func TestCombinations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n < 300 {
-		t.Errorf("only %d combinations", n)
+	if n.Load() < 300 {
+		t.Errorf("only %d combinations", n.Load())
+	}
+	for _, kind := range []string{"ServiceMonitor", "PrometheusRule", "Certificate", "Issuer"} {
+		if types.kinds[kind] == 0 {
+			t.Errorf("no %s was checked", kind)
+		}
 	}
 }
 
@@ -319,14 +333,28 @@ func TestConsoleHasNoRights(t *testing.T) {
 	}
 }
 
-// foreign holds an object of another project against the types of that project.
-func foreign(o Object) error {
+// foreign holds objects of other projects against the types of those projects, and those of
+// cert-manager against the schemas of its definitions as well.
+type foreign struct {
+	schemas map[string]validation.SchemaValidator
+
+	mu sync.Mutex
+	// checked are the verdicts so far, by what the objects are, and kinds counts them.
+	checked map[string]error
+	kinds   map[string]int
+}
+
+func (f *foreign) check(o Object) error {
 	var into any
 	switch o.Kind() {
 	case "ServiceMonitor":
 		into = &monitoringv1.ServiceMonitor{}
 	case "PrometheusRule":
 		into = &monitoringv1.PrometheusRule{}
+	case "Certificate":
+		into = &certmanagerv1.Certificate{}
+	case "Issuer":
+		into = &certmanagerv1.Issuer{}
 	default:
 		return nil
 	}
@@ -334,5 +362,75 @@ func foreign(o Object) error {
 	if err != nil {
 		return err
 	}
-	return yaml.UnmarshalStrict(raw, into)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err, known := f.checked[string(raw)]; known {
+		return err
+	}
+	err = yaml.UnmarshalStrict(raw, into)
+	if schema := f.schemas[o.Kind()]; schema != nil && err == nil {
+		err = validation.ValidateCustomResource(nil, map[string]any(o), schema).ToAggregate()
+	}
+	if f.checked == nil {
+		f.checked, f.kinds = map[string]error{}, map[string]int{}
+	}
+	f.checked[string(raw)] = err
+	f.kinds[o.Kind()]++
+	return err
+}
+
+// certManager are the schemas of cert-manager's definitions, which its module has.
+func certManager(t *testing.T) map[string]validation.SchemaValidator {
+	t.Helper()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]validation.SchemaValidator{}
+	for kind, file := range map[string]string{"Certificate": "certificates", "Issuer": "issuers"} {
+		raw, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "deploy/crds/cert-manager.io_"+file+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(raw, &d); err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == "v1" && v.Served })
+		if i < 0 {
+			t.Fatalf("%s is not served as v1", kind)
+		}
+		var schema apiextensions.JSONSchemaProps
+		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(d.Spec.Versions[i].Schema.OpenAPIV3Schema, &schema, nil); err != nil {
+			t.Fatal(err)
+		}
+		if out[kind], _, err = validation.NewSchemaValidator(&schema); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// TestForeignIsChecked: what cert-manager would not take is found: a field that it does not know,
+// one that it needs, and a value that its schema refuses.
+func TestForeignIsChecked(t *testing.T) {
+	f := &foreign{schemas: certManager(t)}
+	for text, want := range map[string]string{
+		"{kind: Certificate, spec: {secretName: a, issuerRef: {name: b}, dnsNames: [c]}}":              "",
+		"{kind: Certificate, spec: {secretName: a, issuerRef: {name: b}, dnsName: [c]}}":               "dnsName",
+		"{kind: Certificate, spec: {secretName: a, dnsNames: [c]}}":                                    "issuerRef",
+		"{kind: Certificate, spec: {secretName: a, issuerRef: {name: b}, privateKey: {algorithm: X}}}": "algorithm",
+		"{kind: Issuer, spec: {ca: {secret: a}}}":                                                      "secret",
+	} {
+		var o Object
+		if err := yaml.UnmarshalStrict([]byte("apiVersion: cert-manager.io/v1\nmetadata: {name: x}\n"), &o); err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.check(o); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want a word on %q", text, err, want)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"sync"
 
 	"sigs.k8s.io/yaml"
 
@@ -38,12 +39,15 @@ func run() error {
 	out := bufio.NewWriter(os.Stdout)
 	encoder := json.NewEncoder(out)
 	if *every {
+		var mu sync.Mutex
 		seen := map[string]bool{}
 		err = chart.Combinations(chart.Switches(), func(name string, values map[string]any) error {
 			objects, err := c.Render(values)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			for _, o := range objects {
 				raw, err := json.Marshal(o)
 				if err != nil {

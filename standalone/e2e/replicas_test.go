@@ -180,6 +180,12 @@ func (w *wire) serve() {
 		}
 		go func() {
 			defer from.Close()
+			w.mu.Lock()
+			cut := w.cut
+			w.mu.Unlock()
+			if cut { // the API server is not to hear of those who try
+				return
+			}
 			to, err := net.Dial("tcp", w.to)
 			if err != nil {
 				return
@@ -402,8 +408,9 @@ func (rs *replicas) leader() *replica {
 
 // TestReplicasShareAccounts: replicas with the rights of the manifests share ten accounts in which
 // something changes all the time. They are killed, stopped and woken, and cut off from the API
-// server; one comes, one ends in order. Who changes what is told by the simulator: no account is
-// written by a replica that has lost it, all are served again within some leases, and few move.
+// server; one comes, the table is damaged, one ends in order. Who changes what is told by the
+// simulator: no account is written by a replica that has lost it, all are served again within some
+// leases, and few move.
 func TestReplicasShareAccounts(t *testing.T) {
 	rs := newReplicas(t)
 	a, b, c := rs.add(), rs.add(), rs.add()
@@ -475,6 +482,20 @@ func TestReplicasShareAccounts(t *testing.T) {
 	}
 	rs.served("after one came", time.Now(), nil)
 	changes++
+
+	// Somebody calls all shards free. Nobody believes it, and it is made anew when all must have
+	// noticed.
+	eventually(t, time.Minute, "the table is edited", func(ctx context.Context) (bool, string) {
+		cm, err := rs.kube.CoreV1().ConfigMaps("kube-system").Get(ctx, "nephele-shards", metav1.GetOptions{})
+		if err == nil {
+			cm.Data["shards"] = strings.Repeat("- 1 - false\n", len(after.Shards))
+			_, err = rs.kube.CoreV1().ConfigMaps("kube-system").Update(ctx, cm, metav1.UpdateOptions{})
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+	edited := time.Now()
+	rs.settled(append(slices.Clone(living), d)...)
+	rs.served("after the table was edited", edited.Add(shareLease/2), nil)
 
 	// The leader ends in order.
 	ending := time.Now()

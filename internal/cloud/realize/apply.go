@@ -147,7 +147,9 @@ func (e *execution) stage(ctx context.Context, steps []plan.Step) error {
 	return worst(errs)
 }
 
-func (e *execution) step(ctx context.Context, step plan.Step) error {
+func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
+	ctx, span := e.traceStep(ctx, step)
+	defer func() { span.End(failureClass(failed)) }()
 	e.mu.Lock()
 	op := step.Op.Resolve(step.Network, e.ids)
 	e.mu.Unlock()

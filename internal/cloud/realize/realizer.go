@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/tracing"
 )
 
 // Options is what a Realizer needs. All fields but Tighten, Metrics and the durations are required.
@@ -37,6 +38,8 @@ type Options struct {
 	// Records, if set, has records of former groups signed, and believes no others; see its
 	// comment.
 	Records Records
+	// Tracer tells what is done because of which change; nil tells nobody.
+	Tracer *tracing.Tracer
 	// Metrics, if set, counts what is done.
 	Metrics *Metrics
 	// Settle is how long a worker waits after a change for more changes, so that they become one

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -261,15 +263,17 @@ func TestKeyIsLost(t *testing.T) {
 	}
 }
 
-// TestSigningIsNotPermitted: with rights that are older than the tag, enforcement goes on without
-// signatures, and the report says so. With the right, after the pause, the records are signed.
+// TestSigningIsNotPermitted: with rights that are older than the tags, enforcement goes on without
+// signatures, and the report says so. What is refused is tried again after pauses only, whatever
+// else wakes the worker. With the right, after the pause, the records are signed.
 func TestSigningIsNotPermitted(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, labConfig{policy: tagKeysOnly(t, cloud.TagFormer+"*", cloud.TagClaim, cloud.TagInstance)})
+	// A clock that goes by itself would play an hour of pauses in every moment of the test.
+	clk := clocktesting.NewFakeClock(time.Now())
+	l := newLab(t, labConfig{clock: clk, policy: tagKeysOnly(t, cloud.TagFormer+"*", cloud.TagClaim, cloud.TagInstance)})
 	for _, vm := range []string{"db-1", "ops-1"} { // and what somebody has planted, and cannot be removed, is in nobody's way
 		l.tag(l.vms[vm].nic, world.Tags{cloud.TagSignature: "v1 AAAAAAA"})
 	}
-	before := l.holdings()
 	l.engine.PutPolicy(webIn())
 	l.publish()
 	l.start()
@@ -284,8 +288,56 @@ func TestSigningIsNotPermitted(t *testing.T) {
 	if list := string(l.keySecret().Data[signedData]); strings.Contains(list, labAccount) {
 		t.Errorf("the Secret says that all are signed: %q", list)
 	}
+	refused := func(key string) (n int) {
+		for _, c := range l.server.Journal().Calls(0) {
+			if c.Action == "CreateTags" && c.Code != "" && strings.HasPrefix(c.Params["Tag.1.Key"], key) {
+				n++
+			}
+		}
+		return n
+	}
+	hours := func(n int) {
+		t.Helper()
+		for range n * 6 {
+			clk.Step(10 * time.Minute)
+			l.showSnapshots(3)
+			l.settle()
+		}
+	}
+	signatures, marks := refused(cloud.TagSignature), refused(cloud.TagRevision)
+	hours(3)
+	// Each record is refused together once an hour, and then for itself.
+	signatures, marks = refused(cloud.TagSignature)-signatures, refused(cloud.TagRevision)-marks
+	if most := 3 * (1 + len(l.vms)); signatures < 3 || signatures > most || marks < 3 || marks > 3*6+10 {
+		t.Errorf("in three hours %d signatures and %d marks were tried, want from 3 to %d, and from 3 to 28", signatures, marks, most)
+	}
 	l.halt()
 	l.start() // a new process tries again, and goes on as well
+	l.settle()
+	all := l.server.World().State().Credentials[0]
+	all.Policy = documentedRights(t)
+	if err := l.server.World().AddCredential(all); err != nil {
+		t.Fatal(err)
+	}
+	hours(2)
+	l.until("all are signed", func() bool { r := l.records(); return r.Signed == 3 && r.Unsigned == 0 })
+	if list := string(l.keySecret().Data[signedData]); !strings.Contains(list, labAccount) {
+		t.Errorf("the Secret does not say that all are signed: %q", list)
+	}
+}
+
+// TestGivenBackWithoutSignatures: where signing is not permitted, what has no signature is given
+// back all the same.
+func TestGivenBackWithoutSignatures(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{clock: clocktesting.NewFakeClock(time.Now()), policy: tagKeysOnly(t, cloud.TagFormer+"*", cloud.TagClaim, cloud.TagInstance)})
+	for _, vm := range []string{"db-1", "ops-1"} {
+		l.tag(l.vms[vm].nic, world.Tags{cloud.TagSignature: "v1 AAAAAAA"})
+	}
+	before := l.holdings()
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
 	l.settle()
 	l.engine.DeletePolicy(webIn().UID)
 	l.publish()

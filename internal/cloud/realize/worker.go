@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/tracing"
 )
 
 // Limits of one round of work. A round that does not come to an empty plan within maxPlans goes on
@@ -86,6 +87,9 @@ type worker struct {
 	owed *owed
 	// agents is what became of the VMs that selectors hand to agents; only run's goroutine uses it.
 	agents map[plan.VMRef]handover.State
+	// traced are the generations of the policies as the last round knew them, if anybody wants
+	// traces; only run's goroutine uses it.
+	traced map[string]int64
 	// books keep count of what is done.
 	books bookkeeping
 	// presence decides whether anything may be written at all; nil decides nothing.
@@ -258,8 +262,10 @@ func (w *worker) task() (t task, ok bool) {
 
 // round observes, plans and applies until the plan is empty. It reports whether the account is as
 // wanted, or can only become so by a change that wakes the worker.
-func (w *worker) round(ctx context.Context) (bool, error) {
+func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 	var last error
+	var span tracing.Span
+	defer func() { span.End(failureClass(failed)) }()
 	var known observation // what of the cloud is known, but for what was touched since
 	ignored := ""         // what was changed and is not to be seen
 	w.books.ledgers = nil
@@ -281,11 +287,14 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 			return false, last
 		}
 		if n == 0 {
+			causes := w.causes(t)
 			if res, ok := w.planOnLatest(ctx, t); ok && res.Plan.Empty() {
 				w.complete(ctx, t, res, observation{})
 				return w.done(ctx, t, res, snapshots(t.acct))
 			}
 			w.begin()
+			ctx, span = w.r.Tracer.Because(ctx, "realize", causes)
+			span.Text("account", w.key)
 		}
 		seen, err := w.see(ctx, t.acct, known)
 		known = observation{}
@@ -300,7 +309,9 @@ func (w *worker) round(ctx context.Context) (bool, error) {
 			known = seen
 			continue // objects that belong together may have come in part
 		}
+		planned := w.tracePlans(ctx, seen.regions)
 		res := w.compute(ctx, t, seen.regions)
+		planned(res)
 		if res.Stopped {
 			return false, ctx.Err()
 		}

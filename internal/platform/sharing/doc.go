@@ -17,6 +17,11 @@
 //     counted from the end of the first reading that shows it to the beginning of the last one.
 //   - Whoever has lost trust gives up all shards, and takes them again only by writing the table. He
 //     who takes a shard from a dead seat writes the table as well, so of the two one fails.
+//   - A table that is absent, or not as it was written, says of no shard that it is free. Whoever
+//     reads it gives up all he holds. What a table says is trusted for Times.Fence as well, so when
+//     such a one has stood for Times.Lease, nobody holds anything, and it is made anew.
+//   - A process that no seat tells of any more, because somebody has deleted or edited the seat, is
+//     dead only when that has been so for Times.Lease.
 //   - Who gives a shard to a living replica first refuses new requests, waits for those on their
 //     way that change something, and then writes that he has.
 //

@@ -2,6 +2,8 @@ package sharing
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,6 +29,7 @@ const (
 	pastKey     = "nephele.io/past"
 	// keys of the table
 	shardsKey = "shards"
+	sumKey    = "sha256"
 	notesKey  = "notes"
 )
 
@@ -72,7 +75,9 @@ func (k *Kube) Seats(ctx context.Context) ([]Seat, error) {
 	return out, nil
 }
 
-// seatOf reads a seat. What is not as it was written counts as if somebody had moved it.
+// seatOf reads a seat. A sequence that is not as it was written is another one than before, so it
+// counts as if its process had just moved; one that cannot be read of a process that is gone leaves
+// that one out, which then counts as gone only when that has been so for a lease.
 func seatOf(l *coordinationv1.Lease) Seat {
 	s := Seat{Name: l.Name, Version: l.ResourceVersion, Address: l.Annotations[addressKey]}
 	if l.Spec.HolderIdentity != nil {
@@ -121,25 +126,41 @@ func (k *Kube) PutSeat(ctx context.Context, s Seat) (string, error) {
 	return written.ResourceVersion, nil
 }
 
-// table reads a table: a line for each shard, with its holder, the term, who was before, and
-// whether he gave it up in order; and a line for each note.
-func (k *Kube) table(cm *corev1.ConfigMap) Table {
+// tableOf reads a table: a line for each shard, with its holder, the term, who was before, and
+// whether he gave it up in order; and a line for each note. A table that a person or a defect has
+// changed might call a shard free that somebody holds, so nothing is believed of one that is not as
+// it was written, but for notes: they only keep processes from working.
+func tableOf(cm *corev1.ConfigMap) Table {
 	t := Table{Version: cm.ResourceVersion, Notes: map[string]string{}}
-	for line := range strings.Lines(cm.Data[shardsKey]) {
-		var s Shard
-		words := strings.Fields(line)
-		if len(words) == 4 {
-			s.Holder, s.Before, s.InOrder = unquote(words[0]), unquote(words[2]), words[3] == "true"
-			s.Term, _ = strconv.ParseUint(words[1], 10, 64)
-		}
-		t.Shards = append(t.Shards, s)
-	}
 	for line := range strings.Lines(cm.Data[notesKey]) {
 		if words := strings.Fields(line); len(words) == 2 {
 			t.Notes[words[0]] = words[1]
 		}
 	}
+	t.Unknown = cm.Data[sumKey] != sum(cm.Data[shardsKey])
+	for line := range strings.Lines(cm.Data[shardsKey]) {
+		words := strings.Fields(line)
+		if len(words) != 4 {
+			t.Unknown = true
+			break
+		}
+		s := Shard{Holder: unquote(words[0]), Before: unquote(words[2])}
+		var termErr, orderErr error
+		s.Term, termErr = strconv.ParseUint(words[1], 10, 64)
+		s.InOrder, orderErr = strconv.ParseBool(words[3])
+		t.Unknown = t.Unknown || termErr != nil || orderErr != nil
+		t.Shards = append(t.Shards, s)
+	}
+	if t.Unknown {
+		t.Shards = nil
+	}
 	return t
+}
+
+// sum shows whether the lines of the shards are as they were written.
+func sum(lines string) string {
+	digest := sha256.Sum256([]byte(lines))
+	return hex.EncodeToString(digest[:])
 }
 
 // Nobody is written as "-".
@@ -156,12 +177,12 @@ func unquote(word string) string { return strings.TrimPrefix(word, "-") }
 func (k *Kube) Table(ctx context.Context) (Table, error) {
 	cm, err := k.Client.CoreV1().ConfigMaps(k.Namespace).Get(ctx, k.ConfigMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return Table{}, nil
+		return Table{Unknown: true}, nil
 	}
 	if err != nil {
 		return Table{}, fmt.Errorf("read ConfigMap %s/%s: %w", k.Namespace, k.ConfigMap, err)
 	}
-	return k.table(cm), nil
+	return tableOf(cm), nil
 }
 
 // PutTable implements Store.
@@ -174,7 +195,10 @@ func (k *Kube) PutTable(ctx context.Context, t Table) (string, error) {
 		fmt.Fprintf(&notes, "%s %s\n", key, t.Notes[key])
 	}
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.ConfigMap, ResourceVersion: t.Version,
-		Labels: map[string]string{"app.kubernetes.io/name": "nephele"}}, Data: map[string]string{shardsKey: shards.String(), notesKey: notes.String()}}
+		Labels: map[string]string{"app.kubernetes.io/name": "nephele"}}, Data: map[string]string{notesKey: notes.String()}}
+	if !t.Unknown {
+		cm.Data[shardsKey], cm.Data[sumKey] = shards.String(), sum(shards.String())
+	}
 	maps := k.Client.CoreV1().ConfigMaps(k.Namespace)
 	write := func() (*corev1.ConfigMap, error) { return maps.Update(ctx, cm, metav1.UpdateOptions{}) }
 	if t.Version == "" {

@@ -70,13 +70,22 @@ type Member struct {
 	// Only Start's goroutine uses these.
 	seat    Seat
 	counted uint64
-	barred  string
-	failing string
+	// returned is when it took the seat, if it has lost one before. It takes no shard for a lease
+	// then: others may not know yet that it sits again.
+	returned time.Time
+	lostSeat bool
+	barred   string
+	failing  string
+	// unknown is when the first reading had ended that showed a table of this version, which does
+	// not tell who holds what; zero if the last one told.
+	unknown        time.Time
+	unknownVersion string
 
 	mu sync.Mutex
-	// trusted is when the last renewal began that succeeded; zero while there is none.
-	trusted time.Time
-	held    map[int]*holding
+	// trusted is when the last renewal began that succeeded, and agreed when the last reading of a
+	// table began that bears out what is held; zero while there is none.
+	trusted, agreed time.Time
+	held            map[int]*holding
 	// known is what the seats have last told, notes those of the table.
 	known known
 	// wake has room for one token: there is a reason to look before the time.
@@ -162,17 +171,60 @@ func (m *Member) step(ctx context.Context) error {
 		return err
 	}
 	// The table first: whoever it names had a seat before the seats are read.
+	begun := m.Clock.Now()
 	t, err := m.Store.Table(ctx)
 	if err != nil {
 		return fmt.Errorf("read who holds what: %w", err)
 	}
+	stands := m.agree(begun, t)
 	if err := m.look(ctx); err != nil {
 		return err
 	}
 	if m.seat.Name == "" {
 		return m.sit(ctx)
 	}
+	if !stands {
+		var made error
+		if t.Version == "" { // what is absent has no version, by which it would be seen to stand
+			_, made = m.Store.PutTable(ctx, t)
+		}
+		return errors.Join(errUnknown, made, m.clear(ctx))
+	}
 	return errors.Join(m.share(ctx, t), m.clear(ctx))
+}
+
+// errUnknown is the error of a step that finds no table.
+var errUnknown = errors.New("the table of who holds what is absent or damaged; when that has been so for a lease, nobody holds anything, and it is made anew")
+
+// agree gives up at once what a table that was read does not bear out. It reports whether the table
+// can be worked with: one that does not tell who holds what might hide a holder who has not seen it
+// yet. He trusts what he has read for no longer than his seat, so when such a table has stood for a
+// whole lease, nobody holds anything.
+func (m *Member) agree(begun time.Time, t Table) bool {
+	now := m.Clock.Now()
+	m.mu.Lock()
+	lapsed := !m.fresh(now)
+	var lost []int
+	for shard, h := range m.held {
+		if lapsed || t.Unknown || shard >= len(t.Shards) || t.Shards[shard].Holder != m.Epoch {
+			h.end()
+			delete(m.held, shard)
+			lost = append(lost, shard)
+		}
+	}
+	m.agreed = begun
+	m.mu.Unlock()
+	if len(lost) > 0 && m.Lost != nil {
+		slices.Sort(lost)
+		m.Lost(lost)
+	}
+	switch {
+	case !t.Unknown:
+		m.unknown = time.Time{}
+	case m.unknown.IsZero() || m.unknownVersion != t.Version:
+		m.unknown, m.unknownVersion = now, t.Version
+	}
+	return m.unknown.IsZero() || t.Version != "" && begun.Sub(m.unknown) >= m.Times.Lease
 }
 
 // clear takes processes that are dead from their seats, so that who comes later need not wait until
@@ -235,7 +287,7 @@ func (m *Member) overtaken(ctx context.Context) error {
 		}
 	}
 	m.Log.Info("The seat of this replica is another's by now; it looks for a new one", "seat", m.seat.Name)
-	m.seat = Seat{}
+	m.seat, m.lostSeat = Seat{}, true
 	m.drop()
 	return nil
 }
@@ -245,7 +297,7 @@ func (m *Member) overtaken(ctx context.Context) error {
 func (m *Member) trust(begun time.Time) {
 	now := m.Clock.Now()
 	m.mu.Lock()
-	lapsed := !m.fresh(now)
+	lapsed := !m.recent(m.trusted, now)
 	m.mu.Unlock()
 	if lapsed {
 		m.drop()
@@ -256,13 +308,26 @@ func (m *Member) trust(begun time.Time) {
 	m.known.sequence = m.seat.Sequence
 }
 
-// fresh reports whether the last renewal is to be trusted at a time. It needs mu.
+// fresh reports whether what is held is to be trusted at a time: by the last renewal, and by the
+// last table that was read. It needs mu.
 func (m *Member) fresh(now time.Time) bool {
-	if m.trusted.IsZero() {
+	return m.recent(m.trusted, now) && m.recent(m.agreed, now)
+}
+
+// trustedSince is how long after a moment the last renewal that succeeded began.
+func (m *Member) trustedSince(t time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return min(m.trusted.Sub(t), m.trusted.Round(0).Sub(t.Round(0)))
+}
+
+// recent reports whether something is recent enough to be trusted.
+func (m *Member) recent(begun, now time.Time) bool {
+	if begun.IsZero() {
 		return false
 	}
 	// The monotonic clock stands still while a machine sleeps; the wall clock may be set.
-	return now.Sub(m.trusted) < m.Times.Fence && now.Round(0).Sub(m.trusted.Round(0)) < m.Times.Fence
+	return now.Sub(begun) < m.Times.Fence && now.Round(0).Sub(begun.Round(0)) < m.Times.Fence
 }
 
 // drop gives up all shards at once: they are not ours to give.
@@ -300,7 +365,7 @@ func (m *Member) expire() time.Duration {
 	if len(m.held) > 0 {
 		now := m.Clock.Now()
 		if lapsed = !m.fresh(now); !lapsed {
-			wait = max(m.Times.Fence-now.Sub(m.trusted), time.Millisecond)
+			wait = max(m.Times.Fence-max(now.Sub(m.trusted), now.Sub(m.agreed)), time.Millisecond)
 		}
 	}
 	m.mu.Unlock()
@@ -321,14 +386,23 @@ func (m *Member) look(ctx context.Context) error {
 	m.watch.saw(from, m.Clock.Now(), seats)
 	fellows := map[string]uint64{}
 	var past []Past
+	known := func(p Past) {
+		if i := slices.IndexFunc(past, func(o Past) bool { return o.Epoch == p.Epoch }); i < 0 {
+			past = append(past, p)
+		} else {
+			past[i].Sequence = max(past[i].Sequence, p.Sequence)
+		}
+	}
 	for _, s := range seats {
 		if s.Epoch != "" {
-			past = append(past, Past{s.Epoch, s.Sequence})
+			known(Past{s.Epoch, s.Sequence})
 			if m.watch.alive(s) && m.watch.moved[s.Epoch] {
 				fellows[s.Epoch] = s.Sequence
 			}
 		}
-		past = append(past, s.Past...)
+		for _, p := range s.Past {
+			known(p)
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -341,6 +415,7 @@ func (m *Member) sit(ctx context.Context) error {
 	for _, s := range m.watch.seats {
 		if s.Epoch == m.Epoch { // the answer was lost; it is renewed, and then trusted
 			m.seat = s
+			m.sitsAgain()
 			m.again()
 			return nil
 		}
@@ -358,10 +433,18 @@ func (m *Member) sit(ctx context.Context) error {
 	}
 	s.Version = version
 	m.seat = s
+	m.sitsAgain()
 	m.Log.Info("This replica shares the work", "seat", s.Name, "epoch", s.Epoch)
 	m.trust(begun)
 	m.again()
 	return nil
+}
+
+// sitsAgain notes when a seat was taken that is not the first one.
+func (m *Member) sitsAgain() {
+	if m.lostSeat {
+		m.returned = m.Clock.Now()
+	}
 }
 
 // again makes the next step come at once.
@@ -377,12 +460,16 @@ func (m *Member) share(ctx context.Context, t Table) error {
 	for len(t.Shards) < m.Shards {
 		t.Shards = append(t.Shards, Shard{})
 	}
+	t.Unknown = false // the one that is written tells
 	barred, err := m.isBarred(ctx)
 	if err != nil {
 		return err
 	}
 	mine := m.holds()
 	d := m.watch.decide(m.seat.Name, m.Epoch, t, mine)
+	if m.lostSeat && m.trustedSince(m.returned) < m.Times.Lease {
+		d.take = nil
+	}
 	if barred {
 		d.take, d.give = nil, slices.Sorted(maps.Keys(mine))
 	}
@@ -412,10 +499,7 @@ func (m *Member) share(ctx context.Context, t Table) error {
 			return fmt.Errorf("write who holds what: %w", err)
 		}
 	}
-	if err := m.settle(ctx, next, d.take); err != nil {
-		return err
-	}
-	return nil
+	return m.settle(ctx, next, d.take)
 }
 
 // isBarred asks Barred, and tells of changes.
@@ -660,8 +744,9 @@ func (m *Member) Sequence() uint64 {
 	return m.known.sequence
 }
 
-// Line are all processes that the seats know, living and gone, as far as each had counted when the
-// seats were last read. Fellows are those of them that live, as was seen from here.
+// Line are all processes that the seats know, living and gone, each once, as far as it had counted
+// when the seats were last read: one that has lost a seat and sits again stands there several
+// times. Fellows are those of them that live, as was seen from here.
 func (m *Member) Line() (line []Past, fellows map[string]uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -39,6 +39,21 @@ func newMemory(seats int) *memory {
 	return m
 }
 
+// damage is what a person or a defect may do to the table, or to a seat: it is gone, or says what
+// is not so.
+func (m *memory) damage(rng *rand.Rand) {
+	m.version++
+	if rng.IntN(2) == 0 {
+		m.table = Table{Version: fmt.Sprint(m.version), Unknown: true}
+		if rng.IntN(2) == 0 {
+			m.table.Version = "" // deleted
+		}
+		return
+	}
+	s := &m.seats[rng.IntN(len(m.seats))]
+	*s = Seat{Name: s.Name, Version: fmt.Sprint(m.version)}
+}
+
 // end is a Store as one member sees it.
 type end struct {
 	*memory
@@ -211,7 +226,7 @@ func neverTwo(t *testing.T, seed uint64) {
 	}
 	store.during = something
 	for range 150 {
-		switch rng.IntN(12) {
+		switch rng.IntN(13) {
 		case 0:
 			if len(members) < 4 {
 				births++
@@ -238,6 +253,8 @@ func neverTwo(t *testing.T, seed uint64) {
 			}
 		case 4:
 			clk.Step(time.Duration(rng.IntN(20)) * time.Second)
+		case 5:
+			store.damage(rng)
 		default:
 			if len(members) > 0 {
 				step(members[rng.IntN(len(members))])
@@ -260,7 +277,7 @@ func neverTwo(t *testing.T, seed uint64) {
 		m.Store = end{store, m.Epoch, nil}
 	}
 	times := TimesFor(16 * time.Second)
-	for from := clk.Now(); clk.Since(from) < 2*times.Lease; clk.Step(times.Period) {
+	for from := clk.Now(); clk.Since(from) < 3*times.Lease; clk.Step(times.Period) {
 		for _, m := range members {
 			step(m)
 		}
@@ -346,6 +363,54 @@ func TestHandOver(t *testing.T) {
 	run(d, 3)
 	if holds(d) != testShards || store.table.Shards[0].Before != "c" || !d.held[0].term.Proven {
 		t.Errorf("after an orderly end d holds %d, %+v", holds(d), store.table.Shards[0])
+	}
+}
+
+// TestLineHasEachOnce: a process that has slept so long that it was taken from its seat, that sits
+// again and dies, stands in the line as far as it had counted in the end. With the older number,
+// what it did last would be taken for a stranger's.
+func TestLineHasEachOnce(t *testing.T) {
+	t.Parallel()
+	clk := testclock.NewFakeClock(time.Unix(1e9, 0))
+	store := newMemory(3)
+	a, b := newTestMember(t, store, "a", clk, nil), newTestMember(t, store, "b", clk, nil)
+	steps := func(n int, members ...*Member) {
+		for range n {
+			clk.Step(a.Times.Period)
+			for _, m := range members {
+				if err := m.step(t.Context()); err != nil && !errors.Is(err, ErrOvertaken) {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	steps(5, a, b)
+	steps(12, a)    // b sleeps,
+	steps(12, a, b) // is awake,
+	last := b.Sequence()
+	for range 3 { // and dies; the seat remembers it more than once
+		steps(12, a)
+	}
+	line, _ := a.Line()
+	var of []Past
+	for _, p := range line {
+		if p.Epoch == "b" {
+			of = append(of, p)
+		}
+	}
+	if want := []Past{{"b", last}}; !slices.Equal(of, want) {
+		t.Errorf("%v, want %v", of, want)
+	}
+	times := 0
+	for _, s := range store.seats {
+		for _, p := range s.Past {
+			if p.Epoch == "b" {
+				times++
+			}
+		}
+	}
+	if times < 2 {
+		t.Errorf("the seats tell of b %d times: this shows nothing", times)
 	}
 }
 

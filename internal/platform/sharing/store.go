@@ -15,9 +15,11 @@ type Store interface {
 	Seats(ctx context.Context) ([]Seat, error)
 	// PutSeat writes a seat in the place of its version, and returns the new version.
 	PutSeat(ctx context.Context, s Seat) (version string, err error)
-	// Table returns the table; one that nobody has written has no shards.
+	// Table returns the table; one that nobody has written is Unknown, and so is one that is not as
+	// it was written.
 	Table(ctx context.Context) (Table, error)
-	// PutTable writes the table in the place of its version, and returns the new version.
+	// PutTable writes the table in the place of its version, and returns the new version. One that
+	// is Unknown is then there, and tells as little.
 	PutTable(ctx context.Context, t Table) (version string, err error)
 }
 
@@ -60,6 +62,8 @@ type Table struct {
 	// Notes are about single keys, for those who hold their shards.
 	Notes   map[string]string
 	Version string
+	// Unknown says that the table does not tell who holds what: it is absent or damaged.
+	Unknown bool
 }
 
 // Shard is one entry.

@@ -12,8 +12,11 @@ type watch struct {
 	seen  map[string]sight
 	// moved are the processes that were seen to renew a seat.
 	moved map[string]bool
-	// from is when the last reading began.
-	from time.Time
+	// gone says since when those that hold something, or sat, have not been seen to sit. Who left
+	// in order, or was taken from his seat, has been gone for a lease.
+	gone map[string]time.Time
+	// from is when the last reading began, and to when it had ended.
+	from, to time.Time
 }
 
 // sight is what was seen of a seat.
@@ -26,11 +29,15 @@ type sight struct {
 
 // saw takes a reading of all seats.
 func (w *watch) saw(from, to time.Time, seats []Seat) {
-	next := map[string]sight{}
+	next, sits, past := map[string]sight{}, map[string]bool{}, map[string]uint64{}
 	if w.moved == nil {
-		w.moved = map[string]bool{}
+		w.moved, w.gone = map[string]bool{}, map[string]time.Time{}
 	}
 	for _, s := range seats {
+		sits[s.Epoch] = true
+		for _, p := range s.Past {
+			past[p.Epoch] = max(past[p.Epoch], p.Sequence)
+		}
 		old, known := w.seen[s.Name]
 		now := sight{epoch: s.Epoch, sequence: s.Sequence, since: to}
 		switch {
@@ -42,7 +49,34 @@ func (w *watch) saw(from, to time.Time, seats []Seat) {
 		}
 		next[s.Name] = now
 	}
-	w.seats, w.seen, w.from = seats, next, from
+	for _, old := range w.seen {
+		if old.epoch == "" || sits[old.epoch] {
+			continue
+		}
+		since := to
+		if last, left := past[old.epoch]; left && last >= old.sequence && to.Sub(w.from) < w.lease {
+			// Had it taken another seat and lost that as well, it would hold nothing yet, or the
+			// last reading had shown it there.
+			since = to.Add(-w.lease)
+		}
+		if known, is := w.gone[old.epoch]; !is || since.Before(known) {
+			w.gone[old.epoch] = since
+		}
+	}
+	for epoch, since := range w.gone {
+		// Nobody asks for it after that long.
+		if sits[epoch] || to.Sub(since) > 3*w.lease {
+			delete(w.gone, epoch)
+		}
+	}
+	w.seats, w.seen, w.from, w.to = seats, next, from, to
+}
+
+// miss notes a process that holds something, if it does not sit.
+func (w *watch) miss(epoch string) {
+	if _, known := w.gone[epoch]; !known && epoch != "" && !slices.ContainsFunc(w.seats, func(s Seat) bool { return s.Epoch == epoch }) {
+		w.gone[epoch] = w.to
+	}
 }
 
 // alive reports whether a process may still work from the seat.
@@ -61,9 +95,19 @@ func (w *watch) living() (names []string) {
 }
 
 // dead reports whether a process can have no trust in a seat any more. One whose answer was lost
-// may have taken two.
+// may have taken two. One that does not sit may have lost its seat to a mishap and not know it, so
+// it is dead when that has been so for a whole lease.
 func (w *watch) dead(epoch string) bool {
-	return !slices.ContainsFunc(w.seats, func(s Seat) bool { return s.Epoch == epoch && w.alive(s) })
+	sits := false
+	for _, s := range w.seats {
+		if s.Epoch == epoch {
+			if sits = true; w.alive(s) {
+				return false
+			}
+		}
+	}
+	since, gone := w.gone[epoch]
+	return sits || gone && w.from.Sub(since) >= w.lease
 }
 
 // proven reports whether the death of a process was seen from here: it moved in this very store,
@@ -101,6 +145,7 @@ func (w *watch) decide(seat, epoch string, t Table, held map[int]bool) decision 
 	var d decision
 	for i, want := range Assign(len(t.Shards), w.living()) {
 		s := t.Shards[i]
+		w.miss(s.Holder)
 		switch {
 		case held[i]:
 			if want != seat && want != "" {
