@@ -92,7 +92,7 @@ bench: ## Run all benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
 
 matrix: ## Disturb every call of every recorded history in every way, and print the table of what was survived
-	go test ./internal/cloud/realize -run 'TestFaults$$|TestManyFaults$$' -all-faults -parallel 6 -timeout 6h -v | grep -v '^=== '
+	go test ./internal/cloud/realize -run 'TestFaults$$|TestManyFaults$$|TestAzureFaults$$' -all-faults -parallel 6 -timeout 6h -v | grep -v '^=== '
 
 WORLDS ?= 10000
 worlds: ## Play random worlds against the planner (WORLDS=100000 SEED=1 RESTARTS=2), and print seeds and counts of verdicts

@@ -44,7 +44,7 @@ func describe(ctx context.Context, in *preview.Inputs, name string) (preview.Ope
 		if err != nil {
 			return nil, fmt.Errorf("--snapshot %s: %w", name, err)
 		}
-		return d.Account(subscription, time.Now), nil
+		return d.Account(subscription, a.Spec.AzureConfig.Quotas, time.Now), nil
 	}
 	if in.Claimants, err = claimantsOf(ctx, in.Accounts, open); err != nil {
 		return nil, nil, err

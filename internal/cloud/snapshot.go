@@ -28,12 +28,25 @@ type Snapshot struct {
 	Interfaces  []Interface
 	Groups      []Group
 	PrefixLists []PrefixList
+	// GroupsBeside is how many more groups there are that count against Limits.GroupsPerRegion.
+	GroupsBeside int
 	// References are what rules of other cloud accounts refer to, over peerings. They may be older
 	// than the rest, by as much as the slow full reading is.
 	References []Reference
 	// ACLs are the filters of subnets, where they come with the reading of a region; see ACLReader
 	// for the others. No plan changes because of them.
 	ACLs []NetworkACL
+}
+
+// CountedGroups is how many groups count against Limits.GroupsPerRegion. Views are none.
+func (s *Snapshot) CountedGroups() int {
+	n := s.GroupsBeside
+	for i := range s.Groups {
+		if !s.Groups[i].View {
+			n++
+		}
+	}
+	return n
 }
 
 // Reference says that rules in a network of another cloud account refer to a group. Which rules,
@@ -146,8 +159,10 @@ type Group struct {
 	Default bool
 	// View is true if this is what somebody else's group means to one interface. No other interface
 	// can hold it, and no rule can name it.
-	View  bool
-	Rules []Rule
+	View bool
+	// Shows is the group that a view is of, and Holder the interface.
+	Shows, Holder string
+	Rules         []Rule
 }
 
 // CloudOwned is the owner of the prefix lists that the cloud itself keeps.

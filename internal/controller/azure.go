@@ -12,6 +12,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure/rights"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/pace"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
 // openAzure implements Cloud.Open.
@@ -36,9 +37,10 @@ func openAzure(_ context.Context, p CloudParts) (inventory.Open, error) {
 		if len(c.Regions) == 0 {
 			return nil, errors.New("spec.azureConfig.region names no region")
 		}
+		confirmed, _ := plan.ParseConfirmed(c.FormerGroups) // what is wrong with it the realizer says
 		cfg := azure.Config{
 			Credential: cred, Account: c.Account, Cluster: p.Cluster, Cloud: c.Place, Allowed: &p.Access.Endpoints, Bounds: p.Access.Bounds,
-			Gate: p.gateOf(c.Account), Rights: needed,
+			Gate: p.gateOf(c.Account), Rights: needed, Quotas: c.AzureQuotas, Former: confirmed,
 		}
 		if p.Audit != nil {
 			cfg.Audit = p.Audit

@@ -529,14 +529,13 @@ func preposition(on string) string {
 // quotas compares the quotas that the account is planned with with what there is. More than a quota
 // allows means that the quota is another one.
 func (r *run) quotas(about string, snap *cloud.Snapshot, l cloud.Limits) {
-	rules, groups, all := 0, 0, 0
+	rules, groups, all := 0, 0, snap.CountedGroups()
 	byID := map[string]*cloud.Group{}
 	for i := range snap.Groups {
 		byID[snap.Groups[i].ID] = &snap.Groups[i]
 		if snap.Groups[i].View {
 			continue // it is what another group means to one interface
 		}
-		all++
 		n := map[string]int{}
 		for _, rule := range snap.Groups[i].Rules {
 			family := "4"

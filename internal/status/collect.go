@@ -35,11 +35,16 @@ const (
 	controllerInfo = "antrea-controller"
 )
 
-// The defaults of AWS for quotas that an account does not state.
+// The defaults of the clouds for quotas that an account does not state.
 const (
 	defaultRulesPerGroup      = 60
 	defaultGroupsPerInterface = 5
 	defaultGroupsPerRegion    = 2500
+	// Of Azure: rules of a network security group, these groups, and application security
+	// groups.
+	defaultAzureRules      = 1000
+	defaultAzureGroups     = 5000
+	defaultAzureIdentities = 3000
 )
 
 // Collect reads a cluster and sums it up. Of the policies asked for, NAMESPACE/NAME or NAME, it
@@ -173,6 +178,15 @@ func (g *gathering) accounts(ctx context.Context) error {
 	return nil
 }
 
+// azureQuotas are those of a subscription. A group is one of either kind there.
+func azureQuotas(q *cloudv1.AzureQuotas, most int) Quotas {
+	if q == nil {
+		q = &cloudv1.AzureQuotas{}
+	}
+	groups := min(cmp.Or(q.NetworkSecurityGroups, defaultAzureGroups), cmp.Or(q.ApplicationSecurityGroups, defaultAzureIdentities))
+	return Quotas{defaultAzureRules, 1, groups, most}
+}
+
 func (g *gathering) account(a *cloudv1.CloudProviderAccount) {
 	name := join(a.Namespace, a.Name)
 	out := Account{Name: name, Provider: cloudv1.CloudProviderAWS, CloudID: a.Status.CloudAccountID, Ready: metav1.ConditionUnknown, Reason: cloudv1.ReasonPending,
@@ -180,7 +194,7 @@ func (g *gathering) account(a *cloudv1.CloudProviderAccount) {
 		Quotas:   Quotas{defaultRulesPerGroup, defaultGroupsPerInterface, defaultGroupsPerRegion, g.most[name]},
 		Deleting: !a.DeletionTimestamp.IsZero()}
 	if a.Spec.AzureConfig != nil {
-		out.Provider = cloudv1.CloudProviderAzure
+		out.Provider, out.Quotas = cloudv1.CloudProviderAzure, azureQuotas(a.Spec.AzureConfig.Quotas, g.most[name])
 	}
 	if a.Spec.AWSConfig != nil && a.Spec.AWSConfig.Quotas != nil {
 		q := a.Spec.AWSConfig.Quotas

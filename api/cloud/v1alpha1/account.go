@@ -122,6 +122,23 @@ type CloudProviderAccountAzureConfig struct {
 	// Cloud says where the subscription is; left out, it is the public Azure cloud.
 	// +optional
 	Cloud *AzureCloud `json:"cloud,omitempty"`
+	// Quotas are the subscription's limits where they differ from Azure's own. They decide what
+	// fits: tell them lower than they are and more is refused, tell them higher and calls fail.
+	// +optional
+	Quotas *AzureQuotas `json:"quotas,omitempty"`
+}
+
+// AzureQuotas are limits of a subscription, the same in all its regions. What is left out is the
+// default of Azure.
+type AzureQuotas struct {
+	// NetworkSecurityGroups in a region, by default 5000.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	NetworkSecurityGroups int32 `json:"networkSecurityGroups,omitempty"`
+	// ApplicationSecurityGroups in a region, by default 3000.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	ApplicationSecurityGroups int32 `json:"applicationSecurityGroups,omitempty"`
 }
 
 // AzureCloud is an Azure cloud other than the public one: a sovereign one, Azure Stack, or a

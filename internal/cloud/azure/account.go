@@ -16,13 +16,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/azure/lower"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
-
-// groupsPerRegion bounds the groups of a snapshot. It is no quota of the cloud: a snapshot has one
-// view for each interface, and the cloud itself refuses a network security group beyond its quota.
-const groupsPerRegion = 1 << 20
 
 // Config is what an Account is made of. Only Credential must be set.
 type Config struct {
@@ -53,9 +48,12 @@ type Config struct {
 	Audit Auditor
 	// Gate, if set, is asked before every request.
 	Gate egress.Gate
-	// Limits, if set, returns the quotas of a region where they differ from the cloud's defaults;
-	// zero fields mean the default.
-	Limits func(region string) cloud.Limits
+	// Quotas are those of the subscription where they differ from Azure's; nil means that none
+	// does.
+	Quotas *v1alpha1.AzureQuotas
+	// Former are groups that interfaces may have had, by interface, all in lower case: what they
+	// mean there is told, too. NoGroup stands for none.
+	Former map[string][]string
 	// Bounds are how much is taken from the account; zero fields mean those of DefaultBounds.
 	Bounds cloud.Bounds
 	// AttemptTimeout bounds one attempt of one call, with the reading of its answer; 0 means 60 s.
@@ -151,26 +149,9 @@ func placeOf(c *v1alpha1.AzureCloud) azcloud.Configuration {
 	}
 }
 
-func defaultLimits() cloud.Limits {
-	return cloud.Limits{RulesPerGroup: lower.RulesPerGroup, GroupsPerInterface: 1, GroupsPerRegion: groupsPerRegion, TagsPerResource: 50, WholeGroups: true}
-}
-
-// Limits returns the cloud's defaults, overridden by Config.Limits. It calls nothing. A rule of a
-// group is one of Azure's, which holds many prefixes and ports. An interface holds one group: it
-// has one network security group.
-func (a *Account) Limits(_ context.Context, s cloud.Scope) (cloud.Limits, error) {
-	l := defaultLimits()
-	if a.cfg.Limits == nil {
-		return l, nil
-	}
-	own := a.cfg.Limits(s.Region)
-	for _, f := range []struct{ value, override *int }{
-		{&l.RulesPerGroup, &own.RulesPerGroup}, {&l.GroupsPerInterface, &own.GroupsPerInterface},
-		{&l.GroupsPerRegion, &own.GroupsPerRegion}, {&l.TagsPerResource, &own.TagsPerResource},
-	} {
-		if *f.override > 0 {
-			*f.value = *f.override
-		}
-	}
-	return l, nil
+// Limits returns the cloud's defaults, and the quota of groups as Config.Quotas has it. It calls
+// nothing. A rule of a group is one of Azure's, which holds many prefixes and ports. An interface
+// holds one group: it has one network security group.
+func (a *Account) Limits(context.Context, cloud.Scope) (cloud.Limits, error) {
+	return limits(roomOf(a.cfg.Quotas)), nil
 }

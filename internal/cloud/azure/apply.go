@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,9 +92,19 @@ func (a *Account) createGroup(ctx context.Context, s cloud.Scope, op cloud.Op) (
 	defer end()
 	at := place{network.group, typeNSG, name}
 	tags := tagsOf(op.Group)
-	asgs := a.network.NewApplicationSecurityGroupsClient()
+	// Both are looked at before one is made: beside somebody else's there is none of ours.
+	asgs, nsgs := a.network.NewApplicationSecurityGroupsClient(), a.network.NewSecurityGroupsClient()
 	asg, err := asgs.Get(ctx, at.group, name, nil)
-	if err = found(err, asg.Tags, op, callReadASG, a.cfg.Now()); cloud.ClassOf(err) == cloud.NotFound {
+	asgErr := found(err, asg.Tags, op, callReadASG, a.cfg.Now())
+	nsg, err := nsgs.Get(ctx, at.group, name, nil)
+	nsgErr := found(err, nsg.Tags, op, callReadNSG, a.cfg.Now())
+	for _, err := range []error{asgErr, nsgErr} {
+		if err != nil && cloud.ClassOf(err) != cloud.NotFound {
+			return "", err
+		}
+	}
+	err = nil
+	if asgErr != nil {
 		var p *runtime.Poller[armnetwork.ApplicationSecurityGroupsClientCreateOrUpdateResponse]
 		p, err = asgs.BeginCreateOrUpdate(asNew(ctx), at.group, name, armnetwork.ApplicationSecurityGroup{Location: to.Ptr(regionName(s.Region)), Tags: tags}, nil)
 		err = ended(ctx, a, callASG, p, err)
@@ -101,9 +112,7 @@ func (a *Account) createGroup(ctx context.Context, s cloud.Scope, op cloud.Op) (
 	if err != nil {
 		return "", err
 	}
-	nsgs := a.network.NewSecurityGroupsClient()
-	nsg, err := nsgs.Get(ctx, at.group, name, nil)
-	if err = found(err, nsg.Tags, op, callReadNSG, a.cfg.Now()); cloud.ClassOf(err) == cloud.NotFound {
+	if nsgErr != nil {
 		var body armnetwork.SecurityGroup
 		if body, err = document(nil); err != nil {
 			return "", err
@@ -338,7 +347,8 @@ func (a *Account) deleteGroup(ctx context.Context, op cloud.Op) error {
 	if err != nil {
 		return err
 	}
-	end, err := a.turns.take(ctx, strings.ToLower(op.Target))
+	// The turn is at the pair, whichever half of it is shown.
+	end, err := a.turns.take(ctx, cmp.Or(rulesOf(op.Target), strings.ToLower(op.Target)))
 	if err != nil {
 		return classify(callDeleteNSG, err, a.cfg.Now())
 	}

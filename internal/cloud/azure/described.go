@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
@@ -180,14 +181,16 @@ func (d *Description) Subscriptions() []string {
 	return sortedKeys(out)
 }
 
-// Account returns a subscription as a provider that can be observed and nothing else.
-func (d *Description) Account(subscription string, now func() time.Time) cloud.Provider {
-	return &described{d, strings.ToLower(subscription), now}
+// Account returns a subscription as a provider that can be observed and nothing else. The quotas
+// are those of the account, nil for Azure's own.
+func (d *Description) Account(subscription string, quotas *v1alpha1.AzureQuotas, now func() time.Time) cloud.Provider {
+	return &described{d, strings.ToLower(subscription), roomOf(quotas), now}
 }
 
 type described struct {
 	*Description
 	subscription string
+	room         room
 	now          func() time.Time
 }
 
@@ -198,7 +201,7 @@ func (d *described) Apply(_ context.Context, _ cloud.Scope, op cloud.Op) (string
 
 // Limits implements cloud.Provider: they are the cloud's defaults.
 func (d *described) Limits(context.Context, cloud.Scope) (cloud.Limits, error) {
-	return defaultLimits(), nil
+	return limits(d.room), nil
 }
 
 // Observe implements cloud.Provider.
@@ -210,7 +213,7 @@ func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, 
 	if err := checkRegion(region); err != nil {
 		return nil, err
 	}
-	w := newWorld(d.subscription)
+	w := newWorld(d.subscription, d.room)
 	regions := map[string]bool{}
 	take := func(key string) error {
 		r := d.rows[key]

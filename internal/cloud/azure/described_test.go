@@ -116,7 +116,7 @@ func TestDescription(t *testing.T) {
 		if err := d.Check(); err != nil || !slices.Equal(d.Subscriptions(), []string{subscription}) {
 			t.Fatalf("%s: %v, %q", name, err, d.Subscriptions())
 		}
-		a := d.Account(strings.ToUpper(subscription), func() time.Time { return l.now })
+		a := d.Account(strings.ToUpper(subscription), nil, func() time.Time { return l.now })
 		got, err := a.Observe(t.Context(), inRegion)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v\n%+v\nwant\n%+v", name, err, got, want)
@@ -171,7 +171,7 @@ func TestDescriptionIsWhole(t *testing.T) {
 			err = d.Check()
 		}
 		if err == nil {
-			_, err = d.Account(subscription, time.Now).Observe(t.Context(), inRegion)
+			_, err = d.Account(subscription, nil, time.Now).Observe(t.Context(), inRegion)
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %s", name, err, c.want)

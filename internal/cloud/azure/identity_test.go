@@ -9,7 +9,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +21,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
+	"github.com/nephele-io/nephele/internal/sim/arm"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 )
 
@@ -158,5 +163,63 @@ func TestSubscriptionsAndRegions(t *testing.T) {
 	if err := first.Tag(t.Context(), []string{"/subscriptions/" + second + "/resourceGroups/far/providers/Microsoft.Network/virtualNetworks/vnet-westeurope"},
 		map[string]string{cloud.TagClaim: "c"}); cloud.ClassOf(err) != cloud.Terminal {
 		t.Errorf("a resource of the other subscription: %v", err)
+	}
+}
+
+// elsewhere sends what is for one host to another one, and nothing to anybody else.
+type elsewhere struct {
+	host string
+	to   *url.URL
+	by   http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (e elsewhere) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host != e.host {
+		return nil, errors.New("this is for " + r.URL.Host)
+	}
+	r = r.Clone(r.Context())
+	r.URL.Scheme, r.URL.Host, r.Host = e.to.Scheme, e.to.Host, e.to.Host
+	return e.by.RoundTrip(r)
+}
+
+// Do implements policy.Transporter.
+func (e elsewhere) Do(r *http.Request) (*http.Response, error) { return e.RoundTrip(r) }
+
+// TestManagedIdentity reads an account with the identity of the machine, by the metadata service:
+// that of the machine itself, or the one that the account's Secret names. One that the machine
+// does not have is refused as such, and its token goes to Azure alone.
+func TestManagedIdentity(t *testing.T) {
+	l := newLab(t, nil)
+	l.now = time.Now()
+	metadata := httptest.NewServer(arm.NewHandler(arm.Config{World: l.world, Clock: func() time.Time { return l.now }, Faults: l.faults, Journal: l.journal}))
+	defer metadata.Close()
+	l.change(func(c *simazure.Cloud) {
+		c.SetPrincipal(simazure.Principal{
+			Tenant: tenantID, ClientID: simazure.GUIDOf("mi"), ObjectID: simazure.GUIDOf("mi"), System: true,
+			Managed: "/subscriptions/" + subscription + "/resourceGroups/shop/providers/Microsoft.ManagedIdentity/userAssignedIdentities/mi",
+		})
+	})
+	to := func(text string) *url.URL {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	own := azure.LoadAmbient(elsewhere{"169.254.169.254", to(metadata.URL), http.DefaultTransport})
+	for client, class := range map[string]cloud.Class{"": "", simazure.GUIDOf("mi"): "", simazure.GUIDOf("else"): cloud.Auth} {
+		a := l.account(func(c *azure.Config) {
+			c.Credential.ClientKey, c.Credential.ClientID, c.Credential.TenantID = "", client, ""
+			c.Cloud, c.Ambient = nil, own
+			c.Transport = elsewhere{"management.azure.com", to(l.server.URL), l.server.Client().Transport}
+		})
+		s, err := a.Observe(t.Context(), inRegion)
+		switch {
+		case class == "" && (err != nil || len(s.VMs) != 2):
+			t.Errorf("%q: %v", client, err)
+		case class != "" && cloud.ClassOf(err) != class:
+			t.Errorf("%q: %v, want %s", client, err, class)
+		}
 	}
 }

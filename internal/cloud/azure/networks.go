@@ -13,21 +13,44 @@ const callNetworks = "Microsoft.Network/virtualNetworks/read"
 
 var _ cloud.NetworkLister = (*Account)(nil)
 
-// Networks implements cloud.NetworkLister. It reads directly: who asks wants to see marks that have
-// just been written, and Resource Graph is behind.
+// Networks implements cloud.NetworkLister. Resource Graph tells where networks are; they themselves
+// are read directly: who asks wants to see marks that have just been written, and Resource Graph is
+// behind. They are listed by resource groups, because the role may be that of single ones.
 func (a *Account) Networks(ctx context.Context, s cloud.Scope) ([]cloud.Network, error) {
-	if err := checkRegion(regionName(s.Region)); err != nil {
+	region := regionName(s.Region)
+	if err := checkRegion(region); err != nil {
 		return nil, err
 	}
-	w := newWorld(a.cfg.Credential.SubscriptionID)
-	pages := a.network.NewVirtualNetworksClient().NewListAllPager(nil)
+	rows, err := a.rows(ctx, query(region, typeVNet))
+	if err != nil {
+		return nil, err
+	}
+	groups := map[string]bool{}
+	for i := range rows {
+		if at, ok := parsePlace(rows[i].ID); ok {
+			groups[strings.ToLower(at.group)] = true
+		}
+	}
+	w := newWorld(a.cfg.Credential.SubscriptionID, roomOf(a.cfg.Quotas))
+	for _, group := range sortedKeys(groups) {
+		err := a.networksIn(ctx, w, region, group)
+		if err != nil && cloud.ClassOf(err) != cloud.NotFound { // the group may have gone meanwhile
+			return nil, err
+		}
+	}
+	return w.portNetworks(), nil
+}
+
+// networksIn reads the networks of a resource group.
+func (a *Account) networksIn(ctx context.Context, w *world, region, group string) error {
+	pages := a.network.NewVirtualNetworksClient().NewListPager(group, nil)
 	for page := 1; pages.More(); page++ {
 		if page > a.cfg.Bounds.Pages {
-			return nil, bounded(&cloud.BoundError{What: "the answer has", Bound: int64(a.cfg.Bounds.Pages), Unit: "pages", Flag: "--max-pages"})
+			return bounded(&cloud.BoundError{What: "the answer has", Bound: int64(a.cfg.Bounds.Pages), Unit: "pages", Flag: "--max-pages"})
 		}
 		answer, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, classify(callNetworks, err, a.cfg.Now())
+			return classify(callNetworks, err, a.cfg.Now())
 		}
 		for _, n := range answer.Value {
 			raw, err := json.Marshal(n)
@@ -36,18 +59,18 @@ func (a *Account) Networks(ctx context.Context, s cloud.Scope) ([]cloud.Network,
 				err = json.Unmarshal(raw, &r)
 			}
 			r.Type = typeVNet
-			if err == nil && strings.EqualFold(regionName(r.Location), regionName(s.Region)) {
+			if err == nil && strings.EqualFold(regionName(r.Location), region) {
 				err = w.add(&r)
 			}
 			if err != nil {
-				return nil, &cloud.Error{Class: cloud.Unavailable, Call: callNetworks, Err: errors.New("the answer is not a list of networks: " + cloud.Words(err.Error()))}
+				return &cloud.Error{Class: cloud.Unavailable, Call: callNetworks, Err: errors.New("the answer is not a list of networks: " + cloud.Words(err.Error()))}
 			}
 		}
 		if len(w.networks) > a.cfg.Bounds.Objects {
-			return nil, bounded(&cloud.BoundError{What: "the account has", Bound: int64(a.cfg.Bounds.Objects), Unit: "objects", Flag: "--max-objects"})
+			return bounded(&cloud.BoundError{What: "the account has", Bound: int64(a.cfg.Bounds.Objects), Unit: "objects", Flag: "--max-objects"})
 		}
 	}
-	return w.portNetworks(), nil
+	return nil
 }
 
 // portNetworks are the networks in the words of the port.

@@ -50,9 +50,9 @@ func kinds() []string {
 	return []string{typeVNet, typeNIC, typeNSG, typeASG, typePublicIP, typeVM, typeSet}
 }
 
-// query asks for all that a snapshot is made of.
-func query(region string) string {
-	return "Resources | where type in~ ('" + strings.Join(kinds(), "', '") + "') and location =~ '" + region +
+// query asks for all resources of these types.
+func query(region string, types ...string) string {
+	return "Resources | where type in~ ('" + strings.Join(types, "', '") + "') and location =~ '" + region +
 		"' | project id, name, type, location, tags, sku, properties | order by id asc"
 }
 
@@ -71,11 +71,12 @@ func (a *Account) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, 
 	if err := checkRegion(region); err != nil {
 		return nil, err
 	}
-	rows, err := a.rows(ctx, query(region))
+	rows, err := a.rows(ctx, query(region, kinds()...))
 	if err != nil {
 		return nil, err
 	}
-	w := newWorld(a.cfg.Credential.SubscriptionID)
+	w := newWorld(a.cfg.Credential.SubscriptionID, roomOf(a.cfg.Quotas))
+	w.former = a.cfg.Former
 	for i := range rows {
 		if err := w.add(&rows[i]); err != nil {
 			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: fmt.Errorf("%s: %w", cloud.Words(rows[i].ID), err)}

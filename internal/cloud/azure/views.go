@@ -79,8 +79,9 @@ func pairLike(r *row) bool {
 	return strings.HasPrefix(strings.ToLower(r.Name), cloud.NamePrefix) && tags[cloud.TagCluster] != "" && tags[cloud.TagKind] != ""
 }
 
-// halfName ends the name of a pair of which a half is missing. It is of no use, so that it is
-// deleted; a new one is made under the name itself.
+// halfName ends the name of a pair of which a half is missing. It is the group of no class,
+// whatever its tags say, so that it is deleted, or becomes whole when a new one is made under the
+// name itself.
 const halfName = "/half"
 
 // pair shows a group that a controller like us has made; rules is nil if there is only the
@@ -100,6 +101,9 @@ func (v *views) pair(key string, r *row, rules *nsg) {
 	delete(out.Tags, tagDescription)
 	if rules == nil || !v.pairs[key] {
 		out.Name += halfName
+		if class, ok := out.Tags[cloud.TagClass]; ok {
+			out.Tags[cloud.TagClass] = class + halfName
+		}
 	}
 	if rules != nil {
 		out.Rules, _ = lower.Decode(rules.Rules, v.groupOf)
@@ -136,6 +140,13 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 		}
 		v.view(i, n, group)
 	}
+	for _, id := range v.w.former[i.ID] {
+		if id == noGroup {
+			v.view(i, n, "")
+		} else if v.w.groups[id] != nil {
+			v.view(i, n, id)
+		}
+	}
 	i.GroupIDs = sortedKeys(held)
 	if _, taken := i.Tags[cloud.TagFormer]; !taken && !ours {
 		if unread := v.meaning(i, n, current).unread; len(unread) > 0 {
@@ -154,7 +165,8 @@ func (v *views) view(i *cloud.Interface, n *nic, group string) string {
 	if _, ok := v.groups[id]; ok {
 		return id
 	}
-	out := cloud.Group{ID: id, Name: noGroup, NetworkID: i.NetworkID, OwnerID: v.w.subscription, View: true, Rules: v.meaning(i, n, group).rules}
+	out := cloud.Group{ID: id, Name: noGroup, NetworkID: i.NetworkID, OwnerID: v.w.subscription, View: true, Shows: cmp.Or(group, noGroup), Holder: i.ID,
+		Rules: v.meaning(i, n, group).rules}
 	if g := v.w.groups[group]; g != nil {
 		out.Name = g.Name
 		for k, value := range portTags(g.Tags) {

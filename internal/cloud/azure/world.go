@@ -22,10 +22,12 @@ type world struct {
 	asgs         map[string]*row
 	publics      map[string]*public
 	vms          map[string]*vm
+	room         room
+	former       map[string][]string // groups that interfaces may have had
 }
 
-func newWorld(subscription string) *world {
-	return &world{strings.ToLower(subscription), map[string]*vnet{}, map[string]*nic{}, map[string]*nsg{}, map[string]*row{}, map[string]*public{}, map[string]*vm{}}
+func newWorld(subscription string, r room) *world {
+	return &world{strings.ToLower(subscription), map[string]*vnet{}, map[string]*nic{}, map[string]*nsg{}, map[string]*row{}, map[string]*public{}, map[string]*vm{}, r, nil}
 }
 
 type reference struct {
@@ -192,6 +194,11 @@ func (w *world) missing() []string {
 		for _, id := range formerGroups(n) {
 			need(id, w.groups[id] != nil)
 		}
+		for _, id := range w.former[strings.ToLower(n.ID)] {
+			if at, ok := parsePlace(id); ok && at.kind == typeNSG {
+				need(id, w.groups[id] != nil)
+			}
+		}
 	}
 	for _, v := range w.networks {
 		for i := range v.Subnets {
@@ -283,6 +290,7 @@ func (w *world) snapshot() *cloud.Snapshot {
 	snap.Networks = w.portNetworks()
 	snap.Groups, snap.PrefixLists = v.all()
 	snap.Peerings, snap.ACLs = w.peerings(), v.borders()
+	snap.GroupsBeside = w.room.beside(len(w.groups), len(w.asgs), snap.CountedGroups())
 	return snap
 }
 

@@ -26,7 +26,7 @@ type Quota struct {
 // region. Limits that hold for each group or interface are told for those that differ between the
 // two, and left out if none does.
 func Quotas(before, after *cloud.Snapshot, l cloud.Limits) []Quota {
-	out := []Quota{{Region: before.Region, Name: "security groups", Before: len(before.Groups), After: len(after.Groups), Limit: l.GroupsPerRegion}}
+	out := []Quota{{Region: before.Region, Name: "security groups", Before: before.CountedGroups(), After: after.CountedGroups(), Limit: l.GroupsPerRegion}}
 	old := map[string]*cloud.Group{}
 	for i := range before.Groups {
 		old[before.Groups[i].ID] = &before.Groups[i]

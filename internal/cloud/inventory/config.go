@@ -15,7 +15,8 @@ func ConfigOf(cpa *v1alpha1.CloudProviderAccount) (AccountConfig, *v1alpha1.Secr
 		c.Queues, c.Quotas = spec.AWSConfig.EventQueue, spec.AWSConfig.Quotas
 	case spec.AzureConfig != nil:
 		c.Cloud, c.Regions = v1alpha1.CloudProviderAzure, spec.AzureConfig.Region
-		c.Place = spec.AzureConfig.Cloud
+		c.Place, c.AzureQuotas = spec.AzureConfig.Cloud, spec.AzureConfig.Quotas
+		c.FormerGroups = cpa.Annotations[v1alpha1.AnnotationFormerGroups]
 	}
 	ref := secretRefOf(cpa)
 	if ref != nil {

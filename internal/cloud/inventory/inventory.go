@@ -53,6 +53,11 @@ type AccountConfig struct {
 	// Quotas are the limits of the account as far as they are not the cloud's defaults; nil means
 	// none is.
 	Quotas *v1alpha1.AWSQuotas
+	// AzureQuotas are those of an Azure subscription.
+	AzureQuotas *v1alpha1.AzureQuotas
+	// FormerGroups is the annotation v1alpha1.AnnotationFormerGroups of an Azure account: what it
+	// names is to be read.
+	FormerGroups string
 	// Secret is "namespace/name" of the Secret, SecretKey the key in its data and SecretValue what
 	// that holds.
 	Secret      string

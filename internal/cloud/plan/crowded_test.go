@@ -155,3 +155,23 @@ func TestEnoughGroups(t *testing.T) {
 		t.Errorf("%d checked, of which %d need more on the way", checked, onTheWay)
 	}
 }
+
+// TestMoreClassesThanGroups: 2,600 VMs that are all treated differently need more groups than a
+// region of AWS has by default. Who does without is decided once, whatever plan comes next.
+func TestMoreClassesThanGroups(t *testing.T) {
+	in, f := ring(2600, 2600)
+	settleBig(t, &in, f)
+	f = &fakeCloud{snap: in.Regions[0].Snapshot, limits: f.limits}
+	if n := len(f.snap.Groups); n > f.limits.GroupsPerRegion || n < f.limits.GroupsPerRegion-10 {
+		t.Errorf("%d groups, want about as many as there may be: %d", n, f.limits.GroupsPerRegion)
+	}
+	res := plan.Compute(in, lower.AWS{})
+	if len(res.Refusals) == 0 {
+		t.Fatal("nothing is refused")
+	}
+	for _, r := range res.Refusals {
+		if r.Lack == nil || r.Lack.Quota != plan.QuotaGroupsPerRegion || r.Lack.Available != 2500 {
+			t.Fatalf("%+v", r)
+		}
+	}
+}

@@ -10,8 +10,9 @@ import (
 )
 
 // wordForWord is an account in which a VM keeps the rules of a policy whose next version does not
-// fit, and has no room for one more, while the class of its peers is divided by another policy.
-func wordForWord() *estate {
+// fit, and has no room for one more than so many, while the class of its peers is divided by
+// another policy.
+func wordForWord(room int) *estate {
 	e := small()
 	e.VMs = append(e.VMs, vmSpec{Selected: true})
 	e.NICs = append(e.NICs, nicSpec{Net: 0, VM: 3, IPs: []string{"10.0.0.20"}, Groups: []int{3}})
@@ -23,10 +24,10 @@ func wordForWord() *estate {
 		return out
 	}
 	var blocks []string
-	for i := range 8 {
-		blocks = append(blocks, fmt.Sprintf("198.51.%d.0/24", 2*i))
+	for i := range room + 2 {
+		blocks = append(blocks, fmt.Sprintf("198.%d.%d.0/24", i/100, i%100*2))
 	}
-	first := policySpec{Tier: 250, Priority: 1, Applied: []int{0}, Rules: []ruleSpec{rule([]int{0}, blocks[:5]...)}}
+	first := policySpec{Tier: 250, Priority: 1, Applied: []int{0}, Rules: []ruleSpec{rule([]int{0}, blocks[:room-1]...)}}
 	next := policySpec{Tier: 250, Priority: 1, Applied: []int{0}, Rules: []ruleSpec{rule([]int{0}, blocks...)}}
 	other := policySpec{Tier: 250, Priority: 2, Applied: []int{1}, Rules: []ruleSpec{rule([]int{1})}}
 	groups := policySet{Address: [][]int{{1, 2}, {1}}, Applied: [][]int{{0}, {3}}}
@@ -37,11 +38,13 @@ func wordForWord() *estate {
 }
 
 // A peer cannot leave a group that kept rules name as long as that cuts it off: with a free slot it
-// joins its new group besides, and without one it stays where it is. Both is said.
+// joins its new group besides, and without one it stays where it is. Both is said. Five slots of 60
+// rules are the default of AWS.
 func TestKeptRulesWhosePeersMove(t *testing.T) {
-	for slots, moves := range map[int]bool{3: true, 2: false} {
-		e := wordForWord()
-		e.Limits.RulesPerGroup, e.Limits.GroupsPerInterface = 6/slots, slots
+	for slots, moves := range map[int]bool{5: true, 3: true, 2: false} {
+		perGroup := map[int]int{5: 60, 3: 2, 2: 3}[slots]
+		e := wordForWord(slots * perGroup)
+		e.Limits.RulesPerGroup, e.Limits.GroupsPerInterface = perGroup, slots
 		f := e.cloud()
 		settle(t, e, f, nil)
 		e.History = e.History[1:]

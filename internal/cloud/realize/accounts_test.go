@@ -131,7 +131,7 @@ func (a *labAccounts) observe(ctx context.Context) {
 	a.mu.Unlock()
 	snaps, unread := map[string]*cloud.Snapshot{}, map[string]error{}
 	for _, r := range regions {
-		if s, err := provider.Observe(ctx, cloud.Scope{Account: labAccount, Region: r}); err == nil {
+		if s, err := provider.Observe(ctx, cloud.Scope{Account: a.account.Key, Region: r}); err == nil {
 			snaps[r] = s
 		} else {
 			unread[r] = err
@@ -157,7 +157,7 @@ func (a *labAccounts) change(edit func(*Account)) {
 	subs := slices.Collect(maps.Values(a.subs))
 	a.mu.Unlock()
 	for _, f := range subs {
-		f(labAccount)
+		f(a.account.Key)
 	}
 }
 
@@ -167,6 +167,6 @@ func (a *labAccounts) remove() {
 	subs := slices.Collect(maps.Values(a.subs))
 	a.mu.Unlock()
 	for _, f := range subs {
-		f(labAccount)
+		f(a.account.Key)
 	}
 }

@@ -1,6 +1,7 @@
 package realize
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -127,4 +128,28 @@ func TestAzureTagsAbused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tagsIn are the tags of a resource, each as name=value.
+func (l *azureLab) tagsIn(id string) (out []string) {
+	l.Helper()
+	at, _ := simazure.ParseID(id)
+	l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
+		p := c.Principals()[0]
+		p.Assignments = nil
+		doc, err := c.Get(&p, at)
+		if err != nil {
+			l.Error(err)
+			return
+		}
+		tags, _ := json.Marshal(doc["tags"])
+		have := map[string]string{}
+		if err := json.Unmarshal(tags, &have); err != nil {
+			l.Error(err)
+		}
+		for k, v := range have {
+			out = append(out, k+"="+v)
+		}
+	})
+	return out
 }

@@ -2,11 +2,15 @@ package realize
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/policy"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/calls"
@@ -218,5 +222,157 @@ func TestAzureTooManyRules(t *testing.T) {
 	l.settle()
 	if diff := compare(l.actual(), l.wanted()); diff != "" {
 		t.Errorf("without it:\n%s", diff)
+	}
+}
+
+// TestAzureOneMachineInTwoNetworks: the interfaces of a VM are in different networks, one of them
+// with two configurations. Both are under the policies, each by a group of its own network, and
+// both are what they were in the end.
+func TestAzureOneMachineInTwoNetworks(t *testing.T) {
+	t.Parallel()
+	var second string
+	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+		at := func(id string) *simazure.Resource {
+			return &b.State.Resources[slices.IndexFunc(b.State.Resources, func(r simazure.Resource) bool { return r.ID == id })]
+		}
+		branch := strings.Replace(azureVNet, "virtualNetworks/shop", "virtualNetworks/branch", 1)
+		group := b.SecurityGroup("shop", "both", simazure.Rule("all", "Inbound", 100, "Allow", "Tcp", "", "", ""))
+		two, _ := b.Machine("shop", "web-5", azureVNet+"/subnets/web", "10.1.1.15", group)
+		spare, nic := b.Machine("shop", "spare", branch+"/subnets/all", "10.2.1.15", group)
+		second = strings.ToLower(nic)
+		profile := at(two).Properties["networkProfile"].(map[string]any)
+		profile["networkInterfaces"] = append(profile["networkInterfaces"].([]any), map[string]any{"id": nic, "properties": map[string]any{"primary": false}})
+		b.State.Resources = slices.DeleteFunc(b.State.Resources, func(r simazure.Resource) bool { return r.ID == spare })
+		list := at(nic).Properties["ipConfigurations"].([]any)
+		at(nic).Properties["ipConfigurations"] = append(list, map[string]any{"name": "ipconfig2", "properties": map[string]any{"primary": false, "privateIPAddress": "10.2.1.16",
+			"privateIPAllocationMethod": "Static", "privateIPAddressVersion": "IPv4", "subnet": map[string]any{"id": branch + "/subnets/all"}}})
+	}})
+	before := l.documents()
+	l.publish()
+	l.start()
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.settle()
+	if diff := compare(l.actual(), l.wanted()); diff != "" {
+		t.Error(diff)
+	}
+	l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
+		for port, want := range map[int]bool{443: true, 9100: false} {
+			v, err := c.Allowed(simazure.Flow{Src: simazure.End{Addr: netip.MustParseAddr("10.1.3.11")}, Dst: simazure.End{NIC: second}, Protocol: 6, Port: port})
+			if err != nil || v.Allowed != want {
+				t.Errorf("the second interface, port %d: %+v, %v", port, v, err)
+			}
+		}
+	})
+	if doc := strings.ToLower(l.documents()[second]); strings.Count(doc, "/applicationsecuritygroups/nephele-") != 2 {
+		t.Errorf("the second interface is no member by both its configurations: %s", doc)
+	}
+	l.engine.DeletePolicy(webIn().UID)
+	l.publish()
+	l.settle()
+	l.unchanged(before)
+}
+
+// TestAzureFullGroup: a network security group with 1,000 rules is carried over where a policy
+// takes something out of it, and is given back.
+func TestAzureFullGroup(t *testing.T) {
+	t.Parallel()
+	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+		var rules []map[string]any
+		for i := range 1000 {
+			rules = append(rules, simazure.Rule(fmt.Sprintf("r%d", i), "Inbound", 100+i, "Allow", "Tcp", fmt.Sprintf("203.0.%d.%d", i/250, i%250), "", "22"))
+		}
+		b.Machine("shop", "db-6", azureVNet+"/subnets/ops", "10.1.3.16", b.SecurityGroup("shop", "full", rules...))
+	}})
+	before := l.documents()
+	l.publish()
+	l.start()
+	l.engine.PutPolicy(dbNoShell())
+	l.publish()
+	l.settle()
+	if diff := compare(l.actual(), l.wanted()); diff != "" {
+		t.Error(diff)
+	}
+	if p, found := l.policyOn("db-6", "db-no-shell"); !found || !p.Realized {
+		t.Errorf("1,000 rules for one port are one of Azure's: %q", p.Message)
+	}
+	l.engine.DeletePolicy(dbNoShell().UID)
+	l.publish()
+	l.settle()
+	l.unchanged(before)
+}
+
+// TestAzureNarrowing: of random policies with types of ICMP that ask to be narrowed, the simulator
+// lets no packet of ICMP through that the policies do not allow by type; other protocols are as
+// the policies say.
+func TestAzureNarrowing(t *testing.T) {
+	t.Parallel()
+	_, seed := seeded()
+	random := rand.New(rand.NewPCG(seed, 99))
+	l := newAzureLab(t, azureConfig{})
+	l.options.Tighten = func(v1beta2.NetworkPolicyReference) bool { return true }
+	l.publish()
+	l.start()
+	passed := 0
+	for round := range 12 {
+		var policies []policy.Policy
+		for i := range 1 + random.IntN(2) {
+			p := randomPolicy(random, i)
+			p.Generation = int64(round + 1)
+			kinds := []int32{0, 3, 8}
+			rule := policy.Rule{Action: []policy.Action{policy.Allow, policy.Drop}[random.IntN(2)], Peers: from([]string{"web", "db", "ops"}[random.IntN(3)])}
+			if icmp := (&policy.ICMPMatch{}); random.IntN(3) > 0 {
+				icmp.Type = &kinds[random.IntN(3)]
+				rule.Protocols = []policy.RuleProtocol{{ICMP: icmp}}
+			} else {
+				rule.Protocols = []policy.RuleProtocol{{ICMP: icmp}}
+			}
+			p.Ingress = append([]policy.Rule{rule}, p.Ingress...)
+			policies = append(policies, p)
+			l.engine.PutPolicy(p)
+		}
+		l.publish()
+		l.until("the round is realized", func() bool {
+			r, _ := l.realizer.Report(labAccount)
+			return r.Err == nil && r.Result != nil && r.Result.Plan.Empty() && !r.RealizedAt.Before(l.since)
+		})
+		e := policy.NewEvaluator(l.engine.Listing())
+		for _, p := range l.probes {
+			if p.port != 22 {
+				continue // ICMP has none
+			}
+			f := l.flow(p)
+			f.Protocol, f.Port = 1, 0
+			var v [2]simazure.Verdict
+			l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
+				for i, out := range []bool{true, false} {
+					var err error
+					if v[i], err = c.Half(f, out); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			for _, kind := range []uint8{0, 3, 8, 13} {
+				want := e.Evaluate(policy.Flow{Source: l.endpoint(p.from), Destination: l.endpoint(p.to), Protocol: policy.ICMP, ICMPType: kind})
+				for i, d := range []policy.Decision{want.Egress, want.Ingress} {
+					end := []string{p.from, p.to}[i]
+					if _, vm := l.vms[end]; !vm {
+						continue
+					}
+					if v[i].Allowed && d.Outcome != policy.OutcomeAllow && d.Outcome != policy.OutcomeNative {
+						t.Errorf("seed %d, round %d: type %d of %s passes at %s, and policies say %s", seed, round, kind, p, end, d.Outcome)
+					}
+					if v[i].Allowed {
+						passed++
+					}
+				}
+			}
+		}
+		for _, p := range policies {
+			l.engine.DeletePolicy(p.UID)
+		}
+	}
+	if passed == 0 {
+		t.Error("nothing ever passes, so this test shows nothing")
 	}
 }

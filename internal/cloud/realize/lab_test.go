@@ -320,7 +320,7 @@ func (l *lab) putEntity(name string) {
 		addresses = append(addresses, vm.addr6)
 	}
 	l.engine.PutEntity(policy.Entity{EntityRef: entityRef(name), Labels: vm.labels, Addresses: addresses,
-		Host: cloud.EnforcerKey(labNamespace, "shop")})
+		Host: l.accounts.account.EnforcerKey})
 }
 
 func entityRef(name string) policy.EntityRef {
@@ -371,6 +371,9 @@ func (l *lab) halt() {
 	<-l.done
 }
 
+// key is that of the account.
+func (l *lab) key() string { return l.accounts.account.Key }
+
 // publish commits what was put into the engine.
 func (l *lab) publish() { l.publishDelta(l.engine.Commit()) }
 
@@ -391,12 +394,12 @@ func (l *lab) settle() {
 
 // unsettled says what the realizer has not done yet.
 func (l *lab) unsettled() string {
-	w := l.realizer.worker(labAccount)
+	w := l.realizer.worker(l.key())
 	if w == nil {
 		return "there is no worker"
 	}
 	if l.deleted {
-		if !l.realizer.Released(labAccount) {
+		if !l.realizer.Released(l.key()) {
 			return "the account is not given back"
 		}
 		return ""
@@ -405,7 +408,7 @@ func (l *lab) unsettled() string {
 	if err != nil {
 		return err.Error()
 	}
-	r, _ := l.realizer.Report(labAccount)
+	r, _ := l.realizer.Report(l.key())
 	switch {
 	case r.Result == nil:
 		return "no plan yet; " + r.Waiting
@@ -423,11 +426,11 @@ func (l *lab) unsettled() string {
 		return "the mirror is behind: " + d
 	}
 	// What was planned last must be what is mirrored now, on what the cloud is now: plan once more.
-	acct, _ := l.accounts.Account(labAccount)
+	acct, _ := l.accounts.Account(l.key())
 	in := acct.PlanInput(l.options.ClusterID, mirrored, nil, nil)
 	in.Unmarked = networks(w.unmarkable.active(l.options.Clock.Now()))
 	if l.options.Records != nil {
-		if in.Seal, err = l.options.Records.Seal(l.Context(), labAccount); err != nil {
+		if in.Seal, err = l.options.Records.Seal(l.Context(), l.key()); err != nil {
 			return err.Error()
 		}
 	}
@@ -442,7 +445,7 @@ func (l *lab) unsettled() string {
 		return "the snapshots are not as planned:\n" + printed(res.Plan)
 	}
 	// All of it may have happened since the report was read.
-	if r, _ := l.realizer.Report(labAccount); r.Result == nil {
+	if r, _ := l.realizer.Report(l.key()); r.Result == nil {
 		return "the worker has ended meanwhile"
 	} else if !r.Result.Plan.Empty() {
 		return "a plan was made meanwhile:\n" + printed(r.Result.Plan)
@@ -469,7 +472,7 @@ func (l *lab) published() enforcer.Computed {
 func listed[T any](l *lab, r enforcer.Resource) []T {
 	l.Helper()
 	out := []T{}
-	objects, _, err := l.store.List(watchstore.Resource(r), cloud.EnforcerKey(labNamespace, "shop"))
+	objects, _, err := l.store.List(watchstore.Resource(r), l.accounts.account.EnforcerKey)
 	if err != nil {
 		l.Fatal(err)
 	}

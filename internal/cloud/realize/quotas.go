@@ -26,12 +26,10 @@ func quotaFill(r plan.Region) map[string]float64 {
 	for _, l := range r.Snapshot.PrefixLists {
 		sizes[l.ID] = l.MaxEntries
 	}
-	groups := 0
 	for _, g := range r.Snapshot.Groups {
 		if g.View {
 			continue
 		}
-		groups++
 		used := map[cloud.Direction][2]int{} // by family
 		for _, rule := range g.Rules {
 			n := used[rule.Direction]
@@ -46,7 +44,7 @@ func quotaFill(r plan.Region) map[string]float64 {
 			fill(quotaRules, max(n[0], n[1]), r.Limits.RulesPerGroup)
 		}
 	}
-	fill(quotaGroups, groups, r.Limits.GroupsPerRegion)
+	fill(quotaGroups, r.Snapshot.CountedGroups(), r.Limits.GroupsPerRegion)
 	for _, i := range r.Snapshot.Interfaces {
 		fill(quotaHeld, len(i.GroupIDs), r.Limits.GroupsPerInterface)
 	}

@@ -12,8 +12,16 @@ import (
 // mostConfirmed bounds how many interfaces an annotation may name.
 const mostConfirmed = 5000
 
-// cloudID is what IDs of interfaces and groups look like.
-var cloudID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+// cloudID is what IDs of interfaces and groups look like. One that is a path is the same in any
+// case.
+var cloudID = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9_-]{0,127}|/[A-Za-z0-9_./()-]{1,511})$`)
+
+func canonical(id string) string {
+	if id = strings.TrimSpace(id); strings.HasPrefix(id, "/") {
+		return strings.ToLower(id)
+	}
+	return id
+}
 
 // ParseConfirmed reads the annotation v1alpha1.AnnotationFormerGroups: the former groups by
 // interface, sorted. What cannot be read is left out, and the first of it is the problem.
@@ -28,8 +36,11 @@ func ParseConfirmed(text string) (confirmed map[string][]string, problem string)
 			continue
 		}
 		id, list, found := strings.Cut(part, "=")
-		id = strings.TrimSpace(id)
+		id = canonical(id)
 		groups := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+		for i := range groups {
+			groups[i] = canonical(groups[i])
+		}
 		bad := slices.IndexFunc(append([]string{id}, groups...), func(s string) bool { return !cloudID.MatchString(s) })
 		switch {
 		case !found || bad >= 0 || len(groups) == 0:
@@ -55,6 +66,9 @@ func ParseConfirmed(text string) (confirmed map[string][]string, problem string)
 func (s *Region) confirmed(n *NIC) (groups []string, problem *Reason) {
 	for _, id := range s.In.Confirmed[n.ID] {
 		g := s.Groups[id]
+		if g == nil {
+			g = s.viewFor(n, id)
+		}
 		switch {
 		case g == nil:
 			return nil, Why(ConfirmedGone, id)
@@ -63,6 +77,17 @@ func (s *Region) confirmed(n *NIC) (groups []string, problem *Reason) {
 		case s.Ours(g):
 			return nil, Why(ConfirmedOurs, id)
 		}
+		groups = append(groups, g.ID)
 	}
-	return s.In.Confirmed[n.ID], nil
+	return groups, nil
+}
+
+// viewFor is what a group means to an interface, where it means something else to each; nil if that
+// is not known.
+func (s *Region) viewFor(n *NIC, id string) *cloud.Group {
+	i := slices.IndexFunc(s.Snap.Groups, func(g cloud.Group) bool { return g.View && g.Holder == n.ID && g.Shows == id })
+	if i < 0 {
+		return nil
+	}
+	return &s.Snap.Groups[i]
 }

@@ -25,8 +25,8 @@ func (m *Model) Refuses(network string, op cloud.Op, limits cloud.Limits) error 
 				return fmt.Errorf("InvalidGroup.Duplicate %s", op.Group.Name)
 			}
 		}
-		if len(m.snap.Groups) >= limits.GroupsPerRegion {
-			return fmt.Errorf("SecurityGroupLimitExceeded: there are %d of %d", len(m.snap.Groups), limits.GroupsPerRegion)
+		if n := m.snap.CountedGroups(); n >= limits.GroupsPerRegion {
+			return fmt.Errorf("SecurityGroupLimitExceeded: there are %d of %d", n, limits.GroupsPerRegion)
 		}
 	case cloud.OpSetRules:
 		if !limits.WholeGroups {

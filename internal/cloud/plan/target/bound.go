@@ -27,7 +27,7 @@ const (
 
 // atLeast returns the shortage that the class has whatever the form of its rules, if the bound
 // tells of one.
-func (s *Target) atLeast(c *Class, want [2]flow.Permit, f *forms, q Quota) *Shortage {
+func (s *fitter) atLeast(c *Class, want [2]flow.Permit, f *forms, q Quota) *Shortage {
 	var out *Shortage
 	for i, d := range flow.Directions() {
 		byReference := s.referable(c, d, f).Union(s.listed(want[i].Grants...))
@@ -51,7 +51,7 @@ func (s *Target) atLeast(c *Class, want [2]flow.Permit, f *forms, q Quota) *Shor
 }
 
 // referable returns all addresses that a rule of the class can name by a group.
-func (s *Target) referable(c *Class, d cloud.Direction, f *forms) addrset.Set {
+func (s *fitter) referable(c *Class, d cloud.Direction, f *forms) addrset.Set {
 	byClass, known := s.memory.referable[c.Network]
 	if !known {
 		byClass = unionOf(s.classCandidates(c.Network))

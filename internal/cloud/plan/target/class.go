@@ -177,7 +177,7 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 				}
 			}
 		}
-		key := fmt.Sprint(n.Former, open)
+		key := strings.Join(n.Former, " ") + fmt.Sprintf("%t%t", open[0], open[1])
 		if formers[key] {
 			continue
 		}
@@ -280,7 +280,7 @@ func (s *Target) setTargets() {
 	}
 	for _, c := range s.Classes {
 		if c.Gathers {
-			c.addrs = s.thenAddrs(c.Groups[0].Key, c.Network)
+			c.addrs = s.fitter.thenAddrs(c.Groups[0].Key, c.Network)
 		}
 	}
 }

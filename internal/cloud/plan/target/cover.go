@@ -28,7 +28,7 @@ func (c candidate) in(family addrset.Set) addrset.Set {
 // address. What is allowed whoever has the address is named by address, so that a change of members
 // does not change such rules; the rest by the groups whose interfaces are all allowed, and what
 // remains by address. Where f says so, members are named in the mixed form instead.
-func (s *Target) traffic(c *Class, want [2]flow.Permit, f *forms) flow.Traffic {
+func (s *fitter) traffic(c *Class, want [2]flow.Permit, f *forms) flow.Traffic {
 	return flow.Traffic{
 		Ingress: s.cover(c.Network, want[0], slices.Concat(f.trial, s.nativeCandidates(c, cloud.Ingress)), f),
 		Egress:  s.cover(c.Network, want[1], slices.Concat(f.trial, s.nativeCandidates(c, cloud.Egress)), f),
@@ -37,7 +37,7 @@ func (s *Target) traffic(c *Class, want [2]flow.Permit, f *forms) flow.Traffic {
 
 // classCandidates are the groups of the classes that can be referenced from the network; first the
 // gatherings, those of most addresses first.
-func (s *Target) classCandidates(view *intent.Network) []candidate {
+func (s *fitter) classCandidates(view *intent.Network) []candidate {
 	if out, ok := s.memory.classes[view]; ok {
 		return out
 	}
@@ -64,7 +64,7 @@ func (s *Target) classCandidates(view *intent.Network) []candidate {
 
 // nativeCandidates are the groups that the native rules of the class refer to and that are still
 // held.
-func (s *Target) nativeCandidates(c *Class, d cloud.Direction) []candidate {
+func (s *fitter) nativeCandidates(c *Class, d cloud.Direction) []candidate {
 	ids := map[string]bool{}
 	collect := func(g *cloud.Group) {
 		if g == nil {
@@ -80,7 +80,7 @@ func (s *Target) nativeCandidates(c *Class, d cloud.Direction) []candidate {
 	for _, id := range n.Former {
 		collect(s.Groups[id])
 	}
-	if s.Frozen[n] != nil {
+	if c.frozen {
 		for _, id := range n.GroupIDs {
 			collect(s.Groups[id])
 		}
@@ -101,7 +101,7 @@ func (c candidate) within(set, family addrset.Set) bool {
 
 // cover names what a half allows: first by native groups, then by classes, then by address. If f
 // only counts, it does nothing else.
-func (s *Target) cover(view *intent.Network, want flow.Permit, natives []candidate, f *forms) []flow.Cell {
+func (s *fitter) cover(view *intent.Network, want flow.Permit, natives []candidate, f *forms) []flow.Cell {
 	out := make([]flow.Cell, 0, len(want.Grants))
 	classes := s.classCandidates(view)
 	found := make([]*peerCover, len(want.Grants))
@@ -177,7 +177,7 @@ func (s *Target) lowerClasses() (retry bool) {
 		case c.State != Guarded:
 		case s.literal[c.key]:
 			s.keepRules(c)
-		case s.fitting(c, c.Want, forms{}).fits():
+		case s.fitter.fitting(c, c.Want, forms{}).fits():
 			fitting = append(fitting, c)
 		default:
 			retry = s.lowerClass(c) || retry
@@ -199,7 +199,7 @@ func (s *Target) lowerClass(c *Class) (retry bool) {
 	for i, g := range c.existing {
 		held[i] = intent.RuleKeys(g.Rules)
 	}
-	rules, packed, short := s.fit(c, c.Want, held, forms{})
+	rules, packed, short := s.fitter.fit(c, c.Want, held, forms{})
 	if t := s.tightened[c.key]; short != nil && t != nil {
 		var shortage *Shortage
 		rules, packed, shortage = s.tightRules(c, held, t)
@@ -213,7 +213,7 @@ func (s *Target) lowerClass(c *Class) (retry bool) {
 	for i, rules := range s.merged(c, rules, held, packed) {
 		g := c.Groups[0]
 		if i > 0 {
-			g = s.addGroup(c)
+			g = s.matcher.addGroup(c)
 		}
 		g.Rules = rules
 	}

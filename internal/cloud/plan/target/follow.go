@@ -154,7 +154,7 @@ func (s *Target) addTwins() (retry bool) {
 		}
 		all := slices.SortedFunc(maps.Values(twins), cloud.Rule.Compare)
 		all = slices.DeleteFunc(all, func(t cloud.Rule) bool { return slices.ContainsFunc(holder.Rules, t.Same) })
-		if !s.Lower.Fits(slices.Concat(holder.Rules, all), s.Quota()) {
+		if !s.Lower.Fits(slices.Concat(holder.Rules, all), QuotaOf(s.Region)) {
 			why := intent.Why(intent.FollowNoRoom, id).Counting(len(holder.Rules), len(all), s.Limits.RulesPerGroup)
 			if s.Dependents.unfollowed[id] == nil {
 				s.Dependents.unfollowed[id], retry = why, true
@@ -174,7 +174,7 @@ func (s *Target) fittingTwins(holder *cloud.Group, all []cloud.Rule) (out []clou
 		return b2i(slices.ContainsFunc(there, b.Same)) - b2i(slices.ContainsFunc(there, a.Same))
 	})
 	for _, t := range all {
-		if s.Lower.Fits(slices.Concat(holder.Rules, out, []cloud.Rule{t}), s.Quota()) {
+		if s.Lower.Fits(slices.Concat(holder.Rules, out, []cloud.Rule{t}), QuotaOf(s.Region)) {
 			out = append(out, t)
 		}
 	}

@@ -43,7 +43,7 @@ func (f *forms) count(referred []bool) {
 	f.references = max(f.references, n)
 }
 
-func (f *forms) choose(s *Target, view *intent.Network, c *peerCover) *peerCover {
+func (f *forms) choose(s *fitter, view *intent.Network, c *peerCover) *peerCover {
 	at := len(f.asked)
 	f.asked = append(f.asked, c)
 	if f.mixed[c] || at < len(f.repeat) && f.repeat[at] {
@@ -63,7 +63,7 @@ func (f *forms) choice() []bool {
 
 // change chooses the mixed form where it saves the most, until it has saved so many rules or no
 // more can be saved. It reports whether it changed anything.
-func (f *forms) change(s *Target, view *intent.Network, surplus int) (changed bool) {
+func (f *forms) change(s *fitter, view *intent.Network, surplus int) (changed bool) {
 	gain := map[*peerCover]int{}
 	var order []*peerCover
 	for _, c := range f.asked {
@@ -102,7 +102,7 @@ func (c *peerCover) size() int {
 // mix returns the mixed form: the largest blocks of which every address is a member's, except those
 // that consist of the classes that some other block needs for itself alone; these classes are
 // referred to.
-func (s *Target) mix(view *intent.Network, c *peerCover) *peerCover {
+func (s *fitter) mix(view *intent.Network, c *peerCover) *peerCover {
 	if c.mixed != nil {
 		return c.mixed
 	}
@@ -221,15 +221,15 @@ func shortfallOf(short *Shortage) shortfall {
 // fit returns the rules of a class in the first form that fits into the quota: references first,
 // because they need no edit when members come and go, and then as many mixed forms as are
 // necessary.
-func (s *Target) fit(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short shortfall) {
+func (s *fitter) fit(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short shortfall) {
 	known := s.fitting(c, want, f)
 	if known.fits() {
 		if named := s.division(c.Network).named; known.named != named {
 			f.repeat = known.mixed
 			s.spendOn(want, c.Network)
-			known.rules, known.named = s.Lower.Lower(s.traffic(c, want, &f)), named
+			known.rules, known.named = s.lower.Lower(s.traffic(c, want, &f)), named
 		}
-		packed, _ = s.Lower.Pack(known.rules, held, s.quotaOf(c, f.slots))
+		packed, _ = s.lower.Pack(known.rules, held, s.quotaOf(c, f.slots))
 		return slices.Clone(known.rules), packed, nil
 	}
 	if !known.excluded() {
@@ -255,7 +255,7 @@ func (s *Target) fit(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms
 
 // tryForms counts the rules in one form after the other. It returns them in the first form that
 // fits, and which that is; or else what is lacking.
-func (s *Target) tryForms(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, mixed []bool, short *Shortage) {
+func (s *fitter) tryForms(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, mixed []bool, short *Shortage) {
 	q := s.quotaOf(c, f.slots)
 	if bound := s.atLeast(c, want, &f, q); bound != nil && bound.Needed > farBeyond*bound.Available {
 		return nil, nil, nil, bound
@@ -266,8 +266,8 @@ func (s *Target) tryForms(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f 
 		if surplus := f.references - room(q); surplus > 0 && f.change(s, c.Network, surplus) {
 			continue
 		}
-		rules = s.Lower.Lower(t)
-		packed, shortage := s.Lower.Pack(rules, held, q)
+		rules = s.lower.Lower(t)
+		packed, shortage := s.lower.Pack(rules, held, q)
 		if shortage == nil {
 			return rules, packed, f.choice(), nil
 		}
@@ -286,7 +286,7 @@ func (s *Target) tryForms(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f 
 
 // mayFit reports false if the references alone, in the form with the fewest of them, are too many
 // for the class.
-func (s *Target) mayFit(c *Class, want [2]flow.Permit, f forms) bool {
+func (s *fitter) mayFit(c *Class, want [2]flow.Permit, f forms) bool {
 	q := s.quotaOf(c, f.slots)
 	if q.GroupsPerInterface <= 0 || s.atLeast(c, want, &f, q) != nil {
 		return false
@@ -305,7 +305,7 @@ func (s *Target) mayFit(c *Class, want [2]flow.Permit, f forms) bool {
 }
 
 // spendOn is the effort of naming what two halves allow.
-func (s *Target) spendOn(want [2]flow.Permit, view *intent.Network) {
+func (s *fitter) spendOn(want [2]flow.Permit, view *intent.Network) {
 	named := len(s.classCandidates(view)) + 4
 	s.In.Effort.Spend(500)
 	for _, h := range want {
@@ -325,7 +325,7 @@ func (s *Target) spendOn(want [2]flow.Permit, view *intent.Network) {
 }
 
 // fits reports whether the class would fit if it wanted something else.
-func (s *Target) fits(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) bool {
+func (s *fitter) fits(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) bool {
 	if known := s.fitting(c, want, f); known.known || known.excluded() {
 		return known.fits()
 	}

@@ -19,7 +19,7 @@ func TestMixedFormIsExact(t *testing.T) {
 	shorter := 0
 	for i := range cases {
 		view := &intent.Network{}
-		s := &Target{}
+		s := &fitter{design: &design{}}
 		s.memory.classes = map[*intent.Network][]candidate{}
 		var members [8][]netip.Addr
 		spread := 1 + r.IntN(4) // neighbours in the address space tend to be in one class, more or less

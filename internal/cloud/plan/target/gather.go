@@ -69,7 +69,7 @@ func (s *Target) formGatherings(used map[string]bool) {
 }
 
 // gathering reports whether the peer is the group of a gathering.
-func (s *Target) gathering(p cloud.Peer) bool {
+func (s *fitter) gathering(p cloud.Peer) bool {
 	if len(s.memberships) == 0 {
 		return false
 	}
@@ -123,8 +123,8 @@ func (s *Target) hasSlot(n *NIC, memberships int) bool {
 }
 
 // quotaOf is the quota for the rules of a class: gatherings take slots of its interfaces.
-func (s *Target) quotaOf(c *Class, taken int) Quota {
-	q := s.Quota()
+func (s *fitter) quotaOf(c *Class, taken int) Quota {
+	q := QuotaOf(s.Region)
 	q.GroupsPerInterface -= len(s.memberships[c.NICs[0]]) + taken
 	return q
 }
@@ -188,7 +188,7 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 	for _, k := range keys {
 		all.trial = append(all.trial, s.trial(k, c.Network))
 	}
-	if len(keys) == 0 || !s.mayFit(c, c.Want, all) {
+	if len(keys) == 0 || !s.fitter.mayFit(c, c.Want, all) {
 		return false // not even if all of them cost no slot
 	}
 	f := forms{}
@@ -197,7 +197,7 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 			f.slots++
 		}
 		f.trial = append(f.trial, s.trial(k, c.Network))
-		if i+1 < known || !s.fits(c, c.Want, held, f) {
+		if i+1 < known || !s.fitter.fits(c, c.Want, held, f) {
 			continue
 		}
 		if s.gathered == nil {
@@ -215,7 +215,7 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 // without them.
 func (s *Target) disperse(c *Class, held [][]cloud.Rule) bool {
 	in := s.memberships[c.NICs[0]]
-	if len(in) == 0 || !s.fits(c, c.Want, held, forms{slots: -len(in)}) {
+	if len(in) == 0 || !s.fitter.fits(c, c.Want, held, forms{slots: -len(in)}) {
 		return false
 	}
 	if s.dispersed == nil {

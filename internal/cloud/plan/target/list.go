@@ -9,7 +9,7 @@ import (
 )
 
 // listed returns the addresses that the cells allow by naming prefix lists.
-func (s *Target) listed(cells ...flow.Grant) addrset.Set {
+func (s *fitter) listed(cells ...flow.Grant) addrset.Set {
 	var sets []addrset.Set
 	for _, h := range cells {
 		for _, p := range h.Opaque {
@@ -23,7 +23,7 @@ func (s *Target) listed(cells ...flow.Grant) addrset.Set {
 
 // byList begins to name what is allowed in a cell: by prefix list and by address what is allowed
 // whoever has the address. It returns what remains.
-func (s *Target) byList(h flow.Grant, f *forms) (cell flow.Cell, rest addrset.Set) {
+func (s *fitter) byList(h flow.Grant, f *forms) (cell flow.Cell, rest addrset.Set) {
 	cell = flow.Cell{Service: h.Service, Addrs: h.Anonymous}
 	var named []addrset.Set
 	for _, p := range h.Opaque {
@@ -49,7 +49,7 @@ func (s *Target) byList(h flow.Grant, f *forms) (cell flow.Cell, rest addrset.Se
 
 // idleLists marks, for the prefix lists that some cell names, the cells where naming them does no
 // harm, whatever comes into the list: where it has no packets, or where everybody is allowed.
-func (s *Target) idleLists(cells []flow.Cell, want flow.Permit) {
+func (s *fitter) idleLists(cells []flow.Cell, want flow.Permit) {
 	seen := map[cloud.Peer]bool{}
 	for _, c := range cells {
 		for _, p := range c.Groups {
@@ -75,12 +75,12 @@ func (s *Target) idleLists(cells []flow.Cell, want flow.Permit) {
 }
 
 // spells reports whether the entries of a prefix list take fewer rules than a reference to it.
-func (s *Target) spells(p cloud.Peer) bool {
+func (s *fitter) spells(p cloud.Peer) bool {
 	entries, known := s.Entries(p)
 	return known && len(entries.Prefixes()) < s.Lists[p.PrefixListID].Weight()
 }
 
 // worthSpelling reports whether the halves name prefix lists whose entries take fewer rules.
-func (s *Target) worthSpelling(want [2]flow.Permit) bool {
+func (s *fitter) worthSpelling(want [2]flow.Permit) bool {
 	return slices.ContainsFunc(slices.Concat(want[0].Grants, want[1].Grants), func(h flow.Grant) bool { return slices.ContainsFunc(h.Opaque, s.spells) })
 }

@@ -10,7 +10,7 @@ func (s *Target) keepRules(c *Class) {
 	for i, g := range c.existing {
 		wanted := c.Groups[0]
 		if i > 0 {
-			wanted = s.addGroup(c)
+			wanted = s.matcher.addGroup(c)
 		}
 		wanted.Rules = intent.RuleKeys(g.Rules)
 		c.rules = append(c.rules, wanted.Rules...)

@@ -3,6 +3,7 @@ package target
 import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // Lowerer is the part of the compilation that depends on the cloud. All methods are pure.
@@ -56,5 +57,5 @@ const (
 	Guarded InterfaceState = "Guarded"
 )
 
-// Quota is what bounds the rules of an interface of the region.
-func (s *Target) Quota() Quota { return Quota{s.Limits, s.Lists} }
+// QuotaOf is what bounds the rules of an interface of the region.
+func QuotaOf(r *intent.Region) Quota { return Quota{r.Limits, r.Lists} }

@@ -10,9 +10,18 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
+// matcher gives the classes of a design their groups.
+type matcher struct {
+	*intent.Region
+	*design
+	byHeld  map[string][]*NIC // group -> interfaces that hold it now
+	literal map[string]bool   // classes that keep their rules as they are, word for word
+}
+
 // matchGroups gives every class the existing groups it goes on using: the one that most of its
-// interfaces hold, or one that nobody holds and that was made for exactly this class.
-func (s *Target) matchGroups() {
+// interfaces hold, or one that nobody holds and that was made for exactly this class. In a region
+// that is full, those that nobody holds serve any class.
+func (s *matcher) matchGroups(full bool) {
 	taken := map[string]bool{}
 	var first, spilled []match
 	for _, c := range s.Classes {
@@ -43,7 +52,7 @@ func (s *Target) matchGroups() {
 			taken[m.group.ID] = true
 		}
 	}
-	if s.admission != nil {
+	if full {
 		s.reuse(taken)
 	}
 	s.nameGroups()
@@ -51,7 +60,7 @@ func (s *Target) matchGroups() {
 
 // reuse gives groups that nobody holds any more to classes that have none: there is no room for
 // others before these are deleted.
-func (s *Target) reuse(taken map[string]bool) {
+func (s *matcher) reuse(taken map[string]bool) {
 	var idle []*cloud.Group
 	for i := range s.Snap.Groups {
 		if g := &s.Snap.Groups[i]; s.Owned(g) && !taken[g.ID] && len(s.byHeld[g.ID]) == 0 && g.Tags[cloud.TagKind] == cloud.KindClass {
@@ -89,7 +98,7 @@ func compareMatches(a, b match) int {
 }
 
 // candidates appends the existing groups that the class could go on using.
-func (s *Target) candidates(c *Class, first, spilled []match) (_, _ []match) {
+func (s *matcher) candidates(c *Class, first, spilled []match) (_, _ []match) {
 	overlap := map[string]int{}
 	for _, n := range c.NICs {
 		for _, g := range n.Ours {
@@ -122,7 +131,7 @@ func (s *Target) candidates(c *Class, first, spilled []match) (_, _ []match) {
 
 // reusable returns the groups of ours that interfaces of the class hold, and those that were made
 // for it.
-func (s *Target) reusable(c *Class, overlap map[string]int) []*cloud.Group {
+func (s *matcher) reusable(c *Class, overlap map[string]int) []*cloud.Group {
 	if s.memory.made == nil {
 		s.memory.made = map[string][]*cloud.Group{}
 		for i := range s.Snap.Groups {
@@ -141,7 +150,7 @@ func (s *Target) reusable(c *Class, overlap map[string]int) []*cloud.Group {
 }
 
 // nameGroups makes the first group of every class, so that rules can refer to it.
-func (s *Target) nameGroups() {
+func (s *matcher) nameGroups() {
 	s.ByKey = map[string]*Group{}
 	for _, c := range s.Classes {
 		s.addGroup(c)
@@ -158,7 +167,7 @@ func (s *Target) AllGroups() []*Group {
 }
 
 // addGroup appends the next group of the class: an existing one, or a new one with a free name.
-func (s *Target) addGroup(c *Class) *Group {
+func (s *matcher) addGroup(c *Class) *Group {
 	i := len(c.Groups)
 	g := &Group{Class: c}
 	if i < len(c.existing) {
@@ -173,7 +182,7 @@ func (s *Target) addGroup(c *Class) *Group {
 	return g
 }
 
-func (s *Target) freeName(c *Class, index int) string {
+func (s *matcher) freeName(c *Class, index int) string {
 	base := cloud.NamePrefix + intent.ShortID(s.In.ClusterID) + "-" + c.Hash
 	if index > 0 {
 		base += fmt.Sprintf("-s%d", index)

@@ -33,7 +33,7 @@ func (m *memory) reset() {
 }
 
 // thenAddrs returns the addresses that a reference to the group will mean.
-func (s *Target) thenAddrs(key string, view *intent.Network) addrset.Set {
+func (s *fitter) thenAddrs(key string, view *intent.Network) addrset.Set {
 	at := thenKey{key, view}
 	set, ok := s.memory.then[at]
 	if !ok {
@@ -71,7 +71,7 @@ type peerCover struct {
 
 // coverByClasses covers addresses by gatherings and classes of which nothing is outside the allowed
 // ones. Classes have no addresses in common.
-func (s *Target) coverByClasses(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
+func (s *fitter) coverByClasses(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
 	key := coverKey{view, allowed.Hash(), addrs.Hash()}
 	for _, c := range s.memory.covers[key] {
 		if c.all.Equal(addrs) && c.allowed.Equal(allowed) && c.family.Equal(family) {

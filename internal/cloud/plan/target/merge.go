@@ -16,7 +16,7 @@ func (s *Target) merged(c *Class, rules []cloud.Rule, held, packed [][]cloud.Rul
 	if len(packed) < 2 || len(held) < len(packed) || len(s.Restrict)+len(s.Waiting) > 0 || c.frozen {
 		return packed
 	}
-	q := s.quotaOf(c, 0)
+	q := s.fitter.quotaOf(c, 0)
 	half := q
 	half.RulesPerGroup /= 2
 	for half.GroupsPerInterface = 1; half.GroupsPerInterface < len(packed); half.GroupsPerInterface++ {

@@ -40,7 +40,7 @@ type division struct {
 	named int
 }
 
-func (s *Target) division(view *intent.Network) division {
+func (s *fitter) division(view *intent.Network) division {
 	if p, ok := s.memory.divisions[view]; ok {
 		return p
 	}
@@ -112,7 +112,7 @@ func (k *fitting) excluded() bool {
 
 // fitting returns what is known of how a class fits. What was not asked before is for the caller to
 // find out.
-func (s *Target) fitting(c *Class, want [2]flow.Permit, f forms) *fitting {
+func (s *fitter) fitting(c *Class, want [2]flow.Permit, f forms) *fitting {
 	for _, h := range want {
 		for _, cell := range h.Grants {
 			if slices.ContainsFunc(cell.Opaque, func(p cloud.Peer) bool { return p.PrefixListID != "" }) {

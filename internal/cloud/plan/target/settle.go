@@ -20,7 +20,7 @@ func (s *Target) Settle() {
 		s.In.Effort.Spend(s.attemptEffort())
 		s.decideStates()
 		s.formClasses()
-		s.matchGroups()
+		s.matcher.matchGroups(s.allotment != nil)
 		s.setTargets()
 		refused = s.lowerClasses() || s.crowded()
 		if !refused {
@@ -34,10 +34,10 @@ func (s *Target) Settle() {
 // reports whether that is anything new.
 func (s *Target) listAgain(c *Class) (changed bool) {
 	first := c.NICs[0]
-	if s.admission == nil || c.frozen || first.VM == nil {
+	if s.allotment == nil || c.frozen || first.VM == nil {
 		return false
 	}
-	return s.admission.list(first.VM)
+	return s.allotment.list(first.VM)
 }
 
 // await makes an interface stay as it is until others have changed.

@@ -17,7 +17,7 @@ import (
 
 // short says what a class is short of.
 func (s *Target) short(sh Shortage, c *Class) *intent.Reason {
-	q := s.quotaOf(c, 0)
+	q := s.fitter.quotaOf(c, 0)
 	lack := &intent.Lack{
 		Quota: intent.QuotaRulesPerGroup, Direction: string(sh.Direction), Family: sh.Family, Needed: sh.Needed, Available: sh.Available,
 		AtLeast: sh.AtLeast, Limits: q.Limits, Whole: sh.Needed <= sh.Available,
@@ -74,17 +74,13 @@ func (s *Target) need(n *NIC, c *Class) need {
 		rules, profile := s.rulesOfPolicies(n.VM, all)
 		want = s.Decided(n.NIC, rules, profile)
 	}
-	q := s.Quota()
+	q := QuotaOf(s.Region)
 	q.GroupsPerInterface = max(q.GroupsPerInterface-len(s.memberships[n]), 1)
 	out, near, opaque := need{}, s.near(n.Network), false
 	for i := range want {
-		byReference := near.Union(s.listed(want[i].Grants...))
+		byReference := near.Union(s.fitter.listed(want[i].Grants...))
 		for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} {
-			least := s.memo.blocksNeeded(want[i], family, byReference, mostCounted)
-			if slices.ContainsFunc(want[i].Grants, func(g flow.Grant) bool { return holdsBlock(byReference, g.All.Intersect(family)) }) {
-				least++
-			}
-			out.rules = max(out.rules, least)
+			out.rules = max(out.rules, s.leastRules(want[i], family, byReference))
 		}
 		opaque = opaque || slices.ContainsFunc(want[i].Grants, func(g flow.Grant) bool { return len(g.Opaque) > 0 })
 	}
@@ -96,6 +92,21 @@ func (s *Target) need(n *NIC, c *Class) need {
 	_, short := s.Lower.Pack(s.Lower.Lower(flow.Traffic{Ingress: byAddress(want[0]), Egress: byAddress(want[1])}), nil, q)
 	out.exact = short == nil
 	return out
+}
+
+// leastRules is how many rules a permit needs at least in a family: those by address, and one if
+// there is something besides that a group can stand for.
+func (s *Target) leastRules(p flow.Permit, family, byReference addrset.Set) int {
+	parts, all, any := make([]addrset.Set, len(p.Grants)), true, false
+	for i, g := range p.Grants {
+		parts[i] = g.All.Intersect(family)
+		all, any = all && parts[i].Within(byReference), any || !parts[i].Empty()
+	}
+	if all { // as between VMs of one network: no block has to be looked at
+		return b2i(any)
+	}
+	least := s.memo.blocksNeeded(p, family, byReference, mostCounted)
+	return least + b2i(slices.ContainsFunc(parts, func(part addrset.Set) bool { return holdsBlock(byReference, part) }))
 }
 
 // holdsBlock reports whether one of the largest blocks of a set lies wholly in a larger set.

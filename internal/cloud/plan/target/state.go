@@ -372,7 +372,7 @@ func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrse
 	if p.GroupID != "" {
 		now = s.HeldAddrs(p.GroupID, view)
 	}
-	return now, s.thenAddrs(key, view), true
+	return now, s.fitter.thenAddrs(key, view), true
 }
 
 // evaluateThen returns what rules of one direction will allow when all interfaces hold the groups

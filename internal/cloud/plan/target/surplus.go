@@ -32,7 +32,7 @@ func (s *Target) surplus(c *Class, held [][]cloud.Rule) (out []rejection) {
 		if n.VM.Left[p] != nil || !slices.ContainsFunc(n.VM.Effective, func(b *intent.Bound) bool { return b.Policy == p }) {
 			continue
 		}
-		if s.fits(c, with(p), held, forms{}) {
+		if s.fitter.fits(c, with(p), held, forms{}) {
 			kept = append(kept, p)
 		} else {
 			rest = append(rest, p)
@@ -41,8 +41,8 @@ func (s *Target) surplus(c *Class, held [][]cloud.Rule) (out []rejection) {
 	for _, p := range rest {
 		// It may fit now: a policy of lower precedence can make rules needless.
 		want := with(p)
-		if _, _, short := s.fit(c, want, held, forms{}); short != nil {
-			out = append(out, rejection{p, short, s.atLeast(c, want, &forms{}, s.quotaOf(c, 0)) != nil})
+		if _, _, short := s.fitter.fit(c, want, held, forms{}); short != nil {
+			out = append(out, rejection{p, short, s.fitter.atLeast(c, want, &forms{}, s.fitter.quotaOf(c, 0)) != nil})
 		} else {
 			kept = append(kept, p)
 		}

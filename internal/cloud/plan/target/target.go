@@ -11,6 +11,8 @@ import (
 // Target is what is wanted in a region, and what the attempts so far have ruled out; see settle.
 type Target struct {
 	*intent.Region
+	fitter  fitter
+	matcher matcher
 	Lower   Lowerer
 	options Options
 	memo    *memo
@@ -29,9 +31,9 @@ type Target struct {
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened map[string]*tightening
 	// unlisted are address groups whose members rules name by address, for want of groups; see
-	// admission.
+	// allotment.
 	unlisted   map[string]bool
-	admission  *admission // if there are too few groups for all that is wanted
+	allotment  *allotment // if there are too few groups for all that is wanted
 	Dependents dependents
 	design
 }
@@ -74,6 +76,8 @@ func New(r *intent.Region, lower Lowerer, o Options) *Target {
 		Restrict: map[*NIC][2]bool{}, literal: map[string]bool{}, Refused: map[*NIC]*intent.Reason{}, Frozen: map[*NIC]*intent.Reason{}, Waiting: map[*NIC]bool{},
 		Dependents: dependents{unfollowed: map[string]*intent.Reason{}},
 	}
+	s.matcher = matcher{Region: r, design: &s.design, byHeld: s.byHeld, literal: s.literal}
+	s.fitter = fitter{Region: r, design: &s.design, lower: lower, memo: s.memo}
 	at := map[*intent.NIC]*NIC{}
 	for _, i := range r.NICs {
 		n := &NIC{NIC: i, State: Untouched}

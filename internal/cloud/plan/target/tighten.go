@@ -48,7 +48,7 @@ func (s *Target) tighten(c *Class, p *intent.Policy, short *intent.Reason) bool 
 // long as the policies say the same. Rules that would be needed without the policy come first, then
 // those that are in force already, then those that give the most.
 func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]cloud.Rule, [][]cloud.Rule, *Shortage) {
-	pool := s.Lower.Lower(s.traffic(c, c.Want, &forms{}))
+	pool := s.Lower.Lower(s.fitter.traffic(c, c.Want, &forms{}))
 	base := s.rulesWithout(c, t.policy)
 	present := intent.RuleKeys(slices.Concat(held...))
 	in := func(rules []cloud.Rule, r cloud.Rule) int {
@@ -61,7 +61,7 @@ func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]clo
 		return cmp.Or(in(base, a)-in(base, b), in(present, a)-in(present, b), breadth(b)-breadth(a), a.Compare(b))
 	})
 	fits := func(rules []cloud.Rule) bool {
-		_, short := s.Lower.Pack(intent.RuleKeys(rules), nil, s.quotaOf(c, 0))
+		_, short := s.Lower.Pack(intent.RuleKeys(rules), nil, s.fitter.quotaOf(c, 0))
 		return short == nil
 	}
 	n := sort.Search(len(pool), func(n int) bool { return !fits(pool[:n+1]) })
@@ -82,9 +82,9 @@ func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]clo
 	}
 	t.lost = losses(before, c.Want)
 	kept = intent.RuleKeys(kept)
-	packed, short := s.Lower.Pack(kept, held, s.quotaOf(c, 0))
+	packed, short := s.Lower.Pack(kept, held, s.fitter.quotaOf(c, 0))
 	if short != nil {
-		packed, short = s.Lower.Pack(kept, nil, s.quotaOf(c, 0))
+		packed, short = s.Lower.Pack(kept, nil, s.fitter.quotaOf(c, 0))
 	}
 	return kept, packed, short
 }
@@ -98,7 +98,7 @@ func (s *Target) rulesWithout(c *Class, p *intent.Policy) []cloud.Rule {
 	vm.Left[p] = intent.Why(intent.RulesShort)
 	vm.Effective, vm.profile = effectiveRules(vm)
 	delete(vm.Left, p)
-	return intent.RuleKeys(s.Lower.Lower(s.traffic(c, s.Wanted(n), &forms{})))
+	return intent.RuleKeys(s.Lower.Lower(s.fitter.traffic(c, s.Wanted(n), &forms{})))
 }
 
 // breadth is the larger, the more a rule gives, roughly.

@@ -21,12 +21,16 @@ type unit struct {
 	out bool
 }
 
-// trials bounds how many designs are tried. What is not tried by then has to wait for later rounds,
-// which have less to try.
-const trials = 400
+// trials bounds how many designs are tried, and passTrials how many of these in one pass over what
+// is not admitted: a pass in which nothing fits must leave some to those after it. What is not
+// tried by then has to wait for later rounds, which have less to try.
+const (
+	trials     = 160
+	passTrials = trials / 4
+)
 
-// collect finds the units of which the admission consists, in the order in which they are admitted.
-func (a *admission) collect() {
+// collect finds the units of which the allotment consists, in the order in which they are admitted.
+func (a *allotment) collect() {
 	known := map[string]*unit{}
 	for _, vm := range a.of.Order {
 		if a.of.In.Modes[vm.Ref] != intent.Enforce {
@@ -55,7 +59,7 @@ func (a *admission) collect() {
 // choosePolicies admits as much as there are groups for: first what is in force, then VMs that need
 // no further group with all their policies because others have it, then unit after unit, and at
 // last VMs with all their policies.
-func (a *admission) choosePolicies() {
+func (a *allotment) choosePolicies() {
 	for _, u := range a.units {
 		u.out = true
 	}
@@ -75,7 +79,7 @@ func (a *admission) choosePolicies() {
 }
 
 // single returns those of the units that are not admitted yet, each by itself.
-func (a *admission) single(of func(*unit) bool) (out [][]*unit) {
+func (a *allotment) single(of func(*unit) bool) (out [][]*unit) {
 	for _, u := range a.units {
 		if u.out && of(u) {
 			out = append(out, []*unit{u})
@@ -85,7 +89,7 @@ func (a *admission) single(of func(*unit) bool) (out [][]*unit) {
 }
 
 // bundles returns the units that are not admitted yet, those of the same VMs together.
-func (a *admission) bundles() (out [][]*unit) {
+func (a *allotment) bundles() (out [][]*unit) {
 	at := map[string]int{}
 	for _, u := range a.units {
 		if !u.out {
@@ -103,8 +107,8 @@ func (a *admission) bundles() (out [][]*unit) {
 
 // admitFrom admits what fits, one after the other, many at once while that goes well. It reports
 // whether anything was admitted.
-func (a *admission) admitFrom(from [][]*unit, fits func() bool, left *int) (any bool) {
-	for i, step := 0, max(len(from), 1); i < len(from) && *left > 0; {
+func (a *allotment) admitFrom(from [][]*unit, fits func() bool, left *int) (any bool) {
+	for i, step, last := 0, max(len(from), 1), max(*left-passTrials, 0); i < len(from) && *left > last; {
 		part := slices.Concat(from[i:min(i+step, len(from))]...)
 		for _, u := range part {
 			u.out = false
@@ -127,7 +131,7 @@ func (a *admission) admitFrom(from [][]*unit, fits func() bool, left *int) (any 
 }
 
 // apply leaves out what is not admitted, and nothing else.
-func (a *admission) apply() {
+func (a *allotment) apply() {
 	for _, n := range a.still {
 		delete(a.of.Frozen, n)
 	}

@@ -53,9 +53,10 @@ func (w *worklist) create() (done bool) {
 // crowd counts the groups of the region as a creation in a network finds them: what is deleted in
 // networks that do not depend on that one may be there still.
 func (w *worklist) crowd(network string) (n int) {
+	n = w.From.GroupsBeside
 	near := w.around(map[string]bool{network: true})
 	for id, there := range w.exists {
-		if there || w.deleted[id] && !near[w.groups[id].NetworkID] {
+		if !w.groups[id].View && (there || w.deleted[id] && !near[w.groups[id].NetworkID]) {
 			n++
 		}
 	}

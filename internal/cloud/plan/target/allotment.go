@@ -17,8 +17,8 @@ import (
 // precedence, as long as it fits. What one round has put into force is the first thing that the
 // next one admits, and it admits the same rest after it.
 
-// admission is what a region with too few groups makes of the policies.
-type admission struct {
+// allotment is what a region with too few groups makes of the policies.
+type allotment struct {
 	of *Target
 	// others is how many groups there are whatever we do, limit how many of ours there may be in
 	// the end, and further how many of these the classes need besides one each.
@@ -29,7 +29,7 @@ type admission struct {
 	// enough is the smallest quota with which nothing would have to be left out.
 	enough int
 	units  []*unit
-	// out are the policies that this admission leaves out, and still the interfaces that stay as
+	// out are the policies that this allotment leaves out, and still the interfaces that stay as
 	// they are for their sake.
 	out   map[*VM][]*intent.Policy
 	still []*NIC
@@ -47,7 +47,7 @@ func (s *Target) crowded() bool {
 		return false
 	case s.Between():
 		return s.awaitGroups(surplus)
-	case s.admission != nil:
+	case s.allotment != nil:
 		return false
 	}
 	s.admit()
@@ -78,7 +78,7 @@ func (s *Target) surplusGroups() int {
 	if needed == 0 {
 		return 0
 	}
-	return len(s.Snap.Groups) + needed - s.Limits.GroupsPerRegion
+	return s.Snap.CountedGroups() + needed - s.Limits.GroupsPerRegion
 }
 
 // created is how many groups have to be created for the class.
@@ -94,8 +94,8 @@ func (c *Class) created() (n int) {
 // admit decides what there are groups for in the end. Whatever only passes on the way there is put
 // aside meanwhile.
 func (s *Target) admit() {
-	a := &admission{of: s, out: map[*VM][]*intent.Policy{}}
-	s.admission = a
+	a := &allotment{of: s, out: map[*VM][]*intent.Policy{}}
+	s.allotment = a
 	defer a.putAside()()
 	a.countOthers()
 	a.limit = s.Limits.GroupsPerRegion - a.others
@@ -109,7 +109,7 @@ func (s *Target) admit() {
 }
 
 // decide admits what there are groups for.
-func (a *admission) decide() {
+func (a *allotment) decide() {
 	for {
 		over := a.fewest(a.chooseAll) - a.limit
 		switch {
@@ -128,7 +128,7 @@ func (a *admission) decide() {
 // fewest makes a design and returns how many groups it needs. Peers that are named by address need
 // no group, but more rules; where these need groups of their own, it is tried whether it takes
 // fewer if the rules refer to their peers by group.
-func (a *admission) fewest(design func()) int {
+func (a *allotment) fewest(design func()) int {
 	design()
 	groups, peers := len(a.of.AllGroups()), slices.Clone(a.peers)
 	for _, c := range a.of.Classes {
@@ -148,13 +148,13 @@ func (a *admission) fewest(design func()) int {
 }
 
 // chooseAll makes a design of what there are groups for.
-func (a *admission) chooseAll() {
+func (a *allotment) chooseAll() {
 	for a.choose(); a.design(); a.choose() {
 	}
 }
 
 // putAside takes away what the region waits for, and returns what brings it back.
-func (a *admission) putAside() (bringBack func()) {
+func (a *allotment) putAside() (bringBack func()) {
 	s := a.of
 	restrict, waiting := maps.Clone(s.Restrict), s.Waiting
 	refused, frozen := map[*NIC]*intent.Reason{}, map[*NIC]*intent.Reason{}
@@ -179,10 +179,11 @@ func (a *admission) putAside() (bringBack func()) {
 }
 
 // countOthers counts the groups that are not ours to delete.
-func (a *admission) countOthers() {
+func (a *allotment) countOthers() {
 	kept := map[string]bool{}
+	a.others = a.of.Snap.GroupsBeside
 	for i := range a.of.Snap.Groups {
-		if g := &a.of.Snap.Groups[i]; !a.of.Owned(g) {
+		if g := &a.of.Snap.Groups[i]; !a.of.Owned(g) && !g.View {
 			a.others++
 			for _, r := range g.Rules {
 				if o := a.of.Groups[r.Peer.GroupID]; o != nil && a.of.Owned(o) && len(a.of.byHeld[o.ID]) == 0 && !kept[o.ID] {
@@ -196,7 +197,7 @@ func (a *admission) countOthers() {
 
 // peersByCost returns the address groups that rules in force name and that are worth a class, those
 // with the fewest addresses first.
-func (a *admission) peersByCost() []string {
+func (a *allotment) peersByCost() []string {
 	used, _ := a.of.usedPeers()
 	size := map[string]int{}
 	for _, vm := range a.of.Order {
@@ -215,7 +216,7 @@ func (a *admission) peersByCost() []string {
 }
 
 // named has rules name the members of the first n peers by address.
-func (a *admission) named(n int) {
+func (a *allotment) named(n int) {
 	a.of.unlisted = map[string]bool{}
 	for _, g := range a.peers[:n] {
 		a.of.unlisted[g] = true
@@ -224,18 +225,18 @@ func (a *admission) named(n int) {
 
 // design makes a design of what is admitted. It reports whether rules did not fit, so that it has
 // to be made again.
-func (a *admission) design() (retry bool) {
+func (a *allotment) design() (retry bool) {
 	a.of.MayStop()
 	a.of.decideStates()
 	a.of.formClasses()
-	a.of.matchGroups()
+	a.of.matcher.matchGroups(true)
 	a.of.setTargets()
 	return a.of.lowerClasses()
 }
 
-// list has rules refer to the peers of a VM by group again, whatever the admission finds. It
+// list has rules refer to the peers of a VM by group again, whatever the allotment finds. It
 // reports whether that is anything new.
-func (a *admission) list(vm *VM) (changed bool) {
+func (a *allotment) list(vm *VM) (changed bool) {
 	for _, r := range vm.InForce() {
 		for _, g := range r.Groups {
 			if a.of.unlisted[g] {
@@ -248,9 +249,9 @@ func (a *admission) list(vm *VM) (changed bool) {
 	return changed
 }
 
-// choose admits as much as there are groups for, and then has no more peers named by address than
-// it takes.
-func (a *admission) choose() {
+// choose admits as much as there are groups for, and then has hardly more peers named by address
+// than it takes.
+func (a *allotment) choose() {
 	for _, u := range a.units {
 		u.out = false
 	}
@@ -269,7 +270,7 @@ func (a *admission) choose() {
 		}
 	}
 	a.named(n)
-	for _, g := range slices.Backward(a.peers[:n]) {
+	for _, g := range slices.Backward(a.peers[max(n-passTrials, 0):n]) {
 		if delete(a.of.unlisted, g); !fits() {
 			a.of.unlisted[g] = true
 		}
@@ -277,11 +278,11 @@ func (a *admission) choose() {
 }
 
 // needed is how many groups what is admitted needs.
-func (a *admission) needed() int { return a.count() + a.further }
+func (a *allotment) needed() int { return a.count() + a.further }
 
 // count returns how many groups what is admitted needs at least: one for each class, and those that
 // interfaces hold that stay as they are.
-func (a *admission) count() (n int) {
+func (a *allotment) count() (n int) {
 	a.of.MayStop()
 	refused, noted := maps.Clone(a.of.Refused), maps.Clone(a.of.Noted)
 	a.of.decideStates()
@@ -301,7 +302,7 @@ func (a *admission) count() (n int) {
 }
 
 // why says that there are too few groups, and the smallest quota that would do.
-func (a *admission) why() *intent.Reason {
+func (a *allotment) why() *intent.Reason {
 	room := max(a.of.Limits.GroupsPerRegion-a.others, 0)
 	out := intent.Why(intent.GroupsShort, a.of.Snap.Region).Counting(a.enough-a.others, a.others, room)
 	out.Lack = &intent.Lack{Quota: intent.QuotaGroupsPerRegion, Needed: a.enough, Available: a.of.Limits.GroupsPerRegion, WouldDo: a.enough}

@@ -1,0 +1,39 @@
+package azure
+
+import (
+	"cmp"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/lower"
+)
+
+// Azure's quotas in a region of a subscription.
+const (
+	usualNSGs = 5000
+	usualASGs = 3000
+)
+
+// room is how many groups a region of the subscription can have.
+type room struct{ nsgs, asgs int }
+
+// roomOf is the room by the quotas of a subscription; nil stands for Azure's own.
+func roomOf(q *v1alpha1.AzureQuotas) room {
+	if q == nil {
+		q = &v1alpha1.AzureQuotas{}
+	}
+	return room{cmp.Or(int(q.NetworkSecurityGroups), usualNSGs), cmp.Or(int(q.ApplicationSecurityGroups), usualASGs)}
+}
+
+// limits are those of an account. A group of ours is one of either kind, so the quota that is
+// counted with is the lower one.
+func limits(r room) cloud.Limits {
+	return cloud.Limits{RulesPerGroup: lower.RulesPerGroup, GroupsPerInterface: 1, GroupsPerRegion: min(r.nsgs, r.asgs), TagsPerResource: 50, WholeGroups: true}
+}
+
+// beside is how many groups count beside the pairs that a snapshot shows, so that what is left of
+// the quota is what is left of both kinds.
+func (r room) beside(nsgs, asgs, shown int) int {
+	left := min(r.nsgs-nsgs, r.asgs-asgs)
+	return max(min(r.nsgs, r.asgs)-left-shown, 0)
+}

@@ -1,0 +1,133 @@
+package realize
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+)
+
+// limit sets the quotas of the subscription.
+func (l *azureLab) limit(limits simazure.Limits) {
+	l.Helper()
+	l.cloudly(func(c *simazure.Cloud, _ time.Time) error { return c.SetLimits(azureSubscription, limits) })
+}
+
+// groupsOf counts the resources of a kind, and names what is half a pair of ours.
+func (l *azureLab) groupsOf(kind string) (n int, halves []string) {
+	l.Helper()
+	const nsgs, asgs = "/networksecuritygroups/", "/applicationsecuritygroups/"
+	all := l.documents()
+	for id := range all {
+		if strings.Contains(id, kind) {
+			n++
+		}
+		for _, pair := range [][2]string{{nsgs, asgs}, {asgs, nsgs}} {
+			if other := strings.Replace(id, pair[0], pair[1], 1); strings.Contains(id, pair[0]+"nephele-") && all[other] == "" {
+				halves = append(halves, id)
+			}
+		}
+	}
+	return n, halves
+}
+
+// TestAzureNoMoreGroups: the subscription has as many groups of one kind as Azure lets it have, in
+// the middle of making some. What needs no more is enforced, what does says why, no half of a pair
+// is taken for a whole one, and all of it goes on when there may be more.
+func TestAzureNoMoreGroups(t *testing.T) {
+	t.Parallel()
+	quotas := map[string]func(n int) (simazure.Limits, cloudv1.AzureQuotas){
+		"/networksecuritygroups/": func(n int) (simazure.Limits, cloudv1.AzureQuotas) {
+			return simazure.Limits{NetworkSecurityGroups: n}, cloudv1.AzureQuotas{NetworkSecurityGroups: int32(n)}
+		},
+		"/applicationsecuritygroups/": func(n int) (simazure.Limits, cloudv1.AzureQuotas) {
+			return simazure.Limits{ApplicationSecurityGroups: n}, cloudv1.AzureQuotas{ApplicationSecurityGroups: int32(n)}
+		},
+	}
+	for kind, quota := range quotas {
+		for _, known := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, known %t", strings.Trim(kind, "/"), known), func(t *testing.T) {
+				t.Parallel()
+				l := newAzureLab(t, azureConfig{})
+				before := l.documents()
+				n, _ := l.groupsOf(kind)
+				cloudly, told := quota(n + 1) // the policy is for two classes of VMs
+				if known {
+					l.quotas = &told
+					l.exchange()
+				}
+				l.limit(cloudly)
+				l.publish()
+				l.start()
+				was := l.actual()
+				l.engine.PutPolicy(webIn())
+				delta := l.engine.Commit()
+				l.expect(was, l.wanted())
+				l.publishDelta(delta)
+				if known {
+					// Policies hold as a whole or not at all, so this one takes nothing.
+					l.until("some VM says why it is not enforced", func() bool {
+						return slices.ContainsFunc([]string{"web-1", "web-2", "web-9"}, func(vm string) bool {
+							p, found := l.policyOn(vm, "web-in")
+							return found && !p.Realized && strings.Contains(p.Message, "groups")
+						})
+					})
+				} else {
+					l.until("the account says why", func() bool { return strings.Contains(l.failure(), "CountLimitReached") })
+				}
+				if known {
+					l.expect(nil, nil)
+					l.engine.PutPolicy(dbNoShell()) // one class is all that it takes
+					l.publish()
+					l.until("another policy is enforced", func() bool {
+						p, found := l.policyOn("db-1", "db-no-shell")
+						return found && p.Realized
+					})
+					l.engine.DeletePolicy(dbNoShell().UID)
+					l.publish()
+				} else {
+					l.until("there is one group more", func() bool { got, _ := l.groupsOf(kind); return got == n+1 })
+				}
+				l.limit(simazure.Limits{})
+				l.quotas = nil
+				l.exchange()
+				l.settle()
+				if diff := compare(l.actual(), l.wanted()); diff != "" {
+					t.Errorf("with a higher quota:\n%s", diff)
+				}
+				if len(l.wrong) > 0 {
+					t.Errorf("in between:\n%s", strings.Join(l.wrong, "\n"))
+				}
+				if _, halves := l.groupsOf(kind); len(halves) > 0 {
+					t.Errorf("half a pair: %v", halves)
+				}
+				l.expect(nil, nil)
+				l.engine.DeletePolicy(webIn().UID)
+				l.publish()
+				l.settle()
+				l.unchanged(before)
+			})
+		}
+	}
+}
+
+// unchanged checks that everything is as it was.
+func (l *azureLab) unchanged(before map[string]string) {
+	l.Helper()
+	after := l.documents()
+	for id, doc := range before {
+		// References keep the case in which they were written last.
+		if !strings.EqualFold(after[id], doc) {
+			l.Errorf("%s:\n%s\nwas\n%s", id, after[id], doc)
+		}
+	}
+	for id := range after {
+		if before[id] == "" {
+			l.Errorf("%s is left", id)
+		}
+	}
+}
