@@ -8,6 +8,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
+	azurelower "github.com/nephele-io/nephele/internal/cloud/azure/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
@@ -171,4 +172,41 @@ func move(in *plan.Input, from, to, n int) {
 	x, y := in.AppliedToGroups[from], in.AppliedToGroups[to]
 	y.GroupMembers = append(y.GroupMembers, x.GroupMembers[:n]...)
 	x.GroupMembers = x.GroupMembers[n:]
+}
+
+// manyServices is an account with one policy of so many rules, each about a port and a block of its
+// own, on one VM of ten, in a cloud that takes a thousand rules in a group.
+func manyServices(rules int) (plan.Input, *fakeCloud) {
+	in, f := bigInput(10, byRole)
+	in.Policies = nil
+	f.limits = cloud.Limits{RulesPerGroup: 1000, GroupsPerInterface: 1, GroupsPerRegion: 5000, TagsPerResource: 50}
+	in.Regions[0].Limits = f.limits
+	p := policySpec{Tier: 250, Priority: 5, Applied: []int{0}}
+	for i := range rules {
+		p.Rules = append(p.Rules, ruleSpec{
+			Action: "Allow", Blocks: []blockSpec{{CIDR: fmt.Sprintf("203.%d.%d.0/24", i/250, i%250)}},
+			Services: []serviceSpec{{Protocol: "TCP", From: int32(20_000 + 2*i), To: int32(20_000 + 2*i), Type: -1}},
+		})
+	}
+	e := estate{}
+	in.Policies = append(in.Policies, e.policy(&p, 1))
+	return in, f
+}
+
+// BenchmarkManyServices computes the first plan for a VM with many different rules, and with one
+// rule more than fits.
+func BenchmarkManyServices(b *testing.B) {
+	for _, cloud := range []struct {
+		name  string
+		lower plan.Lowerer
+	}{{"aws", lower.AWS{}}, {"azure", azurelower.Azure{}}} {
+		for _, rules := range []int{100, 300, 990, 1100} {
+			b.Run(fmt.Sprint(cloud.name, "/", rules), func(b *testing.B) {
+				in, _ := manyServices(rules)
+				for b.Loop() {
+					plan.Compute(in, cloud.lower)
+				}
+			})
+		}
+	}
 }
