@@ -366,6 +366,7 @@ func TestEverythingIsDiscovered(t *testing.T) {
 		"analysis flowreviews":                         "FlowReview cluster create",
 		"analysis reachreviews":                        "ReachReview cluster create",
 		"analysis effectiverules":                      "EffectiveRules cluster create",
+		"analysis planreviews":                         "PlanReview cluster create",
 	} {
 		if got[name] != want {
 			t.Errorf("%s: %q, want %q", name, got[name], want)
