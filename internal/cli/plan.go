@@ -85,6 +85,9 @@ func runPlan(cmd *cobra.Command, f *planFlags) error {
 	if err := f.strict.check(); err != nil {
 		return err
 	}
+	if _, err := f.access.Access(); err != nil {
+		return err
+	}
 	answer, err := f.ask(cmd)
 	if err != nil {
 		return err
