@@ -79,7 +79,7 @@ func TestReplacedRulesArePrinted(t *testing.T) {
 		}
 	}
 	out, err := json.Marshal(render.Describe(p))
-	if want := `"replaced":[{"direction":"ingress","protocol":6,"from":1000,"to":1000,"peer":"198.51.100.0/32"}]`; err != nil || !strings.Contains(string(out), want) {
+	if want := `"replaced":[{"direction":"ingress","protocol":6,"from":1000,"to":1000,"peer":"198.51.100.0/32","text":"ingress tcp 1000 from 198.51.100.0/32"}]`; err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("%s is missing in %s, %v", want, out, err)
 	}
 }
