@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim deb image release demo test screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts matrix worlds clean
+.PHONY: help build build-slim deb image release demo test screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts az matrix worlds clean
 
 # Its version and its checksum are in go.tools.mod and go.tools.sum.
 STATICCHECK := go tool -modfile=$(CURDIR)/go.tools.mod staticcheck
@@ -93,6 +93,10 @@ bench: ## Run all benchmarks
 
 matrix: ## Disturb every call of every recorded history in every way, and print the table of what was survived
 	go test ./internal/cloud/realize -run 'TestFaults$$|TestManyFaults$$|TestAzureFaults$$' -all-faults -parallel 6 -timeout 6h -v | grep -v '^=== '
+
+az: ## Play the az command line against the simulator (installs Debian's azure-cli where that is possible)
+	@command -v az >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends azure-cli; } >/dev/null
+	go test ./internal/sim -run 'TestAz$$' -v -count=1 -args -az "$$(command -v az)"
 
 WORLDS ?= 10000
 worlds: ## Play random worlds against the planner (WORLDS=100000 SEED=1 RESTARTS=2), and print seeds and counts of verdicts

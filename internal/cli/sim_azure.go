@@ -90,7 +90,7 @@ Point an Azure client at it:
 
   curl -so azure-ca.pem %[1]s/_sim/azure/ca.pem
   export REQUESTS_CA_BUNDLE=$PWD/azure-ca.pem SSL_CERT_FILE=$PWD/azure-ca.pem AZURE_CORE_INSTANCE_DISCOVERY=false
-  az cloud register -n nephele --endpoint-active-directory %[2]s --endpoint-resource-manager %[2]s \
+  az cloud register -n nephele --endpoint-active-directory %[2]s/adfs --endpoint-resource-manager %[2]s \
     --endpoint-active-directory-resource-id https://management.core.windows.net/ --endpoint-management %[2]s \
     --endpoint-active-directory-graph-resource-id https://graph.windows.net/
   az cloud set -n nephele

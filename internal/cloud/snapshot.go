@@ -28,7 +28,8 @@ type Snapshot struct {
 	Interfaces  []Interface
 	Groups      []Group
 	PrefixLists []PrefixList
-	// GroupsBeside is how many more groups there are that count against Limits.GroupsPerRegion.
+	// GroupsBeside is how many more groups there are that count against Limits.GroupsPerRegion, as
+	// of the last reading that was not of named objects only.
 	GroupsBeside int
 	// References are what rules of other cloud accounts refer to, over peerings. They may be older
 	// than the rest, by as much as the slow full reading is.

@@ -75,6 +75,15 @@ func TestAzureSide(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &token); err != nil || status != 200 {
 		t.Fatalf("%d %s", status, text)
 	}
+	// A login by federation services knows no tenant, and gives the same.
+	r, err = http.NewRequestWithContext(t.Context(), http.MethodPost, first.AzureURL()+"/adfs/oauth2/token", strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if status, text := answerOf(t, c, r); status != 200 || !strings.Contains(text, "access_token") {
+		t.Fatalf("%d %s", status, text)
+	}
 	asg := "/subscriptions/" + subscription + "/resourceGroups/rg/providers/Microsoft.Network/applicationSecurityGroups/new?api-version=2025-03-01"
 	r, err = http.NewRequestWithContext(t.Context(), http.MethodPut, first.AzureURL()+asg, strings.NewReader(`{"location": "westeurope"}`))
 	if err != nil {

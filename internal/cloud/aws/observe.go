@@ -109,7 +109,8 @@ func (r *reader) content(ctx context.Context, snap *cloud.Snapshot) (err error) 
 		return err
 	}
 	attach(snap.VMs, snap.Interfaces, devices)
-	if snap.Groups, err = r.groups(ctx, view); err != nil {
+	// Groups of all networks, because all of them count against the quota.
+	if snap.Groups, err = r.groupsAndRest(ctx, nil, func() { snap.GroupsBeside++ }); err != nil {
 		return err
 	}
 	snap.PrefixLists, err = r.prefixLists(ctx, referredLists(snap.Groups))
@@ -330,16 +331,22 @@ func attach(vms []cloud.VM, nics []cloud.Interface, devices map[string]int32) {
 	}
 }
 
-func (r *reader) groups(ctx context.Context, f []types.Filter) (all []cloud.Group, err error) {
+func (r *reader) groups(ctx context.Context, f []types.Filter) ([]cloud.Group, error) {
+	return r.groupsAndRest(ctx, f, func() {})
+}
+
+// groupsAndRest reads groups, and tells of each that lies in a network that is not seen.
+func (r *reader) groupsAndRest(ctx context.Context, f []types.Filter, rest func()) (all []cloud.Group, err error) {
 	pager := ec2.NewDescribeSecurityGroupsPaginator(r.api, &ec2.DescribeSecurityGroupsInput{MaxResults: r.page, Filters: f})
 	err = each(ctx, r.p, "DescribeSecurityGroups", pager, func(out *ec2.DescribeSecurityGroupsOutput) error {
 		for _, g := range out.SecurityGroups {
+			if !r.sees(awssdk.ToString(g.VpcId)) {
+				rest()
+				continue
+			}
 			group, err := group(g)
 			if err != nil {
 				return err
-			}
-			if !r.sees(group.NetworkID) {
-				continue
 			}
 			if all, err = hold(r, all, group); err != nil {
 				return err

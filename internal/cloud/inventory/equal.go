@@ -9,7 +9,7 @@ import (
 
 // sameContent reports whether two snapshots show the same, whenever that was.
 func sameContent(a, b *cloud.Snapshot) bool {
-	return a.Scope == b.Scope && a.OwnerID == b.OwnerID && slices.EqualFunc(a.Networks, b.Networks, sameNetwork) &&
+	return a.Scope == b.Scope && a.OwnerID == b.OwnerID && a.GroupsBeside == b.GroupsBeside && slices.EqualFunc(a.Networks, b.Networks, sameNetwork) &&
 		slices.EqualFunc(a.Peerings, b.Peerings, samePeering) && sameSlice(a.VMs, b.VMs, sameVM) && sameSlice(a.Interfaces, b.Interfaces, sameInterface) &&
 		sameSlice(a.Groups, b.Groups, sameGroup) && slices.EqualFunc(a.PrefixLists, b.PrefixLists, samePrefixList) && slices.Equal(a.References, b.References) &&
 		slices.EqualFunc(a.ACLs, b.ACLs, sameACL)

@@ -67,6 +67,42 @@ func (h *Handler) openID(req *request, name string) (answer, error) {
 	}), nil
 }
 
+// federation stands for the tenant in the path of a login by federation services, which knows none:
+// whose tenant it is, the client tells. Older versions of the az command line ask Microsoft about
+// any other login than this one.
+const federation = "adfs"
+
+func (h *Handler) openIDOfFederation(req *request) (answer, error) {
+	base := "https://" + req.Host + "/" + federation
+	return ok(map[string]any{
+		"issuer": base, "authorization_endpoint": base + "/oauth2/authorize", "token_endpoint": base + "/oauth2/token",
+		"device_authorization_endpoint": base + "/oauth2/devicecode", "jwks_uri": base + "/discovery/keys",
+		"token_endpoint_auth_methods_supported": []string{"client_secret_post"}, "response_types_supported": []string{"code", "id_token"},
+		"subject_types_supported": []string{"pairwise"}, "id_token_signing_alg_values_supported": []string{"RS256"}, "scopes_supported": []string{"openid"},
+	}), nil
+}
+
+// clientOf finds an application, and its tenant if the login is of none.
+func (h *Handler) clientOf(tenant, client string) (p azure.Principal, t azure.Tenant, err error) {
+	if tenant != federation {
+		if t, err = h.tenant(tenant); err != nil {
+			return p, t, err
+		}
+	}
+	p, found := h.principal(func(p azure.Principal) bool {
+		return strings.EqualFold(p.ClientID, client) && (tenant == federation || strings.EqualFold(p.Tenant, t.ID)) && p.Managed == ""
+	})
+	switch {
+	case !found:
+		return p, t, loginf(http.StatusBadRequest, "unauthorized_client", 700016, "Application with identifier '"+client+"' was not found in the directory '"+t.ID+"'.")
+	case p.Disabled:
+		return p, t, loginf(http.StatusUnauthorized, "unauthorized_client", 7000112, "Application '"+client+"' is disabled.")
+	case tenant == federation:
+		t, err = h.tenant(p.Tenant)
+	}
+	return p, t, err
+}
+
 // instance tells clients that ask whether this login is one: it is.
 func (h *Handler) instance(req *request) (answer, error) {
 	endpoint := req.URL.Query().Get("authorization_endpoint")
@@ -109,10 +145,6 @@ func (h *Handler) token(req *request, name string) (answer, error) {
 	if req.Method != http.MethodPost {
 		return answer{}, loginf(http.StatusBadRequest, "invalid_request", 900561, "The endpoint only accepts POST requests.")
 	}
-	t, err := h.tenant(name)
-	if err != nil {
-		return answer{}, err
-	}
 	form, err := url.ParseQuery(string(req.body))
 	if err != nil {
 		return answer{}, loginf(http.StatusBadRequest, "invalid_request", 900144, "The request body cannot be read.")
@@ -121,14 +153,9 @@ func (h *Handler) token(req *request, name string) (answer, error) {
 		return answer{}, loginf(http.StatusBadRequest, "unsupported_grant_type", 70003, "The app requested an unsupported grant type '"+grant+"'.")
 	}
 	client := form.Get("client_id")
-	p, found := h.principal(func(p azure.Principal) bool {
-		return strings.EqualFold(p.ClientID, client) && strings.EqualFold(p.Tenant, t.ID) && p.Managed == ""
-	})
-	switch {
-	case !found:
-		return answer{}, loginf(http.StatusBadRequest, "unauthorized_client", 700016, "Application with identifier '"+client+"' was not found in the directory '"+t.ID+"'.")
-	case p.Disabled:
-		return answer{}, loginf(http.StatusUnauthorized, "unauthorized_client", 7000112, "Application '"+client+"' is disabled.")
+	p, t, err := h.clientOf(name, client)
+	if err != nil {
+		return answer{}, err
 	}
 	switch {
 	case form.Get("client_assertion") != "":

@@ -22,6 +22,10 @@ func (h *Handler) route(r *http.Request) (route, error) {
 		return open("login/endpoints", h.endpoints)
 	case len(lower) == 3 && lower[0] == "common" && lower[1] == "discovery":
 		return open("login/instance", h.instance)
+	case len(lower) == 3 && lower[0] == federation && lower[2] == "openid-configuration":
+		return open("login/openid-configuration", h.openIDOfFederation)
+	case len(lower) == 3 && lower[0] == federation && lower[1] == "oauth2" && lower[2] == "token":
+		return open("login/token", func(req *request) (answer, error) { return h.token(req, federation) })
 	case len(lower) == 4 && lower[1] == "v2.0" && lower[3] == "openid-configuration":
 		return open("login/openid-configuration", func(req *request) (answer, error) { return h.openID(req, parts[0]) })
 	case len(lower) == 4 && lower[1] == "oauth2" && lower[2] == "v2.0" && lower[3] == "token":
