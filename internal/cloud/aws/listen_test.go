@@ -146,6 +146,9 @@ func TestNarrow(t *testing.T) {
 			t.Errorf("%s: %d VMs, %d interfaces, %d groups, %d networks; want %d, %d, %d, %d", what, len(s.VMs), len(s.Interfaces),
 				len(s.Groups), len(s.Networks), vms, nics, groups, len(whole.Networks))
 		}
+		if len(networks) > 0 && s.CountedGroups() != whole.CountedGroups() {
+			t.Errorf("%s: %d groups count against the quota, want all %d", what, s.CountedGroups(), whole.CountedGroups())
+		}
 		for _, c := range l.server.Journal().Calls(calls) {
 			if strings.HasPrefix(c.Action, "DescribeInstances") && c.Params["Filter.1.Name"] != "vpc-id" {
 				t.Errorf("%s: %s %v", what, c.Action, c.Params)
