@@ -332,10 +332,7 @@ func TestAzureNarrowing(t *testing.T) {
 			l.engine.PutPolicy(p)
 		}
 		l.publish()
-		l.until("the round is realized", func() bool {
-			r, _ := l.realizer.Report(labAccount)
-			return r.Err == nil && r.Result != nil && r.Result.Plan.Empty() && !r.RealizedAt.Before(l.since)
-		})
+		l.settle()
 		e := policy.NewEvaluator(l.engine.Listing())
 		for _, p := range l.probes {
 			if p.port != 22 {
