@@ -199,9 +199,9 @@ func (h *hearing) Listening(queue string, err error) {
 	}
 }
 
-// ChangedBy tells who, other than this process, was the last to change an object of a region, as far
-// as events have said; false if that is not known. The facts are kept in memory only and are bounded;
-// they are for messages to people.
+// ChangedBy tells who, other than this process, was the last to change an object of a region, as
+// far as events have said; false if that is not known. The facts are kept in memory only and are
+// bounded; they are for messages to people.
 func (i *Inventory) ChangedBy(key, regionName, id string) (cloud.Author, bool) {
 	a := i.lookup(key)
 	if a == nil {
