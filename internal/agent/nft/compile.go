@@ -127,7 +127,7 @@ type Result struct {
 	Refusals []Refusal
 	// Ambiguous tells that several entities have the key, and so all policies are refused.
 	Ambiguous bool
-	// Isolated says, by direction, that what no rule allows is dropped. It is about the host itself.
+	// Isolated says of the host itself, by direction, that what no rule allows is dropped.
 	Isolated [2]bool
 	// Bypassed are policies that are in the Program, and that some Pods evade: one for each policy
 	// and Pod, sorted by policy.

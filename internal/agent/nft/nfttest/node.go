@@ -34,6 +34,33 @@ func NodeWorld(random *rand.Rand, objects int) (*policy.Listing, *nft.Node) {
 	for range objects {
 		world.Put(draw.Object())
 	}
+	for uid, p := range world.Policies {
+		// Most of what was drawn is about external entities elsewhere. Here Pods and the Node are.
+		if p.Namespace != "" {
+			p.Namespace = PodRef(random.IntN(2)).Namespace
+			world.Policies[uid] = p
+		}
+		turn := func(list []policy.AppliedTo) {
+			for i := range list {
+				switch a := &list[i]; {
+				case a.ExternalEntitySelector == nil:
+				case p.Namespace == "" && random.IntN(3) == 0:
+					a.NodeSelector, a.ExternalEntitySelector, a.NamespaceSelector = a.ExternalEntitySelector, nil, nil
+				default:
+					a.PodSelector, a.ExternalEntitySelector = a.ExternalEntitySelector, nil
+				}
+			}
+		}
+		turn(p.AppliedTo)
+		for _, rules := range [][]policy.Rule{p.Ingress, p.Egress} {
+			for i := range rules {
+				turn(rules[i].AppliedTo)
+				if rules[i].Action == policy.Drop && random.IntN(2) == 0 {
+					rules[i].Action = policy.Reject
+				}
+			}
+		}
+	}
 	// Who else was drawn for the Node is elsewhere, or not at all.
 	for ref, e := range world.Entities {
 		if ref.Kind == policy.KindNode && ref.Name == NodeName || e.Host == NodeName {
@@ -65,5 +92,5 @@ func NodeWorld(random *rand.Rand, objects int) (*policy.Listing, *nft.Node) {
 
 // PodRef names a Pod of the Node.
 func PodRef(n int) policy.EntityRef {
-	return policy.EntityRef{Kind: policy.KindPod, Namespace: fmt.Sprintf("n%d", n%4), Name: fmt.Sprintf("here%d", n)}
+	return policy.EntityRef{Kind: policy.KindPod, Namespace: fmt.Sprintf("n%d", 1+n%2), Name: fmt.Sprintf("here%d", n)}
 }
