@@ -45,6 +45,8 @@ const (
 	keyID        = "AKIACONTROLLER000000"
 	strangerKey  = "AKIASTRANGER00000000"
 	keySecret    = "secret-of-the-simulated-account"
+	// stranger is who changes things by hand.
+	stranger = "jo"
 
 	// hostile is the name of a VM, the value of a tag and the name of a rule.
 	hostile = `<img src=x onerror="window.pwned=1">`
@@ -130,8 +132,8 @@ func (p *place) cloud() (networks []string) {
 	t := p.t
 	w, err := world.New(world.State{Accounts: []world.Account{{ID: cloudAccount, Regions: []string{region}}}}, world.Options{})
 	must(t, err)
-	for _, key := range []string{keyID, strangerKey} {
-		must(t, w.AddCredential(world.Credential{AccessKeyID: key, Secret: keySecret, Account: cloudAccount}))
+	for key, user := range map[string]string{keyID: "controller", strangerKey: stranger} {
+		must(t, w.AddCredential(world.Credential{AccessKeyID: key, Secret: keySecret, Account: cloudAccount, User: user}))
 	}
 	r, err := w.Region(cloudAccount, region)
 	must(t, err)
@@ -358,7 +360,7 @@ func TestConsole(t *testing.T) {
 	t.Run("a policy that the cloud refuses", func(t *testing.T) { p.play(t, "refused", p.console(t, "", true), nil) })
 	t.Run("drift", func(t *testing.T) {
 		p.drift(t)
-		p.play(t, "drift", p.console(t, "", true), nil)
+		p.play(t, "drift", p.console(t, "", true), map[string]string{"author": "arn:aws:iam::" + cloudAccount + ":user/" + stranger})
 	})
 	t.Run("an auditor changes nothing", func(t *testing.T) { p.play(t, "auditor", p.console(t, "auditor", true), nil) })
 	t.Run("a person of one namespace", func(t *testing.T) { p.play(t, "namespace", p.console(t, "tenant", true), nil) })

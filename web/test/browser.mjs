@@ -224,9 +224,8 @@ const scenes = {
   /** What somebody has changed by hand is shown, and that it was repaired. */
   async drift() {
     await go('/changes?tab=drift')
-    await page.getByRole('region', { name: 'Timeline of drift' }).getByText('3389').first().waitFor()
-    await page.getByRole('region', { name: 'Timeline of drift' }).getByText('changed by hand').first().waitFor()
-    await page.getByRole('region', { name: 'Timeline of drift' }).getByText('repaired').first().waitFor()
+    const timeline = page.getByRole('region', { name: 'Timeline of drift' })
+    for (const text of ['3389', 'changed by hand', 'repaired', what.author, 'AuthorizeSecurityGroupIngress']) await timeline.getByText(text).first().waitFor()
     await picture('drift')
     return {}
   },
