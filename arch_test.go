@@ -118,8 +118,8 @@ var layers = []layer{
 		foreign: []string{"github.com/google/nftables/", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"},
 		why:     "the loader knows programs and the kernel",
 	},
-	{folder: "internal/agent/nft/nfttest", own: []string{"api", "internal/control/convert", "internal/enforcer", "internal/policy"},
-		foreign: []string{"k8s.io/apimachinery/", "github.com/vishvananda/", "golang.org/x/sys/unix"}, why: "tests hold the agent against the policies"},
+	{folder: "internal/agent/nft/nfttest", own: []string{"api", "internal/agent/nft", "internal/control/convert", "internal/enforcer", "internal/policy", "internal/policy/policytest"},
+		foreign: []string{"k8s.io/apimachinery/", "github.com/vishvananda/", "github.com/google/nftables", "golang.org/x/sys/unix"}, why: "tests hold the agent against the policies"},
 	{folder: "internal/agent/nft", own: []string{"api", "internal/enforcer"}, foreign: []string{"k8s.io/apimachinery/", "go4.org/netipx"},
 		noStd: pureStd, why: "compiling is pure"},
 	{
