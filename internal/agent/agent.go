@@ -71,8 +71,8 @@ type Reports interface {
 	Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error
 }
 
-// Options are what an Agent needs. Pods, Connections, Failsafe, Names, PacketLog, Probe and Info may
-// be nil.
+// Options are what an Agent needs. Pods, Connections, Failsafe, Names, PacketLog, Probe and Info
+// may be nil.
 type Options struct {
 	// Key is that of the ExternalNode, NAMESPACE/NAME, or the name of the Node.
 	Key string

@@ -92,7 +92,7 @@ type Status struct {
 
 // PodsStatus counts the Pods of a Node.
 type PodsStatus struct {
-	// Known are those that have addresses of their own, Classes how many different rules these have.
+	// Known are those with addresses of their own, Classes how many different rules these have.
 	Known   int `json:"known"`
 	Classes int `json:"classes"`
 	// Ranges are the addresses that are closed but for the Pods that are known.

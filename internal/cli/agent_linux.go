@@ -275,7 +275,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	parts := []func(context.Context) error{a.Run, reporter.Start, func(ctx context.Context) error { return a.Serve(ctx, socket) }}
-	if path := f.cluster.kubeconfig; path != "" {
+	if path := f.cluster.kubeconfig; path != "" && f.kubeNode == "" {
 		parts = append(parts, func(ctx context.Context) error { keepEnrolled(ctx, path, clock.RealClock{}, log); return nil })
 	}
 	if o.Names != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// kindVeth and kindBridge are the kinds of links to Pods on which netfilter sees what they send.
+	// kindVeth and kindBridge are the kinds of links on which netfilter sees what Pods send.
 	kindVeth   = "veth"
 	kindBridge = "bridge"
 	// ipvsLink is where kube-proxy has the addresses of Services in the mode IPVS.
