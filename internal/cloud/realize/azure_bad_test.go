@@ -350,7 +350,7 @@ func TestAzureFullGroup(t *testing.T) {
 // the policies say.
 func TestAzureNarrowing(t *testing.T) {
 	t.Parallel()
-	_, seed := seeded()
+	_, seed := seeded(t)
 	random := rand.New(rand.NewPCG(seed, 99))
 	l := newAzureLab(t, azureConfig{})
 	l.options.Tighten = func(v1beta2.NetworkPolicyReference) bool { return true }
