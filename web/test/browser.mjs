@@ -270,11 +270,15 @@ const scenes = {
     const dialog = page.getByRole('dialog')
     must(await dialog.getByRole('button', { name: 'Release it' }).isDisabled(), 'a release needs no reason')
     await dialog.getByLabel(/Reason/).fill('nobody can log in, INC-4711')
+    await dialog.getByLabel('It ends by itself').selectOption('after 30 minutes')
+    await clean('the dialog of an emergency')
+    await picture('release')
     await dialog.getByRole('button', { name: 'Release it' }).click()
     await page.getByRole('alert').filter({ hasText: 'Released in an emergency' }).waitFor()
     for (const path of ['/', '/map', '/policies', '/changes']) {
       await go(path)
       await page.getByRole('alert').filter({ hasText: 'INC-4711' }).waitFor()
+      await page.getByRole('alert').filter({ hasText: /ends by itself in (30|2\d) min/ }).waitFor()
     }
     await go('/')
     await settled()
@@ -282,6 +286,16 @@ const scenes = {
     await picture('emergency')
     return {}
   },
+}
+
+/** A release ends by itself while one looks at it. */
+scenes.over = async () => {
+  const banner = page.getByRole('alert').filter({ hasText: 'Released in an emergency' })
+  await banner.waitFor({ state: 'detached' })
+  await go(await vmPath('web-2'))
+  await page.getByRole('button', { name: 'Release in an emergency' }).waitFor()
+  must((await banner.count()) === 0, 'the banner is there after the end')
+  return {}
 }
 
 async function nothingToChange(machine) {

@@ -50,7 +50,7 @@ type StatusWriter struct {
 	Clock    clock.Clock
 	Log      logr.Logger
 	// ChangedBy, if set, tells who, other than this process, was the last to change an object of an
-	// account's region, as far as that is known.
+	// account's region; false if that is not known. It is set before anything is published.
 	ChangedBy func(account, region, id string) (cloud.Author, bool)
 	// Mine, if set, reports whether an account is this process's to tell about.
 	Mine func(account string) bool
