@@ -49,7 +49,7 @@ const (
 	homeVPC      = "vpc-00000001"
 	// patience is for machines that are busy with other things: who waits in vain has found a
 	// mistake, however long it takes.
-	patience = time.Minute
+	patience = 3 * time.Minute
 )
 
 // warp is a clock on which waiting takes no time: it jumps ahead by what is waited for. It also

@@ -111,8 +111,10 @@ func TestAccountsCost(t *testing.T) {
 		create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	}
 	var pids []int
+	var ended []<-chan struct{}
 	for range *accountReplicas {
-		pids = append(pids, startReplica(t, cp))
+		pid, end := startReplica(t, cp)
+		pids, ended = append(pids, pid), append(ended, end)
 	}
 	made, last := 0, usages(t, pids)
 	for _, n := range steps {
@@ -134,6 +136,13 @@ func TestAccountsCost(t *testing.T) {
 				t.Fatalf("%d of %d accounts are imported", imported, n)
 			}
 			time.Sleep(time.Second) // to ask costs something, too
+			for _, end := range ended {
+				select {
+				case <-end:
+					t.Fatalf("a replica has ended when %d of %d accounts were imported", imported, n)
+				default:
+				}
+			}
 			var list cloudv1.CloudEntitySelectorList
 			if err := api.List(t.Context(), &list); err != nil {
 				t.Fatal(err)
@@ -155,8 +164,8 @@ func TestAccountsCost(t *testing.T) {
 	}
 }
 
-// startReplica starts one, and waits until it shares.
-func startReplica(t *testing.T, cp *controlplane.ControlPlane) (pid int) {
+// startReplica starts one, and waits until it shares. The channel is closed when it has ended.
+func startReplica(t *testing.T, cp *controlplane.ControlPlane) (pid int, ended <-chan struct{}) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -176,9 +185,14 @@ func startReplica(t *testing.T, cp *controlplane.ControlPlane) (pid int) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	end := make(chan struct{})
+	go func() {
+		defer close(end)
+		_ = cmd.Wait()
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait()
+		<-end
 		if t.Failed() {
 			raw, _ := os.ReadFile(out.Name())
 			t.Logf("%s", raw[max(0, len(raw)-4000):])
@@ -190,7 +204,7 @@ func startReplica(t *testing.T, cp *controlplane.ControlPlane) (pid int) {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(raw), "Shards are this replica's now") {
-			return cmd.Process.Pid
+			return cmd.Process.Pid, end
 		}
 		if time.Since(begin) > 3*time.Minute {
 			t.Fatal("the replica shares nothing")
