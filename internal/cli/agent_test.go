@@ -73,8 +73,8 @@ func TestAgentStatusAndInfo(t *testing.T) {
 	}
 }
 
-// TestAgentFindsTheServerBehindItsService: on a Node the failsafe flows lead to where the API server
-// is, and not only to the address of its Service.
+// TestAgentFindsTheServerBehindItsService: on a Node the failsafe flows lead to where the API
+// server is, and not only to the address of its Service.
 func TestAgentFindsTheServerBehindItsService(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes" {
