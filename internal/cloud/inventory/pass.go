@@ -63,7 +63,7 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	var s *syncer
 	var d desired
 	publish := func() (written error) {
-		s = &syncer{Inventory: p.Inventory, account: p.key()}
+		s = &syncer{Inventory: p.Inventory, account: p.key(), toOthers: p.leavesGroups()}
 		d, written, err = p.publish(ctx, s)
 		return written
 	}
@@ -92,6 +92,15 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	}
 	if s.again {
 		wait = min(wait, staleWait)
+	}
+	switch {
+	case !s.later:
+		p.account.leaving = time.Time{}
+	case p.account.leaving.IsZero():
+		p.account.leaving = p.opts.Now()
+		fallthrough
+	default:
+		wait = min(wait, laterWait)
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
@@ -195,6 +204,13 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	return c, nil
 }
 
+// leavesGroups reports whether the groups of interfaces are left to others to write.
+func (p *pass) leavesGroups() bool {
+	since := p.account.leaving
+	return p.opts.Told != nil && !p.deleting() && p.opts.Told(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name)) &&
+		(since.IsZero() || p.opts.Now().Sub(since) < 2*p.interval())
+}
+
 // publish computes what there should be from what is known, lets the subscribers know and writes
 // the objects. What has not changed since the last time is left alone: if nothing has, nothing is
 // computed or compared. written is what went wrong with the writing; err that the objects could not
@@ -252,7 +268,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	p.tellRefs(d.refs)
 	p.account.basis = nil
 	written = s.sync(ctx, d, keep)
-	if written == nil && !s.again && !s.left && len(s.taken) == 0 {
+	if written == nil && !s.again && !s.left && !s.later && len(s.taken) == 0 {
 		p.account.basis = &basis{objects: s.sum, inputs: inputs, snapshots: v.snapshots, refs: d.refs, matched: d.matched,
 			unheeded: d.unheeded, counts: d.counts, inNetwork: d.inNetwork, clashes: d.clashes}
 	}
