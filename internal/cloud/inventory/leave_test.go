@@ -20,7 +20,9 @@ func TestGroupsAreLeftToWhoTells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nic := nics[slices.IndexFunc(nics, func(n world.NetworkInterface) bool { return n.VPCID == vpc1 && n.Attachment != nil && n.Attachment.InstanceID != "" })]
+	nic := nics[slices.IndexFunc(nics, func(n world.NetworkInterface) bool {
+		return n.VPCID == vpc1 && n.Attachment != nil && n.Attachment.InstanceID != ""
+	})]
 	groups, err := l.region(oregon).SecurityGroups()
 	if err != nil {
 		t.Fatal(err)

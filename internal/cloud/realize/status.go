@@ -41,10 +41,10 @@ type PolicyStatuses interface {
 //
 // It owns status.policies, status.policySummary and the condition Realized of VirtualMachine
 // objects; the rest of the status is the inventory's, but for the groups of interfaces: whoever of
-// the two writes an object brings these as he knows them, unless the object shows a younger reading.
-// Publish only keeps the report; Start writes
-// the newest one of each account, repeats what failed and what VMChanged shows to be written over,
-// and returns when its context ends.
+// the two writes an object brings these as he knows them, unless it shows a younger reading.
+//
+// Publish only keeps the report; Start writes the newest one of each account, repeats what failed
+// and what VMChanged shows to be written over, and returns when its context ends.
 type StatusWriter struct {
 	Client   client.Client
 	Policies PolicyStatuses
