@@ -36,8 +36,8 @@ func (h *halfway) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (string
 	return id, err
 }
 
-// TestProgress: while a plan is carried out, VMs that are seen to be done are reported as that, with
-// the groups that they hold, and no others.
+// TestProgress: while a plan is carried out, VMs that are seen to be done are reported as that,
+// with the groups that they hold, and no others.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -103,8 +103,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestGroupsWithTheReport: who writes that policies are realized brings the groups of the interfaces
-// in the same write, but never an older reading than the object shows; and says until when there is
+// TestGroupsWithTheReport: who writes that policies are realized brings the groups of interfaces in
+// the same write, but never an older reading than the object shows; and says until when there is
 // something to come.
 func TestGroupsWithTheReport(t *testing.T) {
 	t.Parallel()
